@@ -27,7 +27,7 @@ const HEADERS: [(&str, &str, &str); 7] = [
         "If-Match",
         "ETag the page was read with, or `*`; 409 when the page has changed since; 412 beside `If-None-Match`",
     ),
-    ("IfNoneMatch", "If-None-Match", "`*`: create only; 412 when something is there"),
+    ("IfNoneMatch", "If-None-Match", "`*`: create only; 412 when something is there. What is no ETag has no effect"),
     ("IfNoneMatchRead", "If-None-Match", "ETag of a cached copy; 304 when it is still right"),
     (
         "IfModifiedSince",
@@ -108,7 +108,7 @@ fn insert(paths: &mut Map<String, Value>, path: String, method: Method, describe
 fn header((key, name, description): (&str, &str, &str)) -> (String, Value) {
     let schema = match key {
         "IfMatch" => json!({ "type": "string", "pattern": patterns::IF_MATCH }),
-        "IfNoneMatch" => json!({ "type": "string", "enum": ["*"] }),
+        "IfNoneMatch" => json!({ "type": "string", "examples": ["*"] }),
         _ => json!({ "type": "string" }),
     };
     (key.to_owned(), json!({ "name": name, "in": "header", "description": description, "schema": schema }))

@@ -14,7 +14,7 @@ use svcfs_knowledge::access::RETRY;
 use svcfs_knowledge::kernel::{Media, Remarks, Route};
 use warp::reply::Response;
 
-use crate::bind::header;
+use crate::bind::{compared, header};
 use crate::media;
 
 /// A JSON answer.
@@ -51,7 +51,7 @@ impl Cached {
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Fault> {
         let date = header(headers, IF_MODIFIED_SINCE.as_str())?;
         let since = date.and_then(|text| jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(&text).ok());
-        Ok(Self { tags: header(headers, IF_NONE_MATCH.as_str())?, since })
+        Ok(Self { tags: compared(headers, &IF_NONE_MATCH), since })
     }
 
     /// True when the copy is what `output` tells; an ETag knows better than a date.

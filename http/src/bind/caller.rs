@@ -1,7 +1,7 @@
 //! Who asks: attribution and preconditions, from headers or from a tool's arguments.
 
-use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, IF_MATCH, IF_NONE_MATCH};
+use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 use svcfs_base::{Actor, Caller, Door, ETag, Expect, Fault, Kind, Provenance};
 
@@ -16,6 +16,12 @@ pub(crate) fn header(headers: &HeaderMap, name: &str) -> Result<Option<String>, 
         lines.push(line.map_err(|_| Fault::invalid(name, "is not valid UTF-8"))?);
     }
     Ok((!lines.is_empty()).then(|| lines.join(",")))
+}
+
+/// A header that is compared, several lines joined by commas: what is no UTF-8 in it is as a letter that nothing else has.
+pub(crate) fn compared(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let lines: Vec<_> = headers.get_all(name).iter().map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
+    (!lines.is_empty()).then(|| lines.join(","))
 }
 
 /// The token of `Authorization: Bearer TOKEN` (RFC 6750 2.1).
@@ -40,8 +46,8 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
 /// # Errors
 /// `Invalid`, naming the header that cannot be read.
 pub(crate) fn from_headers(headers: &HeaderMap, is_reading: bool) -> Result<Caller, Fault> {
-    let if_match = header(headers, "If-Match")?;
-    let if_none_match = header(headers, "If-None-Match")?.filter(|_| !is_reading);
+    let if_match = compared(headers, &IF_MATCH);
+    let if_none_match = compared(headers, &IF_NONE_MATCH).filter(|_| !is_reading);
     Ok(Caller {
         actor: header(headers, "X-Actor")?.map(|text| Actor::new(&text)),
         provenance: header(headers, "X-Provenance")?.and_then(|text| Provenance::parse(&text)),
@@ -51,20 +57,35 @@ pub(crate) fn from_headers(headers: &HeaderMap, is_reading: bool) -> Result<Call
 }
 
 fn expectation(if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Expect, Fault> {
-    match (if_match, if_none_match) {
-        (None, None) => Ok(Expect::Any),
-        (Some(tags), None) => matching("If-Match", tags),
-        (None, Some(tags)) if tags.trim() == "*" => Ok(Expect::Absent),
-        (None, Some(_)) => {
-            Err(Fault::invalid("If-None-Match", "only `*` (create, don't replace) has a meaning on a write"))
-        }
-        (Some(if_match), Some(if_none_match)) => {
-            expectation(Some(if_match), None)?;
-            expectation(None, Some(if_none_match))?;
+    match (if_match.map(held), if_none_match.map(created)) {
+        (None, None | Some(Ok(Expect::Any))) => Ok(Expect::Any),
+        (Some(held), None | Some(Ok(Expect::Any))) => Ok(held),
+        (None, Some(created)) => created,
+        (Some(_), Some(created)) => {
+            created?;
             // One of the two does not hold, whatever is there (RFC 9110 13.2.2).
             let told = "`If-Match` and `If-None-Match` contradict each other; send one of them";
             Err(Fault::new(Kind::PreconditionFailed, told))
         }
+    }
+}
+
+/// What `If-Match` says. A value that is no ETag matches nothing (gaps.md D46).
+fn held(tags: &str) -> Expect {
+    if tags.trim() == "*" {
+        return Expect::Present;
+    }
+    Expect::OneOf(tags.split(',').filter_map(|tag| ETag::parse("If-Match", tag).ok()).collect())
+}
+
+/// What `If-None-Match` says of a write. A value that is no ETag matches nothing, so that the condition holds (gaps.md D46).
+fn created(tags: &str) -> Result<Expect, Fault> {
+    if tags.split(',').any(|tag| tag.trim() == "*") {
+        return Ok(Expect::Absent);
+    }
+    match tags.split(',').any(|tag| ETag::parse("If-None-Match", tag).is_ok()) {
+        true => Err(Fault::invalid("If-None-Match", "only `*` (create, don't replace) has a meaning on a write")),
+        false => Ok(Expect::Any),
     }
 }
 

@@ -9,7 +9,7 @@ mod form;
 mod text;
 
 pub(crate) use body::{Body, MAX_BODY_BYTES, Parts, read};
-pub(crate) use caller::{bearer, from_arguments, from_headers, header};
+pub(crate) use caller::{bearer, compared, from_arguments, from_headers, header};
 pub(crate) use form::is_of_file;
 pub(crate) use text::{decoded, pairs};
 

@@ -72,6 +72,9 @@ enum Part {
 impl Part {
     /// As a request says of a file with so many bytes.
     fn of(headers: &HeaderMap, length: u64, modified: SystemTime) -> Self {
+        if svcfs_listener::one_range(headers).is_none() {
+            return Self::All;
+        }
         let Ok(Some(wanted)) = headers.typed_try_get::<headers::Range>() else { return Self::All };
         match headers.typed_try_get::<IfRange>() {
             Ok(None) => {}

@@ -147,11 +147,20 @@ async fn preconditions_are_kept() {
     assert_eq!(put("missing.md", "If-Match", "*").await.status, 409);
     assert_eq!(put("a.md", "If-None-Match", "*").await.status, 412);
     for malformed in ["", "\"\"", "abc", "W/"] {
-        assert!(put("a.md", "If-Match", malformed).await.error(400).starts_with("`If-Match`: "));
+        let refused = put("a.md", "If-Match", malformed).await;
+        assert!(refused.error(409).starts_with("conflict: file was modified since your last read"));
     }
     assert_eq!(server.get("/api/svc/file?path=a.md").await.text(), "one\n");
     assert_eq!(put("a.md", "If-Match", &format!("\"{etag}\"")).await.status, 200);
     assert_eq!(put("new.md", "If-None-Match", "*").await.status, 200);
+    // Clients send invented values (Joplin): they match nothing (gaps.md D46).
+    for invented in ["JoplinIgnore-7141", "", "W/", "\"abc\""] {
+        assert_eq!(put("new.md", "If-None-Match", invented).await.status, 200, "{invented}");
+        let headers = [("if-none-match", invented)];
+        assert_eq!(server.ask("GET /api/svc/file?path=new.md", &headers, "").await.status, 200, "{invented}");
+        assert_eq!(server.ask("GET /raw/new.md", &headers, "").await.status, 200, "{invented}");
+        assert_eq!(server.ask("DELETE /api/svc/file?path=new.md", &headers, "").await.status, 200, "{invented}");
+    }
 }
 
 #[tokio::test]

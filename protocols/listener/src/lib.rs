@@ -17,7 +17,7 @@ mod unbroken;
 pub use coming::{Broken, Coming};
 pub use connections::serve;
 pub use crowd::{Crowd, Place};
-pub use form::{check_form, ignore_odd_ranges};
+pub use form::{check_form, ignore_odd_ranges, one_range};
 pub use gathering::{Gathering, Room};
 pub use login::Login;
 pub use names::Names;

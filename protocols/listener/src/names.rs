@@ -35,6 +35,13 @@ impl Names {
         Self { names, any }
     }
 
+    /// The same, under one more name.
+    #[must_use]
+    pub fn and(mut self, name: Option<&str>) -> Self {
+        self.names.extend(name.map(str::to_ascii_lowercase));
+        self
+    }
+
     /// Checks where a request was sent, and from where.
     ///
     /// # Errors

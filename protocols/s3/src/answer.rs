@@ -15,7 +15,9 @@ use svcfs_knowledge::access::Signing;
 use svcfs_knowledge::audit::{Head, Request as Visit};
 
 use crate::credentials::{Signers, Strangers};
+use crate::described::Described;
 use crate::hosts::{self, Hosts};
+use crate::normalized::Normalizing;
 use crate::operations::Operations;
 use crate::pieces::Pieces;
 use crate::reading::IsPart;
@@ -26,6 +28,9 @@ use svcfs_listener::Coming;
 
 /// Bytes of XML that a request may bring: 10,000 parts of an upload with their checksums.
 const MAX_XML_BYTES: usize = 4 << 20;
+
+/// Which headers come behind the body.
+const TRAILER: &str = "x-amz-trailer";
 
 /// How forms of browsers name what they are.
 const FORM: &[u8] = b"multipart/form-data";
@@ -38,13 +43,19 @@ pub(crate) fn service(door: &Arc<Door>) -> Result<S3Service, Fault> {
     let signing = Signing::of(door.server.primary().vfs.root())?;
     let mut config = S3Config::default();
     config.xml_max_body_size = MAX_XML_BYTES;
-    let mut builder = S3ServiceBuilder::new(Operations(Arc::clone(door)));
-    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-    builder.set_auth(Signers { door: Arc::clone(door), signing });
-    builder.set_access(Strangers(Arc::clone(door)));
-    builder.set_host(Hosts(Arc::clone(door)));
-    builder.set_validation(AnyName);
-    Ok(builder.build())
+    let config = Arc::new(StaticConfigProvider::new(Arc::new(config)));
+    let builder = || {
+        let mut builder = S3ServiceBuilder::new(Operations(Arc::clone(door)));
+        builder.set_config(config.clone());
+        builder.set_access(Strangers(Arc::clone(door)));
+        builder.set_host(Hosts(Arc::clone(door)));
+        builder.set_validation(AnyName);
+        builder
+    };
+    let mut verifying = builder();
+    verifying.set_auth(Signers { door: Arc::clone(door), signing });
+    verifying.set_route(Normalizing(builder().build()));
+    Ok(verifying.build())
 }
 
 /// Answers a request, whatever it is.
@@ -71,9 +82,14 @@ pub(crate) async fn answer(
     let checked = checked.and_then(|()| signed::check(request.uri().query(), request.headers()));
     let is_of_object = hosts::is_of_object(door, request.uri(), request.headers());
     let checked = checked.and_then(|()| beyond::check(request.method(), request.uri().query(), is_of_object));
+    let described = Described {
+        resource: request.uri().path().to_owned(),
+        may_be_file: is_of_object && *request.method() == Method::GET,
+    };
     let outcome = match checked {
         Ok(()) => {
-            svcfs_listener::ignore_odd_ranges(request.headers_mut());
+            signed::add_date(request.headers_mut());
+            announce_trailer(request.headers_mut());
             let is_in_pieces = is_in_pieces(request.headers());
             let request = request.map(|body| match is_in_pieces {
                 true => Body::http_body_unsync(Pieces::new(Coming::new(body), door.place())),
@@ -98,6 +114,7 @@ pub(crate) async fn answer(
     if response.extensions().get::<IsPart>().is_some() {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
+    let mut response = described.complete(response);
     let status = response.status();
     let is_refused = status.is_client_error() || status.is_server_error();
     if is_refused {
@@ -125,6 +142,15 @@ fn unsigned(query: &str) -> String {
 /// Whether s3s puts the body together from pieces.
 pub(crate) fn is_in_pieces(headers: &HeaderMap) -> bool {
     headers.get_all("x-amz-content-sha256").iter().any(|said| said.as_bytes().starts_with(b"STREAMING-"))
+}
+
+/// Says of a body that may have trailing headers that none are announced: s3s takes it only where something is said.
+fn announce_trailer(headers: &mut HeaderMap) {
+    let is_with_trailer =
+        headers.get("x-amz-content-sha256").is_some_and(|said| said.as_bytes().ends_with(b"-PAYLOAD-TRAILER"));
+    if is_with_trailer && !headers.contains_key(TRAILER) {
+        headers.insert(TRAILER, HeaderValue::from_static(""));
+    }
 }
 
 /// What s3s would take, and should not.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use s3s::auth::Credentials;
 use s3s::{S3Error, S3Request, S3Result, s3_error};
 use svcfs_base::{Actor, Caller, Fault, Kind, MAX_FILE_BYTES, Scope, TreePath};
 use svcfs_knowledge::access::Identity;
@@ -12,6 +11,7 @@ use svcfs_work::Lane;
 use crate::Door;
 use crate::hosts;
 use crate::keeping::Held;
+use crate::normalized::Verified;
 use crate::refusal::refuse;
 
 /// Who asks, and in which space.
@@ -23,10 +23,9 @@ pub(crate) struct Asked {
 }
 
 impl Door {
-    /// Who signed a request.
-    pub(crate) fn identify(&self, credentials: Option<&Credentials>) -> Result<(Identity, Option<Actor>), Fault> {
+    /// Who signed a request, by the id of the key.
+    pub(crate) fn identify(&self, id: Option<&str>) -> Result<(Identity, Option<Actor>), Fault> {
         let access = self.server.access();
-        let id = credentials.map(|credentials| credentials.access_key.as_str());
         if access.is_open() {
             // Where nobody is asked, the id is the caller's own word.
             return Ok((Identity::ANYBODY, id.map(Actor::new)));
@@ -45,7 +44,8 @@ impl Door {
         (needs, what): (Scope, &str),
     ) -> S3Result<Asked> {
         let asked = || {
-            let (identity, actor) = self.identify(request.credentials.as_ref())?;
+            let (identity, actor) =
+                self.identify(Verified::access_key(request.credentials.as_ref(), &request.extensions))?;
             // Before it is looked for: who may not enter learns nothing of which spaces there are.
             identity.enter(bucket)?;
             identity.reach.allow(needs, what)?;

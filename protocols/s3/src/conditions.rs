@@ -118,8 +118,13 @@ impl Writing {
                     (None, None) => Expect::Present,
                 })
             }
-            (_, Some(_)) => {
-                Err(s3_error!(NotImplemented, "to write, only `If-None-Match: *` is taken, and alone").into())
+            // Of any other state of the object than that one, a client says nothing.
+            (None, Some(condition)) => match (there()?, condition.as_etag()) {
+                (Some(object), Some(tag)) if tag.value() == object.etag => Err(failed().into()),
+                _ => Ok(Expect::Any),
+            },
+            (Some(_), Some(_)) => {
+                Err(s3_error!(NotImplemented, "to write, `If-Match` and `If-None-Match` are taken alone").into())
             }
         }
     }

@@ -10,6 +10,7 @@ use svcfs_knowledge::access::Signing;
 use svcfs_knowledge::audit::Request as Visit;
 
 use crate::Door;
+use crate::normalized::Verified;
 use crate::refusal::refuse;
 
 /// The secret of every name where nobody is asked who they are: clients sign all the same, most of them cannot but.
@@ -61,7 +62,9 @@ impl S3Access for Strangers {
             S3Path::Object { bucket, key } => Some((bucket.to_string(), Some(key.to_string()))),
         };
         let visit = cx.extensions_mut().get::<Arc<Visit>>().cloned();
-        let identity = self.0.identify(cx.credentials());
+        let credentials = cx.credentials().cloned();
+        let id = Verified::access_key(credentials.as_ref(), cx.extensions_mut()).map(str::to_owned);
+        let identity = self.0.identify(id.as_deref());
         if let Some(visit) = visit {
             self.note(&visit, &operation, named);
             if let Ok((_, actor)) = &identity {
@@ -70,7 +73,7 @@ impl S3Access for Strangers {
             let identity = identity.as_ref().ok().map(|(identity, _)| identity);
             visit.admit(identity, None).map_err(|fault| refuse(fault, &operation))?;
         }
-        if cx.credentials().is_some() || self.0.server.access().is_open() {
+        if id.is_some() || self.0.server.access().is_open() {
             return Ok(());
         }
         Err(s3_error!(AccessDenied, "sign the request with a key of this server; `svcfs token create --s3` makes one"))

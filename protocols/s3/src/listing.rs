@@ -162,10 +162,19 @@ impl Walk<'_> {
             }
             // What is told together need not be looked into, unless the page begins in the midst of it: then it is told if something lies behind.
             if !after.starts_with(&together) || self.listing.begins_behind(&together) {
+                if path.as_str() == SERVERS && !self.has_keys(path)? {
+                    return Ok(ControlFlow::Continue(()));
+                }
                 return Ok(self.offer(&together, None, None));
             }
         }
         self.folder(path)
+    }
+
+    /// Whether a key lies below a folder.
+    fn has_keys(&self, path: &TreePath) -> Result<bool, Fault> {
+        let first = Listing { prefix: format!("{path}/"), most: 1, ..Listing::default() };
+        Ok(!first.page(self.asked)?.lines.is_empty())
     }
 
     fn file(&mut self, Child { key, path, attributes, .. }: &Child) -> Result<ControlFlow<()>, Fault> {

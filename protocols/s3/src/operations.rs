@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto::*;
-use s3s::{S3, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
 
 use crate::listed::Manner;
 use crate::listing::{Listing, MOST};
+use crate::normalized::Verified;
 use crate::refusal::refuse;
-use crate::{Door, listed, pending, reading, removing, tagging, token, uploads, versions, writing};
+use crate::{Door, buckets, listed, pending, reading, removing, tagging, token, uploads, versions, writing};
 
 /// What is not encoded where keys are told as URLs have them.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -69,8 +70,10 @@ fn most(asked: Option<i32>) -> S3Result<usize> {
 #[async_trait::async_trait]
 impl S3 for Operations {
     async fn list_buckets(&self, request: S3Request<ListBucketsInput>) -> S3Result<S3Response<ListBucketsOutput>> {
-        let (identity, _) =
-            self.0.identify(request.credentials.as_ref()).map_err(|fault| refuse(fault, "ListBuckets"))?;
+        let (identity, _) = self
+            .0
+            .identify(Verified::access_key(request.credentials.as_ref(), &request.extensions))
+            .map_err(|fault| refuse(fault, "ListBuckets"))?;
         let spaces = self.0.server.spaces().open().into_iter().filter(|space| identity.enter(&space.name).is_ok());
         // Who is limited to a folder is told of the spaces that have it.
         let (spaces, top) = (spaces.collect::<Vec<_>>(), identity.reach.top());
@@ -106,16 +109,11 @@ impl S3 for Operations {
         Ok(S3Response::new(GetBucketLocationOutput::default()))
     }
 
-    /// Clients make sure that a bucket is there by making it.
     async fn create_bucket(&self, request: S3Request<CreateBucketInput>) -> S3Result<S3Response<CreateBucketOutput>> {
-        match self.0.asked(&request, &request.input.bucket, (Scope::Write, "CreateBucket")) {
-            Ok(_) => Err(s3_error!(BucketAlreadyOwnedByYou, "there is a space of this name already")),
-            Err(error) if *error.code() == S3ErrorCode::NoSuchBucket => Err(s3_error!(
-                NotImplemented,
-                "spaces are not made here, but with `svcfs serve --space` or `POST /api/spaces`"
-            )),
-            Err(error) => Err(error),
-        }
+        buckets::create(&self.0, request).await
+    }
+    async fn delete_bucket(&self, request: S3Request<DeleteBucketInput>) -> S3Result<S3Response<DeleteBucketOutput>> {
+        buckets::delete(&self.0, request).await
     }
 
     async fn get_bucket_versioning(
@@ -144,7 +142,7 @@ impl S3 for Operations {
             name: Some(input.bucket),
             prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),
             marker: Some(encoding.text(&input.marker.unwrap_or_default())),
-            delimiter: input.delimiter.map(|text| encoding.text(&text)),
+            delimiter: input.delimiter.filter(|text| !text.is_empty()).map(|text| encoding.text(&text)),
             max_keys: Some(most as i32),
             is_truncated: Some(told.next.is_some()),
             next_marker: told.next.map(|text| encoding.text(&text)),
@@ -173,7 +171,7 @@ impl S3 for Operations {
         Ok(S3Response::new(ListObjectsV2Output {
             name: Some(input.bucket),
             prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),
-            delimiter: input.delimiter.map(|text| encoding.text(&text)),
+            delimiter: input.delimiter.filter(|text| !text.is_empty()).map(|text| encoding.text(&text)),
             start_after: input.start_after.map(|text| encoding.text(&text)),
             continuation_token: input.continuation_token,
             max_keys: Some(most as i32),

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use http::header::{CONTENT_ENCODING, CONTENT_SECURITY_POLICY, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, StatusCode};
+use http::header::{
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, ETAG, EXPIRES, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use s3s::dto::{
-    ETag, GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, Range, StreamingBlob, Timestamp,
+    ETag as Tag, GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, Range, StreamingBlob, Timestamp,
     TimestampFormat,
 };
 use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
@@ -80,7 +82,7 @@ impl Answer {
     /// The part of an object that a question is about.
     fn about(object: Object, question: Question) -> Result<Self, Refused> {
         let Question { conditions, range, part, .. } = question;
-        conditions.check(&object)?;
+        conditions.check(&object).map_err(|refused| unmodified(refused, &object))?;
         let range = match (range, part) {
             (Some(_), Some(_)) => {
                 return Err(
@@ -150,7 +152,7 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
         content_language: answer.header("content-language"),
         content_encoding: answer.header(CONTENT_ENCODING.as_str()),
         expires: answer.expires(),
-        e_tag: Some(ETag::Strong(answer.object.etag.clone())),
+        e_tag: Some(Tag::Strong(answer.object.etag.clone())),
         last_modified: Some(Timestamp::from(answer.object.modified)),
         metadata: Some(answer.object.metadata().into_iter().collect()),
         parts_count,
@@ -182,6 +184,27 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
     response.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response.headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     Ok(response)
+}
+
+/// What a 304 tells of the object that the client has (RFC 9110 15.4.5).
+fn unmodified(mut refused: S3Error, object: &Object) -> S3Error {
+    if *refused.code() == S3ErrorCode::NotModified {
+        let mut headers = HeaderMap::new();
+        let mut set = |name: HeaderName, text: Option<String>| {
+            if let Some(value) = text.and_then(|text| HeaderValue::from_str(&text).ok()) {
+                headers.insert(name, value);
+            }
+        };
+        set(ETAG, Some(format!("\"{}\"", object.etag)));
+        let mut modified = Vec::new();
+        let written = Timestamp::from(object.modified).format(TimestampFormat::HttpDate, &mut modified);
+        set(LAST_MODIFIED, written.ok().and_then(|()| String::from_utf8(modified).ok()));
+        for name in [CACHE_CONTROL, EXPIRES] {
+            set(name.clone(), object.record.headers.get(name.as_str()).cloned());
+        }
+        refused.set_headers(headers);
+    }
+    refused
 }
 
 /// The bytes of a part, counted from 1 as the object has them, whatever numbers they were sent with: of an object that did not come in parts, or in one,
@@ -244,7 +267,7 @@ pub(crate) async fn head(
         content_language: answer.header("content-language"),
         content_encoding: answer.header(CONTENT_ENCODING.as_str()),
         expires: answer.expires(),
-        e_tag: Some(ETag::Strong(answer.object.etag.clone())),
+        e_tag: Some(Tag::Strong(answer.object.etag.clone())),
         last_modified: Some(Timestamp::from(answer.object.modified)),
         metadata: Some(answer.object.metadata().into_iter().collect()),
         parts_count,

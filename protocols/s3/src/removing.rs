@@ -9,6 +9,7 @@ use svcfs_base::{Change, ChangeSet, CommitId, Expect, Fault, Kind, Scope, TreePa
 use crate::Door;
 use crate::asked::{Asked, Refused};
 use crate::conditions::Writing;
+use crate::described::is_of_xml;
 use crate::found::Found;
 use crate::key::{Key, SERVERS};
 use crate::record::{Record, is_missing};
@@ -56,6 +57,13 @@ pub(crate) async fn many(
     let delete = request.input.delete;
     if delete.objects.len() > MOST {
         return Err(s3_error!(MalformedXML, "{} keys are named, and {MOST} are removed at once", delete.objects.len()));
+    }
+    if let Some(object) = delete.objects.iter().find(|object| !object.key.chars().all(is_of_xml)) {
+        let told = object.key.escape_default();
+        return Err(s3_error!(
+            MalformedXML,
+            "the key `{told}` has a character that XML 1.0 has not; nothing was removed"
+        ));
     }
     let is_quiet = delete.quiet.unwrap_or_default();
     let (mut keys, mut texts, mut errors) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,7 +1,7 @@
 //! How a request is signed, looked at before s3s does: it takes older signatures, looks at several as at none, and acts on what nobody signed.
 
 use http::HeaderMap;
-use http::header::{AUTHORIZATION, HOST};
+use http::header::{AUTHORIZATION, DATE, HOST, HeaderValue};
 use s3s::{S3Result, s3_error};
 use svcfs_base::Timestamp;
 
@@ -11,6 +11,9 @@ const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const LONGEST: u64 = 7 * 24 * 60 * 60;
 /// What the signature has anyway, or says nothing but of the body that comes with it.
 const OF_BODY: &str = "x-amz-content-sha256";
+
+/// When a request was signed.
+const MOMENT: &str = "x-amz-date";
 
 /// What makes an address a signed one, as s3s looks at it.
 const SIGNATURE: &str = "X-Amz-Signature";
@@ -60,6 +63,12 @@ pub(crate) fn check(query: Option<&str>, headers: &HeaderMap) -> S3Result<()> {
             check_lifetime_until(asked("Expires").next())?;
             check_version_2(query.iter().map(|(name, _)| &**name), headers)
         }
+        (Some(_), false)
+            if !headers.contains_key(MOMENT)
+                && headers.get(DATE).and_then(|date| date.to_str().ok()).and_then(moment).is_none() =>
+        {
+            Err(s3_error!(AccessDenied, "AWS authentication requires a valid Date or x-amz-date header"))
+        }
         (Some(signed), false) => check_headers(headers, in_header(signed)?),
         (None, true) => {
             check_lifetime(asked("X-Amz-Expires").next())?;
@@ -86,6 +95,22 @@ fn in_header(signed: &str) -> S3Result<&str> {
             "`Authorization` tells once in `SignedHeaders=` what is signed"
         )),
     }
+}
+
+/// Gives a request the header that s3s takes its moment from, where `Date` says it, as other tools of HTTP have it. The signature covers the moment by itself.
+pub(crate) fn add_date(headers: &mut HeaderMap) {
+    let is_needed = headers.contains_key(AUTHORIZATION) && !headers.contains_key(MOMENT);
+    let date = headers.get(DATE).filter(|_| is_needed).and_then(|date| date.to_str().ok()).and_then(moment);
+    if let Some(value) = date.and_then(|date| HeaderValue::from_str(&date).ok()) {
+        headers.insert(MOMENT, value);
+    }
+}
+
+/// A date of HTTP, or of ISO 8601, as signatures have it.
+fn moment(date: &str) -> Option<String> {
+    let parser = jiff::fmt::rfc2822::DateTimeParser::new().relaxed_weekday(true);
+    let parsed = parser.parse_timestamp(date.trim()).ok().or_else(|| date.trim().parse::<Timestamp>().ok())?;
+    Some(parsed.strftime("%Y%m%dT%H%M%SZ").to_string())
 }
 
 fn check_lifetime(seconds: Option<&str>) -> S3Result<()> {
@@ -155,6 +180,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_static("localhost"));
         headers.insert(AUTHORIZATION, HeaderValue::from_static(SIGNED));
+        headers.insert(DATE, HeaderValue::from_static("Thu, 26 Nov 2026 00:00:00 GMT"));
         headers.insert("x-amz-meta-a", HeaderValue::from_static("one"));
         headers.insert("x-amzn-trace-id", HeaderValue::from_static("of a proxy"));
         assert!(check(None, &headers).is_ok());

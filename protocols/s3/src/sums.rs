@@ -117,9 +117,12 @@ impl Wanted {
         let sent = Sums::of(headers);
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let trailing = text("x-amz-trailer").unwrap_or_default();
+        // A checksum may come behind the body that nobody announced.
+        let is_unannounced = trailing.is_empty() && headers.contains_key("x-amz-trailer");
         let named = [algorithm, text("x-amz-sdk-checksum-algorithm")];
         let names = |name: &str| {
-            is_trailing(trailing, name)
+            is_unannounced
+                || is_trailing(trailing, name)
                 || named.into_iter().flatten().any(|algorithm| algorithm.eq_ignore_ascii_case(name))
         };
         Self(sent.each().map(|(name, value)| value.is_some() || names(name)))

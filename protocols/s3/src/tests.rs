@@ -1,3 +1,4 @@
+mod buckets;
 mod checksums;
 mod conditions;
 mod etags;
@@ -95,7 +96,12 @@ impl Served {
     }
 
     fn of(folder: Arc<TempDir>, config: &str) -> Self {
-        let spaces = Spaces::only(open(folder.path(), "default", config));
+        let opener = |name: &str, root: &Path| {
+            let space = open(root.parent().unwrap(), name, "");
+            Ok(Live { space, supervisor: Supervisor::new(), kept: None })
+        };
+        let parents = vec![folder.path().join("buckets")];
+        let spaces = Spaces::only(open(folder.path(), "default", config)).opened_by(Box::new(opener), parents);
         spaces.add(Live { space: open(folder.path(), "team", ""), supervisor: Supervisor::new(), kept: None });
         let access = Access::new(spaces.first().settings.auth.clone(), None);
         let server = Arc::new(Server::new(spaces, Arc::new(SystemClock), access));
@@ -202,9 +208,9 @@ fn spaces_are_buckets_by_path_and_by_name_of_the_host() {
     assert_eq!(served.get("/team/a.md").text(), "# A\n");
     served.get("/nowhere/a.md").is(404, "NoSuchBucket");
     served.get("/nowhere?list-type=2").is(404, "NoSuchBucket");
-    served.send("PUT", "/fresh", &[], "").is(501, "NotImplemented");
+    served.send("PUT", "/fresh", &[], "").is(403, "AccessDenied");
     served.send("PUT", "/team", &[], "").is(409, "BucketAlreadyOwnedByYou");
-    served.send("DELETE", "/team", &[], "").is(501, "NotImplemented");
+    served.send("DELETE", "/team", &[], "").is(409, "BucketNotEmpty");
     served.send("GET", "/a.md", &[("host", "evil.example")], "").is(403, "AccessDenied");
 }
 

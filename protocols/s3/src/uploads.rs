@@ -15,6 +15,7 @@ use crate::beside::{Beside, check_way};
 use crate::conditions::{Reading, Writing as Conditions};
 use crate::key::Key;
 use crate::lengths::Lengths;
+use crate::normalized::Verified;
 use crate::operations::Encoding;
 use crate::parts::{Completed, LIFETIME, Part as Kept, Upload, Writing};
 use crate::record::{Record, metadata_of, tags_of};
@@ -104,7 +105,8 @@ pub(crate) async fn part(
     request: S3Request<UploadPartInput>,
 ) -> S3Result<S3Response<UploadPartOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "UploadPart"))?;
-    let S3Request { input, headers, trailing_headers, .. } = request;
+    let S3Request { input, headers, trailing_headers, extensions, .. } = request;
+    let trailing_headers = Verified::trailing(trailing_headers, &extensions);
     check_number(input.part_number)?;
     let number = input.part_number;
     let (upload, mut writing) = asked

@@ -373,7 +373,7 @@ pub(crate) async fn list(
     Ok(S3Response::new(ListObjectVersionsOutput {
         name: Some(input.bucket),
         prefix: input.prefix.map(|text| encoding.text(&text)),
-        delimiter: input.delimiter.map(|text| encoding.text(&text)),
+        delimiter: input.delimiter.filter(|text| !text.is_empty()).map(|text| encoding.text(&text)),
         key_marker: input.key_marker.map(|text| encoding.text(&text)),
         version_id_marker: input.version_id_marker,
         max_keys: Some(most as i32),

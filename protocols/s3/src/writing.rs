@@ -18,6 +18,7 @@ use crate::beside::{Beside, check_way, make_way};
 use crate::conditions::{Reading, Writing};
 use crate::found::Found;
 use crate::key::Key;
+use crate::normalized::Verified;
 use crate::object::{Object, guessed};
 use crate::record::{Record, is_missing, metadata_of, tags_of};
 use crate::refusal::told;
@@ -42,7 +43,8 @@ pub(crate) struct Written {
 pub(crate) async fn put(door: &Arc<Door>, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "PutObject"))?;
     beyond::refuse(&request)?;
-    let S3Request { input, headers, trailing_headers, .. } = request;
+    let S3Request { input, headers, trailing_headers, extensions, .. } = request;
+    let trailing_headers = Verified::trailing(trailing_headers, &extensions);
     refuse_what_is_not_there(input.website_redirect_location.is_some() || input.write_offset_bytes.is_some())?;
     let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
     let length = (input.content_length, input.content_md5.clone());

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dav_server::{DavHandler, DavMethod, DavMethodSet};
 use http::header::{self, HeaderValue};
+use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use svcfs_base::{Actor, Caller, Fault, Kind, Scope, TreePath};
+use svcfs_config::PublicUrl;
 use svcfs_knowledge::access::{Identity, RETRY};
 use svcfs_knowledge::audit::{Head, Request as Visit};
 use svcfs_knowledge::kernel::Space;
@@ -20,16 +22,20 @@ use svcfs_listener::{Login, log};
 use svcfs_work::Lane;
 
 use crate::asked::{Asked, Question};
+use crate::composed::Renamed;
 use crate::locks::Locks;
 use crate::patch::OfWindows;
 use crate::tree::Tree;
 use crate::understood::understood;
-use crate::{Door, body, propfind};
+use crate::{Door, body, outside, propfind};
 
 /// What begins the first part of the path of a space that is named: `/~team/notes.md`.
 const NAMED: char = '~';
 /// Bytes of a file handed to a connection at once.
 const PIECE: usize = 256 << 10;
+
+/// Tells that the time of a file is the one that a client gave (ownCloud, rclone).
+const OC_MTIME: HeaderName = HeaderName::from_static("x-oc-mtime");
 
 /// What is done to folders: what else is asked of one is answered with 405.
 const OF_FOLDERS: &str = "OPTIONS, PROPFIND, PROPPATCH, COPY, MOVE, DELETE, LOCK, UNLOCK";
@@ -41,6 +47,13 @@ pub(crate) type Reply = UnsyncBoxBody<Bytes, std::io::Error>;
 struct Place {
     space: Arc<Space>,
     prefix: String,
+}
+
+impl Place {
+    /// The same, where a proxy takes this off its addresses.
+    fn reached_by(self, outside: &str) -> Self {
+        Self { prefix: format!("{outside}{}", self.prefix), ..self }
+    }
 }
 
 impl Door {
@@ -57,7 +70,7 @@ impl Door {
         let visit = Visit::begin(&self.server, head);
         let what = format!("{} {}", request.method(), request.uri().path().escape_default());
         let is_file = matches!(*request.method(), Method::GET | Method::HEAD);
-        let mut response = match svcfs_listener::unbroken(self.route(request, &what, &visit)).await {
+        let mut response = match svcfs_listener::unbroken(self.route((request, peer), &what, &visit)).await {
             Ok(response) => response,
             Err(fault) => {
                 log(&fault, &what);
@@ -80,26 +93,28 @@ impl Door {
 
     async fn route(
         self: &Arc<Self>,
-        request: Request<Incoming>,
+        (request, peer): (Request<Incoming>, IpAddr),
         what: &str,
         visit: &Visit,
     ) -> Result<Response<Reply>, Fault> {
         svcfs_listener::check_form(&request)?;
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         self.names.check(&head.headers)?;
         let Login { user, key } = Login::of(&head.headers).unwrap_or_default();
         let identity = self.identify(&head.headers).await;
         user.iter().for_each(|user| visit.notes().is_of(Actor::new(user)));
         visit.admit(identity.as_ref().ok(), key.as_deref())?;
         let identity = identity?;
-        let place = self.place(head.uri.path(), &identity)?;
+        let outside = outside::prefix(self.public.as_ref().map(PublicUrl::path), &head.headers, peer);
+        let place = self.place(head.uri.path(), &identity)?.reached_by(&outside);
         visit.notes().enters(&place.space);
         identity.reach.allow(needs(&head.method), head.method.as_str())?;
-        let destination = self.destination(&head.headers, (&place, &identity))?;
-        let head = understood(head, destination)?;
+        head.uri = outside::with_path(&head.uri, &format!("{outside}{}", head.uri.path()))?;
+        let destination = self.destination(&head.headers, (&place, &identity), &outside)?;
         let caller = Caller { actor: user.map(|user| Actor::new(&user)), ..Caller::new(svcfs_base::Door::WebDav) };
         let caller = identity.vouch(caller);
         visit.notes().is_of(caller.actor());
+        let head = self.as_stored(head, destination, (&place, &caller, &outside)).await?;
         let principal = caller.actor().to_string();
         let content = body::content(&head.method, body).await?;
         let question = Question::of(&head, &content, &place.prefix);
@@ -116,6 +131,9 @@ impl Door {
         let request = Request::from_parts(head, content);
         let response = handler.handle_guarded(request, principal, asked.clone()).await;
         let mut response = response.map(BodyExt::boxed_unsync);
+        if asked.has_set_time() && response.status().is_success() {
+            response.headers_mut().insert(OC_MTIME, HeaderValue::from_static("accepted"));
+        }
         let fault = asked.fault();
         if let Some(fault) = &fault {
             log(fault, what);
@@ -166,7 +184,8 @@ impl Door {
         &self,
         headers: &HeaderMap,
         (place, identity): (&Place, &Identity),
-    ) -> Result<Option<HeaderValue>, Fault> {
+        outside: &str,
+    ) -> Result<Option<String>, Fault> {
         let Some(destination) = headers.get("destination") else { return Ok(None) };
         let uri = destination.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
         let uri = uri.ok_or_else(|| Fault::invalid("Destination", "must be the URL or the path of a file here"))?;
@@ -174,21 +193,58 @@ impl Door {
             let told = "`Destination` lies on another server; if it is this one, set `server.public_url`";
             return Err(Fault::new(Kind::Upstream, told));
         }
-        let there = self.place(uri.path(), identity)?;
+        let target = outside::within(uri.path(), outside);
+        let there = self.place(target, identity)?;
         if there.space.name != place.space.name {
             let told = "`Destination` lies in another space; copy it there by reading and writing it";
             return Err(Fault::new(Kind::Upstream, told));
         }
         // What names the space is its first part, however it is encoded.
         let path = match there.prefix.is_empty() {
-            true => uri.path(),
-            false => uri.path().trim_start_matches('/').split_once('/').map_or("", |(_, rest)| rest),
+            true => target,
+            false => target.trim_start_matches('/').split_once('/').map_or("", |(_, rest)| rest),
         };
         let path = path.trim_start_matches('/');
         let decoded = percent_decode_str(path).decode_utf8();
         TreePath::parse(&decoded.map_err(|_| Fault::invalid("Destination", "must be UTF-8"))?)?;
-        let whole = HeaderValue::from_str(&format!("{}/{path}", place.prefix));
-        whole.map(Some).map_err(|error| Fault::invalid("Destination", error))
+        Ok(Some(format!("{}/{path}", place.prefix)))
+    }
+
+    /// A request as dav-server is to see it: about names as they are stored.
+    async fn as_stored(
+        &self,
+        mut head: Parts,
+        mut destination: Option<String>,
+        (place, caller, outside): (&Place, &Caller, &str),
+    ) -> Result<Parts, Fault> {
+        let mut renamed = Vec::new();
+        let paths = [Some(head.uri.path().to_owned()), destination.clone()];
+        // Nearly all names have one form only.
+        if paths.iter().flatten().any(|path| percent_decode_str(path).any(|byte| !byte.is_ascii())) {
+            let (space, caller, prefix) = (Arc::clone(&place.space), caller.clone(), place.prefix.clone());
+            let look = move || {
+                let look = |path: Option<String>| match path {
+                    Some(path) => Renamed::of((&space.vfs, &caller), &prefix, &path),
+                    None => Ok(None),
+                };
+                paths.map(look).into_iter().collect::<Result<Vec<_>, Fault>>()
+            };
+            let found = svcfs_listener::blocking(&self.lanes, Lane::Quick, look).await?;
+            if let Some(Some(of_request)) = found.first() {
+                head.uri = of_request.in_uri(&head.uri)?;
+            }
+            if let Some(Some(of_destination)) = found.get(1) {
+                destination = Some(of_destination.path().to_owned());
+            }
+            renamed = found.into_iter().flatten().collect();
+        }
+        let destination = destination.map(|path| HeaderValue::from_str(&path)).transpose();
+        let destination = destination.map_err(|error| Fault::invalid("Destination", error))?;
+        let resource = |path: &str| {
+            let path = format!("{outside}{}", outside::within(path, outside));
+            Renamed::of_same(&renamed, &path).to_owned()
+        };
+        understood(head, destination, &resource)
     }
 
     /// Whether a URL is one of the server that a request was sent to, under the name it was sent to or that a proxy was asked for.
@@ -203,7 +259,10 @@ impl Door {
         let told = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let public = self.server.settings().server.public_url.as_ref();
         ["host", "x-forwarded-host"].into_iter().filter_map(told).any(is_same)
-            || public.is_some_and(|public| public.host().eq_ignore_ascii_case(there.host()))
+            || [public, self.public.as_ref()]
+                .into_iter()
+                .flatten()
+                .any(|public| public.host().eq_ignore_ascii_case(there.host()))
     }
 }
 

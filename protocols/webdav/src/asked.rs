@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 use dav_server::davpath::DavPath;
 use dav_server::fs::{FsError, FsResult};
@@ -10,7 +12,7 @@ use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 use svcfs_base::{Caller, Fault, Kind, TreePath};
 use svcfs_knowledge::kernel::Space;
-use svcfs_vfs::Lease;
+use svcfs_vfs::{Lease, SetAttributes};
 use svcfs_work::Lane;
 
 use crate::Door;
@@ -21,6 +23,9 @@ use crate::look::Look;
 use crate::metadata::Metadata;
 use crate::patch::{OfWindows, Sent};
 use crate::tree::path_of;
+
+/// The last second of the year 9999.
+const LAST_SECOND: u64 = 253_402_300_799;
 
 /// What a request is about, as far as dav-server does not tell.
 pub(crate) struct Question {
@@ -37,6 +42,8 @@ pub(crate) struct Question {
     tokens: String,
     /// Properties that it sets.
     sent: Vec<Sent>,
+    /// When the file was written that it puts, as the client says (`X-OC-MTime`).
+    modified: Option<SystemTime>,
 }
 
 impl Question {
@@ -52,6 +59,7 @@ impl Question {
             is_conditional: is_conditional(&head.headers),
             tokens: head.headers.get("if").and_then(|tokens| tokens.to_str().ok()).unwrap_or_default().to_owned(),
             sent: if head.method.as_str() == "PROPPATCH" { Sent::all(content.here()) } else { Vec::new() },
+            modified: modified(&head.headers).filter(|_| head.method == Method::PUT),
             method: head.method.clone(),
         }
     }
@@ -60,8 +68,8 @@ impl Question {
 impl Question {
     /// Of what a server before this one was asked for, of which no more is known.
     pub(crate) fn about(method: Method, path: TreePath) -> Self {
-        let (is_shallow, wants_etags, is_conditional, tokens, sent) = Default::default();
-        Self { method, path: Some(path), is_shallow, wants_etags, is_conditional, tokens, sent }
+        let (is_shallow, wants_etags, is_conditional, tokens, sent, modified) = Default::default();
+        Self { method, path: Some(path), is_shallow, wants_etags, is_conditional, tokens, sent, modified }
     }
 
     /// The path in its space; none for one that is none.
@@ -74,6 +82,15 @@ impl Question {
 fn may_name_etags(body: &[u8]) -> bool {
     let names = |name: &[u8]| body.windows(name.len()).any(|part| part == name);
     body.is_empty() || [&b"getetag"[..], b"allprop", b"propname"].into_iter().any(names)
+}
+
+/// The time that a client gives a file: seconds since 1970, of which some clients write parts.
+fn modified(headers: &HeaderMap) -> Option<SystemTime> {
+    let text = headers.get("x-oc-mtime")?.to_str().ok()?.trim();
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = part.bytes().all(|digit| digit.is_ascii_digit());
+    let seconds = whole.parse::<u64>().ok().filter(|seconds| is_number && (1..=LAST_SECOND).contains(seconds))?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
 fn is_conditional(headers: &HeaderMap) -> bool {
@@ -112,13 +129,27 @@ struct Inner {
     reading: Mutex<Option<Reading>>,
     /// What Windows says of a file, until it is done.
     of_windows: Mutex<Option<OfWindows>>,
+    /// Whether the file has the time that the client gave it.
+    has_set_time: AtomicBool,
 }
 
 impl Asked {
     pub(crate) fn new(door: Arc<Door>, space: Arc<Space>, caller: Caller, question: Question) -> Self {
         let (fault, obstacle, replaced, seen, reading) = Default::default();
-        let of_windows = Mutex::default();
-        Self(Arc::new(Inner { door, space, caller, question, fault, obstacle, replaced, seen, reading, of_windows }))
+        let (of_windows, has_set_time) = Default::default();
+        Self(Arc::new(Inner {
+            door,
+            space,
+            caller,
+            question,
+            fault,
+            obstacle,
+            replaced,
+            seen,
+            reading,
+            of_windows,
+            has_set_time,
+        }))
     }
     pub(crate) fn door(&self) -> &Arc<Door> {
         &self.0.door
@@ -144,6 +175,24 @@ impl Asked {
     /// What Windows says of it, once.
     pub(crate) fn of_windows(&self) -> Option<OfWindows> {
         self.0.of_windows.lock().take()
+    }
+    /// Gives a file that was put the time that the client says it has, if it does.
+    pub(crate) fn set_time(&self, path: &TreePath) {
+        let Some(modified) = self.0.question.modified else { return };
+        let set = SetAttributes { modified: Some(modified), ..SetAttributes::default() };
+        let outcome = Found::itself(self, path)
+            .and_then(|found| self.space().vfs.set_attributes(self.caller(), found.node, set).map(drop));
+        match outcome {
+            Ok(()) => self.0.has_set_time.store(true, Ordering::Relaxed),
+            // The file is there; the client is not told that the time is.
+            Err(error) => {
+                tracing::warn!(page.path = %path, ?error, "the time that a client gave a file could not be set")
+            }
+        }
+    }
+    /// Whether it did.
+    pub(crate) fn has_set_time(&self) -> bool {
+        self.0.has_set_time.load(Ordering::Relaxed)
     }
     /// Whether hashes of files may be asked for.
     pub(crate) fn wants_etags(&self) -> bool {

@@ -1,10 +1,12 @@
 //! Conditions, read as the standards write them and written anew as dav-server reads them. It takes one that it cannot read for none: a write that was to
 //! be done under a condition would be done without.
+//!
+//! Of a list of ETags (`If-Match`, `If-None-Match`) a value that is no ETag matches nothing (gaps.md D46): clients send invented ones.
 
 use winnow::Parser;
 use winnow::Result;
 use winnow::ascii::{Caseless, space0};
-use winnow::combinator::{alt, delimited, opt, repeat, separated};
+use winnow::combinator::{alt, delimited, eof, opt, repeat};
 use winnow::token::take_till;
 
 /// A resource that is none of ours, whatever its address is.
@@ -14,10 +16,10 @@ const ELSEWHERE: &str = "urn:elsewhere";
 /// none for one that is none.
 ///
 /// Why is a resource said before each of its lists? Because dav-server takes only the first one for its.
-pub(crate) fn of_dav(header: &str) -> Option<String> {
+pub(crate) fn of_dav(header: &str, path_of: &dyn Fn(&str) -> String) -> Option<String> {
     let of_resources = repeat::<_, _, Vec<String>, _, _>(
         1..,
-        (resource, lists).map(|(resource, lists)| {
+        (|input: &mut &str| resource(input, path_of), lists).map(|(resource, lists)| {
             lists.iter().map(|list| format!("<{resource}> {list}")).collect::<Vec<_>>().join(" ")
         }),
     );
@@ -25,15 +27,74 @@ pub(crate) fn of_dav(header: &str) -> Option<String> {
     whole.parse(header).ok().map(|lists| lists.join(" "))
 }
 
-/// `If-Match` and `If-None-Match` (RFC 9110 13.1): the tags, weak ones as if they were not, where that `is_weak_enough`; none for what is none.
-pub(crate) fn of_tags(header: &str, is_weak_enough: bool) -> Option<String> {
-    let any = "*".map(|any: &str| vec![Some(any.to_owned())]);
-    // Nothing between two commas is nothing (RFC 9110 5.6.1).
-    let tags = separated(1.., delimited(space0, opt(tag), space0), ",");
-    let tags: Vec<Option<String>> = delimited(space0, alt((any, tags)), space0).parse(header).ok()?;
-    let strong = |tag: String| tag.strip_prefix("W/").filter(|_| is_weak_enough).map(str::to_owned).unwrap_or(tag);
-    let tags: Vec<_> = tags.into_iter().flatten().map(strong).collect();
+/// An ETag that no file has.
+const NO_FILE: &str = "\"-\"";
+
+/// `If-Match` (RFC 9110 13.1.1): `*`, or those of the values that are ETags; where none is, one that matches nothing.
+pub(crate) fn of_match(header: &str) -> String {
+    let values = values(header);
+    if values.len() == 1 && values.first().is_some_and(Value::is_any) {
+        return "*".to_owned();
+    }
+    let tags: Vec<_> = values.into_iter().filter_map(Value::into_tag).collect();
+    if tags.is_empty() { NO_FILE.to_owned() } else { tags.join(", ") }
+}
+
+/// `If-None-Match` (RFC 9110 13.1.2): `*`, or those of the values that are ETags, weak ones as if they were not; none where none is, which holds.
+///
+/// Why `*` among other values? Because a client that means "create only" must never replace a file.
+pub(crate) fn of_none_match(header: &str) -> Option<String> {
+    let values = values(header);
+    if values.iter().any(Value::is_any) {
+        return Some("*".to_owned());
+    }
+    let strong = |tag: String| tag.strip_prefix("W/").map(str::to_owned).unwrap_or(tag);
+    let tags: Vec<_> = values.into_iter().filter_map(Value::into_tag).map(strong).collect();
     (!tags.is_empty()).then(|| tags.join(", "))
+}
+
+/// One value of a list.
+#[derive(Debug, PartialEq, Eq)]
+enum Value {
+    Tag(String),
+    /// No ETag.
+    Other(String),
+}
+
+impl Value {
+    fn is_any(&self) -> bool {
+        matches!(self, Self::Other(text) if text == "*")
+    }
+    fn into_tag(self) -> Option<String> {
+        match self {
+            Self::Tag(tag) => Some(tag),
+            Self::Other(_) => None,
+        }
+    }
+}
+
+/// The values of a list; nothing between two commas is nothing (RFC 9110 5.6.1). A comma in an ETag does not end it.
+fn values(mut header: &str) -> Vec<Value> {
+    let mut values = Vec::new();
+    loop {
+        let ends = alt((",", eof));
+        // Of what is no ETag nothing may be consumed: its rest could be one.
+        let mut rest = header;
+        let tag: Result<String> = delimited(space0, tag, (space0, ends)).parse_next(&mut rest);
+        match tag {
+            Ok(tag) => values.push(Value::Tag(tag)),
+            Err(_) => {
+                let (value, behind) = header.split_once(',').unwrap_or((header, ""));
+                rest = behind;
+                let value = value.trim();
+                values.extend((!value.is_empty()).then(|| Value::Other(value.to_owned())));
+            }
+        }
+        header = rest;
+        if header.is_empty() {
+            return values;
+        }
+    }
 }
 
 /// Whether it is one tag.
@@ -59,12 +120,12 @@ fn condition(input: &mut &str) -> Result<String> {
 }
 
 /// A resource: an address, or the path of one.
-fn resource(input: &mut &str) -> Result<String> {
+fn resource(input: &mut &str, path_of: &dyn Fn(&str) -> String) -> Result<String> {
     let placed = |url: &str| match url.split_once("://") {
         _ if url.starts_with("//") => None,
-        _ if url.starts_with('/') => Some(here(url)),
+        _ if url.starts_with('/') => Some(here(&path_of(url))),
         _ if !is_absolute(url) => None,
-        Some((_, rest)) => Some(here(rest.find('/').map_or("/", |slash| &rest[slash..]))),
+        Some((_, rest)) => Some(here(&path_of(rest.find('/').map_or("/", |slash| &rest[slash..])))),
         None => Some(ELSEWHERE.to_owned()),
     };
     url.verify_map(placed).parse_next(input)
@@ -105,7 +166,7 @@ fn padded<'a>(word: &'static str) -> impl Parser<&'a str, &'a str, winnow::error
 
 #[cfg(test)]
 mod tests {
-    use super::{of_dav, of_tags};
+    use super::{NO_FILE, of_dav, of_match, of_none_match};
 
     #[test]
     fn a_condition_is_read_as_the_standard_writes_it() {
@@ -127,7 +188,7 @@ mod tests {
             ("<urn:x>(not< urn:y >[ \"z\" ])", "<urn:elsewhere> (Not <urn:y> [\"z\"])"),
             ("</a\\b>([\"\"])", "<http://localhost/a%5Cb> ([\"\"])"),
         ] {
-            assert_eq!(of_dav(told).as_deref(), Some(as_read));
+            assert_eq!(of_dav(told, &str::to_owned).as_deref(), Some(as_read));
         }
         for other in [
             "",
@@ -149,7 +210,7 @@ mod tests {
             "(<:>)",
             "(<a: b>)",
         ] {
-            assert_eq!(of_dav(other), None, "{other}");
+            assert_eq!(of_dav(other, &str::to_owned), None, "{other}");
         }
     }
 
@@ -157,11 +218,24 @@ mod tests {
     fn tags_are_read_as_the_standard_writes_them() {
         for (told, as_read) in [("*", "*"), (" \"a\" , W/\"b\",,\"c,d\",", "\"a\", W/\"b\", \"c_d\""), ("\"\"", "\"\"")]
         {
-            assert_eq!(of_tags(told, false).as_deref(), Some(as_read));
+            assert_eq!(of_match(told), as_read);
         }
-        assert_eq!(of_tags("W/\"b\"", true).as_deref(), Some("\"b\""));
-        for other in ["", ",", "a", "\"", "W/\"", "w/\"a\"", "*, \"a\"", "\"a\" \"b\"", "\"a\"b\"", "W/ \"a\""] {
-            assert_eq!(of_tags(other, false), None, "{other}");
+        assert_eq!(of_none_match("W/\"b\"").as_deref(), Some("\"b\""));
+    }
+
+    #[test]
+    fn a_value_that_is_no_tag_matches_nothing() {
+        let others = ["", ",", "a", "\"", "W/\"", "w/\"a\"", "\"a\" \"b\"", "\"a\"b\"", "W/ \"a\"", "-1", "\u{fffd}"];
+        for other in others {
+            assert_eq!(of_match(other), NO_FILE, "{other}");
+            assert_eq!(of_none_match(other), None, "{other}");
         }
+        assert_eq!(of_match("\"e\"*"), NO_FILE);
+        assert_eq!(of_none_match("\"e\"*"), None);
+        assert_eq!(of_match("nope, \"a\", x"), "\"a\"");
+        assert_eq!(of_none_match("nope, \"a\", x").as_deref(), Some("\"a\""));
+        // Never replaced where it says `*`, never taken for whatever stands there.
+        assert_eq!(of_match("*, \"a\""), "\"a\"");
+        assert_eq!(of_none_match("*, \"a\"").as_deref(), Some("*"));
     }
 }

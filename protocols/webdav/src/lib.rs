@@ -11,6 +11,7 @@
 mod answer;
 mod asked;
 mod body;
+mod composed;
 mod conditions;
 mod contents;
 mod etags;
@@ -22,6 +23,7 @@ mod locks;
 mod look;
 mod markup;
 mod metadata;
+mod outside;
 mod patch;
 mod properties;
 mod propfind;
@@ -36,6 +38,7 @@ mod upload;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use svcfs_config::PublicUrl;
 use svcfs_knowledge::kernel::Server;
 use svcfs_listener::{Names, Room};
 use svcfs_work::Lanes;
@@ -49,6 +52,8 @@ pub use unfinished::finish;
 struct Door {
     server: Arc<Server>,
     names: Names,
+    /// How clients reach it through a proxy.
+    public: Option<PublicUrl>,
     lanes: Lanes,
     etags: ETags,
     /// Memory for files that are on their way here.
@@ -59,8 +64,10 @@ struct Door {
 
 impl Door {
     fn of(server: Arc<Server>) -> Self {
+        let public = server.settings().webdav.as_ref().and_then(|webdav| webdav.public_url.clone());
         Self {
-            names: Names::of(&server.settings().server),
+            names: Names::of(&server.settings().server).and(public.as_ref().map(PublicUrl::host)),
+            public,
             server,
             lanes: Lanes::default(),
             etags: ETags::default(),

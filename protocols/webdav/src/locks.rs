@@ -15,6 +15,7 @@ use uuid::Uuid;
 use xmltree::{Element, EmitterConfig, Namespace, XMLNode};
 
 use crate::asked::{Asked, Obstacle};
+use crate::found::Found;
 use crate::live::{DAV, dav, declared, message, text};
 use crate::markup;
 use crate::tree::path_of;
@@ -284,28 +285,31 @@ impl DavLockSystem for Locks {
         let ended = move |asked: &Asked| {
             let path = path?;
             // What is to be replaced may stand in the end: see [`replacing`].
-            if asked.is_about_to_replace(&path) { Ok(()) } else { end_below(asked, &path) }
+            if asked.is_about_to_replace(&path) { Ok(()) } else { end_below(asked, &path, |_| true) }
         };
         Box::pin(async move { self.run(ended).await })
     }
 }
 
-/// Does what takes the place of what is at a path, where something is to. The locks of that under which it is done end with it, and not before it is known
-/// to be gone.
+/// Does what takes the place of what is at a path, where something is to. A lock belongs to an address and not to what stands there (RFC 4918 6.1, 7.6): it
+/// stays where something stands afterwards, and ends where nothing does any more, once that is done. A client that saves by `MOVE` goes on with the lock it has.
 ///
 /// # Errors
 /// Those of the work.
 pub(crate) fn replacing(asked: &Asked, path: &TreePath, work: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
     let is_replaced = asked.is_about_to_replace(path);
     work()?;
-    if is_replaced && let Err(error) = end_below(asked, path) {
+    let is_unmapped =
+        |lease: &Lease| matches!(Found::itself(asked, &lease.path), Err(fault) if fault.kind() == Kind::NotFound);
+    if is_replaced && let Err(error) = end_below(asked, path, is_unmapped) {
         tracing::warn!(page.path = %path, ?error, "the locks of what was replaced are still there");
     }
     Ok(())
 }
 
-/// Ends the locks of what is taken away, at a path and below it: those under which that is done. Another's that was taken since stays.
-fn end_below(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+/// Ends the locks of what is taken away, at a path and below it, as far as they are `over`: those under which that is done. Another's that was taken since
+/// stays.
+fn end_below(asked: &Asked, path: &TreePath, is_over: impl Fn(&Lease) -> bool) -> Result<(), Fault> {
     let vfs = &asked.space().vfs;
     let locks = Locks { asked: asked.clone(), prefix: String::new() };
     let mut gone = locks.held_at(path);
@@ -314,7 +318,7 @@ fn end_below(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
     let is_done_under =
         |lease: &Lease| lease.is_shared && locks.held_at(&lease.path).iter().any(|other| asked.holds(other));
     // Looked at before any of them ends: what is shared is so with those that are held.
-    gone.retain(|lease| asked.holds(lease) || is_done_under(lease));
+    gone.retain(|lease| (asked.holds(lease) || is_done_under(lease)) && is_over(lease));
     gone.iter().try_for_each(|lease| vfs.end_lease(&lease.path, &lease.token).map(drop))
 }
 
@@ -352,7 +356,8 @@ fn nothing() -> Lease {
     }
 }
 
-fn encoded(part: &str) -> String {
+/// A name as addresses have it.
+pub(crate) fn encoded(part: &str) -> String {
     utf8_percent_encode(part, RESERVED).to_string()
 }
 

@@ -11,11 +11,15 @@ use crate::conditions;
 /// What may stand there once.
 const ONCE: [&str; 7] = ["if", "overwrite", "depth", "destination", "timeout", "lock-token", "x-update-range"];
 
-/// A request as dav-server understands it, with this `destination`.
+/// A request as dav-server understands it, with this `destination`; `resource` tells the path of this server for one that a condition names.
 ///
 /// # Errors
 /// `Invalid` for what is none of the standards', and for a part of a file that is put (RFC 9110 14.5).
-pub(crate) fn understood(mut head: Parts, destination: Option<HeaderValue>) -> Result<Parts, Fault> {
+pub(crate) fn understood(
+    mut head: Parts,
+    destination: Option<HeaderValue>,
+    resource: &dyn Fn(&str) -> String,
+) -> Result<Parts, Fault> {
     let headers = &mut head.headers;
     if let Some(name) = ONCE.into_iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
         return Err(Fault::invalid(name, "must stand there once"));
@@ -23,12 +27,11 @@ pub(crate) fn understood(mut head: Parts, destination: Option<HeaderValue>) -> R
     destination.into_iter().for_each(|destination| drop(headers.insert("destination", destination)));
     rewrite(headers, "if", |text| {
         let told = "must be lists of lock tokens and ETags, such as `(<urn:uuid:…>)` or `([\"…\"])`";
-        conditions::of_dav(text).ok_or(told)
+        conditions::of_dav(text, resource).ok_or(told)
     })?;
-    let tags = "must be `*` or a list of ETags, such as `\"…\"`";
-    rewrite(headers, "if-match", |text| conditions::of_tags(text, false).ok_or(tags))?;
+    understand_tags(headers, &header::IF_MATCH, |text| Some(conditions::of_match(text)));
     // Who has it already has it, whichever of the two it is called (RFC 9110 13.1.2).
-    rewrite(headers, "if-none-match", |text| conditions::of_tags(text, true).ok_or(tags))?;
+    understand_tags(headers, &header::IF_NONE_MATCH, conditions::of_none_match);
     rewrite(headers, "overwrite", |text| one_of(&["T", "F"], text).ok_or("must be T or F"))?;
     rewrite(headers, "depth", |text| one_of(&["0", "1", "infinity"], text).ok_or("must be 0, 1 or infinity"))?;
     understand_timeout(headers);
@@ -52,6 +55,19 @@ fn rewrite(
     let value = HeaderValue::from_str(&text).map_err(|_| invalid("must be ASCII"))?;
     headers.insert(HeaderName::from_static(name), value);
     Ok(())
+}
+
+/// Writes a list of ETags anew, of which there may be several; none where nothing in it is one.
+fn understand_tags(headers: &mut HeaderMap, name: &HeaderName, read: impl FnOnce(&str) -> Option<String>) {
+    let lines: Vec<_> = headers.get_all(name).iter().map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
+    if lines.is_empty() {
+        return;
+    }
+    let value = read(&lines.join(", ")).map(|text| text.replace(|letter: char| !letter.is_ascii(), "?"));
+    headers.remove(name);
+    if let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) {
+        headers.insert(name, value);
+    }
 }
 
 /// The word that is meant (RFC 4918 10: small letters or large ones).

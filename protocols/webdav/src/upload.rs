@@ -192,6 +192,7 @@ impl Upload {
             let _unlocked = Locks::check_again(asked, &asked.path().into_iter().collect::<Vec<_>>())?;
             if let Some(beside) = beside {
                 beside.into_place(asked, &path, over.as_ref())?;
+                asked.set_time(&path);
                 let found = Found::itself(asked, &path)?;
                 return Ok(Some(Metadata::of_large(found.attributes.clone())));
             }
@@ -235,6 +236,7 @@ fn patched(asked: &Asked, path: &TreePath, (what, over): (What, Option<&Look>), 
 fn put(asked: &Asked, (path, over): (&TreePath, Option<&Look>), content: Bytes) -> Result<Option<Metadata>, Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     let saved = vfs.save(caller, path.clone(), content, look::expect(over))?;
+    asked.set_time(path);
     let found = Found::itself(asked, path)?;
     Ok(saved.etag.map(|etag| Metadata::of(found.attributes.clone(), etag)))
 }

@@ -62,7 +62,7 @@ const ROOMS: &[Room] = &[
     },
     Room {
         name: "svcfs-webdav",
-        may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-vfs", "svcfs-knowledge", "svcfs-listener"]),
+        may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-vfs", "svcfs-knowledge", "svcfs-listener"]),
     },
     // It drives the built program from outside, as a user would.
     Room { name: "svcfs-measure", may_use: Only(&["svcfs-work"]) },

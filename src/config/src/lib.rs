@@ -49,7 +49,7 @@ pub use sections::links::Links;
 pub use sections::lint::LintSettings;
 pub use sections::memory::MemorySettings;
 pub use sections::nfs::{NfsActors, NfsFlags, NfsSettings};
-pub use sections::protocols::{ProtocolFlags, ProtocolSettings};
+pub use sections::protocols::{ProtocolFlags, ProtocolSettings, is_plain_prefix};
 pub use sections::search::{Engine, Search};
 pub use sections::server::{Host, PublicUrl, RateLimitSettings, ServerSettings};
 pub use sections::space::{SpaceSettings, Visibility, name_fault};

@@ -143,7 +143,9 @@ impl Settings {
         let auth = if auth_is_read { auth.resolve(&mut |key, told| check.complain(key, told)) } else { None };
         let nfs = check.nfs(nfs, &nfs_flags, auth.as_ref());
         let s3 = check.value("--s3-port", s3.resolve(&s3_flags)).flatten();
+        let dav_url = check.value("webdav.public_url", webdav.public_url()).flatten();
         let webdav = check.value("--webdav-port", webdav.resolve(&webdav_flags)).flatten();
+        let webdav = webdav.map(|webdav| ProtocolSettings { public_url: dav_url, ..webdav });
         let log = if tracing_is_read { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (host, port, public_url), auth.as_ref());

@@ -17,6 +17,7 @@ mod memory;
 mod numbers;
 mod paths;
 mod probe;
+mod removal;
 mod rename;
 mod spares;
 mod trail;
@@ -39,6 +40,7 @@ pub use log::{
 pub use memory::{Ledger, Memory, SNAPSHOT_DIRECTORY, Snapshots, State, Strategy, Tip};
 pub use numbers::{Act, FileNumbers, Promise};
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
+pub use removal::remove_root;
 pub use trail::{Keep, Trail};
 pub use tree::{
     AtOnce, Disk, Draft, Install, Known, OpenFile, Placed, Probe, SetExtended, Special, SpecialKind, Stat, StatKind,

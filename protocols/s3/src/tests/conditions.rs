@@ -68,12 +68,52 @@ fn a_copy_heeds_what_is_asked_of_the_object_that_it_writes() {
     };
     copy("if-none-match", "*").is(412, "PreconditionFailed");
     copy("if-match", "\"x\"").is(412, "PreconditionFailed");
-    copy("if-match", "none of these").is(400, "InvalidArgument");
-    copy("if-none-match", "\"x\"").is(501, "NotImplemented");
+    copy("if-match", "none of these").is(412, "PreconditionFailed");
+    copy("if-none-match", &format!("\"{}\"", etag_of(b"# To\n"))).is(412, "PreconditionFailed");
     assert_eq!(served.text("to.md").as_deref(), Some("# To\n"));
     assert_eq!(copy("if-match", &format!("\"{}\"", etag_of(b"# To\n"))).status, 200);
     assert_eq!(served.text("to.md").as_deref(), Some("# From\n"));
     let fresh = [("x-amz-copy-source", "/default/from.md"), ("if-none-match", "*")];
     assert_eq!(served.send("PUT", "/default/fresh.md", &fresh, "").status, 200);
     served.send("PUT", "/default/missing.md", &[fresh[0], ("if-match", "*")], "").is(404, "NoSuchKey");
+}
+
+#[test]
+fn a_value_that_is_no_tag_matches_nothing() {
+    let served = Served::new();
+    for invented in ["JoplinIgnore-7141", "", "W/", "\"", "not a tag", "\"abc\"", "1700000000000"] {
+        served.put("a.md", "# A\n");
+        let (holds, never) = (("if-none-match", invented), ("if-match", invented));
+        for method in ["GET", "HEAD"] {
+            assert_eq!(served.send(method, "/default/a.md", &[holds], "").status, 200, "{method} {invented}");
+            assert_eq!(served.send(method, "/default/a.md", &[never], "").status, 412, "{method} {invented}");
+        }
+        for method in ["PUT", "DELETE"] {
+            served.send(method, "/default/a.md", &[never], "# B\n").is(412, "PreconditionFailed");
+            assert_eq!(served.text("a.md").as_deref(), Some("# A\n"), "{method} {invented}");
+        }
+        assert_eq!(served.send("PUT", "/default/a.md", &[holds], "# B\n").status, 200, "{invented}");
+        assert_eq!(served.send("DELETE", "/default/a.md", &[holds], "").status, 204, "{invented}");
+    }
+    served.put("a.md", "# A\n");
+    served.send("PUT", "/default/a.md", &[("if-none-match", "*, nope")], "# B\n").is(412, "PreconditionFailed");
+}
+
+#[test]
+fn an_unmodified_object_is_told_with_its_tag_and_time() {
+    let served = Served::new();
+    let sent = [("cache-control", "max-age=60"), ("expires", "Fri, 27 Nov 2026 00:00:00 GMT")];
+    assert_eq!(served.send("PUT", "/default/a.md", &sent, "# A\n").status, 200);
+    let whole = served.get("/default/a.md");
+    for method in ["GET", "HEAD"] {
+        for condition in [("if-none-match", whole.header("etag")), ("if-modified-since", whole.header("last-modified"))]
+        {
+            let told = served.send(method, "/default/a.md", &[condition], "");
+            assert_eq!((told.status, told.body.len()), (304, 0), "{method} {condition:?}");
+            for name in ["etag", "last-modified", "cache-control", "expires"] {
+                assert_eq!(told.header(name), whole.header(name), "{method} {condition:?} {name}");
+            }
+            assert_eq!((told.header("content-type"), told.header("x-amz-request-id").len()), ("", 32));
+        }
+    }
 }

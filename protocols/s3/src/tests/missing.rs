@@ -66,7 +66,6 @@ const MISSING: &[(&str, &str, &str)] = &[
     ("PUT", "/default?tagging", "<Tagging><TagSet/></Tagging>"),
     ("PUT", "/default?versioning", "<VersioningConfiguration><Status>Suspended</Status></VersioningConfiguration>"),
     ("PUT", "/default?website", "<WebsiteConfiguration/>"),
-    ("DELETE", "/default", ""),
     ("DELETE", "/default?analytics&id=1", ""),
     ("DELETE", "/default?cors", ""),
     ("DELETE", "/default?encryption", ""),

@@ -325,3 +325,103 @@ fn a_body_in_signed_pieces_that_breaks_off_is_not_written_whatever_carries_it() 
     assert!(told.starts_with("HTTP/1.1 200"), "{told}");
     assert_eq!(served.text("a.txt").as_deref(), Some("tide and ebb"));
 }
+
+#[test]
+fn a_signed_range_that_is_not_served_verifies_and_counts_as_none() {
+    let served = Served::new();
+    served.put("a.txt", "0123456789");
+    let get = ("GET", "/default/a.txt");
+    for range in ["bytes=0-1,4-5", "items=0-1", "bytes=a-b", "bytes=5-2", "bytes=", "bytes=1", "bytes=0-1,"] {
+        let headers = served.headers(get, 0, &[("range", range)], "UNSIGNED-PAYLOAD");
+        let whole = served.with_headers(get, &headers, "");
+        assert_eq!((whole.status, whole.text().as_str()), (200, "0123456789"), "{range}");
+        let mut forged = headers.clone();
+        forged.iter_mut().filter(|(name, _)| name == "range").for_each(|(_, value)| value.push_str(",9-9"));
+        served.with_headers(get, &forged, "").is(403, "SignatureDoesNotMatch");
+        let address = served.signed("GET", "/default/a.txt?response-content-type=text%2Fx", &[("range", range)]);
+        let whole = served.send("GET", &address, &[("range", range)], "");
+        assert_eq!((whole.status, whole.text().as_str()), (200, "0123456789"), "{range}");
+        assert_eq!(served.send("GET", "/default/a.txt", &[("range", range)], "").status, 200, "{range}");
+    }
+    for (range, part) in [("bytes=0-1", "01"), ("bytes=-2", "89"), ("Bytes=8-99999999999999999999", "89")] {
+        let headers = served.headers(get, 0, &[("range", range)], "UNSIGNED-PAYLOAD");
+        let told = served.with_headers(get, &headers, "");
+        assert_eq!((told.status, told.text().as_str()), (206, part), "{range}");
+    }
+}
+
+#[test]
+fn what_is_dispatched_again_is_done_by_who_signed_it() {
+    let served = Served::with("[auth]\ntype = \"perspace\"\n[[auth.api_keys]]\nkey = \"reader\"\nscope = \"read\"\n");
+    for (method, name) in [("GET", "range"), ("PUT", "if-none-match"), ("PUT", "if-match")] {
+        served.send(method, "/default/a.md", &[(name, "_ _")], "# A\n").is(403, "AccessDenied");
+    }
+    assert_eq!(served.text("a.md"), None);
+    let served = Served::new();
+    let put = ("PUT", "/default/a.md");
+    let headers = served.headers(put, 0, &[("if-none-match", "not a tag")], &sha256("# A\n"));
+    assert_eq!(served.with_headers(put, &headers, "# B\n").status, 400, "another body than was signed");
+    assert_eq!(served.text("a.md"), None);
+    assert_eq!(served.with_headers(put, &headers, "# A\n").status, 200);
+    let mut seen = 0;
+    assert!(served.commits(&mut seen).iter().any(|commit| commit.starts_with("ann: ")), "it is whose key it is");
+}
+
+#[test]
+fn a_signature_over_date_instead_of_x_amz_date_is_taken() {
+    let served = Served::new();
+    let signed_at = |age: i64, form: &str, name: &str| {
+        let (host, moment) = (served.address.to_string(), before(age));
+        let then = Timestamp::from_second(Timestamp::now().as_second() - age).unwrap();
+        let date = then.strftime(form).to_string();
+        // As the moment of the string that is signed, or it is another signature.
+        let moment = (then.strftime("%Y%m%dT%H%M%SZ").to_string(), moment.1);
+        let mut headers = vec![("host", host.as_str()), ("x-amz-content-sha256", "UNSIGNED-PAYLOAD"), (name, &*date)];
+        headers.sort_unstable();
+        let signature = of_request(["PUT", "/default/a.md", ""], &headers, "UNSIGNED-PAYLOAD", &moment);
+        let names = names(&headers);
+        let signed =
+            format!("AWS4-HMAC-SHA256 Credential=ann/{}, SignedHeaders={names}, Signature={signature}", moment.1);
+        headers.push(("authorization", &signed));
+        served.send("PUT", "/default/a.md", &headers, "# A\n")
+    };
+    for form in ["%a, %d %b %Y %H:%M:%S GMT", "%Y%m%dT%H%M%SZ"] {
+        assert_eq!(signed_at(0, form, "date").status, 200, "{form}");
+        signed_at(20 * MINUTE, form, "date").is(403, "RequestTimeTooSkewed");
+    }
+    signed_at(0, "yesterday", "date").is(403, "AccessDenied");
+    signed_at(0, "%Y%m%dT%H%M%SZ", "x-other").is(403, "AccessDenied");
+}
+
+#[test]
+fn a_signed_trailer_that_was_not_announced_is_compared() {
+    let served = Served::new();
+    let kind = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER";
+    let put = |trailer: Option<&str>| {
+        let headers = served.headers(("PUT", "/default/a.txt"), 0, &[("x-amz-decoded-content-length", "4")], kind);
+        let find = |name: &str| headers.iter().find(|(found, _)| found == name).unwrap().1.clone();
+        let date = find("x-amz-date");
+        let moment = (date.clone(), format!("{}/us-east-1/s3/aws4_request", &date[..8]));
+        let mut last = find("authorization").rsplit_once('=').unwrap().1.to_owned();
+        let mut body = String::new();
+        for piece in ["tide", ""] {
+            let lines = format!("{last}\n{}\n{}", sha256(""), sha256(piece));
+            last = signature("AWS4-HMAC-SHA256-PAYLOAD", &moment, &lines);
+            let end = if piece.is_empty() { "" } else { "\r\n" };
+            body += &format!("{:x};chunk-signature={last}\r\n{piece}{end}", piece.len());
+        }
+        if let Some(trailer) = trailer {
+            let lines = format!("{last}\n{}", sha256(&format!("{trailer}\n")));
+            last = signature("AWS4-HMAC-SHA256-TRAILER", &moment, &lines);
+            body += &format!("{trailer}\r\nx-amz-trailer-signature:{last}\r\n");
+        }
+        served.with_headers(("PUT", "/default/a.txt"), &headers, &format!("{body}\r\n"))
+    };
+    let wrong = put(Some("x-amz-checksum-crc32:AAAAAA=="));
+    assert_eq!((wrong.status, served.text("a.txt")), (400, None), "{}", wrong.text());
+    let sum = BASE64_STANDARD.encode(s3s::crypto::Crc32::checksum(b"tide"));
+    for trailer in [None, Some(format!("x-amz-checksum-crc32:{sum}"))] {
+        let told = put(trailer.as_deref());
+        assert_eq!((told.status, served.text("a.txt").as_deref()), (200, Some("tide")), "{trailer:?} {}", told.text());
+    }
+}

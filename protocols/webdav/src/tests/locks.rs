@@ -327,19 +327,49 @@ fn times_of_windows_are_set_with_the_other_properties_and_not_after_a_lock_that_
 }
 
 #[test]
-fn the_lock_of_what_is_replaced_ends_with_it_and_not_where_that_is_refused() {
+fn a_lock_survives_a_copy_or_move_onto_the_locked_file() {
     let served = Served::new();
     served.put("/good.txt", "# good\n");
     served.put("/broken.txt", "---\na: [\n---\n");
     let path = TreePath::parse("page.md").unwrap();
+    let ann = ("authorization", "Basic YW5uOg==");
     for method in ["COPY", "MOVE"] {
         served.put("/page.md", "# two\n");
-        let held = format!("</page.md> ({})", served.lock("/page.md", &[]));
-        for (from, status, locks) in [("/broken.txt", 422, 1), ("/good.txt", 204, 0)] {
-            let reply = served.send(method, from, &[("destination", "/page.md"), ("if", &held)], "");
+        let token = served.lock("/page.md", &[ann]);
+        let held = format!("</page.md> ({token})");
+        for (from, status) in [("/broken.txt", 422), ("/good.txt", 204)] {
+            let reply = served.send(method, from, &[ann, ("destination", "/page.md"), ("if", &held)], "");
             assert_eq!(reply.status, status, "{method} {from}: {}", reply.text());
-            assert_eq!(served.server.primary().vfs.leases_at(&path).len(), locks, "{method} {from}");
+            assert_eq!(served.server.primary().vfs.leases_at(&path).len(), 1, "{method} {from}");
         }
+        assert_eq!(served.send("PUT", "/page.md", &[], "# other\n").status, 423, "{method}");
+        assert_eq!(served.put_over_http("page.md"), Err(Kind::Locked), "{method}");
+        assert_eq!(served.send("LOCK", "/page.md", &[ann, ("if", &held)], "").status, 200, "{method}: renewed");
+        assert_eq!(served.send("PUT", "/page.md", &[ann, ("if", &held)], "# mine\n").status, 204, "{method}");
+        let unlocked = served.send("UNLOCK", "/page.md", &[ann, ("lock-token", &token)], "");
+        assert_eq!(unlocked.status, 204, "{method}");
+    }
+}
+
+#[test]
+fn locks_in_a_replaced_folder_stay_where_something_stands() {
+    let served = Served::new();
+    let holds = |path: &str| !served.server.primary().vfs.leases_at(&TreePath::parse(path).unwrap()).is_empty();
+    for method in ["COPY", "MOVE"] {
+        for folder in ["/docs", "/new"] {
+            served.send("MKCOL", folder, &[], "");
+        }
+        for page in ["/docs/both.md", "/docs/old.md", "/new/both.md"] {
+            served.put(page, "# page\n");
+        }
+        let tokens = ["/docs/both.md", "/docs/old.md"].map(|page| served.lock(page, &[]));
+        let held = format!("</docs/both.md> ({}) </docs/old.md> ({})", tokens[0], tokens[1]);
+        let reply = served.send(method, "/new", &[("destination", "/docs"), ("if", &held)], "");
+        assert_eq!(reply.status, 204, "{method}: {}", reply.text());
+        assert_eq!((holds("docs/both.md"), holds("docs/old.md")), (true, false), "{method}");
+        let deleted = served.send("DELETE", "/docs", &[("if", &format!("</docs/both.md> ({})", tokens[0]))], "");
+        assert_eq!(deleted.status, 204, "{method}: {}", deleted.text());
+        assert!(!holds("docs/both.md"), "{method}: a lock of what is removed ends");
     }
 }
 

@@ -201,6 +201,13 @@ impl PublicUrl {
         &self.text
     }
 
+    /// Its path, without a `/` at the end; empty for that of a whole host.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        let behind = self.text.split_once("://").map_or("", |(_, behind)| behind);
+        behind.find('/').map_or("", |slash| &behind[slash..])
+    }
+
     /// Its host without port, IPv6 in brackets; what a browser sends as `Host`.
     #[must_use]
     pub fn host(&self) -> &str {

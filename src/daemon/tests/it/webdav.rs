@@ -54,6 +54,11 @@ impl Served {
 
     /// Mounts it with davfs2, whose secrets these are.
     fn davfs(&self, folder: &str, secrets: &str) -> Output {
+        self.davfs_after(folder, secrets, 0)
+    }
+
+    /// The same, where it uploads a file so many seconds after it was closed.
+    fn davfs_after(&self, folder: &str, secrets: &str, delay: u32) -> Output {
         let place = &self.place;
         std::fs::create_dir_all(place.path(folder)).unwrap();
         let (cache, kept) = (place.at("cache"), place.at("secrets"));
@@ -61,7 +66,7 @@ impl Served {
         let asks = if secrets.is_empty() { "ask_auth 0" } else { "ask_auth 1" };
         place.write("secrets", &secrets);
         std::fs::set_permissions(&kept, Permissions::from_mode(0o600)).unwrap();
-        let config = format!("{asks}\nsecrets {kept}\ndelay_upload 0\ncache_dir {cache}\nbackup_dir kept\n");
+        let config = format!("{asks}\nsecrets {kept}\ndelay_upload {delay}\ncache_dir {cache}\nbackup_dir kept\n");
         place.write("davfs.conf", &config);
         std::fs::create_dir_all(&cache).unwrap();
         // It works as a user of its own, who has nothing to do with whoever mounts.
@@ -182,6 +187,29 @@ fn programs_work_in_a_mount_of_davfs() {
     assert_eq!(String::from_utf8_lossy(&worked.stdout), "# One\nmore\n");
     assert_eq!(served.place.read("kb/c.md"), "# One\nmore\n");
     assert!(!served.place.has("kb/d/a.md"));
+}
+
+#[test]
+fn davfs_loses_no_save_by_rename_onto_a_locked_file() {
+    if !mounts_davfs() {
+        return;
+    }
+    let served = Served::new();
+    // Nothing is uploaded before the mount ends: both files are locked when one replaces the other.
+    let mounted = served.davfs_after("mnt", "", 60);
+    assert!(mounted.status.success(), "{mounted:?}\n{}", served.server.errors());
+    let work = "cd mnt && echo '# One' > a.md && echo '# Two' > new && mv new a.md && \
+                echo '# Three' > b.md && sed -i s/Three/Four/ b.md && \
+                echo '# Five' > c.md && cp c.md c.md~ && echo '# Six' > c.tmp && mv c.tmp c.md && rm c.md~";
+    let worked = Command::new("timeout").args(["60", "sh", "-ec", work]).current_dir(served.place.at(".")).output();
+    served.unmount("mnt");
+    let worked = worked.unwrap();
+    assert!(worked.status.success(), "{}\n{}", String::from_utf8_lossy(&worked.stderr), served.server.errors());
+    let saved = ["kb/a.md", "kb/b.md", "kb/c.md"].map(|page| served.place.read(page));
+    assert_eq!(saved, ["# Two\n", "# Four\n", "# Six\n"]);
+    let lock = served
+        .says(Command::new("curl").args(["-sX", "PROPFIND", "-H", "Depth: 0"]).arg(format!("{}/a.md", served.url)));
+    assert!(!lock.contains("opaquelocktoken") && !lock.contains("activelock"), "it unlocked what it locked: {lock}");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! One rule: spaces know nothing of each other. One that cannot be opened is there under its name, and says why; the others are served.
 
+mod blank;
+
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -224,6 +226,11 @@ impl Spaces {
     /// `NotFound`; `Conflict` for the first space, which the server was started with, and for those that stand in its settings.
     pub fn remove(&self, name: &str) -> Result<(), Fault> {
         let _changing = self.changing.lock();
+        self.take_away(name)
+    }
+
+    /// The same, for a caller that changes the list.
+    fn take_away(&self, name: &str) -> Result<(), Fault> {
         if self.first.name == name {
             let told = format!("`{name}` is the space the server was started with; stop the server instead");
             return Err(Fault::new(Kind::Conflict, told));

@@ -1,0 +1,80 @@
+//! Buckets that clients make and remove: spaces below `server.space_parents`.
+
+use std::sync::Arc;
+
+use s3s::dto::{CreateBucketInput, CreateBucketOutput, DeleteBucketInput, DeleteBucketOutput};
+use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
+use svcfs_base::{Caller, Fault, Kind, Scope};
+use svcfs_knowledge::spaces::check_name;
+use svcfs_work::Lane;
+
+use crate::normalized::Verified;
+use crate::refusal::refuse;
+use crate::{Door, beyond};
+
+/// `CreateBucket`
+pub(crate) async fn create(
+    door: &Arc<Door>,
+    request: S3Request<CreateBucketInput>,
+) -> S3Result<S3Response<CreateBucketOutput>> {
+    const WHAT: &str = "CreateBucket";
+    beyond::refuse(&request)?;
+    let name = request.input.bucket.clone();
+    match door.asked(&request, &name, (Scope::Write, WHAT)) {
+        // Clients make sure that a bucket is there by making it.
+        Ok(_) => return Err(s3_error!(BucketAlreadyOwnedByYou, "there is a space of this name already")),
+        Err(error) if *error.code() == S3ErrorCode::NoSuchBucket => {}
+        Err(error) => return Err(error),
+    }
+    let caller = administrator(door, &request, WHAT)?;
+    check_name(&name).map_err(|fault| s3_error!(InvalidBucketName, "{}", fault.message()))?;
+    if door.server.settings().server.space_parents.is_empty() {
+        return Err(s3_error!(
+            AccessDenied,
+            "buckets are made here only where `server.space_parents` of the settings names a directory for them; else with `svcfs serve --space` or `POST /api/spaces`"
+        ));
+    }
+    let (server, made) = (Arc::clone(&door.server), name.clone());
+    let made = move || server.spaces().create_blank(&made, &caller).map(drop);
+    match svcfs_listener::blocking(&door.lanes, Lane::Slow, made).await {
+        Ok(()) => {
+            let location = Some(format!("/{name}"));
+            Ok(S3Response::new(CreateBucketOutput { location, ..CreateBucketOutput::default() }))
+        }
+        Err(fault) if fault.kind() == Kind::Exists => Err(s3_error!(BucketAlreadyExists, "{}", fault.message())),
+        Err(fault) => Err(refuse(fault, WHAT)),
+    }
+}
+
+/// `DeleteBucket`
+pub(crate) async fn delete(
+    door: &Arc<Door>,
+    request: S3Request<DeleteBucketInput>,
+) -> S3Result<S3Response<DeleteBucketOutput>> {
+    const WHAT: &str = "DeleteBucket";
+    let name = request.input.bucket.clone();
+    door.asked(&request, &name, (Scope::Write, WHAT))?;
+    let _caller = administrator(door, &request, WHAT)?;
+    let (server, removed) = (Arc::clone(&door.server), name);
+    let removed = move || server.spaces().remove_blank(&removed);
+    match svcfs_listener::blocking(&door.lanes, Lane::Slow, removed).await {
+        Ok(()) => Ok(S3Response::new(DeleteBucketOutput {})),
+        Err(fault) if fault.kind() == Kind::Conflict => Err(s3_error!(AccessDenied, "{}", fault.message())),
+        Err(fault) => Err(refuse(fault, WHAT)),
+    }
+}
+
+/// Who asks, if they may make and remove spaces.
+fn administrator<T>(door: &Door, request: &S3Request<T>, what: &str) -> S3Result<Caller> {
+    let identified = || {
+        let (identity, actor) =
+            door.identify(Verified::access_key(request.credentials.as_ref(), &request.extensions))?;
+        identity.administer()?;
+        identity.reach.allow(Scope::Admin, what)?;
+        if identity.reach.folder.is_some() {
+            return Err(Fault::new(Kind::Forbidden, "spaces are not administered with a key for one folder"));
+        }
+        Ok(identity.vouch(Caller { actor, ..Caller::new(svcfs_base::Door::S3) }))
+    };
+    identified().map_err(|fault| refuse(fault, what))
+}

@@ -1,0 +1,73 @@
+//! Addresses as clients know them, where a proxy in front takes a prefix off the path of each request (`/dav` of `https://notes.example.org/dav`).
+//!
+//! Invariant: everything that clients are told, and everything they say beside the path of a request (`Destination`, `If`), has the prefix.
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, Uri};
+use svcfs_base::Fault;
+
+/// What a proxy says that it took off the path.
+const FORWARDED_PREFIX: &str = "x-forwarded-prefix";
+
+/// The prefix that a request had before the proxy took it off: as the settings say, else as a proxy on this machine says; empty where there is none.
+pub(crate) fn prefix(public: Option<&str>, headers: &HeaderMap, peer: IpAddr) -> String {
+    let forwarded = || {
+        let value = headers.get(FORWARDED_PREFIX).filter(|_| peer.to_canonical().is_loopback())?.to_str().ok()?;
+        // Each of several proxies adds its own.
+        let whole: String = value.split(',').map(|part| part.trim().trim_end_matches('/')).collect();
+        svcfs_config::is_plain_prefix(&whole).then_some(whole)
+    };
+    public.map(str::to_owned).or_else(forwarded).unwrap_or_default()
+}
+
+/// A path of this server, of what clients say.
+pub(crate) fn within<'a>(path: &'a str, prefix: &str) -> &'a str {
+    match path.strip_prefix(prefix) {
+        Some("") => "/",
+        Some(rest) if rest.starts_with('/') => rest,
+        // A proxy that rewrites it, too.
+        Some(_) | None => path,
+    }
+}
+
+/// The address of another path, with the rest of this one.
+///
+/// # Errors
+/// `Invalid` for a path that is none.
+pub(crate) fn with_path(uri: &Uri, path: &str) -> Result<Uri, Fault> {
+    let target = uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(target.parse().map_err(|error| Fault::invalid("path", error))?);
+    Uri::from_parts(parts).map_err(|error| Fault::invalid("path", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_of_the_settings_or_of_a_proxy_on_this_machine() {
+        let (here, elsewhere) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([192, 0, 2, 1]));
+        let read = |public, value: &'static str, peer| {
+            prefix(
+                public,
+                &HeaderMap::from_iter([("x-forwarded-prefix".parse().unwrap(), HeaderValue::from_static(value))]),
+                peer,
+            )
+        };
+        assert_eq!(read(None, "/dav/", here), "/dav");
+        assert_eq!(read(None, "/a, /b", here), "/a/b");
+        assert_eq!(read(None, "/dav", elsewhere), "");
+        assert_eq!(read(Some("/wiki"), "/dav", elsewhere), "/wiki");
+        for other in ["dav", "/../x", "//evil", "/a?b", "/a b", "/<x>", "/", ""] {
+            assert_eq!(read(None, other, here), "", "{other}");
+        }
+        assert_eq!(within("/dav/a", "/dav"), "/a");
+        assert_eq!(within("/dav", "/dav"), "/");
+        assert_eq!(within("/davos/a", "/dav"), "/davos/a");
+        assert_eq!(within("/a", ""), "/a");
+    }
+}
