@@ -18,6 +18,7 @@ use rusqlite::{Connection, Transaction};
 
 use crate::dql::Step;
 use crate::dql::row::{members, walk};
+use crate::field_words;
 use crate::schema::Tables;
 use crate::value::Value;
 use crate::writer::Writer;
@@ -105,6 +106,19 @@ pub(crate) fn name_of(steps: &[Step]) -> Option<String> {
         })
         .collect();
     serde_json::to_string(&keys?).ok()
+}
+
+/// The question to the full-text index for the pages that have a field at the top of their frontmatter, and perhaps others; none for a field
+/// whose name it does not have.
+pub(crate) fn presence(name: &str) -> Option<String> {
+    let steps = steps_of(name).ok()?;
+    let Some(Step::Key(key)) = steps.first() else { return None };
+    Some(format!("{{fields}} : {}", presence_word(key)?))
+}
+
+/// The word of the full-text index that every page with this key at the top of its frontmatter has, quoted.
+pub(crate) fn presence_word(key: &str) -> Option<String> {
+    Some(format!("\"{}\"", field_words::token(&field_words::name(key)?, "")))
 }
 
 fn steps_of(name: &str) -> Result<Vec<Step>, IndexError> {
