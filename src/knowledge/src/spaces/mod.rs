@@ -111,8 +111,10 @@ fn strategy(versioning: &Versioning) -> Strategy {
 /// `Internal` when the operating system has no thread left.
 pub fn start(space: &Arc<Space>, supervisor: &Supervisor) -> Result<(), Fault> {
     space.attended(supervisor.reports());
+    let signal = changed(space);
+    space.freshness.woken_by(signal.clone());
     supervisor
-        .start(Indexer::new(Arc::clone(space)), changed(space))
+        .start(Indexer::new(Arc::clone(space)), signal)
         .map_err(|error| Fault::new(Kind::Internal, "the indexer could not be started").caused_by(error))
 }
 
