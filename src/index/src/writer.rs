@@ -39,6 +39,13 @@ impl Batch {
         words.dedup();
         Ok(Self { steps, words })
     }
+    /// The pages it puts.
+    pub(crate) fn documents(&self) -> impl Iterator<Item = &Document> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Put(document) => Some(&**document),
+            Step::Remove(_) => None,
+        })
+    }
     /// Notes its words in one set of tables.
     pub(crate) fn spell(&self, transaction: &Transaction<'_>, tables: Tables) -> rusqlite::Result<()> {
         let mut word = transaction.prepare_cached(&tables.sql("INSERT OR IGNORE INTO spellings@ VALUES (?1)"))?;

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use rusqlite::{Transaction, params_from_iter};
 
 use super::ast::Mode;
-use super::exact::{self, Access, Exact};
+use super::exact::{self, Access, Exact, HotFields};
 use super::lookup::Finder;
 use super::narrow::{Statement, has_tags};
 use super::row::Row;
@@ -46,10 +46,9 @@ impl Run<'_> {
             Some(format!("{column}{}, ", if *is_descending { " DESC" } else { "" }))
         });
         let Some(sort) = sort.collect::<Option<String>>() else { return Ok(None) };
-        let hot = fields::hot(connection)?;
-        let used = RefCell::default();
+        let hot = HotFields { known: fields::hot(connection)?, used: RefCell::default() };
         let mut statement = Statement::default();
-        let Some(counted) = self.selection((&hot, Access::List, &used), sort.is_empty(), &mut statement)? else {
+        let Some(counted) = self.selection((&hot, Access::List), sort.is_empty(), &mut statement)? else {
             return Ok(None);
         };
         let Selection { from, filter, .. } = &counted;
@@ -66,14 +65,14 @@ impl Run<'_> {
                 statement = Statement::default();
             }
             let selected = if is_walk {
-                self.selection((&hot, Access::Probe, &used), true, &mut statement)?.unwrap_or(counted)
+                self.selection((&hot, Access::Probe), true, &mut statement)?.unwrap_or(counted)
             } else {
                 counted
             };
             rows = self.selected(connection, (selected, &sort), (statement, frame))?;
         }
         let answer = shape::listed(self, rows, total, frame)?;
-        let mut used = used.into_inner();
+        let mut used = hot.used.into_inner();
         used.dedup();
         Ok(Some(Outcome { answer, fields: Fields { used, ..Fields::default() } }))
     }
@@ -81,12 +80,12 @@ impl Run<'_> {
     /// The pages that the query is about; none where the index cannot tell them exactly.
     fn selection(
         &self,
-        (hot, access, used): (&[(i64, String)], Access, &RefCell<Vec<String>>),
+        (hot, access): (&HotFields, Access),
         is_by_path: bool,
         statement: &mut Statement,
     ) -> Result<Option<Selection>, IndexError> {
         let finder = Finder { parsed: self.parsed, context: &self.context };
-        let exact = Exact { finder, hot, access, used };
+        let exact = Exact { finder, hot, access };
         let mut parts = Vec::new();
         if let Some(source) = &self.parsed.source {
             if has_tags(source) {

@@ -33,11 +33,16 @@ pub(crate) enum Access {
 /// Renders conditions.
 pub(crate) struct Exact<'e, 'c> {
     pub(crate) finder: Finder<'e, 'c>,
-    /// Fields that have rows, with their numbers.
-    pub(crate) hot: &'e [(i64, String)],
+    pub(crate) hot: &'e HotFields,
     pub(crate) access: Access,
-    /// Fields that are used, as their rows are named.
-    pub(crate) used: &'e RefCell<Vec<String>>,
+}
+
+/// Fields that have rows.
+pub(crate) struct HotFields {
+    /// Their names, with their numbers.
+    pub(crate) known: Vec<(i64, String)>,
+    /// Those that are used.
+    pub(crate) used: RefCell<Vec<String>>,
 }
 
 impl Exact<'_, '_> {
@@ -120,7 +125,7 @@ impl Exact<'_, '_> {
             return Some(format!("{column} {operator} {}", statement.bind(value)));
         }
         let name = self.finder.field(field)?;
-        let (number, _) = self.hot.iter().find(|(_, known)| *known == name)?;
+        let (number, _) = self.hot.known.iter().find(|(_, known)| *known == name)?;
         let (kind, key) = key_of(value)?;
         let is_exact = match kind {
             Kind::Text | Kind::Boolean => true,
@@ -130,7 +135,7 @@ impl Exact<'_, '_> {
         if !is_exact {
             return None;
         }
-        self.used.borrow_mut().push(name);
+        self.hot.used.borrow_mut().push(name);
         let (number, kind) = (statement.bind(*number), statement.bind(i64::from(kind as u8)));
         let test = format!("field = {number} AND kind = {kind} AND value {operator} {}", statement.bind(key));
         Some(match self.access {

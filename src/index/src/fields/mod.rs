@@ -7,6 +7,7 @@
 //! Why not an index of SQLite over an expression? Because it would have a name, which stays behind when tables are renamed, and would
 //! sort dates, numbers and items of lists as texts.
 
+mod early;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,8 @@ use crate::schema::Tables;
 use crate::value::Value;
 use crate::writer::Writer;
 use crate::{Index, IndexError};
+
+pub(crate) use early::EarlyFields;
 
 /// After so many questions that a field's own rows would have shortened, it gets them.
 const HOT: u32 = 3;

@@ -179,3 +179,27 @@ fn fields_that_no_page_has_or_nobody_asks_for_any_more_give_their_places_away() 
     let known = space.index.readers.read(|connection| super::hot(connection)).unwrap();
     assert!(space.index.heat.unused(&known, now).is_some());
 }
+
+#[test]
+fn a_field_has_an_index_from_its_first_page_on() {
+    let custom = CustomFields::default();
+    let asking = Asking { scan_rows: 100, ..asking(&custom) };
+    let space = Space::new().with_auto_indexes(3);
+    let prose = "word ".repeat(30);
+    space.put(&[("long.md", &format!("---\nsummary: {prose}\nnested: {{ a: 1 }}\nStatus: x\n---\n"))]);
+    // Of another spelling: the words of the index do not tell them apart.
+    assert_eq!(hot(&space), [r#"["Status"]"#]);
+    let entries: Vec<Entry> = (0..PAGES).map(|number| page(&format!("p{number:04}.md"), &text(number))).collect();
+    for entries in entries.chunks(100) {
+        space.index.ingest(entries, space.index.cursor().unwrap().next()).unwrap();
+    }
+    assert_eq!(hot(&space), [r#"["Status"]"#, r#"["number"]"#, r#"["day"]"#]);
+    for (query, found) in [("COUNT WHERE number < 50", 50), ("LIST WHERE day = 2026-01-05", 40)] {
+        let answer = space.index.query(&Query::parse(query).unwrap(), &asking).unwrap();
+        assert_eq!((answer.total, answer.looked_at), (found, None), "{query}");
+    }
+    // One that pages have already gets none with a page: only a scan of all of them could.
+    let space = space.reopen().with_auto_indexes(10);
+    space.put(&[("new.md", "---\nsummary: short\nstatus: y\nfresh: 1\n---\n")]);
+    assert_eq!(hot(&space), [r#"["Status"]"#, r#"["number"]"#, r#"["day"]"#, r#"["fresh"]"#]);
+}
