@@ -11,7 +11,7 @@ use futures_util::{Stream, StreamExt};
 use http::Method;
 use http::header::{self, HeaderMap};
 use hyper::body::Body as _;
-use svcfs_base::Fault;
+use svcfs_base::{Caller, Client, Fault};
 use svcfs_knowledge::access::{Guard, Identity};
 use svcfs_knowledge::audit::Notes;
 use svcfs_knowledge::kernel::Space;
@@ -40,6 +40,8 @@ pub(crate) struct Request {
     pub body: Body,
     /// Where it comes from.
     pub peer: Option<IpAddr>,
+    /// The number of its connection.
+    pub connection: Option<u64>,
 }
 
 /// With what somebody comes for a special page.
@@ -54,10 +56,10 @@ pub(crate) struct Pass {
     pub peer: Option<IpAddr>,
 }
 
-/// The one filter; it takes every request that comes from `peer`.
+/// The one filter; it takes every request of the connection of this number, which comes from `peer`.
 pub(crate) fn filter(
     app: Arc<App>,
-    peer: IpAddr,
+    (peer, connection): (IpAddr, u64),
 ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone {
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
     warp::method()
@@ -68,7 +70,15 @@ pub(crate) fn filter(
         .then(move |method, path: warp::path::FullPath, query, headers, body| {
             let app = Arc::clone(&app);
             let body = Body::new(parts(body), &headers);
-            let request = Request { method, path: path.as_str().to_owned(), query, headers, body, peer: Some(peer) };
+            let request = Request {
+                method,
+                path: path.as_str().to_owned(),
+                query,
+                headers,
+                body,
+                peer: Some(peer),
+                connection: Some(connection),
+            };
             async move { app.answer(request).await }
         })
 }
@@ -212,7 +222,9 @@ impl App {
             identity.administer()?;
         }
         identity.reach.allow(entry.needs(), route.method.name())?;
-        let caller = identity.vouch(bind::from_headers(headers, route.is_reading)?);
+        let client = Client { key: None, connection: request.connection };
+        let caller = Caller { client, ..bind::from_headers(headers, route.is_reading)? };
+        let caller = identity.vouch(caller);
         notes.is_of(caller.actor());
         let cached = Cached::of(headers)?;
         let texts =

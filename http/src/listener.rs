@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -35,6 +36,9 @@ const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(15);
 /// The pause after the system refused to hand out a connection (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Numbers connections, for the life of the process.
+static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Response = http::Response<UnsyncBoxBody<Bytes, Failure>>;
@@ -103,7 +107,7 @@ async fn converse(
     }
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_PATIENCE));
-    let pages = warp::service(edge::filter(Arc::clone(&app), peer));
+    let pages = warp::service(edge::filter(Arc::clone(&app), (peer, NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed))));
     let service = service_fn(move |request: http::Request<Incoming>| {
         let (app, agents, mut pages) = (Arc::clone(&app), agents.clone(), pages.clone());
         async move {

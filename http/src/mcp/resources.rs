@@ -120,7 +120,7 @@ struct Listing {
 impl Listing {
     fn add(&mut self, space: &Space, directory: &TreePath, depth: usize) -> Result<(), Fault> {
         for entry in space.vfs.list(Door::Mcp, directory)? {
-            if entry.path.name().starts_with('.') {
+            if svcfs_base::is_hidden_name(entry.path.name()) {
                 continue;
             }
             self.names += 1;

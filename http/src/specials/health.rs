@@ -8,7 +8,7 @@ use serde_json::json;
 use svcfs_base::{Fault, Reach};
 use svcfs_knowledge::access::Identity;
 use svcfs_knowledge::kernel::Space;
-use svcfs_knowledge::vitals::{Audience, Readiness, report};
+use svcfs_knowledge::vitals::{Audience, Readiness, index_progress, report};
 use svcfs_work::Lane;
 use warp::reply::Response;
 
@@ -27,10 +27,11 @@ pub(super) fn health() -> Response {
     reply::json(StatusCode::OK, &json!({ "status": "ok" }))
 }
 
-/// The same with uptime (`1h2m3.4s`) and version.
+/// The same with uptime (`1h2m3.4s`), version, and how far the search indexes of all spaces have come.
 pub(super) fn healthz(app: &App) -> Response {
     let uptime = duration_text(uptime(app));
-    reply::json(StatusCode::OK, &json!({ "status": "ok", "uptime": uptime, "version": VERSION }))
+    let index = index_progress(&app.server);
+    reply::json(StatusCode::OK, &json!({ "status": "ok", "uptime": uptime, "version": VERSION, "index": index }))
 }
 
 /// Whether writes can be accepted; 503 when a space's storage, or a protocol server, does not show that it can within 500 ms. Operators are

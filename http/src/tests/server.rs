@@ -94,6 +94,7 @@ impl TestServer {
             headers: map,
             body,
             peer: Some(peer),
+            connection: None,
         };
         self.app.answer(request).await
     }

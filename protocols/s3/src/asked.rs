@@ -88,7 +88,10 @@ impl Asked {
         let lane = if bytes > MAX_FILE_BYTES as u64 { Lane::Slow } else { Lane::Quick };
         // The lane knows faults only: what the protocol refuses by itself passes through it as an outcome.
         let outcome = svcfs_listener::blocking(&self.door.lanes, lane, move || match work(&asked) {
-            Ok(outcome) => Ok(Ok(outcome)),
+            Ok(outcome) => {
+                asked.space.wait_for_indexed_writes(&asked.caller);
+                Ok(Ok(outcome))
+            }
             Err(Refused::Told(error)) => Ok(Err(error)),
             Err(Refused::Fault(fault)) => Err(fault),
         });

@@ -312,7 +312,12 @@ impl Asked {
         W: FnOnce(&Self) -> Result<T, Fault> + Send + 'static,
     {
         let asked = self.clone();
-        let outcome = svcfs_listener::blocking(&self.0.door.lanes, Lane::Quick, move || work(&asked)).await;
+        let outcome = svcfs_listener::blocking(&self.0.door.lanes, Lane::Quick, move || {
+            let outcome = work(&asked)?;
+            asked.0.space.wait_for_indexed_writes(&asked.0.caller);
+            Ok(outcome)
+        })
+        .await;
         outcome.map_err(|fault| self.refuse(fault))
     }
 }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use dav_server::fs::DavProp;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use svcfs_base::{Fault, TreePath};
+use svcfs_base::{Fault, TreePath, is_hidden_name};
 use svcfs_vfs::{EntryKind, Lease};
 use xmltree::{Element, Namespace, XMLNode};
 
@@ -205,7 +205,7 @@ fn content_type(path: &TreePath, is_folder: bool) -> String {
 
 /// File attributes of Windows: hidden, directory, archive ([MS-FSCC] 2.6).
 fn win32(path: &TreePath, is_folder: bool) -> String {
-    let hidden = if path.name().starts_with('.') { 0x02 } else { 0 };
+    let hidden = if is_hidden_name(path.name()) { 0x02 } else { 0 };
     let kind = if is_folder { 0x10 } else { 0x20 };
     format!("{:08x}", hidden | kind)
 }

@@ -179,6 +179,15 @@ impl Door {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Entrance(pub u64);
 
+/// The client that sent a request, as far as its protocol identifies one. A question must see the writes of its own client.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Client {
+    /// A hash of its key.
+    pub key: Option<u64>,
+    /// The number of its connection, unique in this process.
+    pub connection: Option<u64>,
+}
+
 /// Who asks, as the door knows it. Attribution and preconditions travel here, never in an operation's input.
 #[derive(Debug, Clone)]
 pub struct Caller {
@@ -196,6 +205,8 @@ pub struct Caller {
     pub expect: Expect,
     /// What the credentials allow.
     pub reach: Reach,
+    /// The client that sent it.
+    pub client: Client,
 }
 
 impl Caller {
@@ -209,6 +220,7 @@ impl Caller {
             provenance: None,
             expect: Expect::Any,
             reach: Reach::FULL,
+            client: Client { key: None, connection: None },
         }
     }
     /// The same caller under a name.

@@ -18,7 +18,7 @@ mod reach;
 mod scratch;
 mod version;
 
-pub use actor::{Actor, Caller, Door, Entrance, Provenance};
+pub use actor::{Actor, Caller, Client, Door, Entrance, Provenance};
 pub use address::network;
 pub use audit::AuditEntry;
 pub use change::{
@@ -28,7 +28,7 @@ pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};
 pub use fault::{Fault, Kind, Level, McpError};
 pub use hash::{CommitId, ETag, Hashing, Seq};
 pub use limit::Limit;
-pub use path::{Name, TreePath};
+pub use path::{Name, TreePath, is_hidden_name};
 pub use plain::plain;
 pub use reach::{Reach, Scope};
 pub use scratch::{in_both_cases, is_any_case};

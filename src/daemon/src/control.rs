@@ -245,7 +245,7 @@ async fn index(body: &[u8], mounts: Arc<Mounts>) -> Result<Response<Full<Bytes>>
     let made = move || {
         let space = mounts.server().primary();
         // What it has not read yet is no fault of the old one.
-        space.indexed.wait(space.vfs.last_seq().0, indexing::PATIENCE);
+        space.wait_for_index(space.vfs.last_seq(), indexing::PATIENCE);
         indexing::made_anew(space, check, |_, _| ())
     };
     match tokio::task::spawn_blocking(made).await {

@@ -92,9 +92,9 @@ impl Root {
     /// # Errors
     /// `Unavailable` when the time is up, or with the indexer's own words when it fails.
     pub fn index_to_cursor(&self, at_most: Duration, mut look: impl FnMut()) -> Result<(), Fault> {
-        let accepted = self.space().vfs.last_seq().0;
+        let accepted = self.space().vfs.last_seq();
         let started = std::time::Instant::now();
-        while !self.space().indexed.wait(accepted, LOOK) {
+        while !self.space().wait_for_index(accepted, LOOK) {
             look();
             let trouble = self.supervisor.status().into_iter().find_map(|task| task.last_error);
             if let Some(error) = trouble {

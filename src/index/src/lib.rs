@@ -111,6 +111,10 @@ pub struct Index {
     typed_links: Vec<String>,
     /// Which fields queries ask for.
     heat: fields::Heat,
+    /// Which fields get rows with the first page that has them.
+    early_fields: fields::EarlyFields,
+    /// The pages that link to those that were asked about lately.
+    backlinks: links::Recent,
     /// What was found lately.
     answers: search::Answers,
 }
@@ -130,6 +134,8 @@ impl Index {
             graph: graph::Kept::default(),
             typed_links,
             heat: fields::Heat::default(),
+            early_fields: fields::EarlyFields::default(),
+            backlinks: links::Recent::default(),
             answers: search::Answers::default(),
         })
     }
@@ -144,6 +150,12 @@ impl Index {
             schema::begin_with_typed_links(&mut self.writer.lock().connection, &keys)?;
         }
         Ok(Self { typed_links: keys, ..self })
+    }
+
+    /// The same with indexes of so many fields at most that appear with the first page that has such a field (`dataview.max_auto_indexes`).
+    #[must_use]
+    pub fn with_auto_indexes(self, at_most: usize) -> Self {
+        Self { early_fields: fields::EarlyFields::at_most(at_most), ..self }
     }
 
     /// The position of the change log up to which the index reflects the tree; 0 for a new index.
@@ -190,6 +202,9 @@ impl Index {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
         let mut changed = self.graph.changed();
+        if writer.touched.is_none() {
+            self.early_fields.register(&transaction, batch.documents())?;
+        }
         for step in &batch.steps {
             changed.note(&transaction, step)?;
             step.take(&transaction, schema::Tables::Live)?;
@@ -206,6 +221,7 @@ impl Index {
         transaction.commit()?;
         committing.done(changed);
         self.answers.forget();
+        self.backlinks.forget();
         if let Some(touched) = &mut writer.touched {
             touched.extend(batch.steps.iter().map(|step| step.path().clone()));
         }

@@ -94,6 +94,7 @@ impl Index {
         transaction.commit()?;
         committing.replaced();
         self.answers.forget();
+        self.backlinks.forget();
         writer.touched = None;
         Ok(())
     }

@@ -13,7 +13,7 @@ use crate::IndexError;
 use crate::moments;
 
 /// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is thrown away.
-pub(crate) const SCHEMA: i32 = 12;
+pub(crate) const SCHEMA: i32 = 13;
 
 /// How much of the file each connection keeps in memory, as SQLite wants to be told: KiB, negative.
 pub(crate) const CACHE: i32 = -16_384;
@@ -44,6 +44,7 @@ impl Tables {
     }
 }
 
+/// `facts` has the computed fields of pages once more in short rows, so that queries about them need not read the wide ones.
 /// `texts` holds all words of a page, `names` those of its title, names and headings once more, so that pages of that name are found
 /// among a hundred thousand that have the word somewhere. Both are handed words ready made (`words`), and keep none of them:
 /// `bodies` has the text that snippets show, `forwards` all that a page is weighed by: its words in their order, what its score is multiplied with
@@ -56,6 +57,10 @@ const CREATE: &str = "
         id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, etag BLOB NOT NULL, modified INTEGER NOT NULL,
         title TEXT NOT NULL, excerpt TEXT NOT NULL, word_count INTEGER NOT NULL, frontmatter TEXT NOT NULL,
         headings TEXT NOT NULL, size INTEGER NOT NULL, tasks TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE facts@ (
+        page INTEGER PRIMARY KEY, word_count INTEGER NOT NULL, size INTEGER NOT NULL, heading_count INTEGER NOT NULL,
+        link_count INTEGER NOT NULL, has_frontmatter INTEGER NOT NULL, modified INTEGER NOT NULL, path TEXT NOT NULL
     ) STRICT;
     CREATE TABLE page_keys@ (
         folded TEXT NOT NULL, kind INTEGER NOT NULL, page INTEGER NOT NULL, text TEXT NOT NULL,
@@ -95,6 +100,7 @@ const CREATE: &str = "
 
 const DROP: &str = "
     DROP TABLE IF EXISTS pages@;
+    DROP TABLE IF EXISTS facts@;
     DROP TABLE IF EXISTS page_keys@;
     DROP TABLE IF EXISTS links@;
     DROP TABLE IF EXISTS link_keys@;
@@ -109,6 +115,7 @@ const DROP: &str = "
 
 const RENAME: &str = "
     ALTER TABLE pages_next RENAME TO pages;
+    ALTER TABLE facts_next RENAME TO facts;
     ALTER TABLE page_keys_next RENAME TO page_keys;
     ALTER TABLE links_next RENAME TO links;
     ALTER TABLE link_keys_next RENAME TO link_keys;

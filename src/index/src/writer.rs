@@ -39,6 +39,13 @@ impl Batch {
         words.dedup();
         Ok(Self { steps, words })
     }
+    /// The pages it puts.
+    pub(crate) fn documents(&self) -> impl Iterator<Item = &Document> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Put(document) => Some(&**document),
+            Step::Remove(_) => None,
+        })
+    }
     /// Notes its words in one set of tables.
     pub(crate) fn spell(&self, transaction: &Transaction<'_>, tables: Tables) -> rusqlite::Result<()> {
         let mut word = transaction.prepare_cached(&tables.sql("INSERT OR IGNORE INTO spellings@ VALUES (?1)"))?;
@@ -105,6 +112,9 @@ fn put(transaction: &Transaction<'_>, tables: Tables, document: &Document) -> Re
             transaction
                 .prepare_cached(&tables.sql("UPDATE pages@ SET modified = ?2 WHERE id = ?1"))?
                 .execute((id, document.modified))?;
+            transaction
+                .prepare_cached(&tables.sql("UPDATE facts@ SET modified = ?2 WHERE page = ?1"))?
+                .execute((id, document.modified))?;
             return Ok(());
         }
         Some((id, _)) => {
@@ -129,9 +139,27 @@ fn put(transaction: &Transaction<'_>, tables: Tables, document: &Document) -> Re
             document.tasks,
         ])?;
     let id = id.unwrap_or_else(|| transaction.last_insert_rowid());
+    put_facts(transaction, tables, id, document)?;
     fields::put(transaction, tables, id, &document.metadata)?;
     put_text(transaction, tables, id, document)?;
     put_links(transaction, tables, id, document)
+}
+
+fn put_facts(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &Document) -> Result<(), IndexError> {
+    let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    transaction
+        .prepare_cached(&tables.sql("INSERT INTO facts@ VALUES (?1, ?2, ?3, json_array_length(?4), ?5, ?6, ?7, ?8)"))?
+        .execute(params![
+            id,
+            number(document.word_count),
+            number(document.size),
+            document.headings,
+            number(document.links.len()),
+            document.metadata != "{}",
+            document.modified,
+            document.path.as_str(),
+        ])?;
+    Ok(())
 }
 
 fn put_text(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &Document) -> Result<(), IndexError> {
@@ -217,6 +245,7 @@ fn clear(transaction: &Transaction<'_>, tables: Tables, id: i64) -> Result<(), I
         .prepare_cached(&tables.sql("DELETE FROM anchors@ WHERE rowid >= ?1 AND rowid < ?2"))?
         .execute((id * ANCHORS_A_PAGE, (id + 1) * ANCHORS_A_PAGE))?;
     for statement in [
+        "DELETE FROM facts@ WHERE page = ?1",
         "DELETE FROM bodies@ WHERE page = ?1",
         "DELETE FROM forwards@ WHERE page = ?1",
         "DELETE FROM texts@ WHERE rowid = ?1",

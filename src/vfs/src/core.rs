@@ -12,7 +12,7 @@ use svcfs_store::{FailPoints, History, Install, Known, Log, Memory, Placed, Stat
 use tracing::warn;
 
 use crate::committer::Commits;
-use crate::done::OnChange;
+use crate::done::{OnAccepted, OnChange};
 use crate::feed::Feed;
 use crate::leases::Leases;
 use crate::links::Linking;
@@ -77,6 +77,8 @@ pub(crate) struct Core {
     pub(crate) on_flush: OnceLock<OnFlush>,
     /// Who is told of changes.
     pub(crate) on_change: OnceLock<OnChange>,
+    /// The observer of accepted change sets, if any.
+    pub(crate) on_accepted: OnceLock<OnAccepted>,
     /// Who knows the links that follow a rename; nobody where they do not.
     pub(crate) linking: OnceLock<Box<dyn Linking>>,
 }

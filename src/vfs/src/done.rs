@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use svcfs_base::{Applied, Caller, Change, ChangeSet, Fault, Timestamp, TreePath};
+use svcfs_base::{Applied, Caller, Change, ChangeSet, Durability, Fault, Seq, Timestamp, TreePath};
 
 use crate::Vfs;
 use crate::core::Core;
@@ -36,7 +36,15 @@ pub struct Done<'a> {
 /// Told of all changes that are asked for, done or refused; must not block.
 pub type OnChange = Box<dyn Fn(&Done<'_>) + Send + Sync>;
 
+/// Called with each accepted change set: its caller, and its position in the change log; no position while it may still be queued. Must not
+/// block.
+pub type OnAccepted = Box<dyn Fn(&Caller, Option<Seq>) + Send + Sync>;
+
 impl Vfs {
+    /// Registers the one observer of accepted change sets, before there are any; a second one is ignored.
+    pub fn on_accepted(&self, observer: OnAccepted) {
+        let _only_the_first = self.core.on_accepted.set(observer);
+    }
     /// Has somebody told of all changes that are asked for from here on; only the first who asks is.
     pub fn on_change(&self, told: OnChange) {
         let _only_the_first = self.core.on_change.set(told);
@@ -46,6 +54,20 @@ impl Vfs {
 impl Core {
     /// Does what is asked, and tells of it where somebody wants to know.
     pub(crate) fn telling(
+        &self,
+        caller: &Caller,
+        set: ChangeSet,
+        apply: impl FnOnce(ChangeSet) -> Result<Applied, Fault>,
+    ) -> Result<Applied, Fault> {
+        let durability = set.durability;
+        let outcome = self.audited(caller, set, apply);
+        if let (Some(observer), Ok(applied)) = (self.on_accepted.get(), &outcome) {
+            observer(caller, (durability == Durability::Now).then_some(applied.seq));
+        }
+        outcome
+    }
+
+    fn audited(
         &self,
         caller: &Caller,
         set: ChangeSet,

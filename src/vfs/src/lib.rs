@@ -30,7 +30,7 @@ mod view;
 mod watch;
 
 pub use committer::Commits;
-pub use done::{Changed, Done, OnChange};
+pub use done::{Changed, Done, OnAccepted, OnChange};
 pub use feed::{Event, EventChange, Feed};
 pub use gate::{Gate, Proposal};
 pub use leases::Unleased;
@@ -169,6 +169,7 @@ impl Vfs {
             unpublished: OnceLock::new(),
             on_flush: OnceLock::new(),
             on_change: OnceLock::new(),
+            on_accepted: OnceLock::new(),
             linking: OnceLock::new(),
         });
         let committer =

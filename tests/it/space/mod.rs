@@ -224,7 +224,7 @@ impl TestSpace {
     /// Waits until everything accepted is committed, announced and indexed.
     pub fn settle(&self) {
         let settled = self.space().vfs.committed().unwrap();
-        assert!(self.space().indexed.wait(settled.0, LIMIT), "the indexer does not follow");
+        assert!(self.space().wait_for_index(settled, LIMIT), "the indexer does not follow");
     }
 
     /// The content of a file, as those see it who look at the tree from inside.

@@ -11,6 +11,7 @@ use crate::{Fault, Kind};
 
 const MAX_NAME_BYTES: usize = 255;
 const MAX_PATH_BYTES: usize = 4096;
+const PAGE_SUFFIX: &str = ".md";
 
 /// A place in the tree: relative to the knowledge root, `/`-separated, normalised, without `.`, `..`, NUL or control
 /// characters; every component at most 255 bytes, the whole at most 4,096. The root itself is the empty path.
@@ -125,10 +126,22 @@ impl TreePath {
     pub fn is_page(&self) -> bool {
         self.extension().is_some_and(|extension| extension == "md")
     }
-    /// True when a component starts with a dot: stored and versioned, but left out of search, graph and export (D4).
+    /// True when a component is a hidden name: stored and versioned, but left out of search, graph and export (D4).
     pub fn is_dotted(&self) -> bool {
-        self.components().any(|part| part.starts_with('.'))
+        self.components().any(is_hidden_name)
     }
+}
+
+/// True for a name that begins with a dot, which file systems hide by convention (D43).
+///
+/// A page whose title is dots alone, such as `..md` (about the command `.`), is an ordinary page: its dots are the title, not a prefix. Every
+/// list, count and search uses this rule, so that their numbers agree.
+pub fn is_hidden_name(name: &str) -> bool {
+    let stem = name.len().checked_sub(PAGE_SUFFIX.len()).and_then(|end| Some((name.get(..end)?, name.get(end..)?)));
+    let is_page_of_dots = stem.is_some_and(|(stem, suffix)| {
+        !stem.is_empty() && suffix.eq_ignore_ascii_case(PAGE_SUFFIX) && stem.bytes().all(|byte| byte == b'.')
+    });
+    name.starts_with('.') && !is_page_of_dots
 }
 
 fn check_name(name: &str) -> Result<(), Fault> {

@@ -54,3 +54,26 @@ fn a_refused_path_names_its_reason_when_it_comes_as_json() {
     let error = serde_json::from_str::<TreePath>("\"../x\"").unwrap_err();
     assert!(error.to_string().starts_with("path denied: `..`"), "{error}");
 }
+
+#[test]
+fn a_page_named_by_dots_alone_is_no_hidden_name() {
+    for (name, is_hidden) in [
+        ("..md", false),
+        ("...md", false),
+        ("....MD", false),
+        (".md", true),
+        (".a.md", true),
+        ("..a.md", true),
+        ("...", true),
+        (".svc", true),
+        ("..txt", true),
+        ("a.md", false),
+        ("é", false),
+        (".é", true),
+    ] {
+        assert_eq!(is_hidden_name(name), is_hidden, "{name}");
+        assert_eq!(TreePath::parse(&format!("d/{name}")).unwrap().is_dotted(), is_hidden, "{name}");
+    }
+    assert!(TreePath::parse("d/..md").unwrap().is_page());
+    assert!(TreePath::parse(".../a.md").unwrap().is_dotted());
+}

@@ -161,6 +161,11 @@ impl KeyDigest {
     pub fn short(&self, bytes: usize) -> String {
         self.0.iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
     }
+    /// The first 64 bits of it: enough to tell the requests of one key from those of another.
+    #[must_use]
+    pub fn short_number(&self) -> u64 {
+        self.0.first_chunk().copied().map_or(0, u64::from_be_bytes)
+    }
     /// As settings are written: `sha256:` and 64 hexadecimal digits.
     #[must_use]
     pub fn written(&self) -> String {

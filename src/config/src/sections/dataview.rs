@@ -14,7 +14,8 @@ const LONGEST: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Dataview {
-    /// How many pages, items or tasks one query may look at one by one. A query that would look at more is refused, never cut off.
+    /// How many pages, items or tasks one query may look at one by one; what the index answers by itself is not looked at. A query that reaches the
+    /// bound answers with what it found, and says so (`truncated`).
     #[schemars(range(min = 1, max = 100_000_000))]
     pub max_scan_rows: usize,
     /// How long one query may take, such as `5s` or `500ms`; 10 minutes at most. What takes longer is refused.

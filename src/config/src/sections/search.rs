@@ -4,11 +4,27 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How pages are found.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Search {
     /// What answers full-text queries.
     pub engine: Engine,
+    /// When a write is answered. `true`: once it is durable; searches wait for the writes of their own client. `false`: once it can also be
+    /// found, by everybody; this holds for REST, MCP, WebDAV and S3, not for the mount and NFS, where programs wait for no index.
+    pub async_index: bool,
+    /// While changes keep coming, the index takes them in together, at most so many milliseconds after the last time. A search of the client
+    /// that made a change does not wait for that.
+    #[schemars(range(min = 0, max = 60_000))]
+    pub index_window_ms: u64,
+    /// So many changes are taken in together at most; when as many wait, the window ends.
+    #[schemars(range(min = 1, max = 10_000))]
+    pub index_batch_max: usize,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self { engine: Engine::default(), async_index: true, index_window_ms: 200, index_batch_max: 100 }
+    }
 }
 
 /// What answers full-text queries.

@@ -147,6 +147,19 @@ pub(crate) enum Comparison {
     GreaterOrEqual,
 }
 
+impl Comparison {
+    /// The comparison as it reads from the other side.
+    pub(crate) const fn turned(self) -> Self {
+        match self {
+            Self::Less => Self::Greater,
+            Self::LessOrEqual => Self::GreaterOrEqual,
+            Self::Greater => Self::Less,
+            Self::GreaterOrEqual => Self::LessOrEqual,
+            Self::Equal | Self::NotEqual => self,
+        }
+    }
+}
+
 impl Node {
     /// The nodes directly inside.
     pub(crate) fn children(&self) -> Vec<&Self> {

@@ -89,15 +89,21 @@ impl Clock {
 pub(crate) struct Scope<'r> {
     pub(crate) row: &'r Row,
     pub(crate) group: Option<&'r [Row]>,
+    /// Further rows of the group that have none of the fields.
+    pub(crate) absent: usize,
     depth: usize,
 }
 
 impl<'r> Scope<'r> {
     pub(crate) const fn of(row: &'r Row) -> Self {
-        Self { row, group: None, depth: 0 }
+        Self { row, group: None, absent: 0, depth: 0 }
     }
     pub(crate) const fn group(row: &'r Row, rows: &'r [Row]) -> Self {
-        Self { row, group: Some(rows), depth: 0 }
+        Self { row, group: Some(rows), absent: 0, depth: 0 }
+    }
+    pub(crate) const fn with_absent(mut self, absent: usize) -> Self {
+        self.absent = absent;
+        self
     }
 }
 
@@ -243,7 +249,7 @@ impl<'c> Context<'c> {
         }
         match self.custom.get(key) {
             Some(node) if rest.is_empty() && scope.depth < MAX_CUSTOM_DEPTH => {
-                self.value(node, Scope { row, group: None, depth: scope.depth + 1 })
+                self.value(node, Scope { row, group: None, absent: 0, depth: scope.depth + 1 })
             }
             Some(_) | None => Ok(walk(&Json::Null, rest)),
         }
@@ -261,7 +267,7 @@ impl<'c> Context<'c> {
 
     fn call(&self, function: Function, arguments: &[Node], scope: Scope<'_>) -> Result<Value, IndexError> {
         if let Some(rows) = scope.group.filter(|_| function.is_aggregate(arguments.len())) {
-            return self.aggregate(function, arguments, rows);
+            return self.aggregate(function, arguments, (rows, scope.absent));
         }
         let paths = |paths: Vec<String>| Value::List(paths.into_iter().map(Value::Text).collect());
         match function {
@@ -312,11 +318,18 @@ impl<'c> Context<'c> {
     }
 
     /// One value of all rows of a group; items of lists count one by one.
-    fn aggregate(&self, function: Function, arguments: &[Node], rows: &[Row]) -> Result<Value, IndexError> {
+    fn aggregate(
+        &self,
+        function: Function,
+        arguments: &[Node],
+        (rows, absent): (&[Row], usize),
+    ) -> Result<Value, IndexError> {
         let Some(first) = arguments.first() else {
-            return Ok(calls::count(rows.len()));
+            return Ok(calls::count(rows.len() + absent));
         };
-        let mut values = Vec::with_capacity(rows.len());
+        let mut values = Vec::with_capacity(rows.len() + 1);
+        // As good as many of them.
+        values.extend((absent > 0).then_some(Value::Null));
         for row in rows {
             match self.value(first, Scope::of(row))? {
                 Value::List(items) => values.extend(items),

@@ -122,9 +122,9 @@ impl Range {
     }
 }
 
-struct Finder<'f, 'c> {
-    parsed: &'f Parsed,
-    context: &'f Context<'c>,
+pub(crate) struct Finder<'f, 'c> {
+    pub(crate) parsed: &'f Parsed,
+    pub(crate) context: &'f Context<'c>,
 }
 
 impl Finder<'_, '_> {
@@ -138,7 +138,7 @@ impl Finder<'_, '_> {
         let (field, ranges) = match &node.kind {
             Expression::Compare(comparison, one, two) => match (self.field(one), self.field(two)) {
                 (Some(field), None) => (Some(field), self.compared(*comparison, two)?),
-                (None, Some(field)) => (Some(field), self.compared(turned(*comparison), one)?),
+                (None, Some(field)) => (Some(field), self.compared(comparison.turned(), one)?),
                 (Some(_), Some(_)) | (None, None) => (None, None),
             },
             Expression::Between(one, ends, Sense::Plain) => {
@@ -198,7 +198,7 @@ impl Finder<'_, '_> {
     }
 
     /// A field whose value stands in the frontmatter and nowhere else.
-    fn field(&self, node: &Node) -> Option<String> {
+    pub(crate) fn field(&self, node: &Node) -> Option<String> {
         let Expression::Field(steps) = &node.kind else { return None };
         let Some(Step::Key(key)) = steps.first() else { return None };
         let is_part = self.parsed.mode == Mode::Task && (tasks::PARTS.contains(&key.as_str()) || key == tasks::META);
@@ -210,7 +210,7 @@ impl Finder<'_, '_> {
     }
 
     /// The value of an expression that no page has a part in.
-    fn constant(&self, node: &Node) -> Result<Option<Value>, IndexError> {
+    pub(crate) fn constant(&self, node: &Node) -> Result<Option<Value>, IndexError> {
         let mut is_constant = true;
         node.visit(&mut |node| {
             is_constant &= !matches!(
@@ -222,16 +222,5 @@ impl Finder<'_, '_> {
             return Ok(None);
         }
         self.context.value(node, Scope::of(&Row::nobody())).map(Some)
-    }
-}
-
-/// The comparison as it reads from the other side.
-const fn turned(comparison: Comparison) -> Comparison {
-    match comparison {
-        Comparison::Less => Comparison::Greater,
-        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
-        Comparison::Greater => Comparison::Less,
-        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
-        Comparison::Equal | Comparison::NotEqual => comparison,
     }
 }

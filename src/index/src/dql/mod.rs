@@ -1,15 +1,19 @@
 //! The query language over pages (contract 4.6, GET /query; gaps.md D15 and "4.6 DQL grammar").
 //!
 //! A query is read into a tree (`grammar`, `expression`), SQLite is asked for the pages that can be among the answers (`narrow`), and
-//! each of them is looked at (`evaluate`). A field that is asked for often gets rows by which its pages are found (`lookup`, `crate::fields`). What comes out is counted to the end: `total` is always true, and what would take longer than
-//! allowed is refused, never cut off.
+//! each of them is looked at (`evaluate`). A field that is asked for often gets rows by which its pages are found (`lookup`, `crate::fields`). What
+//! SQL decides exactly (`exact`) is counted in the index, and pages are read only to be shown. A scan that reaches `max_scan_rows` answers with
+//! what it found and says so; one that takes longer than allowed is refused.
 
+mod absent;
 mod aggregate;
 mod arithmetic;
 mod ast;
 mod calls;
 mod checks;
+mod counted;
 mod evaluate;
+mod exact;
 mod expression;
 mod functions;
 mod grammar;
@@ -133,8 +137,10 @@ pub struct Answer {
     pub headers: Vec<String>,
     /// The rows asked for, cells as real JSON.
     pub rows: Vec<Vec<Json>>,
-    /// Rows there are in all.
+    /// Rows there are in all; with `looked_at`, among the pages that were looked at.
     pub total: usize,
+    /// How many pages, items or tasks were looked at, when there were more than may be: the answer is what was found there.
+    pub looked_at: Option<usize>,
     /// Whether rows follow behind these.
     pub has_more: bool,
     /// The number that COUNT counts.
@@ -211,7 +217,7 @@ impl Index {
     /// Answers a query.
     ///
     /// # Errors
-    /// [`IndexError::Invalid`] on `q` when it would look at more pages or take longer than allowed, or asks for a computed field
+    /// [`IndexError::Invalid`] on `q` when it takes longer than allowed, or asks for a computed field
     /// while those are off; [`IndexError::Database`].
     pub fn query(&self, query: &Query, asking: &Asking<'_>) -> Result<Answer, IndexError> {
         match asking.below.filter(|below| !below.is_root()) {

@@ -69,11 +69,12 @@ impl Statement {
         let columns: String =
             facts.iter().filter_map(|fact| fact.column()).map(|column| format!(", {column}")).collect();
         let filter = if conditions.is_empty() { "1".to_owned() } else { conditions.join(" AND ") };
-        self.text = format!("SELECT pages.id, pages.path, pages.frontmatter{columns} FROM pages WHERE {filter}");
+        let join = if columns.is_empty() { "" } else { " JOIN facts ON facts.page = pages.id" };
+        self.text = format!("SELECT pages.id, pages.path, pages.frontmatter{columns} FROM pages{join} WHERE {filter}");
     }
 }
 
-fn has_tags(source: &Source) -> bool {
+pub(crate) fn has_tags(source: &Source) -> bool {
     match source {
         Source::Prefix(_) => false,
         Source::Tag(_) => true,

@@ -58,15 +58,15 @@ impl Fact {
         }
     }
 
-    /// The expression over `pages` that gives it; none for what follows from the path, and for what only links tell.
+    /// The column of `facts` that has it; none for what follows from the path, and for what only links tell.
     pub(crate) const fn column(self) -> Option<&'static str> {
         match self {
-            Self::HasFrontmatter => Some("pages.frontmatter <> '{}'"),
-            Self::HeadingCount => Some("json_array_length(pages.headings)"),
-            Self::LinkCount => Some("(SELECT count(*) FROM links WHERE links.page = pages.id)"),
-            Self::Size => Some("pages.size"),
-            Self::Updated => Some("pages.modified"),
-            Self::WordCount => Some("pages.word_count"),
+            Self::HasFrontmatter => Some("facts.has_frontmatter"),
+            Self::HeadingCount => Some("facts.heading_count"),
+            Self::LinkCount => Some("facts.link_count"),
+            Self::Size => Some("facts.size"),
+            Self::Updated => Some("facts.modified"),
+            Self::WordCount => Some("facts.word_count"),
             Self::BacklinkCount | Self::Extension | Self::Folder | Self::Name | Self::Path => None,
         }
     }

@@ -3,7 +3,7 @@
 use rusqlite::{Transaction, params_from_iter};
 use serde_json::Value as Json;
 
-use super::ast::{Column, Expression, Mode, Parsed, Source};
+use super::ast::{Column, Expression, Mode, Parsed};
 use super::evaluate::{Clock, Context, Scope};
 use super::lexemes::Step;
 use super::links::Links;
@@ -27,43 +27,40 @@ pub(crate) struct Run<'c> {
     pub(crate) parsed: &'c Parsed,
     pub(crate) asking: &'c Asking<'c>,
     pub(crate) context: Context<'c>,
-    facts: Vec<Fact>,
+    pub(crate) facts: Vec<Fact>,
     /// How many of the keys decide, and are read of every page; the others are read of pages that are an answer.
     deciding: usize,
 }
 
 /// What became of a query.
-struct Outcome {
-    /// None when more pages had to be looked at than may be.
-    answer: Option<Answer>,
-    fields: Fields,
+pub(crate) struct Outcome {
+    pub(crate) answer: Answer,
+    pub(crate) fields: Fields,
 }
 
 /// What became of indexes of fields.
 #[derive(Default)]
 pub(crate) struct Fields {
     /// Fields by whose own rows fewer pages would have been looked at.
-    wanted: Vec<String>,
+    pub(crate) wanted: Vec<String>,
     /// Those that have rows, which were asked.
-    used: Vec<String>,
+    pub(crate) used: Vec<String>,
+    /// Whether pages are passed over that have none of the fields ([`Run::presence`]).
+    pub(crate) is_of_present: bool,
 }
 
-/// Answers a query. Where it would look at too many pages, and an index of its fields would help, it is made first; where it only
-/// looked at many, the fields come nearer to having one.
+/// Answers a query. Where it reaches the bound of what may be looked at, and an index of its fields would help, it is made and asked; where
+/// it only looked at many, the fields come nearer to having one.
 pub(crate) fn answer(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Result<Answer, IndexError> {
     let Outcome { answer, fields } = attempt(index, parsed, asking)?;
     index.heat.used(fields.used);
-    let (mut is_warmed, is_any_wanted) = (false, !fields.wanted.is_empty());
+    let mut is_warmed = false;
     for field in fields.wanted {
-        if answer.is_none() || index.heat.rises(&field) {
+        if answer.looked_at.is_some() || index.heat.rises(&field) {
             is_warmed |= index.warm(&field, asking.auto_indexes)?;
         }
     }
-    match answer {
-        Some(answer) => Ok(answer),
-        None if is_warmed => attempt(index, parsed, asking)?.answer.ok_or_else(|| too_many(asking, false)),
-        None => Err(too_many(asking, is_any_wanted)),
-    }
+    if is_warmed && answer.looked_at.is_some() { Ok(attempt(index, parsed, asking)?.answer) } else { Ok(answer) }
 }
 
 /// How SQLite finds the pages that a query looks at.
@@ -99,38 +96,29 @@ fn attempt(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Result<Outcom
         );
         let run = Run { parsed, asking, context, facts, deciding };
         let frame = Frame::of(parsed, asking);
-        if let Some(answer) = run.by_paths_alone(connection, &frame)? {
-            return Ok(Outcome { answer: Some(answer), fields: Fields::default() });
+        if let Some(outcome) = run.by_index_alone(connection, &frame)? {
+            return Ok(outcome);
         }
-        let Scanned { rows, looked_at, mut fields } = run.scan(connection)?;
-        let answer = rows.map(|rows| shape::answer(&run, rows, &frame)).transpose()?;
-        let is_fast = answer.is_some() && looked_at < WORTH_AN_INDEX;
-        if is_fast {
+        let Scanned { rows, looked_at, absent, is_cut, mut fields } = run.scan(connection)?;
+        let answer = shape::answer(&run, (rows, absent), &frame)?;
+        if !is_cut && looked_at < WORTH_AN_INDEX {
             fields.wanted.clear();
         }
-        Ok(Outcome { answer, fields })
+        // What was not looked at may follow.
+        let has_more = answer.has_more || is_cut && answer.count.is_none();
+        Ok(Outcome { answer: Answer { looked_at: is_cut.then_some(looked_at), has_more, ..answer }, fields })
     })
-}
-
-/// Of a query that would have looked at fewer if its fields had indexes, which they cannot have, that is said, too.
-fn too_many(asking: &Asking<'_>, has_no_index: bool) -> IndexError {
-    let (most, indexes) = (asking.scan_rows, asking.auto_indexes);
-    let why = format!(
-        "looks at more than {most} pages or items one by one (`dataview.max_scan_rows`); narrow it with FROM, or raise the setting"
-    );
-    let full = format!(
-        ". No field of it has an index: `dataview.max_auto_indexes` ({indexes}) were asked for in the last ten minutes"
-    );
-    let why = if has_no_index { why + &full } else { why };
-    IndexError::invalid("q", why)
 }
 
 /// Rows that were found.
 struct Scanned {
-    /// None when there were too many to look at.
-    rows: Option<Vec<Row>>,
-    /// How many pages were looked at.
+    rows: Vec<Row>,
+    /// How many pages, items or tasks were looked at.
     looked_at: usize,
+    /// How many further rows there are of pages that have none of the fields.
+    absent: usize,
+    /// Whether there were more than may be looked at.
+    is_cut: bool,
     fields: Fields,
 }
 
@@ -192,46 +180,15 @@ impl Run<'_> {
         self.context.look_at_the_clock()
     }
 
-    /// The answer of a query in which only paths decide which pages are in it and in which order: no page but those shown is
-    /// looked at. None for all others.
-    fn by_paths_alone(&self, connection: &Transaction<'_>, frame: &Frame) -> Result<Option<Answer>, IndexError> {
-        let parsed = self.parsed;
-        let is_one_row_a_page = matches!(parsed.mode, Mode::Table | Mode::List | Mode::Json | Mode::Count);
-        let has_order =
-            !parsed.summaries.is_empty() || !parsed.sort.is_empty() || parsed.group.is_some() || parsed.is_aggregated();
-        let mut statement = Statement::default();
-        let exact = match &parsed.source {
-            None => Some("1".to_owned()),
-            Some(source @ (Source::Prefix(_) | Source::Not(_))) => statement.source(source),
-            Some(Source::Tag(_) | Source::All(_) | Source::Any(_)) => None,
-        };
-        let Some(filter) = exact
-            .filter(|_| is_one_row_a_page && !has_order && parsed.conditions.is_empty() && parsed.flatten.is_empty())
-        else {
-            return Ok(None);
-        };
-        let total: i64 = connection
-            .prepare_cached(&format!("SELECT count(*) FROM pages WHERE {filter}"))?
-            .query_row(params_from_iter(&statement.values), |row| row.get(0))?;
-        let total = usize::try_from(total).unwrap_or_default();
-        let rows = if parsed.mode == Mode::Count {
-            Vec::new()
-        } else {
-            statement.select(&self.facts, &[filter]);
-            let cut = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-            let (limit, offset) = (statement.bind(cut(frame.limit)), statement.bind(cut(frame.offset)));
-            statement.text.push_str(&format!(" ORDER BY pages.path LIMIT {limit} OFFSET {offset}"));
-            self.read(connection, &statement)?
-        };
-        shape::listed(self, rows, total, frame).map(Some)
-    }
-
-    /// Every row that fulfils the conditions.
+    /// Every row that fulfils the conditions, of those that may be looked at.
     fn scan(&self, connection: &Transaction<'_>) -> Result<Scanned, IndexError> {
         let (statement, fields) = self.narrowed(connection)?;
-        let mut looked_at = 0;
-        let rows = self.looked_through(connection, &statement, &mut looked_at)?;
-        Ok(Scanned { rows, looked_at, fields })
+        let mut scanned = self.looked_through(connection, &statement)?;
+        if fields.is_of_present {
+            let present = (!scanned.is_cut).then_some(scanned.looked_at);
+            scanned.absent = self.absent(connection, present)?;
+        }
+        Ok(Scanned { fields, ..scanned })
     }
 
     /// The statement that finds the pages to look at, and what it made of indexes of fields.
@@ -244,6 +201,10 @@ impl Run<'_> {
         }
         if self.parsed.mode == Mode::Task {
             conditions.push("pages.tasks <> '[]'".to_owned());
+        }
+        if let Some(condition) = self.presence(&mut statement) {
+            conditions.push(condition);
+            fields_asked.is_of_present = true;
         }
         let known = fields::hot(connection)?;
         // Rows found one by one cost more than pages read in a row: the shortest list is used, if it is short.
@@ -272,39 +233,38 @@ impl Run<'_> {
         if let Some((lookup, number)) = best {
             conditions.push(lookup.sql(&mut statement, number));
             fields_asked.used.push(lookup.field);
+        } else if pages > WORTH_AN_INDEX && !fields_asked.is_of_present {
+            // A field without rows of its own: the words of the index say which pages have it.
+            let word = fields_asked.wanted.iter().find_map(|field| fields::presence(field));
+            let has_field =
+                |word| format!("pages.id IN (SELECT rowid FROM texts WHERE texts MATCH {})", statement.bind(word));
+            conditions.extend(word.map(has_field));
         }
         statement.select(&self.facts, &conditions);
         Ok((statement, fields_asked))
     }
 
-    /// Reads the pages of a statement, all of them.
-    fn read(&self, connection: &Transaction<'_>, statement: &Statement) -> Result<Vec<Row>, IndexError> {
-        self.looked_through(connection, statement, &mut 0)?.ok_or_else(|| too_many(self.asking, false))
-    }
-
-    /// Reads the pages of a statement and keeps the rows that fulfil source and conditions; none when there are more than may be
-    /// looked at.
-    fn looked_through(
-        &self,
-        connection: &Transaction<'_>,
-        statement: &Statement,
-        looked_at: &mut usize,
-    ) -> Result<Option<Vec<Row>>, IndexError> {
+    /// Reads the pages of a statement and keeps the rows that fulfil source and conditions, until as many were looked at as may be.
+    fn looked_through(&self, connection: &Transaction<'_>, statement: &Statement) -> Result<Scanned, IndexError> {
+        let mut scanned =
+            Scanned { rows: Vec::new(), looked_at: 0, absent: 0, is_cut: false, fields: Fields::default() };
+        let mut items_left = self.asking.scan_rows;
         let mut prepared = connection.prepare_cached(&statement.text)?;
         let mut found = prepared.query(params_from_iter(&statement.values))?;
         let mut task_list = connection.prepare_cached("SELECT tasks FROM pages WHERE id = ?1")?;
-        let mut kept = Vec::new();
+        let kept = &mut scanned.rows;
         while let Some(one) = found.next()? {
-            *looked_at += 1;
-            if *looked_at > self.asking.scan_rows {
-                return Ok(None);
+            if scanned.looked_at == self.asking.scan_rows || items_left == 0 {
+                scanned.is_cut = true;
+                break;
             }
-            if looked_at.is_multiple_of(BETWEEN_LOOKS) {
+            scanned.looked_at += 1;
+            if scanned.looked_at.is_multiple_of(BETWEEN_LOOKS) {
                 self.look_at_the_clock()?;
             }
             // Where most pages are an answer, reading twice would cost more than it saves.
             let keys = &self.context.keys;
-            let read = if kept.len() * 2 < *looked_at { &keys[..self.deciding] } else { keys };
+            let read = if kept.len() * 2 < scanned.looked_at { &keys[..self.deciding] } else { keys };
             let mut row = self.row(one, read)?;
             if !self.is_included(&row) {
                 continue;
@@ -321,16 +281,21 @@ impl Run<'_> {
             } else {
                 vec![row]
             };
-            for row in self.flattened(rows)? {
+            let (rows, is_cut) = self.flattened(rows, &mut items_left)?;
+            for row in rows {
                 if self.fulfils(&row)? {
                     kept.push(row);
                 }
             }
+            if is_cut {
+                scanned.is_cut = true;
+                break;
+            }
         }
-        Ok(Some(kept))
+        Ok(scanned)
     }
 
-    fn row(&self, row: &rusqlite::Row<'_>, keys: &[String]) -> Result<Row, IndexError> {
+    pub(crate) fn row(&self, row: &rusqlite::Row<'_>, keys: &[String]) -> Result<Row, IndexError> {
         let path = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
         let columns = self.facts.iter().filter(|fact| fact.column().is_some());
         let fact = |(place, fact): (usize, &Fact)| Ok((*fact, fact.of_column(row.get(place)?)));
@@ -362,8 +327,9 @@ impl Run<'_> {
             || self.context.value(&self.parsed.columns[0].node, Scope::of(row))?.moment().is_some())
     }
 
-    /// One row an item of each list that FLATTEN names; none for a page without it.
-    fn flattened(&self, mut rows: Vec<Row>) -> Result<Vec<Row>, IndexError> {
+    /// One row an item of each list that FLATTEN names, none for a page without it; and whether there were more items than may be looked at.
+    fn flattened(&self, mut rows: Vec<Row>, items_left: &mut usize) -> Result<(Vec<Row>, bool), IndexError> {
+        let mut is_cut = false;
         for Column { name, node } in &self.parsed.flatten {
             let steps = if let Expression::Field(steps) = &node.kind
                 && is_named_after(name, steps)
@@ -379,18 +345,23 @@ impl Run<'_> {
                     Value::List(values) => values,
                     value => vec![value],
                 };
-                for value in values {
+                let left = self.asking.scan_rows - items.len();
+                is_cut |= values.len() > left;
+                for value in values.into_iter().take(left) {
                     let mut item = row.clone();
                     item.own.push((steps.clone(), value));
                     items.push(item);
                 }
-                if items.len() > self.asking.scan_rows {
-                    return Err(too_many(self.asking, false));
-                }
+                self.look_at_the_clock()?;
             }
             rows = items;
         }
-        Ok(rows)
+        if !self.parsed.flatten.is_empty() {
+            is_cut |= rows.len() > *items_left;
+            rows.truncate(*items_left);
+            *items_left -= rows.len();
+        }
+        Ok((rows, is_cut))
     }
 }
 

@@ -64,6 +64,7 @@ impl Frame {
             headers: self.headers.clone(),
             rows,
             total,
+            looked_at: None,
             has_more,
             count: None,
             groups: None,
@@ -72,15 +73,15 @@ impl Frame {
     }
 }
 
-/// The answer made of all rows there are.
-pub(crate) fn answer(run: &Run<'_>, rows: Vec<Row>, frame: &Frame) -> Result<Answer, IndexError> {
+/// The answer made of all rows there are, and of so many pages without any of the fields.
+pub(crate) fn answer(run: &Run<'_>, (rows, absent): (Vec<Row>, usize), frame: &Frame) -> Result<Answer, IndexError> {
     let parsed = run.parsed;
     match parsed.mode {
         Mode::Distinct => distinct(run, &rows, frame),
         Mode::Count if parsed.group.is_none() => listed(run, Vec::new(), rows.len(), frame),
-        Mode::Count => aggregated(run, rows, frame),
+        Mode::Count => aggregated(run, (rows, absent), frame),
         Mode::Table | Mode::List | Mode::Task | Mode::Calendar | Mode::Json if parsed.is_aggregated() => {
-            aggregated(run, rows, frame)
+            aggregated(run, (rows, absent), frame)
         }
         Mode::Table | Mode::List | Mode::Task | Mode::Calendar | Mode::Json => {
             let total = rows.len();
@@ -138,7 +139,7 @@ fn cells(run: &Run<'_>, row: &Row) -> Result<Vec<Json>, IndexError> {
 }
 
 /// What a sort key means: the name of a column means the column, also that of the group and of what COUNT counts.
-fn meant<'n>(parsed: &'n Parsed, node: &'n Node) -> &'n Node {
+pub(crate) fn meant<'n>(parsed: &'n Parsed, node: &'n Node) -> &'n Node {
     static COUNTED: Node = Node { kind: Expression::Call(Function::Count, Vec::new()), span: 0..0 };
     let Expression::Field(steps) = &node.kind else { return node };
     let [Step::Key(key)] = steps.as_slice() else { return node };
@@ -212,14 +213,27 @@ fn name_of(keys: &[Value]) -> String {
 }
 
 /// One row a group, or one for all.
-fn aggregated(run: &Run<'_>, rows: Vec<Row>, frame: &Frame) -> Result<Answer, IndexError> {
+fn aggregated(run: &Run<'_>, (rows, absent): (Vec<Row>, usize), frame: &Frame) -> Result<Answer, IndexError> {
     let parsed = run.parsed;
-    let counted = rows.len();
+    let counted = rows.len() + absent;
+    let nobody = Row::nobody();
+    // The group of the pages without any of the fields.
+    let mut absent_group = None;
     let mut groups: Vec<(Value, Vec<Row>)> = Vec::new();
     match &parsed.group {
-        None => groups.push((Value::Null, rows)),
+        None => {
+            groups.push((Value::Null, rows));
+            absent_group = Some(0);
+        }
         Some(group) => {
             let mut places: HashMap<String, usize> = HashMap::new();
+            if absent > 0 {
+                let keys = keys_of(parsed, run.context.value(&group.node, Scope::of(&nobody))?);
+                let key = keys.into_iter().next().unwrap_or(Value::Null);
+                places.insert(key.clone().into_json().to_string(), 0);
+                groups.push((key, Vec::new()));
+                absent_group = Some(0);
+            }
             for row in rows {
                 for key in keys_of(parsed, run.context.value(&group.node, Scope::of(&row))?) {
                     let name = key.clone().into_json().to_string();
@@ -232,18 +246,18 @@ fn aggregated(run: &Run<'_>, rows: Vec<Row>, frame: &Frame) -> Result<Answer, In
             }
         }
     }
-    let nobody = Row::nobody();
     let mut keyed = Vec::with_capacity(groups.len());
-    for (key, rows) in groups {
+    for (place, (key, rows)) in groups.into_iter().enumerate() {
         run.look_at_the_clock()?;
-        let scope = Scope::group(rows.first().unwrap_or(&nobody), &rows);
+        let absent = if absent_group == Some(place) { absent } else { 0 };
+        let scope = Scope::group(rows.first().unwrap_or(&nobody), &rows).with_absent(absent);
         let mut keys = Vec::new();
         for (node, _) in &parsed.sort {
             keys.push(run.context.value(meant(parsed, node), scope)?);
         }
         keys.push(key.clone());
         let row = line(run, &key, scope, &frame.headers)?;
-        keyed.push((keys, (key, rows.len(), row)));
+        keyed.push((keys, (key, rows.len() + absent, row)));
     }
     let directions: Vec<bool> = parsed.sort.iter().map(|(_, descending)| *descending).chain([false]).collect();
     keyed.sort_by(|(one, _), (two, _)| in_order(one, two, &directions));
@@ -286,7 +300,7 @@ fn line(run: &Run<'_>, key: &Value, scope: Scope<'_>, headers: &[String]) -> Res
         cells.push(key.clone().into_json());
     }
     if parsed.mode == Mode::Count {
-        cells.push(scope.group.map_or(0, <[Row]>::len).into());
+        cells.push((scope.group.map_or(0, <[Row]>::len) + scope.absent).into());
     }
     for column in &parsed.columns {
         let is_key = parsed.group.as_ref().is_some_and(|group| group.name == column.name);

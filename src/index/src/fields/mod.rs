@@ -7,6 +7,7 @@
 //! Why not an index of SQLite over an expression? Because it would have a name, which stays behind when tables are renamed, and would
 //! sort dates, numbers and items of lists as texts.
 
+mod early;
 #[cfg(test)]
 mod tests;
 
@@ -18,10 +19,13 @@ use rusqlite::{Connection, Transaction};
 
 use crate::dql::Step;
 use crate::dql::row::{members, walk};
+use crate::field_words;
 use crate::schema::Tables;
 use crate::value::Value;
 use crate::writer::Writer;
 use crate::{Index, IndexError};
+
+pub(crate) use early::EarlyFields;
 
 /// After so many questions that a field's own rows would have shortened, it gets them.
 const HOT: u32 = 3;
@@ -105,6 +109,19 @@ pub(crate) fn name_of(steps: &[Step]) -> Option<String> {
         })
         .collect();
     serde_json::to_string(&keys?).ok()
+}
+
+/// The question to the full-text index for the pages that have a field at the top of their frontmatter, and perhaps others; none for a field
+/// whose name it does not have.
+pub(crate) fn presence(name: &str) -> Option<String> {
+    let steps = steps_of(name).ok()?;
+    let Some(Step::Key(key)) = steps.first() else { return None };
+    Some(format!("{{fields}} : {}", presence_word(key)?))
+}
+
+/// The word of the full-text index that every page with this key at the top of its frontmatter has, quoted.
+pub(crate) fn presence_word(key: &str) -> Option<String> {
+    Some(format!("\"{}\"", field_words::token(&field_words::name(key)?, "")))
 }
 
 fn steps_of(name: &str) -> Result<Vec<Step>, IndexError> {

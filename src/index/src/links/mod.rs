@@ -6,8 +6,11 @@
 
 mod following;
 mod names;
+mod recent;
 #[cfg(test)]
 mod tests;
+
+use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, Row};
 use svcfs_base::TreePath;
@@ -17,6 +20,7 @@ use crate::pages::tree_path;
 use crate::{Index, IndexError};
 pub use following::Following;
 pub(crate) use names::Names;
+pub(crate) use recent::{Backlinks, Recent};
 
 /// A page that links to the one asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,15 +60,21 @@ pub(crate) const fn kind_of(is_wiki: bool) -> LinkKind {
     if is_wiki { LinkKind::Wiki } else { LinkKind::Markdown }
 }
 
+/// Backlinks with title and context that are read at most; further ones are counted.
+const MAX_ENTRIES: usize = 10_000;
+
 /// Links that may mean a page by one of its names, from the pages that hold them.
 const BACKLINKS: &str = "
-    SELECT DISTINCT source.path, links.position, source.title, links.is_wiki, links.target, links.context
-    FROM pages AS target
-    JOIN page_keys ON page_keys.page = target.id
-    JOIN link_keys ON link_keys.folded = page_keys.folded
-    JOIN links ON links.page = link_keys.page AND links.position = link_keys.position
-    JOIN pages AS source ON source.id = links.page
-    WHERE target.path = ?1 AND source.id <> target.id
+    SELECT source.path, links.position, source.title, links.is_wiki, links.target, links.context
+    FROM (
+        SELECT DISTINCT link_keys.page AS page, link_keys.position AS position
+        FROM pages AS target
+        CROSS JOIN page_keys ON page_keys.page = target.id
+        CROSS JOIN link_keys ON link_keys.folded = page_keys.folded
+        WHERE target.path = ?1 AND link_keys.page <> target.id
+    ) AS meant
+    CROSS JOIN links ON links.page = meant.page AND links.position = meant.position
+    CROSS JOIN pages AS source ON source.id = meant.page
     ORDER BY source.path, links.position";
 
 /// The links of a page.
@@ -77,22 +87,58 @@ pub(crate) const SOURCES: &str = "
     SELECT DISTINCT pages.path FROM link_keys JOIN pages ON pages.id = link_keys.page WHERE link_keys.folded = ?1";
 
 impl Index {
-    /// The other pages at or below a path with a link that leads to this page, in path order, each once, the first `most` of them. None
-    /// for an unknown page.
+    /// The other pages at or below a path with a link that leads to this page, in path order, each once, the first `most` of them, and how many
+    /// there are in all. None for an unknown page.
     ///
     /// # Errors
     /// [`IndexError::Database`].
-    pub fn backlinks(&self, path: &TreePath, below: &TreePath, most: usize) -> Result<Vec<Backlink>, IndexError> {
+    pub fn backlinks(
+        &self,
+        path: &TreePath,
+        below: &TreePath,
+        most: usize,
+    ) -> Result<(Vec<Backlink>, usize), IndexError> {
+        let all = self.all_backlinks(path)?;
+        let entries = || all.entries.iter().filter(|entry| entry.path.is_under(below));
+        let others = all.others.iter().filter(|other| other.is_under(below)).count();
+        let total = entries().count() + others;
+        let shown: Vec<Backlink> = entries().take(most).cloned().collect();
+        if others == 0 || shown.len() == most {
+            return Ok((shown, total));
+        }
+        // More than are read with their context: those below the path are read by themselves.
+        let mut shown = Vec::new();
         self.readers.read(|connection| {
-            let mut found = Vec::new();
             each_backlink(&mut Names::new(connection), path.as_str(), |from, row| {
-                if found.len() < most && from.is_under(below) {
-                    found.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
+                if shown.len() < most && from.is_under(below) {
+                    shown.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
                 }
-                Ok(found.len() < most)
-            })?;
-            Ok(found)
-        })
+                Ok(shown.len() < most)
+            })
+        })?;
+        Ok((shown, total))
+    }
+
+    /// The backlinks of a page, as they were read for the last question if nothing was written since.
+    fn all_backlinks(&self, path: &TreePath) -> Result<Arc<Backlinks>, IndexError> {
+        let state = match self.backlinks.get(path) {
+            Ok(found) => return Ok(found),
+            Err(state) => state,
+        };
+        let mut found = Backlinks::default();
+        self.readers.read(|connection| {
+            each_backlink(&mut Names::new(connection), path.as_str(), |from, row| {
+                if found.entries.len() < MAX_ENTRIES {
+                    found.entries.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
+                } else {
+                    found.others.push(from);
+                }
+                Ok(true)
+            })
+        })?;
+        let found = Arc::new(found);
+        self.backlinks.put(path, &found, state);
+        Ok(found)
     }
 
     /// The other pages with a link that leads to this page, in path order, each once. None for an unknown page.

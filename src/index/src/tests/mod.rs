@@ -45,6 +45,10 @@ impl Space {
         let hits = self.index.search(&SearchQuery::new(q)).unwrap().hits;
         hits.into_iter().map(|hit| hit.path.to_string()).collect()
     }
+    pub(crate) fn with_auto_indexes(self, at_most: usize) -> Self {
+        let Self { index, file, directory } = self;
+        Self { index: index.with_auto_indexes(at_most), file, directory }
+    }
     pub(crate) fn reopen(self) -> Self {
         let Self { index, file, directory } = self;
         drop(index);

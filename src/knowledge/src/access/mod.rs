@@ -16,7 +16,7 @@ mod tests;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use svcfs_base::{Actor, Caller, Fault, Kind, Reach};
+use svcfs_base::{Actor, Caller, Client, Fault, Kind, Reach};
 use svcfs_config::edit::id_of;
 use svcfs_config::{AuthSettings, KeyDigest, KeySettings, Visibility};
 
@@ -125,7 +125,13 @@ impl Identity {
     /// The same caller, with the name and the limits that the credentials give.
     #[must_use]
     pub fn vouch(&self, caller: Caller) -> Caller {
-        Caller { actor: self.actor.clone().or(caller.actor), reach: self.reach.clone(), ..caller }
+        let key = self.token.as_ref().map(KeyDigest::short_number).or(caller.client.key);
+        Caller {
+            actor: self.actor.clone().or(caller.actor),
+            reach: self.reach.clone(),
+            client: Client { key, ..caller.client },
+            ..caller
+        }
     }
 }
 

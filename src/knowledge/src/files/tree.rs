@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{Fault, Kind, Timestamp, TreePath};
+use svcfs_base::{Fault, Kind, Timestamp, TreePath, is_hidden_name};
 use svcfs_vfs::{Attributes, DirectoryEntry, EntryKind};
 
 use super::read;
@@ -95,7 +95,7 @@ fn nodes(cx: &Cx<'_>, directory: &TreePath, shown: Shown) -> Result<Vec<Node>, F
     let entries = cx.space.vfs.list(cx.caller.door, directory).map_err(|fault| {
         if fault.kind() == Kind::NotFound { Fault::not_found(format!("path not found: {directory}")) } else { fault }
     })?;
-    let entries = entries.into_iter().filter(|entry| shown.is_detailed || !entry.path.name().starts_with('.'));
+    let entries = entries.into_iter().filter(|entry| shown.is_detailed || !is_hidden_name(entry.path.name()));
     entries.map(|entry| node(cx, entry, shown)).collect()
 }
 

@@ -71,12 +71,7 @@ impl Operation for Backlinks {
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Backlink>, Fault> {
         given("path", &self.path)?;
         let (index, below) = (cx.index_at_least(self.at_least)?, cx.caller.reach.top());
-        let found = index.backlinks(&self.path, &below, self.limit.get())?;
-        let total = if found.len() < self.limit.get() {
-            found.len()
-        } else {
-            index.sources(&self.path)?.iter().filter(|source| source.is_under(&below)).count()
-        };
+        let (found, total) = index.backlinks(&self.path, &below, self.limit.get())?;
         cx.has_in_all(total, found.len());
         let shown = |svcfs_index::Backlink { path, title, context }| Backlink { path, title, context };
         Ok(found.into_iter().map(shown).collect())

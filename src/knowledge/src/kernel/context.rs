@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
 use svcfs_base::{Applied, Caller, ChangeSet, Clock, Fault, Seq, Timestamp};
 use svcfs_config::{KeyDigest, PublicUrl, Settings, Visibility};
 use svcfs_index::Index;
@@ -21,6 +22,7 @@ use crate::spaces::Spaces;
 use crate::vitals::{Flushes, Vitals};
 
 use super::AtLeast;
+use super::freshness::{Freshness, Required};
 use super::remarks::{self, Kept, Remarks};
 
 /// How long a question waits for the index to have read everything accepted before it.
@@ -32,6 +34,15 @@ const AT_LEAST_PATIENCE: Duration = Duration::from_secs(10);
 /// When to ask again for one that was not reached.
 const AT_LEAST_RETRY: Duration = Duration::from_secs(2);
 
+/// How far an index has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexProgress {
+    /// Whether it has read every change of the tree.
+    pub complete: bool,
+    /// How many it has not read.
+    pub behind: u64,
+}
+
 /// One knowledge base: a tree and what is derived from it.
 pub struct Space {
     /// Name in URLs and headers.
@@ -42,6 +53,8 @@ pub struct Space {
     pub index: Arc<Index>,
     /// The change feed's position up to which the index has read; the indexer raises it after each step.
     pub indexed: Watermark,
+    /// How fresh answers of the index must be.
+    pub freshness: Arc<Freshness>,
     /// What the index read while it was not as recorded.
     pub doubts: Doubts,
     /// What readers asked for; ask through [`Cx::usage`].
@@ -75,6 +88,7 @@ impl Space {
         Self {
             name,
             flushes: Flushes::of(&vfs),
+            freshness: Freshness::follow(&vfs),
             tasks: OnceLock::new(),
             audit,
             vfs,
@@ -102,7 +116,7 @@ impl Space {
     /// # Errors
     /// As there.
     pub(crate) fn index_within(&self, patience: Duration) -> Result<&Index, Fault> {
-        match self.wait_for_index(patience) {
+        match self.wait_for_everything(patience) {
             Ok(()) if self.doubts.wait_for_look(patience) => Ok(&self.index),
             Ok(()) => Err(Fault::unavailable(
                 "the search index has pages that are not as recorded, and did not look at them again; try again in a moment",
@@ -115,19 +129,55 @@ impl Space {
             }
         }
     }
+    /// Waits until the index has read the changes up to a position, which it does without delay; false when that takes longer.
+    pub fn wait_for_index(&self, position: Seq, timeout: Duration) -> bool {
+        if self.indexed.level() >= position.0 {
+            return true;
+        }
+        self.freshness.demand(position);
+        self.indexed.wait(position.0, timeout)
+    }
     /// Waits until the index has read everything accepted so far; else up to where that is.
-    fn wait_for_index(&self, patience: Duration) -> Result<(), Seq> {
+    fn wait_for_everything(&self, timeout: Duration) -> Result<(), Seq> {
         // A save through the mount is accepted before it is announced; a question asked after it must still see it.
         let accepted = self.vfs.settled().unwrap_or_else(|_| self.vfs.last_seq());
-        if self.indexed.wait(accepted.0, patience) { Ok(()) } else { Err(accepted) }
+        if self.wait_for_index(accepted, timeout) { Ok(()) } else { Err(accepted) }
+    }
+    /// Waits until the index is as fresh as a question of this caller must have it; else the position that it has not read.
+    fn wait_for_fresh_index(&self, caller: &Caller, timeout: Duration) -> Result<(), Seq> {
+        let (required, queued) = self.freshness.required(caller, (self.indexed.level(), Instant::now()));
+        match required {
+            Required::Everything => {
+                let outcome = self.wait_for_everything(timeout);
+                self.freshness.announced(queued, self.vfs.last_seq());
+                outcome
+            }
+            Required::Position(position) if self.wait_for_index(position, timeout) => Ok(()),
+            Required::Position(position) => Err(position),
+        }
     }
     /// Who may read it without credentials.
     pub fn visibility(&self) -> Visibility {
         *self.visibility.read()
     }
+    /// With `search.async_index = false`, waits until the index has read what this caller's client wrote: its writes are answered then. At most
+    /// 2 s; false when that is not enough.
+    pub fn wait_for_indexed_writes(&self, caller: &Caller) -> bool {
+        self.settings.search.async_index || self.wait_for_index(self.freshness.own(caller), INDEX_PATIENCE)
+    }
     /// What its index does not know yet, for whoever reads an answer of it; none when it knows everything.
     pub fn index_lag(&self) -> Option<String> {
-        remarks::lag(self.indexed.level(), self.vfs.last_seq().0)
+        self.index_lag_at(self.vfs.last_seq())
+    }
+    /// The same of the changes up to a position.
+    fn index_lag_at(&self, last: Seq) -> Option<String> {
+        let read = self.indexed.level();
+        remarks::lag(read, last.0, self.freshness.age(read, Instant::now()))
+    }
+    /// How far its index has come.
+    pub fn index_progress(&self) -> IndexProgress {
+        let behind = self.vfs.last_seq().0.saturating_sub(self.indexed.level());
+        IndexProgress { complete: behind == 0, behind }
     }
     /// Whether its disk takes what is written: pages, and who asked for what.
     ///
@@ -242,18 +292,23 @@ impl<'a> Cx<'a> {
     pub fn apply(&self, set: impl Into<ChangeSet>) -> Result<Applied, Fault> {
         self.space.vfs.apply(self.caller, set)
     }
-    /// The index, once it has read every change accepted so far, so that a caller finds what it just wrote.
+    /// The index, once it has read every change that this caller's client made before, so that it finds what it wrote, and every change of
+    /// others that is older than half a second. An answer without newer ones says so.
     ///
     /// The wait is bounded (2 s): while a large tree is being read in, an older answer is better than none, and says so.
     pub fn index(&self) -> &Index {
-        if let Err(accepted) = self.space.wait_for_index(INDEX_PATIENCE) {
+        let last = self.space.vfs.last_seq();
+        if let Err(required) = self.space.wait_for_fresh_index(self.caller, INDEX_PATIENCE) {
             tracing::warn!(
                 space = self.space.name,
                 index.seq = self.space.indexed.level(),
-                feed.seq = accepted.0,
+                feed.seq = required.0,
                 "the index is behind; answering from what it has"
             );
-            self.note(self.space.index_lag().unwrap_or_else(|| "the search index was behind a moment ago".to_owned()));
+            let lag = self.space.index_lag();
+            self.note(lag.unwrap_or_else(|| "the search index was behind a moment ago".to_owned()));
+        } else if let Some(lag) = self.space.index_lag_at(last) {
+            self.note(lag);
         }
         &self.space.index
     }
@@ -289,7 +344,7 @@ impl<'a> Cx<'a> {
             let why = format!("{position} lies ahead; the newest change of this space is {last}");
             return Err(Fault::invalid("at_least", why));
         }
-        if !self.space.indexed.wait(position, patience) {
+        if !self.space.wait_for_index(Seq(position), patience) {
             let read = self.space.indexed.level();
             let why = format!("the search index has read the changes up to {read}, not yet {position}; ask again");
             return Err(Fault::unavailable(why).with("retry_after", AT_LEAST_RETRY.as_secs()));

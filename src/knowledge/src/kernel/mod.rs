@@ -9,6 +9,7 @@
 mod arguments;
 mod at_least;
 mod context;
+mod freshness;
 mod inputs;
 mod operation;
 mod remarks;
@@ -19,7 +20,8 @@ mod within;
 
 pub(crate) use arguments::given;
 pub use at_least::AtLeast;
-pub use context::{Cx, Server, Space};
+pub use context::{Cx, IndexProgress, Server, Space};
+pub use freshness::Freshness;
 pub use inputs::{Field, Inputs, Shape};
 pub use operation::{Answer, Area, Ask, Entry, Operation};
 pub use remarks::Remarks;

@@ -199,7 +199,11 @@ fn admitted<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<O::Output, Fa
         );
         return Err(Fault::invalid("If-Match", why));
     }
-    operation.run(cx)
+    let output = operation.run(cx)?;
+    if !entry.is_reading() && !cx.space.wait_for_indexed_writes(cx.caller) {
+        cx.note("the change is stored, but the search index has not read it yet");
+    }
+    Ok(output)
 }
 
 /// A group of operations over one subject; one folder of this crate.

@@ -39,14 +39,33 @@ pub struct Window {
 /// # Errors
 /// As [`answer_below`].
 pub fn answer(cx: &Cx<'_>, query: &Query, window: Window) -> Result<Answer, Fault> {
+    answer_from(cx, cx.index(), query, window)
+}
+
+/// The same from an index that the caller has.
+///
+/// # Errors
+/// As [`answer_below`].
+fn answer_from(cx: &Cx<'_>, index: &Index, query: &Query, window: Window) -> Result<Answer, Fault> {
     let below = cx.caller.reach.folder.as_ref();
-    answer_below(cx.index(), query, (&cx.settings().dataview, cx.now(), below), window)
+    let answer = answer_below(index, query, (&cx.settings().dataview, cx.now(), below), window)?;
+    truncation_note(&answer).into_iter().for_each(|note| cx.note(note));
+    Ok(answer)
+}
+
+/// What a reader of an answer must know when not all pages were looked at.
+fn truncation_note(answer: &Answer) -> Option<String> {
+    let looked_at = answer.looked_at?;
+    Some(format!(
+        "only the first {looked_at} pages, items or tasks were looked at (`dataview.max_scan_rows`), and the answer is of those; narrow the \
+         query with FROM, or raise the setting"
+    ))
 }
 
 /// Answers a query within the bounds of the configuration; about the pages below a directory alone, where one is given.
 ///
 /// # Errors
-/// `Invalid` when it goes beyond them; those of the index.
+/// `Invalid` when it takes longer than it may; those of the index.
 pub fn answer_below(
     index: &Index,
     query: &Query,

@@ -9,7 +9,7 @@ use svcfs_base::{Door, Fault, Kind, TreePath};
 use svcfs_index::{Answer, AnswerLimit};
 
 use super::render::{Standing, Style, rendered};
-use super::{Window, answer};
+use super::{Window, answer, answer_from};
 use crate::kernel::{Area, AtLeast, Cx, Entry, Operation, Route, Within};
 
 /// The operations of this area.
@@ -88,6 +88,9 @@ pub struct Answered {
     pub total: usize,
     /// Whether rows follow behind these
     pub has_more: bool,
+    /// Whether more pages would have to be looked at than one query may (`dataview.max_scan_rows`): rows, totals and counts are of those that were
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     /// With COUNT, how many there are
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
@@ -117,7 +120,7 @@ impl Answered {
     /// The wire shape of an answer.
     pub fn of(answer: Answer, style: Option<Style>) -> Self {
         let text = style.map(|style| rendered(&answer, style, Standing::Alone));
-        let Answer { mode, headers, rows, total, has_more, count, groups, summaries } = answer;
+        let Answer { mode, headers, rows, total, looked_at, has_more, count, groups, summaries } = answer;
         let group = |svcfs_index::Group { key, count, rows }| Group { key, count, rows };
         let groups = groups.map(|groups| groups.into_iter().map(group).collect());
         Self {
@@ -126,6 +129,7 @@ impl Answered {
             rows,
             total,
             has_more,
+            truncated: looked_at.is_some(),
             count,
             groups,
             summaries: summaries.map(Map::from_iter),
@@ -147,8 +151,7 @@ impl Operation for Query {
         }
         let query = svcfs_index::Query::parse(&self.q)?;
         let window = Window { limit: self.limit.map(AnswerLimit::get), offset: self.offset as usize };
-        cx.index_at_least(self.at_least)?;
-        let answer = answer(cx, &query, window)?;
+        let answer = answer_from(cx, cx.index_at_least(self.at_least)?, &query, window)?;
         Ok(Answered::of(answer, self.format.style()))
     }
     fn words(output: &Answered) -> Option<String> {

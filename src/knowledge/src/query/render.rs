@@ -44,6 +44,14 @@ pub enum Standing {
 pub fn rendered(answer: &Answer, style: Style, standing: Standing) -> String {
     // Tasks can only be made of the rows of a TASK query.
     let style = if style == Style::Task && answer.mode != Mode::Task { Style::Table } else { style };
+    let mut text = complete(answer, style, standing);
+    if let Some(looked_at) = answer.looked_at {
+        text.push_str(&format!("\n*Only the first {looked_at} pages, items or tasks were looked at*\n"));
+    }
+    text
+}
+
+fn complete(answer: &Answer, style: Style, standing: Standing) -> String {
     if style == Style::Count {
         return format!("**{}** results\n", answer.count.unwrap_or(answer.total));
     }

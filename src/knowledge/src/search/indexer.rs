@@ -17,8 +17,7 @@ use super::compare::made_anew;
 use crate::files;
 use crate::kernel::Space;
 
-/// Changes that are looked at together: each time waits until the disk has what was read, as long as a writer waits, and a page that was
-/// written twice is read once. Whoever looks for a page behind a flood of others waits for as many at most.
+/// Events that are read together when the whole log is followed at once ([`catch_up`]).
 const BATCH: usize = 1_000;
 
 /// Pages that are taken in at once …
@@ -27,13 +26,12 @@ const MANY: usize = 1_000;
 /// … unless they have this many bytes of text: several times as much is in memory meanwhile.
 const MANY_BYTES: usize = 4 << 20;
 
-/// Changes that come closer together than this share a transaction: one of many costs little more than one of one, and a writer who
-/// waits for the disk has the processor meanwhile. A search waits for as long at most.
-const PACE: Duration = Duration::from_millis(10);
+/// While others write on, the indexer pauses after each pass as long as it took, and no longer than this: writers wait for an answer. It does
+/// not when somebody waits for it, and when it is [`LATE`].
+const MAX_PAUSE: Duration = Duration::from_millis(250);
 
-/// While others write on, the indexer rests after each step as long as it took, and no longer than this: writers wait for somebody's answer, and
-/// search is behind a flood in any case.
-const COURTESY: Duration = Duration::from_millis(250);
+/// Older changes are taken in without a pause: answers are at most 500 ms old.
+const LATE: Duration = Duration::from_millis(200);
 
 /// When nothing was written for so long, the index is put in order and memory is given back.
 const RESTED: Duration = Duration::from_secs(2);
@@ -48,12 +46,42 @@ pub struct Indexer {
     is_caught_up: bool,
     /// Whether something was taken in since it last rested.
     is_warm: bool,
+    /// The last pass that took in changes.
+    last_pass: Option<Pass>,
+}
+
+/// A pass over new changes.
+#[derive(Debug, Clone, Copy)]
+struct Pass {
+    ended: Instant,
+    took: Duration,
+    /// Whether further changes came meanwhile.
+    is_followed: bool,
 }
 
 impl Indexer {
     /// The indexer of a space.
     pub const fn new(space: Arc<Space>) -> Self {
-        Self { space, is_caught_up: false, is_warm: true }
+        Self { space, is_caught_up: false, is_warm: true, last_pass: None }
+    }
+
+    /// How long until the next changes are taken in; none when that is now. Changes that keep coming are taken in together: a transaction of
+    /// many costs little more than one of one. The first one after a pause is taken in at once.
+    fn wait(&self, cursor: Seq) -> Option<Duration> {
+        let last_pass = self.last_pass?;
+        let newest = self.space.vfs.feed().last();
+        let search = &self.space.settings.search;
+        let waiting = newest.0.saturating_sub(cursor.0);
+        if waiting == 0 || !search.async_index || self.space.freshness.is_demanded_beyond(cursor) {
+            return None;
+        }
+        let pause = if last_pass.is_followed { last_pass.took.min(MAX_PAUSE) } else { Duration::ZERO };
+        let is_full = waiting >= search.index_batch_max as u64;
+        let window = if is_full { Duration::ZERO } else { Duration::from_millis(search.index_window_ms) };
+        let is_late = self.space.freshness.is_older(cursor, LATE);
+        let wait = if is_late { window } else { window.max(pause) };
+        let left = wait.saturating_sub(last_pass.ended.elapsed());
+        (!left.is_zero()).then_some(left)
     }
 
     /// Takes in the whole tree: an index that is new, or older than the feed reaches, or from another life of this root.
@@ -104,8 +132,11 @@ impl Task for Indexer {
             return Ok(Next::Now);
         }
         self.is_caught_up = true;
+        if let Some(wait) = self.wait(cursor) {
+            return Ok(Next::After(wait));
+        }
         let (begun, last) = (Instant::now(), self.space.vfs.feed().last());
-        Ok(match follow(&self.space, cursor)? {
+        Ok(match follow(&self.space, cursor, self.space.settings.search.index_batch_max)? {
             0 => {
                 doubt(&self.space, cursor)?;
                 let rest = if std::mem::take(&mut self.is_warm) { Next::After(RESTED) } else { self.rest() };
@@ -114,12 +145,10 @@ impl Task for Indexer {
                     (rest, _) => rest,
                 }
             }
-            events => {
+            _ => {
                 self.is_warm = true;
-                let pace = if events < BATCH { PACE } else { Duration::ZERO };
-                let courtesy =
-                    if self.space.vfs.feed().last() != last { begun.elapsed().min(COURTESY) } else { Duration::ZERO };
-                stop.wait(pace.max(courtesy));
+                let (ended, is_followed) = (Instant::now(), self.space.vfs.feed().last() != last);
+                self.last_pass = Some(Pass { ended, took: begun.elapsed(), is_followed });
                 Next::Now
             }
         })
@@ -127,9 +156,9 @@ impl Task for Indexer {
 }
 
 /// Takes in the next changes; how many there were.
-fn follow(space: &Space, cursor: Seq) -> Result<usize, Fault> {
+fn follow(space: &Space, cursor: Seq, max_events: usize) -> Result<usize, Fault> {
     let Space { vfs, index, .. } = space;
-    let events = vfs.feed().after(cursor, BATCH)?;
+    let events = vfs.feed().after(cursor, max_events)?;
     let Some(last) = events.last().map(|event| event.seq) else {
         return Ok(0);
     };
@@ -331,7 +360,7 @@ pub fn check(space: &Space, scratch: &Path, mut progress: impl FnMut(usize, usiz
 /// What an index has not read yet is no fault of its. One that never read the whole tree stays as it is.
 fn catch_up(space: &Space) -> Result<(), Fault> {
     let mut cursor = space.index.cursor()?;
-    while cursor > Seq(0) && follow(space, cursor)? > 0 {
+    while cursor > Seq(0) && follow(space, cursor, BATCH)? > 0 {
         cursor = space.index.cursor()?;
     }
     Ok(())

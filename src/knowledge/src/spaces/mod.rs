@@ -75,6 +75,7 @@ pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> 
         progress,
     })?;
     let index = Index::open(&index_file)?.with_typed_links(settings.links.naming_pages())?;
+    let index = index.with_auto_indexes(settings.dataview.max_auto_indexes);
     // An index that is ahead of the feed is of another life of this root: the indexer reads the whole tree again.
     let known = index.cursor()?;
     let indexed = if known > vfs.feed().last() { Seq(0) } else { known };
@@ -111,8 +112,10 @@ fn strategy(versioning: &Versioning) -> Strategy {
 /// `Internal` when the operating system has no thread left.
 pub fn start(space: &Arc<Space>, supervisor: &Supervisor) -> Result<(), Fault> {
     space.attended(supervisor.reports());
+    let signal = changed(space);
+    space.freshness.woken_by(signal.clone());
     supervisor
-        .start(Indexer::new(Arc::clone(space)), changed(space))
+        .start(Indexer::new(Arc::clone(space)), signal)
         .map_err(|error| Fault::new(Kind::Internal, "the indexer could not be started").caused_by(error))
 }
 

@@ -171,7 +171,7 @@ impl TestSpace {
     /// Waits until the index has read everything that is accepted.
     pub(crate) fn settle(&self) {
         let accepted = self.space().vfs.last_seq();
-        assert!(self.space().indexed.wait(accepted.0, Duration::from_secs(20)), "the indexer does not follow");
+        assert!(self.space().wait_for_index(accepted, Duration::from_secs(20)), "the indexer does not follow");
     }
 
     /// Lets the index fall behind: what is written from now on is not read.

@@ -21,7 +21,7 @@ pub use measures::{Flushes, Measures};
 pub use metrics::{Audience, labelled, registry};
 pub use process::Process;
 pub use protocols::{Protocol, ProtocolReport, Served};
-pub use report::{Details, QueueReport, Readiness, Report, Sick, SpaceReport, TaskReport, report};
+pub use report::{Details, QueueReport, Readiness, Report, Sick, SpaceReport, TaskReport, index_progress, report};
 
 /// What is known of a server beside its spaces.
 #[derive(Default)]

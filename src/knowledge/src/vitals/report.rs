@@ -9,7 +9,7 @@ use svcfs_work::{State, Status};
 
 use super::metrics::behind;
 use super::{Audience, MountReport, Process, ProtocolReport};
-use crate::kernel::{Server, Space};
+use crate::kernel::{IndexProgress, Server, Space};
 use crate::spaces::Known;
 
 /// Whether the server takes work.
@@ -32,6 +32,9 @@ pub struct Report {
     /// Why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// How far the search index of the space that was asked about has come.
+    #[serde(default)]
+    pub index: IndexProgress,
     /// Every protocol server that this program has.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub protocols: BTreeMap<String, ProtocolReport>,
@@ -135,7 +138,18 @@ pub fn report(server: &Server, space: &Space, audience: Audience) -> Report {
         (Ok(()), None) => (Readiness::Ready, None),
     };
     let details = (audience == Audience::Operators).then(|| details(server, &protocols));
-    Report { status, error, protocols, details }
+    Report { status, error, index: space.index_progress(), protocols, details }
+}
+
+/// How far the search indexes of all open spaces have come together.
+pub fn index_progress(server: &Server) -> IndexProgress {
+    let spaces = server.spaces().all();
+    let behind = spaces.iter().map(|known| match known {
+        Known::Open(space) => space.index_progress().behind,
+        Known::Failed(..) => 0,
+    });
+    let behind = behind.sum();
+    IndexProgress { complete: behind == 0, behind }
 }
 
 fn details(server: &Server, protocols: &BTreeMap<String, ProtocolReport>) -> Details {

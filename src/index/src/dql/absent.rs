@@ -1,0 +1,93 @@
+//! Pages that have none of the fields a query of sums and counts asks for: for such a query all of them are alike. They are counted in the
+//! index, and none of them is read.
+
+use rusqlite::{Transaction, params_from_iter};
+
+use super::ast::{Expression, Mode, Node};
+use super::functions::Function;
+use super::narrow::{Statement, has_tags};
+use super::row::Row;
+use super::run::Run;
+use super::shape::meant;
+use crate::IndexError;
+use crate::fields;
+
+impl Run<'_> {
+    /// The condition for the pages that have one of the fields; none for queries in which pages without them are not alike, or are as good as
+    /// none.
+    pub(crate) fn presence(&self, statement: &mut Statement) -> Option<String> {
+        let parsed = self.parsed;
+        let is_of_groups = parsed.is_aggregated() || parsed.mode == Mode::Count && parsed.group.is_some();
+        let is_plain = parsed.flatten.is_empty()
+            && matches!(parsed.mode, Mode::Table | Mode::List | Mode::Json | Mode::Count)
+            && parsed.source.as_ref().is_none_or(|source| !has_tags(source));
+        let keys = &self.context.keys;
+        let is_custom = |key: &String| self.context.custom.contains_key(key);
+        if !is_of_groups || !is_plain || !self.facts.is_empty() || keys.is_empty() || keys.iter().any(is_custom) {
+            return None;
+        }
+        let is_of_group = |node: &Node| {
+            let group = parsed.group.as_ref().map(|group| &group.node.kind);
+            match (&meant(parsed, node).kind, group) {
+                (Expression::Call(function, arguments), _) => is_blind_to_absence(*function, arguments),
+                (Expression::Field(steps), Some(Expression::Field(group))) => steps == group,
+                _ => false,
+            }
+        };
+        let shown = parsed.columns.iter().map(|column| &column.node).chain(parsed.sort.iter().map(|(node, _)| node));
+        let mut conditions = parsed.conditions.iter().chain(parsed.group.iter().map(|group| &group.node));
+        if !shown.into_iter().all(is_of_group) || conditions.any(follows_links) {
+            return None;
+        }
+        let keys = keys.iter().map(|key| fields::presence_word(key));
+        let words: Vec<String> = keys.collect::<Option<_>>()?;
+        let words = statement.bind(format!("{{fields}} : ({})", words.join(" OR ")));
+        Some(format!("pages.id IN (SELECT rowid FROM texts WHERE texts MATCH {words})"))
+    }
+
+    /// How many of the pages that the query is about have none of the fields, when they fulfil the conditions; those that have one are `present`,
+    /// where all of them were looked at.
+    pub(crate) fn absent(&self, connection: &Transaction<'_>, present: Option<usize>) -> Result<usize, IndexError> {
+        let nobody = Row::nobody();
+        for condition in &self.parsed.conditions {
+            if !self.context.holds(condition, &nobody)? {
+                return Ok(0);
+            }
+        }
+        let count = |with_field: bool| -> Result<usize, IndexError> {
+            let mut statement = Statement::default();
+            let mut parts: Vec<String> = Vec::new();
+            if let Some(source) = &self.parsed.source {
+                parts.extend(statement.source(source));
+            }
+            if with_field {
+                parts.extend(self.presence(&mut statement));
+            }
+            let filter = if parts.is_empty() { "1".to_owned() } else { parts.join(" AND ") };
+            let count: i64 = connection
+                .prepare_cached(&format!("SELECT count(*) FROM pages WHERE {filter}"))?
+                .query_row(params_from_iter(&statement.values), |row| row.get(0))?;
+            Ok(usize::try_from(count).unwrap_or_default())
+        };
+        let present = present.map_or_else(|| count(true), Ok)?;
+        Ok(count(false)?.saturating_sub(present))
+    }
+}
+
+/// Whether an aggregate passes over what is absent, or counts rows.
+fn is_blind_to_absence(function: Function, arguments: &[Node]) -> bool {
+    let is_field = |node: &Node| matches!(node.kind, Expression::Field(_));
+    match (function, arguments) {
+        (Function::Count, []) => true,
+        (Function::Count | Function::Average | Function::Sum | Function::Min | Function::Max, [one]) => is_field(one),
+        _ => false,
+    }
+}
+
+fn follows_links(node: &Node) -> bool {
+    let mut found = false;
+    node.visit(&mut |node| {
+        found |= matches!(node.kind, Expression::Call(Function::InLinks | Function::OutLinks, _));
+    });
+    found
+}

@@ -1,0 +1,139 @@
+//! Queries that are counted in the index: only paths and conditions that SQL decides exactly say which pages are in the answer and in which
+//! order. No page but those shown is read.
+
+use std::cell::RefCell;
+
+use rusqlite::{Transaction, params_from_iter};
+
+use super::ast::Mode;
+use super::exact::{self, Access, Exact, HotFields};
+use super::lookup::Finder;
+use super::narrow::{Statement, has_tags};
+use super::row::Row;
+use super::run::{Fields, Outcome, Run};
+use super::shape::{self, Frame};
+use crate::IndexError;
+use crate::fields;
+
+/// Pages are found in the order of their paths when one in so many is an answer: others are passed over one by one.
+const WORTH_A_WALK: usize = 8;
+
+/// From which pages an answer is selected.
+struct Selection {
+    /// The tables, in the order in which they are read.
+    from: &'static str,
+    filter: String,
+    /// The column with the path, and that with the page's number.
+    path: &'static str,
+    page: &'static str,
+}
+
+impl Run<'_> {
+    /// The answer of such a query; none for all others.
+    pub(crate) fn by_index_alone(
+        &self,
+        connection: &Transaction<'_>,
+        frame: &Frame,
+    ) -> Result<Option<Outcome>, IndexError> {
+        let parsed = self.parsed;
+        let is_one_row_a_page = matches!(parsed.mode, Mode::Table | Mode::List | Mode::Json | Mode::Count);
+        let is_of_many = !parsed.summaries.is_empty() || parsed.group.is_some() || parsed.is_aggregated();
+        if !is_one_row_a_page || is_of_many || !parsed.flatten.is_empty() {
+            return Ok(None);
+        }
+        let sort = parsed.sort.iter().map(|(node, is_descending)| {
+            let (_, column) = exact::column(shape::meant(parsed, node))?;
+            Some(format!("{column}{}, ", if *is_descending { " DESC" } else { "" }))
+        });
+        let Some(sort) = sort.collect::<Option<String>>() else { return Ok(None) };
+        let hot = HotFields { known: fields::hot(connection)?, used: RefCell::default() };
+        let mut statement = Statement::default();
+        let Some(counted) = self.selection((&hot, Access::List), sort.is_empty(), &mut statement)? else {
+            return Ok(None);
+        };
+        let Selection { from, filter, .. } = &counted;
+        let total: i64 = connection
+            .prepare_cached(&format!("SELECT count(*) FROM {from} WHERE {filter}"))?
+            .query_row(params_from_iter(&statement.values), |row| row.get(0))?;
+        let total = usize::try_from(total).unwrap_or_default();
+        let last = frame.offset.saturating_add(frame.limit);
+        let is_shown = parsed.mode != Mode::Count && frame.offset < total;
+        let mut rows = Vec::new();
+        if is_shown {
+            let is_walk = sort.is_empty() && last.saturating_mul(WORTH_A_WALK) <= total;
+            if is_walk {
+                statement = Statement::default();
+            }
+            let selected = if is_walk {
+                self.selection((&hot, Access::Probe), true, &mut statement)?.unwrap_or(counted)
+            } else {
+                counted
+            };
+            rows = self.selected(connection, (selected, &sort), (statement, frame))?;
+        }
+        let answer = shape::listed(self, rows, total, frame)?;
+        let mut used = hot.used.into_inner();
+        used.dedup();
+        Ok(Some(Outcome { answer, fields: Fields { used, ..Fields::default() } }))
+    }
+
+    /// The pages that the query is about; none where the index cannot tell them exactly.
+    fn selection(
+        &self,
+        (hot, access): (&HotFields, Access),
+        is_by_path: bool,
+        statement: &mut Statement,
+    ) -> Result<Option<Selection>, IndexError> {
+        let finder = Finder { parsed: self.parsed, context: &self.context };
+        let exact = Exact { finder, hot, access };
+        let mut parts = Vec::new();
+        if let Some(source) = &self.parsed.source {
+            if has_tags(source) {
+                return Ok(None);
+            }
+            let Some(part) = statement.source(source) else { return Ok(None) };
+            parts.push(part);
+        }
+        for condition in &self.parsed.conditions {
+            let Some(part) = exact.condition(condition, statement)? else { return Ok(None) };
+            parts.push(part);
+        }
+        let filter = if parts.is_empty() { "1".to_owned() } else { parts.join(" AND ") };
+        let (has_source, needs_facts) =
+            (self.parsed.source.is_some(), !self.parsed.conditions.is_empty() || !is_by_path);
+        let (from, path, page) = match (has_source || access == Access::Probe, needs_facts) {
+            (_, false) => ("pages", "pages.path", "pages.id"),
+            (true, true) => ("pages CROSS JOIN facts ON facts.page = pages.id", "pages.path", "pages.id"),
+            (false, true) => ("facts", "facts.path", "facts.page"),
+        };
+        Ok(Some(Selection { from, filter, path, page }))
+    }
+
+    /// The pages that are shown.
+    fn selected(
+        &self,
+        connection: &Transaction<'_>,
+        (selection, sort): (Selection, &str),
+        (mut statement, frame): (Statement, &Frame),
+    ) -> Result<Vec<Row>, IndexError> {
+        let Selection { from, filter, path, page } = selection;
+        let cut = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let (limit, offset) = (statement.bind(cut(frame.limit)), statement.bind(cut(frame.offset)));
+        let sql =
+            format!("SELECT {page} FROM {from} WHERE {filter} ORDER BY {sort}{path} LIMIT {limit} OFFSET {offset}");
+        let ids: Vec<i64> = connection
+            .prepare_cached(&sql)?
+            .query_map(params_from_iter(&statement.values), |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        let mut one = Statement::default();
+        one.select(&self.facts, &["pages.id = ?1".to_owned()]);
+        let mut prepared = connection.prepare_cached(&one.text)?;
+        let mut rows = Vec::with_capacity(ids.len());
+        for id in ids {
+            let mut found = prepared.query([id])?;
+            let row = found.next()?.ok_or_else(|| IndexError::Damaged(format!("page {id} is missing")))?;
+            rows.push(self.row(row, &self.context.keys)?);
+        }
+        Ok(rows)
+    }
+}

@@ -1,0 +1,154 @@
+//! Conditions that SQL decides exactly as `evaluate` does: comparisons of computed fields, and of fields that have rows of their own, with
+//! numbers, texts and booleans.
+//!
+//! Invariant: a condition is rendered only where no page is decided otherwise by `evaluate`. Dates are not rendered, because a day stands for
+//! all its moments; neither is `!=`, because it is about absence, too. A query of nothing else is counted in the index, and pages are read
+//! only to be shown.
+
+use std::cell::RefCell;
+
+use rusqlite::types::Value as Bound;
+
+use super::ast::{Comparison, Expression, Node, Sense};
+use super::lexemes::Step;
+use super::lookup::Finder;
+use super::narrow::Statement;
+use super::row::Fact;
+use crate::IndexError;
+use crate::fields::{Kind, key_of};
+use crate::value::Value;
+
+/// Integers up to here are exact as reals.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// How a page is found by the rows of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// All such pages are listed: for a statement that reads them all.
+    List,
+    /// Each page is probed: for a statement that ends after a few pages.
+    Probe,
+}
+
+/// Renders conditions.
+pub(crate) struct Exact<'e, 'c> {
+    pub(crate) finder: Finder<'e, 'c>,
+    pub(crate) hot: &'e HotFields,
+    pub(crate) access: Access,
+}
+
+/// Fields that have rows.
+pub(crate) struct HotFields {
+    /// Their names, with their numbers.
+    pub(crate) known: Vec<(i64, String)>,
+    /// Those that are used.
+    pub(crate) used: RefCell<Vec<String>>,
+}
+
+impl Exact<'_, '_> {
+    /// The condition over `facts`; none where SQL cannot decide it.
+    pub(crate) fn condition(&self, node: &Node, statement: &mut Statement) -> Result<Option<String>, IndexError> {
+        match &node.kind {
+            Expression::All(nodes) => self.joined(nodes, " AND ", statement),
+            Expression::Any(nodes) => self.joined(nodes, " OR ", statement),
+            Expression::Not(inner) => Ok(self.condition(inner, statement)?.map(|inner| format!("NOT {inner}"))),
+            Expression::Field(_) => {
+                Ok(column(node).filter(|(fact, _)| *fact == Fact::HasFrontmatter).map(|(_, column)| column.to_owned()))
+            }
+            Expression::Compare(comparison, one, two) => self.compared(*comparison, (one, two), statement),
+            Expression::Between(one, ends, sense) => {
+                let low = self.compared(Comparison::GreaterOrEqual, (one, &ends.0), statement)?;
+                let high = self.compared(Comparison::LessOrEqual, (one, &ends.1), statement)?;
+                let between = low.zip(high).map(|(low, high)| format!("({low} AND {high})"));
+                Ok(match sense {
+                    Sense::Plain => between,
+                    // Every page has a computed field; another one may be absent.
+                    Sense::Negated => between.filter(|_| column(one).is_some()).map(|between| format!("NOT {between}")),
+                })
+            }
+            Expression::Literal(_)
+            | Expression::Call(..)
+            | Expression::Negative(_)
+            | Expression::Chain(..)
+            | Expression::Like(..)
+            | Expression::In(..)
+            | Expression::IsNull(..) => Ok(None),
+        }
+    }
+
+    fn joined(&self, nodes: &[Node], operator: &str, statement: &mut Statement) -> Result<Option<String>, IndexError> {
+        let mut parts = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let Some(part) = self.condition(node, statement)? else { return Ok(None) };
+            parts.push(part);
+        }
+        Ok((!parts.is_empty()).then(|| format!("({})", parts.join(operator))))
+    }
+
+    fn compared(
+        &self,
+        comparison: Comparison,
+        (one, two): (&Node, &Node),
+        statement: &mut Statement,
+    ) -> Result<Option<String>, IndexError> {
+        if let Some(value) = self.finder.constant(two)? {
+            return Ok(self.field_compared(comparison, (one, &value), statement));
+        }
+        match self.finder.constant(one)? {
+            Some(value) => Ok(self.field_compared(comparison.turned(), (two, &value), statement)),
+            None => Ok(None),
+        }
+    }
+
+    fn field_compared(
+        &self,
+        comparison: Comparison,
+        (field, value): (&Node, &Value),
+        statement: &mut Statement,
+    ) -> Option<String> {
+        let operator = match comparison {
+            Comparison::Equal => "=",
+            Comparison::Less => "<",
+            Comparison::LessOrEqual => "<=",
+            Comparison::Greater => ">",
+            Comparison::GreaterOrEqual => ">=",
+            Comparison::NotEqual => return None,
+        };
+        if let Some((fact, column)) = column(field) {
+            let value: Bound = match (fact, value) {
+                (Fact::HasFrontmatter, Value::Boolean(boolean)) => i64::from(*boolean).into(),
+                (Fact::HasFrontmatter | Fact::Updated, _) => return None,
+                (_, Value::Integer(integer)) => (*integer).into(),
+                (_, Value::Real(real)) if real.is_finite() => (*real).into(),
+                _ => return None,
+            };
+            return Some(format!("{column} {operator} {}", statement.bind(value)));
+        }
+        let name = self.finder.field(field)?;
+        let (number, _) = self.hot.known.iter().find(|(_, known)| *known == name)?;
+        let (kind, key) = key_of(value)?;
+        let is_exact = match kind {
+            Kind::Text | Kind::Boolean => true,
+            Kind::Number => value.number().is_some_and(|number| number.abs() < MAX_EXACT),
+            Kind::Day => false,
+        };
+        if !is_exact {
+            return None;
+        }
+        self.hot.used.borrow_mut().push(name);
+        let (number, kind) = (statement.bind(*number), statement.bind(i64::from(kind as u8)));
+        let test = format!("field = {number} AND kind = {kind} AND value {operator} {}", statement.bind(key));
+        Some(match self.access {
+            Access::List => format!("facts.page IN (SELECT page FROM field_values WHERE {test})"),
+            Access::Probe => format!("EXISTS (SELECT 1 FROM field_values WHERE page = facts.page AND {test})"),
+        })
+    }
+}
+
+/// A computed field that is a column of `facts`.
+pub(crate) fn column(node: &Node) -> Option<(Fact, &'static str)> {
+    let Expression::Field(steps) = &node.kind else { return None };
+    let [Step::Key(key)] = steps.as_slice() else { return None };
+    let fact = Fact::named(key)?;
+    Some((fact, fact.column()?))
+}

@@ -1,0 +1,94 @@
+//! Fields that get rows with the first page that has them, so that the first query about one of them need not look at every page.
+//!
+//! Invariant: a field that has rows has them for every page. So it gets them here only while no page of the index has it.
+
+use std::collections::HashSet;
+
+use parking_lot::Mutex;
+use rusqlite::Transaction;
+use serde_json::Value;
+
+use super::{hot, name_of, presence_word};
+use crate::IndexError;
+use crate::document::Document;
+use crate::dql::Step;
+
+/// Longer texts are prose; queries compare fields with short ones.
+const MAX_TEXT_BYTES: usize = 80;
+
+/// Longer lists are data.
+const MAX_ITEMS: usize = 32;
+
+/// Names that are remembered not to be eligible.
+const MAX_DECLINED: usize = 10_000;
+
+/// Which fields get rows early.
+#[derive(Debug, Default)]
+pub(crate) struct EarlyFields {
+    /// How many fields may have rows; none get them early when 0.
+    pub(crate) max_fields: usize,
+    /// Keys that pages of the index have already, without rows.
+    declined: Mutex<HashSet<String>>,
+}
+
+impl EarlyFields {
+    pub(crate) fn at_most(max_fields: usize) -> Self {
+        Self { max_fields, declined: Mutex::default() }
+    }
+
+    /// Gives rows to the fields that appear with these pages, before any of the pages is taken in.
+    pub(crate) fn register<'d>(
+        &self,
+        transaction: &Transaction<'_>,
+        documents: impl Iterator<Item = &'d Document>,
+    ) -> Result<(), IndexError> {
+        if self.max_fields == 0 {
+            return Ok(());
+        }
+        let mut known: Option<HashSet<String>> = None;
+        let mut declined = self.declined.lock();
+        for document in documents.filter(|document| document.metadata != "{}") {
+            let metadata: Value = serde_json::from_str(&document.metadata)
+                .map_err(|error| IndexError::Damaged(format!("frontmatter of `{}`: {error}", document.path)))?;
+            for (key, value) in metadata.as_object().into_iter().flatten() {
+                if declined.contains(key) {
+                    continue;
+                }
+                let known = match &mut known {
+                    Some(known) => known,
+                    None => known.insert(hot(transaction)?.into_iter().map(|(_, name)| name).collect()),
+                };
+                let Some(name) = name_of(&[Step::Key(key.clone())]) else { continue };
+                if known.contains(&name) {
+                    continue;
+                }
+                if known.len() < self.max_fields && is_short(value) && is_new(transaction, key)? {
+                    transaction.prepare_cached("INSERT INTO hot_fields (field) VALUES (?1)")?.execute([&name])?;
+                    known.insert(name);
+                } else {
+                    if declined.len() >= MAX_DECLINED {
+                        declined.clear();
+                    }
+                    declined.insert(key.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether no page of the index has a key at the top of its frontmatter.
+fn is_new(transaction: &Transaction<'_>, key: &str) -> Result<bool, IndexError> {
+    let Some(word) = presence_word(key) else { return Ok(false) };
+    let mut any = transaction.prepare_cached("SELECT 1 FROM texts WHERE texts MATCH ?1 LIMIT 1")?;
+    Ok(!any.exists([format!("{{fields}} : {word}")])?)
+}
+
+fn is_short(value: &Value) -> bool {
+    match value {
+        Value::Bool(_) | Value::Number(_) => true,
+        Value::String(text) => text.len() <= MAX_TEXT_BYTES,
+        Value::Array(items) => items.len() <= MAX_ITEMS && items.iter().all(|item| !item.is_array() && is_short(item)),
+        Value::Null | Value::Object(_) => false,
+    }
+}

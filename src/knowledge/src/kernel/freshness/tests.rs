@@ -1,0 +1,139 @@
+use svcfs_base::Client;
+
+use super::*;
+
+fn freshness() -> Freshness {
+    let state = State {
+        clients: HashMap::new(),
+        dropped: Seq(0),
+        changes: 0,
+        arrivals: VecDeque::new(),
+        writer: None,
+        before: 0,
+    };
+    Freshness { state: Mutex::new(state), demand: AtomicU64::new(0), wake: OnceLock::new() }
+}
+
+fn on_connection(connection: u64) -> Caller {
+    Caller { client: Client { key: None, connection: Some(connection) }, ..Caller::new(Door::Http) }
+}
+
+fn with_key(key: u64, connection: u64) -> Caller {
+    Caller { client: Client { key: Some(key), connection: Some(connection) }, ..Caller::new(Door::Http) }
+}
+
+/// A flood of 1,000 changes, one a millisecond, the last of them at the returned moment.
+fn flood(freshness: &Freshness) -> Instant {
+    let start = Instant::now();
+    for number in 1..=1_000 {
+        freshness.arrived(Seq(number), start + Duration::from_millis(number));
+    }
+    start + Duration::from_millis(1_000)
+}
+
+fn position(freshness: &Freshness, caller: &Caller, now: Instant) -> u64 {
+    match freshness.required(caller, (0, now)).0 {
+        Required::Position(Seq(position)) => position,
+        Required::Everything => panic!("everything is waited for"),
+    }
+}
+
+#[test]
+fn in_a_flood_a_client_waits_for_its_own_changes_and_for_old_ones() {
+    let freshness = freshness();
+    let now = flood(&freshness);
+    let stranger = position(&freshness, &on_connection(9), now);
+    // What is older than 400 ms, measured to 25 ms.
+    assert!((600..=626).contains(&stranger), "{stranger}");
+    freshness.accepted(&on_connection(1), Some(Seq(990)), now);
+    assert_eq!(position(&freshness, &on_connection(1), now), 990);
+    assert_eq!(position(&freshness, &on_connection(2), now), stranger);
+    let named = on_connection(3).named(Actor::new("ann"));
+    freshness.accepted(&named, Some(Seq(995)), now);
+    assert_eq!(position(&freshness, &on_connection(4).named(Actor::new("ann")), now), 995);
+    assert_eq!(position(&freshness, &on_connection(4).named(Actor::new("bob")), now), stranger);
+    freshness.accepted(&with_key(7, 5), Some(Seq(997)), now);
+    assert_eq!(position(&freshness, &with_key(7, 6), now), 997);
+    assert_eq!(position(&freshness, &with_key(8, 6), now), stranger);
+}
+
+#[test]
+fn protocols_without_connections_are_one_client_each() {
+    let freshness = freshness();
+    let now = flood(&freshness);
+    freshness.accepted(&Caller::new(Door::Mcp).named(Actor::new("agent:x")), Some(Seq(999)), now);
+    assert_eq!(position(&freshness, &Caller::new(Door::Mcp), now), 999);
+    assert!(position(&freshness, &Caller::new(Door::Http), now) < 700);
+}
+
+#[test]
+fn a_queued_change_is_waited_for_until_it_is_announced() {
+    let freshness = freshness();
+    let now = flood(&freshness);
+    let user = Caller::new(Door::Fuse).named(Actor::new("ann"));
+    freshness.accepted(&user, None, now);
+    let (required, queued) = freshness.required(&user, (0, now));
+    assert_eq!((required, queued.len()), (Required::Everything, 2));
+    // Another one is accepted meanwhile: it is still unknown where it stands.
+    freshness.accepted(&user, None, now);
+    freshness.announced(queued, Seq(1_000));
+    let (required, queued) = freshness.required(&user, (0, now));
+    assert_eq!(required, Required::Everything);
+    freshness.announced(queued, Seq(1_001));
+    assert_eq!(position(&freshness, &user, now), 1_001);
+}
+
+#[test]
+fn while_few_changes_come_in_all_of_them_are_waited_for() {
+    let freshness = freshness();
+    let now = flood(&freshness);
+    assert_eq!(freshness.required(&on_connection(1), (0, now + QUIET_PERIOD * 2)).0, Required::Everything);
+    let quiet = self::freshness();
+    (1..=QUIET_CHANGES).for_each(|number| quiet.arrived(Seq(number), now));
+    assert_eq!(quiet.required(&on_connection(1), (0, now)).0, Required::Everything);
+    quiet.arrived(Seq(QUIET_CHANGES + 1), now);
+    assert_eq!(position(&quiet, &on_connection(1), now), 0);
+    // One client writes, and the index is not far behind.
+    quiet.accepted(&on_connection(2), Some(Seq(1)), now - QUIET_PERIOD);
+    quiet.accepted(&on_connection(2), Some(Seq(QUIET_CHANGES + 1)), now);
+    let read = |unread| (QUIET_CHANGES + 1 - unread, now);
+    assert_eq!(quiet.required(&on_connection(1), read(FEW_UNREAD)).0, Required::Everything);
+    assert!(quiet.required(&on_connection(1), read(FEW_UNREAD + 1)).0 != Required::Everything);
+    quiet.accepted(&on_connection(3), Some(Seq(QUIET_CHANGES + 1)), now);
+    assert!(quiet.required(&on_connection(1), read(FEW_UNREAD)).0 != Required::Everything);
+}
+
+#[test]
+fn the_age_of_an_index_is_that_of_the_oldest_change_it_lacks() {
+    let freshness = freshness();
+    let now = flood(&freshness);
+    let age = |read| freshness.age(read, now);
+    assert_eq!(age(1_000), None);
+    let Some(Age::Exactly(found)) = age(900) else { panic!("{:?}", age(900)) };
+    assert!((75..=125).contains(&found.as_millis()), "{found:?}");
+    assert!(freshness.is_older(Seq(0), Duration::ZERO));
+    for number in 0..2_000 {
+        freshness.arrived(Seq(1_000 + number), now + INTERVAL * (number as u32 + 1));
+    }
+    assert!(matches!(freshness.age(5, now + INTERVAL * 2_001), Some(Age::AtLeast(_))));
+}
+
+#[test]
+fn clients_are_bounded_and_none_of_their_changes_is_missed() {
+    let freshness = freshness();
+    let now = flood(&freshness);
+    for client in 0..2 * MAX_CLIENTS as u64 {
+        freshness.accepted(&on_connection(client), Some(Seq(900 + client % 100)), now);
+        assert!(freshness.state.lock().clients.len() <= MAX_CLIENTS);
+    }
+    assert!(position(&freshness, &on_connection(0), now) >= 900);
+}
+
+#[test]
+fn whoever_waits_is_seen_by_the_indexer() {
+    let freshness = freshness();
+    assert!(!freshness.is_demanded_beyond(Seq(0)));
+    freshness.demand(Seq(7));
+    freshness.demand(Seq(5));
+    assert!(freshness.is_demanded_beyond(Seq(6)) && !freshness.is_demanded_beyond(Seq(7)));
+}
