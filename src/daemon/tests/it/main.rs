@@ -20,6 +20,7 @@ mod oidc;
 mod package;
 mod program;
 mod protocols;
+mod proxy;
 mod refusals;
 mod reindex;
 mod remote;
