@@ -27,6 +27,7 @@ impl Proxy {
         let tools = std::env::var_os("SVCFS_TOOLS").map(PathBuf::from).unwrap_or_default();
         let places = [PathBuf::from("/usr/sbin/nginx"), tools.join("nginx/usr/sbin/nginx")];
         let Some(nginx) = places.into_iter().find(|place| place.is_file()) else {
+            assert!(tools.as_os_str().is_empty(), "nginx is missing; scripts/test.sh downloads it");
             println!("skipped: nginx is not installed; scripts/test.sh downloads it");
             return None;
         };
