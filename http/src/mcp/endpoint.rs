@@ -120,7 +120,7 @@ async fn deliver(service: &Service, mut head: Parts, body: Bytes) -> Result<Answ
     if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json {
         // Its type is right, so it is what `rmcp` could not read as a message.
         let message = serde_json::from_slice(&id).unwrap_or(Value::Null);
-        let error = messages::invalid(&refusal(answer).await, messages::id_of(&message));
+        let error = messages::invalid(messages::NO_MESSAGE, messages::id_of(&message));
         return Ok(of_json(StatusCode::BAD_REQUEST, &error));
     }
     Ok(in_words(answer).await)

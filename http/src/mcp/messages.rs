@@ -79,6 +79,10 @@ pub(super) enum Content {
     Wrong(Value),
 }
 
+/// What is said of JSON that is no message.
+pub(super) const NO_MESSAGE: &str = "this is no JSON-RPC 2.0 message: it needs `jsonrpc`: \"2.0\", a `method`, an `id` that is a text \
+    or a number where an answer is wanted, and `params`, if any, that are an object";
+
 /// Looks at a body.
 pub(super) fn content(headers: &HeaderMap, body: &Bytes) -> Content {
     // Any other type is refused by its name.
@@ -93,7 +97,7 @@ pub(super) fn content_of(body: &[u8], version: Option<&HeaderValue>) -> Content 
     match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{') => Content::Message,
         Some(b'[') => batch(version, body),
-        _ => Content::Wrong(invalid("a message is an object with `jsonrpc`, `method` and `id`", Value::Null)),
+        _ => Content::Wrong(invalid(NO_MESSAGE, Value::Null)),
     }
 }
 

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, InitializeResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ResourceContents, ServerCapabilities,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult, ErrorCode,
+    Implementation, InitializeResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ResourceContents, ServerCapabilities,
 };
 use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
@@ -42,6 +42,10 @@ use tools::{Known, Tools};
 
 /// Where it is served.
 pub(crate) const PATH: &str = "/mcp";
+
+/// The methods that take params.
+const METHODS: [&str; 6] =
+    ["initialize", "tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read"];
 
 /// The member of a request's `_meta` by which our own command line asks for the output as it is.
 const STRUCTURE: &str = "svcfs/structure";
@@ -247,6 +251,20 @@ impl ServerHandler for Agent {
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+    }
+
+    /// What `rmcp` does not know: another method, or one of ours whose params it could not read.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = svcfs_base::plain(&request.method);
+        if METHODS.contains(&request.method.as_str()) {
+            let message = format!("the params of `{method}` are missing, or not what this method takes");
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None))
     }
 
     async fn read_resource(

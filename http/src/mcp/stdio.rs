@@ -227,8 +227,8 @@ async fn open<W: AsyncWrite + Send + Unpin>(
 
 /// One message, or the error that answers it.
 fn message(line: &[u8]) -> Result<Incoming, Value> {
-    serde_json::from_slice(line).map_err(|error| {
+    serde_json::from_slice(line).map_err(|_| {
         let id = serde_json::from_slice::<Value>(line).map(|message| messages::id_of(&message)).unwrap_or_default();
-        messages::invalid(&format!("this is no message of the protocol: {error}"), id)
+        messages::invalid(messages::NO_MESSAGE, id)
     })
 }

@@ -80,6 +80,12 @@ async fn bodies_that_are_no_message_are_json_rpc_errors() {
             assert!(answer["error"]["message"].is_string(), "{body}: {text}");
         }
     }
+    for (method, params) in
+        [("tools/call", json!({})), ("resources/read", json!({ "uri": 5 })), ("initialize", json!({}))]
+    {
+        let (status, _, text) = post(&door, &[JSON], message(3, method, params)).await;
+        assert_eq!((status, &parsed(&text)["error"]["code"]), (200, &json!(-32602)), "{method}: {text}");
+    }
     let (status, _, text) = post(&door, &[JSON], message(3, "no/such", json!({}))).await;
     assert_eq!(
         (status, &parsed(&text)["error"]["code"], &parsed(&text)["id"]),
