@@ -27,19 +27,6 @@ Environment:
 TEXT
 }
 
-# nginx, beside what is installed: a package would begin to serve on port 80.
-need_nginx() {
-    command -v nginx >/dev/null || [[ -x $SVCFS_TOOLS/nginx/usr/sbin/nginx ]] && return
-    local folder
-    folder="$(mktemp -d)"
-    # As the user apt downloads as.
-    chmod a+rwx "$folder"
-    (cd "$folder" && apt-get -qq download nginx && dpkg -x nginx_*.deb "$SVCFS_TOOLS/nginx")
-    local outcome=$?
-    rm -rf "$folder"
-    return "$outcome"
-}
-
 options=()
 while [[ $# -gt 0 ]]; do
     case "$1" in

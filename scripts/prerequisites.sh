@@ -8,7 +8,10 @@ readonly MOUNT_PACKAGES=(fuse3)
 # The programs that the tests drive against a mount.
 readonly TEST_PACKAGES=(vim nano emacs-nox rsync sqlite3 attr fio stress-ng python3 python3-venv python3-prometheus-client rclone openssl e2fsprogs libnfs-utils litmus cadaver davfs2 bindfs mount util-linux xz-utils)
 # What only PyPI has: servers and clients that the tests talk to, each with the one version whose behaviour is known.
-readonly PYTHON_TOOLS=(oidc-provider-mock==0.3.4 awscli==1.46.3 boto3==1.44.5 awscrt==0.38.1 s3cmd==2.4.0)
+readonly PYTHON_TOOLS=(oidc-provider-mock==0.3.4 awscli==1.46.3 boto3==1.44.5 awscrt==0.38.1 s3cmd==2.4.0 mcp==2.3.0)
+# What only npm has is named in scripts/clients, with its whole dependency tree: clients of the agent protocol. The Inspector's command line
+# of version 1 is the newest that runs on node 18 and 20; version 2 needs 22.
+readonly NODE_PACKAGES=(nodejs npm)
 # The suites that no Debian package has, each with the one version whose outcomes are known (tests/it/posix).
 readonly TEST_TOOLS=(pjdfstest@0.2.2 fsx@0.3.2)
 # What the small machine is made of whose kernel mounts NFS (scripts/nfs/guest.sh).
@@ -84,6 +87,35 @@ need_python_tools() {
     say "installing ${missing[*]} into $there"
     "$there/bin/pip" install --quiet --disable-pip-version-check "${missing[@]}" ||
         fail "${missing[*]} could not be installed; see the messages above"
+}
+
+# Install what scripts/clients names from npm, into $SVCFS_TOOLS/node.
+need_node_tools() {
+    local clients there="$SVCFS_TOOLS/node"
+    clients="$(dirname "${BASH_SOURCE[0]}")/clients"
+    # A node from elsewhere brings an npm of its own, which the packages would replace.
+    if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
+        need_packages "${NODE_PACKAGES[@]}"
+    fi
+    cmp --quiet "$clients/package-lock.json" "$there/installed" && return
+    say "installing $(sed -n 's/^    "\(@.*\)": "\(.*[0-9]\)",\{0,1\}$/\1 \2/p' "$clients/package.json" | paste -s -d ,) into $there"
+    mkdir -p "$there"
+    cp "$clients/package.json" "$clients/package-lock.json" "$there"
+    npm ci --prefix "$there" --ignore-scripts --no-audit --no-fund --loglevel=error >&2 ||
+        fail "the packages of $clients could not be installed; see the messages above"
+    cp "$clients/package-lock.json" "$there/installed"
+}
+
+# nginx, beside what is installed: a package would begin to serve on port 80.
+need_nginx() {
+    [[ ! -x /usr/sbin/nginx && ! -x $SVCFS_TOOLS/nginx/usr/sbin/nginx ]] || return 0
+    local folder outcome=0
+    folder="$(mktemp -d)"
+    # As the user apt downloads as.
+    chmod a+rwx "$folder"
+    (cd "$folder" && apt-get -qq download nginx >&2 && dpkg -x nginx_*.deb "$SVCFS_TOOLS/nginx") || outcome=$?
+    rm -rf "$folder"
+    return "$outcome"
 }
 
 # Find a cargo that is new enough, or install rustup after saying so; rustup then brings the toolchain that

@@ -21,7 +21,7 @@ that fails again is red; one that does not is listed as unsteady, and is a defec
 
 Environment:
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
-  SVCFS_TOOLS          Where to install what comes with cargo and pip (default: ~/.cache/svcfs/tools)
+  SVCFS_TOOLS          Where to install what comes with cargo, pip and npm (default: ~/.cache/svcfs/tools)
 TEXT
 }
 
@@ -39,6 +39,8 @@ need_rust
 export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
 need_tools "${TEST_TOOLS[@]}" "${PACKAGE_TOOLS[@]}"
 need_python_tools "${PYTHON_TOOLS[@]}"
+need_node_tools
+need_nginx || fail "nginx could not be downloaded; run: apt-get update"
 # A machine of its own, because only a kernel that is somebody else's can be asked to mount what is served.
 [[ $(uname -m) != x86_64 ]] || scripts/nfs/guest.sh
 

@@ -40,7 +40,7 @@ pub fn page() -> String {
     SPECIAL.iter().for_each(|special| text.push_str(&special_line(special)));
     text.push_str(
         "\n`/mcp` asks for a key that may read; each tool is the operation of its name, and needs what that needs. The resources `svc://file/…` and `svc://tree/…`\n\
-         must lie in the folder of a key that has one; `svc://schema` is the `SCHEMA.md` of that folder then.\n",
+         must lie in the folder of a key that has one; `svc://schema` is the `SCHEMA.md` of that folder then, or an overview of that folder.\n",
     );
     text
 }

@@ -10,6 +10,9 @@ pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
 /// The type of JSON answers.
 pub(crate) const JSON: &str = "application/json";
 
+/// The type of event streams.
+pub(crate) const EVENTS: &str = "text/event-stream";
+
 /// The type of bytes nothing is known of.
 const BYTES: &str = "application/octet-stream";
 

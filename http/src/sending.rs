@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use headers::{ContentLength, HeaderMapExt};
+use http::header::{CACHE_CONTROL, HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use svcfs_base::Fault;
@@ -81,6 +82,13 @@ impl App {
         let read = Read { now: Reader::read_now, wait: Reader::read };
         piece_by_piece(svcfs_listener::streamed(Arc::clone(&self.lanes), (reader, read), part))
     }
+}
+
+/// Adds to the headers of an event stream what has proxies pass each event on immediately, and unchanged. nginx heeds the first, which is
+/// its own; the second is for those that would compress, and so collect, what they pass on (RFC 9111 5.2.2.6).
+pub(crate) fn unbuffered(headers: &mut HeaderMap) {
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
 }
 
 /// An answer that is in memory, and what is let go of once it is sent.

@@ -3,31 +3,26 @@
 //! One rule: a tool is an operation. The list is made from the operation table, a call goes through the one dispatcher, and
 //! only what the protocol itself needs stands here. Everything that knows `rmcp` is in this folder, because that library moves.
 
+mod endpoint;
+mod messages;
 mod resources;
+mod schema;
+mod stdio;
 mod tools;
 
-use std::convert::Infallible;
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::Request;
-use http::header::{ALLOW, CONTENT_TYPE};
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Body as _, Incoming};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, InitializeResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult, ErrorCode,
+    Implementation, InitializeResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ResourceContents, ServerCapabilities,
 };
 use rmcp::service::{RequestContext, ServerInitializeError};
-use rmcp::transport::streamable_http_server::StreamableHttpService;
-use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
-use rmcp::transport::streamable_http_server::tower::StreamableHttpServerConfig;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Map, Value, json};
-use svcfs_base::{Door, Fault, Kind, McpError};
+use svcfs_base::{Door, Fault, Kind, McpError, TreePath};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::access::Identity;
 use svcfs_knowledge::audit::{self, Head, Notes};
@@ -36,130 +31,37 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, log};
-use crate::bind::{Body, MAX_BODY_BYTES, from_arguments, header, read};
+use crate::bind::{from_arguments, header};
 use crate::routes::SPACE;
-use crate::sending::PIECE;
 use crate::specials::VERSION;
-use crate::visit::{self, Visit};
-use crate::{Error, reply};
+use crate::visit;
+use crate::{Error, media, reply};
+pub(crate) use endpoint::{Service, answer, service};
+use stdio::Lines;
 use tools::{Known, Tools};
 
 /// Where it is served.
 pub(crate) const PATH: &str = "/mcp";
 
-const INSTRUCTIONS: &str = "A knowledge base: a tree of markdown pages with YAML frontmatter, each change a version in git. Paths are \
-    relative, such as `notes/today.md`. Before writing, read the resource svc://schema (or the page SCHEMA.md): it tells what goes \
+/// The methods that take params.
+const METHODS: [&str; 6] =
+    ["initialize", "tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read"];
+
+/// The member of a request's `_meta` by which our own command line asks for the output as it is.
+const STRUCTURE: &str = "svcfs/structure";
+
+/// What every agent is told at the beginning.
+pub(crate) const INSTRUCTIONS: &str = "A knowledge base: a tree of markdown pages with YAML frontmatter, each change a version in git. Paths are \
+    relative, such as `notes/today.md`. Before writing, read the resource svc://schema: it tells what goes \
     where. Find pages with svc_search (all words must occur) or svc_query_meta (by frontmatter), look around with svc_tree; \
-    svc_peek and svc_section show a part of a long page, svc_read all of it. svc_write replaces a whole page: read it first, and give \
+    svc_peek and svc_section show a part of a long page, svc_read all of it or some lines of it (offset and limit). \
+    svc_write replaces a whole page: read it first, and give \
     the ETag you read as if_match, so that nobody's change is lost; svc_append adds to the end. Pages link to each other with \
     [[name]]; svc_rename rewrites the links that lead to a page. Give your name as actor: it becomes the author of the version.";
 
 /// The tool list as it is published in `http/tools.json`; ends with a newline.
 pub fn tools() -> String {
     format!("{:#}\n", json!(Tools::of(CATALOGUE).list()))
-}
-
-/// The service behind `/mcp`.
-pub(crate) type Service = StreamableHttpService<Agent, NeverSessionManager>;
-
-/// The service behind `/mcp`: stateless, one JSON answer for each request.
-pub(crate) fn service(app: Arc<App>) -> Service {
-    let config = StreamableHttpServerConfig::default()
-        .with_legacy_session_mode(false)
-        .with_json_response(true)
-        .with_max_request_body_bytes(MAX_BODY_BYTES)
-        .with_cancellation_token(app.stop.clone())
-        // Hosts and origins are checked by `Visit::admit`, by one rule for every endpoint.
-        .disable_allowed_hosts();
-    let agent = Agent::new(app);
-    StreamableHttpService::new(move || Ok(agent.clone()), Arc::default(), config)
-}
-
-/// Answers one request to `/mcp`.
-pub(crate) async fn answer(
-    app: &App,
-    service: Service,
-    request: Request<Incoming>,
-    peer: IpAddr,
-) -> http::Response<BoxBody<Bytes, BoxError>> {
-    let mut visit = Visit::begin(app, (request.method(), PATH, ""), Some(peer));
-    let is_preflight = request.method() == http::Method::OPTIONS;
-    let identity = visit.admit(app, request.headers()).await;
-    let own = |response: warp::reply::Response| response.map(|body| body.map_err(BoxError::from).boxed());
-    let mut response = match identity {
-        Ok(_) if is_preflight => own(visit.preflight(app, "POST, GET, DELETE, OPTIONS")),
-        Ok(Ok(identity)) => match goes_on(app, &identity, request).await {
-            Ok(mut request) => {
-                request.extensions_mut().insert(identity);
-                request.extensions_mut().insert(visit.notes.clone());
-                let answer = svcfs_listener::unbroken(async { Ok(in_words(service.handle(request).await).await) });
-                match answer.await {
-                    Ok(Ok(answer)) if is_long(&answer) => match bounded(app, answer).await {
-                        Ok(answer) => own(answer),
-                        Err(fault) => own(visit.refuse(&fault)),
-                    },
-                    Ok(Ok(answer)) => answer.map(|body| body.map_err(|never| match never {}).boxed()),
-                    Ok(Err(refusal)) => own(refusal),
-                    Err(panicked) => own(visit.refuse(&panicked)),
-                }
-            }
-            Err(fault) => own(visit.refuse(&fault)),
-        },
-        Ok(Err(fault)) | Err(fault) => own(visit.refuse(&fault)),
-    };
-    visit.end(app, &mut response);
-    response
-}
-
-/// Whether an answer takes room while it is sent.
-fn is_long(answer: &http::Response<BoxBody<Bytes, Infallible>>) -> bool {
-    answer.body().size_hint().exact().is_some_and(|length| length > PIECE as u64)
-}
-
-/// A long answer, in the room that the long answers of all have. Which messages only ask is not known here: what was done is told in any case.
-async fn bounded(
-    app: &App,
-    answer: http::Response<BoxBody<Bytes, Infallible>>,
-) -> Result<warp::reply::Response, Fault> {
-    let (head, body) = answer.into_parts();
-    let Ok(content) = body.collect().await;
-    let answer = warp::reply::Response::from_parts(head, content.to_bytes().into());
-    app.bounded((Arc::clone(app.server.primary()), false), answer).await
-}
-
-/// What is no message of the protocol is refused by `rmcp` in plain text; here it has the form of every other refusal (contract 7).
-async fn in_words(
-    answer: http::Response<BoxBody<Bytes, Infallible>>,
-) -> Result<http::Response<BoxBody<Bytes, Infallible>>, warp::reply::Response> {
-    let is_json =
-        answer.headers().get(CONTENT_TYPE).is_some_and(|mime| mime.as_bytes().starts_with(b"application/json"));
-    let is_refusal = answer.status().is_client_error() || answer.status().is_server_error();
-    if is_json || !is_refusal {
-        return Ok(answer);
-    }
-    let (head, body) = answer.into_parts();
-    let Ok(text) = body.collect().await;
-    let told = String::from_utf8_lossy(&text.to_bytes()).into_owned();
-    let mut refusal = reply::json(head.status, &json!({ "error": told }));
-    head.headers.get(ALLOW).into_iter().for_each(|allow| drop(refusal.headers_mut().insert(ALLOW, allow.clone())));
-    Err(refusal)
-}
-
-/// The same request with its body in memory, when the space that its header names can be entered: no message needs to be looked at before.
-async fn goes_on(app: &App, identity: &Identity, request: Request<Incoming>) -> Result<Request<Full<Bytes>>, Fault> {
-    if let Some(name) = header(request.headers(), SPACE)? {
-        app.enter(identity, Some(name.as_str()))?;
-    }
-    read_whole(request).await
-}
-
-/// The same request with its body in memory: read as every body is, bounded in size and time.
-async fn read_whole(request: Request<Incoming>) -> Result<Request<Full<Bytes>>, Fault> {
-    use futures_util::TryStreamExt;
-    let (head, body) = request.into_parts();
-    let parts = TryStreamExt::map_err(body.into_data_stream(), |error| error.to_string());
-    let body = read(Body::new(Box::pin(parts), &head.headers), MAX_BODY_BYTES, "the body").await?;
-    Ok(Request::from_parts(head, Full::new(body)))
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -181,7 +83,7 @@ pub(crate) async fn converse(
     output: impl AsyncWrite + Send + Unpin + 'static,
     stop: CancellationToken,
 ) -> Result<(), BoxError> {
-    let conversation = match Agent::new(app).serve_with_ct((input, output), stop).await {
+    let conversation = match Agent::new(app).serve_with_ct(Lines::new(input, output), stop).await {
         // The other side left, or we were stopped, before anything was said.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
         outcome => outcome?,
@@ -229,6 +131,8 @@ impl Agent {
         let (identity, space) = self.origin(context, notes)?;
         // Who may not ask is told so, not what is missing in the question.
         tool.entry.allow(&identity.reach)?;
+        let is_for_agent = !wants_structure(&context.meta);
+        arguments = tool.decoded(arguments)?;
         let inputs = &tool.inputs;
         let caller = if tool.entry.is_reading() {
             svcfs_base::Caller::new(svcfs_base::Door::Mcp)
@@ -242,15 +146,63 @@ impl Agent {
         if let Some(missing) = tool.missing(&arguments) {
             return Err(Fault::new(Kind::Invalid, format!("{missing} is required")));
         }
-        let (Answer { output, words }, remarks) =
-            self.app.ask((tool.entry, tool.entry.tell), space, caller, arguments.into()).await?;
-        let mut result = CallToolResult::structured(if tool.is_wrapped { json!({ "result": output }) } else { output });
-        if let Some(words) = words {
-            result.content = vec![ContentBlock::text(words)];
-        }
+        let (mut result, remarks) = if is_for_agent {
+            let ask = (tool.entry, tool.entry.tell);
+            let (answer, remarks) = self.app.ask(ask, space, caller, arguments.into()).await?;
+            (answered(tool, answer), remarks)
+        } else {
+            let ask = (tool.entry, tool.entry.call);
+            let (output, remarks) = self.app.ask(ask, space, caller, arguments.into()).await?;
+            let mut result = CallToolResult::success(vec![ContentBlock::text("See the structure")]);
+            result.structured_content = Some(tool.wrapped(output));
+            (result, remarks)
+        };
         result.content.extend(remarks.lines().map(ContentBlock::text));
         Ok(result)
     }
+}
+
+/// Whether a caller asked for the output of the operation as it is, and for no text: our own command line does.
+fn wants_structure(meta: &Map<String, Value>) -> bool {
+    meta.get(STRUCTURE).is_some_and(|wanted| wanted == true)
+}
+
+/// An answer as an agent reads it. Either the text is the whole answer, or the structure is, and the text says the same (gaps.md
+/// 4.21): clients that read one of them miss nothing.
+fn answered(tool: &Known, Answer { output, words }: Answer) -> CallToolResult {
+    if tool.entry.answers_text {
+        return CallToolResult::success(match words {
+            Some(words) => vec![ContentBlock::text(words)],
+            None => bytes(&output),
+        });
+    }
+    let mut result = CallToolResult::structured(tool.structured(output));
+    if let Some(words) = words {
+        result.content = vec![ContentBlock::text(words)];
+    }
+    result
+}
+
+/// A content that is no text: what it is in words, and the bytes as a client shows them.
+fn bytes(output: &Value) -> Vec<ContentBlock> {
+    let text = |name: &str| output[name].as_str().unwrap_or_default();
+    let encoded = output.pointer("/content/base64").and_then(Value::as_str);
+    let (Some(encoded), Ok(path)) = (encoded, TreePath::parse(text("path"))) else {
+        return vec![ContentBlock::text(output.to_string())];
+    };
+    let mime = media::of(&path, &STANDARD.decode(encoded).unwrap_or_default());
+    let mime = mime.split(';').next().unwrap_or_default().to_owned();
+    let etag = if text("etag").is_empty() { String::new() } else { format!("[ETag: {}]\n\n", text("etag")) };
+    let about = ContentBlock::text(format!("{etag}{path} is not text but {mime}; its bytes follow"));
+    let content = match mime.split('/').next() {
+        Some("image") => ContentBlock::image(encoded, mime),
+        Some("audio") => ContentBlock::audio(encoded, mime),
+        _ => {
+            let contents = ResourceContents::blob(encoded, resources::address(&path)).with_mime_type(mime);
+            ContentBlock::resource(contents)
+        }
+    };
+    vec![about, content]
 }
 
 impl ServerHandler for Agent {
@@ -299,6 +251,20 @@ impl ServerHandler for Agent {
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+    }
+
+    /// What `rmcp` does not know: another method, or one of ours whose params it could not read.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = svcfs_base::plain(&request.method);
+        if METHODS.contains(&request.method.as_str()) {
+            let message = format!("the params of `{method}` are missing, or not what this method takes");
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None))
     }
 
     async fn read_resource(

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
-use svcfs_base::{Door, Fault, Reach, TreePath};
+use svcfs_base::{Door, Fault, Kind, Reach, TreePath};
 use svcfs_knowledge::kernel::{EntryKind, Space};
 use svcfs_knowledge::memory;
 use svcfs_work::Lane;
@@ -29,7 +30,7 @@ const TREE_NAMES: usize = 5_000;
 pub(super) fn fixed() -> Vec<Resource> {
     vec![
         Resource::new(SCHEMA, "schema")
-            .with_description("How this knowledge base is organised: kinds of pages, conventions, frontmatter")
+            .with_description("How this knowledge base is organised: folders, kinds of pages, frontmatter, conventions, and how to write")
             .with_mime_type("text/markdown"),
     ]
 }
@@ -51,6 +52,12 @@ pub(super) fn named(uri: &str) -> Option<&str> {
     uri.strip_prefix(FILE)
 }
 
+/// The address of a file.
+pub(super) fn address(path: &TreePath) -> String {
+    let segments = path.components().map(|segment| utf8_percent_encode(segment, NON_ALPHANUMERIC).to_string());
+    format!("{FILE}{}", segments.collect::<Vec<_>>().join("/"))
+}
+
 /// Reads a resource.
 ///
 /// # Errors
@@ -61,7 +68,9 @@ pub(super) async fn read(
     (uri, reach): (&str, Reach),
 ) -> Result<ReadResourceResult, Fault> {
     let address = uri.to_owned();
-    let contents = app.blocking(Lane::Quick, move || contents(&space, &address, &reach)).await?;
+    // An overview of a large tree counts all of its pages.
+    let lane = if uri == SCHEMA { Lane::Slow } else { Lane::Quick };
+    let contents = app.blocking(lane, move || contents(&space, &address, &reach)).await?;
     Ok(ReadResourceResult::new(vec![contents]))
 }
 
@@ -84,17 +93,16 @@ fn contents(space: &Space, uri: &str, reach: &Reach) -> Result<ResourceContents,
     Err(Fault::not_found(format!("there is no resource `{uri}`; known are `{SCHEMA}`, `{FILE}…` and `{TREE}…`")))
 }
 
+/// The page with the conventions of the tree, or an overview where there is none, or none with text.
 fn schema(space: &Space, reach: &Reach) -> Result<ResourceContents, Fault> {
     for path in memory::places(reach, SCHEMA_PAGE)? {
         match file(space, (&path, reach), SCHEMA) {
-            Err(fault) if fault.kind() == svcfs_base::Kind::NotFound => {}
+            Ok(ResourceContents::TextResourceContents { text, .. }) if text.trim().is_empty() => {}
+            Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::IsDirectory | Kind::NotDirectory) => {}
             outcome => return outcome,
         }
     }
-    let place = reach.folder.as_ref().map_or(".svc".to_owned(), ToString::to_string);
-    let told =
-        format!("there is no `{place}/{SCHEMA_PAGE}` yet; write one to tell how this knowledge base is organised");
-    Err(Fault::not_found(told))
+    Ok(ResourceContents::text(memory::overview(space, reach)?, SCHEMA).with_mime_type("text/markdown"))
 }
 
 /// A file, wherever its path comes from, as far as the caller may see it.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
-use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
+use svcfs_base::Fault;
 use svcfs_knowledge::kernel::{Area, Entry, Inputs, Method};
 
-use crate::openapi::{join_lines, manual};
+use super::schema;
+use crate::openapi::manual;
 
 /// What every tool's name begins with.
 const PREFIX: &str = "svc_";
@@ -38,7 +39,7 @@ pub(super) struct Known {
     /// What it takes beside that.
     pub attribution: Vec<&'static str>,
     /// Whether the output is no object, and is answered as `{"result": …}`.
-    pub is_wrapped: bool,
+    is_wrapped: bool,
     tool: Tool,
 }
 
@@ -69,15 +70,42 @@ impl Known {
             .destructive(method == Method::Delete)
             .idempotent(matches!(method, Method::Get | Method::Put | Method::Delete))
             .open_world(false);
-        let tool = Tool::new(format!("{PREFIX}{}", entry.name), manual, Arc::new(input))
-            .with_raw_output_schema(Arc::new(output))
-            .with_annotations(annotations);
+        let tool = Tool::new(format!("{PREFIX}{}", entry.name), manual, Arc::new(input));
+        let mut tool = tool.with_annotations(annotations);
+        // A declared schema makes a structure mandatory, in which the text would stand a second time.
+        if !entry.answers_text {
+            tool = tool.with_raw_output_schema(Arc::new(output));
+        }
         let attribution = attribution(entry).map(|(name, _)| name).collect();
         Self { entry, inputs: Inputs::of(entry), attribution, is_wrapped, tool }
     }
 }
 
 impl Known {
+    /// The arguments as the operation reads them.
+    ///
+    /// # Errors
+    /// `Invalid` for content that is not encoded as it says.
+    pub(super) fn decoded(&self, arguments: Map<String, Value>) -> Result<Map<String, Value>, Fault> {
+        let mut arguments = arguments.into();
+        schema::decode(&mut arguments, &Value::Object((*self.tool.input_schema).clone()))?;
+        match arguments {
+            Value::Object(members) => Ok(members),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Ok(Map::new()),
+        }
+    }
+    /// An output as the published schema has it.
+    pub(super) fn structured(&self, output: Value) -> Value {
+        let mut output = self.wrapped(output);
+        if let Some(schema) = &self.tool.output_schema {
+            schema::prune(&mut output, &Value::Object((**schema).clone()));
+        }
+        output
+    }
+    /// An output as it is, in an object.
+    pub(super) fn wrapped(&self, output: Value) -> Value {
+        if self.is_wrapped { json!({ "result": output }) } else { output }
+    }
     /// A required argument that is not there, under the name the agent knows.
     pub(super) fn missing(&self, arguments: &Map<String, Value>) -> Option<&str> {
         let required = self.tool.input_schema.get("required").and_then(Value::as_array);
@@ -90,15 +118,19 @@ impl Known {
 /// The schema of a tool's arguments, and the manual that stood in it.
 fn input(entry: &Entry) -> (JsonObject, String) {
     let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
-    let schema = (entry.input)(&mut generator);
-    let manual = manual(schema.as_value());
-    let mut object = object(schema, generator.take_definitions(true));
+    let schema = (entry.input)(&mut generator).to_value();
+    let manual = manual(&schema);
+    let mut object = schema::publish(&schema, &generator.take_definitions(true));
     object.remove("description");
     object.remove("title");
     if let Some(properties) = object.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
         for (name, description) in attribution(entry) {
             let described = || json!({ "type": "string", "description": description });
             properties.entry(name).or_insert_with(described);
+        }
+        for (name, default) in entry.agent_defaults {
+            let property = properties.get_mut(*name).and_then(Value::as_object_mut);
+            property.into_iter().for_each(|property| drop(property.insert("default".to_owned(), (*default).into())));
         }
         for (other, own) in entry.aliases {
             *properties = renamed(std::mem::take(properties), own, other);
@@ -133,34 +165,12 @@ fn renamed(members: Map<String, Value>, from: &str, to: &str) -> Map<String, Val
 /// The schema of a tool's result, which must be an object; anything else is wrapped.
 fn output(entry: &Entry) -> (JsonObject, bool) {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
-    let schema = (entry.output)(&mut generator);
-    let mut definitions = generator.take_definitions(true);
-    let target = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());
-    let definition = target.and_then(|name| Some((name.to_owned(), definitions.remove(name)?)));
-    let schema = match definition {
-        None => schema,
-        Some((name, value)) => {
-            // A type that contains itself is still needed under its name.
-            let reference = format!("\"#/$defs/{name}\"");
-            if json!([value, definitions]).to_string().contains(&reference) {
-                definitions.insert(name, value.clone());
-            }
-            Schema::try_from(value).unwrap_or(schema)
-        }
-    };
-    if schema.get("type").is_some_and(|kind| kind == "object") {
-        return (object(schema, definitions), false);
+    let schema = (entry.output)(&mut generator).to_value();
+    let definitions = generator.take_definitions(true);
+    let published = schema::publish(&schema, &definitions);
+    if published.get("type").is_some_and(|kind| kind == "object") {
+        return (published, false);
     }
-    let wrapped = json!({ "type": "object", "properties": { "result": schema }, "required": ["result"] });
-    let wrapped = Schema::try_from(wrapped).unwrap_or_default();
-    (object(wrapped, definitions), true)
-}
-
-fn object(mut schema: Schema, definitions: Map<String, Value>) -> JsonObject {
-    let object = schema.ensure_object();
-    if !definitions.is_empty() {
-        object.insert("$defs".to_owned(), definitions.into());
-    }
-    object.values_mut().for_each(join_lines);
-    std::mem::take(object)
+    let wrapped = json!({ "type": "object", "properties": { "result": published }, "required": ["result"] });
+    (schema::publish(&wrapped, &Map::new()), true)
 }

@@ -12,7 +12,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::stream;
-use http::header::{CACHE_CONTROL, HeaderValue};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use svcfs_base::{Announcement, Fault, Reach, Seq, TreePath};
@@ -28,6 +27,7 @@ use warp::sse;
 use crate::app::{App, log};
 use crate::bind;
 use crate::edge::Pass;
+use crate::sending::unbuffered;
 
 /// Subscribers at once, all spaces together.
 const MAX_SUBSCRIBERS: usize = 256;
@@ -41,7 +41,8 @@ const BATCH: usize = 64;
 const MAX_BEHIND: u64 = 10_000;
 /// How often it is looked whether a subscriber may still read; besides, nothing is told before that.
 const RECHECK: Duration = Duration::from_secs(2);
-/// A comment keeps the connection open when nothing happens for this long.
+/// A comment keeps the connection open when nothing happens for this long (gaps.md 6.1). Proxies give up on a connection that is silent for
+/// 30 s (HAProxy's usual `timeout server`), 60 s (nginx) or longer: one comment may be late and the next still comes in time.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Who follows the event stream, and what wakes them.
@@ -238,9 +239,12 @@ pub(super) fn follow(app: &Arc<App>, space: Arc<Space>, (pass, identity): (Pass,
         let event = subscriber.next().await?;
         Some((Ok::<_, Infallible>(event), subscriber))
     });
+    // Some proxies and clients take a stream as open once its first bytes are there, and nothing may happen for hours.
+    let first = stream::iter([Ok(sse::Event::default().comment("connected"))]);
+    let events = futures_util::StreamExt::chain(first, events);
     let keep_alive = sse::keep_alive().interval(KEEP_ALIVE).text("keep-alive");
     let mut response = sse::reply(keep_alive.stream(Box::pin(events))).into_response();
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    unbuffered(response.headers_mut());
     Ok(response)
 }
 

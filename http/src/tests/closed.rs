@@ -268,7 +268,9 @@ async fn the_key_of_a_folder_reads_the_conventions_of_that_folder_and_no_others(
         door.post("/mcp", &[plain[0], plain[1], ("Authorization", token)], &body).await.1
     };
     let missing = ask("Bearer folder", "svc://schema").await;
-    assert!(missing["error"]["message"].as_str().is_some_and(|told| told.contains("docs/SCHEMA.md")), "{missing}");
+    let overview = missing["result"]["contents"][0]["text"].as_str().unwrap_or_else(|| panic!("{missing}"));
+    assert!(overview.contains("The folder `docs` has no page `docs/SCHEMA.md`"), "{overview}");
+    assert!(overview.contains("Pages: 1\n"), "what lies elsewhere is not counted: {overview}");
     let write = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": { "name": "svc_write", "arguments": { "path": "docs/SCHEMA.md", "content": "# Of docs\n" } } });
     let headers = [plain[0], plain[1], ("Authorization", "Bearer folder")];

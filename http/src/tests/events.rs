@@ -119,6 +119,34 @@ fn story() -> Vec<(String, String, Value)> {
     ]
 }
 
+/// The next bytes of a stream.
+async fn bytes(response: &mut Response) -> String {
+    let frame = tokio::time::timeout(LONG, response.body_mut().frame()).await.expect("nothing came").unwrap();
+    String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_begins_with_bytes_and_is_never_silent_for_30_seconds() {
+    let server = TestServer::new();
+    let mut response = server.send("GET /api/svc/events", &[], "").await;
+    assert_eq!(response.headers()["x-accel-buffering"], "no");
+    assert_eq!(response.headers()["cache-control"], "no-cache, no-transform");
+    let mut last = tokio::time::Instant::now();
+    let mut beat = async || {
+        let text = bytes(&mut response).await;
+        let silent = last.elapsed();
+        last = tokio::time::Instant::now();
+        (text, silent)
+    };
+    let (first, waited) = beat().await;
+    assert!(first.starts_with(':') && waited.is_zero(), "{first} after {waited:?}");
+    for _ in 0..3 {
+        let (comment, silent) = beat().await;
+        assert!(comment.starts_with(':') && comment.ends_with("\n\n"), "{comment}");
+        assert!(silent < Duration::from_secs(30), "{silent:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_are_told_as_they_happen() {
     let server = TestServer::new();

@@ -1,4 +1,6 @@
 mod admission;
+mod agent_messages;
+mod agent_schemas;
 mod agents;
 mod audit;
 mod closed;

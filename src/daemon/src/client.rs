@@ -135,8 +135,11 @@ async fn as_tool(base: &Uri, question: Question) -> Result<Value, Failure> {
         }
     }
     let name = format!("{TOOL_PREFIX}{}", entry.name);
+    // The output as the operation gives it, not as agents read it.
+    let meta = json!({ "svcfs/structure": true });
     let body = json!({
-        "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": name, "arguments": arguments },
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": name, "arguments": arguments, "_meta": meta },
     });
     let request = Request::post("/mcp")
         .header(CONTENT_TYPE, "application/json")

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Answer, Door, GUEST};
 use crate::space::client::Client;
@@ -16,16 +16,17 @@ impl Agent {
     }
 
     fn put(&self, actor: &str, path: &str, content: &[u8]) -> Answer<()> {
-        let arguments = json!({ "path": path, "content": in_json(content), "actor": actor });
+        let (content, encoding) = encoded(content);
+        let arguments = json!({ "path": path, "content": content, "encoding": encoding, "actor": actor });
         self.0.tool("svc_write", arguments).map(drop)
     }
 }
 
-/// Bytes as a tool takes them.
-fn in_json(content: &[u8]) -> Value {
+/// Bytes as a tool takes them, and how they are encoded.
+fn encoded(content: &[u8]) -> (String, &'static str) {
     match std::str::from_utf8(content) {
-        Ok(text) => json!(text),
-        Err(_) => json!({ "base64": STANDARD.encode(content) }),
+        Ok(text) => (text.to_owned(), "text"),
+        Err(_) => (STANDARD.encode(content), "base64"),
     }
 }
 
@@ -37,7 +38,9 @@ impl Door for Agent {
         self.put(GUEST, path, content)
     }
     fn append(&self, path: &str, content: &[u8]) -> Answer<()> {
-        let arguments = json!({ "path": path, "content": in_json(content), "separator": "", "actor": me() });
+        let (content, encoding) = encoded(content);
+        let arguments =
+            json!({ "path": path, "content": content, "encoding": encoding, "separator": "", "actor": me() });
         self.0.tool("svc_append", arguments).map(drop)
     }
     fn read(&self, path: &str) -> Answer<Vec<u8>> {

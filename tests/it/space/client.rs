@@ -1,6 +1,8 @@
 //! A small blocking HTTP client over hyper, one connection for each request.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -113,9 +115,10 @@ impl Client {
         hits.as_array().unwrap().iter().map(|hit| hit["path"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Calls a tool; the structured result, or what was refused.
+    /// Calls a tool; the structured result, or what was refused. Of a tool that answers with a text alone the structure is asked for.
     pub fn tool(&self, name: &str, arguments: Value) -> Result<Value, String> {
-        let reply = self.agent("tools/call", json!({ "name": name, "arguments": arguments }));
+        let meta = if output_schemas().contains_key(name) { json!({}) } else { json!({ "svcfs/structure": true }) };
+        let reply = self.agent("tools/call", json!({ "name": name, "arguments": arguments, "_meta": meta }));
         if reply.status != 200 {
             return Err(format!("{}: {}", reply.status, reply.text()));
         }
@@ -127,6 +130,7 @@ impl Client {
         if result["isError"] == true {
             return Err(result["content"][0]["text"].as_str().unwrap_or_default().to_owned());
         }
+        check_result(name, result);
         Ok(result["structuredContent"].clone())
     }
 
@@ -151,4 +155,27 @@ pub fn endpoint(path: &str, query: &[(&str, &str)]) -> String {
 /// A text as it stands in a query.
 pub fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// The output schemas of the tools that have one.
+fn output_schemas() -> &'static HashMap<String, jsonschema::Validator> {
+    static SCHEMAS: OnceLock<HashMap<String, jsonschema::Validator>> = OnceLock::new();
+    SCHEMAS.get_or_init(|| {
+        let tools: Vec<Value> = serde_json::from_str(&svcfs_http::mcp::tools()).unwrap();
+        let schema = |tool: &Value| {
+            let schema = tool.get("outputSchema")?;
+            Some((tool["name"].as_str()?.to_owned(), jsonschema::validator_for(schema).unwrap()))
+        };
+        tools.iter().filter_map(schema).collect()
+    })
+}
+
+/// Holds a tool's result against the schema that is published for it.
+#[track_caller]
+pub fn check_result(name: &str, result: &Value) {
+    let Some(schema) = output_schemas().get(name) else { return };
+    let structure = &result["structuredContent"];
+    let faults: Vec<String> =
+        schema.iter_errors(structure).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert_eq!(faults, [""; 0], "{name}: {structure}");
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "the harness, too, fails by panicking")]
 #![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
+mod agents;
 mod bench;
 mod call;
 mod closed;
@@ -20,6 +21,7 @@ mod oidc;
 mod package;
 mod program;
 mod protocols;
+mod proxy;
 mod refusals;
 mod reindex;
 mod remote;

@@ -6,6 +6,7 @@
 mod assets;
 mod content;
 mod follow;
+mod lines;
 mod link;
 mod operations;
 mod read;
@@ -22,6 +23,7 @@ use crate::kernel::given;
 
 pub use content::Content;
 pub use follow::target_of;
+pub use lines::{LineRange, part_of};
 pub use operations::AREA;
 pub(crate) use read::SEGMENT;
 pub use read::{file, moment, permalink, stems};

@@ -2,13 +2,16 @@
 
 mod renames;
 
+use std::num::NonZeroUsize;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use svcfs_base::{Actor, Caller, Door, ETag, Expect, Fault, Limit, Settled, Timestamp, TreePath};
+use svcfs_base::{Actor, Caller, ETag, Expect, Fault, Limit, Settled, Timestamp, TreePath};
 use svcfs_work::Lane;
 
 use super::content::Content;
+use super::lines::{self, LineRange};
 use super::tree::Node;
 use super::{assets, link, read, tree, write};
 use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
@@ -47,15 +50,12 @@ pub struct Tree {
     /// Levels of directories to go down, at most 20; when absent 3 for an agent and 20 for everybody else. A directory at the
     /// deepest level is shown without what lies inside
     #[serde(default)]
-    pub depth: Option<Limit<20, 20>>,
+    pub depth: Limit<20, 20>,
     /// Show what a file system shows: every name, with its last modification and what it is. Of a path that is a file, that
     /// file alone
     #[serde(default)]
     pub details: bool,
 }
-
-/// Levels an agent is shown unasked (gaps.md 4.21): its reader's memory is short.
-const AGENT_DEPTH: usize = 3;
 
 fn root() -> &'static str {
     "/"
@@ -66,14 +66,11 @@ impl Operation for Tree {
     const WITHIN: Within = Within::Folder("path");
     const HTTP: &'static [Route] = &[Route::get("/tree")];
     const TOOL: bool = true;
+    // gaps.md 4.21
+    const AGENT_DEFAULTS: &'static [(&'static str, u32)] = &[("depth", 3)];
     type Output = Vec<Node>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Node>, Fault> {
-        let depth = match (self.depth, cx.caller.door) {
-            (Some(depth), _) => depth.get(),
-            (None, Door::Mcp) => AGENT_DEPTH,
-            (None, _) => Limit::<20, 20>::default().get(),
-        };
-        let nodes = tree::asked(cx, &self.path, tree::Shown { depth, is_detailed: self.details });
+        let nodes = tree::asked(cx, &self.path, tree::Shown { depth: self.depth.get(), is_detailed: self.details });
         // Reading conflicts with nothing: there is no directory of this name.
         nodes.map_err(|fault| match fault.kind() {
             svcfs_base::Kind::NotDirectory => Fault::not_found(fault.message().to_owned()),
@@ -88,7 +85,7 @@ impl Operation for Tree {
 /// Read a page or any other file
 ///
 /// The answer carries the file's ETag: give it back when you write the file, as `if_match` (header `If-Match`), so that nobody's
-/// change is lost. A symbolic link is followed.
+/// change is lost. A symbolic link is followed. A long page can be read in parts, with `offset` and `limit`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Read {
     /// Which file, such as `notes/today.md`
@@ -103,6 +100,12 @@ pub struct Read {
     /// Answer with `not_modified` and no content while the file still has this ETag
     #[serde(default)]
     pub if_not_etag: Option<ETag>,
+    /// Lines of the content to leave out at the beginning
+    #[serde(default)]
+    pub offset: Option<usize>,
+    /// Lines of the content in the answer, at most; all when absent
+    #[serde(default)]
+    pub limit: Option<NonZeroUsize>,
 }
 
 /// A file, or what was asked of it.
@@ -128,6 +131,9 @@ pub struct Page {
     /// The content; absent with `metadata_only` and when not modified
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,
+    /// Which lines of the content these are, with `offset` or `limit`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lines: Option<LineRange>,
     /// The frontmatter, with `metadata_only`; empty when there is none
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frontmatter: Option<Map<String, Value>>,
@@ -150,6 +156,7 @@ impl Operation for Read {
         .headers(&[("permalink", "X-Permalink"), ("type", "X-File-Type")])
         .etag()];
     const TOOL: bool = true;
+    const ANSWERS_TEXT: bool = true;
     type Output = Page;
     fn run(self, cx: &Cx<'_>) -> Result<Page, Fault> {
         let file = read::file(cx, &self.path)?;
@@ -162,6 +169,7 @@ impl Operation for Read {
             permalink: read::permalink(cx, &self.path),
             not_modified: self.if_not_etag == Some(file.etag),
             content: None,
+            lines: None,
             frontmatter: None,
             path: self.path,
         };
@@ -170,10 +178,13 @@ impl Operation for Read {
         }
         if self.metadata_only {
             page.frontmatter = Some(read::frontmatter(&file.content));
-        } else if self.resolve_links {
-            page.content = Some(Content(read::with_addresses(cx, &page.path, file.content)?));
         } else {
-            page.content = Some(Content(file.content));
+            let content = match self.resolve_links {
+                true => read::with_addresses(cx, &page.path, file.content)?,
+                false => file.content,
+            };
+            let (content, lines) = lines::part_of(content, self.offset, self.limit)?;
+            (page.content, page.lines) = (Some(Content(content)), lines);
         }
         Ok(page)
     }
@@ -183,7 +194,10 @@ impl Operation for Read {
         }
         match (&page.frontmatter, page.content.as_ref().and_then(Content::text)) {
             (Some(frontmatter), _) => serde_json::to_string(frontmatter).ok(),
-            (None, Some(text)) => Some(format!("[ETag: {}]\n\n{text}", page.etag)),
+            (None, Some(text)) => {
+                let lines = page.lines.as_ref().map(|lines| format!("\n[{lines}]")).unwrap_or_default();
+                Some(format!("[ETag: {}]{lines}\n\n{text}", page.etag))
+            }
             (None, None) => None,
         }
     }

@@ -1,11 +1,13 @@
 //! The wire shapes of history.
 
+use std::num::NonZeroUsize;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Limit, TreePath};
 use svcfs_vfs::BlameLine;
 
-use crate::files::Content;
+use crate::files::{self, Content, LineRange};
 use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 
 /// The operations of this area.
@@ -48,6 +50,8 @@ impl Operation for Versions {
 }
 
 /// Read a page as it was at a commit
+///
+/// A long page can be read in parts, with `offset` and `limit`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Version {
     /// Which page
@@ -55,6 +59,12 @@ pub struct Version {
     /// Commit hash, full or abbreviated to at least 4 digits
     #[schemars(length(min = 1))]
     pub version: String,
+    /// Lines of the content to leave out at the beginning
+    #[serde(default)]
+    pub offset: Option<usize>,
+    /// Lines of the content in the answer, at most; all when absent
+    #[serde(default)]
+    pub limit: Option<NonZeroUsize>,
 }
 
 /// A page as it was.
@@ -66,17 +76,27 @@ pub struct OldPage {
     pub version: String,
     /// The content at that commit
     pub content: Content,
+    /// Which lines of the content these are, with `offset` or `limit`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lines: Option<LineRange>,
 }
 
 impl Operation for Version {
     const NAME: &'static str = "version";
     const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/version").text_of_path("content")];
+    const TOOL: bool = true;
+    const ANSWERS_TEXT: bool = true;
     type Output = OldPage;
     fn run(self, cx: &Cx<'_>) -> Result<OldPage, Fault> {
         super::admit(&cx.space.vfs, cx.caller.door, &self.path)?;
         let content = cx.space.vfs.version(&self.path, &self.version)?;
-        Ok(OldPage { path: self.path, version: self.version, content: Content(content) })
+        let (content, lines) = files::part_of(content, self.offset, self.limit)?;
+        Ok(OldPage { path: self.path, version: self.version, content: Content(content), lines })
+    }
+    fn words(page: &OldPage) -> Option<String> {
+        let lines = page.lines.as_ref().map(|lines| format!("\n[{lines}]")).unwrap_or_default();
+        page.content.text().map(|text| format!("[version: {}]{lines}\n\n{text}", page.version))
     }
 }
 
@@ -106,30 +126,61 @@ impl Operation for Diff {
     const NAME: &'static str = "diff";
     const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/diff").text("diff", PLAIN)];
+    const TOOL: bool = true;
+    const ANSWERS_TEXT: bool = true;
     type Output = Difference;
     fn run(self, cx: &Cx<'_>) -> Result<Difference, Fault> {
         super::admit(&cx.space.vfs, cx.caller.door, &self.path)?;
         let diff = cx.space.vfs.diff(&self.path, &self.from, &self.to)?;
         Ok(Difference { path: self.path, diff })
     }
+    fn words(difference: &Difference) -> Option<String> {
+        let Difference { path, diff } = difference;
+        Some(if diff.is_empty() { format!("No differences: both versions of {path} are equal") } else { diff.clone() })
+    }
 }
 
 /// Show who last wrote each line of a page
+///
+/// The lines of a long page can be asked for in parts, with `offset` and `limit`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Blame {
     /// Which page
     #[schemars(example = "index.md")]
     pub path: TreePath,
+    /// Lines to leave out at the beginning
+    #[serde(default)]
+    pub offset: Option<usize>,
+    /// Lines in the answer, at most; all when absent
+    #[serde(default)]
+    pub limit: Option<NonZeroUsize>,
 }
 
 impl Operation for Blame {
     const NAME: &'static str = "blame";
     const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/blame")];
+    const TOOL: bool = true;
+    const ANSWERS_TEXT: bool = true;
     type Output = Vec<BlameLine>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<BlameLine>, Fault> {
         super::admit(&cx.space.vfs, cx.caller.door, &self.path)?;
-        cx.space.vfs.blame(&self.path)
+        let mut lines = cx.space.vfs.blame(&self.path)?;
+        let total = lines.len();
+        let (_, selected) = LineRange::select(total, self.offset, self.limit);
+        lines.truncate(selected.end);
+        lines.drain(..selected.start);
+        cx.has_in_all(total, lines.len());
+        Ok(lines)
+    }
+    fn words(lines: &Vec<BlameLine>) -> Option<String> {
+        let told = |line: &BlameLine| {
+            let (hash, day) = (line.hash.to_string(), line.timestamp.to_string());
+            let (hash, day) = (hash.get(..12).unwrap_or(&hash), day.get(..10).unwrap_or(&day));
+            format!("{hash} {day} {} {}: {}\n", svcfs_base::plain(line.author.as_str()), line.line, line.content)
+        };
+        let header = "commit, date, author, line number: line\n\n";
+        Some(lines.iter().fold(header.to_owned(), |text, line| text + &told(line)))
     }
 }
 

@@ -35,6 +35,11 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// Other names of inputs, each with the input it means. Every door takes both; agents are shown the other name, because
     /// that is the one they know (gaps.md 4.21).
     const ALIASES: &'static [(&'static str, &'static str)] = &[];
+    /// Whether agents get its words alone, because its answer is a text: beside the same text in a structure, some clients drop the
+    /// text, and all of them pay for it twice. Without words (bytes that are no text) they get the content in a form of its own.
+    const ANSWERS_TEXT: bool = false;
+    /// Defaults for agents, whose memory is short, where they differ from those of everybody else: own names of inputs.
+    const AGENT_DEFAULTS: &'static [(&'static str, u32)] = &[];
     /// What it answers.
     type Output: Serialize + JsonSchema;
     /// Does it.
@@ -42,6 +47,8 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// # Errors
     /// The refusal or failure, as the caller should read it.
     fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault>;
+    /// Takes out of an output what agents have no use for, such as marks for browsers.
+    fn adapt_for_agents(_output: &mut Self::Output) {}
     /// An output in words, for a reader who takes text (gaps.md 4.21); none when its JSON says it best.
     fn words(_output: &Self::Output) -> Option<String> {
         None
@@ -77,6 +84,10 @@ pub struct Entry {
     pub is_admin: bool,
     /// [`Operation::WITHIN`]
     pub within: Within,
+    /// [`Operation::ANSWERS_TEXT`]
+    pub answers_text: bool,
+    /// [`Operation::AGENT_DEFAULTS`]
+    pub agent_defaults: &'static [(&'static str, u32)],
     /// [`Operation::ALIASES`]
     pub aliases: &'static [(&'static str, &'static str)],
     /// Schema of the inputs, as one object; nested types go to the generator's definitions.
@@ -87,7 +98,7 @@ pub struct Entry {
     pub call: Ask<Value>,
     /// The same, written out at once: for doors that look at nothing in the output, which may be as long as the tree.
     pub write: Ask<Vec<u8>>,
-    /// The same as [`Entry::call`], with the output in words beside it.
+    /// The same as [`Entry::call`] for an agent: with its defaults, and with the output in words beside it.
     pub tell: Ask<Answer>,
     type_name: fn() -> &'static str,
 }
@@ -103,6 +114,8 @@ impl Entry {
             is_conditional: O::CONDITIONAL,
             is_admin: O::ADMIN,
             within: O::WITHIN,
+            answers_text: O::ANSWERS_TEXT,
+            agent_defaults: O::AGENT_DEFAULTS,
             aliases: O::ALIASES,
             input: O::json_schema,
             output: output::<O>,
@@ -168,9 +181,17 @@ fn write<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Vec<u8>, Fault> 
 }
 
 fn tell<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Answer, Fault> {
-    let output = run::<O>(arguments, cx)?;
-    // Words may tell of what is left out of the output.
-    let words = if cx.caller.reach.folder.is_none() { O::words(&output) } else { None };
+    let mut arguments = arguments::under_own_names(arguments, O::ALIASES)?;
+    if let Some(members) = arguments.as_object_mut() {
+        for (name, default) in O::AGENT_DEFAULTS {
+            members.entry(*name).or_insert_with(|| (*default).into());
+        }
+    }
+    let mut output = run::<O>(arguments, cx)?;
+    O::adapt_for_agents(&mut output);
+    // Words may tell of the rows that are left out of the output.
+    let is_whole = cx.caller.reach.folder.is_none() || O::WITHIN != Within::Rows;
+    let words = if is_whole { O::words(&output) } else { None };
     Ok(Answer { output: told::<O>(&output, cx)?, words })
 }
 

@@ -5,10 +5,12 @@
 
 mod context;
 mod operations;
+mod overview;
 mod report;
 #[cfg(test)]
 mod tests;
 
 pub use context::{Context, context, places};
 pub use operations::AREA;
+pub use overview::overview;
 pub use report::{Episode, Report, report};

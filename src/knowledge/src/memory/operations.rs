@@ -23,9 +23,21 @@ impl Operation for Context {
     const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/context")];
     const TOOL: bool = true;
+    const ANSWERS_TEXT: bool = true;
     type Output = Pages;
     fn run(self, cx: &Cx<'_>) -> Result<Pages, Fault> {
         super::context(cx)
+    }
+    fn words(pages: &Pages) -> Option<String> {
+        // The titles are those of gaps.md 4.21.
+        let pages = [("SCHEMA", &pages.schema), ("PLAYBOOK", &pages.playbook), ("CURRENT INDEX", &pages.index)];
+        let told = pages.iter().filter(|(_, text)| !text.trim().is_empty());
+        let text: Vec<String> = told.map(|(title, text)| format!("=== {title} ===\n\n{text}")).collect();
+        Some(match text.is_empty() {
+            true => "There is no playbook, no schema and no index page. The resource svc://schema describes this tree."
+                .to_owned(),
+            false => text.join("\n"),
+        })
     }
 }
 

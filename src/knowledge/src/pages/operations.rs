@@ -241,6 +241,7 @@ impl Operation for Section {
     const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/section")];
     const TOOL: bool = true;
+    const ANSWERS_TEXT: bool = true;
     type Output = SectionText;
     fn run(self, cx: &Cx<'_>) -> Result<SectionText, Fault> {
         let select = match (&self.heading, self.index) {
@@ -268,6 +269,11 @@ impl Operation for Section {
             line_start: found.line_start,
             line_end: found.line_end,
         })
+    }
+    fn words(section: &SectionText) -> Option<String> {
+        let SectionText { path, heading, level, content, line_start, line_end } = section;
+        let marks = "#".repeat(usize::from(*level));
+        Some(format!("[{path}, lines {line_start}-{line_end}]\n\n{marks} {heading}\n\n{content}"))
     }
 }
 

@@ -76,7 +76,8 @@ pub struct Found {
     pub path: TreePath,
     /// Its title
     pub title: String,
-    /// Words around the matches, each match in `<mark>`; `&`, `<` and `>` of the page are escaped
+    /// Words around the matches, each match in `<mark>`; `&`, `<` and `>` of the page are escaped. Agents get the words as they are in
+    /// the page
     pub snippet: String,
     /// How well it fits; higher is better
     pub score: f64,
@@ -95,6 +96,7 @@ impl Operation for Search {
     const HTTP: &'static [Route] = &[Route::get("/search")];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
+    const AGENT_DEFAULTS: &'static [(&'static str, u32)] = &[("limit", 10)];
     type Output = Vec<Found>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Found>, Fault> {
         if cx.settings().search.engine == Engine::Grep {
@@ -128,6 +130,9 @@ impl Operation for Search {
             note: note.clone(),
         };
         Ok(hits.into_iter().map(found).collect())
+    }
+    fn adapt_for_agents(found: &mut Vec<Found>) {
+        found.iter_mut().for_each(|page| page.snippet = words::plain(&page.snippet));
     }
     fn words(found: &Vec<Found>) -> Option<String> {
         Some(words::words(found))

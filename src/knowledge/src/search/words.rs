@@ -15,3 +15,19 @@ pub fn words(found: &[Found]) -> String {
     }
     text
 }
+
+/// A snippet as it stands in the page, without what is in it for browsers.
+pub fn plain(snippet: &str) -> String {
+    let unmarked = snippet.replace("<mark>", "").replace("</mark>", "");
+    unmarked.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_snippet_is_what_the_page_says() {
+        assert_eq!(plain("a &lt;mark&gt; &amp;lt; <mark>b &amp; c</mark>"), "a <mark> &lt; b & c");
+    }
+}

@@ -1,0 +1,207 @@
+//! What a client may send over HTTP and how it takes answers, as far as `rmcp` is stricter than the protocol or than clients are.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::media;
+
+/// Which version of the protocol has batches, and which one a client speaks that names none.
+const BATCH_VERSION: &str = "2025-03-26";
+/// Messages of one batch.
+const MAX_BATCH: usize = 100;
+/// The header with the version.
+const VERSION_HEADER: &str = "Mcp-Protocol-Version";
+
+/// JSON-RPC: the body is no JSON.
+const PARSE_ERROR: i32 = -32700;
+/// JSON-RPC: a failure that is neither of the protocol nor of the method.
+pub(super) const SERVER_ERROR: i32 = -32000;
+/// JSON-RPC: the body is no message.
+pub(super) const INVALID_REQUEST: i32 = -32600;
+
+/// The form in which a client takes answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A JSON document.
+    Json,
+    /// An event stream, for a client that takes nothing else.
+    Events,
+}
+
+impl Form {
+    /// What `Accept` allows, where nothing allows everything; none when it allows neither form.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let texts: Vec<&str> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+        let ranges: Vec<(String, f32)> =
+            texts.iter().flat_map(|text| text.split(',')).filter(|range| !range.trim().is_empty()).map(range).collect();
+        if ranges.is_empty() {
+            return Some(Self::Json);
+        }
+        let is_acceptable = |mime: &str| {
+            let (kind, _) = mime.split_once('/').unwrap_or((mime, ""));
+            // The most specific range that fits says it (RFC 9110 12.5.1).
+            let quality = |wanted: &str| {
+                let fitting = ranges.iter().filter(|(range, _)| range == wanted).map(|(_, quality)| *quality);
+                fitting.reduce(f32::max)
+            };
+            let ranges = [mime.to_owned(), format!("{kind}/*"), "*/*".to_owned()];
+            ranges.iter().find_map(|wanted| quality(wanted)).is_some_and(|quality| quality > 0.0)
+        };
+        if is_acceptable(media::JSON) {
+            return Some(Self::Json);
+        }
+        is_acceptable(media::EVENTS).then_some(Self::Events)
+    }
+}
+
+/// A media range in lower case, without its parameters, and its quality; one that cannot be read counts as 1.
+fn range(text: &str) -> (String, f32) {
+    let mut parts = text.split(';').map(str::trim);
+    let range = parts.next().unwrap_or_default().to_lowercase();
+    let quality = parts.find_map(|part| {
+        let (name, value) = part.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse().unwrap_or(1.0))
+    });
+    (range, quality.unwrap_or(1.0))
+}
+
+/// What a body holds.
+#[derive(Debug, PartialEq)]
+pub(super) enum Content {
+    /// One message, as far as is known.
+    Message,
+    /// Several messages that are answered together.
+    Batch(Vec<Value>),
+    /// Nothing that can be answered: a JSON-RPC error.
+    Wrong(Value),
+}
+
+/// What is said of JSON that is no message.
+pub(super) const NO_MESSAGE: &str = "this is no JSON-RPC 2.0 message: it needs `jsonrpc`: \"2.0\", a `method`, an `id` that is a text \
+    or a number where an answer is wanted, and `params`, if any, that are an object";
+
+/// Looks at a body.
+pub(super) fn content(headers: &HeaderMap, body: &Bytes) -> Content {
+    // Any other type is refused by its name.
+    if is_json(headers) { content_of(body, headers.get(VERSION_HEADER)) } else { Content::Message }
+}
+
+/// Looks at a text that comes from a client of this version; of the one with batches, when it is not said.
+pub(super) fn content_of(body: &[u8], version: Option<&HeaderValue>) -> Content {
+    if let Err(error) = serde_json::from_slice::<&RawValue>(body) {
+        return Content::Wrong(failure(PARSE_ERROR, &format!("the body is not JSON: {error}"), Value::Null));
+    }
+    match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{') => Content::Message,
+        Some(b'[') => batch(version, body),
+        _ => Content::Wrong(invalid(NO_MESSAGE, Value::Null)),
+    }
+}
+
+fn batch(version: Option<&HeaderValue>, body: &[u8]) -> Content {
+    if version.is_some_and(|version| version != BATCH_VERSION) {
+        let text = format!("only version {BATCH_VERSION} of the protocol has batches; send one message at a time");
+        return Content::Wrong(invalid(&text, Value::Null));
+    }
+    match serde_json::from_slice::<Vec<Value>>(body) {
+        Ok(messages) if messages.is_empty() => Content::Wrong(invalid("the batch is empty", Value::Null)),
+        Ok(messages) if messages.len() > MAX_BATCH => {
+            let text = format!("the batch has {} messages; {MAX_BATCH} are allowed", messages.len());
+            Content::Wrong(invalid(&text, Value::Null))
+        }
+        Ok(messages) => Content::Batch(messages),
+        Err(error) => Content::Wrong(invalid(&format!("the batch cannot be read: {error}"), Value::Null)),
+    }
+}
+
+/// Why a message of a batch is not answered, if it is none or none that may stand there.
+pub(super) fn misplaced(message: &Value) -> Option<Value> {
+    if !message.is_object() {
+        return Some(invalid("a message of a batch is an object", Value::Null));
+    }
+    let is_handshake = message["method"] == "initialize";
+    is_handshake.then(|| invalid("`initialize` may not be part of a batch", id_of(message)))
+}
+
+/// Whether a body is said to be JSON.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    let mime = headers.get(CONTENT_TYPE).and_then(|mime| mime.to_str().ok()).unwrap_or_default();
+    mime.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(media::JSON)
+}
+
+/// The id of a message, as an answer repeats it; null for one that has none.
+pub(super) fn id_of(message: &Value) -> Value {
+    message.get("id").filter(|id| id.is_string() || id.is_number()).cloned().unwrap_or_default()
+}
+
+/// A JSON-RPC error about a message that is none.
+pub(super) fn invalid(text: &str, id: Value) -> Value {
+    failure(INVALID_REQUEST, text, id)
+}
+
+/// A JSON-RPC error.
+pub(super) fn failure(code: i32, text: &str, id: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": text } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepting(texts: &[&str]) -> Option<Form> {
+        let mut headers = HeaderMap::new();
+        for text in texts {
+            headers.append(ACCEPT, HeaderValue::from_str(text).unwrap());
+        }
+        Form::of(&headers)
+    }
+
+    #[test]
+    fn json_is_answered_to_whoever_accepts_it_in_any_form() {
+        for accept in [
+            &[][..],
+            &[""],
+            &["application/json"],
+            &["*/*"],
+            &["application/json, application/x"],
+            &["application/json, text/event-stream"],
+            &["text/event-stream", "APPLICATION/JSON; charset=utf-8"],
+            &["application/*;q=0.1, text/event-stream"],
+            &["text/html, */*;q=0.8"],
+            &["application/json;q=nonsense"],
+        ] {
+            assert_eq!(accepting(accept), Some(Form::Json), "{accept:?}");
+        }
+        for accept in [&["text/event-stream"][..], &["text/*"], &["*/*, application/json;q=0"]] {
+            assert_eq!(accepting(accept), Some(Form::Events), "{accept:?}");
+        }
+        for accept in [&["text/html"][..], &["*/*;q=0"], &["application/json;q=0"], &["application/jsonx"]] {
+            assert_eq!(accepting(accept), None, "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn bodies_that_are_no_message_are_told_apart() {
+        let look = |version: Option<&'static str>, body: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+            version.iter().for_each(|version| drop(headers.insert(VERSION_HEADER, HeaderValue::from_static(version))));
+            match content(&headers, &Bytes::from_static(body.as_bytes())) {
+                Content::Wrong(error) => error["error"]["code"].as_i64().unwrap(),
+                Content::Message => 1,
+                Content::Batch(messages) => 10 + i64::try_from(messages.len()).unwrap(),
+            }
+        };
+        for body in ["", "{", "[1,", "nonsense", "{\"a\":}", "{} {}"] {
+            assert_eq!(look(None, body), -32700, "{body}");
+        }
+        for body in ["1", "null", "\"text\"", "[]"] {
+            assert_eq!(look(None, body), -32600, "{body}");
+        }
+        assert_eq!((look(None, " {}"), look(None, "\n[{}, {}]"), look(Some("2025-03-26"), "[{}]")), (1, 12, 11));
+        assert_eq!(look(Some("2025-06-18"), "[{}]"), -32600);
+    }
+}

@@ -1,0 +1,330 @@
+//! Schemas as agents read them.
+//!
+//! Invariant: a published schema has no references, no unions and no `format`; every value has one `type`, or none where anything
+//! may stand. Clients refuse, or warn about, everything else: several models take no `$ref` and no `anyOf`, and a validator that does
+//! not know a format says so at each call. What may be null is simply not required.
+//!
+//! The operations' own schemas keep what is left out here: access checks find paths in them by their format (`kernel::within`).
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use svcfs_base::Fault;
+
+use crate::openapi::join_lines;
+
+/// How deep a type may stand inside itself; below that any object is allowed.
+const MAX_NESTING: usize = 3;
+
+/// The argument beside a content that may be bytes: a union of text and bytes is not published.
+const ENCODING: &str = "encoding";
+/// The argument that it is about.
+const CONTENT: &str = "content";
+/// Its values.
+const ENCODINGS: [&str; 2] = ["text", "base64"];
+
+/// The schema of an object as it is published, from a schema and the types it refers to.
+pub(super) fn publish(schema: &Value, definitions: &Map<String, Value>) -> Map<String, Value> {
+    let (mut published, _) = Publisher { definitions, within: Vec::new() }.published(schema);
+    join_lines(&mut published);
+    match published {
+        Value::Object(members) => members,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    }
+}
+
+/// Rewrites schemas.
+struct Publisher<'d> {
+    definitions: &'d Map<String, Value>,
+    /// The types that the present schema stands in.
+    within: Vec<&'d str>,
+}
+
+impl<'d> Publisher<'d> {
+    /// The same schema in its published form, and whether null was allowed, too.
+    fn published(&mut self, schema: &'d Value) -> (Value, bool) {
+        let Some(members) = schema.as_object() else { return (json!({}), false) };
+        let (mut published, mut is_nullable) = (Map::new(), false);
+        if let Some((name, target)) = self.target(members) {
+            if self.within.iter().filter(|outer| **outer == name).count() >= MAX_NESTING {
+                published.insert("type".to_owned(), "object".into());
+            } else {
+                self.within.push(name);
+                (published, is_nullable) = inner(self.published(target));
+                self.within.pop();
+            }
+        }
+        for choices in ["anyOf", "oneOf"].iter().filter_map(|key| members.get(*key)?.as_array()) {
+            let (chosen, has_null) = inner(self.chosen(choices));
+            published.extend(chosen);
+            is_nullable |= has_null;
+        }
+        for (name, member) in members {
+            match name.as_str() {
+                "$ref" | "anyOf" | "oneOf" | "format" | "contentEncoding" | "required" => {}
+                "default" if member.is_null() => {}
+                "type" => {
+                    let (kind, has_null) = only_type(member);
+                    published.extend(kind.map(|kind| (name.clone(), kind)));
+                    is_nullable |= has_null;
+                }
+                "const" => drop(published.insert("enum".to_owned(), json!([member]))),
+                "items" | "additionalProperties" if !member.is_boolean() => {
+                    published.insert(name.clone(), self.published(member).0);
+                }
+                "items" => drop(published.insert(name.clone(), json!({}))),
+                "properties" => self.properties(members, &mut published),
+                // Of a reference and what stands beside it, what stands beside it is about this place.
+                _ => drop(published.insert(name.clone(), member.clone())),
+            }
+        }
+        as_lists(&mut published);
+        (published.into(), is_nullable)
+    }
+
+    /// The members of an object, of which those that may be null need not be given.
+    fn properties(&mut self, members: &'d Map<String, Value>, published: &mut Map<String, Value>) {
+        let (mut properties, mut optional) = (Map::new(), Vec::new());
+        for (name, schema) in members.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            let (property, is_nullable) = self.published(schema);
+            properties.insert(name.clone(), property);
+            optional.extend(is_nullable.then_some(name));
+            if name == CONTENT && takes_bytes(schema) {
+                properties.insert(ENCODING.to_owned(), encoding());
+            }
+        }
+        published.insert("properties".to_owned(), properties.into());
+        let required = members.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required: Vec<Value> =
+            required.filter(|name| !optional.iter().any(|optional| *name == *optional)).cloned().collect();
+        if !required.is_empty() {
+            published.insert("required".to_owned(), required.into());
+        }
+    }
+
+    /// One schema instead of several that a value may have.
+    fn chosen(&mut self, choices: &'d [Value]) -> (Value, bool) {
+        let is_null = |choice: &&Value| choice.get("type").is_some_and(|kind| kind == "null");
+        let mut is_nullable = choices.iter().any(|choice| is_null(&choice));
+        let mut others = Vec::new();
+        for choice in choices.iter().filter(|choice| !is_null(choice)) {
+            let (choice, has_null) = self.published(choice);
+            is_nullable |= has_null;
+            others.push(choice);
+        }
+        let of_type = |kind: &str| others.iter().find(|choice| choice["type"] == kind);
+        let chosen = if let [only] = &*others {
+            only.clone()
+        } else if others.iter().all(|choice| choice.get("enum").is_some()) {
+            let values: Vec<&Value> = others.iter().filter_map(|choice| choice["enum"].as_array()).flatten().collect();
+            json!({ "type": others.first().map(|first| &first["type"]), "enum": values, "description": meanings(&others) })
+        } else if let Some(list) = of_type("array") {
+            // One item of the list is taken by itself, too.
+            list.clone()
+        } else if let Some(text) = of_type("string") {
+            // The other form is of bytes: see `encoding`.
+            text.clone()
+        } else {
+            json!({})
+        };
+        (chosen, is_nullable)
+    }
+
+    /// The type that a schema refers to.
+    fn target(&self, members: &Map<String, Value>) -> Option<(&'d str, &'d Value)> {
+        let name = members.get("$ref")?.as_str()?.rsplit('/').next()?;
+        let (name, target) = self.definitions.get_key_value(name)?;
+        Some((name.as_str(), target))
+    }
+}
+
+/// Defaults and examples of a list that name one item by itself.
+fn as_lists(published: &mut Map<String, Value>) {
+    if published.get("type").is_none_or(|kind| kind != "array") {
+        return;
+    }
+    let examples =
+        published.get_mut("examples").and_then(Value::as_array_mut).into_iter().flatten().collect::<Vec<_>>();
+    for value in examples.into_iter().filter(|example| !example.is_array()) {
+        *value = json!([value.take()]);
+    }
+    if let Some(default) = published.get_mut("default").filter(|default| !default.is_array()) {
+        *default = json!([default.take()]);
+    }
+}
+
+/// The members of a published schema.
+fn inner((schema, is_nullable): (Value, bool)) -> (Map<String, Value>, bool) {
+    match schema {
+        Value::Object(members) => (members, is_nullable),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            (Map::new(), is_nullable)
+        }
+    }
+}
+
+/// The one type that is published of several, and whether null is among them.
+fn only_type(kinds: &Value) -> (Option<Value>, bool) {
+    let Some(kinds) = kinds.as_array() else { return (Some(kinds.clone()), false) };
+    let has = |name: &str| kinds.iter().any(|kind| kind == name);
+    let one = if has("array") { Some("array".into()) } else { kinds.iter().find(|kind| *kind != "null").cloned() };
+    (one, has("null"))
+}
+
+/// What each value of a choice means.
+fn meanings(choices: &[Value]) -> String {
+    let told = choices.iter().filter_map(|choice| {
+        let meaning = choice.get("description")?.as_str()?.trim_end_matches('.');
+        Some(format!("`{}`: {meaning}", choice["enum"][0].as_str()?))
+    });
+    told.collect::<Vec<_>>().join("; ")
+}
+
+/// Whether a text may also be given as bytes.
+fn takes_bytes(schema: &Value) -> bool {
+    schema["anyOf"].as_array().into_iter().flatten().any(|choice| choice.pointer("/properties/base64").is_some())
+}
+
+fn encoding() -> Value {
+    let about = "`base64` when `content` is the base64 of bytes that are no text";
+    json!({ "type": "string", "enum": ENCODINGS, "default": ENCODINGS[0], "description": about })
+}
+
+/// Puts contents that come as base64 into the form that operations read, wherever `schema` has an encoding.
+///
+/// # Errors
+/// `Invalid` for an encoding that is none, and for content that is not in it.
+pub(super) fn decode(arguments: &mut Value, schema: &Value) -> Result<(), Fault> {
+    match arguments {
+        Value::Object(members) => {
+            let properties = schema.get("properties").and_then(Value::as_object);
+            if properties
+                .and_then(|properties| properties.get(ENCODING))
+                .is_some_and(|own| own["enum"] == json!(ENCODINGS))
+                && let Some(given) = members.remove(ENCODING)
+            {
+                decode_content(members, &given)?;
+            }
+            for (name, member) in members.iter_mut() {
+                properties
+                    .and_then(|properties| properties.get(name))
+                    .map_or(Ok(()), |schema| decode(member, schema))?;
+            }
+            Ok(())
+        }
+        Value::Array(items) => {
+            let Some(schema) = schema.get("items") else { return Ok(()) };
+            items.iter_mut().try_for_each(|item| decode(item, schema))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
+    }
+}
+
+fn decode_content(members: &mut Map<String, Value>, encoding: &Value) -> Result<(), Fault> {
+    match encoding.as_str() {
+        Some("text") => Ok(()),
+        Some("base64") => {
+            if let Some(content) = members.get_mut(CONTENT)
+                && let Some(text) = content.as_str()
+            {
+                STANDARD.decode(text).map_err(|error| {
+                    Fault::invalid(CONTENT, format_args!("is not base64, as `{ENCODING}` says: {error}"))
+                })?;
+                *content = json!({ "base64": text });
+            }
+            Ok(())
+        }
+        _ => Err(Fault::invalid(ENCODING, "is neither `text` nor `base64`")),
+    }
+}
+
+/// Takes out of an answer what is null and has a type: that it is absent says the same, and the published schema allows nothing else.
+pub(super) fn prune(value: &mut Value, schema: &Value) {
+    match value {
+        Value::Object(members) => {
+            let properties = schema.get("properties").and_then(Value::as_object);
+            let Some(properties) = properties else { return };
+            members.retain(|name, member| {
+                let is_typed = properties.get(name).is_some_and(|schema| schema.get("type").is_some());
+                !(member.is_null() && is_typed)
+            });
+            for (name, member) in members.iter_mut() {
+                properties.get(name).into_iter().for_each(|schema| prune(member, schema));
+            }
+        }
+        Value::Array(items) => {
+            schema.get("items").into_iter().for_each(|schema| items.iter_mut().for_each(|item| prune(item, schema)));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_unions_and_formats_become_plain_types() {
+        let definitions = json!({
+            "Kind": { "oneOf": [
+                { "type": "string", "const": "a", "description": "First." },
+                { "type": "string", "const": "b", "description": "Second." },
+            ], "description": "Its kind." },
+            "Node": { "type": "object", "required": ["children"], "properties": {
+                "children": { "type": ["array", "null"], "items": { "$ref": "#/$defs/Node" } },
+            } },
+        });
+        let schema = json!({ "type": "object", "required": ["kind", "maybe", "any", "size"], "properties": {
+            "kind": { "$ref": "#/$defs/Kind", "description": "Here" },
+            "maybe": { "anyOf": [{ "$ref": "#/$defs/Kind" }, { "type": "null" }], "default": null },
+            "any": true,
+            "size": { "type": "integer", "format": "uint64", "minimum": 0 },
+            "texts": { "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] },
+            "both": { "type": ["array", "string"], "items": { "type": "string" }, "default": "a", "examples": ["b", ["c"]] },
+            "rows": { "type": "array", "items": true },
+            "tree": { "$ref": "#/$defs/Node" },
+        } });
+        let published = Value::Object(publish(&schema, definitions.as_object().unwrap()));
+        let at = |pointer: &str| published.pointer(&format!("/properties/{pointer}")).cloned().unwrap();
+        assert_eq!(at("kind"), json!({ "type": "string", "enum": ["a", "b"], "description": "Here" }));
+        assert_eq!(at("maybe"), json!({ "type": "string", "enum": ["a", "b"], "description": "Its kind." }));
+        assert_eq!((at("any"), at("rows/items")), (json!({}), json!({})));
+        assert_eq!(at("size"), json!({ "type": "integer", "minimum": 0 }));
+        assert_eq!(at("texts"), json!({ "type": "array", "items": { "type": "string" } }));
+        let both =
+            json!({ "type": "array", "items": { "type": "string" }, "default": ["a"], "examples": [["b"], ["c"]] });
+        assert_eq!(at("both"), both);
+        assert_eq!(published["required"], json!(["kind", "any", "size"]), "what may be null need not be there");
+        let nested = "tree/properties/children/items/properties/children/items/properties/children/items";
+        assert_eq!(at(nested), json!({ "type": "object" }));
+    }
+
+    #[test]
+    fn base64_is_decoded_where_the_schema_has_an_encoding() {
+        let file =
+            json!({ "type": "object", "properties": { "content": { "type": "string" }, "encoding": encoding() } });
+        let schema = json!({ "type": "object", "properties": { "files": { "type": "array", "items": file } } });
+        let mut arguments =
+            json!({ "files": [{ "content": "AA==", "encoding": "base64" }, { "content": "AA==" }], "encoding": 1 });
+        decode(&mut arguments, &schema).unwrap();
+        let decoded = json!({ "files": [{ "content": { "base64": "AA==" } }, { "content": "AA==" }], "encoding": 1 });
+        assert_eq!(arguments, decoded);
+        for (content, encoding) in
+            [("*", json!("base64")), ("a", json!("utf-16")), ("a", json!(null)), ("a", json!({}))]
+        {
+            let mut arguments = json!({ "files": [{ "content": content, "encoding": encoding }] });
+            assert!(decode(&mut arguments, &schema).is_err(), "{content} {encoding}");
+        }
+    }
+
+    #[test]
+    fn nulls_are_left_out_where_a_type_is_published() {
+        let schema = json!({ "type": "object", "properties": {
+            "gone": { "type": "string" }, "any": {}, "rows": { "type": "array", "items": { "properties": { "gone": { "type": "integer" } } } },
+        } });
+        let mut value =
+            json!({ "gone": null, "any": null, "other": null, "rows": [{ "gone": null, "stays": null }, null] });
+        prune(&mut value, &schema);
+        assert_eq!(value, json!({ "any": null, "other": null, "rows": [{ "stays": null }, null] }));
+    }
+}

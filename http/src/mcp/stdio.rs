@@ -1,0 +1,234 @@
+//! The conversation on standard input and output: one JSON message, or one batch of messages, on each line.
+//!
+//! Why not the transport of `rmcp`? Because it knows no batches, which version 2025-03-26 obliges a server to answer, and drops lines
+//! that it cannot read or that are longer than 16 MiB without an answer: a client then waits for ever.
+//!
+//! Invariant: the answers to a batch are written as one array, when the last of them is there.
+
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::model::{ClientNotification, JsonRpcMessage, RequestId};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinHandle;
+
+use super::messages::{self, Content};
+use crate::bind::MAX_BODY_BYTES;
+
+/// Messages read ahead.
+const QUEUE: usize = 16;
+
+type Incoming = RxJsonRpcMessage<RoleServer>;
+type Outgoing = TxJsonRpcMessage<RoleServer>;
+
+/// See the module.
+pub(super) struct Lines<W> {
+    output: Arc<Mutex<Output<W>>>,
+    messages: mpsc::Receiver<Incoming>,
+    reading: JoinHandle<()>,
+}
+
+impl<W: AsyncWrite + Send + Unpin + 'static> Lines<W> {
+    pub(super) fn new(input: impl AsyncRead + Send + Unpin + 'static, output: W) -> Self {
+        let output = Arc::new(Mutex::new(Output { writer: Some(output), batches: Vec::new() }));
+        let (sender, messages) = mpsc::channel(QUEUE);
+        let reading = tokio::spawn(read(BufReader::new(input), Arc::clone(&output), sender));
+        Self { output, messages, reading }
+    }
+}
+
+impl<W> Drop for Lines<W> {
+    fn drop(&mut self) {
+        self.reading.abort();
+    }
+}
+
+impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lines<W> {
+    type Error = std::io::Error;
+
+    fn send(&mut self, message: Outgoing) -> impl Future<Output = std::io::Result<()>> + Send + 'static {
+        let output = Arc::clone(&self.output);
+        async move {
+            let id = match &message {
+                JsonRpcMessage::Response(answer) => Some(answer.id.clone()),
+                JsonRpcMessage::Error(error) => error.id.clone(),
+                JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+            };
+            output.lock().await.answer(id.as_ref(), serde_json::to_vec(&message)?).await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<Incoming> {
+        self.messages.recv().await
+    }
+
+    async fn close(&mut self) -> std::io::Result<()> {
+        self.output.lock().await.writer = None;
+        Ok(())
+    }
+}
+
+/// What is written, and what waits to be written together.
+struct Output<W> {
+    writer: Option<W>,
+    batches: Vec<Batch>,
+}
+
+/// A batch that is not fully answered.
+#[derive(Default)]
+struct Batch {
+    waiting: Vec<RequestId>,
+    answers: Vec<Vec<u8>>,
+}
+
+impl<W: AsyncWrite + Send + Unpin> Output<W> {
+    /// Writes an answer, or keeps it with its batch.
+    async fn answer(&mut self, id: Option<&RequestId>, answer: Vec<u8>) -> std::io::Result<()> {
+        match self.batches.iter_mut().find(|batch| id.is_some_and(|id| batch.waiting.contains(id))) {
+            None => self.write(&answer).await,
+            Some(batch) => {
+                batch.answers.push(answer);
+                self.settle(id).await
+            }
+        }
+    }
+
+    /// No further answer comes to this message.
+    async fn settle(&mut self, id: Option<&RequestId>) -> std::io::Result<()> {
+        let place = self.batches.iter().position(|batch| id.is_some_and(|id| batch.waiting.contains(id)));
+        let Some(place) = place else { return Ok(()) };
+        let batch = &mut self.batches[place];
+        let own = batch.waiting.iter().position(|waiting| Some(waiting) == id);
+        own.into_iter().for_each(|own| drop(batch.waiting.remove(own)));
+        if batch.waiting.is_empty() {
+            let batch = self.batches.remove(place);
+            self.write_batch(&batch).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_batch(&mut self, batch: &Batch) -> std::io::Result<()> {
+        if batch.answers.is_empty() {
+            return Ok(());
+        }
+        let array = [b"[", &*batch.answers.join(&b","[..]), b"]"].concat();
+        self.write(&array).await
+    }
+
+    async fn write(&mut self, line: &[u8]) -> std::io::Result<()> {
+        let closed = || std::io::Error::new(std::io::ErrorKind::NotConnected, "the conversation is over");
+        let writer = self.writer.as_mut().ok_or_else(closed)?;
+        writer.write_all(line).await?;
+        writer.write_all(b"\n").await?;
+        writer.flush().await
+    }
+}
+
+/// Reads lines until there are no more, or nobody takes them.
+async fn read<W: AsyncWrite + Send + Unpin>(
+    mut input: BufReader<impl AsyncRead + Send + Unpin>,
+    output: Arc<Mutex<Output<W>>>,
+    messages: mpsc::Sender<Incoming>,
+) {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let outcome = match next_line(&mut input, &mut line).await {
+            Ok(true) => take(&line, &output, &messages).await,
+            // What stands behind the last line end is no message.
+            Ok(false) => return,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = outcome {
+            tracing::debug!(error = %error, "the conversation broke off");
+            return;
+        }
+    }
+}
+
+/// The next line into an empty buffer; cut, and so no JSON any more, when it is too long. False when there is none.
+async fn next_line(input: &mut BufReader<impl AsyncRead + Unpin>, line: &mut Vec<u8>) -> std::io::Result<bool> {
+    let most = MAX_BODY_BYTES as u64 + 1;
+    input.take(most).read_until(b'\n', line).await?;
+    if line.len() as u64 == most && !line.ends_with(b"\n") {
+        line.truncate(1);
+        let mut rest = Vec::new();
+        while input.take(1 << 16).read_until(b'\n', &mut rest).await? > 0 && !rest.ends_with(b"\n") {
+            rest.clear();
+        }
+        return Ok(true);
+    }
+    Ok(line.ends_with(b"\n"))
+}
+
+/// Hands on what a line holds, or answers it.
+async fn take<W: AsyncWrite + Send + Unpin>(
+    line: &[u8],
+    output: &Mutex<Output<W>>,
+    messages: &mpsc::Sender<Incoming>,
+) -> std::io::Result<()> {
+    let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line).trim_ascii();
+    let gone = || std::io::Error::new(std::io::ErrorKind::BrokenPipe, "nothing takes messages any more");
+    let taken = match messages::content_of(line, None) {
+        _ if line.is_empty() => Vec::new(),
+        Content::Message => match message(line) {
+            Ok(message) => vec![message],
+            Err(error) => {
+                output.lock().await.write(error.to_string().as_bytes()).await?;
+                Vec::new()
+            }
+        },
+        Content::Batch(batch) => open(batch, &mut *output.lock().await).await?,
+        Content::Wrong(error) => {
+            output.lock().await.write(error.to_string().as_bytes()).await?;
+            Vec::new()
+        }
+    };
+    for message in taken {
+        if let JsonRpcMessage::Notification(notification) = &message
+            && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+        {
+            output.lock().await.settle(cancelled.params.request_id.as_ref()).await?;
+        }
+        messages.send(message).await.map_err(|_| gone())?;
+    }
+    Ok(())
+}
+
+/// The messages of a batch, which is remembered until all of them are answered.
+async fn open<W: AsyncWrite + Send + Unpin>(
+    batch: Vec<Value>,
+    output: &mut Output<W>,
+) -> std::io::Result<Vec<Incoming>> {
+    let (mut open, mut taken) = (Batch::default(), Vec::new());
+    for part in batch {
+        let outcome = messages::misplaced(&part).map_or_else(|| message(part.to_string().as_bytes()), Err);
+        match outcome {
+            Ok(message) => {
+                if let JsonRpcMessage::Request(request) = &message {
+                    open.waiting.push(request.id.clone());
+                }
+                taken.push(message);
+            }
+            Err(error) => open.answers.push(error.to_string().into_bytes()),
+        }
+    }
+    if open.waiting.is_empty() {
+        output.write_batch(&open).await?;
+    } else {
+        output.batches.push(open);
+    }
+    Ok(taken)
+}
+
+/// One message, or the error that answers it.
+fn message(line: &[u8]) -> Result<Incoming, Value> {
+    serde_json::from_slice(line).map_err(|_| {
+        let id = serde_json::from_slice::<Value>(line).map(|message| messages::id_of(&message)).unwrap_or_default();
+        messages::invalid(messages::NO_MESSAGE, id)
+    })
+}

@@ -1,0 +1,147 @@
+//! What the pages of a tree have in common, counted: the outline that an agent reads where no page describes the tree.
+
+use rusqlite::{CachedStatement, Connection, ToSql};
+use svcfs_base::TreePath;
+
+use crate::pages::range_below;
+use crate::{Index, IndexError};
+
+/// How many pages have something, most frequent first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// The most frequent, each with its number of pages.
+    pub top: Vec<(String, usize)>,
+    /// How many others there are.
+    pub more: usize,
+}
+
+/// The outline of a tree.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Outline {
+    /// Pages in all.
+    pub pages: usize,
+    /// Folders of the first level, and the pages below each.
+    pub folders: Counts,
+    /// Values of the field `type`.
+    pub types: Counts,
+    /// Fields at the top of the frontmatter, each followed by the JSON type that most pages give it, such as `due: text`.
+    pub fields: Counts,
+    /// Tags of the field `tags`.
+    pub tags: Counts,
+}
+
+/// The pages of one directory, with `?1` and `?2` as its range and `?3` as the length of its path with the slash behind it.
+const PAGES: &str = "pages WHERE path > ?1 AND path < ?2 AND ?3 >= 0";
+
+impl Index {
+    /// Counts what the pages below a directory have in common, at most `max` entries of each kind.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn outline(&self, below: &TreePath, max: usize) -> Result<Outline, IndexError> {
+        let (from, to) = range_below(below);
+        let start = if below.is_root() { 0 } else { below.as_str().chars().count() + 1 };
+        let start = i64::try_from(start).unwrap_or_default();
+        let range: [&dyn ToSql; 3] = [&from, &to, &start];
+        self.readers.read(|connection| {
+            let counted = |select: &str, rest: &str| {
+                let sql = format!("SELECT {select}, count(*) FROM {rest} GROUP BY 1 ORDER BY 2 DESC, 1");
+                counts(connection.prepare_cached(&sql)?, &range, max)
+            };
+            let below_each = |path: &str, kinds: &str| {
+                format!(
+                    "(SELECT entry.value FROM pages, json_each(pages.frontmatter, '{path}') AS entry
+                      WHERE pages.path > ?1 AND pages.path < ?2 AND ?3 >= 0 AND entry.type IN ({kinds}))"
+                )
+            };
+            let total = connection.prepare_cached(&format!("SELECT count(*) FROM {PAGES}"))?;
+            Ok(Outline {
+                pages: number(total, &range)?,
+                folders: counted(
+                    "substr(path, ?3 + 1, instr(substr(path, ?3 + 1), '/') - 1)",
+                    &format!("{PAGES} AND instr(substr(path, ?3 + 1), '/') > 0"),
+                )?,
+                types: counted("CAST(value AS TEXT)", &below_each("$.type", "'text'"))?,
+                fields: fields(connection, &range, max)?,
+                tags: counted("CAST(value AS TEXT)", &below_each("$.tags", "'text', 'integer', 'real'"))?,
+            })
+        })
+    }
+}
+
+/// The fields, each with the type that most pages give it.
+fn fields(connection: &Connection, range: &[&dyn ToSql], max: usize) -> Result<Counts, IndexError> {
+    // With one max() the other columns are those of the row that has it.
+    let sql = "SELECT key || ': ' || kind, pages FROM (
+                   SELECT key, kind, sum(pages) AS pages, max(pages) FROM (
+                       SELECT entry.key AS key, count(*) AS pages, CASE entry.type
+                           WHEN 'integer' THEN 'number' WHEN 'real' THEN 'number' WHEN 'true' THEN 'boolean'
+                           WHEN 'false' THEN 'boolean' WHEN 'array' THEN 'list' ELSE entry.type END AS kind
+                       FROM pages, json_each(pages.frontmatter) AS entry
+                       WHERE pages.path > ?1 AND pages.path < ?2 AND ?3 >= 0 AND entry.type <> 'null' GROUP BY 1, 3
+                   ) GROUP BY key
+               ) ORDER BY 2 DESC, 1";
+    counts(connection.prepare_cached(sql)?, range, max)
+}
+
+fn number(mut statement: CachedStatement<'_>, range: &[&dyn ToSql]) -> Result<usize, IndexError> {
+    Ok(statement.query_row(range, |row| row.get::<_, i64>(0))?.try_into().unwrap_or_default())
+}
+
+fn counts(mut statement: CachedStatement<'_>, range: &[&dyn ToSql], max: usize) -> Result<Counts, IndexError> {
+    let mut counts = Counts::default();
+    let mut rows = statement.query(range)?;
+    while let Some(row) = rows.next()? {
+        if counts.top.len() == max {
+            counts.more += 1;
+            continue;
+        }
+        let pages = row.get::<_, i64>(1)?.try_into().unwrap_or_default();
+        counts.top.push((row.get(0)?, pages));
+    }
+    Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{Space, at};
+
+    fn rows(counts: &Counts) -> Vec<(&str, usize)> {
+        counts.top.iter().map(|(name, pages)| (name.as_str(), *pages)).collect()
+    }
+
+    #[test]
+    fn an_outline_counts_folders_types_fields_and_tags() {
+        let space = Space::of(&[
+            ("a.md", "---\ntype: note\ntags: [x, y]\ndue: 2026-01-01\n---\nA\n"),
+            ("notes/b.md", "---\ntype: note\ntags: [x]\npriority: 2\n---\nB\n"),
+            ("notes/deep/c.md", "---\ntype: task\npriority: high\ndone: true\nempty:\n---\nC\n"),
+            ("notes/d.md", "---\npriority: 3\n---\nD\n"),
+            ("notesbook/\u{e9}/e.md", "E\n"),
+        ]);
+        let outline = space.index.outline(&TreePath::root(), 10).unwrap();
+        assert_eq!(outline.pages, 5);
+        assert_eq!(rows(&outline.folders), [("notes", 3), ("notesbook", 1)]);
+        assert_eq!(rows(&outline.types), [("note", 2), ("task", 1)]);
+        let fields =
+            [("priority: number", 3), ("type: text", 3), ("tags: list", 2), ("done: boolean", 1), ("due: text", 1)];
+        assert_eq!(rows(&outline.fields), fields);
+        assert_eq!(rows(&outline.tags), [("x", 2), ("y", 1)]);
+    }
+
+    #[test]
+    fn an_outline_of_a_folder_knows_nothing_of_the_rest() {
+        let space = Space::of(&[
+            ("a.md", "---\ntype: note\n---\nA\n"),
+            ("\u{e9}/b.md", "---\ntags: [x, y, z]\n---\nB\n"),
+            ("\u{e9}/deep/c.md", "C\n"),
+            ("\u{e9}a/d.md", "D\n"),
+        ]);
+        let outline = space.index.outline(&at("\u{e9}"), 2).unwrap();
+        assert_eq!((outline.pages, rows(&outline.folders)), (2, vec![("deep", 1)]));
+        assert_eq!((rows(&outline.types), rows(&outline.fields)), (vec![], vec![("tags: list", 1)]));
+        assert_eq!((rows(&outline.tags), outline.tags.more), (vec![("x", 1), ("y", 1)], 1));
+        assert_eq!(space.index.outline(&at("none"), 2).unwrap(), Outline::default());
+    }
+}
