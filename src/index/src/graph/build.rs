@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use rusqlite::{Connection, Row};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use svcfs_base::TreePath;
 use svcfs_text::links::candidates;
 
+use super::facts::Fields;
 use super::kept::Changes;
 use super::{Graph, GraphPage, Neighbours, Node, node_of};
 use crate::IndexError;
@@ -16,15 +17,11 @@ use crate::links::{Names, SOURCES, each_link, kind_of};
 use crate::pages::tree_path;
 
 /// Every page.
-const PAGES: &str = "SELECT id, title, frontmatter, path FROM pages";
+const PAGES: &str = "SELECT id, title, frontmatter, word_count, path FROM pages";
 /// Every link, those of a page together.
-const LINKS: &str = "SELECT page, is_wiki, target FROM links";
+const LINKS: &str = "SELECT page, is_wiki, target FROM links ORDER BY page, position";
 /// One page.
-const PAGE: &str = "SELECT id, title, frontmatter FROM pages WHERE path = ?1";
-
-const TAGS: &str = "tags";
-/// The same as a key in JSON.
-const TAGS_IN_JSON: &str = "\"tags\"";
+const PAGE: &str = "SELECT id, title, frontmatter, word_count FROM pages WHERE path = ?1";
 
 /// When more than this share of all pages (and as many) have to be read again, reading all is quicker: they are then read in the
 /// order they lie in.
@@ -41,12 +38,11 @@ pub(super) fn fresh(connection: &Connection) -> Result<Graph, IndexError> {
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let id: i64 = row.get(0)?;
-        pages.push((id, reader.page(row, tree_path(text_of(row, 3)?)?)?));
+        pages.push((id, reader.page(row, tree_path(text_of(row, 4)?)?)?));
     }
     // The order of the rows is that in which the pages came.
     pages.sort_unstable_by(|(_, one), (_, other)| one.path.cmp(&other.path));
-    let (ids, pages): (Vec<i64>, Vec<_>) = pages.into_iter().unzip();
-    let links = links_of_all(connection, (&ids, &pages))?;
+    let links = links_of_all(connection, &mut pages)?;
 
     let mut links_out = Neighbours::with_capacity(pages.len(), links.len());
     let mut links = links.into_iter().peekable();
@@ -55,26 +51,29 @@ pub(super) fn fresh(connection: &Connection) -> Result<Graph, IndexError> {
         others.extend(std::iter::from_fn(|| links.next_if(|(from, _)| *from == node).map(|(_, to)| to)));
         links_out.push(&mut others);
     }
-    Ok(Graph::new(pages, links_out))
+    Ok(Graph::new(pages.into_iter().map(|(_, page)| Arc::new(page)).collect(), links_out))
 }
 
-/// Every link that leads to a page, in order.
-fn links_of_all(
-    connection: &Connection,
-    (ids, pages): (&[i64], &[Arc<GraphPage>]),
-) -> Result<Vec<(Node, Node)>, IndexError> {
-    let by_id: HashMap<i64, Node> = ids.iter().copied().zip(0..).collect();
-    let by_path: HashMap<&str, Node> = pages.iter().map(|page| page.path.as_str()).zip(0..).collect();
+/// Every link that leads to a page, in order; each page learns about its own.
+fn links_of_all(connection: &Connection, pages: &mut [(i64, GraphPage)]) -> Result<Vec<(Node, Node)>, IndexError> {
+    let paths: Vec<TreePath> = pages.iter().map(|(_, page)| page.path.clone()).collect();
+    let by_id: HashMap<i64, Node> = pages.iter().map(|(id, _)| *id).zip(0..).collect();
+    let by_path: HashMap<&str, Node> = paths.iter().map(TreePath::as_str).zip(0..).collect();
     let mut names = Names::all(connection)?;
     let mut links = Vec::new();
     let mut statement = connection.prepare_cached(LINKS)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let Some(source) = by_id.get(&row.get(0)?) else { continue };
-        let from = pages[*source as usize].path.as_str();
-        let wanted = candidates(from, kind_of(row.get(1)?), text_of(row, 2)?);
-        if let Some(target) = names.lead_to(from, &wanted)?.and_then(|path| by_path.get(path)) {
-            links.push((*source, *target));
+        let (from, facts) = (paths[*source as usize].as_str(), &mut pages[*source as usize].1.facts);
+        let (is_wiki, target) = (row.get(1)?, text_of(row, 2)?);
+        let wanted = candidates(from, kind_of(is_wiki), target);
+        match names.lead_to(from, &wanted)?.and_then(|path| by_path.get(path)) {
+            Some(target) => {
+                facts.add_link();
+                links.push((*source, *target));
+            }
+            None => facts.add_unresolved(is_wiki, target, &wanted),
         }
     }
     links.sort_unstable();
@@ -122,13 +121,19 @@ impl PageRead {
         let mut statement = names.connection().prepare_cached(PAGE)?;
         let mut rows = statement.query([path.as_str()])?;
         let Some(row) = rows.next()? else { return Ok(None) };
-        let page = Reader::default().page(row, path.clone())?;
+        let mut page = Reader::default().page(row, path.clone())?;
         let mut leads_to = Vec::new();
-        each_link(names, path.as_str(), |_, target| {
-            leads_to.extend(target.map(str::to_owned));
+        each_link(names, path.as_str(), |row, target| {
+            let Some(target) = target else {
+                let (is_wiki, target) = (row.get(0)?, text_of(row, 1)?);
+                page.facts.add_unresolved(is_wiki, target, &candidates(path.as_str(), kind_of(is_wiki), target));
+                return Ok(());
+            };
+            page.facts.add_link();
+            leads_to.push(target.to_owned());
             Ok(())
         })?;
-        Ok(Some(Self { page, leads_to }))
+        Ok(Some(Self { page: Arc::new(page), leads_to }))
     }
 }
 
@@ -193,24 +198,20 @@ struct Reader {
 }
 
 impl Reader {
-    /// The page of a row of [`PAGES`] or [`PAGE`].
-    fn page(&mut self, row: &Row<'_>, path: TreePath) -> Result<Arc<GraphPage>, IndexError> {
-        let text = text_of(row, 2)?;
-        // Most pages have none, and parsing all takes longer than all the rest.
-        let mut fields = Map::new();
-        if text.contains(TAGS_IN_JSON) {
-            fields = serde_json::from_str(text)
-                .map_err(|error| IndexError::Damaged(format!("frontmatter of `{path}`: {error}")))?;
-        }
+    /// The page of a row of [`PAGES`] or [`PAGE`], without its links.
+    fn page(&mut self, row: &Row<'_>, path: TreePath) -> Result<GraphPage, IndexError> {
+        let (title, json): (String, &str) = (row.get(1)?, text_of(row, 2)?);
+        let fields = Fields::read(json, &path)?;
+        let facts = fields.facts(json, &title, row.get(3)?);
         let mut tags: Vec<Arc<str>> = Vec::new();
-        each_text(fields.get(TAGS), |tag| {
+        each_text(fields.tags.as_ref(), |tag| {
             if !tags.iter().any(|known| **known == *tag) {
                 let shared = self.tags.get(&*tag).map_or_else(|| tag.into(), Arc::clone);
                 self.tags.insert(Arc::clone(&shared));
                 tags.push(shared);
             }
         });
-        Ok(Arc::new(GraphPage { path, title: row.get(1)?, tags }))
+        Ok(GraphPage { path, title, tags, facts })
     }
 }
 

@@ -7,6 +7,7 @@
 //! links mean its name, in the transaction of a write; here it costs who asks, once, and only if somebody asks.
 
 mod build;
+mod facts;
 mod kept;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use svcfs_base::TreePath;
 
 use crate::pages::range_below;
 
+pub use facts::{PageFacts, ReviewDay, UnresolvedLink};
 pub(crate) use kept::Kept;
 
 /// A page of a [`Graph`], by its place in the order of paths.
@@ -32,6 +34,8 @@ pub struct GraphPage {
     pub title: String,
     /// The tags of its frontmatter, as written there, each once; a lone tag counts as a list of one.
     pub tags: Vec<Arc<str>>,
+    /// What its text and its links say of its condition.
+    pub facts: PageFacts,
 }
 
 /// Every page of the index and every link between two of them. However often a page links to another, it is one link; links of a

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use svcfs_base::{Fault, Reach, TreePath};
-use svcfs_index::{Index, MetaRow};
+use svcfs_index::{Index, MetaRow, PageRow};
 use svcfs_text::frontmatter::Frontmatter;
 
 /// Pages that claim the same thing, and do not fit together.
@@ -31,7 +31,28 @@ const GIVEN_UP: [&str; 4] = ["archived", "deprecated", "outdated", "superseded"]
 /// # Errors
 /// Those of the index.
 pub fn disputes(index: &Index, reach: &Reach) -> Result<Vec<Dispute>, Fault> {
-    let mut pages = index.having(&KEYS)?;
+    of_rows(index, index.having(&KEYS)?, reach)
+}
+
+/// The disputes of pages that are known to have one of the keys.
+///
+/// # Errors
+/// Those of the index.
+pub(super) fn disputes_of(index: &Index, paths: &[TreePath], reach: &Reach) -> Result<Vec<Dispute>, Fault> {
+    let mut pages = Vec::with_capacity(paths.len());
+    for path in paths {
+        let page = index.page(path)?;
+        let row = |page: PageRow| MetaRow {
+            path: path.clone(),
+            title: page.title,
+            metadata: Value::Object(page.frontmatter),
+        };
+        pages.extend(page.map(row));
+    }
+    of_rows(index, pages, reach)
+}
+
+fn of_rows(index: &Index, mut pages: Vec<MetaRow>, reach: &Reach) -> Result<Vec<Dispute>, Fault> {
     pages.retain(|page| !is_given_up(page) && reach.covers(&page.path));
     let mut found = named(index, &pages)?;
     found.retain(|dispute| dispute.pages.iter().all(|page| reach.covers(page)));

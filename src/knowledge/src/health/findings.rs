@@ -5,7 +5,7 @@ use serde::Serialize;
 use svcfs_base::TreePath;
 
 /// Other pages that a finding names at most: where thousands have one title, naming all of them at each of them is millions of paths.
-const MOST_RELATED: usize = 10;
+pub(super) const MAX_RELATED: usize = 10;
 
 /// Something about a page that its readers would want mended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -114,7 +114,7 @@ impl Finding {
     }
     /// Names the pages of a group it is in.
     pub(super) fn about(mut self, group: &[TreePath]) -> Self {
-        self.related = group.iter().filter(|other| **other != self.path).take(MOST_RELATED).cloned().collect();
+        self.related = group.iter().filter(|other| **other != self.path).take(MAX_RELATED).cloned().collect();
         self
     }
 }

@@ -3,8 +3,10 @@
 //! One rule: a finding is what the text of the pages says, never a guess about its meaning. Whoever mends the text is rid of it.
 
 mod disputes;
+mod files;
 mod findings;
 mod janitor;
+mod message;
 mod operations;
 mod page;
 mod review;
@@ -19,3 +21,6 @@ pub use operations::AREA;
 pub use page::{PageHealth, page_health};
 pub use review::{Overdue, Review, overdue};
 pub use survey::{Kept, Survey};
+
+/// Findings that one answer lists at most.
+const MAX_ISSUES: usize = 1000;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Limit, Timestamp, TreePath};
 use svcfs_work::Lane;
 
+use super::MAX_ISSUES;
 use super::disputes::Dispute;
 use super::findings::{Finding, FindingKind};
 use super::page::PageHealth;
@@ -119,7 +120,7 @@ pub struct Janitor {
     pub stale_days: Option<u32>,
     /// Findings in the answer
     #[serde(default)]
-    pub limit: Limit<50, 1000>,
+    pub limit: Limit<50, { MAX_ISSUES as u32 }>,
 }
 
 /// How a tree is doing.
@@ -164,9 +165,6 @@ impl Operation for Janitor {
         let of = |kind| if kind == FindingKind::BrokenLink { found.broken_links } else { found.count(kind) };
         let advice = kinds.into_iter().map(|kind| (kind, of(kind))).filter(|(_, count)| *count > 0);
         let recommendations = advice.map(|(kind, count)| kind.advice(count)).collect();
-        let mut issues: Vec<&Finding> = found.findings.iter().collect();
-        issues.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-        issues.truncate(self.limit.get());
         Ok(TreeHealth {
             stale: found.count(FindingKind::Stale),
             orphans: found.count(FindingKind::Orphan),
@@ -179,7 +177,7 @@ impl Operation for Janitor {
             scanned: found.scanned,
             healthy: found.healthy,
             timestamp: found.made,
-            issues: issues.into_iter().cloned().collect(),
+            issues: found.issues.iter().take(self.limit.get()).cloned().collect(),
         })
     }
 }

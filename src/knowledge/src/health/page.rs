@@ -2,12 +2,12 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 use svcfs_base::{Fault, TreePath};
-use svcfs_index::Surveyed;
+use svcfs_index::{OutLink, PageRow, ReviewDay};
+use svcfs_text::links::{LinkKind, candidates};
 
 use super::findings::{Finding, FindingKind};
-use super::{Review, disputes, survey};
+use super::{Review, disputes, files, message, survey};
 use crate::kernel::Cx;
 
 /// How one page is doing.
@@ -44,32 +44,62 @@ pub struct PageIssue {
 pub fn page_health(cx: &Cx<'_>, path: TreePath) -> Result<PageHealth, Fault> {
     let index = cx.index();
     let page = index.page(&path)?.ok_or_else(|| Fault::file_not_found(&path))?;
-    let page = Surveyed {
-        title: page.title,
-        metadata: Value::Object(page.frontmatter),
-        word_count: page.word_count,
-        modified: page.modified,
-        links: index.links_out(&path)?,
-        path,
-    };
+    let links = index.links_out(&path)?;
     let reach = &cx.caller.reach;
-    let backlinks = index.sources(&page.path)?.iter().filter(|source| reach.covers(source)).count();
+    let backlinks = index.sources(&path)?.iter().filter(|source| reach.covers(source)).count();
     let review = Review::at(cx.now(), cx.settings().janitor.stale_days);
-    let mut findings = survey::of_text(cx.space, &review, &page, reach)?;
-    if backlinks == 0 {
-        findings.extend(survey::unlinked(&page.path));
+    let mut findings = findings(cx, &review, (&path, &page), &links)?;
+    if backlinks == 0 && !survey::is_entrance(&path) {
+        findings.push(Finding::new(path.clone(), FindingKind::Orphan, message::ORPHAN));
     }
-    for dispute in disputes(index, reach)?.into_iter().filter(|dispute| dispute.pages.contains(&page.path)) {
-        findings.push(Finding::new(page.path.clone(), FindingKind::Contradiction, dispute.details));
+    for dispute in disputes(index, reach)?.into_iter().filter(|dispute| dispute.pages.contains(&path)) {
+        findings.push(Finding::new(path.clone(), FindingKind::Contradiction, dispute.details));
     }
     findings.sort_by_key(|finding| finding.kind);
     let days = (cx.now().as_second() - page.modified.as_second()).max(0) / 86_400;
     Ok(PageHealth {
         word_count: page.word_count,
-        link_count: page.links.len(),
+        link_count: links.len(),
         backlink_count: backlinks,
         days_since_update: days,
         issues: findings.into_iter().map(|Finding { kind, message, .. }| PageIssue { kind, message }).collect(),
-        path: page.path,
+        path,
     })
+}
+
+/// What is wrong with a page by its own text and links, whatever other pages say. What the caller may not see is not there.
+pub(super) fn findings(
+    cx: &Cx<'_>,
+    review: &Review,
+    (path, page): (&TreePath, &PageRow),
+    links: &[OutLink],
+) -> Result<Vec<Finding>, Fault> {
+    let reach = &cx.caller.reach;
+    let mut findings = Vec::new();
+    let mut find = |kind, message: String| findings.push(Finding::new(path.clone(), kind, message));
+    if let Some((due, days)) = ReviewDay::of(&page.frontmatter).and_then(|day| review.overdue(day)) {
+        find(FindingKind::Stale, message::stale(due, days));
+    }
+    for link in links {
+        let leads_to_page = link.resolved.as_ref().is_some_and(|target| reach.covers(target));
+        if !leads_to_page && !leads_to_file(cx, path, link)? {
+            find(FindingKind::BrokenLink, message::broken_link(&link.target));
+        }
+    }
+    if page.word_count == 0 {
+        find(FindingKind::Empty, message::EMPTY.to_owned());
+    }
+    if page.frontmatter.is_empty() {
+        find(FindingKind::MissingFrontmatter, message::MISSING_FRONTMATTER.to_owned());
+    }
+    Ok(findings)
+}
+
+/// Whether a link that leads to no page gives the address of another file of the tree, such as a picture.
+fn leads_to_file(cx: &Cx<'_>, from: &TreePath, link: &OutLink) -> Result<bool, Fault> {
+    let kind = if link.is_wiki { LinkKind::Wiki } else { LinkKind::Markdown };
+    let address = candidates(from.as_str(), kind, &link.target).into_iter().next();
+    let path = address.and_then(|address| TreePath::parse(&address.text).ok());
+    path.filter(|path| cx.caller.reach.covers(path))
+        .map_or(Ok(false), |path| files::leads_to_file(&cx.space.vfs, &path, link.is_wiki))
 }

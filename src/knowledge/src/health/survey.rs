@@ -1,28 +1,32 @@
-//! The whole tree looked through.
+//! The condition of a whole tree, worked out from the facts that the link graph has of each page.
+//!
+//! The graph is carried on from change to change, so that after a write only the pages it concerns are read. What is left to do for every page is
+//! to count.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 
+use jiff::civil::Date;
 use parking_lot::Mutex;
-use svcfs_base::{Door, Fault, Kind, Reach, Seq, Timestamp, TreePath};
-use svcfs_index::{OutLink, Surveyed};
-use svcfs_text::links::{LinkKind, candidates};
-use svcfs_vfs::EntryKind;
+use svcfs_base::{Fault, Reach, Seq, Timestamp, TreePath};
+use svcfs_index::{Graph, Node, UnresolvedLink};
 
-use super::findings::{Finding, FindingKind};
-use super::{Review, disputes};
+use super::disputes::{Dispute, disputes_of};
+use super::files::LinkedFiles;
+use super::findings::{Finding, FindingKind, MAX_RELATED, Severity};
+use super::{MAX_ISSUES, Review, message};
 use crate::kernel::Space;
 
-/// Pages read in one slice; between slices writers and other questions come first.
-const SLICE: usize = 500;
 /// Pages that nobody needs to link to: readers begin there.
 const ENTRANCES: [&str; 4] = ["index.md", "SCHEMA.md", "log.md", "README.md"];
 
 /// What a look through a whole tree found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Survey {
-    /// The state of the index it saw.
-    pub at: Seq,
+    /// The graph it was made from.
+    graph: Weak<Graph>,
+    /// The position of the feed up to which files were looked at.
+    at: Seq,
     /// When it was made.
     pub made: Timestamp,
     /// How reviews were judged: after how many days a page that was `reviewed` is due again.
@@ -35,210 +39,259 @@ pub struct Survey {
     pub links: usize,
     /// Those of them that lead nowhere.
     pub broken_links: usize,
-    /// Everything found, in path order.
-    pub findings: Vec<Finding>,
+    /// How many findings there are in all.
+    pub findings: usize,
+    /// How many pages have a finding of each kind, in the order of [`FindingKind::ALL`].
+    pages: [usize; FindingKind::ALL.len()],
+    /// The findings, errors first, then in path order; the first [`MAX_ISSUES`] of them.
+    pub issues: Vec<Finding>,
 }
 
 impl Survey {
     /// How many pages have a finding of a kind.
     pub fn count(&self, kind: FindingKind) -> usize {
-        let pages: HashSet<_> =
-            self.findings.iter().filter(|finding| finding.kind == kind).map(|found| &found.path).collect();
-        pages.len()
+        self.pages[kind as usize]
+    }
+
+    fn is_of(&self, graph: &Arc<Graph>) -> bool {
+        std::ptr::eq(self.graph.as_ptr(), Arc::as_ptr(graph))
     }
 }
 
-/// A look through a tree that is under way.
-pub struct Looking {
-    at: Seq,
-    now: Timestamp,
-    review: Review,
-    stale_days: u32,
-    found: Found,
-    behind: TreePath,
-}
-
-impl Looking {
-    /// Begins to look through the tree of a space.
-    ///
-    /// # Errors
-    /// Those of the index.
-    pub fn begin(space: &Space, now: Timestamp, stale_days: u32) -> Result<Self, Fault> {
-        let (at, review) = (space.index.cursor()?, Review::at(now, stale_days));
-        Ok(Self { at, now, review, stale_days, found: Found::default(), behind: TreePath::root() })
-    }
-
-    /// Looks at the next pages; false when there are none.
-    ///
-    /// # Errors
-    /// Those of the index and of the tree.
-    pub fn slice(&mut self, space: &Space) -> Result<bool, Fault> {
-        let pages = space.index.survey(&self.behind, SLICE)?;
-        let Some(last) = pages.last() else { return Ok(false) };
-        self.behind = last.path.clone();
-        for page in pages {
-            let findings = of_text(space, &self.review, &page, &Reach::FULL)?;
-            self.found.page(page, findings);
-        }
-        Ok(true)
-    }
-
-    /// What was found, with what only shows when every page was seen.
-    ///
-    /// # Errors
-    /// Those of the index.
-    pub fn end(mut self, space: &Space) -> Result<Survey, Fault> {
-        for dispute in disputes(&space.index, &Reach::FULL)? {
-            for path in &dispute.pages {
-                let finding = Finding::new(path.clone(), FindingKind::Contradiction, dispute.details.clone());
-                self.found.findings.push(finding.about(&dispute.pages));
-            }
-        }
-        let Self { at, now: made, stale_days, found, .. } = self;
-        let found = found.finished();
-        let ill: HashSet<&TreePath> = found.findings.iter().map(|finding| &finding.path).collect();
-        Ok(Survey {
-            at,
-            made,
-            stale_days,
-            scanned: found.scanned,
-            healthy: found.scanned - ill.len(),
-            links: found.links,
-            broken_links: found.broken,
-            findings: found.findings,
-        })
-    }
-}
-
-/// Looks through the tree of a space, for somebody who waits for it.
-///
-/// # Errors
-/// Those of the index and of the tree.
-fn survey(space: &Space, now: Timestamp, stale_days: u32) -> Result<Survey, Fault> {
-    let mut looking = Looking::begin(space, now, stale_days)?;
-    while looking.slice(space)? {}
-    looking.end(space)
-}
-
-/// The last look through a tree, kept until the tree is another one.
+/// The last look through a tree.
 #[derive(Default)]
 pub struct Kept {
     last: Mutex<Option<Arc<Survey>>>,
     /// Held while somebody looks.
-    looking: Mutex<()>,
+    files: Mutex<Option<LinkedFiles>>,
 }
 
 impl Kept {
-    /// Keeps a look for whoever asks next.
-    pub fn keep(&self, survey: Survey) {
-        *self.last.lock() = Some(Arc::new(survey));
-    }
-    /// Lets go of the last look: the index read some pages again.
-    pub fn forget(&self) {
-        *self.last.lock() = None;
-    }
-    /// The number of findings of the last look; none before the first, and after [`Kept::forget`].
+    /// The number of findings of the last look; none before the first.
     pub fn findings(&self) -> Option<usize> {
-        self.last.lock().as_ref().map(|survey| survey.findings.len())
+        self.last.lock().as_ref().map(|survey| survey.findings)
     }
-    /// The last look if it saw the tree as it is now, on this day and by this rule; else a new one. Who asks meanwhile waits for it.
+
+    /// The condition of the tree as the index has it, on this day and by this rule. Nothing is looked at twice while nothing changes.
     ///
     /// # Errors
     /// Those of the index and of the tree.
     pub fn now(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<Survey>, Fault> {
-        let _looking = self.looking.lock();
+        let mut files = self.files.lock();
+        let files = files.get_or_insert_with(|| LinkedFiles::new(&space.vfs));
         let day = |moment: Timestamp| moment.as_second().div_euclid(86_400);
-        let at = space.index.cursor()?;
-        let is_good =
-            |known: &Arc<Survey>| known.at == at && known.stale_days == stale_days && day(known.made) == day(now);
+        let (at, graph) = (space.vfs.feed().last(), space.index.graph()?);
+        let is_good = |known: &Arc<Survey>| {
+            known.is_of(&graph) && known.at == at && known.stale_days == stale_days && day(known.made) == day(now)
+        };
         if let Some(known) = self.last.lock().as_ref().filter(|known| is_good(known)) {
             return Ok(Arc::clone(known));
         }
-        let made = Arc::new(survey(space, now, stale_days)?);
+        files.catch_up(&space.vfs)?;
+        let made = Arc::new(survey(space, (&graph, at), files, (now, stale_days))?);
         *self.last.lock() = Some(Arc::clone(&made));
         Ok(made)
     }
+
+    /// The same with every file that a link leads to looked up again.
+    ///
+    /// # Errors
+    /// Those of the index and of the tree.
+    pub fn anew(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<Survey>, Fault> {
+        *self.files.lock() = None;
+        *self.last.lock() = None;
+        self.now(space, now, stale_days)
+    }
 }
 
+/// What is wrong with one page.
+enum Issue<'g> {
+    Stale(Date, i32),
+    Orphan,
+    BrokenLink(&'g UnresolvedLink),
+    Empty,
+    MissingFrontmatter,
+    /// The number of the group of pages that share the title.
+    Duplicate(usize),
+    /// The number of the dispute.
+    Contradiction(usize),
+}
+
+impl Issue<'_> {
+    const fn kind(&self) -> FindingKind {
+        match self {
+            Self::Stale(..) => FindingKind::Stale,
+            Self::Orphan => FindingKind::Orphan,
+            Self::BrokenLink(_) => FindingKind::BrokenLink,
+            Self::Empty => FindingKind::Empty,
+            Self::MissingFrontmatter => FindingKind::MissingFrontmatter,
+            Self::Duplicate(_) => FindingKind::Duplicate,
+            Self::Contradiction(_) => FindingKind::Contradiction,
+        }
+    }
+}
+
+/// Looks through all pages of a graph.
+fn survey(
+    space: &Space,
+    (graph, at): (&Arc<Graph>, Seq),
+    files: &mut LinkedFiles,
+    (now, stale_days): (Timestamp, u32),
+) -> Result<Survey, Fault> {
+    let review = Review::at(now, stale_days);
+    let groups = Groups::of(space, graph)?;
+    let mut of_groups = groups.by_page(graph).into_iter().peekable();
+    let mut counted = Counted::default();
+    let mut issues: Vec<Issue<'_>> = Vec::new();
+    for node in graph.nodes() {
+        let facts = &graph.page(node).facts;
+        issues.extend(facts.review.and_then(|day| review.overdue(day)).map(|(due, days)| Issue::Stale(due, days)));
+        if is_orphan(graph, node) {
+            issues.push(Issue::Orphan);
+        }
+        for link in &facts.unresolved {
+            let address = link.address.as_ref();
+            if !address.map_or(Ok(false), |address| files.has(&space.vfs, address, link.is_wiki))? {
+                issues.push(Issue::BrokenLink(link));
+            }
+        }
+        if !facts.has_words {
+            issues.push(Issue::Empty);
+        }
+        if !facts.has_frontmatter {
+            issues.push(Issue::MissingFrontmatter);
+        }
+        issues.extend(std::iter::from_fn(|| of_groups.next_if(|(of, _)| *of == node).map(|(_, issue)| issue)));
+        counted.links += facts.links as usize;
+        counted.add(node, &mut issues);
+    }
+    let Counted { links, broken_links, findings, pages, healthy, worst } = counted;
+    let finding = |(node, issue)| groups.finding(graph, node, issue);
+    let issues = worst.into_iter().rev().flatten().take(MAX_ISSUES).map(finding).collect();
+    let (graph, scanned) = (Arc::downgrade(graph), graph.len());
+    Ok(Survey { graph, at, made: now, stale_days, scanned, healthy, links, broken_links, findings, pages, issues })
+}
+
+/// True for a page to which no other page links, unless readers begin there.
+fn is_orphan(graph: &Graph, node: Node) -> bool {
+    graph.links_in(node).is_empty() && !is_entrance(&graph.page(node).path)
+}
+
+/// True for a page that nobody needs to link to.
+pub(super) fn is_entrance(path: &TreePath) -> bool {
+    ENTRANCES.iter().any(|name| path.name().eq_ignore_ascii_case(name))
+}
+
+/// What is counted while the pages are looked at in path order.
 #[derive(Default)]
-struct Found {
-    scanned: usize,
+struct Counted<'g> {
     links: usize,
-    broken: usize,
-    findings: Vec<Finding>,
-    /// Pages, and those that some other page links to.
-    paths: Vec<TreePath>,
-    linked: HashSet<TreePath>,
-    /// Titles in lower case, with the pages that have them.
-    titles: BTreeMap<String, Vec<TreePath>>,
+    broken_links: usize,
+    findings: usize,
+    healthy: usize,
+    pages: [usize; FindingKind::ALL.len()],
+    /// The first findings of each severity.
+    worst: [Vec<(Node, Issue<'g>)>; 3],
 }
 
-/// What is wrong with a page by its own text and links, whatever other pages say. What the caller may not see is not there.
-pub(super) fn of_text(space: &Space, review: &Review, page: &Surveyed, reach: &Reach) -> Result<Vec<Finding>, Fault> {
-    let mut findings = Vec::new();
-    let mut find = |kind, message: String| findings.push(Finding::new(page.path.clone(), kind, message));
-    if let Some((due, days)) = review.overdue(&page.metadata) {
-        find(FindingKind::Stale, format!("was to be looked at again by {due}, {days} days ago"));
-    }
-    for link in &page.links {
-        let leads_to_page = link.resolved.as_ref().is_some_and(|target| reach.covers(target));
-        if !leads_to_page && !leads_to_file(space, &page.path, link, reach)? {
-            find(FindingKind::BrokenLink, format!("links to `{}`, which is not there", link.target));
+impl<'g> Counted<'g> {
+    /// Takes the issues of a page, which are in the order of their kinds.
+    fn add(&mut self, node: Node, issues: &mut Vec<Issue<'g>>) {
+        self.healthy += usize::from(issues.is_empty());
+        self.findings += issues.len();
+        let mut last = None;
+        for issue in issues.drain(..) {
+            let kind = issue.kind();
+            self.broken_links += usize::from(kind == FindingKind::BrokenLink);
+            self.pages[kind as usize] += usize::from(last != Some(kind));
+            last = Some(kind);
+            let severity = match kind.severity() {
+                Severity::Info => 0,
+                Severity::Warning => 1,
+                Severity::Error => 2,
+            };
+            if self.worst[severity].len() < MAX_ISSUES {
+                self.worst[severity].push((node, issue));
+            }
         }
     }
-    if page.word_count == 0 {
-        find(FindingKind::Empty, "has no text".to_owned());
-    }
-    if page.metadata.as_object().is_none_or(serde_json::Map::is_empty) {
-        find(FindingKind::MissingFrontmatter, "has no frontmatter that can be read".to_owned());
-    }
-    Ok(findings)
 }
 
-/// What is wrong with a page to which no other page links; nothing where readers begin.
-pub(super) fn unlinked(path: &TreePath) -> Option<Finding> {
-    let is_entrance = ENTRANCES.iter().any(|name| path.name().eq_ignore_ascii_case(name));
-    (!is_entrance).then(|| Finding::new(path.clone(), FindingKind::Orphan, "is linked to by no other page"))
+/// Pages that only together have an issue.
+struct Groups {
+    /// Pages that share a title, in path order.
+    titles: Vec<Vec<Node>>,
+    disputes: Vec<Dispute>,
 }
 
-/// Whether a link that leads to no page gives the address of another file of the tree, such as a picture.
-fn leads_to_file(space: &Space, from: &TreePath, link: &OutLink, reach: &Reach) -> Result<bool, Fault> {
-    let kind = if link.is_wiki { LinkKind::Wiki } else { LinkKind::Markdown };
-    let address = candidates(from.as_str(), kind, &link.target).into_iter().next();
-    let path = address.and_then(|address| TreePath::parse(&address.text).ok());
-    let Some(path) = path.filter(|path| reach.covers(path)) else { return Ok(false) };
-    match space.vfs.stat(Door::Internal, &path) {
-        // A markdown link to a folder opens its listing; a wiki link means a page.
-        Ok(attributes) => Ok(attributes.kind != EntryKind::Directory || !link.is_wiki),
-        Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(false),
-        Err(fault) => Err(fault),
-    }
-}
-
-impl Found {
-    /// Adds a page, and what is wrong with it by itself.
-    fn page(&mut self, page: Surveyed, findings: Vec<Finding>) {
-        let Surveyed { path, title, metadata: _, word_count: _, modified: _, links } = page;
-        self.scanned += 1;
-        self.links += links.len();
-        self.broken += findings.iter().filter(|finding| finding.kind == FindingKind::BrokenLink).count();
-        self.findings.extend(findings);
-        self.linked.extend(links.into_iter().filter_map(|link| link.resolved).filter(|target| *target != path));
-        self.titles.entry(title.to_lowercase()).or_default().push(path.clone());
-        self.paths.push(path);
+impl Groups {
+    fn of(space: &Space, graph: &Graph) -> Result<Self, Fault> {
+        let disputing: Vec<TreePath> = graph
+            .nodes()
+            .map(|node| graph.page(node))
+            .filter(|page| page.facts.is_disputing)
+            .map(|page| page.path.clone())
+            .collect();
+        let disputes = disputes_of(&space.index, &disputing, &Reach::FULL)?;
+        Ok(Self { titles: same_titles(graph), disputes })
     }
 
-    /// Adds what only shows when every page was seen.
-    fn finished(mut self) -> Self {
-        let cut_off = self.paths.iter().filter(|path| !self.linked.contains(*path)).filter_map(unlinked);
-        self.findings.extend(cut_off);
-        for (_, pages) in std::mem::take(&mut self.titles).into_iter().filter(|(_, pages)| pages.len() > 1) {
-            let others = pages.len() - 1;
-            let message = format!("has the title of {others} other {}", if others == 1 { "page" } else { "pages" });
-            let finding = |path: &TreePath| Finding::new(path.clone(), FindingKind::Duplicate, message.clone());
-            self.findings.extend(pages.iter().map(|path| finding(path).about(&pages)));
+    /// The issues of each page that it has as one of a group, in the order of nodes and kinds.
+    fn by_page<'g>(&self, graph: &Graph) -> Vec<(Node, Issue<'g>)> {
+        let mut of_page: Vec<(Node, Issue<'g>)> = Vec::new();
+        for (number, group) in self.titles.iter().enumerate() {
+            of_page.extend(group.iter().map(|node| (*node, Issue::Duplicate(number))));
         }
-        self.findings.sort_by(|one, other| (&one.path, one.kind).cmp(&(&other.path, other.kind)));
-        self
+        for (number, dispute) in self.disputes.iter().enumerate() {
+            let nodes = dispute.pages.iter().filter_map(|path| graph.node(path));
+            of_page.extend(nodes.map(|node| (node, Issue::Contradiction(number))));
+        }
+        of_page.sort_by_key(|(node, issue)| (*node, issue.kind()));
+        of_page
     }
+
+    /// A finding in words.
+    fn finding(&self, graph: &Graph, node: Node, issue: Issue<'_>) -> Finding {
+        let kind = issue.kind();
+        let finding = |message: String| Finding::new(graph.page(node).path.clone(), kind, message);
+        match issue {
+            Issue::Stale(due, days) => finding(message::stale(due, days)),
+            Issue::Orphan => finding(message::ORPHAN.to_owned()),
+            Issue::BrokenLink(link) => finding(message::broken_link(&link.target)),
+            Issue::Empty => finding(message::EMPTY.to_owned()),
+            Issue::MissingFrontmatter => finding(message::MISSING_FRONTMATTER.to_owned()),
+            Issue::Duplicate(number) => {
+                let group = &self.titles[number];
+                // One more than are named, because the page itself is not.
+                let first = group.iter().take(MAX_RELATED + 1).map(|node| graph.page(*node).path.clone());
+                finding(message::duplicate(group.len() - 1)).about(&first.collect::<Vec<_>>())
+            }
+            Issue::Contradiction(number) => {
+                let Dispute { pages, details, .. } = &self.disputes[number];
+                finding(details.clone()).about(pages)
+            }
+        }
+    }
+}
+
+/// The groups of pages that share a title in any case.
+fn same_titles(graph: &Graph) -> Vec<Vec<Node>> {
+    let mut hashes: Vec<(u64, Node)> = graph.nodes().map(|node| (graph.page(node).facts.title_hash, node)).collect();
+    hashes.sort_unstable();
+    let several = hashes.chunk_by(|(one, _), (other, _)| one == other).filter(|pages| pages.len() > 1);
+    several.flat_map(|pages| of_one_title(graph, pages.iter().map(|(_, node)| *node))).collect()
+}
+
+/// Pages with one hash of their titles, those of each title together.
+fn of_one_title(graph: &Graph, nodes: impl Iterator<Item = Node>) -> impl Iterator<Item = Vec<Node>> {
+    let mut by_title: BTreeMap<String, Vec<Node>> = BTreeMap::new();
+    for node in nodes {
+        let title = &graph.page(node).title;
+        match by_title.get_mut(title.as_str()) {
+            // Most of them are written in one way, which needs no other case.
+            Some(group) => group.push(node),
+            None => by_title.entry(title.to_lowercase()).or_default().push(node),
+        }
+    }
+    by_title.into_values().filter(|pages| pages.len() > 1)
 }

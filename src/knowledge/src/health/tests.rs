@@ -1,3 +1,5 @@
+mod carried;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -197,10 +199,8 @@ fn the_janitor_looks_when_the_server_starts_if_it_is_told_to() {
 }
 
 #[test]
-fn the_janitor_gives_its_thread_away_after_each_slice() {
-    let pages: Vec<String> = (0..501).map(|number| format!("{number}.md")).collect();
-    let pages: Vec<(&str, &str)> = pages.iter().map(|name| (name.as_str(), "# A page\n\nText.\n")).collect();
-    let space = TestSpace::with("", &pages);
+fn the_janitor_waits_for_the_index_and_then_for_its_interval() {
+    let space = TestSpace::with("", &[("a.md", "[[nowhere]]\n")]);
     space.settle();
     let shared = space.spaces().first();
     let mut janitor = Janitor::new(Arc::clone(shared), Arc::new(SystemClock), shared.settings.janitor.clone());
@@ -210,11 +210,21 @@ fn the_janitor_gives_its_thread_away_after_each_slice() {
         step();
     }
     let usual = shared.settings.janitor.interval.map_or(Next::WhenSignalled, Next::After);
-    for _ in 0..2 {
-        let next = step();
-        assert!(matches!(next, Next::After(_)) && next != usual, "{next:?}");
-    }
     assert_eq!(step(), usual);
-    let found = shared.health.findings();
-    assert!(found.is_some_and(|found| found > 501), "{found:?}");
+    assert_eq!(shared.health.findings(), Some(3));
+    space.stop_indexing();
+    space.put("b.md", "Text.\n");
+    assert_ne!(step(), usual, "the index is behind");
+}
+
+#[test]
+fn a_file_that_is_no_page_mends_the_links_to_it() {
+    let space = TestSpace::with("", &[("a.md", "![](d/p.png) [d](d) [[d]]\n")]);
+    let broken = || space.get("janitor", json!({}))["broken_links"].clone();
+    assert_eq!(broken(), 3);
+    space.put("d/p.png", "not really");
+    assert_eq!(broken(), 1, "a wiki link means a page");
+    space.put("d/q.png", "not really");
+    space.get("delete", json!({ "path": "d/p.png" }));
+    assert_eq!(broken(), 2);
 }

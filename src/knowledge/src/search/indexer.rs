@@ -194,7 +194,6 @@ fn doubt(space: &Space, cursor: Seq) -> Result<(), Fault> {
     if !told.is_empty() {
         look(space, &told, cursor, cursor)?;
         space.doubts.looked();
-        space.health.forget();
     }
     Ok(())
 }

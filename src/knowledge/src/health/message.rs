@@ -1,0 +1,20 @@
+//! Findings in words.
+
+use jiff::civil::Date;
+
+pub(super) const ORPHAN: &str = "is linked to by no other page";
+pub(super) const EMPTY: &str = "has no text";
+pub(super) const MISSING_FRONTMATTER: &str = "has no frontmatter that can be read";
+
+pub(super) fn stale(due: Date, days: i32) -> String {
+    format!("was to be looked at again by {due}, {days} days ago")
+}
+
+pub(super) fn broken_link(target: &str) -> String {
+    format!("links to `{target}`, which is not there")
+}
+
+/// `others` is how many other pages have the title.
+pub(super) fn duplicate(others: usize) -> String {
+    format!("has the title of {others} other {}", if others == 1 { "page" } else { "pages" })
+}
