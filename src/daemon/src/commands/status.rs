@@ -95,7 +95,7 @@ fn served(root: &std::path::Path) -> Result<(String, Option<String>), Failure> {
 }
 
 fn text(url: &str, report: &Report) -> String {
-    let Report { status, error, protocols, details } = report;
+    let Report { status, error, index, protocols, details } = report;
     let state = match status {
         Readiness::Ready => "ready",
         Readiness::StorageUnreachable => "NOT READY: the storage takes no writes",
@@ -104,6 +104,9 @@ fn text(url: &str, report: &Report) -> String {
     let mut text = format!("{url} is {state}\n");
     if let Some(error) = error {
         text.push_str(&format!("  {}\n", one_line(error)));
+    }
+    if !index.complete {
+        text.push_str(&format!("  search is not complete: {} changes are not indexed yet\n", index.behind));
     }
     let Some(Details { version, pid, uptime_seconds, process, spaces, mounts, sick }) = details else {
         text.push_str("  more is told to whoever has a key for all of it (--token-file)\n");
