@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_that_are_no_message_are_told_apart() {
+    fn bodies_that_are_no_message_are_distinguished() {
         let look = |version: Option<&'static str>, body: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));

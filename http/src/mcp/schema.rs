@@ -173,11 +173,11 @@ fn only_type(kinds: &Value) -> (Option<Value>, bool) {
 
 /// What each value of a choice means.
 fn meanings(choices: &[Value]) -> String {
-    let told = choices.iter().filter_map(|choice| {
+    let meanings = choices.iter().filter_map(|choice| {
         let meaning = choice.get("description")?.as_str()?.trim_end_matches('.');
         Some(format!("`{}`: {meaning}", choice["enum"][0].as_str()?))
     });
-    told.collect::<Vec<_>>().join("; ")
+    meanings.collect::<Vec<_>>().join("; ")
 }
 
 /// Whether a text may also be given as bytes.

@@ -178,7 +178,15 @@ pub const SPECIAL: &[Special] = &[
         .at(Place::Space),
     Special::root(crate::mcp::PATH, "mcp", Page::Mcp)
         .about("Speak the agent tool protocol (MCP, streamable HTTP)")
-        .answers(&[(200, "application/json"), (403, "application/json")])
+        .answers(&[
+            (200, "application/json"),
+            (200, "text/event-stream"),
+            (202, ""),
+            (400, "application/json"),
+            (403, "application/json"),
+            (406, "application/json"),
+            (415, "application/json"),
+        ])
         .at(Place::Elsewhere),
 ];
 

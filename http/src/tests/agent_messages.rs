@@ -130,8 +130,8 @@ async fn a_batch_is_answered_where_the_protocol_has_batches() {
     asked.retain(|name| *name != "audit");
     asked.sort_unstable();
     assert_eq!(asked, ["read", "read", "write", "write"], "each is recorded by itself: {audit}");
-    let only_told = json!([{ "jsonrpc": "2.0", "method": "notifications/initialized" }]);
-    let (status, _, text) = post(&door, &[JSON], only_told).await;
+    let notifications = json!([{ "jsonrpc": "2.0", "method": "notifications/initialized" }]);
+    let (status, _, text) = post(&door, &[JSON], notifications).await;
     assert_eq!((status, &*text), (202, ""));
     for version in ["2025-06-18", "2026-07-28"] {
         let (status, _, text) = post(&door, &[JSON, ("MCP-Protocol-Version", version)], &batch).await;

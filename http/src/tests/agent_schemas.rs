@@ -89,7 +89,7 @@ fn published_schemas_have_no_references_unions_or_formats() {
 }
 
 #[test]
-fn what_may_be_left_out_is_not_required_and_agents_read_their_own_defaults() {
+fn optional_arguments_are_not_required_and_have_agents_defaults() {
     let schema = |name: &str| tools().into_iter().find(|tool| tool["name"] == name).unwrap();
     let of = |name: &str, property: &str| schema(name)["inputSchema"]["properties"][property].clone();
     assert_eq!(schema("svc_read")["inputSchema"]["required"], json!(["path"]));
@@ -103,7 +103,7 @@ fn what_may_be_left_out_is_not_required_and_agents_read_their_own_defaults() {
 }
 
 #[test]
-fn no_tool_and_no_instruction_names_a_tool_or_resource_that_is_not_there() {
+fn tools_and_instructions_name_only_what_is_there() {
     let tools = tools();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     let text = format!("{} {}", mcp::INSTRUCTIONS, json!(tools));
@@ -280,22 +280,22 @@ async fn a_search_shows_ten_pages_with_plain_snippets() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn old_versions_differences_and_authors_are_told_in_words() {
+async fn old_versions_differences_and_authors_come_as_text() {
     let door = Listening::on(TestServer::new()).await;
     let versions = tree(&door).await;
-    let told = async |name: &str, arguments: Value| {
+    let text_of = async |name: &str, arguments: Value| {
         call(&door, name, arguments).await["result"]["content"][0]["text"].as_str().unwrap().to_owned()
     };
     let (old, new) = (&versions["old"], &versions["new"]);
-    let version = told("svc_version", json!({ "path": "notes/a.md", "version": old })).await;
+    let version = text_of("svc_version", json!({ "path": "notes/a.md", "version": old })).await;
     assert!(version.starts_with(&format!("[version: {old}]\n\n---\n")) && version.ends_with("\nmore\n"), "{version}");
-    let part = told("svc_version", json!({ "path": "notes/a.md", "version": &old[..8], "offset": 12 })).await;
+    let part = text_of("svc_version", json!({ "path": "notes/a.md", "version": &old[..8], "offset": 12 })).await;
     assert!(part.ends_with("[lines 13-13 of 13]\n\nmore\n"), "{part}");
-    let diff = told("svc_diff", json!({ "path": "notes/a.md", "from": old, "to": new })).await;
+    let diff = text_of("svc_diff", json!({ "path": "notes/a.md", "from": old, "to": new })).await;
     assert!(diff.contains("\n-more\n+less\n"), "{diff}");
-    let same = told("svc_diff", json!({ "path": "notes/a.md", "from": old, "to": old })).await;
+    let same = text_of("svc_diff", json!({ "path": "notes/a.md", "from": old, "to": old })).await;
     assert!(same.starts_with("No differences"), "{same}");
-    let blame = told("svc_blame", json!({ "path": "notes/a.md", "offset": 11 })).await;
+    let blame = text_of("svc_blame", json!({ "path": "notes/a.md", "offset": 11 })).await;
     let lines: Vec<&str> = blame.lines().skip(2).collect();
     assert_eq!(lines.len(), 2, "{blame}");
     assert!(lines[1].starts_with(&new[..12]) && lines[1].ends_with("mcp-agent 13: less"), "{blame}");
@@ -305,7 +305,7 @@ async fn old_versions_differences_and_authors_are_told_in_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_schema_resource_describes_a_tree_that_has_no_page_about_itself() {
+async fn svc_schema_describes_a_tree_without_a_schema_page() {
     let door = Listening::on(TestServer::new()).await;
     let read = async || {
         let answer = ask(&door, "resources/read", json!({ "uri": "svc://schema" })).await;

@@ -42,7 +42,7 @@ if (client.getServerCapabilities().prompts) {
 assert((await client.readResource({ uri: "svc://schema" })).contents[0].text.trim());
 
 // The SDK itself holds each structure against the schema of its tool.
-async function told(name, args, expected) {
+async function call(name, args, expected) {
   const result = await client.callTool({ name, arguments: args });
   const text = result.content.map((part) => part.text).join("");
   assert(!result.isError && text.includes(expected), `${name}: ${text}`);
@@ -51,23 +51,23 @@ async function told(name, args, expected) {
 
 const path = `sdk/ts-${kind}.md`;
 const content = "---\ntitle: T\ntags: [ts]\n---\n\n# T\n\nfox & <b>\n";
-const { etag } = await told("svc_write", { path, content, actor: "typescript" }, "Written");
-await told("svc_read", { path }, content);
-await told("svc_read", { path, offset: 5, limit: 1 }, "[lines 6-6 of 8; read on with offset 6]\n\n# T\n");
-await told("svc_append", { path, content: "more\n", if_match: etag }, "Appended");
-assert.equal((await told("svc_search", { query: `fox path:${path}` }, "fox & <b>")).result.length, 1);
-await told("svc_tree", { path: "sdk" }, `ts-${kind}.md`);
-await told("svc_query_meta", { filters: ["$.tags[*]=ts"] }, path);
-await told("svc_query", { query: 'TABLE title, missing FROM "sdk"' }, path);
-await told("svc_peek", { path }, path);
-const versions = (await told("svc_versions", { path }, "hash")).result;
-await told("svc_version", { path, version: versions.at(-1).hash }, content);
-await told("svc_diff", { path, from: versions.at(-1).hash, to: versions[0].hash }, "+more");
-await told("svc_blame", { path }, "typescript");
-await told("svc_graph_walk", { path }, path);
-await told("svc_health_check", { path }, path);
-await told("svc_timeline", { limit: 1 }, path);
-await told("svc_delete", { path }, "Deleted");
+const { etag } = await call("svc_write", { path, content, actor: "typescript" }, "Written");
+await call("svc_read", { path }, content);
+await call("svc_read", { path, offset: 5, limit: 1 }, "[lines 6-6 of 8; read on with offset 6]\n\n# T\n");
+await call("svc_append", { path, content: "more\n", if_match: etag }, "Appended");
+assert.equal((await call("svc_search", { query: `fox path:${path}` }, "fox & <b>")).result.length, 1);
+await call("svc_tree", { path: "sdk" }, `ts-${kind}.md`);
+await call("svc_query_meta", { filters: ["$.tags[*]=ts"] }, path);
+await call("svc_query", { query: 'TABLE title, missing FROM "sdk"' }, path);
+await call("svc_peek", { path }, path);
+const versions = (await call("svc_versions", { path }, "hash")).result;
+await call("svc_version", { path, version: versions.at(-1).hash }, content);
+await call("svc_diff", { path, from: versions.at(-1).hash, to: versions[0].hash }, "+more");
+await call("svc_blame", { path }, "typescript");
+await call("svc_graph_walk", { path }, path);
+await call("svc_health_check", { path }, path);
+await call("svc_timeline", { limit: 1 }, path);
+await call("svc_delete", { path }, "Deleted");
 const missing = await client.callTool({ name: "svc_read", arguments: { path } });
 assert(missing.isError && missing.content[0].text.includes("not found"));
 await client.close();

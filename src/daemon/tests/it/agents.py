@@ -21,7 +21,7 @@ logging.getLogger().addHandler(Failing(logging.WARNING))
 PAGE = "---\ntitle: {0}\ntags: [sdk]\n---\n\n# {0}\n\nfox & <b>\n\n## Part\n\nSee [[index]].\n"
 
 
-async def told(client, name, expected, **arguments):
+async def call(client, name, expected, **arguments):
     """The text of a tool's answer, and its structure where it has one."""
     result = await client.call_tool(name, arguments)
     text = "".join(part.text for part in result.content)
@@ -45,31 +45,31 @@ async def converse(server, mode):
         assert schema.contents[0].text.strip(), schema
 
         page = f"sdk/{mode}.md"
-        _, written = await told(client, "svc_write", "Written", path=page, content=PAGE.format(mode), actor="python")
+        _, written = await call(client, "svc_write", "Written", path=page, content=PAGE.format(mode), actor="python")
         again = PAGE.format(f"{mode} again")
-        _, last = await told(client, "svc_write", "Written", path=page, content=again, if_match=written["etag"])
+        _, last = await call(client, "svc_write", "Written", path=page, content=again, if_match=written["etag"])
         stale = await client.call_tool("svc_write", {"path": page, "content": "x", "if_match": written["etag"]})
         assert stale.is_error and last["etag"] in stale.content[0].text, stale
-        text, structure = await told(client, "svc_read", again, path=page)
+        text, structure = await call(client, "svc_read", again, path=page)
         assert text.startswith(f"[ETag: {last['etag']}]") and structure is None, structure
-        await told(client, "svc_read", "[lines 6-6 of 12; read on with offset 6]\n\n# ", path=page, offset=5, limit=1)
-        await told(client, "svc_append", "Appended", path=page, content="more\n")
-        _, found = await told(client, "svc_search", "fox & <b>", query=f'fox path:{page}')
+        await call(client, "svc_read", "[lines 6-6 of 12; read on with offset 6]\n\n# ", path=page, offset=5, limit=1)
+        await call(client, "svc_append", "Appended", path=page, content="more\n")
+        _, found = await call(client, "svc_search", "fox & <b>", query=f'fox path:{page}')
         assert [row["path"] for row in found["result"]] == [page], found
-        await told(client, "svc_query_meta", page, filters=["$.tags[*]=sdk"])
-        await told(client, "svc_query", page, query='TABLE title FROM "sdk"')
-        await told(client, "svc_section", "See [[index]].", path=page, heading="Part")
-        await told(client, "svc_peek", page, path=page)
-        await told(client, "svc_tree", f"{mode}.md", path="sdk")
-        _, versions = await told(client, "svc_versions", "hash", path=page)
+        await call(client, "svc_query_meta", page, filters=["$.tags[*]=sdk"])
+        await call(client, "svc_query", page, query='TABLE title FROM "sdk"')
+        await call(client, "svc_section", "See [[index]].", path=page, heading="Part")
+        await call(client, "svc_peek", page, path=page)
+        await call(client, "svc_tree", f"{mode}.md", path="sdk")
+        _, versions = await call(client, "svc_versions", "hash", path=page)
         newest, oldest = versions["result"][0]["hash"], versions["result"][-1]["hash"]
-        await told(client, "svc_version", PAGE.format(mode), path=page, version=oldest)
-        await told(client, "svc_diff", "+more", **{"path": page, "from": oldest, "to": newest})
-        await told(client, "svc_blame", "python 1: ---", path=page)
-        await told(client, "svc_backlinks", page, path="index.md")
-        await told(client, "svc_lint", "No issues found", path=page)
-        await told(client, "svc_context", "", )
-        await told(client, "svc_delete", "Deleted", path=page)
+        await call(client, "svc_version", PAGE.format(mode), path=page, version=oldest)
+        await call(client, "svc_diff", "+more", **{"path": page, "from": oldest, "to": newest})
+        await call(client, "svc_blame", "python 1: ---", path=page)
+        await call(client, "svc_backlinks", page, path="index.md")
+        await call(client, "svc_lint", "No issues found", path=page)
+        await call(client, "svc_context", "", )
+        await call(client, "svc_delete", "Deleted", path=page)
 
 
 async def main():

@@ -85,13 +85,13 @@ mod tests {
 
     #[test]
     fn parts_of_a_text_are_whole_lines_and_say_where_to_go_on() {
-        let told = |text: &str, range: &str| (text.to_owned(), range.to_owned());
-        assert_eq!(part("a\nb\r\n\nd", 0, 2), told("a\nb\r\n", "lines 1-2 of 4; read on with offset 2"));
-        assert_eq!(part("a\nb\r\n\nd", 2, 9), told("\nd", "lines 3-4 of 4"));
-        assert_eq!(part("a\nb\n", 1, 0), told("b\n", "lines 2-2 of 2"));
-        assert_eq!(part("a\nb\n", usize::MAX, usize::MAX), told("", "no lines: the text has 2"));
-        assert_eq!(part("", 0, 1), told("", "no lines: the text has 0"));
-        assert_eq!(part("a", 0, usize::MAX), told("a", "lines 1-1 of 1"));
+        let part_and_range = |text: &str, range: &str| (text.to_owned(), range.to_owned());
+        assert_eq!(part("a\nb\r\n\nd", 0, 2), part_and_range("a\nb\r\n", "lines 1-2 of 4; read on with offset 2"));
+        assert_eq!(part("a\nb\r\n\nd", 2, 9), part_and_range("\nd", "lines 3-4 of 4"));
+        assert_eq!(part("a\nb\n", 1, 0), part_and_range("b\n", "lines 2-2 of 2"));
+        assert_eq!(part("a\nb\n", usize::MAX, usize::MAX), part_and_range("", "no lines: the text has 2"));
+        assert_eq!(part("", 0, 1), part_and_range("", "no lines: the text has 0"));
+        assert_eq!(part("a", 0, usize::MAX), part_and_range("a", "lines 1-1 of 1"));
         assert_eq!(part_of(Bytes::from_static(b"\xff"), None, None).unwrap().1, None);
         assert!(part_of(Bytes::from_static(b"\xff"), None, NonZeroUsize::new(1)).is_err());
     }

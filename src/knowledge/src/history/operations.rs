@@ -174,13 +174,13 @@ impl Operation for Blame {
         Ok(lines)
     }
     fn words(lines: &Vec<BlameLine>) -> Option<String> {
-        let told = |line: &BlameLine| {
+        let row = |line: &BlameLine| {
             let (hash, day) = (line.hash.to_string(), line.timestamp.to_string());
             let (hash, day) = (hash.get(..12).unwrap_or(&hash), day.get(..10).unwrap_or(&day));
             format!("{hash} {day} {} {}: {}\n", svcfs_base::plain(line.author.as_str()), line.line, line.content)
         };
         let header = "commit, date, author, line number: line\n\n";
-        Some(lines.iter().fold(header.to_owned(), |text, line| text + &told(line)))
+        Some(lines.iter().fold(header.to_owned(), |text, line| text + &row(line)))
     }
 }
 

@@ -31,8 +31,8 @@ impl Operation for Context {
     fn words(pages: &Pages) -> Option<String> {
         // The titles are those of gaps.md 4.21.
         let pages = [("SCHEMA", &pages.schema), ("PLAYBOOK", &pages.playbook), ("CURRENT INDEX", &pages.index)];
-        let told = pages.iter().filter(|(_, text)| !text.trim().is_empty());
-        let text: Vec<String> = told.map(|(title, text)| format!("=== {title} ===\n\n{text}")).collect();
+        let present = pages.iter().filter(|(_, text)| !text.trim().is_empty());
+        let text: Vec<String> = present.map(|(title, text)| format!("=== {title} ===\n\n{text}")).collect();
         Some(match text.is_empty() {
             true => "There is no playbook, no schema and no index page. The resource svc://schema describes this tree."
                 .to_owned(),
