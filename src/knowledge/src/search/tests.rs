@@ -85,7 +85,7 @@ fn what_was_found_is_told_as_a_numbered_list() {
     let text = told(json!({ "query": "fox" }));
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("1. d/a.md (score: ") && lines[1] == "   The fox", "{text}");
-    assert!(lines[2].contains("<mark>fox</mark>"), "{text}");
+    assert!(lines[2].contains("fox") && !text.contains("<mark>"), "{text}");
     assert!(
         told(json!({ "query": "quik", "suggest_threshold": 0.5 })).starts_with("Nothing fits; these pages fit `quick`")
     );
