@@ -39,7 +39,7 @@ pub(crate) async fn create(
     match svcfs_listener::blocking(&door.lanes, Lane::Slow, made).await {
         Ok(()) => {
             let location = Some(format!("/{name}"));
-            Ok(S3Response::new(CreateBucketOutput { location, ..CreateBucketOutput::default() }))
+            Ok(S3Response::new(CreateBucketOutput { location }))
         }
         Err(fault) if fault.kind() == Kind::Exists => Err(s3_error!(BucketAlreadyExists, "{}", fault.message())),
         Err(fault) => Err(refuse(fault, WHAT)),

@@ -8,8 +8,8 @@ use crate::sections::auth::{Auth, Secret};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
     assets::Assets, assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, files::Files,
-    janitor::JanitorSettings, links::Links, lint::LintSettings, memory::MemorySettings, nfs::Nfs, search::Search,
-    server::Server, versioning::Versioning,
+    janitor::JanitorSettings, links::Links, lint::LintSettings, memory::MemorySettings, nfs::Nfs, protocols::WebDav,
+    search::Search, server::Server, versioning::Versioning,
 };
 use crate::{
     AuditSettings, AuthType, Complaint, Config, Error, Host, LogOutput, NfsFlags, NfsSettings, ProtocolFlags,
@@ -143,9 +143,7 @@ impl Settings {
         let auth = if auth_is_read { auth.resolve(&mut |key, told| check.complain(key, told)) } else { None };
         let nfs = check.nfs(nfs, &nfs_flags, auth.as_ref());
         let s3 = check.value("--s3-port", s3.resolve(&s3_flags)).flatten();
-        let dav_url = check.value("webdav.public_url", webdav.public_url()).flatten();
-        let webdav = check.value("--webdav-port", webdav.resolve(&webdav_flags)).flatten();
-        let webdav = webdav.map(|webdav| ProtocolSettings { public_url: dav_url, ..webdav });
+        let webdav = check.webdav(&webdav, &webdav_flags);
         let log = if tracing_is_read { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (host, port, public_url), auth.as_ref());
@@ -209,6 +207,13 @@ impl Check {
     fn nfs(&mut self, nfs: Nfs, flags: &NfsFlags, auth: Option<&AuthSettings>) -> Option<NfsSettings> {
         let is_open = auth.is_none_or(|auth| *auth == AuthSettings::None);
         nfs.resolve(flags, is_open, &mut |key, told| self.complain(key, told))
+    }
+
+    /// Where WebDAV is served, and how clients reach it.
+    fn webdav(&mut self, webdav: &WebDav, flags: &ProtocolFlags) -> Option<ProtocolSettings> {
+        let public_url = self.value("webdav.public_url", webdav.public_url()).flatten();
+        let served = self.value("--webdav-port", webdav.resolve(flags)).flatten()?;
+        Some(ProtocolSettings { public_url, ..served })
     }
 
     /// All complaints, as they come in the file.

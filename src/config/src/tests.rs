@@ -509,3 +509,25 @@ fn the_number_of_snapshots_is_100_unless_said_and_all_of_them_when_it_is_negativ
     assert_eq!(["0", "1", "250"].map(kept), [Some(100), Some(1), Some(250)]);
     assert_eq!(["-1", "-9223372036854775808"].map(kept), [None, None]);
 }
+
+#[test]
+fn the_address_of_webdav_has_a_path_that_a_proxy_can_take_off() {
+    let resolved = |url: &str| {
+        let text = format!("[webdav]\nenabled = true\npublic_url = \"{url}\"\n");
+        Settings::resolve(Config::parse(&text, &|_| None), Overrides::default())
+    };
+    let path = |url: &str| {
+        let webdav = resolved(url).unwrap().webdav.unwrap();
+        webdav.public_url.map(|url| (url.host().to_owned(), url.path().to_owned()))
+    };
+    let host = || "notes.example.org".to_owned();
+    assert_eq!(path("https://notes.example.org/dav/"), Some((host(), "/dav".to_owned())));
+    assert_eq!(path("https://notes.example.org:8443/a/b-c"), Some((host(), "/a/b-c".to_owned())));
+    assert_eq!(path("https://notes.example.org"), Some((host(), String::new())));
+    assert_eq!(path(""), None);
+    for other in
+        ["notes.example.org/dav", "https://h/a b", "https://h/a%20b", "https://h/../x", "https://h//x", "https://h/x?y"]
+    {
+        assert!(resolved(other).unwrap_err().to_string().contains("webdav.public_url"), "{other}");
+    }
+}

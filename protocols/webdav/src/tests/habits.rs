@@ -102,6 +102,74 @@ fn finder_asks_for_room_leaves_its_own_files_unversioned_and_sends_without_a_len
     served.step(204, "DELETE", "/untitled%20folder/", &[agent], "");
 }
 
+/// Office on a drive of Explorer: a temporary file takes the place of the document, which is set aside first.
+#[test]
+fn office_saves_by_rename_and_the_document_is_whole_at_each_step() {
+    let served = Served::new();
+    served.put("/report.docx", "old");
+    let agent = ("user-agent", "Microsoft-WebDAV-MiniRedir/10.0.22631");
+    let lock = |target: &str| {
+        let status = served.send("HEAD", target, &[agent], "").status;
+        let locked = served.send("LOCK", target, &[agent, ("timeout", "Second-3600")], LOCK);
+        assert_eq!(locked.status, if status == 404 { 201 } else { 200 }, "{}", locked.text());
+        locked.header("lock-token").to_owned()
+    };
+    let owner = lock("/~$report.docx");
+    let held = format!("({owner})");
+    served.step(204, "PUT", "/~$report.docx", &[agent, ("if", &held)], "ann");
+    served.step(201, "PUT", "/~WRD0001.tmp", &[agent], "");
+    let temporary = lock("/~WRD0001.tmp");
+    let held = format!("({temporary})");
+    let times = "<D:propertyupdate xmlns:D=\"DAV:\" xmlns:Z=\"urn:schemas-microsoft-com:\"><D:set><D:prop>\
+                 <Z:Win32FileAttributes>00000020</Z:Win32FileAttributes></D:prop></D:set></D:propertyupdate>";
+    served.step(207, "PROPPATCH", "/~WRD0001.tmp", &[agent, ("if", &held)], times);
+    served.step(204, "PUT", "/~WRD0001.tmp", &[agent, ("if", &held)], "new");
+    served.step(204, "UNLOCK", "/~WRD0001.tmp", &[agent, ("lock-token", &temporary)], "");
+    let target = |path: &str| format!("http://{}{path}", served.address);
+    let (aside, place) = (target("/~WRL0002.tmp"), target("/report.docx"));
+    served.step(201, "MOVE", "/report.docx", &[agent, ("destination", &aside), ("overwrite", "F")], "");
+    served.step(201, "MOVE", "/~WRD0001.tmp", &[agent, ("destination", &place), ("overwrite", "F")], "");
+    assert_eq!(served.get("/report.docx").text(), "new");
+    served.step(204, "DELETE", "/~WRL0002.tmp", &[agent], "");
+    let held = format!("({owner})");
+    served.step(204, "DELETE", "/~$report.docx", &[agent, ("if", &held)], "");
+    // Over the document itself, under its lock, as other programs do.
+    let token = lock("/report.docx");
+    served.step(201, "PUT", "/save.tmp", &[agent], "newer");
+    let held = format!("<{place}> ({token})");
+    served.step(204, "MOVE", "/save.tmp", &[agent, ("destination", &place), ("overwrite", "T"), ("if", &held)], "");
+    served.step(204, "PUT", "/report.docx", &[agent, ("if", &format!("({token})"))], "newest");
+    served.step(204, "UNLOCK", "/report.docx", &[agent, ("lock-token", &token)], "");
+    assert_eq!(served.text("report.docx").as_deref(), Some("newest"));
+}
+
+/// TextEdit on a Finder volume: a locked temporary file takes the place of the locked document.
+#[test]
+fn finder_saves_by_a_move_onto_the_locked_file() {
+    let served = Served::new();
+    served.put("/note.md", "# Old\n");
+    let agent = ("user-agent", "WebDAVFS/3.0.0 (03008000) Darwin/23.0.0 (x86_64)");
+    let lock = |target: &str| {
+        let locked = served.send("LOCK", target, &[agent, ("timeout", "Second-600"), ("depth", "0")], LOCK);
+        assert!(matches!(locked.status, 200 | 201), "{}", locked.text());
+        locked.header("lock-token").to_owned()
+    };
+    let document = lock("/note.md");
+    served.step(201, "PUT", "/.sb-1a2b-note.md", &[agent], "");
+    let temporary = lock("/.sb-1a2b-note.md");
+    served.step(204, "PUT", "/.sb-1a2b-note.md", &[agent, ("if", &format!("({temporary})"))], "# New\n");
+    served.step(201, "PUT", "/._note.md", &[agent], "resource");
+    let place = format!("http://{}/note.md", served.address);
+    let held = format!("<{place}> ({document}) </.sb-1a2b-note.md> ({temporary})");
+    served.step(204, "MOVE", "/.sb-1a2b-note.md", &[agent, ("destination", &place), ("if", &held)], "");
+    assert_eq!(served.text("note.md").as_deref(), Some("# New\n"));
+    let held = format!("({document})");
+    served.step(200, "LOCK", "/note.md", &[agent, ("if", &held), ("timeout", "Second-600")], "");
+    served.step(204, "PUT", "/note.md", &[agent, ("if", &held)], "# Newer\n");
+    served.step(204, "UNLOCK", "/note.md", &[agent, ("lock-token", &document)], "");
+    served.put("/note.md", "# Anybody\n");
+}
+
 #[test]
 fn a_copy_or_a_move_to_another_server_is_not_done_here() {
     let served = Served::new();

@@ -154,6 +154,8 @@ fn killed(method: &str, work: impl FnOnce(&Served)) -> Served {
     assert!(catch_unwind(AssertUnwindSafe(|| aside(&asked, &there, killed, || {}))).is_err());
     drop(there);
     drop(asked);
+    // The rename is in the tree by then.
+    served.server.primary().vfs.settled().unwrap();
     assert_eq!(served.leftovers().len(), 2);
     served
 }

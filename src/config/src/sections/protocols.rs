@@ -15,6 +15,8 @@ pub(crate) struct WebDav {
     pub port: u16,
     /// The address under which clients reach it through a proxy, such as `https://notes.example.org/dav`. The proxy takes the path of this address off the path of
     /// each request. Absent: the host of `server.public_url`, without a path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub public_url: Option<String>,
 }
 
@@ -83,7 +85,7 @@ impl WebDav {
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn public_url(&self) -> Result<Option<PublicUrl>, &'static str> {
-        let Some(text) = &self.public_url else { return Ok(None) };
+        let Some(text) = self.public_url.as_ref().filter(|text| !text.is_empty()) else { return Ok(None) };
         let url = PublicUrl::parse(text)?;
         if !url.path().is_empty() && !is_plain_prefix(url.path()) {
             return Err("must have a path of letters, digits, `-`, `_`, `.`, `~` and single `/`");

@@ -37,6 +37,16 @@ impl Served {
         Self { place, server, url, id, secret }
     }
 
+    /// Open to all who reach it, with these settings.
+    fn open(settings: &str) -> Self {
+        let place = Place::with_root();
+        let config = place.read("kb/.svc/config.toml");
+        place.write("kb/.svc/config.toml", &format!("{config}\n{settings}"));
+        let server = Running::serve(&place.at("kb"), &["--s3", "--s3-port", "0"]);
+        let url = server.greeting.lines().find_map(|line| line.trim().strip_prefix("s3")).unwrap().trim().to_owned();
+        Self { place, server, url, id: "ann".to_owned(), secret: "svcfs".to_owned() }
+    }
+
     /// What a client says, when it succeeds.
     #[track_caller]
     fn says(&self, command: &mut Command) -> String {
@@ -105,6 +115,50 @@ fn boto3_is_answered_as_by_s3() {
     let log = served.server.stop();
     assert!(!log.contains(&served.secret), "a secret is in the log: {log}");
     assert_eq!(served.place.git("kb", &["log", "-1", "--format=%an", "--", "copy.md"]), "ann");
+}
+
+#[test]
+fn clients_make_and_remove_their_buckets() {
+    let (Some(mut aws), Some(mut s3cmd), Some(mut python)) = (tool("aws"), tool("s3cmd"), tool("python")) else {
+        return;
+    };
+    let parents = tempfile::tempdir().unwrap();
+    let settings = format!("[server]\nspace_parents = [\"{}\"]\n", parents.path().display());
+    let served = Served::open(&settings);
+    served.place.write("a.md", "# A\n");
+    let again = |arguments: &[&str]| served.runs(tool("aws").unwrap().args(["s3"]).args(arguments));
+    served.says(aws.args(["s3", "mb", "s3://of-aws"]));
+    served.says(tool("aws").unwrap().args(["s3", "cp", "--no-progress", "a.md", "s3://of-aws/docs/a.md"]));
+    let (is_removed, told) = again(&["rb", "s3://of-aws"]);
+    assert!(!is_removed && told.contains("BucketNotEmpty"), "{told}");
+    served.says(tool("aws").unwrap().args(["s3", "rb", "--force", "s3://of-aws"]));
+
+    let host = served.url.trim_start_matches("http://").to_owned();
+    let (host, id) = (format!("--host={host}"), format!("--access_key={}", served.id));
+    let secret = format!("--secret_key={}", served.secret);
+    let flags = [&host, "--host-bucket=", "--no-ssl", "--no-progress", "--region=us-east-1", &id, &secret];
+    served.says(s3cmd.args(flags).args(["mb", "s3://of-s3cmd"]));
+    served.says(tool("s3cmd").unwrap().args(flags).args(["put", "a.md", "s3://of-s3cmd/a.md"]));
+    served.says(tool("s3cmd").unwrap().args(flags).args(["rb", "--recursive", "--force", "s3://of-s3cmd"]));
+
+    if Command::new("rclone").arg("version").output().is_ok() {
+        let flags = ["--s3-provider=Other", "--s3-env-auth", "--s3-endpoint", &served.url, "--config", "/dev/null"];
+        let rclone = |arguments: &[&str]| served.says(Command::new("rclone").args(flags).args(arguments));
+        rclone(&["mkdir", ":s3:of-rclone"]);
+        rclone(&["copy", "a.md", ":s3:of-rclone/docs/"]);
+        rclone(&["delete", ":s3:of-rclone"]);
+        rclone(&["rmdir", ":s3:of-rclone"]);
+    }
+    served.says(python.args(["-c", include_str!("buckets.py"), &served.url]));
+    assert_eq!(std::fs::read_dir(parents.path()).unwrap().count(), 0, "nothing is left of any bucket");
+}
+
+#[test]
+fn a_key_that_is_not_for_spaces_makes_no_bucket() {
+    let Some(mut aws) = tool("aws") else { return };
+    let served = Served::new();
+    let told = served.refuses(aws.args(["s3", "mb", "s3://mine"]));
+    assert!(told.contains("AccessDenied"), "{told}");
 }
 
 #[test]

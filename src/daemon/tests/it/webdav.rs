@@ -3,6 +3,7 @@
 use std::fs::Permissions;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use rustix::process::Signal;
@@ -210,6 +211,113 @@ fn davfs_loses_no_save_by_rename_onto_a_locked_file() {
     let lock = served
         .says(Command::new("curl").args(["-sX", "PROPFIND", "-H", "Depth: 0"]).arg(format!("{}/a.md", served.url)));
     assert!(!lock.contains("opaquelocktoken") && !lock.contains("activelock"), "it unlocked what it locked: {lock}");
+}
+
+/// nginx in front of a server, which takes a prefix off the paths; ended when it is dropped.
+struct Proxy(std::process::Child);
+
+impl Proxy {
+    /// The program, where it is installed.
+    fn program() -> Option<PathBuf> {
+        let tools = std::env::var_os("SVCFS_TOOLS").map(PathBuf::from).unwrap_or_default();
+        let places = [PathBuf::from("/usr/sbin/nginx"), tools.join("nginx/usr/sbin/nginx")];
+        let found = places.into_iter().find(|place| place.is_file());
+        if found.is_none() {
+            assert!(std::env::var_os("SVCFS_TOOLS").is_none(), "`nginx` is missing; scripts/test.sh installs it");
+            println!("skipped: `nginx` is not installed; scripts/test.sh installs it");
+        }
+        found
+    }
+
+    /// Leads `/dav/` on this port to the root of `url`, with these lines beside its defaults.
+    fn start(program: &Path, place: &Place, (port, url): (u16, &str), lines: &str) -> Self {
+        let folder = place.at("nginx");
+        std::fs::create_dir_all(&folder).unwrap();
+        let paths: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|name| format!("{name}_temp_path {folder}/{name};\n"))
+            .concat();
+        place.write(
+            "nginx/nginx.conf",
+            &format!(
+                "daemon off; pid {folder}/pid; error_log {folder}/error.log; events {{}}\nhttp {{ access_log off; {paths}\
+                 server {{ listen 127.0.0.1:{port}; location /dav/ {{ proxy_pass {url}/; {lines} }} }} }}\n"
+            ),
+        );
+        let mut nginx = Command::new(program);
+        nginx.args(["-p", &folder, "-c"]).arg(place.at("nginx/nginx.conf"));
+        let proxy = Self(nginx.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        eventually("nginx listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        proxy
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let master = rustix::process::Pid::from_child(&self.0);
+        let _ended = rustix::process::kill_process(master, Signal::TERM);
+        let _status = self.0.wait();
+    }
+}
+
+#[test]
+fn clients_work_behind_nginx_that_strips_a_prefix() {
+    let Some(nginx) = Proxy::program() else { return };
+    if !has("rclone") || !has("cadaver") {
+        return;
+    }
+    // As the settings say, and as the proxy says.
+    for is_configured in [true, false] {
+        let place = Place::with_root();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let url = format!("http://localhost:{port}/dav");
+        if is_configured {
+            let config = place.read("kb/.svc/config.toml");
+            place.write("kb/.svc/config.toml", &format!("{config}\n[webdav]\npublic_url = \"{url}\"\n"));
+        }
+        let mut served = Served::of(place);
+        let forwarded = "proxy_set_header Host $http_host; proxy_set_header X-Forwarded-Prefix /dav;";
+        let lines = if is_configured { "" } else { forwarded };
+        let _proxy = Proxy::start(&nginx, &served.place, (port, &served.url), lines);
+        served.url = url;
+        served.place.write("up/note é.md", "# Note\n");
+        served.rclone(&["copy", "up", ":webdav:sub dir"]);
+        served.rclone(&["moveto", ":webdav:sub dir/note é.md", ":webdav:moved.md"]);
+        served.rclone(&["copy", ":webdav:", "down", "--include", "moved.md"]);
+        assert_eq!(served.place.read("down/moved.md"), "# Note\n");
+        served.place.write(
+            "typed",
+            "mkcol f\nput down/moved.md f/a.md\nlock f/a.md\ncopy f/a.md f/b.md\n\
+             move f/b.md f/a.md\nput down/moved.md f/a.md\nunlock f/a.md\nmove f/a.md c.md\nls f\nquit\n",
+        );
+        let told = served.says(Command::new("sh").args(["-c", &format!("cadaver {}/ < typed", served.url)]));
+        assert!(!told.contains("failed") && !told.contains("error"), "{told}\n{}", served.server.errors());
+        assert!(served.place.has("kb/c.md") && !served.place.has("kb/f/a.md"));
+        if mounts_davfs() {
+            let mounted = served.davfs_after("mnt", "", 60);
+            assert!(mounted.status.success(), "{mounted:?}\n{}", served.server.errors());
+            let work = "cd mnt && mkdir d && echo 1 > d/a && echo 2 > d/b && mv d/b d/a && sed -i s/2/3/ d/a && mv d e";
+            let worked =
+                Command::new("timeout").args(["60", "sh", "-ec", work]).current_dir(served.place.at(".")).output();
+            served.unmount("mnt");
+            let worked = worked.unwrap();
+            assert!(worked.status.success(), "{}\n{}", String::from_utf8_lossy(&worked.stderr), served.server.errors());
+            assert_eq!(served.place.read("kb/e/a"), "3\n");
+        }
+    }
+}
+
+#[test]
+fn a_time_that_rclone_gives_a_file_is_the_files() {
+    if !has("rclone") {
+        return;
+    }
+    let served = Served::new();
+    served.place.write("up/old.txt", "old\n");
+    let file = std::fs::File::options().write(true).open(served.place.path("up/old.txt")).unwrap();
+    let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(784_111_777);
+    file.set_modified(then).unwrap();
+    served.rclone(&["copy", "up", ":webdav:up", "--webdav-vendor", "owncloud"]);
+    assert_eq!(std::fs::metadata(served.place.path("kb/up/old.txt")).unwrap().modified().unwrap(), then);
 }
 
 #[test]
