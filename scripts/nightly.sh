@@ -9,7 +9,7 @@ Run the tests in their long form
 Usage: scripts/nightly.sh [CARGO-TEST-ARGUMENTS...]
 
 The same tests as scripts/test.sh; those that repeat or search read from the environment how long they may take.
-What is already set there is kept. Then scripts/bench.sh --quick and, where disks can be mounted (root, amd64),
+What is already set there is kept. Then scripts/bench.sh --quick, scripts/nfs/pjdfstest.sh (on amd64) and, where disks can be mounted (root, amd64),
 scripts/power.sh follow.
 
 Environment:
@@ -27,6 +27,7 @@ Environment:
   SVCFS_CROWD_PAGES    Pages in each of them (default here: 500)
   SVCFS_SCHEMA_SECONDS Seconds for which a server is held against its description, three times (default here: 300)
   SVCFS_SOAK_SECONDS   Seconds of load under which a server's memory must not grow (default here: 600)
+  SVCFS_FIDELITY_CASES Random sequences of system calls on the mount that must end as on a plain disk (default here: 3000)
   SVCFS_MODEL_CASES    Random days of work held against the model (default here: 10000)
   PROPTEST_CASES       Random cases per property (default here: 20000)
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
@@ -47,6 +48,7 @@ export SVCFS_CROWD_SPACES="${SVCFS_CROWD_SPACES:-200}"
 export SVCFS_CROWD_PAGES="${SVCFS_CROWD_PAGES:-500}"
 export SVCFS_SCHEMA_SECONDS="${SVCFS_SCHEMA_SECONDS:-300}"
 export SVCFS_SOAK_SECONDS="${SVCFS_SOAK_SECONDS:-600}"
+export SVCFS_FIDELITY_CASES="${SVCFS_FIDELITY_CASES:-3000}"
 export SVCFS_MODEL_CASES="${SVCFS_MODEL_CASES:-10000}"
 export SVCFS_DOOR_FILES="${SVCFS_DOOR_FILES:-10000}"
 export SVCFS_DOOR_MIB="${SVCFS_DOOR_MIB:-2048}"
@@ -61,5 +63,6 @@ scripts="$(dirname "${BASH_SOURCE[0]}")"
 [[ $# -eq 0 ]] || exit 0
 "$scripts/schema.sh"
 "$scripts/bench.sh" --quick
+[[ $(uname -m) != x86_64 ]] || "$scripts/nfs/pjdfstest.sh"
 [[ $EUID -eq 0 && $(uname -m) == x86_64 ]] || exit 0
 exec "$scripts/power.sh"

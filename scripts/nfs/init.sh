@@ -52,6 +52,15 @@ if [ "$WORK" = restart ]; then
     poweroff -f
 fi
 
+# pjdfstest, which scripts/nfs/pjdfstest.sh adds to this machine.
+if [ "$WORK" = pjdfstest ]; then
+    mount.nfs 10.0.2.2:/ /mnt -o "vers=3,proto=tcp,mountproto=tcp,port=$PORT,mountport=$PORT,nolock,hard" || fail mount
+    mkdir -m 777 /mnt/suite || fail mkdir
+    pjdfstest -c /etc/pjdfstest.toml -p /mnt/suite
+    echo "guest: all is done"
+    poweroff -f
+fi
+
 # Of what is said here, that is no whole sentence which a person should read, the test looks at the last line.
 mount.nfs 10.0.2.2:/ /mnt -o "vers=3,proto=tcp,mountproto=tcp,port=$PORT,mountport=$PORT,nolock,hard" || fail mount
 cd /mnt || fail cd

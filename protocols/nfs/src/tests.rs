@@ -3,6 +3,7 @@
 mod at_once;
 mod changes;
 mod clients;
+mod fidelity;
 mod hostile;
 mod locked;
 mod looks;

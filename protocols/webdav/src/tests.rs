@@ -5,6 +5,7 @@ mod kept;
 mod links;
 mod locks;
 mod looked;
+mod modes;
 mod outside;
 mod propfind;
 mod removed;

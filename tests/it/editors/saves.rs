@@ -106,6 +106,29 @@ fn saves_as_visual_studio_code_and_obsidian_make_them_are_one_version_each() {
 }
 
 #[test]
+fn saves_as_jetbrains_kate_and_libreoffice_make_them_are_one_version_each() {
+    let Some(desk) = Desk::with("python3", &[PAGE]) else { return };
+    let save = |calls: &str, text: &str| {
+        let begin = "import os\np = \"notes/page.md\"\ndef put(name, text):\n  f = open(name, \"w\"); f.write(text); f.flush(); \
+                     os.fsync(f.fileno()); f.close()\n";
+        desk.saves(&format!("python3 -c '{begin}text = \"{text}\\n\"\n{calls}'"), "notes/page.md");
+        assert_eq!(desk.space.text("notes/page.md"), format!("{text}\n"));
+    };
+    save(
+        "put(p + \"___jb_tmp___\", text); os.rename(p, p + \"___jb_old___\"); os.rename(p + \"___jb_tmp___\", p); \
+         os.remove(p + \"___jb_old___\")",
+        "jetbrains",
+    );
+    save(
+        "put(\"notes/.page.md.kate-swp\", text); put(p + \".JiRqYb\", text); os.rename(p + \".JiRqYb\", p); \
+         os.remove(\"notes/.page.md.kate-swp\")",
+        "kate",
+    );
+    save("put(\"notes/.~lock.page.md#\", \"me\"); put(p, text); os.remove(\"notes/.~lock.page.md#\")", "libreoffice");
+    assert_eq!(desk.space.shell("ls -A notes"), "page.md\n");
+}
+
+#[test]
 fn sed_in_place_is_one_version() {
     let Some(desk) = Desk::with("sed", &[PAGE]) else { return };
     desk.saves("sed -i s/one/two/ notes/page.md", "notes/page.md");

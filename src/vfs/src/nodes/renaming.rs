@@ -77,22 +77,32 @@ impl Vfs {
     /// A file that is not in the tree yet is an entry of its directory.
     ///
     /// # Errors
-    /// `NotEmpty` where a directory that is to be removed or replaced holds one.
+    /// `NotEmpty` where a directory that is to be removed or replaced holds one; `Exists`, `NotDirectory` where one has the
+    /// name that a directory is to have.
     pub(crate) fn check_no_unsaved(&self, changes: &[Change]) -> Result<(), Fault> {
         let is_directory =
             |path: &TreePath| self.stat(Door::Internal, path).is_ok_and(|there| there.kind == EntryKind::Directory);
+        let is_new = |node: NodeId| {
+            let is_new = |shared: &Shared| shared.staging.as_ref().is_some_and(|staging| staging.is_new);
+            self.nodes.shared(node).is_ok_and(|shared| is_new(&shared.lock()))
+        };
+        let has_unsaved =
+            |directory: &TreePath| self.nodes.staged_below(directory).into_iter().any(|(_, node)| is_new(node));
         for change in changes {
-            let directory = match change {
-                Change::RemoveDir { path } => path,
-                Change::Move { from, to, .. } if is_directory(to) && is_directory(from) => to,
-                Change::Move { .. } | Change::Put { .. } | Change::Remove { .. } | Change::MakeDir { .. } => continue,
-            };
-            let is_new = |node: NodeId| {
-                let is_new = |shared: &Shared| shared.staging.as_ref().is_some_and(|staging| staging.is_new);
-                self.nodes.shared(node).is_ok_and(|shared| is_new(&shared.lock()))
-            };
-            if self.nodes.staged_below(directory).into_iter().any(|(_, node)| is_new(node)) {
-                return Err(holds_unsaved(directory));
+            match change {
+                Change::RemoveDir { path } if has_unsaved(path) => return Err(holds_unsaved(path)),
+                Change::MakeDir { path } if self.nodes.at(path).is_some_and(is_new) => return Err(Fault::exists(path)),
+                Change::Move { from, to, .. } if self.nodes.at(to).is_some_and(is_new) && is_directory(from) => {
+                    return Err(Fault::not_directory(to));
+                }
+                Change::Move { from, to, .. } if is_directory(to) && is_directory(from) && has_unsaved(to) => {
+                    return Err(holds_unsaved(to));
+                }
+                Change::RemoveDir { .. }
+                | Change::MakeDir { .. }
+                | Change::Move { .. }
+                | Change::Put { .. }
+                | Change::Remove { .. } => {}
             }
         }
         Ok(())
@@ -118,6 +128,11 @@ impl Vfs {
         let is_directory = self.stat(caller.door, from)?.kind == EntryKind::Directory;
         if is_replacing_directory && !is_directory {
             return Err(Fault::is_directory(to));
+        }
+        if is_directory
+            && held.at(to).is_some_and(|shared| shared.staging.as_ref().is_some_and(|staging| staging.is_new))
+        {
+            return Err(Fault::not_directory(to));
         }
         if is_replacing_directory {
             self.check_only_saved_below(to, &mut held)?;

@@ -197,6 +197,24 @@ fn no_directory_is_renamed_over_one_that_holds_an_unsaved_file() {
 }
 
 #[test]
+fn no_directory_takes_the_name_of_an_unsaved_file() {
+    let space = TestSpace::new();
+    space.vfs.make_directory(&ann(), NodeId::ROOT, &name("d"), 0o755).unwrap();
+    space.put("full/a.md", "text\n");
+    let (_, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("f"), 0o644).unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"text\n").unwrap();
+    for directory in ["d", "full"] {
+        let over = space.vfs.rename_node(&ann(), (NodeId::ROOT, &name(directory)), (NodeId::ROOT, &name("f")), true);
+        assert_eq!(over.unwrap_err().kind(), Kind::NotDirectory);
+        let change = Change::rename(at(directory), at("f"));
+        assert_eq!(space.vfs.apply(&eve(), change).unwrap_err().kind(), Kind::NotDirectory);
+    }
+    assert_eq!(space.vfs.apply(&eve(), Change::MakeDir { path: at("f") }).unwrap_err().kind(), Kind::Exists);
+    space.vfs.release(&ann(), handle).unwrap();
+    assert_eq!((space.text("f"), space.text("full/a.md")), ("text\n".to_owned(), "text\n".to_owned()));
+}
+
+#[test]
 fn the_setuid_bit_goes_with_the_first_write_and_not_with_the_save() {
     let space = TestSpace::new();
     save(&space, "run.sh", "#!/bin/sh\n");
