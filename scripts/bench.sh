@@ -10,7 +10,7 @@ Usage: scripts/bench.sh [OPTIONS]
 
 Options:
   --only PARTS  Only these, with commas between: writing, reading, committer, scale, large, mounted, files, doors,
-                pauses, history, links, questions, ranking, searching
+                pauses, history, links, questions, ranking, searching, answers
   --large       Also a tree of a million pages, which takes minutes more and 24 GiB of disk
   --quick       Less than a minute with small trees, to see that it works; the figures are worth little
   --write       Also replace the tables in docs/benchmarks.md

@@ -177,3 +177,16 @@ async fn the_parsers_of_prometheus_read_both_forms() {
         );
     }
 }
+
+#[tokio::test]
+async fn it_is_told_whether_search_knows_every_change() {
+    let server = TestServer::new();
+    server.put("a.md", "# A\n").await;
+    // A search of the client that wrote waits for the index.
+    assert_eq!(server.get("/api/svc/search?q=a").await.status, 200);
+    for page in ["/healthz", "/readyz"] {
+        let answer = server.get(page).await;
+        let told: serde_json::Value = serde_json::from_str(answer.text()).unwrap();
+        assert_eq!(told["index"], json!({ "complete": true, "behind": 0 }), "{page}");
+    }
+}

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::IndexError;
@@ -231,6 +232,9 @@ fn try_open(file: &Path) -> rusqlite::Result<Option<Connection>> {
 
 fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::from_secs(5))?;
+    // Else SQLite plans a statement anew whenever another value is bound to it: a fifth of the time of a search. It has no statistics by which
+    // values would matter to a plan.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "cache_size", CACHE)?;

@@ -1,4 +1,4 @@
-//! What issues 3, 4, 5 and 7 ask for, beside what was measured of it.
+//! What issues 3, 4, 5, 7 and 34 ask for, beside what was measured of it.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use svcfs_measure::table::{Cell, Table, column, quotient, text};
 use svcfs_measure::writing::{MANY, Writing};
 
 use crate::Measured;
+use crate::answers::{Answers, Judged as JudgedAnswer};
 use crate::committer::Committer;
 use crate::doors::{Doors, Judged};
 use crate::files::Files;
@@ -46,6 +47,7 @@ pub fn table(measured: &Measured) -> Table {
         questions,
         ranking,
         searching,
+        answers,
     } = measured;
     writing.iter().for_each(|writing| goals.writing(writing));
     committer.iter().for_each(|committer| goals.committer(committer));
@@ -61,6 +63,7 @@ pub fn table(measured: &Measured) -> Table {
     questions.iter().for_each(|questions| goals.questions(questions));
     ranking.iter().for_each(|ranking| goals.ranking(ranking));
     searching.iter().for_each(|searching| goals.searching(searching));
+    answers.iter().flat_map(Answers::judged).for_each(|goal| goals.answered(goal));
     goals.0
 }
 
@@ -218,6 +221,12 @@ impl Goals {
         let what = format!("search with snippets in {pages} pages, after a change");
         self.within(&format!("{what}: slowest p50"), Duration::from_millis(2), p50);
         self.within(&format!("{what}: slowest p99"), Duration::from_millis(15), p99);
+    }
+
+    fn answered(&mut self, JudgedAnswer { what, wanted, measured }: JudgedAnswer) {
+        let is_met = measured.map(|measured| measured <= wanted);
+        let goal = format!("≤ {} ms", wanted.as_secs_f64() * 1e3);
+        self.0.row([text(what), text(goal), Cell::Time(measured), Cell::Is(is_met)]);
     }
 
     fn questions(&mut self, questions: &Questions) {

@@ -3,6 +3,7 @@
 //! One rule: every row measures and checks itself; a run in which history lacks one commit ends without a table.
 #![expect(clippy::disallowed_methods, reason = "it writes beside svcfs, and measures the disk without it")]
 
+mod answers;
 mod asked;
 mod committer;
 mod document;
@@ -34,6 +35,7 @@ use svcfs_measure::table::Table;
 use svcfs_measure::writing::{self, Writing};
 use svcfs_work::Stop;
 
+use crate::answers::Answers;
 use crate::committer::Committer;
 use crate::doors::Doors;
 use crate::files::Files;
@@ -105,6 +107,8 @@ enum Part {
     Ranking,
     /// What search and indexing cost in trees of different sizes, beside plain full-text search and `git grep`
     Searching,
+    /// Search, queries and backlinks over a large tree, by several clients and while others write
+    Answers,
 }
 
 /// What was measured.
@@ -124,6 +128,7 @@ struct Measured {
     questions: Option<Questions>,
     ranking: Option<Ranking>,
     searching: Option<Searching>,
+    answers: Option<Answers>,
 }
 
 fn main() -> Result<()> {
@@ -191,6 +196,7 @@ impl Measured {
             Part::Questions => self.questions = Some(questions::measure(&run, extent)?),
             Part::Ranking => self.ranking = Some(ranking::measure(&run, extent)?),
             Part::Searching => self.searching = Some(searching::measure(&run, extent)?),
+            Part::Answers => self.answers = Some(answers::measure(&run, extent)?),
         }
         run.end()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
@@ -217,6 +223,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         questions,
         ranking,
         searching,
+        answers,
     } = measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(Writing::tables));
@@ -236,6 +243,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(questions.iter().map(Questions::table));
     tables.extend(ranking.iter().map(Ranking::table));
     tables.extend(searching.iter().flat_map(Searching::tables));
+    tables.extend(answers.iter().map(Answers::table));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(Table::markdown));
     text
 }

@@ -52,9 +52,13 @@ impl Run<'_> {
             return Ok(None);
         };
         let Selection { from, filter, .. } = &counted;
-        let total: i64 = connection
-            .prepare_cached(&format!("SELECT count(*) FROM {from} WHERE {filter}"))?
-            .query_row(params_from_iter(&statement.values), |row| row.get(0))?;
+        let sql = if filter == "1" {
+            "SELECT count(*) FROM facts".to_owned()
+        } else {
+            format!("SELECT count(*) FROM {from} WHERE {filter}")
+        };
+        let total: i64 =
+            connection.prepare_cached(&sql)?.query_row(params_from_iter(&statement.values), |row| row.get(0))?;
         let total = usize::try_from(total).unwrap_or_default();
         let last = frame.offset.saturating_add(frame.limit);
         let is_shown = parsed.mode != Mode::Count && frame.offset < total;

@@ -12,7 +12,6 @@ use super::row::{Fact, Row, members};
 use super::shape::{self, Frame};
 use super::{Answer, Asking, MAX_ROWS, ROWS, lookup, tasks};
 use crate::fields;
-use crate::pages::count;
 use crate::value::Value;
 use crate::{Index, IndexError};
 
@@ -208,7 +207,7 @@ impl Run<'_> {
         }
         let known = fields::hot(connection)?;
         // Rows found one by one cost more than pages read in a row: the shortest list is used, if it is short.
-        let pages = count(connection, "pages")?;
+        let pages = greatest_id(connection)?;
         let mut least = if pages > self.asking.scan_rows { self.asking.scan_rows + 1 } else { (pages / 10).max(100) };
         let mut best = None;
         if let Some(source) = &self.parsed.source {
@@ -363,6 +362,13 @@ impl Run<'_> {
         }
         Ok((rows, is_cut))
     }
+}
+
+/// As many pages as there are at most.
+fn greatest_id(connection: &Transaction<'_>) -> Result<usize, IndexError> {
+    let id: i64 =
+        connection.prepare_cached("SELECT coalesce(max(id), 0) FROM pages")?.query_row([], |row| row.get(0))?;
+    Ok(usize::try_from(id).unwrap_or_default())
 }
 
 /// The frontmatter of a page of [`Statement::select`].

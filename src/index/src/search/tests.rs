@@ -1,3 +1,4 @@
+mod ranking;
 mod snippets;
 
 use proptest::prelude::*;

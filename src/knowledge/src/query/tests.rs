@@ -158,3 +158,39 @@ fn a_query_sees_every_write_that_was_acknowledged_before_it() {
     space.get("delete", json!({ "path": "d/b.md" }));
     assert_eq!(space.get("views_execute", json!({ "name": "links" }))["rows"], json!([]));
 }
+
+#[test]
+fn an_answer_that_reached_the_bound_says_so_everywhere() {
+    let page = |status: &str| format!("---\nstatus: {status}\n---\n\n- [ ] task\n");
+    let view = "---\nsvc-view: true\nsvc-query: LIST WHERE length(status) > 0\n---\n";
+    let (open, done) = (page("open"), page("done"));
+    let files = [("a.md", &*open), ("b.md", &*done), ("c.md", &*open), ("view.md", view)];
+    let space = TestSpace::with("[dataview]\nmax_scan_rows = 2\nmax_auto_indexes = 0\n", &files);
+    let caller = Caller::new(Door::Http);
+    let ask = |name: &str, arguments: serde_json::Value| {
+        let cx = space.cx(&caller);
+        let mut entries = crate::CATALOGUE.iter().flat_map(|area| area.operations);
+        let answer = (entries.find(|entry| entry.name == name).unwrap().call)(arguments, &cx).unwrap();
+        (answer, cx.remarks().notes)
+    };
+    let query = json!({ "q": "LIST WHERE length(status) > 0", "format": "list" });
+    let (answer, notes) = ask("query", query);
+    assert_eq!((&answer["truncated"], &answer["has_more"], &answer["total"]), (&json!(true), &json!(true), &json!(2)));
+    assert!(
+        notes.len() == 1 && notes[0].contains("only the first 2 ") && notes[0].contains("dataview.max_scan_rows"),
+        "{notes:?}"
+    );
+    assert!(answer["text"].as_str().unwrap().contains("*Only the first 2 pages, items or tasks were looked at*"));
+    let (_, notes) = ask("aggregate", json!({ "group": "_folder", "calc": "count" }));
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    space.get("views_save", json!({ "name": "all", "query": "LIST WHERE length(status) > 0" }));
+    let (answer, notes) = ask("views_execute", json!({ "name": "all" }));
+    assert_eq!((&answer["truncated"], notes.len()), (&json!(true), 1));
+    space.get("view_refresh", json!({ "path": "view.md" }));
+    assert!(space.text("view.md").contains("Only the first 2 pages"), "{}", space.text("view.md"));
+    // What the index answers has no bound.
+    for (q, total) in [("LIST", 4), ("LIST WHERE _word_count > 0 LIMIT 1", 3), ("COUNT WHERE _size > 1", 4)] {
+        let (answer, notes) = ask("query", json!({ "q": q }));
+        assert_eq!((&answer["total"], answer.get("truncated"), notes.len()), (&json!(total), None, 0), "{q}");
+    }
+}
