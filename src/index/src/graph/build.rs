@@ -89,7 +89,8 @@ fn links_of_all(connection: &Connection, pages: &mut [(i64, GraphPage)]) -> Resu
     let paths: Vec<TreePath> = pages.iter().map(|(_, page)| page.path.clone()).collect();
     let by_id: HashMap<i64, Node> = pages.iter().map(|(id, _)| *id).zip(0..).collect();
     let by_path: HashMap<&str, Node> = paths.iter().map(TreePath::as_str).zip(0..).collect();
-    let mut names = Names::all(connection)?;
+    let path_of = |id| by_id.get(&id).map(|node| paths[*node as usize].as_str());
+    let mut names = Names::all(connection, path_of)?;
     let mut links = Vec::new();
     let mut led = SameFolder::default();
     let mut statement = connection.prepare_cached(LINKS)?;
