@@ -13,7 +13,7 @@ impl Index {
     pub fn newest(&self, max: usize) -> Result<Vec<(TreePath, Timestamp)>, IndexError> {
         self.readers.read(|connection| {
             let mut statement =
-                connection.prepare_cached("SELECT path, modified FROM pages ORDER BY modified DESC, path LIMIT ?1")?;
+                connection.prepare_cached("SELECT path, modified FROM facts ORDER BY modified DESC, path LIMIT ?1")?;
             let mut rows = statement.query([i64::try_from(max).unwrap_or(i64::MAX)])?;
             let mut newest = Vec::new();
             while let Some(row) = rows.next()? {

@@ -54,26 +54,61 @@ pub(super) fn fresh(connection: &Connection) -> Result<Graph, IndexError> {
     Ok(Graph::new(pages.into_iter().map(|(_, page)| Arc::new(page)).collect(), links_out))
 }
 
+/// Where links lead that pages of one folder have. From all of them a link leads to the same page, and pages of a folder mostly lie together.
+#[derive(Default)]
+struct SameFolder {
+    folder: String,
+    /// Of wiki links and of those by address.
+    known: [HashMap<Box<str>, Option<Node>>; 2],
+}
+
+impl SameFolder {
+    fn get_or_look_up(
+        &mut self,
+        from: &str,
+        (is_wiki, target): (bool, &str),
+        look_up: impl FnOnce() -> Result<Option<Node>, IndexError>,
+    ) -> Result<Option<Node>, IndexError> {
+        let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
+        if folder != self.folder {
+            folder.clone_into(&mut self.folder);
+            self.known.iter_mut().for_each(HashMap::clear);
+        }
+        let known = &mut self.known[usize::from(is_wiki)];
+        if let Some(found) = known.get(target) {
+            return Ok(*found);
+        }
+        let found = look_up()?;
+        known.insert(target.into(), found);
+        Ok(found)
+    }
+}
+
 /// Every link that leads to a page, in order; each page learns about its own.
 fn links_of_all(connection: &Connection, pages: &mut [(i64, GraphPage)]) -> Result<Vec<(Node, Node)>, IndexError> {
     let paths: Vec<TreePath> = pages.iter().map(|(_, page)| page.path.clone()).collect();
     let by_id: HashMap<i64, Node> = pages.iter().map(|(id, _)| *id).zip(0..).collect();
     let by_path: HashMap<&str, Node> = paths.iter().map(TreePath::as_str).zip(0..).collect();
-    let mut names = Names::all(connection)?;
+    let path_of = |id| by_id.get(&id).map(|node| paths[*node as usize].as_str());
+    let mut names = Names::all(connection, path_of)?;
     let mut links = Vec::new();
+    let mut led = SameFolder::default();
     let mut statement = connection.prepare_cached(LINKS)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let Some(source) = by_id.get(&row.get(0)?) else { continue };
         let (from, facts) = (paths[*source as usize].as_str(), &mut pages[*source as usize].1.facts);
         let (is_wiki, target) = (row.get(1)?, text_of(row, 2)?);
-        let wanted = candidates(from, kind_of(is_wiki), target);
-        match names.lead_to(from, &wanted)?.and_then(|path| by_path.get(path)) {
+        let wanted = || candidates(from, kind_of(is_wiki), target);
+        let found = led.get_or_look_up(from, (is_wiki, target), || {
+            Ok(names.lead_to(from, &wanted())?.and_then(|path| by_path.get(path).copied()))
+        })?;
+        match found {
             Some(target) => {
                 facts.add_link();
-                links.push((*source, *target));
+                links.push((*source, target));
             }
-            None => facts.add_unresolved(is_wiki, target, &wanted),
+            None => facts.add_unresolved(is_wiki, target, &wanted()),
         }
     }
     links.sort_unstable();

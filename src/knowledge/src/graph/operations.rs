@@ -4,7 +4,8 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::json;
 use svcfs_base::{Fault, Limit, TreePath};
 use svcfs_index::Node;
@@ -127,41 +128,100 @@ impl Operation for Graph {
     fn run(self, cx: &Cx<'_>) -> Result<Written<Drawing>, Fault> {
         let analysis = analysis(cx)?;
         match self.limit {
-            Some(limit) => Written::of(&drawing(&analysis, limit.get())),
-            None => kept(&analysis.drawn, || drawing(&analysis, usize::MAX)),
+            Some(limit) => Written::as_shape(&Drawn::of(&analysis, limit.get())),
+            None => kept(&analysis.drawn, || Written::as_shape(&Drawn::of(&analysis, usize::MAX))),
         }
     }
 }
 
 /// What is written out already, or is so now for whoever asks next.
-fn kept<T: Serialize>(place: &OnceLock<Written<T>>, make: impl FnOnce() -> T) -> Result<Written<T>, Fault> {
+fn kept<T: Serialize>(
+    place: &OnceLock<Written<T>>,
+    write: impl FnOnce() -> Result<Written<T>, Fault>,
+) -> Result<Written<T>, Fault> {
     if let Some(written) = place.get() {
         return Ok(written.clone());
     }
-    let written = Written::of(&make())?;
+    let written = write()?;
     Ok(if written.bytes() <= MOST_KEPT { place.get_or_init(|| written).clone() } else { written })
 }
 
-/// The pages with the highest PageRank, so many of them, and the links between them.
-fn drawing(analysis: &Analysis, limit: usize) -> Drawing {
-    let graph = analysis.graph();
-    let mut is_shown = vec![true; graph.len()];
-    if limit < graph.len() {
-        for node in analysis.by_rank().iter().skip(limit) {
-            is_shown[*node as usize] = false;
-        }
+/// A [`Drawing`] that is written out from the graph itself, without a copy of every path.
+struct Drawn<'a> {
+    analysis: &'a Analysis,
+    /// Which pages it has; all of them where none is left out.
+    is_shown: Option<Vec<bool>>,
+}
+
+impl<'a> Drawn<'a> {
+    /// The pages with the highest PageRank, so many of them, and the links between them.
+    fn of(analysis: &'a Analysis, limit: usize) -> Self {
+        let count = analysis.graph().len();
+        let is_shown = (limit < count).then(|| {
+            let mut is_shown = vec![false; count];
+            analysis.by_rank().iter().take(limit).for_each(|node| is_shown[*node as usize] = true);
+            is_shown
+        });
+        Self { analysis, is_shown }
     }
-    let shown = || graph.nodes().filter(|node| is_shown[*node as usize]);
-    let dot = |node| {
-        let page = graph.page(node);
-        let group = page.path.as_str().split_once('/').map_or("", |(top, _)| top);
-        Dot { id: page.path.clone(), title: page.title.clone(), group: group.to_owned() }
-    };
-    let edges = |node| {
-        let targets = graph.links_out(node).iter().filter(|to| is_shown[**to as usize]);
-        targets.map(move |to| Edge { source: graph.page(node).path.clone(), target: graph.page(*to).path.clone() })
-    };
-    Drawing { nodes: shown().map(dot).collect(), edges: shown().flat_map(edges).collect() }
+
+    fn shows(&self, node: Node) -> bool {
+        self.is_shown.as_ref().is_none_or(|is_shown| is_shown[node as usize])
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
+        self.analysis.graph().nodes().filter(|node| self.shows(*node))
+    }
+}
+
+/// The entries of one list of a [`Drawn`].
+struct DrawnDots<'a>(&'a Drawn<'a>);
+struct DrawnEdges<'a>(&'a Drawn<'a>);
+
+/// As [`Dot`].
+#[derive(Serialize)]
+struct DotRef<'a> {
+    id: &'a TreePath,
+    title: &'a str,
+    group: &'a str,
+}
+
+/// As [`Edge`].
+#[derive(Serialize)]
+struct EdgeRef<'a> {
+    source: &'a TreePath,
+    target: &'a TreePath,
+}
+
+impl Serialize for Drawn<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut drawing = serializer.serialize_struct("Drawing", 2)?;
+        drawing.serialize_field("nodes", &DrawnDots(self))?;
+        drawing.serialize_field("edges", &DrawnEdges(self))?;
+        drawing.end()
+    }
+}
+
+impl Serialize for DrawnDots<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let graph = self.0.analysis.graph();
+        serializer.collect_seq(self.0.nodes().map(|node| {
+            let page = graph.page(node);
+            let group = page.path.as_str().split_once('/').map_or("", |(top, _)| top);
+            DotRef { id: &page.path, title: &page.title, group }
+        }))
+    }
+}
+
+impl Serialize for DrawnEdges<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let graph = self.0.analysis.graph();
+        serializer.collect_seq(self.0.nodes().flat_map(|node| {
+            let source = &graph.page(node).path;
+            let targets = graph.links_out(node).iter().filter(|to| self.0.shows(**to));
+            targets.map(move |to| EdgeRef { source, target: &graph.page(*to).path })
+        }))
+    }
 }
 
 /// See how the pages hang together: the most important ones, groups, bridges and orphans
@@ -363,7 +423,8 @@ impl Operation for GraphCommunities {
         let pages = |nodes: &Vec<Node>| nodes.iter().map(|node| analysis.path(*node)).collect();
         kept(&analysis.grouped, || {
             let communities = analysis.communities().iter().enumerate();
-            Communities { communities: communities.map(|(id, nodes)| Community { id, pages: pages(nodes) }).collect() }
+            let communities = communities.map(|(id, nodes)| Community { id, pages: pages(nodes) }).collect();
+            Written::of(&Communities { communities })
         })
     }
 }

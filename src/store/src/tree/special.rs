@@ -45,6 +45,27 @@ impl WorkTree {
         Ok(entries)
     }
 
+    /// The directories in a directory, in no order. Other entries are not read: the listing says what most of them are.
+    ///
+    /// # Errors
+    /// As [`WorkTree::list`].
+    pub fn list_directories(&self, path: &TreePath) -> Outcome<Vec<Name>> {
+        let descriptor = self.open_directory(path)?;
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&descriptor).map_err(|error| disk(path, error))? {
+            let entry = entry.map_err(|error| disk(path, error))?;
+            let is_directory = || match entry.file_type() {
+                sys::FileType::Directory => true,
+                sys::FileType::Unknown => sys::statat(&descriptor, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+                    .is_ok_and(|stat| sys::FileType::from_raw_mode(stat.st_mode) == sys::FileType::Directory),
+                _ => false,
+            };
+            let name = entry.file_name().to_str().ok().and_then(|text| Name::parse(text).ok());
+            names.extend(name.filter(|_| is_directory()));
+        }
+        Ok(names)
+    }
+
     /// Whether a directory holds something whose name no tree has, and which no listing tells: one such name.
     ///
     /// # Errors

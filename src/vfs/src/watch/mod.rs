@@ -64,9 +64,9 @@ impl Eyes {
             Self::Polling(notifier) => notifier.watch(&at, RecursiveMode::NonRecursive)?,
         }
         // A directory that is gone again, or cannot be read, has nothing to watch.
-        for (name, stat) in vfs.core.tree.list(directory).unwrap_or_default() {
+        for name in vfs.core.tree.list_directories(directory).unwrap_or_default() {
             let path = directory.join(&name);
-            if stat.kind == StatKind::Directory && vfs.core.places.of(&path).is_versioned() {
+            if vfs.core.places.of(&path).is_versioned() {
                 self.watch_below(vfs, &path)?;
             }
         }
