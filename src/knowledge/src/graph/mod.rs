@@ -7,6 +7,7 @@ mod betweenness;
 mod clusters;
 mod communities;
 mod components;
+mod drawing;
 mod operations;
 mod paths;
 mod rank;
