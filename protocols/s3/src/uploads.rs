@@ -290,7 +290,7 @@ fn joined(
             beside.append(piece)
         };
         parts.iter().try_for_each(|part| upload.read(root, part, &mut take))?;
-        Content::Beside(beside)
+        Content::Beside(Box::new(beside))
     };
     let sums = Checksum::of_parts(checksum, parts)?.unwrap_or_else(|| summing.finish().1);
     announced.check(&sums)?;

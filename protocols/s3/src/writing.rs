@@ -347,7 +347,7 @@ fn gathered_of(
     let mut summing = Summing::new(Wanted::either(algorithm, &Sums::default()));
     let content = match (object.content, object.blob) {
         (Read::OnDisk(reader), None) => {
-            Content::Beside(copy_large(asked, (&reader, &mut summing), object.size, &place)?)
+            Content::Beside(Box::new(copy_large(asked, (&reader, &mut summing), object.size, &place)?))
         }
         (content, _) => {
             let content = content.read(0, usize::try_from(object.size).unwrap_or(usize::MAX))?;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use svcfs_measure::http::{Client, encoded};
 use svcfs_measure::machine;
 use svcfs_measure::run::Run;
-use svcfs_measure::series::{Bound, Round, Series, bound};
+use svcfs_measure::series::{Bound, Round, Series};
 use svcfs_measure::server::{Place, Server};
 use svcfs_measure::table::{Cell, Table, column, text};
 
@@ -152,7 +152,7 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn measured(&self, run: &Run, question: Question) -> Result<Series> {
-        let is_over = AtomicBool::new(false);
+        let (is_over, stop) = (AtomicBool::new(false), run.stop());
         let round = thread::scope(|scope| {
             let writers: Vec<_> = (0..if question.is_busy { WRITERS } else { 0 })
                 .map(|writer| {
@@ -164,7 +164,7 @@ impl Asked<'_> {
                 .collect();
             let begun = Instant::now();
             let clients: Vec<_> = (0..question.clients)
-                .map(|client| scope.spawn(move || self.ask(run.stop(), question.kind, client)))
+                .map(|client| scope.spawn(move || self.ask(stop, question.kind, client)))
                 .collect();
             let mut latencies = Vec::new();
             let mut outcome = Ok(());

@@ -259,7 +259,7 @@ fn headers_that_make_no_sense_are_refused_or_harmless() {
     let put = |headers: &[(&str, &str)]| client.send("PUT", "/api/svc/file?path=a.md", headers, "# Other\n");
     for (headers, status) in [
         (&[("If-Match", STALE)][..], 409),
-        (&[("If-Match", "rubbish")], 400),
+        (&[("If-Match", "rubbish")], 409),
         (&[("If-Match", "")], 400),
         (&[("If-None-Match", "*")], 412),
         (&[("If-None-Match", STALE)], 400),

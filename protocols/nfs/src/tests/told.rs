@@ -195,14 +195,14 @@ fn a_file_made_with_a_mode_shows_it_with_its_owner_from_the_first_moment_on() {
     std::os::unix::fs::chown(served.folder.path().join("root"), Some(1234), Some(1234)).unwrap_or_default();
     let directory = std::fs::metadata(served.folder.path().join("root")).unwrap();
     let owner = (directory.uid(), directory.gid());
-    let ways: [(&str, fn() -> createhow3); 3] = [
-        ("unchecked.md", || createhow3::UNCHECKED(with_mode(0o640))),
-        ("guarded.md", || createhow3::GUARDED(with_mode(0o640))),
-        ("exclusive.md", || createhow3::EXCLUSIVE(createverf3([7; 8]))),
+    let ways = [
+        ("unchecked.md", createhow3::UNCHECKED(with_mode(0o640))),
+        ("guarded.md", createhow3::GUARDED(with_mode(0o640))),
+        ("exclusive.md", createhow3::EXCLUSIVE(createverf3([7; 8]))),
     ];
     served.user = 1234;
     for (name, how) in ways {
-        let asked = CREATE3args { where_: entry(&root, name.as_bytes()), how: how() };
+        let asked = CREATE3args { where_: entry(&root, name.as_bytes()), how };
         let made = outcome(served.ask::<CREATE3res>(8, &asked)).unwrap();
         let (file, told) = (made.obj.unwrap(), made.obj_attributes.unwrap());
         if name == "exclusive.md" {
