@@ -23,14 +23,14 @@ fn what_http_writes_the_mount_reads_at_once() {
 }
 
 #[test]
-fn what_the_mount_writes_http_reads_and_searches_at_once() {
+fn what_the_mount_writes_http_reads_immediately_and_finds() {
     let Some(space) = TestSpace::mounted() else { return };
     let (client, page) = (space.client(), space.mountpoint().join("a.md"));
     for round in 0..50 {
         let text = format!("# Round {round}\n\nround{round}word\n");
         save(File::create(&page).unwrap(), text.as_bytes()).unwrap();
         assert_eq!(client.get(&endpoint("/file", &[("path", "a.md")])).text(), text, "round {round}");
-        assert_eq!(client.found(&format!("round{round}word")), ["a.md"]);
+        client.until_found(&format!("round{round}word"), &["a.md"]);
         assert!(client.found(&format!("round{}word", round - 1)).is_empty(), "round {round}");
     }
     assert_eq!(space.story().log.len(), 50);

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
+use super::wait;
+
 /// The prefix of all knowledge endpoints.
 pub const PREFIX: &str = "/api/svc";
 
@@ -113,6 +115,12 @@ impl Client {
         assert_eq!(reply.status, 200, "search for `{word}`: {}", reply.text());
         let hits = reply.json();
         hits.as_array().unwrap().iter().map(|hit| hit["path"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Waits until a search for a word finds exactly these paths: what other clients wrote is found 500 ms later at most.
+    #[track_caller]
+    pub fn until_found(&self, word: &str, paths: &[&str]) {
+        wait::until(&format!("`{word}` is found in {paths:?}"), || self.found(word) == paths);
     }
 
     /// Calls a tool; the structured result, or what was refused. Of a tool that answers with a text alone the structure is asked for.
