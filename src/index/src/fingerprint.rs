@@ -7,7 +7,7 @@ use serde::Serialize;
 use svcfs_base::{ETag, TreePath};
 
 use crate::pages::{count, tree_path};
-use crate::{Index, IndexError, schema};
+use crate::{Index, IndexError, fields, schema};
 
 /// A hash over every row that answers are made of, in an order that does not depend on how the rows came about.
 ///
@@ -30,6 +30,10 @@ pub struct Fingerprint {
     /// The fields whose values are links, by which it was filled.
     #[serde(skip)]
     pub typed_links: Vec<String>,
+    /// The fields that have an index of their own. They come from questions and from the order in which pages were written, so that an index
+    /// that is made anew is given the same ones before it is compared.
+    #[serde(skip)]
+    pub hot_fields: Vec<String>,
     /// The hash of the rows of each page.
     #[serde(skip)]
     pub by_page: BTreeMap<TreePath, ETag>,
@@ -118,6 +122,7 @@ pub(crate) fn fingerprint(connection: &Connection) -> Result<Fingerprint, IndexE
         postings,
         damage: damage(connection)?,
         typed_links: schema::typed_links(connection)?,
+        hot_fields: fields::hot(connection)?.into_iter().map(|(_, name)| name).collect(),
         by_page,
         spellings: spellings(connection)?,
     })

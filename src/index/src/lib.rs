@@ -162,6 +162,15 @@ impl Index {
         Self { early_fields: fields::EarlyFields::at_most(at_most), ..self }
     }
 
+    /// The same, empty, with indexes of these fields ([`Fingerprint::hot_fields`]).
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn with_hot_fields(self, names: &[String]) -> Result<Self, IndexError> {
+        fields::add(&self.writer.lock().connection, names)?;
+        Ok(self)
+    }
+
     /// The position of the change log up to which the index reflects the tree; 0 for a new index.
     ///
     /// # Errors

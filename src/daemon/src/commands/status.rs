@@ -105,7 +105,8 @@ fn text(url: &str, report: &Report) -> String {
     if let Some(error) = error {
         text.push_str(&format!("  {}\n", one_line(error)));
     }
-    if !index.complete {
+    // A server from before this field was added says neither.
+    if index.behind > 0 {
         text.push_str(&format!("  search is not complete: {} changes are not indexed yet\n", index.behind));
     }
     let Some(Details { version, pid, uptime_seconds, process, spaces, mounts, sick }) = details else {

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rusqlite::Transaction;
 use serde_json::Value;
 
-use super::{hot, name_of, presence_word};
+use super::{add, hot, name_of, presence_word};
 use crate::IndexError;
 use crate::document::Document;
 use crate::dql::Step;
@@ -63,7 +63,7 @@ impl EarlyFields {
                     continue;
                 }
                 if known.len() < self.max_fields && is_short(value) && is_new(transaction, key)? {
-                    transaction.prepare_cached("INSERT INTO hot_fields (field) VALUES (?1)")?.execute([&name])?;
+                    add(transaction, std::slice::from_ref(&name))?;
                     known.insert(name);
                 } else {
                     if declined.len() >= MAX_DECLINED {

@@ -137,6 +137,12 @@ pub(crate) fn hot(connection: &Connection) -> Result<Vec<(i64, String)>, IndexEr
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
+/// Adds fields, which get rows with each page that is taken in from now on.
+pub(crate) fn add(connection: &Connection, names: &[String]) -> rusqlite::Result<()> {
+    let mut insert = connection.prepare_cached("INSERT INTO hot_fields (field) VALUES (?1)")?;
+    names.iter().try_for_each(|name| insert.execute([name]).map(drop))
+}
+
 /// Makes the rows of a page.
 pub(crate) fn put(
     transaction: &Transaction<'_>,
@@ -191,7 +197,7 @@ impl Index {
             };
             cool(&transaction, (number, touched.is_some()))?;
         }
-        transaction.execute("INSERT INTO hot_fields (field) VALUES (?1)", [field])?;
+        add(&transaction, &[field.to_owned()])?;
         let number = transaction.last_insert_rowid();
         let steps = steps_of(field)?;
         fill(&transaction, Tables::Live, number, &steps)?;

@@ -72,6 +72,7 @@ pub(super) fn made_anew<E: Into<Box<dyn Error + Send + Sync>>>(
     last: Seq,
 ) -> Result<Fingerprint, IndexError> {
     let fresh = Index::open(&scratch.join("index.db"))?.with_typed_links(old.typed_links.clone())?;
+    let fresh = fresh.with_hot_fields(&old.hot_fields)?;
     fresh.ingest_all(batches, last)?;
     fresh.fingerprint()
 }

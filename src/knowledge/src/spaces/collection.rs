@@ -208,6 +208,11 @@ impl Spaces {
         self.check_name(name)?;
         let root = self.place_of(root.unwrap_or(name))?;
         self.check_root(&root)?;
+        self.open_and_save(name, root)
+    }
+
+    /// Opens a root and records it among those that were made at run time, for a caller that changes the list.
+    fn open_and_save(&self, name: &str, root: PathBuf) -> Result<Arc<Space>, Fault> {
         let live = self.opener()?(name, &root)?;
         let space = Arc::clone(&live.space);
         let mut saved = self.saved()?;

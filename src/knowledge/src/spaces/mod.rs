@@ -74,7 +74,9 @@ pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> 
         watch,
         progress,
     })?;
-    let index = Index::open(&index_file)?.with_typed_links(settings.links.naming_pages())?;
+    let index = Index::open(&index_file)?
+        .with_typed_links(settings.links.naming_pages())?
+        .with_auto_indexes(settings.dataview.max_auto_indexes);
     // An index that is ahead of the feed is of another life of this root: the indexer reads the whole tree again.
     let known = index.cursor()?;
     let indexed = if known > vfs.feed().last() { Seq(0) } else { known };

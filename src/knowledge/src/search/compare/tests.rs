@@ -36,3 +36,15 @@ fn an_index_is_held_against_one_made_from_the_same_pages() {
     index.ingest(&[], last.next()).unwrap();
     assert!(matches!(looked_at(&space), IndexState::Elsewhere(at) if at == last.next()));
 }
+
+#[test]
+fn an_index_with_field_indexes_equals_a_new_one() {
+    let space = TestSpace::new();
+    space.put("a.md", "---\nstatus: open\n---\n");
+    space.settle();
+    space.put("b.md", "---\nrank: 2\nstatus: [open, done]\n---\n");
+    space.settle();
+    let fingerprint = space.space().index.fingerprint().unwrap();
+    assert_eq!(fingerprint.hot_fields.len(), 2, "{:?}", fingerprint.hot_fields);
+    assert!(matches!(looked_at(&space), IndexState::Equal(2)));
+}

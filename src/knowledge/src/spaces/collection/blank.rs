@@ -9,7 +9,7 @@ use std::{fs, io};
 use svcfs_base::{Caller, Change, Door, Expect, Fault, Kind, Reach, TreePath};
 use svcfs_config::templates::CONFIG;
 
-use super::{Known, Spaces, close};
+use super::{Known, Spaces};
 use crate::kernel::Space;
 
 /// What the server keeps in a root, beside what is kept of refused saves: no files of users.
@@ -62,7 +62,7 @@ impl Spaces {
         self.take_away(name)?;
         // What was written until it was closed.
         if let Err(fault) = check_empty(name, &root) {
-            self.bring_back(name, root)?;
+            self.open_and_save(name, root)?;
             return Err(fault);
         }
         let gone = root.with_file_name(format!(".svc-removed-{}", svcfs_base::Timestamp::now().as_nanosecond()));
@@ -74,18 +74,6 @@ impl Spaces {
             ))
             .caused_by(error)
         })
-    }
-
-    fn bring_back(&self, name: &str, root: PathBuf) -> Result<(), Fault> {
-        let live = self.opener()?(name, &root)?;
-        let mut saved = self.saved()?;
-        saved.insert(name.to_owned(), root);
-        if let Err(fault) = self.save(&saved) {
-            close(live)?;
-            return Err(fault);
-        }
-        self.add(live);
-        Ok(())
     }
 }
 
