@@ -118,8 +118,6 @@ pub struct Index {
     backlinks: links::Recent,
     /// What was found lately.
     answers: search::Answers,
-    /// Rows by which pages were weighed lately.
-    recent_rows: search::RecentRows,
 }
 
 impl Index {
@@ -140,7 +138,6 @@ impl Index {
             early_fields: fields::EarlyFields::default(),
             backlinks: links::Recent::default(),
             answers: search::Answers::default(),
-            recent_rows: search::RecentRows::default(),
         })
     }
 
@@ -183,7 +180,6 @@ impl Index {
     pub fn rest(&self) {
         let _ = self.writer.lock().connection.release_memory();
         self.readers.rest();
-        self.recent_rows.clear();
     }
 
     /// Takes in changes and moves the cursor, all in one transaction; doing it again changes nothing.
@@ -219,10 +215,8 @@ impl Index {
         if writer.touched.is_none() {
             self.early_fields.register(&transaction, batch.documents())?;
         }
-        let mut rewritten = Vec::new();
         for step in &batch.steps {
             changed.note(&transaction, step)?;
-            rewritten.extend(writer::id(&transaction, step.path())?);
             step.take(&transaction, schema::Tables::Live)?;
             if writer.touched.is_some() {
                 step.take(&transaction, schema::Tables::Next)?;
@@ -234,9 +228,7 @@ impl Index {
         }
         writer::set_cursor(&transaction, cursor)?;
         let committing = self.graph.committing();
-        let write = self.recent_rows.write(Some(&rewritten));
         transaction.commit()?;
-        drop(write);
         committing.done(changed);
         self.answers.forget();
         self.backlinks.forget();

@@ -91,9 +91,7 @@ impl Index {
         schema::swap(&transaction)?;
         writer::set_cursor(&transaction, reached(began_at, handed, live, meanwhile))?;
         let committing = self.graph.committing();
-        let write = self.recent_rows.write(None);
         transaction.commit()?;
-        drop(write);
         committing.replaced();
         self.answers.forget();
         self.backlinks.forget();

@@ -102,12 +102,6 @@ pub(crate) fn set_cursor(transaction: &Transaction<'_>, cursor: Seq) -> rusqlite
     Ok(())
 }
 
-/// The number of a page in the live tables.
-pub(crate) fn id(connection: &Connection, path: &TreePath) -> rusqlite::Result<Option<i64>> {
-    let mut statement = connection.prepare_cached("SELECT id FROM pages WHERE path = ?1")?;
-    statement.query_row([path.as_str()], |row| row.get(0)).optional()
-}
-
 fn put(transaction: &Transaction<'_>, tables: Tables, document: &Document) -> Result<(), IndexError> {
     let found: Option<(i64, [u8; 20])> = transaction
         .prepare_cached(&tables.sql("SELECT id, etag FROM pages@ WHERE path = ?1"))?

@@ -250,9 +250,7 @@ fn through_mount(mountpoint: &Path, deed: &Deed) -> io::Result<()> {
             file.sync_all()
         }),
         Verb::Remove(path) => retried(|| fs::remove_file(at(path))).and_then(|()| retried(|| synced(&at(path)))),
-        Verb::Rename(from, to) => {
-            retried(|| fs::rename(at(from), at(to))).and_then(|()| retried(|| synced(&at(to))))
-        }
+        Verb::Rename(from, to) => retried(|| fs::rename(at(from), at(to))).and_then(|()| retried(|| synced(&at(to)))),
         Verb::Bulk => Err(io::Error::other("a mount has no bulk writes")),
     }
 }

@@ -11,7 +11,6 @@ mod anchors;
 mod answers;
 mod candidates;
 mod query;
-mod rows;
 mod score;
 mod snippet;
 mod spelling;
@@ -19,22 +18,18 @@ mod spelling;
 mod tests;
 pub(crate) mod trust;
 
-use std::sync::Arc;
-
 use rusqlite::{Connection, OptionalExtension};
 use serde_json::Value;
 use svcfs_base::{Timestamp, TreePath};
 
 use crate::pages::{self, tree_path};
 use crate::words::Forward;
-use crate::{AnswerLimit, Index, IndexError, writer};
+use crate::{AnswerLimit, Index, IndexError};
 use candidates::Gathered;
 use query::{Question, Vocabulary};
-use rows::{State, WeighedRow};
 use score::{Scale, Scratch};
 
 pub(crate) use answers::Answers;
-pub(crate) use rows::RecentRows;
 pub use spelling::Suggestion;
 pub use trust::Trust;
 
@@ -111,12 +106,9 @@ impl Index {
             Ok(found) => return Ok(found),
             Err(state) => state,
         };
-        let found = self.readers.answer("q", |connection| {
-            let recent = Recent::begin(&self.recent_rows, connection)?;
-            match query::read(&query.q, &Known(connection))? {
-                Some(question) => answer((connection, recent), query, question),
-                None => Ok(Found::default()),
-            }
+        let found = self.readers.answer("q", |connection| match query::read(&query.q, &Known(connection))? {
+            Some(question) => answer(connection, query, question),
+            None => Ok(Found::default()),
         })?;
         self.answers.keep(query, &found, state);
         Ok(found)
@@ -155,30 +147,7 @@ struct Candidate {
     source_of_truth: bool,
 }
 
-/// Rows that were read for earlier questions.
-#[derive(Clone, Copy)]
-struct Recent<'r> {
-    rows: &'r RecentRows,
-    /// The state that the question is answered from.
-    state: State,
-}
-
-impl<'r> Recent<'r> {
-    /// For a transaction that has read nothing yet.
-    fn begin(rows: &'r RecentRows, connection: &Connection) -> Result<Self, IndexError> {
-        let before = rows.state();
-        // The first read: the transaction sees the index as it is now from here on.
-        writer::cursor(connection)?;
-        let state = if rows.state() == before { before } else { State::UNKNOWN };
-        Ok(Self { rows, state })
-    }
-}
-
-fn answer(
-    (connection, recent): (&Connection, Recent<'_>),
-    query: &SearchQuery,
-    mut question: Question,
-) -> Result<Found, IndexError> {
+fn answer(connection: &Connection, query: &SearchQuery, mut question: Question) -> Result<Found, IndexError> {
     let offset = usize::try_from(query.offset).unwrap_or(usize::MAX);
     let gathered = candidates::gather(connection, query, &question)?;
     let Some(found) = gathered else { return Ok(Found { note: question.note, ..Found::default() }) };
@@ -190,7 +159,7 @@ fn answer(
     if let Some(note) = note {
         question.note = Some(question.note.map_or_else(|| note.to_owned(), |why| format!("{why}; {note}")));
     }
-    let mut weighed = weighed((connection, recent), (query.trust, &question), &found)?;
+    let mut weighed = weighed(connection, (query.trust, &question), &found)?;
     lift(&mut weighed, &found);
     weighed.sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| one.path.cmp(&other.path)));
     let mut shown = Vec::with_capacity(query.limit.get());
@@ -224,54 +193,42 @@ fn lift(weighed: &mut [Weighed], found: &Gathered) {
 
 /// How well each of the pages fits. Where no word is asked for, only fields, all fit alike, and trust alone says which come first.
 fn weighed(
-    (connection, recent): (&Connection, Recent<'_>),
+    connection: &Connection,
     (trust, question): (Trust, &Question),
     found: &Gathered,
 ) -> Result<Vec<Weighed>, IndexError> {
     let scale = Scale::of(connection, &question.words)?;
     let has_words = !question.words.is_empty();
     let mut scratch = Scratch::default();
-    let mut weighed = Vec::with_capacity(found.ids.len());
-    let mut weigh = |id: i64, row: &WeighedRow| -> Result<(), IndexError> {
+    // One statement, in the order of the rows: neighbours are found without another way down from the root of the table.
+    let mut ids = found.ids.clone();
+    ids.sort_unstable();
+    let wanted = serde_json::to_string(&ids).map_err(|error| IndexError::Source(error.into()))?;
+    let standing = match trust {
+        Trust::Off => "NULL",
+        Trust::Soft => "soft",
+        Trust::Hard => "hard",
+    };
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT page, forwards.path, {standing}, words FROM json_each(?1) AS wanted CROSS JOIN forwards ON forwards.page = wanted.value"
+    ))?;
+    let mut rows = statement.query([wanted])?;
+    let mut weighed = Vec::with_capacity(ids.len());
+    while let Some(row) = rows.next()? {
+        let id = row.get(0)?;
         let fit = if has_words {
-            let forward = Forward::decode(&row.words).ok_or_else(|| damaged(id))?;
+            let words = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
+            let forward = Forward::decode(words).ok_or_else(|| damaged(id))?;
             scale.score(forward, found.anchors.get(&id), &mut scratch)
         } else {
             1.0
         };
-        let standing = match trust {
-            Trust::Off => None,
-            Trust::Soft => row.soft,
-            Trust::Hard => row.hard,
-        };
-        weighed.push(Weighed { id, score: fit * standing.unwrap_or(1.0), path: row.path.clone() });
-        Ok(())
-    };
-    let mut unread = Vec::new();
-    for (id, row) in found.ids.iter().zip(recent.rows.get(recent.state, &found.ids)) {
-        match row {
-            Some(row) => weigh(*id, &row)?,
-            None => unread.push(*id),
-        }
+        let standing = row.get::<_, Option<f64>>(2)?.unwrap_or(1.0);
+        weighed.push(Weighed { id, score: fit * standing, path: row.get(1)? });
     }
-    // One statement, in the order of the rows: neighbours are found without another way down from the root of the table.
-    unread.sort_unstable();
-    let wanted = serde_json::to_string(&unread).map_err(|error| IndexError::Source(error.into()))?;
-    let mut statement = connection.prepare_cached(
-        "SELECT page, forwards.path, soft, hard, words FROM json_each(?1) AS wanted CROSS JOIN forwards ON forwards.page = wanted.value",
-    )?;
-    let mut rows = statement.query([wanted])?;
-    let mut read = Vec::with_capacity(unread.len());
-    while let Some(row) = rows.next()? {
-        let id: i64 = row.get(0)?;
-        let row = WeighedRow { path: row.get(1)?, soft: row.get(2)?, hard: row.get(3)?, words: row.get(4)? };
-        weigh(id, &row)?;
-        read.push((id, Arc::new(row)));
+    if weighed.len() < ids.len() {
+        return Err(IndexError::Damaged(format!("the words of {} pages are missing", ids.len() - weighed.len())));
     }
-    if read.len() < unread.len() {
-        return Err(IndexError::Damaged(format!("the words of {} pages are missing", unread.len() - read.len())));
-    }
-    recent.rows.put(recent.state, read);
     Ok(weighed)
 }
 
