@@ -101,6 +101,11 @@ impl StoreError {
     pub fn is_held(&self) -> bool {
         matches!(self, Self::Git(error) if error.code() == git2::ErrorCode::Locked)
     }
+
+    /// Whether another program moved the branch while it was about to be moved.
+    pub fn is_branch_moved(&self) -> bool {
+        matches!(self, Self::Git(error) if is_branch_moved(error))
+    }
 }
 
 impl From<StoreError> for Fault {
@@ -131,7 +136,7 @@ impl From<StoreError> for Fault {
                 text if text.contains("Read-only file system") => read_only(source),
                 text if text.contains("Input/output error") => disk_failed(source),
                 text if text.contains("Permission denied") => no_permission(source),
-                _ if source.code() == git2::ErrorCode::Locked => locked(source),
+                _ if source.code() == git2::ErrorCode::Locked || is_branch_moved(&source) => locked(source),
                 _ if source.class() == git2::ErrorClass::Reference => unreadable_branch(source),
                 // Not always with its code.
                 text if source.class() == git2::ErrorClass::Odb && text.starts_with("object not found") => {
@@ -142,6 +147,10 @@ impl From<StoreError> for Fault {
             StoreError::Damaged(text) => Self::internal(StoreError::Damaged(text)),
         }
     }
+}
+
+fn is_branch_moved(error: &git2::Error) -> bool {
+    error.class() == git2::ErrorClass::Reference && error.code() == git2::ErrorCode::Modified
 }
 
 /// What the system said about a file of our own.
@@ -183,7 +192,7 @@ fn read_only(source: impl Error + Send + Sync + 'static) -> Fault {
 }
 
 fn locked(source: git2::Error) -> Fault {
-    let text = "another program holds a lock of git on the branch; wait until it ends, and if none is at work, \
+    let text = "another program holds a lock of git on the branch, or moves it; wait until it ends, and if none is at work, \
                 `svcfs doctor` says which lock is left over";
     Fault::unavailable(text).caused_by(source)
 }
@@ -225,6 +234,7 @@ mod tests {
             (git("failed to write 'objects/39': Input/output error"), Kind::DiskFailed),
             (git("object not found"), Kind::Internal),
             (branch(git2::ErrorCode::Locked, "failed to lock 'objects/39'"), Kind::Unavailable),
+            (branch(git2::ErrorCode::Modified, "old reference value does not match"), Kind::Unavailable),
             (branch(git2::ErrorCode::GenericError, "corrupted loose reference file: HEAD"), Kind::Unavailable),
             (StoreError::Repository("the git branch is gone".to_owned()), Kind::Unavailable),
             (state(2), Kind::Unavailable),

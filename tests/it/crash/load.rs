@@ -117,7 +117,7 @@ impl Driver {
             let is_safe = self.is_safe(ledger.serial);
             let outcome = match self {
                 Self::Http(_) | Self::Bulk => over_http(&client, &deed),
-                Self::Close if !is_safe => retried(|| closed(mountpoint(), &deed)).map_err(Failure::from),
+                Self::Close if !is_safe => closed(mountpoint(), &deed).map_err(Failure::from),
                 Self::Mount | Self::Close => through_mount(mountpoint(), &deed).map_err(Failure::from),
             };
             if let Err(failure) = outcome {
@@ -219,17 +219,6 @@ fn over_http(client: &Client, deed: &Deed) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Repeats what the mount refuses with EAGAIN, as it does while another program holds a lock of git on the branch for more than a second: on a
-/// machine with a high load, `git commit` holds one for that long.
-fn retried(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
-    let mut outcome = Ok(());
-    wait::until("the mount takes changes again", || {
-        outcome = attempt();
-        outcome.as_ref().err().is_none_or(|error| error.kind() != io::ErrorKind::WouldBlock)
-    });
-    outcome
-}
-
 /// Saves as a program does that never heard of `fsync`.
 fn closed(mountpoint: &Path, deed: &Deed) -> io::Result<()> {
     let Verb::Write(path, content) = deed.verb() else { return Err(io::Error::other("only writes are closed")) };
@@ -241,16 +230,16 @@ fn closed(mountpoint: &Path, deed: &Deed) -> io::Result<()> {
 fn through_mount(mountpoint: &Path, deed: &Deed) -> io::Result<()> {
     let at = |path: &str| mountpoint.join(path);
     match deed.verb() {
-        Verb::Write(path, content) => retried(|| {
+        Verb::Write(path, content) => {
             if let Some(parent) = at(path).parent() {
                 fs::create_dir_all(parent)?;
             }
             let mut file = File::create(at(path))?;
             file.write_all(content.as_bytes())?;
             file.sync_all()
-        }),
-        Verb::Remove(path) => retried(|| fs::remove_file(at(path))).and_then(|()| retried(|| synced(&at(path)))),
-        Verb::Rename(from, to) => retried(|| fs::rename(at(from), at(to))).and_then(|()| retried(|| synced(&at(to)))),
+        }
+        Verb::Remove(path) => fs::remove_file(at(path)).and_then(|()| synced(&at(path))),
+        Verb::Rename(from, to) => fs::rename(at(from), at(to)).and_then(|()| synced(&at(to))),
         Verb::Bulk => Err(io::Error::other("a mount has no bulk writes")),
     }
 }

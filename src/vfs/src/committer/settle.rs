@@ -45,8 +45,12 @@ impl Committer {
                     debug!(%error, "logged changes are not in place yet; the committer's thread goes on with them");
                     return Ending::Unfinished(planned);
                 }
-                // A person's git moves the branch in this moment.
-                Err(error) if error.is_held() && Instant::now() < patient_until && !is_closing => {
+                // A person's git moves the branch in this moment, or did since it was looked at.
+                Err(error)
+                    if (error.is_held() || error.is_branch_moved())
+                        && Instant::now() < patient_until
+                        && !is_closing =>
+                {
                     is_closing = self.core.queue.pause(LOOK);
                 }
                 Err(error) if is_closing => {

@@ -2,7 +2,10 @@
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 
+use parking_lot::Mutex;
 use svcfs_store::{FailPoint, FailPoints};
 
 use super::stop::Stop;
@@ -329,6 +332,39 @@ fn a_branch_that_is_held_for_a_moment_is_no_trouble() {
         write.join().unwrap();
     });
     assert!(space.vfs.health().is_ok());
+}
+
+#[test]
+fn a_branch_that_is_moved_again_and_again_is_no_trouble() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    let (points, root) = (FailPoints::of(space.directory.path()), space.directory.path().to_owned());
+    let (moved, is_moved) = mpsc::sync_channel(0);
+    let (go_on, may_go_on) = mpsc::sync_channel(0);
+    let (attempts, may_go_on) = (AtomicUsize::new(0), Mutex::new(may_go_on));
+    points.call(FailPoint::BranchMove, move || match attempts.fetch_add(1, Ordering::SeqCst) {
+        0..3 => {
+            let commit = [&ANN[..], &["commit", "-q", "--allow-empty", "-m", "by hand"]].concat();
+            assert!(Command::new("git").arg("-C").arg(&root).args(commit).status().unwrap().success());
+        }
+        3 => {
+            moved.send(()).unwrap();
+            may_go_on.lock().recv().unwrap();
+        }
+        _ => {}
+    });
+    let soon = |path: &str| {
+        space.vfs.apply(&eve(), ChangeSet::from(Change::put(at(path), "soon".to_owned())).soon()).map(drop)
+    };
+    soon("b.md").unwrap();
+    is_moved.recv().unwrap();
+    assert!(space.vfs.health().is_ok(), "{:?}", space.vfs.health());
+    soon("c.md").unwrap();
+    go_on.send(()).unwrap();
+    space.vfs.settled().unwrap();
+    points.clear(FailPoint::BranchMove);
+    assert_eq!((space.text("b.md").as_str(), space.text("c.md").as_str()), ("soon", "soon"));
+    assert_eq!(space.log().iter().filter(|line| *line == "Ann|by hand").count(), 3);
 }
 
 #[test]
