@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, Transaction};
 
-use crate::{IndexError, schema};
+use crate::{IndexError, schema, writer};
 
 /// How many idle connections are kept; more are opened when more questions come at once, and closed after.
 const KEPT: usize = 4;
@@ -79,20 +79,57 @@ impl Readers {
         self.idle.lock().retain(|(_, since)| since.elapsed() < IDLE);
     }
 
+    /// Reads from one consistent state of the index on several connections, for whoever reads all of it and has a thread for each. `ask` has
+    /// them [`begin`] while nothing is committed; their transactions end here.
+    pub(crate) fn read_together<T>(
+        &self,
+        count: usize,
+        ask: impl FnOnce(&mut [Connection]) -> Result<T, IndexError>,
+    ) -> Result<T, IndexError> {
+        let mut connections = Vec::with_capacity(count);
+        while connections.len() < count {
+            connections.push(self.take()?);
+        }
+        let answer = ask(&mut connections);
+        for connection in connections {
+            if connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok() {
+                self.put_back(connection);
+            }
+        }
+        schema::noticed(&self.file, answer)
+    }
+
     fn lend<T>(&self, use_it: impl FnOnce(&mut Connection) -> Result<T, IndexError>) -> Result<T, IndexError> {
-        let idle = self.idle.lock().pop();
-        let mut connection = match idle {
-            Some((connection, _)) => connection,
-            None => schema::open_reader(&self.file)?,
-        };
+        let mut connection = self.take()?;
         let answer = use_it(&mut connection);
+        self.put_back(connection);
+        schema::noticed(&self.file, answer)
+    }
+
+    fn take(&self) -> rusqlite::Result<Connection> {
+        let idle = self.idle.lock().pop();
+        match idle {
+            Some((connection, _)) => Ok(connection),
+            None => schema::open_reader(&self.file),
+        }
+    }
+
+    fn put_back(&self, connection: Connection) {
         let mut idle = self.idle.lock();
         if idle.len() < KEPT {
             idle.push((connection, Instant::now()));
         }
-        drop(idle);
-        schema::noticed(&self.file, answer)
     }
+}
+
+/// Begins a transaction on each connection. All read the same state if nothing is committed meanwhile.
+pub(crate) fn begin(connections: &[Connection]) -> rusqlite::Result<()> {
+    for connection in connections {
+        connection.execute_batch("BEGIN")?;
+        // The first statement fixes which rows are read.
+        writer::cursor(connection)?;
+    }
+    Ok(())
 }
 
 fn was_stopped(error: &rusqlite::Error) -> bool {

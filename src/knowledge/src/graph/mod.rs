@@ -26,7 +26,7 @@ pub use operations::AREA;
 
 use betweenness::Betweenness;
 use components::Components;
-use operations::{Cluster, Communities, Drawing};
+use operations::{Cluster, Communities};
 use written::Written;
 
 /// A graph and what was worked out for it, each part when somebody first asks for it.
@@ -39,8 +39,7 @@ pub struct Analysis {
     by_rank: OnceLock<Vec<Node>>,
     tags: OnceLock<walk::Tags>,
     clusters: OnceLock<Vec<Cluster>>,
-    /// The answers that tell of every page.
-    drawn: OnceLock<Written<Drawing>>,
+    /// The answer that tells of every page.
     grouped: OnceLock<Written<Communities>>,
 }
 
@@ -55,7 +54,6 @@ impl Analysis {
             by_rank: OnceLock::new(),
             tags: OnceLock::new(),
             clusters: OnceLock::new(),
-            drawn: OnceLock::new(),
             grouped: OnceLock::new(),
         }
     }

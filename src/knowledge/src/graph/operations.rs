@@ -10,11 +10,11 @@ use svcfs_base::{Fault, Limit, TreePath};
 use svcfs_index::Node;
 use svcfs_work::Lane;
 
-use super::drawing::Drawn;
+use super::drawing::{DrawingText, Shown};
 use super::walk::{self, Sibling};
 use super::written::Written;
 use super::{Analysis, paths};
-use crate::kernel::{Area, AtLeast, Cx, Entry, Operation, Route, Within, given};
+use crate::kernel::{Area, AtLeast, Cx, Entry, JsonText, Operation, Route, Within, given};
 
 /// Entries of a list of the analytics at most.
 pub(super) const MOST_LISTED: usize = 1000;
@@ -124,13 +124,18 @@ impl Operation for Graph {
     const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/graph")];
     const LANE: Lane = Lane::Slow;
-    type Output = Written<Drawing>;
-    fn run(self, cx: &Cx<'_>) -> Result<Written<Drawing>, Fault> {
-        let analysis = analysis(cx)?;
-        match self.limit {
-            Some(limit) => Written::as_shape(&Drawn::of(&analysis, limit.get())),
-            None => kept(&analysis.drawn, || Written::as_shape(&Drawn::of(&analysis, usize::MAX))),
-        }
+    type Output = Drawing;
+    fn run(self, cx: &Cx<'_>) -> Result<Drawing, Fault> {
+        Ok(self.shown(cx)?.drawing())
+    }
+    fn write(self, cx: &Cx<'_>) -> Result<JsonText, Fault> {
+        JsonText::pieces(DrawingText::of(self.shown(cx)?)?)
+    }
+}
+
+impl Graph {
+    fn shown(&self, cx: &Cx<'_>) -> Result<Shown, Fault> {
+        Ok(Shown::of(analysis(cx)?, self.limit.map_or(usize::MAX, NonZeroUsize::get)))
     }
 }
 
