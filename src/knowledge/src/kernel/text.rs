@@ -7,7 +7,7 @@ use serde::Serialize;
 use svcfs_base::Fault;
 
 /// Bytes of a piece, about: long enough that writing one costs more than asking for it.
-pub const PIECE_BYTES: usize = 256 << 10;
+pub const PIECE_BYTES: usize = if cfg!(test) { 50 } else { 256 << 10 };
 
 /// A JSON text that is written piece by piece, each when the connection can take it.
 pub trait JsonPieces: Send + Sync {
