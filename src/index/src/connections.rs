@@ -11,8 +11,11 @@ use crate::{IndexError, schema, writer};
 /// How many idle connections are kept; more are opened when more questions come at once, and closed after.
 const KEPT: usize = 4;
 
-/// Those that nobody needed for so long are closed when the index rests.
-const IDLE: Duration = Duration::from_secs(60);
+/// What a connection has in memory is given back when it was idle for so long.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// All idle connections but one are closed after so long.
+const UNUSED: Duration = Duration::from_secs(60);
 
 /// How long a question in somebody's own words may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -74,13 +77,35 @@ impl Readers {
         })
     }
 
-    /// Closes those that nobody needs.
+    /// Gives back the memory of idle connections, and closes those that are not needed.
     pub(crate) fn rest(&self) {
-        self.idle.lock().retain(|(_, since)| since.elapsed() < IDLE);
+        self.rest_at(Instant::now());
     }
 
-    /// Reads from one consistent state of the index on several connections, for whoever reads all of it and has a thread for each. `ask` has
-    /// them [`begin`] while nothing is committed; their transactions end here.
+    fn rest_at(&self, now: Instant) {
+        let idle_for = |since: &Instant| now.saturating_duration_since(*since);
+        let mut idle = self.idle.lock();
+        let newest = idle.pop();
+        idle.retain(|(_, since)| idle_for(since) < UNUSED);
+        idle.extend(newest);
+        for (connection, _) in idle.iter().filter(|(_, since)| idle_for(since) >= IDLE) {
+            // Its cache stays as it is then, until the next time.
+            let _ = connection.release_memory();
+        }
+    }
+
+    /// As [`Readers::read`], for what the server itself looks at again and again: to it, a connection is as idle as it was before.
+    pub(crate) fn peek<T>(&self, ask: impl FnOnce(&Connection) -> Result<T, IndexError>) -> Result<T, IndexError> {
+        let (connection, since) = self.take()?;
+        let answer = ask(&connection);
+        self.put_back(connection, since);
+        schema::noticed(&self.file, answer)
+    }
+
+    /// Reads from one consistent state of the index on several connections, for a caller that reads all of it and has a thread for each.
+    /// `ask` has them [`begin`] while nothing is committed.
+    ///
+    /// The connections are opened for it and have small caches: no row is read twice, and caches that other questions filled stay.
     pub(crate) fn read_together<T>(
         &self,
         count: usize,
@@ -88,36 +113,31 @@ impl Readers {
     ) -> Result<T, IndexError> {
         let mut connections = Vec::with_capacity(count);
         while connections.len() < count {
-            connections.push(self.take()?);
+            let connection = schema::open_reader(&self.file)?;
+            connection.pragma_update(None, "cache_size", schema::SCAN_CACHE)?;
+            connections.push(connection);
         }
         let answer = ask(&mut connections);
-        for connection in connections {
-            if connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok() {
-                self.put_back(connection);
-            }
-        }
         schema::noticed(&self.file, answer)
     }
 
     fn lend<T>(&self, use_it: impl FnOnce(&mut Connection) -> Result<T, IndexError>) -> Result<T, IndexError> {
-        let mut connection = self.take()?;
+        let (mut connection, _) = self.take()?;
         let answer = use_it(&mut connection);
-        self.put_back(connection);
+        self.put_back(connection, Instant::now());
         schema::noticed(&self.file, answer)
     }
 
-    fn take(&self) -> rusqlite::Result<Connection> {
+    /// An idle connection, or a new one; with the time of its last question.
+    fn take(&self) -> rusqlite::Result<(Connection, Instant)> {
         let idle = self.idle.lock().pop();
-        match idle {
-            Some((connection, _)) => Ok(connection),
-            None => schema::open_reader(&self.file),
-        }
+        idle.map_or_else(|| Ok((schema::open_reader(&self.file)?, Instant::now())), Ok)
     }
 
-    fn put_back(&self, connection: Connection) {
+    fn put_back(&self, connection: Connection, since: Instant) {
         let mut idle = self.idle.lock();
         if idle.len() < KEPT {
-            idle.push((connection, Instant::now()));
+            idle.push((connection, since));
         }
     }
 }
@@ -152,5 +172,24 @@ mod tests {
         assert_eq!(message, "`q`: takes longer than 0 s to answer; ask for less at once");
         assert_eq!(space.found("word"), ["a.md"]);
         assert_eq!(space.index.readers.idle.lock().len(), 1);
+    }
+
+    #[test]
+    fn connections_are_closed_when_no_question_needs_them() {
+        let space = Space::of(&[("a.md", "word")]);
+        let readers = &space.index.readers;
+        let times = || readers.idle.lock().iter().map(|(_, since)| *since).collect::<Vec<_>>();
+        let count = || readers.read(|connection| Ok(connection.query_row("SELECT 1", [], |row| row.get::<_, i64>(0))?));
+        readers.read(|_| readers.read(|_| count())).unwrap();
+        let used = times();
+        assert_eq!(used.len(), 3);
+        space.index.cursor().unwrap();
+        assert_eq!(times(), used, "the server's own look is no question");
+        readers.rest_at(used[2] + IDLE);
+        assert_eq!(times(), used);
+        readers.rest_at(used[2] + UNUSED);
+        assert_eq!(times(), used[2..]);
+        assert_eq!((count().unwrap(), times().len()), (1, 1));
+        assert!(times()[0] > used[2]);
     }
 }

@@ -173,10 +173,10 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`].
     pub fn cursor(&self) -> Result<Seq, IndexError> {
-        self.readers.read(|connection| Ok(writer::cursor(connection)?))
+        self.readers.peek(|connection| Ok(writer::cursor(connection)?))
     }
 
-    /// Gives memory back: what was read for the last pages that were taken in, and connections that nobody needed for a minute.
+    /// Gives memory back: what was read for the last pages that were taken in, and what connections have read that are idle.
     pub fn rest(&self) {
         let _ = self.writer.lock().connection.release_memory();
         self.readers.rest();

@@ -19,8 +19,8 @@ use svcfs_text::links::{KeyKind, LinkKind, candidates};
 
 use crate::pages::tree_path;
 use crate::{Index, IndexError};
-pub use following::Following;
 pub(crate) use all_names::{AllNames, AllPages, Place};
+pub use following::Following;
 pub(crate) use names::Names;
 pub(crate) use recent::{Backlinks, Recent};
 

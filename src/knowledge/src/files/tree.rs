@@ -128,8 +128,7 @@ fn node(cx: &Cx<'_>, entry: DirectoryEntry, shown: Shown) -> Result<Node, Fault>
         EntryKind::Directory => {
             let below = Shown { depth: shown.depth.saturating_sub(1), ..shown };
             let is_listed = below.depth > 0;
-            let entries =
-                if is_listed { inside(&cx.space.vfs, cx.caller.door, &path, below)? } else { Vec::new() };
+            let entries = if is_listed { inside(&cx.space.vfs, cx.caller.door, &path, below)? } else { Vec::new() };
             let children = Some(nodes(cx, entries, below)?);
             Ok(Node { path, name, is_dir: true, size: 0, children, permalink: None, modified, kind })
         }

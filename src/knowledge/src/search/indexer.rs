@@ -36,8 +36,8 @@ const LATE: Duration = Duration::from_millis(200);
 /// When nothing was written for so long, the index is put in order and memory is given back.
 const RESTED: Duration = Duration::from_secs(2);
 
-/// How long the indexer sleeps when nobody wakes it.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How often memory is given back while nothing is written: questions alone fill caches, too.
+const RELEASE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Follows the change feed of one space.
 pub struct Indexer {
@@ -118,7 +118,7 @@ impl Indexer {
             Err(error) => tracing::warn!(error = %error, "the parts of the search index could not be joined"),
         }
         self.space.index.rest();
-        Next::After(PATIENCE)
+        Next::After(RELEASE_INTERVAL)
     }
 }
 

@@ -193,7 +193,10 @@ impl TestSpace {
         if matches!(name, "tree" | "graph") {
             let text = (entry.write)(arguments, &self.cx(caller)).and_then(JsonText::collect);
             let text = text.map(|text| String::from_utf8(text).unwrap());
-            assert_eq!(text.map_err(status_and_message), answer.as_ref().map(Value::to_string).map_err(status_and_message));
+            assert_eq!(
+                text.map_err(status_and_message),
+                answer.as_ref().map(Value::to_string).map_err(status_and_message)
+            );
         }
         answer
     }
