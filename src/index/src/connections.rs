@@ -77,12 +77,12 @@ impl Readers {
         })
     }
 
-    /// Gives back the memory of idle connections, and closes those that are not needed.
-    pub(crate) fn rest(&self) {
-        self.rest_at(Instant::now());
+    /// Gives back the memory of idle connections, and closes those that are not needed. True where no connection was used lately.
+    pub(crate) fn rest(&self) -> bool {
+        self.rest_at(Instant::now())
     }
 
-    fn rest_at(&self, now: Instant) {
+    fn rest_at(&self, now: Instant) -> bool {
         let idle_for = |since: &Instant| now.saturating_duration_since(*since);
         let mut idle = self.idle.lock();
         let newest = idle.pop();
@@ -92,6 +92,7 @@ impl Readers {
             // Its cache stays as it is then, until the next time.
             let _ = connection.release_memory();
         }
+        idle.iter().all(|(_, since)| idle_for(since) >= IDLE)
     }
 
     /// As [`Readers::read`], for what the server itself looks at again and again: to it, a connection is as idle as it was before.
@@ -185,9 +186,10 @@ mod tests {
         assert_eq!(used.len(), 3);
         space.index.cursor().unwrap();
         assert_eq!(times(), used, "the server's own look is no question");
-        readers.rest_at(used[2] + IDLE);
+        assert!(!readers.rest_at(used[2] + IDLE / 2));
+        assert!(readers.rest_at(used[2] + IDLE));
         assert_eq!(times(), used);
-        readers.rest_at(used[2] + UNUSED);
+        assert!(readers.rest_at(used[2] + UNUSED));
         assert_eq!(times(), used[2..]);
         assert_eq!((count().unwrap(), times().len()), (1, 1));
         assert!(times()[0] > used[2]);

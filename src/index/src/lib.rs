@@ -176,10 +176,16 @@ impl Index {
         self.readers.peek(|connection| Ok(writer::cursor(connection)?))
     }
 
-    /// Gives memory back: what was read for the last pages that were taken in, and what connections have read that are idle.
-    pub fn rest(&self) {
+    /// Gives memory back: what was read for the last pages that were taken in, what connections have read that are idle and, when no
+    /// question was asked lately, answers that were retained. True in that case.
+    pub fn rest(&self) -> bool {
         let _ = self.writer.lock().connection.release_memory();
-        self.readers.rest();
+        let is_idle = self.readers.rest();
+        if is_idle {
+            self.answers.forget();
+            self.backlinks.forget();
+        }
+        is_idle
     }
 
     /// Takes in changes and moves the cursor, all in one transaction; doing it again changes nothing.

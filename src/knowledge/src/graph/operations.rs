@@ -1,7 +1,7 @@
 //! The wire shapes of the graph.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -137,18 +137,6 @@ impl Graph {
     fn shown(&self, cx: &Cx<'_>) -> Result<Shown, Fault> {
         Ok(Shown::of(analysis(cx)?, self.limit.map_or(usize::MAX, NonZeroUsize::get)))
     }
-}
-
-/// What is written out already, or is so now for whoever asks next.
-fn kept<T: Serialize>(
-    place: &OnceLock<Written<T>>,
-    write: impl FnOnce() -> Result<Written<T>, Fault>,
-) -> Result<Written<T>, Fault> {
-    if let Some(written) = place.get() {
-        return Ok(written.clone());
-    }
-    let written = write()?;
-    Ok(if written.bytes() <= MOST_KEPT { place.get_or_init(|| written).clone() } else { written })
 }
 
 /// See how the pages hang together: the most important ones, groups, bridges and orphans
@@ -347,12 +335,16 @@ impl Operation for GraphCommunities {
     type Output = Written<Communities>;
     fn run(self, cx: &Cx<'_>) -> Result<Written<Communities>, Fault> {
         let analysis = analysis(cx)?;
-        let pages = |nodes: &Vec<Node>| nodes.iter().map(|node| analysis.path(*node)).collect();
-        kept(&analysis.grouped, || {
-            let communities = analysis.communities().iter().enumerate();
-            let communities = communities.map(|(id, nodes)| Community { id, pages: pages(nodes) }).collect();
-            Written::of(&Communities { communities })
-        })
+        let mut retained = analysis.grouped.lock();
+        if let Some(written) = &*retained {
+            return Ok(written.clone());
+        }
+        let pages = |nodes: &[Node]| nodes.iter().map(|node| analysis.path(*node)).collect();
+        let communities = analysis.communities().enumerate();
+        let communities = communities.map(|(id, nodes)| Community { id, pages: pages(nodes) }).collect();
+        let written = Written::of(&Communities { communities })?;
+        *retained = Some(written.clone()).filter(|written| written.bytes() <= MOST_KEPT);
+        Ok(written)
     }
 }
 

@@ -117,7 +117,9 @@ impl Indexer {
             // Questions are answered as before, and a failure would keep changes waiting that the index can take in.
             Err(error) => tracing::warn!(error = %error, "the parts of the search index could not be joined"),
         }
-        self.space.index.rest();
+        if self.space.index.rest() {
+            self.space.graph.rest();
+        }
         Next::After(RELEASE_INTERVAL)
     }
 }
