@@ -38,15 +38,17 @@ struct Pages {
 
 /// Reads every page and every link.
 pub(super) fn fresh(connections: &mut [Connection]) -> Result<Graph, IndexError> {
-    let (pages, names) = (Mutex::default(), Mutex::default());
+    let (pages, names) = (Mutex::default(), Mutex::new(None));
     in_parallel(connections, 2, |connection, task| {
         match task {
-            0 => *names.lock() = AllNames::read(connection)?,
+            0 => *names.lock() = Some(AllNames::read(connection)?),
             _ => *pages.lock() = read_pages(connection)?,
         }
         Ok(())
     })?;
-    let (Pages { ids, mut pages }, mut names): (_, AllNames) = (pages.into_inner(), names.into_inner());
+    let (Pages { ids, mut pages }, Some(mut names)) = (pages.into_inner(), names.into_inner()) else {
+        return Err(IndexError::Damaged("a connection read nothing".to_owned()));
+    };
 
     let paths: Vec<TreePath> = pages.iter().map(|page| page.path.clone()).collect();
     let mut by_path: Vec<Place> = (0..node_of(pages.len())).collect();

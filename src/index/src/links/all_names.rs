@@ -53,24 +53,23 @@ impl<'p> AllPages<'p> {
 }
 
 /// The names of pages that links ask for.
-#[derive(Default)]
 pub(crate) struct AllNames {
     /// The texts of all names, one behind the other.
     text: String,
     names: Vec<PageName>,
-    groups: Vec<Group>,
-    /// Groups by the hash of their lower case.
-    by_folded: HashTable<u32>,
+    groups: HashTable<Group>,
     hasher: RandomState,
-    /// Groups of more than a few names, as the nearest page is found among them.
+    /// Groups of more than a few names, by their first, as the nearest page is found among them.
     large: HashMap<u32, Vec<Namesakes>>,
 }
 
 /// Names that are the same in lower case.
+#[derive(Clone, Copy)]
 struct Group {
     folded: Span,
-    /// Its first name; the last one is before the first of the next group.
-    first: usize,
+    /// The first of them, and how many there are.
+    first: u32,
+    count: u32,
 }
 
 struct PageName {
@@ -105,91 +104,120 @@ fn too_much() -> IndexError {
     IndexError::Damaged("names are longer, or more, than an index can hold".to_owned())
 }
 
-impl AllNames {
-    /// Reads the names that a link asks for.
-    ///
-    /// Both lists are read in one order, side by side: to look for each name by itself takes several times as long.
-    pub(crate) fn read(connection: &Connection) -> Result<Self, IndexError> {
-        let mut all = Self::default();
-        let (mut wanted, mut keys) = (connection.prepare_cached(ALL_WANTED)?, connection.prepare_cached(ALL_NAMES)?);
-        let (mut wanted, mut rows) = (wanted.query([])?, keys.query([])?);
-        let mut asked = wanted.next()?;
-        while let Some(row) = rows.next()? {
-            let folded = row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?;
-            let is_asked = loop {
-                let Some(next) = asked else { return Ok(all) };
-                match next.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?.cmp(folded) {
-                    std::cmp::Ordering::Less => asked = wanted.next()?,
-                    order => break order.is_eq(),
-                }
-            };
-            if is_asked {
-                all.add(row, folded)?;
-            }
-        }
-        Ok(all)
-    }
+/// Names on their way into [`AllNames`], in the order of their groups.
+#[derive(Default)]
+struct Reading {
+    text: String,
+    names: Vec<PageName>,
+    groups: Vec<Group>,
+}
 
+impl Reading {
     fn add(&mut self, row: &Row<'_>, folded: &str) -> Result<(), IndexError> {
         let (page, number): (i64, u8) = (row.get(2)?, row.get(0)?);
         let kind = KeyKind::from_number(number)
             .ok_or_else(|| IndexError::Damaged(format!("a name of the page in row {page} is of kind {number}")))?;
         let written = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-        let group = match self.groups.last() {
-            Some(last) if last.folded.of(&self.text) == folded => last.folded,
-            _ => self.begin_group(folded)?,
+        let group = match self.groups.last_mut() {
+            Some(last) if last.folded.of(&self.text) == folded => {
+                last.count += 1;
+                last.folded
+            }
+            _ => {
+                let first = u32::try_from(self.names.len()).map_err(|_| too_much())?;
+                let folded = Span::push(&mut self.text, folded)?;
+                self.groups.push(Group { folded, first, count: 1 });
+                folded
+            }
         };
         let written = if written == folded { group } else { Span::push(&mut self.text, written)? };
         self.names.push(PageName { page, written, kind });
         Ok(())
     }
 
-    fn begin_group(&mut self, folded: &str) -> Result<Span, IndexError> {
-        let Self { text, names, groups, by_folded, hasher, .. } = self;
-        let number = u32::try_from(groups.len()).map_err(|_| too_much())?;
-        let span = Span::push(text, folded)?;
-        groups.push(Group { folded: span, first: names.len() });
-        let hash_of = |group: &u32| hasher.hash_one(groups[*group as usize].folded.of(text));
-        by_folded.insert_unique(hasher.hash_one(folded), number, hash_of);
-        Ok(span)
+    fn done(self) -> AllNames {
+        let Self { text, names, groups: read } = self;
+        let hasher = RandomState::new();
+        let mut groups = HashTable::with_capacity(read.len());
+        let hash_of = |group: &Group| hasher.hash_one(group.folded.of(&text));
+        for group in read {
+            groups.insert_unique(hash_of(&group), group, hash_of);
+        }
+        AllNames { text, names, groups, hasher, large: HashMap::new() }
+    }
+}
+
+impl AllNames {
+    /// Reads the names that a link asks for.
+    ///
+    /// Both lists are read in one order, side by side: to look for each name by itself takes several times as long.
+    pub(crate) fn read(connection: &Connection) -> Result<Self, IndexError> {
+        let mut reading = Reading::default();
+        let (mut wanted, mut keys) = (connection.prepare_cached(ALL_WANTED)?, connection.prepare_cached(ALL_NAMES)?);
+        let (mut wanted, mut rows) = (wanted.query([])?, keys.query([])?);
+        let mut asked = wanted.next()?;
+        while let Some(row) = rows.next()? {
+            let folded = row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?;
+            let is_asked = loop {
+                let Some(next) = asked else { return Ok(reading.done()) };
+                match next.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?.cmp(folded) {
+                    std::cmp::Ordering::Less => asked = wanted.next()?,
+                    order => break order.is_eq(),
+                }
+            };
+            if is_asked {
+                reading.add(row, folded)?;
+            }
+        }
+        Ok(reading.done())
     }
 
     /// Prepares the groups of many pages.
     pub(crate) fn prepare(&mut self, pages: AllPages<'_>) {
-        let count = Place::try_from(self.groups.len()).unwrap_or(Place::MAX);
-        for number in 0..count {
-            let names = self.names_of(number);
-            if names.len() <= FEW {
-                continue;
-            }
-            let mut large = Vec::new();
-            for name in names {
+        let large = self.groups.iter().filter(|group| group.count as usize > FEW).map(|group| {
+            let mut of_name = Vec::new();
+            for name in self.names_of(*group) {
                 if let Some(place) = pages.place(name.page) {
-                    add_name(&mut large, (name.kind, name.written.of(&self.text)), pages.path(place).to_owned());
+                    add_name(&mut of_name, (name.kind, name.written.of(&self.text)), pages.path(place).to_owned());
                 }
             }
-            self.large.insert(number, large);
-        }
+            (group.first, of_name)
+        });
+        self.large = large.collect();
     }
 
-    fn names_of(&self, group: u32) -> &[PageName] {
-        let at = group as usize;
-        let end = self.groups.get(at + 1).map_or(self.names.len(), |next| next.first);
-        &self.names[self.groups[at].first..end]
+    fn names_of(&self, group: Group) -> &[PageName] {
+        let first = group.first as usize;
+        &self.names[first..first + group.count as usize]
     }
 
-    fn group(&self, folded: &str) -> Option<u32> {
-        let is_it = |group: &u32| self.groups[*group as usize].folded.of(&self.text) == folded;
-        self.by_folded.find(self.hasher.hash_one(folded), is_it).copied()
+    /// The names that a link may mean, a group for each lower case.
+    fn groups<'a>(&'a self, wanted: &'a [Key]) -> impl Iterator<Item = Group> + 'a {
+        wanted.iter().enumerate().filter_map(|(at, key)| {
+            let is_repeated = wanted[..at].iter().any(|earlier| earlier.folded == key.folded);
+            if is_repeated {
+                return None;
+            }
+            let is_it = |group: &Group| group.folded.of(&self.text) == key.folded;
+            self.groups.find(self.hasher.hash_one(key.folded.as_str()), is_it).copied()
+        })
     }
 
     /// The page that a link in `from` leads to.
     pub(crate) fn lead_to(&self, pages: AllPages<'_>, from: &str, wanted: &[Key]) -> Option<Place> {
+        let mut groups = self.groups(wanted);
+        let first = groups.next()?;
+        let second = groups.next();
+        if let ([name], None) = (self.names_of(first), second) {
+            // The only name there is, as most are: where its page lies does not matter.
+            let text = name.written.of(&self.text);
+            if wanted.iter().any(|key| key.kind == name.kind && key.text == text) {
+                return pages.place(name.page);
+            }
+        }
         let (mut known, mut small, mut has_large) = (Vec::new(), Vec::new(), false);
-        for (at, key) in wanted.iter().enumerate() {
-            let is_repeated = wanted[..at].iter().any(|earlier| earlier.folded == key.folded);
-            let Some(group) = self.group(&key.folded).filter(|_| !is_repeated) else { continue };
-            if let Some(large) = self.large.get(&group) {
+        for group in [first].into_iter().chain(second).chain(groups) {
+            if let Some(large) = self.large.get(&group.first) {
                 has_large = true;
                 known.extend(near(large, from));
                 continue;
