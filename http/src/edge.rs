@@ -234,8 +234,8 @@ impl App {
         arguments.as_object().into_iter().for_each(|arguments| notes.asks(arguments));
         let kept_by = Arc::clone(&space);
         let (mut response, remarks) = if reply::is_plain(route) {
-            let (output, remarks) = self.ask((entry, entry.write), space, caller, arguments).await?;
-            (reply::written(route, output)?, remarks)
+            let (text, remarks) = self.ask((entry, entry.write), space, caller, arguments).await?;
+            (self.written(route, text).await?, remarks)
         } else {
             let (output, remarks) = self.ask((entry, entry.call), space, caller, arguments).await?;
             (reply::output(route, output, &cached)?, remarks)

@@ -9,26 +9,30 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt, stream};
 use headers::{ContentLength, HeaderMapExt};
 use http::header::{CACHE_CONTROL, HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use svcfs_base::Fault;
 use svcfs_knowledge::access::RETRY;
-use svcfs_knowledge::kernel::{Content, Reader, Space};
+use svcfs_knowledge::kernel::{Content, JsonText, PIECE_BYTES, Reader, Route, Space};
 use svcfs_listener::Read;
-use svcfs_work::Lane;
-use tokio::sync::Semaphore;
+use svcfs_work::{Lane, Lanes};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::Instrument;
 use warp::Reply;
 use warp::reply::Response;
 
 use crate::app::App;
+use crate::reply;
 
 /// Bytes of a long answer handed to a connection at once; one that is no longer is sent as it is.
-pub(crate) const PIECE: usize = 256 << 10;
+pub(crate) const PIECE: usize = PIECE_BYTES;
 /// KiB of memory for long answers.
 const ROOM: usize = 64 << 10;
+/// KiB that one answer takes of it at most, whatever it holds: a few of the longest still find room.
+const MOST_HELD: usize = ROOM / 8;
 /// When somebody may come again for whose answer there was no room, in seconds.
 const COME_AGAIN: u64 = 10;
 
@@ -77,6 +81,25 @@ impl App {
         Ok(sent)
     }
 
+    /// An answer of a plain route, from its text. A long one is written while it is sent, and what it holds takes room until its client has
+    /// it. Where there is none it is written out whole, and is then a long answer as all others are.
+    ///
+    /// # Errors
+    /// Those of the text where it is written out whole.
+    pub(crate) async fn written(&self, route: &Route, text: JsonText) -> Result<Response, Fault> {
+        let Some(rest) = &text.rest else { return reply::written(route, text.first) };
+        let kib = ((rest.held_bytes() + 2 * PIECE) / 1024).min(MOST_HELD);
+        let room = u32::try_from(kib).ok().and_then(|kib| Arc::clone(&self.sending.0).try_acquire_many_owned(kib).ok());
+        let Some(room) = room else {
+            let text = self.blocking(Lane::Slow, move || text.collect()).await?;
+            return reply::written(route, text);
+        };
+        let mut response = reply::written(route, Vec::new())?;
+        let pieces = pieces_of(text, (Arc::clone(&self.lanes), room));
+        *response.body_mut() = piece_by_piece(pieces).into_body();
+        Ok(response)
+    }
+
     /// A part of a file, read piece by piece as the client takes it.
     pub(crate) fn streamed(&self, reader: Reader, part: Range<u64>) -> Response {
         let read = Read { now: Reader::read_now, wait: Reader::read };
@@ -97,6 +120,35 @@ fn from_memory<T: Send + Sync + 'static>(content: Bytes, held: T) -> Response {
         let piece = content.split_to(content.len().min(PIECE));
         if piece.is_empty() { None } else { Some((Ok(piece), (content, held))) }
     }))
+}
+
+/// The pieces of a text, each written when the one before it is on its way; `room` is let go of after the last.
+fn pieces_of(
+    JsonText { first, rest }: JsonText,
+    (lanes, room): (Arc<Lanes>, OwnedSemaphorePermit),
+) -> impl Stream<Item = std::io::Result<Bytes>> + Send + Sync + 'static {
+    let span = tracing::Span::current();
+    let first = stream::iter([Ok(Bytes::from(first))]);
+    let others = stream::unfold((rest, room), move |(rest, room)| {
+        let (lanes, span) = (Arc::clone(&lanes), span.clone());
+        async move {
+            let mut rest = rest?;
+            let write = move || {
+                let mut text = Vec::with_capacity(PIECE + PIECE / 16);
+                let has_more = rest.write_next(&mut text)?;
+                Ok((Bytes::from(text), has_more.then_some(rest)))
+            };
+            match svcfs_listener::blocking(&lanes, Lane::Quick, write).instrument(span.clone()).await {
+                Ok((piece, rest)) => Some((Ok(piece), (rest, room))),
+                // The connection breaks off, and the client knows that the answer is not complete.
+                Err(fault) => {
+                    span.in_scope(|| svcfs_listener::log(&fault, "an answer that is sent in pieces"));
+                    Some((Err(std::io::Error::other(fault)), (None, room)))
+                }
+            }
+        }
+    });
+    first.chain(others)
 }
 
 fn piece_by_piece(pieces: impl Stream<Item = std::io::Result<Bytes>> + Send + Sync + 'static) -> Response {

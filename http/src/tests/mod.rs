@@ -8,6 +8,7 @@ mod connections;
 mod events;
 mod hostile;
 mod issuer;
+mod long_answers;
 mod pages;
 mod published;
 mod server;

@@ -6,13 +6,16 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, Transaction};
 
-use crate::{IndexError, schema};
+use crate::{IndexError, schema, writer};
 
 /// How many idle connections are kept; more are opened when more questions come at once, and closed after.
 const KEPT: usize = 4;
 
-/// Those that nobody needed for so long are closed when the index rests.
-const IDLE: Duration = Duration::from_secs(60);
+/// What a connection has in memory is given back when it was idle for so long.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// All idle connections but one are closed after so long.
+const UNUSED: Duration = Duration::from_secs(60);
 
 /// How long a question in somebody's own words may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -74,25 +77,80 @@ impl Readers {
         })
     }
 
-    /// Closes those that nobody needs.
-    pub(crate) fn rest(&self) {
-        self.idle.lock().retain(|(_, since)| since.elapsed() < IDLE);
+    /// Gives back the memory of idle connections, and closes those that are not needed. True where no connection was used lately.
+    pub(crate) fn rest(&self) -> bool {
+        self.rest_at(Instant::now())
+    }
+
+    fn rest_at(&self, now: Instant) -> bool {
+        let idle_for = |since: &Instant| now.saturating_duration_since(*since);
+        let mut idle = self.idle.lock();
+        let newest = idle.pop();
+        idle.retain(|(_, since)| idle_for(since) < UNUSED);
+        idle.extend(newest);
+        for (connection, _) in idle.iter().filter(|(_, since)| idle_for(since) >= IDLE) {
+            // Its cache stays as it is then, until the next time.
+            let _ = connection.release_memory();
+        }
+        idle.iter().all(|(_, since)| idle_for(since) >= IDLE)
+    }
+
+    /// As [`Readers::read`], for what the server itself looks at again and again: to it, a connection is as idle as it was before.
+    pub(crate) fn peek<T>(&self, ask: impl FnOnce(&Connection) -> Result<T, IndexError>) -> Result<T, IndexError> {
+        let (connection, since) = self.take()?;
+        let answer = ask(&connection);
+        self.put_back(connection, since);
+        schema::noticed(&self.file, answer)
+    }
+
+    /// Reads from one consistent state of the index on several connections, for a caller that reads all of it and has a thread for each.
+    /// `ask` has them [`begin`] while nothing is committed.
+    ///
+    /// The connections are opened for it and have small caches: no row is read twice, and caches that other questions filled stay.
+    pub(crate) fn read_together<T>(
+        &self,
+        count: usize,
+        ask: impl FnOnce(&mut [Connection]) -> Result<T, IndexError>,
+    ) -> Result<T, IndexError> {
+        let mut connections = Vec::with_capacity(count);
+        while connections.len() < count {
+            let connection = schema::open_reader(&self.file)?;
+            connection.pragma_update(None, "cache_size", schema::SCAN_CACHE)?;
+            connections.push(connection);
+        }
+        let answer = ask(&mut connections);
+        schema::noticed(&self.file, answer)
     }
 
     fn lend<T>(&self, use_it: impl FnOnce(&mut Connection) -> Result<T, IndexError>) -> Result<T, IndexError> {
-        let idle = self.idle.lock().pop();
-        let mut connection = match idle {
-            Some((connection, _)) => connection,
-            None => schema::open_reader(&self.file)?,
-        };
+        let (mut connection, _) = self.take()?;
         let answer = use_it(&mut connection);
-        let mut idle = self.idle.lock();
-        if idle.len() < KEPT {
-            idle.push((connection, Instant::now()));
-        }
-        drop(idle);
+        self.put_back(connection, Instant::now());
         schema::noticed(&self.file, answer)
     }
+
+    /// An idle connection, or a new one; with the time of its last question.
+    fn take(&self) -> rusqlite::Result<(Connection, Instant)> {
+        let idle = self.idle.lock().pop();
+        idle.map_or_else(|| Ok((schema::open_reader(&self.file)?, Instant::now())), Ok)
+    }
+
+    fn put_back(&self, connection: Connection, since: Instant) {
+        let mut idle = self.idle.lock();
+        if idle.len() < KEPT {
+            idle.push((connection, since));
+        }
+    }
+}
+
+/// Begins a transaction on each connection. All read the same state if nothing is committed meanwhile.
+pub(crate) fn begin(connections: &[Connection]) -> rusqlite::Result<()> {
+    for connection in connections {
+        connection.execute_batch("BEGIN")?;
+        // The first statement fixes which rows are read.
+        writer::cursor(connection)?;
+    }
+    Ok(())
 }
 
 fn was_stopped(error: &rusqlite::Error) -> bool {
@@ -115,5 +173,25 @@ mod tests {
         assert_eq!(message, "`q`: takes longer than 0 s to answer; ask for less at once");
         assert_eq!(space.found("word"), ["a.md"]);
         assert_eq!(space.index.readers.idle.lock().len(), 1);
+    }
+
+    #[test]
+    fn connections_are_closed_when_no_question_needs_them() {
+        let space = Space::of(&[("a.md", "word")]);
+        let readers = &space.index.readers;
+        let times = || readers.idle.lock().iter().map(|(_, since)| *since).collect::<Vec<_>>();
+        let count = || readers.read(|connection| Ok(connection.query_row("SELECT 1", [], |row| row.get::<_, i64>(0))?));
+        readers.read(|_| readers.read(|_| count())).unwrap();
+        let used = times();
+        assert_eq!(used.len(), 3);
+        space.index.cursor().unwrap();
+        assert_eq!(times(), used, "the server's own look is no question");
+        assert!(!readers.rest_at(used[2] + IDLE / 2));
+        assert!(readers.rest_at(used[2] + IDLE));
+        assert_eq!(times(), used);
+        assert!(readers.rest_at(used[2] + UNUSED));
+        assert_eq!(times(), used[2..]);
+        assert_eq!((count().unwrap(), times().len()), (1, 1));
+        assert!(times()[0] > used[2]);
     }
 }

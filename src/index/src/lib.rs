@@ -173,13 +173,19 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`].
     pub fn cursor(&self) -> Result<Seq, IndexError> {
-        self.readers.read(|connection| Ok(writer::cursor(connection)?))
+        self.readers.peek(|connection| Ok(writer::cursor(connection)?))
     }
 
-    /// Gives memory back: what was read for the last pages that were taken in, and connections that nobody needed for a minute.
-    pub fn rest(&self) {
+    /// Gives memory back: what was read for the last pages that were taken in, what connections have read that are idle and, when no
+    /// question was asked lately, answers that were retained. True in that case.
+    pub fn rest(&self) -> bool {
         let _ = self.writer.lock().connection.release_memory();
-        self.readers.rest();
+        let is_idle = self.readers.rest();
+        if is_idle {
+            self.answers.forget();
+            self.backlinks.forget();
+        }
+        is_idle
     }
 
     /// Takes in changes and moves the cursor, all in one transaction; doing it again changes nothing.

@@ -35,6 +35,17 @@ pub(crate) struct Places {
     scratch: GlobSet,
 }
 
+/// Whether a path is the server's own affair, which nobody else sees: [`Place::Hidden`].
+fn is_hidden(path: &TreePath) -> bool {
+    let mut parts = path.components();
+    match (parts.next(), parts.next()) {
+        // git takes `.git` in any case for its own directory.
+        (Some(first), _) if first.eq_ignore_ascii_case(".git") => true,
+        (Some(SNAPSHOT_DIRECTORY), _) | (Some(".svc"), Some("state" | "audit")) => true,
+        _ => false,
+    }
+}
+
 impl Places {
     /// With these globs for scratch names, each matched against single components, in any case where the glob allows it.
     pub(crate) fn new(scratch: &[String]) -> Result<Self, Fault> {
@@ -52,20 +63,17 @@ impl Places {
 
     /// What kind of place a path is.
     pub(crate) fn of(&self, path: &TreePath) -> Place {
-        let text = path.as_str();
-        let mut parts = path.components();
-        match (parts.next(), parts.next()) {
-            // git takes `.git` in any case for its own directory.
-            (Some(first), _) if first.eq_ignore_ascii_case(".git") => return Place::Hidden,
-            (Some(SNAPSHOT_DIRECTORY), _) | (Some(".svc"), Some("state" | "audit")) => return Place::Hidden,
-            (Some(".svc"), Some("rejected")) => return Place::Scratch,
-            _ => {}
+        if is_hidden(path) {
+            return Place::Hidden;
+        }
+        if path.components().take(2).eq([".svc", "rejected"]) {
+            return Place::Scratch;
         }
         // A repository cloned into the tree: its files are versioned, its own `.git` cannot be.
         let is_scratch = |part: &str| part.eq_ignore_ascii_case(".git") || self.scratch.is_match(part);
         if path.components().any(is_scratch) {
             Place::Scratch
-        } else if text == ".svc" || text.starts_with(".svc/") {
+        } else if path.components().next() == Some(".svc") {
             Place::Control
         } else {
             Place::Content
@@ -80,7 +88,8 @@ impl Places {
 
     /// Whether callers of a door see a path at all.
     pub(crate) fn is_visible(&self, door: Door, path: &TreePath) -> bool {
-        if self.of(path) == Place::Hidden {
+        // Asked of every entry of a listing: no name is compared with the patterns of scratch names for it.
+        if is_hidden(path) {
             return false;
         }
         match door {

@@ -144,8 +144,8 @@ impl Vfs {
         self.see(door, path)?;
         // Before the tree: what is installed between the two looks is then seen twice, not missed.
         let pending = self.core.overlay.below(path);
-        let mut entries: BTreeMap<Name, Attributes> = match self.core.tree.list(path) {
-            Ok(found) => found.into_iter().map(|(name, stat)| (name, Attributes::from(stat))).collect(),
+        let found = match self.core.tree.list(path) {
+            Ok(found) => found,
             Err(StoreError::Disk { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
                 return Err(Fault::not_directory(path));
             }
@@ -164,6 +164,15 @@ impl Vfs {
             }
             Err(error) => return Err(not_there(path, error)),
         };
+        let found = found.into_iter().map(|(name, stat)| (name, Attributes::from(stat)));
+        let shown = |(name, attributes)| {
+            let entry = DirectoryEntry { path: path.join(&name), attributes };
+            self.core.places.is_visible(door, &entry.path).then_some(entry)
+        };
+        if pending.is_empty() {
+            return Ok(found.filter_map(shown).collect());
+        }
+        let mut entries: BTreeMap<Name, Attributes> = found.collect();
         for (pending_path, pending) in pending {
             let Some(name) = child_name(path, &pending_path) else {
                 continue;
@@ -178,11 +187,7 @@ impl Vfs {
                 None => {}
             }
         }
-        Ok(entries
-            .into_iter()
-            .map(|(name, attributes)| DirectoryEntry { path: path.join(&name), attributes })
-            .filter(|entry| self.core.places.is_visible(door, &entry.path))
-            .collect())
+        Ok(entries.into_iter().filter_map(shown).collect())
     }
 
     /// The content of a file; links that stay inside the root are followed.

@@ -263,7 +263,7 @@ impl Asked<'_> {
 }
 
 /// The pages of a tree.
-fn pages(root: &Path) -> Result<Vec<PathBuf>> {
+pub fn pages(root: &Path) -> Result<Vec<PathBuf>> {
     let found = machine::run(Command::new("find").arg(root).args(["-name", "*.md"]))?;
     let mut pages: Vec<PathBuf> = found.lines().map(PathBuf::from).collect();
     pages.sort_unstable();
@@ -271,7 +271,7 @@ fn pages(root: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Words that many pages have, none of which is in nearly all of them.
-fn words(pages: &[PathBuf]) -> Result<Vec<String>> {
+pub fn words(pages: &[PathBuf]) -> Result<Vec<String>> {
     let mut counted: HashMap<String, usize> = HashMap::new();
     let english =
         |page: &&PathBuf| !page.components().any(|part| part.as_os_str().to_string_lossy().contains("pages."));

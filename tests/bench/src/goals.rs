@@ -11,6 +11,7 @@ use crate::answers::{Answers, Judged as JudgedAnswer};
 use crate::committer::Committer;
 use crate::doors::{Doors, Judged};
 use crate::files::Files;
+use crate::large_trees::LargeTrees;
 use crate::links::Links;
 use crate::mounted::Mounted;
 use crate::past::Past;
@@ -48,6 +49,7 @@ pub fn table(measured: &Measured) -> Table {
         ranking,
         searching,
         answers,
+        large_trees,
     } = measured;
     writing.iter().for_each(|writing| goals.writing(writing));
     committer.iter().for_each(|committer| goals.committer(committer));
@@ -64,6 +66,8 @@ pub fn table(measured: &Measured) -> Table {
     ranking.iter().for_each(|ranking| goals.ranking(ranking));
     searching.iter().for_each(|searching| goals.searching(searching));
     answers.iter().flat_map(Answers::judged).for_each(|goal| goals.answered(goal));
+    large_trees.iter().flat_map(LargeTrees::judged).for_each(|goal| goals.answered(goal));
+    large_trees.iter().flat_map(LargeTrees::judged_memory).for_each(|goal| goals.memory(goal));
     goals.0
 }
 
@@ -227,6 +231,11 @@ impl Goals {
         let is_met = measured.map(|measured| measured <= wanted);
         let goal = format!("≤ {} ms", wanted.as_secs_f64() * 1e3);
         self.0.row([text(what), text(goal), Cell::Time(measured), Cell::Is(is_met)]);
+    }
+
+    fn memory(&mut self, (what, wanted, bytes): (String, u64, u64)) {
+        let goal = format!("≤ {} MiB", wanted >> 20);
+        self.0.row([text(what), text(goal), Cell::Bytes(bytes), Cell::Is(Some(bytes <= wanted))]);
     }
 
     fn questions(&mut self, questions: &Questions) {

@@ -198,7 +198,7 @@ fn linked(pages: Pages, page: usize, at_hub: usize) -> String {
 }
 
 /// Writes the tree; how many pages link to the hub.
-fn plant(run: &Run, root: &Path, pages: Pages) -> Result<usize> {
+pub fn plant(run: &Run, root: &Path, pages: Pages) -> Result<usize> {
     let at_hub = pages.count.min(AT_HUB);
     for page in 0..pages.count {
         let path = root.join(pages.path(page));

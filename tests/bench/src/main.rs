@@ -10,6 +10,7 @@ mod document;
 mod doors;
 mod files;
 mod goals;
+mod large_trees;
 mod links;
 mod mounted;
 mod passthrough;
@@ -39,6 +40,7 @@ use crate::answers::Answers;
 use crate::committer::Committer;
 use crate::doors::Doors;
 use crate::files::Files;
+use crate::large_trees::LargeTrees;
 use crate::links::Links;
 use crate::mounted::Mounted;
 use crate::past::Past;
@@ -109,6 +111,8 @@ enum Part {
     Searching,
     /// Search, queries and backlinks over a large tree, by several clients and while others write
     Answers,
+    /// Answers as long as the tree, and memory over a large one
+    LargeTrees,
 }
 
 /// What was measured.
@@ -129,6 +133,7 @@ struct Measured {
     ranking: Option<Ranking>,
     searching: Option<Searching>,
     answers: Option<Answers>,
+    large_trees: Option<LargeTrees>,
 }
 
 fn main() -> Result<()> {
@@ -197,6 +202,7 @@ impl Measured {
             Part::Ranking => self.ranking = Some(ranking::measure(&run, extent)?),
             Part::Searching => self.searching = Some(searching::measure(&run, extent)?),
             Part::Answers => self.answers = Some(answers::measure(&run, extent)?),
+            Part::LargeTrees => self.large_trees = Some(large_trees::measure(&run, extent)?),
         }
         run.end()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
@@ -224,6 +230,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         ranking,
         searching,
         answers,
+        large_trees,
     } = measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(Writing::tables));
@@ -244,6 +251,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(ranking.iter().map(Ranking::table));
     tables.extend(searching.iter().flat_map(Searching::tables));
     tables.extend(answers.iter().map(Answers::table));
+    tables.extend(large_trees.iter().map(LargeTrees::table));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(Table::markdown));
     text
 }

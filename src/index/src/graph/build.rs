@@ -1,7 +1,7 @@
-//! A graph made from the rows of the index: from all of them, or from the last graph and what changed since.
+//! A graph made from the last graph and the rows of what changed since.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use rusqlite::{Connection, Row};
@@ -16,10 +16,6 @@ use crate::IndexError;
 use crate::links::{Names, SOURCES, each_link, kind_of};
 use crate::pages::tree_path;
 
-/// Every page.
-const PAGES: &str = "SELECT id, title, frontmatter, word_count, path FROM pages";
-/// Every link, those of a page together.
-const LINKS: &str = "SELECT page, is_wiki, target FROM links ORDER BY page, position";
 /// One page.
 const PAGE: &str = "SELECT id, title, frontmatter, word_count FROM pages WHERE path = ?1";
 
@@ -29,91 +25,6 @@ const MOST_READ_AGAIN: usize = 8;
 
 /// A page of the last graph that is none any more.
 const GONE: Node = Node::MAX;
-
-/// Reads every page and every link.
-pub(super) fn fresh(connection: &Connection) -> Result<Graph, IndexError> {
-    let mut pages = Vec::new();
-    let mut reader = Reader::default();
-    let mut statement = connection.prepare_cached(PAGES)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let id: i64 = row.get(0)?;
-        pages.push((id, reader.page(row, tree_path(text_of(row, 4)?)?)?));
-    }
-    // The order of the rows is that in which the pages came.
-    pages.sort_unstable_by(|(_, one), (_, other)| one.path.cmp(&other.path));
-    let links = links_of_all(connection, &mut pages)?;
-
-    let mut links_out = Neighbours::with_capacity(pages.len(), links.len());
-    let mut links = links.into_iter().peekable();
-    let mut others = Vec::new();
-    for node in 0..node_of(pages.len()) {
-        others.extend(std::iter::from_fn(|| links.next_if(|(from, _)| *from == node).map(|(_, to)| to)));
-        links_out.push(&mut others);
-    }
-    Ok(Graph::new(pages.into_iter().map(|(_, page)| Arc::new(page)).collect(), links_out))
-}
-
-/// Where links lead that pages of one folder have. From all of them a link leads to the same page, and pages of a folder mostly lie together.
-#[derive(Default)]
-struct SameFolder {
-    folder: String,
-    /// Of wiki links and of those by address.
-    known: [HashMap<Box<str>, Option<Node>>; 2],
-}
-
-impl SameFolder {
-    fn get_or_look_up(
-        &mut self,
-        from: &str,
-        (is_wiki, target): (bool, &str),
-        look_up: impl FnOnce() -> Result<Option<Node>, IndexError>,
-    ) -> Result<Option<Node>, IndexError> {
-        let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
-        if folder != self.folder {
-            folder.clone_into(&mut self.folder);
-            self.known.iter_mut().for_each(HashMap::clear);
-        }
-        let known = &mut self.known[usize::from(is_wiki)];
-        if let Some(found) = known.get(target) {
-            return Ok(*found);
-        }
-        let found = look_up()?;
-        known.insert(target.into(), found);
-        Ok(found)
-    }
-}
-
-/// Every link that leads to a page, in order; each page learns about its own.
-fn links_of_all(connection: &Connection, pages: &mut [(i64, GraphPage)]) -> Result<Vec<(Node, Node)>, IndexError> {
-    let paths: Vec<TreePath> = pages.iter().map(|(_, page)| page.path.clone()).collect();
-    let by_id: HashMap<i64, Node> = pages.iter().map(|(id, _)| *id).zip(0..).collect();
-    let by_path: HashMap<&str, Node> = paths.iter().map(TreePath::as_str).zip(0..).collect();
-    let path_of = |id| by_id.get(&id).map(|node| paths[*node as usize].as_str());
-    let mut names = Names::all(connection, path_of)?;
-    let mut links = Vec::new();
-    let mut led = SameFolder::default();
-    let mut statement = connection.prepare_cached(LINKS)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let Some(source) = by_id.get(&row.get(0)?) else { continue };
-        let (from, facts) = (paths[*source as usize].as_str(), &mut pages[*source as usize].1.facts);
-        let (is_wiki, target) = (row.get(1)?, text_of(row, 2)?);
-        let wanted = || candidates(from, kind_of(is_wiki), target);
-        let found = led.get_or_look_up(from, (is_wiki, target), || {
-            Ok(names.lead_to(from, &wanted())?.and_then(|path| by_path.get(path).copied()))
-        })?;
-        match found {
-            Some(target) => {
-                facts.add_link();
-                links.push((*source, target));
-            }
-            None => facts.add_unresolved(is_wiki, target, &wanted()),
-        }
-    }
-    links.sort_unstable();
-    Ok(links)
-}
 
 /// The next graph after `last`: only pages that changed, and those with a link that may mean a name that changed, are read again.
 /// None when that would be so many that all may as well be.
@@ -228,13 +139,13 @@ fn joined(last: &Graph, read: &BTreeMap<TreePath, Option<PageRead>>) -> Graph {
 
 /// Reads pages, which share the texts of their tags.
 #[derive(Default)]
-struct Reader {
+pub(super) struct Reader {
     tags: HashSet<Arc<str>>,
 }
 
 impl Reader {
-    /// The page of a row of [`PAGES`] or [`PAGE`], without its links.
-    fn page(&mut self, row: &Row<'_>, path: TreePath) -> Result<GraphPage, IndexError> {
+    /// The page of a row that begins as those of [`PAGE`] do, without its links.
+    pub(super) fn page(&mut self, row: &Row<'_>, path: TreePath) -> Result<GraphPage, IndexError> {
         let (title, json): (String, &str) = (row.get(1)?, text_of(row, 2)?);
         let fields = Fields::read(json, &path)?;
         let facts = fields.facts(json, &title, row.get(3)?);
@@ -266,6 +177,6 @@ fn each_text(value: Option<&Value>, mut found: impl FnMut(Cow<'_, str>)) {
     }
 }
 
-fn text_of<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r str, IndexError> {
+pub(super) fn text_of<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r str, IndexError> {
     Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?)
 }

@@ -1,19 +1,24 @@
 //! The graph that is kept, and what the index took in since it was made.
 
 use std::collections::{BTreeSet, HashSet};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::thread;
 
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension};
 use svcfs_base::TreePath;
 
-use super::{Graph, build};
+use super::{Graph, build, fresh};
 use crate::document::Document;
 use crate::writer::{self, Step};
-use crate::{Index, IndexError};
+use crate::{Index, IndexError, connections};
 
 /// Changed pages and names that are remembered; with more, the next graph is made from all rows.
 const MOST_CHANGES: usize = 20_000;
+
+/// Threads that read all rows in parallel at most: with more, what must be done alone takes most of the time.
+const MAX_THREADS: usize = 4;
 
 /// The last graph and what changed since.
 ///
@@ -139,29 +144,47 @@ impl Index {
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
     pub fn graph(&self) -> Result<Arc<Graph>, IndexError> {
         let mut kept = self.graph.graph.lock();
-        let outcome = self.readers.read(|connection| {
+        let outcome = match self.carried(kept.as_ref()) {
+            Ok(None) => self.fresh(),
+            Ok(Some(graph)) => Ok(graph),
+            Err(error) => Err(error),
+        };
+        match &outcome {
+            Ok(graph) => *kept = Some(Arc::clone(graph)),
+            Err(_) => *self.graph.since.lock() = Since::Anything,
+        }
+        outcome
+    }
+
+    /// The next graph after `last`, which is the same where nothing changed; none where all rows are to be read.
+    fn carried(&self, last: Option<&Arc<Graph>>) -> Result<Option<Arc<Graph>>, IndexError> {
+        let Some(last) = last else { return Ok(None) };
+        self.readers.read(|connection| {
             let since = {
                 let mut since = self.graph.since.lock();
-                if let (Some(graph), Since::These(changes)) = (&*kept, &*since)
-                    && changes.pages.is_empty()
-                {
-                    return Ok(Arc::clone(graph));
+                match &*since {
+                    Since::Anything => return Ok(None),
+                    Since::These(changes) if changes.pages.is_empty() => return Ok(Some(Arc::clone(last))),
+                    Since::These(_) => {}
                 }
                 // The first statement fixes which rows are read.
                 writer::cursor(connection)?;
                 std::mem::replace(&mut *since, Since::These(Changes::default()))
             };
-            let carried = match (&*kept, since) {
-                (Some(last), Since::These(changes)) => build::carried(connection, (last, &changes))?,
-                (None, _) | (_, Since::Anything) => None,
-            };
-            let graph = Arc::new(carried.map_or_else(|| build::fresh(connection), Ok)?);
-            *kept = Some(Arc::clone(&graph));
-            Ok(graph)
-        });
-        if outcome.is_err() {
-            *self.graph.since.lock() = Since::Anything;
-        }
-        outcome
+            let Since::These(changes) = since else { return Ok(None) };
+            Ok(build::carried(connection, (last, &changes))?.map(Arc::new))
+        })
+    }
+
+    /// The graph of all rows.
+    pub(super) fn fresh(&self) -> Result<Arc<Graph>, IndexError> {
+        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
+        self.readers.read_together(threads, |connections| {
+            let mut since = self.graph.since.lock();
+            connections::begin(connections)?;
+            *since = Since::These(Changes::default());
+            drop(since);
+            fresh::fresh(connections).map(Arc::new)
+        })
     }
 }

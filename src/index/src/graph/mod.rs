@@ -8,6 +8,7 @@
 
 mod build;
 mod facts;
+mod fresh;
 mod kept;
 #[cfg(test)]
 mod tests;
@@ -100,6 +101,11 @@ impl Graph {
             links_out.push(&mut others);
         }
         Self::new(self.pages[first..end].to_vec(), links_out)
+    }
+    /// Bytes of memory that its links take; its pages are shared with the graphs before and after it.
+    pub fn bytes(&self) -> usize {
+        let of = |neighbours: &Neighbours| (neighbours.starts.len() + neighbours.nodes.len()) * size_of::<Node>();
+        self.pages.len() * size_of::<Arc<GraphPage>>() + of(&self.links_out) + of(&self.links_in)
     }
     /// The pages that a page links to.
     pub fn links_out(&self, node: Node) -> &[Node] {

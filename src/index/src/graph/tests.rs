@@ -3,7 +3,8 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use svcfs_base::Seq;
 
-use super::{Graph, build};
+use super::{Graph, fresh};
+use crate::connections;
 use crate::tests::{Space, at, page};
 
 /// The links of a graph as pairs of paths.
@@ -18,7 +19,11 @@ fn pairs(graph: &Graph) -> BTreeSet<(String, String)> {
 }
 
 fn fresh(space: &Space) -> Graph {
-    space.index.readers.read(|connection| build::fresh(connection)).unwrap()
+    let read = |connections: &mut [rusqlite::Connection]| {
+        connections::begin(connections)?;
+        fresh::fresh(connections)
+    };
+    space.index.readers.read_together(3, read).unwrap()
 }
 
 fn linked(from: &str, to: &str) -> (String, String) {
@@ -135,6 +140,24 @@ fn writers_and_askers_at_once_end_with_the_right_graph() {
     });
     assert_eq!(*space.index.graph().unwrap(), fresh(&space));
     assert_eq!(space.index.graph().unwrap().links(), 399);
+}
+
+#[test]
+fn connections_that_read_together_read_one_state() {
+    let space = Space::of(&[("p0.md", "[[p1]]")]);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            for n in 1..100 {
+                space.put(&[(format!("p{n}.md").as_str(), format!("[[p{}]] [[p{}]]", n + 1, n - 1).as_str())]);
+            }
+        });
+        while !writing.is_finished() {
+            let graph = space.index.fresh().unwrap();
+            // Each page but the first links to the one before it and, once it is there, to the one after it.
+            assert_eq!(graph.links(), 2 * (graph.len() - 1), "pages and links are of one moment");
+        }
+    });
+    assert_eq!(space.index.fresh().unwrap().links(), 198);
 }
 
 /// What is done to a tree of a few pages.

@@ -4,6 +4,7 @@
 //! to, and the two are brought together when somebody asks; so a page that comes, goes or is renamed changes where the
 //! links of others lead without any of their rows being touched.
 
+mod all_names;
 mod following;
 mod names;
 mod recent;
@@ -18,6 +19,7 @@ use svcfs_text::links::{KeyKind, LinkKind, candidates};
 
 use crate::pages::tree_path;
 use crate::{Index, IndexError};
+pub(crate) use all_names::{AllNames, AllPages, Place};
 pub use following::Following;
 pub(crate) use names::Names;
 pub(crate) use recent::{Backlinks, Recent};

@@ -13,17 +13,12 @@ use svcfs_text::links::{Key, KeyKind, Known, choose};
 use crate::IndexError;
 
 /// Pages of one name up to which looking at each is no more work than looking for the nearest.
-const FEW: usize = 8;
+pub(super) const FEW: usize = 8;
 
 /// The pages that answer to a name.
 pub(super) const NAMES: &str = "
     SELECT page_keys.kind, page_keys.text, pages.path FROM page_keys JOIN pages ON pages.id = page_keys.page
     WHERE page_keys.folded = ?1";
-
-/// Every name that a link asks for, in the order of their bytes.
-const ALL_WANTED: &str = "SELECT DISTINCT folded FROM link_keys ORDER BY folded";
-/// Every name that a page answers to, in the same order.
-const ALL_NAMES: &str = "SELECT kind, text, page, folded FROM page_keys ORDER BY folded";
 
 /// The names that pages answer to, read as they are needed and kept for one question.
 pub(crate) struct Names<'c> {
@@ -31,12 +26,10 @@ pub(crate) struct Names<'c> {
     known: HashMap<String, Vec<Namesakes>>,
     /// Pages to be taken as absent: this one, or all below it.
     gone: Option<&'c TreePath>,
-    /// Every name that a link asks for was read.
-    is_whole: bool,
 }
 
 /// The pages that answer to one name, spelt one way.
-struct Namesakes {
+pub(super) struct Namesakes {
     kind: KeyKind,
     text: String,
     pages: Pages,
@@ -50,41 +43,12 @@ enum Pages {
 
 impl<'c> Names<'c> {
     pub(crate) fn new(connection: &'c Connection) -> Self {
-        Self { connection, known: HashMap::new(), gone: None, is_whole: false }
+        Self { connection, known: HashMap::new(), gone: None }
     }
 
     /// The names as they would be if a page, or every page below a directory, were not there.
     pub(super) fn without(connection: &'c Connection, gone: &'c TreePath) -> Self {
         Self { gone: Some(gone), ..Self::new(connection) }
-    }
-
-    /// Every name that a link of the index asks for, read at once: for whoever will ask for most of them. `path_of` gives the path of a page
-    /// by its row.
-    ///
-    /// Both lists are read in one order, side by side: to look for each name by itself takes several times as long.
-    pub(crate) fn all<'p>(
-        connection: &'c Connection,
-        path_of: impl Fn(i64) -> Option<&'p str>,
-    ) -> Result<Self, IndexError> {
-        let mut names = Self { is_whole: true, ..Self::new(connection) };
-        let (mut wanted, mut keys) = (connection.prepare_cached(ALL_WANTED)?, connection.prepare_cached(ALL_NAMES)?);
-        let (mut wanted, mut rows) = (wanted.query([])?, keys.query([])?);
-        let mut next_wanted = || wanted.next()?.map(|row| row.get::<_, String>(0)).transpose();
-        let mut asked = next_wanted()?;
-        while let Some(row) = rows.next()? {
-            let folded = row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?;
-            while asked.as_deref().is_some_and(|asked| asked < folded) {
-                asked = next_wanted()?;
-            }
-            let Some(asked) = &asked else { break };
-            let Some(path) = path_of(row.get(2)?).filter(|_| asked == folded) else { continue };
-            let of_name = match names.known.get_mut(folded) {
-                Some(of_name) => of_name,
-                None => names.known.entry(folded.to_owned()).or_default(),
-            };
-            add(of_name, row, path.to_owned())?;
-        }
-        Ok(names)
     }
 
     pub(crate) fn connection(&self) -> &'c Connection {
@@ -104,7 +68,7 @@ impl<'c> Names<'c> {
         more: impl Iterator<Item = Known<'n>>,
     ) -> Result<Option<&'n str>, IndexError> {
         for key in wanted {
-            if !self.is_whole && !self.known.contains_key(&key.folded) {
+            if !self.known.contains_key(&key.folded) {
                 let read = self.read(&key.folded)?;
                 self.known.insert(key.folded.clone(), read);
             }
@@ -112,9 +76,7 @@ impl<'c> Names<'c> {
         let mut folded: Vec<&str> = wanted.iter().map(|key| key.folded.as_str()).collect();
         folded.sort_unstable();
         folded.dedup();
-        let namesakes = folded.iter().filter_map(|folded| self.known.get(*folded)).flatten();
-        let nearest = namesakes
-            .flat_map(|names| names.pages.near(from).map(|path| Known { kind: names.kind, text: &names.text, path }));
+        let nearest = folded.iter().filter_map(|folded| self.known.get(*folded)).flat_map(|names| near(names, from));
         Ok(choose(from, wanted, nearest.chain(more)))
     }
 
@@ -132,16 +94,27 @@ impl<'c> Names<'c> {
     }
 }
 
-/// Adds the kind and text of a row, and the page that has this name, to the others of the name. A name is spelt in few ways, so looking for
-/// the right one is no work.
 fn add(of_name: &mut Vec<Namesakes>, row: &rusqlite::Row<'_>, path: String) -> Result<(), IndexError> {
     let kind = kind_of_name(row.get(0)?, &path)?;
     let text = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+    add_name(of_name, (kind, text), path);
+    Ok(())
+}
+
+/// Adds a kind and text, and the page that has this name, to the others of the name. A name is spelt in few ways, so looking for the right
+/// one is no work.
+pub(super) fn add_name(of_name: &mut Vec<Namesakes>, (kind, text): (KeyKind, &str), path: String) {
     match of_name.iter_mut().find(|names| names.kind == kind && names.text == text) {
         Some(names) => names.pages.add(path),
         None => of_name.push(Namesakes { kind, text: text.to_owned(), pages: Pages::Few(vec![path]) }),
     }
-    Ok(())
+}
+
+/// The pages of a name that may be meant from a place.
+pub(super) fn near<'n, 'f>(of_name: &'n [Namesakes], from: &'f str) -> impl Iterator<Item = Known<'n>> + use<'n, 'f> {
+    of_name
+        .iter()
+        .flat_map(move |names| names.pages.near(from).map(|path| Known { kind: names.kind, text: &names.text, path }))
 }
 
 /// The kind of a name of a page, as a row has it.
@@ -237,12 +210,20 @@ mod tests {
             let known = keys.iter().flat_map(|(path, keys)| {
                 keys.iter().map(|key| Known { kind: key.kind, text: &key.text, path })
             });
+            let chosen = choose(&from, &wanted, known);
             let found = space
                 .index
                 .readers
                 .read(|connection| Ok(Names::new(connection).lead_to(&from, &wanted)?.map(str::to_owned)))
                 .unwrap();
-            prop_assert_eq!(found.as_deref(), choose(&from, &wanted, known));
+            prop_assert_eq!(found.as_deref(), chosen);
+
+            // Names that a link asks for are those of a page in the tree.
+            space.put(&[(&from, &format!("[[{target}]]"))]);
+            let graph = space.index.graph().unwrap();
+            let node = graph.node(&TreePath::parse(&from).unwrap()).unwrap();
+            let linked: Vec<_> = graph.links_out(node).iter().map(|to| graph.page(*to).path.as_str()).collect();
+            prop_assert_eq!(linked, chosen.into_iter().collect::<Vec<_>>());
         }
     }
 }

@@ -79,7 +79,7 @@ pub fn recent(cx: &Cx<'_>, max: usize) -> Result<Feed, Fault> {
 fn entry(cx: &Cx<'_>, event: TimelineEvent) -> Entry {
     let TimelineEvent { action, path, actor, time, message, id } = event;
     let (verb, url) = match action {
-        Action::Write => ("Updated", permalink(cx, &path)),
+        Action::Write => ("Updated", permalink(cx.public_url(), &path)),
         Action::Delete => ("Deleted", None),
     };
     Entry {

@@ -15,6 +15,7 @@ mod rewriting;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod tree_text;
 mod write;
 
 use svcfs_base::{Fault, TreePath};

@@ -13,8 +13,9 @@ use svcfs_work::Lane;
 use super::content::Content;
 use super::lines::{self, LineRange};
 use super::tree::Node;
+use super::tree_text::TreeText;
 use super::{assets, link, read, tree, write};
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
+use crate::kernel::{Area, Cx, Entry, JsonText, Operation, Route, Within};
 use crate::usage;
 use renames::{Rename, RenameDir};
 
@@ -70,15 +71,21 @@ impl Operation for Tree {
     const AGENT_DEFAULTS: &'static [(&'static str, u32)] = &[("depth", 3)];
     type Output = Vec<Node>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Node>, Fault> {
-        let nodes = tree::asked(cx, &self.path, tree::Shown { depth: self.depth.get(), is_detailed: self.details });
-        // Reading conflicts with nothing: there is no directory of this name.
-        nodes.map_err(|fault| match fault.kind() {
-            svcfs_base::Kind::NotDirectory => Fault::not_found(fault.message().to_owned()),
-            _ => fault,
-        })
+        let shown = self.shown();
+        tree::nodes(cx, tree::first(cx, &self.path, shown)?, shown)
+    }
+    fn write(self, cx: &Cx<'_>) -> Result<JsonText, Fault> {
+        let shown = self.shown();
+        JsonText::pieces(TreeText::of(cx, tree::first(cx, &self.path, shown)?, shown))
     }
     fn words(nodes: &Vec<Node>) -> Option<String> {
         Some(tree::listing(nodes))
+    }
+}
+
+impl Tree {
+    const fn shown(&self) -> tree::Shown {
+        tree::Shown { depth: self.depth.get(), is_detailed: self.details }
     }
 }
 
@@ -166,7 +173,7 @@ impl Operation for Read {
             modified: read::moment(file.attributes.modified),
             size: file.content.len() as u64,
             kind: link::is_link(cx, &self.path).then_some(FileType::Symlink),
-            permalink: read::permalink(cx, &self.path),
+            permalink: read::permalink(cx.public_url(), &self.path),
             not_modified: self.if_not_etag == Some(file.etag),
             content: None,
             lines: None,

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use svcfs_base::{Fault, Kind, Timestamp, TreePath};
+use svcfs_config::PublicUrl;
 use svcfs_text::{Link, headings, links};
 use svcfs_vfs::{EntryKind, File};
 
@@ -92,8 +93,8 @@ fn brackets(text: &str, link: &Link) -> Option<(usize, usize)> {
 }
 
 /// The address under which people read a page; none without a public address in the settings.
-pub fn permalink(cx: &Cx<'_>, path: &TreePath) -> Option<String> {
-    cx.public_url().map(|site| address(site.as_str(), path, None))
+pub fn permalink(site: Option<&PublicUrl>, path: &TreePath) -> Option<String> {
+    site.map(|site| address(site.as_str(), path, None))
 }
 
 /// The address under which people read a page (gaps.md 4.3, permalink).

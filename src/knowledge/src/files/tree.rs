@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{Fault, Kind, Timestamp, TreePath, is_hidden_name};
-use svcfs_vfs::{Attributes, DirectoryEntry, EntryKind};
+use svcfs_base::{Door, Fault, Kind, Timestamp, TreePath, is_hidden_name};
+use svcfs_vfs::{Attributes, DirectoryEntry, EntryKind, Vfs};
 
 use super::read;
 use crate::kernel::Cx;
@@ -50,7 +50,7 @@ pub enum NodeType {
 }
 
 impl NodeType {
-    const fn of(attributes: &Attributes) -> Self {
+    pub(super) const fn of(attributes: &Attributes) -> Self {
         match attributes.kind {
             EntryKind::Directory => Self::Directory,
             EntryKind::File if attributes.mode & 0o100 != 0 => Self::Executable,
@@ -70,33 +70,53 @@ pub struct Shown {
     pub is_detailed: bool,
 }
 
-/// The nodes inside a directory; with details and of a file, that file alone.
+/// The entries of a directory that a tree begins with; with details and of a file, that file alone.
+///
+/// Names that start with a dot are left out (gaps.md 2.2, D4), unless details are asked for. Links are shown and not followed, so that
+/// no tree is endless.
 ///
 /// # Errors
-/// As [`nodes`].
-pub fn asked(cx: &Cx<'_>, path: &TreePath, shown: Shown) -> Result<Vec<Node>, Fault> {
+/// `NotFound`, with `path not found: <path>` where nothing is there. Reading conflicts with nothing: of a file it is the same kind,
+/// because there is no directory of this name.
+pub fn first(cx: &Cx<'_>, path: &TreePath, shown: Shown) -> Result<Vec<DirectoryEntry>, Fault> {
+    let (vfs, door) = (&cx.space.vfs, cx.caller.door);
     if shown.is_detailed
         && !path.is_root()
-        && let Ok(attributes) = cx.space.vfs.stat(cx.caller.door, path)
+        && let Ok(attributes) = vfs.stat(door, path)
         && attributes.kind != EntryKind::Directory
     {
-        return Ok(vec![node(cx, DirectoryEntry { path: path.clone(), attributes }, shown)?]);
+        return Ok(vec![DirectoryEntry { path: path.clone(), attributes }]);
     }
-    nodes(cx, path, shown)
+    entries(vfs, door, path, shown).map_err(|fault| match fault.kind() {
+        Kind::NotFound => Fault::not_found(format!("path not found: {path}")),
+        Kind::NotDirectory => Fault::not_found(fault.message().to_owned()),
+        _ => fault,
+    })
 }
 
-/// The nodes inside a directory.
-///
-/// Names that start with a dot are left out (gaps.md 2.2, D4), unless details are asked for. Links are shown and not followed, so that no tree is endless.
+fn entries(vfs: &Vfs, door: Door, directory: &TreePath, shown: Shown) -> Result<Vec<DirectoryEntry>, Fault> {
+    let mut entries = vfs.list(door, directory)?;
+    entries.retain(|entry| shown.is_detailed || !is_hidden_name(entry.path.name()));
+    Ok(entries)
+}
+
+/// The entries of a directory that was there a moment ago; none when it is gone, which is the answer of a moment later.
 ///
 /// # Errors
-/// `NotFound` with `path not found: <path>`; `NotDirectory` when a file stands there.
-fn nodes(cx: &Cx<'_>, directory: &TreePath, shown: Shown) -> Result<Vec<Node>, Fault> {
-    let entries = cx.space.vfs.list(cx.caller.door, directory).map_err(|fault| {
-        if fault.kind() == Kind::NotFound { Fault::not_found(format!("path not found: {directory}")) } else { fault }
-    })?;
-    let entries = entries.into_iter().filter(|entry| shown.is_detailed || !is_hidden_name(entry.path.name()));
-    entries.map(|entry| node(cx, entry, shown)).collect()
+/// What the disk says.
+pub fn inside(vfs: &Vfs, door: Door, directory: &TreePath, shown: Shown) -> Result<Vec<DirectoryEntry>, Fault> {
+    match entries(vfs, door, directory, shown) {
+        Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(Vec::new()),
+        outcome => outcome,
+    }
+}
+
+/// The nodes of entries, and of what lies inside them.
+///
+/// # Errors
+/// As [`inside`].
+pub fn nodes(cx: &Cx<'_>, entries: Vec<DirectoryEntry>, shown: Shown) -> Result<Vec<Node>, Fault> {
+    entries.into_iter().map(|entry| node(cx, entry, shown)).collect()
 }
 
 fn node(cx: &Cx<'_>, entry: DirectoryEntry, shown: Shown) -> Result<Node, Fault> {
@@ -107,22 +127,16 @@ fn node(cx: &Cx<'_>, entry: DirectoryEntry, shown: Shown) -> Result<Node, Fault>
     match attributes.kind {
         EntryKind::Directory => {
             let below = Shown { depth: shown.depth.saturating_sub(1), ..shown };
-            let children = if below.depth > 0 { inside(cx, &path, below)? } else { Vec::new() };
-            Ok(Node { path, name, is_dir: true, size: 0, children: Some(children), permalink: None, modified, kind })
+            let is_listed = below.depth > 0;
+            let entries = if is_listed { inside(&cx.space.vfs, cx.caller.door, &path, below)? } else { Vec::new() };
+            let children = Some(nodes(cx, entries, below)?);
+            Ok(Node { path, name, is_dir: true, size: 0, children, permalink: None, modified, kind })
         }
         EntryKind::File | EntryKind::Symlink | EntryKind::Special(_) => {
-            let permalink = read::permalink(cx, &path);
+            let permalink = read::permalink(cx.public_url(), &path);
             let size = attributes.size;
             Ok(Node { path, name, is_dir: false, size, children: None, permalink, modified, kind })
         }
-    }
-}
-
-/// What lies inside a directory that was there a moment ago; nothing when it is gone, which is the answer of a moment later.
-fn inside(cx: &Cx<'_>, directory: &TreePath, shown: Shown) -> Result<Vec<Node>, Fault> {
-    match nodes(cx, directory, shown) {
-        Err(fault) if fault.kind() == Kind::NotFound => Ok(Vec::new()),
-        outcome => outcome,
     }
 }
 

@@ -15,8 +15,8 @@ const SHORTEST: usize = 3;
 /// The largest communities of at least two pages, as many as can be asked for.
 pub(super) fn largest(analysis: &Analysis) -> Vec<Cluster> {
     let everywhere = counted(analysis, analysis.graph().nodes());
-    let several = analysis.communities().iter().enumerate().take_while(|(_, nodes)| nodes.len() > 1);
-    let cluster = |(id, nodes): (usize, &Vec<Node>)| {
+    let several = analysis.communities().enumerate().take_while(|(_, nodes)| nodes.len() > 1);
+    let cluster = |(id, nodes): (usize, &[Node])| {
         let ranks = analysis.ranks();
         let top = nodes.iter().copied().reduce(
             |best, node| {

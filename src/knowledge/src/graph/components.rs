@@ -38,7 +38,9 @@ pub(super) fn parts(graph: &Graph, counts: impl Fn(Node, Node) -> bool) -> Vec<V
             }
         }
         part.sort_unstable();
+        part.shrink_to_fit();
         parts.push(part);
     }
+    parts.shrink_to_fit();
     parts
 }

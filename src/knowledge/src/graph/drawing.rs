@@ -1,86 +1,178 @@
-//! The whole graph, written out.
+//! The whole graph as text, written while it is sent.
 
-use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
-use svcfs_base::TreePath;
+use std::sync::Arc;
+
+use svcfs_base::Fault;
 use svcfs_index::Node;
 
 use super::Analysis;
+use super::operations::{Dot, Drawing, Edge};
+use crate::kernel::{JsonPieces, PIECE_BYTES, Separator, write_json};
 
-/// A [`Drawing`](super::operations::Drawing) that is written out from the graph itself, without a copy of every path.
-pub(super) struct Drawn<'a> {
-    analysis: &'a Analysis,
-    /// Which pages it has; all of them where none is left out.
-    is_shown: Option<Vec<bool>>,
+/// Which pages of a graph are shown.
+pub(super) struct Shown {
+    analysis: Arc<Analysis>,
+    /// For each node whether it is; none where all of them are.
+    nodes: Option<Vec<bool>>,
 }
 
-impl<'a> Drawn<'a> {
-    /// The pages with the highest PageRank, so many of them, and the links between them.
-    pub(super) fn of(analysis: &'a Analysis, limit: usize) -> Self {
+impl Shown {
+    /// All pages; with a limit, so many of them, those with the highest PageRank.
+    pub(super) fn of(analysis: Arc<Analysis>, limit: usize) -> Self {
         let count = analysis.graph().len();
-        let is_shown = (limit < count).then(|| {
-            let mut is_shown = vec![false; count];
-            analysis.by_rank().iter().take(limit).for_each(|node| is_shown[*node as usize] = true);
-            is_shown
+        let nodes = (limit < count).then(|| {
+            let mut nodes = vec![false; count];
+            analysis.by_rank().iter().take(limit).for_each(|node| nodes[*node as usize] = true);
+            nodes
         });
-        Self { analysis, is_shown }
+        Self { analysis, nodes }
     }
 
-    fn shows(&self, node: Node) -> bool {
-        self.is_shown.as_ref().is_none_or(|is_shown| is_shown[node as usize])
+    fn has(&self, node: Node) -> bool {
+        self.nodes.as_ref().is_none_or(|nodes| nodes[node as usize])
     }
 
-    fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
-        self.analysis.graph().nodes().filter(|node| self.shows(*node))
+    /// The title of a page and the topmost directory it lies in.
+    fn labels(&self, node: Node) -> (&str, &str) {
+        let page = self.analysis.graph().page(node);
+        (&page.title, page.path.as_str().split_once('/').map_or("", |(top, _)| top))
     }
-}
 
-/// The entries of one list of a [`Drawn`].
-struct DrawnDots<'a>(&'a Drawn<'a>);
-struct DrawnEdges<'a>(&'a Drawn<'a>);
-
-/// As [`Dot`](super::operations::Dot).
-#[derive(Serialize)]
-struct DotRef<'a> {
-    id: &'a TreePath,
-    title: &'a str,
-    group: &'a str,
-}
-
-/// As [`Edge`](super::operations::Edge).
-#[derive(Serialize)]
-struct EdgeRef<'a> {
-    source: &'a TreePath,
-    target: &'a TreePath,
-}
-
-impl Serialize for Drawn<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut drawing = serializer.serialize_struct("Drawing", 2)?;
-        drawing.serialize_field("nodes", &DrawnDots(self))?;
-        drawing.serialize_field("edges", &DrawnEdges(self))?;
-        drawing.end()
+    /// These pages and the links between them.
+    pub(super) fn drawing(&self) -> Drawing {
+        let (graph, path) = (self.analysis.graph(), |node| self.analysis.path(node));
+        let shown = || graph.nodes().filter(|node| self.has(*node));
+        let dot = |node| {
+            let (title, group) = self.labels(node);
+            Dot { id: path(node), title: title.to_owned(), group: group.to_owned() }
+        };
+        let edges = |source| {
+            let targets = graph.links_out(source).iter().filter(|target| self.has(**target));
+            targets.map(move |target| Edge { source: path(source), target: path(*target) })
+        };
+        Drawing { nodes: shown().map(dot).collect(), edges: shown().flat_map(edges).collect() }
     }
 }
 
-impl Serialize for DrawnDots<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let graph = self.0.analysis.graph();
-        serializer.collect_seq(self.0.nodes().map(|node| {
-            let page = graph.page(node);
-            let group = page.path.as_str().split_once('/').map_or("", |(top, _)| top);
-            DotRef { id: &page.path, title: &page.title, group }
-        }))
+/// A [`Drawing`] that is written piece by piece. The graph is never changed, so that all pieces are of one state.
+pub(super) struct DrawingText {
+    shown: Shown,
+    paths: QuotedPaths,
+    next: Next,
+    separator: Separator,
+}
+
+/// What is written next.
+enum Next {
+    /// This page, or those after it.
+    Dot(Node),
+    /// This link of this page, or those after it.
+    Edge(Node, usize),
+}
+
+impl DrawingText {
+    pub(super) fn of(shown: Shown) -> Result<Self, Fault> {
+        Ok(Self { paths: QuotedPaths::of(&shown)?, shown, next: Next::Dot(0), separator: Separator::default() })
+    }
+
+    /// Writes pages from this one on; where to go on.
+    fn write_dots(&mut self, mut node: Node, text: &mut Vec<u8>, end: usize) -> Result<Next, Fault> {
+        let count = self.shown.analysis.graph().nodes().end;
+        while node < count && text.len() < end {
+            if self.shown.has(node) {
+                let (title, group) = self.shown.labels(node);
+                self.separator.write(text);
+                text.extend_from_slice(br#"{"id":"#);
+                text.extend_from_slice(self.paths.get(node));
+                text.extend_from_slice(br#","title":"#);
+                write_json(text, title)?;
+                text.extend_from_slice(br#","group":"#);
+                write_json(text, group)?;
+                text.push(b'}');
+            }
+            node += 1;
+        }
+        if node < count {
+            return Ok(Next::Dot(node));
+        }
+        text.extend_from_slice(br#"],"edges":["#);
+        self.separator = Separator::default();
+        Ok(Next::Edge(0, 0))
+    }
+
+    /// Writes links from this one on; where to go on.
+    fn write_edges(&mut self, (mut node, mut link): (Node, usize), text: &mut Vec<u8>, end: usize) -> Next {
+        let graph = self.shown.analysis.graph();
+        while node < graph.nodes().end && text.len() < end {
+            let links = if self.shown.has(node) { graph.links_out(node) } else { &[] };
+            let Some(target) = links.get(link) else {
+                (node, link) = (node + 1, 0);
+                continue;
+            };
+            link += 1;
+            if self.shown.has(*target) {
+                self.separator.write(text);
+                text.extend_from_slice(br#"{"source":"#);
+                text.extend_from_slice(self.paths.get(node));
+                text.extend_from_slice(br#","target":"#);
+                text.extend_from_slice(self.paths.get(*target));
+                text.push(b'}');
+            }
+        }
+        Next::Edge(node, link)
     }
 }
 
-impl Serialize for DrawnEdges<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let graph = self.0.analysis.graph();
-        serializer.collect_seq(self.0.nodes().flat_map(|node| {
-            let source = &graph.page(node).path;
-            let targets = graph.links_out(node).iter().filter(|to| self.0.shows(**to));
-            targets.map(move |to| EdgeRef { source, target: &graph.page(*to).path })
-        }))
+impl JsonPieces for DrawingText {
+    fn write_next(&mut self, text: &mut Vec<u8>) -> Result<bool, Fault> {
+        let end = text.len() + PIECE_BYTES;
+        if matches!(self.next, Next::Dot(0)) {
+            text.extend_from_slice(br#"{"nodes":["#);
+        }
+        if let Next::Dot(node) = self.next {
+            self.next = self.write_dots(node, text, end)?;
+        }
+        if let Next::Edge(node, link) = self.next {
+            self.next = self.write_edges((node, link), text, end);
+        }
+        let has_more = match self.next {
+            Next::Dot(_) => true,
+            Next::Edge(node, _) => node < self.shown.analysis.graph().nodes().end,
+        };
+        if !has_more {
+            text.extend_from_slice(b"]}");
+        }
+        Ok(has_more)
+    }
+
+    fn held_bytes(&self) -> usize {
+        let shown = self.shown.nodes.as_ref().map_or(0, Vec::len);
+        self.paths.text.len() + self.paths.ends.len() * size_of::<usize>() + shown + self.shown.analysis.graph().bytes()
+    }
+}
+
+/// The paths of pages as they are written, one behind the other: most of them are written many times.
+struct QuotedPaths {
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl QuotedPaths {
+    fn of(shown: &Shown) -> Result<Self, Fault> {
+        let graph = shown.analysis.graph();
+        let mut paths = Self { text: Vec::new(), ends: Vec::with_capacity(graph.len()) };
+        for node in graph.nodes() {
+            if shown.has(node) {
+                write_json(&mut paths.text, graph.page(node).path.as_str())?;
+            }
+            paths.ends.push(paths.text.len());
+        }
+        Ok(paths)
+    }
+
+    fn get(&self, node: Node) -> &[u8] {
+        let at = node as usize;
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.text[start..self.ends[at]]
     }
 }

@@ -26,7 +26,7 @@ pub use operations::AREA;
 
 use betweenness::Betweenness;
 use components::Components;
-use operations::{Cluster, Communities, Drawing};
+use operations::{Cluster, Communities};
 use written::Written;
 
 /// A graph and what was worked out for it, each part when somebody first asks for it.
@@ -34,14 +34,34 @@ pub struct Analysis {
     graph: Arc<Graph>,
     ranks: OnceLock<Vec<f64>>,
     betweenness: OnceLock<Betweenness>,
-    communities: OnceLock<Vec<Vec<Node>>>,
+    communities: OnceLock<Groups>,
     components: OnceLock<Components>,
     by_rank: OnceLock<Vec<Node>>,
     tags: OnceLock<walk::Tags>,
     clusters: OnceLock<Vec<Cluster>>,
-    /// The answers that tell of every page.
-    drawn: OnceLock<Written<Drawing>>,
-    grouped: OnceLock<Written<Communities>>,
+    /// The answer that tells of every page.
+    grouped: Mutex<Option<Written<Communities>>>,
+}
+
+/// Groups of nodes, one behind the other: most of them may be of one node.
+struct Groups {
+    nodes: Vec<Node>,
+    ends: Vec<usize>,
+}
+
+impl Groups {
+    fn of(groups: &[Vec<Node>]) -> Self {
+        let ends = groups.iter().scan(0, |end, group| {
+            *end += group.len();
+            Some(*end)
+        });
+        Self { nodes: groups.concat(), ends: ends.collect() }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &[Node]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.nodes[start..*end])
+    }
 }
 
 impl Analysis {
@@ -55,8 +75,7 @@ impl Analysis {
             by_rank: OnceLock::new(),
             tags: OnceLock::new(),
             clusters: OnceLock::new(),
-            drawn: OnceLock::new(),
-            grouped: OnceLock::new(),
+            grouped: Mutex::new(None),
         }
     }
     /// The graph itself.
@@ -81,8 +100,8 @@ impl Analysis {
         self.betweenness.get_or_init(|| betweenness::of(&self.graph))
     }
     /// Groups of pages that link to each other more than to the rest, the largest first; each page is in one.
-    pub fn communities(&self) -> &[Vec<Node>] {
-        self.communities.get_or_init(|| communities::of(&self.graph))
+    pub fn communities(&self) -> impl Iterator<Item = &[Node]> {
+        self.communities.get_or_init(|| Groups::of(&communities::of(&self.graph))).all()
     }
     /// The parts that no link connects.
     pub fn components(&self) -> &Components {
@@ -116,6 +135,14 @@ struct Analyses {
 }
 
 impl Newest {
+    /// Drops what can be made again quickly; the graph itself stays.
+    pub(crate) fn rest(&self) {
+        if let Some(analyses) = &mut *self.0.lock() {
+            analyses.parts = Vec::new();
+            *analyses.whole.grouped.lock() = None;
+        }
+    }
+
     /// The analysis of everything the index has taken in; with a folder, of the pages below it and the links between them, as if there
     /// were no others.
     ///

@@ -1,7 +1,7 @@
 //! The wire shapes of the graph.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,11 +10,11 @@ use svcfs_base::{Fault, Limit, TreePath};
 use svcfs_index::Node;
 use svcfs_work::Lane;
 
-use super::drawing::Drawn;
+use super::drawing::{DrawingText, Shown};
 use super::walk::{self, Sibling};
 use super::written::Written;
 use super::{Analysis, paths};
-use crate::kernel::{Area, AtLeast, Cx, Entry, Operation, Route, Within, given};
+use crate::kernel::{Area, AtLeast, Cx, Entry, JsonText, Operation, Route, Within, given};
 
 /// Entries of a list of the analytics at most.
 pub(super) const MOST_LISTED: usize = 1000;
@@ -124,26 +124,19 @@ impl Operation for Graph {
     const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/graph")];
     const LANE: Lane = Lane::Slow;
-    type Output = Written<Drawing>;
-    fn run(self, cx: &Cx<'_>) -> Result<Written<Drawing>, Fault> {
-        let analysis = analysis(cx)?;
-        match self.limit {
-            Some(limit) => Written::as_shape(&Drawn::of(&analysis, limit.get())),
-            None => kept(&analysis.drawn, || Written::as_shape(&Drawn::of(&analysis, usize::MAX))),
-        }
+    type Output = Drawing;
+    fn run(self, cx: &Cx<'_>) -> Result<Drawing, Fault> {
+        Ok(self.shown(cx)?.drawing())
+    }
+    fn write(self, cx: &Cx<'_>) -> Result<JsonText, Fault> {
+        JsonText::pieces(DrawingText::of(self.shown(cx)?)?)
     }
 }
 
-/// What is written out already, or is so now for whoever asks next.
-fn kept<T: Serialize>(
-    place: &OnceLock<Written<T>>,
-    write: impl FnOnce() -> Result<Written<T>, Fault>,
-) -> Result<Written<T>, Fault> {
-    if let Some(written) = place.get() {
-        return Ok(written.clone());
+impl Graph {
+    fn shown(&self, cx: &Cx<'_>) -> Result<Shown, Fault> {
+        Ok(Shown::of(analysis(cx)?, self.limit.map_or(usize::MAX, NonZeroUsize::get)))
     }
-    let written = write()?;
-    Ok(if written.bytes() <= MOST_KEPT { place.get_or_init(|| written).clone() } else { written })
 }
 
 /// See how the pages hang together: the most important ones, groups, bridges and orphans
@@ -342,12 +335,16 @@ impl Operation for GraphCommunities {
     type Output = Written<Communities>;
     fn run(self, cx: &Cx<'_>) -> Result<Written<Communities>, Fault> {
         let analysis = analysis(cx)?;
-        let pages = |nodes: &Vec<Node>| nodes.iter().map(|node| analysis.path(*node)).collect();
-        kept(&analysis.grouped, || {
-            let communities = analysis.communities().iter().enumerate();
-            let communities = communities.map(|(id, nodes)| Community { id, pages: pages(nodes) }).collect();
-            Written::of(&Communities { communities })
-        })
+        let mut retained = analysis.grouped.lock();
+        if let Some(written) = &*retained {
+            return Ok(written.clone());
+        }
+        let pages = |nodes: &[Node]| nodes.iter().map(|node| analysis.path(*node)).collect();
+        let communities = analysis.communities().enumerate();
+        let communities = communities.map(|(id, nodes)| Community { id, pages: pages(nodes) }).collect();
+        let written = Written::of(&Communities { communities })?;
+        *retained = Some(written.clone()).filter(|written| written.bytes() <= MOST_KEPT);
+        Ok(written)
     }
 }
 

@@ -21,18 +21,11 @@ impl<T: Serialize> Written<T> {
     /// # Errors
     /// `Internal` when it cannot be.
     pub fn of(value: &T) -> Result<Self, Fault> {
-        Self::as_shape(value)
+        Ok(Self { text: to_raw_value(value).map_err(Fault::internal)?.into(), of: PhantomData })
     }
 }
 
 impl<T> Written<T> {
-    /// A value that is written out as a `T` would be.
-    ///
-    /// # Errors
-    /// As [`Written::of`].
-    pub(super) fn as_shape(value: &impl Serialize) -> Result<Self, Fault> {
-        Ok(Self { text: to_raw_value(value).map_err(Fault::internal)?.into(), of: PhantomData })
-    }
     /// How long its text is.
     pub fn bytes(&self) -> usize {
         self.text.get().len()

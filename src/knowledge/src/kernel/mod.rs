@@ -16,6 +16,7 @@ mod remarks;
 mod route;
 #[cfg(test)]
 mod tests;
+mod text;
 mod within;
 
 pub(crate) use arguments::given;
@@ -26,6 +27,8 @@ pub use inputs::{Field, Inputs, Shape};
 pub use operation::{Answer, Area, Ask, Entry, Operation};
 pub use remarks::Remarks;
 pub use route::{Accepts, Media, Method, PREFIX, Route};
+pub use text::{JsonPieces, JsonText, PIECE_BYTES};
+pub(crate) use text::{Separator, write_json};
 pub use within::Within;
 
 /// What [`Space::vfs`] answers doors with.

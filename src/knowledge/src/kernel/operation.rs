@@ -9,7 +9,7 @@ use serde_json::Value;
 use svcfs_base::{Expect, Fault, Reach, Scope};
 use svcfs_work::Lane;
 
-use super::{Cx, Method, Route, Within};
+use super::{Cx, JsonText, Method, Route, Within};
 use super::{arguments, within};
 
 /// One thing a caller may ask, whichever door the caller came through.
@@ -47,6 +47,14 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// # Errors
     /// The refusal or failure, as the caller should read it.
     fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault>;
+    /// Does it, and writes its output as JSON. An operation whose output is as long as the tree writes it piece by piece; the text is
+    /// the same as that of [`Operation::run`]'s output.
+    ///
+    /// # Errors
+    /// Those of [`Operation::run`].
+    fn write(self, cx: &Cx<'_>) -> Result<JsonText, Fault> {
+        JsonText::whole(&self.run(cx)?)
+    }
     /// Takes out of an output what agents have no use for, such as marks for browsers.
     fn adapt_for_agents(_output: &mut Self::Output) {}
     /// An output in words, for a reader who takes text (gaps.md 4.21); none when its JSON says it best.
@@ -96,8 +104,8 @@ pub struct Entry {
     pub output: fn(&mut SchemaGenerator) -> Schema,
     /// Reads the inputs from a JSON object, runs the operation and writes its output as JSON.
     pub call: Ask<Value>,
-    /// The same, written out at once: for doors that look at nothing in the output, which may be as long as the tree.
-    pub write: Ask<Vec<u8>>,
+    /// The same as text: for doors that look at nothing in the output, which may be as long as the tree.
+    pub write: Ask<JsonText>,
     /// The same as [`Entry::call`] for an agent: with its defaults, and with the output in words beside it.
     pub tell: Ask<Answer>,
     type_name: fn() -> &'static str,
@@ -168,16 +176,15 @@ fn output<O: Operation>(generator: &mut SchemaGenerator) -> Schema {
 }
 
 fn call<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Value, Fault> {
-    told::<O>(&run::<O>(arguments, cx)?, cx)
+    told::<O>(&run(arguments, cx, O::run)?, cx)
 }
 
-fn write<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Vec<u8>, Fault> {
-    let output = run::<O>(arguments, cx)?;
-    let written = match cx.caller.reach.folder {
-        None => serde_json::to_vec(&output),
-        Some(_) => serde_json::to_vec(&told::<O>(&output, cx)?),
-    };
-    written.map_err(Fault::internal)
+fn write<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<JsonText, Fault> {
+    match cx.caller.reach.folder {
+        None => run(arguments, cx, O::write),
+        Some(_) if O::WITHIN != Within::Rows => run(arguments, cx, O::write),
+        Some(_) => JsonText::whole(&call::<O>(arguments, cx)?),
+    }
 }
 
 fn tell<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Answer, Fault> {
@@ -187,7 +194,7 @@ fn tell<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Answer, Fault> {
             members.entry(*name).or_insert_with(|| (*default).into());
         }
     }
-    let mut output = run::<O>(arguments, cx)?;
+    let mut output = run(arguments, cx, O::run)?;
     O::adapt_for_agents(&mut output);
     // Words may tell of the rows that are left out of the output.
     let is_whole = cx.caller.reach.folder.is_none() || O::WITHIN != Within::Rows;
@@ -200,14 +207,23 @@ fn told<O: Operation>(output: &O::Output, cx: &Cx<'_>) -> Result<Value, Fault> {
     Ok(within::leave_out(&Entry::of::<O>(), output, &cx.caller.reach))
 }
 
-fn run<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<O::Output, Fault> {
+/// Runs an operation by one of its methods, and counts it.
+fn run<O: Operation, T>(
+    arguments: Value,
+    cx: &Cx<'_>,
+    act: impl FnOnce(O, &Cx<'_>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
     let begun = Instant::now();
-    let outcome = admitted::<O>(arguments, cx);
+    let outcome = admitted(arguments, cx, act);
     cx.vitals().measures.asked(cx.caller.door, O::NAME, &outcome, begun.elapsed());
     outcome
 }
 
-fn admitted<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<O::Output, Fault> {
+fn admitted<O: Operation, T>(
+    arguments: Value,
+    cx: &Cx<'_>,
+    act: impl FnOnce(O, &Cx<'_>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
     let entry = Entry::of::<O>();
     entry.allow(&cx.caller.reach)?;
     let arguments = arguments::under_own_names(arguments, O::ALIASES)?;
@@ -220,7 +236,7 @@ fn admitted<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<O::Output, Fa
         );
         return Err(Fault::invalid("If-Match", why));
     }
-    let output = operation.run(cx)?;
+    let output = act(operation, cx)?;
     if !entry.is_reading() && !cx.space.wait_for_indexed_writes(cx.caller) {
         cx.note("the change is stored, but the search index has not read it yet");
     }

@@ -36,8 +36,8 @@ const LATE: Duration = Duration::from_millis(200);
 /// When nothing was written for so long, the index is put in order and memory is given back.
 const RESTED: Duration = Duration::from_secs(2);
 
-/// How long the indexer sleeps when nobody wakes it.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How often memory is given back while nothing is written: questions alone fill caches, too.
+const RELEASE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Follows the change feed of one space.
 pub struct Indexer {
@@ -117,8 +117,10 @@ impl Indexer {
             // Questions are answered as before, and a failure would keep changes waiting that the index can take in.
             Err(error) => tracing::warn!(error = %error, "the parts of the search index could not be joined"),
         }
-        self.space.index.rest();
-        Next::After(PATIENCE)
+        if self.space.index.rest() {
+            self.space.graph.rest();
+        }
+        Next::After(RELEASE_INTERVAL)
     }
 }
 

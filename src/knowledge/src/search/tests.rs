@@ -462,7 +462,7 @@ fn an_indexer_that_rests_joins_the_parts_of_its_index_and_then_sleeps() {
         run(&beside);
     }
     let mut indexer = Indexer::new(Arc::clone(&beside));
-    let (mut rests, long) = (Vec::new(), Duration::from_secs(300));
+    let (mut rests, long) = (Vec::new(), Duration::from_secs(15));
     while !rests.contains(&Next::After(long)) {
         rests.push(indexer.step(&Stop::new()).unwrap());
     }

@@ -1,6 +1,7 @@
 //! A whole space on a temporary directory, for the tests of every room.
 #![expect(clippy::disallowed_methods, reason = "tests put files in the root before the space is opened")]
 
+use std::borrow::Borrow;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use tempfile::TempDir;
 use super::{Live, Opening, Spaces, attend, open, start};
 use crate::CATALOGUE;
 use crate::access::Access;
-use crate::kernel::{Cx, Server, Space};
+use crate::kernel::{Cx, JsonText, Server, Space};
 
 /// 2026-01-01T00:00:00Z
 const START: i64 = 1_767_225_600;
@@ -184,11 +185,20 @@ impl TestSpace {
         assert!(self.attending.stop(Duration::from_secs(10)).is_empty());
     }
 
-    /// Asks an operation by name, as this caller.
+    /// Asks an operation by name, as this caller. What is written piece by piece must be the same text.
     pub(crate) fn ask_as(&self, caller: &Caller, name: &str, arguments: Value) -> Result<Value, Fault> {
         let entry = CATALOGUE.iter().flat_map(|area| area.operations).find(|entry| entry.name == name);
         let entry = entry.unwrap_or_else(|| panic!("no operation is named `{name}`"));
-        (entry.call)(arguments, &self.cx(caller))
+        let answer = (entry.call)(arguments.clone(), &self.cx(caller));
+        if matches!(name, "tree" | "graph") {
+            let text = (entry.write)(arguments, &self.cx(caller)).and_then(JsonText::collect);
+            let text = text.map(|text| String::from_utf8(text).unwrap());
+            assert_eq!(
+                text.map_err(status_and_message),
+                answer.as_ref().map(Value::to_string).map_err(status_and_message)
+            );
+        }
+        answer
     }
 
     /// Asks an operation by name, over HTTP.
@@ -228,6 +238,10 @@ impl TestSpace {
         let field = |name: &str| versions[0][name].as_str().unwrap_or_default().to_owned();
         (field("hash"), field("author"), field("message"))
     }
+}
+
+fn status_and_message(fault: impl Borrow<Fault>) -> (u16, String) {
+    (fault.borrow().kind().http(), fault.borrow().message().to_owned())
 }
 
 /// Status and message of a refusal.

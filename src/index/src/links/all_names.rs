@@ -1,0 +1,235 @@
+//! Every name that a link may mean, for whoever asks where all links lead.
+//!
+//! Invariant: the answers are those of [`Names`](super::Names). The names of all pages take a few allocations and are never changed once
+//! they are read, so that several threads can ask.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+use rusqlite::{Connection, Row};
+use svcfs_base::TreePath;
+use svcfs_text::links::{Key, KeyKind, Known, choose};
+
+use super::names::{FEW, Namesakes, add_name, near};
+use crate::IndexError;
+
+/// Every name that a link asks for, in the order of their bytes.
+const ALL_WANTED: &str = "SELECT folded FROM link_keys ORDER BY folded";
+/// Every name that a page answers to, in the same order.
+const ALL_NAMES: &str = "SELECT kind, text, page, folded FROM page_keys ORDER BY folded";
+
+/// A page by its place among all of them, in the order of their rows.
+pub(crate) type Place = u32;
+
+/// The pages that names are names of.
+#[derive(Clone, Copy)]
+pub(crate) struct AllPages<'p> {
+    /// Their rows, in order.
+    pub(crate) ids: &'p [i64],
+    /// Their paths, in the same order.
+    pub(crate) paths: &'p [TreePath],
+    /// The places of the paths, in the order of the alphabet.
+    pub(crate) by_path: &'p [Place],
+}
+
+impl<'p> AllPages<'p> {
+    pub(crate) fn place(self, id: i64) -> Option<Place> {
+        // Rows are numbered one after the other, with gaps where pages were removed.
+        let guess = id.checked_sub(*self.ids.first()?).and_then(|guess| usize::try_from(guess).ok());
+        let is_there = |guess: &usize| self.ids.get(*guess) == Some(&id);
+        let place = guess.filter(is_there).or_else(|| self.ids.binary_search(&id).ok())?;
+        Place::try_from(place).ok()
+    }
+
+    fn path(self, place: Place) -> &'p str {
+        self.paths[place as usize].as_str()
+    }
+
+    fn place_of_path(self, path: &str) -> Option<Place> {
+        let found = self.by_path.binary_search_by(|place| self.path(*place).cmp(path)).ok()?;
+        Some(self.by_path[found])
+    }
+}
+
+/// The names of pages that links ask for.
+pub(crate) struct AllNames {
+    /// The texts of all names, one behind the other.
+    text: String,
+    names: Vec<PageName>,
+    groups: HashTable<Group>,
+    hasher: RandomState,
+    /// Groups of more than a few names, by their first, as the nearest page is found among them.
+    large: HashMap<u32, Vec<Namesakes>>,
+}
+
+/// Names that are the same in lower case.
+#[derive(Clone, Copy)]
+struct Group {
+    folded: Span,
+    /// The first of them, and how many there are.
+    first: u32,
+    count: u32,
+}
+
+struct PageName {
+    page: i64,
+    written: Span,
+    kind: KeyKind,
+}
+
+/// A part of the text.
+#[derive(Clone, Copy)]
+struct Span {
+    start: usize,
+    length: u32,
+}
+
+impl Span {
+    fn of(self, text: &str) -> &str {
+        &text[self.start..self.start + self.length as usize]
+    }
+
+    /// Appends a part.
+    fn push(text: &mut String, part: &str) -> Result<Self, IndexError> {
+        let length = u32::try_from(part.len()).map_err(|_| too_much())?;
+        let start = text.len();
+        text.push_str(part);
+        Ok(Self { start, length })
+    }
+}
+
+/// SQLite itself stops at less.
+fn too_much() -> IndexError {
+    IndexError::Damaged("names are longer, or more, than an index can hold".to_owned())
+}
+
+/// Names on their way into [`AllNames`], in the order of their groups.
+#[derive(Default)]
+struct Reading {
+    text: String,
+    names: Vec<PageName>,
+    groups: Vec<Group>,
+}
+
+impl Reading {
+    fn add(&mut self, row: &Row<'_>, folded: &str) -> Result<(), IndexError> {
+        let (page, number): (i64, u8) = (row.get(2)?, row.get(0)?);
+        let kind = KeyKind::from_number(number)
+            .ok_or_else(|| IndexError::Damaged(format!("a name of the page in row {page} is of kind {number}")))?;
+        let written = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        let group = match self.groups.last_mut() {
+            Some(last) if last.folded.of(&self.text) == folded => {
+                last.count += 1;
+                last.folded
+            }
+            _ => {
+                let first = u32::try_from(self.names.len()).map_err(|_| too_much())?;
+                let folded = Span::push(&mut self.text, folded)?;
+                self.groups.push(Group { folded, first, count: 1 });
+                folded
+            }
+        };
+        let written = if written == folded { group } else { Span::push(&mut self.text, written)? };
+        self.names.push(PageName { page, written, kind });
+        Ok(())
+    }
+
+    fn done(self) -> AllNames {
+        let Self { text, names, groups: read } = self;
+        let hasher = RandomState::new();
+        let mut groups = HashTable::with_capacity(read.len());
+        let hash_of = |group: &Group| hasher.hash_one(group.folded.of(&text));
+        for group in read {
+            groups.insert_unique(hash_of(&group), group, hash_of);
+        }
+        AllNames { text, names, groups, hasher, large: HashMap::new() }
+    }
+}
+
+impl AllNames {
+    /// Reads the names that a link asks for.
+    ///
+    /// Both lists are read in one order, side by side: to look for each name by itself takes several times as long.
+    pub(crate) fn read(connection: &Connection) -> Result<Self, IndexError> {
+        let mut reading = Reading::default();
+        let (mut wanted, mut keys) = (connection.prepare_cached(ALL_WANTED)?, connection.prepare_cached(ALL_NAMES)?);
+        let (mut wanted, mut rows) = (wanted.query([])?, keys.query([])?);
+        let mut asked = wanted.next()?;
+        while let Some(row) = rows.next()? {
+            let folded = row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?;
+            let is_asked = loop {
+                let Some(next) = asked else { return Ok(reading.done()) };
+                match next.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?.cmp(folded) {
+                    std::cmp::Ordering::Less => asked = wanted.next()?,
+                    order => break order.is_eq(),
+                }
+            };
+            if is_asked {
+                reading.add(row, folded)?;
+            }
+        }
+        Ok(reading.done())
+    }
+
+    /// Prepares the groups of many pages.
+    pub(crate) fn prepare(&mut self, pages: AllPages<'_>) {
+        let large = self.groups.iter().filter(|group| group.count as usize > FEW).map(|group| {
+            let mut of_name = Vec::new();
+            for name in self.names_of(*group) {
+                if let Some(place) = pages.place(name.page) {
+                    add_name(&mut of_name, (name.kind, name.written.of(&self.text)), pages.path(place).to_owned());
+                }
+            }
+            (group.first, of_name)
+        });
+        self.large = large.collect();
+    }
+
+    fn names_of(&self, group: Group) -> &[PageName] {
+        let first = group.first as usize;
+        &self.names[first..first + group.count as usize]
+    }
+
+    /// The names that a link may mean, a group for each lower case.
+    fn groups<'a>(&'a self, wanted: &'a [Key]) -> impl Iterator<Item = Group> + 'a {
+        wanted.iter().enumerate().filter_map(|(at, key)| {
+            let is_repeated = wanted[..at].iter().any(|earlier| earlier.folded == key.folded);
+            if is_repeated {
+                return None;
+            }
+            let is_it = |group: &Group| group.folded.of(&self.text) == key.folded;
+            self.groups.find(self.hasher.hash_one(key.folded.as_str()), is_it).copied()
+        })
+    }
+
+    /// The page that a link in `from` leads to.
+    pub(crate) fn lead_to(&self, pages: AllPages<'_>, from: &str, wanted: &[Key]) -> Option<Place> {
+        let mut groups = self.groups(wanted);
+        let first = groups.next()?;
+        let second = groups.next();
+        if let ([name], None) = (self.names_of(first), second) {
+            // The only name there is, as most are: where its page lies does not matter.
+            let text = name.written.of(&self.text);
+            if wanted.iter().any(|key| key.kind == name.kind && key.text == text) {
+                return pages.place(name.page);
+            }
+        }
+        let (mut known, mut small, mut has_large) = (Vec::new(), Vec::new(), false);
+        for group in [first].into_iter().chain(second).chain(groups) {
+            if let Some(large) = self.large.get(&group.first) {
+                has_large = true;
+                known.extend(near(large, from));
+                continue;
+            }
+            for name in self.names_of(group) {
+                let Some(place) = pages.place(name.page) else { continue };
+                small.push(place);
+                known.push(Known { kind: name.kind, text: name.written.of(&self.text), path: pages.path(place) });
+            }
+        }
+        let path = choose(from, wanted, known)?;
+        let found = small.into_iter().find(|place| pages.path(*place) == path);
+        found.or_else(|| pages.place_of_path(path).filter(|_| has_large))
+    }
+}
