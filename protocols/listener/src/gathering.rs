@@ -44,6 +44,18 @@ impl Room {
         Self { coming: Arc::new(Semaphore::new(coming)), whole: Arc::new(Semaphore::new(whole)) }
     }
 
+    /// Room for so many bytes that are about to come, if there is as much now; it is given back with what is returned.
+    pub(crate) fn try_take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let kib = u32::try_from(bytes.div_ceil(1024)).ok()?;
+        Arc::clone(&self.coming).try_acquire_many_owned(kib).ok()
+    }
+
+    /// KiB of room for what comes that are free.
+    #[cfg(test)]
+    pub(crate) fn available(&self) -> usize {
+        self.coming.available_permits()
+    }
+
     /// Waits for room for something that is here and is dealt with now; it is given back with what is returned.
     ///
     /// # Errors

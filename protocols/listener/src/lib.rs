@@ -11,6 +11,7 @@ mod form;
 mod gathering;
 mod login;
 mod names;
+mod pipeline;
 mod streamed;
 mod unbroken;
 
@@ -21,6 +22,7 @@ pub use form::{check_form, ignore_odd_ranges, one_range};
 pub use gathering::{Gathering, Room};
 pub use login::Login;
 pub use names::Names;
+pub use pipeline::{BlockBuffer, BlockSink, Stage};
 pub use streamed::{Read, streamed};
 pub use unbroken::unbroken;
 
@@ -39,8 +41,15 @@ where
     let span = tracing::Span::current();
     match lanes.run(lane, move || span.in_scope(work)).await {
         Ok(outcome) => outcome,
-        Err(error @ (LaneError::Busy { .. } | LaneError::Stopped)) => Err(Fault::unavailable(error.to_string())),
-        Err(error @ LaneError::Panicked(_)) => Err(Fault::internal(error)),
+        Err(error) => Err(of_lane(error)),
+    }
+}
+
+/// Why a lane did not run something, as callers read it.
+fn of_lane(error: LaneError) -> Fault {
+    match error {
+        LaneError::Busy { .. } | LaneError::Stopped => Fault::unavailable(error.to_string()),
+        LaneError::Panicked(_) => Fault::internal(error),
     }
 }
 

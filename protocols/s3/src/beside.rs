@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use svcfs_base::{Caller, Change, Durability, Expect, Fault, FileKind, Kind, Name, TreePath};
+use svcfs_listener::BlockSink;
 use svcfs_vfs::{HandleId, NodeId, UPLOAD, Vfs, WriteAt};
 use uuid::Uuid;
 
@@ -86,7 +87,9 @@ impl Beside {
         let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
         let path = Some(folder.path.join(&name));
         drop(folder);
-        Ok(Self { vfs, caller, node, handle, path, length: 0 })
+        let beside = Self { vfs, caller, node, handle, path, length: 0 };
+        beside.vfs.expect_large(handle)?;
+        Ok(beside)
     }
 
     /// Writes more of it.
@@ -146,6 +149,12 @@ impl Beside {
         let outcome = outcome.and_then(|()| self.vfs.unlink(&self.caller, folder, &Name::parse(path.name())?));
         found.into_iter().for_each(|node| self.vfs.forget(node, 1));
         outcome
+    }
+}
+
+impl BlockSink for Beside {
+    fn write_block(&mut self, block: &[u8]) -> Result<(), Fault> {
+        self.append(block)
     }
 }
 

@@ -33,6 +33,7 @@ mod refusal;
 mod removed;
 mod removing;
 mod signed;
+mod staged;
 mod summing;
 mod sums;
 mod tagging;

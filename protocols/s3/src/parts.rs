@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Kind};
+use svcfs_listener::BlockSink;
 use uuid::Uuid;
 
 use crate::record::Record;
@@ -360,6 +361,12 @@ impl Writing {
             remove_file(&self.folder.join(before.file));
         }
         Ok(())
+    }
+}
+
+impl BlockSink for Writing {
+    fn write_block(&mut self, block: &[u8]) -> Result<(), Fault> {
+        self.append(block)
     }
 }
 

@@ -79,14 +79,22 @@ impl Body {
         Ok(Self { asked, before: Before::OnItsWay(task), coming: Vec::new(), ahead })
     }
 
+    /// The sums of what has come, to go on with elsewhere.
+    ///
+    /// # Errors
+    /// As [`Body::update`].
+    pub(crate) async fn summed(self) -> S3Result<Box<Summing>> {
+        let mut summing = self.before.summed().await?;
+        summing.update(&self.coming);
+        Ok(summing)
+    }
+
     /// The MD5, and the sums that were wanted.
     ///
     /// # Errors
     /// As [`Body::update`].
     pub(crate) async fn finish(self) -> S3Result<([u8; 16], Sums)> {
-        let mut summing = self.before.summed().await?;
-        summing.update(&self.coming);
-        Ok(summing.finish())
+        Ok(self.summed().await?.finish())
     }
 }
 

@@ -7,6 +7,7 @@ mod itself;
 mod kept;
 mod later;
 mod listed;
+mod long;
 mod meanwhile;
 mod missing;
 mod numbered;

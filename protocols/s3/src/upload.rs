@@ -13,11 +13,9 @@ use crate::answer::is_in_pieces;
 use crate::asked::Asked;
 use crate::beside::Beside;
 use crate::refusal::refuse;
+use crate::staged::StagedBody;
 use crate::summing;
-use crate::sums::{Sums, Wanted, check_md5, promised};
-
-/// Bytes that are written beside the place at once.
-const PIECE: usize = 4 << 20;
+use crate::sums::{Summing, Sums, Wanted, check_md5, promised};
 
 /// What a request says of its body.
 pub(crate) struct Announced {
@@ -102,36 +100,57 @@ pub(crate) async fn gather(
     body: Option<StreamingBlob>,
     announced: &Announced,
 ) -> S3Result<Gathered> {
+    const LIMIT: u64 = MAX_FILE_BYTES as u64;
     let mut summing = summing::Body::new(asked, announced.wanted);
     let mut coming = gathering(asked);
-    let mut beside: Option<Beside> = None;
     let mut length = 0_u64;
     let mut body = body;
     while let Some(piece) = next(&mut body).await? {
         length += piece.len() as u64;
         if announced.length.is_some_and(|announced| length > announced) {
-            return Err(s3_error!(IncompleteBody, "the body has more bytes than were announced; nothing was written"));
+            return Err(too_long());
+        }
+        if length > LIMIT || announced.length.is_some_and(|announced| announced > LIMIT) {
+            let begun = (beside_with(asked, path, coming).await?, summing.summed().await?);
+            return gather_long(asked, begun, (piece, length, body), announced).await;
         }
         coming.push(&piece);
         summing = summing.update(&piece).await?;
-        let limit = if beside.is_some() { PIECE } else { MAX_FILE_BYTES };
-        if coming.length() > limit as u64 {
-            beside = Some(spill(asked, path, beside, std::mem::replace(&mut coming, gathering(asked))).await?);
-        } else if coming.is_full() {
+        if coming.is_full() {
             coming = write_out(asked, coming).await?;
         }
     }
     let (md5, sums) = summing.finish().await?;
     announced.check(length, &md5, &sums)?;
-    let (content, room) = match beside {
-        None => {
-            let whole = if coming.is_on_disk() { Some(room_for(asked, length).await?) } else { None };
-            let (content, taken) = asked.run("PutObject", move |_| Ok(coming.into_bytes()?)).await?;
-            (Content::Here(content), whole.or(taken))
+    let whole = if coming.is_on_disk() { Some(room_for(asked, length).await?) } else { None };
+    let (content, taken) = asked.run("PutObject", move |_| Ok(coming.into_bytes()?)).await?;
+    Ok(Gathered { content: Content::Here(content), md5, sums, room: whole.or(taken) })
+}
+
+/// The rest of a body that is too long for a version, from a piece on; `length` counts that piece.
+async fn gather_long(
+    asked: &Asked,
+    begun: (Beside, Box<Summing>),
+    (piece, mut length, mut body): (Bytes, u64, Option<StreamingBlob>),
+    announced: &Announced,
+) -> S3Result<Gathered> {
+    let mut staged = StagedBody::new(asked, "PutObject", begun);
+    staged.push(&piece).await?;
+    drop(piece);
+    while let Some(piece) = next(&mut body).await? {
+        length += piece.len() as u64;
+        if announced.length.is_some_and(|announced| length > announced) {
+            return Err(too_long());
         }
-        Some(beside) => (Content::Beside(Box::new(spill(asked, path, Some(beside), coming).await?)), None),
-    };
-    Ok(Gathered { content, md5, sums, room })
+        staged.push(&piece).await?;
+    }
+    let (beside, md5, sums) = staged.finish().await?;
+    announced.check(length, &md5, &sums)?;
+    Ok(Gathered { content: Content::Beside(Box::new(beside)), md5, sums, room: None })
+}
+
+fn too_long() -> S3Error {
+    s3_error!(IncompleteBody, "the body has more bytes than were announced; nothing was written")
 }
 
 /// Something that bytes are gathered in.
@@ -168,15 +187,17 @@ pub(crate) async fn next(body: &mut Option<StreamingBlob>) -> S3Result<Option<By
     body.next().await.transpose().map_err(broken)
 }
 
-/// Writes more of a file beside its place.
-async fn spill(asked: &Asked, path: &TreePath, beside: Option<Beside>, data: Gathering) -> S3Result<Beside> {
+/// A file beside its place, with what has come of it.
+async fn beside_with(asked: &Asked, path: &TreePath, data: Gathering) -> S3Result<Beside> {
     // What is on the disk comes back for this moment.
     let _room = if data.is_on_disk() { Some(room_for(asked, data.length()).await?) } else { None };
     let path = path.clone();
     asked
         .run("PutObject", move |asked| {
-            let mut beside = beside.map_or_else(|| Beside::new(asked, &path), Ok)?;
-            beside.append(&data.into_bytes()?.0)?;
+            let mut beside = Beside::new(asked, &path)?;
+            if data.length() > 0 {
+                beside.append(&data.into_bytes()?.0)?;
+            }
             Ok(beside)
         })
         .await

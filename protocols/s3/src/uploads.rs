@@ -17,10 +17,10 @@ use crate::key::Key;
 use crate::lengths::Lengths;
 use crate::normalized::Verified;
 use crate::operations::Encoding;
-use crate::parts::{Completed, LIFETIME, Part as Kept, Upload, Writing};
+use crate::parts::{Completed, LIFETIME, Part as Kept, Upload};
 use crate::record::{Record, metadata_of, tags_of};
 use crate::refusal::told;
-use crate::summing;
+use crate::staged::StagedBody;
 use crate::sums::{Summing, Sums, Wanted, hex};
 use crate::upload::{Announced, Content, Gathered, next, room_for};
 use crate::whole::Checksum;
@@ -31,8 +31,8 @@ use crate::{Door, beyond};
 pub(crate) const MAX_PARTS: i32 = 10_000;
 /// How small a part may be that is not the last, in bytes (S3's own limit).
 const LEAST: u64 = 5 << 20;
-/// Bytes of a part that are written at once: little more of it waits in memory, however many send one slowly.
-const PIECE: usize = 64 << 10;
+/// Bytes that are copied into a part at once.
+const PIECE: usize = 1 << 20;
 /// How often is looked for uploads that have taken too long.
 const ROUND: Duration = Duration::from_secs(60 * 60);
 fn unknown() -> S3Error {
@@ -109,7 +109,7 @@ pub(crate) async fn part(
     let trailing_headers = Verified::trailing(trailing_headers, &extensions);
     check_number(input.part_number)?;
     let number = input.part_number;
-    let (upload, mut writing) = asked
+    let (upload, writing) = asked
         .run("UploadPart", move |asked| {
             let upload = found(asked, &input.upload_id, &input.key)?;
             let writing = upload.part(asked.space.vfs.root(), number).map_err(of_part)?;
@@ -118,22 +118,18 @@ pub(crate) async fn part(
         .await?;
     let length = (input.content_length, input.content_md5);
     let announced = Announced::of(&headers, length, upload.algorithm(), trailing_headers);
-    let mut summing = summing::Body::new(&asked, announced.wanted);
-    let (mut body, mut size, mut here) = (input.body, 0_u64, Vec::new());
+    let summing = Box::new(Summing::new(announced.wanted));
+    let mut staged = StagedBody::new(&asked, "UploadPart", (writing, summing));
+    let (mut body, mut size) = (input.body, 0_u64);
     while let Some(piece) = next(&mut body).await? {
         size += piece.len() as u64;
         if announced.length.is_some_and(|announced| size > announced) {
             return Err(s3_error!(IncompleteBody, "the part has more bytes than were announced; it was not taken"));
         }
-        here.extend_from_slice(&piece);
-        summing = summing.update(&piece).await?;
-        if here.len() >= PIECE {
-            writing = append(&asked, writing, std::mem::take(&mut here)).await?;
-        }
+        staged.push(&piece).await?;
     }
-    let (md5, sums) = summing.finish().await?;
+    let (writing, md5, sums) = staged.finish().await?;
     announced.check(size, &md5, &sums)?;
-    writing = append(&asked, writing, here).await?;
     let kept = sums.clone();
     asked.run("UploadPart", move |_| writing.finish(number, size, md5, kept).map_err(of_part)).await?;
     Ok(S3Response::new(UploadPartOutput {
@@ -145,15 +141,6 @@ pub(crate) async fn part(
         checksum_crc64nvme: sums.crc64nvme,
         ..UploadPartOutput::default()
     }))
-}
-
-async fn append(asked: &Asked, mut writing: Writing, data: Vec<u8>) -> S3Result<Writing> {
-    asked
-        .run("UploadPart", move |_| {
-            writing.append(&data)?;
-            Ok(writing)
-        })
-        .await
 }
 
 /// Which bytes of a source of this size a range names.

@@ -54,7 +54,7 @@ struct Door {
     names: Names,
     /// How clients reach it through a proxy.
     public: Option<PublicUrl>,
-    lanes: Lanes,
+    lanes: Arc<Lanes>,
     etags: ETags,
     /// Memory for files that are on their way here.
     room: Arc<Room>,
@@ -69,7 +69,7 @@ impl Door {
             names: Names::of(&server.settings().server).and(public.as_ref().map(PublicUrl::host)),
             public,
             server,
-            lanes: Lanes::default(),
+            lanes: Arc::default(),
             etags: ETags::default(),
             room: Arc::default(),
             properties: Mutex::default(),

@@ -4,6 +4,7 @@ mod hostile;
 mod kept;
 mod links;
 mod locks;
+mod long;
 mod looked;
 mod modes;
 mod outside;

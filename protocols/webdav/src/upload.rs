@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult};
 use svcfs_base::{Caller, Durability, Fault, FileKind, Kind, MAX_FILE_BYTES, Name, TreePath};
-use svcfs_listener::Gathering;
+use svcfs_listener::{BlockBuffer, BlockSink, Gathering, Stage};
 use svcfs_vfs::{EntryKind, HandleId, NodeId, UPLOAD, Vfs, WriteAt};
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
@@ -17,9 +17,6 @@ use crate::locks::Locks;
 use crate::look::{self, Look};
 use crate::metadata::Metadata;
 use crate::tree::sought;
-
-/// Bytes that are written beside the place at once.
-const PIECE: usize = 4 << 20;
 
 /// How a file is opened.
 pub(crate) struct Begin {
@@ -42,10 +39,12 @@ pub(crate) struct Upload {
     announced: Option<u64>,
     received: u64,
     what: What,
-    /// What has come and is not beside its place.
+    /// What has come, of what a version can hold.
     coming: Gathering,
-    /// What came before, where it is more than a version can hold.
-    beside: Option<Beside>,
+    /// What has come of a longer file, and is not handed to the disk.
+    blocks: BlockBuffer,
+    /// What came before that.
+    beside: Option<Stage<Beside>>,
     /// What became of it.
     outcome: Option<Metadata>,
 }
@@ -80,6 +79,7 @@ impl Upload {
             received: 0,
             what: What::All,
             coming: gathering(asked),
+            blocks: BlockBuffer::new(&asked.door().room),
             beside: None,
             outcome: None,
             path,
@@ -118,19 +118,17 @@ impl Upload {
     }
 
     async fn write(&mut self, data: Bytes) -> FsResult<()> {
+        const LIMIT: u64 = MAX_FILE_BYTES as u64;
         self.received += data.len() as u64;
-        self.coming.push(&data);
-        let limit = match (self.what, &self.beside) {
-            (What::All, None) => MAX_FILE_BYTES,
-            (What::All, Some(_)) => PIECE,
-            (What::From(_) | What::More, _) if self.received > MAX_FILE_BYTES as u64 => {
+        let is_long = self.received > LIMIT || self.announced.is_some_and(|announced| announced > LIMIT);
+        match self.what {
+            What::All if is_long => return self.write_blocks(&data).await,
+            What::From(_) | What::More if self.received > LIMIT => {
                 return Err(self.asked.refuse(Fault::too_large("file of which a part is written", MAX_FILE_BYTES)));
             }
-            (What::From(_) | What::More, _) => MAX_FILE_BYTES,
-        };
-        if self.coming.length() > limit as u64 {
-            return self.spill().await;
+            What::All | What::From(_) | What::More => {}
         }
+        self.coming.push(&data);
         if self.coming.is_full() {
             let mut coming = self.taken();
             self.coming = self
@@ -154,17 +152,50 @@ impl Upload {
         self.asked.door().room.whole(length).await.map_err(|fault| self.asked.refuse(fault))
     }
 
-    /// Writes what has come beside its place.
-    async fn spill(&mut self) -> FsResult<()> {
+    /// Writes more of a long file beside its place: by another thread, while the next block comes.
+    async fn write_blocks(&mut self, mut data: &[u8]) -> FsResult<()> {
+        while !data.is_empty() {
+            data = data.get(self.blocks.fill(data)..).unwrap_or_default();
+            if self.blocks.is_full() {
+                self.write_block().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_block(&mut self) -> FsResult<()> {
+        let block = self.blocks.take();
+        let beside = match &mut self.beside {
+            Some(beside) => beside,
+            None => {
+                let beside = self.begin_beside().await?;
+                self.beside.insert(Stage::new(&self.asked.door().lanes, beside))
+            }
+        };
+        beside.write(block).await.map_err(|fault| self.asked.refuse(fault))
+    }
+
+    /// A file beside its place, with what was gathered before it was known to be long.
+    async fn begin_beside(&mut self) -> FsResult<Beside> {
         let _room = if self.coming.is_on_disk() { Some(self.room(self.coming.length()).await?) } else { None };
-        let (coming, beside, path) = (self.taken(), self.beside.take(), self.path.clone());
-        let spilt = self.asked.run(move |asked| {
-            let mut beside = beside.map_or_else(|| Beside::new(asked, &path), Ok)?;
-            beside.append(&coming.into_bytes()?.0)?;
+        let (coming, path) = (self.taken(), self.path.clone());
+        let begun = self.asked.run(move |asked| {
+            let mut beside = Beside::new(asked, &path)?;
+            if coming.length() > 0 {
+                beside.append(&coming.into_bytes()?.0)?;
+            }
             Ok(beside)
         });
-        self.beside = Some(spilt.await?);
-        Ok(())
+        begun.await
+    }
+
+    /// The file beside its place, once all of it is written; none of a short one.
+    async fn finish_beside(&mut self) -> FsResult<Option<Beside>> {
+        if !self.blocks.is_empty() {
+            self.write_block().await?;
+        }
+        let Some(beside) = self.beside.take() else { return Ok(None) };
+        beside.finish().await.map(Some).map_err(|fault| self.asked.refuse(fault))
     }
 
     /// All of it is there.
@@ -173,16 +204,14 @@ impl Upload {
             let told = format_args!("has {} bytes, and {announced} were announced; nothing was written", self.received);
             return Err(self.asked.refuse(Fault::invalid("body", told)));
         }
-        if self.beside.is_some() {
-            self.spill().await?;
-        }
+        let beside = self.finish_beside().await?;
         let room = match (self.what, self.coming.is_on_disk()) {
             (What::All, false) => None,
             (What::All, true) => Some(self.room(self.received).await?),
             // With the rest of the file.
             (What::From(_) | What::More, _) => Some(self.room(MAX_FILE_BYTES as u64).await?),
         };
-        let (coming, beside, what) = (self.taken(), self.beside.take(), self.what);
+        let (coming, what) = (self.taken(), self.what);
         let (path, over) = (self.path.clone(), self.over.clone());
         let finished = self.asked.run(move |asked| {
             let _room = room;
@@ -298,7 +327,9 @@ impl Beside {
         let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
         let path = Some(folder.path.join(&name));
         drop(folder);
-        Ok(Self { vfs, caller, node, handle, path, length: 0 })
+        let beside = Self { vfs, caller, node, handle, path, length: 0 };
+        beside.vfs.expect_large(handle)?;
+        Ok(beside)
     }
 
     /// Writes more of it.
@@ -336,6 +367,12 @@ impl Beside {
             Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::Stale) => Ok(()),
             flushed => flushed,
         }
+    }
+}
+
+impl BlockSink for Beside {
+    fn write_block(&mut self, block: &[u8]) -> Result<(), Fault> {
+        self.append(block)
     }
 }
 

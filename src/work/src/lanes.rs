@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 
 const QUICK_PLACES: usize = 64;
 const SLOW_PLACES: usize = 4;
@@ -170,12 +173,23 @@ impl Lanes {
         T: Send + 'static,
         W: FnOnce() -> T + Send + 'static,
     {
+        self.start(lane, work).await?.await
+    }
+
+    /// The same, without waiting for its end: it runs while the caller does something else, also when the returned handle is dropped.
+    ///
+    /// # Errors
+    /// `Busy` and `Stopped`, as [`Lanes::run`]; the handle has the others.
+    pub async fn start<T, W>(&self, lane: Lane, work: W) -> Result<Started<T>, LaneError>
+    where
+        T: Send + 'static,
+        W: FnOnce() -> T + Send + 'static,
+    {
         let place = self.place(lane).await?;
-        Self::aside(move || {
+        Ok(Started(tokio::task::spawn_blocking(move || {
             let _held_to_the_end = place;
             work()
-        })
-        .await
+        })))
     }
 
     async fn place(&self, lane: Lane) -> Result<OwnedSemaphorePermit, LaneError> {
@@ -196,8 +210,19 @@ impl Lanes {
         T: Send + 'static,
         W: FnOnce() -> T + Send + 'static,
     {
-        let outcome = tokio::task::spawn_blocking(work).await;
-        outcome.map_err(|error| match error.try_into_panic() {
+        Started(tokio::task::spawn_blocking(work)).await
+    }
+}
+
+/// Work that has begun; awaited, its outcome.
+#[derive(Debug)]
+pub struct Started<T>(JoinHandle<T>);
+
+impl<T> Future for Started<T> {
+    type Output = Result<T, LaneError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map_err(|error| match error.try_into_panic() {
             Ok(panic) => LaneError::of_panic(&*panic),
             Err(_) => LaneError::Stopped,
         })

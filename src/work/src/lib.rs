@@ -18,7 +18,7 @@ mod tests;
 mod watermark;
 
 pub use beside::Helper;
-pub use lanes::{Lane, LaneError, Lanes, Occupancy};
+pub use lanes::{Lane, LaneError, Lanes, Occupancy, Started};
 pub use signal::{Signal, Stop};
 pub use supervisor::{Backoff, Failure, Next, Reports, State, Status, Supervisor, Task};
 pub use watermark::Watermark;

@@ -5,12 +5,13 @@
 mod nfs;
 mod rivals;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use svcfs_measure::http::Client;
@@ -69,6 +70,8 @@ pub struct Amount {
 /// All that is measured of it.
 pub struct Doors {
     contestants: Vec<Contestant>,
+    /// Writing and flushing the large file on the disk itself.
+    bare: Series,
     /// Which rivals were not there.
     missing: Vec<String>,
 }
@@ -89,6 +92,7 @@ struct At<'a> {
     prefix: &'a str,
     folder: &'a Path,
     can_write: bool,
+    only_writes: bool,
     /// Where it is mounted from, if it speaks NFS.
     share: Option<Share>,
 }
@@ -112,7 +116,8 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Doors> {
     let server = Server::start_with(run, place, &doors.concat())?;
     let (rivals, missing) = Rival::start_all(run)?;
     let ours = |port: &str, prefix: &'static str| -> Result<At<'_>> {
-        Ok(At { address: format!("127.0.0.1:{port}").parse()?, prefix, folder: &root, can_write: true, share: None })
+        let address = format!("127.0.0.1:{port}").parse()?;
+        Ok(At { address, prefix, folder: &root, can_write: true, only_writes: false, share: None })
     };
     let mut over_nfs = ours(&ports[2], "/")?;
     over_nfs.share = Some(Share { nfs: over_nfs.address, mount: over_nfs.address, path: "/default".to_owned() });
@@ -123,8 +128,9 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Doors> {
         (contestant("svcfs, NFS", "svcfs_nfs", (true, true)), over_nfs),
     ];
     contestants.extend(rivals.iter().map(|rival| {
-        let Rival { name, key, address, prefix, folder, can_write, share, .. } = rival;
-        let at = At { address: *address, prefix, folder, can_write: *can_write, share: share.clone() };
+        let Rival { name, key, address, prefix, folder, can_write, only_writes, share, .. } = rival;
+        let (address, can_write, only_writes) = (*address, *can_write, *only_writes);
+        let at = At { address, prefix, folder, can_write, only_writes, share: share.clone() };
         (contestant(name, key, (false, share.is_some())), at)
     }));
     // Made on the disk, because each protocol has another way to make a folder, and before the first question: rclone remembers for
@@ -134,9 +140,16 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Doors> {
             fs::create_dir(place.folder.join(format!("{}-{round}", contestant.key)))?;
         }
     }
+    let mut bare = Series::default();
     for round in 0..extent.plan.rounds {
         for (at, deed) in Deed::ALL.into_iter().enumerate() {
+            if deed == Deed::WriteLarge {
+                bare.add_counted(amount.large, write_bare(run, (&large, round))?);
+            }
             for (contestant, place) in &mut contestants {
+                if place.only_writes && matches!(deed, Deed::ReadSmall | Deed::ReadLarge) {
+                    continue;
+                }
                 run.tell(&format!(
                     "{}: {}, round {} of {}",
                     contestant.name,
@@ -152,7 +165,7 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Doors> {
         }
     }
     server.stop()?;
-    Ok(Doors { contestants: contestants.into_iter().map(|(contestant, _)| contestant).collect(), missing })
+    Ok(Doors { contestants: contestants.into_iter().map(|(contestant, _)| contestant).collect(), bare, missing })
 }
 
 impl At<'_> {
@@ -282,6 +295,17 @@ impl At<'_> {
     }
 }
 
+/// Writes a file to the disk itself, and flushes it; how long that takes.
+fn write_bare(run: &Run, (large, round): (&Path, usize)) -> Result<Duration> {
+    let content = fs::read(large)?;
+    run.flush_disk()?;
+    let begun = Instant::now();
+    let mut file = File::create(run.at(&format!("bare-{round}.bin")))?;
+    content.chunks(MIB).try_for_each(|block| file.write_all(block))?;
+    file.sync_all()?;
+    Ok(begun.elapsed())
+}
+
 /// Many clients do something as often together, each over a connection of its own.
 fn crowd<C>(
     count: usize,
@@ -372,6 +396,12 @@ impl Doors {
              answered over HTTP is in memory, and over NFS on the disk once it was committed."
                 .to_owned(),
         );
+        if let Some(rate) = self.bare.rate() {
+            table.notes.push(format!(
+                "The large file was written to the disk itself, in blocks of 1 MiB, and flushed at {rate:.0} MiB/s in the same rounds. \
+                 *WsgiDAV, flushed* brings a file to the disk before it answers, which it does not do by itself."
+            ));
+        }
         table.notes.extend(self.missing.iter().map(|reason| format!("Not all was measured: {reason}.")));
         table
     }

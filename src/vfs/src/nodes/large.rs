@@ -8,7 +8,7 @@ use svcfs_store::OpenFile;
 
 use super::body::{Body, RECORDED};
 use super::table::{Handle, Shared, Staging, Told};
-use super::{Allocation, NodeId, WriteAt};
+use super::{Allocation, HandleId, NodeId, WriteAt};
 use crate::Vfs;
 use crate::core::Present;
 use crate::view::{Attributes, EntryKind};
@@ -99,6 +99,20 @@ impl Vfs {
             changed: now,
             ..Staging::of(&stat.into())
         })
+    }
+
+    /// Has the bytes of a new file go to the disk from the first one on, because more are announced than can be recorded: they would be copied there once
+    /// they are too many. Nothing to do where some are here already.
+    ///
+    /// # Errors
+    /// `Stale`, `NotFound`.
+    pub fn expect_large(&self, id: HandleId) -> Result<(), Fault> {
+        let shared = self.nodes.shared(self.nodes.handle(id)?.node)?;
+        let mut shared = shared.lock();
+        if let Some(staging) = shared.staging.as_mut().filter(|staging| staging.is_new && staging.body.length() == 0) {
+            staging.body = Body::beside(&self.core);
+        }
+        Ok(())
     }
 
     /// Where the next data, or the next hole, of a file begins; none behind its end.

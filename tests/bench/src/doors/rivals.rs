@@ -26,6 +26,8 @@ pub(super) struct Rival {
     /// Where it keeps its files.
     pub(super) folder: PathBuf,
     pub(super) can_write: bool,
+    /// Whether nothing but writing is measured.
+    pub(super) only_writes: bool,
     /// Where it is mounted from, if it speaks NFS.
     pub(super) share: Option<Share>,
     child: Child,
@@ -40,18 +42,21 @@ struct Recipe {
     key: &'static str,
     prefix: &'static str,
     can_write: bool,
+    /// Whether nothing but writing is measured: another row has the same program.
+    only_writes: bool,
     /// Whether it speaks NFS, and HTTP otherwise.
     is_nfs: bool,
     /// The command that serves this folder at this port, and mounts at the other if it speaks NFS; why there is none.
     command: fn(&Run, &Path, Ports) -> Result<Command, String>,
 }
 
-const RECIPES: [Recipe; 5] = [
+const RECIPES: [Recipe; 6] = [
     Recipe {
         name: "rclone, WebDAV",
         key: "rclone_webdav",
         prefix: "/",
         can_write: true,
+        only_writes: false,
         is_nfs: false,
         command: |_, folder, (port, _)| rclone("webdav", folder, port),
     },
@@ -61,6 +66,7 @@ const RECIPES: [Recipe; 5] = [
         // A bucket is a folder.
         prefix: "/default/",
         can_write: true,
+        only_writes: false,
         is_nfs: false,
         command: |_, folder, (port, _)| {
             let above = folder.parent().unwrap_or(folder);
@@ -72,12 +78,39 @@ const RECIPES: [Recipe; 5] = [
         key: "wsgidav",
         prefix: "/",
         can_write: true,
+        only_writes: false,
         is_nfs: false,
-        command: |_, folder, (port, _)| wsgidav(folder, port),
+        command: |_, folder, (port, _)| wsgidav(folder, port, &["-m", "wsgidav.server.server_cli"]),
     },
-    Recipe { name: "nginx", key: "nginx", prefix: "/", can_write: false, is_nfs: false, command: nginx },
+    // As it would be if what it answered were on the disk.
+    Recipe {
+        name: "WsgiDAV, flushed",
+        key: "wsgidav_flushed",
+        prefix: "/",
+        can_write: true,
+        only_writes: true,
+        is_nfs: false,
+        command: |_, folder, (port, _)| wsgidav(folder, port, &["-c", FLUSHED]),
+    },
+    Recipe {
+        name: "nginx",
+        key: "nginx",
+        prefix: "/",
+        can_write: false,
+        only_writes: false,
+        is_nfs: false,
+        command: nginx,
+    },
     // Of the servers in user space that Debian has: unfs3 is in no release that is still served.
-    Recipe { name: "NFS-Ganesha", key: "ganesha", prefix: "/", can_write: true, is_nfs: true, command: ganesha },
+    Recipe {
+        name: "NFS-Ganesha",
+        key: "ganesha",
+        prefix: "/",
+        can_write: true,
+        only_writes: false,
+        is_nfs: true,
+        command: ganesha,
+    },
 ];
 
 /// A port that is free now.
@@ -107,13 +140,31 @@ fn tools() -> PathBuf {
     std::env::var_os("SVCFS_TOOLS").map(PathBuf::from).unwrap_or_default()
 }
 
-fn wsgidav(folder: &Path, port: u16) -> Result<Command, String> {
-    let program = tools().join("python/bin/wsgidav");
-    if !program.is_file() {
+/// WsgiDAV that brings a file and its name to the disk before it answers.
+const FLUSHED: &str = "
+import os
+from wsgidav.fs_dav_provider import FileResource
+from wsgidav.server.server_cli import run
+
+def flush(path):
+    file = os.open(path, os.O_RDONLY)
+    os.fsync(file)
+    os.close(file)
+
+def end_write(self, *, with_errors):
+    flush(self._file_path)
+    flush(os.path.dirname(self._file_path))
+
+FileResource.end_write = end_write
+run()
+";
+
+fn wsgidav(folder: &Path, port: u16, how: &[&str]) -> Result<Command, String> {
+    if !tools().join("python/bin/wsgidav").is_file() {
         return Err("WsgiDAV is not installed; scripts/bench.sh installs it".to_owned());
     }
-    let mut command = Command::new(program);
-    command.args([
+    let mut command = Command::new(tools().join("python/bin/python"));
+    command.args(how).args([
         "--host",
         "127.0.0.1",
         "--auth",
@@ -199,7 +250,7 @@ impl Rival {
     }
 
     fn start(run: &Run, recipe: &Recipe, mut command: Command, (folder, ports): (PathBuf, Ports)) -> Result<Self> {
-        let Recipe { name, key, prefix, can_write, is_nfs, .. } = *recipe;
+        let Recipe { name, key, prefix, can_write, only_writes, is_nfs, .. } = *recipe;
         let log = File::create(run.at(&format!("{key}.log")))?;
         command.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
@@ -208,7 +259,7 @@ impl Rival {
         let share =
             is_nfs.then(|| Share { nfs: address, mount: at(ports.1), path: folder.to_string_lossy().into_owned() });
         // From here on a failure ends it, too.
-        let mut rival = Self { name, key, address, prefix, folder, can_write, share, child };
+        let mut rival = Self { name, key, address, prefix, folder, can_write, only_writes, share, child };
         run.until(&format!("{name} answers"), STARTING, || {
             let ended = rival.child.try_wait()?;
             anyhow::ensure!(ended.is_none(), "{name} ended at once; its log is `{key}.log`");

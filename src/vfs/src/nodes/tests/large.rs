@@ -347,3 +347,32 @@ fn of_doors_that_replace_one_large_file_one_does() {
     });
     assert_eq!(wins, 1);
 }
+
+#[test]
+fn a_file_that_is_expected_to_be_large_is_on_the_disk_from_its_first_byte_on() {
+    let space = TestSpace::new();
+    let counted = || space.vfs.core.unpublished.get().map_or(0, |unpublished| unpublished.bytes());
+    let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.bin"), 0o644).unwrap();
+    space.vfs.expect_large(handle).unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"begin").unwrap();
+    assert_eq!((drafts(&space), counted()), (1, 0));
+    // What is there is not thrown away.
+    space.vfs.expect_large(handle).unwrap();
+    assert_eq!(space.vfs.read_node(node, 0, 10).unwrap(), "begin");
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(LARGE), b"end").unwrap();
+    space.vfs.publish(&ann(), node, Durability::Now).unwrap();
+    assert_eq!(std::fs::metadata(space.directory.path().join("a.bin")).unwrap().len(), LARGE + 3);
+    space.vfs.release(&ann(), handle).unwrap();
+    // One that stays short is a version as any other.
+    let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("b.txt"), 0o644).unwrap();
+    space.vfs.expect_large(handle).unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"short\n").unwrap();
+    space.vfs.publish(&ann(), node, Durability::Now).unwrap();
+    space.vfs.release(&ann(), handle).unwrap();
+    assert_eq!((space.text("b.txt").as_str(), drafts(&space)), ("short\n", 0));
+    // A file that has a version is no new one.
+    let (node, handle) = open(&space, "b.txt", WRITING);
+    space.vfs.expect_large(handle).unwrap();
+    assert_eq!(space.vfs.read_node(node, 0, 10).unwrap(), "short\n");
+    space.vfs.release(&ann(), handle).unwrap();
+}

@@ -1,0 +1,69 @@
+//! A long body on its way to the disk: one thread writes a block, another hashes it, and the next block is received meanwhile. An MD5 takes longer than
+//! all the rest.
+
+use svcfs_listener::{BlockBuffer, BlockSink, Stage};
+
+use s3s::S3Result;
+use svcfs_base::Fault;
+
+use crate::asked::Asked;
+use crate::refusal::refuse;
+use crate::sums::{Summing, Sums};
+
+/// A body that is written to `S` and hashed.
+pub(crate) struct StagedBody<S: BlockSink> {
+    blocks: BlockBuffer,
+    hashes: Stage<Box<Summing>>,
+    sink: Stage<S>,
+    /// What is asked for, in messages.
+    operation: &'static str,
+}
+
+impl BlockSink for Box<Summing> {
+    fn write_block(&mut self, block: &[u8]) -> Result<(), Fault> {
+        self.update(block);
+        Ok(())
+    }
+}
+
+impl<S: BlockSink> StagedBody<S> {
+    /// Begins behind what `sink` and `summing` have already.
+    pub(crate) fn new(asked: &Asked, operation: &'static str, (sink, summing): (S, Box<Summing>)) -> Self {
+        let (lanes, blocks) = (&asked.door.lanes, BlockBuffer::new(&asked.door.room));
+        Self { blocks, hashes: Stage::new(lanes, summing), sink: Stage::new(lanes, sink), operation }
+    }
+
+    /// Takes the next piece.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) async fn push(&mut self, mut piece: &[u8]) -> S3Result<()> {
+        while !piece.is_empty() {
+            piece = piece.get(self.blocks.fill(piece)..).unwrap_or_default();
+            if self.blocks.is_full() {
+                self.write_block().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_block(&mut self) -> S3Result<()> {
+        let block = self.blocks.take();
+        self.sink.write(block.clone()).await.map_err(|fault| refuse(fault, self.operation))?;
+        self.hashes.write(block).await.map_err(|fault| refuse(fault, self.operation))
+    }
+
+    /// What all of it was written to, its MD5, and the checksums that were wanted.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) async fn finish(mut self) -> S3Result<(S, [u8; 16], Sums)> {
+        if !self.blocks.is_empty() {
+            self.write_block().await?;
+        }
+        let operation = self.operation;
+        let sink = self.sink.finish().await.map_err(|fault| refuse(fault, operation))?;
+        let (md5, sums) = self.hashes.finish().await.map_err(|fault| refuse(fault, operation))?.finish();
+        Ok((sink, md5, sums))
+    }
+}
