@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use s3s::crypto::{Checksum as _, Md5};
 use s3s::dto::{
     DeleteMarkerEntry, ETag, ListObjectVersionsInput, ListObjectVersionsOutput, ObjectVersion,
     ObjectVersionStorageClass, Timestamp,
@@ -284,7 +285,7 @@ fn described(asked: &Asked, path: &TreePath, entry: &Entry) -> Result<Option<(u6
         Some(told) => told,
         None => {
             let Some(bytes) = had(vfs.kept_content(content))? else { return Ok(None) };
-            let (size, md5) = (bytes.len() as u64, fast_md5::digest(&bytes));
+            let (size, md5) = (bytes.len() as u64, Md5::checksum(&bytes));
             etags.remember_version(&asked.space, content, (size, md5));
             (size, hex(&md5))
         }
