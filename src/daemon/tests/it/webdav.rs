@@ -400,10 +400,12 @@ fn what_rclone_brings_is_whole_though_the_server_is_killed_meanwhile() {
     rclone.args(flags).args(["--retries-sleep", "500ms", "copy", "up", ":webdav:"]);
     let running = rclone.current_dir(served.place.at(".")).env("HOME", served.place.at(".")).stderr(Stdio::piped());
     let running = running.spawn().unwrap();
+    // Long bodies go to a temporary file of the server from their first bytes on.
     let is_coming = || {
-        std::fs::read_dir(served.place.path("kb"))
-            .unwrap()
-            .any(|entry| entry.unwrap().file_name().to_string_lossy().starts_with(".svc-upload-"))
+        let is_long = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.and_then(|entry| entry.metadata()).is_ok_and(|found| found.is_file() && found.len() > 1 << 20)
+        };
+        std::fs::read_dir(served.place.path("kb/.svc/state/tmp")).unwrap().any(is_long)
     };
     eventually("it is on its way", is_coming);
     let port = served.url.rsplit(':').next().unwrap().to_owned();
