@@ -44,8 +44,20 @@ impl BlockBuffer {
         Self { room: Arc::clone(room), permit: None, filling: Vec::new(), handed_out: VecDeque::new() }
     }
 
-    /// Takes as much as fits into the present block; how many bytes that are, zero when [`BlockBuffer::is_full`].
-    pub fn fill(&mut self, data: &[u8]) -> usize {
+    /// Takes data until the present block is full, which is returned; `data` is left with the rest. None once all of it is taken.
+    pub fn push(&mut self, data: &mut &[u8]) -> Option<Arc<Vec<u8>>> {
+        let taken = self.fill(data);
+        *data = data.get(taken..).unwrap_or_default();
+        (self.filling.len() >= self.limit()).then(|| self.take())
+    }
+
+    /// The present block, if it has any bytes.
+    pub fn last(&mut self) -> Option<Arc<Vec<u8>>> {
+        (!self.filling.is_empty()).then(|| self.take())
+    }
+
+    /// Takes as much as fits into the present block; how many bytes that are.
+    fn fill(&mut self, data: &[u8]) -> usize {
         if self.filling.capacity() == 0 {
             self.filling = self.free_block();
         }
@@ -79,18 +91,8 @@ impl BlockBuffer {
         }
     }
 
-    /// Whether [`BlockBuffer::take`] is next.
-    pub const fn is_full(&self) -> bool {
-        self.filling.len() >= self.limit()
-    }
-
-    /// Whether the present block has no bytes.
-    pub const fn is_empty(&self) -> bool {
-        self.filling.is_empty()
-    }
-
     /// The present block, to begin another.
-    pub fn take(&mut self) -> Arc<Vec<u8>> {
+    fn take(&mut self) -> Arc<Vec<u8>> {
         let block = Arc::new(std::mem::take(&mut self.filling));
         self.handed_out.push_back(Arc::clone(&block));
         block
@@ -289,18 +291,14 @@ mod tests {
         drop((gate.allow, other.allow));
         let (mut blocks, mut memory) = (BlockBuffer::new(room), Vec::new());
         for mut piece in content.chunks(piece) {
-            while !piece.is_empty() {
-                piece = &piece[blocks.fill(piece)..];
-                if blocks.is_full() {
-                    let block = blocks.take();
-                    memory.push(block.as_ptr());
-                    first.write(Arc::clone(&block)).await.unwrap();
-                    second.write(block).await.unwrap();
-                }
+            while let Some(block) = blocks.push(&mut piece) {
+                memory.push(block.as_ptr());
+                first.write(Arc::clone(&block)).await.unwrap();
+                second.write(block).await.unwrap();
             }
         }
-        if !blocks.is_empty() {
-            first.write(blocks.take()).await.unwrap();
+        if let Some(block) = blocks.last() {
+            first.write(block).await.unwrap();
         }
         memory.sort_unstable();
         memory.dedup();

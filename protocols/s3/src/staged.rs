@@ -1,10 +1,11 @@
 //! A long body on its way to the disk: one thread writes a block, another hashes it, and the next block is received meanwhile. An MD5 takes longer than
 //! all the rest.
 
-use svcfs_listener::{BlockBuffer, BlockSink, Stage};
+use std::sync::Arc;
 
 use s3s::S3Result;
 use svcfs_base::Fault;
+use svcfs_listener::{BlockBuffer, BlockSink, Stage};
 
 use crate::asked::Asked;
 use crate::refusal::refuse;
@@ -38,18 +39,14 @@ impl<S: BlockSink> StagedBody<S> {
     /// # Errors
     /// Those of the disk.
     pub(crate) async fn push(&mut self, mut piece: &[u8]) -> S3Result<()> {
-        while !piece.is_empty() {
-            piece = piece.get(self.blocks.fill(piece)..).unwrap_or_default();
-            if self.blocks.is_full() {
-                self.write_block().await?;
-            }
+        while let Some(block) = self.blocks.push(&mut piece) {
+            self.write_block(block).await?;
         }
         Ok(())
     }
 
-    async fn write_block(&mut self) -> S3Result<()> {
-        let block = self.blocks.take();
-        self.sink.write(block.clone()).await.map_err(|fault| refuse(fault, self.operation))?;
+    async fn write_block(&mut self, block: Arc<Vec<u8>>) -> S3Result<()> {
+        self.sink.write(Arc::clone(&block)).await.map_err(|fault| refuse(fault, self.operation))?;
         self.hashes.write(block).await.map_err(|fault| refuse(fault, self.operation))
     }
 
@@ -58,8 +55,8 @@ impl<S: BlockSink> StagedBody<S> {
     /// # Errors
     /// Those of the disk.
     pub(crate) async fn finish(mut self) -> S3Result<(S, [u8; 16], Sums)> {
-        if !self.blocks.is_empty() {
-            self.write_block().await?;
+        if let Some(block) = self.blocks.last() {
+            self.write_block(block).await?;
         }
         let operation = self.operation;
         let sink = self.sink.finish().await.map_err(|fault| refuse(fault, operation))?;

@@ -154,17 +154,13 @@ impl Upload {
 
     /// Writes more of a long file beside its place: by another thread, while the next block comes.
     async fn write_blocks(&mut self, mut data: &[u8]) -> FsResult<()> {
-        while !data.is_empty() {
-            data = data.get(self.blocks.fill(data)..).unwrap_or_default();
-            if self.blocks.is_full() {
-                self.write_block().await?;
-            }
+        while let Some(block) = self.blocks.push(&mut data) {
+            self.write_block(block).await?;
         }
         Ok(())
     }
 
-    async fn write_block(&mut self) -> FsResult<()> {
-        let block = self.blocks.take();
+    async fn write_block(&mut self, block: Arc<Vec<u8>>) -> FsResult<()> {
         let beside = match &mut self.beside {
             Some(beside) => beside,
             None => {
@@ -191,8 +187,8 @@ impl Upload {
 
     /// The file beside its place, once all of it is written; none of a short one.
     async fn finish_beside(&mut self) -> FsResult<Option<Beside>> {
-        if !self.blocks.is_empty() {
-            self.write_block().await?;
+        if let Some(block) = self.blocks.last() {
+            self.write_block(block).await?;
         }
         let Some(beside) = self.beside.take() else { return Ok(None) };
         beside.finish().await.map(Some).map_err(|fault| self.asked.refuse(fault))
