@@ -164,7 +164,7 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`].
     pub fn with_hot_fields(self, names: &[String]) -> Result<Self, IndexError> {
-        fields::add(&self.writer.lock().connection, names)?;
+        names.iter().try_for_each(|name| fields::add(&self.writer.lock().connection, name))?;
         Ok(self)
     }
 

@@ -63,7 +63,7 @@ impl EarlyFields {
                     continue;
                 }
                 if known.len() < self.max_fields && is_short(value) && is_new(transaction, key)? {
-                    add(transaction, std::slice::from_ref(&name))?;
+                    add(transaction, &name)?;
                     known.insert(name);
                 } else {
                     if declined.len() >= MAX_DECLINED {

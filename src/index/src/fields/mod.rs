@@ -137,10 +137,9 @@ pub(crate) fn hot(connection: &Connection) -> Result<Vec<(i64, String)>, IndexEr
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Adds fields, which get rows with each page that is taken in from now on.
-pub(crate) fn add(connection: &Connection, names: &[String]) -> rusqlite::Result<()> {
-    let mut insert = connection.prepare_cached("INSERT INTO hot_fields (field) VALUES (?1)")?;
-    names.iter().try_for_each(|name| insert.execute([name]).map(drop))
+/// Adds a field, which gets rows with each page that is taken in from now on.
+pub(crate) fn add(connection: &Connection, name: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached("INSERT INTO hot_fields (field) VALUES (?1)")?.execute([name]).map(drop)
 }
 
 /// Makes the rows of a page.
@@ -197,7 +196,7 @@ impl Index {
             };
             cool(&transaction, (number, touched.is_some()))?;
         }
-        add(&transaction, &[field.to_owned()])?;
+        add(&transaction, field)?;
         let number = transaction.last_insert_rowid();
         let steps = steps_of(field)?;
         fill(&transaction, Tables::Live, number, &steps)?;

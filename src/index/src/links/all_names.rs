@@ -215,21 +215,17 @@ impl AllNames {
                 return pages.place(name.page);
             }
         }
-        let (mut known, mut small, mut has_large) = (Vec::new(), Vec::new(), false);
+        let mut known = Vec::new();
         for group in [first].into_iter().chain(second).chain(groups) {
             if let Some(large) = self.large.get(&group.first) {
-                has_large = true;
                 known.extend(near(large, from));
                 continue;
             }
-            for name in self.names_of(group) {
-                let Some(place) = pages.place(name.page) else { continue };
-                small.push(place);
-                known.push(Known { kind: name.kind, text: name.written.of(&self.text), path: pages.path(place) });
-            }
+            known.extend(self.names_of(group).iter().filter_map(|name| {
+                let path = pages.path(pages.place(name.page)?);
+                Some(Known { kind: name.kind, text: name.written.of(&self.text), path })
+            }));
         }
-        let path = choose(from, wanted, known)?;
-        let found = small.into_iter().find(|place| pages.path(*place) == path);
-        found.or_else(|| pages.place_of_path(path).filter(|_| has_large))
+        choose(from, wanted, known).and_then(|path| pages.place_of_path(path))
     }
 }
