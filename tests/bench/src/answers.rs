@@ -122,16 +122,7 @@ const QUESTIONS: [Question; 10] = {
 pub fn measure(run: &Run, extent: &Extent) -> Result<Answers> {
     let root = run.at("answers");
     std::fs::create_dir(&root)?;
-    let name = match &extent.plan.corpus {
-        Some(archive) => {
-            machine::run(Command::new("tar").arg("xJf").arg(archive).arg("-C").arg(&root))?;
-            "tldr-pages"
-        }
-        None => {
-            extent.plan.pages.plant(run, &root)?;
-            "the generated tree"
-        }
-    };
+    let name = plant_corpus(run, extent, &root)?;
     let pages = pages(&root)?;
     let words = words(&pages)?;
     plant(&root)?;
@@ -152,18 +143,34 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Answers> {
     Ok(Answers { corpus: format!("{name}, {count} pages"), starts, rows })
 }
 
+/// Puts the corpus into a root, or a generated tree where there is none; what it is called.
+pub fn plant_corpus(run: &Run, extent: &Extent, root: &Path) -> Result<&'static str> {
+    let Some(archive) = &extent.plan.corpus else {
+        extent.plan.pages.plant(run, root)?;
+        return Ok("the generated tree");
+    };
+    machine::run(Command::new("tar").arg("xJf").arg(archive).arg("-C").arg(root))?;
+    Ok("tldr-pages")
+}
+
+/// Waits until search knows every page, and checks that it knows so many.
+pub fn until_complete(run: &Run, server: &Server, (count, timeout): (usize, Duration)) -> Result<()> {
+    let mut client = Client::connect(server.address())?;
+    run.until("search is complete", timeout, || {
+        let answer: Value = serde_json::from_slice(&client.get("/readyz")?)?;
+        Ok(answer["index"]["complete"] == true)
+    })?;
+    let answer: Value = serde_json::from_slice(&client.get("/api/svc/query?q=COUNT")?)?;
+    ensure!(answer["count"] == count, "search knows {} of {count} pages", answer["count"]);
+    Ok(())
+}
+
 /// Starts a server over a tree of so many pages for the first time, and again.
 fn start(run: &Run, place: Place<'_>, count: usize) -> Result<(Server, Starts)> {
     run.tell("first start");
     let mut server = Server::start(run, place)?;
-    let mut client = Client::connect(server.address())?;
-    run.until("search is complete", COMPLETE, || {
-        let answer: Value = serde_json::from_slice(&client.get("/readyz")?)?;
-        Ok(answer["index"]["complete"] == true)
-    })?;
+    until_complete(run, &server, (count, COMPLETE))?;
     let (first, complete) = (server.ready_after, server.started.elapsed());
-    let answer: Value = serde_json::from_slice(&client.get("/api/svc/query?q=COUNT")?)?;
-    ensure!(answer["count"] == count, "search knows {} of {count} pages", answer["count"]);
     let mut later = COMPLETE;
     for _ in 0..LATER_STARTS {
         server.until_quiet(run)?;

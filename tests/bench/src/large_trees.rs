@@ -3,13 +3,11 @@
 //! Beside them stand the figures of the state before issue 34 (c6a0807), measured on 2026-11-26.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
 use svcfs_measure::http::{Client, encoded};
-use svcfs_measure::machine;
 use svcfs_measure::pages::Pages;
 use svcfs_measure::run::Run;
 use svcfs_measure::server::{Place, Server};
@@ -70,7 +68,7 @@ fn times(run: &Run, extent: &Extent, pages: Pages) -> Result<Vec<Duration>> {
     let start = || -> Result<Server> {
         let place = Place { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest };
         let server = Server::start(run, place)?;
-        until_complete(run, &server, pages.count + 1)?;
+        answers::until_complete(run, &server, (pages.count + 1, COMPLETE))?;
         server.until_quiet(run)?;
         Ok(server)
     };
@@ -102,34 +100,17 @@ fn files(nodes: &Value) -> usize {
     nodes.as_array().map_or(0, |nodes| nodes.iter().map(of_node).sum())
 }
 
-fn until_complete(run: &Run, server: &Server, count: usize) -> Result<()> {
-    let mut client = Client::connect(server.address())?;
-    run.until("search is complete", COMPLETE, || {
-        let answer: Value = serde_json::from_slice(&client.get("/api/svc/query?q=COUNT")?)?;
-        Ok(answer["count"] == count)
-    })
-}
-
 /// The corpus, and the memory of a server that reads it in and answers questions about it: at rest and at most.
 fn memory(run: &Run, extent: &Extent) -> Result<(String, u64, u64)> {
     let root = run.at("memory");
     std::fs::create_dir(&root)?;
-    let name = match &extent.plan.corpus {
-        Some(archive) => {
-            machine::run(Command::new("tar").arg("xJf").arg(archive).arg("-C").arg(&root))?;
-            "tldr-pages"
-        }
-        None => {
-            extent.plan.pages.plant(run, &root)?;
-            "the generated tree"
-        }
-    };
+    let name = answers::plant_corpus(run, extent, &root)?;
     let pages = answers::pages(&root)?;
     let words = answers::words(&pages)?;
     run.tell(&format!("memory over {name}"));
     let log = run.at("memory.log");
     let server = Server::start(run, Place { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest })?;
-    until_complete(run, &server, pages.len())?;
+    answers::until_complete(run, &server, (pages.len(), COMPLETE))?;
     let mut client = Client::connect(server.address())?;
     for target in questions(&root, &pages, &words) {
         run.check()?;
