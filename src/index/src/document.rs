@@ -9,6 +9,7 @@ use svcfs_text::tasks::Task;
 use svcfs_text::{Link, Page};
 
 use crate::field_words;
+use crate::fields::is_short;
 use crate::search::trust;
 use crate::words::{self, Dictionary, Words};
 use crate::{Heading, IndexError};
@@ -35,6 +36,8 @@ pub(crate) struct Document {
     pub(crate) tasks: String,
     /// The frontmatter as JSON.
     pub(crate) metadata: String,
+    /// The keys at the top of the frontmatter, and whether their values are short enough for rows of their own.
+    pub(crate) fields: Vec<(String, bool)>,
     /// The headings as JSON, see [`Heading`].
     pub(crate) headings: String,
     /// The frontmatter as written.
@@ -98,6 +101,7 @@ impl Document {
             tasks: json(&tasks(&text))?,
             standing: trust::standing(&page.frontmatter),
             metadata: json(&page.frontmatter)?,
+            fields: page.frontmatter.iter().map(|(key, value)| (key.clone(), is_short(value))).collect(),
             headings: json(&headings)?,
             frontmatter_text: split.yaml.unwrap_or_default().to_owned(),
             body: page.body.to_owned(),

@@ -221,11 +221,12 @@ impl Index {
         if writer.touched.is_none() {
             self.early_fields.register(&transaction, batch.documents())?;
         }
+        let rows = fields::FieldWriter::of_hot(&transaction)?;
         for step in &batch.steps {
             changed.note(&transaction, step)?;
-            step.take(&transaction, schema::Tables::Live)?;
+            step.take(&transaction, schema::Tables::Live, &rows)?;
             if writer.touched.is_some() {
-                step.take(&transaction, schema::Tables::Next)?;
+                step.take(&transaction, schema::Tables::Next, &rows)?;
             }
         }
         batch.spell(&transaction, schema::Tables::Live)?;

@@ -12,6 +12,7 @@ use std::error::Error;
 
 use svcfs_base::Seq;
 
+use crate::fields::FieldWriter;
 use crate::pipeline;
 use crate::schema::{self, Tables};
 use crate::writer::{self, Batch, Writer};
@@ -74,9 +75,10 @@ impl Index {
     fn write(&self, batch: &Batch) -> Result<(), IndexError> {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
+        let rows = FieldWriter::of_hot(&transaction)?;
         for step in &batch.steps {
             if writer.touched.as_ref().is_none_or(|touched| !touched.contains(step.path())) {
-                step.take(&transaction, Tables::Next)?;
+                step.take(&transaction, Tables::Next, &rows)?;
             }
         }
         batch.spell(&transaction, Tables::Next)?;

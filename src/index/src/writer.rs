@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use svcfs_base::{Seq, TreePath};
 
 use crate::document::{Document, Reading};
-use crate::fields;
+use crate::fields::FieldWriter;
 use crate::schema::Tables;
 use crate::words::Dictionary;
 use crate::{Entry, IndexError};
@@ -79,9 +79,14 @@ impl Step {
         }
     }
     /// Changes one set of tables.
-    pub(crate) fn take(&self, transaction: &Transaction<'_>, tables: Tables) -> Result<(), IndexError> {
+    pub(crate) fn take(
+        &self,
+        transaction: &Transaction<'_>,
+        tables: Tables,
+        rows: &FieldWriter,
+    ) -> Result<(), IndexError> {
         match self {
-            Self::Put(document) => put(transaction, tables, document),
+            Self::Put(document) => put((transaction, tables), rows, document),
             Self::Remove(path) => remove(transaction, tables, path),
         }
     }
@@ -102,7 +107,11 @@ pub(crate) fn set_cursor(transaction: &Transaction<'_>, cursor: Seq) -> rusqlite
     Ok(())
 }
 
-fn put(transaction: &Transaction<'_>, tables: Tables, document: &Document) -> Result<(), IndexError> {
+fn put(
+    (transaction, tables): (&Transaction<'_>, Tables),
+    rows: &FieldWriter,
+    document: &Document,
+) -> Result<(), IndexError> {
     let found: Option<(i64, [u8; 20])> = transaction
         .prepare_cached(&tables.sql("SELECT id, etag FROM pages@ WHERE path = ?1"))?
         .query_row([document.path.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -140,7 +149,7 @@ fn put(transaction: &Transaction<'_>, tables: Tables, document: &Document) -> Re
         ])?;
     let id = id.unwrap_or_else(|| transaction.last_insert_rowid());
     put_facts(transaction, tables, id, document)?;
-    fields::put(transaction, tables, id, &document.metadata)?;
+    rows.put(transaction, tables, id, &document.metadata)?;
     put_text(transaction, tables, id, document)?;
     put_links(transaction, tables, id, document)
 }

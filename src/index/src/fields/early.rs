@@ -47,30 +47,26 @@ impl EarlyFields {
         }
         let mut known: Option<HashSet<String>> = None;
         let mut declined = self.declined.lock();
-        for document in documents.filter(|document| document.metadata != "{}") {
-            let metadata: Value = serde_json::from_str(&document.metadata)
-                .map_err(|error| IndexError::Damaged(format!("frontmatter of `{}`: {error}", document.path)))?;
-            for (key, value) in metadata.as_object().into_iter().flatten() {
-                if declined.contains(key) {
-                    continue;
+        for (key, is_eligible) in documents.flat_map(|document| &document.fields) {
+            if declined.contains(key) {
+                continue;
+            }
+            let known = match &mut known {
+                Some(known) => known,
+                None => known.insert(hot(transaction)?.into_iter().map(|(_, name)| name).collect()),
+            };
+            let Some(name) = name_of(&[Step::Key(key.clone())]) else { continue };
+            if known.contains(&name) {
+                continue;
+            }
+            if known.len() < self.max_fields && *is_eligible && is_new(transaction, key)? {
+                add(transaction, &name)?;
+                known.insert(name);
+            } else {
+                if declined.len() >= MAX_DECLINED {
+                    declined.clear();
                 }
-                let known = match &mut known {
-                    Some(known) => known,
-                    None => known.insert(hot(transaction)?.into_iter().map(|(_, name)| name).collect()),
-                };
-                let Some(name) = name_of(&[Step::Key(key.clone())]) else { continue };
-                if known.contains(&name) {
-                    continue;
-                }
-                if known.len() < self.max_fields && is_short(value) && is_new(transaction, key)? {
-                    add(transaction, &name)?;
-                    known.insert(name);
-                } else {
-                    if declined.len() >= MAX_DECLINED {
-                        declined.clear();
-                    }
-                    declined.insert(key.clone());
-                }
+                declined.insert(key.clone());
             }
         }
         Ok(())
@@ -84,7 +80,8 @@ fn is_new(transaction: &Transaction<'_>, key: &str) -> Result<bool, IndexError> 
     Ok(!any.exists([format!("{{fields}} : {word}")])?)
 }
 
-fn is_short(value: &Value) -> bool {
+/// Whether a field with such a value may get rows early.
+pub(crate) fn is_short(value: &Value) -> bool {
     match value {
         Value::Bool(_) | Value::Number(_) => true,
         Value::String(text) => text.len() <= MAX_TEXT_BYTES,

@@ -25,7 +25,7 @@ use crate::value::Value;
 use crate::writer::Writer;
 use crate::{Index, IndexError};
 
-pub(crate) use early::EarlyFields;
+pub(crate) use early::{EarlyFields, is_short};
 
 /// After so many questions that a field's own rows would have shortened, it gets them.
 const HOT: u32 = 3;
@@ -142,41 +142,83 @@ pub(crate) fn add(connection: &Connection, name: &str) -> rusqlite::Result<()> {
     connection.prepare_cached("INSERT INTO hot_fields (field) VALUES (?1)")?.execute([name]).map(drop)
 }
 
-/// Makes the rows of a page.
-pub(crate) fn put(
-    transaction: &Transaction<'_>,
-    tables: Tables,
-    page: i64,
-    frontmatter: &str,
-) -> Result<(), IndexError> {
-    let fields = hot(transaction)?;
-    if fields.is_empty() || frontmatter == "{}" {
-        return Ok(());
-    }
-    let mut insert = transaction.prepare_cached(
-        &tables.sql("INSERT OR IGNORE INTO field_values@ (field, kind, value, page) VALUES (?1, ?2, ?3, ?4)"),
-    )?;
-    for (field, name) in fields {
-        for (kind, value) in rows_of(frontmatter, &steps_of(&name)?)? {
-            insert.execute((field, kind, value, page))?;
-        }
-    }
-    Ok(())
+/// Writes the rows of fields, for one page after the other.
+#[derive(Debug)]
+pub(crate) struct FieldWriter {
+    /// The keys at the top of a frontmatter that the fields begin with, each once.
+    keys: Vec<String>,
+    fields: Vec<IndexedField>,
 }
 
-/// The rows that a field has for a page: one for a lone value, one for each item of a list.
-fn rows_of(frontmatter: &str, steps: &[Step]) -> Result<Vec<(u8, rusqlite::types::Value)>, IndexError> {
-    let Some((Step::Key(key), rest)) = steps.split_first() else {
-        return Ok(Vec::new());
-    };
-    let found = members(frontmatter, std::slice::from_ref(key), "")?;
-    let Some((_, json)) = found.first() else {
-        return Ok(Vec::new());
-    };
-    Ok(match walk(json, rest) {
-        Value::List(items) => items.iter().filter_map(key_of).map(|(kind, value)| (kind as u8 + ITEM, value)).collect(),
-        lone => key_of(&lone).map(|(kind, value)| (kind as u8, value)).into_iter().collect(),
-    })
+/// A field that has rows.
+#[derive(Debug)]
+struct IndexedField {
+    number: i64,
+    /// The place of its first key in [`FieldWriter::keys`].
+    first: usize,
+    /// Its other steps.
+    rest: Vec<Step>,
+}
+
+impl FieldWriter {
+    /// A writer for every field that has rows; valid until another field gets them, which needs the writer's lock.
+    pub(crate) fn of_hot(connection: &Connection) -> Result<Self, IndexError> {
+        let mut writer = Self { keys: Vec::new(), fields: Vec::new() };
+        for (number, name) in hot(connection)? {
+            writer.add(number, steps_of(&name)?);
+        }
+        Ok(writer)
+    }
+
+    /// A writer for one field.
+    fn of(number: i64, steps: Vec<Step>) -> Self {
+        let mut writer = Self { keys: Vec::new(), fields: Vec::new() };
+        writer.add(number, steps);
+        writer
+    }
+
+    fn add(&mut self, number: i64, steps: Vec<Step>) {
+        let mut steps = steps.into_iter();
+        let Some(Step::Key(key)) = steps.next() else { return };
+        let first = self.keys.iter().position(|known| *known == key).unwrap_or_else(|| {
+            self.keys.push(key);
+            self.keys.len() - 1
+        });
+        self.fields.push(IndexedField { number, first, rest: steps.collect() });
+    }
+
+    /// Writes the rows of a page: one for a lone value, one for each item of a list. The frontmatter is JSON.
+    pub(crate) fn put(
+        &self,
+        transaction: &Transaction<'_>,
+        tables: Tables,
+        page: i64,
+        frontmatter: &str,
+    ) -> Result<(), IndexError> {
+        if self.fields.is_empty() || frontmatter == "{}" {
+            return Ok(());
+        }
+        let mut insert = transaction.prepare_cached(
+            &tables.sql("INSERT OR IGNORE INTO field_values@ (field, kind, value, page) VALUES (?1, ?2, ?3, ?4)"),
+        )?;
+        for (place, json) in members(frontmatter, &self.keys, "")? {
+            for field in self.fields.iter().filter(|field| field.first == place) {
+                match walk(&json, &field.rest) {
+                    Value::List(items) => {
+                        for (kind, value) in items.iter().filter_map(key_of) {
+                            insert.execute((field.number, kind as u8 + ITEM, value, page))?;
+                        }
+                    }
+                    lone => {
+                        if let Some((kind, value)) = key_of(&lone) {
+                            insert.execute((field.number, kind as u8, value, page))?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Index {
@@ -198,11 +240,11 @@ impl Index {
         }
         add(&transaction, field)?;
         let number = transaction.last_insert_rowid();
-        let steps = steps_of(field)?;
-        fill(&transaction, Tables::Live, number, &steps)?;
+        let rows = FieldWriter::of(number, steps_of(field)?);
+        fill(&transaction, Tables::Live, &rows)?;
         if touched.is_some() {
             // A rebuild runs: what it wrote so far has no rows of this field, what it writes from now on has.
-            fill(&transaction, Tables::Next, number, &steps)?;
+            fill(&transaction, Tables::Next, &rows)?;
         }
         transaction.commit()?;
         self.heat.used(vec![field.to_owned()]);
@@ -231,18 +273,13 @@ fn cool(transaction: &Transaction<'_>, (field, is_rebuilt): (i64, bool)) -> Resu
     Ok(())
 }
 
-fn fill(transaction: &Transaction<'_>, tables: Tables, field: i64, steps: &[Step]) -> Result<(), IndexError> {
+fn fill(transaction: &Transaction<'_>, tables: Tables, rows: &FieldWriter) -> Result<(), IndexError> {
     let mut pages = transaction.prepare(&tables.sql("SELECT id, frontmatter FROM pages@ WHERE frontmatter <> '{}'"))?;
-    let mut insert = transaction.prepare_cached(
-        &tables.sql("INSERT OR IGNORE INTO field_values@ (field, kind, value, page) VALUES (?1, ?2, ?3, ?4)"),
-    )?;
     let mut found = pages.query([])?;
     while let Some(row) = found.next()? {
         let page: i64 = row.get(0)?;
         let frontmatter = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-        for (kind, value) in rows_of(frontmatter, steps)? {
-            insert.execute((field, kind, value, page))?;
-        }
+        rows.put(transaction, tables, page, frontmatter)?;
     }
     Ok(())
 }

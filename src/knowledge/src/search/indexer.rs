@@ -30,8 +30,8 @@ const MANY_BYTES: usize = 4 << 20;
 /// not when somebody waits for it, and when it is [`LATE`].
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
-/// Older changes are taken in without a pause: answers are at most 500 ms old.
-const LATE: Duration = Duration::from_millis(200);
+/// Older changes are taken in without a pause: answers are at most 500 ms old, and two passes under load take 300 ms.
+const LATE: Duration = Duration::from_millis(100);
 
 /// When nothing was written for so long, the index is put in order and memory is given back.
 const RESTED: Duration = Duration::from_secs(2);
@@ -138,7 +138,7 @@ impl Task for Indexer {
             return Ok(Next::After(wait));
         }
         let (begun, last) = (Instant::now(), self.space.vfs.feed().last());
-        Ok(match follow(&self.space, cursor, self.space.settings.search.index_batch_max)? {
+        Ok(match follow(&self.space, cursor, 2 * self.space.settings.search.index_batch_max)? {
             0 => {
                 doubt(&self.space, cursor)?;
                 let rest = if std::mem::take(&mut self.is_warm) { Next::After(RESTED) } else { self.rest() };
