@@ -16,7 +16,7 @@ pub struct Search {
     /// that made a change does not wait for that.
     #[schemars(range(min = 0, max = 60_000))]
     pub index_window_ms: u64,
-    /// So many changes are taken in together at most; when as many wait, the window ends.
+    /// When so many changes wait, the window ends. At most twice as many are taken in together.
     #[schemars(range(min = 1, max = 10_000))]
     pub index_batch_max: usize,
 }

@@ -28,6 +28,9 @@ use super::remarks::{self, Kept, Remarks};
 /// How long a question waits for the index to have read everything accepted before it.
 const INDEX_PATIENCE: Duration = Duration::from_secs(2);
 
+/// The longest that a write is delayed because the index is behind.
+const MAX_WRITE_DELAY: Duration = Duration::from_millis(100);
+
 /// How long a question waits for a position that it names.
 const AT_LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -160,10 +163,16 @@ impl Space {
     pub fn visibility(&self) -> Visibility {
         *self.visibility.read()
     }
-    /// With `search.async_index = false`, waits until the index has read what this caller's client wrote: its writes are answered then. At most
-    /// 2 s; false when that is not enough.
+    /// Waits before a write of this caller is answered. With `search.async_index = false`, until the index has read what its client wrote, at
+    /// most 2 s; false when that is not enough. Otherwise only while questions are asked and the index is behind, at most 100 ms.
     pub fn wait_for_indexed_writes(&self, caller: &Caller) -> bool {
-        self.settings.search.async_index || self.wait_for_index(self.freshness.own(caller), INDEX_PATIENCE)
+        if !self.settings.search.async_index {
+            return self.wait_for_index(self.freshness.own(caller), INDEX_PATIENCE);
+        }
+        if let Some(delay) = self.freshness.delay(caller, (self.indexed.level(), Instant::now())) {
+            self.wait_for_index(delay.position, MAX_WRITE_DELAY);
+        }
+        true
     }
     /// What its index does not know yet, for whoever reads an answer of it; none when it knows everything.
     pub fn index_lag(&self) -> Option<String> {

@@ -5,7 +5,7 @@
 //! others write.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,16 @@ const MAX_AGE: Duration = Duration::from_millis(400);
 const QUIET_CHANGES: u64 = 16;
 const FEW_UNREAD: u64 = 4;
 const QUIET_PERIOD: Duration = Duration::from_millis(250);
+
+/// While questions are asked, the answer to a write waits when the index lacks a change of this age. Writers that never pause take all
+/// processor time otherwise, the index falls behind, and every question waits for it.
+const MAX_LAG: Duration = Duration::from_millis(200);
+
+/// How long after a question that applies.
+const QUESTION_PERIOD: Duration = Duration::from_secs(1);
+
+/// Writes that wait at once. Each has one of the 64 places for quick requests.
+const MAX_DELAYED_WRITES: usize = 16;
 
 /// Arrivals that are closer together are recorded as one.
 const INTERVAL: Duration = Duration::from_millis(25);
@@ -81,6 +91,8 @@ pub struct Freshness {
     state: Mutex<State>,
     /// The highest position that somebody waits for.
     demand: AtomicU64,
+    /// Writes whose answers wait.
+    delayed_writes: AtomicUsize,
     /// Wakes the indexer.
     wake: OnceLock<Signal>,
 }
@@ -93,6 +105,7 @@ struct State {
     arrivals: VecDeque<Arrival>,
     /// The client of the newest change, and when a change of another client came last.
     writer: Option<(ClientKey, Instant)>,
+    last_question: Option<Instant>,
     /// The newest position before the recorded arrivals.
     before: u64,
 }
@@ -106,9 +119,10 @@ impl Freshness {
             changes: 0,
             arrivals: VecDeque::new(),
             writer: None,
+            last_question: None,
             before: vfs.last_seq().0,
         };
-        let freshness = Arc::new(Self { state: Mutex::new(state), demand: AtomicU64::new(0), wake: OnceLock::new() });
+        let freshness = Arc::new(Self::new(state));
         let observer = Arc::clone(&freshness);
         vfs.on_accepted(Box::new(move |caller, position| observer.accepted(caller, position, Instant::now())));
         let observer = Arc::downgrade(&freshness);
@@ -118,6 +132,11 @@ impl Freshness {
             observer.is_some()
         });
         freshness
+    }
+
+    fn new(state: State) -> Self {
+        let (demand, delayed_writes) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Self { state: Mutex::new(state), demand, delayed_writes, wake: OnceLock::new() }
     }
 
     /// Has this signal wake the indexer when somebody waits for it.
@@ -174,6 +193,7 @@ impl Freshness {
     /// What a question of this caller must wait for, and the changes of theirs that may still be queued.
     pub(super) fn required(&self, caller: &Caller, (read, now): (u64, Instant)) -> (Required, Vec<Queued>) {
         let mut state = self.state.lock();
+        state.last_question = Some(now);
         state.prune(read);
         let own = |key: ClientKey| state.clients.get(&key).map(|change| (key, *change));
         let own: Vec<(ClientKey, LastChange)> = keys(caller).into_iter().filter_map(own).collect();
@@ -197,6 +217,18 @@ impl Freshness {
         own.max().unwrap_or(Seq(0))
     }
 
+    /// What the index must read before a write of this caller is answered, see [`MAX_LAG`]; none when it is answered at once.
+    pub(super) fn delay(&self, caller: &Caller, (read, now): (u64, Instant)) -> Option<Delay<'_>> {
+        let state = self.state.lock();
+        state.last_question.filter(|last| now.saturating_duration_since(*last) < QUESTION_PERIOD)?;
+        let due = state.announced_before(now.checked_sub(MAX_LAG));
+        let is_unread = |key: &ClientKey| state.clients.get(key).and_then(|change| change.position) > Some(Seq(read));
+        let is_delayed = due > read && keys(caller).iter().any(is_unread);
+        drop(state);
+        let delay = is_delayed.then(|| Delay::begin(&self.delayed_writes, Seq(due)))?;
+        (delay.number <= MAX_DELAYED_WRITES).then_some(delay)
+    }
+
     /// Records that what was queued is announced by now.
     pub(super) fn announced(&self, queued: Vec<Queued>, position: Seq) {
         let mut state = self.state.lock();
@@ -213,6 +245,26 @@ impl Freshness {
         let arrival = state.arrivals.iter().find(|arrival| arrival.last > read)?;
         let age = now.saturating_duration_since(arrival.since);
         Some(if state.before > read { Age::AtLeast(age) } else { Age::Exactly(age) })
+    }
+}
+
+/// A write whose answer waits until the index has read up to a position.
+pub(super) struct Delay<'f> {
+    pub(super) position: Seq,
+    /// How many wait, this one included.
+    number: usize,
+    count: &'f AtomicUsize,
+}
+
+impl<'f> Delay<'f> {
+    fn begin(count: &'f AtomicUsize, position: Seq) -> Self {
+        Self { position, number: count.fetch_add(1, Ordering::Relaxed) + 1, count }
+    }
+}
+
+impl Drop for Delay<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -9,9 +9,10 @@ fn freshness() -> Freshness {
         changes: 0,
         arrivals: VecDeque::new(),
         writer: None,
+        last_question: None,
         before: 0,
     };
-    Freshness { state: Mutex::new(state), demand: AtomicU64::new(0), wake: OnceLock::new() }
+    Freshness::new(state)
 }
 
 fn on_connection(connection: u64) -> Caller {
@@ -136,4 +137,26 @@ fn whoever_waits_is_seen_by_the_indexer() {
     freshness.demand(Seq(7));
     freshness.demand(Seq(5));
     assert!(freshness.is_demanded_beyond(Seq(6)) && !freshness.is_demanded_beyond(Seq(7)));
+}
+
+#[test]
+fn writes_wait_for_an_index_that_is_behind_while_questions_are_asked() {
+    let freshness = freshness();
+    let now = flood(&freshness);
+    let (writer, stranger) = (on_connection(1), on_connection(2));
+    freshness.accepted(&writer, Some(Seq(1_000)), now);
+    let delay =
+        |caller: &Caller, read: u64, now: Instant| freshness.delay(caller, (read, now)).map(|delay| delay.position.0);
+    assert_eq!(delay(&writer, 0, now), None, "no question was asked");
+    freshness.required(&stranger, (0, now));
+    let position = delay(&writer, 0, now).unwrap();
+    // What is older than 200 ms, measured to 25 ms.
+    assert!((800..=826).contains(&position), "{position}");
+    assert_eq!(delay(&writer, position, now), None, "the index has read what is old");
+    assert_eq!(delay(&stranger, 0, now), None, "it wrote nothing");
+    assert_eq!(delay(&writer, 0, now + QUESTION_PERIOD), None, "the last question was long ago");
+    let waiting: Vec<_> = (0..20).filter_map(|_| freshness.delay(&writer, (0, now))).collect();
+    assert_eq!(waiting.len(), MAX_DELAYED_WRITES);
+    drop(waiting);
+    assert!(delay(&writer, 0, now).is_some());
 }
