@@ -1,7 +1,7 @@
 //! The page that shows what every request needs, made from the operations and the special pages themselves.
 
 use svcfs_knowledge::CATALOGUE;
-use svcfs_knowledge::kernel::{Entry, Within};
+use svcfs_knowledge::kernel::{FolderScope, OperationEntry};
 
 use crate::specials::{Place, SPECIAL, Special};
 
@@ -45,15 +45,15 @@ pub fn page() -> String {
     text
 }
 
-fn line(entry: &Entry) -> String {
+fn line(entry: &OperationEntry) -> String {
     let routes: Vec<String> =
         entry.http.iter().map(|route| format!("`{} {}`", route.method.name(), route.full_path())).collect();
     let routes = if routes.is_empty() { "for agents only".to_owned() } else { routes.join(", ") };
     let within = match entry.within {
-        Within::Tree => "refused".to_owned(),
-        Within::Paths => "every path must lie there".to_owned(),
-        Within::Folder(input) => format!("`{input}` must lie there, and is that folder when absent"),
-        Within::Rows | Within::Own => "only what lies there".to_owned(),
+        FolderScope::Tree => "refused".to_owned(),
+        FolderScope::Paths => "every path must lie there".to_owned(),
+        FolderScope::Folder(input) => format!("`{input}` must lie there, and is that folder when absent"),
+        FolderScope::Rows | FolderScope::Own => "only what lies there".to_owned(),
     };
     format!("| `{}` | {routes} | {} | {within} |\n", entry.name, entry.needs())
 }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use svcfs_base::{Caller, Fault, Kind};
-use svcfs_knowledge::access::{Identity, RETRY};
-use svcfs_knowledge::kernel::{Area, Ask, Cx, Entry, Remarks, Server, Space};
+use svcfs_knowledge::access::{CallerIdentity, RETRY};
+use svcfs_knowledge::kernel::{
+    OperationArea, OperationContext, OperationEntry, OperationHandler, ResponseMeta, ServerState, Space,
+};
 use svcfs_work::{Lane, LaneError, Lanes, Occupancy};
 use tokio_util::sync::CancellationToken;
 
@@ -19,9 +21,9 @@ use crate::{Error, openapi};
 /// What every request shares.
 pub(crate) struct App {
     /// The operations this door offers; tests bring their own.
-    pub catalogue: &'static [Area],
+    pub catalogue: &'static [OperationArea],
     /// What answers.
-    pub server: Arc<Server>,
+    pub server: Arc<ServerState>,
     /// What paths lead to.
     pub table: Table,
     /// Which hosts and origins may ask.
@@ -44,8 +46,8 @@ impl App {
     /// # Errors
     /// `Routes` when two operations cannot be told apart.
     pub(crate) fn new(
-        catalogue: &'static [Area],
-        server: Arc<Server>,
+        catalogue: &'static [OperationArea],
+        server: Arc<ServerState>,
         stop: CancellationToken,
     ) -> Result<Arc<Self>, Error> {
         Ok(Arc::new(Self {
@@ -77,7 +79,7 @@ impl App {
     /// # Errors
     /// `Unauthenticated` when they open another space only: said before the name is looked up, so that they tell nothing of which spaces there
     /// are. As of [`App::space`].
-    pub(crate) fn enter(&self, identity: &Identity, name: Option<&str>) -> Result<Arc<Space>, Fault> {
+    pub(crate) fn enter(&self, identity: &CallerIdentity, name: Option<&str>) -> Result<Arc<Space>, Fault> {
         identity.enter(name.unwrap_or(&self.server.primary().name))?;
         self.space(name)
     }
@@ -86,11 +88,11 @@ impl App {
     ///
     /// # Errors
     /// `Unauthenticated` when that is not known, and must be; `Unavailable` when it cannot be found out.
-    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Identity, Fault> {
+    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<CallerIdentity, Fault> {
         let access = self.server.access();
         // Where nothing is asked for, a header that other servers ask for does no harm.
         if access.is_open() {
-            return Ok(Identity::ANYBODY);
+            return Ok(CallerIdentity::ANYBODY);
         }
         let bearer = bearer(headers)?;
         if bearer.is_some_and(|token| access.must_prepare(token)) {
@@ -107,14 +109,14 @@ impl App {
     /// The operation's own, or `Unavailable` when the lane is full.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
-        (entry, ask): (&Entry, Ask<T>),
+        (entry, ask): (&OperationEntry, OperationHandler<T>),
         space: Arc<Space>,
         caller: Caller,
         arguments: serde_json::Value,
-    ) -> Result<(T, Remarks), Fault> {
+    ) -> Result<(T, ResponseMeta), Fault> {
         let server = Arc::clone(&self.server);
         let work = move || {
-            let cx = Cx::new(&server, &space, &caller);
+            let cx = OperationContext::new(&server, &space, &caller);
             Ok((ask(arguments, &cx)?, cx.remarks()))
         };
         self.blocking(entry.lane, work).await

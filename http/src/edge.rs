@@ -12,8 +12,8 @@ use http::Method;
 use http::header::{self, HeaderMap};
 use hyper::body::Body as _;
 use svcfs_base::{Caller, Client, Fault};
-use svcfs_knowledge::access::{Guard, Identity};
-use svcfs_knowledge::audit::Notes;
+use svcfs_knowledge::access::{CallerIdentity, RequestGuard};
+use svcfs_knowledge::audit::RequestNotes;
 use svcfs_knowledge::kernel::Space;
 use tracing::Instrument;
 use warp::Filter;
@@ -128,7 +128,7 @@ impl App {
     async fn route(
         self: &Arc<Self>,
         request: Request,
-        identity: Result<Identity, Fault>,
+        identity: Result<CallerIdentity, Fault>,
         visit: &Visit,
     ) -> Result<Response, Fault> {
         match self.table.find(&request.method, &request.path)? {
@@ -143,8 +143,8 @@ impl App {
                 let Request { headers, method, peer, .. } = request;
                 let pass = Pass { page: *page, headers, address, peer };
                 let (identity, space) = match page.guard() {
-                    Guard::Open => (Identity::ANYBODY, self.shown(&pass)?),
-                    Guard::Needs(scope) => {
+                    RequestGuard::Open => (CallerIdentity::ANYBODY, self.shown(&pass)?),
+                    RequestGuard::Needs(scope) => {
                         let (identity, space) = self.pass(identity, &pass)?;
                         identity.reach.allow(scope, method.as_str())?;
                         (identity, space)
@@ -165,10 +165,10 @@ impl App {
     /// `Unauthenticated`, `NotFound` for a space that is none.
     fn admit(
         &self,
-        identity: Result<Identity, Fault>,
+        identity: Result<CallerIdentity, Fault>,
         (headers, address): (&HeaderMap, &Address),
-        lets_in: impl FnOnce(&Space) -> Option<Identity>,
-    ) -> Result<(Identity, Arc<Space>), Fault> {
+        lets_in: impl FnOnce(&Space) -> Option<CallerIdentity>,
+    ) -> Result<(CallerIdentity, Arc<Space>), Fault> {
         match identity {
             Ok(identity) => {
                 let space = self.enter(&identity, address.named(headers)?.as_deref())?;
@@ -184,7 +184,11 @@ impl App {
     }
 
     /// Who came for a page, and the space it is of.
-    fn pass(&self, identity: Result<Identity, Fault>, pass: &Pass) -> Result<(Identity, Arc<Space>), Fault> {
+    fn pass(
+        &self,
+        identity: Result<CallerIdentity, Fault>,
+        pass: &Pass,
+    ) -> Result<(CallerIdentity, Arc<Space>), Fault> {
         self.admit(identity, (&pass.headers, &pass.address), |space| pass.page.stranger(space))
     }
 
@@ -200,7 +204,7 @@ impl App {
 
     /// Whether somebody who was let in would be let in now, as the same and to the same space. What lasts asks again and again: keys are
     /// revoked, tokens run out, spaces go or close their doors.
-    pub(crate) async fn still_admits(&self, pass: &Pass, (known, there): (&Identity, &Arc<Space>)) -> bool {
+    pub(crate) async fn still_admits(&self, pass: &Pass, (known, there): (&CallerIdentity, &Arc<Space>)) -> bool {
         let identity = self.identify(&pass.headers).await;
         let admitted = self.pass(identity, pass);
         admitted.is_ok_and(|(identity, space)| identity == *known && Arc::ptr_eq(&space, there))
@@ -210,13 +214,13 @@ impl App {
         self: &Arc<Self>,
         Operation { entry, route, inputs }: &Operation,
         address: Address,
-        (request, identity): (Request, Result<Identity, Fault>),
-        notes: &Notes,
+        (request, identity): (Request, Result<CallerIdentity, Fault>),
+        notes: &RequestNotes,
     ) -> Result<Response, Fault> {
         let headers = &request.headers;
         notes.leads_to(entry.name);
         address.space(self, headers).iter().for_each(|space| notes.enters(space));
-        let stranger = |space: &Space| Identity::stranger(space.visibility(), entry, route.method);
+        let stranger = |space: &Space| CallerIdentity::stranger(space.visibility(), entry, route.method);
         let (identity, space) = self.admit(identity, (headers, &address), stranger)?;
         if route.is_at_root && entry.is_admin {
             identity.administer()?;

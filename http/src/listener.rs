@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use svcfs_knowledge::CATALOGUE;
-use svcfs_knowledge::kernel::Server;
+use svcfs_knowledge::kernel::ServerState;
 use svcfs_listener::{Crowd, Place};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -48,7 +48,7 @@ type Response = http::Response<UnsyncBoxBody<Bytes, Failure>>;
 ///
 /// # Errors
 /// [`Error::Routes`] when the catalogue is contradictory.
-pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: CancellationToken) -> Result<(), Error> {
+pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) -> Result<(), Error> {
     let app = App::new(CATALOGUE, server, stop.clone())?;
     accept(listener, app, stop).await;
     Ok(())

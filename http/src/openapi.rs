@@ -5,7 +5,7 @@
 
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
-use svcfs_knowledge::kernel::{Accepts, Area, Entry, Media, Method, PREFIX, Route};
+use svcfs_knowledge::kernel::{BodyKind, HttpMethod, OperationArea, OperationEntry, PREFIX, ResponseMedia, Route};
 
 use crate::bind::is_of_file;
 use crate::routes::SPACE;
@@ -60,7 +60,7 @@ const REFUSALS: [(u16, &str, &str); 14] = [
 ];
 
 /// The document of a catalogue, as JSON text; ends with a newline.
-pub fn document(catalogue: &[Area]) -> String {
+pub fn document(catalogue: &[OperationArea]) -> String {
     let mut writer = Writer::new();
     let mut paths = Map::new();
     for area in catalogue {
@@ -98,7 +98,7 @@ pub fn document(catalogue: &[Area]) -> String {
     format!("{document:#}\n")
 }
 
-fn insert(paths: &mut Map<String, Value>, path: String, method: Method, described: Value) {
+fn insert(paths: &mut Map<String, Value>, path: String, method: HttpMethod, described: Value) {
     let methods = paths.entry(path).or_insert_with(|| json!({}));
     if let Some(methods) = methods.as_object_mut() {
         methods.insert(method.name().to_lowercase(), described);
@@ -180,7 +180,7 @@ impl Writer {
     }
 
     /// One way to an operation. The second and further routes of one operation carry their number in the id.
-    fn operation(&mut self, area: &Area, entry: &Entry, route: &Route, index: usize) -> Value {
+    fn operation(&mut self, area: &OperationArea, entry: &OperationEntry, route: &Route, index: usize) -> Value {
         let schema = (entry.input)(&mut self.inputs);
         let manual = manual(schema.as_value());
         let (summary, description) = manual.split_once('\n').unwrap_or((&manual, ""));
@@ -199,7 +199,7 @@ impl Writer {
         described
     }
 
-    fn responses(&mut self, entry: &Entry, route: &Route) -> Value {
+    fn responses(&mut self, entry: &OperationEntry, route: &Route) -> Value {
         let mut success = json!({ "description": "Done" });
         if route.success != 204 {
             success["content"] = match route.answers {
@@ -210,8 +210,8 @@ impl Writer {
                 Some((field, kind)) => {
                     let text = json!({ "schema": { "type": "string" } });
                     let mut content = match kind {
-                        Media::Is(mime) => json!({ bare(mime): text }),
-                        Media::OfPath => json!({ bare(media::MARKDOWN): text, "*/*": {} }),
+                        ResponseMedia::Is(mime) => json!({ bare(mime): text }),
+                        ResponseMedia::OfPath => json!({ bare(media::MARKDOWN): text, "*/*": {} }),
                     };
                     if let Some(schema) = self.instead_of_text(entry, route, field) {
                         content[media::JSON] = json!({ "schema": schema });
@@ -238,7 +238,7 @@ impl Writer {
     }
 
     /// What is answered as JSON when the output does not have the field that is text; nothing when it always has.
-    fn instead_of_text(&mut self, entry: &Entry, route: &Route, field: &str) -> Option<Value> {
+    fn instead_of_text(&mut self, entry: &OperationEntry, route: &Route, field: &str) -> Option<Value> {
         let schema = (entry.output)(&mut self.outputs);
         let name = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());
         let definition = name.and_then(|name| self.outputs.definitions().get(name))?;
@@ -255,7 +255,7 @@ impl Writer {
     }
 
     /// The headers of a success, each described as the output field it repeats.
-    fn headers(&mut self, entry: &Entry, route: &Route) -> Map<String, Value> {
+    fn headers(&mut self, entry: &OperationEntry, route: &Route) -> Map<String, Value> {
         let schema = (entry.output)(&mut self.outputs);
         let name = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());
         let definition = name.and_then(|name| self.outputs.definitions().get(name));
@@ -297,13 +297,13 @@ fn may_answer(route: &Route, status: u16) -> bool {
     let writes = !route.is_reading;
     match status {
         409 | 412 | 422 | 423 => writes,
-        415 => route.accepts == Accepts::Form,
-        413 => route.accepts != Accepts::Nothing,
+        415 => route.accepts == BodyKind::Form,
+        413 => route.accepts != BodyKind::Nothing,
         _ => true,
     }
 }
 
-fn parameters(entry: &Entry, route: &Route, schema: &Value) -> Vec<Value> {
+fn parameters(entry: &OperationEntry, route: &Route, schema: &Value) -> Vec<Value> {
     let required = |name: &str| {
         let names = schema.get("required").and_then(Value::as_array);
         names.is_some_and(|names| names.iter().any(|required| required == name))
@@ -313,10 +313,10 @@ fn parameters(entry: &Entry, route: &Route, schema: &Value) -> Vec<Value> {
     for (name, schema) in properties {
         let is_in_path = in_path(route.path).any(|parameter| parameter == name);
         let is_in_query = match route.accepts {
-            Accepts::Nothing => true,
-            Accepts::Raw(field) | Accepts::Object(field) => name != field,
-            Accepts::Json => route.in_query.contains(&name.as_str()),
-            Accepts::Form => !is_of_file(name),
+            BodyKind::Nothing => true,
+            BodyKind::Raw(field) | BodyKind::Object(field) => name != field,
+            BodyKind::Json => route.in_query.contains(&name.as_str()),
+            BodyKind::Form => !is_of_file(name),
         };
         if !is_in_path && !is_in_query {
             continue;
@@ -328,7 +328,7 @@ fn parameters(entry: &Entry, route: &Route, schema: &Value) -> Vec<Value> {
         let mut parameter = json!({
             "name": name,
             "in": if is_in_path { "path" } else { "query" },
-            "required": is_in_path || (required(name) && route.accepts != Accepts::Json),
+            "required": is_in_path || (required(name) && route.accepts != BodyKind::Json),
             "schema": schema,
         });
         if let Some(description) = description {
@@ -403,8 +403,8 @@ fn schema_is_list(schema: &Value) -> bool {
 
 fn body(route: &Route, schema: &Value) -> Option<Value> {
     match route.accepts {
-        Accepts::Nothing => None,
-        Accepts::Raw(field) => {
+        BodyKind::Nothing => None,
+        BodyKind::Raw(field) => {
             let mut schema = schema.pointer(&format!("/properties/{field}")).cloned().unwrap_or_default();
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
             // Without a schema: there are no bytes that would violate one.
@@ -423,7 +423,7 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
             }
             Some(body)
         }
-        Accepts::Object(field) => {
+        BodyKind::Object(field) => {
             let mut schema = schema.pointer(&format!("/properties/{field}")).cloned().unwrap_or_default();
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
             let mut body = json!({ "required": true, "content": { media::JSON: { "schema": schema } } });
@@ -432,12 +432,12 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
             }
             Some(body)
         }
-        Accepts::Form => {
+        BodyKind::Form => {
             let file = json!({ "type": "string", "format": "binary", "description": "The file; its name is that of the part" });
             let form = json!({ "type": "object", "properties": { "file": file }, "required": ["file"], "additionalProperties": false });
             Some(json!({ "required": true, "content": { "multipart/form-data": { "schema": form } } }))
         }
-        Accepts::Json => {
+        BodyKind::Json => {
             let mut schema = schema.clone();
             if let Some(object) = schema.as_object_mut() {
                 object.remove("title");

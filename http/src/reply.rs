@@ -11,7 +11,7 @@ use http::{HeaderName, StatusCode};
 use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind, Timestamp, TreePath};
 use svcfs_knowledge::access::RETRY;
-use svcfs_knowledge::kernel::{Media, Remarks, Route};
+use svcfs_knowledge::kernel::{ResponseMedia, ResponseMeta, Route};
 use warp::reply::Response;
 
 use crate::bind::{compared, header};
@@ -112,7 +112,7 @@ pub(crate) const TOTAL: HeaderName = HeaderName::from_static("x-total-count");
 pub(crate) const NOTE: HeaderName = HeaderName::from_static("x-svc-note");
 
 /// Says what is told beside the output.
-pub(crate) fn remark(remarks: &Remarks, headers: &mut HeaderMap) {
+pub(crate) fn remark(remarks: &ResponseMeta, headers: &mut HeaderMap) {
     for value in remarks.notes.iter().filter_map(|note| HeaderValue::from_str(note).ok()) {
         headers.append(NOTE, value);
     }
@@ -136,8 +136,8 @@ fn as_text(route: &Route, output: &Value) -> Option<Response> {
         other => STANDARD.decode(other.get("base64")?.as_str()?).ok()?.into(),
     };
     let mime = match kind {
-        Media::Is(mime) => mime.to_owned(),
-        Media::OfPath => media::of(&TreePath::parse(text_of(output, "path")?).ok()?, &body),
+        ResponseMedia::Is(mime) => mime.to_owned(),
+        ResponseMedia::OfPath => media::of(&TreePath::parse(text_of(output, "path")?).ok()?, &body),
     };
     let mut response = Response::new(body.into());
     media::describe(response.headers_mut(), &mime);

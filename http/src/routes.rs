@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use matchit::{InsertError, Router};
 use svcfs_base::Fault;
-use svcfs_knowledge::kernel::{Area, Entry, Inputs, Method, PREFIX, Route, Space};
+use svcfs_knowledge::kernel::{HttpMethod, OperationArea, OperationEntry, OperationInputs, PREFIX, Route, Space};
 
 use crate::app::App;
 use crate::bind::{decoded, header};
@@ -25,11 +25,11 @@ pub(crate) enum Target {
 #[derive(Debug)]
 pub(crate) struct Operation {
     /// Which.
-    pub entry: &'static Entry,
+    pub entry: &'static OperationEntry,
     /// By which of its routes.
     pub route: &'static Route,
     /// What it reads.
-    pub inputs: Inputs,
+    pub inputs: OperationInputs,
 }
 
 /// Names the space that a request is for (contract 4.1).
@@ -63,7 +63,7 @@ impl Address {
 }
 
 /// All targets of one path.
-type Ways = Vec<(Method, Target)>;
+type Ways = Vec<(HttpMethod, Target)>;
 
 /// What a request's path and method lead to.
 #[derive(Debug)]
@@ -92,11 +92,11 @@ impl Table {
     ///
     /// # Errors
     /// Two routes that cannot be told apart.
-    pub(crate) fn new(catalogue: &'static [Area]) -> Result<Self, InsertError> {
+    pub(crate) fn new(catalogue: &'static [OperationArea]) -> Result<Self, InsertError> {
         let (mut below_prefix, mut at_root) = (BTreeMap::<_, Ways>::new(), BTreeMap::<_, Ways>::new());
         for entry in catalogue.iter().flat_map(|area| area.operations) {
             for route in entry.http {
-                let target = Target::Operation(Operation { entry, route, inputs: Inputs::of(entry) });
+                let target = Target::Operation(Operation { entry, route, inputs: OperationInputs::of(entry) });
                 let paths = if route.is_at_root { &mut at_root } else { &mut below_prefix };
                 paths.entry(route.path).or_default().push((route.method, target));
             }
@@ -108,7 +108,7 @@ impl Table {
                 Place::Elsewhere => continue,
             };
             let ways = paths.entry(special.path).or_default();
-            ways.push((Method::Get, Target::Special(special.page)));
+            ways.push((HttpMethod::Get, Target::Special(special.page)));
         }
         Ok(Self { below_prefix: router(below_prefix)?, at_root: router(at_root)? })
     }

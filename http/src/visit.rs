@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use http::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, Method};
 use svcfs_base::{Actor, Door, Fault};
-use svcfs_knowledge::access::Identity;
-use svcfs_knowledge::audit::{Head, Notes, Request};
+use svcfs_knowledge::access::CallerIdentity;
+use svcfs_knowledge::audit::{RequestHead, RequestNotes, TrackedRequest};
 use warp::reply::Response;
 
 use crate::app::{App, log};
@@ -27,8 +27,8 @@ pub(crate) struct Visit {
     /// Method and path.
     pub what: String,
     /// What becomes known of it.
-    pub notes: Notes,
-    request: Request,
+    pub notes: RequestNotes,
+    request: TrackedRequest,
     method: Method,
     path: String,
     /// The web page behind it.
@@ -44,7 +44,7 @@ impl Visit {
     /// A request that has just come in.
     pub(crate) fn begin(app: &App, (method, path, query): (&Method, &str, &str), peer: Option<IpAddr>) -> Self {
         let id = new_id();
-        let head = Head {
+        let head = RequestHead {
             door: if path == mcp::PATH { Door::Mcp } else { Door::Http },
             method: method.as_str().to_owned(),
             path: path.to_owned(),
@@ -52,7 +52,7 @@ impl Visit {
             peer,
             id: Some(id.clone()),
         };
-        let request = Request::begin(&app.server, head);
+        let request = TrackedRequest::begin(&app.server, head);
         if specials::is_watched(path) {
             request.goes_untold();
         }
@@ -72,11 +72,15 @@ impl Visit {
     ///
     /// # Errors
     /// `Forbidden` for a host or an origin that is not ours, `RateLimited`.
-    pub(crate) async fn admit(&mut self, app: &App, headers: &HeaderMap) -> Result<Result<Identity, Fault>, Fault> {
+    pub(crate) async fn admit(
+        &mut self,
+        app: &App,
+        headers: &HeaderMap,
+    ) -> Result<Result<CallerIdentity, Fault>, Fault> {
         app.hosts.check_host(headers)?;
         self.page = app.hosts.check_origin(headers, &self.method)?;
         if specials::is_watched(&self.path) {
-            return Ok(Ok(Identity::ANYBODY));
+            return Ok(Ok(CallerIdentity::ANYBODY));
         }
         let identity = app.identify(headers).await;
         let of = |name| header(headers, name).ok().flatten();

@@ -20,7 +20,7 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind, MAX_PAGE_BYTES};
-use svcfs_knowledge::kernel::{Accepts, Inputs, Route};
+use svcfs_knowledge::kernel::{BodyKind, OperationInputs, Route};
 
 /// What a request's body turned out to be.
 #[derive(Debug)]
@@ -41,20 +41,20 @@ pub(crate) enum Content {
 /// `TooLarge` over the route's limit, `Invalid` when it is not what the route accepts.
 pub(crate) async fn content(route: &Route, headers: &HeaderMap, body: Body) -> Result<Content, Fault> {
     match route.accepts {
-        Accepts::Nothing => Ok(Content::Nothing),
-        Accepts::Json => {
+        BodyKind::Nothing => Ok(Content::Nothing),
+        BodyKind::Json => {
             let bytes = read(body, MAX_BODY_BYTES, "the body").await?;
             json_object(&bytes).map(Content::Json)
         }
-        Accepts::Object(_) => {
+        BodyKind::Object(_) => {
             let bytes = read(body, MAX_BODY_BYTES, "the body").await?;
             if bytes.trim_ascii().is_empty() {
                 return Err(Fault::new(Kind::Invalid, "the body must be a JSON object"));
             }
             json_object(&bytes).map(Content::Json)
         }
-        Accepts::Raw(_) => read(body, MAX_PAGE_BYTES, "file").await.map(Content::Raw),
-        Accepts::Form => {
+        BodyKind::Raw(_) => read(body, MAX_PAGE_BYTES, "file").await.map(Content::Raw),
+        BodyKind::Form => {
             let bytes = read(body, MAX_BODY_BYTES, "the body").await?;
             form::read(headers, bytes).await
         }
@@ -78,7 +78,7 @@ fn json_object(bytes: &[u8]) -> Result<Map<String, Value>, Fault> {
 /// `Invalid`, naming the parameter that is unknown, given twice, in the wrong place or not of its type.
 pub(crate) fn arguments(
     route: &Route,
-    inputs: &Inputs,
+    inputs: &OperationInputs,
     texts: impl IntoIterator<Item = (String, String)>,
     content: Content,
 ) -> Result<Value, Fault> {
@@ -92,7 +92,7 @@ pub(crate) fn arguments(
     }
     match (content, route.accepts) {
         (Content::Nothing, _) => {}
-        (Content::Json(members), Accepts::Object(name)) => insert(&mut object, name, members.into())?,
+        (Content::Json(members), BodyKind::Object(name)) => insert(&mut object, name, members.into())?,
         (Content::Json(members), _) => {
             inputs.check_names(&members, &[])?;
             for (name, value) in members {
@@ -102,7 +102,7 @@ pub(crate) fn arguments(
                 insert(&mut object, &name, value)?;
             }
         }
-        (Content::Raw(bytes), Accepts::Raw(name)) => {
+        (Content::Raw(bytes), BodyKind::Raw(name)) => {
             let takes_bytes = inputs.get(name).is_some_and(|field| field.takes_bytes);
             insert(&mut object, name, raw(bytes, takes_bytes)?)?;
         }
@@ -117,7 +117,7 @@ pub(crate) fn arguments(
             insert(&mut object, form::NAME, name.into())?;
             insert(&mut object, form::FILE, raw(bytes, true)?)?;
         }
-        (Content::Raw(_), Accepts::Nothing | Accepts::Json | Accepts::Object(_) | Accepts::Form) => {
+        (Content::Raw(_), BodyKind::Nothing | BodyKind::Json | BodyKind::Object(_) | BodyKind::Form) => {
             return Err(Fault::internal("a raw body was read for a route that accepts none"));
         }
     }
@@ -146,10 +146,10 @@ fn raw(bytes: Bytes, takes_bytes: bool) -> Result<Value, Fault> {
 /// Whether an input of this route may be given as text outside the body.
 fn stands_in_query(route: &Route, name: &str) -> bool {
     match route.accepts {
-        Accepts::Nothing => true,
-        Accepts::Raw(field) | Accepts::Object(field) => name != field,
-        Accepts::Json => route.in_query.contains(&name) || stands_in_path(route, name),
-        Accepts::Form => !form::is_of_file(name),
+        BodyKind::Nothing => true,
+        BodyKind::Raw(field) | BodyKind::Object(field) => name != field,
+        BodyKind::Json => route.in_query.contains(&name) || stands_in_path(route, name),
+        BodyKind::Form => !form::is_of_file(name),
     }
 }
 

@@ -3,7 +3,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Actor, Caller, Door, ETag, Expect, Limit};
-use svcfs_knowledge::kernel::{Cx, Entry, Operation, Route};
+use svcfs_knowledge::kernel::{Operation, OperationContext, OperationEntry, Route};
 
 use super::*;
 
@@ -45,7 +45,7 @@ impl Operation for Try {
     const NAME: &'static str = "try";
     const ALIASES: &'static [(&'static str, &'static str)] = &[("page", "path")];
     type Output = Nothing;
-    fn run(self, _: &Cx<'_>) -> Result<Nothing, Fault> {
+    fn run(self, _: &OperationContext<'_>) -> Result<Nothing, Fault> {
         Ok(Nothing {})
     }
 }
@@ -55,7 +55,7 @@ const PUT: Route = Route::put("/try").raw("content").marked_by("application/x-li
 const POST: Route = Route::post("/try").query(&["limit"]);
 
 fn bind(route: &Route, query: &str, content: Content) -> Result<Value, Fault> {
-    arguments(route, &Inputs::of(&Entry::of::<Try>()), pairs(query)?, content)
+    arguments(route, &OperationInputs::of(&OperationEntry::of::<Try>()), pairs(query)?, content)
 }
 
 fn members(value: Value) -> Map<String, Value> {
@@ -94,7 +94,7 @@ fn an_input_is_known_under_its_other_name_too() {
     assert_eq!(fault.message(), "`path`: is given twice");
     let body = Content::Json(members(json!({ "page": "a.md" })));
     assert_eq!(bind(&POST, "", body).unwrap(), json!({ "page": "a.md" }), "the operation knows the name");
-    let inputs = Inputs::of(&Entry::of::<Try>());
+    let inputs = OperationInputs::of(&OperationEntry::of::<Try>());
     let fault = inputs.check_names(&members(json!({ "actr": "me" })), &["actor"]).unwrap_err();
     assert_eq!(fault.message(), "there is no parameter `actr`; did you mean `actor`?");
 }

@@ -16,7 +16,7 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::streamable_http_server::tower::StreamableHttpServerConfig;
 use serde_json::{Value, json};
 use svcfs_base::Fault;
-use svcfs_knowledge::access::Identity;
+use svcfs_knowledge::access::CallerIdentity;
 
 use super::messages::{self, Content, Form};
 use super::{Agent, BoxError, PATH};
@@ -83,7 +83,7 @@ pub(crate) async fn answer(
 async fn exchange(
     app: &App,
     service: &Service,
-    (identity, request): (Identity, Request<Incoming>),
+    (identity, request): (CallerIdentity, Request<Incoming>),
     (visit, peer): (&Visit, IpAddr),
 ) -> Result<Answered, Fault> {
     if let Some(name) = header(request.headers(), SPACE)? {

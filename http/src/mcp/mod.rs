@@ -24,9 +24,9 @@ use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Map, Value, json};
 use svcfs_base::{Door, Fault, Kind, McpError, TreePath};
 use svcfs_knowledge::CATALOGUE;
-use svcfs_knowledge::access::Identity;
-use svcfs_knowledge::audit::{self, Head, Notes};
-use svcfs_knowledge::kernel::{Answer, Server, Space};
+use svcfs_knowledge::access::CallerIdentity;
+use svcfs_knowledge::audit::{self, RequestHead, RequestNotes};
+use svcfs_knowledge::kernel::{OperationAnswer, ServerState, Space};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
@@ -70,7 +70,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// # Errors
 /// [`Error::Routes`] for a contradictory catalogue; [`Error::Stdio`] when the conversation breaks off.
-pub async fn serve_stdio(server: Arc<Server>, stop: CancellationToken) -> Result<(), Error> {
+pub async fn serve_stdio(server: Arc<ServerState>, stop: CancellationToken) -> Result<(), Error> {
     let app = App::new(CATALOGUE, server, stop.clone())?;
     let (input, output) = rmcp::transport::stdio();
     converse(app, input, output, stop).await.map_err(Error::Stdio)
@@ -107,13 +107,17 @@ impl Agent {
 
     /// Who sent a request, and the space it is for: `X-Svc-Space` when it came over HTTP with one. Whoever talks to this process on its
     /// standard input started it.
-    fn origin(&self, context: &RequestContext<RoleServer>, notes: &Notes) -> Result<(Identity, Arc<Space>), Fault> {
+    fn origin(
+        &self,
+        context: &RequestContext<RoleServer>,
+        notes: &RequestNotes,
+    ) -> Result<(CallerIdentity, Arc<Space>), Fault> {
         let Some(parts) = context.extensions.get::<http::request::Parts>() else {
             let space = self.app.space(None)?;
             notes.enters(&space);
-            return Ok((Identity::ANYBODY, space));
+            return Ok((CallerIdentity::ANYBODY, space));
         };
-        let identity = parts.extensions.get::<Identity>().cloned();
+        let identity = parts.extensions.get::<CallerIdentity>().cloned();
         let identity =
             identity.ok_or_else(|| Fault::new(Kind::Unauthenticated, "nobody looked at who sent this request"))?;
         let space = self.app.enter(&identity, header(&parts.headers, SPACE)?.as_deref())?;
@@ -125,7 +129,7 @@ impl Agent {
         &self,
         tool: &Known,
         mut arguments: Map<String, Value>,
-        (context, notes): (&RequestContext<RoleServer>, &Notes),
+        (context, notes): (&RequestContext<RoleServer>, &RequestNotes),
     ) -> Result<CallToolResult, Fault> {
         notes.leads_to(tool.entry.name);
         let (identity, space) = self.origin(context, notes)?;
@@ -169,7 +173,7 @@ fn wants_structure(meta: &Map<String, Value>) -> bool {
 
 /// An answer as an agent reads it. Either the text is the whole answer, or the structure is, and the text says the same (gaps.md
 /// 4.21): clients that read one of them miss nothing.
-fn answered(tool: &Known, Answer { output, words }: Answer) -> CallToolResult {
+fn answered(tool: &Known, OperationAnswer { output, words }: OperationAnswer) -> CallToolResult {
     if tool.entry.answers_text {
         return CallToolResult::success(match words {
             Some(words) => vec![ContentBlock::text(words)],
@@ -296,26 +300,26 @@ impl ServerHandler for Agent {
 /// Where it is told what became of a message.
 enum Told {
     /// With the request that it came in.
-    Within(Notes),
+    Within(RequestNotes),
     /// Here: it came on standard input.
-    Here(audit::Request),
+    Here(audit::TrackedRequest),
 }
 
 impl Told {
     /// Of a message that asks for something.
     fn of(app: &App, context: &RequestContext<RoleServer>, (method, path): (&str, &str)) -> Self {
-        let within = || context.extensions.get::<http::request::Parts>()?.extensions.get::<Notes>();
+        let within = || context.extensions.get::<http::request::Parts>()?.extensions.get::<RequestNotes>();
         within().cloned().map_or_else(
             || {
                 let (method, path) = (method.to_owned(), path.to_owned());
-                let head = Head { door: Door::Mcp, method, path, query: String::new(), peer: None, id: None };
-                Self::Here(audit::Request::begin(&app.server, head))
+                let head = RequestHead { door: Door::Mcp, method, path, query: String::new(), peer: None, id: None };
+                Self::Here(audit::TrackedRequest::begin(&app.server, head))
             },
             Self::Within,
         )
     }
 
-    fn notes(&self) -> &Notes {
+    fn notes(&self) -> &RequestNotes {
         match self {
             Self::Within(notes) => notes,
             Self::Here(request) => request.notes(),

@@ -6,7 +6,7 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use svcfs_base::Fault;
-use svcfs_knowledge::kernel::{Area, Entry, Inputs, Method};
+use svcfs_knowledge::kernel::{HttpMethod, OperationArea, OperationEntry, OperationInputs};
 
 use super::schema;
 use crate::openapi::manual;
@@ -33,9 +33,9 @@ pub(super) struct Tools(Vec<Known>);
 /// One tool, and what a call of it needs.
 pub(super) struct Known {
     /// The operation.
-    pub entry: &'static Entry,
+    pub entry: &'static OperationEntry,
     /// What it reads.
-    pub inputs: Inputs,
+    pub inputs: OperationInputs,
     /// What it takes beside that.
     pub attribution: Vec<&'static str>,
     /// Whether the output is no object, and is answered as `{"result": …}`.
@@ -45,7 +45,7 @@ pub(super) struct Known {
 
 impl Tools {
     /// The tools of a catalogue.
-    pub(super) fn of(catalogue: &'static [Area]) -> Self {
+    pub(super) fn of(catalogue: &'static [OperationArea]) -> Self {
         let entries = catalogue.iter().flat_map(|area| area.operations);
         Self(entries.filter(|entry| entry.tool).map(Known::new).collect())
     }
@@ -61,14 +61,14 @@ impl Tools {
 }
 
 impl Known {
-    fn new(entry: &'static Entry) -> Self {
+    fn new(entry: &'static OperationEntry) -> Self {
         let (input, manual) = input(entry);
         let (output, is_wrapped) = output(entry);
         let method = entry.method();
         let annotations = ToolAnnotations::new()
             .read_only(entry.is_reading())
-            .destructive(method == Method::Delete)
-            .idempotent(matches!(method, Method::Get | Method::Put | Method::Delete))
+            .destructive(method == HttpMethod::Delete)
+            .idempotent(matches!(method, HttpMethod::Get | HttpMethod::Put | HttpMethod::Delete))
             .open_world(false);
         let tool = Tool::new(format!("{PREFIX}{}", entry.name), manual, Arc::new(input));
         let mut tool = tool.with_annotations(annotations);
@@ -77,7 +77,7 @@ impl Known {
             tool = tool.with_raw_output_schema(Arc::new(output));
         }
         let attribution = attribution(entry).map(|(name, _)| name).collect();
-        Self { entry, inputs: Inputs::of(entry), attribution, is_wrapped, tool }
+        Self { entry, inputs: OperationInputs::of(entry), attribution, is_wrapped, tool }
     }
 }
 
@@ -116,7 +116,7 @@ impl Known {
 }
 
 /// The schema of a tool's arguments, and the manual that stood in it.
-fn input(entry: &Entry) -> (JsonObject, String) {
+fn input(entry: &OperationEntry) -> (JsonObject, String) {
     let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
     let schema = (entry.input)(&mut generator).to_value();
     let manual = manual(&schema);
@@ -152,7 +152,7 @@ fn input(entry: &Entry) -> (JsonObject, String) {
 }
 
 /// What a tool takes beside its operation's inputs.
-fn attribution(entry: &Entry) -> impl Iterator<Item = (&'static str, &'static str)> {
+fn attribution(entry: &OperationEntry) -> impl Iterator<Item = (&'static str, &'static str)> {
     let (writes, is_conditional) = (!entry.is_reading(), entry.is_conditional);
     ATTRIBUTION.into_iter().filter(move |(name, _)| writes && (is_conditional || *name != CONDITION))
 }
@@ -163,7 +163,7 @@ fn renamed(members: Map<String, Value>, from: &str, to: &str) -> Map<String, Val
 }
 
 /// The schema of a tool's result, which must be an object; anything else is wrapped.
-fn output(entry: &Entry) -> (JsonObject, bool) {
+fn output(entry: &OperationEntry) -> (JsonObject, bool) {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let schema = (entry.output)(&mut generator).to_value();
     let definitions = generator.take_definitions(true);

@@ -15,7 +15,7 @@ use futures_util::stream;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use svcfs_base::{Announcement, Fault, Reach, Seq, TreePath};
-use svcfs_knowledge::access::{Counted, Identity, RETRY};
+use svcfs_knowledge::access::{CallerIdentity, RETRY, RateLimitKey};
 use svcfs_knowledge::kernel::{Event, EventChange, Space};
 use svcfs_work::Lane;
 use tokio::sync::watch;
@@ -63,29 +63,29 @@ struct Counts {
     /// Those without a key, where keys are asked for.
     strangers: usize,
     /// Those of each caller who is counted.
-    of: HashMap<Counted, usize>,
+    of: HashMap<RateLimitKey, usize>,
 }
 
 /// Who takes a place.
 struct Taker {
     is_stranger: bool,
-    counted: Option<Counted>,
+    counted: Option<RateLimitKey>,
 }
 
 impl Taker {
-    fn of(app: &App, identity: &Identity, peer: Option<IpAddr>) -> Self {
+    fn of(app: &App, identity: &CallerIdentity, peer: Option<IpAddr>) -> Self {
         let token = identity.token.as_ref();
         let is_counted = |peer: &IpAddr| token.is_some() || !peer.to_canonical().is_loopback();
         Self {
             is_stranger: token.is_none() && !app.server.access().is_open(),
-            counted: peer.filter(is_counted).map(|peer| Counted::of(token, peer)),
+            counted: peer.filter(is_counted).map(|peer| RateLimitKey::of(token, peer)),
         }
     }
     /// How many of the same caller there may be.
     const fn most(&self) -> usize {
         match self.counted {
-            Some(Counted::Address(_)) => MAX_FROM_ONE,
-            Some(Counted::Token(_)) | None => MAX_ALIKE,
+            Some(RateLimitKey::Address(_)) => MAX_FROM_ONE,
+            Some(RateLimitKey::Token(_)) | None => MAX_ALIKE,
         }
     }
 }
@@ -212,7 +212,11 @@ impl FromStr for Position {
 ///
 /// # Errors
 /// `Invalid` for an id that is none; `Unavailable` when there are 256 subscribers, or too many of the caller's.
-pub(super) fn follow(app: &Arc<App>, space: Arc<Space>, (pass, identity): (Pass, Identity)) -> Result<Response, Fault> {
+pub(super) fn follow(
+    app: &Arc<App>,
+    space: Arc<Space>,
+    (pass, identity): (Pass, CallerIdentity),
+) -> Result<Response, Fault> {
     let resume = bind::header(&pass.headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
     let newest = app.subscribers.newest_of(&space);
     let last = space.vfs.last_seq().0;
@@ -252,7 +256,7 @@ struct Subscriber {
     app: Arc<App>,
     space: Arc<Space>,
     pass: Pass,
-    identity: Identity,
+    identity: CallerIdentity,
     /// When it was last seen that it may read.
     checked: Instant,
     newest: watch::Receiver<Seq>,

@@ -6,9 +6,9 @@ use std::time::Duration;
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
 use svcfs_base::{Fault, Reach};
-use svcfs_knowledge::access::Identity;
+use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::Space;
-use svcfs_knowledge::vitals::{Audience, Readiness, index_progress, report};
+use svcfs_knowledge::vitals::{MetricsAudience, ServerReadiness, index_progress, report};
 use svcfs_work::Lane;
 use warp::reply::Response;
 
@@ -42,8 +42,10 @@ pub(super) async fn readyz(app: &Arc<App>, space: Arc<Space>, headers: &HeaderMa
     let error = match tokio::time::timeout(PATIENCE, probe).await {
         Ok(Ok(report)) => {
             let status = match report.status {
-                Readiness::Ready => StatusCode::OK,
-                Readiness::StorageUnreachable | Readiness::ProtocolUnhealthy => StatusCode::SERVICE_UNAVAILABLE,
+                ServerReadiness::Ready => StatusCode::OK,
+                ServerReadiness::StorageUnreachable | ServerReadiness::ProtocolUnhealthy => {
+                    StatusCode::SERVICE_UNAVAILABLE
+                }
             };
             return reply::json(status, &json!(report));
         }
@@ -53,15 +55,15 @@ pub(super) async fn readyz(app: &Arc<App>, space: Arc<Space>, headers: &HeaderMa
         }
         Err(_) => format!("the storage did not answer within {} ms", PATIENCE.as_millis()),
     };
-    let body = json!({ "status": Readiness::StorageUnreachable, "error": error });
+    let body = json!({ "status": ServerReadiness::StorageUnreachable, "error": error });
     reply::json(StatusCode::SERVICE_UNAVAILABLE, &body)
 }
 
 /// Who asks how the server is doing. Nobody needs credentials for that; whoever has some for all of it is told more.
-pub(super) fn audience(app: &App, headers: &HeaderMap) -> Audience {
+pub(super) fn audience(app: &App, headers: &HeaderMap) -> MetricsAudience {
     match known(app, headers) {
-        Ok(Identity { space: None, reach: Reach { folder: None, scope: _ }, .. }) => Audience::Operators,
-        Ok(_) | Err(_) => Audience::Strangers,
+        Ok(CallerIdentity { space: None, reach: Reach { folder: None, scope: _ }, .. }) => MetricsAudience::Operators,
+        Ok(_) | Err(_) => MetricsAudience::Strangers,
     }
 }
 
@@ -70,11 +72,11 @@ pub(super) fn audience(app: &App, headers: &HeaderMap) -> Audience {
 ///
 /// # Errors
 /// `Unauthenticated` when that is nobody who is known.
-pub(crate) fn known(app: &App, headers: &HeaderMap) -> Result<Identity, Fault> {
+pub(crate) fn known(app: &App, headers: &HeaderMap) -> Result<CallerIdentity, Fault> {
     let access = app.server.access();
     // Where nothing is asked for, a header that other servers ask for does no harm.
     if access.is_open() {
-        return Ok(Identity::ANYBODY);
+        return Ok(CallerIdentity::ANYBODY);
     }
     bearer(headers).and_then(|bearer| access.identify(bearer))
 }

@@ -8,8 +8,8 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::Value;
 use svcfs_base::{Caller, Door, Fault, Kind, TreePath};
 use svcfs_config::Visibility;
-use svcfs_knowledge::access::Identity;
-use svcfs_knowledge::kernel::{Cx, Space};
+use svcfs_knowledge::access::CallerIdentity;
+use svcfs_knowledge::kernel::{OperationContext, Space};
 use svcfs_work::Lane;
 use warp::reply::Response;
 
@@ -35,7 +35,7 @@ endpoint, and `/mcp` offers the same as agent tools.
 ///
 /// # Errors
 /// What the index refuses; `Unauthenticated` for a stranger, unless the space is public.
-pub(super) async fn index(app: &Arc<App>, space: Arc<Space>, identity: &Identity) -> Result<Response, Fault> {
+pub(super) async fn index(app: &Arc<App>, space: Arc<Space>, identity: &CallerIdentity) -> Result<Response, Fault> {
     let server = Arc::clone(&app.server);
     let reach = identity.reach.clone();
     let is_stranger = identity.token.is_none() && !server.access().is_open();
@@ -45,13 +45,13 @@ pub(super) async fn index(app: &Arc<App>, space: Arc<Space>, identity: &Identity
     }
     let work = move || {
         let caller = Caller { reach, ..Caller::new(Door::Http) };
-        write_index(&Cx::new(&server, &space, &caller))
+        write_index(&OperationContext::new(&server, &space, &caller))
     };
     let text = app.blocking(Lane::Slow, work).await?;
     Ok(reply::text(media::PLAIN, text))
 }
 
-fn write_index(cx: &Cx<'_>) -> Result<String, Fault> {
+fn write_index(cx: &OperationContext<'_>) -> Result<String, Fault> {
     let index = cx.index();
     let mut sections = BTreeMap::<String, Vec<TreePath>>::new();
     let folder = cx.caller.reach.folder.clone().unwrap_or_else(TreePath::root);

@@ -10,7 +10,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, VARY};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::gauge::ConstGauge;
 use svcfs_base::Fault;
-use svcfs_knowledge::vitals::{Audience, labelled, registry};
+use svcfs_knowledge::vitals::{MetricsAudience, labelled, registry};
 use svcfs_work::{Lane, Occupancy};
 use warp::reply::Response;
 
@@ -71,7 +71,7 @@ const OF_LANES: [Number; 3] = [
     ("svc_lane_waiting", "Requests that wait for a place", |lane| lane.waiting),
 ];
 
-fn gathered(app: &App, audience: Audience) -> Result<String, Fault> {
+fn gathered(app: &App, audience: MetricsAudience) -> Result<String, Fault> {
     let mut registry = registry(&app.server, audience);
     let subscribers = ConstGauge::new(app.subscribers.count());
     registry.register("svc_sse_subscribers", "Clients that follow the event stream", subscribers);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use svcfs_base::{Fault, Reach, Scope};
 use svcfs_config::Visibility;
-use svcfs_knowledge::access::{Guard, Identity};
+use svcfs_knowledge::access::{CallerIdentity, RequestGuard};
 use svcfs_knowledge::kernel::Space;
 use warp::reply::Response;
 
@@ -40,13 +40,13 @@ pub(crate) enum Page {
 
 impl Page {
     /// What a request for it needs.
-    pub(crate) const fn guard(self) -> Guard {
+    pub(crate) const fn guard(self) -> RequestGuard {
         match self {
-            Self::Health | Self::Healthz | Self::Readyz | Self::Metrics => Guard::Open,
+            Self::Health | Self::Healthz | Self::Readyz | Self::Metrics => RequestGuard::Open,
             // What the server can do, not what it knows.
-            Self::OpenApi | Self::Docs | Self::DocsFile => Guard::Open,
+            Self::OpenApi | Self::Docs | Self::DocsFile => RequestGuard::Open,
             // A reading key may call reading tools; each tool says what it needs.
-            Self::Llms | Self::Raw | Self::Events | Self::Mcp => Guard::Needs(Scope::Read),
+            Self::Llms | Self::Raw | Self::Events | Self::Mcp => RequestGuard::Needs(Scope::Read),
         }
     }
     /// Whether what watches over the server asks there: that needs no credentials, is not counted and not told of (contract 4.2).
@@ -58,14 +58,14 @@ impl Page {
         matches!(self, Self::Readyz)
     }
     /// Who comes for it without credentials, where a space lets strangers in.
-    pub(crate) fn stranger(self, space: &Space) -> Option<Identity> {
+    pub(crate) fn stranger(self, space: &Space) -> Option<CallerIdentity> {
         match (self, space.visibility()) {
             // Told of pages that say of themselves that they are public, and of no others (gaps.md 4.2).
             (Self::Llms, Visibility::Private | Visibility::Unlisted) => {
-                Some(Identity { reach: Reach::READING, ..Identity::ANYBODY })
+                Some(CallerIdentity { reach: Reach::READING, ..CallerIdentity::ANYBODY })
             }
             (Self::Mcp, _) | (_, Visibility::Private | Visibility::Unlisted) => None,
-            (_, Visibility::Public) => Some(Identity { reach: Reach::READING, ..Identity::ANYBODY }),
+            (_, Visibility::Public) => Some(CallerIdentity { reach: Reach::READING, ..CallerIdentity::ANYBODY }),
         }
     }
 }
@@ -114,7 +114,7 @@ impl Special {
         self
     }
     /// What a request for it needs.
-    pub const fn guard(&self) -> Guard {
+    pub const fn guard(&self) -> RequestGuard {
         self.page.guard()
     }
     /// What becomes of it with a key that is limited to a folder, in words.
@@ -129,7 +129,7 @@ impl Special {
     }
     /// Whether it can be refused with this status, beside what it answers itself.
     pub(crate) fn may_refuse(&self, status: u16) -> bool {
-        let is_guarded = self.guard() != Guard::Open;
+        let is_guarded = self.guard() != RequestGuard::Open;
         match status {
             400 | 403 | 404 | 500 => true,
             401 | 503 => is_guarded,
@@ -138,9 +138,9 @@ impl Special {
         }
     }
     /// The method it is read by.
-    pub fn method(&self) -> svcfs_knowledge::kernel::Method {
-        use svcfs_knowledge::kernel::Method;
-        if self.page == Page::Mcp { Method::Post } else { Method::Get }
+    pub fn method(&self) -> svcfs_knowledge::kernel::HttpMethod {
+        use svcfs_knowledge::kernel::HttpMethod;
+        if self.page == Page::Mcp { HttpMethod::Post } else { HttpMethod::Get }
     }
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn is_watched(path: &str) -> bool {
 pub(crate) async fn answer(
     app: &Arc<App>,
     space: Arc<Space>,
-    (pass, identity): (Pass, Identity),
+    (pass, identity): (Pass, CallerIdentity),
 ) -> Result<Response, Fault> {
     let headers = &pass.headers;
     let parameter = || pass.address.parameters.first().map_or("", |(_, value)| value.as_str());

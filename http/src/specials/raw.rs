@@ -12,7 +12,7 @@ use http::header::{CACHE_CONTROL, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
 use svcfs_base::{Caller, Door, Fault, Kind, Reach, TreePath};
-use svcfs_knowledge::access::Identity;
+use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::{Content, Opened, Reader, Space};
 use svcfs_work::Lane;
 use warp::reply::Response;
@@ -121,7 +121,7 @@ fn find(space: &Space, reach: &Reach, path: &TreePath) -> Result<Found, Fault> {
 pub(super) async fn raw(
     app: &Arc<App>,
     space: Arc<Space>,
-    (headers, path, identity): (&HeaderMap, &str, &Identity),
+    (headers, path, identity): (&HeaderMap, &str, &CallerIdentity),
 ) -> Result<Response, Fault> {
     let is_everybodys = app.server.access().is_open() || identity.token.is_none();
     let path = TreePath::parse(path)?;

@@ -6,8 +6,8 @@ use serde_json::json;
 use svcfs_base::Scope;
 use svcfs_config::Visibility;
 use svcfs_knowledge::CATALOGUE;
-use svcfs_knowledge::access::Guard;
-use svcfs_knowledge::kernel::{Entry, Route, Within};
+use svcfs_knowledge::access::RequestGuard;
+use svcfs_knowledge::kernel::{FolderScope, OperationEntry, Route};
 
 use super::connections::Listening;
 use super::issuer::Issuer;
@@ -45,7 +45,7 @@ async fn status(server: &TestServer, line: &str, token: Option<&str>) -> u16 {
     server.send(line, &headers, "{}").await.status().as_u16()
 }
 
-fn lines() -> impl Iterator<Item = (&'static Entry, String)> {
+fn lines() -> impl Iterator<Item = (&'static OperationEntry, String)> {
     let entries = CATALOGUE.iter().flat_map(|area| area.operations);
     entries.flat_map(|entry| entry.http.iter().map(move |route| (entry, line(route))))
 }
@@ -91,7 +91,7 @@ async fn every_operation_asks_for_what_the_table_says_whatever_the_mode_and_the_
             let is_refused = status(&keys, &line, Some(token)).await == 403;
             assert_eq!(is_refused, entry.needs() > scope, "{line} with {token}");
         }
-        if entry.within == Within::Tree {
+        if entry.within == FolderScope::Tree {
             let status = status(&keys, &line, Some("folder")).await;
             assert_eq!(status, 403, "{line} with the key of a folder");
         }
@@ -110,12 +110,12 @@ async fn every_special_page_asks_for_what_the_table_says() {
         let path = special.path.replace("{*file}", "index.html").replace("{*path}", "a.md");
         let line = format!("GET {prefix}{path}");
         let (none, reader) = (status(&keys, &line, None).await, status(&keys, &line, Some("reader")).await);
-        assert_eq!(none == 401, special.guard() != Guard::Open, "{line} without credentials: {none}");
+        assert_eq!(none == 401, special.guard() != RequestGuard::Open, "{line} without credentials: {none}");
         assert!(!matches!(reader, 401 | 403), "{line} with a reading key: {reader}");
         for (closed, right) in [(&one_key, "full"), (&provided, good.as_str())] {
             for wrong in [None, Some("wrong")] {
                 let refused = status(closed, &line, wrong).await == 401;
-                assert_eq!(refused, special.guard() != Guard::Open, "{line} with {wrong:?}");
+                assert_eq!(refused, special.guard() != RequestGuard::Open, "{line} with {wrong:?}");
             }
             let let_in = status(closed, &line, Some(right)).await;
             assert!(!matches!(let_in, 401 | 403), "{line} with the right key: {let_in}");
@@ -123,7 +123,11 @@ async fn every_special_page_asks_for_what_the_table_says() {
         let anybody = status(&open, &line, None).await;
         assert!(!matches!(anybody, 401 | 403), "{line} without authentication: {anybody}");
         let elsewhere = status(&keys, &line, Some("elsewhere")).await;
-        assert_eq!(elsewhere == 401, special.guard() != Guard::Open, "{line} with a key of another space: {elsewhere}");
+        assert_eq!(
+            elsewhere == 401,
+            special.guard() != RequestGuard::Open,
+            "{line} with a key of another space: {elsewhere}"
+        );
         let folder = status(&keys, &line, Some("folder")).await;
         assert_eq!(
             folder == 403,
@@ -193,10 +197,11 @@ async fn every_tool_and_resource_asks_for_what_the_table_says_whatever_the_mode_
     let keys = Listening::on(TestServer::of(CATALOGUE, KEYS)).await;
     let provided = Listening::on(TestServer::of(CATALOGUE, &issuer.config())).await;
     let tools = CATALOGUE.iter().flat_map(|area| area.operations).filter(|entry| entry.tool);
-    let tool = |entry: &Entry| ("tools/call", json!({ "name": format!("svc_{}", entry.name), "arguments": {} }));
+    let tool =
+        |entry: &OperationEntry| ("tools/call", json!({ "name": format!("svc_{}", entry.name), "arguments": {} }));
     let read = |uri: &str| ("resources/read", json!({ "uri": uri }));
     let asked: Vec<_> = tools
-        .map(|entry| (tool(entry), entry.needs(), entry.within == Within::Tree))
+        .map(|entry| (tool(entry), entry.needs(), entry.within == FolderScope::Tree))
         .chain(["svc://file/a.md", "svc://tree/"].map(|uri| (read(uri), Scope::Read, true)))
         .chain(["svc://file/docs/a.md", "svc://tree/docs", "svc://schema"].map(|uri| (read(uri), Scope::Read, false)))
         .collect();

@@ -13,7 +13,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use svcfs_base::Fault;
-use svcfs_knowledge::kernel::{Area, Cx, Entry, JsonPieces, JsonText, Operation, PIECE_BYTES, Route};
+use svcfs_knowledge::kernel::{
+    JsonPieces, JsonText, Operation, OperationArea, OperationContext, OperationEntry, PIECE_BYTES, Route,
+};
 
 use super::connections::Listening;
 use super::server::TestServer;
@@ -76,10 +78,10 @@ impl Operation for Count {
     const NAME: &'static str = "count";
     const HTTP: &'static [Route] = &[Route::get("/count")];
     type Output = Vec<usize>;
-    fn run(self, _: &Cx<'_>) -> Result<Vec<usize>, Fault> {
+    fn run(self, _: &OperationContext<'_>) -> Result<Vec<usize>, Fault> {
         Ok((1..=self.pieces).collect())
     }
-    fn write(self, _: &Cx<'_>) -> Result<JsonText, Fault> {
+    fn write(self, _: &OperationContext<'_>) -> Result<JsonText, Fault> {
         let mut gates = GATES.lock();
         let at = gates.iter().position(|(test, _)| *test == self.test);
         let gate = at.map(|at| Mutex::new(gates.remove(at).1));
@@ -87,7 +89,7 @@ impl Operation for Count {
     }
 }
 
-const COUNTING: &[Area] = &[Area { title: "Counting", operations: &[Entry::of::<Count>()] }];
+const COUNTING: &[OperationArea] = &[OperationArea { title: "Counting", operations: &[OperationEntry::of::<Count>()] }];
 
 async fn ask(door: &Listening, path: &str) -> Response<Incoming> {
     let request = Request::get(format!("/api/svc{path}")).header("Host", "localhost");

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use svcfs_base::{Fault, Kind};
 use svcfs_knowledge::CATALOGUE;
-use svcfs_knowledge::kernel::{Accepts, Area, Cx, Entry, Operation, Route};
+use svcfs_knowledge::kernel::{BodyKind, Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 use super::server::TestServer;
 
@@ -200,7 +200,7 @@ async fn a_hostile_path_is_refused_by_every_operation_that_takes_one() {
                 let schema = (entry.input)(&mut schemars::SchemaGenerator::default());
                 schema.pointer("/properties/path").is_some()
             };
-            if !takes_path || route.accepts == Accepts::Json {
+            if !takes_path || route.accepts == BodyKind::Json {
                 continue;
             }
             for path in HOSTILE.into_iter().chain([&*long]) {
@@ -310,7 +310,7 @@ impl Operation for Fail {
     const HTTP: &'static [Route] = &[Route::get("/fail/{how}"), Route::delete("/fail/{how}").no_content()];
     const TOOL: bool = true;
     type Output = Done;
-    fn run(self, _: &Cx<'_>) -> Result<Done, Fault> {
+    fn run(self, _: &OperationContext<'_>) -> Result<Done, Fault> {
         match self.how.as_str() {
             "panic" => panic!("secret /home/owner"),
             "internal" => Err(Fault::internal("secret /home/owner")),
@@ -322,7 +322,8 @@ impl Operation for Fail {
     }
 }
 
-pub(super) const FAILING: &[Area] = &[Area { title: "Failures", operations: &[Entry::of::<Fail>()] }];
+pub(super) const FAILING: &[OperationArea] =
+    &[OperationArea { title: "Failures", operations: &[OperationEntry::of::<Fail>()] }];
 
 #[tokio::test]
 async fn our_own_failures_are_told_without_what_is_inside() {

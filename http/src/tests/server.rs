@@ -11,9 +11,9 @@ use serde_json::Value;
 use svcfs_base::FrozenClock;
 use svcfs_config::{Config, Overrides, Settings};
 use svcfs_knowledge::CATALOGUE;
-use svcfs_knowledge::access::Access;
-use svcfs_knowledge::kernel::{Area, Server, Space};
-use svcfs_knowledge::spaces::{Live, Opening, Spaces, open, start};
+use svcfs_knowledge::access::AccessControl;
+use svcfs_knowledge::kernel::{OperationArea, ServerState, Space};
+use svcfs_knowledge::spaces::{RunningSpace, SpaceCollection, SpaceOptions, open, start};
 use svcfs_work::Supervisor;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -44,21 +44,21 @@ impl TestServer {
     }
 
     /// A door that offers `catalogue`, with this `config.toml`.
-    pub(super) fn of(catalogue: &'static [Area], config: &str) -> Self {
+    pub(super) fn of(catalogue: &'static [OperationArea], config: &str) -> Self {
         let settings = Settings::resolve(Config::parse(config, &|_| None), Overrides::default()).unwrap();
         let clock = Arc::new(FrozenClock::at(1_767_225_600));
         let supervisor = Supervisor::new();
         let roots = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let [primary, other] = [("default", &roots[0]), ("other", &roots[1])].map(|(name, root)| {
             let (name, root) = (name.to_owned(), root.path().to_owned());
-            let opening = Opening { name, root, clock: clock.clone(), watch: false, progress: None };
+            let opening = SpaceOptions { name, root, clock: clock.clone(), watch: false, progress: None };
             let space = open(opening, &settings).unwrap();
             start(&space, &supervisor).unwrap();
             space
         });
-        let spaces = Spaces::only(primary);
-        spaces.add(Live { space: other, supervisor: Supervisor::new(), kept: None });
-        let server = Server::new(spaces, clock, Access::new(settings.auth.clone(), None));
+        let spaces = SpaceCollection::only(primary);
+        spaces.add(RunningSpace { space: other, supervisor: Supervisor::new(), kept: None });
+        let server = ServerState::new(spaces, clock, AccessControl::new(settings.auth.clone(), None));
         let stop = CancellationToken::new();
         let app = App::new(catalogue, Arc::new(server), stop.clone()).unwrap();
         Self { app, stop, supervisor, _roots: roots }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 use svcfs_config::Visibility;
 use svcfs_knowledge::CATALOGUE;
-use svcfs_knowledge::vitals::{Protocol, Served};
+use svcfs_knowledge::vitals::{ProtocolEndpoint, ProtocolServer};
 
 use super::server::{Answer, TestServer};
 
@@ -126,9 +126,9 @@ async fn a_sick_space_is_named_with_its_reason_and_does_not_take_the_others_down
 #[tokio::test]
 async fn a_protocol_server_that_does_not_answer_is_named_also_to_strangers() {
     let server = TestServer::of(CATALOGUE, CLOSED);
-    let failing = Served { port: 2049, endpoint: None, probe: Box::new(|| Err("nobody listens".to_owned())) };
-    server.app.server.vitals().serves(Protocol { name: "nfs", served: Some(failing) });
-    server.app.server.vitals().serves(Protocol { name: "webdav", served: None });
+    let failing = ProtocolEndpoint { port: 2049, endpoint: None, probe: Box::new(|| Err("nobody listens".to_owned())) };
+    server.app.server.vitals().serves(ProtocolServer { name: "nfs", served: Some(failing) });
+    server.app.server.vitals().serves(ProtocolServer { name: "webdav", served: None });
     let answer = server.get("/readyz").await;
     let expected = json!({
         "status": "protocol-unhealthy",

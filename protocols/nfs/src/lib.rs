@@ -38,7 +38,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use svcfs_config::NfsSettings;
-use svcfs_knowledge::kernel::Server;
+use svcfs_knowledge::kernel::ServerState;
 use svcfs_work::Lanes;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -50,7 +50,7 @@ use replies::Replies;
 
 /// What every request shares.
 pub(crate) struct Door {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     settings: NfsSettings,
     lanes: Lanes,
     names: Names,
@@ -67,7 +67,7 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    fn new(server: Arc<Server>, settings: NfsSettings) -> Arc<Self> {
+    fn new(server: Arc<ServerState>, settings: NfsSettings) -> Arc<Self> {
         let life = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         Arc::new(Self {
             names: Names::new(settings.actors.clone()),
@@ -84,7 +84,7 @@ impl Door {
 }
 
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end and saves what is not in history yet.
-pub async fn serve(listener: TcpListener, server: Arc<Server>, settings: NfsSettings, stop: CancellationToken) {
+pub async fn serve(listener: TcpListener, server: Arc<ServerState>, settings: NfsSettings, stop: CancellationToken) {
     let door = Door::new(server, settings);
     connections::serve(listener, door, stop).await;
 }

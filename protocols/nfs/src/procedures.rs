@@ -10,7 +10,7 @@ use nfs3_types::rpc::accept_stat_data;
 use nfs3_types::xdr_codec::{Opaque, Pack, Void};
 use nfs3_types::{mount, portmap};
 use svcfs_base::Caller;
-use svcfs_knowledge::vitals::Measures;
+use svcfs_knowledge::vitals::RequestMetrics;
 
 use crate::Door;
 use crate::arguments::{Arguments, Garbage};
@@ -23,12 +23,12 @@ use crate::replies::Heard;
 pub(crate) struct Asked<'a> {
     pub(crate) caller: Caller,
     call: &'a Call<'a>,
-    measures: &'a Measures,
+    measures: &'a RequestMetrics,
     begun: Instant,
 }
 
 impl<'a> Asked<'a> {
-    pub(crate) fn of(call: &'a Call<'a>, caller: Caller, measures: &'a Measures) -> Self {
+    pub(crate) fn of(call: &'a Call<'a>, caller: Caller, measures: &'a RequestMetrics) -> Self {
         Self { caller, call, measures, begun: Instant::now() }
     }
 }

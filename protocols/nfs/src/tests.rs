@@ -30,9 +30,9 @@ use nfs3_types::rpc::{auth_unix, call_body, msg_body, opaque_auth, rpc_msg};
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack};
 use svcfs_base::{Caller, Change, Door as Entry, SystemClock, TreePath};
 use svcfs_config::{Config, NfsFlags, Overrides, Settings};
-use svcfs_knowledge::access::Access;
-use svcfs_knowledge::kernel::{Server, Space};
-use svcfs_knowledge::spaces::{self, Opening, Spaces};
+use svcfs_knowledge::access::AccessControl;
+use svcfs_knowledge::kernel::{ServerState, Space};
+use svcfs_knowledge::spaces::{self, SpaceCollection, SpaceOptions};
 use tempfile::TempDir;
 
 use crate::Door;
@@ -42,7 +42,7 @@ use crate::clients::Client;
 /// A door to one space, with nobody's background tasks: what is not asked for is not saved.
 struct Served {
     door: Arc<Door>,
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     folder: TempDir,
     calls: AtomicU32,
     /// Where questions come from, and from which user.
@@ -53,7 +53,8 @@ struct Served {
 fn open(root: &Path) -> Arc<Space> {
     let settings = Settings::resolve(Config::parse("", &|_| None), Overrides::default()).unwrap();
     let (name, root) = ("default".to_owned(), root.to_owned());
-    spaces::open(Opening { name, root, clock: Arc::new(SystemClock), watch: false, progress: None }, &settings).unwrap()
+    spaces::open(SpaceOptions { name, root, clock: Arc::new(SystemClock), watch: false, progress: None }, &settings)
+        .unwrap()
 }
 
 fn path(text: &str) -> TreePath {
@@ -71,9 +72,9 @@ impl Served {
 
     /// With settings, as the file has them.
     fn configured(folder: TempDir, settings: &str) -> Self {
-        let spaces = Spaces::only(open(&folder.path().join("root")));
-        let access = Access::new(spaces.first().settings.auth.clone(), None);
-        let server = Arc::new(Server::new(spaces, Arc::new(SystemClock), access));
+        let spaces = SpaceCollection::only(open(&folder.path().join("root")));
+        let access = AccessControl::new(spaces.first().settings.auth.clone(), None);
+        let server = Arc::new(ServerState::new(spaces, Arc::new(SystemClock), access));
         let nfs = NfsFlags { enabled: true, ..NfsFlags::default() };
         let overrides = Overrides { nfs, ..Overrides::default() };
         let settings = Settings::resolve(Config::parse(settings, &|_| None), overrides).unwrap();

@@ -11,8 +11,8 @@ use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::validation::NameValidation;
 use s3s::{Body, S3Error, S3Result, s3_error};
 use svcfs_base::Fault;
-use svcfs_knowledge::access::Signing;
-use svcfs_knowledge::audit::{Head, Request as Visit};
+use svcfs_knowledge::access::SigningKey;
+use svcfs_knowledge::audit::{RequestHead, TrackedRequest as Visit};
 
 use crate::credentials::{Signers, Strangers};
 use crate::described::Described;
@@ -40,7 +40,7 @@ const FORM: &[u8] = b"multipart/form-data";
 /// # Errors
 /// Those of the file that secrets are worked out from.
 pub(crate) fn service(door: &Arc<Door>) -> Result<S3Service, Fault> {
-    let signing = Signing::of(door.server.primary().vfs.root())?;
+    let signing = SigningKey::of(door.server.primary().vfs.root())?;
     let mut config = S3Config::default();
     config.xml_max_body_size = MAX_XML_BYTES;
     let config = Arc::new(StaticConfigProvider::new(Arc::new(config)));
@@ -64,7 +64,7 @@ pub(crate) async fn answer(
     service: &S3Service,
     (mut request, peer): (Request<Incoming>, IpAddr),
 ) -> Response<Body> {
-    let head = Head {
+    let head = RequestHead {
         door: svcfs_base::Door::S3,
         method: request.method().as_str().to_owned(),
         path: request.uri().path().to_owned(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use s3s::{S3Error, S3Request, S3Result, s3_error};
 use svcfs_base::{Actor, Caller, Fault, Kind, MAX_FILE_BYTES, Scope, TreePath};
-use svcfs_knowledge::access::Identity;
+use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::Space;
 use svcfs_work::Lane;
 
@@ -24,11 +24,11 @@ pub(crate) struct Asked {
 
 impl Door {
     /// Who signed a request, by the id of the key.
-    pub(crate) fn identify(&self, id: Option<&str>) -> Result<(Identity, Option<Actor>), Fault> {
+    pub(crate) fn identify(&self, id: Option<&str>) -> Result<(CallerIdentity, Option<Actor>), Fault> {
         let access = self.server.access();
         if access.is_open() {
             // Where nobody is asked, the id is the caller's own word.
-            return Ok((Identity::ANYBODY, id.map(Actor::new)));
+            return Ok((CallerIdentity::ANYBODY, id.map(Actor::new)));
         }
         Ok((access.named(id.unwrap_or_default())?, None))
     }

@@ -6,8 +6,8 @@ use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::path::S3Path;
 use s3s::{S3Result, s3_error};
-use svcfs_knowledge::access::Signing;
-use svcfs_knowledge::audit::Request as Visit;
+use svcfs_knowledge::access::SigningKey;
+use svcfs_knowledge::audit::TrackedRequest as Visit;
 
 use crate::Door;
 use crate::normalized::Verified;
@@ -19,7 +19,7 @@ const OPEN_SECRET: &str = "svcfs";
 /// Who may sign.
 pub(crate) struct Signers {
     pub(crate) door: Arc<Door>,
-    pub(crate) signing: Signing,
+    pub(crate) signing: SigningKey,
 }
 
 #[async_trait::async_trait]

@@ -45,7 +45,8 @@ fn named<'a>(door: &Door, host: &'a str) -> Option<Named<'a>> {
     let (first, rest) = bare.split_once('.').filter(|_| !is_address && !is_ours(bare))?;
     let spaces = door.server.spaces().all();
     // Host names have no case.
-    let space = spaces.iter().map(svcfs_knowledge::spaces::Known::name).find(|name| name.eq_ignore_ascii_case(first));
+    let space =
+        spaces.iter().map(svcfs_knowledge::spaces::SpaceStatus::name).find(|name| name.eq_ignore_ascii_case(first));
     // Below a name of ours nobody would look for a bucket in the path: what has no such bucket must not be written into another.
     let is_below_ours = is_ours(rest);
     let bucket = space.map(str::to_owned).or_else(|| is_below_ours.then(|| first.to_owned()))?;

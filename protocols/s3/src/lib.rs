@@ -48,7 +48,7 @@ mod writing;
 
 use std::sync::Arc;
 
-use svcfs_knowledge::kernel::Server;
+use svcfs_knowledge::kernel::ServerState;
 use svcfs_listener::{Names, Room};
 use svcfs_work::Lanes;
 use tokio::net::TcpListener;
@@ -63,7 +63,7 @@ use removed::Removals;
 
 /// What every request shares.
 struct Door {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     names: Names,
     lanes: Arc<Lanes>,
     etags: ETags,
@@ -79,7 +79,7 @@ struct Door {
 }
 
 impl Door {
-    fn of(server: Arc<Server>) -> Self {
+    fn of(server: Arc<ServerState>) -> Self {
         Self {
             names: Names::of(&server.settings().server),
             server,
@@ -101,7 +101,7 @@ impl Door {
 }
 
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
-pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: CancellationToken) {
+pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) {
     let door = Arc::new(Door::of(server));
     let service = match answer::service(&door) {
         Ok(service) => Arc::new(service),

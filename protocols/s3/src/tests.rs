@@ -29,9 +29,9 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use svcfs_base::{Caller, Change, Door, SystemClock, TreePath};
 use svcfs_config::{Config, Overrides, Settings};
-use svcfs_knowledge::access::Access;
-use svcfs_knowledge::kernel::{Server, Space};
-use svcfs_knowledge::spaces::{self, Live, Opening, Spaces};
+use svcfs_knowledge::access::AccessControl;
+use svcfs_knowledge::kernel::{ServerState, Space};
+use svcfs_knowledge::spaces::{self, RunningSpace, SpaceCollection, SpaceOptions};
 use svcfs_work::Supervisor;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -41,7 +41,7 @@ use crate::sums::etag_of;
 
 /// A server of two spaces, `default` and `team`, with nobody's background tasks.
 pub(crate) struct Served {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     pub(crate) runtime: Runtime,
     stop: CancellationToken,
     task: Option<tokio::task::JoinHandle<()>>,
@@ -77,7 +77,8 @@ impl Reply {
 fn open(folder: &Path, name: &str, config: &str) -> Arc<Space> {
     let settings = Settings::resolve(Config::parse(config, &|_| None), Overrides::default()).unwrap();
     let (name, root) = (name.to_owned(), folder.join(name));
-    spaces::open(Opening { name, root, clock: Arc::new(SystemClock), watch: false, progress: None }, &settings).unwrap()
+    spaces::open(SpaceOptions { name, root, clock: Arc::new(SystemClock), watch: false, progress: None }, &settings)
+        .unwrap()
 }
 
 impl Served {
@@ -99,13 +100,13 @@ impl Served {
     fn of(folder: Arc<TempDir>, config: &str) -> Self {
         let opener = |name: &str, root: &Path| {
             let space = open(root.parent().unwrap(), name, "");
-            Ok(Live { space, supervisor: Supervisor::new(), kept: None })
+            Ok(RunningSpace { space, supervisor: Supervisor::new(), kept: None })
         };
         let parents = vec![folder.path().join("buckets")];
-        let spaces = Spaces::only(open(folder.path(), "default", config)).opened_by(Box::new(opener), parents);
-        spaces.add(Live { space: open(folder.path(), "team", ""), supervisor: Supervisor::new(), kept: None });
-        let access = Access::new(spaces.first().settings.auth.clone(), None);
-        let server = Arc::new(Server::new(spaces, Arc::new(SystemClock), access));
+        let spaces = SpaceCollection::only(open(folder.path(), "default", config)).opened_by(Box::new(opener), parents);
+        spaces.add(RunningSpace { space: open(folder.path(), "team", ""), supervisor: Supervisor::new(), kept: None });
+        let access = AccessControl::new(spaces.first().settings.auth.clone(), None);
+        let server = Arc::new(ServerState::new(spaces, Arc::new(SystemClock), access));
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());

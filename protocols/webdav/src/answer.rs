@@ -15,8 +15,8 @@ use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use svcfs_base::{Actor, Caller, Fault, Kind, Scope, TreePath};
 use svcfs_config::PublicUrl;
-use svcfs_knowledge::access::{Identity, RETRY};
-use svcfs_knowledge::audit::{Head, Request as Visit};
+use svcfs_knowledge::access::{CallerIdentity, RETRY};
+use svcfs_knowledge::audit::{RequestHead, TrackedRequest as Visit};
 use svcfs_knowledge::kernel::Space;
 use svcfs_listener::{Login, log};
 use svcfs_work::Lane;
@@ -59,7 +59,7 @@ impl Place {
 impl Door {
     /// Answers a request, whatever it is.
     pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>, peer: IpAddr) -> Response<Reply> {
-        let head = Head {
+        let head = RequestHead {
             door: svcfs_base::Door::WebDav,
             method: request.method().as_str().to_owned(),
             path: request.uri().path().to_owned(),
@@ -149,11 +149,11 @@ impl Door {
     }
 
     /// Who sent a request.
-    async fn identify(&self, headers: &HeaderMap) -> Result<Identity, Fault> {
+    async fn identify(&self, headers: &HeaderMap) -> Result<CallerIdentity, Fault> {
         let access = self.server.access();
         if access.is_open() {
             // Where nothing is asked for, a header that other servers ask for does no harm.
-            return Ok(Identity::ANYBODY);
+            return Ok(CallerIdentity::ANYBODY);
         }
         let Login { key, .. } = Login::of(headers)?;
         if key.as_deref().is_some_and(|key| access.must_prepare(key)) {
@@ -165,7 +165,7 @@ impl Door {
 
     /// The space that a path lies in: the first one, but below `/~NAME`, where there is a space of that name that who asks may enter. For who may not it is
     /// a file's name like any other, so that it tells nothing of which spaces there are.
-    fn place(&self, path: &str, identity: &Identity) -> Result<Place, Fault> {
+    fn place(&self, path: &str, identity: &CallerIdentity) -> Result<Place, Fault> {
         let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
         let first = percent_decode_str(first).decode_utf8_lossy();
         let spaces = self.server.spaces();
@@ -183,7 +183,7 @@ impl Door {
     fn destination(
         &self,
         headers: &HeaderMap,
-        (place, identity): (&Place, &Identity),
+        (place, identity): (&Place, &CallerIdentity),
         outside: &str,
     ) -> Result<Option<String>, Fault> {
         let Some(destination) = headers.get("destination") else { return Ok(None) };

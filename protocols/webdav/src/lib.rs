@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use svcfs_config::PublicUrl;
-use svcfs_knowledge::kernel::Server;
+use svcfs_knowledge::kernel::ServerState;
 use svcfs_listener::{Names, Room};
 use svcfs_work::Lanes;
 use tokio::net::TcpListener;
@@ -50,7 +50,7 @@ pub use unfinished::finish;
 
 /// What every request shares.
 struct Door {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     names: Names,
     /// How clients reach it through a proxy.
     public: Option<PublicUrl>,
@@ -63,7 +63,7 @@ struct Door {
 }
 
 impl Door {
-    fn of(server: Arc<Server>) -> Self {
+    fn of(server: Arc<ServerState>) -> Self {
         let public = server.settings().webdav.as_ref().and_then(|webdav| webdav.public_url.clone());
         Self {
             names: Names::of(&server.settings().server).and(public.as_ref().map(PublicUrl::host)),
@@ -78,7 +78,7 @@ impl Door {
 }
 
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
-pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: CancellationToken) {
+pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) {
     let door = Arc::new(Door::of(server));
     svcfs_listener::serve(listener, stop, move |request, peer| {
         let door = Arc::clone(&door);

@@ -28,9 +28,9 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use svcfs_base::{Door, ETag, Fault, MAX_FILE_BYTES, SystemClock, TreePath};
 use svcfs_config::{Config, Overrides, Settings};
-use svcfs_knowledge::access::Access;
-use svcfs_knowledge::kernel::{Server, Space};
-use svcfs_knowledge::spaces::{self, Live, Opening, Spaces};
+use svcfs_knowledge::access::AccessControl;
+use svcfs_knowledge::kernel::{ServerState, Space};
+use svcfs_knowledge::spaces::{self, RunningSpace, SpaceCollection, SpaceOptions};
 use svcfs_work::Supervisor;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A server of two spaces, `default` and `team`, with nobody's background tasks.
 struct Served {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     runtime: Runtime,
     stop: CancellationToken,
     task: Option<tokio::task::JoinHandle<()>>,
@@ -64,7 +64,8 @@ impl Reply {
 fn open(folder: &Path, name: &str, config: &str) -> Arc<Space> {
     let settings = Settings::resolve(Config::parse(config, &|_| None), Overrides::default()).unwrap();
     let (name, root) = (name.to_owned(), folder.join(name));
-    spaces::open(Opening { name, root, clock: Arc::new(SystemClock), watch: false, progress: None }, &settings).unwrap()
+    spaces::open(SpaceOptions { name, root, clock: Arc::new(SystemClock), watch: false, progress: None }, &settings)
+        .unwrap()
 }
 
 impl Served {
@@ -85,12 +86,12 @@ impl Served {
 
     fn of(folder: Arc<TempDir>, config: &str) -> Self {
         let sick = Box::new(|_: &str, _: &Path| Err(Fault::unavailable("the reason of this test")));
-        let spaces = Spaces::only(open(folder.path(), "default", config)).opened_by(sick, Vec::new());
+        let spaces = SpaceCollection::only(open(folder.path(), "default", config)).opened_by(sick, Vec::new());
         std::fs::create_dir_all(folder.path().join("sick")).unwrap();
         spaces.open_listed(vec![("sick".to_owned(), folder.path().join("sick"))]).unwrap();
-        spaces.add(Live { space: open(folder.path(), "team", ""), supervisor: Supervisor::new(), kept: None });
-        let access = Access::new(spaces.first().settings.auth.clone(), None);
-        let server = Arc::new(Server::new(spaces, Arc::new(SystemClock), access));
+        spaces.add(RunningSpace { space: open(folder.path(), "team", ""), supervisor: Supervisor::new(), kept: None });
+        let access = AccessControl::new(spaces.first().settings.auth.clone(), None);
+        let server = Arc::new(ServerState::new(spaces, Arc::new(SystemClock), access));
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 #[cfg(target_env = "gnu")]
-use svcfs_knowledge::vitals::Process;
+use svcfs_knowledge::vitals::ProcessUsage;
 #[cfg(target_env = "gnu")]
 use tokio::time::MissedTickBehavior;
 
@@ -97,7 +97,7 @@ fn give_back_now(last: LastCheck) -> LastCheck {
 fn free_bytes() -> usize {
     // SAFETY: it gives numbers, and takes no pointer.
     let used = unsafe { libc::mallinfo2() };
-    let in_memory = Process::own_memory().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or_default();
+    let in_memory = ProcessUsage::own_memory().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or_default();
     in_memory.saturating_sub(used.uordblks + used.hblkhd)
 }
 

@@ -1,7 +1,7 @@
 //! `name=value` on the command line, as the JSON object an operation reads.
 
 use serde_json::{Map, Value};
-use svcfs_knowledge::kernel::Inputs;
+use svcfs_knowledge::kernel::OperationInputs;
 
 use crate::failure::{Exit, Failure};
 
@@ -9,7 +9,11 @@ use crate::failure::{Exit, Failure};
 ///
 /// # Errors
 /// `Usage`, naming what is unknown, given twice or not of its type.
-pub fn read(inputs: &Inputs, mut given: Map<String, Value>, pairs: &[String]) -> Result<Map<String, Value>, Failure> {
+pub fn read(
+    inputs: &OperationInputs,
+    mut given: Map<String, Value>,
+    pairs: &[String],
+) -> Result<Map<String, Value>, Failure> {
     for pair in pairs {
         let Some((name, text)) = pair.split_once('=') else {
             let told = format!("`{pair}` is no argument; write it like `name=value`");

@@ -8,8 +8,8 @@ use clap::Args;
 use serde_json::{Map, Value};
 use svcfs_base::{Caller, Fault};
 use svcfs_config::{LogOutput, Overrides, Settings};
-use svcfs_knowledge::audit::{Head, Request};
-use svcfs_knowledge::kernel::{Cx, Entry, Space};
+use svcfs_knowledge::audit::{RequestHead, TrackedRequest};
+use svcfs_knowledge::kernel::{OperationContext, OperationEntry, Space};
 use tracing::level_filters::LevelFilter;
 
 use crate::client::{self, Question};
@@ -49,7 +49,7 @@ impl Whom {
     /// The operation's own refusal; that nobody can be asked.
     pub fn ask(
         self,
-        entry: &'static Entry,
+        entry: &'static OperationEntry,
         arguments: Map<String, Value>,
         caller: Caller,
         if_match: Option<String>,
@@ -122,18 +122,18 @@ fn reach(path: &Path, settings: &Settings) -> Result<Reached, Failure> {
 fn told(
     root: &Root,
     space: &Arc<Space>,
-    (entry, caller): (&'static Entry, &Caller),
+    (entry, caller): (&'static OperationEntry, &Caller),
     arguments: Map<String, Value>,
 ) -> Result<Value, Fault> {
     let (method, path, query) = ("call".to_owned(), entry.name.to_owned(), String::new());
-    let head = Head { door: caller.door, method, path, query, peer: None, id: None };
-    let request = Request::begin(root.server(), head);
+    let head = RequestHead { door: caller.door, method, path, query, peer: None, id: None };
+    let request = TrackedRequest::begin(root.server(), head);
     let notes = request.notes();
     notes.enters(space);
     notes.leads_to(entry.name);
     notes.is_of(caller.actor());
     notes.asks(&arguments);
-    let cx = Cx::new(root.server(), space, caller);
+    let cx = OperationContext::new(root.server(), space, caller);
     let outcome = (entry.call)(arguments.into(), &cx);
     cx.remarks().lines().for_each(|line| output::complain(&line));
     request.end(outcome.as_ref().map_or_else(|fault| fault.kind().http(), |_| 200));

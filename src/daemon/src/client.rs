@@ -18,8 +18,8 @@ use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
-use svcfs_knowledge::kernel::{Accepts, Entry, Route};
-use svcfs_knowledge::vitals::Report;
+use svcfs_knowledge::kernel::{BodyKind, OperationEntry, Route};
+use svcfs_knowledge::vitals::ReadinessReport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
@@ -41,7 +41,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// One call of an operation.
 pub struct Question {
     /// Which operation.
-    pub entry: &'static Entry,
+    pub entry: &'static OperationEntry,
     /// Its inputs.
     pub arguments: Map<String, Value>,
     /// Who changes something, for the commit.
@@ -98,7 +98,7 @@ pub fn trouble(url: &str) -> Result<Option<String>, Failure> {
 ///
 /// # Errors
 /// `Failed` when it cannot be reached, does not answer in time, or its answer is none of svcfs's.
-pub fn report(url: &str, token: Option<&str>, space: Option<&str>) -> Result<Report, Failure> {
+pub fn report(url: &str, token: Option<&str>, space: Option<&str>) -> Result<ReadinessReport, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
     let base = base(url)?;
@@ -183,15 +183,15 @@ async fn by_route(base: &Uri, route: &Route, question: Question) -> Result<Value
         }
     }
     let (body, kind) = match route.accepts {
-        Accepts::Nothing => (Bytes::new(), None),
-        Accepts::Json | Accepts::Form => {
+        BodyKind::Nothing => (Bytes::new(), None),
+        BodyKind::Json | BodyKind::Form => {
             (Bytes::from(Value::from(std::mem::take(&mut rest)).to_string()), Some("application/json"))
         }
-        Accepts::Object(field) => {
+        BodyKind::Object(field) => {
             let object = rest.remove(field).unwrap_or_default();
             (Bytes::from(object.to_string()), Some("application/json"))
         }
-        Accepts::Raw(field) => (bytes_of(&rest.remove(field).unwrap_or_default())?, Some("text/plain; charset=utf-8")),
+        BodyKind::Raw(field) => (bytes_of(&rest.remove(field).unwrap_or_default())?, Some("text/plain; charset=utf-8")),
     };
     for (index, (name, value)) in rest.iter().enumerate() {
         target.push(if index == 0 { '?' } else { '&' });
@@ -221,7 +221,7 @@ async fn by_route(base: &Uri, route: &Route, question: Question) -> Result<Value
 }
 
 /// The output whose member `field` was the whole answer; its other members are those the caller gave.
-fn restored(entry: &Entry, field: &str, arguments: &Map<String, Value>, body: &Bytes) -> Value {
+fn restored(entry: &OperationEntry, field: &str, arguments: &Map<String, Value>, body: &Bytes) -> Value {
     let content = match std::str::from_utf8(body) {
         Ok(text) => text.into(),
         Err(_) => json!({ "base64": STANDARD.encode(body) }),
@@ -237,12 +237,12 @@ fn restored(entry: &Entry, field: &str, arguments: &Map<String, Value>, body: &B
     output.into()
 }
 
-fn has_property(entry: &Entry, name: &str) -> bool {
+fn has_property(entry: &OperationEntry, name: &str) -> bool {
     properties(entry).iter().any(|property| property == name)
 }
 
 /// The members of an operation's output.
-fn properties(entry: &Entry) -> Vec<String> {
+fn properties(entry: &OperationEntry) -> Vec<String> {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let schema = (entry.output)(&mut generator);
     let target = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());

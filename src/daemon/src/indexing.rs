@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::{Value, json};
 use svcfs_knowledge::kernel::Space;
-use svcfs_knowledge::search::{Report, check, reindex};
+use svcfs_knowledge::search::{ReindexReport, check, reindex};
 
 use crate::failure::Failure;
 
@@ -23,7 +23,7 @@ pub fn made_anew(space: &Space, is_check: bool, progress: impl FnMut(usize, usiz
     } else {
         reindex(space, progress)?
     };
-    let Report { pages, before, after, differences } = &report;
+    let ReindexReport { pages, before, after, differences } = &report;
     let equal = before.is_as_good_as(after);
     Ok(json!({ "equal": equal, "pages": pages, "before": before, "after": after, "differences": differences }))
 }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use svcfs_base::{Caller, Fault, TreePath};
 use svcfs_knowledge::CATALOGUE;
-use svcfs_knowledge::kernel::{Cx, Server, Space};
+use svcfs_knowledge::kernel::{OperationContext, ServerState, Space};
 use svcfs_mount::{Finding, Hit, Knowledge, LetsThrough};
 
 /// Links in one folder of search: the longest answer that the operation gives.
@@ -19,7 +19,7 @@ const MAX_TAGGED: usize = 10_000;
 /// The operations, as the mount asks them.
 pub struct Operations {
     /// Where they are asked.
-    pub server: Arc<Server>,
+    pub server: Arc<ServerState>,
     /// The space that is mounted.
     pub space: Arc<Space>,
 }
@@ -29,7 +29,7 @@ impl Operations {
         let mut entries = CATALOGUE.iter().flat_map(|area| area.operations);
         let entry = entries.find(|entry| entry.name == name);
         let entry = entry.ok_or_else(|| Fault::internal(format!("there is no operation `{name}`")))?;
-        let answer = (entry.call)(arguments, &Cx::new(&self.server, &self.space, caller))?;
+        let answer = (entry.call)(arguments, &OperationContext::new(&self.server, &self.space, caller))?;
         serde_json::from_value(answer).map_err(Fault::internal)
     }
 
@@ -89,7 +89,7 @@ impl Knowledge for Operations {
             let why = "answers with values and not with pages; begin it with LIST or TABLE, without GROUP BY";
             return Err(Fault::invalid("q", why));
         }
-        let context = Cx::new(&self.server, &self.space, caller);
+        let context = OperationContext::new(&self.server, &self.space, caller);
         let paths = answer.rows.iter().filter_map(|row| row.first()?.as_str());
         let hit = |path: &str| {
             let path = TreePath::parse(path)?;
@@ -105,7 +105,7 @@ impl Knowledge for Operations {
     }
 
     fn tags(&self, caller: &Caller, lets_through: Option<LetsThrough<'_>>) -> Result<Vec<String>, Fault> {
-        let context = Cx::new(&self.server, &self.space, caller);
+        let context = OperationContext::new(&self.server, &self.space, caller);
         let Some(lets_through) = lets_through else { return Ok(context.index().tags()?) };
         let mut tags = BTreeSet::new();
         for (page, of_page) in context.index().tags_by_page()? {

@@ -3,25 +3,25 @@
 use clap::builder::PossibleValue;
 use serde_json::{Map, Value, json};
 use svcfs_knowledge::CATALOGUE;
-use svcfs_knowledge::kernel::{Entry, Field, Inputs, Shape};
+use svcfs_knowledge::kernel::{InputField, InputKind, OperationEntry, OperationInputs};
 
 use crate::failure::{Exit, Failure};
 
 /// The names of all operations, for the command line and its completion.
 pub fn names() -> impl Iterator<Item = PossibleValue> {
-    entries().map(|entry| PossibleValue::new(entry.name).help(summary(&Inputs::of(entry).manual)))
+    entries().map(|entry| PossibleValue::new(entry.name).help(summary(&OperationInputs::of(entry).manual)))
 }
 
 /// The operation of a name.
 ///
 /// # Errors
 /// `Usage` for one that is not among [`names`].
-pub fn find(name: &str) -> Result<&'static Entry, Failure> {
+pub fn find(name: &str) -> Result<&'static OperationEntry, Failure> {
     let unknown = || Failure::saying(Exit::Usage, format!("there is no operation `{name}`; `svcfs call` lists them"));
     entries().find(|entry| entry.name == name).ok_or_else(unknown)
 }
 
-fn entries() -> impl Iterator<Item = &'static Entry> {
+fn entries() -> impl Iterator<Item = &'static OperationEntry> {
     CATALOGUE.iter().flat_map(|area| area.operations)
 }
 
@@ -32,7 +32,7 @@ pub fn list() -> String {
     for area in CATALOGUE {
         text.push_str(&format!("\n{}\n", area.title));
         for entry in area.operations {
-            text.push_str(&format!("  {:<width$}  {}\n", entry.name, summary(&Inputs::of(entry).manual)));
+            text.push_str(&format!("  {:<width$}  {}\n", entry.name, summary(&OperationInputs::of(entry).manual)));
         }
     }
     text.push_str("\n`svcfs call OPERATION --help` tells what one takes.\n");
@@ -41,8 +41,8 @@ pub fn list() -> String {
 
 /// The same for scripts, with the schema of the inputs.
 pub fn list_json() -> Value {
-    let of = |area: &'static str, entry: &Entry| {
-        let inputs = Inputs::of(entry);
+    let of = |area: &'static str, entry: &OperationEntry| {
+        let inputs = OperationInputs::of(entry);
         let required = inputs.fields.iter().filter(|field| field.is_required).map(|field| field.name.as_str());
         json!({
             "name": entry.name,
@@ -57,8 +57,8 @@ pub fn list_json() -> Value {
 }
 
 /// One operation: what it does, what it takes, an example.
-pub fn of(entry: &Entry) -> String {
-    let inputs = Inputs::of(entry);
+pub fn of(entry: &OperationEntry) -> String {
+    let inputs = OperationInputs::of(entry);
     let (first, rest) = inputs.manual.split_once("\n\n").unwrap_or((&inputs.manual, ""));
     let mut text = format!("{}\n", flowing(first));
     for paragraph in rest.split("\n\n").filter(|paragraph| !paragraph.is_empty()) {
@@ -95,7 +95,7 @@ fn flowing(paragraph: &str) -> String {
 }
 
 /// ` path=TEXT [limit=INTEGER]`
-fn pattern(inputs: &Inputs) -> String {
+fn pattern(inputs: &OperationInputs) -> String {
     let parts = inputs.fields.iter().map(|field| {
         let (name, word) = (&field.name, word(field));
         if field.is_required { format!(" {name}={word}") } else { format!(" [{name}={word}]") }
@@ -104,17 +104,17 @@ fn pattern(inputs: &Inputs) -> String {
 }
 
 /// What a value looks like.
-fn word(field: &Field) -> String {
+fn word(field: &InputField) -> String {
     if let Some(values) = field.type_schema.get("enum").and_then(Value::as_array) {
         return values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("|");
     }
     let word = match field.shape {
-        Shape::Text => "TEXT",
-        Shape::Integer => "INTEGER",
-        Shape::Number => "NUMBER",
-        Shape::Boolean => "true|false",
-        Shape::List(_) => "A,B,…",
-        Shape::Json => "JSON",
+        InputKind::Text => "TEXT",
+        InputKind::Integer => "INTEGER",
+        InputKind::Number => "NUMBER",
+        InputKind::Boolean => "true|false",
+        InputKind::List(_) => "A,B,…",
+        InputKind::Json => "JSON",
     };
     word.to_owned()
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use svcfs_base::SystemClock;
-use svcfs_knowledge::kernel::Server;
+use svcfs_knowledge::kernel::ServerState;
 use svcfs_knowledge::vitals::MountReport;
 use svcfs_mount::{Mount, MountError, Outside};
 use svcfs_vfs::{PastState, Vfs};
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Every mount of one root, and what others are told of them.
 pub struct Mounts {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     outside: Outside,
     /// Rung when a mount is over.
     over: Arc<Notify>,
@@ -64,7 +64,7 @@ impl Held {
 
 impl Mounts {
     /// Of a server whose first space is not mounted yet.
-    pub fn of(server: &Arc<Server>, outside: Outside) -> Arc<Self> {
+    pub fn of(server: &Arc<ServerState>, outside: Outside) -> Arc<Self> {
         let mounts =
             Arc::new(Self { server: Arc::clone(server), outside, over: Arc::default(), held: Mutex::default() });
         let known = Arc::downgrade(&mounts);
@@ -132,7 +132,7 @@ impl Mounts {
     }
 
     /// Whose mounts they are.
-    pub fn server(&self) -> &Server {
+    pub fn server(&self) -> &ServerState {
         &self.server
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use svcfs_config::{Host, Settings};
-use svcfs_knowledge::kernel::Server;
-use svcfs_knowledge::vitals::{Protocol as Told, Served};
+use svcfs_knowledge::kernel::ServerState;
+use svcfs_knowledge::vitals::{ProtocolEndpoint, ProtocolServer as Told};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +35,7 @@ pub struct Protocol {
 
 impl Bound {
     /// Tells `/readyz` of the protocols that are not served (gaps.md 4.2); each of the others tells of itself when it is opened.
-    pub fn tell_of_others(served: &[Self], server: &Server) {
+    pub fn tell_of_others(served: &[Self], server: &ServerState) {
         let is_served = |name: &&str| served.iter().any(|bound| bound.name == *name);
         for name in NAMES.into_iter().filter(|name| !is_served(name)) {
             server.vitals().serves(Told { name, served: None });
@@ -73,12 +73,12 @@ impl Bound {
     ///
     /// # Errors
     /// `Failed` when the socket cannot be used.
-    pub fn open(self, server: &Arc<Server>, listening: &Listening) -> Result<Protocol, Failure> {
+    pub fn open(self, server: &Arc<ServerState>, listening: &Listening) -> Result<Protocol, Failure> {
         let Self { name, socket, address } = self;
         let _inside = listening.runtime.enter();
         let listener = socket.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(socket));
         let listener = listener.with_context(|| format!("the socket of {name} cannot be used"))?;
-        server.vitals().serves(Told { name, served: Some(Served::at(reached(address))) });
+        server.vitals().serves(Told { name, served: Some(ProtocolEndpoint::at(reached(address))) });
         let stop = CancellationToken::new();
         let (server, asked) = (Arc::clone(server), stop.clone());
         let task = match server.settings().nfs.clone() {

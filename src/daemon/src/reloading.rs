@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use sd_notify::NotifyState;
 use svcfs_config::{AuthSettings, Overrides, edit, templates};
-use svcfs_knowledge::kernel::Server;
+use svcfs_knowledge::kernel::ServerState;
 use tokio_util::sync::CancellationToken;
 
 use crate::root::settings;
@@ -16,7 +16,7 @@ use crate::stop;
 
 /// Reads the settings again.
 pub struct Reloading {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     root: PathBuf,
     /// What is read instead of the root's own file.
     config: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub struct Reloading {
 impl Reloading {
     /// For a server that was started with these.
     pub fn new(
-        server: Arc<Server>,
+        server: Arc<ServerState>,
         (root, config): (PathBuf, Option<PathBuf>),
         overrides: Overrides,
         end: CancellationToken,

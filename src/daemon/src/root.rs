@@ -8,9 +8,9 @@ use std::time::Duration;
 use nix::unistd::{User, geteuid};
 use svcfs_base::{Actor, Caller, Door, Fault, Kind, SystemClock};
 use svcfs_config::{Config, Error as ConfigError, KeyDigest, Overrides, Settings, SpaceSettings, templates};
-use svcfs_knowledge::access::Access;
-use svcfs_knowledge::kernel::{Server, Space};
-use svcfs_knowledge::spaces::{self, Live, Opener, Opening, Spaces};
+use svcfs_knowledge::access::AccessControl;
+use svcfs_knowledge::kernel::{ServerState, Space};
+use svcfs_knowledge::spaces::{self, RunningSpace, SpaceCollection, SpaceOpener, SpaceOptions};
 use svcfs_work::Supervisor;
 
 use crate::failure::{Exit, Failure};
@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// A root whose space is open and whose index follows it; nobody else can open it meanwhile.
 pub struct Root {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     told: Arc<Told>,
     supervisor: Supervisor,
 }
@@ -40,7 +40,7 @@ impl Root {
         let clock = Arc::new(SystemClock);
         let watched = Watched::opening(path);
         let (name, root, progress) = (presence::FIRST.to_owned(), path.to_owned(), Some(watched.listener()));
-        let opened = spaces::open(Opening { name, root, clock: clock.clone(), watch, progress }, &settings);
+        let opened = spaces::open(SpaceOptions { name, root, clock: clock.clone(), watch, progress }, &settings);
         drop(watched);
         let space = opened?;
         let supervisor = Supervisor::new();
@@ -51,10 +51,10 @@ impl Root {
         let key = credentials::fresh("").map_err(|failure| Fault::internal(failure.told(false)))?;
         let told = Arc::new(Told { url: OnceLock::new(), key });
         let parents = parents(&space, &settings);
-        let access = Access::new(settings.auth.clone(), Some(KeyDigest::of(&told.key)));
+        let access = AccessControl::new(settings.auth.clone(), Some(KeyDigest::of(&told.key)));
         let server = Arc::new_cyclic(|server| {
             let opener = opener((Arc::clone(&told), Weak::clone(server)), settings.spaces.clone());
-            Server::new(Spaces::only(space).opened_by(opener, parents), clock, access)
+            ServerState::new(SpaceCollection::only(space).opened_by(opener, parents), clock, access)
         });
         // Also where WebDAV is not served this time: nobody but it knows what it left.
         svcfs_webdav::finish(&server, server.primary());
@@ -62,7 +62,7 @@ impl Root {
     }
 
     /// Everything operations need.
-    pub fn server(&self) -> &Arc<Server> {
+    pub fn server(&self) -> &Arc<ServerState> {
         &self.server
     }
 
@@ -145,7 +145,7 @@ fn parents(first: &Space, settings: &Settings) -> Vec<PathBuf> {
 }
 
 /// How a space beside the first is opened; what the server's settings say of it beats its own.
-fn opener((told, server): (Arc<Told>, Weak<Server>), listed: Vec<SpaceSettings>) -> Opener {
+fn opener((told, server): (Arc<Told>, Weak<ServerState>), listed: Vec<SpaceSettings>) -> SpaceOpener {
     Box::new(move |name, path| {
         let mut settings = of_space(path).map_err(|failure| Fault::new(Kind::Invalid, failure.told(false)))?;
         let said = listed.iter().find(|space| space.name == name).and_then(|space| space.visibility);
@@ -155,7 +155,8 @@ fn opener((told, server): (Arc<Told>, Weak<Server>), listed: Vec<SpaceSettings>)
         }
         let clock = Arc::new(SystemClock);
         let (name, root) = (name.to_owned(), path.to_owned());
-        let space = spaces::open(Opening { name, root, clock: clock.clone(), watch: true, progress: None }, &settings)?;
+        let space =
+            spaces::open(SpaceOptions { name, root, clock: clock.clone(), watch: true, progress: None }, &settings)?;
         let supervisor = Supervisor::new();
         spaces::start(&space, &supervisor)?;
         spaces::attend(&space, clock, &settings, &supervisor)?;
@@ -165,7 +166,7 @@ fn opener((told, server): (Arc<Told>, Weak<Server>), listed: Vec<SpaceSettings>)
         let announced =
             presence::announce(space.vfs.root(), &space.name, (told.url.get().cloned(), &told.key), Vec::new());
         let announced = announced.map_err(|failure| Fault::internal(failure.told(false)))?;
-        Ok(Live { space, supervisor, kept: Some(Box::new(announced)) })
+        Ok(RunningSpace { space, supervisor, kept: Some(Box::new(announced)) })
     })
 }
 

@@ -25,10 +25,10 @@ pub mod usage;
 pub mod views;
 pub mod vitals;
 
-use kernel::Area;
+use kernel::OperationArea;
 
 /// Every operation of svcfs, by subject.
-pub const CATALOGUE: &[Area] = &[
+pub const CATALOGUE: &[OperationArea] = &[
     files::AREA,
     pages::AREA,
     history::AREA,

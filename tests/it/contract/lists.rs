@@ -7,7 +7,7 @@ use schemars::generate::SchemaGenerator;
 use serde_json::{Value, json};
 use svcfs_config::NOT_BUILT;
 use svcfs_knowledge::CATALOGUE;
-use svcfs_knowledge::kernel::Entry;
+use svcfs_knowledge::kernel::OperationEntry;
 
 use super::served;
 use crate::space::TestSpace;
@@ -44,9 +44,9 @@ fn endpoints() -> Vec<String> {
 }
 
 /// An entry by method and full path.
-fn entry_at(place: &str) -> Option<&'static Entry> {
+fn entry_at(place: &str) -> Option<&'static OperationEntry> {
     let entries = CATALOGUE.iter().flat_map(|area| area.operations);
-    let is_there = |entry: &&Entry| {
+    let is_there = |entry: &&OperationEntry| {
         entry.http.iter().any(|route| format!("{} {}", route.method.name(), route.full_path()) == place)
     };
     entries.into_iter().find(is_there)

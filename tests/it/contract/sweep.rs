@@ -7,7 +7,7 @@ use schemars::generate::SchemaGenerator;
 use serde_json::{Map, Value, json};
 use svcfs_base::MAX_PAGE_BYTES;
 use svcfs_knowledge::CATALOGUE;
-use svcfs_knowledge::kernel::{Accepts, Entry, Route};
+use svcfs_knowledge::kernel::{BodyKind, OperationEntry, Route};
 
 use super::{hostile, served};
 use crate::doors::Kind;
@@ -50,7 +50,7 @@ impl Untouched {
 }
 
 /// The names and schemas of what an operation reads.
-fn inputs(entry: &Entry) -> Map<String, Value> {
+fn inputs(entry: &OperationEntry) -> Map<String, Value> {
     let schema = (entry.input)(&mut SchemaGenerator::default());
     schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()
 }
@@ -82,7 +82,7 @@ fn as_text(value: &Value) -> String {
 }
 
 /// Sends these inputs the way a route wants them.
-fn ask(client: &Client, entry: &Entry, route: &Route, inputs: &Map<String, Value>) -> Reply {
+fn ask(client: &Client, entry: &OperationEntry, route: &Route, inputs: &Map<String, Value>) -> Reply {
     let mut path = route.full_path();
     let (mut query, mut body, mut raw) = (Vec::new(), Map::new(), Vec::new());
     for (name, value) in inputs {
@@ -92,27 +92,29 @@ fn ask(client: &Client, entry: &Entry, route: &Route, inputs: &Map<String, Value
             continue;
         }
         match route.accepts {
-            Accepts::Raw(field) if field == name => raw = as_text(value).into_bytes(),
-            Accepts::Object(field) if field == name => raw = value.to_string().into_bytes(),
-            Accepts::Json if !route.in_query.contains(&name.as_str()) => drop(body.insert(name.clone(), value.clone())),
-            Accepts::Form => drop(body.insert(name.clone(), value.clone())),
-            Accepts::Json | Accepts::Raw(_) | Accepts::Object(_) | Accepts::Nothing => {
+            BodyKind::Raw(field) if field == name => raw = as_text(value).into_bytes(),
+            BodyKind::Object(field) if field == name => raw = value.to_string().into_bytes(),
+            BodyKind::Json if !route.in_query.contains(&name.as_str()) => {
+                drop(body.insert(name.clone(), value.clone()))
+            }
+            BodyKind::Form => drop(body.insert(name.clone(), value.clone())),
+            BodyKind::Json | BodyKind::Raw(_) | BodyKind::Object(_) | BodyKind::Nothing => {
                 query.push(format!("{}={}", encoded(name), encoded(&as_text(value))));
             }
         }
     }
     let target = if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) };
     let body = match route.accepts {
-        Accepts::Json | Accepts::Form => Value::from(body).to_string().into_bytes(),
-        Accepts::Raw(_) | Accepts::Object(_) => raw,
-        Accepts::Nothing => Vec::new(),
+        BodyKind::Json | BodyKind::Form => Value::from(body).to_string().into_bytes(),
+        BodyKind::Raw(_) | BodyKind::Object(_) => raw,
+        BodyKind::Nothing => Vec::new(),
     };
     let mut headers = Vec::new();
     // A bulk write has its condition in each file.
     if !route.is_reading && entry.name != "bulk_write" {
         headers.push(("If-Match", STALE));
     }
-    if route.accepts == Accepts::Form {
+    if route.accepts == BodyKind::Form {
         headers.push(("Content-Type", "application/json"));
     }
     client.send(route.method.name(), &target, &headers, body)
@@ -132,7 +134,7 @@ fn check(what: &str, route: &Route, reply: &Reply) {
     assert!(answer["error"].as_str().is_some_and(|text| !text.is_empty()), "{what}: {} {said}", reply.status);
 }
 
-fn routes() -> impl Iterator<Item = (&'static Entry, &'static Route)> {
+fn routes() -> impl Iterator<Item = (&'static OperationEntry, &'static Route)> {
     let entries = CATALOGUE.iter().flat_map(|area| area.operations);
     entries.flat_map(|entry| entry.http.iter().map(move |route| (entry, route)))
 }
@@ -167,7 +169,7 @@ fn missing_and_hostile_inputs_of_every_route_are_refused_and_change_nothing() {
 
 /// An answer that is about no place in the tree: there is no history of a place nobody can write, nobody links to it, and the
 /// page from which links are looked at decides only which of several namesakes is nearest.
-fn tells_nothing(entry: &Entry, reply: &Reply) -> bool {
+fn tells_nothing(entry: &OperationEntry, reply: &Reply) -> bool {
     let answer = reply.json();
     match entry.name {
         "versions" | "backlinks" | "contradictions" => answer == json!([]),
@@ -235,7 +237,7 @@ fn bodies_and_queries_that_cannot_be_read_are_refused_by_every_route() {
     let client = &untouched.client;
     for (entry, route) in routes() {
         let target = route.full_path();
-        if route.accepts == Accepts::Json {
+        if route.accepts == BodyKind::Json {
             for body in hostile::bodies() {
                 let what: String =
                     format!("{entry:?} with {:?}", String::from_utf8_lossy(&body)).chars().take(200).collect();

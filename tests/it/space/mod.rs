@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use svcfs_base::{Door, SystemClock, TreePath};
 use svcfs_config::{Config, NfsFlags, Overrides, Settings, Strategy};
-use svcfs_knowledge::access::Access;
-use svcfs_knowledge::kernel::{Server, Space};
-use svcfs_knowledge::spaces::{self, Opening, Spaces};
+use svcfs_knowledge::access::AccessControl;
+use svcfs_knowledge::kernel::{ServerState, Space};
+use svcfs_knowledge::spaces::{self, SpaceCollection, SpaceOptions};
 use svcfs_mount::Mount;
 use svcfs_work::Supervisor;
 use tempfile::TempDir;
@@ -41,7 +41,7 @@ const fn setting(strategy: Strategy) -> &'static str {
 
 /// A space, alive.
 pub struct TestSpace {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     supervisor: Supervisor,
     /// Answers HTTP; gone once the space is taken down.
     runtime: Option<Runtime>,
@@ -118,7 +118,7 @@ impl TestSpace {
         let settings = Settings::resolve(Config::parse(config, &|_| None), Overrides::default()).unwrap();
         let clock = Arc::new(SystemClock);
         let root = folder.path().join("root");
-        let opening = Opening { name: "default".to_owned(), root, clock: clock.clone(), watch, progress: None };
+        let opening = SpaceOptions { name: "default".to_owned(), root, clock: clock.clone(), watch, progress: None };
         let space = spaces::open(opening, &settings).unwrap();
         let supervisor = Supervisor::new();
         spaces::start(&space, &supervisor).unwrap();
@@ -126,7 +126,11 @@ impl TestSpace {
             let options = svcfs_mount::Options::new(clock.clone(), 8);
             Mount::start(Arc::clone(&space.vfs), &folder.path().join("mnt"), &options).unwrap()
         });
-        let server = Arc::new(Server::new(Spaces::only(space), clock, Access::new(settings.auth.clone(), None)));
+        let server = Arc::new(ServerState::new(
+            SpaceCollection::only(space),
+            clock,
+            AccessControl::new(settings.auth.clone(), None),
+        ));
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let stop = CancellationToken::new();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -172,7 +176,7 @@ impl TestSpace {
     }
 
     /// The server of it.
-    pub fn server(&self) -> &Arc<Server> {
+    pub fn server(&self) -> &Arc<ServerState> {
         &self.server
     }
 

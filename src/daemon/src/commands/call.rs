@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory};
 use serde_json::{Map, Value};
 use svcfs_base::{Caller, ETag, Expect};
-use svcfs_knowledge::kernel::{Entry, Inputs};
+use svcfs_knowledge::kernel::{OperationEntry, OperationInputs};
 
 use crate::asking::Whom;
 use crate::cli::Cli;
@@ -78,7 +78,7 @@ impl Call {
         if self.help {
             return output::say(&manual::of(entry));
         }
-        let inputs = Inputs::of(entry);
+        let inputs = OperationInputs::of(entry);
         let given = self.input.as_deref().map(input).transpose()?.unwrap_or_default();
         let arguments = arguments::read(&inputs, given, &self.arguments)?;
         if let Some(missing) = inputs.missing(&arguments) {
@@ -104,7 +104,7 @@ impl Call {
         if self.json { output::json(&manual::list_json()) } else { output::say(&manual::list()) }
     }
 
-    fn answer(self, entry: &'static Entry, arguments: Map<String, Value>) -> Result<Value, Failure> {
+    fn answer(self, entry: &'static OperationEntry, arguments: Map<String, Value>) -> Result<Value, Failure> {
         let Self { whom, actor, if_match, .. } = self;
         let caller = whoever(actor.as_deref());
         let expect = if_match.as_deref().map(expectation).transpose()?.unwrap_or_default();
@@ -134,7 +134,7 @@ fn input(text: &str) -> Result<Map<String, Value>, Failure> {
 }
 
 /// Prints an answer: exactly, or as people like to read it.
-fn show(entry: &Entry, answer: &Value, json: bool) -> Result<(), Failure> {
+fn show(entry: &OperationEntry, answer: &Value, json: bool) -> Result<(), Failure> {
     if json {
         return output::json(answer);
     }

@@ -12,7 +12,7 @@ use tracing::level_filters::LevelFilter;
 use crate::failure::{Exit, Failure};
 use crate::root::{Root, is_new, settings, whoever};
 use crate::{logging, output, presence};
-use svcfs_knowledge::spaces::{Planted, plant};
+use svcfs_knowledge::spaces::{InstalledTemplate, plant};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -70,9 +70,15 @@ impl Init {
     }
 }
 
-fn tell(given: &Path, absolute: &Path, template: &Template, planted: &Planted, json: bool) -> Result<(), Failure> {
+fn tell(
+    given: &Path,
+    absolute: &Path,
+    template: &Template,
+    planted: &InstalledTemplate,
+    json: bool,
+) -> Result<(), Failure> {
     if json {
-        let Planted { written, kept } = planted;
+        let InstalledTemplate { written, kept } = planted;
         return output::json(&json!({ "root": absolute, "template": template.id, "written": written, "kept": kept }));
     }
     let mut text = String::new();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use clap::Args;
 use serde_json::{Value, json};
-use svcfs_knowledge::vitals::{Details, Readiness, Report, SpaceReport};
+use svcfs_knowledge::vitals::{ReadinessDetails, ReadinessReport, ServerReadiness, SpaceReport};
 
 use crate::failure::{Exit, Failure};
 use crate::output::one_line;
@@ -68,8 +68,8 @@ impl Status {
             output::say(&text(&url, &report))?;
         }
         match report.status {
-            Readiness::Ready => Ok(()),
-            Readiness::StorageUnreachable | Readiness::ProtocolUnhealthy => {
+            ServerReadiness::Ready => Ok(()),
+            ServerReadiness::StorageUnreachable | ServerReadiness::ProtocolUnhealthy => {
                 let why = report.error.unwrap_or_else(|| "it does not say why".to_owned());
                 Err(Failure::saying(Exit::Failed, format!("{url} takes no work: {why}")))
             }
@@ -94,12 +94,12 @@ fn served(root: &std::path::Path) -> Result<(String, Option<String>), Failure> {
     }
 }
 
-fn text(url: &str, report: &Report) -> String {
-    let Report { status, error, index, protocols, details } = report;
+fn text(url: &str, report: &ReadinessReport) -> String {
+    let ReadinessReport { status, error, index, protocols, details } = report;
     let state = match status {
-        Readiness::Ready => "ready",
-        Readiness::StorageUnreachable => "NOT READY: the storage takes no writes",
-        Readiness::ProtocolUnhealthy => "NOT READY: a protocol server does not answer",
+        ServerReadiness::Ready => "ready",
+        ServerReadiness::StorageUnreachable => "NOT READY: the storage takes no writes",
+        ServerReadiness::ProtocolUnhealthy => "NOT READY: a protocol server does not answer",
     };
     let mut text = format!("{url} is {state}\n");
     if let Some(error) = error {
@@ -109,7 +109,7 @@ fn text(url: &str, report: &Report) -> String {
     if index.behind > 0 {
         text.push_str(&format!("  search is not complete: {} changes are not indexed yet\n", index.behind));
     }
-    let Some(Details { version, pid, uptime_seconds, process, spaces, mounts, sick }) = details else {
+    let Some(ReadinessDetails { version, pid, uptime_seconds, process, spaces, mounts, sick }) = details else {
         text.push_str("  more is told to whoever has a key for all of it (--token-file)\n");
         return text;
     };

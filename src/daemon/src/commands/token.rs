@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use svcfs_base::{Scope, TreePath};
 use svcfs_config::edit::{self, EditError, NewKey, WrittenKey};
 use svcfs_config::{KeyDigest, Overrides, templates};
-use svcfs_knowledge::access::Signing;
+use svcfs_knowledge::access::SigningKey;
 use svcfs_knowledge::spaces;
 
 use crate::control::{self, Held};
@@ -220,7 +220,7 @@ fn has_space(root: &Path, name: &str) -> bool {
 
 /// The secret of a key, for clients that sign.
 fn secret(root: &Path, id: &str) -> Result<String, Failure> {
-    Ok(Signing::of(root)?.secret(id))
+    Ok(SigningKey::of(root)?.secret(id))
 }
 
 /// As clients of S3 call them.

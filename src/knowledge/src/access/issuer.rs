@@ -38,10 +38,10 @@ const ALGORITHMS: [Algorithm; 9] = [
 
 /// An identity provider and its keys.
 #[derive(Debug)]
-pub(super) struct Issuer {
+pub(super) struct IdentityProvider {
     settings: OidcSettings,
     client: Client,
-    known: RwLock<Option<Known>>,
+    known: RwLock<Option<ProviderKeys>>,
     /// When it was asked the last time; held while it is.
     asked: Mutex<Option<Instant>>,
     /// The time between two questions.
@@ -49,21 +49,21 @@ pub(super) struct Issuer {
 }
 
 #[derive(Debug)]
-struct Known {
+struct ProviderKeys {
     keys: JwkSet,
     fetched: Instant,
 }
 
 /// What is read of the provider's description of itself.
 #[derive(Deserialize)]
-struct Description {
+struct ProviderMetadata {
     issuer: String,
     jwks_uri: String,
 }
 
 /// What is read of a token beside what is validated.
 #[derive(Deserialize)]
-struct Claims {
+struct TokenClaims {
     sub: String,
     #[serde(default)]
     email: Option<String>,
@@ -71,7 +71,7 @@ struct Claims {
     email_verified: Option<bool>,
 }
 
-impl Issuer {
+impl IdentityProvider {
     pub(super) fn new(settings: OidcSettings) -> Self {
         let client = Client::patient(PATIENCE);
         Self { settings, client, known: RwLock::default(), asked: Mutex::default(), pause: PAUSE }
@@ -95,7 +95,7 @@ impl Issuer {
         }
     }
 
-    fn may_be_of_a_new_key(&self, known: &Known, token: &str) -> bool {
+    fn may_be_of_a_new_key(&self, known: &ProviderKeys, token: &str) -> bool {
         let Ok(header) = jsonwebtoken::decode_header(token) else { return false };
         let Some(key) = known.key(&header) else { return true };
         // Nothing else tells the keys of providers apart that do not name them.
@@ -114,7 +114,7 @@ impl Issuer {
         *asked = Some(Instant::now());
         match self.fetch() {
             Ok(keys) => {
-                *self.known.write() = Some(Known { keys, fetched: Instant::now() });
+                *self.known.write() = Some(ProviderKeys { keys, fetched: Instant::now() });
                 Ok(())
             }
             Err(told) if self.known.read().is_some() => {
@@ -128,7 +128,7 @@ impl Issuer {
     fn fetch(&self) -> Result<JwkSet, String> {
         let issuer = &self.settings.issuer;
         let place = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
-        let described: Description = self.client.json(&place).map_err(|error| error.to_string())?;
+        let described: ProviderMetadata = self.client.json(&place).map_err(|error| error.to_string())?;
         if described.issuer != *issuer {
             return Err(format!("it calls itself `{}`, and not `{issuer}`", described.issuer.escape_default()));
         }
@@ -156,13 +156,13 @@ impl Issuer {
         }
         let key = known.key(&header).ok_or_else(|| invalid(&"the provider has no such key"))?;
         let claims = self.claims(token, &header, key);
-        let Claims { sub, email, email_verified } = claims.map_err(|error| invalid(&error))?;
+        let TokenClaims { sub, email, email_verified } = claims.map_err(|error| invalid(&error))?;
         // An address that nobody has proved to be theirs could be anybody's.
         let email = email.filter(|email| !email.is_empty() && email_verified != Some(false));
         Ok(Actor::new(&email.unwrap_or(sub)))
     }
 
-    fn claims(&self, token: &str, header: &Header, key: &Jwk) -> jsonwebtoken::errors::Result<Claims> {
+    fn claims(&self, token: &str, header: &Header, key: &Jwk) -> jsonwebtoken::errors::Result<TokenClaims> {
         let mut validation = Validation::new(header.alg);
         validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
         validation.set_issuer(&[&self.settings.issuer]);
@@ -173,7 +173,7 @@ impl Issuer {
     }
 }
 
-impl Known {
+impl ProviderKeys {
     /// The key that a token says it was signed with; of tokens that do not say it, the only one that could be meant.
     fn key(&self, header: &Header) -> Option<&Jwk> {
         let mut fitting = self.keys.keys.iter().filter(|key| is_for(key, header.alg));

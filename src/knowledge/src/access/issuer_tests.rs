@@ -40,12 +40,12 @@ impl Provider {
         OidcSettings { issuer: self.address.clone(), client_id: "svcfs".to_owned() }
     }
 
-    fn issuer(&self) -> Issuer {
-        Issuer::new(self.settings())
+    fn issuer(&self) -> IdentityProvider {
+        IdentityProvider::new(self.settings())
     }
 
-    fn access(&self) -> Access {
-        Access::new(AuthSettings::Oidc(self.settings()), Some(KeyDigest::of("local")))
+    fn access(&self) -> AccessControl {
+        AccessControl::new(AuthSettings::Oidc(self.settings()), Some(KeyDigest::of("local")))
     }
 
     /// A token as good as any, with these claims in place of its own; null takes one away.
@@ -111,7 +111,7 @@ impl Key {
 }
 
 /// Who this token makes of its bearer; the kind of the refusal otherwise, with what only the log is told.
-fn asked(access: &Access, token: &str) -> Result<String, (Kind, String)> {
+fn asked(access: &AccessControl, token: &str) -> Result<String, (Kind, String)> {
     if access.must_prepare(token) {
         access.prepare().map_err(|fault| (fault.kind(), fault.message().to_owned()))?;
     }
@@ -120,7 +120,7 @@ fn asked(access: &Access, token: &str) -> Result<String, (Kind, String)> {
     Ok(identity.actor.unwrap().as_str().to_owned())
 }
 
-fn refused_for(access: &Access, token: &str) -> String {
+fn refused_for(access: &AccessControl, token: &str) -> String {
     let (kind, why) = asked(access, token).unwrap_err();
     assert_eq!(kind, Kind::Unauthenticated, "{why}");
     why
@@ -205,7 +205,7 @@ fn a_new_key_of_the_provider_is_taken_up_and_one_that_it_gave_up_opens_nothing()
     let (provider, old, new) = (Provider::new(), Key::new("old"), Key::new("new"));
     provider.shows(&[&old]);
     let mut access = provider.access();
-    access.gate = RwLock::new(Arc::new(Gate::Oidc(provider.issuer().asked_at_any_time())));
+    access.gate = RwLock::new(Arc::new(AuthMode::Oidc(provider.issuer().asked_at_any_time())));
     let (first, second) = (provider.token(&old, json!({})), provider.token(&new, json!({})));
     assert!(asked(&access, &first).is_ok());
     refused_for(&access, &second);
@@ -222,7 +222,7 @@ fn a_new_key_of_a_provider_that_does_not_name_its_keys_is_taken_up() {
     }
     provider.shows(&[&old]);
     let mut access = provider.access();
-    access.gate = RwLock::new(Arc::new(Gate::Oidc(provider.issuer().asked_at_any_time())));
+    access.gate = RwLock::new(Arc::new(AuthMode::Oidc(provider.issuer().asked_at_any_time())));
     let (first, second) = (provider.token(&old, json!({})), provider.token(&new, json!({})));
     assert!(asked(&access, &first).is_ok());
     provider.shows(&[&new]);
@@ -244,13 +244,13 @@ fn invented_keys_do_not_become_requests_to_the_provider() {
 fn while_the_provider_is_away_nobody_is_let_in_and_settings_that_need_it_are_not_taken_up() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let settings = OidcSettings { issuer: format!("http://{closed}"), client_id: "svcfs".to_owned() };
-    let access = Access::new(AuthSettings::Oidc(settings.clone()), None);
+    let access = AccessControl::new(AuthSettings::Oidc(settings.clone()), None);
     let (kind, told) = asked(&access, "a.b.c").unwrap_err();
     assert_eq!(kind, Kind::Unavailable);
     assert!(told.contains("auth.oidc.issuer") && told.contains(&closed.to_string()), "{told}");
     assert_eq!(access.identify(Some("a.b.c")).unwrap_err().kind(), Kind::Unavailable);
 
-    let before = Access::new(AuthSettings::ApiKey(KeyDigest::of("before")), None);
+    let before = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("before")), None);
     assert_eq!(before.exchange(AuthSettings::Oidc(settings)).unwrap_err().kind(), Kind::Unavailable);
     assert!(before.identify(Some("before")).is_ok(), "what held before holds on");
 }
@@ -259,7 +259,8 @@ fn while_the_provider_is_away_nobody_is_let_in_and_settings_that_need_it_are_not
 fn a_provider_that_calls_itself_otherwise_is_not_believed() {
     let provider = Provider::new();
     let other = provider.address.replace("127.0.0.1", "localhost");
-    let access = Access::new(AuthSettings::Oidc(OidcSettings { issuer: other, client_id: "svcfs".to_owned() }), None);
+    let access =
+        AccessControl::new(AuthSettings::Oidc(OidcSettings { issuer: other, client_id: "svcfs".to_owned() }), None);
     let fault = access.prepare().unwrap_err();
     assert!(fault.message().contains("calls itself"), "{}", fault.message());
 }

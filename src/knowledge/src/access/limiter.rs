@@ -29,14 +29,14 @@ const TOKEN_BYTES: usize = 8;
 
 /// Whose requests are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Counted {
+pub enum RateLimitKey {
     /// Those with this token, by the first bytes of its digest.
     Token(String),
     /// Those from this address, or this network.
     Address(IpAddr),
 }
 
-impl Counted {
+impl RateLimitKey {
     /// Who asks with this token, if it is good, from there.
     pub fn of(token: Option<&KeyDigest>, address: IpAddr) -> Self {
         token.map_or_else(|| Self::Address(network(address)), |token| Self::Token(token.short(TOKEN_BYTES)))
@@ -44,20 +44,20 @@ impl Counted {
 }
 
 /// A bucket of tokens for every caller; each request takes one.
-pub struct Limiter<C: Clock = DefaultClock> {
-    buckets: RateLimiter<Counted, HashMapStateStore<Counted>, C, NoOpMiddleware<C::Instant>>,
+pub struct RequestLimiter<C: Clock = DefaultClock> {
+    buckets: RateLimiter<RateLimitKey, HashMapStateStore<RateLimitKey>, C, NoOpMiddleware<C::Instant>>,
     clock: C,
     swept: Mutex<C::Instant>,
 }
 
-impl Limiter {
+impl RequestLimiter {
     /// A limiter of these settings.
     pub fn new(settings: RateLimitSettings) -> Self {
         Self::with(settings, DefaultClock::default())
     }
 }
 
-impl<C: Clock + Clone> Limiter<C> {
+impl<C: Clock + Clone> RequestLimiter<C> {
     fn with(settings: RateLimitSettings, clock: C) -> Self {
         let RateLimitSettings { requests_per_minute, burst_size } = settings;
         let quota = Quota::per_minute(requests_per_minute).allow_burst(burst_size);
@@ -72,7 +72,7 @@ impl<C: Clock + Clone> Limiter<C> {
     pub fn admit(&self, token: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
         self.sweep();
         let refused = |_| Fault::new(Kind::RateLimited, "rate limit exceeded").with(RETRY, WAIT);
-        self.buckets.check_key(&Counted::of(token, address)).map_err(refused)
+        self.buckets.check_key(&RateLimitKey::of(token, address)).map_err(refused)
     }
 
     /// Forgets callers whose bucket is full again: it would be full for a new caller, too.
@@ -97,12 +97,12 @@ mod tests {
 
     use super::*;
 
-    fn limiter(requests_per_minute: u32, burst_size: u32) -> (Limiter<FakeRelativeClock>, FakeRelativeClock) {
+    fn limiter(requests_per_minute: u32, burst_size: u32) -> (RequestLimiter<FakeRelativeClock>, FakeRelativeClock) {
         let number = |number| NonZeroU32::new(number).unwrap();
         let clock = FakeRelativeClock::default();
         let settings =
             RateLimitSettings { requests_per_minute: number(requests_per_minute), burst_size: number(burst_size) };
-        (Limiter::with(settings, clock.clone()), clock)
+        (RequestLimiter::with(settings, clock.clone()), clock)
     }
 
     fn address(text: &str) -> IpAddr {

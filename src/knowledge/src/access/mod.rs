@@ -20,42 +20,42 @@ use svcfs_base::{Actor, Caller, Client, Fault, Kind, Reach};
 use svcfs_config::edit::id_of;
 use svcfs_config::{AuthSettings, KeyDigest, KeySettings, Visibility};
 
-pub use limiter::{Counted, Limiter, RETRY};
-pub use policy::Guard;
-pub use signing::Signing;
+pub use limiter::{RETRY, RateLimitKey, RequestLimiter};
+pub use policy::RequestGuard;
+pub use signing::SigningKey;
 
-use crate::kernel::{Entry, Method};
+use crate::kernel::{HttpMethod, OperationEntry};
 use crate::usage;
-use issuer::Issuer;
+use issuer::IdentityProvider;
 
 /// What is read of an unlisted space by whoever knows a path (gaps.md 4.17).
 const OF_UNLISTED: [&str; 3] = ["read", "peek", "section"];
 
 /// What credentials are compared with; can be exchanged while everything runs.
 #[derive(Debug)]
-pub struct Access {
-    gate: RwLock<Arc<Gate>>,
+pub struct AccessControl {
+    gate: RwLock<Arc<AuthMode>>,
     /// The key of whoever may read the server's own files.
     local: Option<KeyDigest>,
 }
 
 /// How callers are told apart.
 #[derive(Debug)]
-enum Gate {
+enum AuthMode {
     /// They are not.
     Open,
     ApiKey(KeyDigest),
     PerSpace(Vec<KeySettings>),
-    Oidc(Issuer),
+    Oidc(IdentityProvider),
 }
 
-impl Gate {
+impl AuthMode {
     fn of(settings: AuthSettings) -> Self {
         match settings {
             AuthSettings::None => Self::Open,
             AuthSettings::ApiKey(key) => Self::ApiKey(key),
             AuthSettings::PerSpace(keys) => Self::PerSpace(keys),
-            AuthSettings::Oidc(settings) => Self::Oidc(Issuer::new(settings)),
+            AuthSettings::Oidc(settings) => Self::Oidc(IdentityProvider::new(settings)),
         }
     }
     /// Fetches what is needed from elsewhere.
@@ -69,7 +69,7 @@ impl Gate {
 
 /// Who somebody is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct CallerIdentity {
     /// Whose credentials they are; none when that is the caller's own word.
     pub actor: Option<Actor>,
     /// The only space they open.
@@ -80,15 +80,15 @@ pub struct Identity {
     pub token: Option<KeyDigest>,
 }
 
-impl Identity {
+impl CallerIdentity {
     /// Everybody, where there is no authentication, and whoever talks to this process on its standard input.
     pub const ANYBODY: Self = Self { actor: None, space: None, reach: Reach::FULL, token: None };
 
     /// Who comes without credentials to a space that lets strangers ask this of it by this method; none when it does not.
-    pub fn stranger(visibility: Visibility, entry: &Entry, method: Method) -> Option<Self> {
+    pub fn stranger(visibility: Visibility, entry: &OperationEntry, method: HttpMethod) -> Option<Self> {
         // What others read and looked for is no page of the space.
         let is_of_readers = usage::AREA.operations.iter().any(|other| other.name == entry.name);
-        let is_reading = method == Method::Get && !entry.is_admin && !is_of_readers;
+        let is_reading = method == HttpMethod::Get && !entry.is_admin && !is_of_readers;
         let may = match visibility {
             Visibility::Public => is_reading,
             Visibility::Unlisted => is_reading && OF_UNLISTED.contains(&entry.name),
@@ -135,16 +135,16 @@ impl Identity {
     }
 }
 
-impl Access {
+impl AccessControl {
     /// What these settings ask for. Whoever has the `local` key may do everything, whatever the settings: it lies where only the
     /// server's own user can read it.
     pub fn new(settings: AuthSettings, local: Option<KeyDigest>) -> Self {
-        Self { gate: RwLock::new(Arc::new(Gate::of(settings))), local }
+        Self { gate: RwLock::new(Arc::new(AuthMode::of(settings))), local }
     }
 
     /// Whether everybody may do everything.
     pub fn is_open(&self) -> bool {
-        matches!(**self.gate.read(), Gate::Open)
+        matches!(**self.gate.read(), AuthMode::Open)
     }
 
     /// Asks for other credentials from now on. Requests in progress end as they began. Blocks while an identity provider is asked for its keys.
@@ -152,7 +152,7 @@ impl Access {
     /// # Errors
     /// `Unavailable` when the new settings need what cannot be had; those before hold on.
     pub fn exchange(&self, settings: AuthSettings) -> Result<(), Fault> {
-        let gate = Gate::of(settings);
+        let gate = AuthMode::of(settings);
         gate.prepare()?;
         *self.gate.write() = Arc::new(gate);
         Ok(())
@@ -171,8 +171,8 @@ impl Access {
     pub fn must_prepare(&self, bearer: &str) -> bool {
         let gate = Arc::clone(&self.gate.read());
         match &*gate {
-            Gate::Open | Gate::ApiKey(_) | Gate::PerSpace(_) => false,
-            Gate::Oidc(issuer) => !self.is_local(KeyDigest::of(bearer)) && issuer.must_be_asked(bearer),
+            AuthMode::Open | AuthMode::ApiKey(_) | AuthMode::PerSpace(_) => false,
+            AuthMode::Oidc(issuer) => !self.is_local(KeyDigest::of(bearer)) && issuer.must_be_asked(bearer),
         }
     }
 
@@ -180,27 +180,27 @@ impl Access {
     ///
     /// # Errors
     /// `Unauthenticated` when nobody has it, or there is none and one is asked for; `Unavailable` when that cannot be known now.
-    pub fn identify(&self, bearer: Option<&str>) -> Result<Identity, Fault> {
+    pub fn identify(&self, bearer: Option<&str>) -> Result<CallerIdentity, Fault> {
         let gate = Arc::clone(&self.gate.read());
-        if matches!(*gate, Gate::Open) {
-            return Ok(Identity::ANYBODY);
+        if matches!(*gate, AuthMode::Open) {
+            return Ok(CallerIdentity::ANYBODY);
         }
         let bearer = bearer.ok_or_else(|| refused("missing bearer token"))?;
         let token = KeyDigest::of(bearer);
-        let known = Identity { token: Some(token), ..Identity::ANYBODY };
+        let known = CallerIdentity { token: Some(token), ..CallerIdentity::ANYBODY };
         if self.is_local(token) {
             return Ok(known);
         }
         match &*gate {
-            Gate::ApiKey(key) if *key == token => Ok(known),
-            Gate::PerSpace(keys) => {
+            AuthMode::ApiKey(key) if *key == token => Ok(known),
+            AuthMode::PerSpace(keys) => {
                 // Every key is looked at, so that the time taken tells nothing of which one it was.
                 let found = keys.iter().fold(None, |found, key| if key.digest == token { Some(key) } else { found });
                 let KeySettings { actor, space, reach, digest: _ } = found.ok_or_else(|| refused("invalid API key"))?;
-                Ok(Identity { actor: actor.clone(), space: space.clone(), reach: reach.clone(), ..known })
+                Ok(CallerIdentity { actor: actor.clone(), space: space.clone(), reach: reach.clone(), ..known })
             }
-            Gate::Oidc(issuer) => Ok(Identity { actor: Some(issuer.identify(bearer)?), ..known }),
-            Gate::ApiKey(_) | Gate::Open => Err(refused("invalid API key")),
+            AuthMode::Oidc(issuer) => Ok(CallerIdentity { actor: Some(issuer.identify(bearer)?), ..known }),
+            AuthMode::ApiKey(_) | AuthMode::Open => Err(refused("invalid API key")),
         }
     }
 
@@ -209,18 +209,20 @@ impl Access {
     ///
     /// # Errors
     /// `Unauthenticated` where no key is called so.
-    pub fn named(&self, id: &str) -> Result<Identity, Fault> {
+    pub fn named(&self, id: &str) -> Result<CallerIdentity, Fault> {
         let gate = Arc::clone(&self.gate.read());
         let unknown = || refused("no key has this name");
         match &*gate {
-            Gate::Open => Ok(Identity::ANYBODY),
-            Gate::ApiKey(key) if id_of(key) == id => Ok(Identity { token: Some(*key), ..Identity::ANYBODY }),
-            Gate::PerSpace(keys) => {
+            AuthMode::Open => Ok(CallerIdentity::ANYBODY),
+            AuthMode::ApiKey(key) if id_of(key) == id => {
+                Ok(CallerIdentity { token: Some(*key), ..CallerIdentity::ANYBODY })
+            }
+            AuthMode::PerSpace(keys) => {
                 let found = keys.iter().find(|key| id_of(&key.digest) == id).ok_or_else(unknown)?;
                 let KeySettings { actor, space, reach, digest } = found.clone();
-                Ok(Identity { actor, space, reach, token: Some(digest) })
+                Ok(CallerIdentity { actor, space, reach, token: Some(digest) })
             }
-            Gate::ApiKey(_) | Gate::Oidc(_) => Err(unknown()),
+            AuthMode::ApiKey(_) | AuthMode::Oidc(_) => Err(unknown()),
         }
     }
 

@@ -4,14 +4,14 @@ use svcfs_base::Scope;
 
 /// What a request needs before it is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Guard {
+pub enum RequestGuard {
     /// Nothing: it tells nothing of any page.
     Open,
     /// Credentials of this scope, where there is authentication.
     Needs(Scope),
 }
 
-impl Guard {
+impl RequestGuard {
     /// In one word.
     pub const fn name(self) -> &'static str {
         match self {

@@ -20,15 +20,15 @@ const LENGTH: usize = 32;
 const SECRET_BYTES: usize = 20;
 
 /// What secrets are worked out from.
-pub struct Signing([u8; LENGTH]);
+pub struct SigningKey([u8; LENGTH]);
 
-impl std::fmt::Debug for Signing {
+impl std::fmt::Debug for SigningKey {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("***")
     }
 }
 
-impl Signing {
+impl SigningKey {
     /// That of a root, made when it has none. Only the owner of the file can read it.
     ///
     /// # Errors
@@ -89,11 +89,11 @@ mod tests {
     #[test]
     fn a_secret_hangs_on_the_root_and_on_the_key_and_on_nothing_else() {
         let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let secret = Signing::of(one.path()).unwrap().secret("3f9a1c000000");
+        let secret = SigningKey::of(one.path()).unwrap().secret("3f9a1c000000");
         assert_eq!(secret.len(), 40);
-        assert_eq!(Signing::of(one.path()).unwrap().secret("3f9a1c000000"), secret, "it outlives the server");
-        assert_ne!(Signing::of(one.path()).unwrap().secret("3f9a1c000001"), secret);
-        assert_ne!(Signing::of(other.path()).unwrap().secret("3f9a1c000000"), secret);
+        assert_eq!(SigningKey::of(one.path()).unwrap().secret("3f9a1c000000"), secret, "it outlives the server");
+        assert_ne!(SigningKey::of(one.path()).unwrap().secret("3f9a1c000001"), secret);
+        assert_ne!(SigningKey::of(other.path()).unwrap().secret("3f9a1c000000"), secret);
         let mode = std::fs::metadata(one.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
@@ -101,8 +101,8 @@ mod tests {
     #[test]
     fn a_damaged_file_is_told_and_not_taken() {
         let root = tempfile::tempdir().unwrap();
-        Signing::of(root.path()).unwrap();
+        SigningKey::of(root.path()).unwrap();
         File::options().append(true).open(root.path().join(FILE)).unwrap().write_all(b"x").unwrap();
-        assert!(Signing::of(root.path()).is_err());
+        assert!(SigningKey::of(root.path()).is_err());
     }
 }

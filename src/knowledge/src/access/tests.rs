@@ -5,7 +5,7 @@ use svcfs_config::{AuthSettings, KeyDigest, KeySettings};
 
 use super::*;
 use crate::CATALOGUE;
-use crate::kernel::{Entry, Within};
+use crate::kernel::{FolderScope, OperationEntry};
 use crate::spaces::test_space::{TestSpace, path, told};
 
 fn key(text: &str, space: Option<&str>, scope: Scope) -> KeySettings {
@@ -17,7 +17,7 @@ fn key(text: &str, space: Option<&str>, scope: Scope) -> KeySettings {
     }
 }
 
-fn refusal(access: &Access, bearer: Option<&str>) -> String {
+fn refusal(access: &AccessControl, bearer: Option<&str>) -> String {
     let fault = access.identify(bearer).unwrap_err();
     assert_eq!(fault.kind(), Kind::Unauthenticated);
     fault.message().to_owned()
@@ -25,15 +25,15 @@ fn refusal(access: &Access, bearer: Option<&str>) -> String {
 
 #[test]
 fn without_authentication_everybody_is_let_in() {
-    let access = Access::new(AuthSettings::None, None);
+    let access = AccessControl::new(AuthSettings::None, None);
     for bearer in [None, Some("whatever")] {
-        assert_eq!(access.identify(bearer).unwrap(), Identity::ANYBODY);
+        assert_eq!(access.identify(bearer).unwrap(), CallerIdentity::ANYBODY);
     }
 }
 
 #[test]
 fn the_one_key_opens_everything_and_nothing_else_does() {
-    let access = Access::new(AuthSettings::ApiKey(KeyDigest::of("right")), None);
+    let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("right")), None);
     assert_eq!(access.identify(Some("right")).unwrap().reach, Reach::FULL);
     assert_eq!(refusal(&access, None), "missing bearer token");
     for wrong in ["wrong", "", "right ", "RIGHT", "righ"] {
@@ -44,7 +44,7 @@ fn the_one_key_opens_everything_and_nothing_else_does() {
 #[test]
 fn each_key_opens_its_space_under_its_name() {
     let keys = vec![key("ann", Some("team"), Scope::Write), key("root", None, Scope::Admin)];
-    let access = Access::new(AuthSettings::PerSpace(keys), None);
+    let access = AccessControl::new(AuthSettings::PerSpace(keys), None);
     let ann = access.identify(Some("ann")).unwrap();
     assert!(ann.enter("team").is_ok());
     assert_eq!(ann.enter("other").unwrap_err().kind(), Kind::Unauthenticated);
@@ -56,14 +56,14 @@ fn each_key_opens_its_space_under_its_name() {
 
 #[test]
 fn who_can_read_the_servers_files_is_let_in_and_others_are_not_by_an_empty_key() {
-    let access = Access::new(AuthSettings::ApiKey(KeyDigest::of("right")), Some(KeyDigest::of("local")));
+    let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("right")), Some(KeyDigest::of("local")));
     assert_eq!(access.identify(Some("local")).unwrap().reach, Reach::FULL);
     assert_eq!(refusal(&access, Some("")), "invalid API key");
 }
 
 #[test]
 fn exchanged_settings_hold_from_then_on() {
-    let access = Access::new(AuthSettings::ApiKey(KeyDigest::of("old")), None);
+    let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("old")), None);
     access.exchange(AuthSettings::ApiKey(KeyDigest::of("new"))).unwrap();
     assert!(access.identify(Some("new")).is_ok());
     assert_eq!(refusal(&access, Some("old")), "invalid API key");
@@ -86,7 +86,7 @@ fn two_halves() -> (TestSpace, Caller) {
 }
 
 /// Inputs that an operation accepts, with this path wherever one is asked for, and those that are not asked for only where `all`.
-fn inputs(entry: &Entry, path: &str, all: bool) -> Value {
+fn inputs(entry: &OperationEntry, path: &str, all: bool) -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
     let schema = (entry.input)(&mut generator).to_value();
     let definitions = Value::Object(generator.take_definitions(true));
@@ -274,7 +274,7 @@ fn no_operation_takes_a_path_that_lies_elsewhere_from_a_key_of_one_folder() {
         let asked = inputs(entry, "secret/hidden.md", true);
         if !asked.to_string().contains("secret/hidden.md") {
             assert!(
-                matches!(entry.within, Within::Tree | Within::Rows | Within::Own),
+                matches!(entry.within, FolderScope::Tree | FolderScope::Rows | FolderScope::Own),
                 "`{}` has no path to keep to",
                 entry.name
             );
@@ -329,12 +329,12 @@ fn a_reading_key_changes_nothing_through_any_operation() {
 fn who_signs_is_whoever_has_the_key_of_that_name() {
     let ann = key("ann", Some("team"), Scope::Write);
     let id = svcfs_config::edit::id_of(&ann.digest);
-    let access = Access::new(AuthSettings::PerSpace(vec![ann]), Some(KeyDigest::of("local")));
+    let access = AccessControl::new(AuthSettings::PerSpace(vec![ann]), Some(KeyDigest::of("local")));
     assert_eq!(access.named(&id).unwrap(), access.identify(Some("ann")).unwrap());
     for wrong in ["", "ann", &id[..6], &svcfs_config::edit::id_of(&KeyDigest::of("local"))] {
         assert_eq!(access.named(wrong).unwrap_err().kind(), Kind::Unauthenticated, "{wrong:?}");
     }
-    let one = Access::new(AuthSettings::ApiKey(KeyDigest::of("right")), None);
+    let one = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("right")), None);
     assert!(one.named(&svcfs_config::edit::id_of(&KeyDigest::of("right"))).is_ok());
     assert!(one.named(&id).is_err());
 }

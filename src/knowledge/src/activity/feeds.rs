@@ -10,14 +10,14 @@ use svcfs_base::{Actor, Fault, Timestamp};
 use svcfs_vfs::{Action, Selection, TimelineEvent};
 
 use crate::files::{SEGMENT, permalink};
-use crate::kernel::Cx;
+use crate::kernel::OperationContext;
 
 const TITLE: &str = "svcfs Activity Feed";
 const DESCRIPTION: &str = "Recent changes to the knowledge base";
 
 /// Recent events as a JSON Feed document.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Feed {
+pub struct JsonFeed {
     /// Which form of feed: JSON Feed 1.1
     pub version: &'static str,
     /// Title of the feed
@@ -31,12 +31,12 @@ pub struct Feed {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feed_url: Option<String>,
     /// The events, newest first
-    pub items: Vec<Entry>,
+    pub items: Vec<FeedItem>,
 }
 
 /// One event in a feed.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Entry {
+pub struct FeedItem {
     /// Never the same for two events, and never another for one: made of commit and path
     pub id: String,
     /// Where the page can be read, when the server has a public address and the page was not deleted
@@ -49,12 +49,12 @@ pub struct Entry {
     /// When
     pub date_published: Timestamp,
     /// Who did it: one author
-    pub authors: Vec<Author>,
+    pub authors: Vec<FeedAuthor>,
 }
 
 /// Who did it.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Author {
+pub struct FeedAuthor {
     /// Name
     pub name: Actor,
 }
@@ -63,10 +63,10 @@ pub struct Author {
 ///
 /// # Errors
 /// `Internal` when the log cannot be read.
-pub fn recent(cx: &Cx<'_>, max: usize) -> Result<Feed, Fault> {
+pub fn recent(cx: &OperationContext<'_>, max: usize) -> Result<JsonFeed, Fault> {
     let selection = Selection { below: cx.caller.reach.folder.clone(), ..Selection::default() };
     let timeline = cx.space.vfs.timeline(&selection, 0, max)?;
-    Ok(Feed {
+    Ok(JsonFeed {
         version: "https://jsonfeed.org/version/1.1",
         title: TITLE,
         description: DESCRIPTION,
@@ -76,24 +76,24 @@ pub fn recent(cx: &Cx<'_>, max: usize) -> Result<Feed, Fault> {
     })
 }
 
-fn entry(cx: &Cx<'_>, event: TimelineEvent) -> Entry {
+fn entry(cx: &OperationContext<'_>, event: TimelineEvent) -> FeedItem {
     let TimelineEvent { action, path, actor, time, message, id } = event;
     let (verb, url) = match action {
         Action::Write => ("Updated", permalink(cx.public_url(), &path)),
         Action::Delete => ("Deleted", None),
     };
-    Entry {
+    FeedItem {
         id: format!("urn:svc:{id}:{}", utf8_percent_encode(path.as_str(), SEGMENT)),
         url,
         title: format!("{verb}: {path}"),
         content_text: cx.caller.reach.of_message(message),
         date_published: time,
-        authors: vec![Author { name: actor }],
+        authors: vec![FeedAuthor { name: actor }],
     }
 }
 
 /// Where a document of this space is found, when the server has a public address.
-fn address(cx: &Cx<'_>, document: &str) -> Option<String> {
+fn address(cx: &OperationContext<'_>, document: &str) -> Option<String> {
     let space = utf8_percent_encode(&cx.space.name, SEGMENT);
     cx.public_url().map(|site| format!("{}/api/svc/{space}/{document}", site.as_str()))
 }
@@ -102,8 +102,8 @@ fn address(cx: &Cx<'_>, document: &str) -> Option<String> {
 ///
 /// # Errors
 /// `Internal` when the log cannot be read.
-pub fn atom(cx: &Cx<'_>, max: usize) -> Result<String, Fault> {
-    let Feed { items, home_page_url, .. } = recent(cx, max)?;
+pub fn atom(cx: &OperationContext<'_>, max: usize) -> Result<String, Fault> {
+    let JsonFeed { items, home_page_url, .. } = recent(cx, max)?;
     let link = |rel: &str, href: String| atom::Link { rel: rel.to_owned(), href, ..atom::Link::default() };
     // A feed without events was never updated: any fixed moment is as true, and keeps the document the same.
     let updated = items.first().map_or(Timestamp::UNIX_EPOCH, |newest| newest.date_published);
@@ -120,10 +120,10 @@ pub fn atom(cx: &Cx<'_>, max: usize) -> Result<String, Fault> {
     Ok(document.to_string())
 }
 
-fn atom_entry(entry: Entry) -> Result<atom::Entry, Fault> {
+fn atom_entry(entry: FeedItem) -> Result<atom::Entry, Fault> {
     let link = |href| atom::Link { rel: "alternate".to_owned(), href, ..atom::Link::default() };
     let (time, text) = (moment(entry.date_published)?, shown(&entry.content_text));
-    let person = |author: Author| atom::Person { name: shown(author.name.as_str()), ..atom::Person::default() };
+    let person = |author: FeedAuthor| atom::Person { name: shown(author.name.as_str()), ..atom::Person::default() };
     Ok(atom::Entry {
         id: entry.id,
         title: shown(&entry.title).into(),

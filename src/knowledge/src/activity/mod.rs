@@ -8,5 +8,5 @@ mod operations;
 #[cfg(test)]
 mod tests;
 
-pub use feeds::{Entry, Feed};
+pub use feeds::{FeedItem, JsonFeed};
 pub use operations::AREA;

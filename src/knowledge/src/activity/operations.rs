@@ -6,11 +6,17 @@ use svcfs_base::{Actor, Door, Fault, Limit, Timestamp, TreePath, VersionId};
 use svcfs_vfs::{Action, Selection, TimelineEvent};
 
 use super::feeds;
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 /// The operations of this area.
-pub const AREA: Area =
-    Area { title: "Activity", operations: &[Entry::of::<Timeline>(), Entry::of::<Feed>(), Entry::of::<FeedXml>()] };
+pub const AREA: OperationArea = OperationArea {
+    title: "Activity",
+    operations: &[
+        OperationEntry::of::<ListEvents>(),
+        OperationEntry::of::<ReadJsonFeed>(),
+        OperationEntry::of::<ReadAtomFeed>(),
+    ],
+};
 
 /// Events in a feed document, and for agents (gaps.md 4.4, 4.21).
 const IN_DOCUMENT: usize = 50;
@@ -21,7 +27,7 @@ const FOR_AGENTS: usize = 20;
 /// An event is one path of one commit; a rename is a `delete` and a `write`. What svcfs keeps for itself (`.svc/`) is left out.
 /// To follow every change without missing one, use `changes`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Timeline {
+pub struct ListEvents {
     #[serde(default)]
     pub limit: Limit<50, 500>,
     /// How many of the newest events to leave out
@@ -40,16 +46,16 @@ pub struct Timeline {
 
 /// A stretch of what happened.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Events {
+pub struct EventList {
     /// The events, newest first
-    pub events: Vec<Event>,
+    pub events: Vec<ActivityEvent>,
     /// How many events fit the question in all
     pub total: usize,
 }
 
 /// Something that happened to a page.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Event {
+pub struct ActivityEvent {
     /// What happened
     #[serde(rename = "type")]
     pub kind: Action,
@@ -65,7 +71,7 @@ pub struct Event {
     pub hash: VersionId,
 }
 
-impl From<TimelineEvent> for Event {
+impl From<TimelineEvent> for ActivityEvent {
     fn from(event: TimelineEvent) -> Self {
         let TimelineEvent { action, path, actor, time, message, id } = event;
         // A bulk write names its files in the body: repeated in the event of each of them it would fill pages.
@@ -74,13 +80,13 @@ impl From<TimelineEvent> for Event {
     }
 }
 
-impl Operation for Timeline {
+impl Operation for ListEvents {
     const NAME: &'static str = "timeline";
-    const WITHIN: Within = Within::Folder("path_prefix");
+    const WITHIN: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/timeline")];
     const TOOL: bool = true;
-    type Output = Events;
-    fn run(self, cx: &Cx<'_>) -> Result<Events, Fault> {
+    type Output = EventList;
+    fn run(self, cx: &OperationContext<'_>) -> Result<EventList, Fault> {
         let is_removal = self.kind.map(|kind| match kind {
             Action::Delete => true,
             Action::Write => false,
@@ -89,28 +95,28 @@ impl Operation for Timeline {
         let timeline = cx.space.vfs.timeline(&selection, self.offset as usize, self.limit.get())?;
         let reach = &cx.caller.reach;
         let told = |event| {
-            let event = Event::from(event);
-            Event { message: reach.of_message(event.message), ..event }
+            let event = ActivityEvent::from(event);
+            ActivityEvent { message: reach.of_message(event.message), ..event }
         };
-        Ok(Events { events: timeline.events.into_iter().map(told).collect(), total: timeline.total })
+        Ok(EventList { events: timeline.events.into_iter().map(told).collect(), total: timeline.total })
     }
 }
 
 /// Read recent events as a JSON Feed
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Feed {
+pub struct ReadJsonFeed {
     /// At most this many events; without it 50, for agents 20
     #[serde(default)]
     pub limit: Option<Limit<50, 500>>,
 }
 
-impl Operation for Feed {
+impl Operation for ReadJsonFeed {
     const NAME: &'static str = "feed";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::get("/feed.json").json_as("application/feed+json; charset=utf-8")];
     const TOOL: bool = true;
-    type Output = feeds::Feed;
-    fn run(self, cx: &Cx<'_>) -> Result<feeds::Feed, Fault> {
+    type Output = feeds::JsonFeed;
+    fn run(self, cx: &OperationContext<'_>) -> Result<feeds::JsonFeed, Fault> {
         let by_default = if cx.caller.door == Door::Mcp { FOR_AGENTS } else { IN_DOCUMENT };
         feeds::recent(cx, self.limit.map_or(by_default, Limit::get))
     }
@@ -118,21 +124,21 @@ impl Operation for Feed {
 
 /// Read recent events as an Atom feed
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct FeedXml {}
+pub struct ReadAtomFeed {}
 
 /// An Atom document.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Document {
+pub struct AtomDocument {
     /// The document
     pub xml: String,
 }
 
-impl Operation for FeedXml {
+impl Operation for ReadAtomFeed {
     const NAME: &'static str = "feed_xml";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::get("/feed.xml").text("xml", "application/atom+xml; charset=utf-8")];
-    type Output = Document;
-    fn run(self, cx: &Cx<'_>) -> Result<Document, Fault> {
-        Ok(Document { xml: feeds::atom(cx, IN_DOCUMENT)? })
+    type Output = AtomDocument;
+    fn run(self, cx: &OperationContext<'_>) -> Result<AtomDocument, Fault> {
+        Ok(AtomDocument { xml: feeds::atom(cx, IN_DOCUMENT)? })
     }
 }

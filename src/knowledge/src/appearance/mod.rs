@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 use svcfs_base::{Actor, Applied, Caller, Change, ChangeSet, Fault, Kind, TreePath};
 
 use crate::files;
-use crate::kernel::Cx;
+use crate::kernel::OperationContext;
 pub use operations::AREA;
-pub use rules::{Format, wrapped};
+pub use rules::{RulesFormat, wrapped};
 
 /// Where the theme lies.
 const THEME: &str = ".svc/theme.json";
@@ -28,7 +28,7 @@ const MAX_RULES_BYTES: usize = 256 << 10;
 ///
 /// # Errors
 /// `Invalid` when somebody wrote something else into the file; those of reading it.
-fn theme(cx: &Cx<'_>) -> Result<Map<String, Value>, Fault> {
+fn theme(cx: &OperationContext<'_>) -> Result<Map<String, Value>, Fault> {
     let Some(text) = text(cx, THEME)? else { return Ok(Map::new()) };
     serde_json::from_str(&text).map_err(|error| {
         let told = format!("`{THEME}` is no JSON object ({error}); `PUT /theme` writes it anew");
@@ -40,7 +40,7 @@ fn theme(cx: &Cx<'_>) -> Result<Map<String, Value>, Fault> {
 ///
 /// # Errors
 /// `Forbidden` where the settings say so; `TooLarge`; those of writing.
-fn set_theme(cx: &Cx<'_>, theme: &Map<String, Value>) -> Result<(), Fault> {
+fn set_theme(cx: &OperationContext<'_>, theme: &Map<String, Value>) -> Result<(), Fault> {
     if cx.settings().ui.theme_locked {
         let told = "theme editing is locked by admin (`ui.theme_locked` of the settings)";
         return Err(Fault::new(Kind::Forbidden, told));
@@ -58,7 +58,7 @@ fn set_theme(cx: &Cx<'_>, theme: &Map<String, Value>) -> Result<(), Fault> {
 ///
 /// # Errors
 /// Those of reading the file.
-fn rules(cx: &Cx<'_>) -> Result<String, Fault> {
+fn rules(cx: &OperationContext<'_>) -> Result<String, Fault> {
     Ok(text(cx, RULES)?.unwrap_or_default())
 }
 
@@ -66,14 +66,14 @@ fn rules(cx: &Cx<'_>) -> Result<String, Fault> {
 ///
 /// # Errors
 /// `TooLarge`; those of writing.
-fn set_rules(cx: &Cx<'_>, text: String) -> Result<Applied, Fault> {
+fn set_rules(cx: &OperationContext<'_>, text: String) -> Result<Applied, Fault> {
     if text.len() > MAX_RULES_BYTES {
         return Err(Fault::new(Kind::TooLarge, format!("rules exceed {} KiB limit", MAX_RULES_BYTES >> 10)));
     }
     write(cx, RULES, text, "rules: update")
 }
 
-fn text(cx: &Cx<'_>, place: &str) -> Result<Option<String>, Fault> {
+fn text(cx: &OperationContext<'_>, place: &str) -> Result<Option<String>, Fault> {
     match files::file(cx, &TreePath::parse(place)?) {
         Ok(file) => Ok(Some(String::from_utf8_lossy(&file.content).into_owned())),
         Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
@@ -82,7 +82,7 @@ fn text(cx: &Cx<'_>, place: &str) -> Result<Option<String>, Fault> {
 }
 
 /// One commit; who gave no name is called as the server is (gaps.md 4.1).
-fn write(cx: &Cx<'_>, place: &str, text: String, message: &str) -> Result<Applied, Fault> {
+fn write(cx: &OperationContext<'_>, place: &str, text: String, message: &str) -> Result<Applied, Fault> {
     let actor = cx.caller.actor.clone().unwrap_or_else(|| Actor::new("svc"));
     let caller = Caller { actor: Some(actor), ..cx.caller.clone() };
     let change = Change::put(TreePath::parse(place)?, text).expecting(cx.caller.expect.clone());

@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use svcfs_base::{ETag, Fault, TreePath};
 
-use super::rules::{Format, Wrapped, wrapped};
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
+use super::rules::{FormattedRules, RulesFormat, wrapped};
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 /// The operations of this area.
-pub const AREA: Area = Area {
+pub const AREA: OperationArea = OperationArea {
     title: "Appearance and rules",
     operations: &[
-        Entry::of::<GetTheme>(),
-        Entry::of::<SetTheme>(),
-        Entry::of::<UiConfig>(),
-        Entry::of::<GetRules>(),
-        Entry::of::<SetRules>(),
+        OperationEntry::of::<GetTheme>(),
+        OperationEntry::of::<SetTheme>(),
+        OperationEntry::of::<GetUiConfig>(),
+        OperationEntry::of::<GetRules>(),
+        OperationEntry::of::<SetRules>(),
     ],
 };
 
@@ -29,9 +29,9 @@ pub struct GetTheme {}
 impl Operation for GetTheme {
     const NAME: &'static str = "get_theme";
     const HTTP: &'static [Route] = &[Route::get("/theme")];
-    const WITHIN: Within = Within::Rows;
+    const WITHIN: FolderScope = FolderScope::Rows;
     type Output = Map<String, Value>;
-    fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
         super::theme(cx)
     }
 }
@@ -50,7 +50,7 @@ impl Operation for SetTheme {
     const HTTP: &'static [Route] = &[Route::put("/theme").object("theme")];
     const CONDITIONAL: bool = true;
     type Output = Map<String, Value>;
-    fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
         super::set_theme(cx, &self.theme)?;
         Ok(self.theme)
     }
@@ -58,23 +58,23 @@ impl Operation for SetTheme {
 
 /// Read what an interface must know of this space before it shows it
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct UiConfig {}
+pub struct GetUiConfig {}
 
 /// What an interface must know.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Interface {
+pub struct UiOptions {
     /// Whether the theme is fixed by the settings
     pub theme_locked: bool,
 }
 
-impl Operation for UiConfig {
+impl Operation for GetUiConfig {
     const NAME: &'static str = "ui_config";
     const HTTP: &'static [Route] = &[Route::get("/ui-config")];
-    const WITHIN: Within = Within::Rows;
-    type Output = Interface;
-    fn run(self, cx: &Cx<'_>) -> Result<Interface, Fault> {
-        Ok(Interface { theme_locked: cx.settings().ui.theme_locked })
+    const WITHIN: FolderScope = FolderScope::Rows;
+    type Output = UiOptions;
+    fn run(self, cx: &OperationContext<'_>) -> Result<UiOptions, Fault> {
+        Ok(UiOptions { theme_locked: cx.settings().ui.theme_locked })
     }
 }
 
@@ -85,12 +85,12 @@ impl Operation for UiConfig {
 pub struct GetRules {
     /// For which program; as they were written when absent
     #[serde(default)]
-    pub format: Option<Format>,
+    pub format: Option<RulesFormat>,
 }
 
 /// The rules.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Rules {
+pub struct AgentRules {
     /// As a text
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
@@ -103,16 +103,16 @@ impl Operation for GetRules {
     const NAME: &'static str = "get_rules";
     const HTTP: &'static [Route] =
         &[Route::get("/rules").text("content", "text/markdown; charset=utf-8").or_json("settings")];
-    type Output = Rules;
-    fn run(self, cx: &Cx<'_>) -> Result<Rules, Fault> {
+    type Output = AgentRules;
+    fn run(self, cx: &OperationContext<'_>) -> Result<AgentRules, Fault> {
         let text = super::rules(cx)?;
         let shown = match self.format {
-            None => Wrapped::Text(text),
+            None => FormattedRules::Text(text),
             Some(format) => wrapped(format, &cx.space.name, &text),
         };
         Ok(match shown {
-            Wrapped::Text(text) => Rules { content: Some(text), settings: None },
-            Wrapped::Settings(settings) => Rules { content: None, settings: Some(settings) },
+            FormattedRules::Text(text) => AgentRules { content: Some(text), settings: None },
+            FormattedRules::Settings(settings) => AgentRules { content: None, settings: Some(settings) },
         })
     }
 }
@@ -128,7 +128,7 @@ pub struct SetRules {
 
 /// Rules that are written.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct RulesWritten {
+pub struct WrittenRules {
     /// Always `ok`
     pub status: &'static str,
     /// Where they lie
@@ -142,10 +142,10 @@ impl Operation for SetRules {
     const NAME: &'static str = "set_rules";
     const HTTP: &'static [Route] = &[Route::put("/rules").raw("content").etag()];
     const CONDITIONAL: bool = true;
-    type Output = RulesWritten;
-    fn run(self, cx: &Cx<'_>) -> Result<RulesWritten, Fault> {
+    type Output = WrittenRules;
+    fn run(self, cx: &OperationContext<'_>) -> Result<WrittenRules, Fault> {
         let applied = super::set_rules(cx, self.content)?;
         let etag = applied.files.first().and_then(|file| file.etag);
-        Ok(RulesWritten { status: "ok", path: TreePath::parse(super::RULES)?, etag })
+        Ok(WrittenRules { status: "ok", path: TreePath::parse(super::RULES)?, etag })
     }
 }

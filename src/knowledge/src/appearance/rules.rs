@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// A program that reads rules in a form of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum RulesFormat {
     /// A rule file of Cursor, always applied.
     Cursor,
     /// A part of `CLAUDE.md`.
@@ -20,7 +20,7 @@ pub enum Format {
 
 /// Rules in a program's form.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Wrapped {
+pub enum FormattedRules {
     /// A text.
     Text(String),
     /// Settings.
@@ -40,7 +40,7 @@ const NONE: &str = "(no rules defined)";
 
 /// The rules of a space of this name, as `format` wants them.
 #[must_use]
-pub fn wrapped(format: Format, name: &str, rules: &str) -> Wrapped {
+pub fn wrapped(format: RulesFormat, name: &str, rules: &str) -> FormattedRules {
     let rules = if rules.trim().is_empty() { NONE } else { rules.trim_end() };
     let tools: String = TOOLS.iter().map(|(tool, what)| format!("- `svc_{tool}`: {what}\n")).collect();
     let intro = format!(
@@ -48,17 +48,17 @@ pub fn wrapped(format: Format, name: &str, rules: &str) -> Wrapped {
          the files of this project:"
     );
     match format {
-        Format::Cursor => Wrapped::Text(format!(
+        RulesFormat::Cursor => FormattedRules::Text(format!(
             "---\ndescription: How to work with the knowledge base `{name}`\nglobs: \"**/*\"\nalwaysApply: true\n---\n\n{intro}\n\n{tools}\n\
              ## User rules\n\n{rules}\n"
         )),
-        Format::Claude => {
-            Wrapped::Text(format!("## {name} Knowledge Base\n\n{intro}\n\n{tools}\n### Rules\n\n{rules}\n"))
+        RulesFormat::Claude => {
+            FormattedRules::Text(format!("## {name} Knowledge Base\n\n{intro}\n\n{tools}\n### Rules\n\n{rules}\n"))
         }
-        Format::Agents => {
-            Wrapped::Text(format!("## {name} Knowledge Base\n\n{intro}\n\n{tools}\n### Agent Rules\n\n{rules}\n"))
-        }
-        Format::Openclaw => Wrapped::Settings(json!({
+        RulesFormat::Agents => FormattedRules::Text(format!(
+            "## {name} Knowledge Base\n\n{intro}\n\n{tools}\n### Agent Rules\n\n{rules}\n"
+        )),
+        RulesFormat::Openclaw => FormattedRules::Settings(json!({
             "svcfs": { "type": "mcp", "tools": TOOLS.map(|(tool, _)| tool), "rules": rules },
         })),
     }

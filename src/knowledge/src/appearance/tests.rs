@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 use svcfs_base::{Caller, Door, ETag, Expect};
 
-use super::rules::{Format, Wrapped, wrapped};
+use super::rules::{FormattedRules, RulesFormat, wrapped};
 use crate::spaces::test_space::{TestSpace, told};
 
 #[test]
@@ -68,19 +68,21 @@ fn rules_are_a_page_of_their_own_with_versions() {
 #[test]
 fn rules_are_wrapped_as_each_program_reads_them() {
     let text = |format, rules| match wrapped(format, "team", rules) {
-        Wrapped::Text(text) => text,
-        Wrapped::Settings(settings) => panic!("{settings}"),
+        FormattedRules::Text(text) => text,
+        FormattedRules::Settings(settings) => panic!("{settings}"),
     };
-    let cursor = text(Format::Cursor, "Say why.\n\n");
+    let cursor = text(RulesFormat::Cursor, "Say why.\n\n");
     assert!(
         cursor.starts_with("---\ndescription: ") && cursor.contains("\nglobs: \"**/*\"\nalwaysApply: true\n---\n"),
         "{cursor}"
     );
     assert!(cursor.contains("`svc_search`") && cursor.ends_with("## User rules\n\nSay why.\n"), "{cursor}");
-    assert!(text(Format::Claude, "a").starts_with("## team Knowledge Base\n"));
-    assert!(text(Format::Claude, " \n").ends_with("### Rules\n\n(no rules defined)\n"));
-    assert!(text(Format::Agents, "a").ends_with("### Agent Rules\n\na\n"));
-    let Wrapped::Settings(settings) = wrapped(Format::Openclaw, "team", "a") else { panic!("settings are wanted") };
+    assert!(text(RulesFormat::Claude, "a").starts_with("## team Knowledge Base\n"));
+    assert!(text(RulesFormat::Claude, " \n").ends_with("### Rules\n\n(no rules defined)\n"));
+    assert!(text(RulesFormat::Agents, "a").ends_with("### Agent Rules\n\na\n"));
+    let FormattedRules::Settings(settings) = wrapped(RulesFormat::Openclaw, "team", "a") else {
+        panic!("settings are wanted")
+    };
     let expected: Value = json!({ "svcfs": {
         "type": "mcp", "tools": ["write", "read", "search", "tree", "context"], "rules": "a",
     } });

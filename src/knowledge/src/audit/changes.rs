@@ -8,13 +8,13 @@ use std::sync::Arc;
 use svcfs_base::{AuditEntry, Door, Kind};
 use svcfs_vfs::{Changed, Done, Vfs};
 
-use super::Recorder;
+use super::AuditRecorder;
 
 /// What is kept of a change that was not refused.
 const DONE: u16 = 200;
 
 /// Keeps what is changed in this tree through the kernel mount and over NFS. Other doors tell of their requests.
-pub(crate) fn follow(vfs: &Vfs, recorder: &Arc<Recorder>, space: &str) {
+pub(crate) fn follow(vfs: &Vfs, recorder: &Arc<AuditRecorder>, space: &str) {
     let (recorder, space) = (Arc::clone(recorder), space.to_owned());
     vfs.on_change(Box::new(move |done| {
         // A save that lost a race is tried again, and told of then.

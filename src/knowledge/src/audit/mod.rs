@@ -26,7 +26,7 @@ use svcfs_work::{Failure, Next, Signal, Stop, Task};
 use crate::kernel::Space;
 pub(crate) use changes::follow;
 pub use operations::AREA;
-pub use request::{Head, Notes, Request};
+pub use request::{RequestHead, RequestNotes, TrackedRequest};
 
 /// Entries that wait for the disk.
 const MAX_WAITING: usize = 16_384;
@@ -37,9 +37,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What keeps the entries of one space.
 #[derive(Debug)]
-pub struct Recorder {
+pub struct AuditRecorder {
     trail: Trail,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingEntries>,
     /// Held by whoever writes: entries stay in their order.
     writing: Mutex<()>,
     wake: Signal,
@@ -47,7 +47,7 @@ pub struct Recorder {
 
 /// What is not written yet.
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingEntries {
     entries: VecDeque<AuditEntry>,
     /// Entries that were given up since the last one that was taken.
     lost: u64,
@@ -59,7 +59,7 @@ struct Waiting {
 
 /// How the keeping goes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Keeping {
+pub struct RecorderStatus {
     /// Entries that wait for the disk.
     pub waiting: usize,
     /// Entries that were given up since the start.
@@ -68,7 +68,7 @@ pub struct Keeping {
     pub trouble: Option<String>,
 }
 
-impl Recorder {
+impl AuditRecorder {
     /// The recorder of a root.
     pub fn of(root: &Path, settings: &AuditSettings) -> Self {
         let AuditSettings { keep_days, max_bytes } = *settings;
@@ -132,10 +132,10 @@ impl Recorder {
     }
 
     /// How the keeping goes.
-    pub fn keeping(&self) -> Keeping {
+    pub fn keeping(&self) -> RecorderStatus {
         let waiting = self.waiting.lock();
-        let Waiting { entries, lost: _, lost_ever, trouble } = &*waiting;
-        Keeping { waiting: entries.len(), lost: *lost_ever, trouble: trouble.clone() }
+        let PendingEntries { entries, lost: _, lost_ever, trouble } = &*waiting;
+        RecorderStatus { waiting: entries.len(), lost: *lost_ever, trouble: trouble.clone() }
     }
 
     /// Entries from a moment on, oldest first: the first of them, or the `newest`.
@@ -167,9 +167,9 @@ fn day(moment: Timestamp) -> Date {
 }
 
 /// The task that writes the entries of one space.
-pub struct Scribe(Arc<Space>);
+pub struct AuditWriter(Arc<Space>);
 
-impl Scribe {
+impl AuditWriter {
     /// The scribe of a space, and what wakes it; none where nothing is kept.
     pub fn of(space: &Arc<Space>) -> Option<(Self, Signal)> {
         let wake = space.audit.as_ref()?.wake.clone();
@@ -177,7 +177,7 @@ impl Scribe {
     }
 }
 
-impl Task for Scribe {
+impl Task for AuditWriter {
     const NAME: &'static str = "audit";
     fn step(&mut self, stop: &Stop) -> Result<Next, Failure> {
         if let Some(audit) = &self.0.audit {

@@ -5,10 +5,10 @@ use serde::Deserialize;
 use svcfs_base::{AuditEntry, Fault, Kind, Limit, Timestamp};
 use svcfs_work::Lane;
 
-use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 /// The operations of this area.
-pub const AREA: Area = Area { title: "Audit", operations: &[Entry::of::<Audit>()] };
+pub const AREA: OperationArea = OperationArea { title: "Audit", operations: &[OperationEntry::of::<ReadAuditLog>()] };
 
 /// How far back one looks who does not say.
 const USUAL: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
@@ -19,7 +19,7 @@ const USUAL: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
 /// belong to no space are with the first one's. Without `since` the newest of the last 24 hours; with it the first ones from that moment on, so that who asks again with the last
 /// `ts` misses none. 501 while `audit.enabled` is not set.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Audit {
+pub struct ReadAuditLog {
     /// From this moment on (RFC 3339)
     #[serde(default)]
     pub since: Option<Timestamp>,
@@ -28,13 +28,13 @@ pub struct Audit {
     pub limit: Limit<100, 10_000>,
 }
 
-impl Operation for Audit {
+impl Operation for ReadAuditLog {
     const NAME: &'static str = "audit";
     const HTTP: &'static [Route] = &[Route::get("/audit")];
     const LANE: Lane = Lane::Slow;
     const ADMIN: bool = true;
     type Output = Vec<AuditEntry>;
-    fn run(self, cx: &Cx<'_>) -> Result<Vec<AuditEntry>, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<Vec<AuditEntry>, Fault> {
         let disabled = || Fault::new(Kind::Disabled, "audit log disabled; set `audit.enabled = true` in the settings");
         let recorder = cx.space.audit.as_ref().ok_or_else(disabled)?;
         let usual = || cx.now().checked_sub(USUAL).unwrap_or(Timestamp::MIN);

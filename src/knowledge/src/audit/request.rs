@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use svcfs_base::{Actor, AuditEntry, Door, Fault};
 use svcfs_config::KeyDigest;
 
-use crate::access::Identity;
-use crate::kernel::{Server, Space};
+use crate::access::CallerIdentity;
+use crate::kernel::{ServerState, Space};
 
 /// Under which the log tells of every request, at the level `debug`: `SVC_LOG=info,access=debug` shows them.
 const ACCESS: &str = "access";
@@ -28,7 +28,7 @@ const TOKEN_BYTES: usize = 4;
 
 /// What a door knows of a request as soon as it is there.
 #[derive(Debug, Clone)]
-pub struct Head {
+pub struct RequestHead {
     /// The door.
     pub door: Door,
     /// What is to be done, in the protocol's word.
@@ -45,22 +45,22 @@ pub struct Head {
 
 /// A request in progress. It is told of when it is over, at the latest when it is dropped: whoever goes away before the answer may have had done what they
 /// asked for.
-pub struct Request {
-    server: Arc<Server>,
-    head: Head,
-    notes: Notes,
+pub struct TrackedRequest {
+    server: Arc<ServerState>,
+    head: RequestHead,
+    notes: RequestNotes,
     is_counted: AtomicBool,
     is_over: AtomicBool,
     begun: Instant,
 }
 
-impl std::fmt::Debug for Request {
+impl std::fmt::Debug for TrackedRequest {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Request").field("head", &self.head).field("notes", &self.notes).finish_non_exhaustive()
     }
 }
 
-impl Drop for Request {
+impl Drop for TrackedRequest {
     fn drop(&mut self) {
         self.end(GONE);
     }
@@ -68,11 +68,11 @@ impl Drop for Request {
 
 /// What becomes known of a request while it is answered, by whoever finds it out.
 #[derive(Debug, Clone, Default)]
-pub struct Notes(Arc<Mutex<Known>>);
+pub struct RequestNotes(Arc<Mutex<RequestFacts>>);
 
 /// See [`Notes`].
 #[derive(Default)]
-struct Known {
+struct RequestFacts {
     space: Option<Arc<Space>>,
     actor: Option<Actor>,
     operation: Option<String>,
@@ -83,13 +83,13 @@ struct Known {
     provenance: Option<String>,
 }
 
-impl std::fmt::Debug for Known {
+impl std::fmt::Debug for RequestFacts {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Known").field("operation", &self.operation).finish_non_exhaustive()
     }
 }
 
-impl Notes {
+impl RequestNotes {
     /// It is for this space.
     pub fn enters(&self, space: &Arc<Space>) {
         self.0.lock().space = Some(Arc::clone(space));
@@ -128,9 +128,9 @@ fn kept(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_WORDS)].to_owned()
 }
 
-impl Request {
+impl TrackedRequest {
     /// A request that has just come in.
-    pub fn begin(server: &Arc<Server>, head: Head) -> Self {
+    pub fn begin(server: &Arc<ServerState>, head: RequestHead) -> Self {
         let (notes, is_counted, is_over) = Default::default();
         Self { server: Arc::clone(server), head, notes, is_counted, is_over, begun: Instant::now() }
     }
@@ -141,7 +141,7 @@ impl Request {
     }
 
     /// What becomes known of it.
-    pub const fn notes(&self) -> &Notes {
+    pub const fn notes(&self) -> &RequestNotes {
         &self.notes
     }
 
@@ -150,7 +150,7 @@ impl Request {
     ///
     /// # Errors
     /// `RateLimited`, with the seconds to wait.
-    pub fn admit(&self, identity: Option<&Identity>, sent: Option<&str>) -> Result<(), Fault> {
+    pub fn admit(&self, identity: Option<&CallerIdentity>, sent: Option<&str>) -> Result<(), Fault> {
         let good = identity.and_then(|identity| identity.token);
         let token = good.or_else(|| sent.map(KeyDigest::of));
         let mut known = self.notes.0.lock();
@@ -174,9 +174,9 @@ impl Request {
             return;
         }
         let server = &*self.server;
-        let Head { door, method, path, query, peer, id } = self.head.clone();
+        let RequestHead { door, method, path, query, peer, id } = self.head.clone();
         let known = std::mem::take(&mut *self.notes.0.lock());
-        let Known { space, actor, operation, file, status: own, token, x_space, provenance } = known;
+        let RequestFacts { space, actor, operation, file, status: own, token, x_space, provenance } = known;
         let status = own.unwrap_or(status);
         if matches!(door, Door::WebDav | Door::S3) {
             // What comes over HTTP and MCP is counted where operations are.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use svcfs_base::{Actor, AuditEntry, Caller, Change, Door, Timestamp};
 
-use super::{MAX_WAITING, Recorder};
+use super::{AuditRecorder, MAX_WAITING};
 use crate::spaces::test_space::{TestSpace, path};
 
 const ON: &str = "[audit]\nenabled = true\n";
@@ -30,7 +30,7 @@ fn entry(path: &str, second: i64) -> AuditEntry {
     }
 }
 
-fn recorder(space: &TestSpace) -> &Recorder {
+fn recorder(space: &TestSpace) -> &AuditRecorder {
     space.space().audit.as_ref().unwrap()
 }
 
@@ -88,7 +88,7 @@ fn no_door_shows_the_log_and_no_version_holds_it() {
 fn what_the_disk_refuses_waits_and_what_is_too_much_is_counted_and_told() {
     let root = tempfile::tempdir().unwrap();
     let settings = svcfs_config::AuditSettings { keep_days: 9, max_bytes: 1 << 30 };
-    let recorder = Recorder::of(root.path(), &settings);
+    let recorder = AuditRecorder::of(root.path(), &settings);
     let directory = root.path().join(".svc/audit");
     std::fs::create_dir(root.path().join(".svc")).unwrap();
     std::fs::write(&directory, "in the way").unwrap();

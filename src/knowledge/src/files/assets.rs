@@ -6,7 +6,7 @@ use percent_encoding::utf8_percent_encode;
 use svcfs_base::{Change, ETag, Expect, Fault, Kind, Name, TreePath};
 
 use super::read::SEGMENT;
-use crate::kernel::Cx;
+use crate::kernel::OperationContext;
 
 /// Where they go when no folder is named.
 const FOLDER: &str = "assets";
@@ -15,7 +15,7 @@ const MAX_NAMES: usize = 1_000;
 
 /// A file that was taken in.
 #[derive(Debug)]
-pub struct Asset {
+pub struct StoredAsset {
     /// Where it is.
     pub path: TreePath,
     /// What shows it in a page.
@@ -33,7 +33,12 @@ pub struct Asset {
 ///
 /// # Errors
 /// `Invalid` for a name that is none; `UnsupportedType` and `TooLarge` by the settings; what the vfs refuses.
-pub fn take_in(cx: &Cx<'_>, folder: Option<TreePath>, given: &str, content: Bytes) -> Result<Asset, Fault> {
+pub fn take_in(
+    cx: &OperationContext<'_>,
+    folder: Option<TreePath>,
+    given: &str,
+    content: Bytes,
+) -> Result<StoredAsset, Fault> {
     let assets = &cx.settings().assets;
     let called = given.rsplit(['/', '\\']).next().unwrap_or_default().trim();
     if called.is_empty() || called.starts_with('.') {
@@ -68,7 +73,7 @@ pub fn take_in(cx: &Cx<'_>, folder: Option<TreePath>, given: &str, content: Byte
             path.components().map(|part| utf8_percent_encode(part, SEGMENT).to_string()).collect();
         let is_shown = matches!(guessed.type_(), mime::IMAGE | mime::VIDEO | mime::AUDIO);
         let markdown = format!("{}[{}](/raw/{})", if is_shown { "!" } else { "" }, path.stem(), address.join("/"));
-        return Ok(Asset { path, markdown, mime: guessed.to_string(), size: content.len(), etag });
+        return Ok(StoredAsset { path, markdown, mime: guessed.to_string(), size: content.len(), etag });
     }
     Err(Fault::new(
         Kind::Exists,

@@ -13,16 +13,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 ///
 /// A door that carries raw bodies unpacks the second form, so that pictures and archives travel unharmed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Content(pub Bytes);
+pub struct TextOrBytes(pub Bytes);
 
-impl Content {
+impl TextOrBytes {
     /// The bytes as text, if they are.
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()
     }
 }
 
-impl Serialize for Content {
+impl Serialize for TextOrBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if let Some(text) = self.text() {
             return serializer.serialize_str(text);
@@ -33,27 +33,27 @@ impl Serialize for Content {
     }
 }
 
-impl<'de> Deserialize<'de> for Content {
+impl<'de> Deserialize<'de> for TextOrBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Visitor)
+        deserializer.deserialize_any(ContentVisitor)
     }
 }
 
-struct Visitor;
+struct ContentVisitor;
 
-impl<'de> de::Visitor<'de> for Visitor {
-    type Value = Content;
+impl<'de> de::Visitor<'de> for ContentVisitor {
+    type Value = TextOrBytes;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("text, or `{\"base64\": …}` with standard base64")
     }
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Content, E> {
-        Ok(Content(Bytes::copy_from_slice(text.as_bytes())))
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<TextOrBytes, E> {
+        Ok(TextOrBytes(Bytes::copy_from_slice(text.as_bytes())))
     }
-    fn visit_string<E: de::Error>(self, text: String) -> Result<Content, E> {
-        Ok(Content(text.into()))
+    fn visit_string<E: de::Error>(self, text: String) -> Result<TextOrBytes, E> {
+        Ok(TextOrBytes(text.into()))
     }
-    fn visit_map<A: de::MapAccess<'de>>(self, mut object: A) -> Result<Content, A::Error> {
+    fn visit_map<A: de::MapAccess<'de>>(self, mut object: A) -> Result<TextOrBytes, A::Error> {
         let Some((key, encoded)) = object.next_entry::<String, String>()? else {
             return Err(de::Error::missing_field("base64"));
         };
@@ -63,11 +63,11 @@ impl<'de> de::Visitor<'de> for Visitor {
         let bytes = STANDARD
             .decode(encoded)
             .map_err(|error| de::Error::custom(format_args!("`base64` cannot be decoded: {error}")))?;
-        Ok(Content(bytes.into()))
+        Ok(TextOrBytes(bytes.into()))
     }
 }
 
-impl JsonSchema for Content {
+impl JsonSchema for TextOrBytes {
     fn schema_name() -> Cow<'static, str> {
         "Content".into()
     }

@@ -14,13 +14,18 @@ use svcfs_text::links::{
 };
 use svcfs_vfs::EntryKind;
 
-use crate::kernel::{Cx, Space};
+use crate::kernel::{OperationContext, Space};
 
 /// What a link in the page at `from` leads to: a page, else another file of the tree. None for a broken link.
 ///
 /// # Errors
 /// Those of the index and of the tree.
-pub fn target_of(cx: &Cx<'_>, index: &Index, from: &TreePath, link: &Link) -> Result<Option<TreePath>, Fault> {
+pub fn target_of(
+    cx: &OperationContext<'_>,
+    index: &Index,
+    from: &TreePath,
+    link: &Link,
+) -> Result<Option<TreePath>, Fault> {
     // The index takes names; an address is known by how it begins.
     let is_marked = ["/", "./", "../"].iter().any(|start| link.target.starts_with(start));
     let is_bare_address = !link.kind.is_wiki() && !is_marked;
@@ -46,22 +51,22 @@ fn file_of((space, caller): (&Space, &Caller), from: &TreePath, link: &Link) -> 
 }
 
 /// Files that get other paths: one, or all of a directory.
-pub(super) struct Moved<'a> {
+pub(super) struct MovedFiles<'a> {
     from: &'a TreePath,
     to: &'a TreePath,
     /// The names of those that are no pages, before. The index knows those of the pages.
-    before: Names,
+    before: FileNames,
     /// The names of all, after.
-    after: Names,
+    after: FileNames,
     /// Every name by which a link may have meant one of them, in lower case.
     meant_by: HashSet<String>,
 }
 
 /// Names and the files that have them, by the name in lower case.
 #[derive(Default)]
-struct Names(HashMap<String, Vec<(Key, TreePath)>>);
+struct FileNames(HashMap<String, Vec<(Key, TreePath)>>);
 
-impl Names {
+impl FileNames {
     fn add(&mut self, key: Key, path: TreePath) {
         self.0.entry(key.folded.clone()).or_default().push((key, path));
     }
@@ -76,14 +81,14 @@ impl Names {
     }
 }
 
-impl<'a> Moved<'a> {
+impl<'a> MovedFiles<'a> {
     /// These files, which are at `from` or below it; `of_text` are the names that pages among them have by their text.
     pub(super) fn new(
         (from, to): (&'a TreePath, &'a TreePath),
         files: &[TreePath],
         of_text: Vec<(TreePath, Key)>,
     ) -> Self {
-        let (mut before, mut after, mut meant_by) = (Names::default(), Names::default(), HashSet::new());
+        let (mut before, mut after, mut meant_by) = (FileNames::default(), FileNames::default(), HashSet::new());
         for file in files {
             for key in keys_of(file.as_str(), None, &[]) {
                 meant_by.insert(key.folded.clone());
@@ -129,10 +134,10 @@ fn is_of_path(kind: KeyKind) -> bool {
 }
 
 /// The tree as the links of one page see it.
-pub(super) struct View<'a, 'f, 'c> {
+pub(super) struct PageLinkContext<'a, 'f, 'c> {
     /// Where the page is, and who asks.
     asked: (&'a Space, &'a Caller),
-    moved: &'a Moved<'a>,
+    moved: &'a MovedFiles<'a>,
     links: RefCell<&'f mut Following<'c>>,
     /// Where the page stands now, and where it will stand.
     before: &'a TreePath,
@@ -141,11 +146,11 @@ pub(super) struct View<'a, 'f, 'c> {
     fault: RefCell<Option<Fault>>,
 }
 
-impl<'a, 'f, 'c> View<'a, 'f, 'c> {
+impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
     /// The view of a page.
     pub(super) fn new(
         asked: (&'a Space, &'a Caller),
-        moved: &'a Moved<'a>,
+        moved: &'a MovedFiles<'a>,
         links: &'f mut Following<'c>,
         page: &'a TreePath,
     ) -> Self {
@@ -221,7 +226,7 @@ impl<'a, 'f, 'c> View<'a, 'f, 'c> {
     }
 }
 
-impl Moves for View<'_, '_, '_> {
+impl Moves for PageLinkContext<'_, '_, '_> {
     fn led_to(&self, link: &Link) -> Option<String> {
         self.answer(self.target_before(link))
     }

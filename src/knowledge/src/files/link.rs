@@ -4,13 +4,13 @@ use bytes::Bytes;
 use svcfs_base::{Change, Fault, Kind, Settled, TreePath};
 use svcfs_vfs::EntryKind;
 
-use crate::kernel::Cx;
+use crate::kernel::OperationContext;
 
 /// Longest target, in bytes; what Linux takes.
 const MAX_TARGET_BYTES: usize = 4095;
 
 /// True when a symbolic link is at the path.
-pub fn is_link(cx: &Cx<'_>, path: &TreePath) -> bool {
+pub fn is_link(cx: &OperationContext<'_>, path: &TreePath) -> bool {
     cx.space.vfs.stat(cx.caller.door, path).is_ok_and(|there| there.kind == EntryKind::Symlink)
 }
 
@@ -20,7 +20,7 @@ pub fn is_link(cx: &Cx<'_>, path: &TreePath) -> bool {
 /// # Errors
 /// `Invalid` for a target that is empty, absolute, no text, or leads out of the tree or to what callers may not see; those of
 /// [`svcfs_vfs::Vfs::apply`].
-pub fn make(cx: &Cx<'_>, path: TreePath, target: &Bytes) -> Result<Settled, Fault> {
+pub fn make(cx: &OperationContext<'_>, path: TreePath, target: &Bytes) -> Result<Settled, Fault> {
     let target =
         std::str::from_utf8(target).map_err(|_| denied("it is not UTF-8 text"))?.trim_end_matches(['\n', '\r']);
     let place = place(&path, target)?;

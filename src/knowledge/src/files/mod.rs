@@ -22,13 +22,13 @@ use svcfs_base::{Fault, TreePath};
 
 use crate::kernel::given;
 
-pub use content::Content;
+pub use content::TextOrBytes;
 pub use follow::target_of;
 pub use lines::{LineRange, part_of};
 pub use operations::AREA;
 pub(crate) use read::SEGMENT;
 pub use read::{file, moment, permalink, stems};
-pub(crate) use rewriting::Links;
+pub(crate) use rewriting::SpaceLinkResolver;
 
 /// The path of a file that is to be changed: any but the root.
 fn named(path: TreePath) -> Result<TreePath, Fault> {

@@ -10,32 +10,32 @@ use serde_json::{Map, Value, json};
 use svcfs_base::{Actor, Caller, ETag, Expect, Fault, Limit, Settled, Timestamp, TreePath};
 use svcfs_work::Lane;
 
-use super::content::Content;
+use super::content::TextOrBytes;
 use super::lines::{self, LineRange};
-use super::tree::Node;
+use super::tree::FileTreeNode;
 use super::tree_text::TreeText;
 use super::{assets, link, read, tree, write};
-use crate::kernel::{Area, Cx, Entry, JsonText, Operation, Route, Within};
+use crate::kernel::{FolderScope, JsonText, Operation, OperationArea, OperationContext, OperationEntry, Route};
 use crate::usage;
-use renames::{Rename, RenameDir};
+use renames::{RenameDirectory, RenameFile};
 
 /// How an ETag looks that stands in an input, or `*`; a header may name several.
 const IF_MATCH: &str = r#"^(\*|(W/)?"?[0-9a-f]{40}"?)$"#;
 
 /// The operations of this area.
-pub const AREA: Area = Area {
+pub const AREA: OperationArea = OperationArea {
     title: "Files",
     operations: &[
-        Entry::of::<Tree>(),
-        Entry::of::<Read>(),
-        Entry::of::<Readlink>(),
-        Entry::of::<Write>(),
-        Entry::of::<Delete>(),
-        Entry::of::<BulkWrite>(),
-        Entry::of::<Append>(),
-        Entry::of::<UploadAsset>(),
-        Entry::of::<Rename>(),
-        Entry::of::<RenameDir>(),
+        OperationEntry::of::<ListTree>(),
+        OperationEntry::of::<ReadFile>(),
+        OperationEntry::of::<ReadSymlink>(),
+        OperationEntry::of::<WriteFile>(),
+        OperationEntry::of::<DeleteFile>(),
+        OperationEntry::of::<BulkWriteFiles>(),
+        OperationEntry::of::<AppendToFile>(),
+        OperationEntry::of::<UploadAsset>(),
+        OperationEntry::of::<RenameFile>(),
+        OperationEntry::of::<RenameDirectory>(),
     ],
 };
 
@@ -43,7 +43,7 @@ pub const AREA: Area = Area {
 ///
 /// Names that begin with a dot are left out, unless details are asked for. Symbolic links are shown and not followed.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Tree {
+pub struct ListTree {
     /// Directory to begin with, such as `concepts`; the whole tree when absent
     #[serde(default = "TreePath::root")]
     #[schemars(default = "root")]
@@ -62,30 +62,30 @@ fn root() -> &'static str {
     "/"
 }
 
-impl Operation for Tree {
+impl Operation for ListTree {
     const NAME: &'static str = "tree";
-    const WITHIN: Within = Within::Folder("path");
+    const WITHIN: FolderScope = FolderScope::Folder("path");
     const HTTP: &'static [Route] = &[Route::get("/tree")];
     const TOOL: bool = true;
     // gaps.md 4.21
     const AGENT_DEFAULTS: &'static [(&'static str, u32)] = &[("depth", 3)];
-    type Output = Vec<Node>;
-    fn run(self, cx: &Cx<'_>) -> Result<Vec<Node>, Fault> {
+    type Output = Vec<FileTreeNode>;
+    fn run(self, cx: &OperationContext<'_>) -> Result<Vec<FileTreeNode>, Fault> {
         let shown = self.shown();
         tree::nodes(cx, tree::first(cx, &self.path, shown)?, shown)
     }
-    fn write(self, cx: &Cx<'_>) -> Result<JsonText, Fault> {
+    fn write(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
         let shown = self.shown();
         JsonText::pieces(TreeText::of(cx, tree::first(cx, &self.path, shown)?, shown))
     }
-    fn words(nodes: &Vec<Node>) -> Option<String> {
+    fn words(nodes: &Vec<FileTreeNode>) -> Option<String> {
         Some(tree::listing(nodes))
     }
 }
 
-impl Tree {
-    const fn shown(&self) -> tree::Shown {
-        tree::Shown { depth: self.depth.get(), is_detailed: self.details }
+impl ListTree {
+    const fn shown(&self) -> tree::ListingOptions {
+        tree::ListingOptions { depth: self.depth.get(), is_detailed: self.details }
     }
 }
 
@@ -94,7 +94,7 @@ impl Tree {
 /// The answer carries the file's ETag: give it back when you write the file, as `if_match` (header `If-Match`), so that nobody's
 /// change is lost. A symbolic link is followed. A long page can be read in parts, with `offset` and `limit`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Read {
+pub struct ReadFile {
     /// Which file, such as `notes/today.md`
     #[schemars(example = "index.md")]
     pub path: TreePath,
@@ -117,7 +117,7 @@ pub struct Read {
 
 /// A file, or what was asked of it.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Page {
+pub struct FileResponse {
     /// Normalised path
     pub path: TreePath,
     /// Hash of the stored content
@@ -137,7 +137,7 @@ pub struct Page {
     pub not_modified: bool,
     /// The content; absent with `metadata_only` and when not modified
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub content: Option<Content>,
+    pub content: Option<TextOrBytes>,
     /// Which lines of the content these are, with `offset` or `limit`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lines: Option<LineRange>,
@@ -154,9 +154,9 @@ pub enum FileType {
     Symlink,
 }
 
-impl Operation for Read {
+impl Operation for ReadFile {
     const NAME: &'static str = "read";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::get("/file")
         .text_of_path("content")
         .or_json("frontmatter")
@@ -164,11 +164,11 @@ impl Operation for Read {
         .etag()];
     const TOOL: bool = true;
     const ANSWERS_TEXT: bool = true;
-    type Output = Page;
-    fn run(self, cx: &Cx<'_>) -> Result<Page, Fault> {
+    type Output = FileResponse;
+    fn run(self, cx: &OperationContext<'_>) -> Result<FileResponse, Fault> {
         let file = read::file(cx, &self.path)?;
         usage::viewed(cx, &self.path);
-        let mut page = Page {
+        let mut page = FileResponse {
             etag: file.etag,
             modified: read::moment(file.attributes.modified),
             size: file.content.len() as u64,
@@ -191,15 +191,15 @@ impl Operation for Read {
                 false => file.content,
             };
             let (content, lines) = lines::part_of(content, self.offset, self.limit)?;
-            (page.content, page.lines) = (Some(Content(content)), lines);
+            (page.content, page.lines) = (Some(TextOrBytes(content)), lines);
         }
         Ok(page)
     }
-    fn words(page: &Page) -> Option<String> {
+    fn words(page: &FileResponse) -> Option<String> {
         if page.not_modified {
             return Some(format!("not modified (etag: {})", page.etag));
         }
-        match (&page.frontmatter, page.content.as_ref().and_then(Content::text)) {
+        match (&page.frontmatter, page.content.as_ref().and_then(TextOrBytes::text)) {
             (Some(frontmatter), _) => serde_json::to_string(frontmatter).ok(),
             (None, Some(text)) => {
                 let lines = page.lines.as_ref().map(|lines| format!("\n[{lines}]")).unwrap_or_default();
@@ -212,28 +212,28 @@ impl Operation for Read {
 
 /// Read where a symbolic link points
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Readlink {
+pub struct ReadSymlink {
     /// Which link
     pub path: TreePath,
 }
 
 /// Where a link points.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct LinkTarget {
+pub struct SymlinkTarget {
     /// The link
     pub path: TreePath,
     /// Its target, as it was written
     pub target: String,
 }
 
-impl Operation for Readlink {
+impl Operation for ReadSymlink {
     const NAME: &'static str = "readlink";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::get("/readlink").text("target", "text/plain; charset=utf-8")];
-    type Output = LinkTarget;
-    fn run(self, cx: &Cx<'_>) -> Result<LinkTarget, Fault> {
+    type Output = SymlinkTarget;
+    fn run(self, cx: &OperationContext<'_>) -> Result<SymlinkTarget, Fault> {
         let target = cx.space.vfs.read_link(cx.caller.door, &self.path)?;
-        Ok(LinkTarget { path: self.path, target })
+        Ok(SymlinkTarget { path: self.path, target })
     }
 }
 
@@ -242,13 +242,13 @@ impl Operation for Readlink {
 /// One commit under the actor's name. Markdown pages are checked, and tidied where the settings say so: the stored text may
 /// differ from the one sent, and the ETag is that of the stored text.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Write {
+pub struct WriteFile {
     /// Which file, such as `notes/today.md`; directories above it are made as needed
     #[schemars(example = "notes/today.md")]
     pub path: TreePath,
     /// The whole new content, of a page markdown with optional YAML frontmatter; at most 32 MiB
     #[schemars(example = "---\ntitle: Today\n---\n\nSee [[index]].\n")]
-    pub content: Content,
+    pub content: TextOrBytes,
     /// Make a symbolic link: the content is its target, relative to the directory the link is in and inside the tree. Over HTTP,
     /// `Content-Type: application/x-symlink` says the same
     #[serde(default)]
@@ -260,7 +260,7 @@ pub struct Write {
 
 /// A file that was written.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Written {
+pub struct WrittenFile {
     /// Normalised path
     pub path: TreePath,
     /// Hash of the stored content
@@ -270,7 +270,7 @@ pub struct Written {
     pub kind: Option<FileType>,
 }
 
-impl TryFrom<Settled> for Written {
+impl TryFrom<Settled> for WrittenFile {
     type Error = Fault;
     fn try_from(settled: Settled) -> Result<Self, Fault> {
         let Settled { path, etag } = settled;
@@ -279,23 +279,23 @@ impl TryFrom<Settled> for Written {
     }
 }
 
-impl Operation for Write {
+impl Operation for WriteFile {
     const NAME: &'static str = "write";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] =
         &[Route::put("/file").raw("content").marked_by("application/x-symlink", "symlink").etag()];
     const TOOL: bool = true;
     const CONDITIONAL: bool = true;
-    type Output = Written;
-    fn run(self, cx: &Cx<'_>) -> Result<Written, Fault> {
+    type Output = WrittenFile;
+    fn run(self, cx: &OperationContext<'_>) -> Result<WrittenFile, Fault> {
         let path = super::named(self.path)?;
         if !self.symlink {
             return write::write(cx, path, self.content.0, self.exact)?.try_into();
         }
-        let written: Written = link::make(cx, path, &self.content.0)?.try_into()?;
-        Ok(Written { kind: Some(FileType::Symlink), ..written })
+        let written: WrittenFile = link::make(cx, path, &self.content.0)?.try_into()?;
+        Ok(WrittenFile { kind: Some(FileType::Symlink), ..written })
     }
-    fn words(written: &Written) -> Option<String> {
+    fn words(written: &WrittenFile) -> Option<String> {
         Some(format!("Written {} (ETag: {})", written.path, written.etag))
     }
 }
@@ -304,29 +304,29 @@ impl Operation for Write {
 ///
 /// Older versions stay readable in the history.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Delete {
+pub struct DeleteFile {
     /// Which one
     pub path: TreePath,
 }
 
 /// A path that is gone.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Deleted {
+pub struct DeletedFile {
     /// Normalised path
     pub deleted: TreePath,
 }
 
-impl Operation for Delete {
+impl Operation for DeleteFile {
     const NAME: &'static str = "delete";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::delete("/file")];
     const TOOL: bool = true;
     const CONDITIONAL: bool = true;
-    type Output = Deleted;
-    fn run(self, cx: &Cx<'_>) -> Result<Deleted, Fault> {
-        write::remove(cx, super::named(self.path)?).map(|deleted| Deleted { deleted })
+    type Output = DeletedFile;
+    fn run(self, cx: &OperationContext<'_>) -> Result<DeletedFile, Fault> {
+        write::remove(cx, super::named(self.path)?).map(|deleted| DeletedFile { deleted })
     }
-    fn words(gone: &Deleted) -> Option<String> {
+    fn words(gone: &DeletedFile) -> Option<String> {
         Some(format!("Deleted {}", gone.deleted))
     }
 }
@@ -336,7 +336,7 @@ impl Operation for Delete {
 /// Any refusal (one `if_match` that does not hold, one page that lint refuses) leaves all of them as they were.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = json!({ "files": [{ "path": "notes/a.md", "content": "# A\n" }, { "path": "notes/b.md", "content": "# B\n" }] }))]
-pub struct BulkWrite {
+pub struct BulkWriteFiles {
     /// The files; each path once
     #[schemars(length(min = 1))]
     pub files: Vec<BulkFile>,
@@ -355,7 +355,7 @@ pub struct BulkFile {
     /// Which file
     pub path: TreePath,
     /// The whole new content; at most 32 MiB
-    pub content: Content,
+    pub content: TextOrBytes,
     /// Write nothing at all unless the file still has this ETag; quotes are optional, `*` means any
     #[serde(default)]
     #[schemars(regex(pattern = IF_MATCH))]
@@ -364,41 +364,41 @@ pub struct BulkFile {
 
 /// The files of a bulk write.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct BulkWritten {
+pub struct BulkWriteResult {
     /// How many
     pub count: usize,
     /// Each of them, in the order asked
-    pub files: Vec<Written>,
+    pub files: Vec<WrittenFile>,
 }
 
-impl Operation for BulkWrite {
+impl Operation for BulkWriteFiles {
     const NAME: &'static str = "bulk_write";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::post("/bulk")];
     const TOOL: bool = true;
-    type Output = BulkWritten;
-    fn run(self, cx: &Cx<'_>) -> Result<BulkWritten, Fault> {
+    type Output = BulkWriteResult;
+    fn run(self, cx: &OperationContext<'_>) -> Result<BulkWriteResult, Fault> {
         let mut caller: Caller = cx.caller.clone();
         caller.actor = self.actor.or(caller.actor);
         let entries = self.files.into_iter().enumerate().map(|(index, file)| file.entry(index));
         let applied = write::bulk(cx, &caller, entries.collect::<Result<_, _>>()?, self.message)?;
-        let files: Vec<Written> = applied.files.into_iter().map(Written::try_from).collect::<Result<_, _>>()?;
-        Ok(BulkWritten { count: files.len(), files })
+        let files: Vec<WrittenFile> = applied.files.into_iter().map(WrittenFile::try_from).collect::<Result<_, _>>()?;
+        Ok(BulkWriteResult { count: files.len(), files })
     }
-    fn words(written: &BulkWritten) -> Option<String> {
+    fn words(written: &BulkWriteResult) -> Option<String> {
         let files = written.files.iter().map(|file| format!("\n- {} (ETag: {})", file.path, file.etag));
         Some(format!("Written {} files{}", written.count, files.collect::<String>()))
     }
 }
 
 impl BulkFile {
-    fn entry(self, index: usize) -> Result<write::Entry, Fault> {
+    fn entry(self, index: usize) -> Result<write::BulkEntry, Fault> {
         let expect = match self.if_match.as_deref().map(str::trim) {
             None => Expect::Any,
             Some("*") => Expect::Present,
             Some(text) => Expect::OneOf(vec![ETag::parse(&format!("files[{index}].if_match"), text)?]),
         };
-        Ok(write::Entry { path: self.path, content: self.content.0, expect })
+        Ok(write::BulkEntry { path: self.path, content: self.content.0, expect })
     }
 }
 
@@ -406,13 +406,13 @@ impl BulkFile {
 ///
 /// Appends of several writers at once are all kept. What is already there is not tidied.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Append {
+pub struct AppendToFile {
     /// Which file
     #[schemars(example = "log.md")]
     pub path: TreePath,
     /// What to add; at most 32 MiB, and the whole file at most 64 MiB
     #[schemars(example = "- one more line\n")]
-    pub content: Content,
+    pub content: TextOrBytes,
     /// What to put between the present content and the addition; a new or empty file gets none
     #[serde(default = "newline")]
     pub separator: String,
@@ -422,17 +422,17 @@ fn newline() -> String {
     "\n".to_owned()
 }
 
-impl Operation for Append {
+impl Operation for AppendToFile {
     const NAME: &'static str = "append";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::post("/file/append").raw("content").etag()];
     const TOOL: bool = true;
     const CONDITIONAL: bool = true;
-    type Output = Written;
-    fn run(self, cx: &Cx<'_>) -> Result<Written, Fault> {
+    type Output = WrittenFile;
+    fn run(self, cx: &OperationContext<'_>) -> Result<WrittenFile, Fault> {
         write::append(cx, &super::named(self.path)?, &self.separator, &self.content.0)?.try_into()
     }
-    fn words(written: &Written) -> Option<String> {
+    fn words(written: &WrittenFile) -> Option<String> {
         Some(format!("Appended to {} (ETag: {})", written.path, written.etag))
     }
 }
@@ -450,13 +450,13 @@ pub struct UploadAsset {
     #[schemars(example = &"picture.png")]
     pub name: String,
     /// Its bytes
-    pub file: Content,
+    pub file: TextOrBytes,
 }
 
 /// A file that was taken in.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Uploaded {
+pub struct UploadedAsset {
     /// Where it is
     pub path: TreePath,
     /// What shows it in a page
@@ -471,13 +471,13 @@ pub struct Uploaded {
 
 impl Operation for UploadAsset {
     const NAME: &'static str = "upload_asset";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::post("/assets").form()];
     const LANE: Lane = Lane::Slow;
-    type Output = Uploaded;
-    fn run(self, cx: &Cx<'_>) -> Result<Uploaded, Fault> {
-        let assets::Asset { path, markdown, mime, size, etag } =
+    type Output = UploadedAsset;
+    fn run(self, cx: &OperationContext<'_>) -> Result<UploadedAsset, Fault> {
+        let assets::StoredAsset { path, markdown, mime, size, etag } =
             assets::take_in(cx, self.path, &self.name, self.file.0)?;
-        Ok(Uploaded { path, markdown, content_type: mime, size, etag })
+        Ok(UploadedAsset { path, markdown, content_type: mime, size, etag })
     }
 }

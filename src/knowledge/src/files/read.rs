@@ -10,7 +10,7 @@ use svcfs_config::PublicUrl;
 use svcfs_text::{Link, headings, links};
 use svcfs_vfs::{EntryKind, File};
 
-use crate::kernel::{Cx, given};
+use crate::kernel::{OperationContext, given};
 
 /// What stays as it is in one segment of a URL (RFC 3986, unreserved).
 pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -19,7 +19,7 @@ pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.'
 ///
 /// # Errors
 /// `Invalid` for the root; `NotFound` when nothing or a directory is there (contract 7, gaps.md 4.3).
-pub fn file(cx: &Cx<'_>, path: &TreePath) -> Result<File, Fault> {
+pub fn file(cx: &OperationContext<'_>, path: &TreePath) -> Result<File, Fault> {
     given("path", path)?;
     cx.space
         .vfs
@@ -31,7 +31,7 @@ pub fn file(cx: &Cx<'_>, path: &TreePath) -> Result<File, Fault> {
 ///
 /// # Errors
 /// `Internal` when the folder cannot be read.
-pub fn stems(cx: &Cx<'_>, folder: &TreePath, suffix: &str) -> Result<Vec<String>, Fault> {
+pub fn stems(cx: &OperationContext<'_>, folder: &TreePath, suffix: &str) -> Result<Vec<String>, Fault> {
     let entries = match cx.space.vfs.list(cx.caller.door, folder) {
         Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => return Ok(Vec::new()),
         entries => entries?,
@@ -58,7 +58,7 @@ pub fn frontmatter(content: &Bytes) -> Map<String, Value> {
 ///
 /// # Errors
 /// Those of the index.
-pub fn with_addresses(cx: &Cx<'_>, path: &TreePath, content: Bytes) -> Result<Bytes, Fault> {
+pub fn with_addresses(cx: &OperationContext<'_>, path: &TreePath, content: Bytes) -> Result<Bytes, Fault> {
     let (Some(site), true) = (cx.public_url(), path.is_page()) else {
         return Ok(content);
     };

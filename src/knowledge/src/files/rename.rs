@@ -5,15 +5,15 @@ use serde::Serialize;
 use svcfs_base::{Change, ETag, Expect, Fault, Kind, TreePath};
 use svcfs_vfs::EntryKind;
 
-use super::rewriting::Rewriting;
-use crate::kernel::Cx;
+use super::rewriting::LinkRewrite;
+use crate::kernel::OperationContext;
 
 /// How often a rename is worked out anew because somebody wrote one of the linking pages meanwhile.
 const ATTEMPTS: usize = 8;
 
 /// A file under its new name.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Renamed {
+pub struct RenamedFile {
     /// The old path
     pub from: TreePath,
     /// The new path
@@ -26,7 +26,7 @@ pub struct Renamed {
 
 /// Whether links follow a file to its new name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Following {
+pub enum LinkUpdatePolicy {
     /// They do, or nothing is renamed.
     Always,
     /// They stay as they are.
@@ -36,9 +36,9 @@ pub enum Following {
 }
 
 /// How a file gets its new name.
-pub struct Manner {
+pub struct RenameOptions {
     /// Whether links to it are rewritten, in the same commit.
-    pub following: Following,
+    pub following: LinkUpdatePolicy,
     /// What must be true of the new name before.
     pub expect: Expect,
 }
@@ -50,30 +50,35 @@ pub struct Manner {
 /// # Errors
 /// `NotFound` with `source file not found`, `Exists` when `to` is taken, `Conflict` when it is not what may be replaced, `Rejected` when a page whose link would be rewritten
 /// has a lint error, `Unavailable` while the index does not know every link, and those of [`svcfs_vfs::Vfs::apply`].
-pub fn rename(cx: &Cx<'_>, from: TreePath, to: TreePath, manner: Manner) -> Result<Renamed, Fault> {
-    let Manner { following, expect } = manner;
+pub fn rename(
+    cx: &OperationContext<'_>,
+    from: TreePath,
+    to: TreePath,
+    manner: RenameOptions,
+) -> Result<RenamedFile, Fault> {
+    let RenameOptions { following, expect } = manner;
     check_named(&from, &to)?;
     settled(|| {
-        let source = Source::read(cx, &from)?;
+        let source = RenameSource::read(cx, &from)?;
         if from == to {
-            return Ok(Ok(Renamed { etag: source.etag, from: from.clone(), to: to.clone(), updated_links: 0 }));
+            return Ok(Ok(RenamedFile { etag: source.etag, from: from.clone(), to: to.clone(), updated_links: 0 }));
         }
         let rename = Change::rename(from.clone(), to.clone()).expecting(expect.clone());
         let applied = match following {
-            Following::Always => {
+            LinkUpdatePolicy::Always => {
                 let page = source.is_page.then_some(&from);
-                let rewriting = Rewriting::of(cx, (&from, &to), std::slice::from_ref(&from), page)?;
+                let rewriting = LinkRewrite::of(cx, (&from, &to), std::slice::from_ref(&from), page)?;
                 let links = rewriting.links();
                 let set = rewriting.into_set(rename, &format!("{}: rename {from} → {to}", cx.caller.actor()));
                 cx.apply(set).map(|applied| (applied, links))
             }
-            Following::Never => cx.apply(rename).map(|applied| (applied, 0)),
-            Following::AsByDoor => cx.space.vfs.rename_with_links(cx.caller, &rename, |set| cx.apply(set)),
+            LinkUpdatePolicy::Never => cx.apply(rename).map(|applied| (applied, 0)),
+            LinkUpdatePolicy::AsByDoor => cx.space.vfs.rename_with_links(cx.caller, &rename, |set| cx.apply(set)),
         };
         Ok(applied.map(|(applied, updated_links)| {
             let settled = applied.files.iter().rev().find(|file| file.path == to);
             let etag = settled.and_then(|file| file.etag).unwrap_or(source.etag);
-            Renamed { from: from.clone(), to: to.clone(), etag, updated_links }
+            RenamedFile { from: from.clone(), to: to.clone(), etag, updated_links }
         }))
     })
     .map_err(|fault| explained(fault, &to))
@@ -96,7 +101,7 @@ pub struct RenamedDirectory {
 /// # Errors
 /// `NotFound` with `source directory not found`, `NotDirectory`, `Exists` when anything is at `to`, `Rejected` when a page whose link
 /// would be rewritten has a lint error, and those of [`svcfs_vfs::Vfs::apply`].
-pub fn rename_directory(cx: &Cx<'_>, from: TreePath, to: TreePath) -> Result<RenamedDirectory, Fault> {
+pub fn rename_directory(cx: &OperationContext<'_>, from: TreePath, to: TreePath) -> Result<RenamedDirectory, Fault> {
     check_named(&from, &to)?;
     let (vfs, door) = (&cx.space.vfs, cx.caller.door);
     settled(|| {
@@ -109,7 +114,7 @@ pub fn rename_directory(cx: &Cx<'_>, from: TreePath, to: TreePath) -> Result<Ren
             if vfs.stat(door, &to).is_ok() {
                 return Err(Fault::exists(&to));
             }
-            let rewriting = Rewriting::of(cx, (&from, &to), &files, None)?;
+            let rewriting = LinkRewrite::of(cx, (&from, &to), &files, None)?;
             let first = Change::rename(from.clone(), to.clone()).expecting(Expect::Absent);
             let message = format!("{}: rename dir {from} → {to}", cx.caller.actor());
             if let Err(fault) = cx.apply(rewriting.into_set(first, &message)) {
@@ -147,14 +152,14 @@ fn missing(fault: Fault, said: &str, path: &TreePath) -> Fault {
 }
 
 /// What is to be renamed.
-struct Source {
+struct RenameSource {
     etag: ETag,
     /// Not of other files, and of links, which are renamed themselves.
     is_page: bool,
 }
 
-impl Source {
-    fn read(cx: &Cx<'_>, from: &TreePath) -> Result<Self, Fault> {
+impl RenameSource {
+    fn read(cx: &OperationContext<'_>, from: &TreePath) -> Result<Self, Fault> {
         let source = Self::at(cx, from).map_err(|fault| missing(fault, "source file not found", from))?;
         match &cx.caller.expect {
             Expect::OneOf(etags) if !etags.contains(&source.etag) => Err(Fault::modified(from, Some(source.etag))),
@@ -167,7 +172,7 @@ impl Source {
         }
     }
 
-    fn at(cx: &Cx<'_>, from: &TreePath) -> Result<Self, Fault> {
+    fn at(cx: &OperationContext<'_>, from: &TreePath) -> Result<Self, Fault> {
         let (vfs, door) = (&cx.space.vfs, cx.caller.door);
         match vfs.stat(door, from)?.kind {
             EntryKind::Directory => Err(Fault::is_directory(from)),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use svcfs_base::{Caller, Change, ChangeSet, Door, Fault, Kind, TreePath};
 use svcfs_vfs::{EntryKind, File, Linking, Relinked, Vfs};
 
-use super::follow::{Moved, View};
-use crate::kernel::{Cx, Space};
+use super::follow::{MovedFiles, PageLinkContext};
+use crate::kernel::{OperationContext, Space};
 
 /// How long a rename waits for the index to know every link. One that is asked for right behind another, of a page that ten thousand
 /// link to, waits some seconds.
@@ -24,9 +24,9 @@ const DOOR_PATIENCE: Duration = Duration::from_secs(3);
 const READ_AT_ONCE: usize = 64;
 
 /// The links of a space, for filesystem doors (gaps.md D7).
-pub(crate) struct Links(Weak<Space>);
+pub(crate) struct SpaceLinkResolver(Weak<Space>);
 
-impl Links {
+impl SpaceLinkResolver {
     /// Those of a space, which is asked for as long as it is open.
     pub(crate) fn of(space: &Arc<Space>) -> Self {
         Self(Arc::downgrade(space))
@@ -37,7 +37,7 @@ impl Links {
     }
 }
 
-impl Linking for Links {
+impl Linking for SpaceLinkResolver {
     fn wait(&self) -> Result<(), Fault> {
         self.space()?.index_within(DOOR_PATIENCE).map(drop)
     }
@@ -46,7 +46,7 @@ impl Linking for Links {
         let space = self.space()?;
         let from = names.0;
         let asked = (&*space, caller);
-        let rewriting = Rewriting::within(DOOR_PATIENCE, asked, names, std::slice::from_ref(from), Some(from))?;
+        let rewriting = LinkRewrite::within(DOOR_PATIENCE, asked, names, std::slice::from_ref(from), Some(from))?;
         for page in &rewriting.without_text {
             let why = "it is not UTF-8";
             tracing::warn!(space = space.name, page.path = %page, why, "a page keeps its links to one that is renamed");
@@ -57,19 +57,19 @@ impl Linking for Links {
 
 /// The pages whose links a rename leads elsewhere, worked out from the tree as it is.
 #[derive(Default)]
-pub(super) struct Rewriting {
+pub(super) struct LinkRewrite {
     pages: Vec<Relinked>,
     /// Pages that are left alone, as they are no text.
     without_text: Vec<TreePath>,
 }
 
-impl Rewriting {
+impl LinkRewrite {
     /// For these files, which are at `from` or below it; `other` is a page that is looked at though the index may not have it.
     ///
     /// # Errors
     /// `Unavailable` while the index does not know every link; those of reading.
     pub(super) fn of(
-        cx: &Cx<'_>,
+        cx: &OperationContext<'_>,
         names: (&TreePath, &TreePath),
         files: &[TreePath],
         other: Option<&TreePath>,
@@ -90,7 +90,7 @@ impl Rewriting {
     ) -> Result<Self, Fault> {
         let index = space.index_within(patience)?;
         index.following(from, |links| {
-            let moved = Moved::new((from, to), files, links.names_of_text(from)?);
+            let moved = MovedFiles::new((from, to), files, links.names_of_text(from)?);
             let mut pages = links.concerned(from, files)?;
             // What the index leaves out.
             pages.extend(files.iter().filter(|file| file.is_dotted() && file.is_page()).chain(other).cloned());
@@ -100,14 +100,14 @@ impl Rewriting {
             pages.retain(|page| caller.reach.covers(page));
             let mut rewriting = Self::default();
             let add = |page: &TreePath, file: File| {
-                let view = View::new((space, caller), &moved, links, page);
+                let view = PageLinkContext::new((space, caller), &moved, links, page);
                 rewriting.add(view, page, file)
             };
             Ok(each_read((&space.vfs, caller.door), &pages, add).map(|()| rewriting))
         })?
     }
 
-    fn add(&mut self, view: View<'_, '_, '_>, page: &TreePath, file: File) -> Result<(), Fault> {
+    fn add(&mut self, view: PageLinkContext<'_, '_, '_>, page: &TreePath, file: File) -> Result<(), Fault> {
         let Ok(old) = std::str::from_utf8(&file.content) else {
             self.without_text.push(page.clone());
             return Ok(());

@@ -1,8 +1,8 @@
 use serde_json::json;
 use svcfs_base::{Caller, Door, ETag, Expect};
 
-use super::Content;
-use crate::kernel::Entry;
+use super::TextOrBytes;
+use crate::kernel::OperationEntry;
 use crate::spaces::test_space::{TestSpace, expecting, from_run, path, told};
 
 mod appending;
@@ -15,15 +15,15 @@ mod uploading;
 #[test]
 fn content_travels_as_text_or_as_base64() {
     for bytes in [&b""[..], b"text \xc3\xa4", b"\xff\xfe\x00", b"{\"base64\": 1}"] {
-        let content = Content(bytes::Bytes::copy_from_slice(bytes));
+        let content = TextOrBytes(bytes::Bytes::copy_from_slice(bytes));
         let json = serde_json::to_value(&content).unwrap();
         assert_eq!(json.is_string(), std::str::from_utf8(bytes).is_ok());
-        assert_eq!(serde_json::from_value::<Content>(json).unwrap(), content);
+        assert_eq!(serde_json::from_value::<TextOrBytes>(json).unwrap(), content);
     }
     for wrong in
         [json!({}), json!({"base64": "?"}), json!({"base64": "AA==", "x": "y"}), json!({"text": "a"}), json!(1)]
     {
-        assert!(serde_json::from_value::<Content>(wrong.clone()).is_err(), "{wrong}");
+        assert!(serde_json::from_value::<TextOrBytes>(wrong.clone()).is_err(), "{wrong}");
     }
 }
 
@@ -32,7 +32,7 @@ fn an_agent_is_shown_three_levels_unless_it_asks_for_more() {
     let space = TestSpace::with("", &[("a/b/c/d.md", "# d\n")]);
     let agent = Caller::new(Door::Mcp);
     let told = |arguments| {
-        let entry = Entry::of::<super::operations::Tree>();
+        let entry = OperationEntry::of::<super::operations::ListTree>();
         (entry.tell)(arguments, &space.cx(&agent)).unwrap().words.unwrap()
     };
     assert_eq!(told(json!({})), "a/\n  b/\n    c/\n");

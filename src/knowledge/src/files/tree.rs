@@ -6,11 +6,11 @@ use svcfs_base::{Door, Fault, Kind, Timestamp, TreePath, is_hidden_name};
 use svcfs_vfs::{Attributes, DirectoryEntry, EntryKind, Vfs};
 
 use super::read;
-use crate::kernel::Cx;
+use crate::kernel::OperationContext;
 
 /// One file or directory of the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Node {
+pub struct FileTreeNode {
     /// Full path from the knowledge root.
     pub path: TreePath,
     /// Last component of the path.
@@ -21,7 +21,7 @@ pub struct Node {
     /// Length in bytes; 0 for a directory.
     pub size: u64,
     /// What lies inside, in name order; null for a file. Empty for a directory at the deepest level asked for.
-    pub children: Option<Vec<Node>>,
+    pub children: Option<Vec<FileTreeNode>>,
     /// Where people read the file; absent for a directory and without `server.public_url`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permalink: Option<String>,
@@ -63,7 +63,7 @@ impl NodeType {
 
 /// How much of a tree is shown.
 #[derive(Debug, Clone, Copy)]
-pub struct Shown {
+pub struct ListingOptions {
     /// Levels of directories, at least one.
     pub depth: usize,
     /// Whether everything a file system shows is.
@@ -78,7 +78,7 @@ pub struct Shown {
 /// # Errors
 /// `NotFound`, with `path not found: <path>` where nothing is there. Reading conflicts with nothing: of a file it is the same kind,
 /// because there is no directory of this name.
-pub fn first(cx: &Cx<'_>, path: &TreePath, shown: Shown) -> Result<Vec<DirectoryEntry>, Fault> {
+pub fn first(cx: &OperationContext<'_>, path: &TreePath, shown: ListingOptions) -> Result<Vec<DirectoryEntry>, Fault> {
     let (vfs, door) = (&cx.space.vfs, cx.caller.door);
     if shown.is_detailed
         && !path.is_root()
@@ -94,7 +94,7 @@ pub fn first(cx: &Cx<'_>, path: &TreePath, shown: Shown) -> Result<Vec<Directory
     })
 }
 
-fn entries(vfs: &Vfs, door: Door, directory: &TreePath, shown: Shown) -> Result<Vec<DirectoryEntry>, Fault> {
+fn entries(vfs: &Vfs, door: Door, directory: &TreePath, shown: ListingOptions) -> Result<Vec<DirectoryEntry>, Fault> {
     let mut entries = vfs.list(door, directory)?;
     entries.retain(|entry| shown.is_detailed || !is_hidden_name(entry.path.name()));
     Ok(entries)
@@ -104,7 +104,12 @@ fn entries(vfs: &Vfs, door: Door, directory: &TreePath, shown: Shown) -> Result<
 ///
 /// # Errors
 /// What the disk says.
-pub fn inside(vfs: &Vfs, door: Door, directory: &TreePath, shown: Shown) -> Result<Vec<DirectoryEntry>, Fault> {
+pub fn inside(
+    vfs: &Vfs,
+    door: Door,
+    directory: &TreePath,
+    shown: ListingOptions,
+) -> Result<Vec<DirectoryEntry>, Fault> {
     match entries(vfs, door, directory, shown) {
         Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(Vec::new()),
         outcome => outcome,
@@ -115,40 +120,44 @@ pub fn inside(vfs: &Vfs, door: Door, directory: &TreePath, shown: Shown) -> Resu
 ///
 /// # Errors
 /// As [`inside`].
-pub fn nodes(cx: &Cx<'_>, entries: Vec<DirectoryEntry>, shown: Shown) -> Result<Vec<Node>, Fault> {
+pub fn nodes(
+    cx: &OperationContext<'_>,
+    entries: Vec<DirectoryEntry>,
+    shown: ListingOptions,
+) -> Result<Vec<FileTreeNode>, Fault> {
     entries.into_iter().map(|entry| node(cx, entry, shown)).collect()
 }
 
-fn node(cx: &Cx<'_>, entry: DirectoryEntry, shown: Shown) -> Result<Node, Fault> {
+fn node(cx: &OperationContext<'_>, entry: DirectoryEntry, shown: ListingOptions) -> Result<FileTreeNode, Fault> {
     let DirectoryEntry { path, attributes } = entry;
     let name = path.name().to_owned();
     let modified = shown.is_detailed.then(|| read::moment(attributes.modified));
     let kind = shown.is_detailed.then(|| NodeType::of(&attributes));
     match attributes.kind {
         EntryKind::Directory => {
-            let below = Shown { depth: shown.depth.saturating_sub(1), ..shown };
+            let below = ListingOptions { depth: shown.depth.saturating_sub(1), ..shown };
             let is_listed = below.depth > 0;
             let entries = if is_listed { inside(&cx.space.vfs, cx.caller.door, &path, below)? } else { Vec::new() };
             let children = Some(nodes(cx, entries, below)?);
-            Ok(Node { path, name, is_dir: true, size: 0, children, permalink: None, modified, kind })
+            Ok(FileTreeNode { path, name, is_dir: true, size: 0, children, permalink: None, modified, kind })
         }
         EntryKind::File | EntryKind::Symlink | EntryKind::Special(_) => {
             let permalink = read::permalink(cx.public_url(), &path);
             let size = attributes.size;
-            Ok(Node { path, name, is_dir: false, size, children: None, permalink, modified, kind })
+            Ok(FileTreeNode { path, name, is_dir: false, size, children: None, permalink, modified, kind })
         }
     }
 }
 
 /// The nodes as indented names, files with their size (gaps.md 4.21).
-pub fn listing(nodes: &[Node]) -> String {
+pub fn listing(nodes: &[FileTreeNode]) -> String {
     let mut text = String::new();
     list(nodes, 0, &mut text);
     if text.is_empty() { "(empty)".to_owned() } else { text }
 }
 
-fn list(nodes: &[Node], level: usize, text: &mut String) {
-    for Node { name, size, children, .. } in nodes {
+fn list(nodes: &[FileTreeNode], level: usize, text: &mut String) {
+    for FileTreeNode { name, size, children, .. } in nodes {
         text.extend(std::iter::repeat_n("  ", level));
         match children {
             None => text.push_str(&format!("{name} ({size} bytes)\n")),

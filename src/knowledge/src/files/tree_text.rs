@@ -11,15 +11,15 @@ use svcfs_config::PublicUrl;
 use svcfs_vfs::{DirectoryEntry, EntryKind, Vfs};
 
 use super::read;
-use super::tree::{self, NodeType, Shown};
-use crate::kernel::{Cx, JsonPieces, PIECE_BYTES, Separator, write_json};
+use super::tree::{self, ListingOptions, NodeType};
+use crate::kernel::{JsonPieces, ListSeparator, OperationContext, PIECE_BYTES, write_json};
 
 /// A list of nodes that is written piece by piece.
 pub struct TreeText {
     vfs: Arc<Vfs>,
     door: Door,
     site: Option<PublicUrl>,
-    shown: Shown,
+    shown: ListingOptions,
     has_begun: bool,
     /// The directories whose nodes are being written, each inside the one before it.
     open: Vec<OpenList>,
@@ -28,20 +28,20 @@ pub struct TreeText {
 /// The nodes of a directory that are not written yet.
 struct OpenList {
     entries: IntoIter<DirectoryEntry>,
-    separator: Separator,
+    separator: ListSeparator,
     /// What is written after the last of them.
     end: Vec<u8>,
 }
 
 impl OpenList {
     fn of(entries: Vec<DirectoryEntry>, end: Vec<u8>) -> Self {
-        Self { entries: entries.into_iter(), separator: Separator::default(), end }
+        Self { entries: entries.into_iter(), separator: ListSeparator::default(), end }
     }
 }
 
 impl TreeText {
     /// The text of a list of these entries.
-    pub fn of(cx: &Cx<'_>, entries: Vec<DirectoryEntry>, shown: Shown) -> Self {
+    pub fn of(cx: &OperationContext<'_>, entries: Vec<DirectoryEntry>, shown: ListingOptions) -> Self {
         Self {
             vfs: Arc::clone(&cx.space.vfs),
             door: cx.caller.door,

@@ -11,7 +11,7 @@ use svcfs_base::{
 use svcfs_text::frontmatter;
 use svcfs_vfs::{EntryKind, File};
 
-use crate::kernel::Cx;
+use crate::kernel::OperationContext;
 use crate::lint;
 
 /// How often an append is tried when other writers are faster. Every failure means that another writer succeeded, and fewer
@@ -19,7 +19,7 @@ use crate::lint;
 const APPEND_ATTEMPTS: usize = 256;
 
 /// One file of a bulk write.
-pub struct Entry {
+pub struct BulkEntry {
     /// Where.
     pub path: TreePath,
     /// The whole new content.
@@ -32,7 +32,7 @@ pub struct Entry {
 ///
 /// # Errors
 /// `TooLarge`, `Invalid` for text or frontmatter that cannot be used, and those of [`svcfs_vfs::Vfs::apply`].
-pub fn write(cx: &Cx<'_>, path: TreePath, content: Bytes, is_exact: bool) -> Result<Settled, Fault> {
+pub fn write(cx: &OperationContext<'_>, path: TreePath, content: Bytes, is_exact: bool) -> Result<Settled, Fault> {
     let content = prepare(cx, cx.caller, (&path, is_exact), content)?;
     cx.apply(Change::put(path, content).expecting(cx.caller.expect.clone()))?.single()
 }
@@ -41,14 +41,19 @@ pub fn write(cx: &Cx<'_>, path: TreePath, content: Bytes, is_exact: bool) -> Res
 ///
 /// # Errors
 /// `Invalid` for an empty list or a path that comes twice, and those of [`write()`]; each names the entry it is about.
-pub fn bulk(cx: &Cx<'_>, caller: &Caller, entries: Vec<Entry>, message: Option<String>) -> Result<Applied, Fault> {
+pub fn bulk(
+    cx: &OperationContext<'_>,
+    caller: &Caller,
+    entries: Vec<BulkEntry>,
+    message: Option<String>,
+) -> Result<Applied, Fault> {
     if entries.is_empty() {
         return Err(Fault::invalid("files", "at least one file is required"));
     }
     let mut places: HashMap<TreePath, usize> = HashMap::with_capacity(entries.len());
     let count = entries.len();
     let mut changes = Vec::with_capacity(count);
-    for (index, Entry { path, content, expect }) in entries.into_iter().enumerate() {
+    for (index, BulkEntry { path, content, expect }) in entries.into_iter().enumerate() {
         if path.is_root() {
             return Err(Fault::new(Kind::Invalid, format!("files[{index}].path is required")));
         }
@@ -75,7 +80,7 @@ pub fn bulk(cx: &Cx<'_>, caller: &Caller, entries: Vec<Entry>, message: Option<S
 ///
 /// # Errors
 /// `NotFound` when nothing is there and no condition was given; `Invalid` for a directory and an ETag; those of [`svcfs_vfs::Vfs::apply`].
-pub fn remove(cx: &Cx<'_>, path: TreePath) -> Result<TreePath, Fault> {
+pub fn remove(cx: &OperationContext<'_>, path: TreePath) -> Result<TreePath, Fault> {
     let change = match cx.space.vfs.stat(cx.caller.door, &path) {
         Ok(attributes) if attributes.kind == EntryKind::Directory => match &cx.caller.expect {
             Expect::Any | Expect::Present => Change::RemoveDir { path: path.clone() },
@@ -97,7 +102,7 @@ pub fn remove(cx: &Cx<'_>, path: TreePath) -> Result<TreePath, Fault> {
 /// # Errors
 /// `TooLarge` for an addition over 32 MiB or a result over 64 MiB; those of [`svcfs_vfs::Vfs::apply`]; `Conflict` after
 /// losing against other writers too often.
-pub fn append(cx: &Cx<'_>, path: &TreePath, separator: &str, addition: &Bytes) -> Result<Settled, Fault> {
+pub fn append(cx: &OperationContext<'_>, path: &TreePath, separator: &str, addition: &Bytes) -> Result<Settled, Fault> {
     if addition.len() > MAX_PAGE_BYTES {
         return Err(Fault::too_large("file", MAX_PAGE_BYTES));
     }
@@ -150,7 +155,7 @@ fn joined(before: Option<&File>, separator: &str, addition: &Bytes) -> Result<By
 }
 
 /// The regular file at a path, if there is one.
-fn present(cx: &Cx<'_>, path: &TreePath) -> Result<Option<File>, Fault> {
+fn present(cx: &OperationContext<'_>, path: &TreePath) -> Result<Option<File>, Fault> {
     let (vfs, door) = (&cx.space.vfs, cx.caller.door);
     let read = || match vfs.stat(door, path)?.kind {
         EntryKind::Symlink => {
@@ -170,7 +175,12 @@ fn present(cx: &Cx<'_>, path: &TreePath) -> Result<Option<File>, Fault> {
 /// A body a caller hands in, made ready: within its size; of a page, its origin noted and its text tidied where the door
 /// asks for it. Tidying happens here and not in the gate, because only the operation knows that the whole text is the
 /// caller's: an append and a rewritten link leave the rest of the page as its author wrote it.
-fn prepare(cx: &Cx<'_>, caller: &Caller, (path, is_exact): (&TreePath, bool), content: Bytes) -> Result<Bytes, Fault> {
+fn prepare(
+    cx: &OperationContext<'_>,
+    caller: &Caller,
+    (path, is_exact): (&TreePath, bool),
+    content: Bytes,
+) -> Result<Bytes, Fault> {
     if content.len() > MAX_PAGE_BYTES {
         return Err(Fault::too_large("file", MAX_PAGE_BYTES));
     }
@@ -200,7 +210,7 @@ fn text_of(content: &Bytes) -> Result<&str, Fault> {
 }
 
 /// Adds the origin to the list `derived-from` of the frontmatter (gaps.md 4.1).
-fn note_origin(cx: &Cx<'_>, caller: &Caller, text: &str, origin: &Provenance) -> Result<String, Fault> {
+fn note_origin(cx: &OperationContext<'_>, caller: &Caller, text: &str, origin: &Provenance) -> Result<String, Fault> {
     let (date, actor) = (cx.now().to_string(), caller.actor());
     let entry = frontmatter::Provenance { kind: &origin.kind, id: &origin.id, date: &date, actor: actor.as_str() };
     frontmatter::append_provenance(text, &entry)

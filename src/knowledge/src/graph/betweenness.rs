@@ -10,7 +10,7 @@ use super::operations::MOST_LISTED;
 const MOST_STEPS: usize = 30_000_000;
 
 /// How many shortest ways lead through each page.
-pub struct Betweenness {
+pub struct BetweennessScores {
     /// For each page, the share of all pairs of other pages whose shortest way leads through it, 0 to 1. Of several shortest ways
     /// each counts for its part.
     pub values: Vec<f64>,
@@ -21,16 +21,16 @@ pub struct Betweenness {
 }
 
 /// The betweenness of each node, along the direction of links.
-pub(super) fn of(graph: &Graph) -> Betweenness {
+pub(super) fn of(graph: &Graph) -> BetweennessScores {
     of_at_most(graph, MOST_STEPS)
 }
 
 /// The same within a number of steps.
-pub(super) fn of_at_most(graph: &Graph, steps: usize) -> Betweenness {
+pub(super) fn of_at_most(graph: &Graph, steps: usize) -> BetweennessScores {
     let sources: Vec<Node> = graph.nodes().filter(|node| !graph.links_out(*node).is_empty()).collect();
     let most = (steps / (graph.len() + graph.links()).max(1)).max(1);
     let taken = sources.len().min(most);
-    let mut search = Search::new(graph);
+    let mut search = ShortestPathSearch::new(graph);
     for nth in 0..taken {
         // Evenly over the order of paths, so that every folder has its part.
         search.add_from(sources[nth * sources.len() / taken]);
@@ -42,10 +42,10 @@ pub(super) fn of_at_most(graph: &Graph, steps: usize) -> Betweenness {
     let mut highest: Vec<Node> = graph.nodes().filter(|node| values[*node as usize] > 0.0).collect();
     highest.sort_by(|one, other| values[*other as usize].total_cmp(&values[*one as usize]));
     highest.truncate(MOST_LISTED);
-    Betweenness { values, highest, sampled: (taken < sources.len()).then_some(taken) }
+    BetweennessScores { values, highest, sampled: (taken < sources.len()).then_some(taken) }
 }
 
-struct Search<'g> {
+struct ShortestPathSearch<'g> {
     graph: &'g Graph,
     values: Vec<f64>,
     /// Of the present source, for each node: how far, over how many shortest ways, and what depends on it.
@@ -58,7 +58,7 @@ struct Search<'g> {
 
 const NOT_REACHED: u32 = u32::MAX;
 
-impl<'g> Search<'g> {
+impl<'g> ShortestPathSearch<'g> {
     fn new(graph: &'g Graph) -> Self {
         let count = graph.len();
         Self {

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use svcfs_index::Node;
 
-use super::Analysis;
-use super::operations::{Cluster, MOST_LISTED};
+use super::GraphAnalysis;
+use super::operations::{MOST_LISTED, PageCluster};
 
 /// Words told of a community.
 const KEYWORDS: usize = 5;
@@ -13,7 +13,7 @@ const KEYWORDS: usize = 5;
 const SHORTEST: usize = 3;
 
 /// The largest communities of at least two pages, as many as can be asked for.
-pub(super) fn largest(analysis: &Analysis) -> Vec<Cluster> {
+pub(super) fn largest(analysis: &GraphAnalysis) -> Vec<PageCluster> {
     let everywhere = counted(analysis, analysis.graph().nodes());
     let several = analysis.communities().enumerate().take_while(|(_, nodes)| nodes.len() > 1);
     let cluster = |(id, nodes): (usize, &[Node])| {
@@ -23,7 +23,7 @@ pub(super) fn largest(analysis: &Analysis) -> Vec<Cluster> {
                 if ranks[node as usize] > ranks[best as usize] { node } else { best }
             },
         );
-        Some(Cluster {
+        Some(PageCluster {
             id,
             size: nodes.len(),
             top_page: analysis.path(top?),
@@ -34,7 +34,7 @@ pub(super) fn largest(analysis: &Analysis) -> Vec<Cluster> {
 }
 
 /// The words that are in many titles of a group, and in few of all.
-fn keywords(analysis: &Analysis, nodes: &[Node], everywhere: &HashMap<String, usize>) -> Vec<String> {
+fn keywords(analysis: &GraphAnalysis, nodes: &[Node], everywhere: &HashMap<String, usize>) -> Vec<String> {
     let pages = analysis.graph().len() as f64;
     let weight = |(word, here): (String, usize)| {
         let all = everywhere.get(&word).copied().unwrap_or(here) as f64;
@@ -46,7 +46,7 @@ fn keywords(analysis: &Analysis, nodes: &[Node], everywhere: &HashMap<String, us
 }
 
 /// In how many titles each word is.
-fn counted(analysis: &Analysis, nodes: impl Iterator<Item = Node>) -> HashMap<String, usize> {
+fn counted(analysis: &GraphAnalysis, nodes: impl Iterator<Item = Node>) -> HashMap<String, usize> {
     let mut counts = HashMap::new();
     for node in nodes {
         let title = analysis.graph().page(node).title.to_lowercase();

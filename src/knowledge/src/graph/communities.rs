@@ -13,7 +13,7 @@ const MOST_ROUNDS: usize = 20;
 
 /// The groups, the largest first, then by their first page; the pages of each in order. A page without links is a group of its own.
 pub(super) fn of(graph: &Graph) -> Vec<Vec<Node>> {
-    let mut level = Level::of(graph);
+    let mut level = WeightedGraph::of(graph);
     // The group of each page, as the level above knows it.
     let mut groups: Vec<Node> = graph.nodes().collect();
     loop {
@@ -33,7 +33,7 @@ pub(super) fn of(graph: &Graph) -> Vec<Vec<Node>> {
 }
 
 /// An undirected graph whose links have weights: first the pages, then groups of them.
-struct Level {
+struct WeightedGraph {
     starts: Vec<usize>,
     /// For each node its neighbours with the weight between them, itself not among them.
     links: Vec<(Node, i64)>,
@@ -45,7 +45,7 @@ struct Level {
     total: i64,
 }
 
-impl Level {
+impl WeightedGraph {
     /// A page that links to another, which links back, is tied to it twice.
     fn of(graph: &Graph) -> Self {
         let both = |node| graph.links_out(node).iter().chain(graph.links_in(node)).map(move |other| (node, *other, 1));

@@ -4,14 +4,14 @@ use svcfs_index::{Graph, Node};
 
 /// How a graph falls apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Components {
+pub struct GraphComponents {
     /// How many parts there are.
     pub count: usize,
     /// How many pages the largest has.
     pub largest: usize,
 }
 
-impl Components {
+impl GraphComponents {
     pub(super) fn of(graph: &Graph) -> Self {
         let parts = parts(graph, |_, _| true);
         Self { count: parts.len(), largest: parts.iter().map(Vec::len).max().unwrap_or_default() }

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use svcfs_base::Fault;
 use svcfs_index::Node;
 
-use super::Analysis;
-use super::operations::{Dot, Drawing, Edge};
-use crate::kernel::{JsonPieces, PIECE_BYTES, Separator, write_json};
+use super::GraphAnalysis;
+use super::operations::{LinkEdge, PageGraph, PageNode};
+use crate::kernel::{JsonPieces, ListSeparator, PIECE_BYTES, write_json};
 
 /// Which pages of a graph are shown.
-pub(super) struct Shown {
-    analysis: Arc<Analysis>,
+pub(super) struct GraphSelection {
+    analysis: Arc<GraphAnalysis>,
     /// For each node whether it is; none where all of them are.
     nodes: Option<Vec<bool>>,
 }
 
-impl Shown {
+impl GraphSelection {
     /// All pages; with a limit, so many of them, those with the highest PageRank.
-    pub(super) fn of(analysis: Arc<Analysis>, limit: usize) -> Self {
+    pub(super) fn of(analysis: Arc<GraphAnalysis>, limit: usize) -> Self {
         let count = analysis.graph().len();
         let nodes = (limit < count).then(|| {
             let mut nodes = vec![false; count];
@@ -39,44 +39,49 @@ impl Shown {
     }
 
     /// These pages and the links between them.
-    pub(super) fn drawing(&self) -> Drawing {
+    pub(super) fn drawing(&self) -> PageGraph {
         let (graph, path) = (self.analysis.graph(), |node| self.analysis.path(node));
         let shown = || graph.nodes().filter(|node| self.has(*node));
         let dot = |node| {
             let (title, group) = self.labels(node);
-            Dot { id: path(node), title: title.to_owned(), group: group.to_owned() }
+            PageNode { id: path(node), title: title.to_owned(), group: group.to_owned() }
         };
         let edges = |source| {
             let targets = graph.links_out(source).iter().filter(|target| self.has(**target));
-            targets.map(move |target| Edge { source: path(source), target: path(*target) })
+            targets.map(move |target| LinkEdge { source: path(source), target: path(*target) })
         };
-        Drawing { nodes: shown().map(dot).collect(), edges: shown().flat_map(edges).collect() }
+        PageGraph { nodes: shown().map(dot).collect(), edges: shown().flat_map(edges).collect() }
     }
 }
 
 /// A [`Drawing`] that is written piece by piece. The graph is never changed, so that all pieces are of one state.
-pub(super) struct DrawingText {
-    shown: Shown,
+pub(super) struct GraphText {
+    shown: GraphSelection,
     paths: QuotedPaths,
-    next: Next,
-    separator: Separator,
+    next: GraphCursor,
+    separator: ListSeparator,
 }
 
 /// What is written next.
-enum Next {
+enum GraphCursor {
     /// This page, or those after it.
     Dot(Node),
     /// This link of this page, or those after it.
     Edge(Node, usize),
 }
 
-impl DrawingText {
-    pub(super) fn of(shown: Shown) -> Result<Self, Fault> {
-        Ok(Self { paths: QuotedPaths::of(&shown)?, shown, next: Next::Dot(0), separator: Separator::default() })
+impl GraphText {
+    pub(super) fn of(shown: GraphSelection) -> Result<Self, Fault> {
+        Ok(Self {
+            paths: QuotedPaths::of(&shown)?,
+            shown,
+            next: GraphCursor::Dot(0),
+            separator: ListSeparator::default(),
+        })
     }
 
     /// Writes pages from this one on; where to go on.
-    fn write_dots(&mut self, mut node: Node, text: &mut Vec<u8>, end: usize) -> Result<Next, Fault> {
+    fn write_dots(&mut self, mut node: Node, text: &mut Vec<u8>, end: usize) -> Result<GraphCursor, Fault> {
         let count = self.shown.analysis.graph().nodes().end;
         while node < count && text.len() < end {
             if self.shown.has(node) {
@@ -93,15 +98,15 @@ impl DrawingText {
             node += 1;
         }
         if node < count {
-            return Ok(Next::Dot(node));
+            return Ok(GraphCursor::Dot(node));
         }
         text.extend_from_slice(br#"],"edges":["#);
-        self.separator = Separator::default();
-        Ok(Next::Edge(0, 0))
+        self.separator = ListSeparator::default();
+        Ok(GraphCursor::Edge(0, 0))
     }
 
     /// Writes links from this one on; where to go on.
-    fn write_edges(&mut self, (mut node, mut link): (Node, usize), text: &mut Vec<u8>, end: usize) -> Next {
+    fn write_edges(&mut self, (mut node, mut link): (Node, usize), text: &mut Vec<u8>, end: usize) -> GraphCursor {
         let graph = self.shown.analysis.graph();
         while node < graph.nodes().end && text.len() < end {
             let links = if self.shown.has(node) { graph.links_out(node) } else { &[] };
@@ -119,25 +124,25 @@ impl DrawingText {
                 text.push(b'}');
             }
         }
-        Next::Edge(node, link)
+        GraphCursor::Edge(node, link)
     }
 }
 
-impl JsonPieces for DrawingText {
+impl JsonPieces for GraphText {
     fn write_next(&mut self, text: &mut Vec<u8>) -> Result<bool, Fault> {
         let end = text.len() + PIECE_BYTES;
-        if matches!(self.next, Next::Dot(0)) {
+        if matches!(self.next, GraphCursor::Dot(0)) {
             text.extend_from_slice(br#"{"nodes":["#);
         }
-        if let Next::Dot(node) = self.next {
+        if let GraphCursor::Dot(node) = self.next {
             self.next = self.write_dots(node, text, end)?;
         }
-        if let Next::Edge(node, link) = self.next {
+        if let GraphCursor::Edge(node, link) = self.next {
             self.next = self.write_edges((node, link), text, end);
         }
         let has_more = match self.next {
-            Next::Dot(_) => true,
-            Next::Edge(node, _) => node < self.shown.analysis.graph().nodes().end,
+            GraphCursor::Dot(_) => true,
+            GraphCursor::Edge(node, _) => node < self.shown.analysis.graph().nodes().end,
         };
         if !has_more {
             text.extend_from_slice(b"]}");
@@ -158,7 +163,7 @@ struct QuotedPaths {
 }
 
 impl QuotedPaths {
-    fn of(shown: &Shown) -> Result<Self, Fault> {
+    fn of(shown: &GraphSelection) -> Result<Self, Fault> {
         let graph = shown.analysis.graph();
         let mut paths = Self { text: Vec::new(), ends: Vec::with_capacity(graph.len()) };
         for node in graph.nodes() {

@@ -24,32 +24,32 @@ use svcfs_index::{Graph, Index, Node};
 
 pub use operations::AREA;
 
-use betweenness::Betweenness;
-use components::Components;
-use operations::{Cluster, Communities};
-use written::Written;
+use betweenness::BetweennessScores;
+use components::GraphComponents;
+use operations::{CommunityList, PageCluster};
+use written::CachedJson;
 
 /// A graph and what was worked out for it, each part when somebody first asks for it.
-pub struct Analysis {
+pub struct GraphAnalysis {
     graph: Arc<Graph>,
     ranks: OnceLock<Vec<f64>>,
-    betweenness: OnceLock<Betweenness>,
-    communities: OnceLock<Groups>,
-    components: OnceLock<Components>,
+    betweenness: OnceLock<BetweennessScores>,
+    communities: OnceLock<NodeGroups>,
+    components: OnceLock<GraphComponents>,
     by_rank: OnceLock<Vec<Node>>,
-    tags: OnceLock<walk::Tags>,
-    clusters: OnceLock<Vec<Cluster>>,
+    tags: OnceLock<walk::PagesByTag>,
+    clusters: OnceLock<Vec<PageCluster>>,
     /// The answer that tells of every page.
-    grouped: Mutex<Option<Written<Communities>>>,
+    grouped: Mutex<Option<CachedJson<CommunityList>>>,
 }
 
 /// Groups of nodes, one behind the other: most of them may be of one node.
-struct Groups {
+struct NodeGroups {
     nodes: Vec<Node>,
     ends: Vec<usize>,
 }
 
-impl Groups {
+impl NodeGroups {
     fn of(groups: &[Vec<Node>]) -> Self {
         let ends = groups.iter().scan(0, |end, group| {
             *end += group.len();
@@ -64,7 +64,7 @@ impl Groups {
     }
 }
 
-impl Analysis {
+impl GraphAnalysis {
     fn of(graph: Arc<Graph>) -> Self {
         Self {
             graph,
@@ -96,23 +96,23 @@ impl Analysis {
         })
     }
     /// How many shortest ways lead through each page.
-    pub fn betweenness(&self) -> &Betweenness {
+    pub fn betweenness(&self) -> &BetweennessScores {
         self.betweenness.get_or_init(|| betweenness::of(&self.graph))
     }
     /// Groups of pages that link to each other more than to the rest, the largest first; each page is in one.
     pub fn communities(&self) -> impl Iterator<Item = &[Node]> {
-        self.communities.get_or_init(|| Groups::of(&communities::of(&self.graph))).all()
+        self.communities.get_or_init(|| NodeGroups::of(&communities::of(&self.graph))).all()
     }
     /// The parts that no link connects.
-    pub fn components(&self) -> &Components {
-        self.components.get_or_init(|| Components::of(&self.graph))
+    pub fn components(&self) -> &GraphComponents {
+        self.components.get_or_init(|| GraphComponents::of(&self.graph))
     }
     /// What the largest communities of at least two pages are about.
-    fn clusters(&self) -> &[Cluster] {
+    fn clusters(&self) -> &[PageCluster] {
         self.clusters.get_or_init(|| clusters::largest(self))
     }
     /// The pages of each tag.
-    fn tags(&self) -> &walk::Tags {
+    fn tags(&self) -> &walk::PagesByTag {
         self.tags.get_or_init(|| walk::tags(&self.graph))
     }
     /// The path of a node.
@@ -126,15 +126,15 @@ const MOST_PARTS: usize = 8;
 
 /// The newest analyses of one space.
 #[derive(Default)]
-pub struct Newest(Mutex<Option<Analyses>>);
+pub struct AnalysisCache(Mutex<Option<CachedAnalyses>>);
 
 /// The analysis of a whole graph, and those of folders that were asked for, the latest last.
-struct Analyses {
-    whole: Arc<Analysis>,
-    parts: Vec<(TreePath, Arc<Analysis>)>,
+struct CachedAnalyses {
+    whole: Arc<GraphAnalysis>,
+    parts: Vec<(TreePath, Arc<GraphAnalysis>)>,
 }
 
-impl Newest {
+impl AnalysisCache {
     /// Drops what can be made again quickly; the graph itself stays.
     pub(crate) fn rest(&self) {
         if let Some(analyses) = &mut *self.0.lock() {
@@ -148,19 +148,19 @@ impl Newest {
     ///
     /// # Errors
     /// Those of [`Index::graph`].
-    pub fn of(&self, index: &Index, folder: Option<&TreePath>) -> Result<Arc<Analysis>, Fault> {
+    pub fn of(&self, index: &Index, folder: Option<&TreePath>) -> Result<Arc<GraphAnalysis>, Fault> {
         let graph = index.graph()?;
         let mut newest = self.0.lock();
         let is_newest = newest.as_ref().is_some_and(|analyses| Arc::ptr_eq(&analyses.whole.graph, &graph));
         if !is_newest {
             *newest = None;
         }
-        let fresh = || Analyses { whole: Arc::new(Analysis::of(graph)), parts: Vec::new() };
-        let Analyses { whole, parts } = newest.get_or_insert_with(fresh);
+        let fresh = || CachedAnalyses { whole: Arc::new(GraphAnalysis::of(graph)), parts: Vec::new() };
+        let CachedAnalyses { whole, parts } = newest.get_or_insert_with(fresh);
         let Some(folder) = folder else { return Ok(Arc::clone(whole)) };
         let part = match parts.iter().position(|(known, _)| known == folder) {
             Some(at) => parts.remove(at).1,
-            None => Arc::new(Analysis::of(Arc::new(whole.graph.part(folder)))),
+            None => Arc::new(GraphAnalysis::of(Arc::new(whole.graph.part(folder)))),
         };
         if parts.len() >= MOST_PARTS {
             parts.remove(0);

@@ -10,11 +10,13 @@ use svcfs_base::{Fault, Limit, TreePath};
 use svcfs_index::Node;
 use svcfs_work::Lane;
 
-use super::drawing::{DrawingText, Shown};
-use super::walk::{self, Sibling};
-use super::written::Written;
-use super::{Analysis, paths};
-use crate::kernel::{Area, AtLeast, Cx, Entry, JsonText, Operation, Route, Within, given};
+use super::drawing::{GraphSelection, GraphText};
+use super::walk::{self, SiblingPage};
+use super::written::CachedJson;
+use super::{GraphAnalysis, paths};
+use crate::kernel::{
+    FolderScope, JsonText, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route, given,
+};
 
 /// Entries of a list of the analytics at most.
 pub(super) const MOST_LISTED: usize = 1000;
@@ -23,16 +25,16 @@ pub(super) const MOST_LISTED: usize = 1000;
 const MOST_KEPT: usize = 8 << 20;
 
 /// The operations of this area.
-pub const AREA: Area = Area {
+pub const AREA: OperationArea = OperationArea {
     title: "Graph",
     operations: &[
-        Entry::of::<Backlinks>(),
-        Entry::of::<Graph>(),
-        Entry::of::<GraphAnalytics>(),
-        Entry::of::<GraphCentrality>(),
-        Entry::of::<GraphCommunities>(),
-        Entry::of::<GraphPath>(),
-        Entry::of::<GraphWalk>(),
+        OperationEntry::of::<ListBacklinks>(),
+        OperationEntry::of::<GetGraph>(),
+        OperationEntry::of::<AnalyzeGraph>(),
+        OperationEntry::of::<ListCentrality>(),
+        OperationEntry::of::<ListCommunities>(),
+        OperationEntry::of::<FindPath>(),
+        OperationEntry::of::<ListNeighbors>(),
     ],
 };
 
@@ -41,7 +43,7 @@ pub const AREA: Area = Area {
 /// Each with the line the link stands in. A path that no page links to has an empty list, whether it exists or not. Of a list that is cut
 /// at `limit` it is told how many there are in all: over HTTP by `X-Total-Count`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Backlinks {
+pub struct ListBacklinks {
     /// The page linked to
     #[schemars(example = "index.md")]
     pub path: TreePath,
@@ -49,12 +51,12 @@ pub struct Backlinks {
     #[serde(default)]
     pub limit: Limit<1000, 10_000>,
     #[serde(default)]
-    pub at_least: AtLeast,
+    pub at_least: MinSeq,
 }
 
 /// A page that links to another one.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Backlink {
+pub struct LinkingPage {
     /// The page that holds the link
     pub path: TreePath,
     /// Its title
@@ -63,18 +65,18 @@ pub struct Backlink {
     pub context: String,
 }
 
-impl Operation for Backlinks {
+impl Operation for ListBacklinks {
     const NAME: &'static str = "backlinks";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::get("/backlinks")];
     const TOOL: bool = true;
-    type Output = Vec<Backlink>;
-    fn run(self, cx: &Cx<'_>) -> Result<Vec<Backlink>, Fault> {
+    type Output = Vec<LinkingPage>;
+    fn run(self, cx: &OperationContext<'_>) -> Result<Vec<LinkingPage>, Fault> {
         given("path", &self.path)?;
         let (index, below) = (cx.index_at_least(self.at_least)?, cx.caller.reach.top());
         let (found, total) = index.backlinks(&self.path, &below, self.limit.get())?;
         cx.has_in_all(total, found.len());
-        let shown = |svcfs_index::Backlink { path, title, context }| Backlink { path, title, context };
+        let shown = |svcfs_index::Backlink { path, title, context }| LinkingPage { path, title, context };
         Ok(found.into_iter().map(shown).collect())
     }
 }
@@ -84,7 +86,7 @@ impl Operation for Backlinks {
 /// However often a page links to another, it is one edge. Links to files that are no pages, and links that lead nowhere, are left
 /// out.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Graph {
+pub struct GetGraph {
     /// Only this many pages, those with the highest PageRank, and the links between them; all when absent
     #[serde(default)]
     pub limit: Option<NonZeroUsize>,
@@ -92,16 +94,16 @@ pub struct Graph {
 
 /// Every page and every link between two of them.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Drawing {
+pub struct PageGraph {
     /// The pages, by path
-    pub nodes: Vec<Dot>,
+    pub nodes: Vec<PageNode>,
     /// The links
-    pub edges: Vec<Edge>,
+    pub edges: Vec<LinkEdge>,
 }
 
 /// A page of the graph.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Dot {
+pub struct PageNode {
     /// Its path
     pub id: TreePath,
     /// Its title
@@ -112,30 +114,30 @@ pub struct Dot {
 
 /// A link of the graph.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Edge {
+pub struct LinkEdge {
     /// The page that holds the link
     pub source: TreePath,
     /// The page it leads to
     pub target: TreePath,
 }
 
-impl Operation for Graph {
+impl Operation for GetGraph {
     const NAME: &'static str = "graph";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::get("/graph")];
     const LANE: Lane = Lane::Slow;
-    type Output = Drawing;
-    fn run(self, cx: &Cx<'_>) -> Result<Drawing, Fault> {
+    type Output = PageGraph;
+    fn run(self, cx: &OperationContext<'_>) -> Result<PageGraph, Fault> {
         Ok(self.shown(cx)?.drawing())
     }
-    fn write(self, cx: &Cx<'_>) -> Result<JsonText, Fault> {
-        JsonText::pieces(DrawingText::of(self.shown(cx)?)?)
+    fn write(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
+        JsonText::pieces(GraphText::of(self.shown(cx)?)?)
     }
 }
 
-impl Graph {
-    fn shown(&self, cx: &Cx<'_>) -> Result<Shown, Fault> {
-        Ok(Shown::of(analysis(cx)?, self.limit.map_or(usize::MAX, NonZeroUsize::get)))
+impl GetGraph {
+    fn shown(&self, cx: &OperationContext<'_>) -> Result<GraphSelection, Fault> {
+        Ok(GraphSelection::of(analysis(cx)?, self.limit.map_or(usize::MAX, NonZeroUsize::get)))
     }
 }
 
@@ -144,7 +146,7 @@ impl Graph {
 /// PageRank follows links in their direction; parts and groups take them both ways. The lists of pages, groups and bridges have at
 /// most `limit` entries, orphans are all told.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct GraphAnalytics {
+pub struct AnalyzeGraph {
     /// Entries in each list but `orphans`
     #[serde(default)]
     pub limit: Limit<20, { MOST_LISTED as u32 }>,
@@ -152,7 +154,7 @@ pub struct GraphAnalytics {
 
 /// How the pages hang together.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Analytics {
+pub struct GraphStatistics {
     /// Pages
     pub total_nodes: usize,
     /// Pairs of pages of which the first links to the second
@@ -164,11 +166,11 @@ pub struct Analytics {
     /// Pages that no other page links to, by path
     pub orphans: Vec<TreePath>,
     /// The pages with the highest PageRank, highest first
-    pub top_pages: Vec<Ranked>,
+    pub top_pages: Vec<RankedPage>,
     /// Groups of at least two pages that link to each other more than to the rest, the largest first
-    pub clusters: Vec<Cluster>,
+    pub clusters: Vec<PageCluster>,
     /// The pages through which most of the shortest ways between others lead, highest first
-    pub bridges: Vec<Bridge>,
+    pub bridges: Vec<BridgePage>,
     /// From how many pages shortest ways were looked for, when there are too many to do it from every one: the values of `bridges`
     /// are then estimates
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -177,7 +179,7 @@ pub struct Analytics {
 
 /// A page and its rank.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Ranked {
+pub struct RankedPage {
     /// Which page
     pub path: TreePath,
     /// How often somebody who follows links at random is there; all pages together are 1
@@ -190,7 +192,7 @@ pub struct Ranked {
 
 /// A group of pages.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Cluster {
+pub struct PageCluster {
     /// Its number, as in the communities
     pub id: usize,
     /// How many pages it has
@@ -203,24 +205,24 @@ pub struct Cluster {
 
 /// A page that connects others.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Bridge {
+pub struct BridgePage {
     /// Which page
     pub path: TreePath,
     /// The share of all pairs of other pages whose shortest way leads through it, 0 to 1
     pub betweenness: f64,
 }
 
-impl Operation for GraphAnalytics {
+impl Operation for AnalyzeGraph {
     const NAME: &'static str = "graph_analytics";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::get("/graph/analytics")];
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;
-    type Output = Analytics;
-    fn run(self, cx: &Cx<'_>) -> Result<Analytics, Fault> {
+    type Output = GraphStatistics;
+    fn run(self, cx: &OperationContext<'_>) -> Result<GraphStatistics, Fault> {
         let (analysis, limit) = (analysis(cx)?, self.limit.get());
         let graph = analysis.graph();
-        let ranked = |node: &Node| Ranked {
+        let ranked = |node: &Node| RankedPage {
             path: analysis.path(*node),
             pagerank: analysis.ranks()[*node as usize],
             in_degree: graph.links_in(*node).len(),
@@ -228,8 +230,8 @@ impl Operation for GraphAnalytics {
         };
         let betweenness = analysis.betweenness();
         let bridge =
-            |node: &Node| Bridge { path: analysis.path(*node), betweenness: betweenness.values[*node as usize] };
-        Ok(Analytics {
+            |node: &Node| BridgePage { path: analysis.path(*node), betweenness: betweenness.values[*node as usize] };
+        Ok(GraphStatistics {
             total_nodes: graph.len(),
             total_edges: graph.links(),
             components: analysis.components().count,
@@ -249,7 +251,7 @@ impl Operation for GraphAnalytics {
 
 /// List pages by their importance in the graph
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct GraphCentrality {
+pub struct ListCentrality {
     /// Only this many, the highest PageRank first; all when absent
     #[serde(default)]
     pub limit: Option<NonZeroUsize>,
@@ -257,9 +259,9 @@ pub struct GraphCentrality {
 
 /// Pages by their importance.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Centrality {
+pub struct CentralityReport {
     /// The pages, the highest PageRank first
-    pub pages: Vec<Central>,
+    pub pages: Vec<PageCentrality>,
     /// From how many pages shortest ways were looked for, when there are too many to do it from every one: `betweenness` is then
     /// an estimate
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -268,7 +270,7 @@ pub struct Centrality {
 
 /// A page and its place in the graph.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Central {
+pub struct PageCentrality {
     /// Which page
     pub path: TreePath,
     /// How often somebody who follows links at random is there; all pages together are 1
@@ -281,17 +283,17 @@ pub struct Central {
     pub out_degree: usize,
 }
 
-impl Operation for GraphCentrality {
+impl Operation for ListCentrality {
     const NAME: &'static str = "graph_centrality";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::get("/graph/centrality")];
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;
-    type Output = Centrality;
-    fn run(self, cx: &Cx<'_>) -> Result<Centrality, Fault> {
+    type Output = CentralityReport;
+    fn run(self, cx: &OperationContext<'_>) -> Result<CentralityReport, Fault> {
         let analysis = analysis(cx)?;
         let (graph, betweenness) = (analysis.graph(), analysis.betweenness());
-        let central = |node: &Node| Central {
+        let central = |node: &Node| PageCentrality {
             path: analysis.path(*node),
             pagerank: analysis.ranks()[*node as usize],
             betweenness: betweenness.values[*node as usize],
@@ -300,7 +302,7 @@ impl Operation for GraphCentrality {
         };
         let limit = self.limit.map_or(usize::MAX, NonZeroUsize::get);
         let pages = analysis.by_rank().iter().take(limit).map(central).collect();
-        Ok(Centrality { pages, betweenness_sample: betweenness.sampled })
+        Ok(CentralityReport { pages, betweenness_sample: betweenness.sampled })
     }
 }
 
@@ -308,32 +310,32 @@ impl Operation for GraphCentrality {
 ///
 /// Every page is in one group; a page without links is one of its own. The same links always give the same groups.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct GraphCommunities {}
+pub struct ListCommunities {}
 
 /// The groups.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Communities {
+pub struct CommunityList {
     /// The largest first
-    pub communities: Vec<Community>,
+    pub communities: Vec<PageCommunity>,
 }
 
 /// A group of pages.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Community {
+pub struct PageCommunity {
     /// Its number, from 0
     pub id: usize,
     /// Its pages, by path
     pub pages: Vec<TreePath>,
 }
 
-impl Operation for GraphCommunities {
+impl Operation for ListCommunities {
     const NAME: &'static str = "graph_communities";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::get("/graph/communities")];
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;
-    type Output = Written<Communities>;
-    fn run(self, cx: &Cx<'_>) -> Result<Written<Communities>, Fault> {
+    type Output = CachedJson<CommunityList>;
+    fn run(self, cx: &OperationContext<'_>) -> Result<CachedJson<CommunityList>, Fault> {
         let analysis = analysis(cx)?;
         let mut retained = analysis.grouped.lock();
         if let Some(written) = &*retained {
@@ -341,8 +343,8 @@ impl Operation for GraphCommunities {
         }
         let pages = |nodes: &[Node]| nodes.iter().map(|node| analysis.path(*node)).collect();
         let communities = analysis.communities().enumerate();
-        let communities = communities.map(|(id, nodes)| Community { id, pages: pages(nodes) }).collect();
-        let written = Written::of(&Communities { communities })?;
+        let communities = communities.map(|(id, nodes)| PageCommunity { id, pages: pages(nodes) }).collect();
+        let written = CachedJson::of(&CommunityList { communities })?;
         *retained = Some(written.clone()).filter(|written| written.bytes() <= MOST_KEPT);
         Ok(written)
     }
@@ -351,7 +353,7 @@ impl Operation for GraphCommunities {
 /// Find the shortest way from one page to another along links
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = json!({ "from": "index.md", "to": "notes/today.md" }))]
-pub struct GraphPath {
+pub struct FindPath {
     /// Where the way begins
     pub from: TreePath,
     /// Where it ends
@@ -360,29 +362,29 @@ pub struct GraphPath {
 
 /// A way along links.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Way {
+pub struct LinkPath {
     /// The pages on it, both ends included; each links to the next
     pub path: Vec<TreePath>,
 }
 
-impl Operation for GraphPath {
+impl Operation for FindPath {
     const NAME: &'static str = "graph_path";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::get("/graph/path")];
     const TOOL: bool = true;
-    type Output = Way;
-    fn run(self, cx: &Cx<'_>) -> Result<Way, Fault> {
+    type Output = LinkPath;
+    fn run(self, cx: &OperationContext<'_>) -> Result<LinkPath, Fault> {
         let analysis = analysis(cx)?;
         let (from, to) = (node(&analysis, "from", &self.from)?, node(&analysis, "to", &self.to)?);
         let way = paths::shortest(analysis.graph(), (from, to))
             .ok_or_else(|| Fault::not_found(format!("no path of links leads from `{}` to `{}`", self.from, self.to)))?;
-        Ok(Way { path: way.into_iter().map(|node| analysis.path(node)).collect() })
+        Ok(LinkPath { path: way.into_iter().map(|node| analysis.path(node)).collect() })
     }
 }
 
 /// See what is around a page: what it links to, what links to it, and what lies beside it
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct GraphWalk {
+pub struct ListNeighbors {
     /// The page
     #[schemars(example = "index.md")]
     pub path: TreePath,
@@ -400,7 +402,7 @@ fn yes() -> bool {
 
 /// What is around a page.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Surroundings {
+pub struct PageNeighborhood {
     /// The page
     pub path: TreePath,
     /// Pages it links to, by path
@@ -408,7 +410,7 @@ pub struct Surroundings {
     /// Pages that link to it, by path
     pub links_in: Vec<TreePath>,
     /// Pages of its directory, by path, then others with a tag of its own; those of each kind have `limit` entries at most
-    pub siblings: Vec<Sibling>,
+    pub siblings: Vec<SiblingPage>,
     /// The share of all other pages that it links to or is linked from, 0 to 1
     pub hub_score: f64,
     /// Pages that link to it
@@ -417,13 +419,13 @@ pub struct Surroundings {
     pub out_degree: usize,
 }
 
-impl Operation for GraphWalk {
+impl Operation for ListNeighbors {
     const NAME: &'static str = "graph_walk";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::get("/graph/walk")];
     const TOOL: bool = true;
-    type Output = Surroundings;
-    fn run(self, cx: &Cx<'_>) -> Result<Surroundings, Fault> {
+    type Output = PageNeighborhood;
+    fn run(self, cx: &OperationContext<'_>) -> Result<PageNeighborhood, Fault> {
         let (analysis, limit) = (analysis(cx)?, self.limit.get());
         let (graph, node) = (analysis.graph(), node(&analysis, "path", &self.path)?);
         let (out, into) = (graph.links_out(node), graph.links_in(node));
@@ -433,7 +435,7 @@ impl Operation for GraphWalk {
             siblings.extend(walk::in_directory(graph, node).take(limit));
             siblings.extend(walk::with_tags(graph, analysis.tags(), node).take(limit));
         }
-        Ok(Surroundings {
+        Ok(PageNeighborhood {
             links_out: listed(out),
             links_in: listed(into),
             siblings,
@@ -446,12 +448,12 @@ impl Operation for GraphWalk {
 }
 
 /// What the links between the pages that the caller may see say: to a key of a folder there are no others.
-fn analysis(cx: &Cx<'_>) -> Result<Arc<Analysis>, Fault> {
+fn analysis(cx: &OperationContext<'_>) -> Result<Arc<GraphAnalysis>, Fault> {
     cx.space.graph.of(cx.index(), cx.caller.reach.folder.as_ref())
 }
 
 /// The node of a page that the caller named.
-fn node(analysis: &Analysis, field: &str, path: &TreePath) -> Result<Node, Fault> {
+fn node(analysis: &GraphAnalysis, field: &str, path: &TreePath) -> Result<Node, Fault> {
     given(field, path)?;
     analysis.graph().node(path).ok_or_else(|| Fault::not_found(format!("page not found: {path}")))
 }

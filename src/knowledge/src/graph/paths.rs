@@ -6,8 +6,8 @@ use svcfs_index::{Graph, Node};
 ///
 /// Looked for from both ends, the end with fewer nodes at its border first: of a large graph only a small part is seen.
 pub(super) fn shortest(graph: &Graph, (from, to): (Node, Node)) -> Option<Vec<Node>> {
-    let mut ahead = Side::at(graph, from);
-    let mut back = Side::at(graph, to);
+    let mut ahead = PathFrontier::at(graph, from);
+    let mut back = PathFrontier::at(graph, to);
     let mut meeting = (from == to).then_some(from);
     while meeting.is_none() {
         if ahead.border.is_empty() || back.border.is_empty() {
@@ -29,13 +29,13 @@ pub(super) fn shortest(graph: &Graph, (from, to): (Node, Node)) -> Option<Vec<No
 const UNSEEN: Node = Node::MAX;
 
 /// What is seen from one end.
-struct Side {
+struct PathFrontier {
     /// The node each was reached from; the end itself from itself.
     reached_from: Vec<Node>,
     border: Vec<Node>,
 }
 
-impl Side {
+impl PathFrontier {
     fn at(graph: &Graph, end: Node) -> Self {
         let mut reached_from = vec![UNSEEN; graph.len()];
         reached_from[end as usize] = end;

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use svcfs_base::{ETag, Seq, Timestamp};
 use svcfs_index::{Entry, Graph, Index, Node};
 
-use super::{AREA, Analysis};
+use super::{AREA, GraphAnalysis};
 use crate::spaces::test_space::{TestSpace, path};
 
 /// The graph of these links between numbered pages.
-fn graph(count: usize, links: &[(usize, usize)]) -> Analysis {
+fn graph(count: usize, links: &[(usize, usize)]) -> GraphAnalysis {
     let directory = tempfile::tempdir().unwrap();
     let index = Index::open(&directory.path().join("index.db")).unwrap();
     let page = |number: usize| {
@@ -19,7 +19,7 @@ fn graph(count: usize, links: &[(usize, usize)]) -> Analysis {
         Entry::Page { path: path(&format!("p{number:03}.md")), etag, text, modified: Timestamp::UNIX_EPOCH }
     };
     index.ingest(&(0..count).map(page).collect::<Vec<_>>(), Seq(1)).unwrap();
-    Analysis::of(index.graph().unwrap())
+    GraphAnalysis::of(index.graph().unwrap())
 }
 
 /// Links both ways.
@@ -174,12 +174,12 @@ fn communities_are_the_cliques_and_the_halves_of_the_club() {
     assert_eq!(found, communities(&graph(34, &mutual(KARATE))), "the same links give the same groups");
 }
 
-fn communities(analysis: &Analysis) -> Vec<Vec<Node>> {
+fn communities(analysis: &GraphAnalysis) -> Vec<Vec<Node>> {
     analysis.communities().map(<[Node]>::to_vec).collect()
 }
 
 /// How much more links there are inside groups than chance would have it.
-fn modularity(analysis: &Analysis, communities: &[Vec<Node>]) -> f64 {
+fn modularity(analysis: &GraphAnalysis, communities: &[Vec<Node>]) -> f64 {
     let graph = analysis.graph();
     let degree = |node: &Node| (graph.links_out(*node).len() + graph.links_in(*node).len()) as f64;
     let all: f64 = graph.nodes().map(|node| degree(&node)).sum();

@@ -11,7 +11,7 @@ use svcfs_index::{Graph, Node};
 /// Why a page that is not linked stands beside another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Relation {
+pub enum SiblingRelation {
     /// Both lie in the same directory
     SiblingDir,
     /// Both have the tag in `shared_tag`
@@ -20,35 +20,35 @@ pub enum Relation {
 
 /// A page beside another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Sibling {
+pub struct SiblingPage {
     /// Where it is
     pub path: TreePath,
     /// In what way
-    pub relation: Relation,
+    pub relation: SiblingRelation,
     /// The first tag of the page asked about that it has too
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shared_tag: Option<String>,
 }
 
 /// The other pages of a page's directory, in order.
-pub(super) fn in_directory<'g>(graph: &'g Graph, node: Node) -> impl Iterator<Item = Sibling> + 'g {
+pub(super) fn in_directory<'g>(graph: &'g Graph, node: Node) -> impl Iterator<Item = SiblingPage> + 'g {
     let directory = graph.page(node).path.parent().unwrap_or_else(TreePath::root);
     let start = if directory.is_root() { 0 } else { directory.as_str().len() + 1 };
     // Those of deeper directories stand among them.
     let is_beside = move |other: &Node| *other != node && !graph.page(*other).path.as_str()[start..].contains('/');
-    graph.below(&directory).filter(is_beside).map(|other| Sibling {
+    graph.below(&directory).filter(is_beside).map(|other| SiblingPage {
         path: graph.page(other).path.clone(),
-        relation: Relation::SiblingDir,
+        relation: SiblingRelation::SiblingDir,
         shared_tag: None,
     })
 }
 
 /// The pages of each tag, in order.
-pub(super) type Tags = HashMap<Arc<str>, Vec<Node>>;
+pub(super) type PagesByTag = HashMap<Arc<str>, Vec<Node>>;
 
 /// The pages of each tag of a graph.
-pub(super) fn tags(graph: &Graph) -> Tags {
-    let mut tags = Tags::new();
+pub(super) fn tags(graph: &Graph) -> PagesByTag {
+    let mut tags = PagesByTag::new();
     for node in graph.nodes() {
         for tag in &graph.page(node).tags {
             tags.entry(Arc::clone(tag)).or_default().push(node);
@@ -58,14 +58,18 @@ pub(super) fn tags(graph: &Graph) -> Tags {
 }
 
 /// The other pages with a tag of this one's: those of its first tag in order, then those of the next; each once.
-pub(super) fn with_tags<'g>(graph: &'g Graph, tags: &'g Tags, node: Node) -> impl Iterator<Item = Sibling> + 'g {
+pub(super) fn with_tags<'g>(
+    graph: &'g Graph,
+    tags: &'g PagesByTag,
+    node: Node,
+) -> impl Iterator<Item = SiblingPage> + 'g {
     let own = &graph.page(node).tags;
     own.iter().enumerate().flat_map(move |(at, tag)| {
         let has_earlier = move |other: Node| own[..at].iter().any(|tag| graph.page(other).tags.contains(tag));
         let pages = tags.get(tag).map_or(&[][..], Vec::as_slice).iter().copied();
-        pages.filter(move |other| *other != node && !has_earlier(*other)).map(move |other| Sibling {
+        pages.filter(move |other| *other != node && !has_earlier(*other)).map(move |other| SiblingPage {
             path: graph.page(other).path.clone(),
-            relation: Relation::SiblingTag,
+            relation: SiblingRelation::SiblingTag,
             shared_tag: Some(tag.to_string()),
         })
     })

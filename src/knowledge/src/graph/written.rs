@@ -10,12 +10,12 @@ use serde_json::value::{RawValue, to_raw_value};
 use svcfs_base::Fault;
 
 /// A `T` as JSON. One that tells of the whole graph is megabytes long: whoever asks again before anything changed gets the same text.
-pub struct Written<T> {
+pub struct CachedJson<T> {
     text: Arc<RawValue>,
     of: PhantomData<fn() -> T>,
 }
 
-impl<T: Serialize> Written<T> {
+impl<T: Serialize> CachedJson<T> {
     /// A value, written out.
     ///
     /// # Errors
@@ -25,26 +25,26 @@ impl<T: Serialize> Written<T> {
     }
 }
 
-impl<T> Written<T> {
+impl<T> CachedJson<T> {
     /// How long its text is.
     pub fn bytes(&self) -> usize {
         self.text.get().len()
     }
 }
 
-impl<T> Clone for Written<T> {
+impl<T> Clone for CachedJson<T> {
     fn clone(&self) -> Self {
         Self { text: Arc::clone(&self.text), of: PhantomData }
     }
 }
 
-impl<T> Serialize for Written<T> {
+impl<T> Serialize for CachedJson<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.text.serialize(serializer)
     }
 }
 
-impl<T: JsonSchema> JsonSchema for Written<T> {
+impl<T: JsonSchema> JsonSchema for CachedJson<T> {
     fn schema_name() -> Cow<'static, str> {
         T::schema_name()
     }

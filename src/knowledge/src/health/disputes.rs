@@ -11,7 +11,7 @@ use svcfs_text::frontmatter::Frontmatter;
 
 /// Pages that claim the same thing, and do not fit together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Dispute {
+pub struct PageDispute {
     /// The pages, in path order
     pub pages: Vec<TreePath>,
     /// What is disputed
@@ -30,7 +30,7 @@ const GIVEN_UP: [&str; 4] = ["archived", "deprecated", "outdated", "superseded"]
 ///
 /// # Errors
 /// Those of the index.
-pub fn disputes(index: &Index, reach: &Reach) -> Result<Vec<Dispute>, Fault> {
+pub fn disputes(index: &Index, reach: &Reach) -> Result<Vec<PageDispute>, Fault> {
     of_rows(index, index.having(&KEYS)?, reach)
 }
 
@@ -38,7 +38,7 @@ pub fn disputes(index: &Index, reach: &Reach) -> Result<Vec<Dispute>, Fault> {
 ///
 /// # Errors
 /// Those of the index.
-pub(super) fn disputes_of(index: &Index, paths: &[TreePath], reach: &Reach) -> Result<Vec<Dispute>, Fault> {
+pub(super) fn disputes_of(index: &Index, paths: &[TreePath], reach: &Reach) -> Result<Vec<PageDispute>, Fault> {
     let mut pages = Vec::with_capacity(paths.len());
     for path in paths {
         let page = index.page(path)?;
@@ -52,7 +52,7 @@ pub(super) fn disputes_of(index: &Index, paths: &[TreePath], reach: &Reach) -> R
     of_rows(index, pages, reach)
 }
 
-fn of_rows(index: &Index, mut pages: Vec<MetaRow>, reach: &Reach) -> Result<Vec<Dispute>, Fault> {
+fn of_rows(index: &Index, mut pages: Vec<MetaRow>, reach: &Reach) -> Result<Vec<PageDispute>, Fault> {
     pages.retain(|page| !is_given_up(page) && reach.covers(&page.path));
     let mut found = named(index, &pages)?;
     found.retain(|dispute| dispute.pages.iter().all(|page| reach.covers(page)));
@@ -61,7 +61,7 @@ fn of_rows(index: &Index, mut pages: Vec<MetaRow>, reach: &Reach) -> Result<Vec<
 }
 
 /// What `contradicts` says: one dispute for each pair, whoever names whom.
-fn named(index: &Index, pages: &[MetaRow]) -> Result<Vec<Dispute>, Fault> {
+fn named(index: &Index, pages: &[MetaRow]) -> Result<Vec<PageDispute>, Fault> {
     let mut pairs: BTreeMap<BTreeSet<TreePath>, String> = BTreeMap::new();
     for page in pages {
         for written in frontmatter(page).texts("contradicts") {
@@ -76,7 +76,7 @@ fn named(index: &Index, pages: &[MetaRow]) -> Result<Vec<Dispute>, Fault> {
             }
         }
     }
-    let dispute = |(pages, details): (BTreeSet<TreePath>, String)| Dispute {
+    let dispute = |(pages, details): (BTreeSet<TreePath>, String)| PageDispute {
         pages: pages.into_iter().collect(),
         claim: "contradicts".to_owned(),
         details,
@@ -85,7 +85,7 @@ fn named(index: &Index, pages: &[MetaRow]) -> Result<Vec<Dispute>, Fault> {
 }
 
 /// Several sources of truth for one tag.
-fn same_truth(pages: &[MetaRow]) -> Vec<Dispute> {
+fn same_truth(pages: &[MetaRow]) -> Vec<PageDispute> {
     let mut of_tag: BTreeMap<String, Vec<TreePath>> = BTreeMap::new();
     for page in pages.iter().filter(|page| page.metadata.get("source-of-truth") == Some(&Value::Bool(true))) {
         let tags: BTreeSet<String> =
@@ -96,7 +96,7 @@ fn same_truth(pages: &[MetaRow]) -> Vec<Dispute> {
     }
     let several = of_tag.into_iter().filter(|(_, pages)| pages.len() > 1);
     several
-        .map(|(tag, pages)| Dispute {
+        .map(|(tag, pages)| PageDispute {
             details: format!("{} pages with the tag `{tag}` say `source-of-truth: true`", pages.len()),
             claim: format!("source of truth for `{tag}`"),
             pages,

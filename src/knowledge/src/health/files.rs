@@ -13,7 +13,7 @@ const MAX_EVENTS: usize = 10_000;
 
 /// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Presence {
+enum PathPresence {
     Absent,
     File,
     Directory,
@@ -22,7 +22,7 @@ enum Presence {
 /// What is at the paths that links lead to, as of one position of the feed.
 pub struct LinkedFiles {
     at: Seq,
-    known: HashMap<TreePath, Presence>,
+    known: HashMap<TreePath, PathPresence>,
 }
 
 impl LinkedFiles {
@@ -82,19 +82,19 @@ pub fn leads_to_file(vfs: &Vfs, path: &TreePath, is_wiki: bool) -> Result<bool, 
     Ok(is_target(presence(vfs, path)?, is_wiki))
 }
 
-const fn is_target(presence: Presence, is_wiki: bool) -> bool {
+const fn is_target(presence: PathPresence, is_wiki: bool) -> bool {
     match presence {
-        Presence::Absent => false,
-        Presence::File => true,
-        Presence::Directory => !is_wiki,
+        PathPresence::Absent => false,
+        PathPresence::File => true,
+        PathPresence::Directory => !is_wiki,
     }
 }
 
-fn presence(vfs: &Vfs, path: &TreePath) -> Result<Presence, Fault> {
+fn presence(vfs: &Vfs, path: &TreePath) -> Result<PathPresence, Fault> {
     match vfs.stat(Door::Internal, path) {
-        Ok(attributes) if attributes.kind == EntryKind::Directory => Ok(Presence::Directory),
-        Ok(_) => Ok(Presence::File),
-        Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(Presence::Absent),
+        Ok(attributes) if attributes.kind == EntryKind::Directory => Ok(PathPresence::Directory),
+        Ok(_) => Ok(PathPresence::File),
+        Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(PathPresence::Absent),
         Err(fault) => Err(fault),
     }
 }

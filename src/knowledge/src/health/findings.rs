@@ -9,14 +9,14 @@ pub(super) const MAX_RELATED: usize = 10;
 
 /// Something about a page that its readers would want mended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Finding {
+pub struct PageFinding {
     /// The page
     pub path: TreePath,
     /// What it is
     #[serde(rename = "kind")]
     pub kind: FindingKind,
     /// How much it matters
-    pub severity: Severity,
+    pub severity: FindingSeverity,
     /// The finding in words
     pub message: String,
     /// Other pages concerned: the first ten of them in path order. `message` counts them all
@@ -47,7 +47,7 @@ pub enum FindingKind {
 /// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub enum FindingSeverity {
     /// Good to know.
     Info,
     /// Worth a look.
@@ -80,11 +80,11 @@ impl FindingKind {
         }
     }
     /// How much it matters.
-    pub const fn severity(self) -> Severity {
+    pub const fn severity(self) -> FindingSeverity {
         match self {
-            Self::BrokenLink | Self::Contradiction => Severity::Error,
-            Self::Stale | Self::Empty | Self::Duplicate => Severity::Warning,
-            Self::Orphan | Self::MissingFrontmatter => Severity::Info,
+            Self::BrokenLink | Self::Contradiction => FindingSeverity::Error,
+            Self::Stale | Self::Empty | Self::Duplicate => FindingSeverity::Warning,
+            Self::Orphan | Self::MissingFrontmatter => FindingSeverity::Info,
         }
     }
     /// What to do about so many of them.
@@ -108,7 +108,7 @@ impl FindingKind {
     }
 }
 
-impl Finding {
+impl PageFinding {
     pub(super) fn new(path: TreePath, kind: FindingKind, message: impl Into<String>) -> Self {
         Self { path, kind, severity: kind.severity(), message: message.into(), related: Vec::new() }
     }

@@ -10,7 +10,7 @@ use svcfs_work::{Failure, Next, Stop, Task};
 use crate::kernel::Space;
 
 /// Looks through the tree of one space. What it finds is also the answer to the next question.
-pub struct Janitor {
+pub struct JanitorTask {
     space: Arc<Space>,
     clock: Arc<dyn Clock>,
     settings: JanitorSettings,
@@ -21,7 +21,7 @@ pub struct Janitor {
 /// After how long it asks again whether the index has read the tree.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-impl Janitor {
+impl JanitorTask {
     /// The janitor of a space.
     pub fn new(space: Arc<Space>, clock: Arc<dyn Clock>, settings: JanitorSettings) -> Self {
         let has_just_started = !settings.startup_scan;
@@ -29,7 +29,7 @@ impl Janitor {
     }
 }
 
-impl Task for Janitor {
+impl Task for JanitorTask {
     const NAME: &'static str = "janitor";
     fn step(&mut self, _: &Stop) -> Result<Next, Failure> {
         let next = self.settings.interval.map_or(Next::WhenSignalled, Next::After);

@@ -14,13 +14,13 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-pub use disputes::{Dispute, disputes};
-pub use findings::{Finding, FindingKind, Severity};
-pub use janitor::Janitor;
+pub use disputes::{PageDispute, disputes};
+pub use findings::{FindingKind, FindingSeverity, PageFinding};
+pub use janitor::JanitorTask;
 pub use operations::AREA;
 pub use page::{PageHealth, page_health};
-pub use review::{Overdue, Review, overdue};
-pub use survey::{Kept, Survey};
+pub use review::{OverduePage, ReviewPolicy, overdue};
+pub use survey::{SurveyCache, TreeSurvey};
 
 /// Findings that one answer lists at most.
 const MAX_ISSUES: usize = 1000;

@@ -6,22 +6,22 @@ use svcfs_base::{Fault, Limit, Timestamp, TreePath};
 use svcfs_work::Lane;
 
 use super::MAX_ISSUES;
-use super::disputes::Dispute;
-use super::findings::{Finding, FindingKind};
+use super::disputes::PageDispute;
+use super::findings::{FindingKind, PageFinding};
 use super::page::PageHealth;
-use super::review::{Overdue, Review};
-use super::survey::Survey;
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Within, given};
+use super::review::{OverduePage, ReviewPolicy};
+use super::survey::TreeSurvey;
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, given};
 
 /// The operations of this area.
-pub const AREA: Area = Area {
+pub const AREA: OperationArea = OperationArea {
     title: "Health",
     operations: &[
-        Entry::of::<Analytics>(),
-        Entry::of::<HealthCheck>(),
-        Entry::of::<Stale>(),
-        Entry::of::<Contradictions>(),
-        Entry::of::<Janitor>(),
+        OperationEntry::of::<AnalyzeTree>(),
+        OperationEntry::of::<CheckPage>(),
+        OperationEntry::of::<ListStalePages>(),
+        OperationEntry::of::<ListContradictions>(),
+        OperationEntry::of::<RunJanitor>(),
     ],
 };
 
@@ -29,7 +29,7 @@ pub const AREA: Area = Area {
 const MOST_DAYS: u32 = 36_500;
 
 /// After how many days a page that was `reviewed` is due again.
-fn stale_days(cx: &Cx<'_>, field: &str, asked: Option<u32>) -> Result<u32, Fault> {
+fn stale_days(cx: &OperationContext<'_>, field: &str, asked: Option<u32>) -> Result<u32, Fault> {
     match asked {
         Some(days) if !(1..=MOST_DAYS).contains(&days) => {
             Err(Fault::invalid(field, format_args!("{days} is out of range; 1 to {MOST_DAYS} days are allowed")))
@@ -43,19 +43,19 @@ fn stale_days(cx: &Cx<'_>, field: &str, asked: Option<u32>) -> Result<u32, Fault
 ///
 /// Issues are of the types `stale`, `orphan`, `broken_link`, `empty`, `missing_frontmatter` and `contradiction`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct HealthCheck {
+pub struct CheckPage {
     /// Which page
     #[schemars(example = "index.md")]
     pub path: TreePath,
 }
 
-impl Operation for HealthCheck {
+impl Operation for CheckPage {
     const NAME: &'static str = "health_check";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::get("/health-check")];
     const TOOL: bool = true;
     type Output = PageHealth;
-    fn run(self, cx: &Cx<'_>) -> Result<PageHealth, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<PageHealth, Fault> {
         given("path", &self.path)?;
         super::page_health(cx, self.path)
     }
@@ -66,21 +66,21 @@ impl Operation for HealthCheck {
 /// The day is `review-by` of the frontmatter, else `next-review`; of a page that only says when it was `reviewed` (or
 /// `last-reviewed`), that day and `days` more. Pages whose `status` is `archived` or `deprecated` are left out.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Stale {
+pub struct ListStalePages {
     /// After how many days a page that was reviewed is due again, 1 to 36500; `janitor.stale_days` of the settings when absent
     #[serde(default)]
     #[schemars(range(min = 1, max = 36_500))]
     pub days: Option<u32>,
 }
 
-impl Operation for Stale {
+impl Operation for ListStalePages {
     const NAME: &'static str = "stale";
-    const WITHIN: Within = Within::Rows;
+    const WITHIN: FolderScope = FolderScope::Rows;
     const HTTP: &'static [Route] = &[Route::get("/stale")];
-    type Output = Vec<Overdue>;
-    fn run(self, cx: &Cx<'_>) -> Result<Vec<Overdue>, Fault> {
+    type Output = Vec<OverduePage>;
+    fn run(self, cx: &OperationContext<'_>) -> Result<Vec<OverduePage>, Fault> {
         let days = stale_days(cx, "days", self.days)?;
-        super::overdue(cx.index(), &Review::at(cx.now(), days))
+        super::overdue(cx.index(), &ReviewPolicy::at(cx.now(), days))
     }
 }
 
@@ -89,18 +89,18 @@ impl Operation for Stale {
 /// Pages that say of the same tag that they are its `source-of-truth`, and pages that name another one in `contradicts`. Pages whose
 /// `status` is `archived`, `deprecated`, `outdated` or `superseded` dispute nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Contradictions {
+pub struct ListContradictions {
     /// Only what this page is a part of
     #[serde(default)]
     pub path: Option<TreePath>,
 }
 
-impl Operation for Contradictions {
+impl Operation for ListContradictions {
     const NAME: &'static str = "contradictions";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::get("/contradictions")];
-    type Output = Vec<Dispute>;
-    fn run(self, cx: &Cx<'_>) -> Result<Vec<Dispute>, Fault> {
+    type Output = Vec<PageDispute>;
+    fn run(self, cx: &OperationContext<'_>) -> Result<Vec<PageDispute>, Fault> {
         let mut found = super::disputes(cx.index(), &cx.caller.reach)?;
         if let Some(path) = self.path {
             found.retain(|dispute| dispute.pages.contains(&path));
@@ -113,7 +113,7 @@ impl Operation for Contradictions {
 ///
 /// Counts of each kind of finding, the findings themselves, errors first, and what to do. The answer is kept until the tree changes.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Janitor {
+pub struct RunJanitor {
     /// After how many days a page that was `reviewed` is due again, 1 to 36500; `janitor.stale_days` of the settings when absent
     #[serde(default)]
     #[schemars(range(min = 1, max = 36_500))]
@@ -149,15 +149,15 @@ pub struct TreeHealth {
     /// When the tree was looked through
     pub timestamp: Timestamp,
     /// The findings, errors before warnings and notes, at most `limit` of them
-    pub issues: Vec<Finding>,
+    pub issues: Vec<PageFinding>,
 }
 
-impl Operation for Janitor {
+impl Operation for RunJanitor {
     const NAME: &'static str = "janitor";
     const HTTP: &'static [Route] = &[Route::get("/janitor")];
     const LANE: Lane = Lane::Slow;
     type Output = TreeHealth;
-    fn run(self, cx: &Cx<'_>) -> Result<TreeHealth, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<TreeHealth, Fault> {
         let days = stale_days(cx, "stale_days", self.stale_days)?;
         let found = looked(cx, days)?;
         let mut kinds = FindingKind::ALL;
@@ -183,7 +183,7 @@ impl Operation for Janitor {
 }
 
 /// The tree, looked through as the caller's own writes left it.
-fn looked(cx: &Cx<'_>, stale_days: u32) -> Result<std::sync::Arc<Survey>, Fault> {
+fn looked(cx: &OperationContext<'_>, stale_days: u32) -> Result<std::sync::Arc<TreeSurvey>, Fault> {
     cx.index();
     cx.space.health.now(cx.space, cx.now(), stale_days)
 }
@@ -192,7 +192,7 @@ fn looked(cx: &Cx<'_>, stale_days: u32) -> Result<std::sync::Arc<Survey>, Fault>
 ///
 /// `link_coverage_pct` is the share of links that lead somewhere: 100 when all do, and when there are none.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Analytics {
+pub struct AnalyzeTree {
     /// Pages in `recently_updated`
     #[serde(default)]
     pub limit: Limit<10, 100>,
@@ -200,7 +200,7 @@ pub struct Analytics {
 
 /// A tree in numbers.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct TreeNumbers {
+pub struct TreeStatistics {
     /// Pages there are
     pub total_pages: usize,
     /// Pages past their day of review
@@ -216,28 +216,28 @@ pub struct TreeNumbers {
     /// Of all links to files of the tree, how many percent lead somewhere
     pub link_coverage_pct: f64,
     /// The pages that were changed last, newest first
-    pub recently_updated: Vec<Updated>,
+    pub recently_updated: Vec<UpdatedPage>,
 }
 
 /// A page and its last change.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Updated {
+pub struct UpdatedPage {
     /// Which page
     pub path: TreePath,
     /// When it was changed last
     pub updated: Timestamp,
 }
 
-impl Operation for Analytics {
+impl Operation for AnalyzeTree {
     const NAME: &'static str = "analytics";
     const HTTP: &'static [Route] = &[Route::get("/analytics")];
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;
-    type Output = TreeNumbers;
-    fn run(self, cx: &Cx<'_>) -> Result<TreeNumbers, Fault> {
+    type Output = TreeStatistics;
+    fn run(self, cx: &OperationContext<'_>) -> Result<TreeStatistics, Fault> {
         let found = looked(cx, cx.settings().janitor.stale_days)?;
         let newest = cx.space.index.newest(self.limit.get())?;
-        Ok(TreeNumbers {
+        Ok(TreeStatistics {
             total_pages: found.scanned,
             stale_pages: found.count(FindingKind::Stale),
             orphan_pages: found.count(FindingKind::Orphan),
@@ -245,7 +245,7 @@ impl Operation for Analytics {
             empty_pages: found.count(FindingKind::Empty),
             pages_without_frontmatter: found.count(FindingKind::MissingFrontmatter),
             link_coverage_pct: percent(found.links - found.broken_links, found.links),
-            recently_updated: newest.into_iter().map(|(path, updated)| Updated { path, updated }).collect(),
+            recently_updated: newest.into_iter().map(|(path, updated)| UpdatedPage { path, updated }).collect(),
         })
     }
 }

@@ -6,9 +6,9 @@ use svcfs_base::{Fault, TreePath};
 use svcfs_index::{OutLink, PageRow, ReviewDay};
 use svcfs_text::links::{LinkKind, candidates};
 
-use super::findings::{Finding, FindingKind};
-use super::{Review, disputes, files, message, survey};
-use crate::kernel::Cx;
+use super::findings::{FindingKind, PageFinding};
+use super::{ReviewPolicy, disputes, files, message, survey};
+use crate::kernel::OperationContext;
 
 /// How one page is doing.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -41,19 +41,19 @@ pub struct PageIssue {
 ///
 /// # Errors
 /// `NotFound` when there is no such page; those of the index.
-pub fn page_health(cx: &Cx<'_>, path: TreePath) -> Result<PageHealth, Fault> {
+pub fn page_health(cx: &OperationContext<'_>, path: TreePath) -> Result<PageHealth, Fault> {
     let index = cx.index();
     let page = index.page(&path)?.ok_or_else(|| Fault::file_not_found(&path))?;
     let links = index.links_out(&path)?;
     let reach = &cx.caller.reach;
     let backlinks = index.sources(&path)?.iter().filter(|source| reach.covers(source)).count();
-    let review = Review::at(cx.now(), cx.settings().janitor.stale_days);
+    let review = ReviewPolicy::at(cx.now(), cx.settings().janitor.stale_days);
     let mut findings = findings(cx, &review, (&path, &page), &links)?;
     if backlinks == 0 && !survey::is_entrance(&path) {
-        findings.push(Finding::new(path.clone(), FindingKind::Orphan, message::ORPHAN));
+        findings.push(PageFinding::new(path.clone(), FindingKind::Orphan, message::ORPHAN));
     }
     for dispute in disputes(index, reach)?.into_iter().filter(|dispute| dispute.pages.contains(&path)) {
-        findings.push(Finding::new(path.clone(), FindingKind::Contradiction, dispute.details));
+        findings.push(PageFinding::new(path.clone(), FindingKind::Contradiction, dispute.details));
     }
     findings.sort_by_key(|finding| finding.kind);
     let days = (cx.now().as_second() - page.modified.as_second()).max(0) / 86_400;
@@ -62,21 +62,21 @@ pub fn page_health(cx: &Cx<'_>, path: TreePath) -> Result<PageHealth, Fault> {
         link_count: links.len(),
         backlink_count: backlinks,
         days_since_update: days,
-        issues: findings.into_iter().map(|Finding { kind, message, .. }| PageIssue { kind, message }).collect(),
+        issues: findings.into_iter().map(|PageFinding { kind, message, .. }| PageIssue { kind, message }).collect(),
         path,
     })
 }
 
 /// What is wrong with a page by its own text and links, whatever other pages say. What the caller may not see is not there.
 pub(super) fn findings(
-    cx: &Cx<'_>,
-    review: &Review,
+    cx: &OperationContext<'_>,
+    review: &ReviewPolicy,
     (path, page): (&TreePath, &PageRow),
     links: &[OutLink],
-) -> Result<Vec<Finding>, Fault> {
+) -> Result<Vec<PageFinding>, Fault> {
     let reach = &cx.caller.reach;
     let mut findings = Vec::new();
-    let mut find = |kind, message: String| findings.push(Finding::new(path.clone(), kind, message));
+    let mut find = |kind, message: String| findings.push(PageFinding::new(path.clone(), kind, message));
     if let Some((due, days)) = ReviewDay::of(&page.frontmatter).and_then(|day| review.overdue(day)) {
         find(FindingKind::Stale, message::stale(due, days));
     }
@@ -96,7 +96,7 @@ pub(super) fn findings(
 }
 
 /// Whether a link that leads to no page gives the address of another file of the tree, such as a picture.
-fn leads_to_file(cx: &Cx<'_>, from: &TreePath, link: &OutLink) -> Result<bool, Fault> {
+fn leads_to_file(cx: &OperationContext<'_>, from: &TreePath, link: &OutLink) -> Result<bool, Fault> {
     let kind = if link.is_wiki { LinkKind::Wiki } else { LinkKind::Markdown };
     let address = candidates(from.as_str(), kind, &link.target).into_iter().next();
     let path = address.and_then(|address| TreePath::parse(&address.text).ok());

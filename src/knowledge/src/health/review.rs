@@ -12,14 +12,14 @@ use svcfs_index::{Index, ReviewDay};
 
 /// How reviews are judged: on which day, and after how many days a page that was `reviewed` is due again.
 #[derive(Debug, Clone, Copy)]
-pub struct Review {
+pub struct ReviewPolicy {
     today: Date,
     stale_days: u32,
 }
 
 /// A page whose day of review is past.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Overdue {
+pub struct OverduePage {
     /// Which page
     pub path: TreePath,
     /// Its title
@@ -30,7 +30,7 @@ pub struct Overdue {
     pub days_overdue: i32,
 }
 
-impl Review {
+impl ReviewPolicy {
     /// Judges at a moment; days are those of UTC.
     pub fn at(now: Timestamp, stale_days: u32) -> Self {
         Self { today: now.to_zoned(TimeZone::UTC).date(), stale_days }
@@ -51,14 +51,14 @@ impl Review {
 ///
 /// # Errors
 /// Those of the index.
-pub fn overdue(index: &Index, review: &Review) -> Result<Vec<Overdue>, Fault> {
+pub fn overdue(index: &Index, review: &ReviewPolicy) -> Result<Vec<OverduePage>, Fault> {
     let pages = index.having(&ReviewDay::KEYS)?;
-    let mut found: Vec<Overdue> = pages
+    let mut found: Vec<OverduePage> = pages
         .into_iter()
         .filter_map(|page| {
             let day = ReviewDay::of(page.metadata.as_object()?)?;
             let (due, days_overdue) = review.overdue(day)?;
-            Some(Overdue { path: page.path, title: page.title, review_by: due.to_string(), days_overdue })
+            Some(OverduePage { path: page.path, title: page.title, review_by: due.to_string(), days_overdue })
         })
         .collect();
     found.sort_by_key(|page| Reverse(page.days_overdue));

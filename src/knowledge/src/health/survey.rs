@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use svcfs_base::{Fault, Reach, Seq, Timestamp, TreePath};
 use svcfs_index::{Graph, Node, UnresolvedLink};
 
-use super::disputes::{Dispute, disputes_of};
+use super::disputes::{PageDispute, disputes_of};
 use super::files::LinkedFiles;
-use super::findings::{Finding, FindingKind, MAX_RELATED, Severity};
-use super::{MAX_ISSUES, Review, message};
+use super::findings::{FindingKind, FindingSeverity, MAX_RELATED, PageFinding};
+use super::{MAX_ISSUES, ReviewPolicy, message};
 use crate::kernel::Space;
 
 /// Pages that nobody needs to link to: readers begin there.
@@ -22,7 +22,7 @@ const ENTRANCES: [&str; 4] = ["index.md", "SCHEMA.md", "log.md", "README.md"];
 
 /// What a look through a whole tree found.
 #[derive(Debug, Clone)]
-pub struct Survey {
+pub struct TreeSurvey {
     /// The graph it was made from.
     graph: Weak<Graph>,
     /// The position of the feed up to which files were looked at.
@@ -44,10 +44,10 @@ pub struct Survey {
     /// How many pages have a finding of each kind, in the order of [`FindingKind::ALL`].
     pages: [usize; FindingKind::ALL.len()],
     /// The findings, errors first, then in path order; the first [`MAX_ISSUES`] of them.
-    pub issues: Vec<Finding>,
+    pub issues: Vec<PageFinding>,
 }
 
-impl Survey {
+impl TreeSurvey {
     /// How many pages have a finding of a kind.
     pub fn count(&self, kind: FindingKind) -> usize {
         self.pages[kind as usize]
@@ -60,13 +60,13 @@ impl Survey {
 
 /// The last look through a tree.
 #[derive(Default)]
-pub struct Kept {
-    last: Mutex<Option<Arc<Survey>>>,
+pub struct SurveyCache {
+    last: Mutex<Option<Arc<TreeSurvey>>>,
     /// Held while somebody looks.
     files: Mutex<Option<LinkedFiles>>,
 }
 
-impl Kept {
+impl SurveyCache {
     /// The number of findings of the last look; none before the first.
     pub fn findings(&self) -> Option<usize> {
         self.last.lock().as_ref().map(|survey| survey.findings)
@@ -76,12 +76,12 @@ impl Kept {
     ///
     /// # Errors
     /// Those of the index and of the tree.
-    pub fn now(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<Survey>, Fault> {
+    pub fn now(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<TreeSurvey>, Fault> {
         let mut files = self.files.lock();
         let files = files.get_or_insert_with(|| LinkedFiles::new(&space.vfs));
         let day = |moment: Timestamp| moment.as_second().div_euclid(86_400);
         let (at, graph) = (space.vfs.feed().last(), space.index.graph()?);
-        let is_good = |known: &Arc<Survey>| {
+        let is_good = |known: &Arc<TreeSurvey>| {
             known.is_of(&graph) && known.at == at && known.stale_days == stale_days && day(known.made) == day(now)
         };
         if let Some(known) = self.last.lock().as_ref().filter(|known| is_good(known)) {
@@ -97,7 +97,7 @@ impl Kept {
     ///
     /// # Errors
     /// Those of the index and of the tree.
-    pub fn anew(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<Survey>, Fault> {
+    pub fn anew(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<TreeSurvey>, Fault> {
         *self.files.lock() = None;
         *self.last.lock() = None;
         self.now(space, now, stale_days)
@@ -105,7 +105,7 @@ impl Kept {
 }
 
 /// What is wrong with one page.
-enum Issue<'g> {
+enum SurveyIssue<'g> {
     Stale(Date, i32),
     Orphan,
     BrokenLink(&'g UnresolvedLink),
@@ -117,7 +117,7 @@ enum Issue<'g> {
     Contradiction(usize),
 }
 
-impl Issue<'_> {
+impl SurveyIssue<'_> {
     const fn kind(&self) -> FindingKind {
         match self {
             Self::Stale(..) => FindingKind::Stale,
@@ -137,39 +137,40 @@ fn survey(
     (graph, at): (&Arc<Graph>, Seq),
     files: &mut LinkedFiles,
     (now, stale_days): (Timestamp, u32),
-) -> Result<Survey, Fault> {
-    let review = Review::at(now, stale_days);
-    let groups = Groups::of(space, graph)?;
+) -> Result<TreeSurvey, Fault> {
+    let review = ReviewPolicy::at(now, stale_days);
+    let groups = IssueGroups::of(space, graph)?;
     let mut of_groups = groups.by_page(graph).into_iter().peekable();
-    let mut counted = Counted::default();
-    let mut issues: Vec<Issue<'_>> = Vec::new();
+    let mut counted = SurveyCounts::default();
+    let mut issues: Vec<SurveyIssue<'_>> = Vec::new();
     for node in graph.nodes() {
         let facts = &graph.page(node).facts;
-        issues.extend(facts.review.and_then(|day| review.overdue(day)).map(|(due, days)| Issue::Stale(due, days)));
+        issues
+            .extend(facts.review.and_then(|day| review.overdue(day)).map(|(due, days)| SurveyIssue::Stale(due, days)));
         if is_orphan(graph, node) {
-            issues.push(Issue::Orphan);
+            issues.push(SurveyIssue::Orphan);
         }
         for link in &facts.unresolved {
             let address = link.address.as_ref();
             if !address.map_or(Ok(false), |address| files.has(&space.vfs, address, link.is_wiki))? {
-                issues.push(Issue::BrokenLink(link));
+                issues.push(SurveyIssue::BrokenLink(link));
             }
         }
         if !facts.has_words {
-            issues.push(Issue::Empty);
+            issues.push(SurveyIssue::Empty);
         }
         if !facts.has_frontmatter {
-            issues.push(Issue::MissingFrontmatter);
+            issues.push(SurveyIssue::MissingFrontmatter);
         }
         issues.extend(std::iter::from_fn(|| of_groups.next_if(|(of, _)| *of == node).map(|(_, issue)| issue)));
         counted.links += facts.links as usize;
         counted.add(node, &mut issues);
     }
-    let Counted { links, broken_links, findings, pages, healthy, worst } = counted;
+    let SurveyCounts { links, broken_links, findings, pages, healthy, worst } = counted;
     let finding = |(node, issue)| groups.finding(graph, node, issue);
     let issues = worst.into_iter().rev().flatten().take(MAX_ISSUES).map(finding).collect();
     let (graph, scanned) = (Arc::downgrade(graph), graph.len());
-    Ok(Survey { graph, at, made: now, stale_days, scanned, healthy, links, broken_links, findings, pages, issues })
+    Ok(TreeSurvey { graph, at, made: now, stale_days, scanned, healthy, links, broken_links, findings, pages, issues })
 }
 
 /// True for a page to which no other page links, unless readers begin there.
@@ -184,19 +185,19 @@ pub(super) fn is_entrance(path: &TreePath) -> bool {
 
 /// What is counted while the pages are looked at in path order.
 #[derive(Default)]
-struct Counted<'g> {
+struct SurveyCounts<'g> {
     links: usize,
     broken_links: usize,
     findings: usize,
     healthy: usize,
     pages: [usize; FindingKind::ALL.len()],
     /// The first findings of each severity.
-    worst: [Vec<(Node, Issue<'g>)>; 3],
+    worst: [Vec<(Node, SurveyIssue<'g>)>; 3],
 }
 
-impl<'g> Counted<'g> {
+impl<'g> SurveyCounts<'g> {
     /// Takes the issues of a page, which are in the order of their kinds.
-    fn add(&mut self, node: Node, issues: &mut Vec<Issue<'g>>) {
+    fn add(&mut self, node: Node, issues: &mut Vec<SurveyIssue<'g>>) {
         self.healthy += usize::from(issues.is_empty());
         self.findings += issues.len();
         let mut last = None;
@@ -206,9 +207,9 @@ impl<'g> Counted<'g> {
             self.pages[kind as usize] += usize::from(last != Some(kind));
             last = Some(kind);
             let severity = match kind.severity() {
-                Severity::Info => 0,
-                Severity::Warning => 1,
-                Severity::Error => 2,
+                FindingSeverity::Info => 0,
+                FindingSeverity::Warning => 1,
+                FindingSeverity::Error => 2,
             };
             if self.worst[severity].len() < MAX_ISSUES {
                 self.worst[severity].push((node, issue));
@@ -218,13 +219,13 @@ impl<'g> Counted<'g> {
 }
 
 /// Pages that only together have an issue.
-struct Groups {
+struct IssueGroups {
     /// Pages that share a title, in path order.
     titles: Vec<Vec<Node>>,
-    disputes: Vec<Dispute>,
+    disputes: Vec<PageDispute>,
 }
 
-impl Groups {
+impl IssueGroups {
     fn of(space: &Space, graph: &Graph) -> Result<Self, Fault> {
         let disputing: Vec<TreePath> = graph
             .nodes()
@@ -237,37 +238,37 @@ impl Groups {
     }
 
     /// The issues of each page that it has as one of a group, in the order of nodes and kinds.
-    fn by_page<'g>(&self, graph: &Graph) -> Vec<(Node, Issue<'g>)> {
-        let mut of_page: Vec<(Node, Issue<'g>)> = Vec::new();
+    fn by_page<'g>(&self, graph: &Graph) -> Vec<(Node, SurveyIssue<'g>)> {
+        let mut of_page: Vec<(Node, SurveyIssue<'g>)> = Vec::new();
         for (number, group) in self.titles.iter().enumerate() {
-            of_page.extend(group.iter().map(|node| (*node, Issue::Duplicate(number))));
+            of_page.extend(group.iter().map(|node| (*node, SurveyIssue::Duplicate(number))));
         }
         for (number, dispute) in self.disputes.iter().enumerate() {
             let nodes = dispute.pages.iter().filter_map(|path| graph.node(path));
-            of_page.extend(nodes.map(|node| (node, Issue::Contradiction(number))));
+            of_page.extend(nodes.map(|node| (node, SurveyIssue::Contradiction(number))));
         }
         of_page.sort_by_key(|(node, issue)| (*node, issue.kind()));
         of_page
     }
 
     /// A finding in words.
-    fn finding(&self, graph: &Graph, node: Node, issue: Issue<'_>) -> Finding {
+    fn finding(&self, graph: &Graph, node: Node, issue: SurveyIssue<'_>) -> PageFinding {
         let kind = issue.kind();
-        let finding = |message: String| Finding::new(graph.page(node).path.clone(), kind, message);
+        let finding = |message: String| PageFinding::new(graph.page(node).path.clone(), kind, message);
         match issue {
-            Issue::Stale(due, days) => finding(message::stale(due, days)),
-            Issue::Orphan => finding(message::ORPHAN.to_owned()),
-            Issue::BrokenLink(link) => finding(message::broken_link(&link.target)),
-            Issue::Empty => finding(message::EMPTY.to_owned()),
-            Issue::MissingFrontmatter => finding(message::MISSING_FRONTMATTER.to_owned()),
-            Issue::Duplicate(number) => {
+            SurveyIssue::Stale(due, days) => finding(message::stale(due, days)),
+            SurveyIssue::Orphan => finding(message::ORPHAN.to_owned()),
+            SurveyIssue::BrokenLink(link) => finding(message::broken_link(&link.target)),
+            SurveyIssue::Empty => finding(message::EMPTY.to_owned()),
+            SurveyIssue::MissingFrontmatter => finding(message::MISSING_FRONTMATTER.to_owned()),
+            SurveyIssue::Duplicate(number) => {
                 let group = &self.titles[number];
                 // One more than are named, because the page itself is not.
                 let first = group.iter().take(MAX_RELATED + 1).map(|node| graph.page(*node).path.clone());
                 finding(message::duplicate(group.len() - 1)).about(&first.collect::<Vec<_>>())
             }
-            Issue::Contradiction(number) => {
-                let Dispute { pages, details, .. } = &self.disputes[number];
+            SurveyIssue::Contradiction(number) => {
+                let PageDispute { pages, details, .. } = &self.disputes[number];
                 finding(details.clone()).about(pages)
             }
         }

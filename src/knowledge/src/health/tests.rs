@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use svcfs_base::{SystemClock, Timestamp};
 use svcfs_work::{Next, Stop, Task};
 
-use super::Janitor;
+use super::JanitorTask;
 use crate::spaces::test_space::TestSpace;
 
 /// Of the pages here some are ill, each in a way of its own. It is 2026-01-01.
@@ -203,7 +203,7 @@ fn the_janitor_waits_for_the_index_and_then_for_its_interval() {
     let space = TestSpace::with("", &[("a.md", "[[nowhere]]\n")]);
     space.settle();
     let shared = space.spaces().first();
-    let mut janitor = Janitor::new(Arc::clone(shared), Arc::new(SystemClock), shared.settings.janitor.clone());
+    let mut janitor = JanitorTask::new(Arc::clone(shared), Arc::new(SystemClock), shared.settings.janitor.clone());
     let mut step = || janitor.step(&Stop::new()).unwrap();
     // Where it does not begin at once, it begins an interval later.
     if !shared.settings.janitor.startup_scan {

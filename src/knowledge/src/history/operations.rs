@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Limit, TreePath};
 use svcfs_vfs::BlameLine;
 
-use crate::files::{self, Content, LineRange};
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
+use crate::files::{self, LineRange, TextOrBytes};
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 /// The operations of this area.
-pub const AREA: Area = Area {
+pub const AREA: OperationArea = OperationArea {
     title: "History",
     operations: &[
-        Entry::of::<Versions>(),
-        Entry::of::<Version>(),
-        Entry::of::<Diff>(),
-        Entry::of::<Blame>(),
-        Entry::of::<Changes>(),
+        OperationEntry::of::<ListVersions>(),
+        OperationEntry::of::<ReadVersion>(),
+        OperationEntry::of::<DiffVersions>(),
+        OperationEntry::of::<BlamePage>(),
+        OperationEntry::of::<ListChanges>(),
     ],
 };
 
@@ -28,19 +28,19 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 ///
 /// A removed page still has its versions.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Versions {
+pub struct ListVersions {
     /// Which page, such as `notes/today.md`
     #[schemars(example = "index.md")]
     pub path: TreePath,
 }
 
-impl Operation for Versions {
+impl Operation for ListVersions {
     const NAME: &'static str = "versions";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::get("/versions")];
     const TOOL: bool = true;
     type Output = Vec<svcfs_vfs::Version>;
-    fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
         let mut versions = super::versions(&cx.space.vfs, cx.caller.door, &self.path)?;
         for version in &mut versions {
             version.message = cx.caller.reach.of_message(std::mem::take(&mut version.message));
@@ -53,7 +53,7 @@ impl Operation for Versions {
 ///
 /// A long page can be read in parts, with `offset` and `limit`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Version {
+pub struct ReadVersion {
     /// Which page
     pub path: TreePath,
     /// Commit hash, full or abbreviated to at least 4 digits
@@ -69,32 +69,32 @@ pub struct Version {
 
 /// A page as it was.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct OldPage {
+pub struct VersionContent {
     /// Which page
     pub path: TreePath,
     /// The commit, as it was asked for
     pub version: String,
     /// The content at that commit
-    pub content: Content,
+    pub content: TextOrBytes,
     /// Which lines of the content these are, with `offset` or `limit`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lines: Option<LineRange>,
 }
 
-impl Operation for Version {
+impl Operation for ReadVersion {
     const NAME: &'static str = "version";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::get("/version").text_of_path("content")];
     const TOOL: bool = true;
     const ANSWERS_TEXT: bool = true;
-    type Output = OldPage;
-    fn run(self, cx: &Cx<'_>) -> Result<OldPage, Fault> {
+    type Output = VersionContent;
+    fn run(self, cx: &OperationContext<'_>) -> Result<VersionContent, Fault> {
         super::admit(&cx.space.vfs, cx.caller.door, &self.path)?;
         let content = cx.space.vfs.version(&self.path, &self.version)?;
         let (content, lines) = files::part_of(content, self.offset, self.limit)?;
-        Ok(OldPage { path: self.path, version: self.version, content: Content(content), lines })
+        Ok(VersionContent { path: self.path, version: self.version, content: TextOrBytes(content), lines })
     }
-    fn words(page: &OldPage) -> Option<String> {
+    fn words(page: &VersionContent) -> Option<String> {
         let lines = page.lines.as_ref().map(|lines| format!("\n[{lines}]")).unwrap_or_default();
         page.content.text().map(|text| format!("[version: {}]{lines}\n\n{text}", page.version))
     }
@@ -102,7 +102,7 @@ impl Operation for Version {
 
 /// Compare two versions of a page
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Diff {
+pub struct DiffVersions {
     /// Which page
     pub path: TreePath,
     /// Commit hash of the older version, full or abbreviated
@@ -115,27 +115,27 @@ pub struct Diff {
 
 /// What differs between two versions.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Difference {
+pub struct VersionDiff {
     /// Which page
     pub path: TreePath,
     /// Unified diff with three lines of context; empty when both versions are equal
     pub diff: String,
 }
 
-impl Operation for Diff {
+impl Operation for DiffVersions {
     const NAME: &'static str = "diff";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::get("/diff").text("diff", PLAIN)];
     const TOOL: bool = true;
     const ANSWERS_TEXT: bool = true;
-    type Output = Difference;
-    fn run(self, cx: &Cx<'_>) -> Result<Difference, Fault> {
+    type Output = VersionDiff;
+    fn run(self, cx: &OperationContext<'_>) -> Result<VersionDiff, Fault> {
         super::admit(&cx.space.vfs, cx.caller.door, &self.path)?;
         let diff = cx.space.vfs.diff(&self.path, &self.from, &self.to)?;
-        Ok(Difference { path: self.path, diff })
+        Ok(VersionDiff { path: self.path, diff })
     }
-    fn words(difference: &Difference) -> Option<String> {
-        let Difference { path, diff } = difference;
+    fn words(difference: &VersionDiff) -> Option<String> {
+        let VersionDiff { path, diff } = difference;
         Some(if diff.is_empty() { format!("No differences: both versions of {path} are equal") } else { diff.clone() })
     }
 }
@@ -144,7 +144,7 @@ impl Operation for Diff {
 ///
 /// The lines of a long page can be asked for in parts, with `offset` and `limit`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Blame {
+pub struct BlamePage {
     /// Which page
     #[schemars(example = "index.md")]
     pub path: TreePath,
@@ -156,14 +156,14 @@ pub struct Blame {
     pub limit: Option<NonZeroUsize>,
 }
 
-impl Operation for Blame {
+impl Operation for BlamePage {
     const NAME: &'static str = "blame";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::get("/blame")];
     const TOOL: bool = true;
     const ANSWERS_TEXT: bool = true;
     type Output = Vec<BlameLine>;
-    fn run(self, cx: &Cx<'_>) -> Result<Vec<BlameLine>, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<Vec<BlameLine>, Fault> {
         super::admit(&cx.space.vfs, cx.caller.door, &self.path)?;
         let mut lines = cx.space.vfs.blame(&self.path)?;
         let total = lines.len();
@@ -188,7 +188,7 @@ impl Operation for Blame {
 ///
 /// Pass `last_seq` of the answer as `since` to read on; no change is ever left out. A rename is a `delete` and a `write`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Changes {
+pub struct ListChanges {
     /// Commit hash after which to start; the newest changes when absent or empty
     #[serde(default)]
     pub since: Option<String>,
@@ -196,13 +196,13 @@ pub struct Changes {
     pub limit: Limit<50, 500>,
 }
 
-impl Operation for Changes {
+impl Operation for ListChanges {
     const NAME: &'static str = "changes";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::get("/changes")];
     const TOOL: bool = true;
     type Output = svcfs_vfs::Changes;
-    fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
         // `last_seq` of a history without commits is empty, and comes back as it was told.
         let since = self.since.filter(|since| !since.is_empty());
         let mut page = cx.space.vfs.changes(since.as_deref(), self.limit.get())?;

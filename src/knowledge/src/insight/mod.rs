@@ -13,7 +13,7 @@ use svcfs_base::{Actor, Fault, Timestamp, TreePath};
 use svcfs_vfs::{DayActivity, PageActivity, Vfs};
 
 pub use operations::AREA;
-pub use period::Period;
+pub use period::TimePeriod;
 
 const SECONDS_A_DAY: i64 = 86_400;
 /// A day has a burst of one name when that name changed more than this many times what is usual in the whole tree.
@@ -23,7 +23,7 @@ const LEAST_BURST: u32 = 5;
 
 /// How a tree changed in a period.
 #[derive(Debug)]
-pub struct Velocity {
+pub struct TreeVelocity {
     /// Changes of pages in the period.
     pub total: u64,
     /// Pages that changed, most often changed first.
@@ -42,10 +42,10 @@ pub struct Velocity {
 /// `Internal` when the log cannot be read.
 pub fn velocity(
     vfs: &Vfs,
-    (period, now): (&Period, Timestamp),
+    (period, now): (&TimePeriod, Timestamp),
     below: Option<&TreePath>,
     max: usize,
-) -> Result<Velocity, Fault> {
+) -> Result<TreeVelocity, Fault> {
     let activity = vfs.activity(period.before(now), below)?;
     let usual = activity.changes as f64 / f64::from(period.days());
     let is_burst = |day: &DayActivity| day.changes >= LEAST_BURST && f64::from(day.changes) > UNUSUAL * usual;
@@ -56,7 +56,7 @@ pub fn velocity(
     let (hot, cold): (Vec<_>, Vec<_>) = there.partition(|page| page.changes > 0);
     let single_author =
         hot.iter().filter(|page| page.has_single_author).map(|page| page.path.clone()).take(max).collect();
-    Ok(Velocity {
+    Ok(TreeVelocity {
         total: activity.changes,
         hot: first(hot, max, |page| Reverse((page.changes, page.newest))),
         cold: first(cold, max, |page| page.newest),

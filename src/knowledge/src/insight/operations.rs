@@ -4,20 +4,21 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Actor, Fault, Limit, TreePath};
 
-use super::{Period, day_of, days_between};
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
+use super::{TimePeriod, day_of, days_between};
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 /// The operations of this area.
-pub const AREA: Area = Area { title: "Insight", operations: &[Entry::of::<Velocity>()] };
+pub const AREA: OperationArea =
+    OperationArea { title: "Insight", operations: &[OperationEntry::of::<MeasureVelocity>()] };
 
 /// See where the tree changes fast and where it lies still
 ///
 /// Counts every recorded change of a page, one for each page of a commit; pages that are gone count in `total_changes` and in
 /// `bursts` only.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Velocity {
+pub struct MeasureVelocity {
     #[serde(default)]
-    pub period: Period,
+    pub period: TimePeriod,
     /// Entries in each list of the answer
     #[serde(default)]
     pub limit: Limit<20, 500>,
@@ -28,7 +29,7 @@ pub struct Velocity {
 
 /// How the tree changed in a period.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Report {
+pub struct VelocityReport {
     /// The period, as it was asked for
     pub period: String,
     /// Changes of pages in the period
@@ -39,7 +40,7 @@ pub struct Report {
     pub cold_spots: Vec<ColdSpot>,
     /// Days on which one actor made at least 5 changes and more than three times as many as the whole tree has on an average day
     /// of the period; most first
-    pub bursts: Vec<Burst>,
+    pub bursts: Vec<ActivityBurst>,
     /// Pages that changed in the period, every time by the same actor
     pub single_author_pages: Vec<TreePath>,
 }
@@ -66,7 +67,7 @@ pub struct ColdSpot {
 
 /// A day on which one actor changed unusually much.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Burst {
+pub struct ActivityBurst {
     /// The day (UTC), such as `2026-11-20`
     pub date: String,
     /// Changes of pages on that day by this actor
@@ -75,16 +76,16 @@ pub struct Burst {
     pub actor: Actor,
 }
 
-impl Operation for Velocity {
+impl Operation for MeasureVelocity {
     const NAME: &'static str = "velocity";
-    const WITHIN: Within = Within::Folder("path_prefix");
+    const WITHIN: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/velocity")];
     const TOOL: bool = true;
-    type Output = Report;
-    fn run(self, cx: &Cx<'_>) -> Result<Report, Fault> {
+    type Output = VelocityReport;
+    fn run(self, cx: &OperationContext<'_>) -> Result<VelocityReport, Fault> {
         let now = cx.now();
         let found = super::velocity(&cx.space.vfs, (&self.period, now), self.path_prefix.as_ref(), self.limit.get())?;
-        Ok(Report {
+        Ok(VelocityReport {
             period: self.period.as_str().to_owned(),
             total_changes: found.total,
             hot_spots: found.hot.into_iter().map(|page| HotSpot { path: page.path, changes: page.changes }).collect(),
@@ -101,7 +102,7 @@ impl Operation for Velocity {
                 .bursts
                 .into_iter()
                 .map(day_of)
-                .map(|(date, actor, changes)| Burst { date, changes, actor })
+                .map(|(date, actor, changes)| ActivityBurst { date, changes, actor })
                 .collect(),
             single_author_pages: found.single_author,
         })

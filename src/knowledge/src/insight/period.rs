@@ -18,12 +18,12 @@ const DEFAULT_DAYS: u32 = 30;
 
 /// A stretch of time that ends now, as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Period {
+pub struct TimePeriod {
     text: String,
     days: u32,
 }
 
-impl Period {
+impl TimePeriod {
     /// Reads a number of days, weeks or months of 30 days.
     ///
     /// # Errors
@@ -70,19 +70,19 @@ impl Period {
     }
 }
 
-impl Default for Period {
+impl Default for TimePeriod {
     fn default() -> Self {
         Self { text: DEFAULT.to_owned(), days: DEFAULT_DAYS }
     }
 }
 
-impl<'de> Deserialize<'de> for Period {
+impl<'de> Deserialize<'de> for TimePeriod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::parse(&Cow::<'de, str>::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 
-impl JsonSchema for Period {
+impl JsonSchema for TimePeriod {
     fn schema_name() -> Cow<'static, str> {
         "Period".into()
     }

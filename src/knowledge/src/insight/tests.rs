@@ -1,7 +1,7 @@
 use serde_json::json;
 use svcfs_base::Timestamp;
 
-use super::Period;
+use super::TimePeriod;
 use crate::spaces::test_space::{TestSpace, from_run};
 
 #[test]
@@ -66,11 +66,11 @@ fn pages_that_were_not_touched_in_the_period_are_cold_the_oldest_first() {
 fn a_period_is_a_number_of_days_weeks_or_months() {
     let now = Timestamp::from_second(1_767_225_600).unwrap();
     for (text, days) in [("30d", 30), ("1d", 1), ("2w", 14), ("6m", 180), ("007d", 7), ("36500d", 36_500)] {
-        let period = Period::parse(text).unwrap();
+        let period = TimePeriod::parse(text).unwrap();
         assert_eq!((period.days(), period.as_str()), (days, text));
         assert_eq!(now.as_second() - period.before(now).as_second(), i64::from(days) * 86_400);
     }
-    assert_eq!(Period::default(), Period::parse("30d").unwrap());
+    assert_eq!(TimePeriod::default(), TimePeriod::parse("30d").unwrap());
     let space = TestSpace::new();
     for text in [
         "",

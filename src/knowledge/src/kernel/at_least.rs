@@ -8,4 +8,4 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
-pub struct AtLeast(pub Option<u64>);
+pub struct MinSeq(pub Option<u64>);

@@ -13,17 +13,17 @@ use svcfs_store::Usage;
 use svcfs_vfs::Vfs;
 use svcfs_work::{Reports, Status, Watermark};
 
-use crate::access::{Access, Limiter};
-use crate::audit::{self, Recorder};
-use crate::graph::Newest;
+use crate::access::{AccessControl, RequestLimiter};
+use crate::audit::{self, AuditRecorder};
+use crate::graph::AnalysisCache;
 use crate::health;
-use crate::search::Doubts;
-use crate::spaces::Spaces;
-use crate::vitals::{Flushes, Vitals};
+use crate::search::RecheckQueue;
+use crate::spaces::SpaceCollection;
+use crate::vitals::{FlushTimes, ServerMetrics};
 
-use super::AtLeast;
-use super::freshness::{Freshness, Required};
-use super::remarks::{self, Kept, Remarks};
+use super::MinSeq;
+use super::freshness::{IndexFreshness, RequiredFreshness};
+use super::remarks::{self, MetaCollector, ResponseMeta};
 
 /// How long a question waits for the index to have read everything accepted before it.
 const INDEX_PATIENCE: Duration = Duration::from_secs(2);
@@ -57,21 +57,21 @@ pub struct Space {
     /// The change feed's position up to which the index has read; the indexer raises it after each step.
     pub indexed: Watermark,
     /// How fresh answers of the index must be.
-    pub freshness: Arc<Freshness>,
+    pub freshness: Arc<IndexFreshness>,
     /// What the index read while it was not as recorded.
-    pub doubts: Doubts,
+    pub doubts: RecheckQueue,
     /// What readers asked for; ask through [`Cx::usage`].
     pub usage: Usage,
     /// The last look at how the tree is doing.
-    pub health: health::Kept,
+    pub health: health::SurveyCache,
     /// What was worked out about the links between pages.
-    pub graph: Newest,
+    pub graph: AnalysisCache,
     /// Who asked for what; none where that is not kept.
-    pub audit: Option<Arc<Recorder>>,
+    pub audit: Option<Arc<AuditRecorder>>,
     /// Its settings.
     pub settings: Settings,
     /// How long its disk takes.
-    pub flushes: Flushes,
+    pub flushes: FlushTimes,
     tasks: OnceLock<Reports>,
     visibility: RwLock<Visibility>,
 }
@@ -85,22 +85,22 @@ impl Space {
         usage: Usage,
         settings: Settings,
     ) -> Self {
-        let audit = settings.audit.as_ref().map(|audit| Arc::new(Recorder::of(vfs.root(), audit)));
+        let audit = settings.audit.as_ref().map(|audit| Arc::new(AuditRecorder::of(vfs.root(), audit)));
         let name = name.into();
         audit.iter().for_each(|audit| audit::follow(&vfs, audit, &name));
         Self {
             name,
-            flushes: Flushes::of(&vfs),
-            freshness: Freshness::follow(&vfs),
+            flushes: FlushTimes::of(&vfs),
+            freshness: IndexFreshness::follow(&vfs),
             tasks: OnceLock::new(),
             audit,
             vfs,
             index,
             indexed: Watermark::new(indexed.0),
-            doubts: Doubts::default(),
+            doubts: RecheckQueue::default(),
             usage,
-            health: health::Kept::default(),
-            graph: Newest::default(),
+            health: health::SurveyCache::default(),
+            graph: AnalysisCache::default(),
             visibility: RwLock::new(settings.visibility),
             settings,
         }
@@ -150,13 +150,13 @@ impl Space {
     fn wait_for_fresh_index(&self, caller: &Caller, timeout: Duration) -> Result<(), Seq> {
         let (required, queued) = self.freshness.required(caller, (self.indexed.level(), Instant::now()));
         match required {
-            Required::Everything => {
+            RequiredFreshness::Everything => {
                 let outcome = self.wait_for_everything(timeout);
                 self.freshness.announced(queued, self.vfs.last_seq());
                 outcome
             }
-            Required::Position(position) if self.wait_for_index(position, timeout) => Ok(()),
-            Required::Position(position) => Err(position),
+            RequiredFreshness::Position(position) if self.wait_for_index(position, timeout) => Ok(()),
+            RequiredFreshness::Position(position) => Err(position),
         }
     }
     /// Who may read it without credentials.
@@ -214,28 +214,28 @@ impl Space {
 }
 
 /// Everything a running server has: its spaces, the first of which is the primary one, and its settings, which are that space's.
-pub struct Server {
-    spaces: Spaces,
+pub struct ServerState {
+    spaces: SpaceCollection,
     clock: Arc<dyn Clock>,
-    access: Access,
+    access: AccessControl,
     /// None for as often as they like.
-    limiter: Option<Limiter>,
+    limiter: Option<RequestLimiter>,
     started: Timestamp,
-    vitals: Vitals,
+    vitals: ServerMetrics,
 }
 
-impl Server {
+impl ServerState {
     /// A server of these spaces, started now, for whom `access` lets in.
-    pub fn new(spaces: Spaces, clock: Arc<dyn Clock>, access: Access) -> Self {
-        let limiter = spaces.first().settings.server.rate_limit.map(Limiter::new);
-        Self { spaces, started: clock.now(), clock, access, limiter, vitals: Vitals::default() }
+    pub fn new(spaces: SpaceCollection, clock: Arc<dyn Clock>, access: AccessControl) -> Self {
+        let limiter = spaces.first().settings.server.rate_limit.map(RequestLimiter::new);
+        Self { spaces, started: clock.now(), clock, access, limiter, vitals: ServerMetrics::default() }
     }
     /// The space that answers when none is named.
     pub fn primary(&self) -> &Arc<Space> {
         self.spaces.first()
     }
     /// Every space.
-    pub fn spaces(&self) -> &Spaces {
+    pub fn spaces(&self) -> &SpaceCollection {
         &self.spaces
     }
     /// The settings of the server.
@@ -243,7 +243,7 @@ impl Server {
         &self.primary().settings
     }
     /// Who may ask.
-    pub fn access(&self) -> &Access {
+    pub fn access(&self) -> &AccessControl {
         &self.access
     }
     /// Counts one request of whoever has this key, else of this address (contract 8).
@@ -254,7 +254,7 @@ impl Server {
         self.limiter.as_ref().map_or(Ok(()), |limiter| limiter.admit(key, address))
     }
     /// How it is doing.
-    pub fn vitals(&self) -> &Vitals {
+    pub fn vitals(&self) -> &ServerMetrics {
         &self.vitals
     }
     /// The present moment.
@@ -268,19 +268,19 @@ impl Server {
 }
 
 /// What an operation may touch: one space, on behalf of one caller.
-pub struct Cx<'a> {
+pub struct OperationContext<'a> {
     /// The space asked.
     pub space: &'a Space,
     /// Who asks, and under which precondition.
     pub caller: &'a Caller,
-    server: &'a Server,
-    remarks: Kept,
+    server: &'a ServerState,
+    remarks: MetaCollector,
 }
 
-impl<'a> Cx<'a> {
+impl<'a> OperationContext<'a> {
     /// The context of one call.
-    pub fn new(server: &'a Server, space: &'a Space, caller: &'a Caller) -> Self {
-        Self { space, caller, server, remarks: Kept::default() }
+    pub fn new(server: &'a ServerState, space: &'a Space, caller: &'a Caller) -> Self {
+        Self { space, caller, server, remarks: MetaCollector::default() }
     }
     /// Has the caller told, beside the answer.
     pub fn note(&self, note: impl Into<String>) {
@@ -291,7 +291,7 @@ impl<'a> Cx<'a> {
         self.remarks.total(total, shown);
     }
     /// What is told beside the answer.
-    pub fn remarks(&self) -> Remarks {
+    pub fn remarks(&self) -> ResponseMeta {
         self.remarks.all()
     }
     /// Changes the tree: all of the set or none.
@@ -342,7 +342,7 @@ impl<'a> Cx<'a> {
     /// # Errors
     /// [`Kind::Invalid`] for a position the log has not reached; [`Kind::Unavailable`], with the seconds after which to ask again, when
     /// the index has not read that far within 10 s.
-    pub fn index_at_least(&self, position: AtLeast) -> Result<&Index, Fault> {
+    pub fn index_at_least(&self, position: MinSeq) -> Result<&Index, Fault> {
         self.index_having_read(position.0, AT_LEAST_PATIENCE)
     }
     /// As [`Cx::index_at_least`], waiting no longer than that.
@@ -365,7 +365,7 @@ impl<'a> Cx<'a> {
         self.server.now()
     }
     /// How the server is doing.
-    pub fn vitals(&self) -> &'a Vitals {
+    pub fn vitals(&self) -> &'a ServerMetrics {
         self.server.vitals()
     }
     /// The settings of the space.
@@ -377,7 +377,7 @@ impl<'a> Cx<'a> {
         self.server.settings().server.public_url.as_ref()
     }
     /// Every space of the server.
-    pub fn spaces(&self) -> &'a Spaces {
+    pub fn spaces(&self) -> &'a SpaceCollection {
         self.server.spaces()
     }
 }

@@ -64,7 +64,7 @@ struct LastChange {
 
 /// Changes that were announced within one [`INTERVAL`].
 #[derive(Debug, Clone, Copy)]
-struct Arrival {
+struct ChangeArrival {
     since: Instant,
     /// The newest of them.
     last: u64,
@@ -72,7 +72,7 @@ struct Arrival {
 
 /// What a question must wait for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Required {
+pub(super) enum RequiredFreshness {
     /// Everything that was accepted before it, what is queued included.
     Everything,
     /// The changes up to this position.
@@ -81,14 +81,14 @@ pub(super) enum Required {
 
 /// How old an index is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Age {
+pub(super) enum IndexAge {
     Exactly(Duration),
     AtLeast(Duration),
 }
 
 /// The last change of each client, when changes came in, and who waits for the index.
-pub struct Freshness {
-    state: Mutex<State>,
+pub struct IndexFreshness {
+    state: Mutex<FreshnessState>,
     /// The highest position that somebody waits for.
     demand: AtomicU64,
     /// Writes whose answers wait.
@@ -97,12 +97,12 @@ pub struct Freshness {
     wake: OnceLock<Signal>,
 }
 
-struct State {
+struct FreshnessState {
     clients: HashMap<ClientKey, LastChange>,
     /// Everybody waits for this: clients were dropped whose changes the index has not read.
     dropped: Seq,
     changes: u64,
-    arrivals: VecDeque<Arrival>,
+    arrivals: VecDeque<ChangeArrival>,
     /// The client of the newest change, and when a change of another client came last.
     writer: Option<(ClientKey, Instant)>,
     last_question: Option<Instant>,
@@ -110,10 +110,10 @@ struct State {
     before: u64,
 }
 
-impl Freshness {
+impl IndexFreshness {
     /// Follows the changes of a tree.
     pub(super) fn follow(vfs: &Vfs) -> Arc<Self> {
-        let state = State {
+        let state = FreshnessState {
             clients: HashMap::new(),
             dropped: Seq(0),
             changes: 0,
@@ -134,7 +134,7 @@ impl Freshness {
         freshness
     }
 
-    fn new(state: State) -> Self {
+    fn new(state: FreshnessState) -> Self {
         let (demand, delayed_writes) = (AtomicU64::new(0), AtomicUsize::new(0));
         Self { state: Mutex::new(state), demand, delayed_writes, wake: OnceLock::new() }
     }
@@ -158,7 +158,7 @@ impl Freshness {
     /// Whether an index that has read up to a position lacks a change of at least this age.
     pub(crate) fn is_older(&self, read: Seq, age: Duration) -> bool {
         match self.age(read.0, Instant::now()) {
-            Some(Age::Exactly(found) | Age::AtLeast(found)) => found >= age,
+            Some(IndexAge::Exactly(found) | IndexAge::AtLeast(found)) => found >= age,
             None => false,
         }
     }
@@ -183,7 +183,7 @@ impl Freshness {
             Some(arrival) if now.saturating_duration_since(arrival.since) < INTERVAL => {
                 arrival.last = arrival.last.max(position.0);
             }
-            Some(_) | None => state.arrivals.push_back(Arrival { since: now, last: position.0 }),
+            Some(_) | None => state.arrivals.push_back(ChangeArrival { since: now, last: position.0 }),
         }
         while state.arrivals.len() > MAX_ARRIVALS {
             state.before = state.arrivals.pop_front().map_or(state.before, |arrival| arrival.last);
@@ -191,23 +191,27 @@ impl Freshness {
     }
 
     /// What a question of this caller must wait for, and the changes of theirs that may still be queued.
-    pub(super) fn required(&self, caller: &Caller, (read, now): (u64, Instant)) -> (Required, Vec<Queued>) {
+    pub(super) fn required(
+        &self,
+        caller: &Caller,
+        (read, now): (u64, Instant),
+    ) -> (RequiredFreshness, Vec<QueuedChange>) {
         let mut state = self.state.lock();
         state.last_question = Some(now);
         state.prune(read);
         let own = |key: ClientKey| state.clients.get(&key).map(|change| (key, *change));
         let own: Vec<(ClientKey, LastChange)> = keys(caller).into_iter().filter_map(own).collect();
-        let queued: Vec<Queued> = own
+        let queued: Vec<QueuedChange> = own
             .iter()
             .filter(|(_, change)| change.position.is_none())
-            .map(|(key, change)| Queued(key.clone(), change.number))
+            .map(|(key, change)| QueuedChange(key.clone(), change.number))
             .collect();
         if !queued.is_empty() || state.is_quiet(read, now) {
-            return (Required::Everything, queued);
+            return (RequiredFreshness::Everything, queued);
         }
         let own = own.iter().filter_map(|(_, change)| change.position).max().unwrap_or(Seq(0));
         let others = Seq(state.announced_before(now.checked_sub(MAX_AGE)));
-        (Required::Position(own.max(others).max(state.dropped)), queued)
+        (RequiredFreshness::Position(own.max(others).max(state.dropped)), queued)
     }
 
     /// The position of the last change of this caller's client that is known to be announced.
@@ -218,21 +222,21 @@ impl Freshness {
     }
 
     /// What the index must read before a write of this caller is answered, see [`MAX_LAG`]; none when it is answered at once.
-    pub(super) fn delay(&self, caller: &Caller, (read, now): (u64, Instant)) -> Option<Delay<'_>> {
+    pub(super) fn delay(&self, caller: &Caller, (read, now): (u64, Instant)) -> Option<DelayedWrite<'_>> {
         let state = self.state.lock();
         state.last_question.filter(|last| now.saturating_duration_since(*last) < QUESTION_PERIOD)?;
         let due = state.announced_before(now.checked_sub(MAX_LAG));
         let is_unread = |key: &ClientKey| state.clients.get(key).and_then(|change| change.position) > Some(Seq(read));
         let is_delayed = due > read && keys(caller).iter().any(is_unread);
         drop(state);
-        let delay = is_delayed.then(|| Delay::begin(&self.delayed_writes, Seq(due)))?;
+        let delay = is_delayed.then(|| DelayedWrite::begin(&self.delayed_writes, Seq(due)))?;
         (delay.number <= MAX_DELAYED_WRITES).then_some(delay)
     }
 
     /// Records that what was queued is announced by now.
-    pub(super) fn announced(&self, queued: Vec<Queued>, position: Seq) {
+    pub(super) fn announced(&self, queued: Vec<QueuedChange>, position: Seq) {
         let mut state = self.state.lock();
-        for Queued(key, number) in queued {
+        for QueuedChange(key, number) in queued {
             if let Some(change) = state.clients.get_mut(&key).filter(|change| change.number == number) {
                 change.position = Some(position);
             }
@@ -240,38 +244,38 @@ impl Freshness {
     }
 
     /// How old the oldest change is that an index has not read which has read up to a position; none when it has read all of them.
-    pub(super) fn age(&self, read: u64, now: Instant) -> Option<Age> {
+    pub(super) fn age(&self, read: u64, now: Instant) -> Option<IndexAge> {
         let state = self.state.lock();
         let arrival = state.arrivals.iter().find(|arrival| arrival.last > read)?;
         let age = now.saturating_duration_since(arrival.since);
-        Some(if state.before > read { Age::AtLeast(age) } else { Age::Exactly(age) })
+        Some(if state.before > read { IndexAge::AtLeast(age) } else { IndexAge::Exactly(age) })
     }
 }
 
 /// A write whose answer waits until the index has read up to a position.
-pub(super) struct Delay<'f> {
+pub(super) struct DelayedWrite<'f> {
     pub(super) position: Seq,
     /// How many wait, this one included.
     number: usize,
     count: &'f AtomicUsize,
 }
 
-impl<'f> Delay<'f> {
+impl<'f> DelayedWrite<'f> {
     fn begin(count: &'f AtomicUsize, position: Seq) -> Self {
         Self { position, number: count.fetch_add(1, Ordering::Relaxed) + 1, count }
     }
 }
 
-impl Drop for Delay<'_> {
+impl Drop for DelayedWrite<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// A change that may still be queued: whose, and which.
-pub(super) struct Queued(ClientKey, u64);
+pub(super) struct QueuedChange(ClientKey, u64);
 
-impl State {
+impl FreshnessState {
     /// Bounds the number of clients: drops those whose changes the index has read, and all of them where that is not enough.
     fn prune(&mut self, read: u64) {
         if self.clients.len() <= MAX_CLIENTS {
@@ -287,7 +291,7 @@ impl State {
 
     /// The newest position that was announced at or before a moment.
     fn announced_before(&self, moment: Option<Instant>) -> u64 {
-        let is_before = |arrival: &&Arrival| moment.is_some_and(|moment| arrival.since <= moment);
+        let is_before = |arrival: &&ChangeArrival| moment.is_some_and(|moment| arrival.since <= moment);
         self.arrivals.iter().rev().find(is_before).map_or(self.before, |arrival| arrival.last)
     }
 

@@ -6,16 +6,16 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 use svcfs_base::{Fault, Kind};
 
-use super::Entry;
+use super::OperationEntry;
 
 /// Names closer than this (Jaro-Winkler) are offered as what may have been meant.
 const LIKENESS: f64 = 0.75;
 
 /// Every input of one operation.
 #[derive(Debug)]
-pub struct Inputs {
+pub struct OperationInputs {
     /// The inputs, in the order they were declared.
-    pub fields: Vec<Field>,
+    pub fields: Vec<InputField>,
     /// The operation's manual, as its schema carries it.
     pub manual: String,
     /// Other names, each with the input it means.
@@ -24,7 +24,7 @@ pub struct Inputs {
 
 /// One input.
 #[derive(Debug)]
-pub struct Field {
+pub struct InputField {
     /// Its name in JSON.
     pub name: String,
     /// Whether it must be given.
@@ -34,7 +34,7 @@ pub struct Field {
     /// Whether it may be a list, so that texts may give it more than once.
     pub takes_list: bool,
     /// What a text is read as.
-    pub shape: Shape,
+    pub shape: InputKind,
     /// Its schema as declared: description and default stand here.
     pub schema: Value,
     /// The schema of its type, behind references and the null of an optional one: limits and choices stand here.
@@ -43,7 +43,7 @@ pub struct Field {
 
 /// What a text is read as.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shape {
+pub enum InputKind {
     /// As it is.
     Text,
     /// A whole number.
@@ -53,19 +53,19 @@ pub enum Shape {
     /// `true` or `1`, `false` or `0`.
     Boolean,
     /// Values of this shape with commas between them, or a JSON list.
-    List(Box<Shape>),
+    List(Box<InputKind>),
     /// An object or anything goes: JSON.
     Json,
 }
 
-impl Inputs {
+impl OperationInputs {
     /// Reads an operation's schema.
-    pub fn of(entry: &Entry) -> Self {
+    pub fn of(entry: &OperationEntry) -> Self {
         let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
         let schema = (entry.input)(&mut generator);
-        let definitions = Definitions(generator.take_definitions(true));
+        let definitions = SchemaDefinitions(generator.take_definitions(true));
         let required = schema.get("required").and_then(Value::as_array);
-        let field = |(name, schema): (&String, &Value)| Field {
+        let field = |(name, schema): (&String, &Value)| InputField {
             name: name.clone(),
             is_required: required.is_some_and(|required| required.iter().any(|one| one == name)),
             takes_bytes: choices(schema).any(|choice| choice.pointer("/properties/base64").is_some()),
@@ -86,7 +86,7 @@ impl Inputs {
     ///
     /// # Errors
     /// `Invalid`, with the nearest known name.
-    pub fn named(&self, given: &str) -> Result<&Field, Fault> {
+    pub fn named(&self, given: &str) -> Result<&InputField, Fault> {
         let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
         let meant = plain(given);
         let names = self.fields.iter().map(|field| field.name.as_str());
@@ -97,14 +97,14 @@ impl Inputs {
     }
 
     /// The input of exactly this name, or of this other name.
-    pub fn get(&self, name: &str) -> Option<&Field> {
+    pub fn get(&self, name: &str) -> Option<&InputField> {
         let own = self.aliases.iter().find(|(other, _)| *other == name).map_or(name, |(_, own)| own);
         self.fields.iter().find(|field| field.name == own)
     }
 
     /// The first input that must be given and is not, under any of its names.
-    pub fn missing(&self, members: &Map<String, Value>) -> Option<&Field> {
-        let is_given = |field: &Field| {
+    pub fn missing(&self, members: &Map<String, Value>) -> Option<&InputField> {
+        let is_given = |field: &InputField| {
             let others = self.aliases.iter().filter(|(_, own)| *own == field.name).map(|(other, _)| *other);
             others.chain([field.name.as_str()]).any(|name| members.contains_key(name))
         };
@@ -142,7 +142,7 @@ impl Inputs {
     }
 }
 
-impl Field {
+impl InputField {
     /// Adds a text, read as this input's type, to the object an operation reads. A list may be given in several texts.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ fn joined(before: Value, next: Value) -> Value {
     all.into()
 }
 
-impl Shape {
+impl InputKind {
     /// The value, or what was wanted instead.
     fn read(&self, text: &str) -> Result<Value, &'static str> {
         match self {
@@ -201,9 +201,9 @@ impl Shape {
 }
 
 /// The types a schema may refer to, by name.
-struct Definitions(Map<String, Value>);
+struct SchemaDefinitions(Map<String, Value>);
 
-impl Definitions {
+impl SchemaDefinitions {
     /// The schema behind another: references and the null of an optional type are looked through.
     fn resolved<'a>(&'a self, schema: &'a Value) -> &'a Value {
         if let Some(target) = self.target(schema) {
@@ -213,20 +213,20 @@ impl Definitions {
         choices(schema).find(|choice| !is_null(choice)).map_or(schema, |choice| self.resolved(choice))
     }
 
-    fn shape(&self, schema: &Value) -> Shape {
+    fn shape(&self, schema: &Value) -> InputKind {
         let schema = self.resolved(schema);
         if is_type(schema, "integer") {
-            Shape::Integer
+            InputKind::Integer
         } else if is_type(schema, "number") {
-            Shape::Number
+            InputKind::Number
         } else if is_type(schema, "boolean") {
-            Shape::Boolean
+            InputKind::Boolean
         } else if is_type(schema, "array") {
-            Shape::List(Box::new(schema.get("items").map_or(Shape::Text, |items| self.shape(items))))
+            InputKind::List(Box::new(schema.get("items").map_or(InputKind::Text, |items| self.shape(items))))
         } else if is_type(schema, "string") || schema.get("enum").is_some() || schema.get("const").is_some() {
-            Shape::Text
+            InputKind::Text
         } else {
-            Shape::Json
+            InputKind::Json
         }
     }
 

@@ -20,16 +20,16 @@ mod text;
 mod within;
 
 pub(crate) use arguments::given;
-pub use at_least::AtLeast;
-pub use context::{Cx, IndexProgress, Server, Space};
-pub use freshness::Freshness;
-pub use inputs::{Field, Inputs, Shape};
-pub use operation::{Answer, Area, Ask, Entry, Operation};
-pub use remarks::Remarks;
-pub use route::{Accepts, Media, Method, PREFIX, Route};
+pub use at_least::MinSeq;
+pub use context::{IndexProgress, OperationContext, ServerState, Space};
+pub use freshness::IndexFreshness;
+pub use inputs::{InputField, InputKind, OperationInputs};
+pub use operation::{Operation, OperationAnswer, OperationArea, OperationEntry, OperationHandler};
+pub use remarks::ResponseMeta;
+pub use route::{BodyKind, HttpMethod, PREFIX, ResponseMedia, Route};
 pub use text::{JsonPieces, JsonText, PIECE_BYTES};
-pub(crate) use text::{Separator, write_json};
-pub use within::Within;
+pub(crate) use text::{ListSeparator, write_json};
+pub use within::FolderScope;
 
 /// What [`Space::vfs`] answers doors with.
 pub use svcfs_vfs::{Content, EntryKind, Event, EventChange, File, Opened, Reader};

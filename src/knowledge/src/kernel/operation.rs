@@ -9,7 +9,7 @@ use serde_json::Value;
 use svcfs_base::{Expect, Fault, Reach, Scope};
 use svcfs_work::Lane;
 
-use super::{Cx, JsonText, Method, Route, Within};
+use super::{FolderScope, HttpMethod, JsonText, OperationContext, Route};
 use super::{arguments, within};
 
 /// One thing a caller may ask, whichever door the caller came through.
@@ -31,7 +31,7 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// Whether it changes the server and not its pages; needs the scope `admin`.
     const ADMIN: bool = false;
     /// How it keeps to the folder that a caller's key is limited to.
-    const WITHIN: Within = Within::Tree;
+    const WITHIN: FolderScope = FolderScope::Tree;
     /// Other names of inputs, each with the input it means. Every door takes both; agents are shown the other name, because
     /// that is the one they know (gaps.md 4.21).
     const ALIASES: &'static [(&'static str, &'static str)] = &[];
@@ -46,13 +46,13 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     ///
     /// # Errors
     /// The refusal or failure, as the caller should read it.
-    fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault>;
+    fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault>;
     /// Does it, and writes its output as JSON. An operation whose output is as long as the tree writes it piece by piece; the text is
     /// the same as that of [`Operation::run`]'s output.
     ///
     /// # Errors
     /// Those of [`Operation::run`].
-    fn write(self, cx: &Cx<'_>) -> Result<JsonText, Fault> {
+    fn write(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
         JsonText::whole(&self.run(cx)?)
     }
     /// Takes out of an output what agents have no use for, such as marks for browsers.
@@ -65,7 +65,7 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
 
 /// What an operation answered.
 #[derive(Debug)]
-pub struct Answer {
+pub struct OperationAnswer {
     /// The output as JSON.
     pub output: Value,
     /// The output in words, see [`Operation::words`].
@@ -73,11 +73,11 @@ pub struct Answer {
 }
 
 /// A way to ask for an operation: reads the inputs from a JSON object and runs it.
-pub type Ask<T> = fn(Value, &Cx<'_>) -> Result<T, Fault>;
+pub type OperationHandler<T> = fn(Value, &OperationContext<'_>) -> Result<T, Fault>;
 
 /// An operation with its type erased, so that tables can hold it.
 #[derive(Clone, Copy)]
-pub struct Entry {
+pub struct OperationEntry {
     /// [`Operation::NAME`]
     pub name: &'static str,
     /// [`Operation::HTTP`]
@@ -91,7 +91,7 @@ pub struct Entry {
     /// [`Operation::ADMIN`]
     pub is_admin: bool,
     /// [`Operation::WITHIN`]
-    pub within: Within,
+    pub within: FolderScope,
     /// [`Operation::ANSWERS_TEXT`]
     pub answers_text: bool,
     /// [`Operation::AGENT_DEFAULTS`]
@@ -103,15 +103,15 @@ pub struct Entry {
     /// Schema of the output, possibly a reference into the generator's definitions.
     pub output: fn(&mut SchemaGenerator) -> Schema,
     /// Reads the inputs from a JSON object, runs the operation and writes its output as JSON.
-    pub call: Ask<Value>,
+    pub call: OperationHandler<Value>,
     /// The same as text: for doors that look at nothing in the output, which may be as long as the tree.
-    pub write: Ask<JsonText>,
+    pub write: OperationHandler<JsonText>,
     /// The same as [`Entry::call`] for an agent: with its defaults, and with the output in words beside it.
-    pub tell: Ask<Answer>,
+    pub tell: OperationHandler<OperationAnswer>,
     type_name: fn() -> &'static str,
 }
 
-impl Entry {
+impl OperationEntry {
     /// The entry of an operation.
     pub const fn of<O: Operation>() -> Self {
         Self {
@@ -160,12 +160,12 @@ impl Entry {
         within::allow(self, reach)
     }
     /// The method of its first route; `POST` for a tool without one.
-    pub fn method(&self) -> Method {
-        self.http.first().map_or(Method::Post, |route| route.method)
+    pub fn method(&self) -> HttpMethod {
+        self.http.first().map_or(HttpMethod::Post, |route| route.method)
     }
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for OperationEntry {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "Entry({})", self.name)
     }
@@ -175,19 +175,19 @@ fn output<O: Operation>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<O::Output>()
 }
 
-fn call<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Value, Fault> {
+fn call<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<Value, Fault> {
     told::<O>(&run(arguments, cx, O::run)?, cx)
 }
 
-fn write<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<JsonText, Fault> {
+fn write<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
     match cx.caller.reach.folder {
         None => run(arguments, cx, O::write),
-        Some(_) if O::WITHIN != Within::Rows => run(arguments, cx, O::write),
+        Some(_) if O::WITHIN != FolderScope::Rows => run(arguments, cx, O::write),
         Some(_) => JsonText::whole(&call::<O>(arguments, cx)?),
     }
 }
 
-fn tell<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Answer, Fault> {
+fn tell<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<OperationAnswer, Fault> {
     let mut arguments = arguments::under_own_names(arguments, O::ALIASES)?;
     if let Some(members) = arguments.as_object_mut() {
         for (name, default) in O::AGENT_DEFAULTS {
@@ -197,21 +197,21 @@ fn tell<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Answer, Fault> {
     let mut output = run(arguments, cx, O::run)?;
     O::adapt_for_agents(&mut output);
     // Words may tell of the rows that are left out of the output.
-    let is_whole = cx.caller.reach.folder.is_none() || O::WITHIN != Within::Rows;
+    let is_whole = cx.caller.reach.folder.is_none() || O::WITHIN != FolderScope::Rows;
     let words = if is_whole { O::words(&output) } else { None };
-    Ok(Answer { output: told::<O>(&output, cx)?, words })
+    Ok(OperationAnswer { output: told::<O>(&output, cx)?, words })
 }
 
-fn told<O: Operation>(output: &O::Output, cx: &Cx<'_>) -> Result<Value, Fault> {
+fn told<O: Operation>(output: &O::Output, cx: &OperationContext<'_>) -> Result<Value, Fault> {
     let output = serde_json::to_value(output).map_err(Fault::internal)?;
-    Ok(within::leave_out(&Entry::of::<O>(), output, &cx.caller.reach))
+    Ok(within::leave_out(&OperationEntry::of::<O>(), output, &cx.caller.reach))
 }
 
 /// Runs an operation by one of its methods, and counts it.
 fn run<O: Operation, T>(
     arguments: Value,
-    cx: &Cx<'_>,
-    act: impl FnOnce(O, &Cx<'_>) -> Result<T, Fault>,
+    cx: &OperationContext<'_>,
+    act: impl FnOnce(O, &OperationContext<'_>) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
     let begun = Instant::now();
     let outcome = admitted(arguments, cx, act);
@@ -221,10 +221,10 @@ fn run<O: Operation, T>(
 
 fn admitted<O: Operation, T>(
     arguments: Value,
-    cx: &Cx<'_>,
-    act: impl FnOnce(O, &Cx<'_>) -> Result<T, Fault>,
+    cx: &OperationContext<'_>,
+    act: impl FnOnce(O, &OperationContext<'_>) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
-    let entry = Entry::of::<O>();
+    let entry = OperationEntry::of::<O>();
     entry.allow(&cx.caller.reach)?;
     let arguments = arguments::under_own_names(arguments, O::ALIASES)?;
     let operation: O = arguments::read(within::admit(&entry, arguments, cx)?)?;
@@ -245,9 +245,9 @@ fn admitted<O: Operation, T>(
 
 /// A group of operations over one subject; one folder of this crate.
 #[derive(Debug, Clone, Copy)]
-pub struct Area {
+pub struct OperationArea {
     /// Heading in the OpenAPI document and in lists.
     pub title: &'static str,
     /// Its operations.
-    pub operations: &'static [Entry],
+    pub operations: &'static [OperationEntry],
 }

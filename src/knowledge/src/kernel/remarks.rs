@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::freshness::Age;
+use super::freshness::IndexAge;
 
 /// See the module.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Remarks {
+pub struct ResponseMeta {
     /// What the caller should know, such as that the answer is of an index that is behind; each once.
     pub notes: Vec<String>,
     /// How many entries there are in all, of a list that may have some of them only.
@@ -20,7 +20,7 @@ pub struct Remarks {
     pub is_cut: bool,
 }
 
-impl Remarks {
+impl ResponseMeta {
     /// All of it as sentences.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let total = self.total.filter(|_| self.is_cut).map(|total| format!("there are {total} in all"));
@@ -30,9 +30,9 @@ impl Remarks {
 
 /// Where an operation leaves them.
 #[derive(Debug, Default)]
-pub(super) struct Kept(Mutex<Remarks>);
+pub(super) struct MetaCollector(Mutex<ResponseMeta>);
 
-impl Kept {
+impl MetaCollector {
     pub(super) fn note(&self, note: String) {
         let mut remarks = self.0.lock();
         if !remarks.notes.contains(&note) {
@@ -43,17 +43,17 @@ impl Kept {
         let mut remarks = self.0.lock();
         (remarks.total, remarks.is_cut) = (Some(total), shown < total);
     }
-    pub(super) fn all(&self) -> Remarks {
+    pub(super) fn all(&self) -> ResponseMeta {
         self.0.lock().clone()
     }
 }
 
 /// What an index does not know that has read the log up to a position, and how old it is; none when it knows everything up to the last one.
-pub(super) fn lag(read: u64, last: u64, age: Option<Age>) -> Option<String> {
+pub(super) fn lag(read: u64, last: u64, age: Option<IndexAge>) -> Option<String> {
     let age = match age {
         None => String::new(),
-        Some(Age::Exactly(age)) => format!(" is {} old and", duration_text(age)),
-        Some(Age::AtLeast(age)) => format!(" is more than {} old and", duration_text(age)),
+        Some(IndexAge::Exactly(age)) => format!(" is {} old and", duration_text(age)),
+        Some(IndexAge::AtLeast(age)) => format!(" is more than {} old and", duration_text(age)),
     };
     match (read, last.saturating_sub(read)) {
         (_, 0) => None,
@@ -83,9 +83,9 @@ mod tests {
         assert_eq!(told(6, 7), "the search index has one change still to read, which is not known yet");
         assert_eq!(told(2, 7), "the search index has 5 changes still to read, which are not known yet");
         let aged = |age| lag(2, 7, Some(age)).unwrap_or_default();
-        let start = aged(Age::Exactly(Duration::from_millis(230)));
+        let start = aged(IndexAge::Exactly(Duration::from_millis(230)));
         assert_eq!(start, "the search index is 230 ms old and has 5 changes still to read, which are not known yet");
-        let start = aged(Age::AtLeast(Duration::from_millis(1_260)));
+        let start = aged(IndexAge::AtLeast(Duration::from_millis(1_260)));
         assert!(start.starts_with("the search index is more than 1.2 s old and has 5 changes"), "{start}");
     }
 }

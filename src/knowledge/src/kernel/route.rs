@@ -5,7 +5,7 @@ pub const PREFIX: &str = "/api/svc";
 
 /// A request method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Method {
+pub enum HttpMethod {
     /// Reads; changes nothing.
     Get,
     /// Creates, or does something that fits no other method.
@@ -18,7 +18,7 @@ pub enum Method {
     Delete,
 }
 
-impl Method {
+impl HttpMethod {
     /// The method's name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl Method {
 
 /// What a request body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accepts {
+pub enum BodyKind {
     /// No body: every input comes from the path and the query.
     Nothing,
     /// A JSON object with the inputs; only inputs named by [`Route::query`] may stand in the query instead.
@@ -49,7 +49,7 @@ pub enum Accepts {
 
 /// The media type of a response that is not JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Media {
+pub enum ResponseMedia {
     /// Always this one, such as `text/plain; charset=utf-8`.
     Is(&'static str),
     /// By the extension of the output's `path`.
@@ -60,11 +60,11 @@ pub enum Media {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// Request method.
-    pub method: Method,
+    pub method: HttpMethod,
     /// Path below the prefix, or whole, beginning with `/`; `{name}` is a parameter.
     pub path: &'static str,
     /// What the body is.
-    pub accepts: Accepts,
+    pub accepts: BodyKind,
     /// A media type and a boolean input: a body sent as that type sets the input to true.
     pub marked_by: Option<(&'static str, &'static str)>,
     /// Inputs of a JSON route that may (also) stand in the query.
@@ -75,7 +75,7 @@ pub struct Route {
     pub either: &'static [&'static str],
     /// The output field that is the response body as text of this type, when the response is not JSON. An output without
     /// that field is answered as JSON.
-    pub answers: Option<(&'static str, Media)>,
+    pub answers: Option<(&'static str, ResponseMedia)>,
     /// The output field that is the whole JSON answer when the output has it and not the field of [`Route::answers`].
     pub or_json: Option<&'static str>,
     /// The media type of a JSON answer that has one of its own.
@@ -94,7 +94,7 @@ pub struct Route {
 }
 
 impl Route {
-    const fn new(method: Method, path: &'static str, accepts: Accepts) -> Self {
+    const fn new(method: HttpMethod, path: &'static str, accepts: BodyKind) -> Self {
         Self {
             method,
             path,
@@ -110,45 +110,45 @@ impl Route {
             has_etag: false,
             success: 200,
             is_at_root: false,
-            is_reading: matches!(method, Method::Get),
+            is_reading: matches!(method, HttpMethod::Get),
         }
     }
     /// Reads at `path`.
     pub const fn get(path: &'static str) -> Self {
-        Self::new(Method::Get, path, Accepts::Nothing)
+        Self::new(HttpMethod::Get, path, BodyKind::Nothing)
     }
     /// Does something at `path`, given a JSON body.
     pub const fn post(path: &'static str) -> Self {
-        Self::new(Method::Post, path, Accepts::Json)
+        Self::new(HttpMethod::Post, path, BodyKind::Json)
     }
     /// Replaces what is at `path` by a JSON body.
     pub const fn put(path: &'static str) -> Self {
-        Self::new(Method::Put, path, Accepts::Json)
+        Self::new(HttpMethod::Put, path, BodyKind::Json)
     }
     /// Changes what is at `path` by a JSON body.
     pub const fn patch(path: &'static str) -> Self {
-        Self::new(Method::Patch, path, Accepts::Json)
+        Self::new(HttpMethod::Patch, path, BodyKind::Json)
     }
     /// Removes what is at `path`.
     pub const fn delete(path: &'static str) -> Self {
-        Self::new(Method::Delete, path, Accepts::Nothing)
+        Self::new(HttpMethod::Delete, path, BodyKind::Nothing)
     }
     /// The body is text and becomes the input `field`; all other inputs come from the query.
     #[must_use]
     pub const fn raw(mut self, field: &'static str) -> Self {
-        self.accepts = Accepts::Raw(field);
+        self.accepts = BodyKind::Raw(field);
         self
     }
     /// The body is a JSON object and becomes the input `field`, whole; all other inputs come from the query.
     #[must_use]
     pub const fn object(mut self, field: &'static str) -> Self {
-        self.accepts = Accepts::Object(field);
+        self.accepts = BodyKind::Object(field);
         self
     }
     /// The body is a form with a file.
     #[must_use]
     pub const fn form(mut self) -> Self {
-        self.accepts = Accepts::Form;
+        self.accepts = BodyKind::Form;
         self
     }
     /// A body of the media type `mime` sets the boolean `input` to true.
@@ -178,13 +178,13 @@ impl Route {
     /// The response body is the output's `field`, as text of type `mime`.
     #[must_use]
     pub const fn text(mut self, field: &'static str, mime: &'static str) -> Self {
-        self.answers = Some((field, Media::Is(mime)));
+        self.answers = Some((field, ResponseMedia::Is(mime)));
         self
     }
     /// The response body is the output's `field`, as text of the type that goes with the extension of the output's `path`.
     #[must_use]
     pub const fn text_of_path(mut self, field: &'static str) -> Self {
-        self.answers = Some((field, Media::OfPath));
+        self.answers = Some((field, ResponseMedia::OfPath));
         self
     }
     /// The whole answer is the output's `field` as JSON, when the output has it and no text.

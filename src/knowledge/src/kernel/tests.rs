@@ -38,7 +38,7 @@ impl Operation for Greet {
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("page", "path")];
     type Output = Greeting;
-    fn run(self, _: &Cx<'_>) -> Result<Greeting, Fault> {
+    fn run(self, _: &OperationContext<'_>) -> Result<Greeting, Fault> {
         let mark = if self.loudly { "!" } else { "." };
         let names: Vec<&str> = self.others.iter().map(|other| other.path.as_str()).collect();
         let text = format!("hello {} and {names:?}{mark}", self.path).repeat(self.times.max(1));
@@ -49,7 +49,7 @@ impl Operation for Greet {
     }
 }
 
-const TABLE: &[Entry] = &[Entry::of::<Greet>()];
+const TABLE: &[OperationEntry] = &[OperationEntry::of::<Greet>()];
 
 fn read(arguments: serde_json::Value) -> Result<Greet, Fault> {
     arguments::under_own_names(arguments, Greet::ALIASES).and_then(arguments::read)
@@ -63,7 +63,7 @@ fn refusal(arguments: serde_json::Value) -> Fault {
 fn an_erased_operation_keeps_its_declaration() {
     let entry = TABLE[0];
     assert_eq!((entry.name, entry.type_name(), entry.tool), ("greet", "Greet", true));
-    assert_eq!((entry.method(), entry.http[1].success), (Method::Get, 201));
+    assert_eq!((entry.method(), entry.http[1].success), (HttpMethod::Get, 201));
     let mut generator = SchemaGenerator::default();
     let input = (entry.input)(&mut generator);
     assert_eq!(input.get("description"), Some(&json!("Greet a page")));
@@ -110,7 +110,7 @@ impl Operation for Several {
     const NAME: &'static str = "several";
     const HTTP: &'static [Route] = &[Route::post("/several")];
     type Output = Greeting;
-    fn run(self, _: &Cx<'_>) -> Result<Greeting, Fault> {
+    fn run(self, _: &OperationContext<'_>) -> Result<Greeting, Fault> {
         Ok(Greeting { text: "done".to_owned() })
     }
 }
@@ -118,11 +118,11 @@ impl Operation for Several {
 #[test]
 fn a_condition_that_cannot_be_held_is_refused_and_never_ignored() {
     let space = TestSpace::new();
-    let ask = |entry: &Entry, expect: Expect| {
+    let ask = |entry: &OperationEntry, expect: Expect| {
         let caller = Caller { expect, ..Caller::new(Door::Http) };
         (entry.call)(json!({"path": "a.md"}), &space.cx(&caller))
     };
-    let several = Entry::of::<Several>();
+    let several = OperationEntry::of::<Several>();
     let fault = ask(&several, Expect::Present).unwrap_err();
     assert!(fault.kind() == Kind::Invalid && fault.message().starts_with("`If-Match`: `several` "), "{fault}");
     assert_eq!(ask(&several, Expect::Any).unwrap(), json!({"text": "done"}));
@@ -135,10 +135,10 @@ fn an_output_is_told_in_words_beside_its_json() {
     let caller = Caller::new(Door::Mcp);
     let told = (TABLE[0].tell)(json!({"path": "a"}), &space.cx(&caller)).unwrap();
     assert_eq!((told.output, told.words.unwrap()), (json!({"text": "hello a and []."}), "HELLO A AND [].".to_owned()));
-    assert_eq!((Entry::of::<Several>().tell)(json!({}), &space.cx(&caller)).unwrap().words, None);
+    assert_eq!((OperationEntry::of::<Several>().tell)(json!({}), &space.cx(&caller)).unwrap().words, None);
 }
 
-fn entries() -> impl Iterator<Item = &'static Entry> {
+fn entries() -> impl Iterator<Item = &'static OperationEntry> {
     CATALOGUE.iter().flat_map(|area| area.operations)
 }
 
@@ -210,7 +210,7 @@ fn what_a_route_names_exists_in_the_schemas() {
             for name in route.in_query {
                 assert!(has_input(name), "{entry:?}: no input `{name}` for the query");
             }
-            if let Accepts::Raw(field) = route.accepts {
+            if let BodyKind::Raw(field) = route.accepts {
                 assert!(has_input(field), "{entry:?}: no input `{field}` for the body");
             }
             if let Some((mime, input)) = route.marked_by {

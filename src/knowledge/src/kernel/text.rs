@@ -64,11 +64,11 @@ impl JsonText {
 
 /// What stands between the entries of a list: nothing before its first.
 #[derive(Default)]
-pub(crate) struct Separator {
+pub(crate) struct ListSeparator {
     has_entry: bool,
 }
 
-impl Separator {
+impl ListSeparator {
     pub(crate) fn write(&mut self, text: &mut Vec<u8>) {
         if std::mem::replace(&mut self.has_entry, true) {
             text.push(b',');

@@ -7,14 +7,14 @@ use schemars::generate::SchemaSettings;
 use serde_json::Value;
 use svcfs_base::{Door, Fault, Kind, Reach, TreePath};
 
-use super::{Cx, Entry, Space};
+use super::{OperationContext, OperationEntry, Space};
 
 /// The `format` of a path in a schema.
 const PATH: &str = "tree-path";
 
 /// How an operation keeps to a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Within {
+pub enum FolderScope {
     /// Not at all: it looks at the whole tree, or tells of it. Such a caller is refused.
     Tree,
     /// It touches, and tells of, nothing but the paths it is given.
@@ -31,9 +31,9 @@ pub enum Within {
 ///
 /// # Errors
 /// `Forbidden`.
-pub(super) fn allow(entry: &Entry, reach: &Reach) -> Result<(), Fault> {
+pub(super) fn allow(entry: &OperationEntry, reach: &Reach) -> Result<(), Fault> {
     match &reach.folder {
-        Some(folder) if entry.within == Within::Tree => {
+        Some(folder) if entry.within == FolderScope::Tree => {
             let told = format!(
                 "path outside key scope: `{}` looks at the whole tree, and this key is limited to `{folder}`; \
                  docs/access.md lists what such a key may ask, a key without a folder may ask everything of its scope",
@@ -49,10 +49,10 @@ pub(super) fn allow(entry: &Entry, reach: &Reach) -> Result<(), Fault> {
 ///
 /// # Errors
 /// `Forbidden` for whatever lies elsewhere; `Invalid` for a path that is none.
-pub(super) fn admit(entry: &Entry, mut arguments: Value, cx: &Cx<'_>) -> Result<Value, Fault> {
+pub(super) fn admit(entry: &OperationEntry, mut arguments: Value, cx: &OperationContext<'_>) -> Result<Value, Fault> {
     let reach = &cx.caller.reach;
     let Some(folder) = &reach.folder else { return Ok(arguments) };
-    if let Within::Folder(input) = entry.within
+    if let FolderScope::Folder(input) = entry.within
         && let Some(members) = arguments.as_object_mut()
     {
         let given = members.get(input).is_some_and(|value| !value.is_null());
@@ -116,9 +116,9 @@ fn collect<'v>(schema: &Value, definitions: &Value, value: &'v Value, paths: &mu
 }
 
 /// Leaves out of an answer what lies elsewhere.
-pub(super) fn leave_out(entry: &Entry, mut output: Value, reach: &Reach) -> Value {
+pub(super) fn leave_out(entry: &OperationEntry, mut output: Value, reach: &Reach) -> Value {
     if reach.folder.is_some()
-        && entry.within == Within::Rows
+        && entry.within == FolderScope::Rows
         && let Some(rows) = output.as_array_mut()
     {
         let covers = |row: &Value| {

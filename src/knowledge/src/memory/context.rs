@@ -5,11 +5,11 @@ use serde::Serialize;
 use svcfs_base::{Fault, Kind, Reach, TreePath};
 
 use crate::files;
-use crate::kernel::Cx;
+use crate::kernel::OperationContext;
 
 /// The three pages that tell how a tree is meant (contract 2.1); a text is empty when there is no such page.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Context {
+pub struct AgentContext {
     /// How to work here: `playbook.md`
     pub playbook: String,
     /// What kinds of pages there are: `SCHEMA.md`
@@ -22,8 +22,12 @@ pub struct Context {
 ///
 /// # Errors
 /// Those of reading a file that is there.
-pub fn context(cx: &Cx<'_>) -> Result<Context, Fault> {
-    Ok(Context { playbook: page(cx, "playbook.md")?, schema: page(cx, "SCHEMA.md")?, index: page(cx, "index.md")? })
+pub fn context(cx: &OperationContext<'_>) -> Result<AgentContext, Fault> {
+    Ok(AgentContext {
+        playbook: page(cx, "playbook.md")?,
+        schema: page(cx, "SCHEMA.md")?,
+        index: page(cx, "index.md")?,
+    })
 }
 
 /// Where a page that tells how a tree is meant may stand, the first that is there counts: below `.svc/`, else in the root (gaps.md D19); for
@@ -38,7 +42,7 @@ pub fn places(reach: &Reach, name: &str) -> Result<Vec<TreePath>, Fault> {
     }
 }
 
-fn page(cx: &Cx<'_>, name: &str) -> Result<String, Fault> {
+fn page(cx: &OperationContext<'_>, name: &str) -> Result<String, Fault> {
     let reach = &cx.caller.reach;
     for place in places(reach, name)? {
         cx.space.check_reach(reach, cx.caller.door, &place)?;

@@ -10,7 +10,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub use context::{Context, context, places};
+pub use context::{AgentContext, context, places};
 pub use operations::AREA;
 pub use overview::overview;
-pub use report::{Episode, Report, report};
+pub use report::{EpisodeReport, MemoryEpisode, report};

@@ -4,28 +4,31 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use svcfs_base::{Fault, TreePath};
 
-use super::context::Context as Pages;
-use super::report::Report;
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
+use super::context::AgentContext as Pages;
+use super::report::EpisodeReport;
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 /// The operations of this area.
-pub const AREA: Area = Area { title: "Memory", operations: &[Entry::of::<Context>(), Entry::of::<MemoryReport>()] };
+pub const AREA: OperationArea = OperationArea {
+    title: "Memory",
+    operations: &[OperationEntry::of::<GetContext>(), OperationEntry::of::<GetMemoryReport>()],
+};
 
 /// Read what an agent should know before it works here
 ///
 /// The playbook, the schema and the index page, each from `.svc/` or else from the root; empty where there is none. A key that is limited
 /// to a folder is told those that lie in that folder itself.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Context {}
+pub struct GetContext {}
 
-impl Operation for Context {
+impl Operation for GetContext {
     const NAME: &'static str = "context";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::get("/context")];
     const TOOL: bool = true;
     const ANSWERS_TEXT: bool = true;
     type Output = Pages;
-    fn run(self, cx: &Cx<'_>) -> Result<Pages, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<Pages, Fault> {
         super::context(cx)
     }
     fn words(pages: &Pages) -> Option<String> {
@@ -46,20 +49,20 @@ impl Operation for Context {
 /// An episode is a page with `memory_kind: episodic`, or one below the folder of episodes. It counts as taken up when an entry of
 /// some page's `merged-from` names its id or its path.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct MemoryReport {
+pub struct GetMemoryReport {
     /// Folder of episodes; `memory.episodes_path_prefix` of the settings when absent
     #[serde(default)]
     #[schemars(length(min = 1))]
     pub episodes_prefix: Option<TreePath>,
 }
 
-impl Operation for MemoryReport {
+impl Operation for GetMemoryReport {
     const NAME: &'static str = "memory_report";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::get("/memory/report")];
     const TOOL: bool = true;
-    type Output = Report;
-    fn run(self, cx: &Cx<'_>) -> Result<Report, Fault> {
+    type Output = EpisodeReport;
+    fn run(self, cx: &OperationContext<'_>) -> Result<EpisodeReport, Fault> {
         let prefix = self.episodes_prefix.unwrap_or_else(|| cx.settings().memory.episodes_path_prefix.clone());
         if prefix.is_root() {
             return Err(Fault::invalid("episodes_prefix", "names the whole tree; name a folder such as `episodes`"));

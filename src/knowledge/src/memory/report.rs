@@ -13,22 +13,22 @@ const EPISODIC_TYPES: [&str; 6] = ["episode", "run", "session", "trace", "event"
 
 /// The state of a tree's memory.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Report {
+pub struct EpisodeReport {
     /// Episodes there are
     pub episodic_count: usize,
     /// Entries of `merged-from` in all pages
     pub merged_from_refs: usize,
     /// The episodes, in path order
-    pub episodic_files: Vec<Episode>,
+    pub episodic_files: Vec<MemoryEpisode>,
     /// The episodes that no page's `merged-from` names
-    pub unmerged: Vec<Episode>,
+    pub unmerged: Vec<MemoryEpisode>,
     /// What keeps an episode from being named, such as a missing id
     pub warnings: Vec<String>,
 }
 
 /// A page that remembers something that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Episode {
+pub struct MemoryEpisode {
     /// Where it is
     pub path: TreePath,
     /// `episode_id` of its frontmatter, else `id`
@@ -45,18 +45,19 @@ pub struct Episode {
 ///
 /// # Errors
 /// Those of the index.
-pub fn report(index: &Index, prefix: &TreePath, reach: &Reach) -> Result<Report, Fault> {
+pub fn report(index: &Index, prefix: &TreePath, reach: &Reach) -> Result<EpisodeReport, Fault> {
     let mut told = index.having(&["memory_kind", "episode_id", "id", "merged-from"])?;
     told.retain(|page| reach.covers(&page.path));
-    let mut merged = Merged::default();
+    let mut merged = MergedEpisodes::default();
     for page in &told {
         merged.add(page);
     }
-    let mut episodes: Vec<Episode> = told.iter().filter(|page| is_episodic(page, prefix)).map(episode).collect();
+    let mut episodes: Vec<MemoryEpisode> = told.iter().filter(|page| is_episodic(page, prefix)).map(episode).collect();
     // Pages below the prefix that say nothing of themselves are episodes, too.
     let known: HashSet<&TreePath> = told.iter().map(|page| &page.path).collect();
     let silent = index.paths(prefix)?.into_iter().filter(|path| !known.contains(path) && reach.covers(path));
-    let silent: Vec<Episode> = silent.map(|path| Episode { path, episode_id: None, memory_kind: None }).collect();
+    let silent: Vec<MemoryEpisode> =
+        silent.map(|path| MemoryEpisode { path, episode_id: None, memory_kind: None }).collect();
     episodes.extend(silent);
     episodes.sort_unstable_by(|one, other| one.path.cmp(&other.path));
     let nameless = episodes.iter().filter(|episode| episode.episode_id.is_none());
@@ -66,7 +67,7 @@ pub fn report(index: &Index, prefix: &TreePath, reach: &Reach) -> Result<Report,
         })
         .collect();
     let unmerged = episodes.iter().filter(|episode| !merged.names(episode)).cloned().collect();
-    Ok(Report {
+    Ok(EpisodeReport {
         episodic_count: episodes.len(),
         merged_from_refs: merged.count,
         unmerged,
@@ -77,13 +78,13 @@ pub fn report(index: &Index, prefix: &TreePath, reach: &Reach) -> Result<Report,
 
 /// What the `merged-from` lists of all pages name.
 #[derive(Default)]
-struct Merged {
+struct MergedEpisodes {
     count: usize,
     ids: HashSet<String>,
     paths: HashSet<String>,
 }
 
-impl Merged {
+impl MergedEpisodes {
     fn add(&mut self, page: &MetaRow) {
         let Some(Value::Array(entries)) = page.metadata.get("merged-from") else {
             return;
@@ -100,7 +101,7 @@ impl Merged {
             }
         }
     }
-    fn names(&self, episode: &Episode) -> bool {
+    fn names(&self, episode: &MemoryEpisode) -> bool {
         self.paths.contains(episode.path.as_str())
             || episode.episode_id.as_ref().is_some_and(|id| self.ids.contains(id))
     }
@@ -114,9 +115,9 @@ fn is_episodic(page: &MetaRow, prefix: &TreePath) -> bool {
     }
 }
 
-fn episode(page: &MetaRow) -> Episode {
+fn episode(page: &MetaRow) -> MemoryEpisode {
     let of = |key: &str| page.metadata.get(key).and_then(text);
-    Episode {
+    MemoryEpisode {
         path: page.path.clone(),
         episode_id: of("episode_id").or_else(|| of("id")),
         memory_kind: of("memory_kind"),

@@ -14,7 +14,7 @@ use svcfs_base::{Fault, TreePath};
 use svcfs_vfs::File;
 
 use crate::files;
-use crate::kernel::Cx;
+use crate::kernel::OperationContext;
 
 pub use operations::AREA;
 
@@ -24,6 +24,6 @@ fn text(file: &File) -> Cow<'_, str> {
 }
 
 /// A file, read as contract 7 wants it.
-fn file(cx: &Cx<'_>, path: &TreePath) -> Result<File, Fault> {
+fn file(cx: &OperationContext<'_>, path: &TreePath) -> Result<File, Fault> {
     files::file(cx, path)
 }

@@ -10,21 +10,21 @@ use svcfs_text::lint::{self, Issue};
 use svcfs_text::sections::{Select, section};
 use svcfs_text::{Heading, headings};
 
-use super::peek::{self, Glance};
+use super::peek::{self, PageSummary};
 use super::templates;
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Within, given};
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, given};
 
 /// The operations of this area.
-pub const AREA: Area = Area {
+pub const AREA: OperationArea = OperationArea {
     title: "Pages",
     operations: &[
-        Entry::of::<Toc>(),
-        Entry::of::<Templates>(),
-        Entry::of::<Template>(),
-        Entry::of::<ResolveLinks>(),
-        Entry::of::<Peek>(),
-        Entry::of::<Section>(),
-        Entry::of::<Lint>(),
+        OperationEntry::of::<ListHeadings>(),
+        OperationEntry::of::<ListTemplates>(),
+        OperationEntry::of::<ReadTemplate>(),
+        OperationEntry::of::<ResolveLinks>(),
+        OperationEntry::of::<PeekPage>(),
+        OperationEntry::of::<ReadSection>(),
+        OperationEntry::of::<LintPage>(),
     ],
 };
 
@@ -35,18 +35,18 @@ const MAX_LINKS: usize = 1000;
 ///
 /// Headings inside code and empty ones are left out; two headings may have the same slug.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Toc {
+pub struct ListHeadings {
     /// Which page
     #[schemars(example = "index.md")]
     pub path: TreePath,
 }
 
-impl Operation for Toc {
+impl Operation for ListHeadings {
     const NAME: &'static str = "toc";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::get("/toc")];
     type Output = Vec<Heading>;
-    fn run(self, cx: &Cx<'_>) -> Result<Vec<Heading>, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<Vec<Heading>, Fault> {
         let file = super::file(cx, &self.path)?;
         Ok(headings::headings(&super::text(&file)))
     }
@@ -59,7 +59,7 @@ const TEMPLATE_NAME: &str = r"^[^./\\\u0000-\u001f\u007f-\u009f][^/\\\u0000-\u00
 ///
 /// Templates are the files of `.svc/templates`. With `name`, that template with its text.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Templates {
+pub struct ListTemplates {
     /// A template to show whole, such as `meeting`
     #[serde(default)]
     #[schemars(regex(pattern = TEMPLATE_NAME))]
@@ -69,7 +69,7 @@ pub struct Templates {
 /// The templates, or one of them.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum TemplatesFound {
+pub enum TemplatesResponse {
     /// The names of all, in order
     Names(Vec<String>),
     /// The one asked for
@@ -85,14 +85,14 @@ pub struct TemplateText {
     pub content: String,
 }
 
-impl Operation for Templates {
+impl Operation for ListTemplates {
     const NAME: &'static str = "templates";
     const HTTP: &'static [Route] = &[Route::get("/templates")];
-    type Output = TemplatesFound;
-    fn run(self, cx: &Cx<'_>) -> Result<TemplatesFound, Fault> {
+    type Output = TemplatesResponse;
+    fn run(self, cx: &OperationContext<'_>) -> Result<TemplatesResponse, Fault> {
         match self.name {
-            None => Ok(TemplatesFound::Names(templates::names(cx)?)),
-            Some(name) => Ok(TemplatesFound::One(templates::template(cx, &name)?)),
+            None => Ok(TemplatesResponse::Names(templates::names(cx)?)),
+            Some(name) => Ok(TemplatesResponse::One(templates::template(cx, &name)?)),
         }
     }
 }
@@ -101,18 +101,18 @@ impl Operation for Templates {
 ///
 /// The answer over HTTP is the text itself.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Template {
+pub struct ReadTemplate {
     /// Its name, such as `meeting`
     #[schemars(example = &"meeting")]
     #[schemars(regex(pattern = TEMPLATE_NAME))]
     pub name: String,
 }
 
-impl Operation for Template {
+impl Operation for ReadTemplate {
     const NAME: &'static str = "template";
     const HTTP: &'static [Route] = &[Route::get("/template").text("content", "text/markdown; charset=utf-8")];
     type Output = TemplateText;
-    fn run(self, cx: &Cx<'_>) -> Result<TemplateText, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<TemplateText, Fault> {
         templates::template(cx, &self.name)
     }
 }
@@ -134,14 +134,14 @@ pub struct ResolveLinks {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ResolvedLinks {
     /// The links that lead to a page, as they were asked for
-    pub resolved: BTreeMap<String, ResolvedLink>,
+    pub resolved: BTreeMap<String, LinkDestination>,
     /// The links that lead nowhere, each once, in the order asked
     pub unresolved: Vec<String>,
 }
 
 /// The page a link leads to.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct ResolvedLink {
+pub struct LinkDestination {
     /// Its path
     pub path: TreePath,
     /// Its title
@@ -150,10 +150,10 @@ pub struct ResolvedLink {
 
 impl Operation for ResolveLinks {
     const NAME: &'static str = "resolve_links";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::post("/resolve-links").reading()];
     type Output = ResolvedLinks;
-    fn run(self, cx: &Cx<'_>) -> Result<ResolvedLinks, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<ResolvedLinks, Fault> {
         if self.links.len() > MAX_LINKS {
             let why = format!("{} are too many; at most {MAX_LINKS} are resolved at once", self.links.len());
             return Err(Fault::invalid("links", why));
@@ -173,7 +173,7 @@ impl Operation for ResolveLinks {
             };
             match found.filter(|found| reach.covers(&found.path)) {
                 Some(svcfs_index::Resolved { path, title }) => {
-                    answer.resolved.insert(written, ResolvedLink { path, title });
+                    answer.resolved.insert(written, LinkDestination { path, title });
                 }
                 None => answer.unresolved.push(written),
             }
@@ -186,19 +186,19 @@ impl Operation for ResolveLinks {
 ///
 /// Title, first paragraph, frontmatter, headings, links in both directions and size: enough to decide whether to read it.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Peek {
+pub struct PeekPage {
     /// Which page
     #[schemars(example = "index.md")]
     pub path: TreePath,
 }
 
-impl Operation for Peek {
+impl Operation for PeekPage {
     const NAME: &'static str = "peek";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::get("/peek")];
     const TOOL: bool = true;
-    type Output = Glance;
-    fn run(self, cx: &Cx<'_>) -> Result<Glance, Fault> {
+    type Output = PageSummary;
+    fn run(self, cx: &OperationContext<'_>) -> Result<PageSummary, Fault> {
         peek::glance(cx, self.path)
     }
 }
@@ -207,7 +207,7 @@ impl Operation for Peek {
 ///
 /// A section ends at the next heading of the same or a higher level. Give either `heading` or `index`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Section {
+pub struct ReadSection {
     /// Which page
     #[schemars(example = "index.md")]
     pub path: TreePath,
@@ -236,14 +236,14 @@ pub struct SectionText {
     pub line_end: usize,
 }
 
-impl Operation for Section {
+impl Operation for ReadSection {
     const NAME: &'static str = "section";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::get("/section")];
     const TOOL: bool = true;
     const ANSWERS_TEXT: bool = true;
     type Output = SectionText;
-    fn run(self, cx: &Cx<'_>) -> Result<SectionText, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<SectionText, Fault> {
         let select = match (&self.heading, self.index) {
             (Some(heading), None) => Select::Heading(heading),
             (None, Some(index)) => Select::Index(index),
@@ -282,7 +282,7 @@ impl Operation for Section {
 /// Errors would refuse a write; warnings never do. Give `path` or `content`; `content` wins when both are given.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = json!({ "content": "# A\n\n| x | y |\n|---|\n" }))]
-pub struct Lint {
+pub struct LintPage {
     /// Which page
     #[serde(default)]
     pub path: Option<TreePath>,
@@ -293,27 +293,27 @@ pub struct Lint {
 
 /// What is wrong with a text.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Issues {
+pub struct LintReport {
     /// The issues in line order; empty when there are none
     pub issues: Vec<Issue>,
 }
 
-impl Operation for Lint {
+impl Operation for LintPage {
     const NAME: &'static str = "lint";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::post("/lint").reading().either(&["path", "content"])];
     const TOOL: bool = true;
-    type Output = Issues;
-    fn run(self, cx: &Cx<'_>) -> Result<Issues, Fault> {
+    type Output = LintReport;
+    fn run(self, cx: &OperationContext<'_>) -> Result<LintReport, Fault> {
         self.path.iter().try_for_each(|path| given("path", path))?;
         let issues = match (self.content, self.path) {
             (Some(content), _) => lint::lint(&content),
             (None, Some(path)) => lint::lint(&super::text(&super::file(cx, &path)?)),
             (None, None) => return Err(Fault::new(Kind::Invalid, "path or content is required")),
         };
-        Ok(Issues { issues })
+        Ok(LintReport { issues })
     }
-    fn words(found: &Issues) -> Option<String> {
+    fn words(found: &LintReport) -> Option<String> {
         found.issues.is_empty().then(|| "No issues found".to_owned())
     }
 }

@@ -9,11 +9,11 @@ use svcfs_base::{ETag, Fault, Timestamp, TreePath};
 use svcfs_text::Page;
 
 use crate::files;
-use crate::kernel::Cx;
+use crate::kernel::OperationContext;
 
 /// What a page is about, without its text (contract 4.17).
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Glance {
+pub struct PageSummary {
     /// Normalised path
     pub path: TreePath,
     /// `title` of the frontmatter, else the first heading, else the file name
@@ -44,7 +44,7 @@ pub struct Glance {
 ///
 /// # Errors
 /// `NotFound` when there is none; those of the index.
-pub fn glance(cx: &Cx<'_>, path: TreePath) -> Result<Glance, Fault> {
+pub fn glance(cx: &OperationContext<'_>, path: TreePath) -> Result<PageSummary, Fault> {
     let file = super::file(cx, &path)?;
     let text = super::text(&file);
     let page = Page::read(path.as_str(), &text);
@@ -61,7 +61,7 @@ pub fn glance(cx: &Cx<'_>, path: TreePath) -> Result<Glance, Fault> {
         }
     }
     let links_in = index.sources(&path)?.into_iter().filter(|path| cx.caller.reach.covers(path)).collect();
-    Ok(Glance {
+    Ok(PageSummary {
         title: page.title,
         snippet: page.excerpt,
         frontmatter: page.frontmatter,

@@ -4,7 +4,7 @@ use svcfs_base::{Fault, Kind, TreePath};
 
 use super::operations::TemplateText;
 use crate::files;
-use crate::kernel::Cx;
+use crate::kernel::OperationContext;
 
 /// Where they lie.
 const FOLDER: &str = ".svc/templates";
@@ -13,7 +13,7 @@ const FOLDER: &str = ".svc/templates";
 ///
 /// # Errors
 /// `Internal` when the folder cannot be read; a missing one holds none.
-pub fn names(cx: &Cx<'_>) -> Result<Vec<String>, Fault> {
+pub fn names(cx: &OperationContext<'_>) -> Result<Vec<String>, Fault> {
     let mut names = files::stems(cx, &TreePath::parse(FOLDER)?, ".md")?;
     names.retain(|name| !name.starts_with('.'));
     Ok(names)
@@ -23,7 +23,7 @@ pub fn names(cx: &Cx<'_>) -> Result<Vec<String>, Fault> {
 ///
 /// # Errors
 /// `Invalid` for a name that is none; `NotFound` for an unknown one, naming those there are.
-pub fn template(cx: &Cx<'_>, name: &str) -> Result<TemplateText, Fault> {
+pub fn template(cx: &OperationContext<'_>, name: &str) -> Result<TemplateText, Fault> {
     let stem = name.strip_suffix(".md").unwrap_or(name);
     if stem.is_empty() || stem.starts_with('.') || stem.contains(['/', '\\']) {
         return Err(Fault::invalid(

@@ -11,10 +11,10 @@ use svcfs_base::{Fault, Timestamp, TreePath};
 use svcfs_config::DataviewSettings;
 use svcfs_index::{Answer, Asking, CustomFields, Index, Query};
 
-use crate::kernel::Cx;
+use crate::kernel::OperationContext;
 
-pub use operations::{AREA, Answered};
-pub use render::{Standing, Style, rendered};
+pub use operations::{AREA, QueryResult};
+pub use render::{MarkdownStyle, RenderTarget, rendered};
 
 /// The fields that the configuration gives every page.
 ///
@@ -27,7 +27,7 @@ pub fn custom_fields(settings: &DataviewSettings) -> Result<CustomFields, Fault>
 
 /// How much of an answer is wanted.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Window {
+pub struct RowWindow {
     /// Rows; what the query says when absent.
     pub limit: Option<usize>,
     /// Rows to leave out; what the query says when 0.
@@ -38,7 +38,7 @@ pub struct Window {
 ///
 /// # Errors
 /// As [`answer_below`].
-pub fn answer(cx: &Cx<'_>, query: &Query, window: Window) -> Result<Answer, Fault> {
+pub fn answer(cx: &OperationContext<'_>, query: &Query, window: RowWindow) -> Result<Answer, Fault> {
     answer_from(cx, cx.index(), query, window)
 }
 
@@ -46,7 +46,7 @@ pub fn answer(cx: &Cx<'_>, query: &Query, window: Window) -> Result<Answer, Faul
 ///
 /// # Errors
 /// As [`answer_below`].
-fn answer_from(cx: &Cx<'_>, index: &Index, query: &Query, window: Window) -> Result<Answer, Fault> {
+fn answer_from(cx: &OperationContext<'_>, index: &Index, query: &Query, window: RowWindow) -> Result<Answer, Fault> {
     let below = cx.caller.reach.folder.as_ref();
     let answer = answer_below(index, query, (&cx.settings().dataview, cx.now(), below), window)?;
     truncation_note(&answer).into_iter().for_each(|note| cx.note(note));
@@ -70,7 +70,7 @@ pub fn answer_below(
     index: &Index,
     query: &Query,
     (settings, now, below): (&DataviewSettings, Timestamp, Option<&TreePath>),
-    window: Window,
+    window: RowWindow,
 ) -> Result<Answer, Fault> {
     let custom_fields = custom_fields(settings)?;
     let asking = Asking {

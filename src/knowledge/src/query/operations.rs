@@ -8,12 +8,15 @@ use serde_json::{Map, Value};
 use svcfs_base::{Door, Fault, Kind, TreePath};
 use svcfs_index::{Answer, AnswerLimit};
 
-use super::render::{Standing, Style, rendered};
-use super::{Window, answer, answer_from};
-use crate::kernel::{Area, AtLeast, Cx, Entry, Operation, Route, Within};
+use super::render::{MarkdownStyle, RenderTarget, rendered};
+use super::{RowWindow, answer, answer_from};
+use crate::kernel::{FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 /// The operations of this area.
-pub const AREA: Area = Area { title: "Queries", operations: &[Entry::of::<Query>(), Entry::of::<Aggregate>()] };
+pub const AREA: OperationArea = OperationArea {
+    title: "Queries",
+    operations: &[OperationEntry::of::<RunQuery>(), OperationEntry::of::<AggregatePages>()],
+};
 
 /// List pages by what their frontmatter says
 ///
@@ -25,7 +28,7 @@ pub const AREA: Area = Area { title: "Queries", operations: &[Entry::of::<Query>
 /// `_has_frontmatter`. Numbers, dates, booleans and lists compare as what they are; `due < now() + 7d` works, and so do `contains(tags, "x")`,
 /// `length(outlinks())`, `sum(hours)` and many more. Minus needs spaces around it, because names hold hyphens.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Query {
+pub struct RunQuery {
     /// The query, such as `TABLE status, due FROM "tasks/" WHERE status != "done" SORT due`; at most 64 KiB
     #[schemars(example = "TABLE status FROM \"concepts/\" WHERE status = \"draft\" SORT _updated DESC")]
     #[schemars(regex(pattern = r"\S"))]
@@ -38,15 +41,15 @@ pub struct Query {
     pub offset: u32,
     /// The answer as JSON, or rendered as markdown text
     #[serde(default)]
-    pub format: Format,
+    pub format: QueryFormat,
     #[serde(default)]
-    pub at_least: AtLeast,
+    pub at_least: MinSeq,
 }
 
 /// What form an answer has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum QueryFormat {
     /// JSON.
     #[default]
     Json,
@@ -62,22 +65,22 @@ pub enum Format {
     Task,
 }
 
-impl Format {
-    const fn style(self) -> Option<Style> {
+impl QueryFormat {
+    const fn style(self) -> Option<MarkdownStyle> {
         match self {
             Self::Json => None,
-            Self::Table => Some(Style::Table),
-            Self::List => Some(Style::List),
-            Self::Count => Some(Style::Count),
-            Self::Distinct => Some(Style::Distinct),
-            Self::Task => Some(Style::Task),
+            Self::Table => Some(MarkdownStyle::Table),
+            Self::List => Some(MarkdownStyle::List),
+            Self::Count => Some(MarkdownStyle::Count),
+            Self::Distinct => Some(MarkdownStyle::Distinct),
+            Self::Task => Some(MarkdownStyle::Task),
         }
     }
 }
 
 /// What a query answers.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Answered {
+pub struct QueryResult {
     /// `table`, `list`, `count`, `distinct`, `task`, `calendar` or `json`
     pub mode: &'static str,
     /// What the cells of a row are; `path` first where rows are pages
@@ -96,7 +99,7 @@ pub struct Answered {
     pub count: Option<usize>,
     /// With GROUP BY, the same rows under what they have in common
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub groups: Option<Vec<Group>>,
+    pub groups: Option<Vec<ResultGroup>>,
     /// With a view, what is made of all cells of its columns
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summaries: Option<Map<String, Value>>,
@@ -107,7 +110,7 @@ pub struct Answered {
 
 /// Rows with something in common.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Group {
+pub struct ResultGroup {
     /// What they have in common
     pub key: Value,
     /// How many rows the group has in all
@@ -116,12 +119,12 @@ pub struct Group {
     pub rows: Vec<Vec<Value>>,
 }
 
-impl Answered {
+impl QueryResult {
     /// The wire shape of an answer.
-    pub fn of(answer: Answer, style: Option<Style>) -> Self {
-        let text = style.map(|style| rendered(&answer, style, Standing::Alone));
+    pub fn of(answer: Answer, style: Option<MarkdownStyle>) -> Self {
+        let text = style.map(|style| rendered(&answer, style, RenderTarget::Alone));
         let Answer { mode, headers, rows, total, looked_at, has_more, count, groups, summaries } = answer;
-        let group = |svcfs_index::Group { key, count, rows }| Group { key, count, rows };
+        let group = |svcfs_index::Group { key, count, rows }| ResultGroup { key, count, rows };
         let groups = groups.map(|groups| groups.into_iter().map(group).collect());
         Self {
             mode: mode.name(),
@@ -138,23 +141,23 @@ impl Answered {
     }
 }
 
-impl Operation for Query {
+impl Operation for RunQuery {
     const NAME: &'static str = "query";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::get("/query").text("text", "text/plain; charset=utf-8")];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
-    type Output = Answered;
-    fn run(self, cx: &Cx<'_>) -> Result<Answered, Fault> {
+    type Output = QueryResult;
+    fn run(self, cx: &OperationContext<'_>) -> Result<QueryResult, Fault> {
         if self.q.trim().is_empty() {
             return Err(Fault::new(Kind::Invalid, "q is required"));
         }
         let query = svcfs_index::Query::parse(&self.q)?;
-        let window = Window { limit: self.limit.map(AnswerLimit::get), offset: self.offset as usize };
+        let window = RowWindow { limit: self.limit.map(AnswerLimit::get), offset: self.offset as usize };
         let answer = answer_from(cx, cx.index_at_least(self.at_least)?, &query, window)?;
-        Ok(Answered::of(answer, self.format.style()))
+        Ok(QueryResult::of(answer, self.format.style()))
     }
-    fn words(output: &Answered) -> Option<String> {
+    fn words(output: &QueryResult) -> Option<String> {
         output.text.clone()
     }
 }
@@ -164,14 +167,14 @@ impl Operation for Query {
 /// One object a value of `group`: the value under the field's name, `count`, and `<function>_<field>` for each calculation. A page whose field
 /// is a list counts for each of its items; pages without the field are under null.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Aggregate {
+pub struct AggregatePages {
     /// The field to group by, such as `status` or `author.name`
     #[schemars(example = &"status")]
     pub group: String,
     /// What to calculate: `count`, or `avg`, `sum`, `min`, `max`, `count` of a field, such as `avg:priority`; a list, or a text with commas.
     /// Only agents may leave it out
     #[schemars(required, example = ["count", "avg:priority"], extend("default" = "count"))]
-    pub calc: Option<Calculations>,
+    pub calc: Option<CalculationList>,
     /// Only pages for which this is true, such as `status != "archived" AND priority > 2`
     #[serde(default, rename = "where")]
     pub condition: Option<String>,
@@ -183,14 +186,14 @@ pub struct Aggregate {
 /// Calculations as they are asked for.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a text or a list of texts")]
-pub enum Calculations {
+pub enum CalculationList {
     /// One in each text.
     List(Vec<String>),
     /// In one text, with commas between them.
     Text(String),
 }
 
-impl Calculations {
+impl CalculationList {
     /// What agents mean who do not say what (gaps.md 4.21).
     fn count() -> Self {
         Self::Text("count".to_owned())
@@ -205,7 +208,7 @@ impl Calculations {
     }
 }
 
-impl JsonSchema for Calculations {
+impl JsonSchema for CalculationList {
     fn schema_name() -> Cow<'static, str> {
         "Calculations".into()
     }
@@ -217,20 +220,20 @@ impl JsonSchema for Calculations {
     }
 }
 
-impl Operation for Aggregate {
+impl Operation for AggregatePages {
     const NAME: &'static str = "aggregate";
-    const WITHIN: Within = Within::Folder("path_prefix");
+    const WITHIN: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/query/aggregate")];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("group_by", "group"), ("calculate", "calc")];
     type Output = Vec<Map<String, Value>>;
-    fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
         let prefix = self.path_prefix.filter(|path| !path.is_root()).map(|path| path.to_string());
-        let by_default = || (cx.caller.door == Door::Mcp).then(Calculations::count);
+        let by_default = || (cx.caller.door == Door::Mcp).then(CalculationList::count);
         let asked = self.calc.or_else(by_default).ok_or_else(|| Fault::new(Kind::Invalid, "calc is required"))?;
         let query =
             svcfs_index::Query::aggregate(&self.group, &asked.each(), self.condition.as_deref(), prefix.as_deref())?;
-        let answer = answer(cx, &query, Window::default())?;
+        let answer = answer(cx, &query, RowWindow::default())?;
         let object = |row: Vec<Value>| answer.headers.iter().cloned().zip(row).collect();
         Ok(answer.rows.into_iter().map(object).collect())
     }

@@ -5,7 +5,7 @@ use svcfs_index::{Answer, Mode};
 
 /// Which form of markdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
+pub enum MarkdownStyle {
     /// A table.
     Table,
     /// A list of links.
@@ -18,7 +18,7 @@ pub enum Style {
     Task,
 }
 
-impl Style {
+impl MarkdownStyle {
     /// The form that goes with a mode.
     pub const fn of(mode: Mode) -> Self {
         match mode {
@@ -33,7 +33,7 @@ impl Style {
 
 /// Where a markdown text with links to pages stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum RenderTarget {
     /// In an answer: links are paths.
     Alone,
     /// In a page, wherever that is: links begin at the knowledge root.
@@ -41,9 +41,9 @@ pub enum Standing {
 }
 
 /// An answer as markdown; ends with a line break.
-pub fn rendered(answer: &Answer, style: Style, standing: Standing) -> String {
+pub fn rendered(answer: &Answer, style: MarkdownStyle, standing: RenderTarget) -> String {
     // Tasks can only be made of the rows of a TASK query.
-    let style = if style == Style::Task && answer.mode != Mode::Task { Style::Table } else { style };
+    let style = if style == MarkdownStyle::Task && answer.mode != Mode::Task { MarkdownStyle::Table } else { style };
     let mut text = complete(answer, style, standing);
     if let Some(looked_at) = answer.looked_at {
         text.push_str(&format!("\n*Only the first {looked_at} pages, items or tasks were looked at*\n"));
@@ -51,12 +51,12 @@ pub fn rendered(answer: &Answer, style: Style, standing: Standing) -> String {
     text
 }
 
-fn complete(answer: &Answer, style: Style, standing: Standing) -> String {
-    if style == Style::Count {
+fn complete(answer: &Answer, style: MarkdownStyle, standing: RenderTarget) -> String {
+    if style == MarkdownStyle::Count {
         return format!("**{}** results\n", answer.count.unwrap_or(answer.total));
     }
     if answer.rows.is_empty() {
-        return if style == Style::Task { "*No tasks*\n" } else { "*No results*\n" }.to_owned();
+        return if style == MarkdownStyle::Task { "*No tasks*\n" } else { "*No results*\n" }.to_owned();
     }
     let mut text = match &answer.groups {
         Some(groups) if !groups.iter().all(is_one_row) => under_headings(answer, style, standing),
@@ -73,7 +73,7 @@ fn is_one_row(group: &svcfs_index::Group) -> bool {
     matches!(group.rows.as_slice(), [row] if row.first() == Some(&group.key))
 }
 
-fn under_headings(answer: &Answer, style: Style, standing: Standing) -> String {
+fn under_headings(answer: &Answer, style: MarkdownStyle, standing: RenderTarget) -> String {
     let groups = answer.groups.iter().flatten();
     let part = |group: &svcfs_index::Group| {
         format!("### {} ({})\n\n{}", cell(&group.key), group.count, rows(answer, &group.rows, (style, standing)))
@@ -81,12 +81,14 @@ fn under_headings(answer: &Answer, style: Style, standing: Standing) -> String {
     groups.map(part).collect::<Vec<_>>().join("\n")
 }
 
-fn rows(answer: &Answer, rows: &[Vec<Value>], (style, standing): (Style, Standing)) -> String {
+fn rows(answer: &Answer, rows: &[Vec<Value>], (style, standing): (MarkdownStyle, RenderTarget)) -> String {
     match style {
-        Style::Table => table(&answer.headers, rows),
-        Style::List => list(answer, rows, standing),
-        Style::Distinct | Style::Count => rows.iter().map(|row| format!("- {}\n", joined(row))).collect(),
-        Style::Task => tasks(rows),
+        MarkdownStyle::Table => table(&answer.headers, rows),
+        MarkdownStyle::List => list(answer, rows, standing),
+        MarkdownStyle::Distinct | MarkdownStyle::Count => {
+            rows.iter().map(|row| format!("- {}\n", joined(row))).collect()
+        }
+        MarkdownStyle::Task => tasks(rows),
     }
 }
 
@@ -98,7 +100,7 @@ fn table(headers: &[String], rows: &[Vec<Value>]) -> String {
     format!("{}{rule}{body}", line(titles))
 }
 
-fn list(answer: &Answer, rows: &[Vec<Value>], standing: Standing) -> String {
+fn list(answer: &Answer, rows: &[Vec<Value>], standing: RenderTarget) -> String {
     let has_path = answer.headers.first().is_some_and(|header| header == "path");
     let line = |row: &Vec<Value>| match row.split_first() {
         Some((Value::String(path), rest)) if has_path => {
@@ -173,10 +175,10 @@ fn escaped(text: &str) -> String {
 }
 
 /// A path inside `(…)` of a link.
-fn linked(path: &str, standing: Standing) -> String {
+fn linked(path: &str, standing: RenderTarget) -> String {
     let root = match standing {
-        Standing::Alone => "",
-        Standing::InPage => "/",
+        RenderTarget::Alone => "",
+        RenderTarget::InPage => "/",
     };
     let path = format!("{root}{path}");
     if path.contains(['(', ')', ' ', '<', '>']) { format!("<{}>", path.replace(['<', '>'], "")) } else { path }

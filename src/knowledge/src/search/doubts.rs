@@ -18,21 +18,21 @@ const LAST: Duration = Duration::from_secs(300);
 
 /// Those of one index.
 #[derive(Default)]
-pub struct Doubts {
-    doubted: Mutex<Doubted>,
+pub struct RecheckQueue {
+    doubted: Mutex<RecheckState>,
     /// Raised when they were looked at, and when there are none any more.
     looked: Condvar,
 }
 
 #[derive(Default)]
-struct Doubted {
+struct RecheckState {
     /// What their newest events told: the hash of the text, none where it is gone.
     told: BTreeMap<TreePath, Option<ETag>>,
     /// When they are looked at next, and how long the time between looks is.
     next: Option<(Instant, Duration)>,
 }
 
-impl Doubts {
+impl RecheckQueue {
     /// What was read where an event told of `told`.
     pub(super) fn weigh(&self, read: &Entry, told: Option<ETag>) {
         let doubted = &mut *self.doubted.lock();
@@ -78,7 +78,7 @@ impl Doubts {
     /// git command takes, or a save.
     pub(crate) fn wait_for_look(&self, at_most: Duration) -> bool {
         let mut doubted = self.doubted.lock();
-        let is_first_ahead = |doubted: &mut Doubted| doubted.next.is_some_and(|(_, wait)| wait == FIRST);
+        let is_first_ahead = |doubted: &mut RecheckState| doubted.next.is_some_and(|(_, wait)| wait == FIRST);
         !self.looked.wait_while_for(&mut doubted, is_first_ahead, at_most).timed_out()
     }
 }

@@ -18,18 +18,18 @@ const HIT: usize = 5;
 
 /// What was measured.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Evaluation {
+pub struct SearchEvaluation {
     /// Search by words
-    pub fts: Figures,
+    pub fts: RankingMetrics,
     /// Search by meaning: all null, because this server has none
-    pub semantic: Unmeasured,
+    pub semantic: UnavailableMetrics,
     /// Each question, in the order given
-    pub per_query: Vec<Ranked>,
+    pub per_query: Vec<QuestionRank>,
 }
 
 /// How well one kind of search did.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Figures {
+pub struct RankingMetrics {
     /// Part of the questions with an expected page among the first five
     pub hit_rate: f64,
     /// Mean of 1 / rank over all questions, 0 for one whose pages were not found
@@ -40,7 +40,7 @@ pub struct Figures {
 
 /// Figures of a search that does not exist here.
 #[derive(Debug, Default, Serialize, JsonSchema)]
-pub struct Unmeasured {
+pub struct UnavailableMetrics {
     /// null
     pub hit_rate: Option<f64>,
     /// null
@@ -51,7 +51,7 @@ pub struct Unmeasured {
 
 /// How one question fared.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Ranked {
+pub struct QuestionRank {
     /// As it was asked
     pub question: String,
     /// Place of the first expected page, from 1; 0 when none is among the first 50
@@ -64,13 +64,17 @@ pub struct Ranked {
 ///
 /// # Errors
 /// [`svcfs_base::Kind::Invalid`] for a list that is empty or too long and for a question nothing is expected of; those of the index.
-pub fn evaluate(index: &Index, questions: &[ExpectedAnswer], below: Option<&TreePath>) -> Result<Evaluation, Fault> {
+pub fn evaluate(
+    index: &Index,
+    questions: &[ExpectedAnswer],
+    below: Option<&TreePath>,
+) -> Result<SearchEvaluation, Fault> {
     if questions.is_empty() || questions.len() > MOST_QUESTIONS {
         let why = format!("has {} questions; 1 to {MOST_QUESTIONS} are asked at once", questions.len());
         return Err(Fault::invalid("queries", why));
     }
     let mut per_query = Vec::with_capacity(questions.len());
-    let mut sums = Figures { hit_rate: 0.0, mrr: 0.0, precision_at_5: 0.0 };
+    let mut sums = RankingMetrics { hit_rate: 0.0, mrr: 0.0, precision_at_5: 0.0 };
     for (at, ExpectedAnswer { question, expected_paths }) in questions.iter().enumerate() {
         let refuse = |field: &str, why: String| Fault::invalid(&format!("queries[{at}].{field}"), why);
         if expected_paths.is_empty() || expected_paths.len() > MOST_EXPECTED {
@@ -93,10 +97,13 @@ pub fn evaluate(index: &Index, questions: &[ExpectedAnswer], below: Option<&Tree
         sums.hit_rate += f64::from((1..=HIT).contains(&rank));
         sums.mrr += if rank > 0 { 1.0 / rank as f64 } else { 0.0 };
         sums.precision_at_5 += right as f64 / HIT as f64;
-        per_query.push(Ranked { question: question.clone(), fts_rank: rank, semantic_rank: None });
+        per_query.push(QuestionRank { question: question.clone(), fts_rank: rank, semantic_rank: None });
     }
     let asked = questions.len() as f64;
-    let fts =
-        Figures { hit_rate: sums.hit_rate / asked, mrr: sums.mrr / asked, precision_at_5: sums.precision_at_5 / asked };
-    Ok(Evaluation { fts, semantic: Unmeasured::default(), per_query })
+    let fts = RankingMetrics {
+        hit_rate: sums.hit_rate / asked,
+        mrr: sums.mrr / asked,
+        precision_at_5: sums.precision_at_5 / asked,
+    };
+    Ok(SearchEvaluation { fts, semantic: UnavailableMetrics::default(), per_query })
 }

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is looked for, and where.
 #[derive(Debug, Default)]
-pub struct Pattern {
+pub struct GrepPattern {
     /// A regular expression, in any case; what is none is sought as it is written.
     pub q: String,
     /// Only pages at or below this place.
@@ -37,7 +37,7 @@ pub struct Pattern {
 
 /// A page that has it.
 #[derive(Debug, PartialEq)]
-pub struct Line {
+pub struct GrepMatch {
     /// Where the page is.
     pub path: TreePath,
     /// Its title.
@@ -50,9 +50,9 @@ pub struct Line {
 
 /// What was found.
 #[derive(Debug, Default, PartialEq)]
-pub struct Lines {
+pub struct GrepResult {
     /// The pages, in path order.
-    pub pages: Vec<Line>,
+    pub pages: Vec<GrepMatch>,
     /// How the pattern was read, when that is not how it was written.
     pub note: Option<String>,
 }
@@ -61,23 +61,23 @@ pub struct Lines {
 ///
 /// # Errors
 /// [`Kind::Invalid`] for a pattern that is too long or takes longer than 5 s, and those of the tree.
-pub fn search(vfs: &Vfs, pattern: &Pattern) -> Result<Lines, Fault> {
+pub fn search(vfs: &Vfs, pattern: &GrepPattern) -> Result<GrepResult, Fault> {
     search_within(vfs, pattern, PATIENCE)
 }
 
-fn search_within(vfs: &Vfs, pattern: &Pattern, patience: Duration) -> Result<Lines, Fault> {
+fn search_within(vfs: &Vfs, pattern: &GrepPattern, patience: Duration) -> Result<GrepResult, Fault> {
     let begun = Instant::now();
     if pattern.q.len() > LONGEST {
         let why = format!("is {} bytes long; at most {LONGEST} are searched for", pattern.q.len());
         return Err(Fault::invalid("q", why));
     }
     if pattern.q.trim().is_empty() {
-        return Ok(Lines::default());
+        return Ok(GrepResult::default());
     }
     let (wanted, note) = read(&pattern.q)?;
     let below = pattern.below.clone().unwrap_or_else(TreePath::root);
     let there = match vfs.stat(Door::Internal, &below) {
-        Err(fault) if fault.kind() == Kind::NotFound => return Ok(Lines { pages: Vec::new(), note }),
+        Err(fault) if fault.kind() == Kind::NotFound => return Ok(GrepResult { pages: Vec::new(), note }),
         there => there?,
     };
     let files = match there.kind {
@@ -87,7 +87,7 @@ fn search_within(vfs: &Vfs, pattern: &Pattern, patience: Duration) -> Result<Lin
             vfs.list(Door::Internal, &parent)?.into_iter().filter(|entry| entry.path == below).collect()
         }
     };
-    let mut found = Lines { pages: Vec::new(), note };
+    let mut found = GrepResult { pages: Vec::new(), note };
     let mut passed = 0;
     for file in files {
         let path = file.path;
@@ -116,7 +116,7 @@ fn search_within(vfs: &Vfs, pattern: &Pattern, patience: Duration) -> Result<Lin
             continue;
         }
         let marks: Vec<Range<usize>> = wanted.find_iter(first).map(|found| found.range()).collect();
-        found.pages.push(Line {
+        found.pages.push(GrepMatch {
             title: Page::read(path.as_str(), &text).title,
             snippet: snippet::of_line(first, &marks),
             lines: 1 + lines.count(),
@@ -150,11 +150,11 @@ mod tests {
     use super::*;
     use crate::spaces::test_space::{TestSpace, path};
 
-    fn ask(space: &TestSpace, q: &str) -> Lines {
-        search(&space.space().vfs, &Pattern { q: q.to_owned(), shown: 0..50, ..Pattern::default() }).unwrap()
+    fn ask(space: &TestSpace, q: &str) -> GrepResult {
+        search(&space.space().vfs, &GrepPattern { q: q.to_owned(), shown: 0..50, ..GrepPattern::default() }).unwrap()
     }
 
-    fn paths(found: &Lines) -> Vec<&str> {
+    fn paths(found: &GrepResult) -> Vec<&str> {
         found.pages.iter().map(|line| line.path.as_str()).collect()
     }
 
@@ -167,11 +167,11 @@ mod tests {
         assert_eq!((paths(&found), found.pages[0].lines, &*found.pages[0].title), (vec!["a.md"], 2, "Alpha"));
         assert_eq!(found.pages[0].snippet, "The quick &lt;<mark>fox</mark>&gt;, the <mark>FOX</mark>.");
         assert_eq!(paths(&ask(&space, "^(foxes|no such)")), ["a.md", "d/b.md"]);
-        let below = Pattern { q: "o".into(), below: Some(path("d")), shown: 0..50, ..Pattern::default() };
+        let below = GrepPattern { q: "o".into(), below: Some(path("d")), shown: 0..50, ..GrepPattern::default() };
         assert_eq!(paths(&search(&space.space().vfs, &below).unwrap()), ["d/b.md"]);
-        let second = Pattern { q: "o".into(), shown: 1..2, ..Pattern::default() };
+        let second = GrepPattern { q: "o".into(), shown: 1..2, ..GrepPattern::default() };
         assert_eq!(paths(&search(&space.space().vfs, &second).unwrap()), ["d/b.md"]);
-        assert_eq!(ask(&space, " "), Lines::default());
+        assert_eq!(ask(&space, " "), GrepResult::default());
     }
 
     #[test]
@@ -192,9 +192,10 @@ mod tests {
             ask(&space, q);
             assert!(begun.elapsed() < Duration::from_secs(5), "{q}");
         }
-        let long = Pattern { q: "x".repeat(5_000), shown: 0..50, ..Pattern::default() };
+        let long = GrepPattern { q: "x".repeat(5_000), shown: 0..50, ..GrepPattern::default() };
         assert_eq!(search(&space.space().vfs, &long).unwrap_err().kind(), Kind::Invalid);
-        let fault = search_within(&space.space().vfs, &Pattern { q: "a".into(), ..Pattern::default() }, Duration::ZERO);
+        let fault =
+            search_within(&space.space().vfs, &GrepPattern { q: "a".into(), ..GrepPattern::default() }, Duration::ZERO);
         assert!(fault.unwrap_err().message().starts_with("`q`: takes longer than 0 s"));
     }
 }

@@ -47,12 +47,12 @@ pub struct Indexer {
     /// Whether something was taken in since it last rested.
     is_warm: bool,
     /// The last pass that took in changes.
-    last_pass: Option<Pass>,
+    last_pass: Option<IndexPass>,
 }
 
 /// A pass over new changes.
 #[derive(Debug, Clone, Copy)]
-struct Pass {
+struct IndexPass {
     ended: Instant,
     took: Duration,
     /// Whether further changes came meanwhile.
@@ -96,7 +96,7 @@ impl Indexer {
             gone.remove(path);
         }
         let pages: Vec<TreePath> = pages.into_iter().chain(gone).collect();
-        index.ingest_all(Batches::of(vfs, &pages).take_while(|_| !stop.is_requested()), kept)?;
+        index.ingest_all(PathBatches::of(vfs, &pages).take_while(|_| !stop.is_requested()), kept)?;
         if stop.is_requested() {
             return Ok(());
         }
@@ -150,7 +150,7 @@ impl Task for Indexer {
             _ => {
                 self.is_warm = true;
                 let (ended, is_followed) = (Instant::now(), self.space.vfs.feed().last() != last);
-                self.last_pass = Some(Pass { ended, took: begun.elapsed(), is_followed });
+                self.last_pass = Some(IndexPass { ended, took: begun.elapsed(), is_followed });
                 Next::Now
             }
         })
@@ -179,7 +179,7 @@ fn follow(space: &Space, cursor: Seq, max_events: usize) -> Result<usize, Fault>
 /// Takes in what stands at some paths, of which events told, and moves the cursor with the last of them.
 fn look(space: &Space, told: &BTreeMap<TreePath, Option<ETag>>, cursor: Seq, last: Seq) -> Result<(), Fault> {
     let paths: Vec<TreePath> = told.keys().cloned().collect();
-    let mut batches = Batches::of(&space.vfs, &paths);
+    let mut batches = PathBatches::of(&space.vfs, &paths);
     while let Some(batch) = batches.next() {
         let batch = batch?;
         space.index.ingest(&batch, if batches.is_over() { last } else { cursor })?;
@@ -209,12 +209,12 @@ fn pages(vfs: &Vfs) -> Result<Vec<TreePath>, Fault> {
 
 /// What stands at some paths, as much of it as is taken in at once. It is durable before it is indexed: a page may stand there newer than
 /// the events tell, and were that save lost with the power, the index would keep its words for ever.
-struct Batches<'v> {
+struct PathBatches<'v> {
     vfs: &'v Vfs,
     paths: std::slice::Iter<'v, TreePath>,
 }
 
-impl<'v> Batches<'v> {
+impl<'v> PathBatches<'v> {
     fn of(vfs: &'v Vfs, paths: &'v [TreePath]) -> Self {
         Self { vfs, paths: paths.iter() }
     }
@@ -239,7 +239,7 @@ impl<'v> Batches<'v> {
     }
 }
 
-impl Iterator for Batches<'_> {
+impl Iterator for PathBatches<'_> {
     type Item = Result<Vec<Entry>, Fault>;
     fn next(&mut self) -> Option<Self::Item> {
         (!self.is_over()).then(|| self.read())
@@ -303,7 +303,7 @@ fn is_about_the_file(kind: Kind) -> bool {
 
 /// What an index was found to be beside one that was made anew.
 #[derive(Debug, Clone, serde::Serialize)]
-pub struct Report {
+pub struct ReindexReport {
     /// Pages in the new one.
     pub pages: usize,
     /// The index as it was.
@@ -314,7 +314,7 @@ pub struct Report {
     pub differences: Vec<Difference>,
 }
 
-impl Report {
+impl ReindexReport {
     fn of(before: Fingerprint, after: Fingerprint) -> Self {
         Self { pages: after.pages, differences: before.differences(&after), before, after }
     }
@@ -326,7 +326,7 @@ impl Report {
 ///
 /// # Errors
 /// Those of the tree and of the index; the old index then stays.
-pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<Report, Fault> {
+pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<ReindexReport, Fault> {
     let Space { vfs, index, .. } = space;
     catch_up(space)?;
     let before = index.fingerprint()?;
@@ -334,7 +334,7 @@ pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<
     let pages = pages(vfs)?;
     let total = pages.len();
     index.rebuild(pages.iter().map(|path| entry(vfs, path)), start, |done| progress(done, total))?;
-    Ok(Report::of(before, index.fingerprint()?))
+    Ok(ReindexReport::of(before, index.fingerprint()?))
 }
 
 /// Compares the index of a space with one that is made from its tree in the empty directory `scratch`. The old one stays, right or wrong;
@@ -344,18 +344,18 @@ pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<
 ///
 /// # Errors
 /// Those of the tree and of the indexes.
-pub fn check(space: &Space, scratch: &Path, mut progress: impl FnMut(usize, usize)) -> Result<Report, Fault> {
+pub fn check(space: &Space, scratch: &Path, mut progress: impl FnMut(usize, usize)) -> Result<ReindexReport, Fault> {
     let Space { vfs, index, .. } = space;
     catch_up(space)?;
     let before = index.fingerprint()?;
     let pages = pages(vfs)?;
     let mut read = 0;
-    let batches = Batches::of(vfs, &pages).inspect(|batch| {
+    let batches = PathBatches::of(vfs, &pages).inspect(|batch| {
         read += batch.as_ref().map_or(0, Vec::len);
         progress(read, pages.len());
     });
     let fresh = made_anew(scratch, &before, batches, index.cursor()?)?;
-    Ok(Report::of(before, fresh))
+    Ok(ReindexReport::of(before, fresh))
 }
 
 /// What an index has not read yet is no fault of its. One that never read the whole tree stays as it is.

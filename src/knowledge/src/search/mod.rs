@@ -14,6 +14,6 @@ mod tests;
 mod words;
 
 pub use compare::{IndexState, compare};
-pub use doubts::Doubts;
-pub use indexer::{Indexer, Report, check, reindex};
+pub use doubts::RecheckQueue;
+pub use indexer::{Indexer, ReindexReport, check, reindex};
 pub use operations::AREA;

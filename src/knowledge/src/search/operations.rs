@@ -10,13 +10,18 @@ use svcfs_config::Engine;
 use svcfs_index::{AnswerLimit, Condition, Hit, MetaQuery, MetaRow, SearchQuery, SortKey};
 
 use super::{evaluation, grep, suggest, words};
-use crate::kernel::{Area, AtLeast, Cx, Entry, Operation, Route, Within};
+use crate::kernel::{FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route};
 use crate::usage;
 
 /// The operations of this area.
-pub const AREA: Area = Area {
+pub const AREA: OperationArea = OperationArea {
     title: "Search",
-    operations: &[Entry::of::<Search>(), Entry::of::<SearchVerified>(), Entry::of::<Eval>(), Entry::of::<QueryMeta>()],
+    operations: &[
+        OperationEntry::of::<SearchPages>(),
+        OperationEntry::of::<SearchVerifiedPages>(),
+        OperationEntry::of::<EvaluateSearch>(),
+        OperationEntry::of::<QueryMetadata>(),
+    ],
 };
 
 /// Find pages by their words, best first
@@ -28,7 +33,7 @@ pub const AREA: Area = Area {
 /// mistake is read as plain words, and says so. Pages whose frontmatter says `status: verified` or `source-of-truth: true` come a little
 /// higher.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Search {
+pub struct SearchPages {
     /// What to look for, such as `oauth AND "refresh token"`; at most 4,096 bytes
     #[schemars(example = "markdown AND frontmatter")]
     #[schemars(regex(pattern = r"\S"))]
@@ -47,20 +52,20 @@ pub struct Search {
     pub modified_after: Option<Timestamp>,
     /// `none` when the standing of a page shall not matter to its place
     #[serde(default)]
-    pub boost: Boost,
+    pub boost: BoostMode,
     /// When nothing is found, search again for the known words most like the unknown ones: the least likeness, 0 to 1, such
     /// as 0.7. Pages found in this way carry `did_you_mean`
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub suggest_threshold: Option<f64>,
     #[serde(default)]
-    pub at_least: AtLeast,
+    pub at_least: MinSeq,
 }
 
 /// Whether trusted pages come higher; nothing does with `search.engine = "grep"`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Boost {
+pub enum BoostMode {
     /// A little.
     #[default]
     Trust,
@@ -71,7 +76,7 @@ pub enum Boost {
 
 /// A page that was found.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Found {
+pub struct SearchResult {
     /// Where it is
     pub path: TreePath,
     /// Its title
@@ -90,15 +95,15 @@ pub struct Found {
     pub note: Option<String>,
 }
 
-impl Operation for Search {
+impl Operation for SearchPages {
     const NAME: &'static str = "search";
-    const WITHIN: Within = Within::Folder("path_prefix");
+    const WITHIN: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/search")];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
     const AGENT_DEFAULTS: &'static [(&'static str, u32)] = &[("limit", 10)];
-    type Output = Vec<Found>;
-    fn run(self, cx: &Cx<'_>) -> Result<Vec<Found>, Fault> {
+    type Output = Vec<SearchResult>;
+    fn run(self, cx: &OperationContext<'_>) -> Result<Vec<SearchResult>, Fault> {
         if cx.settings().search.engine == Engine::Grep {
             return self.grep(cx);
         }
@@ -111,17 +116,17 @@ impl Operation for Search {
             below: self.path_prefix,
             modified_after: self.modified_after,
             trust: match self.boost {
-                Boost::Trust => svcfs_index::Trust::Soft,
-                Boost::None => svcfs_index::Trust::Off,
+                BoostMode::Trust => svcfs_index::Trust::Soft,
+                BoostMode::None => svcfs_index::Trust::Off,
             },
             or_some: true,
         };
-        let suggest::Answer { hits, instead, note, is_partial } =
+        let suggest::SuggestedAnswer { hits, instead, note, is_partial } =
             suggest::search(cx.index_at_least(self.at_least)?, query, threshold)?;
         let note = with_remarks(cx, note, hits.is_empty());
         let is_answered = !hits.is_empty() && instead.is_none() && !is_partial;
         count(cx, (&asked, "search"), is_answered, is_whole);
-        let found = |hit: Hit| Found {
+        let found = |hit: Hit| SearchResult {
             path: hit.path,
             title: hit.title,
             snippet: hit.snippet,
@@ -131,33 +136,33 @@ impl Operation for Search {
         };
         Ok(hits.into_iter().map(found).collect())
     }
-    fn adapt_for_agents(found: &mut Vec<Found>) {
+    fn adapt_for_agents(found: &mut Vec<SearchResult>) {
         found.iter_mut().for_each(|page| page.snippet = words::plain(&page.snippet));
     }
-    fn words(found: &Vec<Found>) -> Option<String> {
+    fn words(found: &Vec<SearchResult>) -> Option<String> {
         Some(words::words(found))
     }
 }
 
-impl Search {
+impl SearchPages {
     /// The answer of `search.engine = "grep"`: the same shape, in path order, the number of lines as score.
-    fn grep(self, cx: &Cx<'_>) -> Result<Vec<Found>, Fault> {
+    fn grep(self, cx: &OperationContext<'_>) -> Result<Vec<SearchResult>, Fault> {
         if self.suggest_threshold.is_some() {
             return Err(needs_index("`suggest_threshold`"));
         }
         let start = self.offset as usize;
         let asked = self.q.clone();
         let is_whole = self.path_prefix.is_none() && self.modified_after.is_none() && start == 0;
-        let pattern = grep::Pattern {
+        let pattern = grep::GrepPattern {
             q: question(self.q)?,
             below: self.path_prefix,
             modified_after: self.modified_after,
             shown: start..start.saturating_add(self.limit.get()),
         };
-        let grep::Lines { pages, note } = grep::search(&cx.space.vfs, &pattern)?;
+        let grep::GrepResult { pages, note } = grep::search(&cx.space.vfs, &pattern)?;
         let note = with_remarks(cx, note, pages.is_empty());
         count(cx, (&asked, "search"), !pages.is_empty(), is_whole);
-        let found = |line: grep::Line| Found {
+        let found = |line: grep::GrepMatch| SearchResult {
             path: line.path,
             title: line.title,
             snippet: line.snippet,
@@ -179,7 +184,7 @@ fn needs_index(what: &str) -> Fault {
 /// As `search`, but `status` and `source-of-truth` of the frontmatter weigh heavily: verified pages rise, outdated and
 /// deprecated ones sink. No page is left out.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct SearchVerified {
+pub struct SearchVerifiedPages {
     /// What to look for, as in `search`; at most 4,096 bytes
     #[schemars(example = "markdown AND frontmatter")]
     #[schemars(regex(pattern = r"\S"))]
@@ -194,12 +199,12 @@ pub struct SearchVerified {
     #[serde(default)]
     pub path_prefix: Option<TreePath>,
     #[serde(default)]
-    pub at_least: AtLeast,
+    pub at_least: MinSeq,
 }
 
 /// A page that was found, and why it may be trusted.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct FoundVerified {
+pub struct VerifiedResult {
     /// Where it is
     pub path: TreePath,
     /// Its title
@@ -209,7 +214,7 @@ pub struct FoundVerified {
     /// How well it fits, trust included; higher is better
     pub score: f64,
     /// What its frontmatter says of its standing
-    pub trust: Trust,
+    pub trust: TrustSignals,
     /// How the question was read, when that is not how it was written, as in `search`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -217,7 +222,7 @@ pub struct FoundVerified {
 
 /// The standing of a page.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Trust {
+pub struct TrustSignals {
     /// `status` of the frontmatter, as it stands there; null when absent
     pub status: Option<Value>,
     /// Whether the frontmatter says `source-of-truth: true`
@@ -225,13 +230,13 @@ pub struct Trust {
     pub source_of_truth: bool,
 }
 
-impl Operation for SearchVerified {
+impl Operation for SearchVerifiedPages {
     const NAME: &'static str = "search_verified";
-    const WITHIN: Within = Within::Folder("path_prefix");
+    const WITHIN: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/search/verified")];
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
-    type Output = Vec<FoundVerified>;
-    fn run(self, cx: &Cx<'_>) -> Result<Vec<FoundVerified>, Fault> {
+    type Output = Vec<VerifiedResult>;
+    fn run(self, cx: &OperationContext<'_>) -> Result<Vec<VerifiedResult>, Fault> {
         if cx.settings().search.engine == Engine::Grep {
             return Err(needs_index("search by trust"));
         }
@@ -246,12 +251,12 @@ impl Operation for SearchVerified {
         };
         let svcfs_index::Found { hits, note, is_partial } = cx.index_at_least(self.at_least)?.search(&query)?;
         let note = with_remarks(cx, note, hits.is_empty());
-        let found = |hit: Hit| FoundVerified {
+        let found = |hit: Hit| VerifiedResult {
             path: hit.path,
             title: hit.title,
             snippet: hit.snippet,
             score: hit.score,
-            trust: Trust { status: hit.status, source_of_truth: hit.source_of_truth },
+            trust: TrustSignals { status: hit.status, source_of_truth: hit.source_of_truth },
             note: note.clone(),
         };
         let is_whole = query.below.is_none() && query.offset == 0;
@@ -262,7 +267,7 @@ impl Operation for SearchVerified {
 
 /// A note with what is said beside the answer: a page that was found has a place for it, and many clients read nothing else. Where nothing was
 /// found, that a question was not read as it was meant may be why, and is said beside the answer, too.
-fn with_remarks(cx: &Cx<'_>, note: Option<String>, is_nothing_found: bool) -> Option<String> {
+fn with_remarks(cx: &OperationContext<'_>, note: Option<String>, is_nothing_found: bool) -> Option<String> {
     if is_nothing_found {
         note.into_iter().for_each(|note| cx.note(note));
         return None;
@@ -272,7 +277,7 @@ fn with_remarks(cx: &Cx<'_>, note: Option<String>, is_nothing_found: bool) -> Op
 }
 
 /// Counts a search. One that finds nothing in a part of the tree, or asks for no word, does not say that a page is missing.
-fn count(cx: &Cx<'_>, (asked, kind): (&str, &'static str), is_answered: bool, is_whole: bool) {
+fn count(cx: &OperationContext<'_>, (asked, kind): (&str, &'static str), is_answered: bool, is_whole: bool) {
     let has_words = asked.contains(char::is_alphanumeric);
     if is_answered || is_whole && has_words {
         usage::searched(cx, asked, kind, is_answered);
@@ -292,7 +297,7 @@ fn question(q: String) -> Result<String, Fault> {
 /// this server, so that everything under `semantic` is null, and so is every `semantic_rank`: nothing was measured, which is not
 /// the same as nothing found.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Eval {
+pub struct EvaluateSearch {
     /// Questions and the pages that answer them, 1 to 1,000
     #[schemars(example = [ExpectedAnswer::example()])]
     #[schemars(length(min = 1, max = 1000))]
@@ -316,14 +321,14 @@ impl ExpectedAnswer {
     }
 }
 
-impl Operation for Eval {
+impl Operation for EvaluateSearch {
     const NAME: &'static str = "eval";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::post("/eval").reading()];
     const TOOL: bool = true;
     const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
-    type Output = evaluation::Evaluation;
-    fn run(self, cx: &Cx<'_>) -> Result<evaluation::Evaluation, Fault> {
+    type Output = evaluation::SearchEvaluation;
+    fn run(self, cx: &OperationContext<'_>) -> Result<evaluation::SearchEvaluation, Fault> {
         if cx.settings().search.engine == Engine::Grep {
             return Err(needs_index("an evaluation"));
         }
@@ -337,21 +342,21 @@ impl Operation for Eval {
 /// without quotes; `[*]` means any item of a list. Numbers, booleans and dates compare as what they are. With `or`, all conditions
 /// and one of `or` must be true.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct QueryMeta {
+pub struct QueryMetadata {
     /// What must be true, such as `$.status=published`, `$.priority>=3`, `$.tags[*]=oauth` or `$.owner like %team%`; one
     /// condition, or a list of them that must all be true. In a query string the parameter is repeated
     #[serde(rename = "where")]
     #[schemars(example = "$.tags[*]=meta")]
-    pub conditions: OneOrMore,
+    pub conditions: TextOrList,
     /// Conditions of which one must be true
     #[serde(default)]
-    pub or: Option<OneOrMore>,
+    pub or: Option<TextOrList>,
     /// Field to sort by, such as `$.priority`; by path when absent. Pages without it come last
     #[serde(default)]
     pub sort: Option<String>,
     /// Which way `sort` runs
     #[serde(default)]
-    pub order: Order,
+    pub order: SortDirection,
     /// Pages in the answer
     #[serde(default)]
     pub limit: AnswerLimit,
@@ -359,13 +364,13 @@ pub struct QueryMeta {
     #[serde(default)]
     pub offset: u32,
     #[serde(default)]
-    pub at_least: AtLeast,
+    pub at_least: MinSeq,
 }
 
 /// Which way a list runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Order {
+pub enum SortDirection {
     /// Smallest first.
     #[default]
     Asc,
@@ -377,14 +382,14 @@ pub enum Order {
 /// query string.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a text or a list of texts")]
-pub enum OneOrMore {
+pub enum TextOrList {
     /// One.
     One(String),
     /// Any number.
     More(Vec<String>),
 }
 
-impl OneOrMore {
+impl TextOrList {
     fn conditions(&self) -> Result<Vec<Condition>, Fault> {
         let texts = match self {
             Self::One(text) => std::slice::from_ref(text),
@@ -394,7 +399,7 @@ impl OneOrMore {
     }
 }
 
-impl JsonSchema for OneOrMore {
+impl JsonSchema for TextOrList {
     fn schema_name() -> Cow<'static, str> {
         "OneOrMore".into()
     }
@@ -408,7 +413,7 @@ impl JsonSchema for OneOrMore {
 
 /// A page and its frontmatter.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct FoundMeta {
+pub struct MetadataResult {
     /// Where it is
     pub path: TreePath,
     /// Its title
@@ -417,27 +422,27 @@ pub struct FoundMeta {
     pub metadata: Value,
 }
 
-impl Operation for QueryMeta {
+impl Operation for QueryMetadata {
     const NAME: &'static str = "query_meta";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::get("/meta")];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("filters", "where")];
-    type Output = Vec<FoundMeta>;
-    fn run(self, cx: &Cx<'_>) -> Result<Vec<FoundMeta>, Fault> {
+    type Output = Vec<MetadataResult>;
+    fn run(self, cx: &OperationContext<'_>) -> Result<Vec<MetadataResult>, Fault> {
         let query = MetaQuery {
             conditions: self.conditions.conditions()?,
             any: self.or.map_or(Ok(Vec::new()), |any| any.conditions())?,
             below: cx.caller.reach.folder.clone(),
             sort: self.sort.as_deref().map(SortKey::parse).transpose()?,
             order: match self.order {
-                Order::Asc => svcfs_index::Order::Ascending,
-                Order::Desc => svcfs_index::Order::Descending,
+                SortDirection::Asc => svcfs_index::Order::Ascending,
+                SortDirection::Desc => svcfs_index::Order::Descending,
             },
             limit: self.limit,
             offset: self.offset,
         };
-        let shown = |MetaRow { path, title, metadata }| FoundMeta { path, title, metadata };
+        let shown = |MetaRow { path, title, metadata }| MetadataResult { path, title, metadata };
         Ok(cx.index_at_least(self.at_least)?.meta(&query)?.into_iter().map(shown).collect())
     }
 }

@@ -4,7 +4,7 @@ use svcfs_base::Fault;
 use svcfs_index::{Hit, Index, SearchQuery, Suggestion};
 
 /// The answer to a question, and the question that was asked instead when the first one found nothing.
-pub struct Answer {
+pub struct SuggestedAnswer {
     /// The pages, best first.
     pub hits: Vec<Hit>,
     /// The question these pages answer, when it is not the one asked.
@@ -15,7 +15,7 @@ pub struct Answer {
     pub is_partial: bool,
 }
 
-impl Answer {
+impl SuggestedAnswer {
     fn of(found: svcfs_index::Found, instead: Option<String>) -> Self {
         let svcfs_index::Found { hits, note, is_partial } = found;
         Self { hits, instead, note, is_partial }
@@ -40,25 +40,25 @@ pub fn threshold(asked: Option<f64>) -> Result<Option<f64>, Fault> {
 ///
 /// # Errors
 /// Those of [`Index::search`] and [`Index::suggest`].
-pub fn search(index: &Index, mut query: SearchQuery, threshold: Option<f64>) -> Result<Answer, Fault> {
+pub fn search(index: &Index, mut query: SearchQuery, threshold: Option<f64>) -> Result<SuggestedAnswer, Fault> {
     query.or_some = threshold.is_none();
     let found = index.search(&query)?;
     let suggestions = match threshold {
         Some(threshold) if found.hits.is_empty() && query.offset == 0 => index.suggest(&query.q, Some(threshold))?,
-        Some(_) | None => return Ok(Answer::of(found, None)),
+        Some(_) | None => return Ok(SuggestedAnswer::of(found, None)),
     };
     let corrected = corrected(&query.q, &suggestions);
     if corrected != query.q {
         let asked = std::mem::replace(&mut query.q, corrected);
         let found = index.search(&query)?;
         if !found.hits.is_empty() {
-            return Ok(Answer::of(found, Some(query.q)));
+            return Ok(SuggestedAnswer::of(found, Some(query.q)));
         }
         query.q = asked;
     }
     query.or_some = true;
     let found = index.search(&query)?;
-    Ok(Answer::of(found, None))
+    Ok(SuggestedAnswer::of(found, None))
 }
 
 /// The question with every unknown word replaced by the first word offered for it; operators and quotes stay.

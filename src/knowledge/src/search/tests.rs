@@ -79,7 +79,7 @@ fn what_was_found_is_told_as_a_numbered_list() {
     space.put("d/a.md", "---\ntitle: The fox\n---\n\nA quick fox.\n");
     let caller = svcfs_base::Caller::new(svcfs_base::Door::Mcp);
     let told = |arguments| {
-        let entry = crate::kernel::Entry::of::<super::operations::Search>();
+        let entry = crate::kernel::OperationEntry::of::<super::operations::SearchPages>();
         (entry.tell)(arguments, &space.cx(&caller)).unwrap().words.unwrap()
     };
     let text = told(json!({ "query": "fox" }));
@@ -123,7 +123,7 @@ fn a_question_with_a_mistake_is_answered_and_says_how_it_was_read() {
 }
 
 /// An answer, and what is said beside it.
-fn told(space: &TestSpace, name: &str, arguments: Value) -> (Value, crate::kernel::Remarks) {
+fn told(space: &TestSpace, name: &str, arguments: Value) -> (Value, crate::kernel::ResponseMeta) {
     let caller = svcfs_base::Caller::new(svcfs_base::Door::Http);
     let cx = space.cx(&caller);
     let mut entries = crate::CATALOGUE.iter().flat_map(|area| area.operations);
@@ -136,7 +136,7 @@ fn an_answer_of_an_index_that_is_behind_says_so() {
     let space = TestSpace::new();
     space.put("a.md", "fox\n");
     let told = |name: &str, arguments: Value| told(&space, name, arguments);
-    assert_eq!(told("search", json!({ "q": "fox" })).1, crate::kernel::Remarks::default());
+    assert_eq!(told("search", json!({ "q": "fox" })).1, crate::kernel::ResponseMeta::default());
     space.stop_indexing();
     space.put("b.md", "fox\n");
     // How old the answer is, is said between these.

@@ -28,7 +28,7 @@ const OWN: &str = ".svc";
 const FILE: &str = ".svc/spaces.json";
 
 /// A space with what runs for it.
-pub struct Live {
+pub struct RunningSpace {
     /// The space.
     pub space: Arc<Space>,
     /// Its background tasks.
@@ -38,17 +38,17 @@ pub struct Live {
 }
 
 /// How a space is opened, by name and root; the server's program knows.
-pub type Opener = Box<dyn Fn(&str, &Path) -> Result<Live, Fault> + Send + Sync>;
+pub type SpaceOpener = Box<dyn Fn(&str, &Path) -> Result<RunningSpace, Fault> + Send + Sync>;
 
 /// A space beside the first.
-enum Place {
+enum SpaceSlot {
     /// Answering.
-    Open(Live),
+    Open(RunningSpace),
     /// Could not be opened.
     Failed { name: String, root: PathBuf, why: Fault },
 }
 
-impl Place {
+impl SpaceSlot {
     fn name(&self) -> &str {
         match self {
             Self::Open(live) => &live.space.name,
@@ -61,16 +61,16 @@ impl Place {
             Self::Failed { root, .. } => root,
         }
     }
-    fn known(&self) -> Known {
+    fn known(&self) -> SpaceStatus {
         match self {
-            Self::Open(live) => Known::Open(Arc::clone(&live.space)),
-            Self::Failed { name, root, why } => Known::Failed(name.clone(), root.clone(), why.again()),
+            Self::Open(live) => SpaceStatus::Open(Arc::clone(&live.space)),
+            Self::Failed { name, root, why } => SpaceStatus::Failed(name.clone(), root.clone(), why.again()),
         }
     }
 }
 
 /// What is known of one space.
-pub enum Known {
+pub enum SpaceStatus {
     /// It answers.
     Open(Arc<Space>),
     /// It could not be opened: name, root and why.
@@ -78,19 +78,19 @@ pub enum Known {
 }
 
 /// Every space of a server, the first of which answers when none is named and stays as long as the server does.
-pub struct Spaces {
+pub struct SpaceCollection {
     first: Arc<Space>,
-    others: RwLock<Vec<Place>>,
+    others: RwLock<Vec<SpaceSlot>>,
     /// Held while the list is changed, which takes longer than looking something up in it.
     changing: Mutex<()>,
-    opener: Option<Opener>,
+    opener: Option<SpaceOpener>,
     /// Directories below which new roots may lie.
     parents: Vec<PathBuf>,
     /// What is written and not saved, in memory: one room for all of them.
     unpublished: Arc<Unpublished>,
 }
 
-impl Spaces {
+impl SpaceCollection {
     /// Only this one, and no way to open more.
     pub fn only(first: Arc<Space>) -> Self {
         let (others, changing, parents, unpublished) = Default::default();
@@ -99,19 +99,19 @@ impl Spaces {
     }
     /// The same, with a way to open more; below these directories when callers ask for it.
     #[must_use]
-    pub fn opened_by(mut self, opener: Opener, parents: Vec<PathBuf>) -> Self {
+    pub fn opened_by(mut self, opener: SpaceOpener, parents: Vec<PathBuf>) -> Self {
         self.opener = Some(opener);
         self.parents = parents;
         self
     }
     /// Adds a space that is open.
-    pub fn add(&self, live: Live) {
+    pub fn add(&self, live: RunningSpace) {
         self.others.write().push(self.joined(live));
     }
     /// A space that is one of these from now on.
-    fn joined(&self, live: Live) -> Place {
+    fn joined(&self, live: RunningSpace) -> SpaceSlot {
         live.space.vfs.shares_memory(&self.unpublished);
-        Place::Open(live)
+        SpaceSlot::Open(live)
     }
     /// The one that answers when none is named.
     pub fn first(&self) -> &Arc<Space> {
@@ -121,26 +121,26 @@ impl Spaces {
     pub fn open(&self) -> Vec<Arc<Space>> {
         let others = self.others.read();
         let open = others.iter().filter_map(|place| match place {
-            Place::Open(live) => Some(Arc::clone(&live.space)),
-            Place::Failed { .. } => None,
+            SpaceSlot::Open(live) => Some(Arc::clone(&live.space)),
+            SpaceSlot::Failed { .. } => None,
         });
         std::iter::once(Arc::clone(&self.first)).chain(open).collect()
     }
     /// All of them, the first one first.
-    pub fn all(&self) -> Vec<Known> {
+    pub fn all(&self) -> Vec<SpaceStatus> {
         let others = self.others.read();
-        std::iter::once(Known::Open(Arc::clone(&self.first))).chain(others.iter().map(Place::known)).collect()
+        std::iter::once(SpaceStatus::Open(Arc::clone(&self.first))).chain(others.iter().map(SpaceSlot::known)).collect()
     }
     /// What is known of the space of a name.
     ///
     /// # Errors
     /// `NotFound` when there is none.
-    pub fn known(&self, name: &str) -> Result<Known, Fault> {
+    pub fn known(&self, name: &str) -> Result<SpaceStatus, Fault> {
         if self.first.name == name {
-            return Ok(Known::Open(Arc::clone(&self.first)));
+            return Ok(SpaceStatus::Open(Arc::clone(&self.first)));
         }
         let others = self.others.read();
-        others.iter().find(|place| place.name() == name).map(Place::known).ok_or_else(|| not_found(name))
+        others.iter().find(|place| place.name() == name).map(SpaceSlot::known).ok_or_else(|| not_found(name))
     }
     /// The space of a name.
     ///
@@ -148,8 +148,8 @@ impl Spaces {
     /// `NotFound` when there is none, `Unavailable` with the reason when it could not be opened.
     pub fn find(&self, name: &str) -> Result<Arc<Space>, Fault> {
         match self.known(name)? {
-            Known::Open(space) => Ok(space),
-            Known::Failed(_, _, why) => {
+            SpaceStatus::Open(space) => Ok(space),
+            SpaceStatus::Failed(_, _, why) => {
                 Err(Fault::unavailable(format!("the space `{name}` could not be opened: {why}")))
             }
         }
@@ -190,7 +190,7 @@ impl Spaces {
             Ok(live) => self.joined(live),
             Err(why) => {
                 tracing::error!(space = name, root = %root.display(), error = ?why, "a space could not be opened; the others are served");
-                Place::Failed { name, root, why }
+                SpaceSlot::Failed { name, root, why }
             }
         };
         self.others.write().push(place);
@@ -249,8 +249,8 @@ impl Spaces {
         self.save(&saved)?;
         let place = self.others.write().remove(at);
         match place {
-            Place::Open(live) => close(live),
-            Place::Failed { .. } => Ok(()),
+            SpaceSlot::Open(live) => close(live),
+            SpaceSlot::Failed { .. } => Ok(()),
         }
     }
 
@@ -263,14 +263,14 @@ impl Spaces {
         let closed: Vec<Result<(), Fault>> = others
             .into_iter()
             .map(|place| match place {
-                Place::Open(live) => close(live),
-                Place::Failed { .. } => Ok(()),
+                SpaceSlot::Open(live) => close(live),
+                SpaceSlot::Failed { .. } => Ok(()),
             })
             .collect();
         closed.into_iter().collect()
     }
 
-    fn opener(&self) -> Result<&Opener, Fault> {
+    fn opener(&self) -> Result<&SpaceOpener, Fault> {
         self.opener.as_ref().ok_or_else(|| Fault::unavailable("this process opens no further spaces"))
     }
 
@@ -346,7 +346,7 @@ impl Spaces {
     }
 }
 
-impl Known {
+impl SpaceStatus {
     /// Its name.
     pub fn name(&self) -> &str {
         match self {
@@ -388,8 +388,8 @@ fn not_found(name: &str) -> Fault {
     Fault::not_found(format!("space not found: {}", svcfs_base::plain(name)))
 }
 
-fn close(live: Live) -> Result<(), Fault> {
-    let Live { space, supervisor, kept } = live;
+fn close(live: RunningSpace) -> Result<(), Fault> {
+    let RunningSpace { space, supervisor, kept } = live;
     // Who lingers is named in the log by the supervisor.
     supervisor.stop(TASK_PATIENCE);
     // What is still open is saved now, by somebody.

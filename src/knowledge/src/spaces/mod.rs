@@ -21,21 +21,21 @@ use svcfs_vfs::{Commits, Options, Strategy, Vfs};
 pub use svcfs_vfs::{OnProgress, Progress};
 use svcfs_work::{Signal, Supervisor};
 
-pub use collection::{Known, Live, Opener, Spaces, made_at_run_time};
+pub use collection::{RunningSpace, SpaceCollection, SpaceOpener, SpaceStatus, made_at_run_time};
 pub use operations::AREA;
-pub use planting::{Planted, plant};
+pub use planting::{InstalledTemplate, plant};
 
-use crate::audit::Scribe;
-use crate::files::Links;
-use crate::health::Janitor;
-use crate::kernel::{Cx, Space};
+use crate::audit::AuditWriter;
+use crate::files::SpaceLinkResolver;
+use crate::health::JanitorTask;
+use crate::kernel::{OperationContext, Space};
 use crate::lint::LintGate;
 use crate::search::Indexer;
-use crate::usage::Writer;
-use crate::views::{Refresher, ViewGate};
+use crate::usage::UsageWriter;
+use crate::views::{ViewGate, ViewRefresher};
 
 /// What a space is opened with.
-pub struct Opening {
+pub struct SpaceOptions {
     /// Name in URLs and headers.
     pub name: String,
     /// The knowledge root on the server's disk.
@@ -53,8 +53,8 @@ pub struct Opening {
 ///
 /// # Errors
 /// Those of [`Vfs::open`]; `Unavailable` when the index cannot be made; `Invalid` for a `dataview.custom_fields` that is no expression.
-pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> {
-    let Opening { name, root, clock, watch, progress } = opening;
+pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fault> {
+    let SpaceOptions { name, root, clock, watch, progress } = opening;
     // Settings that no query could be answered under are refused here, not at the first query.
     crate::query::custom_fields(&settings.dataview)?;
     let paths = StatePaths::of(&root);
@@ -83,7 +83,7 @@ pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> 
     let usage = Usage::open(&paths.usage())?;
     let space = Arc::new(Space::new(name, vfs, (Arc::new(index), indexed), usage, settings.clone()));
     if settings.links.update_on_rename {
-        space.vfs.follow_links(Links::of(&space));
+        space.vfs.follow_links(SpaceLinkResolver::of(&space));
     }
     Ok(space)
 }
@@ -142,12 +142,12 @@ pub fn attend(
     settings: &Settings,
     supervisor: &Supervisor,
 ) -> Result<(), Fault> {
-    let refresher = Refresher::new(Arc::clone(space), Arc::clone(&clock), settings.dataview.clone());
+    let refresher = ViewRefresher::new(Arc::clone(space), Arc::clone(&clock), settings.dataview.clone());
     let begun = supervisor
-        .start(Janitor::new(Arc::clone(space), Arc::clone(&clock), settings.janitor.clone()), Signal::new())
+        .start(JanitorTask::new(Arc::clone(space), Arc::clone(&clock), settings.janitor.clone()), Signal::new())
         .and_then(|()| supervisor.start(refresher, changed(space)))
-        .and_then(|()| supervisor.start(Writer::new(Arc::clone(space), clock), Signal::new()))
-        .and_then(|()| Scribe::of(space).map_or(Ok(()), |(scribe, wake)| supervisor.start(scribe, wake)));
+        .and_then(|()| supervisor.start(UsageWriter::new(Arc::clone(space), clock), Signal::new()))
+        .and_then(|()| AuditWriter::of(space).map_or(Ok(()), |(scribe, wake)| supervisor.start(scribe, wake)));
     begun.map_err(|error| Fault::new(Kind::Internal, "a background task could not be started").caused_by(error))
 }
 
@@ -242,7 +242,10 @@ pub fn check_name(name: &str) -> Result<(), Fault> {
 /// # Errors
 /// `Conflict` when the file cannot take the change, or the settings are in another one, which is not the server's to write; those of the write
 /// path.
-fn change_settings(cx: &Cx<'_>, edit: impl FnOnce(&str) -> Result<String, EditError>) -> Result<(), Fault> {
+fn change_settings(
+    cx: &OperationContext<'_>,
+    edit: impl FnOnce(&str) -> Result<String, EditError>,
+) -> Result<(), Fault> {
     if let Some(file) = &cx.space.settings.elsewhere {
         let told = format!(
             "the settings are in `{}`, which this server was started with and does not write; change them there, and start it again",

@@ -7,21 +7,21 @@ use svcfs_config::templates::{TEMPLATES, Template};
 use svcfs_config::{Visibility, edit};
 use svcfs_vfs::EntryKind;
 
-use super::{Known, plant};
+use super::{SpaceStatus, plant};
 use crate::files::moment;
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Space};
+use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, Route, Space};
 
 /// What callers may do with spaces.
-pub const AREA: Area = Area {
+pub const AREA: OperationArea = OperationArea {
     title: "Spaces",
     operations: &[
-        Entry::of::<Spaces>(),
-        Entry::of::<GetSpace>(),
-        Entry::of::<InitTemplates>(),
-        Entry::of::<CreateSpace>(),
-        Entry::of::<DeleteSpace>(),
-        Entry::of::<SpaceInfo>(),
-        Entry::of::<SpaceVisibility>(),
+        OperationEntry::of::<ListSpaces>(),
+        OperationEntry::of::<GetSpace>(),
+        OperationEntry::of::<ListInitTemplates>(),
+        OperationEntry::of::<CreateSpace>(),
+        OperationEntry::of::<DeleteSpace>(),
+        OperationEntry::of::<GetSpaceInfo>(),
+        OperationEntry::of::<SetSpaceVisibility>(),
     ],
 };
 
@@ -46,10 +46,10 @@ pub struct SpaceRecord {
 }
 
 impl SpaceRecord {
-    fn of(known: &Known, cx: &Cx<'_>) -> Result<Self, Fault> {
+    fn of(known: &SpaceStatus, cx: &OperationContext<'_>) -> Result<Self, Fault> {
         match known {
-            Known::Open(space) => Self::of_open(space, cx.caller),
-            Known::Failed(name, root, why) => Ok(Self {
+            SpaceStatus::Open(space) => Self::of_open(space, cx.caller),
+            SpaceStatus::Failed(name, root, why) => Ok(Self {
                 name: name.clone(),
                 root: root.display().to_string(),
                 file_count: 0,
@@ -84,7 +84,7 @@ impl SpaceRecord {
 ///
 /// The first one answers when a request names none.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Spaces {}
+pub struct ListSpaces {}
 
 /// Every space.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -93,13 +93,13 @@ pub struct SpaceList {
     pub spaces: Vec<SpaceRecord>,
 }
 
-impl Operation for Spaces {
+impl Operation for ListSpaces {
     const NAME: &'static str = "spaces";
     const HTTP: &'static [Route] = &[Route::get("/api/spaces").at_root()];
     const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
     const ADMIN: bool = true;
     type Output = SpaceList;
-    fn run(self, cx: &Cx<'_>) -> Result<SpaceList, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<SpaceList, Fault> {
         let spaces = cx.spaces().all().iter().map(|known| SpaceRecord::of(known, cx)).collect::<Result<_, _>>()?;
         Ok(SpaceList { spaces })
     }
@@ -118,14 +118,14 @@ impl Operation for GetSpace {
     const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
     const ADMIN: bool = true;
     type Output = SpaceRecord;
-    fn run(self, cx: &Cx<'_>) -> Result<SpaceRecord, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<SpaceRecord, Fault> {
         SpaceRecord::of(&cx.spaces().known(&self.name)?, cx)
     }
 }
 
 /// List what a new space can begin with
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct InitTemplates {}
+pub struct ListInitTemplates {}
 
 /// A way to begin.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -138,11 +138,11 @@ pub struct InitTemplate {
     pub description: &'static str,
 }
 
-impl Operation for InitTemplates {
+impl Operation for ListInitTemplates {
     const NAME: &'static str = "init_templates";
     const HTTP: &'static [Route] = &[Route::get("/api/init-templates").at_root()];
     type Output = Vec<InitTemplate>;
-    fn run(self, _: &Cx<'_>) -> Result<Self::Output, Fault> {
+    fn run(self, _: &OperationContext<'_>) -> Result<Self::Output, Fault> {
         let told = |&Template { id, name, description, .. }: &Template| InitTemplate { id, name, description };
         Ok(TEMPLATES.iter().map(told).collect())
     }
@@ -174,7 +174,7 @@ impl Operation for CreateSpace {
     const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
     const ADMIN: bool = true;
     type Output = SpaceRecord;
-    fn run(self, cx: &Cx<'_>) -> Result<SpaceRecord, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<SpaceRecord, Fault> {
         let template = match self.template.as_deref() {
             None => Template::find("blank"),
             Some(id) => {
@@ -206,7 +206,7 @@ pub struct DeleteSpace {
 
 /// A space that is gone.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Deleted {
+pub struct DeletedSpace {
     /// Its name
     pub deleted: String,
 }
@@ -216,20 +216,20 @@ impl Operation for DeleteSpace {
     const HTTP: &'static [Route] = &[Route::delete("/api/spaces/{name}").at_root()];
     const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
     const ADMIN: bool = true;
-    type Output = Deleted;
-    fn run(self, cx: &Cx<'_>) -> Result<Deleted, Fault> {
+    type Output = DeletedSpace;
+    fn run(self, cx: &OperationContext<'_>) -> Result<DeletedSpace, Fault> {
         cx.spaces().remove(&self.name)?;
-        Ok(Deleted { deleted: self.name })
+        Ok(DeletedSpace { deleted: self.name })
     }
 }
 
 /// Read who sees this space, and where it is
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct SpaceInfo {}
+pub struct GetSpaceInfo {}
 
 /// Who sees a space, and where it is.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Info {
+pub struct SpaceDetails {
     /// Who may read it without credentials
     pub visibility: Visibility,
     /// Its directory on the server; absent for who may not change the server
@@ -237,37 +237,37 @@ pub struct Info {
     pub root: Option<String>,
 }
 
-impl Operation for SpaceInfo {
+impl Operation for GetSpaceInfo {
     const NAME: &'static str = "space_info";
     const HTTP: &'static [Route] = &[Route::get("/space/info")];
-    type Output = Info;
-    fn run(self, cx: &Cx<'_>) -> Result<Info, Fault> {
+    type Output = SpaceDetails;
+    fn run(self, cx: &OperationContext<'_>) -> Result<SpaceDetails, Fault> {
         let root = || cx.space.vfs.root().display().to_string();
         let may_know = cx.caller.reach.scope >= Scope::Admin;
-        Ok(Info { visibility: cx.space.visibility(), root: may_know.then(root) })
+        Ok(SpaceDetails { visibility: cx.space.visibility(), root: may_know.then(root) })
     }
 }
 
 /// Say who may read this space without credentials
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct SpaceVisibility {
+pub struct SetSpaceVisibility {
     /// `private`: nobody. `unlisted`: whoever knows the path of a page. `public`: everybody
     pub visibility: Visibility,
 }
 
 /// Who sees a space now.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Seen {
+pub struct VisibilityResponse {
     /// Who may read it without credentials
     pub visibility: Visibility,
 }
 
-impl Operation for SpaceVisibility {
+impl Operation for SetSpaceVisibility {
     const NAME: &'static str = "space_visibility";
     const HTTP: &'static [Route] = &[Route::put("/space/visibility")];
     const ADMIN: bool = true;
-    type Output = Seen;
-    fn run(self, cx: &Cx<'_>) -> Result<Seen, Fault> {
+    type Output = VisibilityResponse;
+    fn run(self, cx: &OperationContext<'_>) -> Result<VisibilityResponse, Fault> {
         let Self { visibility } = self;
         if cx.settings().visibility_is_fixed {
             let told = format!(
@@ -278,6 +278,6 @@ impl Operation for SpaceVisibility {
         }
         super::change_settings(cx, |text| edit::set_visibility(text, visibility))?;
         cx.space.see(visibility);
-        Ok(Seen { visibility })
+        Ok(VisibilityResponse { visibility })
     }
 }

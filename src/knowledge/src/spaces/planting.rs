@@ -8,7 +8,7 @@ use crate::kernel::Space;
 
 /// What became of each file of a template.
 #[derive(Debug, Serialize)]
-pub struct Planted {
+pub struct InstalledTemplate {
     /// New files.
     pub written: Vec<TreePath>,
     /// Files that were there, and are as they were.
@@ -19,8 +19,8 @@ pub struct Planted {
 ///
 /// # Errors
 /// Those of the write path; nothing is written then.
-pub fn plant(space: &Space, template: &Template, caller: &Caller) -> Result<Planted, Fault> {
-    let mut planted = Planted { written: Vec::new(), kept: Vec::new() };
+pub fn plant(space: &Space, template: &Template, caller: &Caller) -> Result<InstalledTemplate, Fault> {
+    let mut planted = InstalledTemplate { written: Vec::new(), kept: Vec::new() };
     let mut changes = Vec::new();
     for file in template.files() {
         let path = TreePath::parse(file.path)?;

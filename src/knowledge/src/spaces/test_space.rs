@@ -13,17 +13,17 @@ use svcfs_config::{Config, Overrides, Settings};
 use svcfs_work::Supervisor;
 use tempfile::TempDir;
 
-use super::{Live, Opening, Spaces, attend, open, start};
+use super::{RunningSpace, SpaceCollection, SpaceOptions, attend, open, start};
 use crate::CATALOGUE;
-use crate::access::Access;
-use crate::kernel::{Cx, JsonText, Server, Space};
+use crate::access::AccessControl;
+use crate::kernel::{JsonText, OperationContext, ServerState, Space};
 
 /// 2026-01-01T00:00:00Z
 const START: i64 = 1_767_225_600;
 
 /// A space with its indexer, on a clock that moves one second at each reading.
 pub(crate) struct TestSpace {
-    server: Server,
+    server: ServerState,
     supervisor: Supervisor,
     /// Of what a space needs while it is served.
     attending: Supervisor,
@@ -115,7 +115,7 @@ impl TestSpace {
         let settings = Settings::resolve(Config::parse(config, &|_| None), Overrides::default()).unwrap();
         let clock = Arc::new(FrozenClock::at(START));
         let (name, root_path) = ("default".to_owned(), root.path().to_owned());
-        let opening = Opening { name, root: root_path, clock: clock.clone(), watch: false, progress: None };
+        let opening = SpaceOptions { name, root: root_path, clock: clock.clone(), watch: false, progress: None };
         let space = open(opening, &settings).unwrap();
         let (supervisor, attending) = (Supervisor::new(), Supervisor::new());
         start(&space, &supervisor).unwrap();
@@ -124,14 +124,14 @@ impl TestSpace {
             let clock = Arc::new(FrozenClock::at(START));
             let (name, root) = (name.to_owned(), root.to_owned());
             let settings = Settings::resolve(Config::default(), Overrides::default()).unwrap();
-            let space = open(Opening { name, root, clock, watch: false, progress: None }, &settings)?;
+            let space = open(SpaceOptions { name, root, clock, watch: false, progress: None }, &settings)?;
             let supervisor = Supervisor::new();
             start(&space, &supervisor)?;
-            Ok(Live { space, supervisor, kept: None })
+            Ok(RunningSpace { space, supervisor, kept: None })
         });
-        let spaces = Spaces::only(space).opened_by(opener, vec![parent.path().to_owned()]);
-        let access = Access::new(spaces.first().settings.auth.clone(), None);
-        Self { server: Server::new(spaces, clock, access), supervisor, attending, root, parent }
+        let spaces = SpaceCollection::only(space).opened_by(opener, vec![parent.path().to_owned()]);
+        let access = AccessControl::new(spaces.first().settings.auth.clone(), None);
+        Self { server: ServerState::new(spaces, clock, access), supervisor, attending, root, parent }
     }
 
     pub(crate) fn space(&self) -> &Space {
@@ -139,17 +139,17 @@ impl TestSpace {
     }
 
     /// The context of a call by this caller.
-    pub(crate) fn cx<'a>(&'a self, caller: &'a Caller) -> Cx<'a> {
-        Cx::new(&self.server, self.space(), caller)
+    pub(crate) fn cx<'a>(&'a self, caller: &'a Caller) -> OperationContext<'a> {
+        OperationContext::new(&self.server, self.space(), caller)
     }
 
     /// The context of a call about another space.
-    pub(crate) fn cx_of<'a>(&'a self, space: &'a Space, caller: &'a Caller) -> Cx<'a> {
-        Cx::new(&self.server, space, caller)
+    pub(crate) fn cx_of<'a>(&'a self, space: &'a Space, caller: &'a Caller) -> OperationContext<'a> {
+        OperationContext::new(&self.server, space, caller)
     }
 
     /// Every space.
-    pub(crate) fn spaces(&self) -> &Spaces {
+    pub(crate) fn spaces(&self) -> &SpaceCollection {
         self.server.spaces()
     }
 

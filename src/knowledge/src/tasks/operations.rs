@@ -5,17 +5,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use svcfs_base::{Fault, Limit, TreePath};
 
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 /// The operations of this area.
-pub const AREA: Area = Area { title: "Tasks", operations: &[Entry::of::<Eligible>()] };
+pub const AREA: OperationArea =
+    OperationArea { title: "Tasks", operations: &[OperationEntry::of::<ListEligibleTasks>()] };
 
 /// List tasks that can be taken up now, the most urgent first
 ///
 /// A task is a page with `status: todo`. One whose `depends_on` or `blocked_by` names a page that is not finished is left out.
 /// They are sorted by `priority` (1 before 2; `urgent`, `high`, `medium`, `low` are understood; 3 when absent), then by `due`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct Eligible {
+pub struct ListEligibleTasks {
     /// How many tasks
     #[serde(default)]
     pub limit: Limit<10, 200>,
@@ -27,14 +28,14 @@ pub struct Eligible {
 
 /// Tasks that can be taken up.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Tasks {
+pub struct EligibleTasks {
     /// The most urgent first
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<EligibleTask>,
 }
 
 /// A task that can be taken up.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Task {
+pub struct EligibleTask {
     /// Its page
     pub path: TreePath,
     /// The page's title
@@ -45,20 +46,20 @@ pub struct Task {
     pub priority: Value,
 }
 
-impl Operation for Eligible {
+impl Operation for ListEligibleTasks {
     const NAME: &'static str = "eligible";
-    const WITHIN: Within = Within::Folder("path_prefix");
+    const WITHIN: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/eligible")];
     const TOOL: bool = true;
-    type Output = Tasks;
-    fn run(self, cx: &Cx<'_>) -> Result<Tasks, Fault> {
+    type Output = EligibleTasks;
+    fn run(self, cx: &OperationContext<'_>) -> Result<EligibleTasks, Fault> {
         let below = self.path_prefix.unwrap_or_else(TreePath::root);
         let found = super::eligible(cx.index(), &below, self.limit.get())?;
         let task = |mut row: svcfs_index::MetaRow| {
             let mut field = |name: &str| row.metadata.get_mut(name).map(Value::take).unwrap_or_default();
             let (status, priority) = (field("status"), field("priority"));
-            Task { path: row.path, title: row.title, status, priority }
+            EligibleTask { path: row.path, title: row.title, status, priority }
         };
-        Ok(Tasks { tasks: found.into_iter().map(task).collect() })
+        Ok(EligibleTasks { tasks: found.into_iter().map(task).collect() })
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use svcfs_base::{Clock, TreePath};
 use svcfs_work::{Failure, Next, Stop, Task};
 
-use crate::kernel::{Cx, Space};
+use crate::kernel::{OperationContext, Space};
 
 pub use operations::AREA;
 
@@ -20,31 +20,31 @@ pub use operations::AREA;
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Counts a page that was read.
-pub fn viewed(cx: &Cx<'_>, path: &TreePath) {
+pub fn viewed(cx: &OperationContext<'_>, path: &TreePath) {
     if path.is_page() && !path.is_dotted() {
         cx.space.usage.viewed(path, cx.caller.door.name(), cx.now());
     }
 }
 
 /// Counts a search of a kind (`search`, `verified`) and whether it found anything.
-pub fn searched(cx: &Cx<'_>, query: &str, kind: &'static str, has_results: bool) {
+pub fn searched(cx: &OperationContext<'_>, query: &str, kind: &'static str, has_results: bool) {
     cx.space.usage.searched(query, kind, has_results, cx.now());
 }
 
 /// The task that writes the counts of one space.
-pub struct Writer {
+pub struct UsageWriter {
     space: Arc<Space>,
     clock: Arc<dyn Clock>,
 }
 
-impl Writer {
+impl UsageWriter {
     /// The writer of a space.
     pub fn new(space: Arc<Space>, clock: Arc<dyn Clock>) -> Self {
         Self { space, clock }
     }
 }
 
-impl Task for Writer {
+impl Task for UsageWriter {
     const NAME: &'static str = "usage";
     fn step(&mut self, _stop: &Stop) -> Result<Next, Failure> {
         self.space.usage.write(self.clock.now())?;

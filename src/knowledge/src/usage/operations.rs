@@ -8,22 +8,22 @@ use serde_json::Value;
 use svcfs_base::{Fault, Limit, Timestamp, TreePath};
 use svcfs_store::{Bucket, Span};
 
-use crate::insight::Period;
-use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::insight::TimePeriod;
+use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, Route};
 
 /// The operations of this area.
-pub const AREA: Area = Area {
+pub const AREA: OperationArea = OperationArea {
     title: "Usage",
     operations: &[
-        Entry::of::<AnalyticsOverview>(),
-        Entry::of::<AnalyticsViews>(),
-        Entry::of::<AnalyticsViewsV2>(),
-        Entry::of::<AnalyticsSearches>(),
-        Entry::of::<FailedSearches>(),
-        Entry::of::<AnalyticsTrends>(),
-        Entry::of::<ContentGaps>(),
-        Entry::of::<AnalyticsSources>(),
-        Entry::of::<DismissContentGap>(),
+        OperationEntry::of::<GetUsageOverview>(),
+        OperationEntry::of::<ListTopPages>(),
+        OperationEntry::of::<GetViewsOverTime>(),
+        OperationEntry::of::<GetSearchStatistics>(),
+        OperationEntry::of::<ListFailedSearches>(),
+        OperationEntry::of::<GetViewTrends>(),
+        OperationEntry::of::<ListContentGaps>(),
+        OperationEntry::of::<CountSources>(),
+        OperationEntry::of::<DismissContentGap>(),
     ],
 };
 
@@ -32,7 +32,7 @@ const HOURLY: i64 = 7 * 24;
 /// Pages whose counts are compared for trends: all of them. One that was read most in one period may be the least read of the other.
 const COMPARED: u32 = u32::MAX;
 
-fn span(cx: &Cx<'_>, period: &Period) -> Span {
+fn span(cx: &OperationContext<'_>, period: &TimePeriod) -> Span {
     Span::between(period.before(cx.now()), cx.now())
 }
 
@@ -67,14 +67,14 @@ fn tenth(number: f64) -> f64 {
 ///
 /// Counted are pages read over HTTP and by agents, and searches. Reading through the mount is not counted: the kernel keeps pages.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct AnalyticsOverview {
+pub struct GetUsageOverview {
     #[serde(default)]
-    pub period: Period,
+    pub period: TimePeriod,
 }
 
 /// How much was asked for in a period, beside the period before.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Overview {
+pub struct UsageOverview {
     /// The period, as it was asked for
     pub period: String,
     /// Pages read, each as often as it was
@@ -95,15 +95,15 @@ pub struct Overview {
     pub unique_pages_delta_percent: f64,
 }
 
-impl Operation for AnalyticsOverview {
+impl Operation for GetUsageOverview {
     const NAME: &'static str = "analytics_overview";
     const HTTP: &'static [Route] = &[Route::get("/analytics/overview")];
-    type Output = Overview;
-    fn run(self, cx: &Cx<'_>) -> Result<Overview, Fault> {
+    type Output = UsageOverview;
+    fn run(self, cx: &OperationContext<'_>) -> Result<UsageOverview, Fault> {
         let (usage, span) = (cx.usage()?, span(cx, &self.period));
         let (now, before) = (usage.totals(span)?, usage.totals(span.before())?);
         let rate = percent(now.successes, now.searches);
-        Ok(Overview {
+        Ok(UsageOverview {
             period: self.period.as_str().to_owned(),
             total_views: now.views,
             views_delta_percent: delta(now.views, before.views),
@@ -119,9 +119,9 @@ impl Operation for AnalyticsOverview {
 
 /// List the pages that are read most
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct AnalyticsViews {
+pub struct ListTopPages {
     #[serde(default)]
-    pub period: Period,
+    pub period: TimePeriod,
     /// Pages in the answer
     #[serde(default)]
     pub limit: Limit<20, 500>,
@@ -129,16 +129,16 @@ pub struct AnalyticsViews {
 
 /// The pages that are read most.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Views {
+pub struct TopPages {
     /// The period, as it was asked for
     pub period: String,
     /// The pages, most often read first
-    pub pages: Vec<Viewed>,
+    pub pages: Vec<PageViewCount>,
 }
 
 /// A page and how often it was read.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Viewed {
+pub struct PageViewCount {
     /// Which page
     pub path: String,
     /// How often
@@ -149,20 +149,23 @@ pub struct Viewed {
     pub last_seen: Timestamp,
 }
 
-impl From<svcfs_store::PageViews> for Viewed {
+impl From<svcfs_store::PageViews> for PageViewCount {
     fn from(page: svcfs_store::PageViews) -> Self {
         let svcfs_store::PageViews { path, count, first_seen, last_seen } = page;
         Self { path, count, first_seen, last_seen }
     }
 }
 
-impl Operation for AnalyticsViews {
+impl Operation for ListTopPages {
     const NAME: &'static str = "analytics_views";
     const HTTP: &'static [Route] = &[Route::get("/analytics/views")];
-    type Output = Views;
-    fn run(self, cx: &Cx<'_>) -> Result<Views, Fault> {
+    type Output = TopPages;
+    fn run(self, cx: &OperationContext<'_>) -> Result<TopPages, Fault> {
         let pages = cx.usage()?.pages(span(cx, &self.period), (None, None), most(self.limit.get()))?;
-        Ok(Views { period: self.period.as_str().to_owned(), pages: pages.into_iter().map(Viewed::from).collect() })
+        Ok(TopPages {
+            period: self.period.as_str().to_owned(),
+            pages: pages.into_iter().map(PageViewCount::from).collect(),
+        })
     }
 }
 
@@ -170,7 +173,7 @@ impl Operation for AnalyticsViews {
 ///
 /// By the hour for a week or less, else by the day; hours and days without readers are left out.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct AnalyticsViewsV2 {
+pub struct GetViewsOverTime {
     /// Only this page
     #[serde(default)]
     pub path: Option<TreePath>,
@@ -178,7 +181,7 @@ pub struct AnalyticsViewsV2 {
     #[serde(default)]
     pub source: Option<String>,
     #[serde(default)]
-    pub period: Period,
+    pub period: TimePeriod,
 }
 
 /// How often pages were read over time.
@@ -193,38 +196,38 @@ pub struct ViewsOverTime {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// How often pages were read in each hour or day
-    pub time_series: Vec<Moment>,
+    pub time_series: Vec<TimeSeriesPoint>,
     /// The pages read most, at most 20
-    pub top_pages: Vec<Viewed>,
+    pub top_pages: Vec<PageViewCount>,
 }
 
 /// An hour or a day, and what was counted in it.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Moment {
+pub struct TimeSeriesPoint {
     /// Its beginning (UTC)
     pub timestamp: Timestamp,
     /// How much
     pub count: i64,
 }
 
-impl From<svcfs_store::Counted> for Moment {
+impl From<svcfs_store::Counted> for TimeSeriesPoint {
     fn from(counted: svcfs_store::Counted) -> Self {
         Self { timestamp: counted.timestamp, count: counted.count }
     }
 }
 
-impl Operation for AnalyticsViewsV2 {
+impl Operation for GetViewsOverTime {
     const NAME: &'static str = "analytics_views_v2";
     const HTTP: &'static [Route] = &[Route::get("/analytics/views/v2")];
     type Output = ViewsOverTime;
-    fn run(self, cx: &Cx<'_>) -> Result<ViewsOverTime, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<ViewsOverTime, Fault> {
         let (usage, span) = (cx.usage()?, span(cx, &self.period));
         let of = (self.path.as_ref(), self.source.as_deref());
         let series = usage.view_series(span, of, bucket(span))?;
         let pages = usage.pages(span, of, 20)?;
         Ok(ViewsOverTime {
-            time_series: series.into_iter().map(Moment::from).collect(),
-            top_pages: pages.into_iter().map(Viewed::from).collect(),
+            time_series: series.into_iter().map(TimeSeriesPoint::from).collect(),
+            top_pages: pages.into_iter().map(PageViewCount::from).collect(),
             period: self.period.as_str().to_owned(),
             path: self.path,
             source: self.source,
@@ -234,27 +237,27 @@ impl Operation for AnalyticsViewsV2 {
 
 /// See how much is looked for, and what is not found
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct AnalyticsSearches {
+pub struct GetSearchStatistics {
     #[serde(default)]
-    pub period: Period,
+    pub period: TimePeriod,
 }
 
 /// Searches over time.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Searches {
+pub struct SearchStatistics {
     /// The period, as it was asked for
     pub period: String,
     /// Searches that found something, in percent of all
     pub search_success_rate: f64,
     /// Searches in each hour or day
-    pub time_series: Vec<Moment>,
+    pub time_series: Vec<TimeSeriesPoint>,
     /// The searches that found nothing, most frequent first, at most 20
-    pub top_failed: Vec<Failed>,
+    pub top_failed: Vec<FailedSearch>,
 }
 
 /// A search that found nothing.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Failed {
+pub struct FailedSearch {
     /// The words, in lower case
     pub query: String,
     /// Which search it was: `search` or `verified`
@@ -267,24 +270,24 @@ pub struct Failed {
     pub last_seen: Timestamp,
 }
 
-impl From<svcfs_store::Searched> for Failed {
+impl From<svcfs_store::Searched> for FailedSearch {
     fn from(searched: svcfs_store::Searched) -> Self {
         let svcfs_store::Searched { query, kind, count, first_seen, last_seen } = searched;
         Self { query, search_type: kind, count, first_seen, last_seen }
     }
 }
 
-impl Operation for AnalyticsSearches {
+impl Operation for GetSearchStatistics {
     const NAME: &'static str = "analytics_searches";
     const HTTP: &'static [Route] = &[Route::get("/analytics/searches")];
-    type Output = Searches;
-    fn run(self, cx: &Cx<'_>) -> Result<Searches, Fault> {
+    type Output = SearchStatistics;
+    fn run(self, cx: &OperationContext<'_>) -> Result<SearchStatistics, Fault> {
         let (usage, span) = (cx.usage()?, span(cx, &self.period));
         let totals = usage.totals(span)?;
-        Ok(Searches {
+        Ok(SearchStatistics {
             search_success_rate: percent(totals.successes, totals.searches),
-            time_series: usage.search_series(span, bucket(span))?.into_iter().map(Moment::from).collect(),
-            top_failed: usage.failures(span, 20)?.into_iter().map(Failed::from).collect(),
+            time_series: usage.search_series(span, bucket(span))?.into_iter().map(TimeSeriesPoint::from).collect(),
+            top_failed: usage.failures(span, 20)?.into_iter().map(FailedSearch::from).collect(),
             period: self.period.as_str().to_owned(),
         })
     }
@@ -292,7 +295,7 @@ impl Operation for AnalyticsSearches {
 
 /// List the searches that found nothing
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct FailedSearches {
+pub struct ListFailedSearches {
     /// Searches in the answer
     #[serde(default)]
     pub top: Limit<20, 500>,
@@ -303,43 +306,43 @@ pub struct FailedSearches {
 
 /// Searches that found nothing.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct FailedList {
+pub struct FailedSearchList {
     /// The searches, most frequent first
-    pub results: Vec<Failed>,
+    pub results: Vec<FailedSearch>,
 }
 
-impl Operation for FailedSearches {
+impl Operation for ListFailedSearches {
     const NAME: &'static str = "failed_searches";
     const HTTP: &'static [Route] = &[Route::get("/analytics/failed-searches")];
-    type Output = FailedList;
-    fn run(self, cx: &Cx<'_>) -> Result<FailedList, Fault> {
+    type Output = FailedSearchList;
+    fn run(self, cx: &OperationContext<'_>) -> Result<FailedSearchList, Fault> {
         let span = Span::between(self.since.unwrap_or(Timestamp::UNIX_EPOCH), cx.now());
         let found = cx.usage()?.failures(span, most(self.top.get()))?;
-        Ok(FailedList { results: found.into_iter().map(Failed::from).collect() })
+        Ok(FailedSearchList { results: found.into_iter().map(FailedSearch::from).collect() })
     }
 }
 
 /// See which pages are read more than before, and which less
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct AnalyticsTrends {
+pub struct GetViewTrends {
     #[serde(default)]
-    pub period: Period,
+    pub period: TimePeriod,
 }
 
 /// Pages whose readers came or went.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Trends {
+pub struct ViewTrends {
     /// The period, as it was asked for
     pub period: String,
     /// Pages read more than in the period before, the largest gain first, at most 20
-    pub trending: Vec<Trend>,
+    pub trending: Vec<PageTrend>,
     /// Pages read less, the largest loss first, at most 20
-    pub declining: Vec<Trend>,
+    pub declining: Vec<PageTrend>,
 }
 
 /// A page and how its readers changed.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Trend {
+pub struct PageTrend {
     /// Which page
     pub path: String,
     /// How often it was read in the period
@@ -350,11 +353,11 @@ pub struct Trend {
     pub delta_percent: f64,
 }
 
-impl Operation for AnalyticsTrends {
+impl Operation for GetViewTrends {
     const NAME: &'static str = "analytics_trends";
     const HTTP: &'static [Route] = &[Route::get("/analytics/trends")];
-    type Output = Trends;
-    fn run(self, cx: &Cx<'_>) -> Result<Trends, Fault> {
+    type Output = ViewTrends;
+    fn run(self, cx: &OperationContext<'_>) -> Result<ViewTrends, Fault> {
         let (usage, span) = (cx.usage()?, span(cx, &self.period));
         let mut counts: HashMap<String, (i64, i64)> = HashMap::new();
         for page in usage.pages(span, (None, None), COMPARED)? {
@@ -363,20 +366,20 @@ impl Operation for AnalyticsTrends {
         for page in usage.pages(span.before(), (None, None), COMPARED)? {
             counts.entry(page.path).or_default().1 = page.count;
         }
-        let trend = |(path, (current_views, previous_views))| Trend {
+        let trend = |(path, (current_views, previous_views))| PageTrend {
             path,
             current_views,
             previous_views,
             delta_percent: delta(current_views, previous_views),
         };
-        let gain = |trend: &Trend| trend.current_views - trend.previous_views;
+        let gain = |trend: &PageTrend| trend.current_views - trend.previous_views;
         let changed = counts.into_iter().map(trend).filter(|trend| gain(trend) != 0);
         let (mut trending, mut declining): (Vec<_>, Vec<_>) = changed.partition(|trend| gain(trend) > 0);
         for list in [&mut trending, &mut declining] {
             list.sort_by(|one, other| gain(other).abs().cmp(&gain(one).abs()).then_with(|| one.path.cmp(&other.path)));
             list.truncate(20);
         }
-        Ok(Trends { period: self.period.as_str().to_owned(), trending, declining })
+        Ok(ViewTrends { period: self.period.as_str().to_owned(), trending, declining })
     }
 }
 
@@ -384,20 +387,20 @@ impl Operation for AnalyticsTrends {
 ///
 /// Searches without results that found nothing later either; those that were dismissed are left out.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct ContentGaps {
+pub struct ListContentGaps {
     /// Searches in the answer
     #[serde(default)]
     pub limit: Limit<20, 500>,
 }
 
-impl Operation for ContentGaps {
+impl Operation for ListContentGaps {
     const NAME: &'static str = "content_gaps";
     const HTTP: &'static [Route] = &[Route::get("/analytics/content-gaps")];
-    type Output = FailedList;
-    fn run(self, cx: &Cx<'_>) -> Result<FailedList, Fault> {
+    type Output = FailedSearchList;
+    fn run(self, cx: &OperationContext<'_>) -> Result<FailedSearchList, Fault> {
         let span = Span::between(Timestamp::UNIX_EPOCH, cx.now());
         let found = cx.usage()?.gaps(span, most(self.limit.get()))?;
-        Ok(FailedList { results: found.into_iter().map(Failed::from).collect() })
+        Ok(FailedSearchList { results: found.into_iter().map(FailedSearch::from).collect() })
     }
 }
 
@@ -406,14 +409,14 @@ impl Operation for ContentGaps {
 /// Pages are counted by `_source` of their frontmatter, which imports set; those without one are left out. Beside it, through which
 /// doors pages were read.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct AnalyticsSources {
+pub struct CountSources {
     #[serde(default)]
-    pub period: Period,
+    pub period: TimePeriod,
 }
 
 /// Where pages come from, and through what they are read.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Sources {
+pub struct SourceCounts {
     /// The period of `views`, as it was asked for
     pub period: String,
     /// Pages of each `_source`
@@ -422,11 +425,11 @@ pub struct Sources {
     pub views: BTreeMap<String, i64>,
 }
 
-impl Operation for AnalyticsSources {
+impl Operation for CountSources {
     const NAME: &'static str = "analytics_sources";
     const HTTP: &'static [Route] = &[Route::get("/analytics/sources")];
-    type Output = Sources;
-    fn run(self, cx: &Cx<'_>) -> Result<Sources, Fault> {
+    type Output = SourceCounts;
+    fn run(self, cx: &OperationContext<'_>) -> Result<SourceCounts, Fault> {
         let mut sources = BTreeMap::new();
         for page in cx.index().having(&["_source"])? {
             if let Some(source) = page.metadata.get("_source").and_then(Value::as_str) {
@@ -434,7 +437,7 @@ impl Operation for AnalyticsSources {
             }
         }
         let views = cx.usage()?.sources(span(cx, &self.period))?.into_iter().collect();
-        Ok(Sources { period: self.period.as_str().to_owned(), sources, views })
+        Ok(SourceCounts { period: self.period.as_str().to_owned(), sources, views })
     }
 }
 
@@ -465,7 +468,7 @@ pub enum SearchType {
 
 /// What was dismissed.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Dismissed {
+pub struct DismissedGap {
     /// The search, as it was given
     pub dismissed: String,
 }
@@ -473,8 +476,8 @@ pub struct Dismissed {
 impl Operation for DismissContentGap {
     const NAME: &'static str = "dismiss_content_gap";
     const HTTP: &'static [Route] = &[Route::post("/analytics/content-gaps/dismiss")];
-    type Output = Dismissed;
-    fn run(self, cx: &Cx<'_>) -> Result<Dismissed, Fault> {
+    type Output = DismissedGap;
+    fn run(self, cx: &OperationContext<'_>) -> Result<DismissedGap, Fault> {
         if self.query.trim().is_empty() {
             return Err(Fault::invalid("query", "is empty; give the words of the search"));
         }
@@ -483,6 +486,6 @@ impl Operation for DismissContentGap {
             SearchType::Verified => "verified",
         };
         cx.space.usage.dismiss(&self.query, kind)?;
-        Ok(Dismissed { dismissed: self.query })
+        Ok(DismissedGap { dismissed: self.query })
     }
 }

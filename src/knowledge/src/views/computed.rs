@@ -14,7 +14,7 @@ use svcfs_text::frontmatter::{Block, split};
 
 use crate::kernel::Space;
 use crate::lint;
-use crate::query::{Answered, Standing, Style, Window, answer_below, rendered};
+use crate::query::{MarkdownStyle, QueryResult, RenderTarget, RowWindow, answer_below, rendered};
 
 /// The key that makes a page a computed one when it is `true`.
 pub(super) const FLAG: &str = "svc-view";
@@ -28,22 +28,22 @@ const ATTEMPTS: usize = 4;
 
 /// What the frontmatter of a computed page asks for.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ComputedQuery {
     pub(super) query: Query,
-    form: Form,
+    form: ComputedFormat,
 }
 
 /// In which form an answer is written.
 #[derive(Debug, Clone, Copy)]
-enum Form {
-    Markdown(Style),
+enum ComputedFormat {
+    Markdown(MarkdownStyle),
     Json,
 }
 
 /// What became of a computed page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum RefreshOutcome {
     /// The answer was another one, and was written.
     Regenerated,
     /// The page holds the answer already.
@@ -55,7 +55,7 @@ pub(super) fn is_computed(frontmatter: &Map<String, Value>) -> bool {
     frontmatter.get(FLAG) == Some(&Value::Bool(true))
 }
 
-impl Asked {
+impl ComputedQuery {
     /// Reads the frontmatter of a page.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Asked {
         })?;
         let query = Query::parse(text).map_err(|error| of_page(path, error.into()))?;
         let form = match frontmatter.get(FORM) {
-            None | Some(Value::Null) => Form::Markdown(Style::of(query.mode())),
+            None | Some(Value::Null) => ComputedFormat::Markdown(MarkdownStyle::of(query.mode())),
             Some(named) => form(named.as_str().unwrap_or_default()).ok_or_else(|| {
                 let why = format!(
                     "`{FORM}` of `{path}` is {named}; `table`, `list`, `count`, `distinct`, `task` and `json` are known"
@@ -87,11 +87,11 @@ impl Asked {
     fn answered(&self, index: &Index, asking: (&DataviewSettings, Timestamp)) -> Result<String, Fault> {
         let (settings, now) = asking;
         // For whom the page may be answered was looked at when its query was written (`gate`).
-        let answer = answer_below(index, &self.query, (settings, now, None), Window::default())?;
+        let answer = answer_below(index, &self.query, (settings, now, None), RowWindow::default())?;
         let text = match self.form {
-            Form::Markdown(style) => rendered(&answer, style, Standing::InPage),
-            Form::Json => {
-                let text = serde_json::to_string_pretty(&Answered::of(answer, None)).map_err(Fault::internal)?;
+            ComputedFormat::Markdown(style) => rendered(&answer, style, RenderTarget::InPage),
+            ComputedFormat::Json => {
+                let text = serde_json::to_string_pretty(&QueryResult::of(answer, None)).map_err(Fault::internal)?;
                 format!("```json\n{text}\n```\n")
             }
         };
@@ -100,14 +100,14 @@ impl Asked {
     }
 }
 
-fn form(name: &str) -> Option<Form> {
+fn form(name: &str) -> Option<ComputedFormat> {
     Some(match name {
-        "table" => Form::Markdown(Style::Table),
-        "list" => Form::Markdown(Style::List),
-        "count" => Form::Markdown(Style::Count),
-        "distinct" => Form::Markdown(Style::Distinct),
-        "task" => Form::Markdown(Style::Task),
-        "json" => Form::Json,
+        "table" => ComputedFormat::Markdown(MarkdownStyle::Table),
+        "list" => ComputedFormat::Markdown(MarkdownStyle::List),
+        "count" => ComputedFormat::Markdown(MarkdownStyle::Count),
+        "distinct" => ComputedFormat::Markdown(MarkdownStyle::Distinct),
+        "task" => ComputedFormat::Markdown(MarkdownStyle::Task),
+        "json" => ComputedFormat::Json,
         _ => return None,
     })
 }
@@ -131,7 +131,7 @@ pub(super) fn refresh(
     author: Option<&Actor>,
     asking: (&DataviewSettings, Timestamp),
     path: &TreePath,
-) -> Result<Outcome, Fault> {
+) -> Result<RefreshOutcome, Fault> {
     let caller = Caller { actor: author.cloned(), ..Caller::new(Door::Internal) };
     let mut outcome = attempt(space, &caller, asking, path);
     for _ in 1..ATTEMPTS {
@@ -154,7 +154,7 @@ pub(super) fn tell_unreadable(space: &Space, path: &TreePath) -> Result<(), Faul
     let file = space.vfs.read(caller.door, path)?;
     let Ok(text) = std::str::from_utf8(&file.content) else { return Ok(()) };
     let frontmatter = svcfs_text::frontmatter::parse(text).map;
-    let Err(fault) = Asked::read(path, &frontmatter) else { return Ok(()) };
+    let Err(fault) = ComputedQuery::read(path, &frontmatter) else { return Ok(()) };
     if !is_computed(&frontmatter) || fault.kind() != Kind::Invalid {
         return Ok(());
     }
@@ -175,23 +175,23 @@ fn attempt(
     caller: &Caller,
     asking: (&DataviewSettings, Timestamp),
     path: &TreePath,
-) -> Result<Outcome, Fault> {
+) -> Result<RefreshOutcome, Fault> {
     let file = space.vfs.read(caller.door, path).map_err(|fault| {
         let is_missing = matches!(fault.kind(), Kind::NotFound | Kind::IsDirectory | Kind::NotDirectory);
         if is_missing { Fault::invalid("path", format_args!("there is no page at `{path}`")) } else { fault }
     })?;
     let no_text = |_| Fault::invalid("path", format_args!("`{path}` is no text"));
     let text = std::str::from_utf8(&file.content).map_err(no_text)?;
-    let asked = Asked::read(path, &svcfs_text::frontmatter::parse(text).map)?;
+    let asked = ComputedQuery::read(path, &svcfs_text::frontmatter::parse(text).map)?;
     let answer = asked.answered(&space.index, asking).map_err(|fault| of_page(path, fault))?;
     let written = with_answer(text, &answer).map_err(|why| Fault::invalid("path", format_args!("`{path}` {why}")))?;
     if written == text {
-        return Ok(Outcome::Unchanged);
+        return Ok(RefreshOutcome::Unchanged);
     }
     let change = Change::put(path.clone(), written).expecting(Expect::OneOf(vec![file.etag]));
     let message = format!("{}: refresh {path}", caller.actor());
     space.vfs.apply(caller, ChangeSet::from(change).message(message))?;
-    Ok(Outcome::Regenerated)
+    Ok(RefreshOutcome::Regenerated)
 }
 
 /// The page with this answer between its marker lines; without such lines, behind the frontmatter.

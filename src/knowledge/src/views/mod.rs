@@ -20,11 +20,11 @@ use svcfs_base::{Change, Fault, Kind, TreePath};
 use svcfs_index::{Filter, Query, Refinement, Summary as Made, ViewColumn};
 
 use crate::files;
-use crate::kernel::Cx;
+use crate::kernel::OperationContext;
 pub use gate::ViewGate;
 pub use operations::AREA;
-use operations::{Condition, Failed, Refreshed, Summary, View};
-pub use refresher::Refresher;
+use operations::{FailedRefresh, RefreshResult, SavedView, SummaryFunction, ViewCondition};
+pub use refresher::ViewRefresher;
 
 /// Where views lie.
 const FOLDER: &str = ".svc/views";
@@ -49,28 +49,28 @@ fn place(name: &str) -> Result<TreePath, Fault> {
 }
 
 /// The names of the views, in order.
-fn names(cx: &Cx<'_>) -> Result<Vec<String>, Fault> {
+fn names(cx: &OperationContext<'_>) -> Result<Vec<String>, Fault> {
     let mut names = files::stems(cx, &TreePath::parse(FOLDER)?, ".json")?;
     names.retain(|name| place(name).is_ok());
     Ok(names)
 }
 
 /// The view of a name.
-fn view(cx: &Cx<'_>, name: &str) -> Result<View, Fault> {
+fn view(cx: &OperationContext<'_>, name: &str) -> Result<SavedView, Fault> {
     let file = match cx.space.vfs.read(cx.caller.door, &place(name)?) {
         Err(fault) if fault.kind() == Kind::NotFound => {
             return Err(Fault::not_found(format!("view not found: {name}")));
         }
         file => file?,
     };
-    let read: Result<View, _> = serde_json::from_slice(&file.content);
+    let read: Result<SavedView, _> = serde_json::from_slice(&file.content);
     let view =
         read.map_err(|error| Fault::invalid("name", format_args!("`{FOLDER}/{name}.json` is no view: {error}")))?;
-    Ok(View { name: name.to_owned(), ..view })
+    Ok(SavedView { name: name.to_owned(), ..view })
 }
 
 /// Writes a view that makes sense.
-fn save(cx: &Cx<'_>, view: &View) -> Result<(), Fault> {
+fn save(cx: &OperationContext<'_>, view: &SavedView) -> Result<(), Fault> {
     let path = place(&view.name)?;
     query(view)?;
     let mut text = serde_json::to_string_pretty(view).map_err(Fault::internal)?;
@@ -80,7 +80,7 @@ fn save(cx: &Cx<'_>, view: &View) -> Result<(), Fault> {
 }
 
 /// Removes a view; one that is not there is removed already.
-fn remove(cx: &Cx<'_>, name: &str) -> Result<(), Fault> {
+fn remove(cx: &OperationContext<'_>, name: &str) -> Result<(), Fault> {
     match cx.apply(Change::remove(place(name)?)) {
         Err(fault) if fault.kind() == Kind::NotFound => Ok(()),
         outcome => outcome.map(drop),
@@ -96,11 +96,11 @@ const fn is_of_page(kind: Kind) -> bool {
 }
 
 /// Writes the answer of a computed page anew, or of all, in the name of whoever asks.
-fn refresh(cx: &Cx<'_>, path: Option<TreePath>) -> Result<Refreshed, Fault> {
+fn refresh(cx: &OperationContext<'_>, path: Option<TreePath>) -> Result<RefreshResult, Fault> {
     let begun = Instant::now();
     let index = cx.index_within(INDEX_PATIENCE)?;
     let (author, asking) = (cx.caller.actor(), (&cx.settings().dataview, cx.now()));
-    let mut answer = Refreshed { path: None, status: None, refreshed: 0, failed: Vec::new(), duration_ms: 0 };
+    let mut answer = RefreshResult { path: None, status: None, refreshed: 0, failed: Vec::new(), duration_ms: 0 };
     if let Some(path) = path {
         // Who may not see a file has no page there.
         if !path.is_page() || path.is_dotted() {
@@ -114,7 +114,7 @@ fn refresh(cx: &Cx<'_>, path: Option<TreePath>) -> Result<Refreshed, Fault> {
             match computed::refresh(cx.space, Some(&author), asking, &page.path) {
                 Ok(_) => answer.refreshed += 1,
                 Err(fault) if is_of_page(fault.kind()) => {
-                    answer.failed.push(Failed { path: page.path, error: fault.message().to_owned() });
+                    answer.failed.push(FailedRefresh { path: page.path, error: fault.message().to_owned() });
                 }
                 Err(fault) => return Err(fault),
             }
@@ -125,7 +125,7 @@ fn refresh(cx: &Cx<'_>, path: Option<TreePath>) -> Result<Refreshed, Fault> {
 }
 
 /// The query of a view, with all that the view says about it.
-fn query(view: &View) -> Result<Query, Fault> {
+fn query(view: &SavedView) -> Result<Query, Fault> {
     if view.query.trim().is_empty() {
         return Err(Fault::new(Kind::Invalid, "query is required"));
     }
@@ -147,17 +147,17 @@ fn query(view: &View) -> Result<Query, Fault> {
     Ok(Query::parse(&view.query)?.refined(&refinement)?)
 }
 
-fn filter(condition: &Condition) -> Filter<'_> {
-    let Condition { field, operator, value } = condition;
+fn filter(condition: &ViewCondition) -> Filter<'_> {
+    let ViewCondition { field, operator, value } = condition;
     Filter { field, operator, value: value.as_ref().unwrap_or(&Value::Null) }
 }
 
-const fn made(summary: Summary) -> Made {
+const fn made(summary: SummaryFunction) -> Made {
     match summary {
-        Summary::Sum => Made::Sum,
-        Summary::Avg => Made::Average,
-        Summary::Count => Made::Count,
-        Summary::Min => Made::Least,
-        Summary::Max => Made::Greatest,
+        SummaryFunction::Sum => Made::Sum,
+        SummaryFunction::Avg => Made::Average,
+        SummaryFunction::Count => Made::Count,
+        SummaryFunction::Min => Made::Least,
+        SummaryFunction::Max => Made::Greatest,
     }
 }

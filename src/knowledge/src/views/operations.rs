@@ -7,26 +7,26 @@ use svcfs_base::{Fault, TreePath};
 use svcfs_index::AnswerLimit;
 use svcfs_work::Lane;
 
-use super::computed::Outcome;
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
-use crate::query::{Answered, Window, answer};
+use super::computed::RefreshOutcome;
+use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
+use crate::query::{QueryResult, RowWindow, answer};
 
 /// The operations of this area.
-pub const AREA: Area = Area {
+pub const AREA: OperationArea = OperationArea {
     title: "Views",
     operations: &[
-        Entry::of::<ViewsList>(),
-        Entry::of::<ViewsGet>(),
-        Entry::of::<ViewsSave>(),
-        Entry::of::<ViewsDelete>(),
-        Entry::of::<ViewsExecute>(),
-        Entry::of::<ViewRefresh>(),
+        OperationEntry::of::<ListViews>(),
+        OperationEntry::of::<GetView>(),
+        OperationEntry::of::<SaveView>(),
+        OperationEntry::of::<DeleteView>(),
+        OperationEntry::of::<ExecuteView>(),
+        OperationEntry::of::<RefreshViews>(),
     ],
 };
 
 /// A saved query and how it is shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct View {
+pub struct SavedView {
     /// Its name
     #[serde(default)]
     pub name: String,
@@ -34,13 +34,13 @@ pub struct View {
     pub query: String,
     /// How its rows are laid out
     #[serde(default)]
-    pub layout: Layout,
+    pub layout: ViewLayout,
     /// Columns instead of the query's own; when all of them are formulas, columns beside those
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub columns: Vec<Shown>,
+    pub columns: Vec<ColumnDefinition>,
     /// Conditions beside the query's
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub filters: Vec<Condition>,
+    pub filters: Vec<ViewCondition>,
     /// Order instead of the query's
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sort: Vec<SortBy>,
@@ -52,7 +52,7 @@ pub struct View {
 /// How rows are laid out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Layout {
+pub enum ViewLayout {
     /// Rows and columns.
     #[default]
     Table,
@@ -67,7 +67,7 @@ pub enum Layout {
 /// One column of a view.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Shown {
+pub struct ColumnDefinition {
     /// A column of the query, or a field of the page
     pub property: String,
     /// What the column is called; `property` when absent
@@ -78,13 +78,13 @@ pub struct Shown {
     pub formula: Option<String>,
     /// What is made of all its cells
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub summary: Option<Summary>,
+    pub summary: Option<SummaryFunction>,
 }
 
 /// What is made of all cells of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Summary {
+pub enum SummaryFunction {
     /// The sum of its numbers.
     Sum,
     /// The average of its numbers.
@@ -100,7 +100,7 @@ pub enum Summary {
 /// One condition of a view.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Condition {
+pub struct ViewCondition {
     /// A column of the query, or a field of the page
     pub field: String,
     /// `=`, `!=`, `>`, `<`, `>=`, `<=`, `contains` or `in`
@@ -118,13 +118,13 @@ pub struct SortBy {
     pub field: String,
     /// Which way it runs
     #[serde(default)]
-    pub order: Order,
+    pub order: ViewSortOrder,
 }
 
 /// Which way a list runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Order {
+pub enum ViewSortOrder {
     /// Smallest first.
     #[default]
     Asc,
@@ -132,7 +132,7 @@ pub enum Order {
     Desc,
 }
 
-impl Order {
+impl ViewSortOrder {
     /// Whether it runs downwards.
     pub const fn is_descending(self) -> bool {
         matches!(self, Self::Desc)
@@ -144,21 +144,21 @@ const VIEW_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9 _-]{0,127}$";
 
 /// List the saved views
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct ViewsList {}
+pub struct ListViews {}
 
 /// The saved views.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Views {
+pub struct SavedViews {
     /// All of them, by name; a file that is no view is left out
-    pub views: Vec<View>,
+    pub views: Vec<SavedView>,
 }
 
-impl Operation for ViewsList {
+impl Operation for ListViews {
     const NAME: &'static str = "views_list";
     const HTTP: &'static [Route] = &[Route::get("/views")];
     const TOOL: bool = true;
-    type Output = Views;
-    fn run(self, cx: &Cx<'_>) -> Result<Views, Fault> {
+    type Output = SavedViews;
+    fn run(self, cx: &OperationContext<'_>) -> Result<SavedViews, Fault> {
         let mut views = Vec::new();
         for name in super::names(cx)? {
             match super::view(cx, &name) {
@@ -168,24 +168,24 @@ impl Operation for ViewsList {
                 }
             }
         }
-        Ok(Views { views })
+        Ok(SavedViews { views })
     }
 }
 
 /// Read a saved view
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct ViewsGet {
+pub struct GetView {
     /// Its name
     #[schemars(regex(pattern = VIEW_NAME))]
     pub name: String,
 }
 
-impl Operation for ViewsGet {
+impl Operation for GetView {
     const NAME: &'static str = "views_get";
     const HTTP: &'static [Route] = &[Route::get("/views/{name}")];
     const TOOL: bool = true;
-    type Output = View;
-    fn run(self, cx: &Cx<'_>) -> Result<View, Fault> {
+    type Output = SavedView;
+    fn run(self, cx: &OperationContext<'_>) -> Result<SavedView, Fault> {
         super::view(cx, &self.name)
     }
 }
@@ -194,7 +194,7 @@ impl Operation for ViewsGet {
 ///
 /// The query is read and refused when it cannot be. A view is the file `.svc/views/<name>.json`, with versions like any other.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct ViewsSave {
+pub struct SaveView {
     /// Its name: letters, digits, blanks, `_` and `-`
     #[schemars(regex(pattern = VIEW_NAME))]
     pub name: String,
@@ -203,13 +203,13 @@ pub struct ViewsSave {
     pub query: String,
     /// How its rows are laid out
     #[serde(default)]
-    pub layout: Layout,
+    pub layout: ViewLayout,
     /// Columns instead of the query's own; when all of them are formulas, columns beside those
     #[serde(default)]
-    pub columns: Vec<Shown>,
+    pub columns: Vec<ColumnDefinition>,
     /// Conditions beside the query's
     #[serde(default)]
-    pub filters: Vec<Condition>,
+    pub filters: Vec<ViewCondition>,
     /// Order instead of the query's
     #[serde(default)]
     pub sort: Vec<SortBy>,
@@ -218,14 +218,14 @@ pub struct ViewsSave {
     pub group_by: Option<String>,
 }
 
-impl Operation for ViewsSave {
+impl Operation for SaveView {
     const NAME: &'static str = "views_save";
     const HTTP: &'static [Route] = &[Route::put("/views/{name}").path_wins()];
     const TOOL: bool = true;
-    type Output = View;
-    fn run(self, cx: &Cx<'_>) -> Result<View, Fault> {
+    type Output = SavedView;
+    fn run(self, cx: &OperationContext<'_>) -> Result<SavedView, Fault> {
         let Self { name, query, layout, columns, filters, sort, group_by } = self;
-        let view = View { name, query, layout, columns, filters, sort, group_by };
+        let view = SavedView { name, query, layout, columns, filters, sort, group_by };
         super::save(cx, &view)?;
         Ok(view)
     }
@@ -233,7 +233,7 @@ impl Operation for ViewsSave {
 
 /// Remove a saved view
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct ViewsDelete {
+pub struct DeleteView {
     /// Its name
     #[schemars(regex(pattern = VIEW_NAME))]
     pub name: String,
@@ -241,19 +241,19 @@ pub struct ViewsDelete {
 
 /// That something is gone.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Deleted {
+pub struct DeletedView {
     /// `deleted`
     pub status: &'static str,
 }
 
-impl Operation for ViewsDelete {
+impl Operation for DeleteView {
     const NAME: &'static str = "views_delete";
     const HTTP: &'static [Route] = &[Route::delete("/views/{name}")];
     const TOOL: bool = true;
-    type Output = Deleted;
-    fn run(self, cx: &Cx<'_>) -> Result<Deleted, Fault> {
+    type Output = DeletedView;
+    fn run(self, cx: &OperationContext<'_>) -> Result<DeletedView, Fault> {
         super::remove(cx, &self.name)?;
-        Ok(Deleted { status: "deleted" })
+        Ok(DeletedView { status: "deleted" })
     }
 }
 
@@ -261,7 +261,7 @@ impl Operation for ViewsDelete {
 ///
 /// The view's filters, order, groups, columns, formulas and summaries are applied. Rows, `total` and `groups` are as in `query`.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct ViewsExecute {
+pub struct ExecuteView {
     /// Its name
     #[schemars(regex(pattern = VIEW_NAME))]
     pub name: String,
@@ -273,16 +273,16 @@ pub struct ViewsExecute {
     pub offset: u32,
 }
 
-impl Operation for ViewsExecute {
+impl Operation for ExecuteView {
     const NAME: &'static str = "views_execute";
     const HTTP: &'static [Route] = &[Route::get("/views/{name}/execute")];
     const TOOL: bool = true;
-    type Output = Answered;
-    fn run(self, cx: &Cx<'_>) -> Result<Answered, Fault> {
+    type Output = QueryResult;
+    fn run(self, cx: &OperationContext<'_>) -> Result<QueryResult, Fault> {
         let query = super::query(&super::view(cx, &self.name)?)?;
-        let window = Window { limit: self.limit.map(AnswerLimit::get), offset: self.offset as usize };
+        let window = RowWindow { limit: self.limit.map(AnswerLimit::get), offset: self.offset as usize };
         let answer = answer(cx, &query, window)?;
-        Ok(Answered::of(answer, None))
+        Ok(QueryResult::of(answer, None))
     }
 }
 
@@ -293,7 +293,7 @@ impl Operation for ViewsExecute {
 /// `task` or `json`. The server writes it again soon after each write that may change the answer, and only when it did; this
 /// operation does so at once. An answer that changes with time alone (`now()`) is written at the next write, or here.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub struct ViewRefresh {
+pub struct RefreshViews {
     /// Which page; all computed pages when absent
     #[serde(default)]
     #[schemars(example = "reports/open-tasks.md")]
@@ -302,45 +302,45 @@ pub struct ViewRefresh {
 
 /// What became of computed pages.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Refreshed {
+pub struct RefreshResult {
     /// The page that was asked for
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<TreePath>,
     /// Whether that page was written
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<Outcome>,
+    pub status: Option<RefreshOutcome>,
     /// How many pages hold the present answer now
     pub refreshed: usize,
     /// Those that do not, when all were asked for
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedRefresh>,
     /// How long it took, in milliseconds
     pub duration_ms: u64,
 }
 
 /// A page that could not be written anew.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Failed {
+pub struct FailedRefresh {
     /// Which one
     pub path: TreePath,
     /// Why
     pub error: String,
 }
 
-impl Operation for ViewRefresh {
+impl Operation for RefreshViews {
     const NAME: &'static str = "view_refresh";
-    const WITHIN: Within = Within::Own;
+    const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::post("/view/refresh").query(&["path"])];
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;
-    type Output = Refreshed;
-    fn run(self, cx: &Cx<'_>) -> Result<Refreshed, Fault> {
+    type Output = RefreshResult;
+    fn run(self, cx: &OperationContext<'_>) -> Result<RefreshResult, Fault> {
         super::refresh(cx, self.path)
     }
-    fn words(output: &Refreshed) -> Option<String> {
+    fn words(output: &RefreshResult) -> Option<String> {
         match (&output.path, output.status) {
-            (Some(path), Some(Outcome::Regenerated)) => Some(format!("Refreshed {path}")),
-            (Some(path), Some(Outcome::Unchanged)) => Some(format!("{path} is up to date")),
+            (Some(path), Some(RefreshOutcome::Regenerated)) => Some(format!("Refreshed {path}")),
+            (Some(path), Some(RefreshOutcome::Unchanged)) => Some(format!("{path} is up to date")),
             (Some(_) | None, _) => None,
         }
     }

@@ -8,7 +8,7 @@ use svcfs_base::{Clock, Door, Fault, Kind, Seq, TreePath};
 use svcfs_config::DataviewSettings;
 use svcfs_work::{Failure, Next, Stop, Task};
 
-use super::computed::{self, Asked, Outcome};
+use super::computed::{self, ComputedQuery, RefreshOutcome};
 use crate::kernel::Space;
 
 /// Changes read at once.
@@ -26,7 +26,7 @@ const SLEEP: Duration = Duration::from_secs(300);
 ///
 /// What svcfs itself writes sets off nothing: an answer that looks at computed pages (at their size, say) would otherwise change with
 /// each of its own versions, for ever.
-pub struct Refresher {
+pub struct ViewRefresher {
     space: Arc<Space>,
     clock: Arc<dyn Clock>,
     settings: DataviewSettings,
@@ -40,7 +40,7 @@ pub struct Refresher {
     due: Instant,
 }
 
-impl Refresher {
+impl ViewRefresher {
     /// The refresher of a space.
     pub fn new(space: Arc<Space>, clock: Arc<dyn Clock>, settings: DataviewSettings) -> Self {
         let (pages, stale) = (BTreeMap::new(), BTreeSet::new());
@@ -87,7 +87,7 @@ impl Refresher {
     fn written(&mut self, path: &TreePath) -> Result<(), Fault> {
         let was_fresh = self.stale.is_empty();
         let page = self.space.index.page(path)?.filter(|page| computed::is_computed(&page.frontmatter));
-        match page.map(|page| Asked::read(path, &page.frontmatter)) {
+        match page.map(|page| ComputedQuery::read(path, &page.frontmatter)) {
             Some(Ok(asked)) => {
                 // Fields of the configuration may look at anything.
                 let prefix = asked.query.prefix().filter(|_| self.settings.custom_fields.is_empty());
@@ -119,10 +119,10 @@ impl Refresher {
         let begun = Instant::now();
         let space = &self.space;
         match computed::refresh(space, None, (&self.settings, self.clock.now()), &path) {
-            Ok(Outcome::Regenerated) => {
+            Ok(RefreshOutcome::Regenerated) => {
                 tracing::debug!(space = space.name, page = %path, "a computed page was written")
             }
-            Ok(Outcome::Unchanged) => {}
+            Ok(RefreshOutcome::Unchanged) => {}
             Err(fault) if matches!(fault.kind(), Kind::Conflict | Kind::PreconditionFailed) => {
                 // Whoever writes it all the time is a change that is still to be read.
             }
@@ -137,7 +137,7 @@ impl Refresher {
     }
 }
 
-impl Task for Refresher {
+impl Task for ViewRefresher {
     const NAME: &'static str = "refresher";
     fn step(&mut self, stop: &Stop) -> Result<Next, Failure> {
         if !self.follow()? {

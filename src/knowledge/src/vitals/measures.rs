@@ -15,10 +15,10 @@ use svcfs_vfs::{Flush, Vfs};
 /// Bounds of the buckets, in seconds: from what memory answers to what somebody gives up on.
 const BOUNDS: [f64; 13] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
-type Label = (&'static str, &'static str);
+type StaticLabel = (&'static str, &'static str);
 /// A label whose values a protocol names.
-type Named = (&'static str, Cow<'static, str>);
-type Times<L> = Family<L, Histogram, fn() -> Histogram>;
+type DynamicLabel = (&'static str, Cow<'static, str>);
+type DurationHistograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// Methods that are counted by their name; others are counted together.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -30,16 +30,16 @@ const OTHER: &str = "other";
 const OK: &str = "ok";
 
 /// What the doors of a server count.
-pub struct Measures {
-    operations: Family<[Named; 3], Counter>,
-    operation_times: Times<[Named; 2]>,
+pub struct RequestMetrics {
+    operations: Family<[DynamicLabel; 3], Counter>,
+    operation_times: DurationHistograms<[DynamicLabel; 2]>,
     requests: Family<[(&'static str, String); 2], Counter>,
     request_times: Histogram,
-    mount_requests: Family<[Label; 2], Counter>,
-    mount_times: Times<[Label; 1]>,
+    mount_requests: Family<[StaticLabel; 2], Counter>,
+    mount_times: DurationHistograms<[StaticLabel; 1]>,
 }
 
-impl Default for Measures {
+impl Default for RequestMetrics {
     fn default() -> Self {
         Self {
             operations: Family::default(),
@@ -56,7 +56,7 @@ fn times() -> Histogram {
     Histogram::new(BOUNDS)
 }
 
-impl Measures {
+impl RequestMetrics {
     /// An operation was asked through a door, and answered or refused.
     pub fn asked<T>(&self, door: Door, operation: &'static str, outcome: &Result<T, Fault>, took: Duration) {
         let outcome = outcome.as_ref().map_or_else(|fault| fault.kind().name(), |_| OK);
@@ -122,9 +122,9 @@ impl Measures {
 
 /// How long the disk of a space takes.
 #[derive(Debug, Clone)]
-pub struct Flushes([(Flush, Histogram); 2]);
+pub struct FlushTimes([(Flush, Histogram); 2]);
 
-impl Flushes {
+impl FlushTimes {
     /// Those of a tree, from here on.
     pub fn of(vfs: &Vfs) -> Self {
         let flushes = Self(Flush::ALL.map(|flush| (flush, times())));

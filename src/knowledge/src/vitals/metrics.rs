@@ -7,13 +7,13 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Metric, Registry};
 use svcfs_work::State;
 
-use super::{MountReport, Process};
-use crate::kernel::{Server, Space};
-use crate::spaces::Known;
+use super::{MountReport, ProcessUsage};
+use crate::kernel::{ServerState, Space};
+use crate::spaces::SpaceStatus;
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Audience {
+pub enum MetricsAudience {
     /// Somebody unknown, who is told of the server as a whole: not which spaces it has.
     Strangers,
     /// Somebody with credentials for all of it.
@@ -21,7 +21,7 @@ pub enum Audience {
 }
 
 /// What is measured, without what only a door knows.
-pub fn registry(server: &Server, audience: Audience) -> Registry {
+pub fn registry(server: &ServerState, audience: MetricsAudience) -> Registry {
     let mut registry = Registry::default();
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     let build = labelled([(version, ConstGauge::new(1_i64))]);
@@ -35,7 +35,7 @@ pub fn registry(server: &Server, audience: Audience) -> Registry {
         registry.register("svc_janitor_issues", told, ConstGauge::new(looks.iter().sum::<usize>()));
     }
     server.vitals().measures.show(&mut registry);
-    if audience == Audience::Operators {
+    if audience == MetricsAudience::Operators {
         of_spaces(&mut registry, server);
         of_parts(&mut registry, server);
     }
@@ -43,10 +43,12 @@ pub fn registry(server: &Server, audience: Audience) -> Registry {
 }
 
 /// The names are those of Prometheus's own client libraries.
-fn of_process(registry: &mut Registry, server: &Server) {
+fn of_process(registry: &mut Registry, server: &ServerState) {
     let started = ConstGauge::new(server.started().as_second());
     registry.register("process_start_time_seconds", "When the server started, in seconds since 1970", started);
-    let Some(Process { memory_bytes, most_memory_bytes: _, threads, open_files, cpu_seconds }) = Process::now() else {
+    let Some(ProcessUsage { memory_bytes, most_memory_bytes: _, threads, open_files, cpu_seconds }) =
+        ProcessUsage::now()
+    else {
         return;
     };
     let told = "Time on processors since the start";
@@ -57,9 +59,9 @@ fn of_process(registry: &mut Registry, server: &Server) {
 }
 
 /// A number of every space.
-type Number = (&'static str, &'static str, fn(&Space) -> u64);
+type SpaceGauge = (&'static str, &'static str, fn(&Space) -> u64);
 
-const OF_SPACES: [Number; 8] = [
+const OF_SPACES: [SpaceGauge; 8] = [
     ("svc_space_writable", "Whether a space takes writes: 1 or 0", |space| u64::from(space.vfs.health().is_ok())),
     ("svc_space_pages", "Pages that the search index has", |space| space.index.count().map_or(0, |count| count as u64)),
     ("svc_queue_sets", "Change sets that wait for the committer", |space| space.vfs.load().queued_sets as u64),
@@ -79,12 +81,12 @@ pub(super) fn behind(space: &Space) -> u64 {
     space.vfs.last_seq().0.saturating_sub(space.indexed.level())
 }
 
-fn of_spaces(registry: &mut Registry, server: &Server) {
+fn of_spaces(registry: &mut Registry, server: &ServerState) {
     let open = server.spaces().open();
     let name = |space: &Space| [("space", space.name.clone())];
     let is_open = server.spaces().all().into_iter().map(|known| {
         let label = [("space", known.name().to_owned())];
-        (label, ConstGauge::new(u64::from(matches!(known, Known::Open(_)))))
+        (label, ConstGauge::new(u64::from(matches!(known, SpaceStatus::Open(_)))))
     });
     registry.register("svc_space_open", "Whether a space could be opened: 1 or 0", labelled(is_open));
     for (metric, told, number) in OF_SPACES {
@@ -107,7 +109,7 @@ fn of_spaces(registry: &mut Registry, server: &Server) {
     registry.register("svc_flush_seconds", told, labelled(flushes));
 }
 
-fn of_parts(registry: &mut Registry, server: &Server) {
+fn of_parts(registry: &mut Registry, server: &ServerState) {
     let tasks: Vec<_> = server
         .spaces()
         .open()
@@ -141,7 +143,7 @@ fn of_parts(registry: &mut Registry, server: &Server) {
 
 /// Values of one metric, each with its labels.
 #[derive(Debug)]
-struct Labelled<L, M>(Vec<(L, M)>, MetricType);
+struct LabelledMetric<L, M>(Vec<(L, M)>, MetricType);
 
 /// Several values of one metric, made at the moment of asking.
 pub fn labelled<L, M>(values: impl IntoIterator<Item = (L, M)>) -> impl Metric
@@ -149,10 +151,10 @@ where
     L: EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static,
     M: Metric + prometheus_client::metrics::TypedMetric,
 {
-    Labelled(values.into_iter().collect(), M::TYPE)
+    LabelledMetric(values.into_iter().collect(), M::TYPE)
 }
 
-impl<L, M> EncodeMetric for Labelled<L, M>
+impl<L, M> EncodeMetric for LabelledMetric<L, M>
 where
     L: EncodeLabelSet,
     M: EncodeMetric,

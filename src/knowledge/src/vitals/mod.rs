@@ -17,22 +17,25 @@ use std::sync::OnceLock;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 
-pub use measures::{Flushes, Measures};
-pub use metrics::{Audience, labelled, registry};
-pub use process::Process;
-pub use protocols::{Protocol, ProtocolReport, Served};
-pub use report::{Details, QueueReport, Readiness, Report, Sick, SpaceReport, TaskReport, index_progress, report};
+pub use measures::{FlushTimes, RequestMetrics};
+pub use metrics::{MetricsAudience, labelled, registry};
+pub use process::ProcessUsage;
+pub use protocols::{ProtocolEndpoint, ProtocolReport, ProtocolServer};
+pub use report::{
+    ComponentProblem, QueueReport, ReadinessDetails, ReadinessReport, ServerReadiness, SpaceReport, TaskReport,
+    index_progress, report,
+};
 
 /// What is known of a server beside its spaces.
 #[derive(Default)]
-pub struct Vitals {
+pub struct ServerMetrics {
     /// What its doors count.
-    pub measures: Measures,
-    protocols: RwLock<Vec<Protocol>>,
-    mounts: OnceLock<Mounts>,
+    pub measures: RequestMetrics,
+    protocols: RwLock<Vec<ProtocolServer>>,
+    mounts: OnceLock<MountLister>,
 }
 
-type Mounts = Box<dyn Fn() -> Vec<MountReport> + Send + Sync>;
+type MountLister = Box<dyn Fn() -> Vec<MountReport> + Send + Sync>;
 
 /// A place where a space is mounted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,9 +47,9 @@ pub struct MountReport {
     pub flags: Vec<String>,
 }
 
-impl Vitals {
+impl ServerMetrics {
     /// Tells of a protocol server from here on; one that is not enabled is told of, too. A later one of the same name takes its place.
-    pub fn serves(&self, protocol: Protocol) {
+    pub fn serves(&self, protocol: ProtocolServer) {
         let mut protocols = self.protocols.write();
         protocols.retain(|known| known.name != protocol.name);
         protocols.push(protocol);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What this process takes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Process {
+pub struct ProcessUsage {
     /// Memory that is in use at this moment, in bytes.
     pub memory_bytes: u64,
     /// The most it ever was.
@@ -17,7 +17,7 @@ pub struct Process {
     pub cpu_seconds: f64,
 }
 
-impl Process {
+impl ProcessUsage {
     /// What of this process is in memory and in no file, in bytes; none where `/proc` cannot be read.
     pub fn own_memory() -> Option<u64> {
         let status = procfs::process::Process::myself().ok()?.status().ok()?;

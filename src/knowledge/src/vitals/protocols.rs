@@ -6,32 +6,32 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Vitals;
+use super::ServerMetrics;
 
 /// How long a protocol server may take to take a connection from this machine.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A protocol server that this program has.
-pub struct Protocol {
+pub struct ProtocolServer {
     /// Its name, `nfs`, `s3` or `webdav`: the key in `/readyz`.
     pub name: &'static str,
     /// How it is served; none when the settings leave it off.
-    pub served: Option<Served>,
+    pub served: Option<ProtocolEndpoint>,
 }
 
 /// A protocol server that is meant to answer.
-pub struct Served {
+pub struct ProtocolEndpoint {
     /// The port it listens on.
     pub port: u16,
     /// What clients are told to connect to; none when the port says it.
     pub endpoint: Option<String>,
     /// Whether it answers; else why not.
-    pub probe: Probe,
+    pub probe: HealthProbe,
 }
 
-type Probe = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+type HealthProbe = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-impl Served {
+impl ProtocolEndpoint {
     /// A server that is found to be well when it takes a connection at this address.
     pub fn at(address: SocketAddr) -> Self {
         let dial = move || match TcpStream::connect_timeout(&address, PATIENCE) {
@@ -61,15 +61,15 @@ pub struct ProtocolReport {
     pub error: Option<String>,
 }
 
-impl Vitals {
+impl ServerMetrics {
     /// Asks every protocol server how it is doing, by name; each takes 200 ms at most.
     pub fn protocols(&self) -> BTreeMap<String, ProtocolReport> {
         self.protocols.read().iter().map(|protocol| (protocol.name.to_owned(), asked(protocol))).collect()
     }
 }
 
-fn asked(protocol: &Protocol) -> ProtocolReport {
-    let Some(Served { port, endpoint, probe }) = &protocol.served else {
+fn asked(protocol: &ProtocolServer) -> ProtocolReport {
+    let Some(ProtocolEndpoint { port, endpoint, probe }) = &protocol.served else {
         return ProtocolReport { enabled: false, healthy: None, port: None, endpoint: None, error: None };
     };
     let error = probe().err();

@@ -8,14 +8,14 @@ use svcfs_base::Fault;
 use svcfs_work::{State, Status};
 
 use super::metrics::behind;
-use super::{Audience, MountReport, Process, ProtocolReport};
-use crate::kernel::{IndexProgress, Server, Space};
-use crate::spaces::Known;
+use super::{MetricsAudience, MountReport, ProcessUsage, ProtocolReport};
+use crate::kernel::{IndexProgress, ServerState, Space};
+use crate::spaces::SpaceStatus;
 
 /// Whether the server takes work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Readiness {
+pub enum ServerReadiness {
     /// It does.
     Ready,
     /// The space that was asked about takes no writes.
@@ -26,9 +26,9 @@ pub enum Readiness {
 
 /// The answer of `/readyz` (contract 4.2).
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Report {
+pub struct ReadinessReport {
     /// Whether the server takes work.
-    pub status: Readiness,
+    pub status: ServerReadiness,
     /// Why not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -40,12 +40,12 @@ pub struct Report {
     pub protocols: BTreeMap<String, ProtocolReport>,
     /// The rest, for whoever may know.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub details: Option<Details>,
+    pub details: Option<ReadinessDetails>,
 }
 
 /// What operators are told beside that.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Details {
+pub struct ReadinessDetails {
     /// The running version.
     pub version: String,
     /// Process id.
@@ -54,18 +54,18 @@ pub struct Details {
     pub uptime_seconds: u64,
     /// What the process takes; absent where the system does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process: Option<Process>,
+    pub process: Option<ProcessUsage>,
     /// Every space, the first one first.
     pub spaces: Vec<SpaceReport>,
     /// Where the first space is mounted.
     pub mounts: Vec<MountReport>,
     /// What is not as it should be; empty when all is well.
-    pub sick: Vec<Sick>,
+    pub sick: Vec<ComponentProblem>,
 }
 
 /// A part that is sick.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sick {
+pub struct ComponentProblem {
     /// Which part: `space`, `storage`, `task NAME` or `protocol NAME`.
     pub part: String,
     /// Of which space; none when it is the server's.
@@ -128,56 +128,57 @@ pub struct TaskReport {
 }
 
 /// How the server is doing, asked about one of its spaces. Waits for the disk, and for protocol servers 200 ms each at most.
-pub fn report(server: &Server, space: &Space, audience: Audience) -> Report {
+pub fn report(server: &ServerState, space: &Space, audience: MetricsAudience) -> ReadinessReport {
     let storage = space.storage();
     let protocols = server.vitals().protocols();
     let unhealthy = protocols.iter().find_map(|(name, protocol)| Some((name, protocol.error.as_ref()?)));
     let (status, error) = match (&storage, unhealthy) {
-        (Err(fault), _) => (Readiness::StorageUnreachable, Some(fault.message().to_owned())),
-        (Ok(()), Some((name, error))) => (Readiness::ProtocolUnhealthy, Some(format!("{name}: {error}"))),
-        (Ok(()), None) => (Readiness::Ready, None),
+        (Err(fault), _) => (ServerReadiness::StorageUnreachable, Some(fault.message().to_owned())),
+        (Ok(()), Some((name, error))) => (ServerReadiness::ProtocolUnhealthy, Some(format!("{name}: {error}"))),
+        (Ok(()), None) => (ServerReadiness::Ready, None),
     };
-    let details = (audience == Audience::Operators).then(|| details(server, &protocols));
-    Report { status, error, index: space.index_progress(), protocols, details }
+    let details = (audience == MetricsAudience::Operators).then(|| details(server, &protocols));
+    ReadinessReport { status, error, index: space.index_progress(), protocols, details }
 }
 
 /// How far the search indexes of all open spaces have come together.
-pub fn index_progress(server: &Server) -> IndexProgress {
+pub fn index_progress(server: &ServerState) -> IndexProgress {
     let spaces = server.spaces().all();
     let behind = spaces.iter().map(|known| match known {
-        Known::Open(space) => space.index_progress().behind,
-        Known::Failed(..) => 0,
+        SpaceStatus::Open(space) => space.index_progress().behind,
+        SpaceStatus::Failed(..) => 0,
     });
     let behind = behind.sum();
     IndexProgress { complete: behind == 0, behind }
 }
 
-fn details(server: &Server, protocols: &BTreeMap<String, ProtocolReport>) -> Details {
+fn details(server: &ServerState, protocols: &BTreeMap<String, ProtocolReport>) -> ReadinessDetails {
     let mut sick = Vec::new();
     let spaces = server.spaces().all().into_iter().map(|known| of_space(known, &mut sick)).collect();
     for (name, protocol) in protocols {
         if let Some(reason) = &protocol.error {
-            sick.push(Sick { part: format!("protocol {name}"), space: None, reason: reason.clone() });
+            sick.push(ComponentProblem { part: format!("protocol {name}"), space: None, reason: reason.clone() });
         }
     }
     let uptime = server.now().duration_since(server.started()).as_secs();
-    Details {
+    ReadinessDetails {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         uptime_seconds: u64::try_from(uptime).unwrap_or_default(),
-        process: Process::now(),
+        process: ProcessUsage::now(),
         spaces,
         mounts: server.vitals().mounts(),
         sick,
     }
 }
 
-fn of_space(known: Known, sick: &mut Vec<Sick>) -> SpaceReport {
+fn of_space(known: SpaceStatus, sick: &mut Vec<ComponentProblem>) -> SpaceReport {
     let name = known.name().to_owned();
-    let mut complain = |part: String, reason: String| sick.push(Sick { part, space: Some(name.clone()), reason });
+    let mut complain =
+        |part: String, reason: String| sick.push(ComponentProblem { part, space: Some(name.clone()), reason });
     let space = match known {
-        Known::Open(space) => space,
-        Known::Failed(name, root, why) => {
+        SpaceStatus::Open(space) => space,
+        SpaceStatus::Failed(name, root, why) => {
             complain("space".to_owned(), format!("could not be opened: {why}"));
             let (queue, tasks) = Default::default();
             return SpaceReport {

@@ -6,12 +6,12 @@ use super::*;
 
 #[test]
 fn a_protocol_server_is_well_when_it_takes_a_connection() {
-    let vitals = Vitals::default();
+    let vitals = ServerMetrics::default();
     assert!(vitals.protocols().is_empty());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    vitals.serves(Protocol { name: "nfs", served: Some(Served::at(address)) });
-    vitals.serves(Protocol { name: "s3", served: None });
+    vitals.serves(ProtocolServer { name: "nfs", served: Some(ProtocolEndpoint::at(address)) });
+    vitals.serves(ProtocolServer { name: "s3", served: None });
     let told = serde_json::to_value(vitals.protocols()).unwrap();
     assert_eq!(
         told,
@@ -28,16 +28,16 @@ fn a_protocol_server_is_well_when_it_takes_a_connection() {
 
 #[test]
 fn the_later_of_two_protocol_servers_of_one_name_is_told_of() {
-    let vitals = Vitals::default();
-    let served = Served { port: 1, endpoint: None, probe: Box::new(|| Err("no".to_owned())) };
-    vitals.serves(Protocol { name: "s3", served: Some(served) });
-    vitals.serves(Protocol { name: "s3", served: None });
+    let vitals = ServerMetrics::default();
+    let served = ProtocolEndpoint { port: 1, endpoint: None, probe: Box::new(|| Err("no".to_owned())) };
+    vitals.serves(ProtocolServer { name: "s3", served: Some(served) });
+    vitals.serves(ProtocolServer { name: "s3", served: None });
     assert!(!vitals.protocols()["s3"].enabled);
 }
 
 #[test]
 fn this_process_is_found_in_proc() {
-    let process = Process::now().unwrap();
+    let process = ProcessUsage::now().unwrap();
     assert!(process.memory_bytes > 0 && process.most_memory_bytes >= process.memory_bytes / 2);
     assert!(process.threads >= 1 && process.open_files >= 3, "{process:?}");
 }

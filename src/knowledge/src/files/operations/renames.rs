@@ -6,8 +6,8 @@ use serde_json::json;
 use svcfs_base::{ETag, Expect, Fault, TreePath};
 
 use super::IF_MATCH;
-use crate::files::rename::{self, Following, Renamed, RenamedDirectory};
-use crate::kernel::{Cx, Operation, Route, Within};
+use crate::files::rename::{self, LinkUpdatePolicy, RenamedDirectory, RenamedFile};
+use crate::kernel::{FolderScope, Operation, OperationContext, Route};
 
 /// Give a file another name, and links to it the new one
 ///
@@ -15,7 +15,7 @@ use crate::kernel::{Cx, Operation, Route, Within};
 /// the same name twice changes nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = json!({ "from": "notes/today.md", "to": "notes/yesterday.md" }))]
-pub struct Rename {
+pub struct RenameFile {
     /// The present path
     pub from: TreePath,
     /// The new path; directories above it are made as needed
@@ -37,28 +37,28 @@ fn yes() -> bool {
     true
 }
 
-impl Operation for Rename {
+impl Operation for RenameFile {
     const NAME: &'static str = "rename";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::post("/rename").query(&["update_links"]).etag()];
     const TOOL: bool = true;
     const CONDITIONAL: bool = true;
-    type Output = Renamed;
-    fn run(self, cx: &Cx<'_>) -> Result<Renamed, Fault> {
+    type Output = RenamedFile;
+    fn run(self, cx: &OperationContext<'_>) -> Result<RenamedFile, Fault> {
         let expect = match self.replacing.as_deref().map(str::trim) {
             None => Expect::Absent,
             Some("*") => Expect::Any,
             Some(text) => Expect::OneOf(vec![ETag::parse("replacing", text)?]),
         };
         let following = match (self.as_mount, self.update_links) {
-            (true, _) => Following::AsByDoor,
-            (false, true) => Following::Always,
-            (false, false) => Following::Never,
+            (true, _) => LinkUpdatePolicy::AsByDoor,
+            (false, true) => LinkUpdatePolicy::Always,
+            (false, false) => LinkUpdatePolicy::Never,
         };
-        rename::rename(cx, self.from, self.to, rename::Manner { following, expect })
+        rename::rename(cx, self.from, self.to, rename::RenameOptions { following, expect })
     }
-    fn words(renamed: &Renamed) -> Option<String> {
-        let Renamed { from, to, etag, updated_links } = renamed;
+    fn words(renamed: &RenamedFile) -> Option<String> {
+        let RenamedFile { from, to, etag, updated_links } = renamed;
         Some(format!("Renamed {from} → {to} (ETag: {etag}), {updated_links} links updated"))
     }
 }
@@ -69,19 +69,19 @@ impl Operation for Rename {
 /// their authors chose. A name that is taken is refused: directories are never merged.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = json!({ "from": "notes/2025", "to": "archive/2025" }))]
-pub struct RenameDir {
+pub struct RenameDirectory {
     /// The present path
     pub from: TreePath,
     /// The new path; directories above it are made as needed
     pub to: TreePath,
 }
 
-impl Operation for RenameDir {
+impl Operation for RenameDirectory {
     const NAME: &'static str = "rename_dir";
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::post("/rename-dir")];
     type Output = RenamedDirectory;
-    fn run(self, cx: &Cx<'_>) -> Result<RenamedDirectory, Fault> {
+    fn run(self, cx: &OperationContext<'_>) -> Result<RenamedDirectory, Fault> {
         rename::rename_directory(cx, self.from, self.to)
     }
     fn words(renamed: &RenamedDirectory) -> Option<String> {

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use svcfs_base::{Reach, TreePath};
 
-use crate::health::findings::{Finding, FindingKind, Severity};
-use crate::health::{Review, disputes, message, page, survey};
+use crate::health::findings::{FindingKind, FindingSeverity, PageFinding};
+use crate::health::{ReviewPolicy, disputes, message, page, survey};
 use crate::spaces::test_space::{TestSpace, caller};
 
 /// One change, or a question in between.
@@ -68,7 +68,7 @@ fn recomputed(space: &TestSpace) -> (Value, Value) {
     let caller = caller();
     let cx = space.cx(&caller);
     let index = &cx.space.index;
-    let review = Review::at(cx.now(), cx.settings().janitor.stale_days);
+    let review = ReviewPolicy::at(cx.now(), cx.settings().janitor.stale_days);
     let (mut findings, mut links) = (Vec::new(), 0);
     let mut titles: BTreeMap<String, Vec<TreePath>> = BTreeMap::new();
     let paths = index.paths(&TreePath::root()).unwrap();
@@ -81,23 +81,24 @@ fn recomputed(space: &TestSpace) -> (Value, Value) {
             .filter(|other| *other != path)
             .any(|other| index.links_out(other).unwrap().iter().any(|link| link.resolved.as_ref() == Some(path)));
         if !is_linked && !survey::is_entrance(path) {
-            findings.push(Finding::new(path.clone(), FindingKind::Orphan, message::ORPHAN));
+            findings.push(PageFinding::new(path.clone(), FindingKind::Orphan, message::ORPHAN));
         }
         titles.entry(row.title.to_lowercase()).or_default().push(path.clone());
     }
     for group in titles.values().filter(|group| group.len() > 1) {
-        let of =
-            |path: &TreePath| Finding::new(path.clone(), FindingKind::Duplicate, message::duplicate(group.len() - 1));
+        let of = |path: &TreePath| {
+            PageFinding::new(path.clone(), FindingKind::Duplicate, message::duplicate(group.len() - 1))
+        };
         findings.extend(group.iter().map(|path| of(path).about(group)));
     }
     for dispute in disputes(index, &Reach::FULL).unwrap() {
-        let of = |path: &TreePath| Finding::new(path.clone(), FindingKind::Contradiction, dispute.details.clone());
+        let of = |path: &TreePath| PageFinding::new(path.clone(), FindingKind::Contradiction, dispute.details.clone());
         findings.extend(dispute.pages.iter().map(|path| of(path).about(&dispute.pages)));
     }
     let rank = |severity| match severity {
-        Severity::Error => 0,
-        Severity::Warning => 1,
-        Severity::Info => 2,
+        FindingSeverity::Error => 0,
+        FindingSeverity::Warning => 1,
+        FindingSeverity::Info => 2,
     };
     findings.sort_by_key(|finding| (rank(finding.severity), finding.path.clone(), finding.kind));
     let pages = |kind| {

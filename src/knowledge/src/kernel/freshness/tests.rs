@@ -2,8 +2,8 @@ use svcfs_base::Client;
 
 use super::*;
 
-fn freshness() -> Freshness {
-    let state = State {
+fn freshness() -> IndexFreshness {
+    let state = FreshnessState {
         clients: HashMap::new(),
         dropped: Seq(0),
         changes: 0,
@@ -12,7 +12,7 @@ fn freshness() -> Freshness {
         last_question: None,
         before: 0,
     };
-    Freshness::new(state)
+    IndexFreshness::new(state)
 }
 
 fn on_connection(connection: u64) -> Caller {
@@ -24,7 +24,7 @@ fn with_key(key: u64, connection: u64) -> Caller {
 }
 
 /// A flood of 1,000 changes, one a millisecond, the last of them at the returned moment.
-fn flood(freshness: &Freshness) -> Instant {
+fn flood(freshness: &IndexFreshness) -> Instant {
     let start = Instant::now();
     for number in 1..=1_000 {
         freshness.arrived(Seq(number), start + Duration::from_millis(number));
@@ -32,10 +32,10 @@ fn flood(freshness: &Freshness) -> Instant {
     start + Duration::from_millis(1_000)
 }
 
-fn position(freshness: &Freshness, caller: &Caller, now: Instant) -> u64 {
+fn position(freshness: &IndexFreshness, caller: &Caller, now: Instant) -> u64 {
     match freshness.required(caller, (0, now)).0 {
-        Required::Position(Seq(position)) => position,
-        Required::Everything => panic!("everything is waited for"),
+        RequiredFreshness::Position(Seq(position)) => position,
+        RequiredFreshness::Everything => panic!("everything is waited for"),
     }
 }
 
@@ -74,12 +74,12 @@ fn a_queued_change_is_waited_for_until_it_is_announced() {
     let user = Caller::new(Door::Fuse).named(Actor::new("ann"));
     freshness.accepted(&user, None, now);
     let (required, queued) = freshness.required(&user, (0, now));
-    assert_eq!((required, queued.len()), (Required::Everything, 2));
+    assert_eq!((required, queued.len()), (RequiredFreshness::Everything, 2));
     // Another one is accepted meanwhile: it is still unknown where it stands.
     freshness.accepted(&user, None, now);
     freshness.announced(queued, Seq(1_000));
     let (required, queued) = freshness.required(&user, (0, now));
-    assert_eq!(required, Required::Everything);
+    assert_eq!(required, RequiredFreshness::Everything);
     freshness.announced(queued, Seq(1_001));
     assert_eq!(position(&freshness, &user, now), 1_001);
 }
@@ -88,20 +88,20 @@ fn a_queued_change_is_waited_for_until_it_is_announced() {
 fn while_few_changes_come_in_all_of_them_are_waited_for() {
     let freshness = freshness();
     let now = flood(&freshness);
-    assert_eq!(freshness.required(&on_connection(1), (0, now + QUIET_PERIOD * 2)).0, Required::Everything);
+    assert_eq!(freshness.required(&on_connection(1), (0, now + QUIET_PERIOD * 2)).0, RequiredFreshness::Everything);
     let quiet = self::freshness();
     (1..=QUIET_CHANGES).for_each(|number| quiet.arrived(Seq(number), now));
-    assert_eq!(quiet.required(&on_connection(1), (0, now)).0, Required::Everything);
+    assert_eq!(quiet.required(&on_connection(1), (0, now)).0, RequiredFreshness::Everything);
     quiet.arrived(Seq(QUIET_CHANGES + 1), now);
     assert_eq!(position(&quiet, &on_connection(1), now), 0);
     // One client writes, and the index is not far behind.
     quiet.accepted(&on_connection(2), Some(Seq(1)), now - QUIET_PERIOD);
     quiet.accepted(&on_connection(2), Some(Seq(QUIET_CHANGES + 1)), now);
     let read = |unread| (QUIET_CHANGES + 1 - unread, now);
-    assert_eq!(quiet.required(&on_connection(1), read(FEW_UNREAD)).0, Required::Everything);
-    assert!(quiet.required(&on_connection(1), read(FEW_UNREAD + 1)).0 != Required::Everything);
+    assert_eq!(quiet.required(&on_connection(1), read(FEW_UNREAD)).0, RequiredFreshness::Everything);
+    assert!(quiet.required(&on_connection(1), read(FEW_UNREAD + 1)).0 != RequiredFreshness::Everything);
     quiet.accepted(&on_connection(3), Some(Seq(QUIET_CHANGES + 1)), now);
-    assert!(quiet.required(&on_connection(1), read(FEW_UNREAD)).0 != Required::Everything);
+    assert!(quiet.required(&on_connection(1), read(FEW_UNREAD)).0 != RequiredFreshness::Everything);
 }
 
 #[test]
@@ -110,13 +110,13 @@ fn the_age_of_an_index_is_that_of_the_oldest_change_it_lacks() {
     let now = flood(&freshness);
     let age = |read| freshness.age(read, now);
     assert_eq!(age(1_000), None);
-    let Some(Age::Exactly(found)) = age(900) else { panic!("{:?}", age(900)) };
+    let Some(IndexAge::Exactly(found)) = age(900) else { panic!("{:?}", age(900)) };
     assert!((75..=125).contains(&found.as_millis()), "{found:?}");
     assert!(freshness.is_older(Seq(0), Duration::ZERO));
     for number in 0..2_000 {
         freshness.arrived(Seq(1_000 + number), now + INTERVAL * (number as u32 + 1));
     }
-    assert!(matches!(freshness.age(5, now + INTERVAL * 2_001), Some(Age::AtLeast(_))));
+    assert!(matches!(freshness.age(5, now + INTERVAL * 2_001), Some(IndexAge::AtLeast(_))));
 }
 
 #[test]

@@ -3,9 +3,9 @@ use serde_json::json;
 use super::*;
 use crate::CATALOGUE;
 
-fn inputs(operation: &str) -> Inputs {
+fn inputs(operation: &str) -> OperationInputs {
     let mut entries = CATALOGUE.iter().flat_map(|area| area.operations);
-    Inputs::of(entries.find(|entry| entry.name == operation).unwrap())
+    OperationInputs::of(entries.find(|entry| entry.name == operation).unwrap())
 }
 
 /// What an operation reads from these texts, or why not.

@@ -9,7 +9,7 @@ use std::{fs, io};
 use svcfs_base::{Caller, Change, Door, Expect, Fault, Kind, Reach, TreePath};
 use svcfs_config::templates::CONFIG;
 
-use super::{Known, Spaces};
+use super::{SpaceCollection, SpaceStatus};
 use crate::kernel::Space;
 
 /// What the server keeps in a root, beside what is kept of refused saves: no files of users.
@@ -17,7 +17,7 @@ const OF_SERVER: [&str; 3] = [".git", ".svc", ".versions"];
 /// What was refused when it was saved, and is nowhere else.
 const REJECTED: &str = ".svc/rejected";
 
-impl Spaces {
+impl SpaceCollection {
     /// Makes a space with settings and nothing else, in a directory of its name below the first of the configured ones.
     ///
     /// # Errors
@@ -50,11 +50,11 @@ impl Spaces {
     pub fn remove_blank(&self, name: &str) -> Result<(), Fault> {
         let _changing = self.changing.lock();
         let root = match self.known(name)? {
-            Known::Open(space) => {
+            SpaceStatus::Open(space) => {
                 space.vfs.committed()?;
                 space.vfs.root().to_owned()
             }
-            Known::Failed(_, _, why) => {
+            SpaceStatus::Failed(_, _, why) => {
                 return Err(Fault::unavailable(format!("the space `{name}` could not be opened: {why}")));
             }
         };
