@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::ServerState;
-use svcfs_listener::{Crowd, Place};
+use svcfs_listener::{ConnectionLimiter, ConnectionPermit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
@@ -56,7 +56,7 @@ pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: Cancel
 
 /// The accept loop.
 pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
-    let crowd = Crowd::default();
+    let crowd = ConnectionLimiter::default();
     let graceful = GracefulShutdown::new();
     let agents = mcp::service(Arc::clone(&app));
     let mut connections = JoinSet::new();
@@ -97,7 +97,7 @@ async fn converse(
     (stream, peer): (TcpStream, IpAddr),
     app: Arc<App>,
     agents: mcp::Service,
-    place: Place,
+    place: ConnectionPermit,
     watcher: hyper_util::server::graceful::Watcher,
 ) {
     let _held_to_the_end = place;

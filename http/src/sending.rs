@@ -17,7 +17,7 @@ use hyper::body::Body as _;
 use svcfs_base::Fault;
 use svcfs_knowledge::access::RETRY;
 use svcfs_knowledge::kernel::{Content, JsonText, PIECE_BYTES, Reader, Route, Space};
-use svcfs_listener::Read;
+use svcfs_listener::ReadFunctions;
 use svcfs_work::{Lane, Lanes};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::Instrument;
@@ -102,7 +102,7 @@ impl App {
 
     /// A part of a file, read piece by piece as the client takes it.
     pub(crate) fn streamed(&self, reader: Reader, part: Range<u64>) -> Response {
-        let read = Read { now: Reader::read_now, wait: Reader::read };
+        let read = ReadFunctions { now: Reader::read_now, wait: Reader::read };
         piece_by_piece(svcfs_listener::streamed(Arc::clone(&self.lanes), (reader, read), part))
     }
 }

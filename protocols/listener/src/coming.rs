@@ -19,12 +19,12 @@ const REST: Duration = Duration::from_secs(10);
 const MOST_REST: u64 = 256 << 20;
 
 /// A body on its way, and until when more of it must come.
-pub struct Coming {
+pub struct TimedBody {
     incoming: Option<Incoming>,
     until: Pin<Box<Sleep>>,
 }
 
-impl Coming {
+impl TimedBody {
     /// The body of a request.
     pub fn new(incoming: Incoming) -> Self {
         Self { incoming: Some(incoming), until: Box::pin(sleep(PATIENCE)) }
@@ -33,14 +33,14 @@ impl Coming {
 
 /// Why a body broke off.
 #[derive(Debug)]
-pub enum Broken {
+pub enum BodyError {
     /// With its connection.
     Lost(hyper::Error),
     /// Nothing came for too long.
     Stalled,
 }
 
-impl std::fmt::Display for Broken {
+impl std::fmt::Display for BodyError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Lost(error) => error.fmt(formatter),
@@ -49,13 +49,13 @@ impl std::fmt::Display for Broken {
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for BodyError {}
 
-impl Body for Coming {
+impl Body for TimedBody {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let Self { incoming, until } = &mut *self;
         let Some(coming) = incoming else { return Poll::Ready(None) };
         match Pin::new(coming).poll_frame(cx) {
@@ -64,11 +64,11 @@ impl Body for Coming {
                 if !matches!(frame, Some(Ok(_))) {
                     *incoming = None;
                 }
-                Poll::Ready(frame.map(|frame| frame.map_err(Broken::Lost)))
+                Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Lost)))
             }
             Poll::Pending => until.as_mut().poll(cx).map(|()| {
                 *incoming = None;
-                Some(Err(Broken::Stalled))
+                Some(Err(BodyError::Stalled))
             }),
         }
     }
@@ -80,7 +80,7 @@ impl Body for Coming {
     }
 }
 
-impl Drop for Coming {
+impl Drop for TimedBody {
     fn drop(&mut self) {
         let rest = self.incoming.take().filter(|rest| !rest.is_end_stream());
         if let (Some(rest), Ok(runtime)) = (rest, Handle::try_current()) {

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::crowd::{Crowd, Place};
+use crate::crowd::{ConnectionLimiter, ConnectionPermit};
 
 /// Longest head of a request (line and headers), in bytes; what is read in the same go as its last part may exceed it.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -39,7 +39,7 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>> + fmt::Debug,
 {
-    let crowd = Crowd::default();
+    let crowd = ConnectionLimiter::default();
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     loop {
@@ -75,7 +75,7 @@ where
 }
 
 /// One connection, to its end.
-async fn converse<A, F, B>((stream, peer): (TcpStream, IpAddr), answer: A, place: Place, watcher: Watcher)
+async fn converse<A, F, B>((stream, peer): (TcpStream, IpAddr), answer: A, place: ConnectionPermit, watcher: Watcher)
 where
     A: Fn(Request<Incoming>, IpAddr) -> F,
     F: Future<Output = Response<B>>,

@@ -16,24 +16,24 @@ const AT_ONCE: usize = 4096;
 const FROM_ONE: usize = 1024;
 
 /// How many connections each address has.
-type Counts = Arc<Mutex<HashMap<IpAddr, usize>>>;
+type ConnectionCounts = Arc<Mutex<HashMap<IpAddr, usize>>>;
 
 /// The connections there are.
 #[derive(Debug)]
-pub struct Crowd {
+pub struct ConnectionLimiter {
     places: Arc<Semaphore>,
-    from: Counts,
+    from: ConnectionCounts,
     from_one: usize,
 }
 
 /// A connection's place; given back when it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionPermit {
     _held: OwnedSemaphorePermit,
-    from: Option<(Counts, IpAddr)>,
+    from: Option<(ConnectionCounts, IpAddr)>,
 }
 
-impl Crowd {
+impl ConnectionLimiter {
     fn of(at_once: usize, from_one: usize) -> Self {
         Self { places: Arc::new(Semaphore::new(at_once)), from: Arc::default(), from_one }
     }
@@ -44,9 +44,9 @@ impl Crowd {
     }
 
     /// A place for a connection from this address; none when it has too many.
-    pub fn place(&self, room: OwnedSemaphorePermit, address: IpAddr) -> Option<Place> {
+    pub fn place(&self, room: OwnedSemaphorePermit, address: IpAddr) -> Option<ConnectionPermit> {
         if address.to_canonical().is_loopback() {
-            return Some(Place { _held: room, from: None });
+            return Some(ConnectionPermit { _held: room, from: None });
         }
         let address = network(address);
         let mut from = self.from.lock();
@@ -55,18 +55,18 @@ impl Crowd {
             return None;
         }
         *count += 1;
-        Some(Place { _held: room, from: Some((Arc::clone(&self.from), address)) })
+        Some(ConnectionPermit { _held: room, from: Some((Arc::clone(&self.from), address)) })
     }
 }
 
-impl Default for Crowd {
+impl Default for ConnectionLimiter {
     /// Nobody yet.
     fn default() -> Self {
         Self::of(AT_ONCE, FROM_ONE)
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let Some((from, address)) = &self.from else { return };
         let mut from = from.lock();
@@ -85,7 +85,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_address_takes_a_part_of_the_places_and_gives_them_back() {
-        let crowd = Crowd::of(8, 2);
+        let crowd = ConnectionLimiter::of(8, 2);
         let place = async |address: &str| crowd.place(crowd.room().await.unwrap(), address.parse().unwrap());
         let held = [place("10.0.0.1").await, place("10.0.0.1").await];
         assert!(held.iter().all(Option::is_some) && place("10.0.0.1").await.is_none());

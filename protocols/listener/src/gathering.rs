@@ -27,18 +27,18 @@ const AHEAD: usize = 64 << 10;
 
 /// Memory for the bodies of one door.
 #[derive(Debug)]
-pub struct Room {
+pub struct MemoryBudget {
     coming: Arc<Semaphore>,
     whole: Arc<Semaphore>,
 }
 
-impl Default for Room {
+impl Default for MemoryBudget {
     fn default() -> Self {
         Self::of(COMING, WHOLE)
     }
 }
 
-impl Room {
+impl MemoryBudget {
     /// As many KiB for what comes, and for what is here whole.
     pub fn of(coming: usize, whole: usize) -> Self {
         Self { coming: Arc::new(Semaphore::new(coming)), whole: Arc::new(Semaphore::new(whole)) }
@@ -72,8 +72,8 @@ impl Room {
 
 /// A body, as far as it has come.
 #[derive(Debug)]
-pub struct Gathering {
-    room: Arc<Room>,
+pub struct SpillBuffer {
+    room: Arc<MemoryBudget>,
     /// Room for `here`, as far as it was taken at once.
     taken: Option<OwnedSemaphorePermit>,
     here: Vec<u8>,
@@ -84,9 +84,9 @@ pub struct Gathering {
     folder: PathBuf,
 }
 
-impl Gathering {
+impl SpillBuffer {
     /// An empty one, which has its file in `folder` if it needs one.
-    pub fn new(room: &Arc<Room>, folder: &Path) -> Self {
+    pub fn new(room: &Arc<MemoryBudget>, folder: &Path) -> Self {
         let (taken, here, file) = Default::default();
         Self { room: Arc::clone(room), taken, here, file, filed: 0, folder: folder.to_owned() }
     }
@@ -173,7 +173,7 @@ fn failed(error: std::io::Error) -> Fault {
 mod tests {
     use super::*;
 
-    fn gathered(gathering: &mut Gathering, bytes: usize) -> Vec<u8> {
+    fn gathered(gathering: &mut SpillBuffer, bytes: usize) -> Vec<u8> {
         let all: Vec<u8> = (0..bytes).map(|at| (at / 7) as u8).collect();
         for piece in all.chunks(10_000) {
             gathering.push(piece);
@@ -187,17 +187,17 @@ mod tests {
     #[test]
     fn what_is_slow_takes_room_for_what_has_come_of_it_and_keeps_nobody_out() {
         let folder = tempfile::tempdir().unwrap();
-        let room = Arc::new(Room::of(1024, 1024));
-        let mut slow: Vec<_> = (0..20).map(|_| Gathering::new(&room, folder.path())).collect();
+        let room = Arc::new(MemoryBudget::of(1024, 1024));
+        let mut slow: Vec<_> = (0..20).map(|_| SpillBuffer::new(&room, folder.path())).collect();
         slow.iter_mut().for_each(|slow| slow.push(b"a first word"));
         assert!(!slow[0].is_full(), "little has come");
-        let mut lone = Gathering::new(&room, folder.path());
+        let mut lone = SpillBuffer::new(&room, folder.path());
         let all = gathered(&mut lone, 3 << 20);
         assert!(lone.is_on_disk(), "there is room for one MiB");
         assert_eq!(lone.length(), all.len() as u64);
         assert_eq!(lone.into_bytes().unwrap().0, all);
         drop(slow);
-        let mut small = Gathering::new(&room, folder.path());
+        let mut small = SpillBuffer::new(&room, folder.path());
         let all = gathered(&mut small, 400_000);
         assert!(!small.is_on_disk());
         assert_eq!(small.into_bytes().unwrap().0, all);
@@ -207,10 +207,10 @@ mod tests {
     #[test]
     fn where_all_room_is_taken_a_body_goes_to_the_disk_from_its_first_byte_on() {
         let folder = tempfile::tempdir().unwrap();
-        let room = Arc::new(Room::of(64, 1024));
-        let mut first = Gathering::new(&room, folder.path());
+        let room = Arc::new(MemoryBudget::of(64, 1024));
+        let mut first = SpillBuffer::new(&room, folder.path());
         gathered(&mut first, 50_000);
-        let mut second = Gathering::new(&room, folder.path());
+        let mut second = SpillBuffer::new(&room, folder.path());
         let all = gathered(&mut second, 700_001);
         assert!(!first.is_on_disk() && second.is_on_disk());
         assert_eq!(second.into_bytes().unwrap().0, all);

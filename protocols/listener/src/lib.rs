@@ -15,15 +15,15 @@ mod pipeline;
 mod streamed;
 mod unbroken;
 
-pub use coming::{Broken, Coming};
+pub use coming::{BodyError, TimedBody};
 pub use connections::serve;
-pub use crowd::{Crowd, Place};
+pub use crowd::{ConnectionLimiter, ConnectionPermit};
 pub use form::{check_form, ignore_odd_ranges, one_range};
-pub use gathering::{Gathering, Room};
-pub use login::Login;
-pub use names::Names;
-pub use pipeline::{BlockBuffer, BlockSink, Stage};
-pub use streamed::{Read, streamed};
+pub use gathering::{MemoryBudget, SpillBuffer};
+pub use login::HttpCredentials;
+pub use names::ServerNames;
+pub use pipeline::{BlockBuffer, BlockSink, PipelineStage};
+pub use streamed::{ReadFunctions, streamed};
 pub use unbroken::unbroken;
 
 use svcfs_base::Fault;

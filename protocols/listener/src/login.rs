@@ -8,14 +8,14 @@ use svcfs_base::{Fault, Kind};
 
 /// Who a client says it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Login {
+pub struct HttpCredentials {
     /// The name before the password; none with Bearer, and when it is empty.
     pub user: Option<String>,
     /// The key: the bearer token, or the password.
     pub key: Option<String>,
 }
 
-impl Login {
+impl HttpCredentials {
     /// Reads the header; nothing when there is none.
     ///
     /// # Errors
@@ -52,17 +52,20 @@ mod tests {
 
     use super::*;
 
-    fn login(text: &'static str) -> Result<Login, Fault> {
-        Login::of(&HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(text))]))
+    fn login(text: &'static str) -> Result<HttpCredentials, Fault> {
+        HttpCredentials::of(&HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(text))]))
     }
 
     #[test]
     fn a_password_and_a_bearer_token_are_the_same_key() {
         let key = Some("k:1".to_owned());
-        assert_eq!(login("Basic YW5uOms6MQ==").unwrap(), Login { user: Some("ann".to_owned()), key: key.clone() });
-        assert_eq!(login("basic Oms6MQ==").unwrap(), Login { user: None, key: key.clone() });
-        assert_eq!(login("BEARER k:1").unwrap(), Login { user: None, key });
-        assert_eq!(Login::of(&HeaderMap::new()).unwrap(), Login::default());
+        assert_eq!(
+            login("Basic YW5uOms6MQ==").unwrap(),
+            HttpCredentials { user: Some("ann".to_owned()), key: key.clone() }
+        );
+        assert_eq!(login("basic Oms6MQ==").unwrap(), HttpCredentials { user: None, key: key.clone() });
+        assert_eq!(login("BEARER k:1").unwrap(), HttpCredentials { user: None, key });
+        assert_eq!(HttpCredentials::of(&HeaderMap::new()).unwrap(), HttpCredentials::default());
     }
 
     #[test]
@@ -73,6 +76,6 @@ mod tests {
         let mut twice = HeaderMap::new();
         twice.append(AUTHORIZATION, HeaderValue::from_static("Bearer a"));
         twice.append(AUTHORIZATION, HeaderValue::from_static("Bearer b"));
-        assert_eq!(Login::of(&twice).unwrap_err().kind(), Kind::Unauthenticated);
+        assert_eq!(HttpCredentials::of(&twice).unwrap_err().kind(), Kind::Unauthenticated);
     }
 }

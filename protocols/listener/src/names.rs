@@ -15,14 +15,14 @@ use svcfs_config::{Host, ServerSettings};
 
 /// The names of a server.
 #[derive(Debug)]
-pub struct Names {
+pub struct ServerNames {
     /// In lower case; beside them addresses, `localhost` and what lies below it.
     names: Vec<String>,
     /// Bound to every address of the machine: there is no telling which names lead here.
     any: bool,
 }
 
-impl Names {
+impl ServerNames {
     /// The names that follow from where the server listens and how it is known outside.
     pub fn of(settings: &ServerSettings) -> Self {
         let mut names = Vec::new();
@@ -79,15 +79,15 @@ mod tests {
 
     use super::*;
 
-    fn names(host: &str) -> Names {
+    fn names(host: &str) -> ServerNames {
         let public_url = Some(PublicUrl::parse("https://notes.example.org").unwrap());
         let plain = Settings::resolve(Config::default(), Overrides::default()).unwrap().server;
-        Names::of(&ServerSettings { host: Host::parse(host).unwrap(), public_url, ..plain })
+        ServerNames::of(&ServerSettings { host: Host::parse(host).unwrap(), public_url, ..plain })
     }
 
     #[test]
     fn a_name_of_somebody_else_does_not_lead_here() {
-        let asked = |names: &Names, host: &'static str| {
+        let asked = |names: &ServerNames, host: &'static str| {
             names.check(&HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))])).is_ok()
         };
         let local = names("127.0.0.1");

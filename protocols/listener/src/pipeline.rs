@@ -15,7 +15,7 @@ use svcfs_base::Fault;
 use svcfs_work::{Lane, LaneError, Lanes, Started};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::gathering::Room;
+use crate::gathering::MemoryBudget;
 use crate::of_lane;
 
 /// Blocks that a consumer has at most: one it works on, and others, so that it need not wait until the next is received.
@@ -30,7 +30,7 @@ const SMALL_BLOCK_BYTES: usize = 64 << 10;
 /// What comes of a body, cut into blocks.
 #[derive(Debug)]
 pub struct BlockBuffer {
-    room: Arc<Room>,
+    room: Arc<MemoryBudget>,
     /// Room for all blocks.
     permit: Option<OwnedSemaphorePermit>,
     filling: Vec<u8>,
@@ -40,7 +40,7 @@ pub struct BlockBuffer {
 
 impl BlockBuffer {
     /// An empty one, whose memory is counted in `room`.
-    pub fn new(room: &Arc<Room>) -> Self {
+    pub fn new(room: &Arc<MemoryBudget>) -> Self {
         Self { room: Arc::clone(room), permit: None, filling: Vec::new(), handed_out: VecDeque::new() }
     }
 
@@ -109,16 +109,16 @@ pub trait BlockSink: Send + 'static {
 }
 
 /// A consumer that works beside whoever receives the body.
-pub struct Stage<S: BlockSink> {
+pub struct PipelineStage<S: BlockSink> {
     lanes: Arc<Lanes>,
     /// How many more blocks may wait.
     free: Arc<Semaphore>,
-    queue: Arc<Mutex<Queue<S>>>,
+    queue: Arc<Mutex<BlockQueue<S>>>,
     /// The work that empties the queue, as long as there was any.
     running: Option<Started<()>>,
 }
 
-struct Queue<S> {
+struct BlockQueue<S> {
     blocks: VecDeque<(Arc<Vec<u8>>, OwnedSemaphorePermit)>,
     /// None while it is at work, and after an error.
     sink: Option<S>,
@@ -126,10 +126,10 @@ struct Queue<S> {
     is_running: bool,
 }
 
-impl<S: BlockSink> Stage<S> {
+impl<S: BlockSink> PipelineStage<S> {
     /// Has `sink` take blocks in a lane.
     pub fn new(lanes: &Arc<Lanes>, sink: S) -> Self {
-        let queue = Queue { blocks: VecDeque::new(), sink: Some(sink), error: None, is_running: false };
+        let queue = BlockQueue { blocks: VecDeque::new(), sink: Some(sink), error: None, is_running: false };
         Self {
             lanes: Arc::clone(lanes),
             free: Arc::new(Semaphore::new(MAX_QUEUED)),
@@ -175,14 +175,14 @@ impl<S: BlockSink> Stage<S> {
     }
 }
 
-impl<S: BlockSink> Drop for Stage<S> {
+impl<S: BlockSink> Drop for PipelineStage<S> {
     fn drop(&mut self) {
         // Nobody wants the rest.
         self.queue.lock().blocks.clear();
     }
 }
 
-impl<S> Queue<S> {
+impl<S> BlockQueue<S> {
     /// No more blocks are taken.
     fn give_up(&mut self) {
         (self.sink, self.is_running) = (None, false);
@@ -203,7 +203,7 @@ fn failed_before() -> Fault {
 }
 
 /// Empties a queue.
-fn run<S: BlockSink>(queue: &Mutex<Queue<S>>) {
+fn run<S: BlockSink>(queue: &Mutex<BlockQueue<S>>) {
     let Some(mut sink) = queue.lock().sink.take() else { return };
     loop {
         let (block, permit) = {
@@ -271,10 +271,10 @@ mod tests {
         dropped: Receiver<usize>,
     }
 
-    fn gated() -> (Stage<Gated>, Gate) {
+    fn gated() -> (PipelineStage<Gated>, Gate) {
         let ((allow, allowed), (begin, begun), (drop, dropped)) = (channel(), channel(), channel());
         let sink = Gated { allowed, begun: begin, written: Vec::new(), dropped: drop };
-        (Stage::new(&Arc::default(), sink), Gate { allow, begun, dropped })
+        (PipelineStage::new(&Arc::default(), sink), Gate { allow, begun, dropped })
     }
 
     fn runtime() -> Runtime {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     /// Puts a body through two stages, in pieces of this length; the sinks and the length of each block.
-    async fn through(room: &Arc<Room>, content: &[u8], piece: usize) -> ([Vec<u8>; 2], Vec<usize>) {
+    async fn through(room: &Arc<MemoryBudget>, content: &[u8], piece: usize) -> ([Vec<u8>; 2], Vec<usize>) {
         let ((mut first, gate), (mut second, other)) = (gated(), gated());
         drop((gate.allow, other.allow));
         let (mut blocks, mut memory) = (BlockBuffer::new(room), Vec::new());
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn blocks_come_in_their_order_and_few_are_in_memory() {
-        let room = Arc::new(Room::of(4096, 0));
+        let room = Arc::new(MemoryBudget::of(4096, 0));
         let all = content(9 << 20);
         for piece in [1_000, 64 << 10, 300_000, 3 << 20] {
             let ([first, second], blocks) = runtime().block_on(through(&room, &all, piece));
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn without_room_blocks_are_small_and_nobody_waits() {
-        let room = Arc::new(Room::of(4095, 0));
+        let room = Arc::new(MemoryBudget::of(4095, 0));
         let all = content(300_000);
         let ([written, _], blocks) = runtime().block_on(through(&room, &all, 10_000));
         assert!(written == all);
@@ -396,7 +396,7 @@ mod tests {
             let (drop, dropped) = channel();
             let (lanes, allowed) = (Arc::new(Lanes::new(0, 0, Duration::ZERO)), channel().1);
             let mut stage =
-                Stage::new(&lanes, Gated { allowed, begun: channel().0, written: Vec::new(), dropped: drop });
+                PipelineStage::new(&lanes, Gated { allowed, begun: channel().0, written: Vec::new(), dropped: drop });
             for _ in 0..=MAX_QUEUED {
                 assert!(stage.write(Arc::new(vec![1])).await.is_err());
             }

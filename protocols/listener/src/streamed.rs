@@ -15,7 +15,7 @@ use crate::blocking;
 const PIECE: usize = 256 << 10;
 
 /// How a file is read that a door has open, at an offset, as far as so many bytes.
-pub struct Read<R> {
+pub struct ReadFunctions<R> {
     /// What can be had without waiting.
     pub now: fn(&R, u64, usize) -> Option<Bytes>,
     /// Everything else, which waits for the disk.
@@ -25,10 +25,10 @@ pub struct Read<R> {
 /// A part of a file, read as the client takes it: a thread is woken only for what is not in memory.
 pub fn streamed<R: Send + Sync + 'static>(
     lanes: Arc<Lanes>,
-    (reader, read): (R, Read<R>),
+    (reader, read): (R, ReadFunctions<R>),
     part: Range<u64>,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + 'static {
-    let (reader, Read { now, wait }) = (Arc::new(reader), read);
+    let (reader, ReadFunctions { now, wait }) = (Arc::new(reader), read);
     stream::unfold((part.start, part.end.saturating_sub(part.start)), move |(offset, left)| {
         let (lanes, reader) = (Arc::clone(&lanes), Arc::clone(&reader));
         async move {
@@ -85,8 +85,8 @@ mod tests {
     }
 
     fn sent(file: &Arc<File>, part: Range<u64>) -> Vec<io::Result<Bytes>> {
-        let read: Read<Arc<File>> =
-            Read { now: |file, at, most| file.now(at, most), wait: |file, at, most| file.wait(at, most) };
+        let read: ReadFunctions<Arc<File>> =
+            ReadFunctions { now: |file, at, most| file.now(at, most), wait: |file, at, most| file.wait(at, most) };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
         runtime.block_on(streamed(Arc::default(), (Arc::clone(file), read), part).collect())
     }

@@ -24,7 +24,7 @@ use crate::reading::IsPart;
 use crate::refusal::{refuse, told};
 use crate::sums::{Sums, unknown_trailer};
 use crate::{Door, beyond, signed};
-use svcfs_listener::Coming;
+use svcfs_listener::TimedBody;
 
 /// Bytes of XML that a request may bring: 10,000 parts of an upload with their checksums.
 const MAX_XML_BYTES: usize = 4 << 20;
@@ -92,8 +92,8 @@ pub(crate) async fn answer(
             announce_trailer(request.headers_mut());
             let is_in_pieces = is_in_pieces(request.headers());
             let request = request.map(|body| match is_in_pieces {
-                true => Body::http_body_unsync(Pieces::new(Coming::new(body), door.place())),
-                false => Body::http_body_unsync(Coming::new(body)),
+                true => Body::http_body_unsync(Pieces::new(TimedBody::new(body), door.place())),
+                false => Body::http_body_unsync(TimedBody::new(body)),
             });
             match svcfs_listener::unbroken(async { Ok(service.call(request).await) }).await {
                 Ok(answered) => answered.map_err(|error| s3_error!(InternalError, "{error:?}")),

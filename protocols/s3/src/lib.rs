@@ -49,7 +49,7 @@ mod writing;
 use std::sync::Arc;
 
 use svcfs_knowledge::kernel::ServerState;
-use svcfs_listener::{Names, Room};
+use svcfs_listener::{MemoryBudget, ServerNames};
 use svcfs_work::Lanes;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -64,12 +64,12 @@ use removed::Removals;
 /// What every request shares.
 struct Door {
     server: Arc<ServerState>,
-    names: Names,
+    names: ServerNames,
     lanes: Arc<Lanes>,
     etags: ETags,
     removals: Removals,
     /// Memory for files that are on their way here.
-    room: Arc<Room>,
+    room: Arc<MemoryBudget>,
     /// Bodies that may be summed up in long stretches.
     ahead: Arc<Semaphore>,
     /// Uploads in parts that are being completed.
@@ -81,7 +81,7 @@ struct Door {
 impl Door {
     fn of(server: Arc<ServerState>) -> Self {
         Self {
-            names: Names::of(&server.settings().server),
+            names: ServerNames::of(&server.settings().server),
             server,
             lanes: Arc::default(),
             etags: ETags::default(),

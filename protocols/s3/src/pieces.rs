@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::{Stream, stream};
 use hyper::body::{Body, Frame, SizeHint};
 use svcfs_base::Fault;
-use svcfs_listener::{Gathering, Room};
+use svcfs_listener::{MemoryBudget, SpillBuffer};
 use svcfs_work::{Lane, Lanes};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -52,14 +52,14 @@ impl<E: std::error::Error> std::error::Error for Failed<E> {}
 /// What pieces are gathered with.
 #[derive(Clone)]
 pub(crate) struct Place {
-    pub(crate) room: Arc<Room>,
+    pub(crate) room: Arc<MemoryBudget>,
     pub(crate) lanes: Arc<Lanes>,
     /// Where those lie for which there is no room in memory.
     pub(crate) folder: PathBuf,
 }
 
 impl Place {
-    async fn gathered(&self, mut gathering: Gathering, here: &[u8]) -> Result<Gathering, Fault> {
+    async fn gathered(&self, mut gathering: SpillBuffer, here: &[u8]) -> Result<SpillBuffer, Fault> {
         gathering.push(here);
         if !gathering.is_full() {
             return Ok(gathering);
@@ -115,7 +115,7 @@ struct Following<B> {
     /// What came and was not looked at yet.
     rest: Bytes,
     /// The long piece that is coming.
-    gathering: Option<Gathering>,
+    gathering: Option<SpillBuffer>,
     /// Room of the one that was handed on, held as long as s3s may have it: until it asks for more.
     held: Option<OwnedSemaphorePermit>,
 }
@@ -143,7 +143,7 @@ impl<B: Body<Data = Bytes> + Unpin> Following<B> {
                     return self.whole(gathering).await.map(Some).map_err(Failed::Room);
                 }
                 (None, At::Piece(left)) if left > SHORT + 2 => {
-                    self.gathering = Some(Gathering::new(&self.place.room, &self.place.folder));
+                    self.gathering = Some(SpillBuffer::new(&self.place.room, &self.place.folder));
                     return Ok(Some(here));
                 }
                 (None, _) => return Ok(Some(here)),
@@ -151,7 +151,7 @@ impl<B: Body<Data = Bytes> + Unpin> Following<B> {
         }
     }
 
-    async fn whole(&mut self, gathering: Gathering) -> Result<Bytes, Fault> {
+    async fn whole(&mut self, gathering: SpillBuffer) -> Result<Bytes, Fault> {
         let length = gathering.length();
         let room = if gathering.is_on_disk() { Some(self.place.room.whole(length).await?) } else { None };
         let lanes = &self.place.lanes;
@@ -256,8 +256,11 @@ mod tests {
             let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
             open.filter(|file| std::fs::read_link(file.path()).is_ok_and(|to| to.starts_with(&path))).count()
         };
-        let place =
-            Place { room: Arc::new(Room::of(1024, 64 << 10)), lanes: Arc::default(), folder: folder.path().to_owned() };
+        let place = Place {
+            room: Arc::new(MemoryBudget::of(1024, 64 << 10)),
+            lanes: Arc::default(),
+            folder: folder.path().to_owned(),
+        };
         let piece: Vec<u8> = (0..1_u32 << 20).map(|at| (at / 7) as u8).collect();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
         runtime

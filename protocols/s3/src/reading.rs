@@ -12,7 +12,7 @@ use s3s::dto::{
 };
 use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
-use svcfs_listener::{Read, streamed};
+use svcfs_listener::{ReadFunctions, streamed};
 use svcfs_vfs::{Content, Reader};
 
 use crate::Door;
@@ -174,7 +174,7 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
             StreamingBlob::from(Body::from(content.slice(begin..end)))
         }
         Content::OnDisk(reader) => {
-            let read = Read { now: Reader::read_now, wait: Reader::read };
+            let read = ReadFunctions { now: Reader::read_now, wait: Reader::read };
             StreamingBlob::wrap(streamed(Arc::clone(&asked.door.lanes), (reader, read), from..from + length))
         }
     });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use s3s::S3Result;
 use svcfs_base::Fault;
-use svcfs_listener::{BlockBuffer, BlockSink, Stage};
+use svcfs_listener::{BlockBuffer, BlockSink, PipelineStage};
 
 use crate::asked::Asked;
 use crate::refusal::refuse;
@@ -14,8 +14,8 @@ use crate::sums::{Summing, Sums};
 /// A body that is written to `S` and hashed.
 pub(crate) struct StagedBody<S: BlockSink> {
     blocks: BlockBuffer,
-    hashes: Stage<Box<Summing>>,
-    sink: Stage<S>,
+    hashes: PipelineStage<Box<Summing>>,
+    sink: PipelineStage<S>,
     /// What is asked for, in messages.
     operation: &'static str,
 }
@@ -31,7 +31,7 @@ impl<S: BlockSink> StagedBody<S> {
     /// Begins behind what `sink` and `summing` have already.
     pub(crate) fn new(asked: &Asked, operation: &'static str, (sink, summing): (S, Box<Summing>)) -> Self {
         let (lanes, blocks) = (&asked.door.lanes, BlockBuffer::new(&asked.door.room));
-        Self { blocks, hashes: Stage::new(lanes, summing), sink: Stage::new(lanes, sink), operation }
+        Self { blocks, hashes: PipelineStage::new(lanes, summing), sink: PipelineStage::new(lanes, sink), operation }
     }
 
     /// Takes the next piece.

@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode};
 use s3s::dto::StreamingBlob;
 use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders, s3_error};
 use svcfs_base::{MAX_FILE_BYTES, TreePath};
-use svcfs_listener::Gathering;
+use svcfs_listener::SpillBuffer;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::answer::is_in_pieces;
@@ -154,11 +154,11 @@ fn too_long() -> S3Error {
 }
 
 /// Something that bytes are gathered in.
-pub(crate) fn gathering(asked: &Asked) -> Gathering {
-    Gathering::new(&asked.door.room, &asked.space.vfs.state_directory())
+pub(crate) fn gathering(asked: &Asked) -> SpillBuffer {
+    SpillBuffer::new(&asked.door.room, &asked.space.vfs.state_directory())
 }
 
-async fn write_out(asked: &Asked, mut coming: Gathering) -> S3Result<Gathering> {
+async fn write_out(asked: &Asked, mut coming: SpillBuffer) -> S3Result<SpillBuffer> {
     asked
         .run("PutObject", move |_| {
             coming.write_out()?;
@@ -188,7 +188,7 @@ pub(crate) async fn next(body: &mut Option<StreamingBlob>) -> S3Result<Option<By
 }
 
 /// A file beside its place, with what has come of it.
-async fn beside_with(asked: &Asked, path: &TreePath, data: Gathering) -> S3Result<Beside> {
+async fn beside_with(asked: &Asked, path: &TreePath, data: SpillBuffer) -> S3Result<Beside> {
     // What is on the disk comes back for this moment.
     let _room = if data.is_on_disk() { Some(room_for(asked, data.length()).await?) } else { None };
     let path = path.clone();

@@ -18,7 +18,7 @@ use svcfs_config::PublicUrl;
 use svcfs_knowledge::access::{CallerIdentity, RETRY};
 use svcfs_knowledge::audit::{RequestHead, TrackedRequest as Visit};
 use svcfs_knowledge::kernel::Space;
-use svcfs_listener::{Login, log};
+use svcfs_listener::{HttpCredentials, log};
 use svcfs_work::Lane;
 
 use crate::asked::{Asked, Question};
@@ -100,7 +100,7 @@ impl Door {
         svcfs_listener::check_form(&request)?;
         let (mut head, body) = request.into_parts();
         self.names.check(&head.headers)?;
-        let Login { user, key } = Login::of(&head.headers).unwrap_or_default();
+        let HttpCredentials { user, key } = HttpCredentials::of(&head.headers).unwrap_or_default();
         let identity = self.identify(&head.headers).await;
         user.iter().for_each(|user| visit.notes().is_of(Actor::new(user)));
         visit.admit(identity.as_ref().ok(), key.as_deref())?;
@@ -155,7 +155,7 @@ impl Door {
             // Where nothing is asked for, a header that other servers ask for does no harm.
             return Ok(CallerIdentity::ANYBODY);
         }
-        let Login { key, .. } = Login::of(headers)?;
+        let HttpCredentials { key, .. } = HttpCredentials::of(headers)?;
         if key.as_deref().is_some_and(|key| access.must_prepare(key)) {
             let server = Arc::clone(&self.server);
             svcfs_listener::blocking(&self.lanes, Lane::Slow, move || server.access().prepare()).await?;

@@ -8,7 +8,7 @@ use http::Method;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use svcfs_base::Fault;
-use svcfs_listener::{Broken, Coming};
+use svcfs_listener::{BodyError, TimedBody};
 use xml::reader::{EventReader, XmlEvent};
 
 use crate::markup::{MAX_DEPTH, has_declarations};
@@ -19,7 +19,7 @@ const MAX_XML_BYTES: usize = 64 << 10;
 /// The body of a request.
 pub(crate) enum Content {
     /// On its way.
-    Coming(Coming),
+    Coming(TimedBody),
     /// All of it.
     Here(Option<Bytes>),
 }
@@ -36,9 +36,9 @@ impl Content {
 
 impl Body for Content {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut *self {
             Self::Coming(coming) => Pin::new(coming).poll_frame(cx),
             Self::Here(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
@@ -59,7 +59,7 @@ impl Body for Content {
 /// `TooLarge`, and `Invalid` for one that breaks off or is no XML that anybody would send.
 pub(crate) async fn content(method: &Method, body: Incoming) -> Result<Content, Fault> {
     if matches!(*method, Method::PUT | Method::PATCH) {
-        return Ok(Content::Coming(Coming::new(body)));
+        return Ok(Content::Coming(TimedBody::new(body)));
     }
     let collected = Limited::new(body, MAX_XML_BYTES).collect().await;
     let bytes = collected.map_err(|error| match error.is::<http_body_util::LengthLimitError>() {

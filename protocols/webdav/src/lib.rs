@@ -40,7 +40,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use svcfs_config::PublicUrl;
 use svcfs_knowledge::kernel::ServerState;
-use svcfs_listener::{Names, Room};
+use svcfs_listener::{MemoryBudget, ServerNames};
 use svcfs_work::Lanes;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -51,13 +51,13 @@ pub use unfinished::finish;
 /// What every request shares.
 struct Door {
     server: Arc<ServerState>,
-    names: Names,
+    names: ServerNames,
     /// How clients reach it through a proxy.
     public: Option<PublicUrl>,
     lanes: Arc<Lanes>,
     etags: ETags,
     /// Memory for files that are on their way here.
-    room: Arc<Room>,
+    room: Arc<MemoryBudget>,
     /// Held while properties of a file are changed: they are read, changed and written as one.
     properties: Mutex<()>,
 }
@@ -66,7 +66,7 @@ impl Door {
     fn of(server: Arc<ServerState>) -> Self {
         let public = server.settings().webdav.as_ref().and_then(|webdav| webdav.public_url.clone());
         Self {
-            names: Names::of(&server.settings().server).and(public.as_ref().map(PublicUrl::host)),
+            names: ServerNames::of(&server.settings().server).and(public.as_ref().map(PublicUrl::host)),
             public,
             server,
             lanes: Arc::default(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult};
 use svcfs_base::{Caller, Durability, Fault, FileKind, Kind, MAX_FILE_BYTES, Name, TreePath};
-use svcfs_listener::{BlockBuffer, BlockSink, Gathering, Stage};
+use svcfs_listener::{BlockBuffer, BlockSink, PipelineStage, SpillBuffer};
 use svcfs_vfs::{EntryKind, HandleId, NodeId, UPLOAD, Vfs, WriteAt};
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
@@ -40,11 +40,11 @@ pub(crate) struct Upload {
     received: u64,
     what: What,
     /// What has come, of what a version can hold.
-    coming: Gathering,
+    coming: SpillBuffer,
     /// What has come of a longer file, and is not handed to the disk.
     blocks: BlockBuffer,
     /// What came before that.
-    beside: Option<Stage<Beside>>,
+    beside: Option<PipelineStage<Beside>>,
     /// What became of it.
     outcome: Option<Metadata>,
 }
@@ -143,7 +143,7 @@ impl Upload {
     }
 
     /// What has come, to go on with an empty one.
-    fn taken(&mut self) -> Gathering {
+    fn taken(&mut self) -> SpillBuffer {
         std::mem::replace(&mut self.coming, gathering(&self.asked))
     }
 
@@ -165,7 +165,7 @@ impl Upload {
             Some(beside) => beside,
             None => {
                 let beside = self.begin_beside().await?;
-                self.beside.insert(Stage::new(&self.asked.door().lanes, beside))
+                self.beside.insert(PipelineStage::new(&self.asked.door().lanes, beside))
             }
         };
         beside.write(block).await.map_err(|fault| self.asked.refuse(fault))
@@ -232,8 +232,8 @@ impl Upload {
 }
 
 /// Something that bytes are gathered in.
-fn gathering(asked: &Asked) -> Gathering {
-    Gathering::new(&asked.door().room, &asked.space().vfs.state_directory())
+fn gathering(asked: &Asked) -> SpillBuffer {
+    SpillBuffer::new(&asked.door().room, &asked.space().vfs.state_directory())
 }
 
 /// A file of which a part is another one.
