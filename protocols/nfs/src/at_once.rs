@@ -13,25 +13,25 @@ use nfs3_types::xdr_codec::Void;
 use svcfs_base::{Caller, TreePath};
 use svcfs_vfs::{EntryKind, Glance};
 
-use crate::Door;
+use crate::NfsServer;
 use crate::attributes::told;
-use crate::call::{Call, Reply};
-use crate::clients::Client;
-use crate::export::Export;
+use crate::call::{RpcCall, RpcReply};
+use crate::clients::NfsClient;
+use crate::export::NfsExport;
 use crate::looking::{TRANSFER, allowed};
-use crate::place::{Entry, Place, name, numbers};
-use crate::procedures::{Asked, Read};
+use crate::place::{ExportEntry, HandleTarget, name, numbers};
+use crate::procedures::{CallContext, ReadReply};
 
 /// Something in a space, and the path that it has for as long as nobody changes names.
-struct There {
-    entry: Entry,
+struct CachedEntry {
+    entry: ExportEntry,
     path: TreePath,
 }
 
-impl There {
+impl CachedEntry {
     /// What is known of it, and some of its bytes. None of a file that is being written.
     fn glance(&self, caller: &Caller, part: Option<(u64, usize)>) -> Option<(fattr3, Glance)> {
-        let Entry { export, number } = &self.entry;
+        let ExportEntry { export, number } = &self.entry;
         if export.writers.node(*number).is_some() {
             return None;
         }
@@ -45,53 +45,53 @@ impl There {
     fn child(&self, entry: &[u8]) -> Option<Self> {
         let name = name(entry).ok()?;
         let number = self.entry.export.numbers.number_at_once(self.entry.number, name.as_str())?;
-        let entry = Entry { export: Arc::clone(&self.entry.export), number };
+        let entry = ExportEntry { export: Arc::clone(&self.entry.export), number };
         Some(Self { entry, path: self.path.join(&name) })
     }
 }
 
-impl Door {
+impl NfsServer {
     /// The answer to a message, as [`Door::answer`] has it, if it is one of the questions that clients ask all the time, and nothing must be waited for.
-    pub(crate) fn at_once(&self, client: Client, record: &[u8]) -> Option<Reply> {
-        let call = Call::of(record).ok()?;
+    pub(crate) fn at_once(&self, client: NfsClient, record: &[u8]) -> Option<RpcReply> {
+        let call = RpcCall::of(record).ok()?;
         if (call.program, call.version) != (nfs3::PROGRAM, nfs3::VERSION) || !self.lets_in(&call) {
             return None;
         }
         let procedure = NFS_PROGRAM::try_from(call.procedure).ok()?;
-        let caller = self.names.known(Client { user: call.user, ..client })?;
-        let asked = Asked::of(&call, caller, &self.server.vitals().measures);
+        let caller = self.names.known(NfsClient { user: call.user, ..client })?;
+        let asked = CallContext::of(&call, caller, &self.server.vitals().measures);
         match procedure {
-            NFS_PROGRAM::NFSPROC3_GETATTR => self.getattr_at_once(&asked).map(Reply::from),
-            NFS_PROGRAM::NFSPROC3_LOOKUP => self.lookup_at_once(&asked).map(Reply::from),
-            NFS_PROGRAM::NFSPROC3_ACCESS => self.access_at_once(&asked).map(Reply::from),
+            NFS_PROGRAM::NFSPROC3_GETATTR => self.getattr_at_once(&asked).map(RpcReply::from),
+            NFS_PROGRAM::NFSPROC3_LOOKUP => self.lookup_at_once(&asked).map(RpcReply::from),
+            NFS_PROGRAM::NFSPROC3_ACCESS => self.access_at_once(&asked).map(RpcReply::from),
             NFS_PROGRAM::NFSPROC3_READ => self.read_at_once(&asked),
             _ => None,
         }
     }
 
     /// What a handle stands for, handed to `look` while its names stay.
-    fn there<T>(&self, handle: &[u8], look: impl FnOnce(There) -> Option<T>) -> Option<T> {
+    fn there<T>(&self, handle: &[u8], look: impl FnOnce(CachedEntry) -> Option<T>) -> Option<T> {
         let (space, number) = numbers(handle)?;
         let export = self.open_export(space)?;
         let _names = export.names.try_read()?;
         let path = export.numbers.path_at_once(number)?;
-        look(There { entry: Entry { export: Arc::clone(&export), number }, path })
+        look(CachedEntry { entry: ExportEntry { export: Arc::clone(&export), number }, path })
     }
 
     /// The space of this number, if it is open already, and still is.
-    fn open_export(&self, space: u64) -> Option<Arc<Export>> {
+    fn open_export(&self, space: u64) -> Option<Arc<NfsExport>> {
         let export = self.exports.try_lock()?.open.iter().find(|export| export.numbers.space() == space).cloned()?;
         let is_served = self.server.spaces().open().iter().any(|served| Arc::ptr_eq(served, &export.space));
         is_served.then_some(export)
     }
 
-    fn getattr_at_once(&self, asked: &Asked<'_>) -> Option<Vec<u8>> {
+    fn getattr_at_once(&self, asked: &CallContext<'_>) -> Option<Vec<u8>> {
         let handle = asked.arguments().handle().ok()?;
         let (obj_attributes, _) = self.there(handle, |there| there.glance(&asked.caller, None))?;
         asked.answer("GETATTR", Ok(GETATTR3resok { obj_attributes }), || Void).ok()
     }
 
-    fn lookup_at_once(&self, asked: &Asked<'_>) -> Option<Vec<u8>> {
+    fn lookup_at_once(&self, asked: &CallContext<'_>) -> Option<Vec<u8>> {
         let (handle, entry) = asked.arguments().entry().ok()?;
         let found = self.there(handle, |directory| {
             // Those that lead up are seldom asked for, and no names.
@@ -100,7 +100,7 @@ impl Door {
             let (below, _) = child.glance(&asked.caller, None)?;
             let is_directory = glance.attributes.kind == EntryKind::Directory;
             is_directory.then(|| LOOKUP3resok {
-                object: Place::Entry(child.entry).handle(),
+                object: HandleTarget::Entry(child.entry).handle(),
                 obj_attributes: Nfs3Option::Some(below),
                 dir_attributes: Nfs3Option::Some(above),
             })
@@ -108,7 +108,7 @@ impl Door {
         asked.answer("LOOKUP", Ok(found), LOOKUP3resfail::default).ok()
     }
 
-    fn access_at_once(&self, asked: &Asked<'_>) -> Option<Vec<u8>> {
+    fn access_at_once(&self, asked: &CallContext<'_>) -> Option<Vec<u8>> {
         let mut arguments = asked.arguments();
         let (handle, wanted) = (arguments.handle().ok()?, arguments.value::<u32>().ok()?);
         let (attributes, _) = self.there(handle, |there| there.glance(&asked.caller, None))?;
@@ -117,13 +117,13 @@ impl Door {
         asked.answer("ACCESS", Ok(found), ACCESS3resfail::default).ok()
     }
 
-    fn read_at_once(&self, asked: &Asked<'_>) -> Option<Reply> {
+    fn read_at_once(&self, asked: &CallContext<'_>) -> Option<RpcReply> {
         let mut arguments = asked.arguments();
         let handle = arguments.handle().ok()?;
         let (offset, count) = (arguments.value::<u64>().ok()?, arguments.value::<u32>().ok()?);
         let part = (offset, count.min(TRANSFER) as usize);
         let (told, glance) = self.there(handle, |there| there.glance(&asked.caller, Some(part)))?;
         let is_end = offset.saturating_add(glance.part.len() as u64) >= glance.attributes.size;
-        asked.answer_read(Ok(Read { told, data: glance.part, is_end })).ok()
+        asked.answer_read(Ok(ReadReply { told, data: glance.part, is_end })).ok()
     }
 }

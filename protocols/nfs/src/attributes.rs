@@ -7,7 +7,7 @@ use nfs3_types::nfs3::{
 };
 use svcfs_vfs::{Attributes, EntryKind, SetAttributes, SpecialKind};
 
-use crate::refusal::Refusal;
+use crate::refusal::NfsError;
 
 /// The permission bits that clients may set. Bits by which a program gets another user's rights are not among them: clients are not proved.
 const PERMISSIONS: u32 = 0o777;
@@ -62,7 +62,7 @@ const fn optional<T: Copy + nfs3_types::xdr_codec::Pack + nfs3_types::xdr_codec:
 }
 
 /// What a client sets. Owners are the disk's; one that stays is none to set.
-pub(crate) fn to_set(asked: &sattr3, now: Option<&Attributes>) -> Result<SetAttributes, Refusal> {
+pub(crate) fn to_set(asked: &sattr3, now: Option<&Attributes>) -> Result<SetAttributes, NfsError> {
     if let Some(now) = now {
         let is_other = |asked: Option<u32>, now: u32| asked.is_some_and(|asked| asked != now);
         if is_other(optional(&asked.uid), now.uid) || is_other(optional(&asked.gid), now.gid) {

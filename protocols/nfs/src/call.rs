@@ -6,7 +6,7 @@ use nfs3_types::rpc::{
 };
 use nfs3_types::xdr_codec::Pack;
 
-use crate::arguments::{Arguments, Garbage};
+use crate::arguments::{GarbageArguments, XdrReader};
 
 const VERSION: u32 = 2;
 /// `AUTH_NONE` and `AUTH_SYS` (RFC 5531 8.2).
@@ -19,30 +19,30 @@ const GROUPS: u32 = 16;
 
 /// A call: what is asked, and who says to ask.
 #[derive(Debug)]
-pub(crate) struct Call<'a> {
+pub(crate) struct RpcCall<'a> {
     pub(crate) id: u32,
     pub(crate) program: u32,
     pub(crate) version: u32,
     pub(crate) procedure: u32,
     /// The number of the user; none when the client names none.
     pub(crate) user: Option<u32>,
-    pub(crate) arguments: Arguments<'a>,
+    pub(crate) arguments: XdrReader<'a>,
 }
 
 /// An answer: its head, and the bytes of a file with which it ends, which are handed on as they were read.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct RpcReply {
     pub(crate) head: Vec<u8>,
     pub(crate) data: Bytes,
 }
 
-impl From<Vec<u8>> for Reply {
+impl From<Vec<u8>> for RpcReply {
     fn from(head: Vec<u8>) -> Self {
         Self { head, data: Bytes::new() }
     }
 }
 
-impl Reply {
+impl RpcReply {
     /// Zeros behind the bytes, up to a multiple of four.
     pub(crate) const fn padding(&self) -> &'static [u8] {
         match self.data.len() % 4 {
@@ -61,38 +61,38 @@ impl Reply {
 
 /// What is not answered by a procedure.
 #[derive(Debug)]
-pub(crate) enum Unheard {
+pub(crate) enum RpcRejection {
     /// No call at all: there is nothing to answer to.
     Nonsense,
     /// Answered so.
     Told(Vec<u8>),
 }
 
-impl From<Garbage> for Unheard {
-    fn from(Garbage: Garbage) -> Self {
+impl From<GarbageArguments> for RpcRejection {
+    fn from(GarbageArguments: GarbageArguments) -> Self {
         Self::Nonsense
     }
 }
 
-impl<'a> Call<'a> {
+impl<'a> RpcCall<'a> {
     /// Reads the head of a message.
-    pub(crate) fn of(record: &'a [u8]) -> Result<Self, Unheard> {
-        let mut head = Arguments::of(record);
+    pub(crate) fn of(record: &'a [u8]) -> Result<Self, RpcRejection> {
+        let mut head = XdrReader::of(record);
         let id = head.value()?;
         if head.value::<u32>()? != 0 {
-            return Err(Unheard::Nonsense);
+            return Err(RpcRejection::Nonsense);
         }
         if head.value::<u32>()? != VERSION {
-            return Err(Unheard::Told(denied(id, rejected_reply::rpc_mismatch(VERSION, VERSION))));
+            return Err(RpcRejection::Told(denied(id, rejected_reply::rpc_mismatch(VERSION, VERSION))));
         }
         let (program, version, procedure) = (head.value()?, head.value()?, head.value()?);
         let (flavor, credentials) = (head.value::<u32>()?, head.bytes(CREDENTIALS)?);
         head.value::<u32>()?;
         head.bytes(CREDENTIALS)?;
-        let refused = |stat| Unheard::Told(denied(id, rejected_reply::auth_error(stat)));
+        let refused = |stat| RpcRejection::Told(denied(id, rejected_reply::auth_error(stat)));
         let user = match flavor {
             NOBODY => None,
-            UNIX => Some(user(credentials).map_err(|Garbage| refused(auth_stat::AUTH_BADCRED))?),
+            UNIX => Some(user(credentials).map_err(|GarbageArguments| refused(auth_stat::AUTH_BADCRED))?),
             _ => return Err(refused(auth_stat::AUTH_TOOWEAK)),
         };
         Ok(Self { id, program, version, procedure, user, arguments: head })
@@ -108,12 +108,12 @@ impl<'a> Call<'a> {
     }
 
     /// The answer of a procedure that ends with these bytes; `body` ends with none, of which there is the length (RFC 4506 4.10).
-    pub(crate) fn answer_with(&self, body: &impl Pack, data: Bytes) -> Reply {
+    pub(crate) fn answer_with(&self, body: &impl Pack, data: Bytes) -> RpcReply {
         let mut head = self.answer(body);
         head.truncate(head.len() - size_of::<u32>());
         // Nothing that is read at once is longer.
         head.extend(u32::try_from(data.len()).unwrap_or(u32::MAX).to_be_bytes());
-        Reply { head, data }
+        RpcReply { head, data }
     }
 
     /// The answer to what no procedure answers.
@@ -128,15 +128,15 @@ impl<'a> Call<'a> {
 }
 
 /// The user whom credentials name (RFC 5531, appendix A).
-fn user(credentials: &[u8]) -> Result<u32, Garbage> {
-    let mut credentials = Arguments::of(credentials);
+fn user(credentials: &[u8]) -> Result<u32, GarbageArguments> {
+    let mut credentials = XdrReader::of(credentials);
     credentials.value::<u32>()?;
     credentials.bytes(255)?;
     let user = credentials.value()?;
     credentials.value::<u32>()?;
     let groups = credentials.value::<u32>()?;
     if groups > GROUPS {
-        return Err(Garbage);
+        return Err(GarbageArguments);
     }
     for _ in 0..groups {
         credentials.value::<u32>()?;

@@ -11,16 +11,16 @@ use nfs3_types::nfs3::{
 use svcfs_base::{Caller, Fault, Kind};
 use svcfs_vfs::{Act, EntryKind, FileNumbers, WriteAt};
 
-use crate::Door;
-use crate::arguments::Garbage;
+use crate::NfsServer;
+use crate::arguments::GarbageArguments;
 use crate::attributes::{time, to_set};
 use crate::looking::TRANSFER;
-use crate::place::{Entry, name};
-use crate::procedures::Asked;
-use crate::refusal::Refusal;
+use crate::place::{ExportEntry, name};
+use crate::procedures::CallContext;
+use crate::refusal::NfsError;
 
 /// What the disk says of a length that it has not.
-fn too_far(fault: Fault) -> Refusal {
+fn too_far(fault: Fault) -> NfsError {
     let mut cause: Option<&(dyn Error + 'static)> = fault.source();
     while let Some(error) = cause {
         if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::FileTooLarge) {
@@ -31,12 +31,12 @@ fn too_far(fault: Fault) -> Refusal {
     fault.into()
 }
 
-impl Door {
-    pub(crate) fn entry(&self, handle: &[u8]) -> Result<Entry, Refusal> {
+impl NfsServer {
+    pub(crate) fn entry(&self, handle: &[u8]) -> Result<ExportEntry, NfsError> {
         self.place(handle)?.entry()
     }
 
-    pub(crate) fn setattr(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn setattr(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = asked.arguments();
         let handle = arguments.handle()?;
         let (set, guard) = (arguments.value::<sattr3>()?, arguments.value::<sattrguard3>()?);
@@ -51,7 +51,12 @@ impl Door {
         asked.answer_with("SETATTR", (outcome, obj_wcc), done, failed)
     }
 
-    fn set(&self, asked: &Asked<'_>, entry: &Entry, (set, guard): (&sattr3, &sattrguard3)) -> Result<(), Refusal> {
+    fn set(
+        &self,
+        asked: &CallContext<'_>,
+        entry: &ExportEntry,
+        (set, guard): (&sattr3, &sattrguard3),
+    ) -> Result<(), NfsError> {
         let seen = entry.seen(&asked.caller)?;
         if let Nfs3Option::Some(guard) = guard
             && *guard != time(seen.attributes.changed)
@@ -64,10 +69,10 @@ impl Door {
     /// Sets attributes; a new length is a write.
     pub(crate) fn apply(
         &self,
-        asked: &Asked<'_>,
-        entry: &Entry,
+        asked: &CallContext<'_>,
+        entry: &ExportEntry,
         set: &svcfs_vfs::SetAttributes,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), NfsError> {
         let export = &entry.export;
         if let Some(size) = set.size {
             if size == 0 {
@@ -90,7 +95,7 @@ impl Door {
         Ok(())
     }
 
-    pub(crate) fn write(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn write(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = asked.arguments();
         let (handle, offset) = (arguments.handle()?, arguments.value::<u64>()?);
         let (count, stable) = (arguments.value::<u32>()?, arguments.value::<stable_how>()?);
@@ -111,11 +116,11 @@ impl Door {
     /// Writes, and says how safe it is.
     fn put(
         &self,
-        asked: &Asked<'_>,
-        entry: &Entry,
+        asked: &CallContext<'_>,
+        entry: &ExportEntry,
         (offset, data): (u64, &[u8]),
         stable: stable_how,
-    ) -> Result<stable_how, Refusal> {
+    ) -> Result<stable_how, NfsError> {
         let export = &entry.export;
         let mut writer = export.writer(entry, &asked.caller, (offset, data))?;
         export.vfs().write_node(&asked.caller, writer.handle, WriteAt::Offset(offset), data).map_err(too_far)?;
@@ -133,7 +138,7 @@ impl Door {
         Ok(committed)
     }
 
-    pub(crate) fn commit(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn commit(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let handle = asked.arguments().handle()?;
         let mut file_wcc = wcc_data::default();
         let outcome = self.entry(handle).and_then(|entry| {
@@ -148,14 +153,14 @@ impl Door {
         asked.answer_with("COMMIT", (outcome, file_wcc), done, |file_wcc| COMMIT3resfail { file_wcc })
     }
 
-    pub(crate) fn remove(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn remove(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let (handle, entry) = asked.arguments().entry()?;
         let removed = self.removed(asked, (handle, entry), false);
         let (done, failed) = (|(), dir_wcc| REMOVE3resok { dir_wcc }, |dir_wcc| REMOVE3resfail { dir_wcc });
         asked.answer_with("REMOVE", removed, done, failed)
     }
 
-    pub(crate) fn rmdir(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn rmdir(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let (handle, entry) = asked.arguments().entry()?;
         let removed = self.removed(asked, (handle, entry), true);
         let (done, failed) = (|(), dir_wcc| RMDIR3resok { dir_wcc }, |dir_wcc| RMDIR3resfail { dir_wcc });
@@ -164,10 +169,10 @@ impl Door {
 
     fn removed(
         &self,
-        asked: &Asked<'_>,
+        asked: &CallContext<'_>,
         (handle, entry): (&[u8], &[u8]),
         is_directory: bool,
-    ) -> (Result<(), Refusal>, wcc_data) {
+    ) -> (Result<(), NfsError>, wcc_data) {
         let directory = match self.entry(handle) {
             Ok(directory) => directory,
             Err(refusal) => return (Err(refusal), wcc_data::default()),
@@ -177,7 +182,7 @@ impl Door {
         (outcome, directory.changed(&asked.caller, before))
     }
 
-    fn take_away(caller: &Caller, directory: &Entry, entry: &[u8], is_directory: bool) -> Result<(), Refusal> {
+    fn take_away(caller: &Caller, directory: &ExportEntry, entry: &[u8], is_directory: bool) -> Result<(), NfsError> {
         let (export, name) = (&directory.export, name(entry)?);
         let vfs = export.vfs();
         let names = export.names.write();
@@ -198,7 +203,7 @@ impl Door {
         Ok(export.names_are_safe()?)
     }
 
-    pub(crate) fn rename(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn rename(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = asked.arguments();
         let (from, to) = (arguments.entry()?, arguments.entry()?);
         let (mut fromdir_wcc, mut todir_wcc) = (wcc_data::default(), wcc_data::default());
@@ -220,9 +225,9 @@ impl Door {
 
     fn move_to(
         caller: &Caller,
-        (old, old_name): (&Entry, &[u8]),
-        (new, new_name): (&Entry, &[u8]),
-    ) -> Result<(), Refusal> {
+        (old, old_name): (&ExportEntry, &[u8]),
+        (new, new_name): (&ExportEntry, &[u8]),
+    ) -> Result<(), NfsError> {
         if old.export.numbers.space() != new.export.numbers.space() {
             return Err(nfsstat3::NFS3ERR_XDEV.into());
         }
@@ -267,12 +272,12 @@ impl Door {
     }
 
     /// A file has one name here.
-    pub(crate) fn link(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn link(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = asked.arguments();
         arguments.handle()?;
         arguments.entry()?;
         let refused =
-            Err(Refusal::from(Fault::new(Kind::Disabled, "a file has one name here: hard links are not kept")));
+            Err(NfsError::from(Fault::new(Kind::Disabled, "a file has one name here: hard links are not kept")));
         asked.answer::<LINK3resok, _>("LINK", refused, || LINK3resfail {
             file_attributes: Nfs3Option::None,
             linkdir_wcc: wcc_data::default(),

@@ -15,30 +15,30 @@ const MOST_USERS: usize = 4096;
 
 /// One who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Client {
+pub(crate) struct NfsClient {
     pub(crate) address: IpAddr,
     pub(crate) user: Option<u32>,
 }
 
 /// The names of clients.
-pub(crate) struct Names {
+pub(crate) struct ClientActors {
     settings: NfsActors,
     /// A name is asked of the system once.
-    known: Mutex<HashMap<Client, Actor>>,
+    known: Mutex<HashMap<NfsClient, Actor>>,
 }
 
-impl Names {
+impl ClientActors {
     pub(crate) fn new(settings: NfsActors) -> Self {
         Self { settings, known: Mutex::default() }
     }
 
     /// Who a client is to everybody else, if nobody must be asked for that.
-    pub(crate) fn known(&self, client: Client) -> Option<Caller> {
+    pub(crate) fn known(&self, client: NfsClient) -> Option<Caller> {
         self.known.lock().get(&client).cloned().map(|actor| called(client, actor))
     }
 
     /// Who a client is to everybody else.
-    pub(crate) fn caller(&self, client: Client) -> Caller {
+    pub(crate) fn caller(&self, client: NfsClient) -> Caller {
         self.known(client).unwrap_or_else(|| {
             // Asked without the lock: a directory service behind the user database may take its time.
             let actor = self.name(client);
@@ -52,7 +52,7 @@ impl Names {
     }
 
     /// As the settings say; a user of this machine by their name here, everybody else by number and address.
-    fn name(&self, Client { address, user }: Client) -> Actor {
+    fn name(&self, NfsClient { address, user }: NfsClient) -> Actor {
         if let Some(told) = self.settings.name(user, address) {
             return Actor::new(told);
         }
@@ -69,6 +69,6 @@ impl Names {
     }
 }
 
-fn called(client: Client, actor: Actor) -> Caller {
+fn called(client: NfsClient, actor: Actor) -> Caller {
     Caller { address: Some(client.address.to_canonical()), ..Caller::new(svcfs_base::Door::Nfs).named(actor) }
 }

@@ -15,11 +15,11 @@ use tokio::sync::{Mutex, MutexGuard, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::Door;
-use crate::call::Reply;
-use crate::clients::Client;
-use crate::crowd::{Crowd, Place};
-use crate::records::{self, LONGEST, Room, kib};
+use crate::NfsServer;
+use crate::call::RpcReply;
+use crate::clients::NfsClient;
+use crate::crowd::{LruConnectionLimiter, SlotGuard};
+use crate::records::{self, LONGEST, MessageBudget, kib};
 use crate::writers::IDLE;
 
 /// Connections at once; one more takes the place of another ([`crate::crowd`]).
@@ -48,21 +48,21 @@ pub(crate) fn lanes() -> Lanes {
 }
 
 /// What connections share.
-struct Shared {
-    door: Arc<Door>,
+struct ConnectionContext {
+    door: Arc<NfsServer>,
     /// For messages that come, and for answers that go.
-    room: Room,
-    answers: Room,
+    room: MessageBudget,
+    answers: MessageBudget,
     stop: CancellationToken,
 }
 
 /// Those who are sent away.
 #[derive(Default)]
-struct Strangers {
+struct RejectionNotice {
     has_told: AtomicBool,
 }
 
-impl Strangers {
+impl RejectionNotice {
     /// Whether the log says that one is sent away: once, and not of this machine, which looks whether somebody listens.
     fn is_told_of(&self, address: IpAddr) -> bool {
         !address.to_canonical().is_loopback() && !self.has_told.swap(true, Ordering::Relaxed)
@@ -70,7 +70,7 @@ impl Strangers {
 }
 
 /// Answers requests until `stop` is cancelled, then lets those in progress end and saves what is not in history yet.
-pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>, stop: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, door: Arc<NfsServer>, stop: CancellationToken) {
     if let Ok(address) = listener.local_addr() {
         let _told = door.port.set(address.port());
     }
@@ -79,11 +79,15 @@ pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>, stop: Cancella
     let _begun = door.lanes.run(Lane::Slow, move || drop(begun.exports())).await;
     let settling = tokio::spawn(settle(Arc::clone(&door), stop.clone()));
     let tidying = tokio::spawn(tidy(Arc::clone(&door), stop.clone()));
-    let shared =
-        Arc::new(Shared { door: Arc::clone(&door), room: Room::of(ROOM), answers: Room::of(ROOM), stop: stop.clone() });
-    let crowd = Crowd::of(MAX_CONNECTIONS);
+    let shared = Arc::new(ConnectionContext {
+        door: Arc::clone(&door),
+        room: MessageBudget::of(ROOM),
+        answers: MessageBudget::of(ROOM),
+        stop: stop.clone(),
+    });
+    let crowd = LruConnectionLimiter::of(MAX_CONNECTIONS);
     let mut connections = JoinSet::new();
-    let strangers = Strangers::default();
+    let strangers = RejectionNotice::default();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -130,7 +134,7 @@ pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>, stop: Cancella
 }
 
 /// Saves files when it is time.
-async fn settle(door: Arc<Door>, stop: CancellationToken) {
+async fn settle(door: Arc<NfsServer>, stop: CancellationToken) {
     let mut next: Option<Instant> = None;
     loop {
         let due = async {
@@ -159,7 +163,7 @@ async fn settle(door: Arc<Door>, stop: CancellationToken) {
 }
 
 /// Lets go of what is kept of files that are gone, from time to time.
-async fn tidy(door: Arc<Door>, stop: CancellationToken) {
+async fn tidy(door: Arc<NfsServer>, stop: CancellationToken) {
     let mut round = tokio::time::interval(TIDYING);
     loop {
         tokio::select! {
@@ -180,13 +184,13 @@ async fn tidy(door: Arc<Door>, stop: CancellationToken) {
 }
 
 /// One connection, to its end; answers go on being sent until the last one.
-async fn converse(stream: TcpStream, from: SocketAddr, shared: Arc<Shared>, place: Place) {
+async fn converse(stream: TcpStream, from: SocketAddr, shared: Arc<ConnectionContext>, place: SlotGuard) {
     // Answers are written whole; waiting to fill a packet only delays them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let (input, output) = stream.into_split();
-    let line = Line { from, output: Arc::new(Mutex::new(output)), gone: place.gone.clone() };
+    let line = ReplyWriter { from, output: Arc::new(Mutex::new(output)), gone: place.gone.clone() };
     let asked = Arc::new(Semaphore::new(MAX_ASKED));
     listen(BufReader::new(input), &shared, (&line, &place), &asked).await;
     // Until all are answered.
@@ -199,16 +203,16 @@ async fn converse(stream: TcpStream, from: SocketAddr, shared: Arc<Shared>, plac
 
 /// Where the answers of a connection go.
 #[derive(Clone)]
-struct Line {
+struct ReplyWriter {
     from: SocketAddr,
     output: Arc<Mutex<OwnedWriteHalf>>,
     /// Cancelled when the connection must end.
     gone: CancellationToken,
 }
 
-impl Line {
+impl ReplyWriter {
     /// Sends an answer, one after the other. What is not sent when the connection ends is let go of.
-    async fn answer(&self, answer: &Reply) {
+    async fn answer(&self, answer: &RpcReply) {
         let output = tokio::select! {
             biased;
             () = self.gone.cancelled() => return,
@@ -217,7 +221,7 @@ impl Line {
         self.send(output, answer).await;
     }
 
-    async fn send(&self, mut output: MutexGuard<'_, OwnedWriteHalf>, answer: &Reply) {
+    async fn send(&self, mut output: MutexGuard<'_, OwnedWriteHalf>, answer: &RpcReply) {
         let sent = tokio::select! {
             biased;
             () = self.gone.cancelled() => return,
@@ -233,12 +237,12 @@ impl Line {
 /// Hears questions until the client or the server goes. What can be answered from memory is answered here; all else by a task of its own.
 async fn listen(
     mut input: impl tokio::io::AsyncRead + Unpin,
-    shared: &Shared,
-    (line, place): (&Line, &Place),
+    shared: &ConnectionContext,
+    (line, place): (&ReplyWriter, &SlotGuard),
     asked: &Arc<Semaphore>,
 ) {
     let long = Arc::new(Semaphore::new(MAX_LONG));
-    let client = Client { address: line.from.ip().to_canonical(), user: None };
+    let client = NfsClient { address: line.from.ip().to_canonical(), user: None };
     loop {
         let next = async {
             let turn = Arc::clone(asked).acquire_owned().await.ok()?;
@@ -323,11 +327,11 @@ fn is_long(record: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Strangers;
+    use super::RejectionNotice;
 
     #[test]
     fn the_first_stranger_is_told_of_and_no_program_of_this_machine() {
-        let strangers = Strangers::default();
+        let strangers = RejectionNotice::default();
         let told = ["127.0.0.1", "::1", "::ffff:127.0.0.1", "192.0.2.7", "192.0.2.7", "2001:db8::1", "127.0.0.1"]
             .map(|address| strangers.is_told_of(address.parse().unwrap()));
         assert_eq!(told, [false, false, false, true, false, false, false]);

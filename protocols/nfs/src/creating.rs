@@ -7,12 +7,12 @@ use nfs3_types::nfs3::{
 use svcfs_base::{Fault, Kind, Name};
 use svcfs_vfs::{Act, EntryKind, SetAttributes, Special, SpecialKind};
 
-use crate::Door;
-use crate::arguments::{Garbage, PATH};
+use crate::NfsServer;
+use crate::arguments::{GarbageArguments, PATH};
 use crate::attributes::to_set;
-use crate::place::{Entry, Place, Seen, name};
-use crate::procedures::Asked;
-use crate::refusal::Refusal;
+use crate::place::{EntryAttributes, ExportEntry, HandleTarget, name};
+use crate::procedures::CallContext;
+use crate::refusal::NfsError;
 
 /// Permission bits of what is made without any.
 const FILE: u32 = 0o644;
@@ -21,39 +21,40 @@ const DIRECTORY: u32 = 0o755;
 const TRIES: usize = 16;
 
 /// What is to be made: who asks, where and by which name.
-struct New<'a> {
-    asked: &'a Asked<'a>,
-    directory: &'a Entry,
-    seen: &'a Seen,
+struct CreateRequest<'a> {
+    asked: &'a CallContext<'a>,
+    directory: &'a ExportEntry,
+    seen: &'a EntryAttributes,
     name: &'a Name,
 }
 
 /// Something new, with its handle and attributes, and how its directory was before and is now.
-type Made = (Result<(post_op_fh3, post_op_attr), Refusal>, wcc_data);
+type CreateResult = (Result<(post_op_fh3, post_op_attr), NfsError>, wcc_data);
 
-impl Door {
+impl NfsServer {
     /// Makes something in a directory.
     fn make(
         &self,
-        asked: &Asked<'_>,
+        asked: &CallContext<'_>,
         (handle, entry): (&[u8], &[u8]),
-        make: impl FnOnce(&New<'_>) -> Result<Entry, Refusal>,
-    ) -> Made {
+        make: impl FnOnce(&CreateRequest<'_>) -> Result<ExportEntry, NfsError>,
+    ) -> CreateResult {
         let directory = match self.entry(handle) {
             Ok(directory) => directory,
             Err(refusal) => return (Err(refusal), wcc_data::default()),
         };
         let before = directory.before(&asked.caller);
         let seen = directory.directory(&asked.caller);
-        let made = seen.and_then(|seen| make(&New { asked, directory: &directory, seen: &seen, name: &name(entry)? }));
+        let made = seen
+            .and_then(|seen| make(&CreateRequest { asked, directory: &directory, seen: &seen, name: &name(entry)? }));
         let made = made.map(|made| {
-            let made = Place::Entry(made);
+            let made = HandleTarget::Entry(made);
             (Nfs3Option::Some(made.handle()), made.after(self, &asked.caller))
         });
         (made, directory.changed(&asked.caller, before))
     }
 
-    pub(crate) fn create(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn create(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = asked.arguments();
         let (entry, how) = (arguments.entry()?, arguments.value::<createhow3>()?);
         let made = self.make(asked, entry, |new| match &how {
@@ -66,7 +67,7 @@ impl Door {
                         Ok(made)
                     }
                     // Asked for again, by one who did not hear that it was made.
-                    Err(Refusal::Fault(fault)) if fault.kind() == Kind::Exists => {
+                    Err(NfsError::Fault(fault)) if fault.kind() == Kind::Exists => {
                         let there = new.directory.there(&asked.caller, new.name)?;
                         match there.export.numbers.is_created_by(there.number, verifier.0).map_err(Fault::from)? {
                             true => Ok(there),
@@ -82,7 +83,7 @@ impl Door {
     }
 
     /// Makes a file. It is in the tree once it is saved, and is not lost before when this process dies.
-    fn make_file(&self, new: &New<'_>, set: &sattr3) -> Result<Entry, Refusal> {
+    fn make_file(&self, new: &CreateRequest<'_>, set: &sattr3) -> Result<ExportEntry, NfsError> {
         let (caller, export) = (&new.asked.caller, &new.directory.export);
         let set = to_set(set, None)?;
         let names = export.names.read();
@@ -109,11 +110,11 @@ impl Door {
     }
 
     /// Makes a file, or takes the one that is there.
-    fn make_or_reuse(&self, new: &New<'_>, set: &sattr3) -> Result<Entry, Refusal> {
+    fn make_or_reuse(&self, new: &CreateRequest<'_>, set: &sattr3) -> Result<ExportEntry, NfsError> {
         let mut tries = 0;
         loop {
             match self.make_file(new, set) {
-                Err(Refusal::Fault(fault)) if fault.kind() == Kind::Exists => {}
+                Err(NfsError::Fault(fault)) if fault.kind() == Kind::Exists => {}
                 made => return made,
             }
             tries += 1;
@@ -126,7 +127,7 @@ impl Door {
     }
 
     /// A file that is there already takes the place of one that is made.
-    fn reuse(&self, new: &New<'_>, set: &sattr3) -> Result<Entry, Refusal> {
+    fn reuse(&self, new: &CreateRequest<'_>, set: &sattr3) -> Result<ExportEntry, NfsError> {
         let there = new.directory.there(&new.asked.caller, new.name)?;
         let seen = there.seen(&new.asked.caller)?;
         if seen.attributes.kind != EntryKind::File {
@@ -139,10 +140,10 @@ impl Door {
         Ok(there)
     }
 
-    pub(crate) fn mkdir(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn mkdir(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = asked.arguments();
         let (entry, set) = (arguments.entry()?, arguments.value::<sattr3>()?);
-        let made = self.make(asked, entry, |&New { directory, seen, name, .. }| {
+        let made = self.make(asked, entry, |&CreateRequest { directory, seen, name, .. }| {
             let mode = to_set(&set, None)?.mode.unwrap_or(DIRECTORY);
             let _names = directory.export.names.read();
             let (node, _) = directory.export.vfs().make_directory(&asked.caller, seen.node, name, mode)?;
@@ -153,13 +154,13 @@ impl Door {
         asked.answer_with("MKDIR", made, done, |dir_wcc| MKDIR3resfail { dir_wcc })
     }
 
-    pub(crate) fn symlink(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn symlink(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = asked.arguments();
         let entry = arguments.entry()?;
         arguments.value::<sattr3>()?;
         let target = arguments.bytes(PATH)?;
-        let made = self.make(asked, entry, |&New { directory, seen, name, .. }| {
-            let target = std::str::from_utf8(target).map_err(|_| Refusal::Word(nfsstat3::NFS3ERR_INVAL))?;
+        let made = self.make(asked, entry, |&CreateRequest { directory, seen, name, .. }| {
+            let target = std::str::from_utf8(target).map_err(|_| NfsError::Word(nfsstat3::NFS3ERR_INVAL))?;
             let names = directory.export.names.read();
             let (node, _) = directory.export.vfs().make_link(&asked.caller, seen.node, name, target)?;
             directory.export.found(node);
@@ -173,10 +174,10 @@ impl Door {
     }
 
     /// Pipes and sockets, which are for the programs of one machine, have their names here. Devices would be those of the server.
-    pub(crate) fn mknod(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn mknod(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = asked.arguments();
         let (entry, what) = (arguments.entry()?, arguments.value::<mknoddata3>()?);
-        let made = self.make(asked, entry, |&New { directory, seen, name, .. }| {
+        let made = self.make(asked, entry, |&CreateRequest { directory, seen, name, .. }| {
             let (kind, set) = match &what {
                 mknoddata3::NF3FIFO(set) => (SpecialKind::Fifo, set),
                 mknoddata3::NF3SOCK(set) => (SpecialKind::Socket, set),

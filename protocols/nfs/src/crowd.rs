@@ -11,21 +11,21 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// The connections there are.
-pub(crate) struct Crowd {
+pub(crate) struct LruConnectionLimiter {
     most: usize,
-    seats: Mutex<Seats>,
+    seats: Mutex<ConnectionSlots>,
     /// Told when a connection has ended, or may end.
     changed: Notify,
 }
 
 #[derive(Default)]
-struct Seats {
+struct ConnectionSlots {
     /// Rises with everything that happens: the order of it.
     now: u64,
-    taken: HashMap<u64, Seat>,
+    taken: HashMap<u64, ConnectionSlot>,
 }
 
-struct Seat {
+struct ConnectionSlot {
     /// When it asked last, or came.
     since: u64,
     has_asked: bool,
@@ -35,34 +35,34 @@ struct Seat {
 }
 
 /// A connection's place; given back when it is dropped.
-pub(crate) struct Place {
-    crowd: Arc<Crowd>,
+pub(crate) struct SlotGuard {
+    crowd: Arc<LruConnectionLimiter>,
     number: u64,
     /// Cancelled when the connection must end.
     pub(crate) gone: CancellationToken,
 }
 
 /// A question that is being answered, until it is dropped: nobody takes the place of whoever asked it.
-pub(crate) struct Question {
-    crowd: Arc<Crowd>,
+pub(crate) struct CallGuard {
+    crowd: Arc<LruConnectionLimiter>,
     number: u64,
 }
 
-impl Seats {
+impl ConnectionSlots {
     fn next(&mut self) -> u64 {
         self.now += 1;
         self.now
     }
 }
 
-impl Crowd {
+impl LruConnectionLimiter {
     /// So many at most, and none yet.
     pub(crate) fn of(most: usize) -> Arc<Self> {
         Arc::new(Self { most, seats: Mutex::default(), changed: Notify::new() })
     }
 
     /// A place for one more. Asked by one at a time, who waits while questions of all others are being answered.
-    pub(crate) async fn place(self: &Arc<Self>) -> Place {
+    pub(crate) async fn place(self: &Arc<Self>) -> SlotGuard {
         loop {
             if let Some(place) = self.free() {
                 return place;
@@ -72,15 +72,15 @@ impl Crowd {
         }
     }
 
-    fn free(self: &Arc<Self>) -> Option<Place> {
+    fn free(self: &Arc<Self>) -> Option<SlotGuard> {
         let mut seats = self.seats.lock();
         if seats.taken.len() >= self.most {
             return None;
         }
         let (number, gone) = (seats.next(), CancellationToken::new());
-        let seat = Seat { since: number, has_asked: false, questions: 0, gone: gone.clone() };
+        let seat = ConnectionSlot { since: number, has_asked: false, questions: 0, gone: gone.clone() };
         seats.taken.insert(number, seat);
-        Some(Place { crowd: Arc::clone(self), number, gone })
+        Some(SlotGuard { crowd: Arc::clone(self), number, gone })
     }
 
     /// Ends one connection, unless one is ending already.
@@ -97,20 +97,20 @@ impl Crowd {
     }
 }
 
-impl Place {
+impl SlotGuard {
     /// Notes that a whole question has come.
-    pub(crate) fn asks(&self) -> Question {
+    pub(crate) fn asks(&self) -> CallGuard {
         let mut seats = self.crowd.seats.lock();
         let now = seats.next();
         if let Some(seat) = seats.taken.get_mut(&self.number) {
             (seat.since, seat.has_asked) = (now, true);
             seat.questions += 1;
         }
-        Question { crowd: Arc::clone(&self.crowd), number: self.number }
+        CallGuard { crowd: Arc::clone(&self.crowd), number: self.number }
     }
 }
 
-impl Drop for Question {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         let mut seats = self.crowd.seats.lock();
         if let Some(seat) = seats.taken.get_mut(&self.number) {
@@ -123,7 +123,7 @@ impl Drop for Question {
     }
 }
 
-impl Drop for Place {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         self.crowd.seats.lock().taken.remove(&self.number);
         self.crowd.changed.notify_one();
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     /// Whether one more finds a place now.
-    async fn tries(crowd: &Arc<Crowd>) -> Option<Place> {
+    async fn tries(crowd: &Arc<LruConnectionLimiter>) -> Option<SlotGuard> {
         tokio::select! {
             biased;
             place = crowd.place() => Some(place),
@@ -145,7 +145,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_never_asked_goes_first_and_then_who_asked_longest_ago() {
-        let crowd = Crowd::of(3);
+        let crowd = LruConnectionLimiter::of(3);
         let [old, silent, new] = [crowd.place().await, crowd.place().await, crowd.place().await];
         drop((old.asks(), new.asks()));
         let gone = || [&old, &silent, &new].map(|place| place.gone.is_cancelled());
@@ -162,7 +162,7 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_goes_whose_question_is_being_answered_until_it_is() {
-        let crowd = Crowd::of(1);
+        let crowd = LruConnectionLimiter::of(1);
         let only = crowd.place().await;
         let (one, two) = (only.asks(), only.asks());
         let mut next = Box::pin(crowd.place());

@@ -10,10 +10,10 @@ use svcfs_base::{Caller, Door, Fault, Kind, TreePath};
 use svcfs_knowledge::kernel::Space;
 use svcfs_vfs::{FileNumbers, NodeId, Vfs};
 
-use crate::listing::Listings;
+use crate::listing::ListingCache;
 use crate::owed;
-use crate::refused::Refusals;
-use crate::writers::Writers;
+use crate::refused::RejectionTable;
+use crate::writers::WriteSessions;
 
 /// So many files are remembered that somebody looked at: what was told of their times stays true for them.
 const MOST_FOUND: usize = 1024;
@@ -25,12 +25,12 @@ pub(crate) const AGAIN: Duration = Duration::from_secs(10);
 const SOME: usize = 500;
 
 /// A space that clients see.
-pub(crate) struct Export {
+pub(crate) struct NfsExport {
     pub(crate) space: Arc<Space>,
     pub(crate) numbers: FileNumbers,
-    pub(crate) writers: Writers,
-    pub(crate) refused: Refusals,
-    pub(crate) listings: Listings,
+    pub(crate) writers: WriteSessions,
+    pub(crate) refused: RejectionTable,
+    pub(crate) listings: ListingCache,
     /// Held while a name changes in the tree and its number with it; shared by whoever needs both to say the same.
     ///
     /// Never taken twice, nor by whoever holds a file that is being written: whoever renames waits for that file.
@@ -40,7 +40,7 @@ pub(crate) struct Export {
     gone: Mutex<HashSet<u64>>,
 }
 
-impl Export {
+impl NfsExport {
     /// Opens what is kept of a space, and does first what was promised by a server that died.
     pub(crate) fn open(space: Arc<Space>) -> Result<Arc<Self>, Fault> {
         let numbers = space.vfs.file_numbers()?;
@@ -129,7 +129,7 @@ impl Export {
     }
 }
 
-impl Drop for Export {
+impl Drop for NfsExport {
     fn drop(&mut self) {
         for node in std::mem::take(&mut *self.found.lock()) {
             self.space.vfs.forget(node, 1);
@@ -139,23 +139,23 @@ impl Drop for Export {
 
 /// The spaces that are served. One that cannot be does not keep the others.
 #[derive(Default)]
-pub(crate) struct Exports {
+pub(crate) struct ExportTable {
     /// The first one first.
-    pub(crate) open: Vec<Arc<Export>>,
+    pub(crate) open: Vec<Arc<NfsExport>>,
     /// Those that cannot be served, when that was tried last, and why; none while it is tried.
     broken: Vec<(Arc<Space>, Option<Instant>, Fault)>,
 }
 
-impl Exports {
+impl ExportTable {
     /// The one that is meant; nothing when there is none.
     ///
     /// # Errors
     /// Why one cannot be served that may be it.
     pub(crate) fn find(
         &self,
-        is_it: impl Fn(&Export) -> bool,
+        is_it: impl Fn(&NfsExport) -> bool,
         may_be: impl Fn(&Space) -> bool,
-    ) -> Result<Option<Arc<Export>>, Fault> {
+    ) -> Result<Option<Arc<NfsExport>>, Fault> {
         let broken = || self.broken.iter().find(|(space, ..)| may_be(space));
         match self.open.iter().find(|export| is_it(export)) {
             Some(export) => Ok(Some(Arc::clone(export))),
@@ -167,7 +167,7 @@ impl Exports {
     ///
     /// # Errors
     /// Why it cannot be served.
-    pub(crate) fn named(&self, name: &str) -> Result<Option<Arc<Export>>, Fault> {
+    pub(crate) fn named(&self, name: &str) -> Result<Option<Arc<NfsExport>>, Fault> {
         self.find(|export| export.space.name == name, |space| space.name == name)
     }
 
@@ -175,13 +175,13 @@ impl Exports {
     ///
     /// # Errors
     /// Why it cannot be served.
-    pub(crate) fn only(&self) -> Result<Option<Arc<Export>>, Fault> {
+    pub(crate) fn only(&self) -> Result<Option<Arc<NfsExport>>, Fault> {
         if self.open.len() + self.broken.len() == 1 { self.find(|_| true, |_| true) } else { Ok(None) }
     }
 
     /// Opens those that are not open, and keeps nobody waiting who asks for others; one that could not be is tried again after a while.
     pub(crate) fn follow(exports: &Mutex<Self>, spaces: &[Arc<Space>], now: Instant) {
-        Self::follow_by(exports, spaces, now, Export::open);
+        Self::follow_by(exports, spaces, now, NfsExport::open);
     }
 
     /// The same with whoever opens one. A panic there is a refusal like any other: it costs neither that space its next try nor others their request.
@@ -189,7 +189,7 @@ impl Exports {
         exports: &Mutex<Self>,
         spaces: &[Arc<Space>],
         now: Instant,
-        open: impl Fn(Arc<Space>) -> Result<Arc<Export>, Fault>,
+        open: impl Fn(Arc<Space>) -> Result<Arc<NfsExport>, Fault>,
     ) {
         loop {
             let due = exports.lock().due(spaces, now);
@@ -237,12 +237,12 @@ impl Exports {
     }
 }
 
-impl crate::Door {
+impl crate::NfsServer {
     /// The spaces that are served in this moment.
-    pub(crate) fn exports(&self) -> Exports {
-        Exports::follow(&self.exports, &self.server.spaces().open(), Instant::now());
+    pub(crate) fn exports(&self) -> ExportTable {
+        ExportTable::follow(&self.exports, &self.server.spaces().open(), Instant::now());
         let exports = self.exports.lock();
         let broken = exports.broken.iter().map(|(space, tried, fault)| (Arc::clone(space), *tried, fault.again()));
-        Exports { open: exports.open.clone(), broken: broken.collect() }
+        ExportTable { open: exports.open.clone(), broken: broken.collect() }
     }
 }

@@ -44,20 +44,20 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use clients::Names;
-use export::Exports;
-use replies::Replies;
+use clients::ClientActors;
+use export::ExportTable;
+use replies::ReplyCache;
 
 /// What every request shares.
-pub(crate) struct Door {
+pub(crate) struct NfsServer {
     server: Arc<ServerState>,
     settings: NfsSettings,
     lanes: Lanes,
-    names: Names,
+    names: ClientActors,
     /// The spaces that were asked for, with what this protocol keeps of each.
-    exports: Mutex<Exports>,
+    exports: Mutex<ExportTable>,
     /// Of changes that must not be made twice when a client asks again.
-    replies: Replies,
+    replies: ReplyCache,
     /// Another one for each life of the server: unstable writes of another life are lost (RFC 1813 3.3.7).
     verifier: [u8; 8],
     /// Told when a file was written that will be due one day.
@@ -66,16 +66,16 @@ pub(crate) struct Door {
     port: OnceLock<u16>,
 }
 
-impl Door {
+impl NfsServer {
     fn new(server: Arc<ServerState>, settings: NfsSettings) -> Arc<Self> {
         let life = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         Arc::new(Self {
-            names: Names::new(settings.actors.clone()),
+            names: ClientActors::new(settings.actors.clone()),
             server,
             settings,
             lanes: connections::lanes(),
             exports: Mutex::default(),
-            replies: Replies::default(),
+            replies: ReplyCache::default(),
             verifier: u64::try_from(life).unwrap_or_default().to_be_bytes(),
             written: Arc::default(),
             port: OnceLock::new(),
@@ -85,6 +85,6 @@ impl Door {
 
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end and saves what is not in history yet.
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, settings: NfsSettings, stop: CancellationToken) {
-    let door = Door::new(server, settings);
+    let door = NfsServer::new(server, settings);
     connections::serve(listener, door, stop).await;
 }

@@ -15,11 +15,11 @@ use nfs3_types::xdr_codec::{List, Pack};
 use parking_lot::Mutex;
 use svcfs_base::{Caller, Name, TreePath};
 
-use crate::Door;
-use crate::arguments::Garbage;
-use crate::place::{Entry, Place};
-use crate::procedures::Asked;
-use crate::refusal::Refusal;
+use crate::NfsServer;
+use crate::arguments::GarbageArguments;
+use crate::place::{ExportEntry, HandleTarget};
+use crate::procedures::CallContext;
+use crate::refusal::NfsError;
 
 /// Most bytes of an answer.
 const LONGEST: u32 = 1 << 20;
@@ -30,19 +30,19 @@ const MOST: usize = 32;
 const FRESH: Duration = Duration::from_secs(5);
 
 /// The names of a directory by their numbers.
-pub(crate) type Listed = Arc<Vec<(u64, Name)>>;
+pub(crate) type NumberedNames = Arc<Vec<(u64, Name)>>;
 
 /// What was listed lately, so that a long directory is not read anew for each part of it.
 #[derive(Default)]
-pub(crate) struct Listings(Mutex<HashMap<u64, (Instant, Listed)>>);
+pub(crate) struct ListingCache(Mutex<HashMap<u64, (Instant, NumberedNames)>>);
 
-impl Listings {
-    fn get(&self, directory: u64) -> Option<Listed> {
+impl ListingCache {
+    fn get(&self, directory: u64) -> Option<NumberedNames> {
         let listings = self.0.lock();
         listings.get(&directory).filter(|(made, _)| made.elapsed() < FRESH).map(|(_, listed)| Arc::clone(listed))
     }
 
-    fn add(&self, directory: u64, listed: &Listed) {
+    fn add(&self, directory: u64, listed: &NumberedNames) {
         let mut listings = self.0.lock();
         if listings.len() >= MOST {
             listings.retain(|_, (made, _)| made.elapsed() < FRESH);
@@ -55,44 +55,49 @@ impl Listings {
 }
 
 /// One line of a listing.
-struct Line {
+struct ReaddirEntry {
     cookie: u64,
     name: Vec<u8>,
-    place: Place,
+    place: HandleTarget,
 }
 
-impl Door {
+impl NfsServer {
     /// The lines after a place in a directory, each made when it is asked for: a long directory is read in many parts, and an answer has room for
     /// some hundred of its lines.
-    fn lines(&self, caller: &Caller, directory: &Place, after: u64) -> Result<Box<dyn Iterator<Item = Line>>, Refusal> {
+    fn lines(
+        &self,
+        caller: &Caller,
+        directory: &HandleTarget,
+        after: u64,
+    ) -> Result<Box<dyn Iterator<Item = ReaddirEntry>>, NfsError> {
         let dots = [(1, &b"."[..], directory.clone()), (2, b"..", self.above(directory)?)];
-        let dots = dots.into_iter().map(|(cookie, name, place)| Line { cookie, name: name.to_vec(), place });
+        let dots = dots.into_iter().map(|(cookie, name, place)| ReaddirEntry { cookie, name: name.to_vec(), place });
         let dots = dots.filter(move |line| line.cookie > after);
         match directory {
-            Place::Top => {
+            HandleTarget::Top => {
                 let roots = self.exports().open.into_iter().map(|export| {
                     let (cookie, name) = (export.numbers.space(), export.space.name.clone().into_bytes());
-                    Line { cookie, name, place: Place::Entry(Entry::root(export)) }
+                    ReaddirEntry { cookie, name, place: HandleTarget::Entry(ExportEntry::root(export)) }
                 });
                 let mut roots: Vec<_> = roots.filter(|line| line.cookie > after).collect();
                 roots.sort_by_key(|line| line.cookie);
                 Ok(Box::new(dots.chain(roots)))
             }
-            Place::Entry(entry) => {
+            HandleTarget::Entry(entry) => {
                 let listed = entry.listed(caller, after > 2)?;
                 let first = listed.partition_point(|(number, _)| *number <= after);
                 let entry = entry.clone();
                 let rest = (first..listed.len()).filter_map(move |at| {
                     let (number, name) = listed.get(at)?;
-                    let place = Place::Entry(Entry { export: Arc::clone(&entry.export), number: *number });
-                    Some(Line { cookie: *number, name: name.as_str().as_bytes().to_vec(), place })
+                    let place = HandleTarget::Entry(ExportEntry { export: Arc::clone(&entry.export), number: *number });
+                    Some(ReaddirEntry { cookie: *number, name: name.as_str().as_bytes().to_vec(), place })
                 });
                 Ok(Box::new(dots.chain(rest)))
             }
         }
     }
 
-    pub(crate) fn readdir(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn readdir(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = asked.arguments();
         let (handle, after) = (arguments.handle()?, arguments.value::<u64>()?);
         let (_, count) = (arguments.value::<cookieverf3>()?, arguments.value::<u32>()?);
@@ -112,15 +117,15 @@ impl Door {
         asked.answer("READDIR", read, READDIR3resfail::default)
     }
 
-    pub(crate) fn readdirplus(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn readdirplus(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = asked.arguments();
         let (handle, after) = (arguments.handle()?, arguments.value::<u64>()?);
         arguments.value::<cookieverf3>()?;
         let (names, count) = (arguments.value::<u32>()?, arguments.value::<u32>()?);
         let read = self.place(handle).and_then(|directory| {
             let here = match &directory {
-                Place::Top => None,
-                Place::Entry(entry) => Some(entry.now()?),
+                HandleTarget::Top => None,
+                HandleTarget::Entry(entry) => Some(entry.now()?),
             };
             // Looked at one by one, and only those that fit: what is told of a file is true now.
             let entries = self.lines(&asked.caller, &directory, after)?.map(|line| {
@@ -139,12 +144,12 @@ impl Door {
     }
 }
 
-impl Door {
+impl NfsServer {
     /// What is behind a name of a directory that lies `here`: nothing where that was given to something else since it was listed, for then it would be
     /// told of a file under the name of another.
-    fn behind(&self, caller: &Caller, here: Option<&TreePath>, line: &Line) -> (post_op_attr, post_op_fh3) {
+    fn behind(&self, caller: &Caller, here: Option<&TreePath>, line: &ReaddirEntry) -> (post_op_attr, post_op_fh3) {
         let handle = Nfs3Option::Some(line.place.handle());
-        let (Some(here), Place::Entry(entry), 3..) = (here, &line.place, line.cookie) else {
+        let (Some(here), HandleTarget::Entry(entry), 3..) = (here, &line.place, line.cookie) else {
             return (line.place.after(self, caller), handle);
         };
         let _names = entry.export.names.read();
@@ -158,8 +163,8 @@ impl Door {
     }
 }
 
-impl Entry {
-    fn listed(&self, caller: &Caller, goes_on: bool) -> Result<Listed, Refusal> {
+impl ExportEntry {
+    fn listed(&self, caller: &Caller, goes_on: bool) -> Result<NumberedNames, NfsError> {
         let _names = self.export.names.read();
         let seen = self.directory_held(caller)?;
         if goes_on && let Some(listed) = self.export.listings.get(self.number) {
@@ -185,10 +190,10 @@ impl Entry {
     }
 }
 
-fn number_of(place: &Place) -> u64 {
+fn number_of(place: &HandleTarget) -> u64 {
     match place {
-        Place::Top => crate::place::TOP,
-        Place::Entry(entry) => entry.number,
+        HandleTarget::Top => crate::place::TOP,
+        HandleTarget::Entry(entry) => entry.number,
     }
 }
 
@@ -198,7 +203,7 @@ fn fitting<T: Pack>(
     count: u32,
     names: u32,
     name_bytes: impl Fn(&T) -> usize,
-) -> Result<(Vec<T>, bool), Refusal> {
+) -> Result<(Vec<T>, bool), NfsError> {
     let room = (count.min(LONGEST) as usize).saturating_sub(AROUND);
     let (mut used, mut named, mut fitting) = (0, 0, Vec::new());
     for entry in entries {

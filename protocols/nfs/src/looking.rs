@@ -10,26 +10,26 @@ use nfs3_types::xdr_codec::Void;
 use svcfs_base::{Caller, Name};
 use svcfs_vfs::EntryKind;
 
-use crate::Door;
-use crate::arguments::Garbage;
-use crate::call::Reply;
-use crate::place::{Entry, Place, name};
-use crate::procedures::{Asked, Read};
-use crate::refusal::Refusal;
+use crate::NfsServer;
+use crate::arguments::GarbageArguments;
+use crate::call::RpcReply;
+use crate::place::{ExportEntry, HandleTarget, name};
+use crate::procedures::{CallContext, ReadReply};
+use crate::refusal::NfsError;
 
 /// The most that is read or written at once, in bytes.
 pub(crate) const TRANSFER: u32 = 1 << 20;
 /// What blocks of a file are a multiple of, in bytes.
 const BLOCK: u32 = 4096;
 
-impl Door {
-    pub(crate) fn getattr(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+impl NfsServer {
+    pub(crate) fn getattr(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let handle = asked.arguments().handle()?;
         let found = self.place(handle).and_then(|place| place.attributes(self, &asked.caller));
         asked.answer("GETATTR", found.map(|obj_attributes| GETATTR3resok { obj_attributes }), || Void)
     }
 
-    pub(crate) fn lookup(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn lookup(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let (handle, entry) = asked.arguments().entry()?;
         let directory = self.place(handle);
         let dir_attributes = self.seen(asked, directory.as_ref());
@@ -51,47 +51,52 @@ impl Door {
     }
 
     /// What has a name in a directory. It is there.
-    pub(crate) fn child(&self, caller: &Caller, directory: &Place, name: &Name) -> Result<Place, Refusal> {
+    pub(crate) fn child(
+        &self,
+        caller: &Caller,
+        directory: &HandleTarget,
+        name: &Name,
+    ) -> Result<HandleTarget, NfsError> {
         match directory {
-            Place::Top => {
+            HandleTarget::Top => {
                 let named = self.exports().named(name.as_str())?;
-                Ok(Place::Entry(Entry::root(named.ok_or(nfsstat3::NFS3ERR_NOENT)?)))
+                Ok(HandleTarget::Entry(ExportEntry::root(named.ok_or(nfsstat3::NFS3ERR_NOENT)?)))
             }
-            Place::Entry(directory) => Ok(Place::Entry(directory.there(caller, name)?)),
+            HandleTarget::Entry(directory) => Ok(HandleTarget::Entry(directory.there(caller, name)?)),
         }
     }
 
     /// The directory in which a directory lies; of the topmost that is seen, itself.
-    pub(crate) fn above(&self, place: &Place) -> Result<Place, Refusal> {
-        let Place::Entry(entry) = place else { return Ok(Place::Top) };
+    pub(crate) fn above(&self, place: &HandleTarget) -> Result<HandleTarget, NfsError> {
+        let HandleTarget::Entry(entry) = place else { return Ok(HandleTarget::Top) };
         let export = &entry.export;
         let _names = export.names.read();
         let Some(path) = entry.now()?.parent() else { return self.top() };
         let number = export.numbers.number(&path).map_err(svcfs_base::Fault::from)?;
-        Ok(Place::Entry(Entry { export: export.clone(), number }))
+        Ok(HandleTarget::Entry(ExportEntry { export: export.clone(), number }))
     }
 
-    fn seen(&self, asked: &Asked<'_>, place: Result<&Place, &Refusal>) -> post_op_attr {
+    fn seen(&self, asked: &CallContext<'_>, place: Result<&HandleTarget, &NfsError>) -> post_op_attr {
         place.map_or(Nfs3Option::None, |place| place.after(self, &asked.caller))
     }
 
     /// The network is what keeps others out: whoever may ask may read and write, as by every other door. Permission bits are kept for the
     /// programs that look at them.
-    pub(crate) fn access(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn access(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = asked.arguments();
         let (handle, wanted) = (arguments.handle()?, arguments.value::<u32>()?);
         let found = self.place(handle).and_then(|place| {
             let attributes = place.attributes(self, &asked.caller)?;
             let allowed = match &place {
-                Place::Top => ACCESS3_READ | ACCESS3_LOOKUP,
-                Place::Entry(_) => allowed(&attributes),
+                HandleTarget::Top => ACCESS3_READ | ACCESS3_LOOKUP,
+                HandleTarget::Entry(_) => allowed(&attributes),
             };
             Ok(ACCESS3resok { obj_attributes: Nfs3Option::Some(attributes), access: allowed & wanted })
         });
         asked.answer("ACCESS", found, ACCESS3resfail::default)
     }
 
-    pub(crate) fn readlink(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn readlink(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let handle = asked.arguments().handle()?;
         let found = self.place(handle).and_then(|place| {
             let entry = place.entry()?;
@@ -108,7 +113,7 @@ impl Door {
         asked.answer("READLINK", found, READLINK3resfail::default)
     }
 
-    pub(crate) fn read(&self, asked: &Asked<'_>) -> Result<Reply, Garbage> {
+    pub(crate) fn read(&self, asked: &CallContext<'_>) -> Result<RpcReply, GarbageArguments> {
         let mut arguments = asked.arguments();
         let (handle, offset, count) = (arguments.handle()?, arguments.value::<u64>()?, arguments.value::<u32>()?);
         let found = self.place(handle).and_then(|place| {
@@ -125,23 +130,23 @@ impl Door {
                 false => Default::default(),
             };
             let end = offset.saturating_add(data.len() as u64);
-            Ok(Read { told: seen.told, data, is_end: end >= seen.attributes.size })
+            Ok(ReadReply { told: seen.told, data, is_end: end >= seen.attributes.size })
         });
         asked.answer_read(found)
     }
 
-    fn told(&self, asked: &Asked<'_>) -> Result<(Place, fattr3), Refusal> {
+    fn told(&self, asked: &CallContext<'_>) -> Result<(HandleTarget, fattr3), NfsError> {
         let handle = asked.arguments().handle()?;
         let place = self.place(handle)?;
         let attributes = place.attributes(self, &asked.caller)?;
         Ok((place, attributes))
     }
 
-    pub(crate) fn fsstat(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn fsstat(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let found = self.told(asked).and_then(|(place, attributes)| {
             let disk = match &place {
-                Place::Top => self.server.primary().vfs.disk()?,
-                Place::Entry(entry) => entry.export.vfs().disk()?,
+                HandleTarget::Top => self.server.primary().vfs.disk()?,
+                HandleTarget::Entry(entry) => entry.export.vfs().disk()?,
             };
             let bytes = |blocks: u64| blocks.saturating_mul(u64::from(disk.block_size));
             Ok(FSSTAT3resok {
@@ -158,7 +163,7 @@ impl Door {
         asked.answer("FSSTAT", found, FSSTAT3resfail::default)
     }
 
-    pub(crate) fn fsinfo(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn fsinfo(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let found = self.told(asked).map(|(_, attributes)| FSINFO3resok {
             obj_attributes: Nfs3Option::Some(attributes),
             rtmax: TRANSFER,
@@ -175,7 +180,7 @@ impl Door {
         asked.answer("FSINFO", found, FSINFO3resfail::default)
     }
 
-    pub(crate) fn pathconf(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn pathconf(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let found = self.told(asked).map(|(_, attributes)| PATHCONF3resok {
             obj_attributes: Nfs3Option::Some(attributes),
             linkmax: 1,

@@ -7,17 +7,17 @@ use nfs3_types::nfs3::{ftype3, nfsstat3};
 use nfs3_types::xdr_codec::{List, Opaque, Pack, Unpack, Void};
 use svcfs_base::TreePath;
 
-use crate::Door;
+use crate::NfsServer;
 use crate::arguments::PATH;
-use crate::place::{Entry, Place, name};
-use crate::procedures::{Asked, Unanswered};
-use crate::refusal::Refusal;
+use crate::place::{ExportEntry, HandleTarget, name};
+use crate::procedures::{CallContext, ProcedureError};
+use crate::refusal::NfsError;
 
 /// `AUTH_SYS` and `AUTH_NONE`, the better one first.
 const FLAVORS: [u32; 2] = [1, 0];
 
-impl Door {
-    pub(crate) fn mounting(&self, asked: &Asked<'_>, procedure: u32) -> Result<Vec<u8>, Unanswered> {
+impl NfsServer {
+    pub(crate) fn mounting(&self, asked: &CallContext<'_>, procedure: u32) -> Result<Vec<u8>, ProcedureError> {
         let answer = match MOUNT_PROGRAM::try_from(procedure) {
             Ok(MOUNT_PROGRAM::MOUNTPROC3_MNT) => {
                 let path = asked.arguments().bytes(PATH)?;
@@ -35,21 +35,21 @@ impl Door {
             Ok(MOUNT_PROGRAM::MOUNTPROC3_NULL | MOUNT_PROGRAM::MOUNTPROC3_UMNT | MOUNT_PROGRAM::MOUNTPROC3_UMNTALL) => {
                 asked.plain(&Void)
             }
-            Err(_) => return Err(Unanswered::NoProcedure),
+            Err(_) => return Err(ProcedureError::NoProcedure),
         };
         Ok(answer?)
     }
 
     /// The folder of a name: `/`, `/SPACE`, and folders below.
-    fn mounted(&self, asked: &Asked<'_>, path: &[u8]) -> Result<Place, Refusal> {
-        let path = std::str::from_utf8(path).map_err(|_| Refusal::Word(nfsstat3::NFS3ERR_INVAL))?;
+    fn mounted(&self, asked: &CallContext<'_>, path: &[u8]) -> Result<HandleTarget, NfsError> {
+        let path = std::str::from_utf8(path).map_err(|_| NfsError::Word(nfsstat3::NFS3ERR_INVAL))?;
         let path = TreePath::parse(path)?;
         let mut parts = path.components().peekable();
         let named = parts.peek().map_or(Ok(None), |name| self.exports().named(name))?;
         let mut place = match named {
             Some(export) => {
                 parts.next();
-                Place::Entry(Entry::root(export))
+                HandleTarget::Entry(ExportEntry::root(export))
             }
             None => self.top()?,
         };
@@ -63,9 +63,9 @@ impl Door {
     }
 
     /// What is at `/`: the only space there is, else the folder that has all of them.
-    pub(crate) fn top(&self) -> Result<Place, Refusal> {
+    pub(crate) fn top(&self) -> Result<HandleTarget, NfsError> {
         let only = self.exports().only()?;
-        Ok(only.map_or(Place::Top, |export| Place::Entry(Entry::root(export))))
+        Ok(only.map_or(HandleTarget::Top, |export| HandleTarget::Entry(ExportEntry::root(export))))
     }
 
     fn exported(&self) -> exports<'static, 'static> {
@@ -81,7 +81,7 @@ impl Door {
 }
 
 /// The program has words of its own for some of the statuses, by the same numbers.
-fn told(refusal: &Refusal) -> mountstat3 {
+fn told(refusal: &NfsError) -> mountstat3 {
     let status = if refusal.is_missing() { nfsstat3::NFS3ERR_NOENT } else { refusal.told("MNT") };
     let mut number = Vec::with_capacity(4);
     let _written = status.pack(&mut number);

@@ -7,10 +7,10 @@ use nfs3_types::xdr_codec::Opaque;
 use svcfs_base::{Caller, Fault, Kind, Name, TreePath};
 use svcfs_vfs::{Attributes, EntryKind, FileNumbers, NodeId};
 
-use crate::Door;
+use crate::NfsServer;
 use crate::attributes::{before, of_top, told};
-use crate::export::Export;
-use crate::refusal::Refusal;
+use crate::export::NfsExport;
+use crate::refusal::NfsError;
 
 /// The number of the folder that has all spaces in it: as a space and as a file.
 pub(crate) const TOP: u64 = 2;
@@ -19,27 +19,27 @@ const LAYOUT: u8 = 1;
 
 /// What a handle stands for.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum HandleTarget {
     /// The folder that has all spaces in it.
     Top,
-    Entry(Entry),
+    Entry(ExportEntry),
 }
 
 /// Something in a space.
 #[derive(Clone)]
-pub(crate) struct Entry {
-    pub(crate) export: Arc<Export>,
+pub(crate) struct ExportEntry {
+    pub(crate) export: Arc<NfsExport>,
     pub(crate) number: u64,
 }
 
 /// An entry that is there.
-pub(crate) struct Seen {
+pub(crate) struct EntryAttributes {
     pub(crate) node: NodeId,
     pub(crate) attributes: Attributes,
     pub(crate) told: fattr3,
 }
 
-impl Place {
+impl HandleTarget {
     pub(crate) fn handle(&self) -> nfs_fh3 {
         let (space, number) = match self {
             Self::Top => (TOP, TOP),
@@ -50,14 +50,14 @@ impl Place {
     }
 
     /// The entry; the folder of all spaces can only be looked at.
-    pub(crate) fn entry(self) -> Result<Entry, Refusal> {
+    pub(crate) fn entry(self) -> Result<ExportEntry, NfsError> {
         match self {
             Self::Top => Err(nfsstat3::NFS3ERR_ROFS.into()),
             Self::Entry(entry) => Ok(entry),
         }
     }
 
-    pub(crate) fn attributes(&self, door: &Door, caller: &Caller) -> Result<fattr3, Refusal> {
+    pub(crate) fn attributes(&self, door: &NfsServer, caller: &Caller) -> Result<fattr3, NfsError> {
         match self {
             Self::Top => Ok(of_top(door.server.spaces().open().len())),
             Self::Entry(entry) => Ok(entry.seen(caller)?.told),
@@ -65,14 +65,14 @@ impl Place {
     }
 
     /// The attributes for an answer that does not hang on them.
-    pub(crate) fn after(&self, door: &Door, caller: &Caller) -> post_op_attr {
+    pub(crate) fn after(&self, door: &NfsServer, caller: &Caller) -> post_op_attr {
         self.attributes(door, caller).map_or(Nfs3Option::None, Nfs3Option::Some)
     }
 }
 
-impl Entry {
+impl ExportEntry {
     /// The root of a space.
-    pub(crate) fn root(export: Arc<Export>) -> Self {
+    pub(crate) fn root(export: Arc<NfsExport>) -> Self {
         Self { export, number: FileNumbers::ROOT }
     }
 
@@ -95,13 +95,13 @@ impl Entry {
     ///
     /// # Errors
     /// `NFS3ERR_NOENT` when nothing has.
-    pub(crate) fn there(&self, caller: &Caller, name: &Name) -> Result<Self, Refusal> {
+    pub(crate) fn there(&self, caller: &Caller, name: &Name) -> Result<Self, NfsError> {
         let _names = self.export.names.read();
         self.there_held(caller, name)
     }
 
     /// The same for whoever holds the names.
-    pub(crate) fn there_held(&self, caller: &Caller, name: &Name) -> Result<Self, Refusal> {
+    pub(crate) fn there_held(&self, caller: &Caller, name: &Name) -> Result<Self, NfsError> {
         self.directory_held(caller)?;
         // Looked for first: a name that is nowhere needs no number.
         match self.export.vfs().find(caller, &self.now()?.join(name)) {
@@ -116,25 +116,25 @@ impl Entry {
     ///
     /// # Errors
     /// `NFS3ERR_STALE` when nothing does.
-    pub(crate) fn seen(&self, caller: &Caller) -> Result<Seen, Refusal> {
+    pub(crate) fn seen(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
         let _names = self.export.names.read();
         self.seen_held(caller)
     }
 
     /// The same for whoever holds the names.
-    pub(crate) fn seen_held(&self, caller: &Caller) -> Result<Seen, Refusal> {
+    pub(crate) fn seen_held(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
         self.seen_at(caller, self.now())
     }
 
     /// The same of the path that its number has, as was just asked.
-    pub(crate) fn seen_at(&self, caller: &Caller, path: Result<TreePath, Fault>) -> Result<Seen, Refusal> {
+    pub(crate) fn seen_at(&self, caller: &Caller, path: Result<TreePath, Fault>) -> Result<EntryAttributes, NfsError> {
         let found = path.and_then(|path| self.found(caller, &path));
         let (node, attributes) = found.map_err(|fault| match fault.kind() {
-            Kind::NotFound => Refusal::Word(nfsstat3::NFS3ERR_STALE),
-            _ => Refusal::Fault(fault),
+            Kind::NotFound => NfsError::Word(nfsstat3::NFS3ERR_STALE),
+            _ => NfsError::Fault(fault),
         })?;
         let told = told(self.export.numbers.space(), self.number, &attributes);
-        Ok(Seen { node, attributes, told })
+        Ok(EntryAttributes { node, attributes, told })
     }
 
     /// The same, without the attributes as the protocol tells them.
@@ -151,13 +151,13 @@ impl Entry {
     }
 
     /// The same, of a directory.
-    pub(crate) fn directory(&self, caller: &Caller) -> Result<Seen, Refusal> {
+    pub(crate) fn directory(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
         let _names = self.export.names.read();
         self.directory_held(caller)
     }
 
     /// The same for whoever holds the names.
-    pub(crate) fn directory_held(&self, caller: &Caller) -> Result<Seen, Refusal> {
+    pub(crate) fn directory_held(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
         let seen = self.seen_held(caller)?;
         match seen.attributes.kind {
             EntryKind::Directory => Ok(seen),
@@ -188,24 +188,24 @@ pub(crate) fn numbers(handle: &[u8]) -> Option<(u64, u64)> {
 ///
 /// # Errors
 /// `NFS3ERR_INVAL` for one that no tree has, `NFS3ERR_NAMETOOLONG`.
-pub(crate) fn name(bytes: &[u8]) -> Result<Name, Refusal> {
-    let text = std::str::from_utf8(bytes).map_err(|_| Refusal::Word(nfsstat3::NFS3ERR_INVAL))?;
+pub(crate) fn name(bytes: &[u8]) -> Result<Name, NfsError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| NfsError::Word(nfsstat3::NFS3ERR_INVAL))?;
     Ok(Name::parse(text)?)
 }
 
-impl Door {
+impl NfsServer {
     /// What a handle stands for.
     ///
     /// # Errors
     /// `NFS3ERR_BADHANDLE` for one that this server never gave, `NFS3ERR_STALE` for one whose file or space is gone.
-    pub(crate) fn place(&self, handle: &[u8]) -> Result<Place, Refusal> {
+    pub(crate) fn place(&self, handle: &[u8]) -> Result<HandleTarget, NfsError> {
         let (space, number) = numbers(handle).ok_or(nfsstat3::NFS3ERR_BADHANDLE)?;
         if (space, number) == (TOP, TOP) {
-            return Ok(Place::Top);
+            return Ok(HandleTarget::Top);
         }
-        let stale = || Refusal::Word(nfsstat3::NFS3ERR_STALE);
+        let stale = || NfsError::Word(nfsstat3::NFS3ERR_STALE);
         let export = self.exports().find(|export| export.numbers.space() == space, |_| true)?.ok_or_else(stale)?;
         export.numbers.path(number).map_err(Fault::from)?.ok_or_else(stale)?;
-        Ok(Place::Entry(Entry { export, number }))
+        Ok(HandleTarget::Entry(ExportEntry { export, number }))
     }
 }

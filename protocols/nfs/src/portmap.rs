@@ -7,11 +7,11 @@ use nfs3_types::portmap::{IPPROTO_TCP, PMAP_PROG, mapping, pmaplist};
 use nfs3_types::xdr_codec::{List, Void};
 use nfs3_types::{mount, nfs3};
 
-use crate::Door;
-use crate::arguments::Garbage;
-use crate::procedures::{Asked, Unanswered};
+use crate::NfsServer;
+use crate::arguments::GarbageArguments;
+use crate::procedures::{CallContext, ProcedureError};
 
-impl Door {
+impl NfsServer {
     /// What is heard here, by program and version. All of it is heard on one port.
     fn mappings(&self) -> [mapping; 2] {
         let port = u32::from(*self.port.get().unwrap_or(&self.settings.port));
@@ -23,7 +23,7 @@ impl Door {
         })
     }
 
-    pub(crate) fn mapping(&self, asked: &Asked<'_>, procedure: u32) -> Result<Vec<u8>, Unanswered> {
+    pub(crate) fn mapping(&self, asked: &CallContext<'_>, procedure: u32) -> Result<Vec<u8>, ProcedureError> {
         match PMAP_PROG::try_from(procedure) {
             Ok(PMAP_PROG::PMAPPROC_NULL) => Ok(asked.plain(&Void)?),
             Ok(PMAP_PROG::PMAPPROC_GETPORT) => {
@@ -39,14 +39,14 @@ impl Door {
             }
             // Nobody else is heard here, and nobody is called in the name of others.
             Ok(PMAP_PROG::PMAPPROC_SET | PMAP_PROG::PMAPPROC_UNSET | PMAP_PROG::PMAPPROC_CALLIT) | Err(_) => {
-                Err(Unanswered::NoProcedure)
+                Err(ProcedureError::NoProcedure)
             }
         }
     }
 }
 
-impl From<Garbage> for Unanswered {
-    fn from(Garbage: Garbage) -> Self {
+impl From<GarbageArguments> for ProcedureError {
+    fn from(GarbageArguments: GarbageArguments) -> Self {
         Self::Garbage
     }
 }

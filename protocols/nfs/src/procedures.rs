@@ -12,29 +12,29 @@ use nfs3_types::{mount, portmap};
 use svcfs_base::Caller;
 use svcfs_knowledge::vitals::RequestMetrics;
 
-use crate::Door;
-use crate::arguments::{Arguments, Garbage};
-use crate::call::{Call, Reply, Unheard};
-use crate::clients::Client;
-use crate::refusal::Refusal;
-use crate::replies::Heard;
+use crate::NfsServer;
+use crate::arguments::{GarbageArguments, XdrReader};
+use crate::call::{RpcCall, RpcRejection, RpcReply};
+use crate::clients::NfsClient;
+use crate::refusal::NfsError;
+use crate::replies::ReplyLookup;
 
 /// A call, as procedures see it.
-pub(crate) struct Asked<'a> {
+pub(crate) struct CallContext<'a> {
     pub(crate) caller: Caller,
-    call: &'a Call<'a>,
+    call: &'a RpcCall<'a>,
     measures: &'a RequestMetrics,
     begun: Instant,
 }
 
-impl<'a> Asked<'a> {
-    pub(crate) fn of(call: &'a Call<'a>, caller: Caller, measures: &'a RequestMetrics) -> Self {
+impl<'a> CallContext<'a> {
+    pub(crate) fn of(call: &'a RpcCall<'a>, caller: Caller, measures: &'a RequestMetrics) -> Self {
         Self { caller, call, measures, begun: Instant::now() }
     }
 }
 
 /// What was read of a file.
-pub(crate) struct Read {
+pub(crate) struct ReadReply {
     pub(crate) told: fattr3,
     pub(crate) data: Bytes,
     /// Whether the file ends behind it.
@@ -42,26 +42,26 @@ pub(crate) struct Read {
 }
 
 /// The answer, or that the arguments are none.
-type Answered = Result<Vec<u8>, Garbage>;
+type ProcedureResult = Result<Vec<u8>, GarbageArguments>;
 
 /// Why no procedure answers.
 #[derive(Debug)]
-pub(crate) enum Unanswered {
+pub(crate) enum ProcedureError {
     Garbage,
     NoProcedure,
 }
 
-impl From<Unanswered> for accept_stat_data {
-    fn from(why: Unanswered) -> Self {
+impl From<ProcedureError> for accept_stat_data {
+    fn from(why: ProcedureError) -> Self {
         match why {
-            Unanswered::Garbage => Self::GARBAGE_ARGS,
-            Unanswered::NoProcedure => Self::PROC_UNAVAIL,
+            ProcedureError::Garbage => Self::GARBAGE_ARGS,
+            ProcedureError::NoProcedure => Self::PROC_UNAVAIL,
         }
     }
 }
 
-impl Asked<'_> {
-    pub(crate) fn arguments(&self) -> Arguments<'_> {
+impl CallContext<'_> {
+    pub(crate) fn arguments(&self) -> XdrReader<'_> {
         self.call.arguments
     }
 
@@ -69,9 +69,9 @@ impl Asked<'_> {
     pub(crate) fn answer<T: Pack, E: Pack>(
         &self,
         procedure: &'static str,
-        outcome: Result<T, Refusal>,
+        outcome: Result<T, NfsError>,
         failed: impl FnOnce() -> E,
-    ) -> Answered {
+    ) -> ProcedureResult {
         let refused = self.counted(procedure, &outcome);
         Ok(self.call.answer(&match outcome {
             Ok(done) => Nfs3Result::Ok(done),
@@ -83,10 +83,10 @@ impl Asked<'_> {
     pub(crate) fn answer_with<V, C, T: Pack, E: Pack>(
         &self,
         procedure: &'static str,
-        (outcome, with): (Result<V, Refusal>, C),
+        (outcome, with): (Result<V, NfsError>, C),
         done: impl FnOnce(V, C) -> T,
         failed: impl FnOnce(C) -> E,
-    ) -> Answered {
+    ) -> ProcedureResult {
         let refused = self.counted(procedure, &outcome);
         Ok(self.call.answer(&match outcome {
             Ok(value) => Nfs3Result::Ok(done(value, with)),
@@ -95,28 +95,28 @@ impl Asked<'_> {
     }
 
     /// The answer to a READ that went so.
-    pub(crate) fn answer_read(&self, outcome: Result<Read, Refusal>) -> Result<Reply, Garbage> {
+    pub(crate) fn answer_read(&self, outcome: Result<ReadReply, NfsError>) -> Result<RpcReply, GarbageArguments> {
         match outcome {
-            Ok(Read { told, data, is_end }) => {
+            Ok(ReadReply { told, data, is_end }) => {
                 self.counted("READ", &Ok(()));
                 let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
                 let (file_attributes, none) = (Nfs3Option::Some(told), Opaque::borrowed(&[]));
                 let done = READ3resok { file_attributes, count, eof: is_end, data: none };
                 Ok(self.call.answer_with(&Nfs3Result::<_, READ3resfail>::Ok(done), data))
             }
-            refused => self.answer("READ", refused.map(|_| Void), READ3resfail::default).map(Reply::from),
+            refused => self.answer("READ", refused.map(|_| Void), READ3resfail::default).map(RpcReply::from),
         }
     }
 
     /// Counts a procedure that went so, and gives its status.
-    fn counted<T>(&self, procedure: &'static str, outcome: &Result<T, Refusal>) -> nfsstat3 {
+    fn counted<T>(&self, procedure: &'static str, outcome: &Result<T, NfsError>) -> nfsstat3 {
         let status = outcome.as_ref().err().map(|refusal| refusal.told(procedure));
         let refusal = status.map(|status| format!("{status:?}"));
         self.measures.spoken(svcfs_base::Door::Nfs, procedure, refusal, self.begun.elapsed());
         status.unwrap_or(nfsstat3::NFS3_OK)
     }
 
-    pub(crate) fn plain(&self, body: &impl Pack) -> Answered {
+    pub(crate) fn plain(&self, body: &impl Pack) -> ProcedureResult {
         Ok(self.call.answer(body))
     }
 }
@@ -137,18 +137,18 @@ const fn is_once(procedure: NFS_PROGRAM) -> bool {
     )
 }
 
-impl Door {
+impl NfsServer {
     /// Answers a message; none when there is nothing to answer, or it is being answered already.
-    pub(crate) fn answer(&self, client: Client, record: &[u8]) -> Option<Reply> {
-        let call = match Call::of(record) {
+    pub(crate) fn answer(&self, client: NfsClient, record: &[u8]) -> Option<RpcReply> {
+        let call = match RpcCall::of(record) {
             Ok(call) => call,
-            Err(Unheard::Told(answer)) => return Some(answer.into()),
-            Err(Unheard::Nonsense) => return None,
+            Err(RpcRejection::Told(answer)) => return Some(answer.into()),
+            Err(RpcRejection::Nonsense) => return None,
         };
         if !self.lets_in(&call) {
             return Some(call.deny().into());
         }
-        let client = Client { user: call.user, ..client };
+        let client = NfsClient { user: call.user, ..client };
         let version = match call.program {
             nfs3::PROGRAM => nfs3::VERSION,
             mount::PROGRAM => mount::VERSION,
@@ -159,10 +159,10 @@ impl Door {
             return Some(call.refuse(accept_stat_data::PROG_MISMATCH { low: version, high: version }).into());
         }
         let measures = &self.server.vitals().measures;
-        let asked = Asked::of(&call, self.names.caller(client), measures);
+        let asked = CallContext::of(&call, self.names.caller(client), measures);
         let answer = match call.program {
-            mount::PROGRAM => self.mounting(&asked, call.procedure).map(Reply::from),
-            portmap::PROGRAM => self.mapping(&asked, call.procedure).map(Reply::from),
+            mount::PROGRAM => self.mounting(&asked, call.procedure).map(RpcReply::from),
+            portmap::PROGRAM => self.mapping(&asked, call.procedure).map(RpcReply::from),
             _ => {
                 let Ok(procedure) = NFS_PROGRAM::try_from(call.procedure) else {
                     return Some(call.refuse(accept_stat_data::PROC_UNAVAIL).into());
@@ -170,7 +170,7 @@ impl Door {
                 if is_once(procedure) {
                     return self.answer_once(client, &asked, (procedure, record));
                 }
-                self.ask(&asked, procedure).map_err(Unanswered::from)
+                self.ask(&asked, procedure).map_err(ProcedureError::from)
             }
         };
         Some(answer.unwrap_or_else(|why| call.refuse(why.into()).into()))
@@ -178,32 +178,32 @@ impl Door {
 
     /// Whether a call is heard. By a server that asks for keys since it was started none is but that which asks for nothing: this protocol carries
     /// none (gaps.md D12).
-    pub(crate) fn lets_in(&self, call: &Call<'_>) -> bool {
+    pub(crate) fn lets_in(&self, call: &RpcCall<'_>) -> bool {
         self.settings.is_trusting || self.server.access().is_open() || call.procedure == 0
     }
 
     /// Answers what was answered before in the same words.
     fn answer_once(
         &self,
-        client: Client,
-        asked: &Asked<'_>,
+        client: NfsClient,
+        asked: &CallContext<'_>,
         (procedure, record): (NFS_PROGRAM, &[u8]),
-    ) -> Option<Reply> {
+    ) -> Option<RpcReply> {
         let mut hash = DefaultHasher::new();
         record.hash(&mut hash);
         let question = (client.address, asked.call.id, hash.finish());
         let asking = match self.replies.hear(question) {
-            Heard::Before(answer) => return Some(answer.into()),
-            Heard::Now => return None,
-            Heard::New(asking) => asking,
+            ReplyLookup::Before(answer) => return Some(answer.into()),
+            ReplyLookup::Now => return None,
+            ReplyLookup::New(asking) => asking,
         };
         let answer = self.ask(asked, procedure);
-        let answer = answer.unwrap_or_else(|Garbage| asked.call.refuse(accept_stat_data::GARBAGE_ARGS).into());
+        let answer = answer.unwrap_or_else(|GarbageArguments| asked.call.refuse(accept_stat_data::GARBAGE_ARGS).into());
         asking.answered(&answer.head);
         Some(answer)
     }
 
-    fn ask(&self, asked: &Asked<'_>, procedure: NFS_PROGRAM) -> Result<Reply, Garbage> {
+    fn ask(&self, asked: &CallContext<'_>, procedure: NFS_PROGRAM) -> Result<RpcReply, GarbageArguments> {
         let answer = match procedure {
             NFS_PROGRAM::NFSPROC3_NULL => asked.plain(&Void),
             NFS_PROGRAM::NFSPROC3_GETATTR => self.getattr(asked),
@@ -228,6 +228,6 @@ impl Door {
             NFS_PROGRAM::NFSPROC3_PATHCONF => self.pathconf(asked),
             NFS_PROGRAM::NFSPROC3_COMMIT => self.commit(asked),
         };
-        answer.map(Reply::from)
+        answer.map(RpcReply::from)
     }
 }

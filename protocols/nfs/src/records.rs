@@ -11,7 +11,7 @@ use nfs3_types::rpc::fragment_header;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::call::Reply;
+use crate::call::RpcReply;
 
 /// The longest message, in bytes: the longest write, its head, and as much again.
 pub(crate) const LONGEST: usize = 2 << 20;
@@ -23,12 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const REST: Duration = Duration::from_secs(3600);
 
 /// Room for bytes, in KiB. What is long has its own: who sends half of it, or takes none of it, leaves others room for what is short.
-pub(crate) struct Room {
+pub(crate) struct MessageBudget {
     short: Arc<Semaphore>,
     long: Arc<Semaphore>,
 }
 
-impl Room {
+impl MessageBudget {
     /// So many KiB, a quarter of them for what is short.
     pub(crate) fn of(kib: usize) -> Self {
         Self { short: Arc::new(Semaphore::new(kib / 4)), long: Arc::new(Semaphore::new(kib - kib / 4)) }
@@ -45,7 +45,7 @@ impl Room {
 }
 
 /// A message, and the room it has taken.
-pub(crate) type Taken = (Vec<u8>, OwnedSemaphorePermit);
+pub(crate) type ReceivedMessage = (Vec<u8>, OwnedSemaphorePermit);
 
 /// KiB of room for so many bytes.
 pub(crate) fn kib(bytes: usize) -> u32 {
@@ -57,13 +57,16 @@ pub(crate) fn kib(bytes: usize) -> u32 {
 ///
 /// # Errors
 /// `InvalidData` for one that is too long, `TimedOut` for one that does not end.
-pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), room: &Room) -> io::Result<Option<Taken>> {
+pub(crate) async fn read(
+    stream: &mut (impl AsyncRead + Unpin),
+    room: &MessageBudget,
+) -> io::Result<Option<ReceivedMessage>> {
     let mut head = [0; 4];
     match tokio::time::timeout(REST, stream.read_exact(&mut head)).await? {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         outcome => outcome?,
     };
-    let mut coming = Coming { record: Vec::new(), left: 0, is_last: false };
+    let mut coming = PartialRecord { record: Vec::new(), left: 0, is_last: false };
     coming.begins(head)?;
     let is_whole = tokio::time::timeout(PATIENCE, coming.come(stream, EARLY)).await??;
     let most = if coming.is_last { coming.record.len() + coming.left } else { LONGEST };
@@ -79,14 +82,14 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), room: &Room) -> 
 }
 
 /// A message on its way.
-struct Coming {
+struct PartialRecord {
     record: Vec<u8>,
     /// Bytes of the present fragment that have not come.
     left: usize,
     is_last: bool,
 }
 
-impl Coming {
+impl PartialRecord {
     fn begins(&mut self, head: [u8; 4]) -> io::Result<()> {
         let head = check(head, self.record.len())?;
         (self.left, self.is_last) = (head.fragment_length() as usize, head.eof());
@@ -130,7 +133,7 @@ fn check(head: [u8; 4], before: usize) -> io::Result<fragment_header> {
 ///
 /// # Errors
 /// `TimedOut` when the client does not take it.
-pub(crate) async fn write(stream: &mut (impl AsyncWrite + Unpin), message: &Reply) -> io::Result<()> {
+pub(crate) async fn write(stream: &mut (impl AsyncWrite + Unpin), message: &RpcReply) -> io::Result<()> {
     let length = u32::try_from(message.length()).map_err(io::Error::other)?;
     let head = fragment_header::new(length, true).into_xdr_buf();
     let mut parts = Buf::chain(&head[..], &message.head[..]).chain(&message.data[..]).chain(message.padding());
@@ -146,7 +149,7 @@ mod tests {
     use super::*;
 
     async fn read_all(bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        let room = Room::of(2 * kib(LONGEST) as usize);
+        let room = MessageBudget::of(2 * kib(LONGEST) as usize);
         Ok(read(&mut &*bytes, &room).await?.map(|(record, _)| record))
     }
 
@@ -171,7 +174,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_only_announces_a_message_takes_no_room() {
-        let room = Room::of(2 * kib(LONGEST) as usize);
+        let room = MessageBudget::of(2 * kib(LONGEST) as usize);
         for begun in [&[0x80, 0, 0, 100][..], &[0x80, 0x20, 0, 0, 1, 2, 3], &[0, 0, 0, 1, 7]] {
             let (mut client, mut server) = tokio::io::duplex(64);
             client.write_all(begun).await.unwrap();
@@ -192,7 +195,7 @@ mod tests {
         let (first, second) = content.split_at(EARLY + 7);
         let head = |length: usize, last: u32| (last << 31 | length as u32).to_be_bytes();
         let sent = [&head(first.len(), 0)[..], first, &head(second.len(), 1), second].concat();
-        let room = Room::of(2 * kib(LONGEST) as usize);
+        let room = MessageBudget::of(2 * kib(LONGEST) as usize);
         let (record, taken) = read(&mut &sent[..], &room).await.unwrap().unwrap();
         assert!(record == content);
         assert_eq!(taken.num_permits(), kib(content.len()) as usize);
@@ -200,7 +203,7 @@ mod tests {
 
     #[tokio::test]
     async fn half_of_a_long_message_leaves_room_for_short_ones() {
-        let room = Room::of(2 * kib(LONGEST) as usize);
+        let room = MessageBudget::of(2 * kib(LONGEST) as usize);
         let (mut client, mut server) = tokio::io::duplex(2 * EARLY);
         client.write_all(&(0x8000_0000 | LONGEST as u32).to_be_bytes()).await.unwrap();
         client.write_all(&vec![0; EARLY + 1]).await.unwrap();

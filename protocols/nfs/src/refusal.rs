@@ -4,29 +4,29 @@ use nfs3_types::nfs3::nfsstat3;
 use nfs3_types::xdr_codec::Unpack;
 use svcfs_base::{Fault, Kind, Level};
 
-use crate::arguments::Garbage;
+use crate::arguments::GarbageArguments;
 
 /// A word of the protocol, or a fault of the tree.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum NfsError {
     Word(nfsstat3),
     Fault(Fault),
 }
 
-impl From<nfsstat3> for Refusal {
+impl From<nfsstat3> for NfsError {
     fn from(word: nfsstat3) -> Self {
         Self::Word(word)
     }
 }
 
-impl From<Fault> for Refusal {
+impl From<Fault> for NfsError {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
     }
 }
 
-impl From<Garbage> for Refusal {
-    fn from(Garbage: Garbage) -> Self {
+impl From<GarbageArguments> for NfsError {
+    fn from(GarbageArguments: GarbageArguments) -> Self {
         Self::Word(nfsstat3::NFS3ERR_INVAL)
     }
 }
@@ -36,7 +36,7 @@ pub(crate) fn status(kind: Kind) -> nfsstat3 {
     nfsstat3::unpack(&mut &kind.nfs().to_be_bytes()[..]).map_or(nfsstat3::NFS3ERR_SERVERFAULT, |(status, _)| status)
 }
 
-impl Refusal {
+impl NfsError {
     /// What the client hears; faults are told to the log, once and here.
     pub(crate) fn told(&self, procedure: &'static str) -> nfsstat3 {
         let fault = match self {

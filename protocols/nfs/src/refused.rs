@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use svcfs_base::{Caller, Door, ETag, Fault, TreePath};
 use svcfs_vfs::{HandleId, NodeId, Refused, Vfs};
 
-use crate::export::Export;
-use crate::refusal::{Refusal, status};
+use crate::export::NfsExport;
+use crate::refusal::{NfsError, status};
 
 /// A refused text is given up when nobody went on with it for so long: a copy is kept where a person finds it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10 * 60);
@@ -27,14 +27,14 @@ const MOST_TEXTS: usize = 128;
 const MOST_BYTES: u64 = 64 << 20;
 
 /// A refused text, since when, and what it was refused with.
-type Waiting = (Refused, Instant, nfsstat3);
+type PendingRejection = (Refused, Instant, nfsstat3);
 
 /// The refusals of a space, by the number of the file.
 #[derive(Default)]
-pub(crate) struct Refusals {
+pub(crate) struct RejectionTable {
     /// Why files were not saved, until somebody who wrote them asks.
     untold: Mutex<HashMap<u64, nfsstat3>>,
-    texts: Mutex<HashMap<u64, Waiting>>,
+    texts: Mutex<HashMap<u64, PendingRejection>>,
     /// Those whose texts were given up, and when: nobody goes on with them.
     given_up: Mutex<HashMap<u64, (Instant, nfsstat3)>>,
 }
@@ -47,7 +47,7 @@ fn remember<T>(refusals: &Mutex<HashMap<u64, T>>, number: u64, refusal: T) {
     refusals.insert(number, refusal);
 }
 
-impl Refusals {
+impl RejectionTable {
     /// Why a file was not saved, told once.
     pub(crate) fn untold(&self, number: u64) -> Option<nfsstat3> {
         self.untold.lock().remove(&number)
@@ -62,7 +62,7 @@ impl Refusals {
     pub(crate) fn keep(&self, number: u64, text: Refused, fault: &Fault) {
         let mut texts = self.texts.lock();
         texts.insert(number, (text, Instant::now(), status(fault.kind())));
-        let is_much = |texts: &HashMap<u64, Waiting>| {
+        let is_much = |texts: &HashMap<u64, PendingRejection>| {
             texts.len() > MOST_TEXTS || texts.values().map(|(text, ..)| text.length()).sum::<u64>() > MOST_BYTES
         };
         while is_much(&texts)
@@ -72,7 +72,7 @@ impl Refusals {
         }
     }
 
-    fn give_up(&self, texts: &mut HashMap<u64, Waiting>, number: u64) {
+    fn give_up(&self, texts: &mut HashMap<u64, PendingRejection>, number: u64) {
         if let Some((.., status)) = texts.remove(&number) {
             remember(&self.given_up, number, (Instant::now(), status));
         }
@@ -102,13 +102,13 @@ impl Refusals {
 
 /// What a text has where something is written.
 #[derive(Debug)]
-struct Part {
+struct TextSlice {
     /// How long all of the text is.
     length: u64,
     bytes: Bytes,
 }
 
-impl Part {
+impl TextSlice {
     fn of_node(vfs: &Vfs, node: NodeId, (offset, data): (u64, &[u8])) -> Result<Self, Fault> {
         Ok(Self { length: vfs.attributes(node)?.size, bytes: vfs.read_node(node, offset, data.len())? })
     }
@@ -133,7 +133,7 @@ impl Part {
 }
 
 /// Whether a write goes on with the page that stands, and not with the text that was refused.
-fn is_of_standing(standing: &Part, refused: &Part, (offset, data): (u64, &[u8])) -> bool {
+fn is_of_standing(standing: &TextSlice, refused: &TextSlice, (offset, data): (u64, &[u8])) -> bool {
     // Clients leave no holes.
     if offset > standing.length || offset > refused.length {
         return offset <= standing.length;
@@ -147,7 +147,7 @@ fn is_of_standing(standing: &Part, refused: &Part, (offset, data): (u64, &[u8]))
     standing.differing(data) < refused.differing(data)
 }
 
-impl Export {
+impl NfsExport {
     /// A file that was just opened goes on with its refused text, when what is about to be written does. What that text began from, then, where it keeps
     /// to that.
     ///
@@ -158,13 +158,13 @@ impl Export {
         (number, path): (u64, &TreePath),
         (node, handle): (NodeId, HandleId),
         written: (u64, &[u8]),
-    ) -> Result<Option<Option<ETag>>, Refusal> {
+    ) -> Result<Option<Option<ETag>>, NfsError> {
         let waiting = self.refused.texts.lock().remove(&number);
         let Some((text, since, status)) = waiting else {
             return self.is_not_given_up((number, path), node, written).map(|()| None);
         };
-        let outcome = Part::of_refused(&text, written).and_then(|refused| {
-            let standing = Part::of_node(self.vfs(), node, written)?;
+        let outcome = TextSlice::of_refused(&text, written).and_then(|refused| {
+            let standing = TextSlice::of_node(self.vfs(), node, written)?;
             Ok(is_of_standing(&standing, &refused, written))
         });
         let (fault, text) = match outcome {
@@ -189,11 +189,11 @@ impl Export {
         (number, path): (u64, &TreePath),
         node: NodeId,
         written: (u64, &[u8]),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), NfsError> {
         let Some((when, status)) = self.refused.given_up.lock().get(&number).copied() else { return Ok(()) };
         if when.elapsed() < REMEMBERED
-            && let Some(kept) = Part::of_kept(self.vfs(), path, written)
-            && !is_of_standing(&Part::of_node(self.vfs(), node, written)?, &kept, written)
+            && let Some(kept) = TextSlice::of_kept(self.vfs(), path, written)
+            && !is_of_standing(&TextSlice::of_node(self.vfs(), node, written)?, &kept, written)
         {
             return Err(status.into());
         }
@@ -204,13 +204,13 @@ impl Export {
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, is_of_standing};
+    use super::{TextSlice, is_of_standing};
 
     /// Whether a write goes on with a page that stands and not with another text that was refused.
     fn goes_on(standing: &'static str, refused: &'static str, offset: usize, data: &str) -> bool {
         let part = |text: &'static str| {
             let range = offset.min(text.len())..(offset + data.len()).min(text.len());
-            Part { length: text.len() as u64, bytes: text[range].into() }
+            TextSlice { length: text.len() as u64, bytes: text[range].into() }
         };
         is_of_standing(&part(standing), &part(refused), (offset as u64, data.as_bytes()))
     }

@@ -14,12 +14,12 @@ const MOST: usize = 2048;
 const KEPT: Duration = Duration::from_secs(120);
 
 /// What tells one question from others: who asked, by which number, and a hash of the question.
-pub(crate) type Question = (IpAddr, u32, u64);
+pub(crate) type RequestKey = (IpAddr, u32, u64);
 
 /// What is known of a question.
-pub(crate) enum Heard<'a> {
+pub(crate) enum ReplyLookup<'a> {
     /// It is new, and to be answered by whoever asked for this.
-    New(Asking<'a>),
+    New(PendingReply<'a>),
     /// It is being answered.
     Now,
     /// It was answered so.
@@ -27,12 +27,12 @@ pub(crate) enum Heard<'a> {
 }
 
 /// A question that is being answered. One that is dropped without an answer, because answering it went wrong, is new when it is asked again.
-pub(crate) struct Asking<'a> {
-    replies: &'a Replies,
-    question: Question,
+pub(crate) struct PendingReply<'a> {
+    replies: &'a ReplyCache,
+    question: RequestKey,
 }
 
-impl Asking<'_> {
+impl PendingReply<'_> {
     pub(crate) fn answered(self, answer: &[u8]) {
         if let Some(kept) = self.replies.0.lock().answers.get_mut(&self.question) {
             *kept = Some((Instant::now(), answer.to_vec()));
@@ -40,7 +40,7 @@ impl Asking<'_> {
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for PendingReply<'_> {
     fn drop(&mut self) {
         let mut inner = self.replies.0.lock();
         if inner.answers.get(&self.question).is_some_and(Option::is_none) {
@@ -51,26 +51,26 @@ impl Drop for Asking<'_> {
 }
 
 #[derive(Default)]
-struct Inner {
-    answers: HashMap<Question, Option<(Instant, Vec<u8>)>>,
-    order: VecDeque<Question>,
+struct ReplyTable {
+    answers: HashMap<RequestKey, Option<(Instant, Vec<u8>)>>,
+    order: VecDeque<RequestKey>,
 }
 
 /// The newest answers.
 #[derive(Default)]
-pub(crate) struct Replies(Mutex<Inner>);
+pub(crate) struct ReplyCache(Mutex<ReplyTable>);
 
-impl Replies {
-    pub(crate) fn hear(&self, question: Question) -> Heard<'_> {
+impl ReplyCache {
+    pub(crate) fn hear(&self, question: RequestKey) -> ReplyLookup<'_> {
         self.hear_at(question, Instant::now())
     }
 
-    fn hear_at(&self, question: Question, now: Instant) -> Heard<'_> {
+    fn hear_at(&self, question: RequestKey, now: Instant) -> ReplyLookup<'_> {
         let mut inner = self.0.lock();
         match inner.answers.get(&question) {
-            Some(Some((then, answer))) if now < *then + KEPT => return Heard::Before(answer.clone()),
+            Some(Some((then, answer))) if now < *then + KEPT => return ReplyLookup::Before(answer.clone()),
             Some(Some(_)) => inner.order.retain(|known| *known != question),
-            Some(None) => return Heard::Now,
+            Some(None) => return ReplyLookup::Now,
             None => {}
         }
         inner.answers.insert(question, None);
@@ -80,7 +80,7 @@ impl Replies {
         {
             inner.answers.remove(&oldest);
         }
-        Heard::New(Asking { replies: self, question })
+        ReplyLookup::New(PendingReply { replies: self, question })
     }
 }
 
@@ -92,17 +92,19 @@ mod tests {
 
     #[test]
     fn a_question_is_answered_once_and_asked_anew_when_answering_it_went_wrong() {
-        let replies = Replies::default();
+        let replies = ReplyCache::default();
         let question = (IpAddr::from(Ipv4Addr::LOCALHOST), 1, 2);
-        let Heard::New(asking) = replies.hear(question) else { panic!("it is new") };
-        assert!(matches!(replies.hear(question), Heard::Now));
+        let ReplyLookup::New(asking) = replies.hear(question) else { panic!("it is new") };
+        assert!(matches!(replies.hear(question), ReplyLookup::Now));
         drop(asking);
-        let Heard::New(asking) = replies.hear(question) else { panic!("nobody answers it") };
+        let ReplyLookup::New(asking) = replies.hear(question) else { panic!("nobody answers it") };
         asking.answered(b"yes");
-        assert!(matches!(replies.hear(question), Heard::Before(answer) if answer == b"yes"));
-        let Heard::New(asking) = replies.hear_at(question, Instant::now() + KEPT) else { panic!("it is another one") };
+        assert!(matches!(replies.hear(question), ReplyLookup::Before(answer) if answer == b"yes"));
+        let ReplyLookup::New(asking) = replies.hear_at(question, Instant::now() + KEPT) else {
+            panic!("it is another one")
+        };
         asking.answered(b"no");
-        assert!(matches!(replies.hear(question), Heard::Before(answer) if answer == b"no"));
+        assert!(matches!(replies.hear(question), ReplyLookup::Before(answer) if answer == b"no"));
         assert_eq!(replies.0.lock().order.len(), 1);
     }
 }

@@ -35,13 +35,13 @@ use svcfs_knowledge::kernel::{ServerState, Space};
 use svcfs_knowledge::spaces::{self, SpaceCollection, SpaceOptions};
 use tempfile::TempDir;
 
-use crate::Door;
-use crate::call::Reply;
-use crate::clients::Client;
+use crate::NfsServer;
+use crate::call::RpcReply;
+use crate::clients::NfsClient;
 
 /// A door to one space, with nobody's background tasks: what is not asked for is not saved.
 struct Served {
-    door: Arc<Door>,
+    door: Arc<NfsServer>,
     server: Arc<ServerState>,
     folder: TempDir,
     calls: AtomicU32,
@@ -78,7 +78,7 @@ impl Served {
         let nfs = NfsFlags { enabled: true, ..NfsFlags::default() };
         let overrides = Overrides { nfs, ..Overrides::default() };
         let settings = Settings::resolve(Config::parse(settings, &|_| None), overrides).unwrap();
-        let door = Door::new(Arc::clone(&server), settings.nfs.unwrap());
+        let door = NfsServer::new(Arc::clone(&server), settings.nfs.unwrap());
         let (calls, address, user) = (AtomicU32::new(1), IpAddr::V4(Ipv4Addr::LOCALHOST), 4711);
         Self { door, server, folder, calls, address, user }
     }
@@ -126,7 +126,7 @@ impl Served {
     }
 
     fn send(&self, message: &[u8]) -> Option<Vec<u8>> {
-        let client = Client { address: self.address, user: None };
+        let client = NfsClient { address: self.address, user: None };
         // As a connection does.
         let answer = self.door.at_once(client, message).or_else(|| self.door.answer(client, message));
         answer.map(whole)
@@ -256,8 +256,8 @@ impl Served {
 }
 
 /// An answer, as it is sent.
-fn whole(answer: Reply) -> Vec<u8> {
-    let Reply { head, data } = &answer;
+fn whole(answer: RpcReply) -> Vec<u8> {
+    let RpcReply { head, data } = &answer;
     [&head[..], data, answer.padding()].concat()
 }
 

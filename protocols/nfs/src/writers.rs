@@ -13,10 +13,10 @@ use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 use svcfs_base::{Caller, DiskAttributes, Durability, ETag, Fault, Kind, MAX_FILE_BYTES};
 use svcfs_vfs::{Act, EntryKind, HandleId, Left, NodeId, OpenMode, Promise, WriteAt};
 
-use crate::export::Export;
+use crate::export::NfsExport;
 use crate::owed;
-use crate::place::Entry;
-use crate::refusal::{Refusal, status};
+use crate::place::ExportEntry;
+use crate::refusal::{NfsError, status};
 use crate::refused::PATIENCE;
 
 /// A file is saved when nobody wrote to it for so long.
@@ -31,7 +31,7 @@ const MOST_FILES: usize = 512;
 const MOST_BYTES: u64 = 256 << 20;
 
 /// A file that is being written.
-pub(crate) struct Writer {
+pub(crate) struct WriteSession {
     pub(crate) node: NodeId,
     pub(crate) handle: HandleId,
     number: u64,
@@ -59,30 +59,30 @@ pub(crate) struct Writer {
 }
 
 /// A file that is being written, with its node and handle.
-type Named = (NodeId, HandleId, Arc<Mutex<Writer>>);
+type SessionHandle = (NodeId, HandleId, Arc<Mutex<WriteSession>>);
 /// The same, held.
-type Open = ArcMutexGuard<RawMutex, Writer>;
+type SessionGuard = ArcMutexGuard<RawMutex, WriteSession>;
 
 /// The files of a space that are being written.
 #[derive(Default)]
-pub(crate) struct Writers {
-    open: Mutex<HashMap<u64, Named>>,
+pub(crate) struct WriteSessions {
+    open: Mutex<HashMap<u64, SessionHandle>>,
 }
 
-impl Writers {
+impl WriteSessions {
     /// The node of a file that is being written.
     pub(crate) fn node(&self, number: u64) -> Option<NodeId> {
         self.open.lock().get(&number).map(|(node, ..)| *node)
     }
 
     /// The file, held, if it is being written.
-    fn get(&self, number: u64) -> Option<Open> {
+    fn get(&self, number: u64) -> Option<SessionGuard> {
         let writer = self.open.lock().get(&number).map(|(.., writer)| Arc::clone(writer))?;
         let writer = Mutex::lock_arc(&writer);
         (!writer.is_over).then_some(writer)
     }
 
-    fn all(&self) -> Vec<Arc<Mutex<Writer>>> {
+    fn all(&self) -> Vec<Arc<Mutex<WriteSession>>> {
         self.open.lock().values().map(|(.., writer)| Arc::clone(writer)).collect()
     }
 
@@ -92,7 +92,7 @@ impl Writers {
     }
 
     /// Lets go of a file. Why it was not saved is noted before: whoever does not find the file asks for that.
-    fn forget(&self, writer: &mut Writer) {
+    fn forget(&self, writer: &mut WriteSession) {
         writer.is_over = true;
         let mut open = self.open.lock();
         // Once it is over another may be open under the same number.
@@ -107,7 +107,7 @@ impl Writers {
     }
 }
 
-impl Writer {
+impl WriteSession {
     fn due(&self) -> Instant {
         match (self.refused, self.again) {
             (Some((since, _)), _) => since + PATIENCE,
@@ -126,9 +126,14 @@ impl Writer {
     }
 }
 
-impl Export {
+impl NfsExport {
     /// Holds a file that `caller` is about to write so, opened if it is not: as it stands, or as the text of a refused save that this goes on with.
-    pub(crate) fn writer(&self, entry: &Entry, caller: &Caller, written: (u64, &[u8])) -> Result<Open, Refusal> {
+    pub(crate) fn writer(
+        &self,
+        entry: &ExportEntry,
+        caller: &Caller,
+        written: (u64, &[u8]),
+    ) -> Result<SessionGuard, NfsError> {
         loop {
             if let Some(mut writer) = self.writers.get(entry.number) {
                 if self.vfs().path_of(writer.node).is_ok_and(|path| entry.now().is_ok_and(|now| now == path)) {
@@ -159,7 +164,7 @@ impl Export {
             }
             let handle = self.vfs().open_node(caller, seen.node, OpenMode { write: true, truncate: false })?;
             if let Some(mut writer) = self.opened(entry.number, (seen.node, handle), caller) {
-                let path = self.vfs().path_of(seen.node).map_err(Refusal::from);
+                let path = self.vfs().path_of(seen.node).map_err(NfsError::from);
                 match path.and_then(|path| self.goes_on((entry.number, &path), (seen.node, handle), written)) {
                     Ok(None) => {}
                     Ok(Some(base)) => (writer.base, writer.is_owed_whole) = (base.map(Some), true),
@@ -175,9 +180,14 @@ impl Export {
     }
 
     /// Remembers a file that was opened to be written; none when somebody was faster.
-    pub(crate) fn opened(&self, number: u64, (node, handle): (NodeId, HandleId), caller: &Caller) -> Option<Open> {
+    pub(crate) fn opened(
+        &self,
+        number: u64,
+        (node, handle): (NodeId, HandleId),
+        caller: &Caller,
+    ) -> Option<SessionGuard> {
         let now = Instant::now();
-        let writer = Writer {
+        let writer = WriteSession {
             node,
             handle,
             number,
@@ -206,7 +216,7 @@ impl Export {
     }
 
     /// Notes that a file was written, and with `is_flushed` sees to it that this is not lost in a power cut; without, not when this process dies.
-    pub(crate) fn promise(&self, writer: &mut Writer, act: Act, is_flushed: bool) -> Result<(), Fault> {
+    pub(crate) fn promise(&self, writer: &mut WriteSession, act: Act, is_flushed: bool) -> Result<(), Fault> {
         let bytes = match &act {
             Act::Resized(_) => 0,
             Act::Written(_, data) => data.len() as u64,
@@ -245,7 +255,7 @@ impl Export {
     }
 
     /// What is promised by a change that was done: that change, or all of a text.
-    fn owed_acts(&self, writer: &Writer, act: Act) -> Result<Vec<Act>, Fault> {
+    fn owed_acts(&self, writer: &WriteSession, act: Act) -> Result<Vec<Act>, Fault> {
         if !writer.is_owed_whole {
             return Ok(vec![act]);
         }
@@ -255,7 +265,7 @@ impl Export {
 
     /// A large file is on the disk and has no versions: it is flushed there. What was promised while it was small is kept by that; done once more
     /// when the space is opened next, it would cut the file.
-    fn keep_large(&self, writer: &mut Writer) -> Result<(), Fault> {
+    fn keep_large(&self, writer: &mut WriteSession) -> Result<(), Fault> {
         self.vfs().publish(&writer.caller, writer.node, Durability::Now)?;
         if let Some(promises) = writer.promises.clone() {
             self.numbers.kept(&[(writer.number, promises)], true)?;
@@ -265,13 +275,13 @@ impl Export {
     }
 
     /// Notes that a file was written.
-    pub(crate) fn wrote(&self, writer: &mut Writer) {
+    pub(crate) fn wrote(&self, writer: &mut WriteSession) {
         writer.wrote = Instant::now();
         self.measure(writer);
     }
 
     /// How much of a file waits in memory: all of it, but for one that is too large for any version.
-    fn measure(&self, writer: &mut Writer) {
+    fn measure(&self, writer: &mut WriteSession) {
         let size = self.vfs().attributes(writer.node).map_or(0, |attributes| attributes.size);
         writer.is_large = size > MAX_FILE_BYTES as u64;
         writer.bytes = if writer.is_large { 0 } else { size };
@@ -295,7 +305,7 @@ impl Export {
     ///
     /// # Errors
     /// Why it was not saved. What a gate or another's write forbids is kept where a person finds it; what the disk refused is tried again.
-    fn save(&self, writer: &mut Writer) -> Result<(), Fault> {
+    fn save(&self, writer: &mut WriteSession) -> Result<(), Fault> {
         let outcome = self.publish(writer, Durability::Now);
         if writer.is_over {
             self.writers.forget(writer);
@@ -307,13 +317,13 @@ impl Export {
     }
 
     /// Lets go of a file that nobody saves.
-    fn give_up(&self, writer: &mut Writer) -> Result<(), Fault> {
+    fn give_up(&self, writer: &mut WriteSession) -> Result<(), Fault> {
         self.writers.forget(writer);
         self.vfs().release(&writer.caller, writer.handle)
     }
 
     /// Saves a file; that the save is over, done or refused, is left to the caller to make known.
-    fn publish(&self, writer: &mut Writer, durability: Durability) -> Result<(), Fault> {
+    fn publish(&self, writer: &mut WriteSession, durability: Durability) -> Result<(), Fault> {
         // What was refused is judged anew once somebody goes on with it.
         if writer.is_over || writer.refused.is_some() {
             return Ok(());
@@ -368,7 +378,7 @@ impl Export {
     ///
     /// # Errors
     /// Why it was not saved, now or since somebody asked last.
-    pub(crate) fn settle(&self, number: u64) -> Result<(), Refusal> {
+    pub(crate) fn settle(&self, number: u64) -> Result<(), NfsError> {
         let saved = self.writers.get(number).map_or(Ok(()), |mut writer| self.save(&mut writer));
         // Asked after: it may have been refused in this moment by another who saves it.
         let untold = self.refused.untold(number);
@@ -403,7 +413,7 @@ impl Export {
     }
 
     /// Saves files, which is durable at the end for all of them at once; gives up those that are refused.
-    fn settle_those(&self, is_due: impl Fn(&Writer) -> bool) -> Option<Instant> {
+    fn settle_those(&self, is_due: impl Fn(&WriteSession) -> bool) -> Option<Instant> {
         let (mut next, mut saved, mut is_flushed) = (None, Vec::new(), false);
         for writer in self.writers.all() {
             let mut writer = Mutex::lock_arc(&writer);

@@ -4,13 +4,13 @@ use nfs3_types::nfs3::{ACCESS3args, GETATTR3args, LOOKUP3args, READ3args, nfs_fh
 use nfs3_types::xdr_codec::Pack;
 
 use super::{Served, entry, whole};
-use crate::clients::Client;
+use crate::clients::NfsClient;
 
 impl Served {
     /// The answers to a question: at once, and to whoever may wait.
     fn both(&self, procedure: u32, arguments: &impl Pack) -> (Option<Vec<u8>>, Vec<u8>) {
         let message = self.message((nfs3_types::nfs3::PROGRAM, procedure), arguments);
-        let client = Client { address: self.address, user: None };
+        let client = NfsClient { address: self.address, user: None };
         let at_once = self.door.at_once(client, &message);
         (at_once.map(whole), whole(self.door.answer(client, &message).unwrap()))
     }
@@ -78,7 +78,7 @@ fn what_must_be_waited_for_is_not_answered_at_once() {
     let third = served.lookup(&root, "third.md").unwrap();
     let exports = served.door.exports();
     let names = exports.open[0].names.write();
-    let client = Client { address: served.address, user: None };
+    let client = NfsClient { address: served.address, user: None };
     let message = served.message((nfs3_types::nfs3::PROGRAM, 1), &GETATTR3args { object: third.clone() });
     assert!(served.door.at_once(client, &message).is_none());
     drop(names);

@@ -14,7 +14,7 @@ use svcfs_knowledge::kernel::Space;
 use svcfs_vfs::{NodeId, WriteAt};
 
 use super::{Served, entry, open};
-use crate::export::{AGAIN, Export, Exports};
+use crate::export::{AGAIN, ExportTable, NfsExport};
 
 #[test]
 fn handles_are_good_after_a_restart_and_after_every_save() {
@@ -180,10 +180,10 @@ fn a_space_that_cannot_be_served_says_why_and_keeps_no_other() {
     let spaces = folders.each_ref().map(|folder| open(folder.path()));
     let numbers = folders[1].path().join(".svc/state/nfs.db");
     std::fs::create_dir(&numbers).unwrap();
-    let exports = Mutex::<Exports>::default();
+    let exports = Mutex::<ExportTable>::default();
     let now = Instant::now();
-    Exports::follow(&exports, &spaces, now);
-    let is_first = |export: &crate::export::Export| std::sync::Arc::ptr_eq(&export.space, &spaces[0]);
+    ExportTable::follow(&exports, &spaces, now);
+    let is_first = |export: &crate::export::NfsExport| std::sync::Arc::ptr_eq(&export.space, &spaces[0]);
     {
         let exports = exports.lock();
         assert_eq!(exports.open.len(), 1);
@@ -193,9 +193,9 @@ fn a_space_that_cannot_be_served_says_why_and_keeps_no_other() {
         assert!(exports.find(|_| false, |_| false).unwrap().is_none());
     }
     std::fs::remove_dir(&numbers).unwrap();
-    Exports::follow(&exports, &spaces, now + AGAIN / 2);
+    ExportTable::follow(&exports, &spaces, now + AGAIN / 2);
     assert_eq!(exports.lock().open.len(), 1, "each of these tries may take seconds");
-    Exports::follow(&exports, &spaces, Instant::now() + AGAIN);
+    ExportTable::follow(&exports, &spaces, Instant::now() + AGAIN);
     assert_eq!(exports.lock().open.len(), 2, "it is not tried again");
     assert!(exports.lock().find(|_| false, |_| true).unwrap().is_none());
 }
@@ -204,12 +204,12 @@ fn a_space_that_cannot_be_served_says_why_and_keeps_no_other() {
 fn a_space_whose_opening_panics_is_refused_and_opened_by_a_later_request() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let spaces = folders.each_ref().map(|folder| open(folder.path()));
-    let (exports, now) = (Mutex::<Exports>::default(), Instant::now());
+    let (exports, now) = (Mutex::<ExportTable>::default(), Instant::now());
     let is_first = |space: &Space| std::ptr::eq(space, &raw const *spaces[0]);
     let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        Exports::follow_by(&exports, &spaces, now, |space| {
+        ExportTable::follow_by(&exports, &spaces, now, |space| {
             assert!(!is_first(&space), "a slip of ours");
-            Export::open(space)
+            NfsExport::open(space)
         });
     }));
     assert!(asked.is_ok(), "whoever asks for another space is not answered");
@@ -217,7 +217,7 @@ fn a_space_whose_opening_panics_is_refused_and_opened_by_a_later_request() {
     assert_eq!(refused.kind(), Kind::Unavailable, "{refused}");
     assert!(!refused.message().contains("is being opened"), "{refused}");
     assert_eq!(exports.lock().open.len(), 1, "the other one");
-    Exports::follow(&exports, &spaces, Instant::now() + AGAIN);
+    ExportTable::follow(&exports, &spaces, Instant::now() + AGAIN);
     assert_eq!(exports.lock().open.len(), 2);
 }
 
@@ -227,10 +227,10 @@ fn a_space_that_takes_long_to_be_opened_keeps_nobody_waiting() {
     let spaces = folders.each_ref().map(|folder| open(folder.path()));
     let database = Connection::open(folders[1].path().join(".svc/state/nfs.db")).unwrap();
     database.execute_batch("BEGIN EXCLUSIVE").unwrap();
-    let (exports, now) = (Mutex::<Exports>::default(), Instant::now());
+    let (exports, now) = (Mutex::<ExportTable>::default(), Instant::now());
     let is_second = |space: &Space| std::ptr::eq(space, &raw const *spaces[1]);
     std::thread::scope(|scope| {
-        let opening = scope.spawn(|| Exports::follow(&exports, &spaces, now));
+        let opening = scope.spawn(|| ExportTable::follow(&exports, &spaces, now));
         let being_opened = loop {
             assert!(!opening.is_finished(), "nobody was answered before it was open");
             match exports.lock().find(|_| false, is_second) {
@@ -239,7 +239,7 @@ fn a_space_that_takes_long_to_be_opened_keeps_nobody_waiting() {
             }
         };
         assert_eq!(being_opened.kind(), Kind::Unavailable, "{being_opened}");
-        Exports::follow(&exports, &spaces, now);
+        ExportTable::follow(&exports, &spaces, now);
         assert_eq!(exports.lock().open.len(), 1);
         database.execute_batch("COMMIT").unwrap();
     });
