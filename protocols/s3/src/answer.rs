@@ -14,16 +14,16 @@ use svcfs_base::Fault;
 use svcfs_knowledge::access::SigningKey;
 use svcfs_knowledge::audit::{RequestHead, TrackedRequest as Visit};
 
-use crate::credentials::{Signers, Strangers};
-use crate::described::Described;
-use crate::hosts::{self, Hosts};
-use crate::normalized::Normalizing;
-use crate::operations::Operations;
-use crate::pieces::Pieces;
-use crate::reading::IsPart;
+use crate::credentials::{RequestAuthorizer, SignatureKeys};
+use crate::described::ResponseInfo;
+use crate::hosts::{self, BucketHosts};
+use crate::normalized::HeaderNormalizer;
+use crate::operations::S3Operations;
+use crate::pieces::ChunkedBody;
+use crate::reading::PartialHead;
 use crate::refusal::{refuse, told};
-use crate::sums::{Sums, unknown_trailer};
-use crate::{Door, beyond, signed};
+use crate::sums::{ContentChecksums, unknown_trailer};
+use crate::{S3Server, beyond, signed};
 use svcfs_listener::TimedBody;
 
 /// Bytes of XML that a request may bring: 10,000 parts of an upload with their checksums.
@@ -39,28 +39,28 @@ const FORM: &[u8] = b"multipart/form-data";
 ///
 /// # Errors
 /// Those of the file that secrets are worked out from.
-pub(crate) fn service(door: &Arc<Door>) -> Result<S3Service, Fault> {
+pub(crate) fn service(door: &Arc<S3Server>) -> Result<S3Service, Fault> {
     let signing = SigningKey::of(door.server.primary().vfs.root())?;
     let mut config = S3Config::default();
     config.xml_max_body_size = MAX_XML_BYTES;
     let config = Arc::new(StaticConfigProvider::new(Arc::new(config)));
     let builder = || {
-        let mut builder = S3ServiceBuilder::new(Operations(Arc::clone(door)));
+        let mut builder = S3ServiceBuilder::new(S3Operations(Arc::clone(door)));
         builder.set_config(config.clone());
-        builder.set_access(Strangers(Arc::clone(door)));
-        builder.set_host(Hosts(Arc::clone(door)));
-        builder.set_validation(AnyName);
+        builder.set_access(RequestAuthorizer(Arc::clone(door)));
+        builder.set_host(BucketHosts(Arc::clone(door)));
+        builder.set_validation(AnyBucketName);
         builder
     };
     let mut verifying = builder();
-    verifying.set_auth(Signers { door: Arc::clone(door), signing });
-    verifying.set_route(Normalizing(builder().build()));
+    verifying.set_auth(SignatureKeys { door: Arc::clone(door), signing });
+    verifying.set_route(HeaderNormalizer(builder().build()));
     Ok(verifying.build())
 }
 
 /// Answers a request, whatever it is.
 pub(crate) async fn answer(
-    door: &Door,
+    door: &S3Server,
     service: &S3Service,
     (mut request, peer): (Request<Incoming>, IpAddr),
 ) -> Response<Body> {
@@ -82,7 +82,7 @@ pub(crate) async fn answer(
     let checked = checked.and_then(|()| signed::check(request.uri().query(), request.headers()));
     let is_of_object = hosts::is_of_object(door, request.uri(), request.headers());
     let checked = checked.and_then(|()| beyond::check(request.method(), request.uri().query(), is_of_object));
-    let described = Described {
+    let described = ResponseInfo {
         resource: request.uri().path().to_owned(),
         may_be_file: is_of_object && *request.method() == Method::GET,
     };
@@ -92,7 +92,7 @@ pub(crate) async fn answer(
             announce_trailer(request.headers_mut());
             let is_in_pieces = is_in_pieces(request.headers());
             let request = request.map(|body| match is_in_pieces {
-                true => Body::http_body_unsync(Pieces::new(TimedBody::new(body), door.place())),
+                true => Body::http_body_unsync(ChunkedBody::new(TimedBody::new(body), door.place())),
                 false => Body::http_body_unsync(TimedBody::new(body)),
             });
             match svcfs_listener::unbroken(async { Ok(service.call(request).await) }).await {
@@ -111,7 +111,7 @@ pub(crate) async fn answer(
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         response
     });
-    if response.extensions().get::<IsPart>().is_some() {
+    if response.extensions().get::<PartialHead>().is_some() {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
     let mut response = described.complete(response);
@@ -166,7 +166,7 @@ fn check(method: &Method, headers: &HeaderMap) -> S3Result<()> {
     if is_streamed && !headers.contains_key(AUTHORIZATION) {
         return Err(s3_error!(InvalidRequest, "a body in signed pieces (`aws-chunked`) needs `Authorization`"));
     }
-    if Sums::of(headers).count_with(text("x-amz-trailer")) > 1 {
+    if ContentChecksums::of(headers).count_with(text("x-amz-trailer")) > 1 {
         return Err(s3_error!(
             InvalidRequest,
             "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed."
@@ -186,9 +186,9 @@ fn check(method: &Method, headers: &HeaderMap) -> S3Result<()> {
 }
 
 /// Buckets have the names of spaces, which are fewer or more than AWS would take; the one that is not there is told so.
-struct AnyName;
+struct AnyBucketName;
 
-impl NameValidation for AnyName {
+impl NameValidation for AnyBucketName {
     fn validate_bucket_name(&self, name: &str) -> bool {
         !name.is_empty()
     }

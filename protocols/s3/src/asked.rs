@@ -8,21 +8,21 @@ use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::Space;
 use svcfs_work::Lane;
 
-use crate::Door;
+use crate::S3Server;
 use crate::hosts;
-use crate::keeping::Held;
-use crate::normalized::Verified;
+use crate::keeping::ObjectLockGuard;
+use crate::normalized::VerifiedRequest;
 use crate::refusal::refuse;
 
 /// Who asks, and in which space.
 #[derive(Clone)]
-pub(crate) struct Asked {
-    pub(crate) door: Arc<Door>,
+pub(crate) struct S3RequestContext {
+    pub(crate) door: Arc<S3Server>,
     pub(crate) space: Arc<Space>,
     pub(crate) caller: Caller,
 }
 
-impl Door {
+impl S3Server {
     /// Who signed a request, by the id of the key.
     pub(crate) fn identify(&self, id: Option<&str>) -> Result<(CallerIdentity, Option<Actor>), Fault> {
         let access = self.server.access();
@@ -42,10 +42,10 @@ impl Door {
         request: &S3Request<T>,
         bucket: &str,
         (needs, what): (Scope, &str),
-    ) -> S3Result<Asked> {
+    ) -> S3Result<S3RequestContext> {
         let asked = || {
             let (identity, actor) =
-                self.identify(Verified::access_key(request.credentials.as_ref(), &request.extensions))?;
+                self.identify(VerifiedRequest::access_key(request.credentials.as_ref(), &request.extensions))?;
             // Before it is looked for: who may not enter learns nothing of which spaces there are.
             identity.enter(bucket)?;
             identity.reach.allow(needs, what)?;
@@ -58,11 +58,11 @@ impl Door {
             Kind::NotFound => s3_error!(NoSuchBucket, "there is no space `{}`", svcfs_base::plain(bucket)),
             _ => refuse(fault, what),
         })?;
-        Ok(Asked { door: Arc::clone(self), space, caller })
+        Ok(S3RequestContext { door: Arc::clone(self), space, caller })
     }
 }
 
-impl Asked {
+impl S3RequestContext {
     /// Runs blocking work for this request.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Asked {
     pub(crate) async fn run<T, W>(&self, what: &'static str, work: W) -> S3Result<T>
     where
         T: Send + 'static,
-        W: FnOnce(&Self) -> Result<T, Refused> + Send + 'static,
+        W: FnOnce(&Self) -> Result<T, S3RequestError> + Send + 'static,
     {
         self.run_over(0, what, work).await
     }
@@ -82,7 +82,7 @@ impl Asked {
     pub(crate) async fn run_over<T, W>(&self, bytes: u64, what: &'static str, work: W) -> S3Result<T>
     where
         T: Send + 'static,
-        W: FnOnce(&Self) -> Result<T, Refused> + Send + 'static,
+        W: FnOnce(&Self) -> Result<T, S3RequestError> + Send + 'static,
     {
         let asked = self.clone();
         let lane = if bytes > MAX_FILE_BYTES as u64 { Lane::Slow } else { Lane::Quick };
@@ -92,14 +92,14 @@ impl Asked {
                 asked.space.wait_for_indexed_writes(&asked.caller);
                 Ok(Ok(outcome))
             }
-            Err(Refused::Told(error)) => Ok(Err(error)),
-            Err(Refused::Fault(fault)) => Err(fault),
+            Err(S3RequestError::Told(error)) => Ok(Err(error)),
+            Err(S3RequestError::Fault(fault)) => Err(fault),
         });
         outcome.await.map_err(|fault| refuse(fault, what))?
     }
 
     /// Keeps other requests from writing what stands at a place and what is said of it, until it is dropped. Blocks.
-    pub(crate) fn hold(&self, place: &TreePath) -> Held<'_> {
+    pub(crate) fn hold(&self, place: &TreePath) -> ObjectLockGuard<'_> {
         self.door.keeping.hold(&self.space.name, place)
     }
 
@@ -114,14 +114,14 @@ impl Asked {
 
 /// Why something was not done.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum S3RequestError {
     /// By the tree.
     Fault(Fault),
     /// By a rule of the protocol.
     Told(S3Error),
 }
 
-impl Refused {
+impl S3RequestError {
     /// In the protocol's words; `what` is what was asked.
     pub(crate) fn told(self, what: &str) -> S3Error {
         match self {
@@ -131,13 +131,13 @@ impl Refused {
     }
 }
 
-impl From<Fault> for Refused {
+impl From<Fault> for S3RequestError {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
     }
 }
 
-impl From<S3Error> for Refused {
+impl From<S3Error> for S3RequestError {
     fn from(error: S3Error) -> Self {
         Self::Told(error)
     }

@@ -8,9 +8,9 @@ use svcfs_listener::BlockSink;
 use svcfs_vfs::{HandleId, NodeId, UPLOAD, Vfs, WriteAt};
 use uuid::Uuid;
 
-use crate::asked::{Asked, Refused};
-use crate::found::Found;
-use crate::record::{Record, is_missing};
+use crate::asked::{S3RequestContext, S3RequestError};
+use crate::found::ResolvedNode;
+use crate::record::{ObjectMetadata, is_missing};
 
 /// Whether a name is that of a file on its way, which is no object.
 pub(crate) fn is_on_its_way(name: &str) -> bool {
@@ -21,13 +21,13 @@ pub(crate) fn is_on_its_way(name: &str) -> bool {
 ///
 /// # Errors
 /// `NotDirectory` where a file stands in the way; `Invalid` for what belongs to the server.
-pub(crate) fn check_way(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+pub(crate) fn check_way(asked: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
     if !asked.space.vfs.is_visible(asked.caller.door, path) {
         return Err(Fault::invalid("path", format_args!("path denied: `{path}` belongs to the server")));
     }
     let mut folder = path.parent();
     while let Some(path) = folder.filter(|path| !path.is_root() && asked.caller.reach.covers(path)) {
-        match Found::at(asked, &path) {
+        match ResolvedNode::at(asked, &path) {
             Ok(found) if found.is_folder() => break,
             Ok(_) => return Err(Fault::not_directory(&path)),
             Err(fault) if is_missing(&fault) => {}
@@ -42,11 +42,11 @@ pub(crate) fn check_way(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
 ///
 /// # Errors
 /// `NotDirectory` where a file stands in the way; those of the write path.
-pub(crate) fn make_way(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+pub(crate) fn make_way(asked: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
     let mut missing = Vec::new();
     let mut folder = path.parent();
     while let Some(path) = folder.filter(|path| !path.is_root() && asked.caller.reach.covers(path)) {
-        match Found::at(asked, &path) {
+        match ResolvedNode::at(asked, &path) {
             Ok(found) if found.is_folder() => break,
             Ok(_) => return Err(Fault::not_directory(&path)),
             Err(fault) if fault.kind() == Kind::NotFound => missing.push(path.clone()),
@@ -64,7 +64,7 @@ pub(crate) fn make_way(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
 }
 
 /// A file of any length beside its place; gone when it is let go of.
-pub(crate) struct Beside {
+pub(crate) struct StagedUpload {
     vfs: Arc<Vfs>,
     caller: Caller,
     node: NodeId,
@@ -74,15 +74,15 @@ pub(crate) struct Beside {
     length: u64,
 }
 
-impl Beside {
+impl StagedUpload {
     /// A new one, in the folder that `path` lies in.
     ///
     /// # Errors
     /// Those of making that folder and the file.
-    pub(crate) fn new(asked: &Asked, path: &TreePath) -> Result<Self, Fault> {
+    pub(crate) fn new(asked: &S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
         make_way(asked, path)?;
         let (vfs, caller) = (Arc::clone(&asked.space.vfs), asked.caller.clone());
-        let folder = Found::parent_of(asked, path)?;
+        let folder = ResolvedNode::parent_of(asked, path)?;
         let name = Name::parse(&format!("{}{}{}", UPLOAD.0, Uuid::new_v4().simple(), UPLOAD.1))?;
         let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
         let path = Some(folder.path.join(&name));
@@ -116,16 +116,16 @@ impl Beside {
     /// `Conflict`, `Exists` when it is something else; those of the disk. Nothing is there then but what was.
     pub(crate) fn into_place(
         mut self,
-        asked: &Asked,
+        asked: &S3RequestContext,
         place: &TreePath,
-        (expect, record): (Expect, Record),
-    ) -> Result<SystemTime, Refused> {
+        (expect, record): (Expect, ObjectMetadata),
+    ) -> Result<SystemTime, S3RequestError> {
         let attributes = self.vfs.attributes(self.node)?;
         let of = attributes.large().map(|large| large.to_string()).unwrap_or_default();
         // Before it has its name: what is said of it is never said of what another puts there.
-        Record { of, ..record }.keep_said(asked, self.node)?;
+        ObjectMetadata { of, ..record }.keep_said(asked, self.node)?;
         let Some(path) = self.path.clone() else { return Ok(attributes.modified) };
-        let folder = Found::parent_of(asked, place)?;
+        let folder = ResolvedNode::parent_of(asked, place)?;
         let (old, new) = (Name::parse(path.name())?, Name::parse(place.name())?);
         let how = (expect, Durability::Now);
         self.vfs.rename_node_expecting(&self.caller, (folder.node, &old), (folder.node, &new), how)?;
@@ -152,13 +152,13 @@ impl Beside {
     }
 }
 
-impl BlockSink for Beside {
+impl BlockSink for StagedUpload {
     fn write_block(&mut self, block: &[u8]) -> Result<(), Fault> {
         self.append(block)
     }
 }
 
-impl Drop for Beside {
+impl Drop for StagedUpload {
     fn drop(&mut self) {
         let outcome = self.path.take().map_or(Ok(()), |path| self.remove(&path));
         let released = self.vfs.release(&self.caller, self.handle);

@@ -8,13 +8,13 @@ use svcfs_base::{Caller, Fault, Kind, Scope};
 use svcfs_knowledge::spaces::check_name;
 use svcfs_work::Lane;
 
-use crate::normalized::Verified;
+use crate::normalized::VerifiedRequest;
 use crate::refusal::refuse;
-use crate::{Door, beyond};
+use crate::{S3Server, beyond};
 
 /// `CreateBucket`
 pub(crate) async fn create(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<CreateBucketInput>,
 ) -> S3Result<S3Response<CreateBucketOutput>> {
     const WHAT: &str = "CreateBucket";
@@ -48,7 +48,7 @@ pub(crate) async fn create(
 
 /// `DeleteBucket`
 pub(crate) async fn delete(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<DeleteBucketInput>,
 ) -> S3Result<S3Response<DeleteBucketOutput>> {
     const WHAT: &str = "DeleteBucket";
@@ -65,10 +65,10 @@ pub(crate) async fn delete(
 }
 
 /// Who asks, if they may make and remove spaces.
-fn administrator<T>(door: &Door, request: &S3Request<T>, what: &str) -> S3Result<Caller> {
+fn administrator<T>(door: &S3Server, request: &S3Request<T>, what: &str) -> S3Result<Caller> {
     let identified = || {
         let (identity, actor) =
-            door.identify(Verified::access_key(request.credentials.as_ref(), &request.extensions))?;
+            door.identify(VerifiedRequest::access_key(request.credentials.as_ref(), &request.extensions))?;
         identity.administer()?;
         identity.reach.allow(Scope::Admin, what)?;
         if identity.reach.folder.is_some() {

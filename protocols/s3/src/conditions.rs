@@ -8,26 +8,26 @@ use s3s::dto::{ETag as Tag, ETagCondition, Timestamp};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use svcfs_base::{Expect, Fault};
 
-use crate::asked::{Asked, Refused};
-use crate::key::Key;
-use crate::object::Object;
+use crate::asked::{S3RequestContext, S3RequestError};
+use crate::key::ParsedKey;
+use crate::object::S3Object;
 use crate::record::is_missing;
 
 /// The conditions of a request that reads.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
+pub(crate) struct ReadConditions {
     pub(crate) if_match: Option<ETagCondition>,
     pub(crate) if_none_match: Option<ETagCondition>,
     pub(crate) if_modified_since: Option<Timestamp>,
     pub(crate) if_unmodified_since: Option<Timestamp>,
 }
 
-impl Reading {
+impl ReadConditions {
     /// Whether they hold for an object.
     ///
     /// # Errors
     /// `PreconditionFailed`, `NotModified`.
-    pub(crate) fn check(&self, object: &Object) -> S3Result<()> {
+    pub(crate) fn check(&self, object: &S3Object) -> S3Result<()> {
         let is = |condition: &ETagCondition| condition.as_etag().is_none_or(|tag| tag.value() == object.etag);
         match (&self.if_match, &self.if_unmodified_since) {
             (Some(condition), _) if !is(condition) => return Err(failed()),
@@ -45,7 +45,7 @@ impl Reading {
     ///
     /// # Errors
     /// `PreconditionFailed`.
-    pub(crate) fn check_source(&self, object: &Object) -> S3Result<()> {
+    pub(crate) fn check_source(&self, object: &S3Object) -> S3Result<()> {
         self.check(object).map_err(|_| failed())
     }
 }
@@ -73,12 +73,12 @@ fn time_of(moment: &Timestamp) -> SystemTime {
 
 /// The conditions of a request that writes.
 #[derive(Debug, Default)]
-pub(crate) struct Writing {
+pub(crate) struct WriteConditions {
     pub(crate) if_match: Option<ETagCondition>,
     pub(crate) if_none_match: Option<ETagCondition>,
 }
 
-impl Writing {
+impl WriteConditions {
     /// Those of a request in which s3s does not look for them.
     ///
     /// # Errors
@@ -95,8 +95,8 @@ impl Writing {
     ///
     /// # Errors
     /// `PreconditionFailed`; `NotFound` where something must be there and is not; `NotImplemented` for what S3 has not either.
-    pub(crate) fn expect(&self, asked: &Asked, key: &Key) -> Result<Expect, Refused> {
-        let there = || match Object::at(asked, key) {
+    pub(crate) fn expect(&self, asked: &S3RequestContext, key: &ParsedKey) -> Result<Expect, S3RequestError> {
+        let there = || match S3Object::at(asked, key) {
             Ok(object) => Ok(Some(object)),
             Err(fault) if is_missing(&fault) => Ok(None),
             Err(fault) => Err(fault),

@@ -9,21 +9,21 @@ use s3s::{S3Result, s3_error};
 use svcfs_knowledge::access::SigningKey;
 use svcfs_knowledge::audit::TrackedRequest as Visit;
 
-use crate::Door;
-use crate::normalized::Verified;
+use crate::S3Server;
+use crate::normalized::VerifiedRequest;
 use crate::refusal::refuse;
 
 /// The secret of every name where nobody is asked who they are: clients sign all the same, most of them cannot but.
 const OPEN_SECRET: &str = "svcfs";
 
 /// Who may sign.
-pub(crate) struct Signers {
-    pub(crate) door: Arc<Door>,
+pub(crate) struct SignatureKeys {
+    pub(crate) door: Arc<S3Server>,
     pub(crate) signing: SigningKey,
 }
 
 #[async_trait::async_trait]
-impl S3Auth for Signers {
+impl S3Auth for SignatureKeys {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
         let access = self.door.server.access();
         if access.is_open() {
@@ -37,9 +37,9 @@ impl S3Auth for Signers {
 }
 
 /// Who comes without a signature is let in only where nobody is asked who they are.
-pub(crate) struct Strangers(pub(crate) Arc<Door>);
+pub(crate) struct RequestAuthorizer(pub(crate) Arc<S3Server>);
 
-impl Strangers {
+impl RequestAuthorizer {
     /// Notes what a request asks for: an operation, of a bucket, and of what in it.
     fn note(&self, visit: &Visit, operation: &str, named: Option<(String, Option<String>)>) {
         let notes = visit.notes();
@@ -53,7 +53,7 @@ impl Strangers {
 }
 
 #[async_trait::async_trait]
-impl S3Access for Strangers {
+impl S3Access for RequestAuthorizer {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
         let operation = cx.s3_op().name().to_owned();
         let named = match cx.s3_path() {
@@ -63,7 +63,7 @@ impl S3Access for Strangers {
         };
         let visit = cx.extensions_mut().get::<Arc<Visit>>().cloned();
         let credentials = cx.credentials().cloned();
-        let id = Verified::access_key(credentials.as_ref(), cx.extensions_mut()).map(str::to_owned);
+        let id = VerifiedRequest::access_key(credentials.as_ref(), cx.extensions_mut()).map(str::to_owned);
         let identity = self.0.identify(id.as_deref());
         if let Some(visit) = visit {
             self.note(&visit, &operation, named);

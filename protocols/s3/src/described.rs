@@ -13,14 +13,14 @@ const HOST: &str = "svcfs";
 const END: &str = "</Error>";
 
 /// A request, as its answer names it.
-pub(crate) struct Described {
+pub(crate) struct ResponseInfo {
     /// The path that was asked for.
     pub(crate) resource: String,
     /// Whether an answer that is no error may be a file.
     pub(crate) may_be_file: bool,
 }
 
-impl Described {
+impl ResponseInfo {
     /// The answer with what is said of the request.
     pub(crate) fn complete(self, mut response: Response<Body>) -> Response<Body> {
         let id = Uuid::new_v4().simple().to_string().to_uppercase();

@@ -24,12 +24,12 @@ const MAX_WAITING: usize = 1 << 16;
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// A path, as short as every other.
-type Key = [u8; 20];
+type PathDigest = [u8; 20];
 
 /// What a file looked like, and its ETag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Remembered {
-    look: Look,
+struct CachedETag {
+    look: ObjectStamp,
     md5: [u8; 16],
     /// In how many parts it came; 0 for one that came in one piece.
     parts: u32,
@@ -37,13 +37,13 @@ struct Remembered {
 
 /// What changes with the content of a file, and with what clients say of it. Times are nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Look {
+struct ObjectStamp {
     size: u64,
     modified: i64,
     changed: i64,
 }
 
-impl Look {
+impl ObjectStamp {
     fn of(attributes: &Attributes) -> Self {
         let Attributes { size, modified, changed, .. } = *attributes;
         Self { size, modified: nanoseconds(modified), changed: nanoseconds(changed) }
@@ -55,12 +55,12 @@ fn nanoseconds(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or_else(|before| -of(before.duration()), of)
 }
 
-impl Remembered {
+impl CachedETag {
     /// None of what is no ETag of ours.
     fn of(attributes: &Attributes, etag: &str) -> Option<Self> {
         let (md5, parts) = etag.split_once('-').map_or((etag, Some(0)), |(md5, parts)| (md5, parts.parse().ok()));
         let bytes: Vec<u8> = (0..md5.len()).step_by(2).map_while(|at| byte(md5, at)).collect();
-        let remembered = Self { look: Look::of(attributes), md5: bytes.try_into().ok()?, parts: parts? };
+        let remembered = Self { look: ObjectStamp::of(attributes), md5: bytes.try_into().ok()?, parts: parts? };
         (remembered.etag() == etag).then_some(remembered)
     }
 
@@ -78,18 +78,18 @@ fn byte(text: &str, at: usize) -> Option<u8> {
 
 /// What is remembered of one space.
 #[derive(Default)]
-struct Table {
-    known: HashMap<Key, Remembered>,
+struct SpaceETags {
+    known: HashMap<PathDigest, CachedETag>,
     /// The keys of `known`, of which one can be taken without looking through all.
-    keys: Vec<Key>,
+    keys: Vec<PathDigest>,
     /// What is not written down yet.
-    waiting: Vec<(Key, Remembered)>,
+    waiting: Vec<(PathDigest, CachedETag)>,
     is_read: bool,
 }
 
-impl Table {
+impl SpaceETags {
     /// Remembers one; whether it is news.
-    fn insert(&mut self, key: Key, remembered: Remembered) -> bool {
+    fn insert(&mut self, key: PathDigest, remembered: CachedETag) -> bool {
         match self.known.insert(key, remembered) {
             Some(before) => before != remembered,
             None => {
@@ -111,8 +111,8 @@ impl Table {
 }
 
 /// By the root of the space.
-pub(crate) struct ETags {
-    tables: Mutex<HashMap<PathBuf, Table>>,
+pub(crate) struct ETagStore {
+    tables: Mutex<HashMap<PathBuf, SpaceETags>>,
     /// Held by the one who reads or writes files of them.
     at_the_disk: Mutex<()>,
     /// How many are remembered, and from which age of a change on.
@@ -120,18 +120,18 @@ pub(crate) struct ETags {
     settled: Duration,
 }
 
-impl Default for ETags {
+impl Default for ETagStore {
     fn default() -> Self {
         Self::of(MAX_REMEMBERED, SETTLED)
     }
 }
 
-fn key(path: &TreePath) -> Key {
+fn key(path: &TreePath) -> PathDigest {
     *ETag::of(path.as_str().as_bytes()).as_bytes()
 }
 
 /// The same of an earlier version: no path begins so.
-fn version_key(content: &KeptContent) -> Key {
+fn version_key(content: &KeptContent) -> PathDigest {
     let text = match content {
         KeptContent::Blob(blob) => format!("\0{blob}"),
         KeptContent::Snapshot(path, moment) => format!("\0{moment}\0{path}"),
@@ -139,7 +139,7 @@ fn version_key(content: &KeptContent) -> Key {
     *ETag::of(text.as_bytes()).as_bytes()
 }
 
-impl ETags {
+impl ETagStore {
     pub(crate) fn of(most: usize, settled: Duration) -> Self {
         Self { tables: Mutex::default(), at_the_disk: Mutex::default(), most, settled }
     }
@@ -148,7 +148,7 @@ impl ETags {
     pub(crate) fn known(&self, (space, path): (&Space, &TreePath), attributes: &Attributes) -> Option<String> {
         let tables = self.tables.lock();
         let remembered = tables.get(space.vfs.root())?.known.get(&key(path))?;
-        (remembered.look == Look::of(attributes)).then(|| remembered.etag())
+        (remembered.look == ObjectStamp::of(attributes)).then(|| remembered.etag())
     }
 
     /// Remembers one.
@@ -156,7 +156,7 @@ impl ETags {
         if !attributes.changed.elapsed().is_ok_and(|age| age >= self.settled) {
             return;
         }
-        let Some(remembered) = Remembered::of(attributes, etag) else { return };
+        let Some(remembered) = CachedETag::of(attributes, etag) else { return };
         self.insert(space, key(path), remembered);
     }
 
@@ -169,11 +169,11 @@ impl ETags {
 
     /// Remembers one.
     pub(crate) fn remember_version(&self, space: &Space, content: &KeptContent, (size, md5): (u64, [u8; 16])) {
-        let look = Look { size, modified: 0, changed: 0 };
-        self.insert(space, version_key(content), Remembered { look, md5, parts: 0 });
+        let look = ObjectStamp { size, modified: 0, changed: 0 };
+        self.insert(space, version_key(content), CachedETag { look, md5, parts: 0 });
     }
 
-    fn insert(&self, space: &Space, key: Key, remembered: Remembered) {
+    fn insert(&self, space: &Space, key: PathDigest, remembered: CachedETag) {
         let mut tables = self.tables.lock();
         let table = tables.entry(space.vfs.root().to_owned()).or_default();
         if table.insert(key, remembered) && table.waiting.len() < MAX_WAITING {
@@ -183,7 +183,7 @@ impl ETags {
     }
 
     /// Forgets as many as are too many, of the space that has most.
-    fn bound(&self, tables: &mut HashMap<PathBuf, Table>) {
+    fn bound(&self, tables: &mut HashMap<PathBuf, SpaceETags>) {
         let all: usize = tables.values().map(|table| table.keys.len()).sum();
         for _ in self.most..all {
             if let Some(most) = tables.values_mut().max_by_key(|table| table.keys.len()) {
@@ -195,7 +195,7 @@ impl ETags {
     /// Reads what was remembered of a space before the server started, once. Waits for the disk.
     pub(crate) fn recall(&self, space: &Space) {
         let is_read =
-            |tables: &HashMap<PathBuf, Table>| tables.get(space.vfs.root()).is_some_and(|table| table.is_read);
+            |tables: &HashMap<PathBuf, SpaceETags>| tables.get(space.vfs.root()).is_some_and(|table| table.is_read);
         if is_read(&self.tables.lock()) {
             return;
         }

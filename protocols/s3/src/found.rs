@@ -5,10 +5,10 @@
 use svcfs_base::{Fault, TreePath};
 use svcfs_vfs::{Attributes, EntryKind, NodeId, Vfs};
 
-use crate::asked::Asked;
+use crate::asked::S3RequestContext;
 
 /// Something that stands at a path.
-pub(crate) struct Found<'a> {
+pub(crate) struct ResolvedNode<'a> {
     vfs: &'a Vfs,
     /// Where it is, links followed.
     pub(crate) path: TreePath,
@@ -16,18 +16,18 @@ pub(crate) struct Found<'a> {
     pub(crate) attributes: Attributes,
 }
 
-impl Drop for Found<'_> {
+impl Drop for ResolvedNode<'_> {
     fn drop(&mut self) {
         self.vfs.forget(self.node, 1);
     }
 }
 
-impl<'a> Found<'a> {
+impl<'a> ResolvedNode<'a> {
     /// What a path leads to, links followed.
     ///
     /// # Errors
     /// `NotFound`, `Forbidden` beyond the caller's reach, `Invalid` for a link that leads out of the tree.
-    pub(crate) fn at(asked: &'a Asked, path: &TreePath) -> Result<Self, Fault> {
+    pub(crate) fn at(asked: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
         asked.check(path)?;
         Self::exactly(asked, asked.space.vfs.leads_to(asked.caller.door, path)?)
     }
@@ -36,12 +36,12 @@ impl<'a> Found<'a> {
     ///
     /// # Errors
     /// As [`Found::at`].
-    pub(crate) fn itself(asked: &'a Asked, path: &TreePath) -> Result<Self, Fault> {
+    pub(crate) fn itself(asked: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
         asked.check(path)?;
         Self::exactly(asked, path.clone())
     }
 
-    fn exactly(asked: &'a Asked, path: TreePath) -> Result<Self, Fault> {
+    fn exactly(asked: &'a S3RequestContext, path: TreePath) -> Result<Self, Fault> {
         let vfs = &*asked.space.vfs;
         let (node, attributes) = vfs.find(&asked.caller, &path)?;
         Ok(Self { vfs, node, attributes, path })
@@ -51,7 +51,7 @@ impl<'a> Found<'a> {
     ///
     /// # Errors
     /// `NotFound` when there is none; `NotDirectory`.
-    pub(crate) fn parent_of(asked: &'a Asked, path: &TreePath) -> Result<Self, Fault> {
+    pub(crate) fn parent_of(asked: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
         let parent = path.parent().ok_or_else(|| Fault::is_directory(path))?;
         // With a key for one folder, that folder is the highest that may be looked at.
         let found = if asked.caller.reach.covers(&parent) {

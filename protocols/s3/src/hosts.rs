@@ -9,22 +9,22 @@ use percent_encoding::percent_decode_str;
 use s3s::host::{S3Host, VirtualHost};
 use s3s::{S3Result, s3_error};
 
-use crate::Door;
+use crate::S3Server;
 
 /// `team.example.org` is the space `team`, unless it is a name of this server itself.
-pub(crate) struct Hosts(pub(crate) Arc<Door>);
+pub(crate) struct BucketHosts(pub(crate) Arc<S3Server>);
 
-impl S3Host for Hosts {
+impl S3Host for BucketHosts {
     fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
         Ok(match named(&self.0, host) {
-            Some(Named { bucket, rest, .. }) => VirtualHost::new(rest).with_bucket(bucket),
+            Some(HostBucket { bucket, rest, .. }) => VirtualHost::new(rest).with_bucket(bucket),
             None => VirtualHost::new(host),
         })
     }
 }
 
 /// A bucket that a host names.
-struct Named<'a> {
+struct HostBucket<'a> {
     bucket: String,
     rest: &'a str,
     /// Whether what stands behind it is known to be a name of this server.
@@ -32,7 +32,7 @@ struct Named<'a> {
 }
 
 /// The bucket that a host names, if it does.
-fn named<'a>(door: &Door, host: &'a str) -> Option<Named<'a>> {
+fn named<'a>(door: &S3Server, host: &'a str) -> Option<HostBucket<'a>> {
     let bare = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let settings = &door.server.settings().server;
     let is_ours = |host: &str| {
@@ -50,11 +50,11 @@ fn named<'a>(door: &Door, host: &'a str) -> Option<Named<'a>> {
     // Below a name of ours nobody would look for a bucket in the path: what has no such bucket must not be written into another.
     let is_below_ours = is_ours(rest);
     let bucket = space.map(str::to_owned).or_else(|| is_below_ours.then(|| first.to_owned()))?;
-    Some(Named { bucket, rest, is_below_ours })
+    Some(HostBucket { bucket, rest, is_below_ours })
 }
 
 /// Whether a request is about an object, and not about a bucket or none.
-pub(crate) fn is_of_object(door: &Door, uri: &Uri, headers: &HeaderMap) -> bool {
+pub(crate) fn is_of_object(door: &S3Server, uri: &Uri, headers: &HeaderMap) -> bool {
     let path = uri.path().trim_start_matches('/');
     let key =
         if named(door, host_of(headers)).is_some() { Some(path) } else { path.split_once('/').map(|(_, key)| key) };
@@ -70,8 +70,12 @@ fn host_of(headers: &HeaderMap) -> &str {
 ///
 /// # Errors
 /// `InvalidRequest`.
-pub(crate) fn check(door: &Door, (uri, headers): (&Uri, &HeaderMap), may_enter: impl Fn(&str) -> bool) -> S3Result<()> {
-    let Some(Named { bucket, is_below_ours: false, .. }) = named(door, host_of(headers)) else { return Ok(()) };
+pub(crate) fn check(
+    door: &S3Server,
+    (uri, headers): (&Uri, &HeaderMap),
+    may_enter: impl Fn(&str) -> bool,
+) -> S3Result<()> {
+    let Some(HostBucket { bucket, is_below_ours: false, .. }) = named(door, host_of(headers)) else { return Ok(()) };
     let first = uri.path().trim_start_matches('/').split('/').next().unwrap_or_default();
     let first = percent_decode_str(first).decode_utf8_lossy();
     if may_enter(&first) && door.server.spaces().all().iter().any(|space| space.name() == first) {

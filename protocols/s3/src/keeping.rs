@@ -6,35 +6,35 @@ use parking_lot::{Condvar, Mutex};
 use svcfs_base::TreePath;
 
 /// A path in the space of this name.
-type Place = (String, TreePath);
+type ObjectPath = (String, TreePath);
 
 /// The places that are being written.
 #[derive(Debug, Default)]
-pub(crate) struct Keeping {
-    places: Mutex<HashSet<Place>>,
+pub(crate) struct ObjectLocks {
+    places: Mutex<HashSet<ObjectPath>>,
     ended: Condvar,
 }
 
 /// Holds one until it is dropped.
-pub(crate) struct Held<'a> {
-    keeping: &'a Keeping,
-    place: Place,
+pub(crate) struct ObjectLockGuard<'a> {
+    keeping: &'a ObjectLocks,
+    place: ObjectPath,
 }
 
-impl Keeping {
+impl ObjectLocks {
     /// Waits until no other request writes there. Blocks.
-    pub(crate) fn hold(&self, space: &str, path: &TreePath) -> Held<'_> {
+    pub(crate) fn hold(&self, space: &str, path: &TreePath) -> ObjectLockGuard<'_> {
         let place = (space.to_owned(), path.clone());
         let mut places = self.places.lock();
         while !places.insert(place.clone()) {
             self.ended.wait(&mut places);
         }
         drop(places);
-        Held { keeping: self, place }
+        ObjectLockGuard { keeping: self, place }
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for ObjectLockGuard<'_> {
     fn drop(&mut self) {
         self.keeping.places.lock().remove(&self.place);
         self.keeping.ended.notify_all();

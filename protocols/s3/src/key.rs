@@ -7,14 +7,14 @@ pub(crate) const SERVERS: &str = ".svc";
 
 /// What a key names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Key {
+pub(crate) enum ParsedKey {
     /// `notes/a.md`
     File(TreePath),
     /// `notes/`: what clients make to have an empty folder.
     Folder(TreePath),
 }
 
-impl Key {
+impl ParsedKey {
     /// Reads a key. Two keys never mean one file, so what a path would be normalised to is no key.
     ///
     /// # Errors
@@ -55,11 +55,11 @@ mod tests {
     #[test]
     fn a_key_is_a_path_letter_for_letter_or_nothing() {
         let path = |text| TreePath::parse(text).unwrap();
-        assert_eq!(Key::parse("a/ b.md").unwrap(), Key::File(path("a/ b.md")));
-        assert_eq!(Key::parse("a/b/").unwrap(), Key::Folder(path("a/b")));
+        assert_eq!(ParsedKey::parse("a/ b.md").unwrap(), ParsedKey::File(path("a/ b.md")));
+        assert_eq!(ParsedKey::parse("a/b/").unwrap(), ParsedKey::Folder(path("a/b")));
         for wrong in ["", "/", "/a", "a//b", "a//", "./a", "a/.", "a/../b", "..", "a/\0", "%2e%2e/a"] {
-            assert!(Key::parse(wrong).is_err(), "{wrong:?}");
+            assert!(ParsedKey::parse(wrong).is_err(), "{wrong:?}");
         }
-        assert_eq!(Key::parse(&"x".repeat(300)).unwrap_err().kind(), Kind::NameTooLong);
+        assert_eq!(ParsedKey::parse(&"x".repeat(300)).unwrap_err().kind(), Kind::NameTooLong);
     }
 }

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 /// of those are two entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Lengths(Vec<(u64, u64)>);
+pub(crate) struct PartLengths(Vec<(u64, u64)>);
 
-impl Lengths {
+impl PartLengths {
     /// Those of parts with so many bytes.
     pub(crate) fn of(parts: impl IntoIterator<Item = u64>) -> Self {
         let mut runs: Vec<(u64, u64)> = Vec::new();
@@ -54,26 +54,26 @@ mod tests {
     #[test]
     fn each_part_begins_where_the_one_before_it_ends_and_parts_of_one_length_take_no_more_room_than_one() {
         let sizes = [5_u64, 5, 5, 7, 5, 0];
-        let lengths = Lengths::of(sizes);
+        let lengths = PartLengths::of(sizes);
         let mut begin = 0;
         for (number, size) in (1..).zip(sizes) {
             assert_eq!(lengths.part(number, (6, 27)), Some(begin..begin + size), "{number}");
             begin += size;
         }
         assert_eq!([0, 7].map(|number| lengths.part(number, (6, 27))), [None, None]);
-        let many = Lengths::of(std::iter::repeat_n(8 << 20, 9_999).chain([1]));
+        let many = PartLengths::of(std::iter::repeat_n(8 << 20, 9_999).chain([1]));
         assert_eq!(serde_json::to_string(&many).unwrap(), "[[8388608,9999],[1,1]]");
         assert_eq!(many.part(10_000, (10_000, (8 << 20) * 9_999 + 1)).unwrap().end, (8 << 20) * 9_999 + 1);
     }
 
     #[test]
     fn lengths_that_are_not_those_of_the_object_tell_nothing() {
-        let lengths = Lengths::of([5, 5]);
+        let lengths = PartLengths::of([5, 5]);
         assert_eq!(lengths.part(1, (2, 11)), None);
         assert_eq!(lengths.part(1, (3, 10)), None);
-        assert_eq!(Lengths::default().part(1, (0, 0)), None);
+        assert_eq!(PartLengths::default().part(1, (0, 0)), None);
         for odd in ["[[18446744073709551615,2]]", "[[1,18446744073709551615],[1,0],[1,1]]", "[[0,0]]"] {
-            let lengths: Lengths = serde_json::from_str(odd).unwrap();
+            let lengths: PartLengths = serde_json::from_str(odd).unwrap();
             assert_eq!(lengths.part(1, (2, 2)), None, "{odd}");
         }
     }

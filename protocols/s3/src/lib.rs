@@ -55,54 +55,54 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use completing::Completing;
-use etags::ETags;
-use keeping::Keeping;
-use pieces::Place;
-use removed::Removals;
+use completing::InFlightCompletions;
+use etags::ETagStore;
+use keeping::ObjectLocks;
+use pieces::ChunkStorage;
+use removed::RemovalCache;
 
 /// What every request shares.
-struct Door {
+struct S3Server {
     server: Arc<ServerState>,
     names: ServerNames,
     lanes: Arc<Lanes>,
-    etags: ETags,
-    removals: Removals,
+    etags: ETagStore,
+    removals: RemovalCache,
     /// Memory for files that are on their way here.
     room: Arc<MemoryBudget>,
     /// Bodies that may be summed up in long stretches.
     ahead: Arc<Semaphore>,
     /// Uploads in parts that are being completed.
-    completing: Arc<Completing>,
+    completing: Arc<InFlightCompletions>,
     /// Objects that are being written, with what is said of them.
-    keeping: Keeping,
+    keeping: ObjectLocks,
 }
 
-impl Door {
+impl S3Server {
     fn of(server: Arc<ServerState>) -> Self {
         Self {
             names: ServerNames::of(&server.settings().server),
             server,
             lanes: Arc::default(),
-            etags: ETags::default(),
-            removals: Removals::default(),
+            etags: ETagStore::default(),
+            removals: RemovalCache::default(),
             room: Arc::default(),
             ahead: Arc::new(Semaphore::new(summing::AHEAD)),
             completing: Arc::default(),
-            keeping: Keeping::default(),
+            keeping: ObjectLocks::default(),
         }
     }
 
     /// What bodies in pieces are gathered with, whichever space they are for: nobody knows yet.
-    fn place(&self) -> Place {
+    fn place(&self) -> ChunkStorage {
         let folder = self.server.primary().vfs.state_directory();
-        Place { room: Arc::clone(&self.room), lanes: Arc::clone(&self.lanes), folder }
+        ChunkStorage { room: Arc::clone(&self.room), lanes: Arc::clone(&self.lanes), folder }
     }
 }
 
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) {
-    let door = Arc::new(Door::of(server));
+    let door = Arc::new(S3Server::of(server));
     let service = match answer::service(&door) {
         Ok(service) => Arc::new(service),
         Err(fault) => {

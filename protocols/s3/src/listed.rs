@@ -8,10 +8,10 @@ use s3s::dto::{CommonPrefix, ETag, Object, ObjectStorageClass, Owner, Timestamp}
 use svcfs_base::{Fault, MAX_FILE_BYTES, TreePath};
 use svcfs_vfs::Attributes;
 
-use crate::asked::Asked;
-use crate::listing::{Line, Listing, Page};
+use crate::asked::S3RequestContext;
+use crate::listing::{ListEntry, ListQuery, Page};
 use crate::object;
-use crate::operations::Encoding;
+use crate::operations::KeyEncoding;
 use crate::record::is_missing;
 use crate::sums::etag_of;
 
@@ -19,7 +19,7 @@ use crate::sums::etag_of;
 pub(crate) const MOST_READ: u64 = 1 << 30;
 
 /// What both versions of the operation tell.
-pub(crate) struct Told {
+pub(crate) struct ListResult {
     pub(crate) objects: Vec<Object>,
     pub(crate) prefixes: Vec<CommonPrefix>,
     /// The last key, where there are more behind it.
@@ -28,14 +28,14 @@ pub(crate) struct Told {
 
 /// How it is told.
 #[derive(Clone)]
-pub(crate) struct Manner {
-    pub(crate) encoding: Encoding,
+pub(crate) struct ListOptions {
+    pub(crate) encoding: KeyEncoding,
     pub(crate) owner: Option<Owner>,
 }
 
 /// A page, or as much of it as is known before many bytes are read.
-enum Looked {
-    Told(Told),
+enum ListAttempt {
+    Told(ListResult),
     Heavy(Page, u64),
 }
 
@@ -43,30 +43,32 @@ enum Looked {
 ///
 /// # Errors
 /// Those of reading folders and files.
-pub(crate) async fn page(asked: &Asked, listing: Listing, manner: Manner) -> S3Result<Told> {
+pub(crate) async fn page(asked: &S3RequestContext, listing: ListQuery, manner: ListOptions) -> S3Result<ListResult> {
     let here = manner.clone();
     let looked = asked.run("ListObjects", move |asked| {
         asked.door.etags.recall(&asked.space);
         let page = listing.page(asked)?;
         Ok(match unread(asked, &page) {
-            bytes if bytes > MAX_FILE_BYTES as u64 => Looked::Heavy(page, bytes),
-            _ => Looked::Told(told(asked, page, (&here, MOST_READ))?),
+            bytes if bytes > MAX_FILE_BYTES as u64 => ListAttempt::Heavy(page, bytes),
+            _ => ListAttempt::Told(told(asked, page, (&here, MOST_READ))?),
         })
     });
     match looked.await? {
-        Looked::Told(told) => Ok(told),
-        Looked::Heavy(page, bytes) => {
-            let tell = move |asked: &Asked| Ok(told(asked, page, (&manner, MOST_READ))?);
+        ListAttempt::Told(told) => Ok(told),
+        ListAttempt::Heavy(page, bytes) => {
+            let tell = move |asked: &S3RequestContext| Ok(told(asked, page, (&manner, MOST_READ))?);
             asked.run_over(bytes, "ListObjects", tell).await
         }
     }
 }
 
 /// Bytes that are to be read before all of a page can be told.
-fn unread(asked: &Asked, page: &Page) -> u64 {
-    let of = |line: &Line| match line {
-        Line::Object { file: Some(path), attributes: Some(attributes), .. } => object::unread(asked, path, attributes),
-        Line::Object { .. } | Line::Prefix(_) => 0,
+fn unread(asked: &S3RequestContext, page: &Page) -> u64 {
+    let of = |line: &ListEntry| match line {
+        ListEntry::Object { file: Some(path), attributes: Some(attributes), .. } => {
+            object::unread(asked, path, attributes)
+        }
+        ListEntry::Object { .. } | ListEntry::Prefix(_) => 0,
     };
     page.lines.iter().map(of).sum()
 }
@@ -76,17 +78,17 @@ fn unread(asked: &Asked, page: &Page) -> u64 {
 /// # Errors
 /// Those of reading files.
 pub(crate) fn told(
-    asked: &Asked,
+    asked: &S3RequestContext,
     Page { lines, is_truncated }: Page,
-    (Manner { encoding, owner }, most_read): (&Manner, u64),
-) -> Result<Told, Fault> {
-    let (mut told, mut last) = (Told { objects: Vec::new(), prefixes: Vec::new(), next: None }, None);
+    (ListOptions { encoding, owner }, most_read): (&ListOptions, u64),
+) -> Result<ListResult, Fault> {
+    let (mut told, mut last) = (ListResult { objects: Vec::new(), prefixes: Vec::new(), next: None }, None);
     let (mut read, mut is_truncated) = (0, is_truncated);
     for line in lines {
         let text = line.text().to_owned();
         match line {
-            Line::Prefix(prefix) => told.prefixes.extend(encoding.prefixes(vec![prefix])),
-            Line::Object { key, file, attributes } => {
+            ListEntry::Prefix(prefix) => told.prefixes.extend(encoding.prefixes(vec![prefix])),
+            ListEntry::Object { key, file, attributes } => {
                 let there = file.as_ref().zip(attributes.as_deref());
                 read += there.map_or(0, |(path, attributes)| object::unread(asked, path, attributes));
                 if read > most_read && last.is_some() {
@@ -106,7 +108,7 @@ pub(crate) fn told(
 
 /// One object of a listing; none when it is gone meanwhile.
 fn described(
-    asked: &Asked,
+    asked: &S3RequestContext,
     key: String,
     file: Option<(&TreePath, &Attributes)>,
     attributes: Option<&Attributes>,

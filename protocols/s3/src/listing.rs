@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use svcfs_base::{Fault, TreePath};
 use svcfs_vfs::{Attributes, EntryKind};
 
-use crate::asked::Asked;
+use crate::asked::S3RequestContext;
 use crate::beside::is_on_its_way;
 use crate::key::SERVERS;
 use crate::record::is_missing;
@@ -18,7 +18,7 @@ pub(crate) const MOST: usize = 1000;
 
 /// Which keys.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Listing {
+pub(crate) struct ListQuery {
     /// Those that begin so.
     pub(crate) prefix: String,
     /// Those behind this one.
@@ -31,14 +31,14 @@ pub(crate) struct Listing {
 
 /// One line of a listing.
 #[derive(Debug, Clone)]
-pub(crate) enum Line {
+pub(crate) enum ListEntry {
     /// A file, and where it is, links followed; or an empty folder, of which no place is told.
     Object { key: String, file: Option<TreePath>, attributes: Option<Box<Attributes>> },
     /// What several keys begin with.
     Prefix(String),
 }
 
-impl Line {
+impl ListEntry {
     /// Its key, or what its keys begin with.
     pub(crate) fn text(&self) -> &str {
         match self {
@@ -50,17 +50,17 @@ impl Line {
 /// Some lines, and whether there are more.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<ListEntry>,
     pub(crate) is_truncated: bool,
 }
 
-impl Listing {
+impl ListQuery {
     /// The lines of one page.
     ///
     /// # Errors
     /// Those of reading folders.
-    pub(crate) fn page(&self, asked: &Asked) -> Result<Page, Fault> {
-        let mut walk = Walk { asked, listing: self, page: Page::default() };
+    pub(crate) fn page(&self, asked: &S3RequestContext) -> Result<Page, Fault> {
+        let mut walk = KeyWalk { asked, listing: self, page: Page::default() };
         // No key begins with what is no path.
         let folder = self.prefix.rfind('/').map_or("", |slash| &self.prefix[..slash]);
         let Ok(begin) = TreePath::parse(folder).and_then(|path| match path.as_str() == folder {
@@ -95,21 +95,21 @@ impl Listing {
     }
 }
 
-struct Walk<'a> {
-    asked: &'a Asked,
-    listing: &'a Listing,
+struct KeyWalk<'a> {
+    asked: &'a S3RequestContext,
+    listing: &'a ListQuery,
     page: Page,
 }
 
 /// A name in a folder, as its key begins.
-struct Child {
+struct FolderChild {
     key: String,
     path: TreePath,
     attributes: Attributes,
     is_folder: bool,
 }
 
-impl Walk<'_> {
+impl KeyWalk<'_> {
     /// Whether something that the caller may see can lie in a folder.
     fn may_look(&self, path: &TreePath) -> bool {
         let folder = self.asked.caller.reach.folder.as_ref();
@@ -124,13 +124,13 @@ impl Walk<'_> {
             Err(fault) if is_missing(&fault) => return Ok(ControlFlow::Continue(())),
             Err(fault) => return Err(fault),
         };
-        let mut children: Vec<Child> = entries
+        let mut children: Vec<FolderChild> = entries
             .into_iter()
             .filter(|entry| !is_on_its_way(entry.path.name()) && self.may_look(&entry.path))
             .map(|entry| {
                 let is_folder = entry.attributes.kind == EntryKind::Directory;
                 let key = format!("{}{}", entry.path, if is_folder { "/" } else { "" });
-                Child { key, path: entry.path, attributes: entry.attributes, is_folder }
+                FolderChild { key, path: entry.path, attributes: entry.attributes, is_folder }
             })
             .collect();
         // The server's own folder is there whatever is in it.
@@ -149,15 +149,15 @@ impl Walk<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn below(&mut self, Child { key, path, .. }: &Child) -> Result<ControlFlow<()>, Fault> {
-        let Listing { prefix, after, .. } = self.listing;
+    fn below(&mut self, FolderChild { key, path, .. }: &FolderChild) -> Result<ControlFlow<()>, Fault> {
+        let ListQuery { prefix, after, .. } = self.listing;
         let is_sought = key.starts_with(prefix) || prefix.starts_with(key);
         let is_told = after > key && !after.starts_with(key);
         if !is_sought || is_told {
             return Ok(ControlFlow::Continue(()));
         }
         if let Some(together) = self.listing.together(key).filter(|together| key.starts_with(together)) {
-            if matches!(self.page.lines.last(), Some(Line::Prefix(told)) if *told == together) {
+            if matches!(self.page.lines.last(), Some(ListEntry::Prefix(told)) if *told == together) {
                 return Ok(ControlFlow::Continue(()));
             }
             // What is told together need not be looked into, unless the page begins in the midst of it: then it is told if something lies behind.
@@ -173,11 +173,11 @@ impl Walk<'_> {
 
     /// Whether a key lies below a folder.
     fn has_keys(&self, path: &TreePath) -> Result<bool, Fault> {
-        let first = Listing { prefix: format!("{path}/"), most: 1, ..Listing::default() };
+        let first = ListQuery { prefix: format!("{path}/"), most: 1, ..ListQuery::default() };
         Ok(!first.page(self.asked)?.lines.is_empty())
     }
 
-    fn file(&mut self, Child { key, path, attributes, .. }: &Child) -> Result<ControlFlow<()>, Fault> {
+    fn file(&mut self, FolderChild { key, path, attributes, .. }: &FolderChild) -> Result<ControlFlow<()>, Fault> {
         if !key.starts_with(&self.listing.prefix) || !self.listing.is_ahead(key) {
             return Ok(ControlFlow::Continue(()));
         }
@@ -200,10 +200,11 @@ impl Walk<'_> {
             return ControlFlow::Continue(());
         }
         let line = match self.listing.together(key) {
-            Some(together) => Line::Prefix(together),
-            None => Line::Object { key: key.to_owned(), file, attributes: attributes.map(Box::new) },
+            Some(together) => ListEntry::Prefix(together),
+            None => ListEntry::Object { key: key.to_owned(), file, attributes: attributes.map(Box::new) },
         };
-        if matches!((&line, self.page.lines.last()), (Line::Prefix(one), Some(Line::Prefix(last))) if one == last) {
+        if matches!((&line, self.page.lines.last()), (ListEntry::Prefix(one), Some(ListEntry::Prefix(last))) if one == last)
+        {
             return ControlFlow::Continue(());
         }
         if self.page.lines.len() == self.listing.most {

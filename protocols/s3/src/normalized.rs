@@ -13,11 +13,11 @@ use s3s::service::S3Service;
 use s3s::{Body, S3Request, S3Response, S3Result, TrailingHeaders, s3_error};
 
 /// The conditions of a request, and those of what it copies.
-const CONDITIONS: [(HeaderName, Meaning); 4] = [
-    (IF_MATCH, Meaning::Match),
-    (IF_NONE_MATCH, Meaning::NoneMatch),
-    (HeaderName::from_static("x-amz-copy-source-if-match"), Meaning::Match),
-    (HeaderName::from_static("x-amz-copy-source-if-none-match"), Meaning::NoneMatch),
+const CONDITIONS: [(HeaderName, ConditionKind); 4] = [
+    (IF_MATCH, ConditionKind::Match),
+    (IF_NONE_MATCH, ConditionKind::NoneMatch),
+    (HeaderName::from_static("x-amz-copy-source-if-match"), ConditionKind::Match),
+    (HeaderName::from_static("x-amz-copy-source-if-none-match"), ConditionKind::NoneMatch),
 ];
 /// An ETag that no object has.
 const NO_OBJECT: HeaderValue = HeaderValue::from_static("\"-\"");
@@ -35,19 +35,19 @@ const SIGNATURE: [&str; 9] = [
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meaning {
+enum ConditionKind {
     Match,
     NoneMatch,
 }
 
 /// What s3s verified of a request before it was dispatched again.
 #[derive(Debug, Clone)]
-pub(crate) struct Verified {
+pub(crate) struct VerifiedRequest {
     access_key: Option<String>,
     trailing: Option<TrailingHeaders>,
 }
 
-impl Verified {
+impl VerifiedRequest {
     /// The id of the key that signed a request.
     pub(crate) fn access_key<'a>(credentials: Option<&'a Credentials>, extensions: &'a Extensions) -> Option<&'a str> {
         let before = || extensions.get::<Self>()?.access_key.as_deref();
@@ -60,10 +60,10 @@ impl Verified {
 }
 
 /// Dispatches requests with such headers again.
-pub(crate) struct Normalizing(pub(crate) S3Service);
+pub(crate) struct HeaderNormalizer(pub(crate) S3Service);
 
 #[async_trait::async_trait]
-impl S3Route for Normalizing {
+impl S3Route for HeaderNormalizer {
     fn is_match(&self, method: &Method, _: &Uri, headers: &HeaderMap, _: &mut Extensions) -> bool {
         normalized(method, headers).is_some()
     }
@@ -79,7 +79,7 @@ impl S3Route for Normalizing {
         (*again.method_mut(), *again.headers_mut()) = (request.method, headers);
         *again.uri_mut() = unsigned(&request.uri)?;
         *again.extensions_mut() = request.extensions;
-        again.extensions_mut().insert(Verified { access_key, trailing: request.trailing_headers });
+        again.extensions_mut().insert(VerifiedRequest { access_key, trailing: request.trailing_headers });
         let answered = self.0.call(again).await.map_err(|error| s3_error!(InternalError, "{error:?}"))?;
         let (head, body) = answered.into_parts();
         let mut response = S3Response::new(body);
@@ -125,7 +125,7 @@ fn set(headers: &mut HeaderMap, name: &HeaderName, value: Option<HeaderValue>) {
 }
 
 /// A condition as it is to be read: none where it is as it was, or where it names several ETags, which S3 does not take; no value where it holds.
-fn condition(headers: &HeaderMap, name: &HeaderName, meaning: Meaning) -> Option<Option<HeaderValue>> {
+fn condition(headers: &HeaderMap, name: &HeaderName, meaning: ConditionKind) -> Option<Option<HeaderValue>> {
     let lines: Vec<&HeaderValue> = headers.get_all(name).iter().collect();
     let is_read = |value: &[u8]| ETagCondition::parse_http_header(value).is_ok();
     match lines[..] {
@@ -135,14 +135,14 @@ fn condition(headers: &HeaderMap, name: &HeaderName, meaning: Meaning) -> Option
     }
     let values: Vec<&[u8]> =
         lines.iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii).collect();
-    if values.contains(&&b"*"[..]) && (meaning == Meaning::NoneMatch || values.len() == 1) {
+    if values.contains(&&b"*"[..]) && (meaning == ConditionKind::NoneMatch || values.len() == 1) {
         // A client that means "create only" must never replace an object, whatever else it says.
         return Some(Some(HeaderValue::from_static("*")));
     }
     let tags: Vec<&[u8]> = values.into_iter().filter(|value| *value != b"*" && is_read(value)).collect();
     match (&tags[..], meaning) {
-        ([], Meaning::Match) => Some(Some(NO_OBJECT)),
-        ([], Meaning::NoneMatch) => Some(None),
+        ([], ConditionKind::Match) => Some(Some(NO_OBJECT)),
+        ([], ConditionKind::NoneMatch) => Some(None),
         ([one], _) => HeaderValue::from_bytes(one).ok().map(Some),
         ([_, _, ..], _) => None,
     }
@@ -164,17 +164,17 @@ mod tests {
         };
         let (holds, never) = (Some(None), Some(Some("\"-\"".to_owned())));
         for plain in ["*", "\"a\"", "W/\"a\"", "abc-1"] {
-            assert_eq!(read(&[plain], Meaning::Match), None, "{plain}");
+            assert_eq!(read(&[plain], ConditionKind::Match), None, "{plain}");
         }
         for other in ["", "\"", "a b", "W/", "\"a", "_", "é", ","] {
-            assert_eq!(read(&[other], Meaning::Match), never, "{other}");
-            assert_eq!(read(&[other], Meaning::NoneMatch), holds, "{other}");
+            assert_eq!(read(&[other], ConditionKind::Match), never, "{other}");
+            assert_eq!(read(&[other], ConditionKind::NoneMatch), holds, "{other}");
         }
-        assert_eq!(read(&["_, \"a\""], Meaning::NoneMatch), Some(Some("\"a\"".to_owned())));
-        assert_eq!(read(&["*, _"], Meaning::NoneMatch), Some(Some("*".to_owned())));
-        assert_eq!(read(&["*, _"], Meaning::Match), never);
-        assert_eq!(read(&["\"a\", \"b\""], Meaning::Match), None);
-        assert_eq!(read(&["_", "\"a\""], Meaning::Match), Some(Some("\"a\"".to_owned())));
+        assert_eq!(read(&["_, \"a\""], ConditionKind::NoneMatch), Some(Some("\"a\"".to_owned())));
+        assert_eq!(read(&["*, _"], ConditionKind::NoneMatch), Some(Some("*".to_owned())));
+        assert_eq!(read(&["*, _"], ConditionKind::Match), never);
+        assert_eq!(read(&["\"a\", \"b\""], ConditionKind::Match), None);
+        assert_eq!(read(&["_", "\"a\""], ConditionKind::Match), Some(Some("\"a\"".to_owned())));
     }
 
     #[test]

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use svcfs_base::{ETag, Fault, Kind, LargeFile, TreePath};
 use svcfs_vfs::{Attributes, Content, Opened, Reader};
 
-use crate::asked::Asked;
-use crate::etags::ETags;
-use crate::found::Found;
-use crate::key::Key;
-use crate::record::{ATTRIBUTE, BLOB, Record};
-use crate::sums::{Summing, Wanted, etag_of, hex};
+use crate::asked::S3RequestContext;
+use crate::etags::ETagStore;
+use crate::found::ResolvedNode;
+use crate::key::ParsedKey;
+use crate::record::{ATTRIBUTE, BLOB, ObjectMetadata};
+use crate::sums::{ContentHasher, RequestedChecksums, etag_of, hex};
 
 /// Bytes that are read at once to be summed up.
 const PIECE: usize = 256 << 10;
@@ -20,7 +20,7 @@ const PIECE: usize = 256 << 10;
 const ANYTHING: &str = "application/octet-stream";
 
 /// What is known of an object.
-pub(crate) struct Object {
+pub(crate) struct S3Object {
     /// Where it is, links followed.
     pub(crate) path: TreePath,
     pub(crate) size: u64,
@@ -29,45 +29,45 @@ pub(crate) struct Object {
     pub(crate) etag: String,
     /// The hash of its content; none of a folder, and of a file that no version has.
     pub(crate) blob: Option<ETag>,
-    pub(crate) record: Record,
+    pub(crate) record: ObjectMetadata,
     pub(crate) content: Content,
     /// None of a folder and of an earlier version.
     pub(crate) attributes: Option<Attributes>,
 }
 
-impl Object {
+impl S3Object {
     /// The object of a key.
     ///
     /// # Errors
     /// `NotFound`, also for a folder whose key has no `/` at its end; `Forbidden` beyond the caller's reach.
-    pub(crate) fn at(asked: &Asked, key: &Key) -> Result<Self, Fault> {
+    pub(crate) fn at(asked: &S3RequestContext, key: &ParsedKey) -> Result<Self, Fault> {
         let missing = || Fault::file_not_found(key.path());
-        let found = match Found::at(asked, key.path()) {
+        let found = match ResolvedNode::at(asked, key.path()) {
             Err(fault) if matches!(fault.kind(), Kind::NotDirectory | Kind::Stale) => return Err(missing()),
             found => found?,
         };
         match key {
-            Key::Folder(_) if found.is_folder() => Self::folder(asked, &found),
-            Key::File(_) if found.is_file() => Self::file(asked, &found),
-            Key::Folder(_) | Key::File(_) => Err(missing()),
+            ParsedKey::Folder(_) if found.is_folder() => Self::folder(asked, &found),
+            ParsedKey::File(_) if found.is_file() => Self::file(asked, &found),
+            ParsedKey::Folder(_) | ParsedKey::File(_) => Err(missing()),
         }
     }
 
-    fn folder(asked: &Asked, found: &Found<'_>) -> Result<Self, Fault> {
+    fn folder(asked: &S3RequestContext, found: &ResolvedNode<'_>) -> Result<Self, Fault> {
         Ok(Self {
             path: found.path.clone(),
             size: 0,
             modified: found.attributes.modified,
             etag: etag_of(b""),
             blob: None,
-            record: Record::of(asked, found)?,
+            record: ObjectMetadata::of(asked, found)?,
             content: Content::Here(Bytes::new()),
             attributes: None,
         })
     }
 
-    fn file(asked: &Asked, found: &Found<'_>) -> Result<Self, Fault> {
-        let record = Record::of(asked, found)?;
+    fn file(asked: &S3RequestContext, found: &ResolvedNode<'_>) -> Result<Self, Fault> {
+        let record = ObjectMetadata::of(asked, found)?;
         asked.door.etags.recall(&asked.space);
         let path = found.path.clone();
         if found.is_large() {
@@ -90,19 +90,19 @@ impl Object {
     }
 
     /// The object of a key, if nothing must be waited for; [`Object::at`] tells of all others.
-    pub(crate) fn at_once(asked: &Asked, key: &Key) -> Option<Self> {
-        let Key::File(path) = key else { return None };
+    pub(crate) fn at_once(asked: &S3RequestContext, key: &ParsedKey) -> Option<Self> {
+        let ParsedKey::File(path) = key else { return None };
         // One that is found at once has no link on its way: it lies where its path says.
         asked.caller.reach.check(path).ok()?;
         let (file, record) = asked.space.vfs.read_now(asked.caller.door, path, Some(ATTRIBUTE))?;
-        Self::of(asked, path.clone(), Record::read(record.as_deref()), file.into()).ok()
+        Self::of(asked, path.clone(), ObjectMetadata::read(record.as_deref()), file.into()).ok()
     }
 
-    fn of(asked: &Asked, path: TreePath, record: Record, opened: Opened) -> Result<Self, Fault> {
+    fn of(asked: &S3RequestContext, path: TreePath, record: ObjectMetadata, opened: Opened) -> Result<Self, Fault> {
         let Opened { content, etag: blob, attributes } = opened;
         let kept = record.etag.clone().filter(|_| record.of == blob.to_string());
         let here = (&*asked.space, &path);
-        let etags: &ETags = &asked.door.etags;
+        let etags: &ETagStore = &asked.door.etags;
         let etag = match kept.or_else(|| etags.known(here, &attributes)) {
             Some(etag) => etag,
             None => summed(&content, attributes.size)?,
@@ -157,7 +157,7 @@ impl Object {
 /// # Errors
 /// Those of reading it.
 pub(crate) fn summed(content: &Content, size: u64) -> Result<String, Fault> {
-    let mut summing = Summing::new(Wanted::default());
+    let mut summing = ContentHasher::new(RequestedChecksums::default());
     let mut at = 0;
     while at < size {
         let piece = content.read(at, PIECE)?;
@@ -174,20 +174,20 @@ pub(crate) fn summed(content: &Content, size: u64) -> Result<String, Fault> {
 ///
 /// # Errors
 /// Those of reading it.
-pub(crate) fn etag(asked: &Asked, path: &TreePath, attributes: &Attributes) -> Result<String, Fault> {
+pub(crate) fn etag(asked: &S3RequestContext, path: &TreePath, attributes: &Attributes) -> Result<String, Fault> {
     match known(asked, path, attributes) {
         Some(etag) => Ok(etag),
-        None => Object::at(asked, &Key::File(path.clone())).map(|object| object.etag),
+        None => S3Object::at(asked, &ParsedKey::File(path.clone())).map(|object| object.etag),
     }
 }
 
-fn known(asked: &Asked, path: &TreePath, attributes: &Attributes) -> Option<String> {
+fn known(asked: &S3RequestContext, path: &TreePath, attributes: &Attributes) -> Option<String> {
     let etags = &asked.door.etags;
     attributes.large().is_none().then(|| etags.known((&asked.space, path), attributes)).flatten()
 }
 
 /// Bytes that are to be read before its ETag can be told.
-pub(crate) fn unread(asked: &Asked, path: &TreePath, attributes: &Attributes) -> u64 {
+pub(crate) fn unread(asked: &S3RequestContext, path: &TreePath, attributes: &Attributes) -> u64 {
     let is_told = attributes.large().is_some() || known(asked, path, attributes).is_some();
     if is_told { 0 } else { attributes.size }
 }

@@ -7,11 +7,11 @@ use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
 
-use crate::listed::Manner;
-use crate::listing::{Listing, MOST};
-use crate::normalized::Verified;
+use crate::listed::ListOptions;
+use crate::listing::{ListQuery, MOST};
+use crate::normalized::VerifiedRequest;
 use crate::refusal::refuse;
-use crate::{Door, buckets, listed, pending, reading, removing, tagging, token, uploads, versions, writing};
+use crate::{S3Server, buckets, listed, pending, reading, removing, tagging, token, uploads, versions, writing};
 
 /// What is not encoded where keys are told as URLs have them.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -21,12 +21,12 @@ const OWNER: &str = "svcfs";
 
 /// How keys are told: XML cannot carry all of them.
 #[derive(Clone, Copy)]
-pub(crate) enum Encoding {
+pub(crate) enum KeyEncoding {
     Plain,
     Url,
 }
 
-impl Encoding {
+impl KeyEncoding {
     /// As a request wants it.
     ///
     /// # Errors
@@ -50,7 +50,7 @@ impl Encoding {
 }
 
 /// The operations, for every space.
-pub(crate) struct Operations(pub(crate) Arc<Door>);
+pub(crate) struct S3Operations(pub(crate) Arc<S3Server>);
 
 /// Whose everything is: the server's, as keys own nothing.
 pub(crate) fn owner() -> Owner {
@@ -68,11 +68,11 @@ fn most(asked: Option<i32>) -> S3Result<usize> {
 }
 
 #[async_trait::async_trait]
-impl S3 for Operations {
+impl S3 for S3Operations {
     async fn list_buckets(&self, request: S3Request<ListBucketsInput>) -> S3Result<S3Response<ListBucketsOutput>> {
         let (identity, _) = self
             .0
-            .identify(Verified::access_key(request.credentials.as_ref(), &request.extensions))
+            .identify(VerifiedRequest::access_key(request.credentials.as_ref(), &request.extensions))
             .map_err(|fault| refuse(fault, "ListBuckets"))?;
         let spaces = self.0.server.spaces().open().into_iter().filter(|space| identity.enter(&space.name).is_ok());
         // Who is limited to a folder is told of the spaces that have it.
@@ -129,15 +129,15 @@ impl S3 for Operations {
     async fn list_objects(&self, request: S3Request<ListObjectsInput>) -> S3Result<S3Response<ListObjectsOutput>> {
         let asked = self.0.asked(&request, &request.input.bucket, (Scope::Read, "ListObjects"))?;
         let input = request.input;
-        let (encoding, most) = (Encoding::of(input.encoding_type.as_ref())?, most(input.max_keys)?);
+        let (encoding, most) = (KeyEncoding::of(input.encoding_type.as_ref())?, most(input.max_keys)?);
         let delimiter = input.delimiter.clone().filter(|delimiter| !delimiter.is_empty());
-        let listing = Listing {
+        let listing = ListQuery {
             prefix: input.prefix.clone().unwrap_or_default(),
             after: input.marker.clone().unwrap_or_default(),
             delimiter,
             most,
         };
-        let told = listed::page(&asked, listing, Manner { encoding, owner: Some(owner()) }).await?;
+        let told = listed::page(&asked, listing, ListOptions { encoding, owner: Some(owner()) }).await?;
         Ok(S3Response::new(ListObjectsOutput {
             name: Some(input.bucket),
             prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),
@@ -159,15 +159,15 @@ impl S3 for Operations {
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
         let asked = self.0.asked(&request, &request.input.bucket, (Scope::Read, "ListObjectsV2"))?;
         let input = request.input;
-        let (encoding, most) = (Encoding::of(input.encoding_type.as_ref())?, most(input.max_keys)?);
+        let (encoding, most) = (KeyEncoding::of(input.encoding_type.as_ref())?, most(input.max_keys)?);
         let told_before = input.continuation_token.as_deref().filter(|token| !token.is_empty());
         let told_before = told_before.map(token::read).transpose()?;
         let after = told_before.or_else(|| input.start_after.clone()).unwrap_or_default();
         let owner = input.fetch_owner.unwrap_or_default().then(owner);
         let delimiter = input.delimiter.clone().filter(|delimiter| !delimiter.is_empty());
         let prefix = input.prefix.clone().unwrap_or_default();
-        let listing = Listing { prefix, after, delimiter, most };
-        let told = listed::page(&asked, listing, Manner { encoding, owner }).await?;
+        let listing = ListQuery { prefix, after, delimiter, most };
+        let told = listed::page(&asked, listing, ListOptions { encoding, owner }).await?;
         Ok(S3Response::new(ListObjectsV2Output {
             name: Some(input.bucket),
             prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),

@@ -13,9 +13,9 @@ use svcfs_base::{Fault, Kind};
 use svcfs_listener::BlockSink;
 use uuid::Uuid;
 
-use crate::record::Record;
-use crate::sums::Sums;
-use crate::whole::Checksum;
+use crate::record::ObjectMetadata;
+use crate::sums::ContentChecksums;
+use crate::whole::MultipartChecksum;
 
 /// Where uploads are, below the root of their space.
 const FOLDER: &str = ".svc/state/s3";
@@ -30,7 +30,7 @@ pub(crate) const LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// An upload that has begun.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Upload {
+pub(crate) struct PendingUpload {
     /// Its name.
     pub(crate) id: String,
     /// What it will be.
@@ -39,26 +39,26 @@ pub(crate) struct Upload {
     pub(crate) actor: String,
     pub(crate) began: SystemTime,
     /// What the client said of the object.
-    pub(crate) record: Record,
+    pub(crate) record: ObjectMetadata,
     /// The checksum of it, and of each part.
     #[serde(default)]
-    pub(crate) checksum: Option<Checksum>,
+    pub(crate) checksum: Option<MultipartChecksum>,
 }
 
 /// What became of an upload that is completed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Completed {
+pub(crate) struct CompletedUpload {
     pub(crate) key: String,
     /// The parts it was made of.
     pub(crate) parts: Vec<(i32, [u8; 16])>,
     pub(crate) etag: String,
     pub(crate) version: Option<String>,
     #[serde(default)]
-    pub(crate) sums: Sums,
+    pub(crate) sums: ContentChecksums,
     when: SystemTime,
 }
 
-impl Completed {
+impl CompletedUpload {
     /// What became of an upload; none of one that is not completed, or was long ago.
     ///
     /// # Errors
@@ -70,18 +70,18 @@ impl Completed {
 
 /// A part of one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct StoredPart {
     pub(crate) number: i32,
     /// Its file, beside this description.
     file: String,
     pub(crate) size: u64,
     pub(crate) md5: [u8; 16],
-    pub(crate) sums: Sums,
+    pub(crate) sums: ContentChecksums,
     pub(crate) modified: SystemTime,
 }
 
 /// A part that is being written; gone when it is let go of.
-pub(crate) struct Writing {
+pub(crate) struct PartWriter {
     folder: PathBuf,
     name: String,
     file: File,
@@ -152,7 +152,7 @@ fn is_left(folder: &Path) -> bool {
     modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > REMEMBERED))
 }
 
-impl Upload {
+impl PendingUpload {
     /// Begins one.
     ///
     /// # Errors
@@ -161,8 +161,8 @@ impl Upload {
         root: &Path,
         key: &str,
         actor: &str,
-        record: Record,
-        checksum: Option<Checksum>,
+        record: ObjectMetadata,
+        checksum: Option<MultipartChecksum>,
     ) -> Result<Self, Fault> {
         let id = Uuid::new_v4().simple().to_string();
         let (key, actor) = (key.to_owned(), actor.to_owned());
@@ -223,21 +223,21 @@ impl Upload {
     ///
     /// # Errors
     /// Those of the disk.
-    pub(crate) fn part(&self, root: &Path, number: i32) -> Result<Writing, Fault> {
+    pub(crate) fn part(&self, root: &Path, number: i32) -> Result<PartWriter, Fault> {
         let folder = folder(root).join(&self.id);
         let name = format!("{number:05}-{}.data", Uuid::new_v4().simple());
         let path = folder.join(&name);
         let file = File::options().write(true).create_new(true).open(&path).map_err(failed(&path))?;
-        Ok(Writing { folder, name, file, is_named: false })
+        Ok(PartWriter { folder, name, file, is_named: false })
     }
 
     /// Its parts, in their order.
     ///
     /// # Errors
     /// Those of the disk.
-    pub(crate) fn parts(&self, root: &Path) -> Result<Vec<Part>, Fault> {
+    pub(crate) fn parts(&self, root: &Path) -> Result<Vec<StoredPart>, Fault> {
         let folder = folder(root).join(&self.id);
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<StoredPart> = Vec::new();
         for name in std::fs::read_dir(&folder).map_err(failed(&folder))? {
             let path = name.map_err(failed(&folder))?.path();
             let is_part = path.extension().is_some_and(|extension| extension == "json")
@@ -246,7 +246,7 @@ impl Upload {
                 parts.extend(read(&path)?);
             }
         }
-        parts.sort_by_key(|part: &Part| part.number);
+        parts.sort_by_key(|part: &StoredPart| part.number);
         Ok(parts)
     }
 
@@ -257,7 +257,7 @@ impl Upload {
     pub(crate) fn read(
         &self,
         root: &Path,
-        part: &Part,
+        part: &StoredPart,
         take: &mut dyn FnMut(&[u8]) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let path = folder(root).join(&self.id).join(&part.file);
@@ -279,9 +279,9 @@ impl Upload {
         &self,
         root: &Path,
         parts: &[(i32, [u8; 16])],
-        (etag, version, sums): (&str, Option<&str>, &Sums),
+        (etag, version, sums): (&str, Option<&str>, &ContentChecksums),
     ) -> Result<(), Fault> {
-        let completed = Completed {
+        let completed = CompletedUpload {
             key: self.key.clone(),
             parts: parts.to_vec(),
             etag: etag.to_owned(),
@@ -310,7 +310,7 @@ impl Upload {
     pub(crate) fn expire(root: &Path) -> Result<Vec<String>, Fault> {
         let mut expired = Vec::new();
         for id in Self::names(root)? {
-            match (Self::find(root, &id)?, Completed::find(root, &id)?) {
+            match (Self::find(root, &id)?, CompletedUpload::find(root, &id)?) {
                 (Some(upload), _) if upload.is_over() => {
                     upload.remove(root)?;
                     expired.push(upload.key);
@@ -337,7 +337,7 @@ impl Upload {
     }
 }
 
-impl Writing {
+impl PartWriter {
     /// Adds to it.
     ///
     /// # Errors
@@ -350,11 +350,11 @@ impl Writing {
     ///
     /// # Errors
     /// `NotFound` when its upload is gone; those of the disk.
-    pub(crate) fn finish(mut self, number: i32, size: u64, md5: [u8; 16], sums: Sums) -> Result<(), Fault> {
+    pub(crate) fn finish(mut self, number: i32, size: u64, md5: [u8; 16], sums: ContentChecksums) -> Result<(), Fault> {
         self.file.sync_all().map_err(failed(&self.folder))?;
         let description = self.folder.join(format!("{number:05}.json"));
-        let before: Option<Part> = read(&description)?;
-        let part = Part { number, file: self.name.clone(), size, md5, sums, modified: SystemTime::now() };
+        let before: Option<StoredPart> = read(&description)?;
+        let part = StoredPart { number, file: self.name.clone(), size, md5, sums, modified: SystemTime::now() };
         describe(&description, &part)?;
         self.is_named = true;
         if let Some(before) = before {
@@ -364,13 +364,13 @@ impl Writing {
     }
 }
 
-impl BlockSink for Writing {
+impl BlockSink for PartWriter {
     fn write_block(&mut self, block: &[u8]) -> Result<(), Fault> {
         self.append(block)
     }
 }
 
-impl Drop for Writing {
+impl Drop for PartWriter {
     fn drop(&mut self) {
         if !self.is_named {
             remove_file(&self.folder.join(&self.name));

@@ -6,13 +6,13 @@ use s3s::dto::*;
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
 
-use crate::Door;
-use crate::key::Key;
-use crate::operations::Encoding;
-use crate::parts::{LIFETIME, Part as Kept, Upload};
+use crate::S3Server;
+use crate::key::ParsedKey;
+use crate::operations::KeyEncoding;
+use crate::parts::{LIFETIME, PendingUpload, StoredPart as Kept};
 use crate::sums::hex;
 use crate::uploads::found;
-use crate::whole::Checksum;
+use crate::whole::MultipartChecksum;
 
 /// Uploads or parts told at once.
 const MOST: usize = 1000;
@@ -28,7 +28,7 @@ fn most(asked: Option<i32>, name: &str) -> S3Result<usize> {
 
 /// `ListParts`
 pub(crate) async fn list_parts(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<ListPartsInput>,
 ) -> S3Result<S3Response<ListPartsOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "ListParts"))?;
@@ -59,7 +59,7 @@ pub(crate) async fn list_parts(
         checksum_sha256: part.sums.sha256,
         checksum_crc64nvme: part.sums.crc64nvme,
     };
-    let (checksum_algorithm, checksum_type) = Checksum::named(upload.checksum.as_ref());
+    let (checksum_algorithm, checksum_type) = MultipartChecksum::named(upload.checksum.as_ref());
     Ok(S3Response::new(ListPartsOutput {
         checksum_algorithm,
         checksum_type,
@@ -79,7 +79,7 @@ pub(crate) async fn list_parts(
 
 /// `ListMultipartUploads`
 pub(crate) async fn list(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<ListMultipartUploadsInput>,
 ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "ListMultipartUploads"))?;
@@ -87,25 +87,25 @@ pub(crate) async fn list(
     if input.delimiter.as_ref().is_some_and(|delimiter| !delimiter.is_empty()) {
         return Err(s3_error!(NotImplemented, "uploads are listed one by one, without a delimiter"));
     }
-    let encoding = Encoding::of(input.encoding_type.as_ref())?;
+    let encoding = KeyEncoding::of(input.encoding_type.as_ref())?;
     let most = most(input.max_uploads, "max-uploads")?;
-    let mut all = asked.run("ListMultipartUploads", |asked| Ok(Upload::all(asked.space.vfs.root())?)).await?;
+    let mut all = asked.run("ListMultipartUploads", |asked| Ok(PendingUpload::all(asked.space.vfs.root())?)).await?;
     let prefix = input.prefix.clone().unwrap_or_default();
     let marker = (input.key_marker.clone().unwrap_or_default(), input.upload_id_marker.clone());
-    let is_ahead = |upload: &Upload| match &marker {
+    let is_ahead = |upload: &PendingUpload| match &marker {
         (key, Some(id)) => (&upload.key, &upload.id) > (key, id),
         (key, None) => upload.key > *key,
     };
     all.retain(|upload| {
-        let is_seen = Key::parse(&upload.key).is_ok_and(|key| asked.caller.reach.covers(key.path()));
+        let is_seen = ParsedKey::parse(&upload.key).is_ok_and(|key| asked.caller.reach.covers(key.path()));
         is_seen && !upload.is_over() && upload.key.starts_with(&prefix) && is_ahead(upload)
     });
     let is_truncated = most > 0 && all.len() > most;
     all.truncate(most);
     let next = all.last().filter(|_| is_truncated).map(|upload| (upload.key.clone(), upload.id.clone()));
     let (next_key, next_id) = next.unzip();
-    let told = |upload: Upload| {
-        let (checksum_algorithm, checksum_type) = Checksum::named(upload.checksum.as_ref());
+    let told = |upload: PendingUpload| {
+        let (checksum_algorithm, checksum_type) = MultipartChecksum::named(upload.checksum.as_ref());
         MultipartUpload {
             checksum_algorithm,
             checksum_type,

@@ -26,7 +26,7 @@ const DIGITS: usize = 8;
 
 /// Why a body in pieces is not read on.
 #[derive(Debug)]
-pub(crate) enum Failed<E> {
+pub(crate) enum ChunkError<E> {
     /// It broke off.
     Body(E),
     /// A piece is announced with so many bytes.
@@ -35,7 +35,7 @@ pub(crate) enum Failed<E> {
     Room(Fault),
 }
 
-impl<E: fmt::Display> fmt::Display for Failed<E> {
+impl<E: fmt::Display> fmt::Display for ChunkError<E> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Body(error) => error.fmt(formatter),
@@ -47,18 +47,18 @@ impl<E: fmt::Display> fmt::Display for Failed<E> {
     }
 }
 
-impl<E: std::error::Error> std::error::Error for Failed<E> {}
+impl<E: std::error::Error> std::error::Error for ChunkError<E> {}
 
 /// What pieces are gathered with.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct ChunkStorage {
     pub(crate) room: Arc<MemoryBudget>,
     pub(crate) lanes: Arc<Lanes>,
     /// Where those lie for which there is no room in memory.
     pub(crate) folder: PathBuf,
 }
 
-impl Place {
+impl ChunkStorage {
     async fn gathered(&self, mut gathering: SpillBuffer, here: &[u8]) -> Result<SpillBuffer, Fault> {
         gathering.push(here);
         if !gathering.is_full() {
@@ -70,16 +70,17 @@ impl Place {
 }
 
 /// A body in pieces, none of them longer than they may be.
-pub(crate) struct Pieces<E> {
-    coming: Pin<Box<dyn Stream<Item = Result<Bytes, Failed<E>>> + Send>>,
+pub(crate) struct ChunkedBody<E> {
+    coming: Pin<Box<dyn Stream<Item = Result<Bytes, ChunkError<E>>> + Send>>,
     length: SizeHint,
 }
 
-impl<E: Send + 'static> Pieces<E> {
+impl<E: Send + 'static> ChunkedBody<E> {
     /// The same body, followed.
-    pub(crate) fn new(body: impl Body<Data = Bytes, Error = E> + Send + Unpin + 'static, place: Place) -> Self {
+    pub(crate) fn new(body: impl Body<Data = Bytes, Error = E> + Send + Unpin + 'static, place: ChunkStorage) -> Self {
         let length = body.size_hint();
-        let following = Following { body, place, at: At::BEGIN, rest: Bytes::new(), gathering: None, held: None };
+        let following =
+            ChunkReader { body, place, at: ChunkPosition::BEGIN, rest: Bytes::new(), gathering: None, held: None };
         let coming = stream::unfold(Some(following), |following| async move {
             let mut following = following?;
             match following.next().await {
@@ -92,9 +93,9 @@ impl<E: Send + 'static> Pieces<E> {
     }
 }
 
-impl<E: Send + 'static> Body for Pieces<E> {
+impl<E: Send + 'static> Body for ChunkedBody<E> {
     type Data = Bytes;
-    type Error = Failed<E>;
+    type Error = ChunkError<E>;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
@@ -108,10 +109,10 @@ impl<E: Send + 'static> Body for Pieces<E> {
 }
 
 /// How far such a body is read.
-struct Following<B> {
+struct ChunkReader<B> {
     body: B,
-    place: Place,
-    at: At,
+    place: ChunkStorage,
+    at: ChunkPosition,
     /// What came and was not looked at yet.
     rest: Bytes,
     /// The long piece that is coming.
@@ -120,29 +121,29 @@ struct Following<B> {
     held: Option<OwnedSemaphorePermit>,
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Following<B> {
+impl<B: Body<Data = Bytes> + Unpin> ChunkReader<B> {
     /// What is handed on next; none at the end.
-    async fn next(&mut self) -> Result<Option<Bytes>, Failed<B::Error>> {
+    async fn next(&mut self) -> Result<Option<Bytes>, ChunkError<B::Error>> {
         self.held = None;
         loop {
             while self.rest.is_empty() {
                 let frame = std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await;
-                let Some(frame) = frame.transpose().map_err(Failed::Body)? else { return Ok(None) };
+                let Some(frame) = frame.transpose().map_err(ChunkError::Body)? else { return Ok(None) };
                 self.rest = frame.into_data().unwrap_or_default();
             }
-            let (next, length) = self.at.follow(&self.rest).map_err(Failed::TooLong)?;
+            let (next, length) = self.at.follow(&self.rest).map_err(ChunkError::TooLong)?;
             let here = self.rest.split_to(length);
             self.at = next;
             match (self.gathering.take(), next) {
-                (Some(gathering), At::Piece(_)) => {
-                    let gathering = self.place.gathered(gathering, &here).await.map_err(Failed::Room)?;
+                (Some(gathering), ChunkPosition::Piece(_)) => {
+                    let gathering = self.place.gathered(gathering, &here).await.map_err(ChunkError::Room)?;
                     self.gathering = Some(gathering);
                 }
                 (Some(gathering), _) => {
-                    let gathering = self.place.gathered(gathering, &here).await.map_err(Failed::Room)?;
-                    return self.whole(gathering).await.map(Some).map_err(Failed::Room);
+                    let gathering = self.place.gathered(gathering, &here).await.map_err(ChunkError::Room)?;
+                    return self.whole(gathering).await.map(Some).map_err(ChunkError::Room);
                 }
-                (None, At::Piece(left)) if left > SHORT + 2 => {
+                (None, ChunkPosition::Piece(left)) if left > SHORT + 2 => {
                     self.gathering = Some(SpillBuffer::new(&self.place.room, &self.place.folder));
                     return Ok(Some(here));
                 }
@@ -166,7 +167,7 @@ impl<B: Body<Data = Bytes> + Unpin> Following<B> {
 
 /// Where in such a body it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum ChunkPosition {
     /// In the length of a piece: what is known of it.
     Length { length: u64, digits: usize },
     /// Behind it, up to the end of the line.
@@ -177,7 +178,7 @@ enum At {
     End,
 }
 
-impl At {
+impl ChunkPosition {
     const BEGIN: Self = Self::Length { length: 0, digits: 0 };
 
     /// Goes on by what has come, up to where a piece begins or ends; how many bytes that are. The length of a piece that is too long, as an error.
@@ -212,7 +213,7 @@ mod tests {
 
     /// What becomes of a body that comes in frames of this length.
     fn followed(body: &[u8], frame: usize) -> Result<(), u64> {
-        let mut at = At::BEGIN;
+        let mut at = ChunkPosition::BEGIN;
         for mut frame in body.chunks(frame) {
             while !frame.is_empty() {
                 let (next, length) = at.follow(frame)?;
@@ -238,7 +239,7 @@ mod tests {
     }
 
     /// What is handed on as far as it comes.
-    async fn handed_on(pieces: &mut Pieces<std::io::Error>) -> Vec<u8> {
+    async fn handed_on(pieces: &mut ChunkedBody<std::io::Error>) -> Vec<u8> {
         let mut all = Vec::new();
         loop {
             let next = std::future::poll_fn(|context| Poll::Ready(pieces.coming.as_mut().poll_next(context)));
@@ -256,7 +257,7 @@ mod tests {
             let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
             open.filter(|file| std::fs::read_link(file.path()).is_ok_and(|to| to.starts_with(&path))).count()
         };
-        let place = Place {
+        let place = ChunkStorage {
             room: Arc::new(MemoryBudget::of(1024, 64 << 10)),
             lanes: Arc::default(),
             folder: folder.path().to_owned(),
@@ -269,7 +270,7 @@ mod tests {
                 let mut slow = Vec::new();
                 for _ in 0..8 {
                     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
-                    let mut pieces = Pieces::new(Told(receiver), place.clone());
+                    let mut pieces = ChunkedBody::new(Told(receiver), place.clone());
                     sender.send(begin.clone().into()).unwrap();
                     piece[..1_000_000]
                         .chunks(10_000)

@@ -15,18 +15,18 @@ use svcfs_base::Scope;
 use svcfs_listener::{ReadFunctions, streamed};
 use svcfs_vfs::{Content, Reader};
 
-use crate::Door;
-use crate::asked::{Asked, Refused};
-use crate::conditions::Reading as Conditions;
-use crate::key::Key;
-use crate::object::Object;
+use crate::S3Server;
+use crate::asked::{S3RequestContext, S3RequestError};
+use crate::conditions::ReadConditions as Conditions;
+use crate::key::ParsedKey;
+use crate::object::S3Object;
 use crate::refusal::refuse;
-use crate::sums::Sums;
+use crate::sums::ContentChecksums;
 use crate::uploads::MAX_PARTS;
 use crate::versions;
 
 /// What is asked of an object.
-struct Question {
+struct ReadRequest {
     key: String,
     version: Option<String>,
     conditions: Conditions,
@@ -38,22 +38,22 @@ struct Question {
 
 /// Says of the answer to a HEAD that it is about a part of the object, for which s3s has no status.
 #[derive(Debug, Clone)]
-pub(crate) struct IsPart;
+pub(crate) struct PartialHead;
 
 /// An object, and the part of it that was asked for.
-struct Answer {
-    object: Object,
+struct ObjectSelection {
+    object: S3Object,
     range: Option<std::ops::Range<u64>>,
     /// What its version is called, where that is looked up: it costs a question to the log.
     version: Option<String>,
 }
 
-impl Answer {
-    async fn of(asked: &Asked, what: &'static str, question: Question) -> S3Result<Self> {
-        let key = Key::parse(&question.key).map_err(|fault| refuse(fault, what))?;
+impl ObjectSelection {
+    async fn of(asked: &S3RequestContext, what: &'static str, question: ReadRequest) -> S3Result<Self> {
+        let key = ParsedKey::parse(&question.key).map_err(|fault| refuse(fault, what))?;
         let is_streamed = question.version.is_some() && !question.tells_version;
         let may_be_here = question.version.is_none() && !question.tells_version;
-        if let Some(object) = may_be_here.then(|| Object::at_once(asked, &key)).flatten() {
+        if let Some(object) = may_be_here.then(|| S3Object::at_once(asked, &key)).flatten() {
             return Self::about(object, question).map_err(|refused| refused.told(what));
         }
         asked
@@ -71,7 +71,7 @@ impl Answer {
 
     /// Lets an earlier version be read from the disk, for it is streamed as slowly as a client takes it; where there is no room on the disk, it stays
     /// in memory.
-    fn set_aside(&mut self, asked: &Asked) {
+    fn set_aside(&mut self, asked: &S3RequestContext) {
         let Content::Here(content) = &self.object.content else { return };
         match asked.space.vfs.set_aside(content.clone()) {
             Ok(aside) => self.object.content = aside,
@@ -80,8 +80,8 @@ impl Answer {
     }
 
     /// The part of an object that a question is about.
-    fn about(object: Object, question: Question) -> Result<Self, Refused> {
-        let Question { conditions, range, part, .. } = question;
+    fn about(object: S3Object, question: ReadRequest) -> Result<Self, S3RequestError> {
+        let ReadRequest { conditions, range, part, .. } = question;
         conditions.check(&object).map_err(|refused| unmodified(refused, &object))?;
         let range = match (range, part) {
             (Some(_), Some(_)) => {
@@ -106,9 +106,9 @@ impl Answer {
         Some(format!("bytes {}-{}/{}", range.start, range.end.saturating_sub(1), self.object.size))
     }
     /// Checksums are of the whole, so they are told with the whole only, and to whom asks.
-    fn sums(&self, is_asked_for: bool) -> Sums {
+    fn sums(&self, is_asked_for: bool) -> ContentChecksums {
         let tells = is_asked_for && self.range.is_none() && self.object.is_of_record();
-        if tells { self.object.record.sums.clone() } else { Sums::default() }
+        if tells { self.object.record.sums.clone() } else { ContentChecksums::default() }
     }
     fn header(&self, name: &str) -> Option<String> {
         self.object.record.headers.get(name).cloned()
@@ -119,11 +119,14 @@ impl Answer {
 }
 
 /// `GetObject`
-pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
+pub(crate) async fn get(
+    door: &Arc<S3Server>,
+    request: S3Request<GetObjectInput>,
+) -> S3Result<S3Response<GetObjectOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "GetObject"))?;
     let input = request.input;
     let (is_asked_for, is_of_part) = (input.checksum_mode.is_some(), input.part_number.is_some());
-    let question = Question {
+    let question = ReadRequest {
         key: input.key,
         version: input.version_id.clone(),
         conditions: Conditions {
@@ -136,7 +139,7 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
         part: input.part_number,
         tells_version: false,
     };
-    let answer = Answer::of(&asked, "GetObject", question).await?;
+    let answer = ObjectSelection::of(&asked, "GetObject", question).await?;
     let (length, content_range, sums) = (answer.length(), answer.content_range(), answer.sums(is_asked_for));
     let checksum_type = sums.kind();
     let is_part = content_range.is_some();
@@ -187,7 +190,7 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
 }
 
 /// What a 304 tells of the object that the client has (RFC 9110 15.4.5).
-fn unmodified(mut refused: S3Error, object: &Object) -> S3Error {
+fn unmodified(mut refused: S3Error, object: &S3Object) -> S3Error {
     if *refused.code() == S3ErrorCode::NotModified {
         let mut headers = HeaderMap::new();
         let mut set = |name: HeaderName, text: Option<String>| {
@@ -212,7 +215,7 @@ fn unmodified(mut refused: S3Error, object: &Object) -> S3Error {
 ///
 /// # Errors
 /// `InvalidPartNumber` for one that it does not have; `NotImplemented` where it is not known how long they are.
-fn part_of(object: &Object, part: i32) -> S3Result<Option<std::ops::Range<u64>>> {
+fn part_of(object: &S3Object, part: i32) -> S3Result<Option<std::ops::Range<u64>>> {
     let came_in = object.parts().unwrap_or(1);
     if !(1..=MAX_PARTS).contains(&part) {
         return Err(s3_error!(InvalidArgument, "parts are numbered from 1 to {MAX_PARTS}"));
@@ -232,13 +235,13 @@ fn part_of(object: &Object, part: i32) -> S3Result<Option<std::ops::Range<u64>>>
 
 /// `HeadObject`
 pub(crate) async fn head(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "HeadObject"))?;
     let input = request.input;
     let (is_asked_for, is_of_part) = (input.checksum_mode.is_some(), input.part_number.is_some());
-    let question = Question {
+    let question = ReadRequest {
         key: input.key,
         version: input.version_id.clone(),
         conditions: Conditions {
@@ -251,7 +254,7 @@ pub(crate) async fn head(
         part: input.part_number,
         tells_version: true,
     };
-    let answer = Answer::of(&asked, "HeadObject", question).await?;
+    let answer = ObjectSelection::of(&asked, "HeadObject", question).await?;
     let version_id = input.version_id.or(answer.version.clone());
     let sums = answer.sums(is_asked_for);
     let checksum_type = sums.kind();
@@ -282,7 +285,7 @@ pub(crate) async fn head(
     };
     let mut response = S3Response::new(output);
     if is_part {
-        response.extensions.insert(IsPart);
+        response.extensions.insert(PartialHead);
     }
     Ok(response)
 }

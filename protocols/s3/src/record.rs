@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Kind};
 use svcfs_vfs::{NodeId, SetExtended};
 
-use crate::asked::{Asked, Refused};
-use crate::found::Found;
-use crate::lengths::Lengths;
-use crate::sums::Sums;
+use crate::asked::{S3RequestContext, S3RequestError};
+use crate::found::ResolvedNode;
+use crate::lengths::PartLengths;
+use crate::sums::ContentChecksums;
 
 /// The attribute it is kept in.
 pub(crate) const ATTRIBUTE: &[u8] = b"user.s3.object";
@@ -33,7 +33,7 @@ const MAX_TAG_VALUE: usize = 256;
 /// What is kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Record {
+pub(crate) struct ObjectMetadata {
     /// Which content `etag`, `parts` and `sums` are of; the rest holds for whatever the file has.
     pub(crate) of: String,
     /// The ETag, where it is not the MD5 of the content, or that would take long to find out.
@@ -41,9 +41,9 @@ pub(crate) struct Record {
     pub(crate) etag: Option<String>,
     /// How long the parts are that it came in; none where it came in one piece, or they are not known.
     #[serde(skip_serializing_if = "Lengths::is_empty")]
-    pub(crate) parts: Lengths,
+    pub(crate) parts: PartLengths,
     #[serde(skip_serializing_if = "Sums::is_empty")]
-    pub(crate) sums: Sums,
+    pub(crate) sums: ContentChecksums,
     /// Headers that are given back as they came: `content-type` and its like.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) headers: BTreeMap<String, String>,
@@ -57,12 +57,12 @@ pub(crate) struct Record {
     pub(crate) is_folder: bool,
 }
 
-impl Record {
+impl ObjectMetadata {
     /// What is kept of what was found; of what has nothing, nothing.
     ///
     /// # Errors
     /// Those of the disk.
-    pub(crate) fn of(asked: &Asked, found: &Found<'_>) -> Result<Self, Fault> {
+    pub(crate) fn of(asked: &S3RequestContext, found: &ResolvedNode<'_>) -> Result<Self, Fault> {
         Ok(Self::read(asked.space.vfs.extended(found.node, ATTRIBUTE)?.as_deref()))
     }
 
@@ -76,7 +76,7 @@ impl Record {
     ///
     /// # Errors
     /// `NoSpace` when it is too much for the disk; those of the disk.
-    pub(crate) fn keep(&self, asked: &Asked, node: NodeId) -> Result<(), Fault> {
+    pub(crate) fn keep(&self, asked: &S3RequestContext, node: NodeId) -> Result<(), Fault> {
         let vfs = &asked.space.vfs;
         let before = vfs.extended(node, ATTRIBUTE)?;
         if !self.says_nothing() || !self.sums.is_empty() {
@@ -90,10 +90,10 @@ impl Record {
 
     /// The same of an object that came in parts, with this ETag. The lengths of parts of which no two are of one length may be more than there is
     /// room for: they are left out then, and the object is told in parts to nobody.
-    pub(crate) fn in_parts(self, etag: String, parts: Lengths) -> Self {
-        let said = Self { of: String::new(), etag: None, sums: Sums::default(), parts, ..self.clone() };
+    pub(crate) fn in_parts(self, etag: String, parts: PartLengths) -> Self {
+        let said = Self { of: String::new(), etag: None, sums: ContentChecksums::default(), parts, ..self.clone() };
         let fits = length(&said) <= MAX_KEPT_BYTES;
-        Self { etag: Some(etag), parts: if fits { said.parts } else { Lengths::default() }, ..self }
+        Self { etag: Some(etag), parts: if fits { said.parts } else { PartLengths::default() }, ..self }
     }
 
     /// What is said of this very content, and nothing of what is said of the object.
@@ -111,11 +111,11 @@ impl Record {
     ///
     /// # Errors
     /// `MetadataTooLarge`; those of the disk.
-    pub(crate) fn keep_said(&self, asked: &Asked, node: NodeId) -> Result<(), Refused> {
+    pub(crate) fn keep_said(&self, asked: &S3RequestContext, node: NodeId) -> Result<(), S3RequestError> {
         let kept = match self.keep(asked, node) {
             // The rest is what a client said, and this only what it may ask.
             Err(fault) if fault.kind() == Kind::NoSpace && !self.parts.is_empty() => {
-                Self { parts: Lengths::default(), ..self.clone() }.keep(asked, node)
+                Self { parts: PartLengths::default(), ..self.clone() }.keep(asked, node)
             }
             kept => kept,
         };
@@ -159,7 +159,7 @@ impl Record {
 }
 
 /// Bytes of a record as it is kept.
-fn length(record: &Record) -> usize {
+fn length(record: &ObjectMetadata) -> usize {
     serde_json::to_vec(record).map_or(usize::MAX, |kept| kept.len())
 }
 

@@ -18,18 +18,18 @@ const MAX_CHANGES: usize = 100_000;
 const MAX_SPACES: usize = 4;
 
 /// When a key was removed, and what that version is called.
-pub(crate) type Removal = (VersionId, SystemTime);
+pub(crate) type RemovalMarker = (VersionId, SystemTime);
 
 /// What was removed in a space.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Removed {
-    pub(crate) by_key: BTreeMap<String, Vec<Removal>>,
+pub(crate) struct RemovedKeys {
+    pub(crate) by_key: BTreeMap<String, Vec<RemovalMarker>>,
     /// How far the feed is known, and how many records of it were gone through.
     last_seq: String,
     seen: usize,
 }
 
-impl Removed {
+impl RemovedKeys {
     fn take(&mut self, changes: Vec<ChangeRecord>, last_seq: String) {
         (self.seen, self.last_seq) = (self.seen + changes.len(), last_seq);
         for change in changes.into_iter().filter(|change| change.action == Action::Delete) {
@@ -41,18 +41,18 @@ impl Removed {
 
 /// What was removed in the spaces that were asked for last, the last one first.
 #[derive(Debug)]
-pub(crate) struct Removals {
-    spaces: Mutex<Vec<(PathBuf, Arc<Removed>)>>,
+pub(crate) struct RemovalCache {
+    spaces: Mutex<Vec<(PathBuf, Arc<RemovedKeys>)>>,
     most: usize,
 }
 
-impl Default for Removals {
+impl Default for RemovalCache {
     fn default() -> Self {
         Self::of(MAX_CHANGES)
     }
 }
 
-impl Removals {
+impl RemovalCache {
     pub(crate) fn of(most: usize) -> Self {
         Self { spaces: Mutex::default(), most }
     }
@@ -61,7 +61,7 @@ impl Removals {
     ///
     /// # Errors
     /// Those of the log.
-    pub(crate) fn up_to_now(&self, space: &Space) -> Result<Arc<Removed>, Fault> {
+    pub(crate) fn up_to_now(&self, space: &Space) -> Result<Arc<RemovedKeys>, Fault> {
         let root = space.vfs.root();
         let before = self.spaces.lock().iter().find(|(other, _)| other == root).map(|(_, removed)| Arc::clone(removed));
         let removed = match self.gone_on(space, before.unwrap_or_default()) {
@@ -76,14 +76,14 @@ impl Removals {
         Ok(removed)
     }
 
-    fn begun(&self, space: &Space) -> Result<Arc<Removed>, Fault> {
+    fn begun(&self, space: &Space) -> Result<Arc<RemovedKeys>, Fault> {
         let newest = space.vfs.changes(None, self.most)?;
-        let mut removed = Removed::default();
+        let mut removed = RemovedKeys::default();
         removed.take(newest.changes, newest.last_seq);
         Ok(Arc::new(removed))
     }
 
-    fn gone_on(&self, space: &Space, mut removed: Arc<Removed>) -> Result<Arc<Removed>, Fault> {
+    fn gone_on(&self, space: &Space, mut removed: Arc<RemovedKeys>) -> Result<Arc<RemovedKeys>, Fault> {
         loop {
             // Of what had no changes, all are new; and from time to time anew, or what is known would only become more.
             if removed.last_seq.is_empty() || removed.seen >= 2 * self.most {

@@ -6,13 +6,13 @@ use s3s::dto::{DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, Delete
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::{Change, ChangeSet, CommitId, Expect, Fault, Kind, Scope, TreePath};
 
-use crate::Door;
-use crate::asked::{Asked, Refused};
-use crate::conditions::Writing;
+use crate::S3Server;
+use crate::asked::{S3RequestContext, S3RequestError};
+use crate::conditions::WriteConditions;
 use crate::described::is_of_xml;
-use crate::found::Found;
-use crate::key::{Key, SERVERS};
-use crate::record::{Record, is_missing};
+use crate::found::ResolvedNode;
+use crate::key::{ParsedKey, SERVERS};
+use crate::record::{ObjectMetadata, is_missing};
 use crate::refusal::{refuse, told};
 
 /// Keys that are removed at once, at most (S3's own limit).
@@ -20,7 +20,7 @@ const MOST: usize = 1000;
 
 /// `DeleteObject`
 pub(crate) async fn one(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObject"))?;
@@ -31,12 +31,12 @@ pub(crate) async fn one(
     if input.if_match_last_modified_time.is_some() || input.if_match_size.is_some() {
         return Err(s3_error!(NotImplemented, "of conditions, only `If-Match` is taken"));
     }
-    let conditions = Writing { if_match: input.if_match, if_none_match: None };
-    let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
+    let conditions = WriteConditions { if_match: input.if_match, if_none_match: None };
+    let key = ParsedKey::parse(&input.key).map_err(|fault| told(&fault))?;
     let removed = asked
         .run("DeleteObject", move |asked| {
             let expected = conditions.expect(asked, &key)?;
-            let Removed { failed, marker, .. } = remove(asked, &[key], &expected)?;
+            let RemovalResult { failed, marker, .. } = remove(asked, &[key], &expected)?;
             failed.into_iter().next().map_or(Ok(marker), |(_, fault)| Err(fault.into()))
         })
         .await?;
@@ -50,7 +50,7 @@ pub(crate) async fn one(
 
 /// `DeleteObjects`
 pub(crate) async fn many(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObjects"))?;
@@ -71,7 +71,8 @@ pub(crate) async fn many(
         let refused = if object.version_id.is_some() || object.e_tag.is_some() {
             Some(s3_error!(NotImplemented, "objects are removed whatever they are, and versions are not"))
         } else {
-            let reached = Key::parse(&object.key).and_then(|key| asked.caller.reach.check(key.path()).map(|()| key));
+            let reached =
+                ParsedKey::parse(&object.key).and_then(|key| asked.caller.reach.check(key.path()).map(|()| key));
             match reached {
                 Ok(key) => {
                     keys.push(key);
@@ -85,7 +86,7 @@ pub(crate) async fn many(
     }
     let outcome = asked.run("DeleteObjects", move |asked| remove(asked, &keys, &Expect::Any)).await;
     let deleted = match outcome {
-        Ok(Removed { failed, marker, marked }) => {
+        Ok(RemovalResult { failed, marker, marked }) => {
             let is_failed = |text: &str| failed.iter().any(|(key, _)| key.text() == text);
             let removed = texts.into_iter().filter(|text| !is_quiet && !is_failed(text));
             let told = |key: String| {
@@ -120,9 +121,9 @@ fn error(key: String, refused: &s3s::S3Error) -> Error {
 }
 
 /// What became of keys.
-struct Removed {
+struct RemovalResult {
     /// Those that could not be removed: large files and folders, each by itself.
-    failed: Vec<(Key, Fault)>,
+    failed: Vec<(ParsedKey, Fault)>,
     /// The version that says that pages were removed, where it is made already.
     marker: Option<CommitId>,
     /// The pages it removed.
@@ -130,20 +131,22 @@ struct Removed {
 }
 
 /// Removes what these keys name, pages in one change set. What is not there is as good as removed.
-fn remove(asked: &Asked, keys: &[Key], expected: &Expect) -> Result<Removed, Refused> {
+fn remove(asked: &S3RequestContext, keys: &[ParsedKey], expected: &Expect) -> Result<RemovalResult, S3RequestError> {
     let (mut changes, mut large, mut folders) = (Vec::new(), Vec::new(), Vec::new());
     for key in keys {
-        let found = match Found::itself(asked, key.path()) {
+        let found = match ResolvedNode::itself(asked, key.path()) {
             Err(fault) if is_missing(&fault) => continue,
             found => found?,
         };
         match key {
-            Key::Folder(path) if found.is_folder() => folders.push(path.clone()),
-            Key::File(path) if found.is_file() && found.is_large() => large.push(path.clone()),
-            Key::File(path) if !found.is_folder() && !changes.iter().any(|change: &Change| change.path() == path) => {
+            ParsedKey::Folder(path) if found.is_folder() => folders.push(path.clone()),
+            ParsedKey::File(path) if found.is_file() && found.is_large() => large.push(path.clone()),
+            ParsedKey::File(path)
+                if !found.is_folder() && !changes.iter().any(|change: &Change| change.path() == path) =>
+            {
                 changes.push(Change::remove(path.clone()).expecting(expected.clone()));
             }
-            Key::Folder(_) | Key::File(_) => {}
+            ParsedKey::Folder(_) | ParsedKey::File(_) => {}
         }
     }
     let marked: Vec<TreePath> = changes.iter().map(|change| change.path().clone()).collect();
@@ -155,7 +158,7 @@ fn remove(asked: &Asked, keys: &[Key], expected: &Expect) -> Result<Removed, Ref
         for path in large {
             match remove_large(asked, &path, expected) {
                 Ok(()) => left.push(path),
-                Err(fault) => failed.push((Key::File(path), fault)),
+                Err(fault) => failed.push((ParsedKey::File(path), fault)),
             }
         }
         asked.space.vfs.settled()?;
@@ -167,7 +170,7 @@ fn remove(asked: &Asked, keys: &[Key], expected: &Expect) -> Result<Removed, Ref
             Ok(true) => left.push(path),
             // With something in it, it is no object any more, and there all the same.
             Ok(false) => {}
-            Err(fault) => failed.push((Key::Folder(path), fault)),
+            Err(fault) => failed.push((ParsedKey::Folder(path), fault)),
         }
     }
     left.sort_unstable();
@@ -176,10 +179,10 @@ fn remove(asked: &Asked, keys: &[Key], expected: &Expect) -> Result<Removed, Ref
             tracing::warn!(page.path = %path, error = ?fault, "a folder that an object was removed from could not be tidied away");
         }
     }
-    Ok(Removed { failed, marker, marked })
+    Ok(RemovalResult { failed, marker, marked })
 }
 
-fn remove_large(asked: &Asked, path: &TreePath, expected: &Expect) -> Result<(), Fault> {
+fn remove_large(asked: &S3RequestContext, path: &TreePath, expected: &Expect) -> Result<(), Fault> {
     let change = Change::remove(path.clone()).expecting(expected.clone());
     match asked.space.vfs.apply(&asked.caller, change) {
         Err(fault) if is_missing(&fault) => Ok(()),
@@ -188,20 +191,20 @@ fn remove_large(asked: &Asked, path: &TreePath, expected: &Expect) -> Result<(),
 }
 
 /// Makes a folder no object any more; whether it is gone.
-fn remove_folder(asked: &Asked, path: &TreePath) -> Result<bool, Fault> {
-    let found = match Found::itself(asked, path) {
+fn remove_folder(asked: &S3RequestContext, path: &TreePath) -> Result<bool, Fault> {
+    let found = match ResolvedNode::itself(asked, path) {
         Err(fault) if is_missing(&fault) => return Ok(true),
         found => found?,
     };
     let alone = asked.hold(path);
-    let record = Record { is_folder: false, ..Record::of(asked, &found)? };
+    let record = ObjectMetadata { is_folder: false, ..ObjectMetadata::of(asked, &found)? };
     record.keep(asked, found.node)?;
     drop((alone, found));
     remove_empty(asked, path)
 }
 
 /// Removes a folder unless something is in it; whether it is gone.
-fn remove_empty(asked: &Asked, path: &TreePath) -> Result<bool, Fault> {
+fn remove_empty(asked: &S3RequestContext, path: &TreePath) -> Result<bool, Fault> {
     match asked.space.vfs.apply(&asked.caller, Change::RemoveDir { path: path.clone() }) {
         Ok(_) => Ok(true),
         Err(fault) if fault.kind() == Kind::NotEmpty || is_missing(&fault) => Ok(false),
@@ -210,19 +213,19 @@ fn remove_empty(asked: &Asked, path: &TreePath) -> Result<bool, Fault> {
 }
 
 /// Removes the folders above that are empty now, as a bucket has no folders; those that are objects themselves stay.
-fn tidy_above(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+fn tidy_above(asked: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
     let mut above = path.parent();
     while let Some(folder) = above.filter(|folder| !folder.is_root() && folder.as_str() != SERVERS) {
         if !asked.caller.reach.covers(&folder) || asked.caller.reach.folder.as_ref() == Some(&folder) {
             break;
         }
-        let found = match Found::itself(asked, &folder) {
+        let found = match ResolvedNode::itself(asked, &folder) {
             Ok(found) if found.is_folder() => found,
             Ok(_) => break,
             Err(fault) if is_missing(&fault) => break,
             Err(fault) => return Err(fault),
         };
-        let stays = Record::of(asked, &found)?.is_folder
+        let stays = ObjectMetadata::of(asked, &found)?.is_folder
             || asked.space.vfs.list(asked.caller.door, &folder).map_or(true, |entries| !entries.is_empty());
         drop(found);
         if stays || !remove_empty(asked, &folder)? {

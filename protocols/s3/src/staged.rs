@@ -7,20 +7,20 @@ use s3s::S3Result;
 use svcfs_base::Fault;
 use svcfs_listener::{BlockBuffer, BlockSink, PipelineStage};
 
-use crate::asked::Asked;
+use crate::asked::S3RequestContext;
 use crate::refusal::refuse;
-use crate::sums::{Summing, Sums};
+use crate::sums::{ContentChecksums, ContentHasher};
 
 /// A body that is written to `S` and hashed.
 pub(crate) struct StagedBody<S: BlockSink> {
     blocks: BlockBuffer,
-    hashes: PipelineStage<Box<Summing>>,
+    hashes: PipelineStage<Box<ContentHasher>>,
     sink: PipelineStage<S>,
     /// What is asked for, in messages.
     operation: &'static str,
 }
 
-impl BlockSink for Box<Summing> {
+impl BlockSink for Box<ContentHasher> {
     fn write_block(&mut self, block: &[u8]) -> Result<(), Fault> {
         self.update(block);
         Ok(())
@@ -29,7 +29,11 @@ impl BlockSink for Box<Summing> {
 
 impl<S: BlockSink> StagedBody<S> {
     /// Begins behind what `sink` and `summing` have already.
-    pub(crate) fn new(asked: &Asked, operation: &'static str, (sink, summing): (S, Box<Summing>)) -> Self {
+    pub(crate) fn new(
+        asked: &S3RequestContext,
+        operation: &'static str,
+        (sink, summing): (S, Box<ContentHasher>),
+    ) -> Self {
         let (lanes, blocks) = (&asked.door.lanes, BlockBuffer::new(&asked.door.room));
         Self { blocks, hashes: PipelineStage::new(lanes, summing), sink: PipelineStage::new(lanes, sink), operation }
     }
@@ -54,7 +58,7 @@ impl<S: BlockSink> StagedBody<S> {
     ///
     /// # Errors
     /// Those of the disk.
-    pub(crate) async fn finish(mut self) -> S3Result<(S, [u8; 16], Sums)> {
+    pub(crate) async fn finish(mut self) -> S3Result<(S, [u8; 16], ContentChecksums)> {
         if let Some(block) = self.blocks.last() {
             self.write_block(block).await?;
         }

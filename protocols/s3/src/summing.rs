@@ -7,8 +7,8 @@ use s3s::{S3Result, s3_error};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 
-use crate::asked::Asked;
-use crate::sums::{Summing, Sums, Wanted};
+use crate::asked::S3RequestContext;
+use crate::sums::{ContentChecksums, ContentHasher, RequestedChecksums};
 
 /// Bytes that are summed up at once. Of a body twice as many are in memory at most.
 const STRETCH: usize = 1 << 20;
@@ -17,8 +17,8 @@ pub(crate) const AHEAD: usize = 64;
 const FEW: usize = 32 << 10;
 
 /// A body that is summed up as it comes.
-pub(crate) struct Body {
-    asked: Asked,
+pub(crate) struct HashedBody {
+    asked: S3RequestContext,
     before: Before,
     coming: Vec<u8>,
     /// Whether it is one of those that may have much in memory.
@@ -27,12 +27,12 @@ pub(crate) struct Body {
 
 /// What came before.
 enum Before {
-    Summed(Box<Summing>),
-    OnItsWay(JoinHandle<S3Result<Box<Summing>>>),
+    Summed(Box<ContentHasher>),
+    OnItsWay(JoinHandle<S3Result<Box<ContentHasher>>>),
 }
 
 impl Before {
-    async fn summed(self) -> S3Result<Box<Summing>> {
+    async fn summed(self) -> S3Result<Box<ContentHasher>> {
         match self {
             Self::Summed(summing) => Ok(summing),
             Self::OnItsWay(task) => task
@@ -42,9 +42,9 @@ impl Before {
     }
 }
 
-impl Body {
-    pub(crate) fn new(asked: &Asked, wanted: Wanted) -> Self {
-        let before = Before::Summed(Box::new(Summing::new(wanted)));
+impl HashedBody {
+    pub(crate) fn new(asked: &S3RequestContext, wanted: RequestedChecksums) -> Self {
+        let before = Before::Summed(Box::new(ContentHasher::new(wanted)));
         Self { asked: asked.clone(), before, coming: Vec::new(), ahead: None }
     }
 
@@ -70,7 +70,7 @@ impl Body {
         }
         let here = asked.clone();
         let task = tokio::spawn(async move {
-            let work = move |_: &Asked| {
+            let work = move |_: &S3RequestContext| {
                 summing.update(&coming);
                 Ok(summing)
             };
@@ -83,7 +83,7 @@ impl Body {
     ///
     /// # Errors
     /// As [`Body::update`].
-    pub(crate) async fn summed(self) -> S3Result<Box<Summing>> {
+    pub(crate) async fn summed(self) -> S3Result<Box<ContentHasher>> {
         let mut summing = self.before.summed().await?;
         summing.update(&self.coming);
         Ok(summing)
@@ -93,7 +93,7 @@ impl Body {
     ///
     /// # Errors
     /// As [`Body::update`].
-    pub(crate) async fn finish(self) -> S3Result<([u8; 16], Sums)> {
+    pub(crate) async fn finish(self) -> S3Result<([u8; 16], ContentChecksums)> {
         Ok(self.summed().await?.finish())
     }
 }
@@ -113,7 +113,7 @@ mod tests {
         served.runtime.block_on(async {
             let mut slow = Vec::new();
             for _ in 0..AHEAD + 20 {
-                let mut body = Body::new(&asked, Wanted::default());
+                let mut body = HashedBody::new(&asked, RequestedChecksums::default());
                 for piece in first.chunks(10_000) {
                     body = body.update(piece).await.unwrap();
                 }

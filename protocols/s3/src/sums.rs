@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Checksums of one content, in base64.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Sums {
+pub(crate) struct ContentChecksums {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) crc32: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -24,7 +24,7 @@ pub(crate) struct Sums {
     pub(crate) crc64nvme: Option<String>,
 }
 
-impl Sums {
+impl ContentChecksums {
     /// Those that headers, also trailing ones, name.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let value = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
@@ -95,7 +95,7 @@ fn is_trailing(trailing: &str, name: &str) -> bool {
 
 /// A checksum that is to come behind the body and that nobody here could compare.
 pub(crate) fn unknown_trailer(trailing: &str) -> Option<String> {
-    let known = Sums::default().each().map(|(name, _)| name);
+    let known = ContentChecksums::default().each().map(|(name, _)| name);
     let mut parts = trailing.split(',').map(|part| part.trim().to_ascii_lowercase());
     parts.find(|part| part.strip_prefix("x-amz-checksum-").is_some_and(|name| !known.contains(&name)))
 }
@@ -103,18 +103,18 @@ pub(crate) fn unknown_trailer(trailing: &str) -> Option<String> {
 /// The checksums that a request says will come behind its body.
 pub(crate) fn promised(headers: &HeaderMap) -> Vec<&'static str> {
     let trailing = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let names = Sums::default().each().map(|(name, _)| name);
+    let names = ContentChecksums::default().each().map(|(name, _)| name);
     names.into_iter().filter(|name| is_trailing(trailing, name)).collect()
 }
 
 /// Which checksums a request wants: those it sends, those it will send behind the body, and those it names.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Wanted([bool; 5]);
+pub(crate) struct RequestedChecksums([bool; 5]);
 
-impl Wanted {
+impl RequestedChecksums {
     /// As the headers of a request say; `algorithm` is one more.
     pub(crate) fn of(headers: &HeaderMap, algorithm: Option<&str>) -> Self {
-        let sent = Sums::of(headers);
+        let sent = ContentChecksums::of(headers);
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let trailing = text("x-amz-trailer").unwrap_or_default();
         // A checksum may come behind the body that nobody announced.
@@ -129,20 +129,20 @@ impl Wanted {
     }
 
     /// Those that are announced, and the one of an algorithm.
-    pub(crate) fn either(algorithm: Option<&str>, announced: &Sums) -> Self {
+    pub(crate) fn either(algorithm: Option<&str>, announced: &ContentChecksums) -> Self {
         let names = |name: &str| algorithm.is_some_and(|algorithm| algorithm.eq_ignore_ascii_case(name));
         Self(announced.each().map(|(name, value)| value.is_some() || names(name)))
     }
 }
 
 /// Sums up a content as it comes.
-pub(crate) struct Summing {
+pub(crate) struct ContentHasher {
     md5: Md5,
     others: ChecksumHasher,
 }
 
-impl Summing {
-    pub(crate) fn new(Wanted([crc32, crc32c, sha1, sha256, crc64nvme]): Wanted) -> Self {
+impl ContentHasher {
+    pub(crate) fn new(RequestedChecksums([crc32, crc32c, sha1, sha256, crc64nvme]): RequestedChecksums) -> Self {
         let others = ChecksumHasher {
             crc32: crc32.then(s3s::crypto::Crc32::new),
             crc32c: crc32c.then(s3s::crypto::Crc32c::new),
@@ -161,9 +161,9 @@ impl Summing {
         self.others.update(data);
     }
     /// The MD5, and the sums that were wanted.
-    pub(crate) fn finish(self) -> ([u8; 16], Sums) {
+    pub(crate) fn finish(self) -> ([u8; 16], ContentChecksums) {
         let sums = self.others.finalize();
-        let sums = Sums {
+        let sums = ContentChecksums {
             crc32: sums.checksum_crc32,
             crc32c: sums.checksum_crc32c,
             sha1: sums.checksum_sha1,
@@ -210,7 +210,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("x-amz-trailer", HeaderValue::from_static("x-amz-checksum-crc32, x-amz-checksum-sha256"));
         headers.insert("x-amz-checksum-crc32c", HeaderValue::from_static("4waSgw=="));
-        let mut summing = Summing::new(Wanted::of(&headers, Some("CRC64NVME")));
+        let mut summing = ContentHasher::new(RequestedChecksums::of(&headers, Some("CRC64NVME")));
         summing.update(b"1234");
         summing.update(b"56789");
         let (md5, sums) = summing.finish();
@@ -221,9 +221,9 @@ mod tests {
         assert_eq!(sums.crc64nvme.as_deref(), Some("rosUhgp5mIg="));
         assert_eq!(sums.sha1, None);
         assert!(sums.sha256.is_some());
-        assert!(Sums::of(&headers).check(&sums).is_ok());
+        assert!(ContentChecksums::of(&headers).check(&sums).is_ok());
         headers.insert("x-amz-checksum-crc32c", HeaderValue::from_static("AAAAAA=="));
-        assert!(Sums::of(&headers).check(&sums).is_err());
+        assert!(ContentChecksums::of(&headers).check(&sums).is_err());
     }
 
     #[test]

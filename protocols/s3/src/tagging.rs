@@ -9,31 +9,35 @@ use s3s::dto::{
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::{Fault, Scope};
 
-use crate::Door;
-use crate::asked::{Asked, Refused};
-use crate::found::Found;
-use crate::key::Key;
-use crate::record::{Record, check_tags, is_missing};
+use crate::S3Server;
+use crate::asked::{S3RequestContext, S3RequestError};
+use crate::found::ResolvedNode;
+use crate::key::ParsedKey;
+use crate::record::{ObjectMetadata, check_tags, is_missing};
 
 /// What a key names.
-fn found<'a>(asked: &'a Asked, key: &str, version: Option<&str>) -> Result<Found<'a>, Refused> {
+fn found<'a>(
+    asked: &'a S3RequestContext,
+    key: &str,
+    version: Option<&str>,
+) -> Result<ResolvedNode<'a>, S3RequestError> {
     if version.is_some_and(|version| version != "null") {
         return Err(s3_error!(NotImplemented, "tags are of the object, and not of its versions").into());
     }
-    let key = Key::parse(key)?;
+    let key = ParsedKey::parse(key)?;
     let missing = || Fault::file_not_found(key.path());
-    let found = match Found::at(asked, key.path()) {
+    let found = match ResolvedNode::at(asked, key.path()) {
         Err(fault) if is_missing(&fault) => return Err(missing().into()),
         found => found?,
     };
-    if found.is_folder() != matches!(key, Key::Folder(_)) {
+    if found.is_folder() != matches!(key, ParsedKey::Folder(_)) {
         return Err(missing().into());
     }
     Ok(found)
 }
 
 async fn change(
-    asked: &Asked,
+    asked: &S3RequestContext,
     what: &'static str,
     (key, version): (String, Option<String>),
     tags: Vec<(String, String)>,
@@ -42,7 +46,7 @@ async fn change(
         .run(what, move |asked| {
             let found = found(asked, &key, version.as_deref())?;
             let _alone = asked.hold(&found.path);
-            let record = Record { tags, ..Record::of(asked, &found)? };
+            let record = ObjectMetadata { tags, ..ObjectMetadata::of(asked, &found)? };
             record.check()?;
             record.keep_said(asked, found.node)
         })
@@ -51,13 +55,15 @@ async fn change(
 
 /// `GetObjectTagging`
 pub(crate) async fn get(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<GetObjectTaggingInput>,
 ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "GetObjectTagging"))?;
     let GetObjectTaggingInput { key, version_id, .. } = request.input;
     let record = asked
-        .run("GetObjectTagging", move |asked| Ok(Record::of(asked, &found(asked, &key, version_id.as_deref())?)?))
+        .run("GetObjectTagging", move |asked| {
+            Ok(ObjectMetadata::of(asked, &found(asked, &key, version_id.as_deref())?)?)
+        })
         .await?;
     let tag = |(name, value): (String, String)| Tag { key: Some(name), value: Some(value) };
     let tag_set = record.tags.into_iter().map(tag).collect();
@@ -66,7 +72,7 @@ pub(crate) async fn get(
 
 /// `PutObjectTagging`
 pub(crate) async fn put(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<PutObjectTaggingInput>,
 ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "PutObjectTagging"))?;
@@ -81,7 +87,7 @@ pub(crate) async fn put(
 
 /// `DeleteObjectTagging`
 pub(crate) async fn delete(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<DeleteObjectTaggingInput>,
 ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObjectTagging"))?;

@@ -176,7 +176,7 @@ impl Drop for Served {
 }
 
 /// A request of nobody in particular, to a door of its own.
-pub(crate) fn asked_of(served: &Served) -> crate::asked::Asked {
+pub(crate) fn asked_of(served: &Served) -> crate::asked::S3RequestContext {
     etags::asked(served.door(100))
 }
 

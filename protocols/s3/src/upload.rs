@@ -10,25 +10,25 @@ use svcfs_listener::SpillBuffer;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::answer::is_in_pieces;
-use crate::asked::Asked;
-use crate::beside::Beside;
+use crate::asked::S3RequestContext;
+use crate::beside::StagedUpload;
 use crate::refusal::refuse;
 use crate::staged::StagedBody;
 use crate::summing;
-use crate::sums::{Summing, Sums, Wanted, check_md5, promised};
+use crate::sums::{ContentChecksums, ContentHasher, RequestedChecksums, check_md5, promised};
 
 /// What a request says of its body.
-pub(crate) struct Announced {
+pub(crate) struct DeclaredBody {
     pub(crate) length: Option<u64>,
     pub(crate) md5: Option<String>,
-    pub(crate) sums: Sums,
-    pub(crate) wanted: Wanted,
+    pub(crate) sums: ContentChecksums,
+    pub(crate) wanted: RequestedChecksums,
     pub(crate) trailing: Option<TrailingHeaders>,
     /// Checksums that are to come behind the body.
     pub(crate) promised: Vec<&'static str>,
 }
 
-impl Announced {
+impl DeclaredBody {
     /// As headers and fields of the operation say.
     pub(crate) fn of(
         headers: &HeaderMap,
@@ -37,7 +37,8 @@ impl Announced {
         trailing: Option<TrailingHeaders>,
     ) -> Self {
         let length = length.and_then(|length| u64::try_from(length).ok()).or_else(|| in_pieces(headers));
-        let (sums, wanted, promised) = (Sums::of(headers), Wanted::of(headers, algorithm), promised(headers));
+        let (sums, wanted, promised) =
+            (ContentChecksums::of(headers), RequestedChecksums::of(headers, algorithm), promised(headers));
         Self { length, md5, sums, wanted, trailing, promised }
     }
 
@@ -45,7 +46,7 @@ impl Announced {
     ///
     /// # Errors
     /// `IncompleteBody`, `BadDigest`; `MalformedTrailerError` where a checksum was announced and did not come.
-    pub(crate) fn check(&self, length: u64, md5: &[u8; 16], sums: &Sums) -> S3Result<()> {
+    pub(crate) fn check(&self, length: u64, md5: &[u8; 16], sums: &ContentChecksums) -> S3Result<()> {
         if let Some(announced) = self.length.filter(|announced| *announced != length) {
             return Err(s3_error!(
                 IncompleteBody,
@@ -54,7 +55,8 @@ impl Announced {
         }
         check_md5(self.md5.as_deref(), md5)?;
         self.sums.check(sums)?;
-        let trailing = self.trailing.as_ref().and_then(|trailing| trailing.read(Sums::of)).unwrap_or_default();
+        let trailing =
+            self.trailing.as_ref().and_then(|trailing| trailing.read(ContentChecksums::of)).unwrap_or_default();
         // Whoever leaves it out, or breaks off in front of it, would have the body taken unchecked.
         if let Some(missing) = self.promised.iter().find(|name| trailing.one(name).is_none()) {
             let told = format!(
@@ -75,19 +77,19 @@ fn in_pieces(headers: &HeaderMap) -> Option<u64> {
 }
 
 /// All of a body.
-pub(crate) struct Gathered {
-    pub(crate) content: Content,
+pub(crate) struct ReceivedBody {
+    pub(crate) content: BodyContent,
     pub(crate) md5: [u8; 16],
-    pub(crate) sums: Sums,
+    pub(crate) sums: ContentChecksums,
     /// What it takes of the memory for bodies, held until it is in place.
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
 /// Where it is.
-pub(crate) enum Content {
+pub(crate) enum BodyContent {
     Here(Bytes),
     // Boxed: it is eight times as large as the other.
-    Beside(Box<Beside>),
+    Beside(Box<StagedUpload>),
 }
 
 /// Gathers the body of a file, and checks it. One that breaks off changes nothing.
@@ -95,13 +97,13 @@ pub(crate) enum Content {
 /// # Errors
 /// As [`Announced::check`]; those of the disk.
 pub(crate) async fn gather(
-    asked: &Asked,
+    asked: &S3RequestContext,
     path: &TreePath,
     body: Option<StreamingBlob>,
-    announced: &Announced,
-) -> S3Result<Gathered> {
+    announced: &DeclaredBody,
+) -> S3Result<ReceivedBody> {
     const LIMIT: u64 = MAX_FILE_BYTES as u64;
-    let mut summing = summing::Body::new(asked, announced.wanted);
+    let mut summing = summing::HashedBody::new(asked, announced.wanted);
     let mut coming = gathering(asked);
     let mut length = 0_u64;
     let mut body = body;
@@ -124,16 +126,16 @@ pub(crate) async fn gather(
     announced.check(length, &md5, &sums)?;
     let whole = if coming.is_on_disk() { Some(room_for(asked, length).await?) } else { None };
     let (content, taken) = asked.run("PutObject", move |_| Ok(coming.into_bytes()?)).await?;
-    Ok(Gathered { content: Content::Here(content), md5, sums, room: whole.or(taken) })
+    Ok(ReceivedBody { content: BodyContent::Here(content), md5, sums, room: whole.or(taken) })
 }
 
 /// The rest of a body that is too long for a version, from a piece on; `length` counts that piece.
 async fn gather_long(
-    asked: &Asked,
-    begun: (Beside, Box<Summing>),
+    asked: &S3RequestContext,
+    begun: (StagedUpload, Box<ContentHasher>),
     (piece, mut length, mut body): (Bytes, u64, Option<StreamingBlob>),
-    announced: &Announced,
-) -> S3Result<Gathered> {
+    announced: &DeclaredBody,
+) -> S3Result<ReceivedBody> {
     let mut staged = StagedBody::new(asked, "PutObject", begun);
     staged.push(&piece).await?;
     drop(piece);
@@ -146,7 +148,7 @@ async fn gather_long(
     }
     let (beside, md5, sums) = staged.finish().await?;
     announced.check(length, &md5, &sums)?;
-    Ok(Gathered { content: Content::Beside(Box::new(beside)), md5, sums, room: None })
+    Ok(ReceivedBody { content: BodyContent::Beside(Box::new(beside)), md5, sums, room: None })
 }
 
 fn too_long() -> S3Error {
@@ -154,11 +156,11 @@ fn too_long() -> S3Error {
 }
 
 /// Something that bytes are gathered in.
-pub(crate) fn gathering(asked: &Asked) -> SpillBuffer {
+pub(crate) fn gathering(asked: &S3RequestContext) -> SpillBuffer {
     SpillBuffer::new(&asked.door.room, &asked.space.vfs.state_directory())
 }
 
-async fn write_out(asked: &Asked, mut coming: SpillBuffer) -> S3Result<SpillBuffer> {
+async fn write_out(asked: &S3RequestContext, mut coming: SpillBuffer) -> S3Result<SpillBuffer> {
     asked
         .run("PutObject", move |_| {
             coming.write_out()?;
@@ -188,13 +190,13 @@ pub(crate) async fn next(body: &mut Option<StreamingBlob>) -> S3Result<Option<By
 }
 
 /// A file beside its place, with what has come of it.
-async fn beside_with(asked: &Asked, path: &TreePath, data: SpillBuffer) -> S3Result<Beside> {
+async fn beside_with(asked: &S3RequestContext, path: &TreePath, data: SpillBuffer) -> S3Result<StagedUpload> {
     // What is on the disk comes back for this moment.
     let _room = if data.is_on_disk() { Some(room_for(asked, data.length()).await?) } else { None };
     let path = path.clone();
     asked
         .run("PutObject", move |asked| {
-            let mut beside = Beside::new(asked, &path)?;
+            let mut beside = StagedUpload::new(asked, &path)?;
             if data.length() > 0 {
                 beside.append(&data.into_bytes()?.0)?;
             }
@@ -207,6 +209,6 @@ async fn beside_with(asked: &Asked, path: &TreePath, data: SpillBuffer) -> S3Res
 ///
 /// # Errors
 /// `ServiceUnavailable`.
-pub(crate) async fn room_for(asked: &Asked, length: u64) -> S3Result<OwnedSemaphorePermit> {
+pub(crate) async fn room_for(asked: &S3RequestContext, length: u64) -> S3Result<OwnedSemaphorePermit> {
     asked.door.room.whole(length).await.map_err(|fault| refuse(fault, "PutObject"))
 }

@@ -10,22 +10,22 @@ use svcfs_base::{Fault, Kind, MAX_FILE_BYTES, Scope};
 use svcfs_work::Lane;
 use tokio_util::sync::CancellationToken;
 
-use crate::asked::{Asked, Refused};
-use crate::beside::{Beside, check_way};
-use crate::conditions::{Reading, Writing as Conditions};
-use crate::key::Key;
-use crate::lengths::Lengths;
-use crate::normalized::Verified;
-use crate::operations::Encoding;
-use crate::parts::{Completed, LIFETIME, Part as Kept, Upload};
-use crate::record::{Record, metadata_of, tags_of};
+use crate::asked::{S3RequestContext, S3RequestError};
+use crate::beside::{StagedUpload, check_way};
+use crate::conditions::{ReadConditions, WriteConditions as Conditions};
+use crate::key::ParsedKey;
+use crate::lengths::PartLengths;
+use crate::normalized::VerifiedRequest;
+use crate::operations::KeyEncoding;
+use crate::parts::{CompletedUpload, LIFETIME, PendingUpload, StoredPart as Kept};
+use crate::record::{ObjectMetadata, metadata_of, tags_of};
 use crate::refusal::told;
 use crate::staged::StagedBody;
-use crate::sums::{Summing, Sums, Wanted, hex};
-use crate::upload::{Announced, Content, Gathered, next, room_for};
-use crate::whole::Checksum;
-use crate::writing::{Source, begin as place_of, kept_headers, put_in_place, source};
-use crate::{Door, beyond};
+use crate::sums::{ContentChecksums, ContentHasher, RequestedChecksums, hex};
+use crate::upload::{BodyContent, DeclaredBody, ReceivedBody, next, room_for};
+use crate::whole::MultipartChecksum;
+use crate::writing::{SourceObject, begin as place_of, kept_headers, put_in_place, source};
+use crate::{S3Server, beyond};
 
 /// Parts of one upload, at most (S3's own limit).
 pub(crate) const MAX_PARTS: i32 = 10_000;
@@ -40,36 +40,36 @@ fn unknown() -> S3Error {
 }
 
 /// What went wrong with a part, where its upload may have been aborted meanwhile.
-fn of_part(fault: Fault) -> Refused {
+fn of_part(fault: Fault) -> S3RequestError {
     if fault.kind() == Kind::NotFound { unknown().into() } else { fault.into() }
 }
 
 /// The upload of a request, if it is one of this key and within the caller's reach.
-pub(crate) fn found(asked: &Asked, id: &str, key: &str) -> Result<Upload, Refused> {
-    asked.caller.reach.check(Key::parse(key)?.path())?;
-    let upload = Upload::find(asked.space.vfs.root(), id)?;
+pub(crate) fn found(asked: &S3RequestContext, id: &str, key: &str) -> Result<PendingUpload, S3RequestError> {
+    asked.caller.reach.check(ParsedKey::parse(key)?.path())?;
+    let upload = PendingUpload::find(asked.space.vfs.root(), id)?;
     upload.filter(|upload| upload.key == key && !upload.is_over()).ok_or_else(|| unknown().into())
 }
 
 /// `CreateMultipartUpload`
 pub(crate) async fn create(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "CreateMultipartUpload"))?;
     beyond::refuse(&request)?;
     let S3Request { input, headers, .. } = request;
-    let checksum = Checksum::of(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
-    let (checksum_algorithm, checksum_type) = Checksum::named(checksum.as_ref());
-    let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
-    if matches!(key, Key::Folder(_)) {
+    let checksum = MultipartChecksum::of(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
+    let (checksum_algorithm, checksum_type) = MultipartChecksum::named(checksum.as_ref());
+    let key = ParsedKey::parse(&input.key).map_err(|fault| told(&fault))?;
+    if matches!(key, ParsedKey::Folder(_)) {
         return Err(s3_error!(InvalidArgument, "a key that ends with `/` is a folder, which has no content"));
     }
-    let record = Record {
+    let record = ObjectMetadata {
         headers: kept_headers(&headers, key.path()),
         metadata: metadata_of(input.metadata.clone()),
         tags: tags_of(input.tagging.as_deref())?,
-        ..Record::default()
+        ..ObjectMetadata::default()
     };
     record.check()?;
     let text = input.key.clone();
@@ -78,7 +78,7 @@ pub(crate) async fn create(
             asked.caller.reach.check(key.path())?;
             check_way(asked, key.path())?;
             let actor = asked.caller.actor().to_string();
-            Ok(Upload::begin(asked.space.vfs.root(), &text, &actor, record, checksum)?)
+            Ok(PendingUpload::begin(asked.space.vfs.root(), &text, &actor, record, checksum)?)
         })
         .await?;
     Ok(S3Response::new(CreateMultipartUploadOutput {
@@ -101,12 +101,12 @@ fn check_number(number: i32) -> S3Result<()> {
 
 /// `UploadPart`
 pub(crate) async fn part(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<UploadPartInput>,
 ) -> S3Result<S3Response<UploadPartOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "UploadPart"))?;
     let S3Request { input, headers, trailing_headers, extensions, .. } = request;
-    let trailing_headers = Verified::trailing(trailing_headers, &extensions);
+    let trailing_headers = VerifiedRequest::trailing(trailing_headers, &extensions);
     check_number(input.part_number)?;
     let number = input.part_number;
     let (upload, writing) = asked
@@ -117,8 +117,8 @@ pub(crate) async fn part(
         })
         .await?;
     let length = (input.content_length, input.content_md5);
-    let announced = Announced::of(&headers, length, upload.algorithm(), trailing_headers);
-    let summing = Box::new(Summing::new(announced.wanted));
+    let announced = DeclaredBody::of(&headers, length, upload.algorithm(), trailing_headers);
+    let summing = Box::new(ContentHasher::new(announced.wanted));
     let mut staged = StagedBody::new(&asked, "UploadPart", (writing, summing));
     let (mut body, mut size) = (input.body, 0_u64);
     while let Some(piece) = next(&mut body).await? {
@@ -155,13 +155,13 @@ fn bytes_of(range: Option<Range>, size: u64) -> S3Result<std::ops::Range<u64>> {
 
 /// `UploadPartCopy`
 pub(crate) async fn part_copy(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<UploadPartCopyInput>,
 ) -> S3Result<S3Response<UploadPartCopyOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "UploadPartCopy"))?;
     let input = &request.input;
     check_number(input.part_number)?;
-    let conditions = Reading {
+    let conditions = ReadConditions {
         if_match: input.copy_source_if_match.clone(),
         if_none_match: input.copy_source_if_none_match.clone(),
         if_modified_since: input.copy_source_if_modified_since.clone(),
@@ -170,14 +170,15 @@ pub(crate) async fn part_copy(
     let range = input.copy_source_range.as_deref().map(Range::parse).transpose();
     let range = range.ok().filter(|range| !matches!(range, Some(Range::Suffix { .. })));
     let range = range.ok_or_else(|| s3_error!(InvalidArgument, "write the range to copy like `bytes=0-1023`"))?;
-    let Source { object, version, .. } = source(door, &request, &input.copy_source, conditions).await?;
+    let SourceObject { object, version, .. } = source(door, &request, &input.copy_source, conditions).await?;
     let range = bytes_of(range, object.size)?;
     let UploadPartCopyInput { upload_id, key, part_number, .. } = request.input;
     let (md5, sums) = asked
         .run_over(range.end - range.start, "UploadPartCopy", move |asked| {
             let root = asked.space.vfs.root();
             let upload = found(asked, &upload_id, &key)?;
-            let mut summing = Summing::new(Wanted::either(upload.algorithm(), &Sums::default()));
+            let mut summing =
+                ContentHasher::new(RequestedChecksums::either(upload.algorithm(), &ContentChecksums::default()));
             let mut writing = upload.part(root, part_number).map_err(of_part)?;
             let mut at = range.start;
             while at < range.end {
@@ -228,7 +229,7 @@ fn named(named: Option<CompletedMultipartUpload>, kept: &[Kept]) -> S3Result<Vec
         let Some(found) = found.filter(is_same) else {
             return Err(s3_error!(InvalidPart, "part {number} did not come, or is not the one that came last"));
         };
-        let announced = Sums {
+        let announced = ContentChecksums {
             crc32: part.checksum_crc32,
             crc32c: part.checksum_crc32c,
             sha1: part.checksum_sha1,
@@ -252,14 +253,14 @@ fn named(named: Option<CompletedMultipartUpload>, kept: &[Kept]) -> S3Result<Vec
 
 /// Puts parts together, and compares the checksums of the whole with those that were announced.
 fn joined(
-    asked: &Asked,
-    upload: &Upload,
-    (parts, announced): (&[Kept], &Sums),
+    asked: &S3RequestContext,
+    upload: &PendingUpload,
+    (parts, announced): (&[Kept], &ContentChecksums),
     place: &svcfs_base::TreePath,
-) -> Result<Gathered, Refused> {
+) -> Result<ReceivedBody, S3RequestError> {
     let root = asked.space.vfs.root();
     let checksum = upload.checksum.as_ref();
-    let mut summing = Summing::new(Checksum::wanted(checksum, announced));
+    let mut summing = ContentHasher::new(MultipartChecksum::wanted(checksum, announced));
     let length: u64 = parts.iter().map(|part| part.size).sum();
     let content = if length <= MAX_FILE_BYTES as u64 {
         let mut here = Vec::with_capacity(length as usize);
@@ -269,33 +270,33 @@ fn joined(
             Ok(())
         };
         parts.iter().try_for_each(|part| upload.read(root, part, &mut take))?;
-        Content::Here(here.into())
+        BodyContent::Here(here.into())
     } else {
-        let mut beside = Beside::new(asked, place)?;
+        let mut beside = StagedUpload::new(asked, place)?;
         let mut take = |piece: &[u8]| {
             summing.update_others(piece);
             beside.append(piece)
         };
         parts.iter().try_for_each(|part| upload.read(root, part, &mut take))?;
-        Content::Beside(Box::new(beside))
+        BodyContent::Beside(Box::new(beside))
     };
-    let sums = Checksum::of_parts(checksum, parts)?.unwrap_or_else(|| summing.finish().1);
+    let sums = MultipartChecksum::of_parts(checksum, parts)?.unwrap_or_else(|| summing.finish().1);
     announced.check(&sums)?;
     let mut md5s = Md5::new();
     parts.iter().for_each(|part| md5s.update(&part.md5));
-    Ok(Gathered { content, md5: md5s.finalize(), sums, room: None })
+    Ok(ReceivedBody { content, md5: md5s.finalize(), sums, room: None })
 }
 
 /// `CompleteMultipartUpload`
 pub(crate) async fn complete(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<CompleteMultipartUploadInput>,
 ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "CompleteMultipartUpload"))?;
     let input = request.input;
-    let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
+    let key = ParsedKey::parse(&input.key).map_err(|fault| told(&fault))?;
     let conditions = Conditions { if_match: input.if_match, if_none_match: input.if_none_match };
-    let announced = Sums {
+    let announced = ContentChecksums {
         crc32: input.checksum_crc32,
         crc32c: input.checksum_crc32c,
         sha1: input.checksum_sha1,
@@ -314,7 +315,7 @@ pub(crate) async fn complete(
             Ok(Ok((upload, parts)))
         })
         .await?;
-    let location = Some(format!("/{}/{}", input.bucket, Encoding::Url.text(&input.key)));
+    let location = Some(format!("/{}/{}", input.bucket, KeyEncoding::Url.text(&input.key)));
     let output = CompleteMultipartUploadOutput {
         location,
         bucket: Some(input.bucket),
@@ -323,9 +324,11 @@ pub(crate) async fn complete(
     };
     let (upload, parts) = match begun {
         Ok(begun) => begun,
-        Err(Completed { etag, version, sums, .. }) => return Ok(S3Response::new(told_of(output, etag, version, sums))),
+        Err(CompletedUpload { etag, version, sums, .. }) => {
+            return Ok(S3Response::new(told_of(output, etag, version, sums)));
+        }
     };
-    let kind = Checksum::named(upload.checksum.as_ref()).1;
+    let kind = MultipartChecksum::named(upload.checksum.as_ref()).1;
     if let Some(asked) = input.checksum_type.filter(|asked| kind.as_ref().is_some_and(|kind| kind != asked)) {
         return Err(s3_error!(InvalidRequest, "the checksum of this upload is not of the kind `{}`", asked.as_str()));
     }
@@ -340,11 +343,11 @@ pub(crate) async fn complete(
     // Of what becomes a large file only a piece is in memory.
     let room = if length <= MAX_FILE_BYTES as u64 { Some(room_for(&asked, length).await?) } else { None };
     let made_of: Vec<_> = parts.iter().map(|part| (part.number, part.md5)).collect();
-    let put = move |asked: &Asked| {
+    let put = move |asked: &S3RequestContext| {
         let gathered = joined(asked, &upload, (&parts, &announced), &place)?;
         let (etag, sums) = (format!("{}-{}", hex(&gathered.md5), made_of.len()), gathered.sums.clone());
-        let record = upload.record.clone().in_parts(etag, Lengths::of(parts.iter().map(|part| part.size)));
-        let written = put_in_place(asked, &key, (place, expected), Gathered { room, ..gathered }, record)?;
+        let record = upload.record.clone().in_parts(etag, PartLengths::of(parts.iter().map(|part| part.size)));
+        let written = put_in_place(asked, &key, (place, expected), ReceivedBody { room, ..gathered }, record)?;
         // By the same work, which goes on when its client is gone: who asks again then is told so, and nobody's save is written over.
         upload.completed(asked.space.vfs.root(), &made_of, (&written.etag, written.version.as_deref(), &sums))?;
         drop(held);
@@ -359,7 +362,7 @@ fn told_of(
     output: CompleteMultipartUploadOutput,
     etag: String,
     version_id: Option<String>,
-    sums: Sums,
+    sums: ContentChecksums,
 ) -> CompleteMultipartUploadOutput {
     CompleteMultipartUploadOutput {
         e_tag: Some(ETag::Strong(etag)),
@@ -376,13 +379,13 @@ fn told_of(
 
 /// What a client is told once more that completes what it has completed, with the same parts: it may not have heard.
 fn told_again(
-    asked: &Asked,
+    asked: &S3RequestContext,
     id: &str,
     key: &str,
     named: Option<&CompletedMultipartUpload>,
-) -> Result<Option<Completed>, Refused> {
-    asked.caller.reach.check(Key::parse(key)?.path())?;
-    let completed = Completed::find(asked.space.vfs.root(), id)?.filter(|completed| completed.key == key);
+) -> Result<Option<CompletedUpload>, S3RequestError> {
+    asked.caller.reach.check(ParsedKey::parse(key)?.path())?;
+    let completed = CompletedUpload::find(asked.space.vfs.root(), id)?.filter(|completed| completed.key == key);
     let named = named.and_then(|named| named.parts.as_deref()).unwrap_or_default();
     let is_same = |(part, (number, md5)): (&CompletedPart, &(i32, [u8; 16]))| {
         part.part_number == Some(*number) && part.e_tag.as_ref().is_none_or(|tag| tag.value() == hex(md5))
@@ -393,7 +396,7 @@ fn told_again(
 
 /// `AbortMultipartUpload`
 pub(crate) async fn abort(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<AbortMultipartUploadInput>,
 ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "AbortMultipartUpload"))?;
@@ -407,7 +410,7 @@ pub(crate) async fn abort(
 }
 
 /// Removes uploads that have taken too long, every hour until the server stops.
-pub(crate) async fn expire(door: Arc<Door>, stop: CancellationToken) {
+pub(crate) async fn expire(door: Arc<S3Server>, stop: CancellationToken) {
     let mut round = tokio::time::interval(ROUND);
     loop {
         tokio::select! {
@@ -417,7 +420,7 @@ pub(crate) async fn expire(door: Arc<Door>, stop: CancellationToken) {
         let spaces = door.server.spaces().open();
         let outcome = svcfs_listener::blocking(&door.lanes, Lane::Slow, move || {
             for space in spaces {
-                for key in Upload::expire(space.vfs.root())? {
+                for key in PendingUpload::expire(space.vfs.root())? {
                     tracing::info!(space = space.name, key, "an upload that took over a week was removed");
                 }
             }

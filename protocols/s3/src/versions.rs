@@ -15,16 +15,16 @@ use s3s::{S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::{Fault, Kind, MAX_FILE_BYTES, Scope, TreePath};
 use svcfs_vfs::{Content, KeptContent};
 
-use crate::Door;
-use crate::asked::{Asked, Refused};
-use crate::found::Found;
-use crate::key::Key;
+use crate::S3Server;
+use crate::asked::{S3RequestContext, S3RequestError};
+use crate::found::ResolvedNode;
+use crate::key::ParsedKey;
 use crate::listed::MOST_READ;
-use crate::listing::{Line, Listing, MOST};
-use crate::object::Object;
-use crate::operations::{Encoding, owner};
-use crate::record::Record;
-use crate::removed::{Removal, Removed};
+use crate::listing::{ListEntry, ListQuery, MOST};
+use crate::object::S3Object;
+use crate::operations::{KeyEncoding, owner};
+use crate::record::ObjectMetadata;
+use crate::removed::{RemovalMarker, RemovedKeys};
 use crate::sums::{etag_of, hex};
 
 /// The version of what has none, as S3 calls it.
@@ -34,14 +34,18 @@ const NULL: &str = "null";
 ///
 /// # Errors
 /// As [`Object::at`]; `NoSuchVersion` for one that is unknown, or does not have it.
-pub(crate) fn object(asked: &Asked, key: &Key, version: Option<&str>) -> Result<Object, Refused> {
-    let Some(version) = version.filter(|version| *version != NULL) else { return Ok(Object::at(asked, key)?) };
+pub(crate) fn object(
+    asked: &S3RequestContext,
+    key: &ParsedKey,
+    version: Option<&str>,
+) -> Result<S3Object, S3RequestError> {
+    let Some(version) = version.filter(|version| *version != NULL) else { return Ok(S3Object::at(asked, key)?) };
     asked.check(key.path())?;
     let vfs = &asked.space.vfs;
     let unknown = || s3_error!(NoSuchVersion, "`{}` has no version `{}`", key.path(), svcfs_base::plain(version));
     let path = match key {
-        Key::File(path) if vfs.is_visible(asked.caller.door, path) => path,
-        Key::File(_) | Key::Folder(_) => return Err(unknown().into()),
+        ParsedKey::File(path) if vfs.is_visible(asked.caller.door, path) => path,
+        ParsedKey::File(_) | ParsedKey::Folder(_) => return Err(unknown().into()),
     };
     let content = match vfs.version(path, version) {
         Err(fault) if fault.kind() == Kind::NotFound && vfs.is_removal(path, version)? => {
@@ -55,9 +59,9 @@ pub(crate) fn object(asked: &Asked, key: &Key, version: Option<&str>) -> Result<
     let told = at.and_then(|at| versions.get(at));
     let blob = svcfs_base::ETag::of(&content);
     // How it came is kept of the newest alone, and of earlier ones not even where they had the same content.
-    let kept = if at == Some(0) { kept_at(asked, path)? } else { Record::default() };
-    let record = if kept.of == blob.to_string() { kept.of_content() } else { Record::default() };
-    Ok(Object {
+    let kept = if at == Some(0) { kept_at(asked, path)? } else { ObjectMetadata::default() };
+    let record = if kept.of == blob.to_string() { kept.of_content() } else { ObjectMetadata::default() };
+    Ok(S3Object {
         path: path.clone(),
         size: content.len() as u64,
         modified: told.map_or_else(SystemTime::now, |told| SystemTime::from(told.timestamp)),
@@ -70,10 +74,10 @@ pub(crate) fn object(asked: &Asked, key: &Key, version: Option<&str>) -> Result<
 }
 
 /// What the version is called that an object is now: one question to the log. None of a folder, of what a link leads to, and of what is no version yet.
-pub(crate) fn current(asked: &Asked, key: &Key, object: &Object) -> Option<String> {
+pub(crate) fn current(asked: &S3RequestContext, key: &ParsedKey, object: &S3Object) -> Option<String> {
     let path = match key {
-        Key::File(path) if *path == object.path && object.attributes.is_some() => path,
-        Key::File(_) | Key::Folder(_) => return None,
+        ParsedKey::File(path) if *path == object.path && object.attributes.is_some() => path,
+        ParsedKey::File(_) | ParsedKey::Folder(_) => return None,
     };
     let Some(blob) = object.blob else { return Some(NULL.to_owned()) };
     match asked.space.vfs.known_version(path) {
@@ -86,16 +90,16 @@ pub(crate) fn current(asked: &Asked, key: &Key, object: &Object) -> Option<Strin
 }
 
 /// One version, or the removal that followed one.
-pub(crate) struct Entry {
+pub(crate) struct VersionEntry {
     key: String,
     pub(crate) id: String,
     time: SystemTime,
     is_latest: bool,
-    what: What,
+    what: VersionKind,
 }
 
 /// What a version is of.
-enum What {
+enum VersionKind {
     Removal,
     /// What no version has: its size and ETag.
     Large(u64, String),
@@ -105,31 +109,39 @@ enum What {
 }
 
 /// Versions and removals of a path, the newest first.
-fn entries(asked: &Asked, path: &TreePath, removals: &[Removal]) -> Result<Vec<Entry>, Fault> {
+fn entries(asked: &S3RequestContext, path: &TreePath, removals: &[RemovalMarker]) -> Result<Vec<VersionEntry>, Fault> {
     let vfs = &asked.space.vfs;
-    let entry =
-        |id: String, time: SystemTime, what: What| Entry { key: path.to_string(), id, time, is_latest: false, what };
+    let entry = |id: String, time: SystemTime, what: VersionKind| VersionEntry {
+        key: path.to_string(),
+        id,
+        time,
+        is_latest: false,
+        what,
+    };
     let kept = vfs.kept_versions(path)?.into_iter().rev();
-    let kept = kept.map(|kept| entry(kept.id.to_string(), SystemTime::from(kept.time), What::Kept(kept.content)));
+    let kept =
+        kept.map(|kept| entry(kept.id.to_string(), SystemTime::from(kept.time), VersionKind::Kept(kept.content)));
     let mut all: Vec<_> = kept.collect();
     if asked.space.settings.versioning.strategy != svcfs_config::Strategy::Git {
         // Copies that no record tells of, because the log was made anew.
         let known: BTreeSet<_> = all.iter().map(|entry| entry.id.clone()).collect();
         let named = vfs.versions(path)?.into_iter().filter(|version| !known.contains(&version.hash.to_string()));
-        all.extend(named.map(|named| entry(named.hash.to_string(), SystemTime::from(named.timestamp), What::Named)));
+        all.extend(
+            named.map(|named| entry(named.hash.to_string(), SystemTime::from(named.timestamp), VersionKind::Named)),
+        );
     }
-    let removals = removals.iter().map(|(id, time)| entry(id.to_string(), *time, What::Removal));
+    let removals = removals.iter().map(|(id, time)| entry(id.to_string(), *time, VersionKind::Removal));
     let removals: Vec<_> = removals.collect();
     all.retain(|version| !removals.iter().any(|removal| removal.id == version.id));
     all.extend(removals);
     // History knows seconds: of what happened in one, the last is what is there now.
     let there = vfs.stat(asked.caller.door, path);
     let is_there = there.is_ok();
-    all.sort_by_key(|entry| (Reverse(entry.time), matches!(entry.what, What::Removal) == is_there));
+    all.sort_by_key(|entry| (Reverse(entry.time), matches!(entry.what, VersionKind::Removal) == is_there));
     if there.is_ok_and(|there| there.large().is_some()) {
         // What no version has stands in front of all of them; its removal of the page that was there is told behind it.
-        let large = Object::at(asked, &Key::File(path.clone()))?;
-        all.insert(0, entry(NULL.to_owned(), large.modified, What::Large(large.size, large.etag)));
+        let large = S3Object::at(asked, &ParsedKey::File(path.clone()))?;
+        all.insert(0, entry(NULL.to_owned(), large.modified, VersionKind::Large(large.size, large.etag)));
     }
     if let Some(newest) = all.first_mut() {
         newest.is_latest = true;
@@ -139,8 +151,8 @@ fn entries(asked: &Asked, path: &TreePath, removals: &[Removal]) -> Result<Vec<E
 
 /// A page of versions, and where the next one begins.
 #[derive(Default)]
-pub(crate) struct Page {
-    pub(crate) entries: Vec<(Entry, u64, String)>,
+pub(crate) struct VersionListing {
+    pub(crate) entries: Vec<(VersionEntry, u64, String)>,
     prefixes: Vec<String>,
     pub(crate) next: Option<(String, Option<String>)>,
     /// Bytes that were read, or would have been for the entry that it ends in front of.
@@ -148,7 +160,7 @@ pub(crate) struct Page {
     is_cut: bool,
 }
 
-impl Page {
+impl VersionListing {
     const fn lines(&self) -> usize {
         self.entries.len() + self.prefixes.len()
     }
@@ -157,22 +169,22 @@ impl Page {
 /// Keys with history, each once, in key order: those that are there, and those that were removed; and what the next page lies behind, as far as keys that are
 /// there tell.
 fn keys(
-    asked: &Asked,
-    listing: &Listing,
-    (removed, after_version): (&Removed, Option<&str>),
-) -> Result<(Vec<Line>, Option<String>), Fault> {
+    asked: &S3RequestContext,
+    listing: &ListQuery,
+    (removed, after_version): (&RemovedKeys, Option<&str>),
+) -> Result<(Vec<ListEntry>, Option<String>), Fault> {
     // With a version, the key it is of is looked at once more.
     let is_ahead = |key: &str| key > listing.after.as_str() || (after_version.is_some() && key == listing.after);
-    let mut keys: Vec<Line> = Vec::new();
+    let mut keys: Vec<ListEntry> = Vec::new();
     let is_told = |path: &TreePath| {
         path.as_str().starts_with(&listing.prefix)
             && asked.caller.reach.covers(path)
             && asked.space.vfs.is_visible(asked.caller.door, path)
     };
-    if let (Some(_), Ok(Key::File(path))) = (after_version, Key::parse(&listing.after))
+    if let (Some(_), Ok(ParsedKey::File(path))) = (after_version, ParsedKey::parse(&listing.after))
         && is_told(&path)
     {
-        keys.push(Line::Object { key: path.to_string(), file: None, attributes: None });
+        keys.push(ListEntry::Object { key: path.to_string(), file: None, attributes: None });
     }
     let there = listing.page(asked)?;
     let last = there.lines.last().filter(|_| there.is_truncated).map(|line| line.text().to_owned());
@@ -183,9 +195,9 @@ fn keys(
         let line = match listing.together(key) {
             // Behind a marker lies what is greater; what is told together with it was told with it.
             Some(prefix) if listing.begins_behind(&prefix) || *key <= listing.after => continue,
-            Some(prefix) => Line::Prefix(prefix),
+            Some(prefix) => ListEntry::Prefix(prefix),
             None if !is_ahead(key) => continue,
-            None => Line::Object { key: key.clone(), file: None, attributes: None },
+            None => ListEntry::Object { key: key.clone(), file: None, attributes: None },
         };
         if last.as_ref().is_some_and(|last| line.text() >= last.as_str()) {
             break;
@@ -203,20 +215,20 @@ fn keys(
 /// # Errors
 /// Those of history, and of reading folders and files.
 pub(crate) fn page(
-    asked: &Asked,
-    listing: &Listing,
+    asked: &S3RequestContext,
+    listing: &ListQuery,
     after_version: Option<&str>,
     most_read: u64,
-) -> Result<Page, Fault> {
+) -> Result<VersionListing, Fault> {
     asked.door.etags.recall(&asked.space);
     let removed = asked.door.removals.up_to_now(&asked.space)?;
     let (keys, last) = keys(asked, listing, (&removed, after_version))?;
-    let mut page = Page::default();
+    let mut page = VersionListing::default();
     // What is told together is one line like any other, and the last line is what the next page lies behind.
     let mut last_told = None;
     for line in keys {
         let key = match line {
-            Line::Prefix(prefix) => {
+            ListEntry::Prefix(prefix) => {
                 if page.lines() == listing.most {
                     page.next = last_told;
                     return Ok(page);
@@ -225,9 +237,9 @@ pub(crate) fn page(
                 page.prefixes.push(prefix);
                 continue;
             }
-            Line::Object { key, .. } => key,
+            ListEntry::Object { key, .. } => key,
         };
-        let Ok(Key::File(path)) = Key::parse(&key) else { continue };
+        let Ok(ParsedKey::File(path)) = ParsedKey::parse(&key) else { continue };
         let skipped = after_version.filter(|_| key == listing.after);
         let mut is_ahead = skipped.is_none();
         for entry in entries(asked, &path, removed.by_key.get(&key).map_or(&[][..], Vec::as_slice))? {
@@ -252,8 +264,8 @@ pub(crate) fn page(
 }
 
 /// Bytes that are to be read before the ETag of a version can be told.
-fn unread(asked: &Asked, entry: &Entry) -> Result<u64, Fault> {
-    let What::Kept(content) = &entry.what else { return Ok(0) };
+fn unread(asked: &S3RequestContext, entry: &VersionEntry) -> Result<u64, Fault> {
+    let VersionKind::Kept(content) = &entry.what else { return Ok(0) };
     if asked.door.etags.known_version(&asked.space, content).is_some() {
         return Ok(0);
     }
@@ -264,7 +276,7 @@ fn unread(asked: &Asked, entry: &Entry) -> Result<u64, Fault> {
 }
 
 /// Size and ETag of a version; none of what cannot be had any more.
-fn described(asked: &Asked, path: &TreePath, entry: &Entry) -> Result<Option<(u64, String)>, Fault> {
+fn described(asked: &S3RequestContext, path: &TreePath, entry: &VersionEntry) -> Result<Option<(u64, String)>, Fault> {
     let vfs = &asked.space.vfs;
     let had = |content: Result<Bytes, Fault>| match content {
         Ok(content) => Ok(Some(content)),
@@ -272,13 +284,13 @@ fn described(asked: &Asked, path: &TreePath, entry: &Entry) -> Result<Option<(u6
         Err(fault) => Err(fault),
     };
     let content = match &entry.what {
-        What::Removal => return Ok(Some(Default::default())),
-        What::Large(size, etag) => return Ok(Some((*size, etag.clone()))),
-        What::Named => {
+        VersionKind::Removal => return Ok(Some(Default::default())),
+        VersionKind::Large(size, etag) => return Ok(Some((*size, etag.clone()))),
+        VersionKind::Named => {
             let content = had(vfs.version(path, &entry.id))?;
             return Ok(content.map(|content| (content.len() as u64, etag_of(&content))));
         }
-        What::Kept(content) => content,
+        VersionKind::Kept(content) => content,
     };
     let etags = &asked.door.etags;
     let told = match etags.known_version(&asked.space, content) {
@@ -295,7 +307,7 @@ fn described(asked: &Asked, path: &TreePath, entry: &Entry) -> Result<Option<(u6
 }
 
 /// The ETag that the newest version has as an object, where that is another: of an upload in parts.
-fn of_parts(asked: &Asked, path: &TreePath, content: &KeptContent) -> Result<Option<String>, Fault> {
+fn of_parts(asked: &S3RequestContext, path: &TreePath, content: &KeptContent) -> Result<Option<String>, Fault> {
     let record = kept_at(asked, path)?;
     let Some(etag) = record.etag else { return Ok(None) };
     let blob = match content {
@@ -306,42 +318,43 @@ fn of_parts(asked: &Asked, path: &TreePath, content: &KeptContent) -> Result<Opt
 }
 
 /// What is kept of the file that stands at a path; nothing where none does any more, or a link that leads elsewhere.
-fn kept_at(asked: &Asked, path: &TreePath) -> Result<Record, Fault> {
-    match Found::at(asked, path) {
-        Ok(found) if found.is_file() => Record::of(asked, &found),
-        Ok(_) | Err(_) => Ok(Record::default()),
+fn kept_at(asked: &S3RequestContext, path: &TreePath) -> Result<ObjectMetadata, Fault> {
+    match ResolvedNode::at(asked, path) {
+        Ok(found) if found.is_file() => ObjectMetadata::of(asked, &found),
+        Ok(_) | Err(_) => Ok(ObjectMetadata::default()),
     }
 }
 
 /// A page: at once where little is read for it, else where there is time.
-async fn whole_page(asked: &Asked, listing: Listing, marker: Option<String>) -> S3Result<Page> {
+async fn whole_page(asked: &S3RequestContext, listing: ListQuery, marker: Option<String>) -> S3Result<VersionListing> {
     let what = "ListObjectVersions";
     let (here, version) = (listing.clone(), marker.clone());
-    let quick = move |asked: &Asked| Ok(kept(asked, page(asked, &here, version.as_deref(), MAX_FILE_BYTES as u64))?);
+    let quick =
+        move |asked: &S3RequestContext| Ok(kept(asked, page(asked, &here, version.as_deref(), MAX_FILE_BYTES as u64))?);
     let quick = asked.run(what, quick).await?;
     if !quick.is_cut {
         return Ok(quick);
     }
-    let slow = move |asked: &Asked| Ok(kept(asked, page(asked, &listing, marker.as_deref(), MOST_READ))?);
+    let slow = move |asked: &S3RequestContext| Ok(kept(asked, page(asked, &listing, marker.as_deref(), MOST_READ))?);
     asked.run_over(MOST_READ, what, slow).await
 }
 
 /// Writes down what was found out.
-fn kept<T>(asked: &Asked, outcome: T) -> T {
+fn kept<T>(asked: &S3RequestContext, outcome: T) -> T {
     asked.door.etags.keep(&asked.space);
     outcome
 }
 
 /// `ListObjectVersions`
 pub(crate) async fn list(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<ListObjectVersionsInput>,
 ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "ListObjectVersions"))?;
     let input = request.input;
-    let encoding = Encoding::of(input.encoding_type.as_ref())?;
+    let encoding = KeyEncoding::of(input.encoding_type.as_ref())?;
     let most = usize::try_from(input.max_keys.unwrap_or(MOST as i32)).unwrap_or_default().min(MOST);
-    let listing = Listing {
+    let listing = ListQuery {
         prefix: input.prefix.clone().unwrap_or_default(),
         after: input.key_marker.clone().unwrap_or_default(),
         delimiter: input.delimiter.clone(),
@@ -353,7 +366,7 @@ pub(crate) async fn list(
     for (entry, size, etag) in page.entries {
         let (key, id) = (Some(encoding.text(&entry.key)), Some(entry.id));
         let (last_modified, is_latest) = (Some(Timestamp::from(entry.time)), Some(entry.is_latest));
-        if matches!(entry.what, What::Removal) {
+        if matches!(entry.what, VersionKind::Removal) {
             markers.push(DeleteMarkerEntry { is_latest, key, last_modified, owner: Some(owner()), version_id: id });
         } else {
             versions.push(ObjectVersion {

@@ -6,18 +6,18 @@ use s3s::dto::{ChecksumAlgorithm, ChecksumType};
 use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 
-use crate::parts::Part;
-use crate::sums::{Summing, Sums, Wanted};
+use crate::parts::StoredPart;
+use crate::sums::{ContentChecksums, ContentHasher, RequestedChecksums};
 
 /// Which checksum an upload has, as a client said when it began it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Checksum {
+pub(crate) struct MultipartChecksum {
     pub(crate) algorithm: String,
     /// Of all bytes, not of the checksums of the parts.
     pub(crate) is_full: bool,
 }
 
-impl Checksum {
+impl MultipartChecksum {
     /// As the fields of CreateMultipartUpload say; CRC64NVME is of all bytes, the others are of the parts where nothing is said.
     ///
     /// # Errors
@@ -49,10 +49,10 @@ impl Checksum {
     }
 
     /// What is to be summed up of all bytes, for the upload and to compare with what a client announces of the whole.
-    pub(crate) fn wanted(this: Option<&Self>, announced: &Sums) -> Wanted {
+    pub(crate) fn wanted(this: Option<&Self>, announced: &ContentChecksums) -> RequestedChecksums {
         match this {
-            Some(Self { is_full: false, .. }) => Wanted::default(),
-            _ => Wanted::either(this.map(|this| this.algorithm.as_str()), announced),
+            Some(Self { is_full: false, .. }) => RequestedChecksums::default(),
+            _ => RequestedChecksums::either(this.map(|this| this.algorithm.as_str()), announced),
         }
     }
 
@@ -60,9 +60,9 @@ impl Checksum {
     ///
     /// # Errors
     /// `InvalidPart` when a part has none.
-    pub(crate) fn of_parts(this: Option<&Self>, parts: &[Part]) -> S3Result<Option<Sums>> {
+    pub(crate) fn of_parts(this: Option<&Self>, parts: &[StoredPart]) -> S3Result<Option<ContentChecksums>> {
         let Some(Self { algorithm, is_full: false }) = this else { return Ok(None) };
-        let mut summing = Summing::new(Wanted::either(Some(algorithm), &Sums::default()));
+        let mut summing = ContentHasher::new(RequestedChecksums::either(Some(algorithm), &ContentChecksums::default()));
         for part in parts {
             let sum = part.sums.one(algorithm).and_then(|sum| BASE64_STANDARD.decode(sum).ok());
             let sum = sum.ok_or_else(|| s3_error!(InvalidPart, "part {} has no {algorithm}", part.number))?;
@@ -76,7 +76,7 @@ fn kind(is_full: bool) -> ChecksumType {
     ChecksumType::from_static(if is_full { ChecksumType::FULL_OBJECT } else { ChecksumType::COMPOSITE })
 }
 
-impl Sums {
+impl ContentChecksums {
     /// Of which kind they are; none when there are none.
     pub(crate) fn kind(&self) -> Option<ChecksumType> {
         (!self.is_empty()).then(|| kind(!self.is_of_parts()))

@@ -13,26 +13,26 @@ use svcfs_base::{Change, Expect, Fault, Kind, Scope, TreePath};
 use svcfs_vfs::{Content as Read, Reader};
 use tracing::warn;
 
-use crate::asked::{Asked, Refused};
-use crate::beside::{Beside, check_way, make_way};
-use crate::conditions::{Reading, Writing};
-use crate::found::Found;
-use crate::key::Key;
-use crate::normalized::Verified;
-use crate::object::{Object, guessed};
-use crate::record::{Record, is_missing, metadata_of, tags_of};
+use crate::asked::{S3RequestContext, S3RequestError};
+use crate::beside::{StagedUpload, check_way, make_way};
+use crate::conditions::{ReadConditions, WriteConditions};
+use crate::found::ResolvedNode;
+use crate::key::ParsedKey;
+use crate::normalized::VerifiedRequest;
+use crate::object::{S3Object, guessed};
+use crate::record::{ObjectMetadata, is_missing, metadata_of, tags_of};
 use crate::refusal::told;
-use crate::sums::{Summing, Sums, Wanted, etag_of, hex};
-use crate::upload::{Announced, Content, Gathered, gather};
+use crate::sums::{ContentChecksums, ContentHasher, RequestedChecksums, etag_of, hex};
+use crate::upload::{BodyContent, DeclaredBody, ReceivedBody, gather};
 use crate::versions;
-use crate::whole::Checksum;
-use crate::{Door, beyond};
+use crate::whole::MultipartChecksum;
+use crate::{S3Server, beyond};
 
 /// Bytes of a large file copied at once.
 const PIECE: usize = 4 << 20;
 
 /// An object that was written.
-pub(crate) struct Written {
+pub(crate) struct WrittenObject {
     pub(crate) etag: String,
     pub(crate) modified: SystemTime,
     /// Its version, where it has one already: commits may be made later.
@@ -40,23 +40,26 @@ pub(crate) struct Written {
 }
 
 /// `PutObject`
-pub(crate) async fn put(door: &Arc<Door>, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
+pub(crate) async fn put(
+    door: &Arc<S3Server>,
+    request: S3Request<PutObjectInput>,
+) -> S3Result<S3Response<PutObjectOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "PutObject"))?;
     beyond::refuse(&request)?;
     let S3Request { input, headers, trailing_headers, extensions, .. } = request;
-    let trailing_headers = Verified::trailing(trailing_headers, &extensions);
+    let trailing_headers = VerifiedRequest::trailing(trailing_headers, &extensions);
     refuse_what_is_not_there(input.website_redirect_location.is_some() || input.write_offset_bytes.is_some())?;
-    let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
+    let key = ParsedKey::parse(&input.key).map_err(|fault| told(&fault))?;
     let length = (input.content_length, input.content_md5.clone());
-    let announced = Announced::of(&headers, length, None, trailing_headers);
-    let record = Record {
+    let announced = DeclaredBody::of(&headers, length, None, trailing_headers);
+    let record = ObjectMetadata {
         headers: kept_headers(&headers, key.path()),
         metadata: metadata_of(input.metadata.clone()),
         tags: tags_of(input.tagging.as_deref())?,
-        ..Record::default()
+        ..ObjectMetadata::default()
     };
     record.check()?;
-    let conditions = Writing { if_match: input.if_match, if_none_match: input.if_none_match };
+    let conditions = WriteConditions { if_match: input.if_match, if_none_match: input.if_none_match };
     let (expected, place) = begin(&asked, &key, conditions).await?;
     let gathered = gather(&asked, &place, input.body, &announced).await?;
     let sums = gathered.sums.clone();
@@ -102,12 +105,16 @@ pub(crate) fn kept_headers(headers: &http::HeaderMap, path: &TreePath) -> BTreeM
 ///
 /// # Errors
 /// As [`Writing::expect`]; `InvalidArgument` where a folder stands.
-pub(crate) async fn begin(asked: &Asked, key: &Key, conditions: Writing) -> S3Result<(Expect, TreePath)> {
+pub(crate) async fn begin(
+    asked: &S3RequestContext,
+    key: &ParsedKey,
+    conditions: WriteConditions,
+) -> S3Result<(Expect, TreePath)> {
     let key = key.clone();
     asked
         .run("PutObject", move |asked| {
-            let place = match Found::at(asked, key.path()) {
-                Ok(found) if found.is_folder() != matches!(key, Key::Folder(_)) => {
+            let place = match ResolvedNode::at(asked, key.path()) {
+                Ok(found) if found.is_folder() != matches!(key, ParsedKey::Folder(_)) => {
                     let told = if found.is_folder() { Fault::is_directory } else { Fault::not_directory };
                     return Err(told(key.path()).into());
                 }
@@ -128,12 +135,12 @@ pub(crate) async fn begin(asked: &Asked, key: &Key, conditions: Writing) -> S3Re
 /// # Errors
 /// Those of the write path.
 pub(crate) async fn finish(
-    asked: &Asked,
-    key: Key,
+    asked: &S3RequestContext,
+    key: ParsedKey,
     (place, expected): (TreePath, Expect),
-    gathered: Gathered,
-    record: Record,
-) -> S3Result<Written> {
+    gathered: ReceivedBody,
+    record: ObjectMetadata,
+) -> S3Result<WrittenObject> {
     asked.run("PutObject", move |asked| put_in_place(asked, &key, (place, expected), gathered, record)).await
 }
 
@@ -142,22 +149,22 @@ pub(crate) async fn finish(
 /// # Errors
 /// As [`finish`].
 pub(crate) fn put_in_place(
-    asked: &Asked,
-    key: &Key,
+    asked: &S3RequestContext,
+    key: &ParsedKey,
     (place, expected): (TreePath, Expect),
-    Gathered { content, md5, sums, room: _held }: Gathered,
-    record: Record,
-) -> Result<Written, Refused> {
+    ReceivedBody { content, md5, sums, room: _held }: ReceivedBody,
+    record: ObjectMetadata,
+) -> Result<WrittenObject, S3RequestError> {
     let vfs = &asked.space.vfs;
-    let mut record = Record { sums, ..record };
+    let mut record = ObjectMetadata { sums, ..record };
     let mut etag = record.etag.clone().unwrap_or_else(|| hex(&md5));
     let mut version = None;
-    if let Content::Beside(beside) = &content {
+    if let BodyContent::Beside(beside) = &content {
         beside.flush()?;
     }
     let _alone = asked.hold(&place);
     match (key, content) {
-        (Key::Folder(_), Content::Here(content)) if content.is_empty() => {
+        (ParsedKey::Folder(_), BodyContent::Here(content)) if content.is_empty() => {
             make_way(asked, &place)?;
             match vfs.apply(&asked.caller, Change::MakeDir { path: place.clone() }) {
                 Err(fault) if fault.kind() == Kind::Exists => {}
@@ -165,10 +172,10 @@ pub(crate) fn put_in_place(
             }
             record.is_folder = true;
         }
-        (Key::Folder(_), _) => {
+        (ParsedKey::Folder(_), _) => {
             return Err(s3_error!(InvalidArgument, "a key that ends with `/` is a folder, which has no content").into());
         }
-        (Key::File(_), Content::Here(content)) => {
+        (ParsedKey::File(_), BodyContent::Here(content)) => {
             let sent = svcfs_base::ETag::of(&content);
             let stored = vfs.save(&asked.caller, place.clone(), content, expected)?.etag.unwrap_or(sent);
             record.of = stored.to_string();
@@ -190,30 +197,30 @@ pub(crate) fn put_in_place(
                 (record.etag, record.parts, record.sums) = Default::default();
             }
         }
-        (Key::File(_), Content::Beside(beside)) => {
+        (ParsedKey::File(_), BodyContent::Beside(beside)) => {
             record.etag = Some(etag.clone());
             let modified = beside.into_place(asked, &place, (expected, record))?;
-            return Ok(Written { etag, modified, version });
+            return Ok(WrittenObject { etag, modified, version });
         }
     }
     let keep = || {
-        let found = Found::itself(asked, &place)?;
+        let found = ResolvedNode::itself(asked, &place)?;
         record.keep_said(asked, found.node)?;
         Ok(found.attributes.modified)
     };
     let modified = match keep() {
         // It was written, and another has removed it since: nothing is left that anything could be said of.
-        Err(Refused::Fault(fault)) if is_missing(&fault) => SystemTime::now(),
+        Err(S3RequestError::Fault(fault)) if is_missing(&fault) => SystemTime::now(),
         kept => kept?,
     };
-    Ok(Written { etag, modified, version })
+    Ok(WrittenObject { etag, modified, version })
 }
 
 /// What a copy is made of.
-pub(crate) struct Source {
+pub(crate) struct SourceObject {
     /// The name of its space.
     pub(crate) space: String,
-    pub(crate) object: Object,
+    pub(crate) object: S3Object,
     /// What its version is called.
     pub(crate) version: Option<String>,
 }
@@ -223,11 +230,11 @@ pub(crate) struct Source {
 /// # Errors
 /// `NotImplemented` for access points; those of asking for it.
 pub(crate) async fn source<T>(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: &S3Request<T>,
     source: &CopySource,
-    conditions: Reading,
-) -> S3Result<Source> {
+    conditions: ReadConditions,
+) -> S3Result<SourceObject> {
     let CopySource::Bucket { bucket, key, version_id } = source else {
         return Err(s3_error!(NotImplemented, "there are no access points; name the bucket"));
     };
@@ -235,32 +242,32 @@ pub(crate) async fn source<T>(
     let (text, version) = (key.to_string(), version_id.as_ref().map(ToString::to_string));
     let (object, version) = asked
         .run("CopyObject", move |asked| {
-            let key = Key::parse(&text)?;
+            let key = ParsedKey::parse(&text)?;
             let object = versions::object(asked, &key, version.as_deref())?;
             conditions.check_source(&object)?;
             let version = version.or_else(|| versions::current(asked, &key, &object));
             Ok((object, version))
         })
         .await?;
-    Ok(Source { space: asked.space.name.clone(), object, version })
+    Ok(SourceObject { space: asked.space.name.clone(), object, version })
 }
 
 /// `CopyObject`
 pub(crate) async fn copy(
-    door: &Arc<Door>,
+    door: &Arc<S3Server>,
     request: S3Request<CopyObjectInput>,
 ) -> S3Result<S3Response<CopyObjectOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "CopyObject"))?;
     let input = &request.input;
     beyond::refuse(&request)?;
-    let conditions = Reading {
+    let conditions = ReadConditions {
         if_match: input.copy_source_if_match.clone(),
         if_none_match: input.copy_source_if_none_match.clone(),
         if_modified_since: input.copy_source_if_modified_since.clone(),
         if_unmodified_since: input.copy_source_if_unmodified_since.clone(),
     };
-    let Source { space, object, version } = source(door, &request, &input.copy_source, conditions).await?;
-    let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
+    let SourceObject { space, object, version } = source(door, &request, &input.copy_source, conditions).await?;
+    let key = ParsedKey::parse(&input.key).map_err(|fault| told(&fault))?;
     let replaces = |directive: Option<&str>| directive == Some("REPLACE");
     let says_anew = replaces(input.metadata_directive.as_ref().map(s3s::dto::MetadataDirective::as_str));
     let tags_anew = replaces(input.tagging_directive.as_ref().map(s3s::dto::TaggingDirective::as_str));
@@ -281,11 +288,11 @@ pub(crate) async fn copy(
     }
     (record.etag, record.parts, record.is_folder) = Default::default();
     record.check()?;
-    let checksum = Checksum::of(input.checksum_algorithm.as_ref(), None)?;
-    let (expected, place) = begin(&asked, &key, Writing::of(&request.headers)?).await?;
+    let checksum = MultipartChecksum::of(input.checksum_algorithm.as_ref(), None)?;
+    let (expected, place) = begin(&asked, &key, WriteConditions::of(&request.headers)?).await?;
     let is_in_place = space == asked.space.name && object.path == place && object.attributes.is_some();
     let length = if is_in_place { 0 } else { object.size };
-    let put = move |asked: &Asked| match is_in_place {
+    let put = move |asked: &S3RequestContext| match is_in_place {
         true => say_anew(asked, (&key, &place), record, (says_anew, tags_anew)),
         false => gathered_of(asked, object, (key, checksum), (place, expected), record),
     };
@@ -310,65 +317,66 @@ pub(crate) async fn copy(
 
 /// Says something else of an object that is there. Its content is left alone: another may have written it since it was looked at.
 fn say_anew(
-    asked: &Asked,
-    (key, place): (&Key, &TreePath),
-    said: Record,
+    asked: &S3RequestContext,
+    (key, place): (&ParsedKey, &TreePath),
+    said: ObjectMetadata,
     (says_anew, tags_anew): (bool, bool),
-) -> Result<(Written, Sums), Refused> {
+) -> Result<(WrittenObject, ContentChecksums), S3RequestError> {
     let _alone = asked.hold(place);
-    let found = Found::itself(asked, place)?;
-    let mut record = Record::of(asked, &found)?;
+    let found = ResolvedNode::itself(asked, place)?;
+    let mut record = ObjectMetadata::of(asked, &found)?;
     if says_anew {
         (record.headers, record.metadata) = (said.headers, said.metadata);
     }
     if tags_anew {
         record.tags = said.tags;
     }
-    record.is_folder |= matches!(key, Key::Folder(_));
+    record.is_folder |= matches!(key, ParsedKey::Folder(_));
     record.check()?;
     record.keep_said(asked, found.node)?;
-    let object = Object::at(asked, key)?;
+    let object = S3Object::at(asked, key)?;
     let version = versions::current(asked, key, &object);
-    let sums = if object.is_of_record() { object.record.sums } else { Sums::default() };
-    Ok((Written { etag: object.etag, modified: object.modified, version }, sums))
+    let sums = if object.is_of_record() { object.record.sums } else { ContentChecksums::default() };
+    Ok((WrittenObject { etag: object.etag, modified: object.modified, version }, sums))
 }
 
 fn gathered_of(
-    asked: &Asked,
-    object: Object,
-    (key, checksum): (Key, Option<Checksum>),
+    asked: &S3RequestContext,
+    object: S3Object,
+    (key, checksum): (ParsedKey, Option<MultipartChecksum>),
     (place, expected): (TreePath, Expect),
-    record: Record,
-) -> Result<(Written, Sums), Refused> {
+    record: ObjectMetadata,
+) -> Result<(WrittenObject, ContentChecksums), S3RequestError> {
     // Of an object that came in parts, the copy has none.
     let is_same = object.is_of_record() && !object.record.sums.is_of_parts();
     let kept = if is_same { object.record.sums.clone() } else { Default::default() };
     let algorithm = checksum.as_ref().map(|checksum| checksum.algorithm.as_str());
-    let mut summing = Summing::new(Wanted::either(algorithm, &Sums::default()));
+    let mut summing = ContentHasher::new(RequestedChecksums::either(algorithm, &ContentChecksums::default()));
     let content = match (object.content, object.blob) {
         (Read::OnDisk(reader), None) => {
-            Content::Beside(Box::new(copy_large(asked, (&reader, &mut summing), object.size, &place)?))
+            BodyContent::Beside(Box::new(copy_large(asked, (&reader, &mut summing), object.size, &place)?))
         }
         (content, _) => {
             let content = content.read(0, usize::try_from(object.size).unwrap_or(usize::MAX))?;
             summing.update(&content);
-            Content::Here(content)
+            BodyContent::Here(content)
         }
     };
     let (md5, found) = summing.finish();
     let sums = if checksum.is_some() { found } else { kept };
     let told = sums.clone();
-    let written = put_in_place(asked, &key, (place, expected), Gathered { content, md5, sums, room: None }, record)?;
+    let written =
+        put_in_place(asked, &key, (place, expected), ReceivedBody { content, md5, sums, room: None }, record)?;
     Ok((written, told))
 }
 
 fn copy_large(
-    asked: &Asked,
-    (reader, summing): (&Reader, &mut Summing),
+    asked: &S3RequestContext,
+    (reader, summing): (&Reader, &mut ContentHasher),
     size: u64,
     place: &TreePath,
-) -> Result<Beside, Fault> {
-    let mut beside = Beside::new(asked, place)?;
+) -> Result<StagedUpload, Fault> {
+    let mut beside = StagedUpload::new(asked, place)?;
     let mut offset = 0;
     while offset < size {
         let piece: Bytes = reader.read(offset, PIECE)?;

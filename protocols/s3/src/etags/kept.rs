@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use super::{Key, Look, MAX_REMEMBERED, Remembered};
+use super::{CachedETag, MAX_REMEMBERED, ObjectStamp, PathDigest};
 
 /// Bytes of a line.
 const LINE: usize = 64;
@@ -13,7 +13,7 @@ const HEAD: &[u8; LINE] = b"svcfs: ETags of S3, by path. May be removed; is made
 /// Lines beyond twice as many as there are paths, before the file is written anew.
 const SPARE: usize = 4096;
 
-fn line((key, Remembered { look, md5, parts }): &(Key, Remembered)) -> [u8; LINE] {
+fn line((key, CachedETag { look, md5, parts }): &(PathDigest, CachedETag)) -> [u8; LINE] {
     let mut line = [0; LINE];
     let mut rest = &mut line[..];
     let fields: [&[u8]; 6] = [
@@ -32,20 +32,20 @@ fn line((key, Remembered { look, md5, parts }): &(Key, Remembered)) -> [u8; LINE
     line
 }
 
-fn of_line(line: &[u8; LINE]) -> (Key, Remembered) {
+fn of_line(line: &[u8; LINE]) -> (PathDigest, CachedETag) {
     fn field<const N: usize>(line: &[u8; LINE], at: usize) -> [u8; N] {
         std::array::from_fn(|byte| line[at + byte])
     }
-    let look = Look {
+    let look = ObjectStamp {
         size: u64::from_le_bytes(field(line, 20)),
         modified: i64::from_le_bytes(field(line, 28)),
         changed: i64::from_le_bytes(field(line, 36)),
     };
-    (field(line, 0), Remembered { look, md5: field(line, 44), parts: u32::from_le_bytes(field(line, 60)) })
+    (field(line, 0), CachedETag { look, md5: field(line, 44), parts: u32::from_le_bytes(field(line, 60)) })
 }
 
 /// What a file has, in its order; nothing where it is none of ours.
-pub(super) fn read(path: &Path) -> Vec<(Key, Remembered)> {
+pub(super) fn read(path: &Path) -> Vec<(PathDigest, CachedETag)> {
     let read = || {
         let mut all = Vec::new();
         File::open(path)?.take(most() as u64).read_to_end(&mut all)?;
@@ -71,10 +71,10 @@ const fn most() -> usize {
 #[expect(clippy::disallowed_methods, reason = "the server's own state, which no door shows")]
 pub(super) fn add(
     path: &Path,
-    new: &[(Key, Remembered)],
-    (count, all): (usize, impl FnOnce() -> Vec<(Key, Remembered)>),
+    new: &[(PathDigest, CachedETag)],
+    (count, all): (usize, impl FnOnce() -> Vec<(PathDigest, CachedETag)>),
 ) -> io::Result<()> {
-    let lines = |of: &[(Key, Remembered)]| of.iter().flat_map(line).collect::<Vec<u8>>();
+    let lines = |of: &[(PathDigest, CachedETag)]| of.iter().flat_map(line).collect::<Vec<u8>>();
     let length = path.metadata().map_or(0, |there| usize::try_from(there.len()).unwrap_or(usize::MAX));
     let is_full = length / LINE + new.len() > 1 + 2 * count + SPARE;
     if !is_full && length.is_multiple_of(LINE) && is_ours(path) {
@@ -96,11 +96,11 @@ fn is_ours(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn told(of: std::ops::Range<u32>) -> Vec<(Key, Remembered)> {
-        let look = |number: u32| Look { size: u64::MAX - u64::from(number), modified: -1, changed: i64::MAX };
+    fn told(of: std::ops::Range<u32>) -> Vec<(PathDigest, CachedETag)> {
+        let look = |number: u32| ObjectStamp { size: u64::MAX - u64::from(number), modified: -1, changed: i64::MAX };
         let one = |number: u32| {
             let key = std::array::from_fn(|at| number.to_le_bytes()[at % 4] ^ at as u8);
-            (key, Remembered { look: look(number), md5: [number as u8; 16], parts: number })
+            (key, CachedETag { look: look(number), md5: [number as u8; 16], parts: number })
         };
         of.map(one).collect()
     }

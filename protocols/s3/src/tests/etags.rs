@@ -9,19 +9,19 @@ use svcfs_work::{Lane, Lanes};
 
 use super::itself::{request, waits};
 use super::*;
-use crate::asked::Asked;
-use crate::etags::ETags;
-use crate::listed::{self, Manner};
-use crate::listing::Listing;
+use crate::asked::S3RequestContext;
+use crate::etags::ETagStore;
+use crate::listed::{self, ListOptions};
+use crate::listing::ListQuery;
 use crate::object::unread;
-use crate::operations::Encoding;
+use crate::operations::KeyEncoding;
 
-const MANNER: Manner = Manner { encoding: Encoding::Plain, owner: None };
+const MANNER: ListOptions = ListOptions { encoding: KeyEncoding::Plain, owner: None };
 
 impl Served {
     /// A door of its own, that remembers so many ETags, also of what was written just now.
-    pub(super) fn door(&self, most: usize) -> crate::Door {
-        crate::Door { etags: ETags::of(most, Duration::ZERO), ..crate::Door::of(Arc::clone(&self.server)) }
+    pub(super) fn door(&self, most: usize) -> crate::S3Server {
+        crate::S3Server { etags: ETagStore::of(most, Duration::ZERO), ..crate::S3Server::of(Arc::clone(&self.server)) }
     }
 
     fn look(&self, path: &str) -> (TreePath, Attributes) {
@@ -31,21 +31,21 @@ impl Served {
     }
 
     /// What a file and its name are of, among these, that would be read.
-    fn unread(&self, asked: &Asked, keys: &[&str]) -> u64 {
+    fn unread(&self, asked: &S3RequestContext, keys: &[&str]) -> u64 {
         let looks = keys.iter().map(|key| self.look(key));
         looks.map(|(path, attributes)| unread(asked, &path, &attributes)).sum()
     }
 }
 
-pub(super) fn asked(door: crate::Door) -> Asked {
+pub(super) fn asked(door: crate::S3Server) -> S3RequestContext {
     let mut input = ListObjectsV2Input::builder();
     input.set_bucket("default".to_owned());
     let request = request(input.build().unwrap(), None);
     Arc::new(door).asked(&request, "default", (Scope::Read, "ListObjects")).unwrap()
 }
 
-pub(super) fn listing() -> Listing {
-    Listing { most: 1000, ..Listing::default() }
+pub(super) fn listing() -> ListQuery {
+    ListQuery { most: 1000, ..ListQuery::default() }
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn what_was_listed_is_not_read_again_by_the_next_server_unless_it_is_another() {
     let served = Served::new();
     let keys = ["a.md", "b/c.md", "d.txt"];
     keys.iter().for_each(|key| served.put(key, "# As long\n"));
-    let list = |asked: &Asked| {
+    let list = |asked: &S3RequestContext| {
         let told = served.runtime.block_on(listed::page(asked, listing(), MANNER)).unwrap();
         told.objects.into_iter().filter_map(|object| Some(object.e_tag?.value().to_owned())).collect::<Vec<_>>()
     };
@@ -105,7 +105,7 @@ fn a_page_ends_where_too_much_would_be_read_and_goes_on_there() {
     ["a.txt", "b.txt", "c/d.txt"].iter().for_each(|key| served.put(key, "0123456789"));
     let asked = asked(served.door(100));
     let page = |after: &str, most_read: u64| {
-        let listing = Listing { after: after.to_owned(), ..listing() };
+        let listing = ListQuery { after: after.to_owned(), ..listing() };
         let told = listed::told(&asked, listing.page(&asked).unwrap(), (&MANNER, most_read)).unwrap();
         (told.objects.into_iter().filter_map(|object| object.key).collect::<Vec<_>>(), told.next)
     };
@@ -123,10 +123,10 @@ fn a_listing_that_reads_much_takes_no_place_of_what_is_quick() {
     for key in ["a.bin", "b.bin"] {
         assert_eq!(served.send("PUT", &format!("/default/{key}"), &[], half.clone()).status, 200);
     }
-    let door = crate::Door { lanes: Arc::new(Lanes::new(64, 1, Duration::from_secs(600))), ..served.door(100) };
+    let door = crate::S3Server { lanes: Arc::new(Lanes::new(64, 1, Duration::from_secs(600))), ..served.door(100) };
     let asked = asked(door);
     let list = |prefix: &str| {
-        let listing = Listing { prefix: prefix.to_owned(), ..listing() };
+        let listing = ListQuery { prefix: prefix.to_owned(), ..listing() };
         let asked = asked.clone();
         async move { listed::page(&asked, listing, MANNER).await }
     };

@@ -41,7 +41,7 @@ pub(super) async fn waits<T>(mut asked: Pin<&mut impl Future<Output = T>>) -> bo
 fn with_a_key_of_a_folder_a_marker_beyond_it_tells_nothing_of_what_is_there() {
     let key = "[auth]\ntype = \"perspace\"\n[[auth.api_keys]]\nkey = \"docs\"\nprefix = \"docs\"\n";
     let served = Served::with(key);
-    let door = Arc::new(crate::Door::of(Arc::clone(&served.server)));
+    let door = Arc::new(crate::S3Server::of(Arc::clone(&served.server)));
     let vfs = &served.server.primary().vfs;
     let versions = |path: &str| {
         let path = TreePath::parse(path).unwrap();
@@ -68,7 +68,7 @@ fn with_a_key_of_a_folder_a_marker_beyond_it_tells_nothing_of_what_is_there() {
 #[test]
 fn an_abort_waits_for_the_completion_that_is_in_progress() {
     let served = Served::new();
-    let door = Arc::new(crate::Door::of(Arc::clone(&served.server)));
+    let door = Arc::new(crate::S3Server::of(Arc::clone(&served.server)));
     let id = served.send("POST", "/default/a.md?uploads", &[], "").all("UploadId").concat();
     let input = AbortMultipartUploadInput {
         bucket: "default".to_owned(),
@@ -91,7 +91,7 @@ fn an_abort_waits_for_the_completion_that_is_in_progress() {
 fn a_large_copy_takes_no_place_of_what_is_quick() {
     let served = Served::new();
     let lanes = Arc::new(Lanes::new(64, 1, Duration::from_secs(600)));
-    let door = Arc::new(crate::Door { lanes, ..crate::Door::of(Arc::clone(&served.server)) });
+    let door = Arc::new(crate::S3Server { lanes, ..crate::S3Server::of(Arc::clone(&served.server)) });
     assert_eq!(served.send("PUT", "/default/large.bin", &[], vec![b'x'; MAX_FILE_BYTES + 1]).status, 200);
     served.put("small.md", "# Small\n");
     let copy = |from: &str, to: &str| {

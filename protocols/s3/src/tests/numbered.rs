@@ -158,9 +158,9 @@ fn where_it_is_not_known_how_long_the_parts_are_none_is_told() {
 #[test]
 fn an_object_of_more_lengths_than_there_is_room_for_is_kept_without_them() {
     let record = |count: u64| {
-        let lengths = crate::lengths::Lengths::of((0..count).map(|number| (5 << 20) + number));
+        let lengths = crate::lengths::PartLengths::of((0..count).map(|number| (5 << 20) + number));
         let said = [("mood".to_owned(), "x".repeat(2000))].into();
-        crate::record::Record { metadata: said, ..Default::default() }.in_parts("0-1".to_owned(), lengths)
+        crate::record::ObjectMetadata { metadata: said, ..Default::default() }.in_parts("0-1".to_owned(), lengths)
     };
     let [few, many] = [100, 200].map(record);
     assert_eq!([few.parts.is_empty(), many.parts.is_empty()], [false, true]);

@@ -4,13 +4,13 @@ use svcfs_vfs::KeptVersion;
 
 use super::etags::{asked, listing};
 use super::*;
-use crate::asked::Asked;
-use crate::listing::Listing;
-use crate::removed::Removals;
+use crate::asked::S3RequestContext;
+use crate::listing::ListQuery;
+use crate::removed::RemovalCache;
 use crate::versions::page;
 
 /// Versions of a path that are known without reading them.
-fn known(asked: &Asked, path: &str) -> Vec<(u64, String)> {
+fn known(asked: &S3RequestContext, path: &str) -> Vec<(u64, String)> {
     let kept = asked.space.vfs.kept_versions(&TreePath::parse(path).unwrap()).unwrap();
     let known = |kept: KeptVersion| asked.door.etags.known_version(&asked.space, &kept.content);
     kept.into_iter().filter_map(known).collect()
@@ -23,7 +23,7 @@ fn a_version_is_read_once_for_its_etag_also_by_the_next_server() {
         ["1", "22", "333"].iter().for_each(|text| served.put("a.txt", text));
         let first = asked(served.door(100));
         assert_eq!(known(&first, "a.txt"), []);
-        let all = |asked: &Asked| {
+        let all = |asked: &S3RequestContext| {
             let page = page(asked, &listing(), None, u64::MAX).unwrap();
             page.entries.into_iter().map(|(_, size, etag)| (size, etag)).collect::<Vec<_>>()
         };
@@ -46,7 +46,7 @@ fn a_page_of_versions_ends_where_too_much_would_be_read_and_goes_on_there() {
     let asked = asked(served.door(100));
     let (mut told, mut behind, mut pages) = (Vec::new(), (String::new(), None::<String>), 0);
     loop {
-        let listing = Listing { after: behind.0.clone(), ..listing() };
+        let listing = ListQuery { after: behind.0.clone(), ..listing() };
         let page = page(&asked, &listing, behind.1.as_deref(), 9).unwrap();
         assert!(
             !page.entries.is_empty() && known(&asked, "a.txt").len() + known(&asked, "b.txt").len() <= told.len() + 2
@@ -66,7 +66,7 @@ fn a_page_of_versions_ends_where_too_much_would_be_read_and_goes_on_there() {
 fn of_what_was_removed_only_what_is_new_is_asked_for() {
     let served = Served::new();
     let space = served.server.primary();
-    let removals = Removals::of(4);
+    let removals = RemovalCache::of(4);
     assert!(removals.up_to_now(space).unwrap().by_key.is_empty());
     let remove = |key: &str| {
         served.put(key, "# Gone\n");
