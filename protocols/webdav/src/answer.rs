@@ -21,13 +21,13 @@ use svcfs_knowledge::kernel::Space;
 use svcfs_listener::{HttpCredentials, log};
 use svcfs_work::Lane;
 
-use crate::asked::{Asked, Question};
-use crate::composed::Renamed;
-use crate::locks::Locks;
-use crate::patch::OfWindows;
-use crate::tree::Tree;
+use crate::asked::{RequestDetails, WebdavRequestContext};
+use crate::composed::StoredName;
+use crate::locks::WebdavLocks;
+use crate::patch::WindowsProperties;
+use crate::tree::WebdavFileSystem;
 use crate::understood::understood;
-use crate::{Door, body, outside, propfind};
+use crate::{WebdavServer, body, outside, propfind};
 
 /// What begins the first part of the path of a space that is named: `/~team/notes.md`.
 const NAMED: char = '~';
@@ -41,7 +41,7 @@ const OC_MTIME: HeaderName = HeaderName::from_static("x-oc-mtime");
 const OF_FOLDERS: &str = "OPTIONS, PROPFIND, PROPPATCH, COPY, MOVE, DELETE, LOCK, UNLOCK";
 
 /// What an answer carries.
-pub(crate) type Reply = UnsyncBoxBody<Bytes, std::io::Error>;
+pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// A space, and what its paths begin with.
 struct Place {
@@ -56,9 +56,9 @@ impl Place {
     }
 }
 
-impl Door {
+impl WebdavServer {
     /// Answers a request, whatever it is.
-    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>, peer: IpAddr) -> Response<Reply> {
+    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>, peer: IpAddr) -> Response<ResponseBody> {
         let head = RequestHead {
             door: svcfs_base::Door::WebDav,
             method: request.method().as_str().to_owned(),
@@ -96,7 +96,7 @@ impl Door {
         (request, peer): (Request<Incoming>, IpAddr),
         what: &str,
         visit: &Visit,
-    ) -> Result<Response<Reply>, Fault> {
+    ) -> Result<Response<ResponseBody>, Fault> {
         svcfs_listener::check_form(&request)?;
         let (mut head, body) = request.into_parts();
         self.names.check(&head.headers)?;
@@ -117,16 +117,16 @@ impl Door {
         let head = self.as_stored(head, destination, (&place, &caller, &outside)).await?;
         let principal = caller.actor().to_string();
         let content = body::content(&head.method, body).await?;
-        let question = Question::of(&head, &content, &place.prefix);
+        let question = RequestDetails::of(&head, &content, &place.prefix);
         question.path().iter().for_each(|path| visit.notes().is_about(path.as_str()));
-        let asked = Asked::new(Arc::clone(self), Arc::clone(&place.space), caller, question);
-        let locks = Locks { asked: asked.clone(), prefix: place.prefix };
+        let asked = WebdavRequestContext::new(Arc::clone(self), Arc::clone(&place.space), caller, question);
+        let locks = WebdavLocks { asked: asked.clone(), prefix: place.prefix };
         if head.method.as_str() == "PROPFIND"
             && let Some(path) = asked.path()
         {
             return propfind::answer((&asked, &locks), path.clone(), (&head, content.here())).await;
         }
-        asked.is_told_by_windows(OfWindows::of(asked.sent())?);
+        asked.is_told_by_windows(WindowsProperties::of(asked.sent())?);
         let handler = handler(locks.clone());
         let request = Request::from_parts(head, content);
         let response = handler.handle_guarded(request, principal, asked.clone()).await;
@@ -224,7 +224,7 @@ impl Door {
             let (space, caller, prefix) = (Arc::clone(&place.space), caller.clone(), place.prefix.clone());
             let look = move || {
                 let look = |path: Option<String>| match path {
-                    Some(path) => Renamed::of((&space.vfs, &caller), &prefix, &path),
+                    Some(path) => StoredName::of((&space.vfs, &caller), &prefix, &path),
                     None => Ok(None),
                 };
                 paths.map(look).into_iter().collect::<Result<Vec<_>, Fault>>()
@@ -242,7 +242,7 @@ impl Door {
         let destination = destination.map_err(|error| Fault::invalid("Destination", error))?;
         let resource = |path: &str| {
             let path = format!("{outside}{}", outside::within(path, outside));
-            Renamed::of_same(&renamed, &path).to_owned()
+            StoredName::of_same(&renamed, &path).to_owned()
         };
         understood(head, destination, &resource)
     }
@@ -266,13 +266,13 @@ impl Door {
     }
 }
 
-fn handler(locks: Locks) -> DavHandler<Asked> {
+fn handler(locks: WebdavLocks) -> DavHandler<WebdavRequestContext> {
     let mut methods = DavMethodSet::all();
     for method in [DavMethod::Report, DavMethod::MkCalendar, DavMethod::MkAddressbook] {
         methods.remove(method);
     }
     DavHandler::builder()
-        .filesystem(Box::new(Tree))
+        .filesystem(Box::new(WebdavFileSystem))
         .strip_prefix(locks.prefix.clone())
         .locksystem(Box::new(locks))
         .methods(methods)
@@ -290,7 +290,10 @@ fn needs(method: &Method) -> Scope {
 
 /// The answer where dav-server has no word for what happened: its errors have ten values, and no text. Of what `is_replacing` no part was done, and there is
 /// no list of parts to be told (207).
-fn told_instead((response, is_replacing): (&Response<Reply>, bool), fault: &Fault) -> Option<Response<Reply>> {
+fn told_instead(
+    (response, is_replacing): (&Response<ResponseBody>, bool),
+    fault: &Fault,
+) -> Option<Response<ResponseBody>> {
     let status = response.status();
     let is_list = is_replacing && status == StatusCode::MULTI_STATUS;
     let is_better = is_list || status.is_client_error() || status.is_server_error();
@@ -323,7 +326,7 @@ fn told_instead((response, is_replacing): (&Response<Reply>, bool), fault: &Faul
 }
 
 /// The answer to whoever met a lock, which names that lock.
-fn locked(response: Response<Reply>, locks: &Locks, fault: Option<&Fault>) -> Response<Reply> {
+fn locked(response: Response<ResponseBody>, locks: &WebdavLocks, fault: Option<&Fault>) -> Response<ResponseBody> {
     let told = fault.filter(|fault| fault.kind() == Kind::Locked).map(Fault::message);
     let Some(body) = locks.refusal(told) else { return response };
     let (mut head, _) = response.into_parts();
@@ -333,7 +336,7 @@ fn locked(response: Response<Reply>, locks: &Locks, fault: Option<&Fault>) -> Re
 }
 
 /// An answer in words; what is wrong inside is for the log alone.
-fn refusal(fault: &Fault) -> Response<Reply> {
+fn refusal(fault: &Fault) -> Response<ResponseBody> {
     let status = match fault.kind() {
         // Conditions of this protocol fail with 412; a collection is written by none of them.
         Kind::Conflict => StatusCode::PRECONDITION_FAILED,

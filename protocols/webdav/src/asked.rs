@@ -15,20 +15,20 @@ use svcfs_knowledge::kernel::Space;
 use svcfs_vfs::{Lease, SetAttributes};
 use svcfs_work::Lane;
 
-use crate::Door;
-use crate::body::Content;
-use crate::file::Reading;
-use crate::found::Found;
-use crate::look::Look;
-use crate::metadata::Metadata;
-use crate::patch::{OfWindows, Sent};
+use crate::WebdavServer;
+use crate::body::RequestBody;
+use crate::file::ReadableFile;
+use crate::found::ResolvedResource;
+use crate::look::ObservedState;
+use crate::metadata::ResourceMetadata;
+use crate::patch::{PropertyUpdate, WindowsProperties};
 use crate::tree::path_of;
 
 /// The last second of the year 9999.
 const LAST_SECOND: u64 = 253_402_300_799;
 
 /// What a request is about, as far as dav-server does not tell.
-pub(crate) struct Question {
+pub(crate) struct RequestDetails {
     method: Method,
     /// The path in its space; none for one that is none.
     path: Option<TreePath>,
@@ -41,14 +41,14 @@ pub(crate) struct Question {
     /// Its header `If`, which has the tokens of the client's locks.
     tokens: String,
     /// Properties that it sets.
-    sent: Vec<Sent>,
+    sent: Vec<PropertyUpdate>,
     /// When the file was written that it puts, as the client says (`X-OC-MTime`).
     modified: Option<SystemTime>,
 }
 
-impl Question {
+impl RequestDetails {
     /// Of a request with this head and content, in the space whose paths begin with `prefix`.
-    pub(crate) fn of(head: &Parts, content: &Content, prefix: &str) -> Self {
+    pub(crate) fn of(head: &Parts, content: &RequestBody, prefix: &str) -> Self {
         // As dav-server reads it, dots and all: what is asked about here is what is done there.
         let path = DavPath::new(head.uri.path()).ok();
         let path = path.and_then(|mut path| path.set_prefix(prefix).is_ok().then_some(path));
@@ -58,14 +58,14 @@ impl Question {
             wants_etags: head.method.as_str() != "PROPFIND" || may_name_etags(content.here()),
             is_conditional: is_conditional(&head.headers),
             tokens: head.headers.get("if").and_then(|tokens| tokens.to_str().ok()).unwrap_or_default().to_owned(),
-            sent: if head.method.as_str() == "PROPPATCH" { Sent::all(content.here()) } else { Vec::new() },
+            sent: if head.method.as_str() == "PROPPATCH" { PropertyUpdate::all(content.here()) } else { Vec::new() },
             modified: modified(&head.headers).filter(|_| head.method == Method::PUT),
             method: head.method.clone(),
         }
     }
 }
 
-impl Question {
+impl RequestDetails {
     /// Of what a server before this one was asked for, of which no more is known.
     pub(crate) fn about(method: Method, path: TreePath) -> Self {
         let (is_shallow, wants_etags, is_conditional, tokens, sent, modified) = Default::default();
@@ -102,7 +102,7 @@ fn is_conditional(headers: &HeaderMap) -> bool {
 
 /// A lock of another that a request met.
 #[derive(Debug, Clone)]
-pub(crate) struct Obstacle {
+pub(crate) struct LockConflict {
     pub(crate) lease: Lease,
     /// Whether a lock was asked for beside it, not something done under it.
     pub(crate) is_conflict: bool,
@@ -110,34 +110,34 @@ pub(crate) struct Obstacle {
 
 /// One request; handed to everything that dav-server asks of the tree.
 #[derive(Clone)]
-pub(crate) struct Asked(Arc<Inner>);
+pub(crate) struct WebdavRequestContext(Arc<RequestState>);
 
-struct Inner {
-    door: Arc<Door>,
+struct RequestState {
+    door: Arc<WebdavServer>,
     space: Arc<Space>,
     caller: Caller,
-    question: Question,
+    question: RequestDetails,
     /// What went wrong last.
     fault: Mutex<Option<Fault>>,
     /// The lock of another that stands in the way.
-    obstacle: Mutex<Option<Obstacle>>,
+    obstacle: Mutex<Option<LockConflict>>,
     /// What a copy or move takes the place of. It is removed in the same change.
     replaced: Mutex<Option<TreePath>>,
     /// What the request's conditions were judged by.
-    seen: Mutex<HashMap<TreePath, Look>>,
+    seen: Mutex<HashMap<TreePath, ObservedState>>,
     /// The file that is asked for, open.
-    reading: Mutex<Option<Reading>>,
+    reading: Mutex<Option<ReadableFile>>,
     /// What Windows says of a file, until it is done.
-    of_windows: Mutex<Option<OfWindows>>,
+    of_windows: Mutex<Option<WindowsProperties>>,
     /// Whether the file has the time that the client gave it.
     has_set_time: AtomicBool,
 }
 
-impl Asked {
-    pub(crate) fn new(door: Arc<Door>, space: Arc<Space>, caller: Caller, question: Question) -> Self {
+impl WebdavRequestContext {
+    pub(crate) fn new(door: Arc<WebdavServer>, space: Arc<Space>, caller: Caller, question: RequestDetails) -> Self {
         let (fault, obstacle, replaced, seen, reading) = Default::default();
         let (of_windows, has_set_time) = Default::default();
-        Self(Arc::new(Inner {
+        Self(Arc::new(RequestState {
             door,
             space,
             caller,
@@ -151,7 +151,7 @@ impl Asked {
             has_set_time,
         }))
     }
-    pub(crate) fn door(&self) -> &Arc<Door> {
+    pub(crate) fn door(&self) -> &Arc<WebdavServer> {
         &self.0.door
     }
     pub(crate) fn space(&self) -> &Space {
@@ -165,22 +165,22 @@ impl Asked {
         self.0.question.path()
     }
     /// Properties that it sets, as they were written.
-    pub(crate) fn sent(&self) -> &[Sent] {
+    pub(crate) fn sent(&self) -> &[PropertyUpdate] {
         &self.0.question.sent
     }
     /// Notes what Windows says of the file.
-    pub(crate) fn is_told_by_windows(&self, said: Option<OfWindows>) {
+    pub(crate) fn is_told_by_windows(&self, said: Option<WindowsProperties>) {
         *self.0.of_windows.lock() = said;
     }
     /// What Windows says of it, once.
-    pub(crate) fn of_windows(&self) -> Option<OfWindows> {
+    pub(crate) fn of_windows(&self) -> Option<WindowsProperties> {
         self.0.of_windows.lock().take()
     }
     /// Gives a file that was put the time that the client says it has, if it does.
     pub(crate) fn set_time(&self, path: &TreePath) {
         let Some(modified) = self.0.question.modified else { return };
         let set = SetAttributes { modified: Some(modified), ..SetAttributes::default() };
-        let outcome = Found::itself(self, path)
+        let outcome = ResolvedResource::itself(self, path)
             .and_then(|found| self.space().vfs.set_attributes(self.caller(), found.node, set).map(drop));
         match outcome {
             Ok(()) => self.0.has_set_time.store(true, Ordering::Relaxed),
@@ -216,7 +216,7 @@ impl Asked {
     }
     /// Whether a folder is copied as one thing.
     pub(crate) fn copies_whole(&self, path: &TreePath) -> bool {
-        let Question { method, path: source, is_shallow, .. } = &self.0.question;
+        let RequestDetails { method, path: source, is_shallow, .. } = &self.0.question;
         method.as_str() == "COPY" && !is_shallow && source.as_ref() == Some(path)
     }
 
@@ -228,11 +228,11 @@ impl Asked {
 
     /// Whether it makes the name of a path, or takes it away.
     pub(crate) fn is_naming(&self, path: &TreePath) -> bool {
-        let Question { method, path: asked, .. } = &self.0.question;
+        let RequestDetails { method, path: asked, .. } = &self.0.question;
         match method.as_str() {
             "DELETE" | "MOVE" | "MKCOL" => true,
             "COPY" => asked.as_ref() != Some(path),
-            "PUT" | "PATCH" | "LOCK" => Found::itself(self, path).is_err(),
+            "PUT" | "PATCH" | "LOCK" => ResolvedResource::itself(self, path).is_err(),
             _ => false,
         }
     }
@@ -244,17 +244,17 @@ impl Asked {
 
     /// Whether it reads the file at a path, and no more.
     pub(crate) fn is_reading(&self, path: &TreePath) -> bool {
-        let Question { method, path: asked, .. } = &self.0.question;
+        let RequestDetails { method, path: asked, .. } = &self.0.question;
         matches!(*method, Method::GET | Method::HEAD) && asked.as_ref() == Some(path)
     }
     /// Keeps that file until it is opened; what is known of it.
-    pub(crate) fn keep(&self, reading: Reading) -> Metadata {
+    pub(crate) fn keep(&self, reading: ReadableFile) -> ResourceMetadata {
         let metadata = reading.metadata();
         *self.0.reading.lock() = Some(reading);
         metadata
     }
     /// The file that was kept, once.
-    pub(crate) fn kept(&self) -> Option<Reading> {
+    pub(crate) fn kept(&self) -> Option<ReadableFile> {
         self.0.reading.lock().take()
     }
 
@@ -263,11 +263,11 @@ impl Asked {
         self.0.question.is_conditional
     }
     /// What stood at a path when a condition was first judged by it; none where no condition was.
-    pub(crate) fn seen(&self, path: &TreePath) -> Option<Look> {
+    pub(crate) fn seen(&self, path: &TreePath) -> Option<ObservedState> {
         self.0.seen.lock().get(path).cloned()
     }
     /// Notes what stands at a path, for a request with conditions. The first look counts, and is given back.
-    pub(crate) fn saw(&self, path: &TreePath, look: Look) -> Look {
+    pub(crate) fn saw(&self, path: &TreePath, look: ObservedState) -> ObservedState {
         if !self.is_conditional() {
             return look;
         }
@@ -287,11 +287,11 @@ impl Asked {
     }
 
     /// Notes the lock that stands in the way.
-    pub(crate) fn met(&self, obstacle: Obstacle) {
+    pub(crate) fn met(&self, obstacle: LockConflict) {
         *self.0.obstacle.lock() = Some(obstacle);
     }
     /// The lock that stood in the way last.
-    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
+    pub(crate) fn obstacle(&self) -> Option<LockConflict> {
         self.0.obstacle.lock().clone()
     }
 

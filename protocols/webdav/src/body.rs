@@ -17,14 +17,14 @@ use crate::markup::{MAX_DEPTH, has_declarations};
 const MAX_XML_BYTES: usize = 64 << 10;
 
 /// The body of a request.
-pub(crate) enum Content {
+pub(crate) enum RequestBody {
     /// On its way.
     Coming(TimedBody),
     /// All of it.
     Here(Option<Bytes>),
 }
 
-impl Content {
+impl RequestBody {
     /// What is here.
     pub(crate) fn here(&self) -> &[u8] {
         match self {
@@ -34,7 +34,7 @@ impl Content {
     }
 }
 
-impl Body for Content {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = BodyError;
 
@@ -57,9 +57,9 @@ impl Body for Content {
 ///
 /// # Errors
 /// `TooLarge`, and `Invalid` for one that breaks off or is no XML that anybody would send.
-pub(crate) async fn content(method: &Method, body: Incoming) -> Result<Content, Fault> {
+pub(crate) async fn content(method: &Method, body: Incoming) -> Result<RequestBody, Fault> {
     if matches!(*method, Method::PUT | Method::PATCH) {
-        return Ok(Content::Coming(TimedBody::new(body)));
+        return Ok(RequestBody::Coming(TimedBody::new(body)));
     }
     let collected = Limited::new(body, MAX_XML_BYTES).collect().await;
     let bytes = collected.map_err(|error| match error.is::<http_body_util::LengthLimitError>() {
@@ -70,7 +70,7 @@ pub(crate) async fn content(method: &Method, body: Incoming) -> Result<Content, 
     if ["PROPFIND", "PROPPATCH", "LOCK"].contains(&method.as_str()) {
         check_form(&bytes)?;
     }
-    Ok(Content::Here(Some(bytes).filter(|bytes| !bytes.is_empty())))
+    Ok(RequestBody::Here(Some(bytes).filter(|bytes| !bytes.is_empty())))
 }
 
 /// Checks that a document declares nothing, and how deep elements lie in each other. What else is wrong is dav-server's to say.

@@ -41,12 +41,12 @@ pub(crate) fn in_address(prefix: &str, path: &TreePath, is_folder: bool) -> Stri
 
 /// A path of a request, where what is stored has another form: both, as addresses have them.
 #[derive(Debug, Clone)]
-pub(crate) struct Renamed {
+pub(crate) struct StoredName {
     given: String,
     stored: String,
 }
 
-impl Renamed {
+impl StoredName {
     /// Of an address with this path, in the space whose addresses begin with `prefix`; none where it is stored as it is given.
     ///
     /// # Errors

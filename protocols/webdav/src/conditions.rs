@@ -33,10 +33,10 @@ const NO_FILE: &str = "\"-\"";
 /// `If-Match` (RFC 9110 13.1.1): `*`, or those of the values that are ETags; where none is, one that matches nothing.
 pub(crate) fn of_match(header: &str) -> String {
     let values = values(header);
-    if values.len() == 1 && values.first().is_some_and(Value::is_any) {
+    if values.len() == 1 && values.first().is_some_and(ConditionValue::is_any) {
         return "*".to_owned();
     }
-    let tags: Vec<_> = values.into_iter().filter_map(Value::into_tag).collect();
+    let tags: Vec<_> = values.into_iter().filter_map(ConditionValue::into_tag).collect();
     if tags.is_empty() { NO_FILE.to_owned() } else { tags.join(", ") }
 }
 
@@ -45,23 +45,23 @@ pub(crate) fn of_match(header: &str) -> String {
 /// Why `*` among other values? Because a client that means "create only" must never replace a file.
 pub(crate) fn of_none_match(header: &str) -> Option<String> {
     let values = values(header);
-    if values.iter().any(Value::is_any) {
+    if values.iter().any(ConditionValue::is_any) {
         return Some("*".to_owned());
     }
     let strong = |tag: String| tag.strip_prefix("W/").map(str::to_owned).unwrap_or(tag);
-    let tags: Vec<_> = values.into_iter().filter_map(Value::into_tag).map(strong).collect();
+    let tags: Vec<_> = values.into_iter().filter_map(ConditionValue::into_tag).map(strong).collect();
     (!tags.is_empty()).then(|| tags.join(", "))
 }
 
 /// One value of a list.
 #[derive(Debug, PartialEq, Eq)]
-enum Value {
+enum ConditionValue {
     Tag(String),
     /// No ETag.
     Other(String),
 }
 
-impl Value {
+impl ConditionValue {
     fn is_any(&self) -> bool {
         matches!(self, Self::Other(text) if text == "*")
     }
@@ -74,7 +74,7 @@ impl Value {
 }
 
 /// The values of a list; nothing between two commas is nothing (RFC 9110 5.6.1). A comma in an ETag does not end it.
-fn values(mut header: &str) -> Vec<Value> {
+fn values(mut header: &str) -> Vec<ConditionValue> {
     let mut values = Vec::new();
     loop {
         let ends = alt((",", eof));
@@ -82,12 +82,12 @@ fn values(mut header: &str) -> Vec<Value> {
         let mut rest = header;
         let tag: Result<String> = delimited(space0, tag, (space0, ends)).parse_next(&mut rest);
         match tag {
-            Ok(tag) => values.push(Value::Tag(tag)),
+            Ok(tag) => values.push(ConditionValue::Tag(tag)),
             Err(_) => {
                 let (value, behind) = header.split_once(',').unwrap_or((header, ""));
                 rest = behind;
                 let value = value.trim();
-                values.extend((!value.is_empty()).then(|| Value::Other(value.to_owned())));
+                values.extend((!value.is_empty()).then(|| ConditionValue::Other(value.to_owned())));
             }
         }
         header = rest;

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashSet};
 use svcfs_base::{Change, Fault, Kind, TreePath};
 use svcfs_vfs::{Attributes, EntryKind};
 
-use crate::asked::Asked;
+use crate::asked::WebdavRequestContext;
 use crate::folders::remove_file;
-use crate::found::Found;
+use crate::found::ResolvedResource;
 
 /// Everything in a folder, and the folder; of a file that alone.
 #[derive(Default)]
-pub(crate) struct Contents {
+pub(crate) struct FolderContents {
     /// Files and links, in path order.
     pub(crate) files: BTreeMap<TreePath, Attributes>,
     /// Those of them that somebody made through a mount and has not saved yet.
@@ -22,12 +22,12 @@ pub(crate) struct Contents {
     specials: Vec<TreePath>,
 }
 
-impl Contents {
+impl FolderContents {
     /// Of what was found.
     ///
     /// # Errors
     /// Those of looking.
-    pub(crate) fn of(asked: &Asked, found: &Found<'_>) -> Result<Self, Fault> {
+    pub(crate) fn of(asked: &WebdavRequestContext, found: &ResolvedResource<'_>) -> Result<Self, Fault> {
         let mut contents = Self::default();
         if !found.is_folder() {
             contents.files.insert(found.path.clone(), found.attributes.clone());
@@ -37,7 +37,7 @@ impl Contents {
         let mut next = 0;
         while let Some(path) = contents.folders.get(next).cloned() {
             next += 1;
-            for (path, attributes) in Found::itself(asked, &path)?.all_entries(asked)? {
+            for (path, attributes) in ResolvedResource::itself(asked, &path)?.all_entries(asked)? {
                 match attributes.kind {
                     EntryKind::Directory => contents.folders.push(path),
                     EntryKind::File | EntryKind::Symlink => {
@@ -73,7 +73,7 @@ impl Contents {
     ///
     /// # Errors
     /// `NotEmpty` for what is hidden, or has a name that no tree has.
-    pub(crate) fn check_removable(&self, asked: &Asked) -> Result<(), Fault> {
+    pub(crate) fn check_removable(&self, asked: &WebdavRequestContext) -> Result<(), Fault> {
         self.folders.iter().try_for_each(|folder| match asked.space().vfs.unseen_in(asked.caller(), folder)? {
             Some(unseen) => {
                 let unseen = svcfs_base::plain(&unseen);
@@ -110,7 +110,11 @@ impl Contents {
     ///
     /// # Errors
     /// Those of the write path.
-    pub(crate) fn make_folders(&self, asked: &Asked, moved: &dyn Fn(&TreePath) -> TreePath) -> Result<(), Fault> {
+    pub(crate) fn make_folders(
+        &self,
+        asked: &WebdavRequestContext,
+        moved: &dyn Fn(&TreePath) -> TreePath,
+    ) -> Result<(), Fault> {
         for path in self.folders.iter().map(moved) {
             match asked.space().vfs.apply(asked.caller(), Change::MakeDir { path }) {
                 Err(fault) if fault.kind() == Kind::Exists => {}
@@ -124,12 +128,12 @@ impl Contents {
     ///
     /// # Errors
     /// `NotEmpty` when somebody puts something there meanwhile; those of the write path.
-    pub(crate) fn remove_unrecorded(&self, asked: &Asked) -> Result<(), Fault> {
+    pub(crate) fn remove_unrecorded(&self, asked: &WebdavRequestContext) -> Result<(), Fault> {
         let (vfs, caller) = (&asked.space().vfs, asked.caller());
         for path in self.unrecorded() {
-            let found = Found::itself(asked, path)?;
+            let found = ResolvedResource::itself(asked, path)?;
             if self.specials.contains(path) {
-                vfs.unlink(caller, Found::parent_of(asked, path)?.node, &found.name()?)?;
+                vfs.unlink(caller, ResolvedResource::parent_of(asked, path)?.node, &found.name()?)?;
             } else {
                 remove_file(asked, &found)?;
             }
@@ -141,7 +145,7 @@ impl Contents {
     }
 }
 
-fn is_unsaved(asked: &Asked, path: &TreePath) -> Result<bool, Fault> {
+fn is_unsaved(asked: &WebdavRequestContext, path: &TreePath) -> Result<bool, Fault> {
     match asked.space().vfs.stat(asked.caller().door, path) {
         Err(fault) if fault.kind() == Kind::NotFound => Ok(true),
         outcome => outcome.map(|_| false),

@@ -13,22 +13,22 @@ const GENERATION: usize = 32_768;
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// By name of the space and path: what the file looked like, and its hash.
-type Generation = HashMap<(String, TreePath), (Look, ETag)>;
+type ETagGeneration = HashMap<(String, TreePath), (ContentStamp, ETag)>;
 
 /// The hashes of files that were looked at.
 #[derive(Default)]
-pub(crate) struct ETags(Mutex<Generations>);
+pub(crate) struct ETagCache(Mutex<GenerationPair>);
 
 #[derive(Default)]
-struct Generations {
-    newer: Generation,
-    older: Generation,
+struct GenerationPair {
+    newer: ETagGeneration,
+    older: ETagGeneration,
 }
 
-impl Generations {
+impl GenerationPair {
     /// The hash of a file that looks as it did.
-    fn of(&mut self, key: &(String, TreePath), now: Look) -> Option<ETag> {
-        let is_same = |known: &(Look, ETag)| known.0 == now;
+    fn of(&mut self, key: &(String, TreePath), now: ContentStamp) -> Option<ETag> {
+        let is_same = |known: &(ContentStamp, ETag)| known.0 == now;
         if let Some((_, etag)) = self.newer.get(key).copied().filter(is_same) {
             return Some(etag);
         }
@@ -37,7 +37,7 @@ impl Generations {
         Some(known.1)
     }
 
-    fn remember(&mut self, key: (String, TreePath), known: (Look, ETag)) {
+    fn remember(&mut self, key: (String, TreePath), known: (ContentStamp, ETag)) {
         if self.newer.len() >= GENERATION {
             self.older = std::mem::take(&mut self.newer);
         }
@@ -47,13 +47,13 @@ impl Generations {
 
 /// What changes with the content of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Look {
+struct ContentStamp {
     size: u64,
     modified: SystemTime,
     changed: SystemTime,
 }
 
-impl ETags {
+impl ETagCache {
     /// The hash of a file with these attributes, if it is remembered; else what `read` finds, which is remembered.
     ///
     /// # Errors
@@ -65,19 +65,19 @@ impl ETags {
         read: impl FnOnce() -> Result<(Attributes, ETag), Fault>,
     ) -> Result<(Attributes, ETag), Fault> {
         let key = (space.to_owned(), path.clone());
-        let known = self.0.lock().of(&key, Look::of(&attributes));
+        let known = self.0.lock().of(&key, ContentStamp::of(&attributes));
         if let Some(etag) = known {
             return Ok((attributes, etag));
         }
         let (attributes, etag) = read()?;
         if attributes.changed.elapsed().is_ok_and(|age| age > SETTLED) {
-            self.0.lock().remember(key, (Look::of(&attributes), etag));
+            self.0.lock().remember(key, (ContentStamp::of(&attributes), etag));
         }
         Ok((attributes, etag))
     }
 }
 
-impl Look {
+impl ContentStamp {
     const fn of(attributes: &Attributes) -> Self {
         let Attributes { size, modified, changed, .. } = *attributes;
         Self { size, modified, changed }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     /// Whether a file had to be read.
-    fn is_read(etags: &ETags, number: usize, size: u64) -> bool {
+    fn is_read(etags: &ETagCache, number: usize, size: u64) -> bool {
         let path = TreePath::parse(&number.to_string()).unwrap();
         let mut is_read = false;
         let read = || {
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_again_and_again_is_not_read_again_however_many_others_are() {
-        let etags = ETags::default();
+        let etags = ETagCache::default();
         let mut reads = 0;
         for number in 0..4 * GENERATION {
             is_read(&etags, number, 1);
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_file_that_looks_another_is_read() {
-        let etags = ETags::default();
+        let etags = ETagCache::default();
         assert_eq!([1, 1, 2, 2, 1].map(|size| is_read(&etags, 7, size)), [true, false, true, false, true]);
     }
 }

@@ -9,29 +9,29 @@ use svcfs_base::{Fault, Kind, TreePath};
 use svcfs_vfs::{Content, EntryKind, Opened, Reader};
 use svcfs_work::Lane;
 
-use crate::Door;
-use crate::asked::Asked;
-use crate::found::{Found, check_reach};
-use crate::metadata::Metadata;
+use crate::WebdavServer;
+use crate::asked::WebdavRequestContext;
+use crate::found::{ResolvedResource, check_reach};
+use crate::metadata::ResourceMetadata;
 use crate::tree::sought;
 
 /// A file that is open to be read.
-pub(crate) struct Reading {
-    metadata: Metadata,
+pub(crate) struct ReadableFile {
+    metadata: ResourceMetadata,
     position: u64,
     content: Arc<Content>,
-    door: Arc<Door>,
+    door: Arc<WebdavServer>,
 }
 
-impl std::fmt::Debug for Reading {
+impl std::fmt::Debug for ReadableFile {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.content.fmt(formatter)
     }
 }
 
-impl Reading {
+impl ReadableFile {
     /// Opens the file that a path leads to, if nothing must be waited for.
-    pub(crate) fn at_once(asked: &Asked, path: &TreePath) -> Option<Self> {
+    pub(crate) fn at_once(asked: &WebdavRequestContext, path: &TreePath) -> Option<Self> {
         let (space, caller) = (asked.space(), asked.caller());
         // One that is found at once has no link on its way: it lies where its path says.
         caller.reach.check(path).ok()?;
@@ -43,20 +43,20 @@ impl Reading {
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`; those of reading it.
-    pub(crate) fn open(asked: &Asked, path: &TreePath) -> Result<Self, Fault> {
+    pub(crate) fn open(asked: &WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         let (space, caller) = (asked.space(), asked.caller());
         check_reach(asked, path)?;
         // Nearly everything that is read has a version, and then there is no more to know.
         if let Ok(opened) = space.vfs.open_content(caller.door, path) {
             return Ok(Self::of(asked, opened));
         }
-        let found = Found::at(asked, path)?;
+        let found = ResolvedResource::at(asked, path)?;
         if found.attributes.kind != EntryKind::File {
             return Err(Fault::is_directory(path));
         }
         if found.is_large() {
             let content = Content::OnDisk(Reader::open(&space.vfs, caller, found.node)?);
-            return Ok(Self::new(asked, Metadata::of_large(found.attributes.clone()), content));
+            return Ok(Self::new(asked, ResourceMetadata::of_large(found.attributes.clone()), content));
         }
         match space.vfs.open_content(caller.door, &found.path) {
             // Made through a mount, and not saved yet.
@@ -69,22 +69,22 @@ impl Reading {
         }
     }
 
-    fn of(asked: &Asked, Opened { content, etag, attributes }: Opened) -> Self {
-        Self::new(asked, Metadata::of(attributes, etag), content)
+    fn of(asked: &WebdavRequestContext, Opened { content, etag, attributes }: Opened) -> Self {
+        Self::new(asked, ResourceMetadata::of(attributes, etag), content)
     }
 
-    fn new(asked: &Asked, metadata: Metadata, content: Content) -> Self {
+    fn new(asked: &WebdavRequestContext, metadata: ResourceMetadata, content: Content) -> Self {
         // Not what is asked: that has this.
         Self { metadata, position: 0, content: Arc::new(content), door: Arc::clone(asked.door()) }
     }
 
     /// What is known of it.
-    pub(crate) fn metadata(&self) -> Metadata {
+    pub(crate) fn metadata(&self) -> ResourceMetadata {
         self.metadata.clone()
     }
 }
 
-impl DavFile for Reading {
+impl DavFile for ReadableFile {
     fn metadata(&mut self) -> FsFuture<'_, Box<dyn DavMetaData>> {
         let metadata: Box<dyn DavMetaData> = Box::new(self.metadata.clone());
         Box::pin(std::future::ready(Ok(metadata)))

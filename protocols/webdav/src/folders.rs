@@ -9,27 +9,27 @@ use svcfs_base::{
 };
 use svcfs_vfs::{Attributes, EntryKind};
 
-use crate::asked::Asked;
-use crate::contents::Contents;
-use crate::found::{Found, check_not_ours};
-use crate::locks::Locks;
-use crate::look::{self, Look};
-use crate::upload::Beside;
+use crate::asked::WebdavRequestContext;
+use crate::contents::FolderContents;
+use crate::found::{ResolvedResource, check_not_ours};
+use crate::locks::WebdavLocks;
+use crate::look::{self, ObservedState};
+use crate::upload::StagedResource;
 use crate::{properties, replaced};
 
 /// Bytes of a large file copied at once.
 const PIECE: usize = 1 << 20;
 
 /// What a copy may be written over, by the place of each file of it.
-type Over<'a> = dyn Fn(&TreePath) -> Option<Look> + 'a;
+type OverwriteLookup<'a> = dyn Fn(&TreePath) -> Option<ObservedState> + 'a;
 
 /// Removes what stands at a path, and everything in it.
 ///
 /// # Errors
 /// `NotFound`; `NotEmpty` when somebody puts something there meanwhile; those of the write path.
-pub(crate) fn remove(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+pub(crate) fn remove(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
-    let found = Found::itself(asked, path)?;
+    let found = ResolvedResource::itself(asked, path)?;
     check_not_ours(asked, path)?;
     if !found.is_folder() {
         return remove_file(asked, &found);
@@ -40,7 +40,7 @@ pub(crate) fn remove(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
         Err(fault) if fault.kind() == Kind::NotEmpty => {}
         Err(fault) => return Err(fault),
     }
-    let contents = Contents::of(asked, &found)?;
+    let contents = FolderContents::of(asked, &found)?;
     contents.check_removable(asked)?;
     let changes: Vec<_> = contents.recorded().map(|(path, _)| Change::remove(path.clone())).collect();
     if !changes.is_empty() {
@@ -54,7 +54,7 @@ pub(crate) fn remove(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
 ///
 /// # Errors
 /// As [`remove`].
-pub(crate) fn remove_file(asked: &Asked, found: &Found<'_>) -> Result<(), Fault> {
+pub(crate) fn remove_file(asked: &WebdavRequestContext, found: &ResolvedResource<'_>) -> Result<(), Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     let look = asked.seen(&found.path);
     let change = Change::remove(found.path.clone()).expecting(look::expect(look.as_ref()));
@@ -63,7 +63,7 @@ pub(crate) fn remove_file(asked: &Asked, found: &Found<'_>) -> Result<(), Fault>
         Err(fault) if fault.kind() == Kind::NotFound => {}
         outcome => return outcome.map(drop),
     }
-    let folder = Found::parent_of(asked, &found.path)?;
+    let folder = ResolvedResource::parent_of(asked, &found.path)?;
     vfs.unlink(caller, folder.node, &found.name()?)?;
     vfs.settled().map(drop)
 }
@@ -72,18 +72,18 @@ pub(crate) fn remove_file(asked: &Asked, found: &Found<'_>) -> Result<(), Fault>
 ///
 /// # Errors
 /// `NotFound`, `Exists`; `Forbidden` for a place in itself or around it; those of the write path.
-pub(crate) fn rename(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+pub(crate) fn rename(asked: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     check_apart(from, to)?;
     let caller = asked.caller();
-    let source = Found::itself(asked, from)?;
+    let source = ResolvedResource::itself(asked, from)?;
     check_not_ours(asked, from)?;
     // What is written meanwhile goes along, and is not lost.
     look::check(asked, asked.seen(from).as_ref(), from)?;
     asked.space().check_reach(&caller.reach, caller.door, to)?;
-    let mut over = Some(Look::Nothing);
+    let mut over = Some(ObservedState::Nothing);
     if asked.is_to_replace(to) {
         over = asked.seen(to);
-        let there = Found::itself(asked, to)?;
+        let there = ResolvedResource::itself(asked, to)?;
         if source.is_folder() || there.is_folder() {
             return replaced::by_move(asked, &source, &there);
         }
@@ -95,9 +95,14 @@ pub(crate) fn rename(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<()
 ///
 /// # Errors
 /// As [`rename`].
-pub(crate) fn give_name(asked: &Asked, source: &Found<'_>, to: &TreePath, expect: Expect) -> Result<(), Fault> {
+pub(crate) fn give_name(
+    asked: &WebdavRequestContext,
+    source: &ResolvedResource<'_>,
+    to: &TreePath,
+    expect: Expect,
+) -> Result<(), Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
-    let (old, new) = (Found::parent_of(asked, &source.path)?, Found::parent_of(asked, to)?);
+    let (old, new) = (ResolvedResource::parent_of(asked, &source.path)?, ResolvedResource::parent_of(asked, to)?);
     let name = svcfs_base::Name::parse(to.name())?;
     let how = (expect, Durability::Now);
     vfs.rename_node_expecting(caller, (old.node, &source.name()?), (new.node, &name), how)
@@ -107,7 +112,7 @@ pub(crate) fn give_name(asked: &Asked, source: &Found<'_>, to: &TreePath, expect
 ///
 /// # Errors
 /// `Exists`; those of the write path.
-pub(crate) fn make(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+pub(crate) fn make(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
     let vfs = &asked.space().vfs;
     vfs.apply(asked.caller(), Change::MakeDir { path: path.clone() })?;
     let copied = asked.path().filter(|_| asked.is_copy()).map_or(Ok(()), |from| properties::copy(asked, from, path));
@@ -122,25 +127,25 @@ pub(crate) fn make(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
 ///
 /// # Errors
 /// As [`rename`].
-pub(crate) fn copy(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+pub(crate) fn copy(asked: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     check_apart(from, to)?;
-    let source = Found::at(asked, from)?;
+    let source = ResolvedResource::at(asked, from)?;
     asked.space().check_reach(&asked.caller().reach, asked.caller().door, to)?;
-    Found::parent_of(asked, to)?;
-    let copies = Copies { asked, from, source: &source.path, to, copied: Contents::of(asked, &source)? };
+    ResolvedResource::parent_of(asked, to)?;
+    let copies = CopyPlan { asked, from, source: &source.path, to, copied: FolderContents::of(asked, &source)? };
     let large = copies.of_large()?;
     // After what takes its time: whoever asks for a lock there waits from here on.
-    let _unlocked = Locks::check_again(asked, &[to])?;
-    let nothing = |_: &TreePath| Some(Look::Nothing);
+    let _unlocked = WebdavLocks::check_again(asked, &[to])?;
+    let nothing = |_: &TreePath| Some(ObservedState::Nothing);
     if !asked.is_to_replace(to) {
-        return copies.put(large, &nothing, &Contents::default());
+        return copies.put(large, &nothing, &FolderContents::default());
     }
     let over = |path: &TreePath| asked.seen(path).filter(|_| path == to);
-    let there = Found::itself(asked, to)?;
+    let there = ResolvedResource::itself(asked, to)?;
     if !source.is_folder() && !there.is_folder() {
-        return copies.put(large, &over, &Contents::default());
+        return copies.put(large, &over, &FolderContents::default());
     }
-    let mut left = Contents::of(asked, &there)?;
+    let mut left = FolderContents::of(asked, &there)?;
     left.check_removable(asked)?;
     let moved = |path: &TreePath| copies.place(path);
     if source.is_folder() && there.is_folder() && copies.copied.fits_in_place_of(&left, &moved) {
@@ -148,7 +153,7 @@ pub(crate) fn copy(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), 
         return copies.put(large, &over, &left);
     }
     look::check(asked, asked.seen(to).as_ref(), to)?;
-    replaced::aside(asked, &there, || copies.put(large, &nothing, &Contents::default()), || copies.take_away())
+    replaced::aside(asked, &there, || copies.put(large, &nothing, &FolderContents::default()), || copies.take_away())
 }
 
 /// Takes away what came of a copy that a server before this one did not end, as of one that failed; nothing where something stands there that no
@@ -156,37 +161,37 @@ pub(crate) fn copy(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), 
 ///
 /// # Errors
 /// Those of looking at what was copied.
-pub(crate) fn take_away(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
-    let source = match Found::at(asked, from) {
+pub(crate) fn take_away(asked: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+    let source = match ResolvedResource::at(asked, from) {
         // With what it was made of, nobody knows what came of it.
         Err(fault) if fault.kind() == Kind::NotFound => return Ok(()),
         source => source?,
     };
-    let copied = Contents::of(asked, &source)?;
-    if Contents::of(asked, &Found::itself(asked, to)?)?.unrecorded().next().is_none() {
-        Copies { asked, from, source: &source.path, to, copied }.take_away();
+    let copied = FolderContents::of(asked, &source)?;
+    if FolderContents::of(asked, &ResolvedResource::itself(asked, to)?)?.unrecorded().next().is_none() {
+        CopyPlan { asked, from, source: &source.path, to, copied }.take_away();
     }
     Ok(())
 }
 
 /// What is copied, and where to.
-struct Copies<'a> {
-    asked: &'a Asked,
+struct CopyPlan<'a> {
+    asked: &'a WebdavRequestContext,
     /// As it was asked for, and where that leads to.
     from: &'a TreePath,
     source: &'a TreePath,
     to: &'a TreePath,
-    copied: Contents,
+    copied: FolderContents,
 }
 
-impl Copies<'_> {
+impl CopyPlan<'_> {
     /// Where the copy of a file or folder comes.
     fn place(&self, path: &TreePath) -> TreePath {
         path.moved(self.source, self.to).unwrap_or_else(|| self.to.clone())
     }
 
     /// Copies of large files, beside the place.
-    fn of_large(&self) -> Result<Vec<(TreePath, Beside)>, Fault> {
+    fn of_large(&self) -> Result<Vec<(TreePath, StagedResource)>, Fault> {
         let large = self.copied.files.iter().filter(|(_, attributes)| attributes.large().is_some());
         large
             .map(|(path, attributes)| Ok((path.clone(), copy_large(self.asked, path, attributes.size, self.to)?)))
@@ -194,7 +199,12 @@ impl Copies<'_> {
     }
 
     /// Puts copies where they belong, with what clients gave the files, and removes what is left of what they replace.
-    fn put(&self, large: Vec<(TreePath, Beside)>, over: &Over<'_>, left: &Contents) -> Result<(), Fault> {
+    fn put(
+        &self,
+        large: Vec<(TreePath, StagedResource)>,
+        over: &OverwriteLookup<'_>,
+        left: &FolderContents,
+    ) -> Result<(), Fault> {
         self.put_recorded(over, left)?;
         for (path, copy) in large {
             look::check(self.asked, self.asked.seen(self.from).as_ref(), &path)?;
@@ -223,7 +233,7 @@ impl Copies<'_> {
     }
 
     /// Writes copies of all files but large ones, and removes what is left of what they replace: one change set for as much as one may hold.
-    fn put_recorded(&self, over: &Over<'_>, left: &Contents) -> Result<(), Fault> {
+    fn put_recorded(&self, over: &OverwriteLookup<'_>, left: &FolderContents) -> Result<(), Fault> {
         let Self { asked, from, to, copied, .. } = self;
         let (vfs, caller) = (&asked.space().vfs, asked.caller());
         let message = format!("{}: copy {from} → {to}", caller.actor());
@@ -255,8 +265,8 @@ impl Copies<'_> {
 
 /// The change that makes a copy of a file or link; of a file that was looked at, only of that.
 fn copy_of(
-    asked: &Asked,
-    (from, attributes, look): (&TreePath, &Attributes, Option<&Look>),
+    asked: &WebdavRequestContext,
+    (from, attributes, look): (&TreePath, &Attributes, Option<&ObservedState>),
     to: TreePath,
 ) -> Result<Change, Fault> {
     let (vfs, door) = (&asked.space().vfs, asked.caller().door);
@@ -275,9 +285,14 @@ fn copy_of(
 }
 
 /// A copy of a large file, on the disk beside the place where it comes, or the folder that it lies in.
-fn copy_large(asked: &Asked, from: &TreePath, size: u64, to: &TreePath) -> Result<Beside, Fault> {
-    let found = Found::itself(asked, from)?;
-    let mut copy = Beside::new(asked, to)?;
+fn copy_large(
+    asked: &WebdavRequestContext,
+    from: &TreePath,
+    size: u64,
+    to: &TreePath,
+) -> Result<StagedResource, Fault> {
+    let found = ResolvedResource::itself(asked, from)?;
+    let mut copy = StagedResource::new(asked, to)?;
     let mut offset = 0;
     while offset < size {
         let piece = asked.space().vfs.read_node(found.node, offset, PIECE)?;

@@ -6,11 +6,11 @@
 use svcfs_base::{ETag, Fault, Kind, Name, TreePath};
 use svcfs_vfs::{Attributes, EntryKind, NodeId, Vfs};
 
-use crate::asked::Asked;
-use crate::metadata::Metadata;
+use crate::asked::WebdavRequestContext;
+use crate::metadata::ResourceMetadata;
 
 /// Something that stands at a path.
-pub(crate) struct Found<'a> {
+pub(crate) struct ResolvedResource<'a> {
     vfs: &'a Vfs,
     /// Where it is, links followed.
     pub(crate) path: TreePath,
@@ -18,19 +18,19 @@ pub(crate) struct Found<'a> {
     pub(crate) attributes: Attributes,
 }
 
-impl Drop for Found<'_> {
+impl Drop for ResolvedResource<'_> {
     fn drop(&mut self) {
         self.vfs.forget(self.node, 1);
     }
 }
 
-impl<'a> Found<'a> {
+impl<'a> ResolvedResource<'a> {
     /// What a path leads to, links followed.
     ///
     /// # Errors
     /// `NotFound`, `Forbidden` beyond the caller's reach, `Invalid` for a link that leads out of the tree.
-    pub(crate) fn at(asked: &'a Asked, path: &TreePath) -> Result<Self, Fault> {
-        let Caller { vfs, door, .. } = Caller::of(asked);
+    pub(crate) fn at(asked: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
+        let LookupContext { vfs, door, .. } = LookupContext::of(asked);
         check_reach(asked, path)?;
         let place = vfs.leads_to(door, path).map_err(|fault| lost(asked, path, fault))?;
         Self::exactly(asked, place)
@@ -40,12 +40,12 @@ impl<'a> Found<'a> {
     ///
     /// # Errors
     /// As [`Found::at`].
-    pub(crate) fn itself(asked: &'a Asked, path: &TreePath) -> Result<Self, Fault> {
+    pub(crate) fn itself(asked: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         check_reach(asked, path)?;
         Self::exactly(asked, path.clone())
     }
 
-    fn exactly(asked: &'a Asked, path: TreePath) -> Result<Self, Fault> {
+    fn exactly(asked: &'a WebdavRequestContext, path: TreePath) -> Result<Self, Fault> {
         let vfs = &*asked.space().vfs;
         // Nothing is below a file. Who puts something there has no folder to put it into, which is asked for by itself.
         let (node, attributes) = vfs.find(asked.caller(), &path).map_err(|fault| match fault.kind() {
@@ -59,7 +59,7 @@ impl<'a> Found<'a> {
     ///
     /// # Errors
     /// `NotFound` when there is none; `NotDirectory`; `Forbidden` for what nobody may make or take away there.
-    pub(crate) fn parent_of(asked: &'a Asked, path: &TreePath) -> Result<Self, Fault> {
+    pub(crate) fn parent_of(asked: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         let parent = path.parent().ok_or_else(|| Fault::is_directory(path))?;
         // With a key for one folder, that folder is the highest that may be looked at.
         let found = if asked.caller().reach.covers(&parent) {
@@ -93,14 +93,14 @@ impl<'a> Found<'a> {
     ///
     /// # Errors
     /// Those of reading it.
-    pub(crate) fn metadata(&self, asked: &Asked) -> Result<Metadata, Fault> {
+    pub(crate) fn metadata(&self, asked: &WebdavRequestContext) -> Result<ResourceMetadata, Fault> {
         metadata(asked, &self.path, self.attributes.clone())
     }
     /// What is in this folder and may be seen, as it stands there; links are not followed.
     ///
     /// # Errors
     /// `NotDirectory`.
-    pub(crate) fn entries(&self, asked: &Asked) -> Result<Vec<(TreePath, Attributes)>, Fault> {
+    pub(crate) fn entries(&self, asked: &WebdavRequestContext) -> Result<Vec<(TreePath, Attributes)>, Fault> {
         let mut entries = self.all_entries(asked)?;
         entries.retain(|(_, attributes)| !matches!(attributes.kind, EntryKind::Special(_)));
         Ok(entries)
@@ -109,7 +109,7 @@ impl<'a> Found<'a> {
     ///
     /// # Errors
     /// `NotDirectory`.
-    pub(crate) fn all_entries(&self, asked: &Asked) -> Result<Vec<(TreePath, Attributes)>, Fault> {
+    pub(crate) fn all_entries(&self, asked: &WebdavRequestContext) -> Result<Vec<(TreePath, Attributes)>, Fault> {
         let entries = self.vfs.entries(asked.caller(), self.node)?.into_iter();
         Ok(entries.map(|(name, _, attributes)| (self.path.join(&name), attributes)).collect())
     }
@@ -119,13 +119,13 @@ impl<'a> Found<'a> {
 ///
 /// # Errors
 /// `Forbidden`; `NotFound` to whoever looks, `Invalid` to whoever writes, for a link that leads out of the tree.
-pub(crate) fn check_reach(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
-    let Caller { door, reach, .. } = Caller::of(asked);
+pub(crate) fn check_reach(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
+    let LookupContext { door, reach, .. } = LookupContext::of(asked);
     asked.space().check_reach(reach, door, path).map_err(|fault| lost(asked, path, fault))
 }
 
 /// A link that leads out of the tree or in a circle is not there, as nothing is below a file; but nothing may be made in its place.
-fn lost(asked: &Asked, path: &TreePath, fault: Fault) -> Fault {
+fn lost(asked: &WebdavRequestContext, path: &TreePath, fault: Fault) -> Fault {
     match fault.kind() {
         Kind::NotDirectory => Fault::file_not_found(path),
         Kind::Invalid if asked.is_looking() => Fault::file_not_found(path),
@@ -137,7 +137,7 @@ fn lost(asked: &Asked, path: &TreePath, fault: Fault) -> Fault {
 ///
 /// # Errors
 /// `Forbidden`.
-pub(crate) fn check_not_ours(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+pub(crate) fn check_not_ours(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
     if !asked.space().vfs.is_the_servers(asked.caller().door, path) {
         return Ok(());
     }
@@ -149,12 +149,16 @@ pub(crate) fn check_not_ours(asked: &Asked, path: &TreePath) -> Result<(), Fault
 ///
 /// # Errors
 /// Those of reading it.
-pub(crate) fn metadata(asked: &Asked, path: &TreePath, attributes: Attributes) -> Result<Metadata, Fault> {
+pub(crate) fn metadata(
+    asked: &WebdavRequestContext,
+    path: &TreePath,
+    attributes: Attributes,
+) -> Result<ResourceMetadata, Fault> {
     if attributes.kind != EntryKind::File || !asked.wants_etags() {
-        return Ok(Metadata::without_etag(attributes));
+        return Ok(ResourceMetadata::without_etag(attributes));
     }
     if attributes.large().is_some() {
-        return Ok(Metadata::of_large(attributes));
+        return Ok(ResourceMetadata::of_large(attributes));
     }
     let space = asked.space();
     let unread = attributes.clone();
@@ -166,18 +170,18 @@ pub(crate) fn metadata(asked: &Asked, path: &TreePath, attributes: Attributes) -
         Err(fault) => Err(fault),
     };
     let (attributes, etag) = asked.door().etags.of((&space.name, path), attributes, read)?;
-    Ok(Metadata::of(attributes, etag))
+    Ok(ResourceMetadata::of(attributes, etag))
 }
 
 /// What looking up needs of a request.
-struct Caller<'a> {
+struct LookupContext<'a> {
     vfs: &'a Vfs,
     door: svcfs_base::Door,
     reach: &'a svcfs_base::Reach,
 }
 
-impl<'a> Caller<'a> {
-    fn of(asked: &'a Asked) -> Self {
+impl<'a> LookupContext<'a> {
+    fn of(asked: &'a WebdavRequestContext) -> Self {
         let caller = asked.caller();
         Self { vfs: &asked.space().vfs, door: caller.door, reach: &caller.reach }
     }

@@ -45,24 +45,24 @@ use svcfs_work::Lanes;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use etags::ETags;
+use etags::ETagCache;
 pub use unfinished::finish;
 
 /// What every request shares.
-struct Door {
+struct WebdavServer {
     server: Arc<ServerState>,
     names: ServerNames,
     /// How clients reach it through a proxy.
     public: Option<PublicUrl>,
     lanes: Arc<Lanes>,
-    etags: ETags,
+    etags: ETagCache,
     /// Memory for files that are on their way here.
     room: Arc<MemoryBudget>,
     /// Held while properties of a file are changed: they are read, changed and written as one.
     properties: Mutex<()>,
 }
 
-impl Door {
+impl WebdavServer {
     fn of(server: Arc<ServerState>) -> Self {
         let public = server.settings().webdav.as_ref().and_then(|webdav| webdav.public_url.clone());
         Self {
@@ -70,7 +70,7 @@ impl Door {
             public,
             server,
             lanes: Arc::default(),
-            etags: ETags::default(),
+            etags: ETagCache::default(),
             room: Arc::default(),
             properties: Mutex::default(),
         }
@@ -79,7 +79,7 @@ impl Door {
 
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) {
-    let door = Arc::new(Door::of(server));
+    let door = Arc::new(WebdavServer::of(server));
     svcfs_listener::serve(listener, stop, move |request, peer| {
         let door = Arc::clone(&door);
         async move { door.answer(request, peer).await }

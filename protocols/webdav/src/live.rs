@@ -9,10 +9,10 @@ use svcfs_base::{Fault, TreePath, is_hidden_name};
 use svcfs_vfs::{EntryKind, Lease};
 use xmltree::{Element, Namespace, XMLNode};
 
-use crate::asked::Asked;
+use crate::asked::WebdavRequestContext;
 use crate::found;
-use crate::locks::Locks;
-use crate::metadata::Entry;
+use crate::locks::WebdavLocks;
+use crate::metadata::ListedResource;
 
 pub(crate) const DAV: &str = "DAV:";
 const APACHE: &str = "http://apache.org/dav/props/";
@@ -41,12 +41,12 @@ const OF_MICROSOFT: [&str; 4] =
 
 /// The name of a property.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Name {
+pub(crate) struct PropertyName {
     namespace: Option<String>,
     name: String,
 }
 
-impl Name {
+impl PropertyName {
     fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: Some(namespace.to_owned()), name: name.to_owned() }
     }
@@ -115,7 +115,7 @@ pub(crate) fn declared(prefix: &str, namespace: &str) -> Namespace {
 
 /// An element of this protocol.
 pub(crate) fn dav(name: &str, children: Vec<XMLNode>) -> Element {
-    Name::new(DAV, name).element(children)
+    PropertyName::new(DAV, name).element(children)
 }
 
 /// An element of this protocol with a text.
@@ -125,19 +125,19 @@ pub(crate) fn text(name: &str, text: impl Into<String>) -> Element {
 
 /// Words for people, beside what a program is told.
 pub(crate) fn message(words: &str) -> Element {
-    Name::new(OURS, "message").element(vec![XMLNode::Text(words.to_owned())])
+    PropertyName::new(OURS, "message").element(vec![XMLNode::Text(words.to_owned())])
 }
 
 fn within(name: &str, elements: impl IntoIterator<Item = Element>) -> Element {
     dav(name, elements.into_iter().map(XMLNode::Element).collect())
 }
 
-impl Entry {
+impl ListedResource {
     /// The same with the hash of its content, where that may be asked for.
     ///
     /// # Errors
     /// Those of reading it.
-    pub(crate) fn read(self, asked: &Asked) -> Result<Self, Fault> {
+    pub(crate) fn read(self, asked: &WebdavRequestContext) -> Result<Self, Fault> {
         let metadata = match self.metadata.etag {
             Some(_) => self.metadata,
             None => found::metadata(asked, &self.place, self.metadata.attributes)?,
@@ -150,7 +150,7 @@ impl Entry {
     }
 
     /// Its address.
-    pub(crate) fn href(&self, locks: &Locks) -> String {
+    pub(crate) fn href(&self, locks: &WebdavLocks) -> String {
         let address = locks.address(&self.path);
         if self.is_folder() && !address.ends_with('/') { format!("{address}/") } else { address }
     }
@@ -159,7 +159,11 @@ impl Entry {
     ///
     /// # Errors
     /// Those of asking the disk.
-    pub(crate) fn live(&self, name: &Name, (asked, locks): (&Asked, &Locks)) -> Result<Option<Element>, Fault> {
+    pub(crate) fn live(
+        &self,
+        name: &PropertyName,
+        (asked, locks): (&WebdavRequestContext, &WebdavLocks),
+    ) -> Result<Option<Element>, Fault> {
         let attributes = &self.metadata.attributes;
         let is_folder = self.is_folder();
         // There is no time of making that survives a save.
@@ -211,7 +215,7 @@ fn win32(path: &TreePath, is_folder: bool) -> String {
 }
 
 /// Bytes of the disk that are used, and that are left.
-fn room(asked: &Asked) -> Result<(u64, u64), Fault> {
+fn room(asked: &WebdavRequestContext) -> Result<(u64, u64), Fault> {
     let disk = asked.space().vfs.disk()?;
     let block = u64::from(disk.block_size);
     let used = disk.blocks.saturating_sub(disk.free).saturating_mul(block);
@@ -241,7 +245,7 @@ fn supported() -> Element {
 }
 
 /// A lock that holds (RFC 4918 14.1).
-fn active(lease: &Lease, locks: &Locks) -> Element {
+fn active(lease: &Lease, locks: &WebdavLocks) -> Element {
     let left = lease.until.duration_since(SystemTime::now()).unwrap_or_default();
     let owner = Element::parse(lease.note.as_bytes()).ok();
     let href = |address: &str| text("href", address);

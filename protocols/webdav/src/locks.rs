@@ -14,8 +14,8 @@ use svcfs_vfs::{Lease, Unleased};
 use uuid::Uuid;
 use xmltree::{Element, EmitterConfig, Namespace, XMLNode};
 
-use crate::asked::{Asked, Obstacle};
-use crate::found::Found;
+use crate::asked::{LockConflict, WebdavRequestContext};
+use crate::found::ResolvedResource;
 use crate::live::{DAV, dav, declared, message, text};
 use crate::markup;
 use crate::tree::path_of;
@@ -28,19 +28,19 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 
 /// The locks of the space that a request is for.
 #[derive(Clone)]
-pub(crate) struct Locks {
-    pub(crate) asked: Asked,
+pub(crate) struct WebdavLocks {
+    pub(crate) asked: WebdavRequestContext,
     /// What begins the paths of its space.
     pub(crate) prefix: String,
 }
 
-impl fmt::Debug for Locks {
+impl fmt::Debug for WebdavLocks {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "locks of `{}`", self.asked.space().name)
     }
 }
 
-impl Locks {
+impl WebdavLocks {
     fn ours(&self, leases: Vec<Lease>) -> impl Iterator<Item = Lease> {
         leases.into_iter().filter(|lease| lease.door == Door::WebDav)
     }
@@ -86,7 +86,7 @@ impl Locks {
     ///
     /// # Errors
     /// `Locked`.
-    pub(crate) fn check_again<'a>(asked: &'a Asked, paths: &[&TreePath]) -> Result<Unleased<'a>, Fault> {
+    pub(crate) fn check_again<'a>(asked: &'a WebdavRequestContext, paths: &[&TreePath]) -> Result<Unleased<'a>, Fault> {
         Self::look_again(asked, paths, true)
     }
 
@@ -94,11 +94,15 @@ impl Locks {
     ///
     /// # Errors
     /// `Locked`.
-    pub(crate) fn check_it_again<'a>(asked: &'a Asked, path: &TreePath) -> Result<Unleased<'a>, Fault> {
+    pub(crate) fn check_it_again<'a>(asked: &'a WebdavRequestContext, path: &TreePath) -> Result<Unleased<'a>, Fault> {
         Self::look_again(asked, &[path], false)
     }
 
-    fn look_again<'a>(asked: &'a Asked, paths: &[&TreePath], is_deep: bool) -> Result<Unleased<'a>, Fault> {
+    fn look_again<'a>(
+        asked: &'a WebdavRequestContext,
+        paths: &[&TreePath],
+        is_deep: bool,
+    ) -> Result<Unleased<'a>, Fault> {
         let vfs = &asked.space().vfs;
         let none_begins = vfs.without_new_leases(paths);
         let locks = Self { asked: asked.clone(), prefix: String::new() };
@@ -109,7 +113,7 @@ impl Locks {
         // What is made for a lock is made by whoever has just taken it.
         let Some(lease) = paths.iter().filter(|_| !asked.is_lock()).find_map(other) else { return Ok(none_begins) };
         let told = format!("{}; nothing was written", in_words(&lease));
-        asked.met(Obstacle { lease, is_conflict: false });
+        asked.met(LockConflict { lease, is_conflict: false });
         Err(Fault::new(Kind::Locked, told))
     }
 
@@ -156,7 +160,7 @@ impl Locks {
     async fn run<T, W>(&self, work: W) -> Result<T, ()>
     where
         T: Send + 'static,
-        W: FnOnce(&Asked) -> Result<T, Fault> + Send + 'static,
+        W: FnOnce(&WebdavRequestContext) -> Result<T, Fault> + Send + 'static,
     {
         self.asked.run(work).await.map_err(drop)
     }
@@ -175,7 +179,7 @@ impl Locks {
             Ok(Ok(())) => Ok(shown),
             Ok(Err(others)) => {
                 let first = others.into_iter().next();
-                first.iter().for_each(|lease| self.asked.met(Obstacle { lease: lease.clone(), is_conflict: true }));
+                first.iter().for_each(|lease| self.asked.met(LockConflict { lease: lease.clone(), is_conflict: true }));
                 Err(first.map_or(shown, |lease| self.shown(&lease, &path)))
             }
             Err(()) => Err(shown),
@@ -183,7 +187,7 @@ impl Locks {
     }
 }
 
-impl DavLockSystem for Locks {
+impl DavLockSystem for WebdavLocks {
     fn lock(
         &self,
         path: &DavPath,
@@ -196,7 +200,7 @@ impl DavLockSystem for Locks {
         if let Some(other) = self.naming(path).into_iter().find(|lease| !self.asked.holds(lease)) {
             // The lock would make a file, whose name another's lock binds.
             let shown = self.shown(&other, path);
-            self.asked.met(Obstacle { lease: other, is_conflict: false });
+            self.asked.met(LockConflict { lease: other, is_conflict: false });
             return Box::pin(std::future::ready(Err(shown)));
         }
         let until = self.asked.space().vfs.lease_end(timeout.unwrap_or(USUAL));
@@ -218,7 +222,7 @@ impl DavLockSystem for Locks {
     fn unlock(&self, path: &DavPath, token: &str) -> LsFuture<'_, Result<(), ()>> {
         let (path, token) = (path_of(path), token.to_owned());
         Box::pin(async move {
-            let unlocked = move |asked: &Asked| {
+            let unlocked = move |asked: &WebdavRequestContext| {
                 let path = path?;
                 check_holder(asked, &path, &token)?;
                 asked.space().vfs.end_lease(&path, &token)
@@ -232,7 +236,7 @@ impl DavLockSystem for Locks {
         let until = self.asked.space().vfs.lease_end(timeout.unwrap_or(USUAL));
         let (asked, path, token) = (path.clone(), path_of(path), token.to_owned());
         Box::pin(async move {
-            let refreshed = move |asked: &Asked| {
+            let refreshed = move |asked: &WebdavRequestContext| {
                 let path = path?;
                 check_holder(asked, &path, &token)?;
                 asked.space().vfs.renew_lease(&path, &token, until)
@@ -268,7 +272,7 @@ impl DavLockSystem for Locks {
             let other = place.as_ref().and_then(|path| self.another(path, is_held)).or_else(below);
             other.map_or(Ok(()), |lease| {
                 let shown = self.shown(&lease, path);
-                self.asked.met(Obstacle { lease, is_conflict: false });
+                self.asked.met(LockConflict { lease, is_conflict: false });
                 Err(shown)
             })
         };
@@ -282,7 +286,7 @@ impl DavLockSystem for Locks {
 
     fn delete(&self, path: &DavPath) -> LsFuture<'_, Result<(), ()>> {
         let path = path_of(path);
-        let ended = move |asked: &Asked| {
+        let ended = move |asked: &WebdavRequestContext| {
             let path = path?;
             // What is to be replaced may stand in the end: see [`replacing`].
             if asked.is_about_to_replace(&path) { Ok(()) } else { end_below(asked, &path, |_| true) }
@@ -296,11 +300,14 @@ impl DavLockSystem for Locks {
 ///
 /// # Errors
 /// Those of the work.
-pub(crate) fn replacing(asked: &Asked, path: &TreePath, work: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
+pub(crate) fn replacing(
+    asked: &WebdavRequestContext,
+    path: &TreePath,
+    work: impl FnOnce() -> Result<(), Fault>,
+) -> Result<(), Fault> {
     let is_replaced = asked.is_about_to_replace(path);
     work()?;
-    let is_unmapped =
-        |lease: &Lease| matches!(Found::itself(asked, &lease.path), Err(fault) if fault.kind() == Kind::NotFound);
+    let is_unmapped = |lease: &Lease| matches!(ResolvedResource::itself(asked, &lease.path), Err(fault) if fault.kind() == Kind::NotFound);
     if is_replaced && let Err(error) = end_below(asked, path, is_unmapped) {
         tracing::warn!(page.path = %path, ?error, "the locks of what was replaced are still there");
     }
@@ -309,9 +316,9 @@ pub(crate) fn replacing(asked: &Asked, path: &TreePath, work: impl FnOnce() -> R
 
 /// Ends the locks of what is taken away, at a path and below it, as far as they are `over`: those under which that is done. Another's that was taken since
 /// stays.
-fn end_below(asked: &Asked, path: &TreePath, is_over: impl Fn(&Lease) -> bool) -> Result<(), Fault> {
+fn end_below(asked: &WebdavRequestContext, path: &TreePath, is_over: impl Fn(&Lease) -> bool) -> Result<(), Fault> {
     let vfs = &asked.space().vfs;
-    let locks = Locks { asked: asked.clone(), prefix: String::new() };
+    let locks = WebdavLocks { asked: asked.clone(), prefix: String::new() };
     let mut gone = locks.held_at(path);
     gone.retain(|lease| lease.path == *path);
     gone.extend(locks.ours(vfs.leases_below(path)));
@@ -324,7 +331,7 @@ fn end_below(asked: &Asked, path: &TreePath, is_over: impl Fn(&Lease) -> bool) -
 
 /// Refuses to do anything to the lock of another: whoever asks for the locks of a file is told their tokens, and a token alone proves nothing
 /// (RFC 4918 6.4).
-fn check_holder(asked: &Asked, path: &TreePath, token: &str) -> Result<(), Fault> {
+fn check_holder(asked: &WebdavRequestContext, path: &TreePath, token: &str) -> Result<(), Fault> {
     let caller = asked.caller().actor().to_string();
     match asked.space().vfs.leases_at(path).into_iter().find(|lease| lease.token == token) {
         Some(lease) if lease.holder != caller => {

@@ -6,37 +6,37 @@
 
 use svcfs_base::{ETag, Expect, Fault, Kind, TreePath};
 
-use crate::asked::Asked;
-use crate::found::Found;
-use crate::metadata::Metadata;
+use crate::asked::WebdavRequestContext;
+use crate::found::ResolvedResource;
+use crate::metadata::ResourceMetadata;
 
 /// What stood at a path when a request's conditions were first judged.
 #[derive(Debug, Clone)]
-pub(crate) enum Look {
+pub(crate) enum ObservedState {
     /// Nothing.
     Nothing,
     /// A file, and the hash of its content.
-    File(Metadata, ETag),
+    File(ResourceMetadata, ETag),
     /// One that is too large for any version.
-    Large(Metadata),
+    Large(ResourceMetadata),
 }
 
-impl Look {
+impl ObservedState {
     /// Looks at a file that was found.
     ///
     /// # Errors
     /// Those of reading it.
-    pub(crate) fn at(asked: &Asked, found: &Found<'_>) -> Result<Self, Fault> {
+    pub(crate) fn at(asked: &WebdavRequestContext, found: &ResolvedResource<'_>) -> Result<Self, Fault> {
         let attributes = found.attributes.clone();
         if found.is_large() {
-            return Ok(Self::Large(Metadata::of_large(attributes)));
+            return Ok(Self::Large(ResourceMetadata::of_large(attributes)));
         }
         match asked.space().vfs.read(asked.caller().door, &found.path) {
-            Ok(file) => Ok(Self::File(Metadata::of(file.attributes, file.etag), file.etag)),
+            Ok(file) => Ok(Self::File(ResourceMetadata::of(file.attributes, file.etag), file.etag)),
             // Made through a mount, and not saved yet: to all others it is an empty file.
             Err(fault) if fault.kind() == Kind::NotFound => {
                 let etag = ETag::of(b"");
-                Ok(Self::File(Metadata::of(attributes, etag), etag))
+                Ok(Self::File(ResourceMetadata::of(attributes, etag), etag))
             }
             Err(fault) => Err(fault),
         }
@@ -46,7 +46,7 @@ impl Look {
     ///
     /// # Errors
     /// `NotFound` where nothing was.
-    pub(crate) fn metadata(self, path: &TreePath) -> Result<Metadata, Fault> {
+    pub(crate) fn metadata(self, path: &TreePath) -> Result<ResourceMetadata, Fault> {
         match self {
             Self::Nothing => Err(Fault::file_not_found(path)),
             Self::File(metadata, _) | Self::Large(metadata) => Ok(metadata),
@@ -66,12 +66,12 @@ impl Look {
 }
 
 /// What the write path is to find. Anything, where no condition was judged.
-pub(crate) fn expect(look: Option<&Look>) -> Expect {
+pub(crate) fn expect(look: Option<&ObservedState>) -> Expect {
     match look {
         None => Expect::Any,
-        Some(Look::Nothing) => Expect::Absent,
-        Some(Look::File(_, etag)) => Expect::OneOf(vec![*etag]),
-        Some(Look::Large(metadata)) => metadata.attributes.large().map_or(Expect::Present, Expect::Large),
+        Some(ObservedState::Nothing) => Expect::Absent,
+        Some(ObservedState::File(_, etag)) => Expect::OneOf(vec![*etag]),
+        Some(ObservedState::Large(metadata)) => metadata.attributes.large().map_or(Expect::Present, Expect::Large),
     }
 }
 
@@ -79,19 +79,19 @@ pub(crate) fn expect(look: Option<&Look>) -> Expect {
 ///
 /// # Errors
 /// `Conflict`.
-pub(crate) fn check(asked: &Asked, look: Option<&Look>, path: &TreePath) -> Result<(), Fault> {
+pub(crate) fn check(asked: &WebdavRequestContext, look: Option<&ObservedState>, path: &TreePath) -> Result<(), Fault> {
     let Some(look) = look else { return Ok(()) };
-    let now = match Found::itself(asked, path) {
-        Ok(found) => Look::at(asked, &found)?,
-        Err(fault) if fault.kind() == Kind::NotFound => Look::Nothing,
+    let now = match ResolvedResource::itself(asked, path) {
+        Ok(found) => ObservedState::at(asked, &found)?,
+        Err(fault) if fault.kind() == Kind::NotFound => ObservedState::Nothing,
         Err(fault) => return Err(fault),
     };
     match (look, now) {
-        (Look::Nothing, Look::Nothing) => Ok(()),
-        (Look::Large(then), Look::Large(now)) if then.etag == now.etag => Ok(()),
-        (look, Look::File(_, now)) => look.admits(path, now),
-        (Look::File(..) | Look::Large(_), Look::Nothing) => Err(Fault::modified(path, None)),
-        (_, Look::Large(_)) => {
+        (ObservedState::Nothing, ObservedState::Nothing) => Ok(()),
+        (ObservedState::Large(then), ObservedState::Large(now)) if then.etag == now.etag => Ok(()),
+        (look, ObservedState::File(_, now)) => look.admits(path, now),
+        (ObservedState::File(..) | ObservedState::Large(_), ObservedState::Nothing) => Err(Fault::modified(path, None)),
+        (_, ObservedState::Large(_)) => {
             let told = format!(
                 "conflict: file was modified since your last read: `{path}` is another large file now; look at it, and retry"
             );

@@ -8,7 +8,7 @@ use svcfs_vfs::{Attributes, EntryKind};
 
 /// What is known of a file or folder.
 #[derive(Debug, Clone)]
-pub(crate) struct Metadata {
+pub(crate) struct ResourceMetadata {
     pub(crate) attributes: Attributes,
     /// None where nobody asks for it, and for a folder.
     pub(crate) etag: Option<String>,
@@ -18,7 +18,7 @@ pub(crate) struct Metadata {
     pub(crate) is_link: bool,
 }
 
-impl Metadata {
+impl ResourceMetadata {
     /// Of a file with this content.
     pub(crate) fn of(attributes: Attributes, etag: ETag) -> Self {
         Self { attributes, etag: Some(etag.to_string()), is_whole: false, is_link: false }
@@ -34,7 +34,7 @@ impl Metadata {
     }
 }
 
-impl DavMetaData for Metadata {
+impl DavMetaData for ResourceMetadata {
     fn len(&self) -> u64 {
         self.attributes.size
     }
@@ -53,15 +53,15 @@ impl DavMetaData for Metadata {
 }
 
 /// A file or folder of which something is told: one line of a listing.
-pub(crate) struct Entry {
+pub(crate) struct ListedResource {
     /// What the client calls it, in its space.
     pub(crate) path: TreePath,
     /// Where it is, links followed.
     pub(crate) place: TreePath,
-    pub(crate) metadata: Metadata,
+    pub(crate) metadata: ResourceMetadata,
 }
 
-impl DavDirEntry for Entry {
+impl DavDirEntry for ListedResource {
     fn name(&self) -> Vec<u8> {
         self.path.name().as_bytes().to_vec()
     }

@@ -12,21 +12,21 @@ use svcfs_vfs::SetAttributes;
 use svcfs_work::Lane;
 use xmltree::Element;
 
-use crate::answer::Reply;
-use crate::asked::Asked;
-use crate::found::Found;
-use crate::live::Name;
-use crate::locks::Locks;
+use crate::answer::ResponseBody;
+use crate::asked::WebdavRequestContext;
+use crate::found::ResolvedResource;
+use crate::live::PropertyName;
+use crate::locks::WebdavLocks;
 use crate::markup::{self, LANGUAGE, elements};
 use crate::properties;
 
 /// A property that is set.
-pub(crate) struct Sent {
-    name: Name,
+pub(crate) struct PropertyUpdate {
+    name: PropertyName,
     element: Element,
 }
 
-impl Sent {
+impl PropertyUpdate {
     /// All that a body sets, in its order; the language of a text is said with it, wherever it was said (RFC 4918 4.3).
     pub(crate) fn all(body: &[u8]) -> Vec<Self> {
         let Some(root) = markup::parse(body) else { return Vec::new() };
@@ -39,7 +39,7 @@ impl Sent {
                     if let Some(language) = language {
                         element.attributes.entry(LANGUAGE.to_owned()).or_insert_with(|| language.clone());
                     }
-                    Self { name: Name::of(property), element }
+                    Self { name: PropertyName::of(property), element }
                 }));
             }
         }
@@ -48,7 +48,7 @@ impl Sent {
 
     /// Whether it has the name of a property.
     pub(crate) fn is(&self, property: &DavProp) -> bool {
-        self.name == Name::of_property(property)
+        self.name == PropertyName::of_property(property)
     }
 
     /// Its text.
@@ -59,19 +59,19 @@ impl Sent {
 
 /// What Windows says of a file when it has copied it.
 #[derive(Default)]
-pub(crate) struct OfWindows {
+pub(crate) struct WindowsProperties {
     modified: Option<SystemTime>,
     accessed: Option<SystemTime>,
     /// What no disk keeps: it is kept as it was said.
     kept: Vec<(bool, DavProp)>,
 }
 
-impl OfWindows {
+impl WindowsProperties {
     /// What is said of that in a request; none where nothing is.
     ///
     /// # Errors
     /// `Invalid` for a time that is none.
-    pub(crate) fn of(all: &[Sent]) -> Result<Option<Self>, Fault> {
+    pub(crate) fn of(all: &[PropertyUpdate]) -> Result<Option<Self>, Fault> {
         let (mut said, mut is_any) = (Self::default(), false);
         for sent in all {
             let Some(name) = sent.name.of_windows() else { continue };
@@ -99,9 +99,9 @@ impl OfWindows {
     /// `Locked` when another has taken a lock since; those of the disk.
     pub(crate) async fn keep(
         self,
-        (asked, path): (&Asked, TreePath),
-        response: Response<Reply>,
-    ) -> Result<Response<Reply>, Fault> {
+        (asked, path): (&WebdavRequestContext, TreePath),
+        response: Response<ResponseBody>,
+    ) -> Result<Response<ResponseBody>, Fault> {
         let (head, body) = response.into_parts();
         let body = body.collect().await.map_err(Fault::internal)?.to_bytes();
         if head.status == StatusCode::MULTI_STATUS && markup::parse(&body).is_some_and(|told| is_done(&told)) {
@@ -113,8 +113,8 @@ impl OfWindows {
         Ok(Response::from_parts(head, body))
     }
 
-    fn keep_at(self, asked: &Asked, path: &TreePath) -> Result<(), Fault> {
-        let _unlocked = Locks::check_it_again(asked, path)?;
+    fn keep_at(self, asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
+        let _unlocked = WebdavLocks::check_it_again(asked, path)?;
         self.set(asked, path, Vec::new()).map(drop)
     }
 
@@ -124,7 +124,7 @@ impl OfWindows {
     /// As [`properties::change`]; those of the disk.
     pub(crate) fn set(
         self,
-        asked: &Asked,
+        asked: &WebdavRequestContext,
         path: &TreePath,
         mut patch: Vec<(bool, DavProp)>,
     ) -> Result<Vec<(StatusCode, DavProp)>, Fault> {
@@ -133,7 +133,7 @@ impl OfWindows {
         let mut outcomes = if patch.is_empty() { Vec::new() } else { properties::change(asked, path, patch)? };
         outcomes.truncate(others);
         if self.modified.is_some() || self.accessed.is_some() {
-            let found = Found::at(asked, path)?;
+            let found = ResolvedResource::at(asked, path)?;
             let set = SetAttributes { modified: self.modified, accessed: self.accessed, ..SetAttributes::default() };
             asked.space().vfs.set_attributes(asked.caller(), found.node, set)?;
         }

@@ -9,23 +9,23 @@ use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Kind, TreePath};
 use svcfs_vfs::SetExtended;
 
-use crate::asked::Asked;
-use crate::found::Found;
-use crate::live::Name;
+use crate::asked::WebdavRequestContext;
+use crate::found::ResolvedResource;
+use crate::live::PropertyName;
 
 const ATTRIBUTE: &[u8] = b"user.webdav.properties";
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct DeadProperty {
     namespace: Option<String>,
     prefix: Option<String>,
     name: String,
     xml: String,
 }
 
-impl From<Kept> for DavProp {
-    fn from(kept: Kept) -> Self {
-        let Kept { namespace, prefix, name, xml } = kept;
+impl From<DeadProperty> for DavProp {
+    fn from(kept: DeadProperty) -> Self {
+        let DeadProperty { namespace, prefix, name, xml } = kept;
         Self { name, prefix, namespace, xml: Some(xml.into_bytes()) }
     }
 }
@@ -34,11 +34,11 @@ impl From<Kept> for DavProp {
 ///
 /// # Errors
 /// `NotFound`; those of the disk.
-pub(crate) fn of(asked: &Asked, path: &TreePath) -> Result<Vec<DavProp>, Fault> {
-    let found = Found::at(asked, path)?;
+pub(crate) fn of(asked: &WebdavRequestContext, path: &TreePath) -> Result<Vec<DavProp>, Fault> {
+    let found = ResolvedResource::at(asked, path)?;
     let Some(value) = asked.space().vfs.extended(found.node, ATTRIBUTE)? else { return Ok(Vec::new()) };
     // Whoever reaches the disk can write anything there: what is no list of properties is none.
-    let kept: Vec<Kept> = serde_json::from_slice(&value).unwrap_or_default();
+    let kept: Vec<DeadProperty> = serde_json::from_slice(&value).unwrap_or_default();
     Ok(kept.into_iter().map(DavProp::from).collect())
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn of(asked: &Asked, path: &TreePath) -> Result<Vec<DavProp>, Fault> 
 /// # Errors
 /// `NoSpace` when they are too many for the disk; those of [`of`].
 pub(crate) fn change(
-    asked: &Asked,
+    asked: &WebdavRequestContext,
     path: &TreePath,
     patch: Vec<(bool, DavProp)>,
 ) -> Result<Vec<(StatusCode, DavProp)>, Fault> {
@@ -56,8 +56,8 @@ pub(crate) fn change(
     let mut outcomes = Vec::with_capacity(patch.len());
     let mut sent: Vec<_> = asked.sent().iter().collect();
     for (is_set, property) in patch {
-        let name = Name::of_property(&property);
-        all.retain(|other| Name::of_property(other) != name);
+        let name = PropertyName::of_property(&property);
+        all.retain(|other| PropertyName::of_property(other) != name);
         outcomes.push((StatusCode::OK, DavProp { xml: None, ..property.clone() }));
         if is_set {
             let as_sent = sent.iter().position(|sent| sent.is(&property)).and_then(|at| sent.remove(at).written());
@@ -72,7 +72,7 @@ pub(crate) fn change(
 ///
 /// # Errors
 /// As [`change`].
-pub(crate) fn copy(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+pub(crate) fn copy(asked: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     let (all, before) = match (of(asked, from), of(asked, to)) {
         (Ok(all), Ok(before)) => (all, before),
         // A link that leads nowhere has none; nor has a disk without such attributes.
@@ -84,15 +84,15 @@ pub(crate) fn copy(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), 
     if all.is_empty() && before.is_empty() { Ok(()) } else { keep(asked, to, all) }
 }
 
-fn keep(asked: &Asked, path: &TreePath, all: Vec<DavProp>) -> Result<(), Fault> {
+fn keep(asked: &WebdavRequestContext, path: &TreePath, all: Vec<DavProp>) -> Result<(), Fault> {
     let vfs = &asked.space().vfs;
-    let found = Found::at(asked, path)?;
+    let found = ResolvedResource::at(asked, path)?;
     if all.is_empty() {
         return vfs.remove_extended(found.node, ATTRIBUTE).map(drop);
     }
     let kept = all.into_iter().map(|DavProp { name, prefix, namespace, xml }| {
         let xml = String::from_utf8_lossy(&xml.unwrap_or_default()).into_owned();
-        Kept { namespace, prefix, name, xml }
+        DeadProperty { namespace, prefix, name, xml }
     });
     let value = serde_json::to_vec(&kept.collect::<Vec<_>>()).map_err(Fault::internal)?;
     vfs.set_extended(found.node, ATTRIBUTE, &value, SetExtended::Either).map(drop)

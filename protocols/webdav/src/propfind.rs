@@ -16,13 +16,13 @@ use svcfs_base::{Fault, TreePath};
 use svcfs_work::Lane;
 use xmltree::{Element, EmitterConfig, XMLNode};
 
-use crate::answer::Reply;
-use crate::asked::Asked;
-use crate::found::Found;
-use crate::live::{DAV, Name, dav, declared, text};
-use crate::locks::Locks;
+use crate::answer::ResponseBody;
+use crate::asked::WebdavRequestContext;
+use crate::found::ResolvedResource;
+use crate::live::{DAV, PropertyName, dav, declared, text};
+use crate::locks::WebdavLocks;
 use crate::markup::{self, elements};
-use crate::metadata::Entry;
+use crate::metadata::ListedResource;
 use crate::properties;
 use crate::tree::{is_nothing, listing};
 
@@ -36,24 +36,24 @@ const FINITE: &[u8] =
     br#"<?xml version="1.0" encoding="utf-8"?><D:error xmlns:D="DAV:"><D:propfind-finite-depth/></D:error>"#;
 
 /// What a request asks for.
-enum Wanted {
+enum PropertySelection {
     /// The names of all there is.
     Names,
     /// All that this protocol defines and clients gave, and these.
-    All(Vec<Name>),
+    All(Vec<PropertyName>),
     /// These.
-    These(Vec<Name>),
+    These(Vec<PropertyName>),
 }
 
 /// How far down a request looks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Depth {
+enum PropfindDepth {
     Itself,
     AndMembers,
     Everything,
 }
 
-impl Depth {
+impl PropfindDepth {
     /// Everything, where a request says nothing.
     fn of(head: &Parts) -> Result<Self, Fault> {
         match head.headers.get("depth").map(HeaderValue::as_bytes) {
@@ -66,19 +66,19 @@ impl Depth {
     }
 }
 
-impl Wanted {
+impl PropertySelection {
     /// As the body of a request says; none is all (RFC 4918 9.1).
     fn of(body: &[u8], is_microsoft: bool) -> Result<Self, Fault> {
         if body.is_empty() {
-            return Ok(Self::All(if is_microsoft { Name::of_microsoft().collect() } else { Vec::new() }));
+            return Ok(Self::All(if is_microsoft { PropertyName::of_microsoft().collect() } else { Vec::new() }));
         }
         let no_such = || Fault::invalid("body", "must be a `propfind` with `prop`, `allprop` or `propname` in it");
         let root = Element::parse(Cursor::new(body)).map_err(|error| Fault::invalid("body", error))?;
-        if !Name::of(&root).is_of_dav("propfind") {
+        if !PropertyName::of(&root).is_of_dav("propfind") {
             return Err(no_such());
         }
-        let child = |name: &str| elements(&root).find(|child| Name::of(child).is_of_dav(name));
-        let names = |parent: &Element| elements(parent).map(Name::of).collect();
+        let child = |name: &str| elements(&root).find(|child| PropertyName::of(child).is_of_dav(name));
+        let names = |parent: &Element| elements(parent).map(PropertyName::of).collect();
         match (child("propname"), child("allprop"), child("prop")) {
             (Some(_), None, None) => Ok(Self::Names),
             (None, Some(_), None) => Ok(Self::All(child("include").map(names).unwrap_or_default())),
@@ -93,13 +93,13 @@ impl Wanted {
 /// # Errors
 /// `Invalid` for a body or a depth that is none; `NotFound`; those of looking.
 pub(crate) async fn answer(
-    (asked, locks): (&Asked, &Locks),
+    (asked, locks): (&WebdavRequestContext, &WebdavLocks),
     path: TreePath,
     (head, body): (&Parts, &[u8]),
-) -> Result<Response<Reply>, Fault> {
-    let depth = Depth::of(head)?;
+) -> Result<Response<ResponseBody>, Fault> {
+    let depth = PropfindDepth::of(head)?;
     let agent = head.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
-    let wanted = Wanted::of(body, agent.contains("Microsoft"))?;
+    let wanted = PropertySelection::of(body, agent.contains("Microsoft"))?;
     let here = asked.clone();
     let looked = svcfs_listener::blocking(&asked.door().lanes, Lane::Quick, move || look(&here, path, depth)).await?;
     let Some(subjects) = looked else {
@@ -121,7 +121,7 @@ pub(crate) async fn answer(
 }
 
 /// A listing in parts, each of which is written at once.
-fn parts(subjects: Vec<Entry>) -> impl Iterator<Item = Vec<Entry>> {
+fn parts(subjects: Vec<ListedResource>) -> impl Iterator<Item = Vec<ListedResource>> {
     let mut subjects = subjects.into_iter();
     std::iter::from_fn(move || {
         let (mut part, mut bytes) = (Vec::new(), 0);
@@ -136,7 +136,7 @@ fn parts(subjects: Vec<Entry>) -> impl Iterator<Item = Vec<Entry>> {
     })
 }
 
-fn reply(status: StatusCode, body: Reply) -> Response<Reply> {
+fn reply(status: StatusCode, body: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -146,13 +146,17 @@ fn reply(status: StatusCode, body: Reply) -> Response<Reply> {
 }
 
 /// What is told of; nothing for everything below a folder.
-fn look(asked: &Asked, path: TreePath, depth: Depth) -> Result<Option<Vec<Entry>>, Fault> {
-    let found = Found::at(asked, &path)?;
-    let itself = Entry { path: path.clone(), place: found.path.clone(), metadata: found.metadata(asked)? };
+fn look(
+    asked: &WebdavRequestContext,
+    path: TreePath,
+    depth: PropfindDepth,
+) -> Result<Option<Vec<ListedResource>>, Fault> {
+    let found = ResolvedResource::at(asked, &path)?;
+    let itself = ListedResource { path: path.clone(), place: found.path.clone(), metadata: found.metadata(asked)? };
     match (depth, found.is_folder()) {
-        (Depth::Everything, true) => return Ok(None),
-        (Depth::Itself, _) | (_, false) => return Ok(Some(vec![itself])),
-        (Depth::AndMembers, true) => {}
+        (PropfindDepth::Everything, true) => return Ok(None),
+        (PropfindDepth::Itself, _) | (_, false) => return Ok(Some(vec![itself])),
+        (PropfindDepth::AndMembers, true) => {}
     }
     drop(found);
     let members = listing(asked, &path)?;
@@ -160,7 +164,10 @@ fn look(asked: &Asked, path: TreePath, depth: Depth) -> Result<Option<Vec<Entry>
 }
 
 /// Lines of a listing. Files are read here and no sooner: a listing begins before all of them are.
-fn written((asked, locks, wanted): &(Asked, Locks, Wanted), part: Vec<Entry>) -> Result<Bytes, Fault> {
+fn written(
+    (asked, locks, wanted): &(WebdavRequestContext, WebdavLocks, PropertySelection),
+    part: Vec<ListedResource>,
+) -> Result<Bytes, Fault> {
     let mut text = Vec::new();
     for subject in part {
         let told = subject.read(asked).and_then(|subject| {
@@ -179,32 +186,32 @@ fn written((asked, locks, wanted): &(Asked, Locks, Wanted), part: Vec<Entry>) ->
 
 /// What a file or folder has of what is wanted, and what it has not.
 fn properties_of(
-    asked: &Asked,
-    locks: &Locks,
-    (wanted, subject): (&Wanted, &Entry),
+    asked: &WebdavRequestContext,
+    locks: &WebdavLocks,
+    (wanted, subject): (&PropertySelection, &ListedResource),
 ) -> Result<(Vec<Element>, Vec<Element>), Fault> {
-    let live = |name: &Name| subject.live(name, (asked, locks));
+    let live = |name: &PropertyName| subject.live(name, (asked, locks));
     let dead = || -> Result<Vec<Element>, Fault> {
         let all = properties::of(asked, &subject.path)?.into_iter();
         Ok(all.filter_map(|property| markup::parse(&property.xml?)).collect())
     };
-    let all_of = |names: &mut dyn Iterator<Item = Name>| {
+    let all_of = |names: &mut dyn Iterator<Item = PropertyName>| {
         names.filter_map(|name| live(&name).transpose()).collect::<Result<Vec<_>, Fault>>()
     };
     match wanted {
-        Wanted::Names => {
-            let there = all_of(&mut Name::all().chain(Name::asked_for()))?.into_iter().chain(dead()?);
-            Ok((there.map(|property| Name::of(&property).element(Vec::new())).collect(), Vec::new()))
+        PropertySelection::Names => {
+            let there = all_of(&mut PropertyName::all().chain(PropertyName::asked_for()))?.into_iter().chain(dead()?);
+            Ok((there.map(|property| PropertyName::of(&property).element(Vec::new())).collect(), Vec::new()))
         }
-        Wanted::All(more) => {
-            let mut there = all_of(&mut Name::all())?;
+        PropertySelection::All(more) => {
+            let mut there = all_of(&mut PropertyName::all())?;
             there.extend(dead()?);
-            let is_told = |name: &Name| there.iter().any(|property| Name::of(property) == *name);
-            let more: Vec<Name> = more.iter().filter(|name| !is_told(name)).cloned().collect();
+            let is_told = |name: &PropertyName| there.iter().any(|property| PropertyName::of(property) == *name);
+            let more: Vec<PropertyName> = more.iter().filter(|name| !is_told(name)).cloned().collect();
             there.extend(all_of(&mut more.into_iter())?);
             Ok((there, Vec::new()))
         }
-        Wanted::These(names) => {
+        PropertySelection::These(names) => {
             let (mut there, mut missing) = (Vec::new(), Vec::new());
             let mut given = None;
             for name in names {
@@ -218,7 +225,7 @@ fn properties_of(
                     Some(given) => given,
                     None => given.insert(dead()?),
                 };
-                match given.iter().find(|property| Name::of(property) == *name) {
+                match given.iter().find(|property| PropertyName::of(property) == *name) {
                     Some(property) => there.push(property.clone()),
                     None => match live(name)?.filter(|_| name.is_as_said()) {
                         Some(property) => there.push(property),

@@ -7,11 +7,11 @@ use svcfs_base::{Change, ChangeSet, Expect, Fault, MAX_FILE_BYTES, Name, TreePat
 use svcfs_vfs::{EntryKind, SetAttributes};
 use uuid::Uuid;
 
-use crate::asked::Asked;
-use crate::contents::Contents;
+use crate::asked::WebdavRequestContext;
+use crate::contents::FolderContents;
 use crate::folders::{give_name, lie_in_each_other, make, remove};
-use crate::found::Found;
-use crate::unfinished::Note;
+use crate::found::ResolvedResource;
+use crate::unfinished::ReplaceRecord;
 use crate::{look, properties};
 
 /// Moves what was found in place of what is there, one of which is a folder at least.
@@ -22,9 +22,13 @@ use crate::{look, properties};
 /// # Errors
 /// `NotEmpty` for what cannot be removed there; `Conflict` where it is not what conditions were about; those of the write path. What is there stands
 /// then.
-pub(crate) fn by_move(asked: &Asked, source: &Found<'_>, there: &Found<'_>) -> Result<(), Fault> {
+pub(crate) fn by_move(
+    asked: &WebdavRequestContext,
+    source: &ResolvedResource<'_>,
+    there: &ResolvedResource<'_>,
+) -> Result<(), Fault> {
     look::check(asked, asked.seen(&there.path).as_ref(), &there.path)?;
-    let (came, mut left) = (Contents::of(asked, source)?, Contents::of(asked, there)?);
+    let (came, mut left) = (FolderContents::of(asked, source)?, FolderContents::of(asked, there)?);
     left.check_removable(asked)?;
     let moved = |path: &TreePath| path.moved(&source.path, &there.path).unwrap_or_else(|| there.path.clone());
     let is_one_set = source.is_folder()
@@ -46,7 +50,7 @@ pub(crate) fn by_move(asked: &Asked, source: &Found<'_>, there: &Found<'_>) -> R
     }
     came.make_folders(asked, &moved)?;
     for path in came.unrecorded() {
-        give_name(asked, &Found::itself(asked, path)?, &moved(path), Expect::Any)?;
+        give_name(asked, &ResolvedResource::itself(asked, path)?, &moved(path), Expect::Any)?;
     }
     left.remove_unrecorded(asked)?;
     for folder in came.folders.iter().rev() {
@@ -60,18 +64,18 @@ pub(crate) fn by_move(asked: &Asked, source: &Found<'_>, there: &Found<'_>) -> R
 ///
 /// # Errors
 /// As [`by_move`].
-pub(crate) fn by_empty_folder(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+pub(crate) fn by_empty_folder(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
     if let Some(from) = asked.path().filter(|from| from.is_under(path)) {
         return Err(lie_in_each_other(from, path));
     }
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     look::check(asked, asked.seen(path).as_ref(), path)?;
-    let there = Found::itself(asked, path)?;
+    let there = ResolvedResource::itself(asked, path)?;
     if !there.is_folder() {
         let unmake = || drop(vfs.apply(caller, Change::RemoveDir { path: path.clone() }));
         return aside(asked, &there, || make(asked, path), unmake);
     }
-    let mut left = Contents::of(asked, &there)?;
+    let mut left = FolderContents::of(asked, &there)?;
     left.check_removable(asked)?;
     // First: what follows is refused before anything is removed, or not at all.
     asked.path().map_or(Ok(()), |from| properties::copy(asked, from, path))?;
@@ -84,10 +88,10 @@ pub(crate) fn by_empty_folder(asked: &Asked, path: &TreePath) -> Result<(), Faul
 }
 
 /// Gives a folder what another has that it takes the place of it for.
-fn make_alike(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+fn make_alike(asked: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     properties::copy(asked, from, to)?;
-    let mode = Found::itself(asked, from)?.attributes.mode;
-    let there = Found::itself(asked, to)?;
+    let mode = ResolvedResource::itself(asked, from)?.attributes.mode;
+    let there = ResolvedResource::itself(asked, to)?;
     if there.attributes.kind == EntryKind::Directory && there.attributes.mode != mode {
         let set = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
         asked.space().vfs.set_attributes(asked.caller(), there.node, set)?;
@@ -102,18 +106,18 @@ fn make_alike(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), Fault
 /// # Errors
 /// Those of the work, with the place of what was to be replaced where it is not back; those of the write path.
 pub(crate) fn aside(
-    asked: &Asked,
-    there: &Found<'_>,
+    asked: &WebdavRequestContext,
+    there: &ResolvedResource<'_>,
     work: impl FnOnce() -> Result<(), Fault>,
     undo: impl FnOnce(),
 ) -> Result<(), Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
-    let folder = Found::parent_of(asked, &there.path)?;
+    let folder = ResolvedResource::parent_of(asked, &there.path)?;
     // A page stays one, so that no gate is in its way back.
     let extension = if there.path.is_page() { ".md" } else { "" };
     let beside = Name::parse(&format!(".svc-replaced-{}{extension}", Uuid::new_v4().simple()))?;
     let (name, place) = (there.name()?, folder.path.join(&beside));
-    let mut note = Note::begin(asked, &there.path, &place)?;
+    let mut note = ReplaceRecord::begin(asked, &there.path, &place)?;
     if let Err(fault) = vfs.rename_node(caller, (folder.node, &name), (folder.node, &beside), false) {
         note.over();
         return Err(fault);

@@ -19,10 +19,10 @@ use svcfs_base::{Actor, Caller, Fault, Kind, Name, TreePath};
 use svcfs_knowledge::kernel::{ServerState, Space};
 use uuid::Uuid;
 
-use crate::Door;
-use crate::asked::{Asked, Question};
+use crate::WebdavServer;
+use crate::asked::{RequestDetails, WebdavRequestContext};
 use crate::folders::{remove, take_away};
-use crate::found::Found;
+use crate::found::ResolvedResource;
 
 /// Where it is written down, in the folder of the server's state.
 const FOLDER: &str = "webdav";
@@ -33,7 +33,7 @@ const FRESH: &str = "new";
 
 /// A replacing.
 #[derive(Debug, Serialize, Deserialize)]
-struct Replacing {
+struct ReplaceOperation {
     /// What is replaced, and where that is meanwhile.
     place: TreePath,
     beside: TreePath,
@@ -47,22 +47,22 @@ struct Replacing {
 }
 
 /// One that is written down.
-pub(crate) struct Note {
+pub(crate) struct ReplaceRecord {
     file: PathBuf,
-    of: Replacing,
+    of: ReplaceOperation,
 }
 
-impl Note {
+impl ReplaceRecord {
     /// Writes down what is about to be beside its place. It is on the disk then.
     ///
     /// # Errors
     /// `NoSpace`; those of the disk.
-    pub(crate) fn begin(asked: &Asked, place: &TreePath, beside: &TreePath) -> Result<Self, Fault> {
+    pub(crate) fn begin(asked: &WebdavRequestContext, place: &TreePath, beside: &TreePath) -> Result<Self, Fault> {
         let folder = asked.space().vfs.state_directory().join(FOLDER);
         std::fs::create_dir_all(&folder).map_err(failed)?;
         let note = Self {
             file: folder.join(format!("{}.{NOTE}", Uuid::new_v4().simple())),
-            of: Replacing {
+            of: ReplaceOperation {
                 place: place.clone(),
                 beside: beside.clone(),
                 from: asked.path().unwrap_or(place).clone(),
@@ -146,7 +146,7 @@ fn failed(error: io::Error) -> Fault {
 /// Ends what servers before this one began to replace in a space, and did not end. To be called where the space is opened, before any door is. What fails
 /// is left for the next start, and the log says why.
 pub fn finish(server: &Arc<ServerState>, space: &Arc<Space>) {
-    let door = Arc::new(Door::of(Arc::clone(server)));
+    let door = Arc::new(WebdavServer::of(Arc::clone(server)));
     let notes = notes(&space.vfs.state_directory().join(FOLDER)).unwrap_or_else(|error| {
         tracing::error!(space = space.name, %error, "what a killed server was replacing cannot be looked up");
         Vec::new()
@@ -155,7 +155,7 @@ pub fn finish(server: &Arc<ServerState>, space: &Arc<Space>) {
         match end(&door, space, &note) {
             Ok(()) => note.over(),
             Err(fault) => {
-                let Replacing { place, beside, .. } = &note.of;
+                let ReplaceOperation { place, beside, .. } = &note.of;
                 tracing::error!(space = space.name, page.path = %place, error = ?fault, "what a killed server was replacing is still at `{beside}`; the next start tries again");
                 note.grows_old();
             }
@@ -164,7 +164,7 @@ pub fn finish(server: &Arc<ServerState>, space: &Arc<Space>) {
 }
 
 /// All that is written down in a folder; what is half written is of what had not begun, or is there as a whole, too, and goes.
-fn notes(folder: &Path) -> io::Result<Vec<Note>> {
+fn notes(folder: &Path) -> io::Result<Vec<ReplaceRecord>> {
     let files = match std::fs::read_dir(folder) {
         Ok(files) => files,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -179,7 +179,7 @@ fn notes(folder: &Path) -> io::Result<Vec<Note>> {
         }
         let read = std::fs::read(&file).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?));
         match read {
-            Ok(of) => notes.push(Note { file, of }),
+            Ok(of) => notes.push(ReplaceRecord { file, of }),
             Err(error) => {
                 tracing::error!(note = %file.display(), %error, "what a killed server was replacing cannot be read; look for `.svc-replaced-…` in the tree");
             }
@@ -189,13 +189,18 @@ fn notes(folder: &Path) -> io::Result<Vec<Note>> {
 }
 
 /// Puts back what is beside its place, or takes it away where something else has that by now.
-fn end(door: &Arc<Door>, space: &Arc<Space>, note: &Note) -> Result<(), Fault> {
-    let Replacing { place, beside, from, is_copy, actor, is_done } = &note.of;
+fn end(door: &Arc<WebdavServer>, space: &Arc<Space>, note: &ReplaceRecord) -> Result<(), Fault> {
+    let ReplaceOperation { place, beside, from, is_copy, actor, is_done } = &note.of;
     let method = if *is_copy { "COPY" } else { "MOVE" };
     let method = Method::from_bytes(method.as_bytes()).map_err(Fault::internal)?;
     let caller = Caller { actor: Some(Actor::new(actor)), ..Caller::new(svcfs_base::Door::WebDav) };
-    let asked = Asked::new(Arc::clone(door), Arc::clone(space), caller, Question::about(method, from.clone()));
-    let is_there = |path: &TreePath| match Found::itself(&asked, path) {
+    let asked = WebdavRequestContext::new(
+        Arc::clone(door),
+        Arc::clone(space),
+        caller,
+        RequestDetails::about(method, from.clone()),
+    );
+    let is_there = |path: &TreePath| match ResolvedResource::itself(&asked, path) {
         Ok(_) => Ok(true),
         Err(fault) if fault.kind() == Kind::NotFound => Ok(false),
         Err(fault) => Err(fault),
@@ -217,7 +222,7 @@ fn end(door: &Arc<Door>, space: &Arc<Space>, note: &Note) -> Result<(), Fault> {
         tracing::error!(page.path = %place, "a server was killed while it replaced this, and something else is there now; what it was to replace is at `{beside}`");
         return Ok(());
     }
-    let folder = Found::parent_of(&asked, place)?;
+    let folder = ResolvedResource::parent_of(&asked, place)?;
     let [old, new] = [beside, place].map(|path| Name::parse(path.name()));
     space.vfs.rename_node(asked.caller(), (folder.node, &old?), (folder.node, &new?), false)?;
     tracing::warn!(page.path = %place, "a server was killed while it replaced this; it is back");

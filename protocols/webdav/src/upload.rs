@@ -11,15 +11,15 @@ use svcfs_vfs::{EntryKind, HandleId, NodeId, UPLOAD, Vfs, WriteAt};
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
-use crate::asked::Asked;
-use crate::found::Found;
-use crate::locks::Locks;
-use crate::look::{self, Look};
-use crate::metadata::Metadata;
+use crate::asked::WebdavRequestContext;
+use crate::found::ResolvedResource;
+use crate::locks::WebdavLocks;
+use crate::look::{self, ObservedState};
+use crate::metadata::ResourceMetadata;
 use crate::tree::sought;
 
 /// How a file is opened.
-pub(crate) struct Begin {
+pub(crate) struct UploadOptions {
     /// A part of it is written, the rest stays.
     pub(crate) keeps_content: bool,
     /// That part comes at the end.
@@ -31,27 +31,27 @@ pub(crate) struct Begin {
 }
 
 /// A file on its way.
-pub(crate) struct Upload {
-    asked: Asked,
+pub(crate) struct FileUpload {
+    asked: WebdavRequestContext,
     path: TreePath,
     /// What it may be written over; anything, if none.
-    over: Option<Look>,
+    over: Option<ObservedState>,
     announced: Option<u64>,
     received: u64,
-    what: What,
+    what: WriteRange,
     /// What has come, of what a version can hold.
     coming: SpillBuffer,
     /// What has come of a longer file, and is not handed to the disk.
     blocks: BlockBuffer,
     /// What came before that.
-    beside: Option<PipelineStage<Beside>>,
+    beside: Option<PipelineStage<StagedResource>>,
     /// What became of it.
-    outcome: Option<Metadata>,
+    outcome: Option<ResourceMetadata>,
 }
 
 /// What of a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum WriteRange {
     All,
     /// A part of it, from here on; the rest stays.
     From(u64),
@@ -59,32 +59,32 @@ enum What {
     More,
 }
 
-impl std::fmt::Debug for Upload {
+impl std::fmt::Debug for FileUpload {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{} bytes for {}", self.received, self.path)
     }
 }
 
-impl Upload {
+impl FileUpload {
     /// Begins to write the file that a path leads to, or a new one.
     ///
     /// # Errors
     /// `NotFound` without a folder to put it into, `IsDirectory`, `Exists`; `Forbidden` beyond the caller's reach.
-    pub(crate) fn begin(asked: &Asked, path: TreePath, begin: Begin) -> Result<Self, Fault> {
-        let Begin { keeps_content, at_end, must_be_new, must_be_there, length } = begin;
+    pub(crate) fn begin(asked: &WebdavRequestContext, path: TreePath, begin: UploadOptions) -> Result<Self, Fault> {
+        let UploadOptions { keeps_content, at_end, must_be_new, must_be_there, length } = begin;
         let mut upload = Self {
             asked: asked.clone(),
-            over: if must_be_new { Some(Look::Nothing) } else { asked.seen(&path) },
+            over: if must_be_new { Some(ObservedState::Nothing) } else { asked.seen(&path) },
             announced: length,
             received: 0,
-            what: What::All,
+            what: WriteRange::All,
             coming: gathering(asked),
             blocks: BlockBuffer::new(&asked.door().room),
             beside: None,
             outcome: None,
             path,
         };
-        match Found::at(asked, &upload.path) {
+        match ResolvedResource::at(asked, &upload.path) {
             Ok(found) if found.attributes.kind != EntryKind::File => return Err(Fault::is_directory(&upload.path)),
             Ok(_) if must_be_new => return Err(Fault::exists(&upload.path)),
             Ok(found) => {
@@ -94,24 +94,25 @@ impl Upload {
                     }
                     let file = asked.space().vfs.read(asked.caller().door, &found.path)?;
                     upload.over.as_ref().map_or(Ok(()), |over| over.admits(&found.path, file.etag))?;
-                    upload.over = Some(Look::File(Metadata::of(file.attributes, file.etag), file.etag));
+                    upload.over =
+                        Some(ObservedState::File(ResourceMetadata::of(file.attributes, file.etag), file.etag));
                 }
                 upload.path = found.path.clone();
             }
             Err(fault) if fault.kind() == Kind::NotFound && !must_be_there => {
-                Found::parent_of(asked, &upload.path)?;
+                ResolvedResource::parent_of(asked, &upload.path)?;
                 if keeps_content {
-                    upload.over = Some(Look::Nothing);
+                    upload.over = Some(ObservedState::Nothing);
                 }
             }
             Err(fault) => return Err(fault),
         }
         if keeps_content {
-            upload.what = if at_end { What::More } else { What::From(0) };
+            upload.what = if at_end { WriteRange::More } else { WriteRange::From(0) };
         }
         if asked.is_lock() {
             // Nothing will be written: the lock is on an empty file (RFC 4918 7.3).
-            upload.over = Some(Look::Nothing);
+            upload.over = Some(ObservedState::Nothing);
             upload.outcome = put(asked, (&upload.path, upload.over.as_ref()), Bytes::new())?;
         }
         Ok(upload)
@@ -122,11 +123,11 @@ impl Upload {
         self.received += data.len() as u64;
         let is_long = self.received > LIMIT || self.announced.is_some_and(|announced| announced > LIMIT);
         match self.what {
-            What::All if is_long => return self.write_blocks(&data).await,
-            What::From(_) | What::More if self.received > LIMIT => {
+            WriteRange::All if is_long => return self.write_blocks(&data).await,
+            WriteRange::From(_) | WriteRange::More if self.received > LIMIT => {
                 return Err(self.asked.refuse(Fault::too_large("file of which a part is written", MAX_FILE_BYTES)));
             }
-            What::All | What::From(_) | What::More => {}
+            WriteRange::All | WriteRange::From(_) | WriteRange::More => {}
         }
         self.coming.push(&data);
         if self.coming.is_full() {
@@ -172,11 +173,11 @@ impl Upload {
     }
 
     /// A file beside its place, with what was gathered before it was known to be long.
-    async fn begin_beside(&mut self) -> FsResult<Beside> {
+    async fn begin_beside(&mut self) -> FsResult<StagedResource> {
         let _room = if self.coming.is_on_disk() { Some(self.room(self.coming.length()).await?) } else { None };
         let (coming, path) = (self.taken(), self.path.clone());
         let begun = self.asked.run(move |asked| {
-            let mut beside = Beside::new(asked, &path)?;
+            let mut beside = StagedResource::new(asked, &path)?;
             if coming.length() > 0 {
                 beside.append(&coming.into_bytes()?.0)?;
             }
@@ -186,7 +187,7 @@ impl Upload {
     }
 
     /// The file beside its place, once all of it is written; none of a short one.
-    async fn finish_beside(&mut self) -> FsResult<Option<Beside>> {
+    async fn finish_beside(&mut self) -> FsResult<Option<StagedResource>> {
         if let Some(block) = self.blocks.last() {
             self.write_block(block).await?;
         }
@@ -202,10 +203,10 @@ impl Upload {
         }
         let beside = self.finish_beside().await?;
         let room = match (self.what, self.coming.is_on_disk()) {
-            (What::All, false) => None,
-            (What::All, true) => Some(self.room(self.received).await?),
+            (WriteRange::All, false) => None,
+            (WriteRange::All, true) => Some(self.room(self.received).await?),
             // With the rest of the file.
-            (What::From(_) | What::More, _) => Some(self.room(MAX_FILE_BYTES as u64).await?),
+            (WriteRange::From(_) | WriteRange::More, _) => Some(self.room(MAX_FILE_BYTES as u64).await?),
         };
         let (coming, what) = (self.taken(), self.what);
         let (path, over) = (self.path.clone(), self.over.clone());
@@ -214,16 +215,16 @@ impl Upload {
             if let Some(beside) = &beside {
                 beside.flush()?;
             }
-            let _unlocked = Locks::check_again(asked, &asked.path().into_iter().collect::<Vec<_>>())?;
+            let _unlocked = WebdavLocks::check_again(asked, &asked.path().into_iter().collect::<Vec<_>>())?;
             if let Some(beside) = beside {
                 beside.into_place(asked, &path, over.as_ref())?;
                 asked.set_time(&path);
-                let found = Found::itself(asked, &path)?;
-                return Ok(Some(Metadata::of_large(found.attributes.clone())));
+                let found = ResolvedResource::itself(asked, &path)?;
+                return Ok(Some(ResourceMetadata::of_large(found.attributes.clone())));
             }
             let (content, _taken) = coming.into_bytes()?;
             let content =
-                if what == What::All { content } else { patched(asked, &path, (what, over.as_ref()), &content)? };
+                if what == WriteRange::All { content } else { patched(asked, &path, (what, over.as_ref()), &content)? };
             put(asked, (&path, over.as_ref()), content)
         });
         self.outcome = finished.await?;
@@ -232,22 +233,27 @@ impl Upload {
 }
 
 /// Something that bytes are gathered in.
-fn gathering(asked: &Asked) -> SpillBuffer {
+fn gathering(asked: &WebdavRequestContext) -> SpillBuffer {
     SpillBuffer::new(&asked.door().room, &asked.space().vfs.state_directory())
 }
 
 /// A file of which a part is another one.
-fn patched(asked: &Asked, path: &TreePath, (what, over): (What, Option<&Look>), part: &[u8]) -> Result<Bytes, Fault> {
+fn patched(
+    asked: &WebdavRequestContext,
+    path: &TreePath,
+    (what, over): (WriteRange, Option<&ObservedState>),
+    part: &[u8],
+) -> Result<Bytes, Fault> {
     let mut content = Vec::new();
-    if let Some(over @ Look::File(..)) = over {
+    if let Some(over @ ObservedState::File(..)) = over {
         let file = asked.space().vfs.read(asked.caller().door, path)?;
         over.admits(path, file.etag)?;
         content.extend_from_slice(&file.content);
     }
     let begin = match what {
-        What::All | What::From(0) => 0,
-        What::From(at) => usize::try_from(at).map_err(Fault::internal)?,
-        What::More => content.len(),
+        WriteRange::All | WriteRange::From(0) => 0,
+        WriteRange::From(at) => usize::try_from(at).map_err(Fault::internal)?,
+        WriteRange::More => content.len(),
     };
     let end = begin.saturating_add(part.len());
     if end > MAX_FILE_BYTES {
@@ -258,15 +264,19 @@ fn patched(asked: &Asked, path: &TreePath, (what, over): (What, Option<&Look>), 
     Ok(content.into())
 }
 
-fn put(asked: &Asked, (path, over): (&TreePath, Option<&Look>), content: Bytes) -> Result<Option<Metadata>, Fault> {
+fn put(
+    asked: &WebdavRequestContext,
+    (path, over): (&TreePath, Option<&ObservedState>),
+    content: Bytes,
+) -> Result<Option<ResourceMetadata>, Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     let saved = vfs.save(caller, path.clone(), content, look::expect(over))?;
     asked.set_time(path);
-    let found = Found::itself(asked, path)?;
-    Ok(saved.etag.map(|etag| Metadata::of(found.attributes.clone(), etag)))
+    let found = ResolvedResource::itself(asked, path)?;
+    Ok(saved.etag.map(|etag| ResourceMetadata::of(found.attributes.clone(), etag)))
 }
 
-impl DavFile for Upload {
+impl DavFile for FileUpload {
     fn metadata(&mut self) -> FsFuture<'_, Box<dyn DavMetaData>> {
         let metadata = self.outcome.clone().map(|metadata| Box::new(metadata) as Box<dyn DavMetaData>);
         Box::pin(std::future::ready(metadata.ok_or(FsError::NotFound)))
@@ -283,15 +293,15 @@ impl DavFile for Upload {
     }
     fn seek(&mut self, place: SeekFrom) -> FsFuture<'_, u64> {
         let sought = match (self.what, sought(place, 0, 0)) {
-            (What::More, _) => Ok(0),
+            (WriteRange::More, _) => Ok(0),
             // Behind the end of what can be recorded nothing is kept that could be written around.
-            (What::From(_), Ok(place)) if place > MAX_FILE_BYTES as u64 => Err(FsError::TooLarge),
-            (What::From(_), Ok(place)) if self.received == 0 => {
-                self.what = What::From(place);
+            (WriteRange::From(_), Ok(place)) if place > MAX_FILE_BYTES as u64 => Err(FsError::TooLarge),
+            (WriteRange::From(_), Ok(place)) if self.received == 0 => {
+                self.what = WriteRange::From(place);
                 Ok(place)
             }
-            (What::All, Ok(0)) => Ok(0),
-            (What::All | What::From(_), _) => Err(FsError::GeneralFailure),
+            (WriteRange::All, Ok(0)) => Ok(0),
+            (WriteRange::All | WriteRange::From(_), _) => Err(FsError::GeneralFailure),
         };
         Box::pin(std::future::ready(sought))
     }
@@ -301,7 +311,7 @@ impl DavFile for Upload {
 }
 
 /// A file of any length beside its place; gone when it is let go of.
-pub(crate) struct Beside {
+pub(crate) struct StagedResource {
     vfs: Arc<Vfs>,
     caller: Caller,
     node: NodeId,
@@ -311,14 +321,14 @@ pub(crate) struct Beside {
     length: u64,
 }
 
-impl Beside {
+impl StagedResource {
     /// A new one, in the folder that `path` lies in.
     ///
     /// # Errors
     /// `NotFound` when there is no such folder.
-    pub(crate) fn new(asked: &Asked, path: &TreePath) -> Result<Self, Fault> {
+    pub(crate) fn new(asked: &WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         let (vfs, caller) = (Arc::clone(&asked.space().vfs), asked.caller().clone());
-        let folder = Found::parent_of(asked, path)?;
+        let folder = ResolvedResource::parent_of(asked, path)?;
         let name = Name::parse(&format!("{}{}{}", UPLOAD.0, Uuid::new_v4().simple(), UPLOAD.1))?;
         let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
         let path = Some(folder.path.join(&name));
@@ -350,10 +360,15 @@ impl Beside {
     ///
     /// # Errors
     /// `Conflict` when it is something else by now; those of the disk. Nothing is there then but what was.
-    pub(crate) fn into_place(mut self, asked: &Asked, place: &TreePath, over: Option<&Look>) -> Result<(), Fault> {
+    pub(crate) fn into_place(
+        mut self,
+        asked: &WebdavRequestContext,
+        place: &TreePath,
+        over: Option<&ObservedState>,
+    ) -> Result<(), Fault> {
         let Some(path) = self.path.clone() else { return Ok(()) };
         self.flush()?;
-        let (beside, folder) = (Found::parent_of(asked, &path)?, Found::parent_of(asked, place)?);
+        let (beside, folder) = (ResolvedResource::parent_of(asked, &path)?, ResolvedResource::parent_of(asked, place)?);
         let (old, new) = (Name::parse(path.name())?, Name::parse(place.name())?);
         let how = (look::expect(over), Durability::Now);
         self.vfs.rename_node_expecting(&self.caller, (beside.node, &old), (folder.node, &new), how)?;
@@ -366,13 +381,13 @@ impl Beside {
     }
 }
 
-impl BlockSink for Beside {
+impl BlockSink for StagedResource {
     fn write_block(&mut self, block: &[u8]) -> Result<(), Fault> {
         self.append(block)
     }
 }
 
-impl Drop for Beside {
+impl Drop for StagedResource {
     fn drop(&mut self) {
         let mut outcome = Ok(());
         if let Some(path) = self.path.take() {
@@ -386,7 +401,7 @@ impl Drop for Beside {
     }
 }
 
-impl Beside {
+impl StagedResource {
     fn remove(&self, path: &TreePath) -> Result<(), Fault> {
         let mut folder = NodeId::ROOT;
         let mut found = Vec::new();

@@ -6,9 +6,9 @@ use dav_server::ls::DavLockSystem;
 use svcfs_base::{Actor, Caller, Change, Kind};
 
 use super::*;
-use crate::locks::Locks;
-use crate::patch::{OfWindows, Sent};
-use crate::tree::Tree;
+use crate::locks::WebdavLocks;
+use crate::patch::{PropertyUpdate, WindowsProperties};
+use crate::tree::WebdavFileSystem;
 
 const EXCLUSIVE: &str = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype>\
                          <owner><href>mailto:ann@example.org</href></owner></lockinfo>";
@@ -228,7 +228,7 @@ fn no_lock_is_given_between_the_last_look_at_the_locks_and_the_write() {
     let path = TreePath::parse("a.md").unwrap();
     let vfs = &served.server.primary().vfs;
     let eve = served.asked("PUT", "/a.md");
-    let writing = Locks::check_again(&eve, &[&path]).unwrap();
+    let writing = WebdavLocks::check_again(&eve, &[&path]).unwrap();
     let lock = std::thread::scope(|scope| {
         let lock = scope.spawn(|| served.lock("/a.md", &[("authorization", "Basic YW5uOg==")]));
         // Nobody writes there.
@@ -240,7 +240,7 @@ fn no_lock_is_given_between_the_last_look_at_the_locks_and_the_write() {
     });
     assert_eq!(served.text("a.md").unwrap(), "# two\n");
     assert_eq!(vfs.leases_at(&path).len(), 1, "{lock}");
-    let refused = Locks::check_again(&eve, &[&path]).map(drop);
+    let refused = WebdavLocks::check_again(&eve, &[&path]).map(drop);
     assert_eq!(refused.unwrap_err().kind(), Kind::Locked);
 }
 
@@ -257,10 +257,10 @@ fn what_was_locked_since_the_first_look_is_not_removed_renamed_or_made() {
     served.lock("/docs/a.md", &[]);
     served.lock("/docs", &[("depth", "0")]);
     let run = |outcome| served.runtime.block_on(outcome);
-    assert!(run(Tree.remove_file(&page, &delete)).is_err());
-    assert!(run(Tree.remove_dir(&docs, &folder)).is_err());
-    assert!(run(Tree.rename(&page, &other, &rename)).is_err());
-    assert!(run(Tree.create_dir(&new, &make)).is_err());
+    assert!(run(WebdavFileSystem.remove_file(&page, &delete)).is_err());
+    assert!(run(WebdavFileSystem.remove_dir(&docs, &folder)).is_err());
+    assert!(run(WebdavFileSystem.rename(&page, &other, &rename)).is_err());
+    assert!(run(WebdavFileSystem.create_dir(&new, &make)).is_err());
     for asked in [delete, folder, rename, make] {
         assert_eq!(asked.fault().unwrap().kind(), Kind::Locked);
     }
@@ -284,20 +284,24 @@ fn what_was_locked_since_the_first_look_is_not_copied_over_and_given_no_properti
     .map(|(method, target)| served.asked(method, target));
     served.lock("/docs/a.md", &[]);
     let run = |outcome| served.runtime.block_on(outcome);
-    assert!(run(Tree.copy(&other, &page, &over)).is_err());
+    assert!(run(WebdavFileSystem.copy(&other, &page, &over)).is_err());
     over.replaces(TreePath::parse("docs").unwrap());
-    assert!(run(Tree.copy(&other, &folder, &over)).is_err(), "what is locked lies in what would be replaced");
+    assert!(
+        run(WebdavFileSystem.copy(&other, &folder, &over)).is_err(),
+        "what is locked lies in what would be replaced"
+    );
     assert_eq!(served.text("docs/a.md").unwrap(), "# one\n");
-    run(Tree.copy(&folder, &DavPath::new("/copy").unwrap(), &into)).unwrap();
+    run(WebdavFileSystem.copy(&folder, &DavPath::new("/copy").unwrap(), &into)).unwrap();
     let property =
         || DavProp { name: "x".into(), prefix: None, namespace: Some("urn:x".into()), xml: Some("<x/>".into()) };
-    let set = |path, asked| served.runtime.block_on(Tree.patch_props(path, vec![(true, property())], asked));
+    let set =
+        |path, asked| served.runtime.block_on(WebdavFileSystem.patch_props(path, vec![(true, property())], asked));
     assert!(set(&page, &patch).is_err());
     assert!(set(&folder, &above).is_ok(), "of a folder, which is not what is in it");
     let sent = "<propertyupdate xmlns='DAV:'><set><prop><Win32LastModifiedTime xmlns='urn:schemas-microsoft-com:'>\
                 Sun, 06 Nov 1994 08:49:37 GMT</Win32LastModifiedTime></prop></set></propertyupdate>";
     let done = "<multistatus xmlns='DAV:'><response><propstat><status>HTTP/1.1 200 OK</status></propstat></response></multistatus>";
-    let said = OfWindows::of(&Sent::all(sent.as_bytes())).unwrap().unwrap();
+    let said = WindowsProperties::of(&PropertyUpdate::all(sent.as_bytes())).unwrap().unwrap();
     let response = http::Response::builder()
         .status(207)
         .body(Full::from(done).map_err(|never| match never {}).boxed_unsync())
@@ -316,10 +320,10 @@ fn times_of_windows_are_set_with_the_other_properties_and_not_after_a_lock_that_
     let (path, asked) = (DavPath::new("/a.md").unwrap(), served.asked("PROPPATCH", "/a.md"));
     let sent = "<propertyupdate xmlns='DAV:'><set><prop><Win32LastModifiedTime xmlns='urn:schemas-microsoft-com:'>\
                 Sun, 06 Nov 1994 08:49:37 GMT</Win32LastModifiedTime></prop></set></propertyupdate>";
-    asked.is_told_by_windows(OfWindows::of(&Sent::all(sent.as_bytes())).unwrap());
+    asked.is_told_by_windows(WindowsProperties::of(&PropertyUpdate::all(sent.as_bytes())).unwrap());
     let property =
         DavProp { name: "x".into(), prefix: None, namespace: Some("urn:x".into()), xml: Some("<x/>".into()) };
-    let set = served.runtime.block_on(Tree.patch_props(&path, vec![(true, property)], &asked)).unwrap();
+    let set = served.runtime.block_on(WebdavFileSystem.patch_props(&path, vec![(true, property)], &asked)).unwrap();
     assert_eq!(set.len(), 1, "what was asked for here");
     served.lock("/a.md", &[]);
     let told = served.send("PROPFIND", "/a.md", &[("depth", "0")], "").text();
@@ -380,7 +384,7 @@ fn a_lock_that_another_takes_before_something_is_replaced_does_not_end_with_the_
     let path = TreePath::parse("a.md").unwrap();
     let asked = served.asked("COPY", "/b.md");
     served.lock("/a.md", &[("authorization", "Basic YW5uOg==")]);
-    let locks = Locks { asked, prefix: String::new() };
+    let locks = WebdavLocks { asked, prefix: String::new() };
     served.runtime.block_on(locks.delete(&DavPath::new("/a.md").unwrap())).unwrap();
     assert_eq!(served.server.primary().vfs.leases_at(&path).len(), 1);
 }

@@ -7,26 +7,26 @@ use dav_server::fs::{FsError, GuardedFileSystem, OpenOptions};
 use svcfs_base::{Caller, Change, Expect};
 
 use super::*;
-use crate::asked::{Asked, Question};
-use crate::body::Content;
-use crate::tree::Tree;
+use crate::asked::{RequestDetails, WebdavRequestContext};
+use crate::body::RequestBody;
+use crate::tree::WebdavFileSystem;
 
 const PAGE: &str = "/page.md";
 
 impl Served {
     /// A request with a condition, as the tree sees it.
-    pub(super) fn asked(&self, method: &str, target: &str) -> Asked {
+    pub(super) fn asked(&self, method: &str, target: &str) -> WebdavRequestContext {
         let request = Request::builder().method(method).uri(target).header("if-match", "\"x\"").body(()).unwrap();
-        let content = Content::Here(None);
-        let question = Question::of(&request.into_parts().0, &content, "");
-        let door = Arc::new(crate::Door::of(Arc::clone(&self.server)));
-        Asked::new(door, Arc::clone(self.server.primary()), Caller::new(Door::WebDav), question)
+        let content = RequestBody::Here(None);
+        let question = RequestDetails::of(&request.into_parts().0, &content, "");
+        let door = Arc::new(crate::WebdavServer::of(Arc::clone(&self.server)));
+        WebdavRequestContext::new(door, Arc::clone(self.server.primary()), Caller::new(Door::WebDav), question)
     }
 
     /// What the tree tells of a path: the hash that a condition is judged by, between quotation marks.
-    fn told(&self, asked: &Asked, path: &str) -> Result<String, FsError> {
+    fn told(&self, asked: &WebdavRequestContext, path: &str) -> Result<String, FsError> {
         let path = DavPath::new(path).unwrap();
-        self.runtime.block_on(Tree.metadata(&path, asked)).map(|metadata| metadata.etag().unwrap())
+        self.runtime.block_on(WebdavFileSystem.metadata(&path, asked)).map(|metadata| metadata.etag().unwrap())
     }
 
     /// What another door writes.
@@ -36,11 +36,11 @@ impl Served {
     }
 
     /// Puts a text at a path; whether it was taken.
-    fn takes(&self, asked: &Asked, path: &str, text: &'static str) -> bool {
+    fn takes(&self, asked: &WebdavRequestContext, path: &str, text: &'static str) -> bool {
         let path = DavPath::new(path).unwrap();
         let options = OpenOptions { write: true, create: true, truncate: true, ..OpenOptions::default() };
         self.runtime.block_on(async {
-            let Ok(mut file) = Tree.open(&path, options, asked).await else { return false };
+            let Ok(mut file) = WebdavFileSystem.open(&path, options, asked).await else { return false };
             file.write_bytes(text.into()).await.unwrap();
             file.flush().await.is_ok()
         })
@@ -91,9 +91,9 @@ fn a_write_that_comes_after_the_look_is_refused_whatever_the_method() {
     let [page, other] = [PAGE, "/other.md"].map(|path| DavPath::new(path).unwrap());
     assert!(!served.takes(&put, PAGE, "# Mine\n"));
     assert!(!served.takes(&fresh, "/new.md", "# Mine\n"));
-    assert!(served.runtime.block_on(Tree.copy(&page, &other, &copy)).is_err());
-    assert!(served.runtime.block_on(Tree.rename(&page, &other, &rename)).is_err());
-    assert!(served.runtime.block_on(Tree.remove_file(&page, &delete)).is_err());
+    assert!(served.runtime.block_on(WebdavFileSystem.copy(&page, &other, &copy)).is_err());
+    assert!(served.runtime.block_on(WebdavFileSystem.rename(&page, &other, &rename)).is_err());
+    assert!(served.runtime.block_on(WebdavFileSystem.remove_file(&page, &delete)).is_err());
     assert_eq!(served.text("page.md").unwrap(), "# Two\n");
     assert_eq!(served.text("new.md").unwrap(), "# New\n");
     assert_eq!(served.text("other.md"), None);
@@ -106,8 +106,8 @@ fn what_comes_where_a_copy_or_a_move_found_nothing_is_not_written_over() {
     let [page, other] = [PAGE, "/other.md"].map(|path| DavPath::new(path).unwrap());
     let [copy, rename] = ["COPY", "MOVE"].map(|method| served.asked(method, PAGE));
     served.written("other.md", "# Other\n");
-    assert!(served.runtime.block_on(Tree.copy(&page, &other, &copy)).is_err());
-    assert!(served.runtime.block_on(Tree.rename(&page, &other, &rename)).is_err());
+    assert!(served.runtime.block_on(WebdavFileSystem.copy(&page, &other, &copy)).is_err());
+    assert!(served.runtime.block_on(WebdavFileSystem.rename(&page, &other, &rename)).is_err());
     assert_eq!(served.text("other.md").unwrap(), "# Other\n");
 }
 
@@ -120,11 +120,14 @@ fn what_a_copy_or_a_move_replaces_is_what_was_looked_at() {
     for method in ["COPY", "MOVE"] {
         let asked = served.asked(method, PAGE);
         served.told(&asked, "/other.md").unwrap();
-        served.runtime.block_on(Tree.remove_file(&other, &asked)).unwrap();
+        served.runtime.block_on(WebdavFileSystem.remove_file(&other, &asked)).unwrap();
         let text = format!("# After {method}\n");
         served.written("other.md", &text);
-        let outcome =
-            if method == "COPY" { Tree.copy(&page, &other, &asked) } else { Tree.rename(&page, &other, &asked) };
+        let outcome = if method == "COPY" {
+            WebdavFileSystem.copy(&page, &other, &asked)
+        } else {
+            WebdavFileSystem.rename(&page, &other, &asked)
+        };
         assert!(served.runtime.block_on(outcome).is_err(), "{method}");
         assert_eq!(served.text("other.md").unwrap(), text);
     }
@@ -134,11 +137,11 @@ fn what_a_copy_or_a_move_replaces_is_what_was_looked_at() {
 fn a_large_file_takes_the_place_of_what_was_looked_at_and_of_nothing_else() {
     let served = Served::new();
     let content: Bytes = vec![b'x'; MAX_FILE_BYTES + 1].into();
-    let put = |asked: &Asked, meanwhile: &dyn Fn()| {
+    let put = |asked: &WebdavRequestContext, meanwhile: &dyn Fn()| {
         let path = DavPath::new("/film.bin").unwrap();
         let options = OpenOptions { write: true, create: true, truncate: true, ..OpenOptions::default() };
         served.runtime.block_on(async {
-            let mut file = Tree.open(&path, options, asked).await.unwrap();
+            let mut file = WebdavFileSystem.open(&path, options, asked).await.unwrap();
             file.write_bytes(content.clone()).await.unwrap();
             meanwhile();
             file.flush().await.is_ok()
@@ -157,7 +160,7 @@ fn a_large_file_takes_the_place_of_what_was_looked_at_and_of_nothing_else() {
     let (removed, small) = (asked(), asked());
     served.send("PUT", "/film.bin", &[], content.slice(..).to_vec());
     let path = DavPath::new("/film.bin").unwrap();
-    assert!(served.runtime.block_on(Tree.remove_file(&path, &removed)).is_err());
+    assert!(served.runtime.block_on(WebdavFileSystem.remove_file(&path, &removed)).is_err());
     assert!(!served.takes(&small, "/film.bin", "small\n"));
     assert_eq!(served.get("/film.bin").body.len(), MAX_FILE_BYTES + 1);
     assert!(served.takes(&asked(), "/film.bin", "small\n"));

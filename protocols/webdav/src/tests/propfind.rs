@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use xmltree::{Element, XMLNode};
 
 use super::*;
-use crate::locks::Locks;
+use crate::locks::WebdavLocks;
 
 /// What is told of one address: properties and their texts, by status.
 type Told = BTreeMap<String, BTreeMap<String, String>>;
@@ -240,7 +240,7 @@ fn a_listing_begins_before_all_files_of_the_folder_are_read() {
         served.put(&format!("/{number:03}.txt"), "early\n");
     }
     let asked = served.asked("PROPFIND", "/");
-    let locks = Locks { asked: asked.clone(), prefix: String::new() };
+    let locks = WebdavLocks { asked: asked.clone(), prefix: String::new() };
     let (head, ()) = Request::builder().header("depth", "1").body(()).unwrap().into_parts();
     let listed = crate::propfind::answer((&asked, &locks), TreePath::root(), (&head, b""));
     let mut body = served.runtime.block_on(listed).unwrap().into_body();

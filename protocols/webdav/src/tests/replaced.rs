@@ -5,7 +5,7 @@ use svcfs_vfs::WriteAt;
 
 use super::*;
 use crate::folders::give_name;
-use crate::found::Found;
+use crate::found::ResolvedResource;
 use crate::replaced::aside;
 
 /// A page that lint refuses.
@@ -142,7 +142,7 @@ fn a_folder_and_a_file_take_the_place_of_each_other_and_so_does_what_is_in_them(
 /// What stands at `to` and beside it after a replacing that does something and fails then.
 fn failed(served: &Served, work: impl FnOnce(&Served)) -> (Vec<(String, String)>, String) {
     let asked = served.asked("MOVE", "/from");
-    let there = Found::itself(&asked, &TreePath::parse("to").unwrap()).unwrap();
+    let there = ResolvedResource::itself(&asked, &TreePath::parse("to").unwrap()).unwrap();
     let work = || {
         work(served);
         Err(Fault::unavailable("the disk takes its time"))
@@ -165,7 +165,7 @@ fn what_came_where_something_was_replaced_stays_though_the_replacing_fails() {
     before(&moved);
     let (stands, told) = failed(&moved, |served| {
         let asked = served.asked("MOVE", "/from");
-        let source = Found::itself(&asked, &TreePath::parse("from").unwrap()).unwrap();
+        let source = ResolvedResource::itself(&asked, &TreePath::parse("from").unwrap()).unwrap();
         give_name(&asked, &source, &TreePath::parse("to").unwrap(), Expect::Absent).unwrap();
     });
     assert_eq!(stands, told_of("to/a.md", "# A\n"));

@@ -10,7 +10,7 @@ use svcfs_base::{Caller, Change};
 use svcfs_store::{FailPoint, FailPoints};
 
 use super::*;
-use crate::found::Found;
+use crate::found::ResolvedResource;
 use crate::replaced::aside;
 
 /// Where the steps of a request begin and end: before anything of one is done, logged, in the tree, in history.
@@ -146,7 +146,7 @@ fn killed(method: &str, work: impl FnOnce(&Served)) -> Served {
     let served = Served::new();
     served.tree(&["/from", "/from/in"], &[("/from/a.md", "# A\n"), ("/from/in/b.md", "# B\n"), ("/to", "two\n")]);
     let asked = served.asked(method, "/from");
-    let there = Found::itself(&asked, &TreePath::parse("to").unwrap()).unwrap();
+    let there = ResolvedResource::itself(&asked, &TreePath::parse("to").unwrap()).unwrap();
     let killed = || -> Result<(), Fault> {
         work(&served);
         panic!("killed, so that nothing of what follows is done");
