@@ -3,7 +3,7 @@
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::{FolderScope, OperationEntry};
 
-use crate::specials::{Place, SPECIAL, Special};
+use crate::specials::{RoutePrefix, SPECIAL, SpecialRoute};
 
 const HEAD: &str = "\
 # Who may do what
@@ -58,8 +58,8 @@ fn line(entry: &OperationEntry) -> String {
     format!("| `{}` | {routes} | {} | {within} |\n", entry.name, entry.needs())
 }
 
-fn special_line(special: &Special) -> String {
-    let prefix = if special.place == Place::Space { "/api/svc" } else { "" };
+fn special_line(special: &SpecialRoute) -> String {
+    let prefix = if special.place == RoutePrefix::Space { "/api/svc" } else { "" };
     let (method, path, scope) = (special.method().name(), special.path, special.guard().name());
     format!("| `{method} {prefix}{path}` | {scope} | {} |\n", special.within())
 }

@@ -12,35 +12,35 @@ use svcfs_work::{Lane, LaneError, Lanes, Occupancy};
 use tokio_util::sync::CancellationToken;
 
 use crate::bind::bearer;
-use crate::hosts::Hosts;
-use crate::routes::Table;
-use crate::sending::Sending;
-use crate::specials::events::Subscribers;
-use crate::{Error, openapi};
+use crate::hosts::AllowedHosts;
+use crate::routes::RouteTable;
+use crate::sending::ResponseBudget;
+use crate::specials::events::SubscriberRegistry;
+use crate::{HttpError, openapi};
 
 /// What every request shares.
-pub(crate) struct App {
+pub(crate) struct AppState {
     /// The operations this door offers; tests bring their own.
     pub catalogue: &'static [OperationArea],
     /// What answers.
     pub server: Arc<ServerState>,
     /// What paths lead to.
-    pub table: Table,
+    pub table: RouteTable,
     /// Which hosts and origins may ask.
-    pub hosts: Hosts,
+    pub hosts: AllowedHosts,
     /// Who follows the event stream.
-    pub subscribers: Subscribers,
+    pub subscribers: SubscriberRegistry,
     /// The OpenAPI document.
     pub openapi: bytes::Bytes,
     /// Asked for when the server goes down; ends streams.
     pub stop: CancellationToken,
     /// Memory for long answers.
-    pub sending: Sending,
+    pub sending: ResponseBudget,
     /// Where work is done that waits.
     pub lanes: Arc<Lanes>,
 }
 
-impl App {
+impl AppState {
     /// A door to `server`'s spaces.
     ///
     /// # Errors
@@ -49,15 +49,15 @@ impl App {
         catalogue: &'static [OperationArea],
         server: Arc<ServerState>,
         stop: CancellationToken,
-    ) -> Result<Arc<Self>, Error> {
+    ) -> Result<Arc<Self>, HttpError> {
         Ok(Arc::new(Self {
             catalogue,
-            table: Table::new(catalogue)?,
-            hosts: Hosts::new(&server.settings().server),
-            subscribers: Subscribers::new(),
+            table: RouteTable::new(catalogue)?,
+            hosts: AllowedHosts::new(&server.settings().server),
+            subscribers: SubscriberRegistry::new(),
             openapi: openapi::document(catalogue).into(),
             stop,
-            sending: Sending::default(),
+            sending: ResponseBudget::default(),
             lanes: Arc::default(),
             server,
         }))

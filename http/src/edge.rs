@@ -19,15 +19,15 @@ use tracing::Instrument;
 use warp::Filter;
 use warp::reply::Response;
 
-use crate::app::App;
-use crate::bind::{self, Body, Parts};
-use crate::reply::{self, Cached};
-use crate::routes::{Address, Found, Operation, Target};
+use crate::app::AppState;
+use crate::bind::{self, BodyStream, UnreadBody};
+use crate::reply::{self, CacheValidators};
+use crate::routes::{OperationRoute, RouteMatch, RouteParameters, RouteTarget};
 use crate::specials;
-use crate::visit::Visit;
+use crate::visit::ActiveRequest;
 
 /// A request taken apart.
-pub(crate) struct Request {
+pub(crate) struct HttpRequest {
     /// Method.
     pub method: Method,
     /// Path, percent-encoded.
@@ -37,7 +37,7 @@ pub(crate) struct Request {
     /// Headers.
     pub headers: HeaderMap,
     /// Body.
-    pub body: Body,
+    pub body: UnreadBody,
     /// Where it comes from.
     pub peer: Option<IpAddr>,
     /// The number of its connection.
@@ -47,18 +47,18 @@ pub(crate) struct Request {
 /// With what somebody comes for a special page.
 pub(crate) struct Pass {
     /// Which page.
-    pub page: specials::Page,
+    pub page: specials::SpecialPage,
     /// Credentials among them, perhaps.
     pub headers: HeaderMap,
     /// What the path says.
-    pub address: Address,
+    pub address: RouteParameters,
     /// Where it comes from.
     pub peer: Option<IpAddr>,
 }
 
 /// The one filter; it takes every request of the connection of this number, which comes from `peer`.
 pub(crate) fn filter(
-    app: Arc<App>,
+    app: Arc<AppState>,
     (peer, connection): (IpAddr, u64),
 ) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone {
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
@@ -69,8 +69,8 @@ pub(crate) fn filter(
         .and(warp::body::stream())
         .then(move |method, path: warp::path::FullPath, query, headers, body| {
             let app = Arc::clone(&app);
-            let body = Body::new(parts(body), &headers);
-            let request = Request {
+            let body = UnreadBody::new(parts(body), &headers);
+            let request = HttpRequest {
                 method,
                 path: path.as_str().to_owned(),
                 query,
@@ -84,7 +84,7 @@ pub(crate) fn filter(
 }
 
 /// warp's body stream as ours.
-fn parts<S, B>(stream: S) -> Parts
+fn parts<S, B>(stream: S) -> BodyStream
 where
     S: Stream<Item = Result<B, warp::Error>> + Send + 'static,
     B: Buf,
@@ -95,20 +95,20 @@ where
 }
 
 /// The answer to a request of a form that is refused; the connection ends with it.
-pub(crate) fn misshapen<B>(app: &App, request: &http::Request<B>, (fault, peer): (&Fault, IpAddr)) -> Response {
+pub(crate) fn misshapen<B>(app: &AppState, request: &http::Request<B>, (fault, peer): (&Fault, IpAddr)) -> Response {
     let uri = request.uri();
     let asked = (request.method(), uri.path(), uri.query().unwrap_or_default());
-    let visit = Visit::begin(app, asked, Some(peer));
+    let visit = ActiveRequest::begin(app, asked, Some(peer));
     let mut response = visit.refuse(fault);
     response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
     visit.end(app, &mut response);
     response
 }
 
-impl App {
+impl AppState {
     /// Answers a request, whatever it is.
-    pub(crate) async fn answer(self: &Arc<Self>, request: Request) -> Response {
-        let mut visit = Visit::begin(self, (&request.method, &request.path, &request.query), request.peer);
+    pub(crate) async fn answer(self: &Arc<Self>, request: HttpRequest) -> Response {
+        let mut visit = ActiveRequest::begin(self, (&request.method, &request.path, &request.query), request.peer);
         let is_head = request.method == Method::HEAD;
         let outcome = match visit.admit(self, &request.headers).await {
             Ok(identity) => {
@@ -127,20 +127,20 @@ impl App {
 
     async fn route(
         self: &Arc<Self>,
-        request: Request,
+        request: HttpRequest,
         identity: Result<CallerIdentity, Fault>,
-        visit: &Visit,
+        visit: &ActiveRequest,
     ) -> Result<Response, Fault> {
         match self.table.find(&request.method, &request.path)? {
-            Found::Nothing => {
+            RouteMatch::Nothing => {
                 let path = request.path.escape_default();
                 Err(Fault::not_found(format!("not found: `{path}`; /api/openapi.json lists every endpoint")))
             }
-            Found::OtherMethods(allow) if request.method == Method::OPTIONS => Ok(visit.preflight(self, &allow)),
-            Found::OtherMethods(allow) => Ok(reply::wrong_method(&allow)),
-            Found::Target { target: Target::Special(page), address } => {
+            RouteMatch::OtherMethods(allow) if request.method == Method::OPTIONS => Ok(visit.preflight(self, &allow)),
+            RouteMatch::OtherMethods(allow) => Ok(reply::wrong_method(&allow)),
+            RouteMatch::Target { target: RouteTarget::Special(page), address } => {
                 address.space(self, &request.headers).iter().for_each(|space| visit.notes.enters(space));
-                let Request { headers, method, peer, .. } = request;
+                let HttpRequest { headers, method, peer, .. } = request;
                 let pass = Pass { page: *page, headers, address, peer };
                 let (identity, space) = match page.guard() {
                     RequestGuard::Open => (CallerIdentity::ANYBODY, self.shown(&pass)?),
@@ -152,7 +152,7 @@ impl App {
                 };
                 specials::answer(self, space, (pass, identity)).await
             }
-            Found::Target { target: Target::Operation(operation), address } => {
+            RouteMatch::Target { target: RouteTarget::Operation(operation), address } => {
                 self.operate(operation, address, (request, identity), &visit.notes).await
             }
         }
@@ -166,7 +166,7 @@ impl App {
     fn admit(
         &self,
         identity: Result<CallerIdentity, Fault>,
-        (headers, address): (&HeaderMap, &Address),
+        (headers, address): (&HeaderMap, &RouteParameters),
         lets_in: impl FnOnce(&Space) -> Option<CallerIdentity>,
     ) -> Result<(CallerIdentity, Arc<Space>), Fault> {
         match identity {
@@ -212,9 +212,9 @@ impl App {
 
     async fn operate(
         self: &Arc<Self>,
-        Operation { entry, route, inputs }: &Operation,
-        address: Address,
-        (request, identity): (Request, Result<CallerIdentity, Fault>),
+        OperationRoute { entry, route, inputs }: &OperationRoute,
+        address: RouteParameters,
+        (request, identity): (HttpRequest, Result<CallerIdentity, Fault>),
         notes: &RequestNotes,
     ) -> Result<Response, Fault> {
         let headers = &request.headers;
@@ -230,7 +230,7 @@ impl App {
         let caller = Caller { client, ..bind::from_headers(headers, route.is_reading)? };
         let caller = identity.vouch(caller);
         notes.is_of(caller.actor());
-        let cached = Cached::of(headers)?;
+        let cached = CacheValidators::of(headers)?;
         let texts =
             address.parameters.into_iter().chain(bind::pairs(&request.query)?).chain(bind::mark(route, headers));
         let content = bind::content(route, headers, request.body).await?;

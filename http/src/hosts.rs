@@ -24,7 +24,7 @@ const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// The names this server answers to.
 #[derive(Debug)]
-pub(crate) struct Hosts {
+pub(crate) struct AllowedHosts {
     /// Names beside the local ones, in lower case.
     names: Vec<String>,
     /// Bound to every address of the machine: there is no telling which names lead here.
@@ -35,14 +35,14 @@ pub(crate) struct Hosts {
 
 /// A web page that may ask.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct BrowserOrigin {
     /// Its origin, as the browser wrote it.
     origin: HeaderValue,
     /// Whether it is allowed by `server.cors` only.
     is_other: bool,
 }
 
-impl Hosts {
+impl AllowedHosts {
     /// The names that follow from where the server listens and how it is known outside.
     pub(crate) fn new(settings: &ServerSettings) -> Self {
         let mut names = Vec::new();
@@ -81,7 +81,7 @@ impl Hosts {
     ///
     /// # Errors
     /// `Forbidden` for every other origin (gaps.md 4.1, CORS).
-    pub(crate) fn check_origin(&self, headers: &HeaderMap, method: &Method) -> Result<Option<Page>, Fault> {
+    pub(crate) fn check_origin(&self, headers: &HeaderMap, method: &Method) -> Result<Option<BrowserOrigin>, Fault> {
         let Some(origin) = headers.get(http::header::ORIGIN) else {
             return Ok(None);
         };
@@ -91,7 +91,7 @@ impl Hosts {
             let host = headers.get(http::header::HOST).and_then(|value| value.to_str().ok());
             self.any && host.is_some() && authority == host
         };
-        let page = |is_other| Ok(Some(Page { origin: origin.clone(), is_other }));
+        let page = |is_other| Ok(Some(BrowserOrigin { origin: origin.clone(), is_other }));
         if authority.and_then(host_of).is_some_and(|host| self.knows(&host)) || same() {
             return page(false);
         }
@@ -117,9 +117,9 @@ impl Hosts {
     }
 
     /// Describes what `page` may do, in the answer to its preflight request for a place where `allow` lists the methods.
-    pub(crate) fn describe(&self, page: Option<&Page>, allow: &str, headers: &mut HeaderMap) {
+    pub(crate) fn describe(&self, page: Option<&BrowserOrigin>, allow: &str, headers: &mut HeaderMap) {
         let methods = match page {
-            Some(Page { is_other: true, .. }) => {
+            Some(BrowserOrigin { is_other: true, .. }) => {
                 let common: Vec<&str> = allow.split(", ").filter(|method| self.lets_use(method)).collect();
                 common.join(", ")
             }
@@ -135,9 +135,9 @@ impl Hosts {
     }
 
     /// Tells a browser that `page` may read this answer.
-    pub(crate) fn open(&self, page: Option<&Page>, headers: &mut HeaderMap) {
+    pub(crate) fn open(&self, page: Option<&BrowserOrigin>, headers: &mut HeaderMap) {
         headers.append(VARY, HeaderValue::from_static("Origin"));
-        let Some(Page { origin, .. }) = page else { return };
+        let Some(BrowserOrigin { origin, .. }) = page else { return };
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(MAY_READ));
         if self.others.allow_credentials {

@@ -24,11 +24,11 @@ mod visit;
 
 pub use listener::serve;
 pub use mcp::serve_stdio;
-pub use specials::{Place, SPECIAL, Special};
+pub use specials::{RoutePrefix, SPECIAL, SpecialRoute};
 
 /// Why a door could not be opened or kept open.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum HttpError {
     /// Two routes of the catalogue cannot be told apart.
     #[error("the route table is contradictory: {0}")]
     Routes(#[from] matchit::InsertError),

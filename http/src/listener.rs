@@ -23,8 +23,8 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use crate::app::App;
-use crate::{Error, edge, mcp};
+use crate::app::AppState;
+use crate::{HttpError, edge, mcp};
 
 /// Longest head of a request (line and headers), in bytes; what is read in the same go as its last part may exceed it.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -40,22 +40,22 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Numbers connections, for the life of the process.
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-type Response = http::Response<UnsyncBoxBody<Bytes, Failure>>;
+type ListenerError = Box<dyn std::error::Error + Send + Sync>;
+type ListenerResponse = http::Response<UnsyncBoxBody<Bytes, ListenerError>>;
 
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most, gaps.md 8). Event
 /// streams end at once.
 ///
 /// # Errors
 /// [`Error::Routes`] when the catalogue is contradictory.
-pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) -> Result<(), Error> {
-    let app = App::new(CATALOGUE, server, stop.clone())?;
+pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) -> Result<(), HttpError> {
+    let app = AppState::new(CATALOGUE, server, stop.clone())?;
     accept(listener, app, stop).await;
     Ok(())
 }
 
 /// The accept loop.
-pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
+pub(crate) async fn accept(listener: TcpListener, app: Arc<AppState>, stop: CancellationToken) {
     let crowd = ConnectionLimiter::default();
     let graceful = GracefulShutdown::new();
     let agents = mcp::service(Arc::clone(&app));
@@ -95,8 +95,8 @@ pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, stop: Cancellat
 /// One connection, to its end.
 async fn converse(
     (stream, peer): (TcpStream, IpAddr),
-    app: Arc<App>,
-    agents: mcp::Service,
+    app: Arc<AppState>,
+    agents: mcp::McpService,
     place: ConnectionPermit,
     watcher: hyper_util::server::graceful::Watcher,
 ) {
@@ -112,7 +112,7 @@ async fn converse(
         let (app, agents, mut pages) = (Arc::clone(&app), agents.clone(), pages.clone());
         async move {
             let (begun, method) = (Instant::now(), request.method().clone());
-            let response: Response = if let Err(fault) = svcfs_listener::check_form(&request) {
+            let response: ListenerResponse = if let Err(fault) = svcfs_listener::check_form(&request) {
                 edge::misshapen(&app, &request, (&fault, peer)).map(boxed)
             } else if request.uri().path() == mcp::PATH {
                 mcp::answer(&app, agents, request, peer).await.map(boxed)
@@ -121,7 +121,7 @@ async fn converse(
             };
             let measures = &app.server.vitals().measures;
             measures.replied(method.as_str(), response.status().as_u16(), begun.elapsed());
-            Ok::<Response, Infallible>(response)
+            Ok::<ListenerResponse, Infallible>(response)
         }
     });
     let connection = http1::Builder::new()
@@ -134,10 +134,10 @@ async fn converse(
     }
 }
 
-fn boxed<B>(body: B) -> UnsyncBoxBody<Bytes, Failure>
+fn boxed<B>(body: B) -> UnsyncBoxBody<Bytes, ListenerError>
 where
     B: hyper::body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Failure>,
+    B::Error: Into<ListenerError>,
 {
     BodyExt::map_err(body, Into::into).boxed_unsync()
 }

@@ -9,7 +9,7 @@ use svcfs_knowledge::kernel::{BodyKind, HttpMethod, OperationArea, OperationEntr
 
 use crate::bind::is_of_file;
 use crate::routes::SPACE;
-use crate::specials::{Place, SPECIAL, Special, VERSION};
+use crate::specials::{RoutePrefix, SPECIAL, SpecialRoute, VERSION};
 use crate::{media, patterns};
 
 const ABOUT: &str = "Read, write, search and follow a tree of markdown pages. Every write is a git commit whose author is \
@@ -61,7 +61,7 @@ const REFUSALS: [(u16, &str, &str); 14] = [
 
 /// The document of a catalogue, as JSON text; ends with a newline.
 pub fn document(catalogue: &[OperationArea]) -> String {
-    let mut writer = Writer::new();
+    let mut writer = OpenApiWriter::new();
     let mut paths = Map::new();
     for area in catalogue {
         for entry in area.operations {
@@ -73,8 +73,8 @@ pub fn document(catalogue: &[OperationArea]) -> String {
     }
     for special in SPECIAL {
         let path = match special.place {
-            Place::Space => format!("{PREFIX}{}", special.path),
-            Place::Root | Place::Elsewhere => special.path.replace("{*", "{"),
+            RoutePrefix::Space => format!("{PREFIX}{}", special.path),
+            RoutePrefix::Root | RoutePrefix::Elsewhere => special.path.replace("{*", "{"),
         };
         insert(&mut paths, path, special.method(), describe(special));
     }
@@ -120,7 +120,7 @@ fn refusal((_, key, description): (u16, &str, &str)) -> (String, Value) {
 }
 
 /// A special page; what it answers is known, what it reads is in its path.
-fn describe(special: &Special) -> Value {
+fn describe(special: &SpecialRoute) -> Value {
     let mut responses = Map::new();
     for (status, mime) in special.answers {
         let reason = http::StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
@@ -160,12 +160,12 @@ fn in_path(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Writes operations, and gathers the types they name.
-struct Writer {
+struct OpenApiWriter {
     inputs: SchemaGenerator,
     outputs: SchemaGenerator,
 }
 
-impl Writer {
+impl OpenApiWriter {
     fn new() -> Self {
         let settings = || {
             SchemaSettings::draft2020_12().with(|settings| {

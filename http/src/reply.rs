@@ -38,12 +38,12 @@ pub(crate) fn text(mime: &'static str, body: impl Into<String>) -> Response {
 
 /// What a caller says of the copy it has.
 #[derive(Debug, Default)]
-pub(crate) struct Cached {
+pub(crate) struct CacheValidators {
     tags: Option<String>,
     since: Option<Timestamp>,
 }
 
-impl Cached {
+impl CacheValidators {
     /// From `If-None-Match` and `If-Modified-Since`; a date that cannot be read counts as none (RFC 9110 13.1.3).
     ///
     /// # Errors
@@ -86,7 +86,7 @@ pub(crate) fn written(route: &Route, output: Vec<u8>) -> Result<Response, Fault>
 ///
 /// # Errors
 /// `Internal` when the output is not what the route promises.
-pub(crate) fn output(route: &Route, output: Value, cached: &Cached) -> Result<Response, Fault> {
+pub(crate) fn output(route: &Route, output: Value, cached: &CacheValidators) -> Result<Response, Fault> {
     let status = StatusCode::from_u16(route.success).map_err(Fault::internal)?;
     let mut response = if route.has_etag && route.is_reading && cached.is_right(&output) {
         empty(StatusCode::NOT_MODIFIED)

@@ -8,22 +8,22 @@ use matchit::{InsertError, Router};
 use svcfs_base::Fault;
 use svcfs_knowledge::kernel::{HttpMethod, OperationArea, OperationEntry, OperationInputs, PREFIX, Route, Space};
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::bind::{decoded, header};
-use crate::specials::{Page, Place, SPECIAL};
+use crate::specials::{RoutePrefix, SPECIAL, SpecialPage};
 
 /// Where a request can lead.
 #[derive(Debug)]
-pub(crate) enum Target {
+pub(crate) enum RouteTarget {
     /// To an operation.
-    Operation(Operation),
+    Operation(OperationRoute),
     /// To a special page.
-    Special(Page),
+    Special(SpecialPage),
 }
 
 /// An operation, as one of its routes leads to it.
 #[derive(Debug)]
-pub(crate) struct Operation {
+pub(crate) struct OperationRoute {
     /// Which.
     pub entry: &'static OperationEntry,
     /// By which of its routes.
@@ -37,14 +37,14 @@ pub(crate) const SPACE: &str = "X-Svc-Space";
 
 /// What a request's path says beside where it leads.
 #[derive(Debug, Clone)]
-pub(crate) struct Address {
+pub(crate) struct RouteParameters {
     /// Path parameters, decoded.
     pub parameters: Vec<(String, String)>,
     /// The space named in the path.
     space: Option<String>,
 }
 
-impl Address {
+impl RouteParameters {
     /// The name of the space a request is for, when it says one; the header beats the path.
     ///
     /// # Errors
@@ -57,23 +57,23 @@ impl Address {
     ///
     /// # Errors
     /// `NotFound` when there is none of that name.
-    pub(crate) fn space(&self, app: &App, headers: &HeaderMap) -> Result<Arc<Space>, Fault> {
+    pub(crate) fn space(&self, app: &AppState, headers: &HeaderMap) -> Result<Arc<Space>, Fault> {
         app.space(self.named(headers)?.as_deref())
     }
 }
 
 /// All targets of one path.
-type Ways = Vec<(HttpMethod, Target)>;
+type MethodTargets = Vec<(HttpMethod, RouteTarget)>;
 
 /// What a request's path and method lead to.
 #[derive(Debug)]
-pub(crate) enum Found<'t> {
+pub(crate) enum RouteMatch<'t> {
     /// A target.
     Target {
         /// Which.
-        target: &'t Target,
+        target: &'t RouteTarget,
         /// What else the path says.
-        address: Address,
+        address: RouteParameters,
     },
     /// The path exists, with other methods: an `Allow` list.
     OtherMethods(String),
@@ -82,33 +82,35 @@ pub(crate) enum Found<'t> {
 }
 
 /// Both tables: below the prefix, and at the root.
-pub(crate) struct Table {
-    below_prefix: Router<Ways>,
-    at_root: Router<Ways>,
+pub(crate) struct RouteTable {
+    below_prefix: Router<MethodTargets>,
+    at_root: Router<MethodTargets>,
 }
 
-impl Table {
+impl RouteTable {
     /// The table of a catalogue.
     ///
     /// # Errors
     /// Two routes that cannot be told apart.
     pub(crate) fn new(catalogue: &'static [OperationArea]) -> Result<Self, InsertError> {
-        let (mut below_prefix, mut at_root) = (BTreeMap::<_, Ways>::new(), BTreeMap::<_, Ways>::new());
+        let (mut below_prefix, mut at_root) =
+            (BTreeMap::<_, MethodTargets>::new(), BTreeMap::<_, MethodTargets>::new());
         for entry in catalogue.iter().flat_map(|area| area.operations) {
             for route in entry.http {
-                let target = Target::Operation(Operation { entry, route, inputs: OperationInputs::of(entry) });
+                let target =
+                    RouteTarget::Operation(OperationRoute { entry, route, inputs: OperationInputs::of(entry) });
                 let paths = if route.is_at_root { &mut at_root } else { &mut below_prefix };
                 paths.entry(route.path).or_default().push((route.method, target));
             }
         }
         for special in SPECIAL {
             let paths = match special.place {
-                Place::Root => &mut at_root,
-                Place::Space => &mut below_prefix,
-                Place::Elsewhere => continue,
+                RoutePrefix::Root => &mut at_root,
+                RoutePrefix::Space => &mut below_prefix,
+                RoutePrefix::Elsewhere => continue,
             };
             let ways = paths.entry(special.path).or_default();
-            ways.push((HttpMethod::Get, Target::Special(special.page)));
+            ways.push((HttpMethod::Get, RouteTarget::Special(special.page)));
         }
         Ok(Self { below_prefix: router(below_prefix)?, at_root: router(at_root)? })
     }
@@ -117,24 +119,24 @@ impl Table {
     ///
     /// # Errors
     /// `Invalid` when the path is not UTF-8.
-    pub(crate) fn find(&self, method: &http::Method, path: &str) -> Result<Found<'_>, Fault> {
+    pub(crate) fn find(&self, method: &http::Method, path: &str) -> Result<RouteMatch<'_>, Fault> {
         let Some(below) = path.strip_prefix(PREFIX).filter(|below| below.starts_with('/')) else {
             return find(&self.at_root, method, path, None);
         };
         match find(&self.below_prefix, method, below, None)? {
-            Found::Nothing => {}
+            RouteMatch::Nothing => {}
             found => return Ok(found),
         }
         match below[1..].split_once('/') {
             Some((space, _)) if !space.is_empty() => {
                 find(&self.below_prefix, method, &below[1 + space.len()..], Some(decoded(space)?))
             }
-            _ => Ok(Found::Nothing),
+            _ => Ok(RouteMatch::Nothing),
         }
     }
 }
 
-fn router(paths: BTreeMap<&'static str, Ways>) -> Result<Router<Ways>, InsertError> {
+fn router(paths: BTreeMap<&'static str, MethodTargets>) -> Result<Router<MethodTargets>, InsertError> {
     let mut router = Router::new();
     for (path, ways) in paths {
         router.insert(path, ways)?;
@@ -143,24 +145,24 @@ fn router(paths: BTreeMap<&'static str, Ways>) -> Result<Router<Ways>, InsertErr
 }
 
 fn find<'t>(
-    router: &'t Router<Ways>,
+    router: &'t Router<MethodTargets>,
     method: &http::Method,
     path: &str,
     space: Option<String>,
-) -> Result<Found<'t>, Fault> {
+) -> Result<RouteMatch<'t>, Fault> {
     let Ok(matched) = router.at(path) else {
-        return Ok(Found::Nothing);
+        return Ok(RouteMatch::Nothing);
     };
     let name = if method == http::Method::HEAD { "GET" } else { method.as_str() };
     let Some((_, target)) = matched.value.iter().find(|(method, _)| method.name() == name) else {
-        return Ok(Found::OtherMethods(allow(matched.value)));
+        return Ok(RouteMatch::OtherMethods(allow(matched.value)));
     };
     let parameters: Result<Vec<_>, Fault> =
         matched.params.iter().map(|(name, text)| Ok((name.to_owned(), decoded(text)?))).collect();
-    Ok(Found::Target { target, address: Address { parameters: parameters?, space } })
+    Ok(RouteMatch::Target { target, address: RouteParameters { parameters: parameters?, space } })
 }
 
-fn allow(ways: &Ways) -> String {
+fn allow(ways: &MethodTargets) -> String {
     let mut methods: Vec<&str> = ways.iter().map(|(method, _)| method.name()).collect();
     if methods.contains(&"GET") {
         methods.push("HEAD");

@@ -24,7 +24,7 @@ use tracing::Instrument;
 use warp::Reply;
 use warp::reply::Response;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::reply;
 
 /// Bytes of a long answer handed to a connection at once; one that is no longer is sent as it is.
@@ -37,15 +37,15 @@ const MOST_HELD: usize = ROOM / 8;
 const COME_AGAIN: u64 = 10;
 
 /// Memory for long answers that are being sent.
-pub(crate) struct Sending(pub(crate) Arc<Semaphore>);
+pub(crate) struct ResponseBudget(pub(crate) Arc<Semaphore>);
 
-impl Default for Sending {
+impl Default for ResponseBudget {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(ROOM)))
     }
 }
 
-impl App {
+impl AppState {
     /// An answer as it is sent: a long one takes room until its client has it, or is on the disk.
     ///
     /// # Errors

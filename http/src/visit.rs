@@ -9,9 +9,9 @@ use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::audit::{RequestHead, RequestNotes, TrackedRequest};
 use warp::reply::Response;
 
-use crate::app::{App, log};
+use crate::app::{AppState, log};
 use crate::bind::{bearer, header};
-use crate::hosts::Page;
+use crate::hosts::BrowserOrigin;
 use crate::{mcp, reply, specials};
 
 /// Carries the id under which a failure is logged.
@@ -21,7 +21,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
 /// A request in progress.
-pub(crate) struct Visit {
+pub(crate) struct ActiveRequest {
     /// Under which it can be found in the log.
     pub id: String,
     /// Method and path.
@@ -32,7 +32,7 @@ pub(crate) struct Visit {
     method: Method,
     path: String,
     /// The web page behind it.
-    page: Option<Page>,
+    page: Option<BrowserOrigin>,
 }
 
 /// A fresh id, under which a failure can be found in the log.
@@ -40,9 +40,9 @@ pub(crate) fn new_id() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
-impl Visit {
+impl ActiveRequest {
     /// A request that has just come in.
-    pub(crate) fn begin(app: &App, (method, path, query): (&Method, &str, &str), peer: Option<IpAddr>) -> Self {
+    pub(crate) fn begin(app: &AppState, (method, path, query): (&Method, &str, &str), peer: Option<IpAddr>) -> Self {
         let id = new_id();
         let head = RequestHead {
             door: if path == mcp::PATH { Door::Mcp } else { Door::Http },
@@ -74,7 +74,7 @@ impl Visit {
     /// `Forbidden` for a host or an origin that is not ours, `RateLimited`.
     pub(crate) async fn admit(
         &mut self,
-        app: &App,
+        app: &AppState,
         headers: &HeaderMap,
     ) -> Result<Result<CallerIdentity, Fault>, Fault> {
         app.hosts.check_host(headers)?;
@@ -92,7 +92,7 @@ impl Visit {
     }
 
     /// The answer to a preflight request for a place with these methods.
-    pub(crate) fn preflight(&self, app: &App, allow: &str) -> Response {
+    pub(crate) fn preflight(&self, app: &AppState, allow: &str) -> Response {
         let mut response = reply::empty(http::StatusCode::NO_CONTENT);
         app.hosts.describe(self.page.as_ref(), allow, response.headers_mut());
         response
@@ -105,7 +105,7 @@ impl Visit {
     }
 
     /// Adds what every answer carries, and tells of it in the log and, where there is one, in the audit log.
-    pub(crate) fn end<B>(self, app: &App, response: &mut http::Response<B>) {
+    pub(crate) fn end<B>(self, app: &AppState, response: &mut http::Response<B>) {
         let status = response.status().as_u16();
         let headers = response.headers_mut();
         if let Ok(id) = HeaderValue::from_str(&self.id) {

@@ -19,20 +19,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const SLOWEST: usize = 4096;
 
 /// The parts of a body as they arrive; an error is the connection's.
-pub(crate) type Parts = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
+pub(crate) type BodyStream = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
 
 /// A request body that is not read yet.
-pub(crate) struct Body {
-    parts: Parts,
+pub(crate) struct UnreadBody {
+    parts: BodyStream,
     /// Its length, when the client told.
     declared: Option<usize>,
     /// The client waits for `100 Continue` before it sends anything.
     asks_first: bool,
 }
 
-impl Body {
+impl UnreadBody {
     /// The body that goes with these headers.
-    pub(crate) fn new(parts: Parts, headers: &HeaderMap) -> Self {
+    pub(crate) fn new(parts: BodyStream, headers: &HeaderMap) -> Self {
         let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         Self { parts, declared, asks_first: headers.contains_key(EXPECT) }
     }
@@ -45,7 +45,7 @@ impl Body {
 ///
 /// # Errors
 /// `TooLarge`, naming `what`; `Invalid` when the body breaks off, pauses for 30 s, or takes longer than 30 s and a second for every 4 KiB.
-pub(crate) async fn read(mut body: Body, limit: usize, what: &str) -> Result<Bytes, Fault> {
+pub(crate) async fn read(mut body: UnreadBody, limit: usize, what: &str) -> Result<Bytes, Fault> {
     if body.asks_first && body.declared.is_some_and(|length| length > limit) {
         return Err(Fault::too_large(what, limit));
     }
@@ -90,12 +90,12 @@ mod tests {
     use super::*;
 
     /// A body of parts of this many bytes, one after each pause.
-    fn body(parts: usize, bytes: usize, pause: Duration) -> Body {
+    fn body(parts: usize, bytes: usize, pause: Duration) -> UnreadBody {
         let parts = stream::iter(0..parts).then(move |_| async move {
             tokio::time::sleep(pause).await;
             Ok(Bytes::from(vec![b'a'; bytes]))
         });
-        Body::new(Box::pin(parts), &HeaderMap::new())
+        UnreadBody::new(Box::pin(parts), &HeaderMap::new())
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use svcfs_base::{Fault, Kind};
 
-use super::{Content, json_object};
+use super::{ParsedBody, json_object};
 use crate::media;
 
 /// The part that is the file, and the input it becomes.
@@ -29,10 +29,10 @@ pub(crate) fn is_of_file(input: &str) -> bool {
 ///
 /// # Errors
 /// `Invalid`, naming the part that is missing, given twice, too long or not text.
-pub(super) async fn read(headers: &HeaderMap, body: Bytes) -> Result<Content, Fault> {
+pub(super) async fn read(headers: &HeaderMap, body: Bytes) -> Result<ParsedBody, Fault> {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(media::JSON)) {
-        return json_object(&body).map(Content::Json);
+        return json_object(&body).map(ParsedBody::Json);
     }
     let boundary = multer::parse_boundary(kind).map_err(|_| {
         Fault::invalid(
@@ -63,5 +63,5 @@ pub(super) async fn read(headers: &HeaderMap, body: Bytes) -> Result<Content, Fa
     }
     let file =
         file.ok_or_else(|| Fault::new(Kind::Invalid, "file is required: a part of that name, with a file name"))?;
-    Ok(Content::Form { file, texts })
+    Ok(ParsedBody::Form { file, texts })
 }

@@ -8,7 +8,7 @@ mod caller;
 mod form;
 mod text;
 
-pub(crate) use body::{Body, MAX_BODY_BYTES, Parts, read};
+pub(crate) use body::{BodyStream, MAX_BODY_BYTES, UnreadBody, read};
 pub(crate) use caller::{bearer, compared, from_arguments, from_headers, header};
 pub(crate) use form::is_of_file;
 pub(crate) use text::{decoded, pairs};
@@ -24,7 +24,7 @@ use svcfs_knowledge::kernel::{BodyKind, OperationInputs, Route};
 
 /// What a request's body turned out to be.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub(crate) enum ParsedBody {
     /// Nothing is read.
     Nothing,
     /// An object; empty when there was no body.
@@ -39,21 +39,21 @@ pub(crate) enum Content {
 ///
 /// # Errors
 /// `TooLarge` over the route's limit, `Invalid` when it is not what the route accepts.
-pub(crate) async fn content(route: &Route, headers: &HeaderMap, body: Body) -> Result<Content, Fault> {
+pub(crate) async fn content(route: &Route, headers: &HeaderMap, body: UnreadBody) -> Result<ParsedBody, Fault> {
     match route.accepts {
-        BodyKind::Nothing => Ok(Content::Nothing),
+        BodyKind::Nothing => Ok(ParsedBody::Nothing),
         BodyKind::Json => {
             let bytes = read(body, MAX_BODY_BYTES, "the body").await?;
-            json_object(&bytes).map(Content::Json)
+            json_object(&bytes).map(ParsedBody::Json)
         }
         BodyKind::Object(_) => {
             let bytes = read(body, MAX_BODY_BYTES, "the body").await?;
             if bytes.trim_ascii().is_empty() {
                 return Err(Fault::new(Kind::Invalid, "the body must be a JSON object"));
             }
-            json_object(&bytes).map(Content::Json)
+            json_object(&bytes).map(ParsedBody::Json)
         }
-        BodyKind::Raw(_) => read(body, MAX_PAGE_BYTES, "file").await.map(Content::Raw),
+        BodyKind::Raw(_) => read(body, MAX_PAGE_BYTES, "file").await.map(ParsedBody::Raw),
         BodyKind::Form => {
             let bytes = read(body, MAX_BODY_BYTES, "the body").await?;
             form::read(headers, bytes).await
@@ -80,7 +80,7 @@ pub(crate) fn arguments(
     route: &Route,
     inputs: &OperationInputs,
     texts: impl IntoIterator<Item = (String, String)>,
-    content: Content,
+    content: ParsedBody,
 ) -> Result<Value, Fault> {
     let mut object = Map::new();
     for (given, text) in texts {
@@ -91,9 +91,9 @@ pub(crate) fn arguments(
         field.add(&mut object, &text)?;
     }
     match (content, route.accepts) {
-        (Content::Nothing, _) => {}
-        (Content::Json(members), BodyKind::Object(name)) => insert(&mut object, name, members.into())?,
-        (Content::Json(members), _) => {
+        (ParsedBody::Nothing, _) => {}
+        (ParsedBody::Json(members), BodyKind::Object(name)) => insert(&mut object, name, members.into())?,
+        (ParsedBody::Json(members), _) => {
             inputs.check_names(&members, &[])?;
             for (name, value) in members {
                 if route.path_wins && stands_in_path(route, &name) {
@@ -102,11 +102,11 @@ pub(crate) fn arguments(
                 insert(&mut object, &name, value)?;
             }
         }
-        (Content::Raw(bytes), BodyKind::Raw(name)) => {
+        (ParsedBody::Raw(bytes), BodyKind::Raw(name)) => {
             let takes_bytes = inputs.get(name).is_some_and(|field| field.takes_bytes);
             insert(&mut object, name, raw(bytes, takes_bytes)?)?;
         }
-        (Content::Form { file: (name, bytes), texts }, _) => {
+        (ParsedBody::Form { file: (name, bytes), texts }, _) => {
             for (given, text) in texts {
                 let field = inputs.named(&given)?;
                 if form::is_of_file(&field.name) {
@@ -117,7 +117,7 @@ pub(crate) fn arguments(
             insert(&mut object, form::NAME, name.into())?;
             insert(&mut object, form::FILE, raw(bytes, true)?)?;
         }
-        (Content::Raw(_), BodyKind::Nothing | BodyKind::Json | BodyKind::Object(_) | BodyKind::Form) => {
+        (ParsedBody::Raw(_), BodyKind::Nothing | BodyKind::Json | BodyKind::Object(_) | BodyKind::Form) => {
             return Err(Fault::internal("a raw body was read for a route that accepts none"));
         }
     }

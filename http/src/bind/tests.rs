@@ -54,7 +54,7 @@ const GET: Route = Route::get("/try/{path}");
 const PUT: Route = Route::put("/try").raw("content").marked_by("application/x-link", "is_link");
 const POST: Route = Route::post("/try").query(&["limit"]);
 
-fn bind(route: &Route, query: &str, content: Content) -> Result<Value, Fault> {
+fn bind(route: &Route, query: &str, content: ParsedBody) -> Result<Value, Fault> {
     arguments(route, &OperationInputs::of(&OperationEntry::of::<Try>()), pairs(query)?, content)
 }
 
@@ -65,13 +65,13 @@ fn members(value: Value) -> Map<String, Value> {
 #[test]
 fn query_texts_become_what_the_schema_says() {
     let query = "path=a+b%2Fc.md&limit=7&threshold=0.5&resolve-links=true&tags=x,%20y,,z&levels=1,2&order=desc";
-    let object = bind(&GET, query, Content::Nothing).unwrap();
+    let object = bind(&GET, query, ParsedBody::Nothing).unwrap();
     let expected = json!({
         "path": "a b/c.md", "limit": 7, "threshold": 0.5, "resolve_links": true,
         "tags": ["x", "y", "z"], "levels": [1, 2], "order": "desc",
     });
     assert_eq!(object, expected);
-    let object = bind(&GET, "resolveLinks=0&path", Content::Nothing).unwrap();
+    let object = bind(&GET, "resolveLinks=0&path", ParsedBody::Nothing).unwrap();
     assert_eq!(object, json!({ "resolve_links": false, "path": "" }));
 }
 
@@ -83,16 +83,16 @@ fn a_list_may_be_given_in_several_parameters() {
         ("where=a&where=b&where=c", json!({ "where": ["a", "b", "c"] })),
         ("tags=x,y&tags=z", json!({ "tags": ["x", "y", "z"] })),
     ] {
-        assert_eq!(bind(&GET, query, Content::Nothing).unwrap(), object, "{query}");
+        assert_eq!(bind(&GET, query, ParsedBody::Nothing).unwrap(), object, "{query}");
     }
 }
 
 #[test]
 fn an_input_is_known_under_its_other_name_too() {
-    assert_eq!(bind(&GET, "page=a.md", Content::Nothing).unwrap(), json!({ "path": "a.md" }));
-    let fault = bind(&GET, "page=a.md&path=b.md", Content::Nothing).unwrap_err();
+    assert_eq!(bind(&GET, "page=a.md", ParsedBody::Nothing).unwrap(), json!({ "path": "a.md" }));
+    let fault = bind(&GET, "page=a.md&path=b.md", ParsedBody::Nothing).unwrap_err();
     assert_eq!(fault.message(), "`path`: is given twice");
-    let body = Content::Json(members(json!({ "page": "a.md" })));
+    let body = ParsedBody::Json(members(json!({ "page": "a.md" })));
     assert_eq!(bind(&POST, "", body).unwrap(), json!({ "page": "a.md" }), "the operation knows the name");
     let inputs = OperationInputs::of(&OperationEntry::of::<Try>());
     let fault = inputs.check_names(&members(json!({ "actr": "me" })), &["actor"]).unwrap_err();
@@ -132,7 +132,7 @@ fn a_text_that_cannot_be_read_is_refused_by_name() {
         ("path=%ff", "`%ff` is not valid UTF-8 once percent-decoded"),
         ("limit=\u{1b}[31m", "`limit`: `\\u{1b}[31m` is not an integer"),
     ] {
-        let fault = bind(&GET, query, Content::Nothing).unwrap_err();
+        let fault = bind(&GET, query, ParsedBody::Nothing).unwrap_err();
         assert_eq!(fault.kind(), Kind::Invalid);
         assert!(fault.message().starts_with(message), "{query}: {fault}");
     }
@@ -140,11 +140,11 @@ fn a_text_that_cannot_be_read_is_refused_by_name() {
 
 #[test]
 fn a_raw_body_becomes_its_field_and_only_from_the_body() {
-    let object = bind(&PUT, "path=a.md", Content::Raw("# é".into())).unwrap();
+    let object = bind(&PUT, "path=a.md", ParsedBody::Raw("# é".into())).unwrap();
     assert_eq!(object, json!({ "path": "a.md", "content": "# é" }));
-    let fault = bind(&PUT, "path=a.md&content=x", Content::Raw("y".into())).unwrap_err();
+    let fault = bind(&PUT, "path=a.md&content=x", ParsedBody::Raw("y".into())).unwrap_err();
     assert_eq!(fault.message(), "`content`: belongs in the body, not in the query");
-    let fault = bind(&PUT, "path=a.md", Content::Raw(Bytes::from_static(b"ab\xff"))).unwrap_err();
+    let fault = bind(&PUT, "path=a.md", ParsedBody::Raw(Bytes::from_static(b"ab\xff"))).unwrap_err();
     assert_eq!(fault.message(), "the body is not valid UTF-8 at byte 2; text is needed here");
 }
 
@@ -156,7 +156,7 @@ fn bytes_go_into_an_input_that_takes_them() {
 
 #[test]
 fn a_json_body_and_the_query_become_one_object() {
-    let body = || Content::Json(members(json!({ "path": "a.md", "content": "x" })));
+    let body = || ParsedBody::Json(members(json!({ "path": "a.md", "content": "x" })));
     let object = bind(&POST, "limit=3", body()).unwrap();
     assert_eq!(object, json!({ "limit": 3, "path": "a.md", "content": "x" }));
     for (query, body, message) in [
@@ -164,7 +164,7 @@ fn a_json_body_and_the_query_become_one_object() {
         ("limit=3", json!({ "limit": 4 }), "`limit`: is given twice"),
         ("", json!({ "contents": "x" }), "there is no parameter `contents`; did you mean `content`?"),
     ] {
-        let fault = bind(&POST, query, Content::Json(members(body))).unwrap_err();
+        let fault = bind(&POST, query, ParsedBody::Json(members(body))).unwrap_err();
         assert_eq!(fault.message(), message);
     }
 }
@@ -184,8 +184,8 @@ fn a_json_body_is_an_object_or_nothing() {
     assert!(json_object(deep.as_bytes()).is_err());
 }
 
-fn body_of(parts: Vec<Result<Bytes, String>>) -> Body {
-    Body::new(Box::pin(stream::iter(parts)), &HeaderMap::new())
+fn body_of(parts: Vec<Result<Bytes, String>>) -> UnreadBody {
+    UnreadBody::new(Box::pin(stream::iter(parts)), &HeaderMap::new())
 }
 
 #[tokio::test]
@@ -208,7 +208,7 @@ async fn a_page_of_33_mib_is_refused_in_the_contracts_words() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_stops_arriving_is_given_up() {
-    let body = Body::new(Box::pin(stream::pending()), &HeaderMap::new());
+    let body = UnreadBody::new(Box::pin(stream::pending()), &HeaderMap::new());
     let fault = read(body, 5, "file").await.unwrap_err();
     assert_eq!(fault.message(), "file arrived too slowly, or not at all: 0 bytes in 30 s");
 }
@@ -217,7 +217,8 @@ async fn a_body_that_stops_arriving_is_given_up() {
 async fn a_client_that_asks_first_is_refused_before_it_sends() {
     let length = (33 << 20).to_string();
     let asking = headers(&[("Expect", b"100-continue"), ("Content-Length", length.as_bytes())]);
-    let fault = content(&PUT, &HeaderMap::new(), Body::new(Box::pin(stream::pending()), &asking)).await.unwrap_err();
+    let fault =
+        content(&PUT, &HeaderMap::new(), UnreadBody::new(Box::pin(stream::pending()), &asking)).await.unwrap_err();
     assert_eq!(fault.kind(), Kind::TooLarge);
 }
 

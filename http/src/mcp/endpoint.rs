@@ -18,26 +18,26 @@ use serde_json::{Value, json};
 use svcfs_base::Fault;
 use svcfs_knowledge::access::CallerIdentity;
 
-use super::messages::{self, Content, Form};
-use super::{Agent, BoxError, PATH};
-use crate::app::App;
-use crate::bind::{Body, MAX_BODY_BYTES, header, read};
+use super::messages::{self, MessageBody, ResponseFormat};
+use super::{BoxError, McpHandler, PATH};
+use crate::app::AppState;
+use crate::bind::{MAX_BODY_BYTES, UnreadBody, header, read};
 use crate::routes::SPACE;
 use crate::sending::{PIECE, unbuffered};
-use crate::visit::Visit;
+use crate::visit::ActiveRequest;
 use crate::{media, reply};
 
 /// What `rmcp` wants a client to accept; what the client does accept is decided here.
 const ANY_FORM: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 /// A message for `rmcp`, and what it answers.
-type Asked = Request<Full<Bytes>>;
-type Answered = Response<BoxBody<Bytes, Infallible>>;
+type McpRequest = Request<Full<Bytes>>;
+type McpResponse = Response<BoxBody<Bytes, Infallible>>;
 
 /// The service behind `/mcp`.
-pub(crate) type Service = StreamableHttpService<Agent, NeverSessionManager>;
+pub(crate) type McpService = StreamableHttpService<McpHandler, NeverSessionManager>;
 
 /// The service behind `/mcp`: stateless, one JSON answer for each request.
-pub(crate) fn service(app: Arc<App>) -> Service {
+pub(crate) fn service(app: Arc<AppState>) -> McpService {
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
@@ -45,18 +45,18 @@ pub(crate) fn service(app: Arc<App>) -> Service {
         .with_cancellation_token(app.stop.clone())
         // Hosts and origins are checked by `Visit::admit`, by one rule for every endpoint.
         .disable_allowed_hosts();
-    let agent = Agent::new(app);
+    let agent = McpHandler::new(app);
     StreamableHttpService::new(move || Ok(agent.clone()), Arc::default(), config)
 }
 
 /// Answers one request to `/mcp`.
 pub(crate) async fn answer(
-    app: &App,
-    service: Service,
+    app: &AppState,
+    service: McpService,
     request: Request<Incoming>,
     peer: IpAddr,
 ) -> Response<BoxBody<Bytes, BoxError>> {
-    let mut visit = Visit::begin(app, (request.method(), PATH, ""), Some(peer));
+    let mut visit = ActiveRequest::begin(app, (request.method(), PATH, ""), Some(peer));
     let is_preflight = request.method() == Method::OPTIONS;
     let identity = visit.admit(app, request.headers()).await;
     let own = |response: warp::reply::Response| response.map(|body| body.map_err(BoxError::from).boxed());
@@ -81,11 +81,11 @@ pub(crate) async fn answer(
 
 /// Reads what was sent and answers it. Which space its header names is checked first: no message needs to be looked at before.
 async fn exchange(
-    app: &App,
-    service: &Service,
+    app: &AppState,
+    service: &McpService,
     (identity, request): (CallerIdentity, Request<Incoming>),
-    (visit, peer): (&Visit, IpAddr),
-) -> Result<Answered, Fault> {
+    (visit, peer): (&ActiveRequest, IpAddr),
+) -> Result<McpResponse, Fault> {
     if let Some(name) = header(request.headers(), SPACE)? {
         app.enter(&identity, Some(name.as_str()))?;
     }
@@ -95,27 +95,27 @@ async fn exchange(
     if head.method != Method::POST {
         return deliver(service, head, body).await;
     }
-    let Some(form) = Form::of(&head.headers) else {
+    let Some(form) = ResponseFormat::of(&head.headers) else {
         let text = "`Accept` allows neither application/json nor text/event-stream";
         return Ok(of_json(StatusCode::NOT_ACCEPTABLE, &json!({ "error": text })));
     };
     let answer = match messages::content(&head.headers, &body) {
-        Content::Message => deliver(service, head, body).await?,
-        Content::Batch(messages) => batch(app, service, (&head, peer), messages).await,
-        Content::Wrong(error) => of_json(StatusCode::BAD_REQUEST, &error),
+        MessageBody::Message => deliver(service, head, body).await?,
+        MessageBody::Batch(messages) => batch(app, service, (&head, peer), messages).await,
+        MessageBody::Wrong(error) => of_json(StatusCode::BAD_REQUEST, &error),
     };
-    Ok(if form == Form::Events { as_events(answer).await } else { answer })
+    Ok(if form == ResponseFormat::Events { as_events(answer).await } else { answer })
 }
 
 /// Hands one message to `rmcp`.
 ///
 /// # Errors
 /// `Internal` when its handling panicked.
-async fn deliver(service: &Service, mut head: Parts, body: Bytes) -> Result<Answered, Fault> {
+async fn deliver(service: &McpService, mut head: Parts, body: Bytes) -> Result<McpResponse, Fault> {
     head.headers.insert(names::ACCEPT, ANY_FORM);
     let is_json = messages::is_json(&head.headers);
     let id = body.clone();
-    let asked: Asked = Request::from_parts(head, Full::new(body));
+    let asked: McpRequest = Request::from_parts(head, Full::new(body));
     let answer = svcfs_listener::unbroken(async { Ok(service.handle(asked).await) }).await?;
     if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json {
         // Its type is right, so it is what `rmcp` could not read as a message.
@@ -127,7 +127,7 @@ async fn deliver(service: &Service, mut head: Parts, body: Bytes) -> Result<Answ
 }
 
 /// Answers the messages of a batch, one after the other, each let in, counted and recorded as if it had come alone.
-async fn batch(app: &App, service: &Service, (head, peer): (&Parts, IpAddr), batch: Vec<Value>) -> Answered {
+async fn batch(app: &AppState, service: &McpService, (head, peer): (&Parts, IpAddr), batch: Vec<Value>) -> McpResponse {
     let (mut answers, mut length) = (Vec::new(), 0);
     for message in batch {
         let id = messages::id_of(&message);
@@ -157,8 +157,8 @@ async fn batch(app: &App, service: &Service, (head, peer): (&Parts, IpAddr), bat
 }
 
 /// The answer to one message of a batch, as JSON; empty for one that wants none.
-async fn one_of_batch(app: &App, service: &Service, (head, peer): (&Parts, IpAddr), message: Value) -> Bytes {
-    let mut visit = Visit::begin(app, (&head.method, PATH, ""), Some(peer));
+async fn one_of_batch(app: &AppState, service: &McpService, (head, peer): (&Parts, IpAddr), message: Value) -> Bytes {
+    let mut visit = ActiveRequest::begin(app, (&head.method, PATH, ""), Some(peer));
     let id = messages::id_of(&message);
     let failure = |code, text: &str| messages::failure(code, text, id.clone()).to_string().into();
     let mut head = head.clone();
@@ -197,12 +197,12 @@ async fn one_of_batch(app: &App, service: &Service, (head, peer): (&Parts, IpAdd
 }
 
 /// Whether an answer takes room while it is sent.
-fn is_long(answer: &Answered) -> bool {
+fn is_long(answer: &McpResponse) -> bool {
     answer.body().size_hint().exact().is_some_and(|length| length > PIECE as u64)
 }
 
 /// A long answer, in the room that the long answers of all have. Which messages only ask is not known here: what was done is told in any case.
-async fn bounded(app: &App, answer: Answered) -> Result<warp::reply::Response, Fault> {
+async fn bounded(app: &AppState, answer: McpResponse) -> Result<warp::reply::Response, Fault> {
     let (head, body) = answer.into_parts();
     let Ok(content) = body.collect().await;
     let answer = warp::reply::Response::from_parts(head, content.to_bytes().into());
@@ -210,7 +210,7 @@ async fn bounded(app: &App, answer: Answered) -> Result<warp::reply::Response, F
 }
 
 /// What is refused by `rmcp` in plain text has the form of every other refusal (contract 7).
-async fn in_words(answer: Answered) -> Answered {
+async fn in_words(answer: McpResponse) -> McpResponse {
     let is_refusal = answer.status().is_client_error() || answer.status().is_server_error();
     if media_type(&answer) == media::JSON || !is_refusal {
         return answer;
@@ -222,13 +222,13 @@ async fn in_words(answer: Answered) -> Answered {
 }
 
 /// What `rmcp` says in plain text.
-async fn refusal(answer: Answered) -> String {
+async fn refusal(answer: McpResponse) -> String {
     let Ok(text) = answer.into_body().collect().await;
     String::from_utf8_lossy(&text.to_bytes()).into_owned()
 }
 
 /// The same JSON as the one event of a stream. An answer without content stays as it is, and so does a refusal.
-async fn as_events(answer: Answered) -> Answered {
+async fn as_events(answer: McpResponse) -> McpResponse {
     if media_type(&answer) != media::JSON || !answer.status().is_success() {
         return answer;
     }
@@ -242,11 +242,11 @@ async fn as_events(answer: Answered) -> Answered {
     Response::from_parts(head, Full::from(event).boxed())
 }
 
-fn of_json(status: StatusCode, body: &Value) -> Answered {
+fn of_json(status: StatusCode, body: &Value) -> McpResponse {
     json_body(status, body.to_string().into())
 }
 
-fn json_body(status: StatusCode, body: Bytes) -> Answered {
+fn json_body(status: StatusCode, body: Bytes) -> McpResponse {
     let mut answer = Response::new(Full::new(body).boxed());
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media::JSON));
@@ -264,6 +264,6 @@ async fn read_whole(request: Request<Incoming>) -> Result<(Parts, Bytes), Fault>
     use futures_util::TryStreamExt;
     let (head, body) = request.into_parts();
     let parts = TryStreamExt::map_err(body.into_data_stream(), |error| error.to_string());
-    let body = read(Body::new(Box::pin(parts), &head.headers), MAX_BODY_BYTES, "the body").await?;
+    let body = read(UnreadBody::new(Box::pin(parts), &head.headers), MAX_BODY_BYTES, "the body").await?;
     Ok((head, body))
 }

@@ -24,14 +24,14 @@ pub(super) const INVALID_REQUEST: i32 = -32600;
 
 /// The form in which a client takes answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ResponseFormat {
     /// A JSON document.
     Json,
     /// An event stream, for a client that takes nothing else.
     Events,
 }
 
-impl Form {
+impl ResponseFormat {
     /// What `Accept` allows, where nothing allows everything; none when it allows neither form.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         let texts: Vec<&str> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
@@ -70,7 +70,7 @@ fn range(text: &str) -> (String, f32) {
 
 /// What a body holds.
 #[derive(Debug, PartialEq)]
-pub(super) enum Content {
+pub(super) enum MessageBody {
     /// One message, as far as is known.
     Message,
     /// Several messages that are answered together.
@@ -84,36 +84,36 @@ pub(super) const NO_MESSAGE: &str = "this is no JSON-RPC 2.0 message: it needs `
     or a number where an answer is wanted, and `params`, if any, that are an object";
 
 /// Looks at a body.
-pub(super) fn content(headers: &HeaderMap, body: &Bytes) -> Content {
+pub(super) fn content(headers: &HeaderMap, body: &Bytes) -> MessageBody {
     // Any other type is refused by its name.
-    if is_json(headers) { content_of(body, headers.get(VERSION_HEADER)) } else { Content::Message }
+    if is_json(headers) { content_of(body, headers.get(VERSION_HEADER)) } else { MessageBody::Message }
 }
 
 /// Looks at a text that comes from a client of this version; of the one with batches, when it is not said.
-pub(super) fn content_of(body: &[u8], version: Option<&HeaderValue>) -> Content {
+pub(super) fn content_of(body: &[u8], version: Option<&HeaderValue>) -> MessageBody {
     if let Err(error) = serde_json::from_slice::<&RawValue>(body) {
-        return Content::Wrong(failure(PARSE_ERROR, &format!("the body is not JSON: {error}"), Value::Null));
+        return MessageBody::Wrong(failure(PARSE_ERROR, &format!("the body is not JSON: {error}"), Value::Null));
     }
     match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{') => Content::Message,
+        Some(b'{') => MessageBody::Message,
         Some(b'[') => batch(version, body),
-        _ => Content::Wrong(invalid(NO_MESSAGE, Value::Null)),
+        _ => MessageBody::Wrong(invalid(NO_MESSAGE, Value::Null)),
     }
 }
 
-fn batch(version: Option<&HeaderValue>, body: &[u8]) -> Content {
+fn batch(version: Option<&HeaderValue>, body: &[u8]) -> MessageBody {
     if version.is_some_and(|version| version != BATCH_VERSION) {
         let text = format!("only version {BATCH_VERSION} of the protocol has batches; send one message at a time");
-        return Content::Wrong(invalid(&text, Value::Null));
+        return MessageBody::Wrong(invalid(&text, Value::Null));
     }
     match serde_json::from_slice::<Vec<Value>>(body) {
-        Ok(messages) if messages.is_empty() => Content::Wrong(invalid("the batch is empty", Value::Null)),
+        Ok(messages) if messages.is_empty() => MessageBody::Wrong(invalid("the batch is empty", Value::Null)),
         Ok(messages) if messages.len() > MAX_BATCH => {
             let text = format!("the batch has {} messages; {MAX_BATCH} are allowed", messages.len());
-            Content::Wrong(invalid(&text, Value::Null))
+            MessageBody::Wrong(invalid(&text, Value::Null))
         }
-        Ok(messages) => Content::Batch(messages),
-        Err(error) => Content::Wrong(invalid(&format!("the batch cannot be read: {error}"), Value::Null)),
+        Ok(messages) => MessageBody::Batch(messages),
+        Err(error) => MessageBody::Wrong(invalid(&format!("the batch cannot be read: {error}"), Value::Null)),
     }
 }
 
@@ -151,12 +151,12 @@ pub(super) fn failure(code: i32, text: &str, id: Value) -> Value {
 mod tests {
     use super::*;
 
-    fn accepting(texts: &[&str]) -> Option<Form> {
+    fn accepting(texts: &[&str]) -> Option<ResponseFormat> {
         let mut headers = HeaderMap::new();
         for text in texts {
             headers.append(ACCEPT, HeaderValue::from_str(text).unwrap());
         }
-        Form::of(&headers)
+        ResponseFormat::of(&headers)
     }
 
     #[test]
@@ -173,10 +173,10 @@ mod tests {
             &["text/html, */*;q=0.8"],
             &["application/json;q=nonsense"],
         ] {
-            assert_eq!(accepting(accept), Some(Form::Json), "{accept:?}");
+            assert_eq!(accepting(accept), Some(ResponseFormat::Json), "{accept:?}");
         }
         for accept in [&["text/event-stream"][..], &["text/*"], &["*/*, application/json;q=0"]] {
-            assert_eq!(accepting(accept), Some(Form::Events), "{accept:?}");
+            assert_eq!(accepting(accept), Some(ResponseFormat::Events), "{accept:?}");
         }
         for accept in [&["text/html"][..], &["*/*;q=0"], &["application/json;q=0"], &["application/jsonx"]] {
             assert_eq!(accepting(accept), None, "{accept:?}");
@@ -190,9 +190,9 @@ mod tests {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
             version.iter().for_each(|version| drop(headers.insert(VERSION_HEADER, HeaderValue::from_static(version))));
             match content(&headers, &Bytes::from_static(body.as_bytes())) {
-                Content::Wrong(error) => error["error"]["code"].as_i64().unwrap(),
-                Content::Message => 1,
-                Content::Batch(messages) => 10 + i64::try_from(messages.len()).unwrap(),
+                MessageBody::Wrong(error) => error["error"]["code"].as_i64().unwrap(),
+                MessageBody::Message => 1,
+                MessageBody::Batch(messages) => 10 + i64::try_from(messages.len()).unwrap(),
             }
         };
         for body in ["", "{", "[1,", "nonsense", "{\"a\":}", "{} {}"] {

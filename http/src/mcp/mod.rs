@@ -30,15 +30,15 @@ use svcfs_knowledge::kernel::{OperationAnswer, ServerState, Space};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{App, log};
+use crate::app::{AppState, log};
 use crate::bind::{from_arguments, header};
 use crate::routes::SPACE;
 use crate::specials::VERSION;
 use crate::visit;
-use crate::{Error, media, reply};
-pub(crate) use endpoint::{Service, answer, service};
-use stdio::Lines;
-use tools::{Known, Tools};
+use crate::{HttpError, media, reply};
+pub(crate) use endpoint::{McpService, answer, service};
+use stdio::StdioTransport;
+use tools::{ToolEntry, ToolList};
 
 /// Where it is served.
 pub(crate) const PATH: &str = "/mcp";
@@ -61,7 +61,7 @@ pub(crate) const INSTRUCTIONS: &str = "A knowledge base: a tree of markdown page
 
 /// The tool list as it is published in `http/tools.json`; ends with a newline.
 pub fn tools() -> String {
-    format!("{:#}\n", json!(Tools::of(CATALOGUE).list()))
+    format!("{:#}\n", json!(ToolList::of(CATALOGUE).list()))
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -70,20 +70,20 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// # Errors
 /// [`Error::Routes`] for a contradictory catalogue; [`Error::Stdio`] when the conversation breaks off.
-pub async fn serve_stdio(server: Arc<ServerState>, stop: CancellationToken) -> Result<(), Error> {
-    let app = App::new(CATALOGUE, server, stop.clone())?;
+pub async fn serve_stdio(server: Arc<ServerState>, stop: CancellationToken) -> Result<(), HttpError> {
+    let app = AppState::new(CATALOGUE, server, stop.clone())?;
     let (input, output) = rmcp::transport::stdio();
-    converse(app, input, output, stop).await.map_err(Error::Stdio)
+    converse(app, input, output, stop).await.map_err(HttpError::Stdio)
 }
 
 /// One conversation, a JSON message on each line.
 pub(crate) async fn converse(
-    app: Arc<App>,
+    app: Arc<AppState>,
     input: impl AsyncRead + Send + Unpin + 'static,
     output: impl AsyncWrite + Send + Unpin + 'static,
     stop: CancellationToken,
 ) -> Result<(), BoxError> {
-    let conversation = match Agent::new(app).serve_with_ct(Lines::new(input, output), stop).await {
+    let conversation = match McpHandler::new(app).serve_with_ct(StdioTransport::new(input, output), stop).await {
         // The other side left, or we were stopped, before anything was said.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
         outcome => outcome?,
@@ -94,14 +94,14 @@ pub(crate) async fn converse(
 
 /// What answers an agent.
 #[derive(Clone)]
-pub(crate) struct Agent {
-    app: Arc<App>,
-    tools: Arc<Tools>,
+pub(crate) struct McpHandler {
+    app: Arc<AppState>,
+    tools: Arc<ToolList>,
 }
 
-impl Agent {
-    fn new(app: Arc<App>) -> Self {
-        let tools = Arc::new(Tools::of(app.catalogue));
+impl McpHandler {
+    fn new(app: Arc<AppState>) -> Self {
+        let tools = Arc::new(ToolList::of(app.catalogue));
         Self { app, tools }
     }
 
@@ -127,7 +127,7 @@ impl Agent {
 
     async fn call(
         &self,
-        tool: &Known,
+        tool: &ToolEntry,
         mut arguments: Map<String, Value>,
         (context, notes): (&RequestContext<RoleServer>, &RequestNotes),
     ) -> Result<CallToolResult, Fault> {
@@ -173,7 +173,7 @@ fn wants_structure(meta: &Map<String, Value>) -> bool {
 
 /// An answer as an agent reads it. Either the text is the whole answer, or the structure is, and the text says the same (gaps.md
 /// 4.21): clients that read one of them miss nothing.
-fn answered(tool: &Known, OperationAnswer { output, words }: OperationAnswer) -> CallToolResult {
+fn answered(tool: &ToolEntry, OperationAnswer { output, words }: OperationAnswer) -> CallToolResult {
     if tool.entry.answers_text {
         return CallToolResult::success(match words {
             Some(words) => vec![ContentBlock::text(words)],
@@ -209,7 +209,7 @@ fn bytes(output: &Value) -> Vec<ContentBlock> {
     vec![about, content]
 }
 
-impl ServerHandler for Agent {
+impl ServerHandler for McpHandler {
     fn get_info(&self) -> InitializeResult {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
         InitializeResult::new(capabilities)
@@ -235,7 +235,7 @@ impl ServerHandler for Agent {
             let message = format!("there is no tool `{}`; tools/list names them all", svcfs_base::plain(&request.name));
             return Err(ErrorData::invalid_params(message, None));
         };
-        let told = Told::of(&self.app, &context, ("tools/call", &request.name));
+        let told = AuditTarget::of(&self.app, &context, ("tools/call", &request.name));
         let outcome = self.call(tool, arguments, (&context, told.notes())).await;
         told.end(outcome.as_ref().err());
         outcome.map(Into::into).or_else(|fault| failure(&fault, &request.name))
@@ -276,7 +276,7 @@ impl ServerHandler for Agent {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let told = Told::of(&self.app, &context, ("resources/read", &request.uri));
+        let told = AuditTarget::of(&self.app, &context, ("resources/read", &request.uri));
         resources::named(&request.uri).iter().for_each(|file| told.notes().is_about(file));
         let outcome = match self.origin(&context, told.notes()) {
             Ok((identity, space)) => resources::read(&self.app, space, (&request.uri, identity.reach)).await,
@@ -298,16 +298,16 @@ impl ServerHandler for Agent {
 }
 
 /// Where it is told what became of a message.
-enum Told {
+enum AuditTarget {
     /// With the request that it came in.
     Within(RequestNotes),
     /// Here: it came on standard input.
     Here(audit::TrackedRequest),
 }
 
-impl Told {
+impl AuditTarget {
     /// Of a message that asks for something.
-    fn of(app: &App, context: &RequestContext<RoleServer>, (method, path): (&str, &str)) -> Self {
+    fn of(app: &AppState, context: &RequestContext<RoleServer>, (method, path): (&str, &str)) -> Self {
         let within = || context.extensions.get::<http::request::Parts>()?.extensions.get::<RequestNotes>();
         within().cloned().map_or_else(
             || {

@@ -11,7 +11,7 @@ use svcfs_knowledge::kernel::{EntryKind, Space};
 use svcfs_knowledge::memory;
 use svcfs_work::Lane;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::bind::decoded;
 use crate::media;
 
@@ -63,7 +63,7 @@ pub(super) fn address(path: &TreePath) -> String {
 /// # Errors
 /// `NotFound` when there is none at this address, `Invalid` for a path that is denied, `Forbidden` for one beyond `reach`.
 pub(super) async fn read(
-    app: &Arc<App>,
+    app: &Arc<AppState>,
     space: Arc<Space>,
     (uri, reach): (&str, Reach),
 ) -> Result<ReadResourceResult, Fault> {
@@ -85,7 +85,7 @@ fn contents(space: &Space, uri: &str, reach: &Reach) -> Result<ResourceContents,
     if let Some(text) = uri.strip_prefix(TREE) {
         let path = path(text)?;
         space.check_reach(reach, Door::Mcp, &path)?;
-        let mut listing = Listing::default();
+        let mut listing = TreeListing::default();
         listing.add(space, &path, 0)?;
         return Ok(ResourceContents::text(listing.finish(), uri).with_mime_type("text/plain"));
     }
@@ -120,12 +120,12 @@ fn file(space: &Space, (path, reach): (&TreePath, &Reach), uri: &str) -> Result<
 
 /// An indented list of names.
 #[derive(Default)]
-struct Listing {
+struct TreeListing {
     text: String,
     names: usize,
 }
 
-impl Listing {
+impl TreeListing {
     fn add(&mut self, space: &Space, directory: &TreePath, depth: usize) -> Result<(), Fault> {
         for entry in space.vfs.list(Door::Mcp, directory)? {
             if svcfs_base::is_hidden_name(entry.path.name()) {

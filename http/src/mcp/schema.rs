@@ -25,7 +25,7 @@ const ENCODINGS: [&str; 2] = ["text", "base64"];
 
 /// The schema of an object as it is published, from a schema and the types it refers to.
 pub(super) fn publish(schema: &Value, definitions: &Map<String, Value>) -> Map<String, Value> {
-    let (mut published, _) = Publisher { definitions, within: Vec::new() }.published(schema);
+    let (mut published, _) = SchemaRewriter { definitions, within: Vec::new() }.published(schema);
     join_lines(&mut published);
     match published {
         Value::Object(members) => members,
@@ -34,13 +34,13 @@ pub(super) fn publish(schema: &Value, definitions: &Map<String, Value>) -> Map<S
 }
 
 /// Rewrites schemas.
-struct Publisher<'d> {
+struct SchemaRewriter<'d> {
     definitions: &'d Map<String, Value>,
     /// The types that the present schema stands in.
     within: Vec<&'d str>,
 }
 
-impl<'d> Publisher<'d> {
+impl<'d> SchemaRewriter<'d> {
     /// The same schema in its published form, and whether null was allowed, too.
     fn published(&mut self, schema: &'d Value) -> (Value, bool) {
         let Some(members) = schema.as_object() else { return (json!({}), false) };

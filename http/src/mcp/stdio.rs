@@ -16,41 +16,41 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 
-use super::messages::{self, Content};
+use super::messages::{self, MessageBody};
 use crate::bind::MAX_BODY_BYTES;
 
 /// Messages read ahead.
 const QUEUE: usize = 16;
 
-type Incoming = RxJsonRpcMessage<RoleServer>;
-type Outgoing = TxJsonRpcMessage<RoleServer>;
+type IncomingMessage = RxJsonRpcMessage<RoleServer>;
+type OutgoingMessage = TxJsonRpcMessage<RoleServer>;
 
 /// See the module.
-pub(super) struct Lines<W> {
-    output: Arc<Mutex<Output<W>>>,
-    messages: mpsc::Receiver<Incoming>,
+pub(super) struct StdioTransport<W> {
+    output: Arc<Mutex<StdioOutput<W>>>,
+    messages: mpsc::Receiver<IncomingMessage>,
     reading: JoinHandle<()>,
 }
 
-impl<W: AsyncWrite + Send + Unpin + 'static> Lines<W> {
+impl<W: AsyncWrite + Send + Unpin + 'static> StdioTransport<W> {
     pub(super) fn new(input: impl AsyncRead + Send + Unpin + 'static, output: W) -> Self {
-        let output = Arc::new(Mutex::new(Output { writer: Some(output), batches: Vec::new() }));
+        let output = Arc::new(Mutex::new(StdioOutput { writer: Some(output), batches: Vec::new() }));
         let (sender, messages) = mpsc::channel(QUEUE);
         let reading = tokio::spawn(read(BufReader::new(input), Arc::clone(&output), sender));
         Self { output, messages, reading }
     }
 }
 
-impl<W> Drop for Lines<W> {
+impl<W> Drop for StdioTransport<W> {
     fn drop(&mut self) {
         self.reading.abort();
     }
 }
 
-impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lines<W> {
+impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioTransport<W> {
     type Error = std::io::Error;
 
-    fn send(&mut self, message: Outgoing) -> impl Future<Output = std::io::Result<()>> + Send + 'static {
+    fn send(&mut self, message: OutgoingMessage) -> impl Future<Output = std::io::Result<()>> + Send + 'static {
         let output = Arc::clone(&self.output);
         async move {
             let id = match &message {
@@ -62,7 +62,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lines<W> 
         }
     }
 
-    async fn receive(&mut self) -> Option<Incoming> {
+    async fn receive(&mut self) -> Option<IncomingMessage> {
         self.messages.recv().await
     }
 
@@ -73,19 +73,19 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lines<W> 
 }
 
 /// What is written, and what waits to be written together.
-struct Output<W> {
+struct StdioOutput<W> {
     writer: Option<W>,
-    batches: Vec<Batch>,
+    batches: Vec<PendingBatch>,
 }
 
 /// A batch that is not fully answered.
 #[derive(Default)]
-struct Batch {
+struct PendingBatch {
     waiting: Vec<RequestId>,
     answers: Vec<Vec<u8>>,
 }
 
-impl<W: AsyncWrite + Send + Unpin> Output<W> {
+impl<W: AsyncWrite + Send + Unpin> StdioOutput<W> {
     /// Writes an answer, or keeps it with its batch.
     async fn answer(&mut self, id: Option<&RequestId>, answer: Vec<u8>) -> std::io::Result<()> {
         match self.batches.iter_mut().find(|batch| id.is_some_and(|id| batch.waiting.contains(id))) {
@@ -111,7 +111,7 @@ impl<W: AsyncWrite + Send + Unpin> Output<W> {
         Ok(())
     }
 
-    async fn write_batch(&mut self, batch: &Batch) -> std::io::Result<()> {
+    async fn write_batch(&mut self, batch: &PendingBatch) -> std::io::Result<()> {
         if batch.answers.is_empty() {
             return Ok(());
         }
@@ -131,8 +131,8 @@ impl<W: AsyncWrite + Send + Unpin> Output<W> {
 /// Reads lines until there are no more, or nobody takes them.
 async fn read<W: AsyncWrite + Send + Unpin>(
     mut input: BufReader<impl AsyncRead + Send + Unpin>,
-    output: Arc<Mutex<Output<W>>>,
-    messages: mpsc::Sender<Incoming>,
+    output: Arc<Mutex<StdioOutput<W>>>,
+    messages: mpsc::Sender<IncomingMessage>,
 ) {
     let mut line = Vec::new();
     loop {
@@ -168,22 +168,22 @@ async fn next_line(input: &mut BufReader<impl AsyncRead + Unpin>, line: &mut Vec
 /// Hands on what a line holds, or answers it.
 async fn take<W: AsyncWrite + Send + Unpin>(
     line: &[u8],
-    output: &Mutex<Output<W>>,
-    messages: &mpsc::Sender<Incoming>,
+    output: &Mutex<StdioOutput<W>>,
+    messages: &mpsc::Sender<IncomingMessage>,
 ) -> std::io::Result<()> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line).trim_ascii();
     let gone = || std::io::Error::new(std::io::ErrorKind::BrokenPipe, "nothing takes messages any more");
     let taken = match messages::content_of(line, None) {
         _ if line.is_empty() => Vec::new(),
-        Content::Message => match message(line) {
+        MessageBody::Message => match message(line) {
             Ok(message) => vec![message],
             Err(error) => {
                 output.lock().await.write(error.to_string().as_bytes()).await?;
                 Vec::new()
             }
         },
-        Content::Batch(batch) => open(batch, &mut *output.lock().await).await?,
-        Content::Wrong(error) => {
+        MessageBody::Batch(batch) => open(batch, &mut *output.lock().await).await?,
+        MessageBody::Wrong(error) => {
             output.lock().await.write(error.to_string().as_bytes()).await?;
             Vec::new()
         }
@@ -202,9 +202,9 @@ async fn take<W: AsyncWrite + Send + Unpin>(
 /// The messages of a batch, which is remembered until all of them are answered.
 async fn open<W: AsyncWrite + Send + Unpin>(
     batch: Vec<Value>,
-    output: &mut Output<W>,
-) -> std::io::Result<Vec<Incoming>> {
-    let (mut open, mut taken) = (Batch::default(), Vec::new());
+    output: &mut StdioOutput<W>,
+) -> std::io::Result<Vec<IncomingMessage>> {
+    let (mut open, mut taken) = (PendingBatch::default(), Vec::new());
     for part in batch {
         let outcome = messages::misplaced(&part).map_or_else(|| message(part.to_string().as_bytes()), Err);
         match outcome {
@@ -226,7 +226,7 @@ async fn open<W: AsyncWrite + Send + Unpin>(
 }
 
 /// One message, or the error that answers it.
-fn message(line: &[u8]) -> Result<Incoming, Value> {
+fn message(line: &[u8]) -> Result<IncomingMessage, Value> {
     serde_json::from_slice(line).map_err(|_| {
         let id = serde_json::from_slice::<Value>(line).map(|message| messages::id_of(&message)).unwrap_or_default();
         messages::invalid(messages::NO_MESSAGE, id)

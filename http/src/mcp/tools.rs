@@ -28,10 +28,10 @@ const ATTRIBUTION: [(&str, &str); 3] = [
 const CONDITION: &str = "if_match";
 
 /// Every tool.
-pub(super) struct Tools(Vec<Known>);
+pub(super) struct ToolList(Vec<ToolEntry>);
 
 /// One tool, and what a call of it needs.
-pub(super) struct Known {
+pub(super) struct ToolEntry {
     /// The operation.
     pub entry: &'static OperationEntry,
     /// What it reads.
@@ -43,24 +43,24 @@ pub(super) struct Known {
     tool: Tool,
 }
 
-impl Tools {
+impl ToolList {
     /// The tools of a catalogue.
     pub(super) fn of(catalogue: &'static [OperationArea]) -> Self {
         let entries = catalogue.iter().flat_map(|area| area.operations);
-        Self(entries.filter(|entry| entry.tool).map(Known::new).collect())
+        Self(entries.filter(|entry| entry.tool).map(ToolEntry::new).collect())
     }
     /// As agents read it.
     pub(super) fn list(&self) -> Vec<Tool> {
         self.0.iter().map(|known| known.tool.clone()).collect()
     }
     /// The tool of a full name.
-    pub(super) fn find(&self, name: &str) -> Option<&Known> {
+    pub(super) fn find(&self, name: &str) -> Option<&ToolEntry> {
         let name = name.strip_prefix(PREFIX)?;
         self.0.iter().find(|known| known.entry.name == name)
     }
 }
 
-impl Known {
+impl ToolEntry {
     fn new(entry: &'static OperationEntry) -> Self {
         let (input, manual) = input(entry);
         let (output, is_wrapped) = output(entry);
@@ -81,7 +81,7 @@ impl Known {
     }
 }
 
-impl Known {
+impl ToolEntry {
     /// The arguments as the operation reads them.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use svcfs_base::Fault;
 use utoipa_swagger_ui::Config;
 use warp::reply::Response;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::{media, reply};
 
 /// What the browser may do: run its own scripts, and ask this server.
@@ -16,7 +16,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'u
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The description of every endpoint.
-pub(super) fn openapi(app: &App) -> Response {
+pub(super) fn openapi(app: &AppState) -> Response {
     let mut response = Response::new(app.openapi.clone().into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media::JSON));
     response

@@ -24,7 +24,7 @@ use warp::Reply;
 use warp::reply::Response;
 use warp::sse;
 
-use crate::app::{App, log};
+use crate::app::{AppState, log};
 use crate::bind;
 use crate::edge::Pass;
 use crate::sending::unbuffered;
@@ -46,19 +46,19 @@ const RECHECK: Duration = Duration::from_secs(2);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Who follows the event stream, and what wakes them.
-pub(crate) struct Subscribers {
+pub(crate) struct SubscriberRegistry {
     /// How many change sets a live subscriber may be behind before it is told to resume.
     pub max_behind: u64,
     /// How often it is looked whether a subscriber may still read.
     pub recheck: Duration,
-    count: Arc<Mutex<Counts>>,
+    count: Arc<Mutex<SubscriberCounts>>,
     /// The newest position of each space that somebody followed.
-    newest: Mutex<HashMap<String, Followed>>,
+    newest: Mutex<HashMap<String, FollowedSpace>>,
 }
 
 /// How many subscribers there are.
 #[derive(Default)]
-struct Counts {
+struct SubscriberCounts {
     all: usize,
     /// Those without a key, where keys are asked for.
     strangers: usize,
@@ -67,13 +67,13 @@ struct Counts {
 }
 
 /// Who takes a place.
-struct Taker {
+struct SubscriberClass {
     is_stranger: bool,
     counted: Option<RateLimitKey>,
 }
 
-impl Taker {
-    fn of(app: &App, identity: &CallerIdentity, peer: Option<IpAddr>) -> Self {
+impl SubscriberClass {
+    fn of(app: &AppState, identity: &CallerIdentity, peer: Option<IpAddr>) -> Self {
         let token = identity.token.as_ref();
         let is_counted = |peer: &IpAddr| token.is_some() || !peer.to_canonical().is_loopback();
         Self {
@@ -91,13 +91,13 @@ impl Taker {
 }
 
 /// A space that is listened to.
-struct Followed {
+struct FollowedSpace {
     /// One of the same name may have come in its place.
     space: Weak<Space>,
     newest: watch::Receiver<Seq>,
 }
 
-impl Subscribers {
+impl SubscriberRegistry {
     /// Nobody yet.
     pub(crate) fn new() -> Self {
         Self { newest: Mutex::default(), max_behind: MAX_BEHIND, recheck: RECHECK, count: Arc::default() }
@@ -115,7 +115,7 @@ impl Subscribers {
             sender.send_replace(seq);
             true
         });
-        let known = Followed { space: Arc::downgrade(space), newest: newest.clone() };
+        let known = FollowedSpace { space: Arc::downgrade(space), newest: newest.clone() };
         followed.insert(space.name.clone(), known);
         newest
     }
@@ -123,7 +123,7 @@ impl Subscribers {
     pub(crate) fn count(&self) -> usize {
         self.count.lock().all
     }
-    fn admit(&self, taker: Taker) -> Result<Place, Fault> {
+    fn admit(&self, taker: SubscriberClass) -> Result<SubscriberPermit, Fault> {
         let mut counts = self.count.lock();
         let of = taker.counted.as_ref().and_then(|counted| counts.of.get(counted)).copied().unwrap_or_default();
         let (too_many, whose) = if counts.all >= MAX_SUBSCRIBERS {
@@ -137,7 +137,7 @@ impl Subscribers {
             counts.strangers += usize::from(taker.is_stranger);
             taker.counted.iter().for_each(|counted| *counts.of.entry(counted.clone()).or_default() += 1);
             drop(counts);
-            return Ok(Place(Arc::clone(&self.count), taker));
+            return Ok(SubscriberPermit(Arc::clone(&self.count), taker));
         };
         let text = format!("{too_many} {whose} follow the event stream already; try again later");
         Err(Fault::unavailable(text).with(RETRY, 60))
@@ -145,11 +145,11 @@ impl Subscribers {
 }
 
 /// One subscriber's place; given back when dropped.
-struct Place(Arc<Mutex<Counts>>, Taker);
+struct SubscriberPermit(Arc<Mutex<SubscriberCounts>>, SubscriberClass);
 
-impl Drop for Place {
+impl Drop for SubscriberPermit {
     fn drop(&mut self) {
-        let Self(counts, Taker { is_stranger, counted }) = self;
+        let Self(counts, SubscriberClass { is_stranger, counted }) = self;
         let mut counts = counts.lock();
         counts.all -= 1;
         counts.strangers -= usize::from(*is_stranger);
@@ -167,21 +167,21 @@ impl Drop for Place {
 /// An event's id: a change set, and how many of its events came before when it has several. After the last event of a set
 /// the id is the bare `<seq>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Position {
+struct EventPosition {
     /// Change sets up to this one are done with.
     seq: u64,
     /// Events of the next one that are done with.
     part: usize,
 }
 
-impl Position {
+impl EventPosition {
     /// Where to go on after the event `n` (from 1) of `count` in the set `seq`.
     const fn after(seq: Seq, n: usize, count: usize) -> Self {
         if n == count { Self { seq: seq.0, part: 0 } } else { Self { seq: seq.0 - 1, part: n } }
     }
 }
 
-impl std::fmt::Display for Position {
+impl std::fmt::Display for EventPosition {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.part {
             0 => write!(formatter, "{}", self.seq),
@@ -190,7 +190,7 @@ impl std::fmt::Display for Position {
     }
 }
 
-impl FromStr for Position {
+impl FromStr for EventPosition {
     type Err = Fault;
     fn from_str(text: &str) -> Result<Self, Fault> {
         let read = || {
@@ -213,19 +213,19 @@ impl FromStr for Position {
 /// # Errors
 /// `Invalid` for an id that is none; `Unavailable` when there are 256 subscribers, or too many of the caller's.
 pub(super) fn follow(
-    app: &Arc<App>,
+    app: &Arc<AppState>,
     space: Arc<Space>,
     (pass, identity): (Pass, CallerIdentity),
 ) -> Result<Response, Fault> {
     let resume = bind::header(&pass.headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
     let newest = app.subscribers.newest_of(&space);
     let last = space.vfs.last_seq().0;
-    let mut subscriber = Subscriber {
-        position: resume.map_or(Ok(Position { seq: last, part: 0 }), |text| text.parse())?,
+    let mut subscriber = EventSubscriber {
+        position: resume.map_or(Ok(EventPosition { seq: last, part: 0 }), |text| text.parse())?,
         pending: VecDeque::new(),
         is_live: false,
         has_ended: false,
-        place: app.subscribers.admit(Taker::of(app, &identity, pass.peer))?,
+        place: app.subscribers.admit(SubscriberClass::of(app, &identity, pass.peer))?,
         app: Arc::clone(app),
         space,
         pass,
@@ -236,7 +236,7 @@ pub(super) fn follow(
     // An id from the future is from another life of this space: its history was replaced.
     if subscriber.position.seq > last {
         subscriber.lag("this id is newer than the log; read the tree anew and go on from here", last);
-        subscriber.position = Position { seq: last, part: 0 };
+        subscriber.position = EventPosition { seq: last, part: 0 };
     }
     subscriber.is_live = subscriber.position.seq == last;
     let events = stream::unfold(subscriber, |mut subscriber| async {
@@ -252,24 +252,24 @@ pub(super) fn follow(
     Ok(response)
 }
 
-struct Subscriber {
-    app: Arc<App>,
+struct EventSubscriber {
+    app: Arc<AppState>,
     space: Arc<Space>,
     pass: Pass,
     identity: CallerIdentity,
     /// When it was last seen that it may read.
     checked: Instant,
     newest: watch::Receiver<Seq>,
-    position: Position,
+    position: EventPosition,
     pending: VecDeque<sse::Event>,
     /// Has once caught up with the log.
     is_live: bool,
     has_ended: bool,
     #[expect(dead_code, reason = "held for its drop, which gives the place back")]
-    place: Place,
+    place: SubscriberPermit,
 }
 
-impl Subscriber {
+impl EventSubscriber {
     /// The next event; none when the stream ends.
     async fn next(&mut self) -> Option<sse::Event> {
         loop {
@@ -331,11 +331,11 @@ impl Subscriber {
                     let count = told.len();
                     let done = if event.seq.0 == self.position.seq + 1 { self.position.part } else { 0 };
                     for (n, (name, data)) in told.into_iter().enumerate().skip(done) {
-                        let id = Position::after(event.seq, n + 1, count);
+                        let id = EventPosition::after(event.seq, n + 1, count);
                         let sent = sse::Event::default().id(id.to_string()).event(name).data(data.to_string());
                         self.pending.push_back(sent);
                     }
-                    self.position = Position { seq: event.seq.0, part: 0 };
+                    self.position = EventPosition { seq: event.seq.0, part: 0 };
                 }
             }
             Err(fault) => {
@@ -396,12 +396,12 @@ mod tests {
     #[test]
     fn an_id_names_the_set_and_the_events_of_it_that_are_done() {
         for (n, count, text) in [(1, 1, "7"), (1, 3, "7.1"), (2, 3, "7.2"), (3, 3, "7")] {
-            let position = Position::after(Seq(7), n, count);
+            let position = EventPosition::after(Seq(7), n, count);
             assert_eq!(position.to_string(), text);
-            assert_eq!(text.parse::<Position>().unwrap(), position);
+            assert_eq!(text.parse::<EventPosition>().unwrap(), position);
         }
         for text in ["", "x", "1.x", "-1", "0.1", "1.2.3", "99999999999999999999"] {
-            assert!(text.parse::<Position>().is_err(), "{text:?}");
+            assert!(text.parse::<EventPosition>().is_err(), "{text:?}");
         }
     }
 }

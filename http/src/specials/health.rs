@@ -12,7 +12,7 @@ use svcfs_knowledge::vitals::{MetricsAudience, ServerReadiness, index_progress, 
 use svcfs_work::Lane;
 use warp::reply::Response;
 
-use crate::app::{App, log};
+use crate::app::{AppState, log};
 use crate::bind::bearer;
 use crate::reply;
 
@@ -28,7 +28,7 @@ pub(super) fn health() -> Response {
 }
 
 /// The same with uptime (`1h2m3.4s`), version, and how far the search indexes of all spaces have come.
-pub(super) fn healthz(app: &App) -> Response {
+pub(super) fn healthz(app: &AppState) -> Response {
     let uptime = duration_text(uptime(app));
     let index = index_progress(&app.server);
     reply::json(StatusCode::OK, &json!({ "status": "ok", "uptime": uptime, "version": VERSION, "index": index }))
@@ -36,7 +36,7 @@ pub(super) fn healthz(app: &App) -> Response {
 
 /// Whether writes can be accepted; 503 when a space's storage, or a protocol server, does not show that it can within 500 ms. Operators are
 /// told of every space and of each part that is sick.
-pub(super) async fn readyz(app: &Arc<App>, space: Arc<Space>, headers: &HeaderMap) -> Response {
+pub(super) async fn readyz(app: &Arc<AppState>, space: Arc<Space>, headers: &HeaderMap) -> Response {
     let (asked, audience) = (Arc::clone(app), audience(app, headers));
     let probe = app.watched(Lane::Quick, move || Ok(report(&asked.server, &space, audience)));
     let error = match tokio::time::timeout(PATIENCE, probe).await {
@@ -60,7 +60,7 @@ pub(super) async fn readyz(app: &Arc<App>, space: Arc<Space>, headers: &HeaderMa
 }
 
 /// Who asks how the server is doing. Nobody needs credentials for that; whoever has some for all of it is told more.
-pub(super) fn audience(app: &App, headers: &HeaderMap) -> MetricsAudience {
+pub(super) fn audience(app: &AppState, headers: &HeaderMap) -> MetricsAudience {
     match known(app, headers) {
         Ok(CallerIdentity { space: None, reach: Reach { folder: None, scope: _ }, .. }) => MetricsAudience::Operators,
         Ok(_) | Err(_) => MetricsAudience::Strangers,
@@ -72,7 +72,7 @@ pub(super) fn audience(app: &App, headers: &HeaderMap) -> MetricsAudience {
 ///
 /// # Errors
 /// `Unauthenticated` when that is nobody who is known.
-pub(crate) fn known(app: &App, headers: &HeaderMap) -> Result<CallerIdentity, Fault> {
+pub(crate) fn known(app: &AppState, headers: &HeaderMap) -> Result<CallerIdentity, Fault> {
     let access = app.server.access();
     // Where nothing is asked for, a header that other servers ask for does no harm.
     if access.is_open() {
@@ -82,7 +82,7 @@ pub(crate) fn known(app: &App, headers: &HeaderMap) -> Result<CallerIdentity, Fa
 }
 
 /// Time since the server started.
-pub(super) fn uptime(app: &App) -> Duration {
+pub(super) fn uptime(app: &AppState) -> Duration {
     let time = app.server.now().duration_since(app.server.started());
     Duration::try_from(time).unwrap_or_default()
 }

@@ -13,7 +13,7 @@ use svcfs_knowledge::kernel::{OperationContext, Space};
 use svcfs_work::Lane;
 use warp::reply::Response;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::{media, reply};
 
 /// Longest index, in bytes; what is beyond is counted instead of listed.
@@ -35,7 +35,11 @@ endpoint, and `/mcp` offers the same as agent tools.
 ///
 /// # Errors
 /// What the index refuses; `Unauthenticated` for a stranger, unless the space is public.
-pub(super) async fn index(app: &Arc<App>, space: Arc<Space>, identity: &CallerIdentity) -> Result<Response, Fault> {
+pub(super) async fn index(
+    app: &Arc<AppState>,
+    space: Arc<Space>,
+    identity: &CallerIdentity,
+) -> Result<Response, Fault> {
     let server = Arc::clone(&app.server);
     let reach = identity.reach.clone();
     let is_stranger = identity.token.is_none() && !server.access().is_open();

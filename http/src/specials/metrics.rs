@@ -15,18 +15,18 @@ use svcfs_work::{Lane, Occupancy};
 use warp::reply::Response;
 
 use super::health::audience;
-use crate::app::App;
+use crate::app::AppState;
 
 /// How metrics are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum MetricsFormat {
     /// The text format of Prometheus, which everything reads.
     Text,
     /// Its successor.
     OpenMetrics,
 }
 
-impl Form {
+impl MetricsFormat {
     /// The one a client asks for. Clients that take both say so by preference; OpenMetrics is what those of today prefer.
     fn wanted(headers: &HeaderMap) -> Self {
         let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -48,13 +48,13 @@ impl Form {
 ///
 /// # Errors
 /// `Internal` when the encoder fails.
-pub(super) async fn metrics(app: &Arc<App>, headers: &HeaderMap) -> Result<Response, Fault> {
-    let (audience, form) = (audience(app, headers), Form::wanted(headers));
+pub(super) async fn metrics(app: &Arc<AppState>, headers: &HeaderMap) -> Result<Response, Fault> {
+    let (audience, form) = (audience(app, headers), MetricsFormat::wanted(headers));
     let asked = Arc::clone(app);
     let text = app.aside(move || gathered(&asked, audience)).await?;
     let text = match form {
-        Form::Text => as_text(&text),
-        Form::OpenMetrics => text,
+        MetricsFormat::Text => as_text(&text),
+        MetricsFormat::OpenMetrics => text,
     };
     let mut response = Response::new(text.into());
     response.headers_mut().insert(CONTENT_TYPE, form.media_type());
@@ -63,15 +63,15 @@ pub(super) async fn metrics(app: &Arc<App>, headers: &HeaderMap) -> Result<Respo
 }
 
 /// A number of a lane.
-type Number = (&'static str, &'static str, fn(Occupancy) -> usize);
+type LaneGauge = (&'static str, &'static str, fn(Occupancy) -> usize);
 
-const OF_LANES: [Number; 3] = [
+const OF_LANES: [LaneGauge; 3] = [
     ("svc_lane_places", "Requests that are worked on at once, at most", |lane| lane.places),
     ("svc_lane_busy", "Requests that are worked on", |lane| lane.busy),
     ("svc_lane_waiting", "Requests that wait for a place", |lane| lane.waiting),
 ];
 
-fn gathered(app: &App, audience: MetricsAudience) -> Result<String, Fault> {
+fn gathered(app: &AppState, audience: MetricsAudience) -> Result<String, Fault> {
     let mut registry = registry(&app.server, audience);
     let subscribers = ConstGauge::new(app.subscribers.count());
     registry.register("svc_sse_subscribers", "Clients that follow the event stream", subscribers);

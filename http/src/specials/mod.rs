@@ -19,12 +19,12 @@ use svcfs_knowledge::access::{CallerIdentity, RequestGuard};
 use svcfs_knowledge::kernel::Space;
 use warp::reply::Response;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::edge::Pass;
 
 /// Which special page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Page {
+pub(crate) enum SpecialPage {
     Health,
     Healthz,
     Readyz,
@@ -38,7 +38,7 @@ pub(crate) enum Page {
     Mcp,
 }
 
-impl Page {
+impl SpecialPage {
     /// What a request for it needs.
     pub(crate) const fn guard(self) -> RequestGuard {
         match self {
@@ -72,7 +72,7 @@ impl Page {
 
 /// Where a special page lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum RoutePrefix {
     /// At the root of the server.
     Root,
     /// Below `/api/svc` and `/api/svc/{space}`.
@@ -83,9 +83,9 @@ pub enum Place {
 
 /// A page that is no operation. All of them are read by `GET`, except the agent protocol, which is `POST`.
 #[derive(Debug)]
-pub struct Special {
+pub struct SpecialRoute {
     /// Where it lives.
-    pub place: Place,
+    pub place: RoutePrefix,
     /// Path, below the prefix for [`Place::Space`]; `{name}` and `{*name}` are parameters.
     pub path: &'static str,
     /// Name in the OpenAPI document.
@@ -94,12 +94,12 @@ pub struct Special {
     pub summary: &'static str,
     /// Status and media type of each answer (no media type: no body).
     pub answers: &'static [(u16, &'static str)],
-    pub(crate) page: Page,
+    pub(crate) page: SpecialPage,
 }
 
-impl Special {
-    const fn root(path: &'static str, name: &'static str, page: Page) -> Self {
-        Self { place: Place::Root, path, name, summary: "", answers: &[(200, "application/json")], page }
+impl SpecialRoute {
+    const fn root(path: &'static str, name: &'static str, page: SpecialPage) -> Self {
+        Self { place: RoutePrefix::Root, path, name, summary: "", answers: &[(200, "application/json")], page }
     }
     const fn about(mut self, summary: &'static str) -> Self {
         self.summary = summary;
@@ -109,7 +109,7 @@ impl Special {
         self.answers = answers;
         self
     }
-    const fn at(mut self, place: Place) -> Self {
+    const fn at(mut self, place: RoutePrefix) -> Self {
         self.place = place;
         self
     }
@@ -120,11 +120,15 @@ impl Special {
     /// What becomes of it with a key that is limited to a folder, in words.
     pub(crate) const fn within(&self) -> &'static str {
         match self.page {
-            Page::Health | Page::Healthz | Page::OpenApi | Page::Docs | Page::DocsFile => "the same",
-            Page::Readyz | Page::Metrics => "as without a key",
-            Page::Llms | Page::Events => "only what lies there",
-            Page::Raw => "the path must lie there",
-            Page::Mcp => "each tool as its operation",
+            SpecialPage::Health
+            | SpecialPage::Healthz
+            | SpecialPage::OpenApi
+            | SpecialPage::Docs
+            | SpecialPage::DocsFile => "the same",
+            SpecialPage::Readyz | SpecialPage::Metrics => "as without a key",
+            SpecialPage::Llms | SpecialPage::Events => "only what lies there",
+            SpecialPage::Raw => "the path must lie there",
+            SpecialPage::Mcp => "each tool as its operation",
         }
     }
     /// Whether it can be refused with this status, beside what it answers itself.
@@ -140,43 +144,47 @@ impl Special {
     /// The method it is read by.
     pub fn method(&self) -> svcfs_knowledge::kernel::HttpMethod {
         use svcfs_knowledge::kernel::HttpMethod;
-        if self.page == Page::Mcp { HttpMethod::Post } else { HttpMethod::Get }
+        if self.page == SpecialPage::Mcp { HttpMethod::Post } else { HttpMethod::Get }
     }
 }
 
 /// Every special page.
-pub const SPECIAL: &[Special] = &[
-    Special::root("/health", "health", Page::Health).about("Tell that the process answers"),
-    Special::root("/healthz", "healthz", Page::Healthz).about("Tell uptime and version"),
-    Special::root("/readyz", "readyz", Page::Readyz)
+pub const SPECIAL: &[SpecialRoute] = &[
+    SpecialRoute::root("/health", "health", SpecialPage::Health).about("Tell that the process answers"),
+    SpecialRoute::root("/healthz", "healthz", SpecialPage::Healthz).about("Tell uptime and version"),
+    SpecialRoute::root("/readyz", "readyz", SpecialPage::Readyz)
         .about("Tell whether writes can be accepted")
         .answers(&[(200, "application/json"), (503, "application/json")]),
-    Special::root("/metrics", "metrics", Page::Metrics)
+    SpecialRoute::root("/metrics", "metrics", SpecialPage::Metrics)
         .about("Read metrics, as OpenMetrics where `Accept` asks for it, else in the Prometheus text format")
         .answers(&[(200, "text/plain"), (200, "application/openmetrics-text")]),
-    Special::root("/api/openapi.json", "openapi", Page::OpenApi).about("Read this description"),
-    Special::root("/api/docs", "docs", Page::Docs).about("Read this description in a browser").answers(&[(301, "")]),
-    Special::root("/api/docs/", "docs_folder", Page::Docs)
+    SpecialRoute::root("/api/openapi.json", "openapi", SpecialPage::OpenApi).about("Read this description"),
+    SpecialRoute::root("/api/docs", "docs", SpecialPage::Docs)
         .about("Read this description in a browser")
         .answers(&[(301, "")]),
-    Special::root("/api/docs/{*file}", "docs_file", Page::DocsFile)
+    SpecialRoute::root("/api/docs/", "docs_folder", SpecialPage::Docs)
+        .about("Read this description in a browser")
+        .answers(&[(301, "")]),
+    SpecialRoute::root("/api/docs/{*file}", "docs_file", SpecialPage::DocsFile)
         .about("Read a part of the documentation browser")
         .answers(&[(200, "*/*"), (404, "application/json")]),
-    Special::root("/llms.txt", "llms", Page::Llms)
+    SpecialRoute::root("/llms.txt", "llms", SpecialPage::Llms)
         .about("Read an index of all pages, for agents")
         .answers(&[(200, "text/plain")]),
-    Special::root("/raw/{*path}", "raw", Page::Raw).about("Read a file's bytes, as a browser embeds them").answers(&[
-        (200, "*/*"),
-        (206, "*/*"),
-        (400, "application/json"),
-        (404, "application/json"),
-        (416, "application/json"),
-    ]),
-    Special::root("/events", "events", Page::Events)
+    SpecialRoute::root("/raw/{*path}", "raw", SpecialPage::Raw)
+        .about("Read a file's bytes, as a browser embeds them")
+        .answers(&[
+            (200, "*/*"),
+            (206, "*/*"),
+            (400, "application/json"),
+            (404, "application/json"),
+            (416, "application/json"),
+        ]),
+    SpecialRoute::root("/events", "events", SpecialPage::Events)
         .about("Follow changes as server-sent events; `Last-Event-ID` replays what was missed")
         .answers(&[(200, "text/event-stream"), (400, "application/json"), (503, "application/json")])
-        .at(Place::Space),
-    Special::root(crate::mcp::PATH, "mcp", Page::Mcp)
+        .at(RoutePrefix::Space),
+    SpecialRoute::root(crate::mcp::PATH, "mcp", SpecialPage::Mcp)
         .about("Speak the agent tool protocol (MCP, streamable HTTP)")
         .answers(&[
             (200, "application/json"),
@@ -187,7 +195,7 @@ pub const SPECIAL: &[Special] = &[
             (406, "application/json"),
             (415, "application/json"),
         ])
-        .at(Place::Elsewhere),
+        .at(RoutePrefix::Elsewhere),
 ];
 
 /// Whether a path is one of those that watch over the server.
@@ -200,24 +208,24 @@ pub(crate) fn is_watched(path: &str) -> bool {
 /// # Errors
 /// What the page refuses.
 pub(crate) async fn answer(
-    app: &Arc<App>,
+    app: &Arc<AppState>,
     space: Arc<Space>,
     (pass, identity): (Pass, CallerIdentity),
 ) -> Result<Response, Fault> {
     let headers = &pass.headers;
     let parameter = || pass.address.parameters.first().map_or("", |(_, value)| value.as_str());
     match pass.page {
-        Page::Health => Ok(health::health()),
-        Page::Healthz => Ok(health::healthz(app)),
-        Page::Readyz => Ok(health::readyz(app, space, headers).await),
-        Page::Metrics => metrics::metrics(app, headers).await,
-        Page::OpenApi => Ok(docs::openapi(app)),
-        Page::Docs => Ok(docs::redirect()),
-        Page::DocsFile => docs::file(parameter()),
-        Page::Llms => llms::index(app, space, &identity).await,
-        Page::Raw => raw::raw(app, space, (headers, parameter(), &identity)).await,
-        Page::Events => events::follow(app, space, (pass, identity)),
+        SpecialPage::Health => Ok(health::health()),
+        SpecialPage::Healthz => Ok(health::healthz(app)),
+        SpecialPage::Readyz => Ok(health::readyz(app, space, headers).await),
+        SpecialPage::Metrics => metrics::metrics(app, headers).await,
+        SpecialPage::OpenApi => Ok(docs::openapi(app)),
+        SpecialPage::Docs => Ok(docs::redirect()),
+        SpecialPage::DocsFile => docs::file(parameter()),
+        SpecialPage::Llms => llms::index(app, space, &identity).await,
+        SpecialPage::Raw => raw::raw(app, space, (headers, parameter(), &identity)).await,
+        SpecialPage::Events => events::follow(app, space, (pass, identity)),
         // The listener answers it; in this table it stands for the lists only.
-        Page::Mcp => Err(Fault::not_found("the agent protocol is at /mcp")),
+        SpecialPage::Mcp => Err(Fault::not_found("the agent protocol is at /mcp")),
     }
 }

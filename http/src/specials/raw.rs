@@ -17,19 +17,19 @@ use svcfs_knowledge::kernel::{Content, Opened, Reader, Space};
 use svcfs_work::Lane;
 use warp::reply::Response;
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::sending::PIECE;
 use crate::{media, reply};
 
 /// A file, how long it is, when it was changed, and its type.
-struct Found {
+struct RawFile {
     content: Content,
     length: u64,
     modified: SystemTime,
     mime: String,
 }
 
-impl Found {
+impl RawFile {
     fn of(path: &TreePath, Opened { content, attributes, .. }: Opened) -> Result<Self, Fault> {
         let (length, modified) = (attributes.size, attributes.modified);
         let mime = match media::of_path(path) {
@@ -62,14 +62,14 @@ fn is_text(content: &Content, length: u64) -> Result<bool, Fault> {
 
 /// What of a file is asked for.
 #[derive(Debug, PartialEq, Eq)]
-enum Part {
+enum RequestedRange {
     All,
     One(Range<u64>),
     /// One that begins behind its end.
     Beyond,
 }
 
-impl Part {
+impl RequestedRange {
     /// As a request says of a file with so many bytes.
     fn of(headers: &HeaderMap, length: u64, modified: SystemTime) -> Self {
         if svcfs_listener::one_range(headers).is_none() {
@@ -99,18 +99,18 @@ impl Part {
 }
 
 /// A file, if nothing must be waited for; [`find`] tells of all others.
-fn at_once(space: &Space, reach: &Reach, path: &TreePath) -> Option<Found> {
+fn at_once(space: &Space, reach: &Reach, path: &TreePath) -> Option<RawFile> {
     // A file that is found at once has no link on its way: it lies where its path says.
     reach.check(path).ok()?;
     let (file, _) = space.vfs.read_now(Door::Http, path, None)?;
-    Found::of(path, file.into()).ok()
+    RawFile::of(path, file.into()).ok()
 }
 
-fn find(space: &Space, reach: &Reach, path: &TreePath) -> Result<Found, Fault> {
+fn find(space: &Space, reach: &Reach, path: &TreePath) -> Result<RawFile, Fault> {
     space.check_reach(reach, Door::Http, path)?;
     match space.vfs.open_content(Door::Http, path) {
         Err(fault) if fault.kind() == Kind::TooLarge => large(space, path),
-        opened => Found::of(path, opened?),
+        opened => RawFile::of(path, opened?),
     }
 }
 
@@ -119,7 +119,7 @@ fn find(space: &Space, reach: &Reach, path: &TreePath) -> Result<Found, Fault> {
 /// # Errors
 /// `Invalid` for a path that is denied, `Forbidden` for one beyond `reach`, `NotFound` when nothing is there, or a directory or a dot file is.
 pub(super) async fn raw(
-    app: &Arc<App>,
+    app: &Arc<AppState>,
     space: Arc<Space>,
     (headers, path, identity): (&HeaderMap, &str, &CallerIdentity),
 ) -> Result<Response, Fault> {
@@ -137,11 +137,11 @@ pub(super) async fn raw(
                 .map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(&path) } else { fault })?
         }
     };
-    let Found { content, length, modified, mime } = found;
-    let (status, part) = match Part::of(headers, length, modified) {
-        Part::All => (StatusCode::OK, 0..length),
-        Part::One(part) => (StatusCode::PARTIAL_CONTENT, part),
-        Part::Beyond => return Ok(beyond(length)),
+    let RawFile { content, length, modified, mime } = found;
+    let (status, part) = match RequestedRange::of(headers, length, modified) {
+        RequestedRange::All => (StatusCode::OK, 0..length),
+        RequestedRange::One(part) => (StatusCode::PARTIAL_CONTENT, part),
+        RequestedRange::Beyond => return Ok(beyond(length)),
     };
     let mut response = match content {
         Content::Here(content) => {
@@ -178,8 +178,8 @@ fn beyond(length: u64) -> Response {
 }
 
 /// A file that no version has, open.
-fn large(space: &Space, path: &TreePath) -> Result<Found, Fault> {
+fn large(space: &Space, path: &TreePath) -> Result<RawFile, Fault> {
     let (reader, attributes) = Reader::at(&space.vfs, &Caller::new(Door::Http), path)?;
     let (length, modified) = (attributes.size, attributes.modified);
-    Ok(Found { content: Content::OnDisk(reader), length, modified, mime: media::of_large(path) })
+    Ok(RawFile { content: Content::OnDisk(reader), length, modified, mime: media::of_large(path) })
 }

@@ -6,7 +6,7 @@ use svcfs_knowledge::CATALOGUE;
 
 use super::connections::Listening;
 use super::server::TestServer;
-use crate::hosts::Hosts;
+use crate::hosts::AllowedHosts;
 
 #[tokio::test]
 async fn a_local_origin_may_ask_and_read_the_headers() {
@@ -62,7 +62,7 @@ fn a_server_on_every_address_takes_every_host_and_its_own_origin() {
     let plain = || Settings::resolve(Config::default(), Overrides::default()).unwrap().server;
     let host = Host::parse("0.0.0.0").unwrap();
     let settings = ServerSettings { host, port: 3333, public_url: None, ..plain() };
-    let hosts = Hosts::new(&settings);
+    let hosts = AllowedHosts::new(&settings);
     let headers = |host: &str, origin: &str| {
         let mut headers = http::HeaderMap::new();
         headers.insert("Host", host.parse().unwrap());

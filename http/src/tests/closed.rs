@@ -12,7 +12,7 @@ use svcfs_knowledge::kernel::{FolderScope, OperationEntry, Route};
 use super::connections::Listening;
 use super::issuer::Issuer;
 use super::server::{Answer, TestServer};
-use crate::specials::{Place, SPECIAL};
+use crate::specials::{RoutePrefix, SPECIAL};
 
 const ONE_KEY: &str = "[auth]\ntype = \"apikey\"\napi_key = \"full\"\n";
 
@@ -105,8 +105,8 @@ async fn every_special_page_asks_for_what_the_table_says() {
     let provided = TestServer::of(CATALOGUE, &issuer.config());
     let good = issuer.token(json!({}));
     let (open, one_key) = (TestServer::new(), TestServer::of(CATALOGUE, ONE_KEY));
-    for special in SPECIAL.iter().filter(|special| special.place != Place::Elsewhere) {
-        let prefix = if special.place == Place::Space { "/api/svc" } else { "" };
+    for special in SPECIAL.iter().filter(|special| special.place != RoutePrefix::Elsewhere) {
+        let prefix = if special.place == RoutePrefix::Space { "/api/svc" } else { "" };
         let path = special.path.replace("{*file}", "index.html").replace("{*path}", "a.md");
         let line = format!("GET {prefix}{path}");
         let (none, reader) = (status(&keys, &line, None).await, status(&keys, &line, Some("reader")).await);

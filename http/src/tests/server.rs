@@ -19,13 +19,13 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use warp::reply::Response;
 
-use crate::app::App;
-use crate::bind::Body;
-use crate::edge::Request;
+use crate::app::AppState;
+use crate::bind::UnreadBody;
+use crate::edge::HttpRequest;
 
 /// A door to two spaces, `default` and `other`, with their indexers running.
 pub(super) struct TestServer {
-    pub app: Arc<App>,
+    pub app: Arc<AppState>,
     pub stop: CancellationToken,
     supervisor: Supervisor,
     _roots: [TempDir; 2],
@@ -60,7 +60,7 @@ impl TestServer {
         spaces.add(RunningSpace { space: other, supervisor: Supervisor::new(), kept: None });
         let server = ServerState::new(spaces, clock, AccessControl::new(settings.auth.clone(), None));
         let stop = CancellationToken::new();
-        let app = App::new(catalogue, Arc::new(server), stop.clone()).unwrap();
+        let app = AppState::new(catalogue, Arc::new(server), stop.clone()).unwrap();
         Self { app, stop, supervisor, _roots: roots }
     }
 
@@ -86,8 +86,8 @@ impl TestServer {
         for (name, value) in headers {
             map.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
         }
-        let body = Body::new(Box::pin(stream::iter([Ok(body.into())])), &map);
-        let request = Request {
+        let body = UnreadBody::new(Box::pin(stream::iter([Ok(body.into())])), &map);
+        let request = HttpRequest {
             method: method.parse::<Method>().unwrap(),
             path: path.to_owned(),
             query: query.to_owned(),

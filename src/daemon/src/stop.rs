@@ -44,7 +44,7 @@ impl Running {
 /// The HTTP door, answering.
 pub struct Http {
     /// Ends when it has ended.
-    pub task: JoinHandle<Result<(), svcfs_http::Error>>,
+    pub task: JoinHandle<Result<(), svcfs_http::HttpError>>,
     /// Asks it to end.
     pub stop: CancellationToken,
 }

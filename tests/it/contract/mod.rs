@@ -6,7 +6,7 @@ mod published;
 mod sweep;
 mod wire;
 
-use svcfs_http::{Place, SPECIAL};
+use svcfs_http::{RoutePrefix, SPECIAL};
 use svcfs_knowledge::CATALOGUE;
 
 use crate::space::client::PREFIX;
@@ -18,8 +18,8 @@ pub fn served() -> Vec<(String, String)> {
     let specials = SPECIAL.iter().map(|special| {
         let path = special.path.replace("{*", "{");
         let path = match special.place {
-            Place::Space => format!("{PREFIX}{path}"),
-            Place::Root | Place::Elsewhere => path,
+            RoutePrefix::Space => format!("{PREFIX}{path}"),
+            RoutePrefix::Root | RoutePrefix::Elsewhere => path,
         };
         (special.method().name().to_owned(), path)
     });
