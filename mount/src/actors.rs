@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Whose name the changes of a mount get.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attribution {
+pub struct AttributionPolicy {
     /// Users, by number, whose changes are always another name's. What their programs say about themselves is not believed.
     pub pinned: HashMap<u32, Actor>,
     /// Whether the programs of all other users may say who they work for (`SVC_ACTOR`). Only those are heard whose environment this
@@ -39,7 +39,7 @@ pub struct Attribution {
     pub hears_programs: bool,
 }
 
-impl Default for Attribution {
+impl Default for AttributionPolicy {
     /// Nobody is pinned, programs are heard.
     fn default() -> Self {
         Self { pinned: HashMap::new(), hears_programs: true }
@@ -47,17 +47,17 @@ impl Default for Attribution {
 }
 
 /// The names of users and their programs.
-pub(crate) struct Actors {
-    attribution: Attribution,
+pub(crate) struct ActorResolver {
+    attribution: AttributionPolicy,
     /// Names by user number. A name is asked of the system once and kept as long as the mount lives.
     names: Mutex<HashMap<u32, Actor>>,
     /// Held by whoever reads an environment.
     pub(crate) reading: Mutex<()>,
 }
 
-impl Actors {
+impl ActorResolver {
     /// Names as they are attributed on one mount.
-    pub(crate) fn new(attribution: Attribution) -> Self {
+    pub(crate) fn new(attribution: AttributionPolicy) -> Self {
         Self { attribution, names: Mutex::default(), reading: Mutex::default() }
     }
 

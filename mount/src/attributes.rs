@@ -10,9 +10,9 @@ use fuser::{Errno, INodeNo, Request};
 use svcfs_base::Fault;
 use svcfs_vfs::{Attributes, EntryKind, NodeId, SetExtended};
 
-use crate::answer::Refusal;
+use crate::answer::RequestFailure;
 use crate::convert::utf8;
-use crate::door::KernelDoor;
+use crate::door::FuseServer;
 
 /// Of setxattr(2), as the kernel passes them on (`linux/xattr.h`).
 const XATTR_CREATE: i32 = 1;
@@ -25,7 +25,7 @@ const OURS: &str = "user.svc.";
 
 /// One of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Attribute {
+pub(crate) enum VirtualXattr {
     /// The hash of the recorded content, as the ETag of other doors.
     ETag,
     /// The newest version: its commit.
@@ -42,7 +42,7 @@ pub(crate) enum Attribute {
     Unknown,
 }
 
-impl Attribute {
+impl VirtualXattr {
     /// The attribute of a name; none when the name is not one of ours.
     pub(crate) fn of(name: &OsStr) -> Option<Self> {
         Some(match name.to_str()?.strip_prefix(OURS)? {
@@ -62,25 +62,25 @@ fn is_programs(name: &OsStr) -> bool {
     name.as_bytes().starts_with(PROGRAMS.as_bytes())
 }
 
-impl KernelDoor {
+impl FuseServer {
     /// The value of one of our attributes; none when the file does not have it.
     pub(crate) fn attribute(
         &self,
         request: &Request,
         inode: INodeNo,
-        attribute: Attribute,
+        attribute: VirtualXattr,
     ) -> Result<Option<Vec<u8>>, Fault> {
         let Ok(node) = self.node(inode) else { return Ok(None) };
         let path = self.vfs.path_of(node)?;
         let newest = || self.vfs.newest_version(&path);
         let value = match attribute {
-            Attribute::ETag => newest()?.map(|newest| newest.etag.to_string()),
-            Attribute::Version => newest()?.map(|newest| newest.version.hash.to_string()),
-            Attribute::Actor => newest()?.map(|newest| newest.version.author),
-            Attribute::Lint => self.vfs.refusal(node),
-            Attribute::Backlinks => self.views.count_backlinks(&self.reader(request), &path)?,
-            Attribute::Message => self.vfs.announced_save(&self.author(request), &path),
-            Attribute::Unknown => None,
+            VirtualXattr::ETag => newest()?.map(|newest| newest.etag.to_string()),
+            VirtualXattr::Version => newest()?.map(|newest| newest.version.hash.to_string()),
+            VirtualXattr::Actor => newest()?.map(|newest| newest.version.author),
+            VirtualXattr::Lint => self.vfs.refusal(node),
+            VirtualXattr::Backlinks => self.views.count_backlinks(&self.reader(request), &path)?,
+            VirtualXattr::Message => self.vfs.announced_save(&self.author(request), &path),
+            VirtualXattr::Unknown => None,
         };
         Ok(value.map(String::into_bytes))
     }
@@ -121,28 +121,32 @@ impl KernelDoor {
         inode: INodeNo,
         name: &OsStr,
         (value, flags): (&[u8], i32),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestFailure> {
         let node = self.node(inode)?;
         if !is_programs(name) {
             // Not ENOSYS: told that, the kernel does not ask again.
-            return Err(Refusal::Word(Errno::ENOTSUP));
+            return Err(RequestFailure::Word(Errno::ENOTSUP));
         }
         let (how, otherwise) = match flags {
             0 => (SetExtended::Either, Errno::EIO),
             XATTR_CREATE => (SetExtended::Create, Errno::EEXIST),
             XATTR_REPLACE => (SetExtended::Replace, Errno::NO_XATTR),
-            _ => return Err(Refusal::Word(Errno::EINVAL)),
+            _ => return Err(RequestFailure::Word(Errno::EINVAL)),
         };
-        if self.vfs.set_extended(node, name.as_bytes(), value, how)? { Ok(()) } else { Err(Refusal::Word(otherwise)) }
+        if self.vfs.set_extended(node, name.as_bytes(), value, how)? {
+            Ok(())
+        } else {
+            Err(RequestFailure::Word(otherwise))
+        }
     }
 
     /// Takes an attribute away for a program.
-    pub(crate) fn remove_programs_attribute(&self, inode: INodeNo, name: &OsStr) -> Result<(), Refusal> {
+    pub(crate) fn remove_programs_attribute(&self, inode: INodeNo, name: &OsStr) -> Result<(), RequestFailure> {
         let node = self.node(inode)?;
         if is_programs(name) && self.vfs.remove_extended(node, name.as_bytes())? {
             Ok(())
         } else {
-            Err(Refusal::Word(Errno::NO_XATTR))
+            Err(RequestFailure::Word(Errno::NO_XATTR))
         }
     }
 
@@ -151,17 +155,21 @@ impl KernelDoor {
         &self,
         request: &Request,
         inode: INodeNo,
-        (attribute, value): (Attribute, Option<&[u8]>),
-    ) -> Result<(), Refusal> {
+        (attribute, value): (VirtualXattr, Option<&[u8]>),
+    ) -> Result<(), RequestFailure> {
         let node = self.node(inode)?;
         match attribute {
-            Attribute::Message => {
+            VirtualXattr::Message => {
                 let path = self.vfs.path_of(node)?;
                 let text = value.map(|value| utf8(OsStr::from_bytes(value))).transpose()?;
                 Ok(self.vfs.announce_save(&self.author(request), &path, text)?)
             }
-            Attribute::ETag | Attribute::Version | Attribute::Actor | Attribute::Lint | Attribute::Backlinks => Ok(()),
-            Attribute::Unknown => Err(Refusal::Word(Errno::ENOTSUP)),
+            VirtualXattr::ETag
+            | VirtualXattr::Version
+            | VirtualXattr::Actor
+            | VirtualXattr::Lint
+            | VirtualXattr::Backlinks => Ok(()),
+            VirtualXattr::Unknown => Err(RequestFailure::Word(Errno::ENOTSUP)),
         }
     }
 }

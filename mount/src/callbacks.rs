@@ -16,29 +16,29 @@ use fuser::{
 use svcfs_base::{Caller, Durability, Fault};
 use svcfs_vfs::{SetAttributes, Special, SpecialKind, Vfs};
 
-use crate::answer::{Asked, Found, Give, Refusal, Refuse, answer, answer_with, gone};
-use crate::attributes::Attribute;
+use crate::answer::{ErrorReply, FuseRequest, LookupReply, RequestFailure, ValueReply, answer, answer_with, gone};
+use crate::attributes::VirtualXattr;
 use crate::convert::{
     PERMISSIONS, allocation, attr_of, handle, hole_search, kept_for, moment, node, open_mode, utf8, write_at,
 };
-use crate::door::KernelDoor;
-use crate::passing::{Opened, is_fit};
-use crate::session::Alive;
+use crate::door::FuseServer;
+use crate::passing::{OpenReply, is_fit};
+use crate::session::SessionSentinel;
 use crate::views::is_ours;
 use crate::wanted::{MAX_WRITE_BYTES, WANTED};
 
 /// The door as fuser drives it.
-pub(crate) struct Callbacks {
+pub(crate) struct LocalCallbacks {
     vfs: Arc<Vfs>,
-    door: Arc<KernelDoor>,
+    door: Arc<FuseServer>,
     /// How a handle goes past the page cache; nothing where the kernel would then forbid shared mappings.
     bypass: FopenFlags,
-    _alive: Alive,
+    _alive: SessionSentinel,
 }
 
-impl Callbacks {
+impl LocalCallbacks {
     /// Callbacks of a door, for one session.
-    pub(crate) fn new(door: Arc<KernelDoor>, alive: Alive) -> Self {
+    pub(crate) fn new(door: Arc<FuseServer>, alive: SessionSentinel) -> Self {
         Self { vfs: door.vfs.clone(), door, bypass: FopenFlags::empty(), _alive: alive }
     }
 
@@ -54,10 +54,10 @@ impl Callbacks {
 
     fn answer<T, E, R>(&self, operation: &'static str, reply: R, call: impl FnOnce() -> Result<T, E>)
     where
-        E: Into<Refusal>,
-        R: Give<T>,
+        E: Into<RequestFailure>,
+        R: ValueReply<T>,
     {
-        answer(Asked { operation, told: self.door.on_answer.as_ref() }, reply, call);
+        answer(FuseRequest { operation, told: self.door.on_answer.as_ref() }, reply, call);
     }
 
     fn answer_with<T, E, R>(
@@ -67,14 +67,14 @@ impl Callbacks {
         call: impl FnOnce() -> Result<T, E>,
         give: impl FnOnce(R, T),
     ) where
-        E: Into<Refusal>,
-        R: Refuse,
+        E: Into<RequestFailure>,
+        R: ErrorReply,
     {
-        answer_with(Asked { operation, told: self.door.on_answer.as_ref() }, reply, call, give);
+        answer_with(FuseRequest { operation, told: self.door.on_answer.as_ref() }, reply, call, give);
     }
 }
 
-impl Filesystem for Callbacks {
+impl Filesystem for LocalCallbacks {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let offered = WANTED & config.capabilities();
         config.add_capabilities(offered).map_err(|left| io::Error::other(format!("the kernel took {left:?} back")))?;
@@ -96,7 +96,9 @@ impl Filesystem for Callbacks {
 
     fn lookup(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
         let parent = self.door.seen(parent);
-        let looked = || Ok::<_, Refusal>(Found(self.door.lookup(request, parent, entry)?, self.door.kept_in(parent)));
+        let looked = || {
+            Ok::<_, RequestFailure>(LookupReply(self.door.lookup(request, parent, entry)?, self.door.kept_in(parent)))
+        };
         self.answer("lookup", reply, looked);
     }
 
@@ -174,7 +176,7 @@ impl Filesystem for Callbacks {
                 let special = Special { kind, device: u64::from(device) };
                 let (caller, mode) = (self.caller(request), mode & PERMISSIONS);
                 let made = self.vfs.make_special(&caller, (directory, &entry), special, mode)?;
-                return Ok::<_, Refusal>(self.door.given(request, directory, made)?);
+                return Ok::<_, RequestFailure>(self.door.given(request, directory, made)?);
             }
             let (attributes, handle) = self.door.create(request, directory, &entry, mode & PERMISSIONS)?;
             self.vfs.release(&self.author(request), handle)?;
@@ -187,7 +189,7 @@ impl Filesystem for Callbacks {
         self.answer("mkdir", reply, || {
             let (parent, entry) = self.door.entry(parent, entry)?;
             let made = self.vfs.make_directory(&caller, parent, &entry, mode)?;
-            Ok::<_, Refusal>(self.door.given(request, parent, made)?)
+            Ok::<_, RequestFailure>(self.door.given(request, parent, made)?)
         });
     }
 
@@ -195,7 +197,7 @@ impl Filesystem for Callbacks {
         let caller = self.author(request);
         self.answer("unlink", reply, || {
             let (parent, entry) = self.door.entry(parent, entry)?;
-            Ok::<_, Refusal>(self.vfs.unlink(&caller, parent, &entry)?)
+            Ok::<_, RequestFailure>(self.vfs.unlink(&caller, parent, &entry)?)
         });
     }
 
@@ -203,7 +205,7 @@ impl Filesystem for Callbacks {
         let caller = self.caller(request);
         self.answer("rmdir", reply, || {
             let (parent, entry) = self.door.entry(parent, entry)?;
-            Ok::<_, Refusal>(self.vfs.remove_directory(&caller, parent, &entry)?)
+            Ok::<_, RequestFailure>(self.vfs.remove_directory(&caller, parent, &entry)?)
         });
     }
 
@@ -212,7 +214,7 @@ impl Filesystem for Callbacks {
         self.answer("symlink", reply, || {
             let (parent, entry) = self.door.entry(parent, entry)?;
             let made = self.vfs.make_link(&caller, parent, &entry, utf8(target.as_os_str())?)?;
-            Ok::<_, Refusal>(self.door.given(request, parent, made)?)
+            Ok::<_, RequestFailure>(self.door.given(request, parent, made)?)
         });
     }
 
@@ -235,7 +237,7 @@ impl Filesystem for Callbacks {
             } else if RenameFlags::RENAME_NOREPLACE.contains(flags) {
                 self.vfs.rename_node(&caller, from, to, flags.is_empty())?;
             } else {
-                return Err(Refusal::Word(Errno::EINVAL));
+                return Err(RequestFailure::Word(Errno::EINVAL));
             }
             Ok(())
         });
@@ -253,7 +255,7 @@ impl Filesystem for Callbacks {
         }
         let opened = || {
             let opened = self.door.open(request, inode, mode, self.bypass)?;
-            Ok::<_, Refusal>(Opened { flags: opened.flags | self.door.to_write(inode, flags), ..opened })
+            Ok::<_, RequestFailure>(OpenReply { flags: opened.flags | self.door.to_write(inode, flags), ..opened })
         };
         self.answer_with("open", reply, opened, |reply, opened| {
             self.door.passing.give(reply, inode, opened, || self.vfs.settled_file(node(inode), is_fit));
@@ -403,12 +405,12 @@ impl Filesystem for Callbacks {
     fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr, room: u32, reply: ReplyXattr) {
         let inode = self.door.seen(inode);
         self.answer("getxattr", reply, || {
-            let value = match Attribute::of(name) {
+            let value = match VirtualXattr::of(name) {
                 Some(attribute) => self.door.attribute(request, inode, attribute),
                 None => self.door.programs_attribute(inode, name),
             };
             let value = value.map_err(gone)?;
-            value.map(|value| (value, room)).ok_or(Refusal::Word(Errno::NO_XATTR))
+            value.map(|value| (value, room)).ok_or(RequestFailure::Word(Errno::NO_XATTR))
         });
     }
 
@@ -430,14 +432,14 @@ impl Filesystem for Callbacks {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        self.answer("setxattr", reply, || match Attribute::of(name) {
+        self.answer("setxattr", reply, || match VirtualXattr::of(name) {
             Some(attribute) => self.door.set_attribute(request, inode, (attribute, Some(value))),
             None => self.door.set_programs_attribute(inode, name, (value, flags)),
         });
     }
 
     fn removexattr(&self, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.answer("removexattr", reply, || match Attribute::of(name) {
+        self.answer("removexattr", reply, || match VirtualXattr::of(name) {
             Some(attribute) => self.door.set_attribute(request, inode, (attribute, None)),
             None => self.door.remove_programs_attribute(inode, name),
         });
@@ -476,7 +478,7 @@ impl Filesystem for Callbacks {
     ) {
         self.answer("fallocate", reply, || {
             let part = allocation(offset, length, mode).ok_or(Errno::ENOTSUP)?;
-            Ok::<_, Refusal>(self.vfs.allocate(&self.author(request), handle(file), part)?)
+            Ok::<_, RequestFailure>(self.vfs.allocate(&self.author(request), handle(file), part)?)
         });
     }
 

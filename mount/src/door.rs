@@ -9,49 +9,49 @@ use rustix::fs::OFlags;
 use svcfs_base::{Actor, Caller, Clock, Door, Entrance, Fault, Kind, Name};
 use svcfs_vfs::{Attributes, EntryKind, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, Vfs, WriteAt};
 
-use crate::actors::Actors;
-use crate::answer::{OnAnswer, Refusal, gone, log};
+use crate::actors::ActorResolver;
+use crate::answer::{OnAnswer, RequestFailure, gone, log};
 use crate::convert::{KNOWN_TTL, attr_of, blank, file_attr, flag_bits, handle, name, node};
-use crate::follower::Progress;
-use crate::listings::{Line, Listing, Listings};
-use crate::passing::{Opened, Passing, is_fit};
-use crate::session::Options;
-use crate::views::{Reader, Views, is_ours};
+use crate::follower::FollowerProgress;
+use crate::listings::{DirectoryListing, ListingEntry, OpenDirectories};
+use crate::passing::{OpenReply, PassthroughFiles, is_fit};
+use crate::session::MountOptions;
+use crate::views::{MountViews, ViewReader, is_ours};
 use crate::wanted::MAX_WRITE_BYTES;
-use crate::writers::{Writer, Writers};
+use crate::writers::{WriteHandle, WriteHandles};
 
 /// Most bytes that one request copies: others wait for the file meanwhile.
 const MAX_COPY_BYTES: u32 = 16 << 20;
 
 /// The space and the protocol's tables.
-pub(crate) struct KernelDoor {
+pub(crate) struct FuseServer {
     /// The space behind the door.
     pub(crate) vfs: Arc<Vfs>,
     /// The present moment, for times the kernel calls "now".
     pub(crate) clock: Arc<dyn Clock>,
     /// Open directories.
-    pub(crate) listings: Listings,
+    pub(crate) listings: OpenDirectories,
     /// What is shown below `.svc/` and is no part of the tree.
-    pub(crate) views: Views,
+    pub(crate) views: MountViews,
     /// Files that the kernel reads by itself.
-    pub(crate) passing: Arc<Passing>,
+    pub(crate) passing: Arc<PassthroughFiles>,
     /// Handles open for writing.
-    pub(crate) writers: Writers,
+    pub(crate) writers: WriteHandles,
     /// What is shown as the root.
     root: INodeNo,
     /// Tells the changes made here from those of other mounts.
     pub(crate) entrance: Entrance,
     /// Told of each request that was answered.
     pub(crate) on_answer: Option<OnAnswer>,
-    actors: Actors,
-    progress: Arc<Progress>,
+    actors: ActorResolver,
+    progress: Arc<FollowerProgress>,
 }
 
-impl KernelDoor {
+impl FuseServer {
     /// The door of a space, with nothing open.
-    pub(crate) fn new(vfs: Arc<Vfs>, options: &Options, progress: Arc<Progress>) -> Arc<Self> {
-        let Options { clock, attribution, knowledge, at, on_answer, .. } = options.clone();
-        let views = Views::new(Arc::clone(&vfs), Arc::clone(&clock), knowledge);
+    pub(crate) fn new(vfs: Arc<Vfs>, options: &MountOptions, progress: Arc<FollowerProgress>) -> Arc<Self> {
+        let MountOptions { clock, attribution, knowledge, at, on_answer, .. } = options.clone();
+        let views = MountViews::new(Arc::clone(&vfs), Arc::clone(&clock), knowledge);
         Arc::new(Self {
             entrance: vfs.entrance(),
             root: at.map_or(INodeNo::ROOT, |state| views.root(state)),
@@ -60,10 +60,10 @@ impl KernelDoor {
             clock,
             progress,
             on_answer,
-            actors: Actors::new(attribution),
-            listings: Listings::default(),
+            actors: ActorResolver::new(attribution),
+            listings: OpenDirectories::default(),
             passing: Arc::default(),
-            writers: Writers::default(),
+            writers: WriteHandles::default(),
         })
     }
 
@@ -78,8 +78,8 @@ impl KernelDoor {
     }
 
     /// A user of the mount who looks at what is shown below `.svc/`.
-    pub(crate) fn reader(&self, request: &Request) -> Reader {
-        Reader::new(self.user(request.uid()), (request.uid(), request.gid()), request.pid())
+    pub(crate) fn reader(&self, request: &Request) -> ViewReader {
+        ViewReader::new(self.user(request.uid()), (request.uid(), request.gid()), request.pid())
     }
 
     /// Who changes something: the user, or whom their program says it works for.
@@ -99,8 +99,8 @@ impl KernelDoor {
     }
 
     /// A handle of this user's to be written to.
-    pub(crate) fn writer(&self, request: &Request, node: NodeId) -> Writer {
-        Writer::new(node, self.actors.author(request.uid(), request.pid()))
+    pub(crate) fn writer(&self, request: &Request, node: NodeId) -> WriteHandle {
+        WriteHandle::new(node, self.actors.author(request.uid(), request.pid()))
     }
 
     /// Forgets a handle, and says who gets what it still holds.
@@ -112,18 +112,18 @@ impl KernelDoor {
     ///
     /// # Errors
     /// `EROFS` for one of a view.
-    pub(crate) fn node(&self, inode: INodeNo) -> Result<NodeId, Refusal> {
-        if is_ours(inode.0) { Err(Refusal::Word(Errno::EROFS)) } else { Ok(node(inode)) }
+    pub(crate) fn node(&self, inode: INodeNo) -> Result<NodeId, RequestFailure> {
+        if is_ours(inode.0) { Err(RequestFailure::Word(Errno::EROFS)) } else { Ok(node(inode)) }
     }
 
     /// The directory and name of an entry that is about to be made or taken away.
     ///
     /// # Errors
     /// `EROFS` for a view and what is in it; those of a name that no tree can hold.
-    pub(crate) fn entry(&self, parent: INodeNo, entry: &OsStr) -> Result<(NodeId, Name), Refusal> {
+    pub(crate) fn entry(&self, parent: INodeNo, entry: &OsStr) -> Result<(NodeId, Name), RequestFailure> {
         let directory = self.node(parent)?;
         if self.views.has(directory, entry) {
-            return Err(Refusal::Word(Errno::EROFS));
+            return Err(RequestFailure::Word(Errno::EROFS));
         }
         Ok((directory, name(entry)?))
     }
@@ -137,7 +137,7 @@ impl KernelDoor {
         request: &Request,
         inode: INodeNo,
         (offset, to_hole): (u64, bool),
-    ) -> Result<u64, Refusal> {
+    ) -> Result<u64, RequestFailure> {
         let found = if is_ours(inode.0) {
             // No holes: after its end comes the only one.
             let size = self.views.attributes(&self.user(request.uid()), inode)?.size;
@@ -145,7 +145,7 @@ impl KernelDoor {
         } else {
             self.vfs.seek_node(node(inode), offset, to_hole)?
         };
-        found.ok_or(Refusal::Word(Errno::ENXIO))
+        found.ok_or(RequestFailure::Word(Errno::ENXIO))
     }
 
     /// Finds a name in a directory, or nothing; counts as a finding.
@@ -154,7 +154,7 @@ impl KernelDoor {
         request: &Request,
         parent: INodeNo,
         entry: &OsStr,
-    ) -> Result<Option<FileAttr>, Refusal> {
+    ) -> Result<Option<FileAttr>, RequestFailure> {
         if is_ours(parent.0) {
             return Ok(self.views.lookup(&self.reader(request), parent, entry)?);
         }
@@ -205,7 +205,7 @@ impl KernelDoor {
         inode: INodeNo,
         mode: OpenMode,
         bypass: FopenFlags,
-    ) -> Result<Opened, Refusal> {
+    ) -> Result<OpenReply, RequestFailure> {
         let (node, is_reader) = (node(inode), !mode.write);
         self.passing.enter(inode, (request.pid(), is_reader), || self.vfs.settled_file(node, is_fit))?;
         let handle = match self.vfs.open_node(&self.user(request.uid()), node, mode) {
@@ -218,7 +218,7 @@ impl KernelDoor {
         };
         let writer = mode.write.then(|| self.writer(request, node));
         let (handle, flags) = self.opened(handle, writer, bypass);
-        Ok(Opened { handle, flags, is_reader })
+        Ok(OpenReply { handle, flags, is_reader })
     }
 
     /// How a file is opened to be written, where that is past the page cache.
@@ -236,7 +236,7 @@ impl KernelDoor {
     pub(crate) fn opened(
         &self,
         opened: HandleId,
-        writer: Option<Writer>,
+        writer: Option<WriteHandle>,
         bypass: FopenFlags,
     ) -> (FileHandle, FopenFlags) {
         let handle = FileHandle(opened.0);
@@ -274,7 +274,7 @@ impl KernelDoor {
         (parent, entry): (NodeId, &Name),
         (mode, flags): (u32, i32),
         bypass: FopenFlags,
-    ) -> Result<(FileAttr, FileHandle, FopenFlags), Refusal> {
+    ) -> Result<(FileAttr, FileHandle, FopenFlags), RequestFailure> {
         match self.create(request, parent, entry, mode) {
             Ok((attributes, handle)) => {
                 let writer = self.writer(request, node(attributes.ino));
@@ -285,7 +285,7 @@ impl KernelDoor {
             // Another door was faster than the kernel knew. It looks again, and opens what is there after checking that
             // this caller may.
             Err(fault) if fault.kind() == Kind::Exists && !flag_bits(flags).contains(OFlags::EXCL) => {
-                Err(Refusal::Word(self.passing.send_back(request.pid())))
+                Err(RequestFailure::Word(self.passing.send_back(request.pid())))
             }
             Err(fault) => Err(fault.into()),
         }
@@ -301,9 +301,9 @@ impl KernelDoor {
         (inode, from, offset): (INodeNo, FileHandle, u64),
         (to, to_offset): (FileHandle, u64),
         length: u64,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<u32, RequestFailure> {
         if is_ours(from.0) || is_ours(to.0) {
-            return Err(Refusal::Word(Errno::EOPNOTSUPP));
+            return Err(RequestFailure::Word(Errno::EOPNOTSUPP));
         }
         self.wrote(request, to);
         let (caller, mut copied) = (self.saver(request, to), 0_u32);
@@ -334,10 +334,10 @@ impl KernelDoor {
         request: &Request,
         inode: INodeNo,
         (parent, entry): (INodeNo, &OsStr),
-    ) -> Result<FileAttr, Refusal> {
+    ) -> Result<FileAttr, RequestFailure> {
         let (directory, entry) = self.entry(parent, entry)?;
         let linked = self.vfs.link_special(&self.user(request.uid()), self.node(inode)?, (directory, &entry))?;
-        let (node, attributes) = linked.ok_or(Refusal::Word(Errno::EPERM))?;
+        let (node, attributes) = linked.ok_or(RequestFailure::Word(Errno::EPERM))?;
         Ok(file_attr(node, &attributes))
     }
 
@@ -370,7 +370,12 @@ impl KernelDoor {
     }
 
     /// An open directory; reading it from the start (also after `rewinddir`) looks at it anew.
-    pub(crate) fn listing(&self, request: &Request, inode: INodeNo, at: (FileHandle, u64)) -> Result<Listing, Fault> {
+    pub(crate) fn listing(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        at: (FileHandle, u64),
+    ) -> Result<DirectoryListing, Fault> {
         let (handle, offset) = at;
         if offset > 0 {
             return Ok(self.listings.get(handle));
@@ -378,7 +383,7 @@ impl KernelDoor {
         let listing = if is_ours(inode.0) {
             self.views.listing(&self.reader(request), inode)?
         } else {
-            let own = Listing::of(&self.vfs, &self.user(request.uid()), node(inode))?;
+            let own = DirectoryListing::of(&self.vfs, &self.user(request.uid()), node(inode))?;
             if self.views.is_above(node(inode)) { own.and(self.views.guide()) } else { own }
         };
         self.listings.begin(handle, listing.clone());
@@ -393,7 +398,7 @@ impl KernelDoor {
         &self,
         request: &Request,
         directory: INodeNo,
-        (line, is_fresh): (&Line, bool),
+        (line, is_fresh): (&ListingEntry, bool),
     ) -> Option<FileAttr> {
         if line.is_dots() {
             return Some(blank(line.inode, line.kind));
@@ -403,8 +408,8 @@ impl KernelDoor {
         }
         match self.lookup(request, directory, OsStr::new(&*line.name)) {
             Ok(found) => found,
-            Err(Refusal::Word(_)) => None,
-            Err(Refusal::Fault(fault)) => {
+            Err(RequestFailure::Word(_)) => None,
+            Err(RequestFailure::Fault(fault)) => {
                 log("readdirplus", &fault);
                 None
             }
@@ -412,7 +417,7 @@ impl KernelDoor {
     }
 
     /// Takes a finding back that did not fit into the answer.
-    pub(crate) fn unfound(&self, line: &Line, attributes: &FileAttr) {
+    pub(crate) fn unfound(&self, line: &ListingEntry, attributes: &FileAttr) {
         if !line.is_dots() {
             self.forget(attributes.ino, 1);
         }

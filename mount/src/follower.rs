@@ -13,7 +13,7 @@ use svcfs_base::{Door, ETag, Entrance, Seq, TreePath};
 use svcfs_vfs::{Event, EventChange, Vfs};
 
 use crate::convert::inode;
-use crate::passing::Passing;
+use crate::passing::PassthroughFiles;
 
 const BATCH: usize = 256;
 
@@ -21,12 +21,12 @@ const BATCH: usize = 256;
 const LATELY: Duration = Duration::from_secs(10);
 
 /// How far the follower is.
-pub(crate) struct Progress {
+pub(crate) struct FollowerProgress {
     done: AtomicU64,
     stop: AtomicBool,
 }
 
-impl Progress {
+impl FollowerProgress {
     /// Begins at a position: what came before is not in any kernel cache.
     pub(crate) fn at(seq: Seq) -> Arc<Self> {
         Arc::new(Self { done: AtomicU64::new(seq.0), stop: AtomicBool::new(false) })
@@ -41,20 +41,20 @@ impl Progress {
 ///
 /// A thread of its own because the kernel may hold a lock of the inode while it waits for the answer to a request: an
 /// invalidation sent from inside a request could wait for itself.
-pub(crate) struct Follower {
-    progress: Arc<Progress>,
+pub(crate) struct FeedFollower {
+    progress: Arc<FollowerProgress>,
     thread: JoinHandle<()>,
 }
 
-impl Follower {
+impl FeedFollower {
     /// Starts to follow the feed after `progress`, for the kernel behind an entrance.
     pub(crate) fn start(
         vfs: &Arc<Vfs>,
-        (notifier, entrance, passing): (Notifier, Entrance, Arc<Passing>),
-        progress: Arc<Progress>,
+        (notifier, entrance, passing): (Notifier, Entrance, Arc<PassthroughFiles>),
+        progress: Arc<FollowerProgress>,
     ) -> io::Result<Self> {
         let (space, position) = (vfs.clone(), progress.clone());
-        let run = move || follow(&space, &Kernel { notifier, entrance, passing }, &position);
+        let run = move || follow(&space, &KernelNotifier { notifier, entrance, passing }, &position);
         let thread = thread::Builder::new().name("mount-follower".to_owned()).spawn(run)?;
         let sleeper = thread.thread().clone();
         let awake = progress.clone();
@@ -76,7 +76,7 @@ impl Follower {
     }
 }
 
-fn follow(vfs: &Vfs, kernel: &Kernel, progress: &Progress) {
+fn follow(vfs: &Vfs, kernel: &KernelNotifier, progress: &FollowerProgress) {
     while !progress.stop.load(Ordering::Acquire) {
         let events = vfs.feed().after(progress.done(), BATCH).unwrap_or_else(|fault| {
             tracing::error!(error = ?fault, "the mount cannot read the change feed; it reads past the page cache until it can");
@@ -93,14 +93,14 @@ fn follow(vfs: &Vfs, kernel: &Kernel, progress: &Progress) {
     }
 }
 
-fn invalidate(vfs: &Vfs, kernel: &Kernel, event: &Event) {
+fn invalidate(vfs: &Vfs, kernel: &KernelNotifier, event: &Event) {
     if event.entrance == Some(kernel.entrance) {
         // The kernel made these changes itself; only size and times may differ from what it knows (a gate may have rewritten the
         // bytes: it drops the pages when it sees a new size or modification time). It must keep the names: a directory that was just
         // made may be somebody's working directory already.
         event.changes.iter().for_each(|change| kernel.forget_attributes(vfs, &change.path));
         for path in rewritten(&event.changes) {
-            kernel.forget(vfs, &Trace::Content(path.clone()));
+            kernel.forget(vfs, &CacheInvalidation::Content(path.clone()));
         }
     } else {
         for change in &event.changes {
@@ -121,7 +121,7 @@ fn rewritten(changes: &[EventChange]) -> Vec<&TreePath> {
 
 /// Something that the kernel may remember and that is no more.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Trace {
+pub(crate) enum CacheInvalidation {
     /// Bytes of a file, names of a directory.
     Content(TreePath),
     /// What `stat` says; names of a directory whose modification time is another one.
@@ -131,8 +131,8 @@ pub(crate) enum Trace {
 }
 
 /// What a change, accepted at a time, leaves behind.
-pub(crate) fn traces(vfs: &Vfs, at: SystemTime, change: &EventChange) -> Vec<Trace> {
-    let mut traces = vec![Trace::Content(change.path.clone())];
+pub(crate) fn traces(vfs: &Vfs, at: SystemTime, change: &EventChange) -> Vec<CacheInvalidation> {
+    let mut traces = vec![CacheInvalidation::Content(change.path.clone())];
     if change.old.is_some() && change.new.is_some() {
         return traces;
     }
@@ -144,14 +144,14 @@ pub(crate) fn traces(vfs: &Vfs, at: SystemTime, change: &EventChange) -> Vec<Tra
             let is_there = |path: &TreePath| vfs.stat(Door::Fuse, path).is_ok();
             // The name of a directory that stands may lead somebody to where they work.
             if is_nearest || !is_there(&name) {
-                traces.push(Trace::Name(above.clone(), name.name().to_owned()));
+                traces.push(CacheInvalidation::Name(above.clone(), name.name().to_owned()));
             }
             let modified = vfs.attributes(node).map_or(at, |there| there.modified);
             // Listed in the moment in which it changed, it has the time of the change and not its names.
             if is_nearest || is_lately(modified, at) {
-                traces.push(Trace::Content(above.clone()));
+                traces.push(CacheInvalidation::Content(above.clone()));
             } else {
-                traces.push(Trace::Attributes(above.clone()));
+                traces.push(CacheInvalidation::Attributes(above.clone()));
             }
             is_nearest = false;
         }
@@ -167,23 +167,23 @@ fn is_lately(modified: SystemTime, at: SystemTime) -> bool {
 
 /// Invalidations of paths. A path no node is known of is in no kernel cache; a notification the kernel has nothing to do with is
 /// no error, and after an unmount there is nobody left to tell.
-struct Kernel {
+struct KernelNotifier {
     notifier: Notifier,
     entrance: Entrance,
     /// Which inode a node has.
-    passing: Arc<Passing>,
+    passing: Arc<PassthroughFiles>,
 }
 
-impl Kernel {
-    fn forget(&self, vfs: &Vfs, trace: &Trace) {
+impl KernelNotifier {
+    fn forget(&self, vfs: &Vfs, trace: &CacheInvalidation) {
         match trace {
-            Trace::Content(path) => {
+            CacheInvalidation::Content(path) => {
                 if let Some(node) = vfs.node_at(path) {
                     report("content", path, self.notifier.inval_inode(self.passing.present(node), 0, 0));
                 }
             }
-            Trace::Attributes(path) => self.forget_attributes(vfs, path),
-            Trace::Name(directory, name) => {
+            CacheInvalidation::Attributes(path) => self.forget_attributes(vfs, path),
+            CacheInvalidation::Name(directory, name) => {
                 if let Some(node) = vfs.node_at(directory) {
                     report("name", directory, self.notifier.inval_entry(inode(node), OsStr::new(name)));
                 }

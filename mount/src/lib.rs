@@ -37,10 +37,10 @@ mod writers;
 #[cfg(test)]
 mod tests;
 
-pub use actors::Attribution;
+pub use actors::AttributionPolicy;
 pub use answer::OnAnswer;
 pub use mountpoint::{MountError, abort, check_mountpoint, is_dead_mount, is_mounted, unmount};
-pub use outside::Outside;
-pub use remote::{Remote, RemoteError, RemoteMount};
-pub use session::{Mount, Options};
-pub use views::{Finding, Hit, Knowledge, LetsThrough};
+pub use outside::MountNamespace;
+pub use remote::{RemoteError, RemoteMount, RemoteOptions};
+pub use session::{LocalMount, MountOptions};
+pub use views::{KnowledgeSource, LintFinding, PageFilter, PageHit};

@@ -16,7 +16,7 @@ use crate::convert::{file_attr, file_type, inode};
 const FRESH: Duration = Duration::from_millis(100);
 
 /// One line of a listing.
-pub(crate) struct Line {
+pub(crate) struct ListingEntry {
     /// The entry's name, or `.` or `..`.
     pub(crate) name: Box<str>,
     /// Its node.
@@ -27,7 +27,7 @@ pub(crate) struct Line {
     pub(crate) known: Option<FileAttr>,
 }
 
-impl Line {
+impl ListingEntry {
     /// True for `.` and `..`, which the kernel knows without looking them up.
     pub(crate) fn is_dots(&self) -> bool {
         matches!(&*self.name, "." | "..")
@@ -36,25 +36,25 @@ impl Line {
 
 /// A directory as it was when reading it began: offsets stay good however it changes meanwhile.
 #[derive(Clone, Default)]
-pub(crate) struct Listing {
-    lines: Arc<[Line]>,
+pub(crate) struct DirectoryListing {
+    lines: Arc<[ListingEntry]>,
     /// When the directory was read, and what had been announced before.
     made: Option<(Instant, Seq)>,
 }
 
-impl Listing {
+impl DirectoryListing {
     /// Reads a directory.
     pub(crate) fn of(vfs: &Vfs, caller: &Caller, directory: NodeId) -> Result<Self, Fault> {
         let made = Some((Instant::now(), vfs.feed().last()));
         let above = vfs.path_of(directory).ok().and_then(|path| path.parent()).and_then(|path| vfs.node_at(&path));
-        let dots = [(".", directory), ("..", above.unwrap_or(NodeId::ROOT))].map(|(name, node)| Line {
+        let dots = [(".", directory), ("..", above.unwrap_or(NodeId::ROOT))].map(|(name, node)| ListingEntry {
             name: name.into(),
             inode: inode(node),
             kind: FileType::Directory,
             known: None,
         });
         let entries = vfs.entries(caller, directory)?;
-        let lines = entries.into_iter().map(|(name, node, attributes)| Line {
+        let lines = entries.into_iter().map(|(name, node, attributes)| ListingEntry {
             name: name.as_str().into(),
             inode: inode(node),
             kind: file_type(attributes.kind),
@@ -64,8 +64,8 @@ impl Listing {
     }
 
     /// The same with one more line at its end.
-    pub(crate) fn and(self, line: Line) -> Self {
-        let lines = self.lines.iter().map(|line| Line { name: line.name.clone(), ..*line });
+    pub(crate) fn and(self, line: ListingEntry) -> Self {
+        let lines = self.lines.iter().map(|line| ListingEntry { name: line.name.clone(), ..*line });
         Self { lines: lines.chain([line]).collect(), ..self }
     }
 
@@ -75,39 +75,39 @@ impl Listing {
     }
 
     /// The lines from an offset on, each with the offset of the next.
-    pub(crate) fn after(&self, offset: u64) -> impl Iterator<Item = (u64, &Line)> {
+    pub(crate) fn after(&self, offset: u64) -> impl Iterator<Item = (u64, &ListingEntry)> {
         (1..).zip(self.lines.iter()).skip(usize::try_from(offset).unwrap_or(usize::MAX))
     }
 }
 
-impl FromIterator<Line> for Listing {
-    fn from_iter<I: IntoIterator<Item = Line>>(lines: I) -> Self {
+impl FromIterator<ListingEntry> for DirectoryListing {
+    fn from_iter<I: IntoIterator<Item = ListingEntry>>(lines: I) -> Self {
         Self { lines: lines.into_iter().collect(), made: None }
     }
 }
 
 /// The directories processes have open, by handle.
 #[derive(Default)]
-pub(crate) struct Listings {
+pub(crate) struct OpenDirectories {
     last: AtomicU64,
-    open: Mutex<HashMap<u64, Listing>>,
+    open: Mutex<HashMap<u64, DirectoryListing>>,
 }
 
-impl Listings {
+impl OpenDirectories {
     /// A new handle, with nothing read yet.
     pub(crate) fn open(&self) -> FileHandle {
         FileHandle(self.last.fetch_add(1, Ordering::Relaxed) + 1)
     }
     /// Remembers what a handle reads.
-    pub(crate) fn begin(&self, handle: FileHandle, listing: Listing) {
+    pub(crate) fn begin(&self, handle: FileHandle, listing: DirectoryListing) {
         self.open.lock().insert(handle.0, listing);
     }
     /// What a handle reads.
-    pub(crate) fn get(&self, handle: FileHandle) -> Listing {
+    pub(crate) fn get(&self, handle: FileHandle) -> DirectoryListing {
         self.open.lock().get(&handle.0).cloned().unwrap_or_default()
     }
     /// Forgets a handle, and tells what it read.
-    pub(crate) fn close(&self, handle: FileHandle) -> Listing {
+    pub(crate) fn close(&self, handle: FileHandle) -> DirectoryListing {
         self.open.lock().remove(&handle.0).unwrap_or_default()
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use crate::outside::Outside;
+use crate::outside::MountNamespace;
 
 /// The kind of filesystem in the mount table, after `fuse.`; how [`unmount`] knows one of ours.
 pub(crate) const FILESYSTEM_NAME: &str = "svcfs";
@@ -68,11 +68,11 @@ pub enum MountError {
 ///
 /// # Errors
 /// Why not: the mountpoint is missing, no directory, not empty, in use, or overlaps the root.
-pub fn check_mountpoint(mountpoint: &Path, root: &Path, outside: &Outside) -> Result<PathBuf, MountError> {
+pub fn check_mountpoint(mountpoint: &Path, root: &Path, outside: &MountNamespace) -> Result<PathBuf, MountError> {
     outside.visit(|| check(mountpoint, root, outside))
 }
 
-fn check(mountpoint: &Path, root: &Path, outside: &Outside) -> Result<PathBuf, MountError> {
+fn check(mountpoint: &Path, root: &Path, outside: &MountNamespace) -> Result<PathBuf, MountError> {
     let at = free(mountpoint)?;
     let root = root.canonicalize().or_else(|_| std::path::absolute(root)).map_err(|source| unreadable(root, source))?;
     if at == root && outside.is_elsewhere() {
@@ -104,17 +104,17 @@ fn must_be_empty(at: &Path) -> Result<(), MountError> {
 fn free(mountpoint: &Path) -> Result<PathBuf, MountError> {
     let at = canonical(mountpoint)?;
     match look(&at)? {
-        Look::Dead => {
+        MountpointState::Dead => {
             tracing::warn!(mountpoint = %at.display(), "taking away a mount whose server is gone");
             detach(&at).map_err(|error| match error {
                 MountError::NotMounted(path) => MountError::DeadMount(path),
                 other => other,
             })?;
         }
-        Look::Silent => return Err(MountError::Silent(at)),
-        Look::Answers(found) if !found.is_dir() => return Err(MountError::NotADirectory(at)),
-        Look::Answers(_) if connection(&at)?.is_some() => return Err(MountError::AlreadyMounted(at)),
-        Look::Answers(_) => {}
+        MountpointState::Silent => return Err(MountError::Silent(at)),
+        MountpointState::Answers(found) if !found.is_dir() => return Err(MountError::NotADirectory(at)),
+        MountpointState::Answers(_) if connection(&at)?.is_some() => return Err(MountError::AlreadyMounted(at)),
+        MountpointState::Answers(_) => {}
     }
     Ok(at)
 }
@@ -127,7 +127,8 @@ pub fn is_mounted(mountpoint: &Path) -> bool {
 /// Whether a mount of svcfs is at a path whose server is gone, or never answers.
 pub fn is_dead_mount(mountpoint: &Path) -> bool {
     let is_ours = |at: &PathBuf| connection(at).is_ok_and(|connection| connection.is_some());
-    canonical(mountpoint).is_ok_and(|at| is_ours(&at) && matches!(look(&at), Ok(Look::Dead | Look::Silent)))
+    canonical(mountpoint)
+        .is_ok_and(|at| is_ours(&at) && matches!(look(&at), Ok(MountpointState::Dead | MountpointState::Silent)))
 }
 
 /// Takes an svcfs mount away, also one whose server is gone or never answers. Processes with open files keep them until they
@@ -137,7 +138,7 @@ pub fn is_dead_mount(mountpoint: &Path) -> bool {
 /// `NotMounted` when no svcfs mount is there (mounts of others are left alone); `Unmount` when the system refuses.
 pub fn unmount(mountpoint: &Path) -> Result<(), MountError> {
     let at = canonical(mountpoint)?;
-    if connection(&at)?.is_some() && matches!(look(&at)?, Look::Silent) {
+    if connection(&at)?.is_some() && matches!(look(&at)?, MountpointState::Silent) {
         tracing::warn!(mountpoint = %at.display(), "cutting off a mount whose server does not answer");
         abort(&at)?;
     }
@@ -182,7 +183,7 @@ pub(crate) fn detach(mountpoint: &Path) -> Result<(), MountError> {
 }
 
 /// What a look at a directory finds.
-enum Look {
+enum MountpointState {
     Answers(fs::Metadata),
     /// A mount whose server is gone.
     Dead,
@@ -191,7 +192,7 @@ enum Look {
 }
 
 /// Looks at a directory from a thread of its own: what a server that never answers is asked never returns.
-fn look(at: &Path) -> Result<Look, MountError> {
+fn look(at: &Path) -> Result<MountpointState, MountError> {
     let (tell, told) = channel();
     let place = at.to_owned();
     let ask = move || {
@@ -202,10 +203,10 @@ fn look(at: &Path) -> Result<Look, MountError> {
     };
     thread::Builder::new().name("mountpoint".to_owned()).spawn(ask).map_err(|source| unreadable(at, source))?;
     match told.recv_timeout(ANSWERS_WITHIN) {
-        Ok(Ok(found)) => Ok(Look::Answers(found)),
-        Ok(Err(error)) if is_dead(&error) => Ok(Look::Dead),
+        Ok(Ok(found)) => Ok(MountpointState::Answers(found)),
+        Ok(Err(error)) if is_dead(&error) => Ok(MountpointState::Dead),
         Ok(Err(source)) => Err(unreadable(at, source)),
-        Err(RecvTimeoutError::Timeout) => Ok(Look::Silent),
+        Err(RecvTimeoutError::Timeout) => Ok(MountpointState::Silent),
         Err(RecvTimeoutError::Disconnected) => Err(unreadable(at, io::Error::other("the look at it failed"))),
     }
 }

@@ -23,9 +23,9 @@ const NAMESPACE: &str = "/proc/thread-self/ns/mnt";
 
 /// Where mounts are made.
 #[derive(Debug, Clone, Default)]
-pub struct Outside(Option<Arc<File>>);
+pub struct MountNamespace(Option<Arc<File>>);
 
-impl Outside {
+impl MountNamespace {
     /// For a root that is to be mounted at `mountpoint`: where this process is already, unless they are the same. Then it leaves the
     /// namespace it is in.
     ///

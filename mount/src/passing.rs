@@ -46,12 +46,12 @@ const WHOLE: [&str; 8] = [
 
 /// The open files of a mount, and those that are passed on.
 #[derive(Default)]
-pub(crate) struct Passing {
+pub(crate) struct PassthroughFiles {
     /// Whether this kernel can and lets us.
     is_on: AtomicBool,
-    open: Mutex<HashMap<u64, Open>>,
+    open: Mutex<HashMap<u64, PassthroughNode>>,
     /// Nodes that somebody who was sent back looked up: which inode they have.
-    inodes: Mutex<HashMap<u64, Turn>>,
+    inodes: Mutex<HashMap<u64, InodeGeneration>>,
     /// Whether there is any such node: most often there is none.
     has_others: AtomicBool,
     /// Threads whose opening was answered with `ESTALE`, and when: they look once more.
@@ -60,28 +60,28 @@ pub(crate) struct Passing {
 
 /// Which inode of its node it is, counted from the first; and when somebody was last sent to it, who must not be sent back again.
 #[derive(Clone, Copy)]
-struct Turn {
+struct InodeGeneration {
     number: u64,
     sought: Instant,
 }
 
 #[derive(Default)]
-struct Open {
+struct PassthroughNode {
     handles: usize,
-    backing: Option<Backing>,
+    backing: Option<BackingFile>,
 }
 
-struct Backing {
+struct BackingFile {
     id: BackingId,
     /// Which file of the disk it is, and as of when.
-    identity: Option<Identity>,
+    identity: Option<DiskIdentity>,
 }
 
 /// Device, inode, size and time of the last change.
-type Identity = (u64, u64, u64, i64, i64);
+type DiskIdentity = (u64, u64, u64, i64, i64);
 
 /// A handle about to be told to the kernel.
-pub(crate) struct Opened {
+pub(crate) struct OpenReply {
     /// Its number.
     pub(crate) handle: FileHandle,
     /// How the kernel is to cache it, where nothing is passed on.
@@ -90,7 +90,7 @@ pub(crate) struct Opened {
     pub(crate) is_reader: bool,
 }
 
-impl Passing {
+impl PassthroughFiles {
     /// The kernel can.
     pub(crate) fn begin(&self) {
         self.is_on.store(true, Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl Passing {
         INodeNo(inode(of).0 + number * NEXT_INODE)
     }
 
-    fn turn(&self, of: NodeId) -> Option<Turn> {
+    fn turn(&self, of: NodeId) -> Option<InodeGeneration> {
         if self.has_others() { self.inodes.lock().get(&of.0).copied() } else { None }
     }
 
@@ -124,10 +124,10 @@ impl Passing {
     }
 
     /// Gives a node an inode of which nothing is passed on, nor will be for a moment.
-    fn another(&self, of: NodeId, all: &HashMap<u64, Open>) {
+    fn another(&self, of: NodeId, all: &HashMap<u64, PassthroughNode>) {
         let is_passed_on = all.get(&self.present(of).0).is_some_and(|open| open.backing.is_some());
         let number = self.turn(of).map_or(0, |turn| turn.number) + u64::from(is_passed_on);
-        self.inodes.lock().insert(of.0, Turn { number, sought: Instant::now() });
+        self.inodes.lock().insert(of.0, InodeGeneration { number, sought: Instant::now() });
         self.has_others.store(true, Ordering::Release);
     }
 
@@ -169,7 +169,7 @@ impl Passing {
         let mut all = self.open.lock();
         let is_good = match all.get(&inode.0) {
             _ if self.present(node(inode)) != inode => false,
-            Some(Open { backing: Some(backing), .. }) => {
+            Some(PassthroughNode { backing: Some(backing), .. }) => {
                 let now = if is_reader { file().and_then(|file| identity(&file)) } else { None };
                 now.is_some() && now == backing.identity
             }
@@ -188,8 +188,14 @@ impl Passing {
 
     /// Answers that a file is open. `file` is the file of the disk that has exactly what is to be read; none when there is no such file now, or
     /// when it is not fit to be passed on.
-    pub(crate) fn give(&self, reply: ReplyOpen, inode: INodeNo, opened: Opened, file: impl FnOnce() -> Option<File>) {
-        let Opened { handle, flags, is_reader } = opened;
+    pub(crate) fn give(
+        &self,
+        reply: ReplyOpen,
+        inode: INodeNo,
+        opened: OpenReply,
+        file: impl FnOnce() -> Option<File>,
+    ) {
+        let OpenReply { handle, flags, is_reader } = opened;
         let mut all = self.open.lock();
         let Some(open) = all.get_mut(&inode.0) else { return reply.opened(handle, flags) };
         // Whoever else is about to open it is counted already.
@@ -201,7 +207,7 @@ impl Passing {
             && let Some(file) = file()
         {
             match reply.open_backing(&file) {
-                Ok(id) => open.backing = Some(Backing { id, identity: identity(&file) }),
+                Ok(id) => open.backing = Some(BackingFile { id, identity: identity(&file) }),
                 Err(error) => {
                     // Not as root, or a disk that lies upon others.
                     tracing::debug!(%error, "files are not passed on to the disk");
@@ -234,7 +240,7 @@ impl Passing {
     }
 }
 
-fn identity(file: &File) -> Option<Identity> {
+fn identity(file: &File) -> Option<DiskIdentity> {
     let stat = file.metadata().ok()?;
     Some((stat.dev(), stat.ino(), stat.size(), stat.mtime(), stat.mtime_nsec()))
 }
@@ -257,7 +263,7 @@ mod tests {
 
     #[test]
     fn threads_of_another_namespace_are_not_taken_for_one_that_was_sent_back() {
-        let passing = Passing::default();
+        let passing = PassthroughFiles::default();
         for (thread, is_noted) in [(0, false), (17, true)] {
             passing.send_back(thread);
             passing.looked_up(NodeId(5), thread);

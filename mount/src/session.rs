@@ -12,18 +12,18 @@ use fuser::{BackgroundSession, Config, Filesystem, MountOption, Notifier, Sessio
 use svcfs_base::{Clock, Durability};
 use svcfs_vfs::{PastState, Vfs};
 
-use crate::actors::Attribution;
+use crate::actors::AttributionPolicy;
 use crate::answer::OnAnswer;
-use crate::callbacks::Callbacks;
-use crate::door::KernelDoor;
-use crate::follower::{Follower, Progress};
+use crate::callbacks::LocalCallbacks;
+use crate::door::FuseServer;
+use crate::follower::{FeedFollower, FollowerProgress};
 use crate::mountpoint::{FILESYSTEM_NAME, MountError, check_mountpoint, connection, detach};
-use crate::outside::Outside;
-use crate::views::Knowledge;
+use crate::outside::MountNamespace;
+use crate::views::KnowledgeSource;
 
 /// How a space is mounted.
 #[derive(Clone)]
-pub struct Options {
+pub struct MountOptions {
     /// Where the present moment comes from, for `touch` and its like.
     pub clock: Arc<dyn Clock>,
     /// How many requests are served at the same time, at least 1. A save that waits for its commit holds one of them.
@@ -38,18 +38,18 @@ pub struct Options {
     /// `/etc/fuse.conf` must allow it.
     pub is_for_everybody: bool,
     /// Whose name a change gets.
-    pub attribution: Attribution,
+    pub attribution: AttributionPolicy,
     /// Where the mount is made.
-    pub outside: Outside,
+    pub outside: MountNamespace,
     /// Called when the mount is over, however it came to its end; from a thread that ends with it.
     pub on_end: Option<Arc<dyn Fn() + Send + Sync>>,
     /// Told of each request of the kernel that was answered.
     pub on_answer: Option<OnAnswer>,
     /// Who knows what is in the pages; without, what only knowledge can show is not there.
-    pub knowledge: Option<Arc<dyn Knowledge>>,
+    pub knowledge: Option<Arc<dyn KnowledgeSource>>,
 }
 
-impl Options {
+impl MountOptions {
     /// Everything but these two as most mounts want it.
     pub fn new(clock: Arc<dyn Clock>, threads: usize) -> Self {
         Self {
@@ -59,8 +59,8 @@ impl Options {
             at: None,
             is_without_programs: false,
             is_for_everybody: false,
-            attribution: Attribution::default(),
-            outside: Outside::default(),
+            attribution: AttributionPolicy::default(),
+            outside: MountNamespace::default(),
             on_end: None,
             on_answer: None,
             knowledge: None,
@@ -69,11 +69,11 @@ impl Options {
 }
 
 /// A session of the kernel with a filesystem of ours, from its start to its end.
-pub(crate) struct Mounted {
+pub(crate) struct FuseSession {
     pub(crate) mountpoint: PathBuf,
     /// What the kernel calls it; another mount may be at the same path by the time this one is over.
     connection: Option<u32>,
-    outside: Outside,
+    outside: MountNamespace,
     /// Disconnected when the session has answered its last request.
     ended: Receiver<Infallible>,
     /// Never dropped: fuser 0.18 would unmount the path once more, and by then it may be somebody else's mountpoint. Costs one
@@ -81,19 +81,19 @@ pub(crate) struct Mounted {
     session: ManuallyDrop<BackgroundSession>,
 }
 
-impl Mounted {
+impl FuseSession {
     /// Mounts what `filesystem` makes at a mountpoint that was found to serve; `source` is what the mount table shows.
     ///
     /// # Errors
     /// What the system refuses.
     pub(crate) fn start<F: Filesystem + Send + 'static>(
-        filesystem: impl FnOnce(Alive) -> F,
+        filesystem: impl FnOnce(SessionSentinel) -> F,
         (source, mountpoint): (&str, PathBuf),
-        options: &Options,
+        options: &MountOptions,
     ) -> Result<Self, MountError> {
         let failed = |source| MountError::Mount { mountpoint: mountpoint.clone(), source };
         let (alive, ended) = channel();
-        let filesystem = filesystem(Alive { open: Some(alive), on_end: options.on_end.clone() });
+        let filesystem = filesystem(SessionSentinel { open: Some(alive), on_end: options.on_end.clone() });
         let config = config(options, source);
         let (session, connection) = options.outside.visit(|| match Session::new(filesystem, &mountpoint, &config) {
             // fusermount's only refusal of this kind; those of the system have a number.
@@ -141,29 +141,30 @@ impl Mounted {
 }
 
 /// A mounted space. A space may have several: each kernel is told of what the others change.
-pub struct Mount {
+pub struct LocalMount {
     vfs: Arc<Vfs>,
-    door: Arc<KernelDoor>,
-    mounted: Mounted,
-    follower: Option<Follower>,
+    door: Arc<FuseServer>,
+    mounted: FuseSession,
+    follower: Option<FeedFollower>,
     is_stopped: bool,
 }
 
-impl Mount {
+impl LocalMount {
     /// Mounts a space at an empty directory outside its root. A mount of svcfs whose server died is taken away first.
     ///
     /// As root the mount is open to every user, under the permissions of the files; else to the one who mounted, unless asked for.
     ///
     /// # Errors
     /// When the directory does not serve (each variant of [`MountError`] says what to do), or the system refuses.
-    pub fn start(vfs: Arc<Vfs>, mountpoint: &Path, options: &Options) -> Result<Self, MountError> {
+    pub fn start(vfs: Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Result<Self, MountError> {
         let mountpoint = check_mountpoint(mountpoint, vfs.root(), &options.outside)?;
-        let progress = Progress::at(vfs.feed().last());
-        let door = KernelDoor::new(vfs.clone(), options, progress.clone());
+        let progress = FollowerProgress::at(vfs.feed().last());
+        let door = FuseServer::new(vfs.clone(), options, progress.clone());
         let source = source(vfs.root());
-        let mounted = Mounted::start(|alive| Callbacks::new(door.clone(), alive), (source, mountpoint), options)?;
+        let mounted =
+            FuseSession::start(|alive| LocalCallbacks::new(door.clone(), alive), (source, mountpoint), options)?;
         let mut mount = Self { vfs, door, mounted, follower: None, is_stopped: false };
-        let follower = Follower::start(
+        let follower = FeedFollower::start(
             &mount.vfs,
             (mount.mounted.notifier(), mount.door.entrance, Arc::clone(&mount.door.passing)),
             progress,
@@ -211,12 +212,12 @@ impl Mount {
 }
 
 /// Held by a session: tells [`Mount`], and whoever wants to know, that it is over.
-pub(crate) struct Alive {
+pub(crate) struct SessionSentinel {
     open: Option<Sender<Infallible>>,
     on_end: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-impl Drop for Alive {
+impl Drop for SessionSentinel {
     fn drop(&mut self) {
         // In this order: whoever is told finds it over.
         drop(self.open.take());
@@ -226,7 +227,7 @@ impl Drop for Alive {
     }
 }
 
-impl Drop for Mount {
+impl Drop for LocalMount {
     /// A mount that was not stopped (its owner failed) is taken away, so that no process hangs on it.
     fn drop(&mut self) {
         if !self.is_stopped
@@ -246,7 +247,7 @@ fn source(root: &Path) -> &str {
     root.to_str().unwrap_or(FILESYSTEM_NAME)
 }
 
-fn config(options: &Options, source: &str) -> Config {
+fn config(options: &MountOptions, source: &str) -> Config {
     let source = if source.contains([',', '\\']) { FILESYSTEM_NAME } else { source };
     let mut config = Config::default();
     config.mount_options = vec![

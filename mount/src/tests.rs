@@ -7,12 +7,12 @@ use rustix::fs::OFlags;
 use svcfs_base::{Actor, Caller, Change, ChangeSet, Door, Name, Seq, SystemClock, TreePath};
 use svcfs_vfs::{Event, HandleId, NodeId, OpenMode, Vfs, WriteAt};
 
-use crate::actors::{Actors, Attribution, actor_in};
+use crate::actors::{ActorResolver, AttributionPolicy, actor_in};
 use crate::convert::{open_mode, write_at};
-use crate::door::KernelDoor;
-use crate::follower::{Progress, Trace, traces};
+use crate::door::FuseServer;
+use crate::follower::{CacheInvalidation, FollowerProgress, traces};
 use crate::mountpoint::mounted;
-use crate::writers::Writer;
+use crate::writers::WriteHandle;
 
 #[test]
 fn the_mount_table_is_read_as_the_kernel_writes_it() {
@@ -30,7 +30,7 @@ fn the_mount_table_is_read_as_the_kernel_writes_it() {
 
 #[test]
 fn a_user_without_a_name_is_called_by_number() {
-    let actors = Actors::new(Attribution::default());
+    let actors = ActorResolver::new(AttributionPolicy::default());
     for _ in 0..2 {
         assert_eq!(actors.name(0).as_str(), "root");
         assert_eq!(actors.name(3_999_999_999).as_str(), "uid-3999999999");
@@ -56,7 +56,7 @@ fn the_first_svc_actor_of_an_environment_is_who_a_program_works_for() {
 
 #[test]
 fn a_program_whose_memory_is_locked_is_not_waited_for() {
-    let actors = Actors::new(Attribution::default());
+    let actors = ActorResolver::new(AttributionPolicy::default());
     let _held = actors.reading.lock();
     assert_eq!(actors.author(3_999_999_999, std::process::id()).as_str(), "uid-3999999999");
 }
@@ -76,8 +76,8 @@ fn open_and_write_flags_become_what_the_caller_may_do() {
     assert_eq!(write_at(5, flags(OFlags::RDWR | OFlags::APPEND), mapped), WriteAt::Mapped(5));
 }
 
-fn options() -> crate::Options {
-    crate::Options::new(Arc::new(SystemClock), 1)
+fn options() -> crate::MountOptions {
+    crate::MountOptions::new(Arc::new(SystemClock), 1)
 }
 
 fn space(root: &Path) -> Arc<Vfs> {
@@ -98,18 +98,18 @@ fn space(root: &Path) -> Arc<Vfs> {
 fn a_file_opened_while_the_follower_is_behind_is_read_past_the_page_cache() {
     let folder = tempfile::tempdir().unwrap();
     let vfs = space(folder.path());
-    let before = Progress::at(vfs.feed().last());
+    let before = FollowerProgress::at(vfs.feed().last());
     let change = Change::put(TreePath::parse("a.md").unwrap(), "text");
     vfs.apply(&Caller::new(Door::Http), change).unwrap();
-    let after = Progress::at(vfs.feed().last());
+    let after = FollowerProgress::at(vfs.feed().last());
     assert!(before.done() < after.done() && after.done() > Seq(0));
-    let flags = |progress: &Arc<Progress>, writer| {
-        let door = KernelDoor::new(vfs.clone(), &options(), progress.clone());
+    let flags = |progress: &Arc<FollowerProgress>, writer| {
+        let door = FuseServer::new(vfs.clone(), &options(), progress.clone());
         door.opened(HandleId(1), writer, FopenFlags::FOPEN_DIRECT_IO).1
     };
     assert_eq!(flags(&before, None), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
     assert_eq!(flags(&after, None), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
-    assert_eq!(flags(&after, Some(Writer::new(NodeId(2), Actor::new("ann")))), FopenFlags::FOPEN_KEEP_CACHE);
+    assert_eq!(flags(&after, Some(WriteHandle::new(NodeId(2), Actor::new("ann")))), FopenFlags::FOPEN_KEEP_CACHE);
     vfs.close().unwrap();
 }
 
@@ -121,8 +121,8 @@ fn a_file_opened_while_a_change_of_it_is_about_to_be_announced_is_read_past_the_
     let page = TreePath::parse("a.md").unwrap();
     vfs.apply(&caller, Change::put(page.clone(), "old")).unwrap();
     let flags = || {
-        let progress = Progress::at(vfs.feed().last());
-        let door = KernelDoor::new(vfs.clone(), &options(), progress);
+        let progress = FollowerProgress::at(vfs.feed().last());
+        let door = FuseServer::new(vfs.clone(), &options(), progress);
         let (node, _) = vfs.lookup(&caller, NodeId::ROOT, &Name::parse("a.md").unwrap()).unwrap();
         let handle = vfs.open_node(&caller, node, OpenMode::default()).unwrap();
         door.opened(handle, None, FopenFlags::FOPEN_DIRECT_IO).1
@@ -156,15 +156,18 @@ fn the_listing_of_a_directory_goes_with_what_others_make_in_it_though_that_was_l
         let events = vfs.feed().after(before, 8).unwrap();
         let of_event =
             |event: &Event| event.changes.iter().map(|change| traces(&vfs, event.time.into(), change)).collect();
-        events.iter().flat_map(|event| -> Vec<Vec<Trace>> { of_event(event) }).flatten().collect::<Vec<_>>()
+        events.iter().flat_map(|event| -> Vec<Vec<CacheInvalidation>> { of_event(event) }).flatten().collect::<Vec<_>>()
     };
     vfs.apply(&caller, Change::put(at("d/old.md"), "old\n")).unwrap();
     let made = traces_of(Change::put(at("d/new/n.md"), "new\n"));
-    assert!(made.contains(&Trace::Content(at("d"))), "{made:?}");
-    assert!(!made.contains(&Trace::Name(at(""), "d".to_owned())), "it stands, and may be somebody's working directory");
+    assert!(made.contains(&CacheInvalidation::Content(at("d"))), "{made:?}");
+    assert!(
+        !made.contains(&CacheInvalidation::Name(at(""), "d".to_owned())),
+        "it stands, and may be somebody's working directory"
+    );
     let moved = traces_of(Change::rename(at("d/new"), at("elsewhere")));
-    assert!(moved.contains(&Trace::Name(at("d"), "new".to_owned())), "{moved:?}");
-    assert!(moved.contains(&Trace::Content(at("d"))), "{moved:?}");
-    assert!(moved.contains(&Trace::Content(at(""))), "{moved:?}");
+    assert!(moved.contains(&CacheInvalidation::Name(at("d"), "new".to_owned())), "{moved:?}");
+    assert!(moved.contains(&CacheInvalidation::Content(at("d"))), "{moved:?}");
+    assert!(moved.contains(&CacheInvalidation::Content(at(""))), "{moved:?}");
     vfs.close().unwrap();
 }

@@ -9,7 +9,7 @@ use svcfs_vfs::NodeId;
 
 /// A handle open for writing.
 #[derive(Clone)]
-pub(crate) struct Writer {
+pub(crate) struct WriteHandle {
     /// What it writes.
     pub(crate) node: NodeId,
     /// Who gets what is written: whoever opened it, until somebody writes. The kernel's RELEASE names nobody, at the
@@ -19,7 +19,7 @@ pub(crate) struct Writer {
     pub(crate) thread: Option<u32>,
 }
 
-impl Writer {
+impl WriteHandle {
     /// A handle that somebody opened and nobody wrote to.
     pub(crate) const fn new(node: NodeId, author: Actor) -> Self {
         Self { node, author, thread: None }
@@ -28,22 +28,22 @@ impl Writer {
 
 /// The handles open for writing.
 #[derive(Default)]
-pub(crate) struct Writers(Mutex<HashMap<u64, Writer>>);
+pub(crate) struct WriteHandles(Mutex<HashMap<u64, WriteHandle>>);
 
-impl Writers {
+impl WriteHandles {
     /// Remembers a handle.
-    pub(crate) fn add(&self, handle: FileHandle, writer: Writer) {
+    pub(crate) fn add(&self, handle: FileHandle, writer: WriteHandle) {
         self.0.lock().insert(handle.0, writer);
     }
     /// Forgets a handle; none when it was not open for writing.
-    pub(crate) fn remove(&self, handle: FileHandle) -> Option<Writer> {
+    pub(crate) fn remove(&self, handle: FileHandle) -> Option<WriteHandle> {
         self.0.lock().remove(&handle.0)
     }
     /// Notes which thread wrote last through a handle; `author` says whose it is, and is asked when the thread is another one.
     ///
     /// Thread 0 is the kernel, which writes back what somebody changed in memory: that is whose the handle is.
     pub(crate) fn wrote(&self, handle: FileHandle, thread: u32, author: impl FnOnce() -> Actor) {
-        let is_new = |writer: &Writer| thread != 0 && writer.thread != Some(thread);
+        let is_new = |writer: &WriteHandle| thread != 0 && writer.thread != Some(thread);
         if !self.0.lock().get(&handle.0).is_some_and(is_new) {
             return;
         }
@@ -64,7 +64,7 @@ impl Writers {
         self.0.lock().get(&handle.0).map(|writer| writer.author.clone())
     }
     /// Those still open.
-    pub(crate) fn all(&self) -> Vec<Writer> {
+    pub(crate) fn all(&self) -> Vec<WriteHandle> {
         self.0.lock().values().cloned().collect()
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use fuser::{Errno, FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyEntry};
 use svcfs_base::{Fault, Kind};
 
-use super::tree::Told;
-use crate::answer::{Give, Refusal};
+use super::tree::AttributeReply;
+use crate::answer::{RequestFailure, ValueReply};
 use crate::convert::NOTHING;
 
 /// How files are opened: past the kernel's pages, which all readers of a file share. What a program reads is then the version that it
@@ -14,29 +14,29 @@ use crate::convert::NOTHING;
 pub(super) const PAST_PAGES: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
 /// Of a file the kernel named by number: gone since it looked the name up. Told so, the kernel looks again.
-pub(super) fn gone(fault: Fault) -> Refusal {
+pub(super) fn gone(fault: Fault) -> RequestFailure {
     if matches!(fault.kind(), Kind::NotFound | Kind::Stale) {
-        Refusal::Word(Errno::ESTALE)
+        RequestFailure::Word(Errno::ESTALE)
     } else {
-        Refusal::Fault(fault)
+        RequestFailure::Fault(fault)
     }
 }
 
-impl Give<Told> for ReplyAttr {
-    fn give(self, told: Told) {
+impl ValueReply<AttributeReply> for ReplyAttr {
+    fn give(self, told: AttributeReply) {
         self.attr(&told.lasts, &told.attributes);
     }
 }
 
-impl Give<Told> for ReplyEntry {
-    fn give(self, told: Told) {
+impl ValueReply<AttributeReply> for ReplyEntry {
+    fn give(self, told: AttributeReply) {
         self.entry(&told.lasts, &told.attributes, Generation(0));
     }
 }
 
 /// None tells the kernel how long it may believe that nothing is there.
-impl Give<Result<Told, Duration>> for ReplyEntry {
-    fn give(self, found: Result<Told, Duration>) {
+impl ValueReply<Result<AttributeReply, Duration>> for ReplyEntry {
+    fn give(self, found: Result<AttributeReply, Duration>) {
         match found {
             Ok(told) => self.give(told),
             Err(lasts) => self.entry(&lasts, &NOTHING, Generation(0)),
@@ -44,8 +44,8 @@ impl Give<Result<Told, Duration>> for ReplyEntry {
     }
 }
 
-impl Give<(Told, FileHandle)> for ReplyCreate {
-    fn give(self, (told, handle): (Told, FileHandle)) {
+impl ValueReply<(AttributeReply, FileHandle)> for ReplyCreate {
+    fn give(self, (told, handle): (AttributeReply, FileHandle)) {
         self.created(&told.lasts, &told.attributes, Generation(0), handle, PAST_PAGES);
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use svcfs_base::{ETag, Timestamp, TreePath};
 
-use super::client::{Content, Entry, EntryType};
+use super::client::{EntryType, RemoteEntry, VersionedContent};
 
 /// How long a listing counts, and a file that is no page: the server does not announce directories, nor files without versions.
 const UNANNOUNCED: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ const MAX_STALE: usize = 8;
 
 /// The moment at which the server was asked something.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct FetchStamp {
     /// The opening of the event stream then; none while it was closed.
     stream: Option<u64>,
     /// Changes told before.
@@ -36,25 +36,25 @@ pub(super) struct Asked {
 }
 
 /// What is told of a path: the version it has now, unless that is not known or there is none.
-struct Told {
+struct RecentChange {
     number: u64,
     path: TreePath,
     etag: Option<ETag>,
 }
 
 #[derive(Clone)]
-struct Known<T> {
+struct CachedValue<T> {
     value: T,
-    asked: Asked,
+    asked: FetchStamp,
 }
 
 /// The names of a directory, and whether each must be looked at anew.
-type Names = BTreeMap<Box<str>, (Entry, bool)>;
+type CachedNames = BTreeMap<Box<str>, (RemoteEntry, bool)>;
 
 /// What there is to say of a name.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Finding {
-    There(Entry),
+pub(super) enum CacheLookup {
+    There(RemoteEntry),
     /// Nothing is there.
     Absent,
     /// It must be looked at anew.
@@ -65,7 +65,7 @@ pub(super) enum Finding {
 
 /// What a piece of news is about, for the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(super) enum CacheEffect {
     /// It was known already: this mount did it.
     None,
     /// The content is another.
@@ -75,9 +75,9 @@ pub(super) enum Effect {
 }
 
 #[derive(Default)]
-struct Inner {
-    listings: HashMap<TreePath, Known<Names>>,
-    contents: HashMap<TreePath, (Known<Content>, u64)>,
+struct RemoteCacheState {
+    listings: HashMap<TreePath, CachedValue<CachedNames>>,
+    contents: HashMap<TreePath, (CachedValue<VersionedContent>, u64)>,
     /// Bytes of all contents.
     bytes: usize,
     /// Counts uses.
@@ -88,14 +88,14 @@ struct Inner {
     openings: u64,
     told: u64,
     /// The newest changes told, oldest first.
-    recent: VecDeque<Told>,
+    recent: VecDeque<RecentChange>,
 }
 
 /// What is known.
 #[derive(Default)]
-pub(super) struct Cache(Mutex<Inner>);
+pub(super) struct RemoteCache(Mutex<RemoteCacheState>);
 
-impl Inner {
+impl RemoteCacheState {
     /// From now on the stream is followed: what was known before is not certain.
     fn begin(&mut self) {
         self.openings += 1;
@@ -103,23 +103,23 @@ impl Inner {
         self.recent.clear();
     }
 
-    fn asked(&self) -> Asked {
-        Asked { stream: self.stream, told: self.told, at: Instant::now() }
+    fn asked(&self) -> FetchStamp {
+        FetchStamp { stream: self.stream, told: self.told, at: Instant::now() }
     }
 
     /// Whether everything that was told since a moment is known here.
-    fn is_followed_since(&self, asked: Asked, limit: Duration) -> bool {
+    fn is_followed_since(&self, asked: FetchStamp, limit: Duration) -> bool {
         let is_remembered = self.recent.front().is_none_or(|told| told.number <= asked.told + 1);
         asked.stream.is_some() && asked.stream == self.stream && is_remembered && asked.at.elapsed() < limit
     }
 
     /// What was told since a moment, newest first.
-    fn told_since(&self, asked: Asked) -> impl Iterator<Item = &Told> {
+    fn told_since(&self, asked: FetchStamp) -> impl Iterator<Item = &RecentChange> {
         self.recent.iter().rev().take_while(move |told| told.number > asked.told)
     }
 
     /// Whether a version that was there at a moment is still there.
-    fn counts(&self, path: &TreePath, known: &Known<Content>) -> bool {
+    fn counts(&self, path: &TreePath, known: &CachedValue<VersionedContent>) -> bool {
         let limit = if path.is_page() && !path.is_dotted() { PAGE } else { UNANNOUNCED };
         let last = self.told_since(known.asked).find(|told| told.path == *path);
         let is_last = last.is_none_or(|told| told.etag == Some(known.value.etag));
@@ -128,7 +128,7 @@ impl Inner {
 
     fn tell(&mut self, path: &TreePath, etag: Option<ETag>) {
         self.told += 1;
-        self.recent.push_back(Told { number: self.told, path: path.clone(), etag });
+        self.recent.push_back(RecentChange { number: self.told, path: path.clone(), etag });
         if self.recent.len() > MAX_TOLD {
             self.recent.pop_front();
         }
@@ -173,14 +173,14 @@ impl Inner {
 }
 
 /// A name of which nothing is known but that something was told of it.
-fn unseen(name: &str) -> (Entry, bool) {
-    let entry = Entry { name: name.into(), size: 0, modified: Timestamp::UNIX_EPOCH, kind: EntryType::File };
+fn unseen(name: &str) -> (RemoteEntry, bool) {
+    let entry = RemoteEntry { name: name.into(), size: 0, modified: Timestamp::UNIX_EPOCH, kind: EntryType::File };
     (entry, true)
 }
 
-impl Cache {
+impl RemoteCache {
     /// To be called before the server is asked.
-    pub(super) fn asked(&self) -> Asked {
+    pub(super) fn asked(&self) -> FetchStamp {
         self.0.lock().asked()
     }
 
@@ -208,7 +208,7 @@ impl Cache {
     }
 
     /// A file as it is known, and whether it is certainly so.
-    pub(super) fn content(&self, path: &TreePath) -> Option<(Content, bool)> {
+    pub(super) fn content(&self, path: &TreePath) -> Option<(VersionedContent, bool)> {
         let mut inner = self.0.lock();
         inner.uses += 1;
         let uses = inner.uses;
@@ -220,13 +220,13 @@ impl Cache {
     }
 
     /// Keeps what the server answered.
-    pub(super) fn keep_content(&self, path: &TreePath, content: Content, asked: Asked) {
+    pub(super) fn keep_content(&self, path: &TreePath, content: VersionedContent, asked: FetchStamp) {
         let mut inner = self.0.lock();
         inner.drop_content(path);
         inner.bytes += content.bytes.len();
         inner.uses += 1;
         let uses = inner.uses;
-        inner.contents.insert(path.clone(), (Known { value: content, asked }, uses));
+        inner.contents.insert(path.clone(), (CachedValue { value: content, asked }, uses));
         inner.make_room();
     }
 
@@ -240,19 +240,19 @@ impl Cache {
     }
 
     /// What is known of a name.
-    pub(super) fn entry(&self, directory: &TreePath, name: &str) -> Finding {
+    pub(super) fn entry(&self, directory: &TreePath, name: &str) -> CacheLookup {
         let inner = self.0.lock();
         let known = inner.listings.get(directory).filter(|known| inner.is_followed_since(known.asked, UNANNOUNCED));
         match known.map(|known| known.value.get(name)) {
-            None => Finding::Unknown,
-            Some(None) => Finding::Absent,
-            Some(Some((_, true))) => Finding::Stale,
-            Some(Some((entry, false))) => Finding::There(entry.clone()),
+            None => CacheLookup::Unknown,
+            Some(None) => CacheLookup::Absent,
+            Some(Some((_, true))) => CacheLookup::Stale,
+            Some(Some((entry, false))) => CacheLookup::There(entry.clone()),
         }
     }
 
     /// The entries of a directory, and whether each must be looked at anew; none when the directory must be read.
-    pub(super) fn listing(&self, directory: &TreePath) -> Option<Vec<(Entry, bool)>> {
+    pub(super) fn listing(&self, directory: &TreePath) -> Option<Vec<(RemoteEntry, bool)>> {
         let inner = self.0.lock();
         let known = inner.listings.get(directory).filter(|known| inner.is_followed_since(known.asked, UNANNOUNCED))?;
         let stale = known.value.values().filter(|(_, is_stale)| *is_stale).count();
@@ -260,9 +260,9 @@ impl Cache {
     }
 
     /// Keeps what the server answered.
-    pub(super) fn keep_listing(&self, directory: &TreePath, entries: &[Entry], asked: Asked) {
+    pub(super) fn keep_listing(&self, directory: &TreePath, entries: &[RemoteEntry], asked: FetchStamp) {
         let mut inner = self.0.lock();
-        let mut names: Names = entries.iter().map(|entry| (entry.name.clone(), (entry.clone(), false))).collect();
+        let mut names: CachedNames = entries.iter().map(|entry| (entry.name.clone(), (entry.clone(), false))).collect();
         for told in inner.told_since(asked) {
             let place = told.path.parent();
             if place.as_ref() == Some(directory) {
@@ -277,12 +277,12 @@ impl Cache {
             inner.listings.clear();
         }
         // What was told since is in it.
-        let asked = Asked { told: inner.told, ..asked };
-        inner.listings.insert(directory.clone(), Known { value: names, asked });
+        let asked = FetchStamp { told: inner.told, ..asked };
+        inner.listings.insert(directory.clone(), CachedValue { value: names, asked });
     }
 
     /// Notes what the server said of a name, where its directory is known.
-    pub(super) fn keep_entry(&self, path: &TreePath, entry: Option<Entry>, asked: Asked) {
+    pub(super) fn keep_entry(&self, path: &TreePath, entry: Option<RemoteEntry>, asked: FetchStamp) {
         let Some(directory) = path.parent() else { return };
         let mut inner = self.0.lock();
         let is_stale = inner.told_since(asked).any(|told| told.path == *path);
@@ -306,40 +306,40 @@ impl Cache {
     }
 
     /// The stream tells that a file has this version now, or one that is not told.
-    pub(super) fn written(&self, path: &TreePath, etag: Option<ETag>) -> Effect {
+    pub(super) fn written(&self, path: &TreePath, etag: Option<ETag>) -> CacheEffect {
         let mut inner = self.0.lock();
         inner.tell(path, etag);
         if inner.contents.get(path).is_some_and(|(known, _)| Some(known.value.etag) == etag) {
-            return Effect::None;
+            return CacheEffect::None;
         }
         let was_known = inner.drop_content(path);
         inner.appeared(path);
-        let Some(directory) = path.parent() else { return Effect::Content };
+        let Some(directory) = path.parent() else { return CacheEffect::Content };
         let Some(known) = inner.listings.get_mut(&directory) else {
-            return if was_known { Effect::Content } else { Effect::Name };
+            return if was_known { CacheEffect::Content } else { CacheEffect::Name };
         };
         match known.value.insert(path.name().into(), unseen(path.name())) {
             // Until it is looked at, it is what it was.
             Some((entry, _)) => {
                 known.value.insert(path.name().into(), (entry, true));
-                Effect::Content
+                CacheEffect::Content
             }
-            None => Effect::Name,
+            None => CacheEffect::Name,
         }
     }
 
     /// The stream tells that a file is gone.
-    pub(super) fn removed(&self, path: &TreePath) -> Effect {
+    pub(super) fn removed(&self, path: &TreePath) -> CacheEffect {
         let mut inner = self.0.lock();
         inner.tell(path, None);
         let was_known = inner.drop_content(path);
-        let Some(directory) = path.parent() else { return Effect::None };
+        let Some(directory) = path.parent() else { return CacheEffect::None };
         match inner.listings.get_mut(&directory) {
             Some(known) => {
                 let was_listed = known.value.remove(path.name()).is_some();
-                if was_listed || was_known { Effect::Name } else { Effect::None }
+                if was_listed || was_known { CacheEffect::Name } else { CacheEffect::None }
             }
-            None => Effect::Name,
+            None => CacheEffect::Name,
         }
     }
 }
@@ -351,19 +351,19 @@ mod tests {
     fn path(text: &str) -> TreePath {
         TreePath::parse(text).unwrap()
     }
-    fn text(text: &str) -> Content {
-        Content { etag: ETag::of(text.as_bytes()), bytes: text.to_owned().into() }
+    fn text(text: &str) -> VersionedContent {
+        VersionedContent { etag: ETag::of(text.as_bytes()), bytes: text.to_owned().into() }
     }
-    fn file(name: &str) -> Entry {
-        Entry { size: 1, ..unseen(name).0 }
+    fn file(name: &str) -> RemoteEntry {
+        RemoteEntry { size: 1, ..unseen(name).0 }
     }
-    fn is_current(cache: &Cache, of: &str) -> Option<bool> {
+    fn is_current(cache: &RemoteCache, of: &str) -> Option<bool> {
         cache.content(&path(of)).map(|(_, is_current)| is_current)
     }
 
     #[test]
     fn what_was_asked_while_the_stream_was_closed_or_before_it_was_opened_is_asked_again() {
-        let cache = Cache::default();
+        let cache = RemoteCache::default();
         let before = cache.asked();
         cache.keep_content(&path("a.md"), text("a"), before);
         assert_eq!(is_current(&cache, "a.md"), Some(false));
@@ -379,30 +379,30 @@ mod tests {
 
     #[test]
     fn an_answer_that_a_change_overtakes_is_not_believed() {
-        let cache = Cache::default();
+        let cache = RemoteCache::default();
         cache.opened();
         let asked = cache.asked();
-        assert_eq!(cache.written(&path("a.md"), Some(text("new").etag)), Effect::Name);
+        assert_eq!(cache.written(&path("a.md"), Some(text("new").etag)), CacheEffect::Name);
         cache.keep_content(&path("a.md"), text("old"), asked);
         assert_eq!(is_current(&cache, "a.md"), Some(false));
         cache.keep_content(&path("a.md"), text("new"), asked);
         assert_eq!(is_current(&cache, "a.md"), Some(true), "the version told last is there");
         // A listing that was on its way, too.
         cache.keep_listing(&path(""), &[file("a.md"), file("b.md")], asked);
-        assert_eq!(cache.entry(&path(""), "a.md"), Finding::Stale);
-        assert_eq!(cache.entry(&path(""), "b.md"), Finding::There(file("b.md")));
-        assert_eq!(cache.entry(&path(""), "c.md"), Finding::Absent);
+        assert_eq!(cache.entry(&path(""), "a.md"), CacheLookup::Stale);
+        assert_eq!(cache.entry(&path(""), "b.md"), CacheLookup::There(file("b.md")));
+        assert_eq!(cache.entry(&path(""), "c.md"), CacheLookup::Absent);
     }
 
     #[test]
     fn a_read_that_this_mounts_own_write_overtakes_is_not_believed() {
-        let cache = Cache::default();
+        let cache = RemoteCache::default();
         cache.opened();
         let (asked_to_read, asked_to_write) = (cache.asked(), cache.asked());
         cache.changed(&path("a.md"), Some(text("new").etag));
         cache.keep_content(&path("a.md"), text("new"), asked_to_write);
         assert_eq!(is_current(&cache, "a.md"), Some(true));
-        assert_eq!(cache.written(&path("a.md"), Some(text("new").etag)), Effect::None, "its echo");
+        assert_eq!(cache.written(&path("a.md"), Some(text("new").etag)), CacheEffect::None, "its echo");
         assert_eq!(is_current(&cache, "a.md"), Some(true));
         cache.keep_content(&path("a.md"), text("old"), asked_to_read);
         assert_eq!(is_current(&cache, "a.md"), Some(false));
@@ -410,27 +410,27 @@ mod tests {
 
     #[test]
     fn news_of_a_name_change_the_listings_they_are_about() {
-        let cache = Cache::default();
+        let cache = RemoteCache::default();
         cache.opened();
         cache.keep_listing(&path(""), &[file("a.md")], cache.asked());
         cache.keep_listing(&path("d"), &[], cache.asked());
-        assert_eq!(cache.written(&path("a.md"), None), Effect::Content);
-        assert_eq!(cache.entry(&path(""), "a.md"), Finding::Stale);
-        assert_eq!(cache.written(&path("b.md"), None), Effect::Name);
-        assert_eq!(cache.entry(&path(""), "b.md"), Finding::Stale);
+        assert_eq!(cache.written(&path("a.md"), None), CacheEffect::Content);
+        assert_eq!(cache.entry(&path(""), "a.md"), CacheLookup::Stale);
+        assert_eq!(cache.written(&path("b.md"), None), CacheEffect::Name);
+        assert_eq!(cache.entry(&path(""), "b.md"), CacheLookup::Stale);
         cache.keep_entry(&path("b.md"), Some(file("b.md")), cache.asked());
-        assert_eq!(cache.entry(&path(""), "b.md"), Finding::There(file("b.md")));
-        assert_eq!(cache.removed(&path("b.md")), Effect::Name);
-        assert_eq!(cache.entry(&path(""), "b.md"), Finding::Absent);
-        assert_eq!(cache.removed(&path("b.md")), Effect::None, "known already");
-        assert_eq!(cache.written(&path("new/deep/c.md"), None), Effect::Name);
-        assert_eq!(cache.entry(&path(""), "new"), Finding::Unknown, "a directory came");
-        assert_eq!(cache.entry(&path("d"), "x"), Finding::Absent);
+        assert_eq!(cache.entry(&path(""), "b.md"), CacheLookup::There(file("b.md")));
+        assert_eq!(cache.removed(&path("b.md")), CacheEffect::Name);
+        assert_eq!(cache.entry(&path(""), "b.md"), CacheLookup::Absent);
+        assert_eq!(cache.removed(&path("b.md")), CacheEffect::None, "known already");
+        assert_eq!(cache.written(&path("new/deep/c.md"), None), CacheEffect::Name);
+        assert_eq!(cache.entry(&path(""), "new"), CacheLookup::Unknown, "a directory came");
+        assert_eq!(cache.entry(&path("d"), "x"), CacheLookup::Absent);
     }
 
     #[test]
     fn more_changes_than_are_remembered_make_everything_uncertain() {
-        let cache = Cache::default();
+        let cache = RemoteCache::default();
         cache.opened();
         cache.keep_content(&path("a.md"), text("a"), cache.asked());
         for number in 0..MAX_TOLD + 1 {
@@ -442,8 +442,8 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_contents_make_room() {
-        let cache = Cache::default();
-        let large = |name: &str| Content { etag: text(name).etag, bytes: vec![0; MAX_BYTES / 4].into() };
+        let cache = RemoteCache::default();
+        let large = |name: &str| VersionedContent { etag: text(name).etag, bytes: vec![0; MAX_BYTES / 4].into() };
         for name in ["a", "b", "c", "d"] {
             cache.keep_content(&path(name), large(name), cache.asked());
         }

@@ -17,14 +17,14 @@ use svcfs_base::{Actor, Fault, Kind};
 use svcfs_vfs::{DiskSpace, NodeId, OpenMode, WriteAt};
 
 use super::answers::{PAST_PAGES, gone};
-use super::saving::{Author, Place};
-use super::tree::Tree;
-use crate::actors::{Actors, Attribution};
-use crate::answer::{Give, Refusal, answer, answer_with};
+use super::saving::{ChangeAuthor, WriteOffset};
+use super::tree::RemoteTree;
+use crate::actors::{ActorResolver, AttributionPolicy};
+use crate::answer::{RequestFailure, ValueReply, answer, answer_with};
 use crate::convert::{blank, flag_bits, name, open_mode, utf8, write_at};
-use crate::listings::Listings;
-use crate::session::Alive;
-use crate::writers::{Writer, Writers, process_of};
+use crate::listings::OpenDirectories;
+use crate::session::SessionSentinel;
+use crate::writers::{WriteHandle, WriteHandles, process_of};
 
 /// Longest write of one request, in bytes; the most Linux sends.
 const MAX_WRITE_BYTES: u32 = 1 << 20;
@@ -50,46 +50,56 @@ const ETAG: &str = "user.svc.etag";
 const REFUSAL: &str = "user.svc.lint";
 
 /// The door as fuser drives it.
-pub(super) struct Callbacks {
-    pub(super) tree: Arc<Tree>,
-    pub(super) writers: Arc<Writers>,
-    actors: Actors,
-    listings: Listings,
-    _alive: Alive,
+pub(super) struct RemoteCallbacks {
+    pub(super) tree: Arc<RemoteTree>,
+    pub(super) writers: Arc<WriteHandles>,
+    actors: ActorResolver,
+    listings: OpenDirectories,
+    _alive: SessionSentinel,
 }
 
-impl Callbacks {
+impl RemoteCallbacks {
     /// Callbacks for one session.
-    pub(super) fn new(tree: Arc<Tree>, writers: Arc<Writers>, (attribution, alive): (Attribution, Alive)) -> Self {
-        Self { tree, writers, actors: Actors::new(attribution), listings: Listings::default(), _alive: alive }
+    pub(super) fn new(
+        tree: Arc<RemoteTree>,
+        writers: Arc<WriteHandles>,
+        (attribution, alive): (AttributionPolicy, SessionSentinel),
+    ) -> Self {
+        Self {
+            tree,
+            writers,
+            actors: ActorResolver::new(attribution),
+            listings: OpenDirectories::default(),
+            _alive: alive,
+        }
     }
 
     /// Who changes something.
-    fn author(&self, request: &Request) -> Author {
+    fn author(&self, request: &Request) -> ChangeAuthor {
         self.as_process(request, self.actors.author(request.uid(), request.pid()))
     }
 
     /// Who saves what was written through a handle: known since it was opened or written to, and not asked of a program that closes it.
-    fn saver(&self, request: &Request, file: FileHandle) -> Author {
+    fn saver(&self, request: &Request, file: FileHandle) -> ChangeAuthor {
         let name = self.writers.author(file).unwrap_or_else(|| self.actors.name(request.uid()));
         self.as_process(request, name)
     }
 
-    fn as_process(&self, request: &Request, name: Actor) -> Author {
-        Author { name, process: process_of(request.pid()) }
+    fn as_process(&self, request: &Request, name: Actor) -> ChangeAuthor {
+        ChangeAuthor { name, process: process_of(request.pid()) }
     }
 
     /// Remembers a handle open for writing.
     fn opened(&self, request: &Request, inode: INodeNo, (handle, mode): (u64, OpenMode)) -> FileHandle {
         if mode.write {
             let author = self.actors.author(request.uid(), request.pid());
-            self.writers.add(FileHandle(handle), Writer::new(NodeId(inode.0), author));
+            self.writers.add(FileHandle(handle), WriteHandle::new(NodeId(inode.0), author));
         }
         FileHandle(handle)
     }
 }
 
-impl Filesystem for Callbacks {
+impl Filesystem for RemoteCallbacks {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let offered = WANTED & config.capabilities();
         config.add_capabilities(offered).map_err(|left| io::Error::other(format!("the kernel took {left:?} back")))?;
@@ -141,7 +151,7 @@ impl Filesystem for Callbacks {
                 || uid.is_some_and(|uid| uid != now.uid)
                 || gid.is_some_and(|gid| gid != now.gid);
             if is_other {
-                return Err(Refusal::Word(Errno::EPERM));
+                return Err(RequestFailure::Word(Errno::EPERM));
             }
             if let Some(size) = size {
                 if let Some(file) = file {
@@ -169,7 +179,7 @@ impl Filesystem for Callbacks {
     ) {
         answer("mknod", reply, || {
             if rustix::fs::FileType::from_raw_mode(mode) != rustix::fs::FileType::RegularFile {
-                return Err(Refusal::Word(Errno::EPERM));
+                return Err(RequestFailure::Word(Errno::EPERM));
             }
             let (told, handle) = self.tree.create(parent, &name(entry)?)?;
             self.tree.release(&self.author(request), told.attributes.ino, handle)?;
@@ -209,7 +219,7 @@ impl Filesystem for Callbacks {
         let author = self.author(request);
         answer("rename", reply, || {
             if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
-                return Err(Refusal::Word(Errno::EINVAL));
+                return Err(RequestFailure::Word(Errno::EINVAL));
             }
             let (from, to) = ((parent, &name(entry)?), (new_parent, &name(new_entry)?));
             self.tree.rename(&author, from, to, flags.is_empty())
@@ -227,7 +237,7 @@ impl Filesystem for Callbacks {
             let handle = self.tree.open(opening, mode.write, mode.truncate).map_err(gone)?;
             // Closing what was only read saves nothing and need not be asked for.
             let flags = if mode.write { PAST_PAGES } else { PAST_PAGES | FopenFlags::FOPEN_NOFLUSH };
-            Ok::<_, Refusal>((self.opened(request, inode, (handle, mode)), flags))
+            Ok::<_, RequestFailure>((self.opened(request, inode, (handle, mode)), flags))
         });
     }
 
@@ -248,7 +258,7 @@ impl Filesystem for Callbacks {
             }
             // Somebody was faster than the kernel knew. It looks again, and opens what is there.
             Err(fault) if fault.kind() == Kind::Exists && !flag_bits(flags).contains(OFlags::EXCL) => {
-                Err(Refusal::Word(Errno::ESTALE))
+                Err(RequestFailure::Word(Errno::ESTALE))
             }
             Err(fault) => Err(fault.into()),
         });
@@ -284,8 +294,8 @@ impl Filesystem for Callbacks {
             // Noted first: a copy of the handle that another program closes meanwhile must not save half of it.
             self.writers.wrote(file, request.pid(), || self.actors.author(request.uid(), request.pid()));
             let place = match write_at(offset, flags, write_flags) {
-                WriteAt::Offset(offset) | WriteAt::Mapped(offset) => Place::Offset(offset),
-                WriteAt::End => Place::End,
+                WriteAt::Offset(offset) | WriteAt::Mapped(offset) => WriteOffset::Offset(offset),
+                WriteAt::End => WriteOffset::End,
             };
             self.tree.write(file.0, place, data)?;
             u32::try_from(data.len()).map_err(Fault::internal)
@@ -405,7 +415,7 @@ impl Filesystem for Callbacks {
                 Some(REFUSAL) => self.tree.nodes.shared(inode).map_err(gone)?.lock().refusal.clone(),
                 _ => None,
             };
-            value.map(|value| (value.into_bytes(), room)).ok_or(Refusal::Word(Errno::NO_XATTR))
+            value.map(|value| (value.into_bytes(), room)).ok_or(RequestFailure::Word(Errno::NO_XATTR))
         });
     }
 
@@ -457,7 +467,7 @@ impl Filesystem for Callbacks {
     ) {
         answer("fallocate", reply, || {
             if mode != 0 {
-                return Err(Refusal::Word(Errno::ENOTSUP));
+                return Err(RequestFailure::Word(Errno::ENOTSUP));
             }
             let size = offset.checked_add(length).ok_or(Errno::EFBIG)?;
             if self.tree.attributes(inode)?.attributes.size < size {
@@ -485,9 +495,13 @@ impl Filesystem for Callbacks {
     }
 }
 
-impl Callbacks {
+impl RemoteCallbacks {
     /// An open directory; reading it from the start (also after `rewinddir`) looks at it anew.
-    fn listing(&self, inode: INodeNo, (file, offset): (FileHandle, u64)) -> Result<crate::listings::Listing, Refusal> {
+    fn listing(
+        &self,
+        inode: INodeNo,
+        (file, offset): (FileHandle, u64),
+    ) -> Result<crate::listings::DirectoryListing, RequestFailure> {
         if offset > 0 {
             return Ok(self.listings.get(file));
         }

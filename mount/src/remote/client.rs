@@ -15,7 +15,7 @@ use ureq::http::header::{
 use ureq::http::{HeaderMap, Method, Request, Response, StatusCode};
 use ureq::{Agent, Body, BodyReader};
 
-use super::reach::{Reach, Turn};
+use super::reach::{RetryMode, ServerConnectivity};
 
 /// Where the operations are, below the server's address.
 const PREFIX: &str = "/api/svc";
@@ -46,7 +46,7 @@ pub(super) enum EntryType {
 
 /// One entry of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct RemoteEntry {
     pub(super) name: Box<str>,
     /// In bytes; of a link the length of its target.
     pub(super) size: u64,
@@ -57,14 +57,14 @@ pub(super) struct Entry {
 
 /// Content with its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Content {
+pub(super) struct VersionedContent {
     pub(super) etag: ETag,
     pub(super) bytes: Bytes,
 }
 
 /// What must be true of a file before it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Condition {
+pub(super) enum ExpectedVersion {
     /// Nothing is there.
     Absent,
     /// It is this version.
@@ -72,7 +72,7 @@ pub(super) enum Condition {
 }
 
 /// A request about to be sent.
-struct Ask<'a> {
+struct ApiRequest<'a> {
     method: Method,
     route: &'static str,
     path: Option<&'a TreePath>,
@@ -82,7 +82,7 @@ struct Ask<'a> {
     limit: u64,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> ApiRequest<'a> {
     fn new(method: Method, route: &'static str) -> Self {
         Self { method, route, path: None, query: "", headers: HeaderMap::new(), body: None, limit: MAX_ANSWER_BYTES }
     }
@@ -106,16 +106,16 @@ impl<'a> Ask<'a> {
             Err(_) => self,
         }
     }
-    fn under(self, condition: Condition) -> Self {
+    fn under(self, condition: ExpectedVersion) -> Self {
         match condition {
-            Condition::Absent => self.with(IF_NONE_MATCH, HeaderValue::from_static("*")),
-            Condition::Version(etag) => self.tagged(IF_MATCH, &etag),
+            ExpectedVersion::Absent => self.with(IF_NONE_MATCH, HeaderValue::from_static("*")),
+            ExpectedVersion::Version(etag) => self.tagged(IF_MATCH, &etag),
         }
     }
 }
 
 /// What the server said.
-struct Answer {
+struct ApiResponse {
     status: StatusCode,
     headers: HeaderMap,
     body: Vec<u8>,
@@ -123,7 +123,7 @@ struct Answer {
     is_again: bool,
 }
 
-impl Answer {
+impl ApiResponse {
     fn etag(&self) -> Result<ETag, Fault> {
         let text = self.headers.get(ETAG).and_then(|value| value.to_str().ok());
         ETag::parse("ETag", text.unwrap_or_default()).map_err(|_| odd("it answered without an ETag"))
@@ -140,10 +140,10 @@ impl Answer {
 
     fn fault(&self) -> Fault {
         #[derive(Deserialize)]
-        struct Told {
+        struct ErrorBody {
             error: String,
         }
-        let told = serde_json::from_slice::<Told>(&self.body).map(|told| told.error);
+        let told = serde_json::from_slice::<ErrorBody>(&self.body).map(|told| told.error);
         let told = told.unwrap_or_else(|_| self.status.to_string());
         let kind = match self.status.as_u16() {
             400 => Kind::Invalid,
@@ -163,7 +163,7 @@ impl Answer {
 
 /// Where the server is, and who asks.
 #[derive(Clone)]
-pub(super) struct Server {
+pub(super) struct ClientOptions {
     /// Its address, such as `https://notes.example.org`, without a slash at the end.
     pub(super) url: String,
     /// One of its spaces; the first when none is named.
@@ -175,22 +175,22 @@ pub(super) struct Server {
 }
 
 /// A connection to a server.
-pub(super) struct Client {
+pub(super) struct ApiClient {
     agent: Agent,
     /// For the event stream, which is silent for longer.
     stream: Agent,
     base: String,
     headers: HeaderMap,
     patience: Duration,
-    pub(super) reach: Reach,
+    pub(super) reach: ServerConnectivity,
 }
 
-impl Client {
+impl ApiClient {
     /// Speaks to nobody yet.
     ///
     /// # Errors
     /// `Invalid` for a name or token that no header can carry.
-    pub(super) fn new(server: &Server) -> Result<Self, Fault> {
+    pub(super) fn new(server: &ClientOptions) -> Result<Self, Fault> {
         let mut headers = HeaderMap::new();
         if let Some(token) = &server.token {
             let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
@@ -224,14 +224,18 @@ impl Client {
             base: format!("{}{PREFIX}", server.url),
             headers,
             patience: server.patience,
-            reach: Reach::default(),
+            reach: ServerConnectivity::default(),
         })
     }
 
     /// The entries of a directory.
-    pub(super) fn list(&self, directory: &TreePath) -> Result<Vec<Entry>, Fault> {
-        let ask = Ask { query: "depth=1&details=true", limit: MAX_LISTING_BYTES, ..Ask::new(Method::GET, "/tree") };
-        let entries: Vec<Entry> = self.ask(&ask.about(directory))?.granted()?.json()?;
+    pub(super) fn list(&self, directory: &TreePath) -> Result<Vec<RemoteEntry>, Fault> {
+        let ask = ApiRequest {
+            query: "depth=1&details=true",
+            limit: MAX_LISTING_BYTES,
+            ..ApiRequest::new(Method::GET, "/tree")
+        };
+        let entries: Vec<RemoteEntry> = self.ask(&ask.about(directory))?.granted()?.json()?;
         Ok(entries
             .into_iter()
             .filter(|entry| entry.kind != EntryType::Special && Name::parse(&entry.name).is_ok())
@@ -239,7 +243,7 @@ impl Client {
     }
 
     /// What is at the path of a file or link; none when nothing is, or a directory.
-    pub(super) fn look(&self, file: &TreePath) -> Result<Option<Entry>, Fault> {
+    pub(super) fn look(&self, file: &TreePath) -> Result<Option<RemoteEntry>, Fault> {
         match self.list(file) {
             Ok(entries) => Ok(entries.into_iter().next().filter(|entry| *entry.name == *file.name())),
             Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
@@ -248,8 +252,8 @@ impl Client {
     }
 
     /// A file's content; none when it is still the version that is known already.
-    pub(super) fn read(&self, file: &TreePath, known: Option<ETag>) -> Result<Option<Content>, Fault> {
-        let mut ask = Ask::new(Method::GET, "/file").about(file);
+    pub(super) fn read(&self, file: &TreePath, known: Option<ETag>) -> Result<Option<VersionedContent>, Fault> {
+        let mut ask = ApiRequest::new(Method::GET, "/file").about(file);
         ask.limit = MAX_FILE_BYTES as u64;
         if let Some(etag) = &known {
             ask = ask.tagged(IF_NONE_MATCH, etag);
@@ -258,12 +262,12 @@ impl Client {
         if answer.status == StatusCode::NOT_MODIFIED {
             return Ok(None);
         }
-        Ok(Some(Content { etag: answer.etag()?, bytes: answer.body.into() }))
+        Ok(Some(VersionedContent { etag: answer.etag()?, bytes: answer.body.into() }))
     }
 
     /// A file's version.
     pub(super) fn version(&self, file: &TreePath) -> Result<ETag, Fault> {
-        self.ask(&Ask::new(Method::HEAD, "/file").about(file))?.granted()?.etag()
+        self.ask(&ApiRequest::new(Method::HEAD, "/file").about(file))?.granted()?.etag()
     }
 
     /// Writes a file, exactly so; the version that is there then.
@@ -272,9 +276,9 @@ impl Client {
         actor: &Actor,
         file: &TreePath,
         bytes: &[u8],
-        condition: Condition,
+        condition: ExpectedVersion,
     ) -> Result<ETag, Fault> {
-        let ask = Ask { body: Some(bytes), query: "exact=true", ..Ask::new(Method::PUT, "/file") };
+        let ask = ApiRequest { body: Some(bytes), query: "exact=true", ..ApiRequest::new(Method::PUT, "/file") };
         let ask = ask.about(file).by(actor).under(condition);
         let answer = self.ask(&ask.with(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")))?;
         let is_refused = matches!(answer.status, StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED);
@@ -286,23 +290,23 @@ impl Client {
 
     /// Makes a symbolic link where nothing is.
     pub(super) fn link(&self, actor: &Actor, link: &TreePath, target: &str) -> Result<(), Fault> {
-        let ask = Ask { body: Some(target.as_bytes()), ..Ask::new(Method::PUT, "/file") };
-        let ask = ask.about(link).by(actor).under(Condition::Absent);
+        let ask = ApiRequest { body: Some(target.as_bytes()), ..ApiRequest::new(Method::PUT, "/file") };
+        let ask = ask.about(link).by(actor).under(ExpectedVersion::Absent);
         self.ask(&ask.with(CONTENT_TYPE, HeaderValue::from_static("application/x-symlink")))?.granted()?;
         Ok(())
     }
 
     /// Where a symbolic link points.
     pub(super) fn target(&self, link: &TreePath) -> Result<Bytes, Fault> {
-        Ok(self.ask(&Ask::new(Method::GET, "/readlink").about(link))?.granted()?.body.into())
+        Ok(self.ask(&ApiRequest::new(Method::GET, "/readlink").about(link))?.granted()?.body.into())
     }
 
     /// Removes a file or link of a version, or whatever is there, such as an empty directory. False when something else is there by now:
     /// the answer to the first try was lost, and the second one is refused.
     pub(super) fn remove(&self, actor: &Actor, path: &TreePath, version: Option<ETag>) -> Result<bool, Fault> {
-        let mut ask = Ask::new(Method::DELETE, "/file").about(path).by(actor);
+        let mut ask = ApiRequest::new(Method::DELETE, "/file").about(path).by(actor);
         if let Some(etag) = version {
-            ask = ask.under(Condition::Version(etag));
+            ask = ask.under(ExpectedVersion::Version(etag));
         }
         let answer = self.ask(&ask)?;
         match answer.status {
@@ -321,7 +325,7 @@ impl Client {
         replaced: Option<ETag>,
     ) -> Result<Option<(ETag, bool)>, Fault> {
         #[derive(Deserialize)]
-        struct Told {
+        struct RenameResponse {
             #[serde(default)]
             updated_links: usize,
         }
@@ -330,7 +334,7 @@ impl Client {
             body["replacing"] = etag.to_string().into();
         }
         let body = body.to_string();
-        let ask = Ask { body: Some(body.as_bytes()), ..Ask::new(Method::POST, "/rename") };
+        let ask = ApiRequest { body: Some(body.as_bytes()), ..ApiRequest::new(Method::POST, "/rename") };
         let answer = self.ask(&ask.by(actor).with(CONTENT_TYPE, HeaderValue::from_static("application/json")))?;
         // Gone from the old name, and something is at the new one: that was we.
         if answer.is_again && answer.status == StatusCode::NOT_FOUND && self.look(to)?.is_some() {
@@ -338,7 +342,7 @@ impl Client {
         }
         let answer = answer.granted()?;
         // It is done, whatever else the answer says.
-        let (told, etag) = (answer.json::<Told>(), answer.etag());
+        let (told, etag) = (answer.json::<RenameResponse>(), answer.etag());
         Ok(told.and_then(|told| Ok((etag?, told.updated_links > 0))).ok())
     }
 
@@ -347,7 +351,8 @@ impl Client {
     /// # Errors
     /// Why there is none.
     pub(super) fn events(&self) -> Result<BodyReader<'static>, Fault> {
-        let response = self.send(&self.stream, &Ask::new(Method::GET, "/events")).map_err(|error| away(&error))?;
+        let response =
+            self.send(&self.stream, &ApiRequest::new(Method::GET, "/events")).map_err(|error| away(&error))?;
         self.reach.connected();
         if response.status() != StatusCode::OK {
             return Err(Fault::new(Kind::Upstream, format!("no event stream: {}", response.status())));
@@ -356,10 +361,10 @@ impl Client {
     }
 
     /// Asks until there is an answer, or patience is at its end.
-    fn ask(&self, ask: &Ask<'_>) -> Result<Answer, Fault> {
+    fn ask(&self, ask: &ApiRequest<'_>) -> Result<ApiResponse, Fault> {
         let patience = match self.reach.enter(self.patience)? {
-            Turn::Patient => self.patience,
-            Turn::Once => Duration::ZERO,
+            RetryMode::Patient => self.patience,
+            RetryMode::Once => Duration::ZERO,
         };
         let deadline = Instant::now() + patience;
         let mut is_again = false;
@@ -391,7 +396,7 @@ impl Client {
         }
     }
 
-    fn send(&self, agent: &Agent, ask: &Ask<'_>) -> Result<Response<Body>, ureq::Error> {
+    fn send(&self, agent: &Agent, ask: &ApiRequest<'_>) -> Result<Response<Body>, ureq::Error> {
         let mut address = format!("{}{}?{}", self.base, ask.route, ask.query);
         if let Some(path) = ask.path {
             address.push_str("&path=");
@@ -409,14 +414,14 @@ impl Client {
     }
 }
 
-fn taken(response: Response<Body>, ask: &Ask<'_>, is_again: bool) -> Result<Answer, ureq::Error> {
+fn taken(response: Response<Body>, ask: &ApiRequest<'_>, is_again: bool) -> Result<ApiResponse, ureq::Error> {
     let (head, body) = response.into_parts();
     let body = body.into_with_config().limit(ask.limit).read_to_vec()?;
-    Ok(Answer { status: head.status, headers: head.headers, body, is_again })
+    Ok(ApiResponse { status: head.status, headers: head.headers, body, is_again })
 }
 
 /// How long a server that is busy asks to be left alone.
-fn busy(answer: &Answer) -> Option<Duration> {
+fn busy(answer: &ApiResponse) -> Option<Duration> {
     if !matches!(answer.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
         return None;
     }

@@ -20,9 +20,9 @@ const IN_MEMORY: usize = 256 << 20;
 
 /// Where the bytes of a mount are.
 #[derive(Clone)]
-pub(super) struct Drafts(Arc<Room>);
+pub(super) struct DirtyBufferPool(Arc<BufferBudget>);
 
-struct Room {
+struct BufferBudget {
     /// Where those are that have no room in memory; made when it is needed.
     directory: PathBuf,
     most: usize,
@@ -31,19 +31,19 @@ struct Room {
 }
 
 /// The bytes of one file.
-pub(super) struct Draft {
-    held: Held,
+pub(super) struct RemoteDirtyBuffer {
+    held: BufferStorage,
     /// How many of them are counted.
     counted: usize,
-    room: Arc<Room>,
+    room: Arc<BufferBudget>,
 }
 
-enum Held {
+enum BufferStorage {
     Memory(Vec<u8>),
     Disk(File, usize),
 }
 
-impl Drafts {
+impl DirtyBufferPool {
     /// With files in this directory.
     pub(super) fn in_directory(directory: PathBuf) -> Self {
         Self::of(directory, IN_MEMORY)
@@ -51,31 +51,31 @@ impl Drafts {
 
     /// With room for so many bytes in memory.
     pub(super) fn of(directory: PathBuf, most: usize) -> Self {
-        Self(Arc::new(Room { directory, most, taken: AtomicUsize::new(0) }))
+        Self(Arc::new(BufferBudget { directory, most, taken: AtomicUsize::new(0) }))
     }
 
     /// No bytes.
-    pub(super) fn empty(&self) -> Draft {
-        Draft { held: Held::Memory(Vec::new()), counted: 0, room: Arc::clone(&self.0) }
+    pub(super) fn empty(&self) -> RemoteDirtyBuffer {
+        RemoteDirtyBuffer { held: BufferStorage::Memory(Vec::new()), counted: 0, room: Arc::clone(&self.0) }
     }
 
     /// These bytes.
     ///
     /// # Errors
     /// `NoSpace`; those of the disk.
-    pub(super) fn begun(&self, bytes: &[u8]) -> Result<Draft, Fault> {
+    pub(super) fn begun(&self, bytes: &[u8]) -> Result<RemoteDirtyBuffer, Fault> {
         let mut draft = self.empty();
         draft.write(0, bytes)?;
         Ok(draft)
     }
 }
 
-impl Draft {
+impl RemoteDirtyBuffer {
     /// How many there are.
     pub(super) const fn length(&self) -> usize {
         match &self.held {
-            Held::Memory(bytes) => bytes.len(),
-            Held::Disk(_, length) => *length,
+            BufferStorage::Memory(bytes) => bytes.len(),
+            BufferStorage::Disk(_, length) => *length,
         }
     }
 
@@ -85,8 +85,8 @@ impl Draft {
     /// Those of the disk.
     pub(super) fn read(&self, (start, end): (usize, usize)) -> Result<Bytes, Fault> {
         match &self.held {
-            Held::Memory(bytes) => Ok(Bytes::copy_from_slice(&bytes[start..end])),
-            Held::Disk(file, _) => {
+            BufferStorage::Memory(bytes) => Ok(Bytes::copy_from_slice(&bytes[start..end])),
+            BufferStorage::Disk(file, _) => {
                 let mut bytes = vec![0; end - start];
                 self.room.tried(file.read_exact_at(&mut bytes, start as u64))?;
                 Ok(bytes.into())
@@ -105,8 +105,8 @@ impl Draft {
     /// Those of the disk.
     pub(super) fn etag(&self) -> Result<ETag, Fault> {
         match &self.held {
-            Held::Memory(bytes) => Ok(ETag::of(bytes)),
-            Held::Disk(..) => Ok(ETag::of(&self.all()?)),
+            BufferStorage::Memory(bytes) => Ok(ETag::of(bytes)),
+            BufferStorage::Disk(..) => Ok(ETag::of(&self.all()?)),
         }
     }
 
@@ -116,8 +116,8 @@ impl Draft {
     /// Those of the disk; they are all here still.
     pub(super) fn taken(&mut self) -> Result<Bytes, Fault> {
         match &mut self.held {
-            Held::Memory(bytes) => Ok(std::mem::take(bytes).into()),
-            Held::Disk(..) => self.all(),
+            BufferStorage::Memory(bytes) => Ok(std::mem::take(bytes).into()),
+            BufferStorage::Disk(..) => self.all(),
         }
     }
 
@@ -131,11 +131,11 @@ impl Draft {
             self.resize(end)?;
         }
         match &mut self.held {
-            Held::Memory(bytes) => {
+            BufferStorage::Memory(bytes) => {
                 bytes[start..end].copy_from_slice(data);
                 Ok(())
             }
-            Held::Disk(file, _) => self.room.tried(file.write_all_at(data, start as u64)),
+            BufferStorage::Disk(file, _) => self.room.tried(file.write_all_at(data, start as u64)),
         }
     }
 
@@ -144,7 +144,7 @@ impl Draft {
     /// # Errors
     /// `NoSpace`; those of the disk.
     pub(super) fn resize(&mut self, size: usize) -> Result<(), Fault> {
-        if let Held::Memory(bytes) = &mut self.held {
+        if let BufferStorage::Memory(bytes) = &mut self.held {
             if self.room.counts(self.counted, size) {
                 self.counted = size;
                 bytes.resize(size, 0);
@@ -153,10 +153,10 @@ impl Draft {
             }
             let file = self.room.tried(self.room.file())?;
             self.room.tried(file.write_all_at(bytes, 0))?;
-            self.held = Held::Disk(file, bytes.len());
+            self.held = BufferStorage::Disk(file, bytes.len());
             self.room.counts(std::mem::take(&mut self.counted), 0);
         }
-        if let Held::Disk(file, length) = &mut self.held {
+        if let BufferStorage::Disk(file, length) = &mut self.held {
             self.room.tried(file.set_len(size as u64))?;
             *length = size;
         }
@@ -164,13 +164,13 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for RemoteDirtyBuffer {
     fn drop(&mut self) {
         self.room.counts(self.counted, 0);
     }
 }
 
-impl Room {
+impl BufferBudget {
     /// Counts one number of bytes where another was counted; false where there is no room for that.
     fn counts(&self, before: usize, now: usize) -> bool {
         let more = now.saturating_sub(before);
@@ -206,16 +206,16 @@ mod tests {
     #[test]
     fn what_is_not_saved_has_one_room_in_memory_and_comes_to_the_disk_beyond_it() {
         let directory = tempfile::tempdir().unwrap();
-        let drafts = Drafts::of(directory.path().join("state"), 10);
+        let drafts = DirtyBufferPool::of(directory.path().join("state"), 10);
         let mut small = drafts.begun(b"small").unwrap();
         let mut long = drafts.begun(b"begin").unwrap();
         assert!(!directory.path().join("state").exists(), "there is room for both");
         long.write(8, b"end").unwrap();
-        assert!(matches!((&small.held, &long.held), (Held::Memory(_), Held::Disk(..))));
+        assert!(matches!((&small.held, &long.held), (BufferStorage::Memory(_), BufferStorage::Disk(..))));
         assert_eq!(long.all().unwrap(), "begin\0\0\0end");
         small.write(5, b"-last").unwrap();
         assert_eq!(small.all().unwrap(), "small-last");
-        assert!(matches!(small.held, Held::Memory(_)), "what went to the disk left its room");
+        assert!(matches!(small.held, BufferStorage::Memory(_)), "what went to the disk left its room");
         long.resize(3).unwrap();
         long.write(3, b"in").unwrap();
         assert_eq!((long.all().unwrap(), long.length()), (Bytes::from("begin"), 5));

@@ -13,7 +13,7 @@ const MAX_EVENT_BYTES: u64 = 64 << 20;
 
 /// What the stream tells.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum ServerEvent {
     /// The connection is alive.
     Nothing,
     /// A file has a new version.
@@ -27,7 +27,7 @@ pub(super) enum News {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct EventPayload {
     op: Option<String>,
     path: Option<TreePath>,
     paths: Option<Vec<TreePath>>,
@@ -38,7 +38,7 @@ struct Told {
 ///
 /// # Errors
 /// Why it ended; `UnexpectedEof` when the server ended it.
-pub(super) fn follow(mut stream: impl BufRead, mut tell: impl FnMut(News) -> bool) -> io::Error {
+pub(super) fn follow(mut stream: impl BufRead, mut tell: impl FnMut(ServerEvent) -> bool) -> io::Error {
     let (mut name, mut data) = (String::new(), String::new());
     loop {
         let mut line = String::new();
@@ -61,7 +61,7 @@ pub(super) fn follow(mut stream: impl BufRead, mut tell: impl FnMut(News) -> boo
                 continue;
             }
             "" if line.is_empty() && !data.is_empty() => news(&std::mem::take(&mut name), &std::mem::take(&mut data)),
-            _ => News::Nothing,
+            _ => ServerEvent::Nothing,
         };
         if !tell(news) {
             return ErrorKind::Interrupted.into();
@@ -70,16 +70,16 @@ pub(super) fn follow(mut stream: impl BufRead, mut tell: impl FnMut(News) -> boo
 }
 
 /// What is not understood may be anything.
-fn news(name: &str, data: &str) -> News {
-    let Ok(told) = serde_json::from_str::<Told>(data) else { return News::Gap };
+fn news(name: &str, data: &str) -> ServerEvent {
+    let Ok(told) = serde_json::from_str::<EventPayload>(data) else { return ServerEvent::Gap };
     match told {
-        Told { path: Some(path), etag: Some(etag), .. } if name == "write" => News::Written(path, etag),
-        Told { path: Some(path), .. } if name == "delete" => News::Removed(path),
-        Told { paths: Some(paths), .. } => News::Changed(paths),
-        Told { path: Some(path), .. } => News::Changed(vec![path]),
-        Told { op, .. } => {
+        EventPayload { path: Some(path), etag: Some(etag), .. } if name == "write" => ServerEvent::Written(path, etag),
+        EventPayload { path: Some(path), .. } if name == "delete" => ServerEvent::Removed(path),
+        EventPayload { paths: Some(paths), .. } => ServerEvent::Changed(paths),
+        EventPayload { path: Some(path), .. } => ServerEvent::Changed(vec![path]),
+        EventPayload { op, .. } => {
             tracing::debug!(name, op, "an event about no path");
-            News::Gap
+            ServerEvent::Gap
         }
     }
 }
@@ -88,13 +88,13 @@ fn news(name: &str, data: &str) -> News {
 mod tests {
     use super::*;
 
-    fn read(stream: &str) -> (Vec<News>, ErrorKind) {
+    fn read(stream: &str) -> (Vec<ServerEvent>, ErrorKind) {
         let mut told = Vec::new();
         let end = follow(stream.as_bytes(), |news| {
             told.push(news);
             true
         });
-        (told.into_iter().filter(|news| *news != News::Nothing).collect(), end.kind())
+        (told.into_iter().filter(|news| *news != ServerEvent::Nothing).collect(), end.kind())
     }
 
     #[test]
@@ -107,9 +107,9 @@ mod tests {
              event:bulk\ndata:{{\"paths\":[\"d.md\",\ndata:\"e.md\"]}}\n\n"
         );
         let expected = vec![
-            News::Written(path("a/b.md"), etag),
-            News::Removed(path("c.md")),
-            News::Changed(vec![path("d.md"), path("e.md")]),
+            ServerEvent::Written(path("a/b.md"), etag),
+            ServerEvent::Removed(path("c.md")),
+            ServerEvent::Changed(vec![path("d.md"), path("e.md")]),
         ];
         assert_eq!(read(&stream), (expected, ErrorKind::UnexpectedEof));
     }
@@ -122,7 +122,7 @@ mod tests {
             "event:write\ndata:no JSON\n\n",
             "data:[]\n\n",
         ] {
-            assert_eq!(read(stream).0, [News::Gap], "{stream:?}");
+            assert_eq!(read(stream).0, [ServerEvent::Gap], "{stream:?}");
         }
         let (told, end) = read("event:write\ndata:{\"path\":\"a\"}");
         assert_eq!((told, end), (Vec::new(), ErrorKind::InvalidData), "cut in the middle");

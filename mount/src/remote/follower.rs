@@ -11,9 +11,9 @@ use std::time::Duration;
 use fuser::Notifier;
 use svcfs_base::TreePath;
 
-use super::cache::Effect;
-use super::events::{self, News};
-use super::tree::Tree;
+use super::cache::CacheEffect;
+use super::events::{self, ServerEvent};
+use super::tree::RemoteTree;
 
 /// How soon the stream is opened again, at first and at last.
 const AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
@@ -22,7 +22,7 @@ const AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)
 const MAX_BEHIND: usize = 4096;
 
 /// What the kernel must forget.
-pub(super) enum Forget {
+pub(super) enum KernelInvalidation {
     /// The content of a file.
     Content(TreePath),
     /// A name that came or went, too.
@@ -38,17 +38,17 @@ pub(super) enum Forget {
 ///
 /// It opens the stream anew whenever it ends, and each time everything that was known before is asked again when it is next needed: what
 /// was told meanwhile could be read from the server's log, but asking for what is used is as right, and shorter.
-pub(super) struct Follower {
+pub(super) struct EventFollower {
     is_over: Arc<AtomicBool>,
     thread: Thread,
 }
 
-impl Follower {
+impl EventFollower {
     /// Starts to follow.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(super) fn start(tree: &Arc<Tree>, kernel: Notifier) -> io::Result<Self> {
+    pub(super) fn start(tree: &Arc<RemoteTree>, kernel: Notifier) -> io::Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
         let (tell, told) = sync_channel(MAX_BEHIND);
         let known = Arc::clone(tree);
@@ -66,14 +66,14 @@ impl Follower {
     }
 }
 
-pub(super) fn follow(tree: &Tree, kernel: &SyncSender<Forget>, is_over: &AtomicBool) {
+pub(super) fn follow(tree: &RemoteTree, kernel: &SyncSender<KernelInvalidation>, is_over: &AtomicBool) {
     let mut pause = AGAIN[0];
     while !is_over.load(Ordering::Acquire) {
         match tree.client.events() {
             Ok(stream) => {
                 pause = AGAIN[0];
                 tree.cache.opened();
-                tell(kernel, Forget::Everything);
+                tell(kernel, KernelInvalidation::Everything);
                 let end = events::follow(BufReader::new(stream), |news| {
                     tree.client.reach.heard();
                     hear(tree, kernel, news);
@@ -89,52 +89,52 @@ pub(super) fn follow(tree: &Tree, kernel: &SyncSender<Forget>, is_over: &AtomicB
     }
 }
 
-fn hear(tree: &Tree, kernel: &SyncSender<Forget>, news: News) {
+fn hear(tree: &RemoteTree, kernel: &SyncSender<KernelInvalidation>, news: ServerEvent) {
     let about = |path: TreePath, effect| match effect {
-        Effect::None => {}
-        Effect::Content => tell(kernel, Forget::Content(path)),
-        Effect::Name => tell(kernel, Forget::Name(path)),
+        CacheEffect::None => {}
+        CacheEffect::Content => tell(kernel, KernelInvalidation::Content(path)),
+        CacheEffect::Name => tell(kernel, KernelInvalidation::Name(path)),
     };
     match news {
-        News::Nothing => {}
-        News::Written(path, etag) => {
+        ServerEvent::Nothing => {}
+        ServerEvent::Written(path, etag) => {
             let effect = tree.cache.written(&path, Some(etag));
             about(path, effect);
         }
-        News::Removed(path) => {
+        ServerEvent::Removed(path) => {
             let effect = tree.cache.removed(&path);
             about(path, effect);
         }
-        News::Changed(paths) => {
+        ServerEvent::Changed(paths) => {
             for path in paths {
                 let effect = tree.cache.written(&path, None);
                 about(path, effect);
             }
         }
-        News::Gap => {
+        ServerEvent::Gap => {
             tree.cache.opened();
-            tell(kernel, Forget::Everything);
+            tell(kernel, KernelInvalidation::Everything);
         }
     }
 }
 
-fn tell(kernel: &SyncSender<Forget>, what: Forget) {
+fn tell(kernel: &SyncSender<KernelInvalidation>, what: KernelInvalidation) {
     if kernel.send(what).is_err() {
         tracing::error!("the thread that tells the kernel of changes had panicked");
     }
 }
 
 /// Tells the kernel. Nothing is locked here meanwhile: it may wait for an answer of this mount before it listens.
-fn forget(tree: &Tree, kernel: &Notifier, what: &Forget) {
+fn forget(tree: &RemoteTree, kernel: &Notifier, what: &KernelInvalidation) {
     match what {
-        Forget::Everything => {
+        KernelInvalidation::Everything => {
             for inode in tree.nodes.all() {
                 // A negative offset leaves the pages alone: they go when the attributes turn out others.
                 report(kernel.inval_inode(inode, -1, 0));
             }
         }
-        Forget::Content(path) => forget_content(tree, kernel, path),
-        Forget::Name(path) => {
+        KernelInvalidation::Content(path) => forget_content(tree, kernel, path),
+        KernelInvalidation::Name(path) => {
             forget_content(tree, kernel, path);
             // So may directories above it have come or gone.
             let mut name = path.clone();
@@ -150,7 +150,7 @@ fn forget(tree: &Tree, kernel: &Notifier, what: &Forget) {
     }
 }
 
-fn forget_content(tree: &Tree, kernel: &Notifier, path: &TreePath) {
+fn forget_content(tree: &RemoteTree, kernel: &Notifier, path: &TreePath) {
     if let Some(inode) = tree.nodes.at(path) {
         report(kernel.inval_inode(inode, 0, 0));
     }

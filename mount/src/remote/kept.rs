@@ -15,18 +15,18 @@ use svcfs_base::{Fault, Kind, TreePath};
 const PLACE: [&str; 2] = [".svc", "rejected"];
 
 /// One of them, or a directory that leads to some.
-pub(super) struct Found {
+pub(super) struct RejectedEntry {
     pub(super) is_directory: bool,
     pub(super) size: u64,
     pub(super) modified: SystemTime,
 }
 
 /// The texts of one mounted space.
-pub(super) struct Kept {
+pub(super) struct RejectedSaves {
     directory: PathBuf,
 }
 
-impl Kept {
+impl RejectedSaves {
     /// In a directory of their own, which is made when it is needed.
     pub(super) const fn in_directory(directory: PathBuf) -> Self {
         Self { directory }
@@ -102,16 +102,16 @@ impl Kept {
     ///
     /// # Errors
     /// `NotFound`, or what the disk says.
-    pub(super) fn look(&self, path: &TreePath) -> Result<Found, Fault> {
+    pub(super) fn look(&self, path: &TreePath) -> Result<RejectedEntry, Fault> {
         let is_top = path.components().count() == PLACE.len();
         match fs::symlink_metadata(self.place(path)) {
-            Ok(found) => Ok(Found {
+            Ok(found) => Ok(RejectedEntry {
                 is_directory: found.is_dir(),
                 size: found.len(),
                 modified: found.modified().unwrap_or(SystemTime::UNIX_EPOCH),
             }),
             Err(error) if is_top && error.kind() == io::ErrorKind::NotFound => {
-                Ok(Found { is_directory: true, size: 0, modified: SystemTime::UNIX_EPOCH })
+                Ok(RejectedEntry { is_directory: true, size: 0, modified: SystemTime::UNIX_EPOCH })
             }
             Err(error) => Err(Fault::io(path, error)),
         }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn the_newest_text_of_a_file_is_kept_until_a_save_is_taken_or_somebody_removes_it() {
         let directory = tempfile::tempdir().unwrap();
-        let kept = Kept::in_directory(directory.path().join("rejected"));
+        let kept = RejectedSaves::in_directory(directory.path().join("rejected"));
         let path = |text| TreePath::parse(text).unwrap();
         let shown = path(".svc/rejected/a/b.md");
         assert!(kept.look(&path(".svc/rejected")).unwrap().is_directory);

@@ -35,23 +35,23 @@ use std::time::{Duration, SystemTime};
 use fuser::INodeNo;
 use svcfs_base::{Fault, TreePath};
 
-use self::cache::Cache;
-use self::callbacks::Callbacks;
-use self::client::{Client, Server};
-use self::drafts::Drafts;
-use self::follower::Follower;
-use self::kept::Kept;
-use self::nodes::Nodes;
-use self::readers::Readers;
-use self::saving::Author;
-use self::tree::Tree;
+use self::cache::RemoteCache;
+use self::callbacks::RemoteCallbacks;
+use self::client::{ApiClient, ClientOptions};
+use self::drafts::DirtyBufferPool;
+use self::follower::EventFollower;
+use self::kept::RejectedSaves;
+use self::nodes::RemoteNodes;
+use self::readers::ReadVersions;
+use self::saving::ChangeAuthor;
+use self::tree::RemoteTree;
 use crate::mountpoint::{MountError, check_remote};
-use crate::session::{Mounted, Options};
-use crate::writers::Writers;
+use crate::session::{FuseSession, MountOptions};
+use crate::writers::WriteHandles;
 
 /// Which tree is mounted.
 #[derive(Clone)]
-pub struct Remote {
+pub struct RemoteOptions {
     /// The server's address, such as `https://notes.example.org`, without a slash at the end.
     pub url: String,
     /// One of its spaces; the first when none is named.
@@ -78,10 +78,10 @@ pub enum RemoteError {
 
 /// A mounted tree of a server elsewhere.
 pub struct RemoteMount {
-    mounted: Mounted,
-    tree: Arc<Tree>,
-    writers: Arc<Writers>,
-    follower: Follower,
+    mounted: FuseSession,
+    tree: Arc<RemoteTree>,
+    writers: Arc<WriteHandles>,
+    follower: EventFollower,
     is_stopped: bool,
 }
 
@@ -92,29 +92,29 @@ impl RemoteMount {
     ///
     /// # Errors
     /// `Server` when it does not answer, or not as a server of svcfs does; else why the directory does not serve.
-    pub fn start(remote: &Remote, mountpoint: &Path, options: &Options) -> Result<Self, RemoteError> {
+    pub fn start(remote: &RemoteOptions, mountpoint: &Path, options: &MountOptions) -> Result<Self, RemoteError> {
         let mountpoint = check_remote(mountpoint)?;
-        let Remote { url, space, token, patience, owner, kept } = remote.clone();
+        let RemoteOptions { url, space, token, patience, owner, kept } = remote.clone();
         let mounting = || (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let failed = |fault| RemoteError::Server { url: remote.url.clone(), fault };
-        let server = Server { url, space, token, patience };
-        let tree = Arc::new(Tree {
-            client: Client::new(&server).map_err(failed)?,
-            cache: Cache::default(),
-            nodes: Nodes::new(),
-            drafts: Drafts::in_directory(kept.clone()),
-            kept: Kept::in_directory(kept),
-            readers: Readers::default(),
+        let server = ClientOptions { url, space, token, patience };
+        let tree = Arc::new(RemoteTree {
+            client: ApiClient::new(&server).map_err(failed)?,
+            cache: RemoteCache::default(),
+            nodes: RemoteNodes::new(),
+            drafts: DirtyBufferPool::in_directory(kept.clone()),
+            kept: RejectedSaves::in_directory(kept),
+            readers: ReadVersions::default(),
             owner: owner.unwrap_or_else(mounting),
             mounted: SystemTime::now(),
         });
         tree.client.list(&TreePath::root()).map_err(failed)?;
-        let writers = Arc::new(Writers::default());
+        let writers = Arc::new(WriteHandles::default());
         let (shown, its) = (Arc::clone(&tree), Arc::clone(&writers));
         let attribution = options.attribution.clone();
-        let filesystem = |alive| Callbacks::new(shown, its, (attribution, alive));
-        let mounted = Mounted::start(filesystem, (&remote.url, mountpoint), options)?;
-        let follower = Follower::start(&tree, mounted.notifier())
+        let filesystem = |alive| RemoteCallbacks::new(shown, its, (attribution, alive));
+        let mounted = FuseSession::start(filesystem, (&remote.url, mountpoint), options)?;
+        let follower = EventFollower::start(&tree, mounted.notifier())
             .map_err(|source| MountError::Mount { mountpoint: mounted.mountpoint.clone(), source });
         match follower {
             Ok(follower) => Ok(Self { mounted, tree, writers, follower, is_stopped: false }),
@@ -141,7 +141,7 @@ impl RemoteMount {
         let is_used = self.mounted.is_used_after(limit);
         let writers = self.writers.all();
         for writer in &writers {
-            let author = Author { name: writer.author.clone(), process: None };
+            let author = ChangeAuthor { name: writer.author.clone(), process: None };
             // What is refused is told in the log, and kept.
             drop(self.tree.publish(&author, INodeNo(writer.node.0)));
         }

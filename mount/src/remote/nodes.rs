@@ -10,14 +10,14 @@ use fuser::INodeNo;
 use parking_lot::Mutex;
 use svcfs_base::{Fault, Kind, TreePath};
 
-use super::client::{Condition, Content};
-use super::drafts::Draft;
+use super::client::{ExpectedVersion, VersionedContent};
+use super::drafts::RemoteDirtyBuffer;
 
 /// What was written to a file and is not on the server.
-pub(super) struct Unsaved {
-    pub(super) draft: Draft,
+pub(super) struct UnsavedChange {
+    pub(super) draft: RemoteDirtyBuffer,
     /// What it was made from.
-    pub(super) base: Condition,
+    pub(super) base: ExpectedVersion,
     /// Whether it is something to be saved: it was written or emptied, or the file is new.
     pub(super) is_changed: bool,
     /// Whether somebody wrote: a file that was only emptied waits for its last handle.
@@ -27,13 +27,13 @@ pub(super) struct Unsaved {
 
 /// What all handles of a file share.
 #[derive(Default)]
-pub(super) struct Shared {
-    pub(super) unsaved: Option<Unsaved>,
+pub(super) struct SharedFile {
+    pub(super) unsaved: Option<UnsavedChange>,
     /// Why the last save was refused.
     pub(super) refusal: Option<String>,
 }
 
-struct Node {
+struct RemoteNode {
     /// Where it is; none when it was removed or replaced.
     path: Option<TreePath>,
     /// Where it was, when another file took its place.
@@ -41,25 +41,25 @@ struct Node {
     /// Findings that the kernel has not given back.
     found: u64,
     handles: usize,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedFile>>,
 }
 
 /// An open file.
 #[derive(Clone)]
-pub(super) struct Opened {
+pub(super) struct RemoteHandle {
     pub(super) inode: INodeNo,
     pub(super) is_writing: bool,
     /// What was last read through it, and what is written through it is made from.
-    pub(super) content: Option<Content>,
+    pub(super) content: Option<VersionedContent>,
     /// Its last save was refused: nothing more is taken.
     pub(super) refused: Option<Kind>,
 }
 
 #[derive(Default)]
-struct Table {
-    nodes: HashMap<u64, Node>,
+struct RemoteNodeTable {
+    nodes: HashMap<u64, RemoteNode>,
     by_path: HashMap<TreePath, u64>,
-    handles: HashMap<u64, Opened>,
+    handles: HashMap<u64, RemoteHandle>,
     last_handle: u64,
     /// Files and directories that are on no server yet.
     own_files: BTreeSet<TreePath>,
@@ -67,9 +67,9 @@ struct Table {
 }
 
 /// All of them.
-pub(super) struct Nodes(Mutex<Table>);
+pub(super) struct RemoteNodes(Mutex<RemoteNodeTable>);
 
-impl Table {
+impl RemoteNodeTable {
     fn find(&mut self, path: &TreePath) -> u64 {
         if let Some(number) = self.by_path.get(path) {
             return *number;
@@ -81,14 +81,15 @@ impl Table {
         while number <= INodeNo::ROOT.0 || self.nodes.contains_key(&number) {
             number += 1;
         }
-        let node = Node { path: Some(path.clone()), replaced: None, found: 0, handles: 0, shared: Arc::default() };
+        let node =
+            RemoteNode { path: Some(path.clone()), replaced: None, found: 0, handles: 0, shared: Arc::default() };
         self.nodes.insert(number, node);
         self.by_path.insert(path.clone(), number);
         number
     }
 
     fn drop_unused(&mut self, number: u64) {
-        let is_used = |node: &Node| {
+        let is_used = |node: &RemoteNode| {
             let is_own = node.path.as_ref().is_some_and(|path| self.own_files.contains(path));
             node.found > 0 || node.handles > 0 || is_own
         };
@@ -115,11 +116,12 @@ fn stale() -> Fault {
     Fault::new(Kind::Stale, "the file is gone")
 }
 
-impl Nodes {
+impl RemoteNodes {
     /// The root, and nothing else.
     pub(super) fn new() -> Self {
-        let mut table = Table::default();
-        let root = Node { path: Some(TreePath::root()), replaced: None, found: 1, handles: 0, shared: Arc::default() };
+        let mut table = RemoteNodeTable::default();
+        let root =
+            RemoteNode { path: Some(TreePath::root()), replaced: None, found: 1, handles: 0, shared: Arc::default() };
         table.nodes.insert(INodeNo::ROOT.0, root);
         table.by_path.insert(TreePath::root(), INodeNo::ROOT.0);
         Self(Mutex::new(table))
@@ -176,7 +178,7 @@ impl Nodes {
     ///
     /// # Errors
     /// `Stale` when nobody knows it.
-    pub(super) fn shared(&self, inode: INodeNo) -> Result<Arc<Mutex<Shared>>, Fault> {
+    pub(super) fn shared(&self, inode: INodeNo) -> Result<Arc<Mutex<SharedFile>>, Fault> {
         self.0.lock().nodes.get(&inode.0).map(|node| Arc::clone(&node.shared)).ok_or_else(stale)
     }
 
@@ -208,7 +210,7 @@ impl Nodes {
             }
             table.by_path.insert(place, number);
         }
-        let Table { own_files, own_directories, .. } = &mut *table;
+        let RemoteNodeTable { own_files, own_directories, .. } = &mut *table;
         for own in [own_files, own_directories] {
             *own = own.iter().map(|path| path.moved(from, to).unwrap_or_else(|| path.clone())).collect();
         }
@@ -248,7 +250,7 @@ impl Nodes {
     }
 
     /// Opens a file.
-    pub(super) fn open(&self, opened: Opened) -> u64 {
+    pub(super) fn open(&self, opened: RemoteHandle) -> u64 {
         let mut table = self.0.lock();
         table.last_handle += 1;
         let handle = table.last_handle;
@@ -263,19 +265,19 @@ impl Nodes {
     ///
     /// # Errors
     /// `Stale` when there is no such handle.
-    pub(super) fn opened(&self, handle: u64) -> Result<Opened, Fault> {
+    pub(super) fn opened(&self, handle: u64) -> Result<RemoteHandle, Fault> {
         self.0.lock().handles.get(&handle).cloned().ok_or_else(stale)
     }
 
     /// Notes what was read through a handle.
-    pub(super) fn read(&self, handle: u64, content: &Content) {
+    pub(super) fn read(&self, handle: u64, content: &VersionedContent) {
         if let Some(opened) = self.0.lock().handles.get_mut(&handle) {
             opened.content = Some(content.clone());
         }
     }
 
     /// Notes for all handles of a file that what they hold was saved as `content`, or refused.
-    pub(super) fn settled(&self, inode: INodeNo, outcome: Result<&Content, Kind>) {
+    pub(super) fn settled(&self, inode: INodeNo, outcome: Result<&VersionedContent, Kind>) {
         for opened in self.0.lock().handles.values_mut().filter(|opened| opened.inode == inode) {
             match outcome {
                 Ok(content) => opened.content = Some(content.clone()),
@@ -286,7 +288,7 @@ impl Nodes {
     }
 
     /// Content that a removed file still has for its handles.
-    pub(super) fn kept_open(&self, inode: INodeNo) -> Option<Content> {
+    pub(super) fn kept_open(&self, inode: INodeNo) -> Option<VersionedContent> {
         let table = self.0.lock();
         table.handles.values().find(|opened| opened.inode == inode && opened.content.is_some())?.content.clone()
     }
@@ -324,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_file_keeps_its_number_under_another_name_and_has_the_same_one_when_it_is_found_again() {
-        let nodes = Nodes::new();
+        let nodes = RemoteNodes::new();
         let number = nodes.find(&path("a/b.md"), 1);
         nodes.renamed(&path("a"), &path("c"));
         assert_eq!(nodes.path(number).unwrap(), path("c/b.md"));
@@ -338,9 +340,9 @@ mod tests {
 
     #[test]
     fn a_removed_file_lives_as_long_as_it_is_open_and_leaves_its_name() {
-        let nodes = Nodes::new();
+        let nodes = RemoteNodes::new();
         let number = nodes.find(&path("a"), 1);
-        let opened = Opened { inode: number, is_writing: false, content: None, refused: None };
+        let opened = RemoteHandle { inode: number, is_writing: false, content: None, refused: None };
         let handle = nodes.open(opened);
         nodes.removed(&path("a"));
         nodes.forget(number, 1);

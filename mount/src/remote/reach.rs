@@ -13,7 +13,7 @@ use svcfs_base::{Fault, Kind};
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Somebody waited in vain.
-struct Lost {
+struct ServerOutage {
     why: String,
     /// When the next one asks whether the server is there.
     again: Instant,
@@ -21,7 +21,7 @@ struct Lost {
 
 /// Whoever may ask the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum RetryMode {
     /// As often as patience allows.
     Patient,
     /// Once: the server is away, as far as is known.
@@ -30,27 +30,27 @@ pub(super) enum Turn {
 
 /// What is known of the way to the server.
 #[derive(Default)]
-pub(super) struct Reach {
-    lost: Mutex<Option<Lost>>,
+pub(super) struct ServerConnectivity {
+    lost: Mutex<Option<ServerOutage>>,
     /// Rung when the server is heard of again.
     heard: Condvar,
 }
 
-impl Reach {
+impl ServerConnectivity {
     /// Refuses at once while the server is known to be away, but for one now and then who asks whether it still is, and takes `limit` at most
     /// to find out.
     ///
     /// # Errors
     /// `Upstream`, with the reason.
-    pub(super) fn enter(&self, limit: Duration) -> Result<Turn, Fault> {
+    pub(super) fn enter(&self, limit: Duration) -> Result<RetryMode, Fault> {
         let mut lost = self.lost.lock();
-        let Some(lost) = lost.as_mut() else { return Ok(Turn::Patient) };
+        let Some(lost) = lost.as_mut() else { return Ok(RetryMode::Patient) };
         let now = Instant::now();
         if now < lost.again {
             return Err(Fault::new(Kind::Upstream, lost.why.clone()));
         }
         lost.again = now + limit;
-        Ok(Turn::Once)
+        Ok(RetryMode::Once)
     }
     /// Notes that the server answered.
     pub(super) fn heard(&self) {
@@ -66,7 +66,7 @@ impl Reach {
     }
     /// Notes that somebody waited in vain.
     pub(super) fn lost(&self, fault: &Fault) {
-        let lost = Lost { why: fault.message().to_owned(), again: Instant::now() + QUIET };
+        let lost = ServerOutage { why: fault.message().to_owned(), again: Instant::now() + QUIET };
         if self.lost.lock().replace(lost).is_none() {
             tracing::warn!("{fault}; what needs it fails until it answers");
         }

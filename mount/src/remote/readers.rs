@@ -12,20 +12,20 @@ use svcfs_base::{ETag, TreePath};
 const MAX: usize = 4096;
 
 /// A process, and a file.
-type Reading = (u32, TreePath);
+type ReadKey = (u32, TreePath);
 
 #[derive(Default)]
-struct Inner {
-    versions: HashMap<Reading, ETag>,
+struct ReadVersionTable {
+    versions: HashMap<ReadKey, ETag>,
     /// In the order in which they were first made.
-    order: VecDeque<Reading>,
+    order: VecDeque<ReadKey>,
 }
 
 /// The newest readings.
 #[derive(Default)]
-pub(super) struct Readers(Mutex<Inner>);
+pub(super) struct ReadVersions(Mutex<ReadVersionTable>);
 
-impl Readers {
+impl ReadVersions {
     /// A program opened a file to read it.
     pub(super) fn read(&self, process: u32, path: &TreePath, etag: ETag) {
         let reading = (process, path.clone());
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_program_is_held_to_what_it_read_until_it_is_told_that_it_lost() {
-        let readers = Readers::default();
+        let readers = ReadVersions::default();
         let path = TreePath::parse("a.md").unwrap();
         let [one, two] = ["1", "2"].map(|text| ETag::of(text.as_bytes()));
         readers.read(7, &path, one);

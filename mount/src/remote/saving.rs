@@ -10,19 +10,19 @@ use bytes::Bytes;
 use fuser::{Errno, INodeNo};
 use svcfs_base::{Actor, ETag, Fault, Kind, MAX_FILE_BYTES, MAX_PAGE_BYTES, Name, TreePath};
 
-use super::client::{Condition, Content, EntryType};
-use super::drafts::Draft;
-use super::kept::Kept;
-use super::nodes::{Opened, Shared, Unsaved};
-use super::tree::{Told, Tree};
-use crate::answer::Refusal;
+use super::client::{EntryType, ExpectedVersion, VersionedContent};
+use super::drafts::RemoteDirtyBuffer;
+use super::kept::RejectedSaves;
+use super::nodes::{RemoteHandle, SharedFile, UnsavedChange};
+use super::tree::{AttributeReply, RemoteTree};
+use crate::answer::RequestFailure;
 
 /// How often a file that others change all the time is tried to be removed once more.
 const MOST_TRIES: u32 = 5;
 
 /// Who changes something.
 #[derive(Clone)]
-pub(super) struct Author {
+pub(super) struct ChangeAuthor {
     pub(super) name: Actor,
     /// Their process; none when it is not known.
     pub(super) process: Option<u32>,
@@ -30,23 +30,23 @@ pub(super) struct Author {
 
 /// Where a write goes.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum WriteOffset {
     Offset(u64),
     End,
 }
 
-impl Unsaved {
+impl UnsavedChange {
     /// Bytes made from a version.
-    pub(super) fn of(base: Condition, draft: Draft) -> Self {
+    pub(super) fn of(base: ExpectedVersion, draft: RemoteDirtyBuffer) -> Self {
         Self { draft, base, is_changed: true, is_written: false, modified: SystemTime::now() }
     }
 }
 
-impl Tree {
+impl RemoteTree {
     /// The path of an entry that is about to be made.
     fn place(&self, parent: INodeNo, name: &Name) -> Result<TreePath, Fault> {
         let path = self.nodes.path(parent)?.join(name);
-        Kept::check_writable(&path)?;
+        RejectedSaves::check_writable(&path)?;
         Ok(path)
     }
 
@@ -58,7 +58,7 @@ impl Tree {
     ///
     /// # Errors
     /// `Exists` when the name is taken.
-    pub(super) fn create(&self, parent: INodeNo, name: &Name) -> Result<(Told, u64), Fault> {
+    pub(super) fn create(&self, parent: INodeNo, name: &Name) -> Result<(AttributeReply, u64), Fault> {
         let path = self.place(parent, name)?;
         if self.is_there(&path)? {
             return Err(Fault::exists(&path));
@@ -67,8 +67,9 @@ impl Tree {
         self.nodes.removed(&path);
         let inode = self.nodes.find(&path, 1);
         self.nodes.add_own_file(&path);
-        self.nodes.shared(inode)?.lock().unsaved = Some(Unsaved::of(Condition::Absent, self.drafts.empty()));
-        let handle = self.nodes.open(Opened { inode, is_writing: true, content: None, refused: None });
+        self.nodes.shared(inode)?.lock().unsaved =
+            Some(UnsavedChange::of(ExpectedVersion::Absent, self.drafts.empty()));
+        let handle = self.nodes.open(RemoteHandle { inode, is_writing: true, content: None, refused: None });
         Ok((self.attributes(inode)?, handle))
     }
 
@@ -76,7 +77,7 @@ impl Tree {
     ///
     /// # Errors
     /// `Exists` when the name is taken.
-    pub(super) fn make_directory(&self, parent: INodeNo, name: &Name) -> Result<Told, Fault> {
+    pub(super) fn make_directory(&self, parent: INodeNo, name: &Name) -> Result<AttributeReply, Fault> {
         let path = self.place(parent, name)?;
         if self.is_there(&path)? {
             return Err(Fault::exists(&path));
@@ -92,10 +93,10 @@ impl Tree {
     /// `Exists`; `Invalid` for a target outside the tree.
     pub(super) fn make_link(
         &self,
-        author: &Author,
+        author: &ChangeAuthor,
         parent: INodeNo,
         (name, target): (&Name, &str),
-    ) -> Result<Told, Fault> {
+    ) -> Result<AttributeReply, Fault> {
         let path = self.place(parent, name)?;
         if self.is_there(&path)? {
             return Err(Fault::exists(&path));
@@ -111,9 +112,9 @@ impl Tree {
     ///
     /// # Errors
     /// `NotFound`, those of asking the server.
-    pub(super) fn unlink(&self, author: &Author, parent: INodeNo, name: &Name) -> Result<(), Fault> {
+    pub(super) fn unlink(&self, author: &ChangeAuthor, parent: INodeNo, name: &Name) -> Result<(), Fault> {
         let path = self.nodes.path(parent)?.join(name);
-        if Kept::has(&path) {
+        if RejectedSaves::has(&path) {
             self.kept.remove(&path)?;
             self.nodes.removed(&path);
             return Ok(());
@@ -127,7 +128,7 @@ impl Tree {
 
     /// Removes what is at a path of the server: the version that is there now, so that what somebody makes there later stays, however often
     /// the server has to be asked.
-    fn remove(&self, author: &Author, path: &TreePath) -> Result<(), Fault> {
+    fn remove(&self, author: &ChangeAuthor, path: &TreePath) -> Result<(), Fault> {
         let mut tries = 0;
         let is_gone = loop {
             let version = self.standing(path)?.ok_or_else(|| Fault::file_not_found(path))?;
@@ -169,9 +170,9 @@ impl Tree {
     ///
     /// # Errors
     /// `NotEmpty`, `NotFound`, those of asking the server.
-    pub(super) fn remove_directory(&self, author: &Author, parent: INodeNo, name: &Name) -> Result<(), Fault> {
+    pub(super) fn remove_directory(&self, author: &ChangeAuthor, parent: INodeNo, name: &Name) -> Result<(), Fault> {
         let path = self.nodes.path(parent)?.join(name);
-        if Kept::has(&path) {
+        if RejectedSaves::has(&path) {
             return self.kept.remove(&path);
         }
         let not_empty = || Fault::new(Kind::NotEmpty, format!("directory `{path}` is not empty"));
@@ -196,11 +197,11 @@ impl Tree {
     /// the program knew of it: the text is kept.
     pub(super) fn rename(
         &self,
-        author: &Author,
+        author: &ChangeAuthor,
         (parent, name): (INodeNo, &Name),
         (new_parent, new_name): (INodeNo, &Name),
         may_replace: bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestFailure> {
         let (from, to) = (self.place(parent, name)?, self.place(new_parent, new_name)?);
         if self.nodes.is_own_directory(&from) && self.entry(&from)?.is_none() {
             if self.is_there(&to)? {
@@ -215,7 +216,7 @@ impl Tree {
         }
         let entry = self.entry(&from)?.ok_or_else(|| Fault::file_not_found(&from))?;
         if entry.kind == EntryType::Directory {
-            return Err(Refusal::Word(Errno::EXDEV));
+            return Err(RequestFailure::Word(Errno::EXDEV));
         }
         let read = || author.process.and_then(|process| self.readers.version(process, &to));
         let replaced = match self.entry(&to)?.map(|entry| entry.kind) {
@@ -256,7 +257,13 @@ impl Tree {
     }
 
     /// Keeps the text of a file that could not replace another one.
-    fn keep_moved(&self, (from, to): (&TreePath, &TreePath), moved: Option<Content>, author: &Author, fault: &Fault) {
+    fn keep_moved(
+        &self,
+        (from, to): (&TreePath, &TreePath),
+        moved: Option<VersionedContent>,
+        author: &ChangeAuthor,
+        fault: &Fault,
+    ) {
         if let Some(process) = author.process {
             self.readers.told(process, to);
         }
@@ -274,15 +281,15 @@ impl Tree {
     ///
     /// # Errors
     /// `TooLarge` over 32 MiB, which is what the API takes; that of its last save, when that was refused.
-    pub(super) fn write(&self, handle: u64, place: Place, data: &[u8]) -> Result<(), Fault> {
+    pub(super) fn write(&self, handle: u64, place: WriteOffset, data: &[u8]) -> Result<(), Fault> {
         let opened = self.nodes.opened(handle)?;
         if let Some(kind) = opened.refused {
             return Err(Fault::new(kind, "the last save of this file was refused; open it anew"));
         }
         self.change(&opened, |unsaved| {
             let start = match place {
-                Place::Offset(offset) => usize::try_from(offset).unwrap_or(usize::MAX),
-                Place::End => unsaved.draft.length(),
+                WriteOffset::Offset(offset) => usize::try_from(offset).unwrap_or(usize::MAX),
+                WriteOffset::End => unsaved.draft.length(),
             };
             checked(start.saturating_add(data.len()))?;
             unsaved.draft.write(start, data)?;
@@ -297,22 +304,26 @@ impl Tree {
     /// As [`Tree::write`] and [`Tree::publish`].
     pub(super) fn resize(
         &self,
-        author: &Author,
+        author: &ChangeAuthor,
         (inode, handle): (INodeNo, Option<u64>),
         size: u64,
     ) -> Result<(), Fault> {
         let opened = match handle {
             Some(handle) => self.nodes.opened(handle)?,
-            None => Opened { inode, is_writing: true, content: None, refused: None },
+            None => RemoteHandle { inode, is_writing: true, content: None, refused: None },
         };
-        self.nodes.path(inode).map_or(Ok(()), |path| Kept::check_writable(&path))?;
+        self.nodes.path(inode).map_or(Ok(()), |path| RejectedSaves::check_writable(&path))?;
         let size = checked(usize::try_from(size).unwrap_or(usize::MAX))?;
         self.change(&opened, |unsaved| unsaved.draft.resize(size))?;
         if self.nodes.is_being_written(inode) { Ok(()) } else { self.publish(author, inode) }
     }
 
     /// Changes what is not saved, which begins as what was read through the handle.
-    fn change(&self, opened: &Opened, change: impl FnOnce(&mut Unsaved) -> Result<(), Fault>) -> Result<(), Fault> {
+    fn change(
+        &self,
+        opened: &RemoteHandle,
+        change: impl FnOnce(&mut UnsavedChange) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
         let shared = self.nodes.shared(opened.inode)?;
         let mut shared = shared.lock();
         let unsaved = match &mut shared.unsaved {
@@ -322,7 +333,10 @@ impl Tree {
                     Some(content) => content.clone(),
                     None => self.content(&self.nodes.path(opened.inode)?, None)?,
                 };
-                none.insert(Unsaved::of(Condition::Version(content.etag), self.drafts.begun(&content.bytes)?))
+                none.insert(UnsavedChange::of(
+                    ExpectedVersion::Version(content.etag),
+                    self.drafts.begun(&content.bytes)?,
+                ))
             }
         };
         match change(unsaved) {
@@ -347,9 +361,9 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::publish`]; that of the last save through this handle, when it was refused.
-    pub(super) fn flush(&self, author: &Author, inode: INodeNo, handle: u64) -> Result<(), Fault> {
+    pub(super) fn flush(&self, author: &ChangeAuthor, inode: INodeNo, handle: u64) -> Result<(), Fault> {
         self.check_taken(handle)?;
-        let is_only_emptied = |unsaved: &Unsaved| unsaved.draft.length() == 0 && !unsaved.is_written;
+        let is_only_emptied = |unsaved: &UnsavedChange| unsaved.draft.length() == 0 && !unsaved.is_written;
         let is_waiting = self.nodes.shared(inode)?.lock().unsaved.as_ref().is_some_and(is_only_emptied);
         if is_waiting { Ok(()) } else { self.publish(author, inode) }
     }
@@ -364,7 +378,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::flush`].
-    pub(super) fn synchronise(&self, author: &Author, inode: INodeNo, handle: u64) -> Result<(), Fault> {
+    pub(super) fn synchronise(&self, author: &ChangeAuthor, inode: INodeNo, handle: u64) -> Result<(), Fault> {
         self.check_taken(handle)?;
         self.publish(author, inode)
     }
@@ -374,12 +388,12 @@ impl Tree {
     /// # Errors
     /// `Conflict` when the server has another version than it was made from; `Rejected` by lint; `Upstream` when the server is away. The
     /// text is kept then.
-    pub(super) fn publish(&self, author: &Author, inode: INodeNo) -> Result<(), Fault> {
+    pub(super) fn publish(&self, author: &ChangeAuthor, inode: INodeNo) -> Result<(), Fault> {
         self.publish_unless(author, inode, || false)
     }
 
     /// The same, unless something is so once nobody else opens or saves the file.
-    fn publish_unless(&self, author: &Author, inode: INodeNo, is_so: impl FnOnce() -> bool) -> Result<(), Fault> {
+    fn publish_unless(&self, author: &ChangeAuthor, inode: INodeNo, is_so: impl FnOnce() -> bool) -> Result<(), Fault> {
         let shared = self.nodes.shared(inode)?;
         let mut shared = shared.lock();
         if is_so() {
@@ -415,11 +429,11 @@ impl Tree {
 
     fn saved(
         &self,
-        author: &Author,
+        author: &ChangeAuthor,
         (inode, path): (INodeNo, &TreePath),
-        shared: &mut Shared,
+        shared: &mut SharedFile,
         (etag, bytes): (ETag, Bytes),
-        asked: super::cache::Asked,
+        asked: super::cache::FetchStamp,
     ) {
         self.nodes.remove_own_file(path);
         self.kept.accepted(path);
@@ -431,7 +445,7 @@ impl Tree {
         // A server that tidies pages has another text than was sent.
         let is_as_sent = ETag::of(&bytes) == etag;
         if is_as_sent {
-            let content = Content { etag, bytes };
+            let content = VersionedContent { etag, bytes };
             self.nodes.settled(inode, Ok(&content));
             self.cache.keep_content(path, content, asked);
         } else if let Ok(content) = self.content(path, None) {
@@ -447,9 +461,9 @@ impl Tree {
 
     fn refused(
         &self,
-        author: &Author,
+        author: &ChangeAuthor,
         (inode, path): (INodeNo, &TreePath),
-        shared: &mut Shared,
+        shared: &mut SharedFile,
         text: &[u8],
         fault: Fault,
     ) -> Fault {
@@ -481,7 +495,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`Tree::publish`]; the handle is closed all the same.
-    pub(super) fn release(&self, author: &Author, inode: INodeNo, handle: u64) -> Result<(), Fault> {
+    pub(super) fn release(&self, author: &ChangeAuthor, inode: INodeNo, handle: u64) -> Result<(), Fault> {
         // Whoever opens it to write it anew has emptied it by then, and must not find that saved: updates were lost so.
         let outcome = self.publish_unless(author, inode, || self.nodes.is_open(inode, Some(handle)));
         self.nodes.close(handle);

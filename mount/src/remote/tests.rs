@@ -12,14 +12,14 @@ use parking_lot::Mutex;
 use svcfs_base::{Actor, ETag, Fault, Kind, Name, TreePath};
 use tempfile::TempDir;
 
-use super::cache::Cache;
-use super::client::{Client, Server};
-use super::drafts::Drafts;
-use super::kept::Kept;
-use super::nodes::Nodes;
-use super::readers::Readers;
-use super::saving::{Author, Place};
-use super::tree::Tree;
+use super::cache::RemoteCache;
+use super::client::{ApiClient, ClientOptions};
+use super::drafts::DirtyBufferPool;
+use super::kept::RejectedSaves;
+use super::nodes::RemoteNodes;
+use super::readers::ReadVersions;
+use super::saving::{ChangeAuthor, WriteOffset};
+use super::tree::RemoteTree;
 
 /// Longest time anything in a test is waited for.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ enum Say {
 
 /// A mounted tree whose server answers with a function, and keeps what it was asked.
 struct Told {
-    tree: Tree,
+    tree: RemoteTree,
     asked: Arc<Mutex<Vec<String>>>,
     state: TempDir,
 }
@@ -80,14 +80,14 @@ impl Told {
         };
         thread::Builder::new().spawn(serving).unwrap();
         let state = tempfile::tempdir().unwrap();
-        let server = Server { url, space: None, token: None, patience: Duration::from_millis(300) };
-        let tree = Tree {
-            client: Client::new(&server).unwrap(),
-            cache: Cache::default(),
-            nodes: Nodes::new(),
-            drafts: Drafts::of(state.path().join("rejected"), room),
-            kept: Kept::in_directory(state.path().join("rejected")),
-            readers: Readers::default(),
+        let server = ClientOptions { url, space: None, token: None, patience: Duration::from_millis(300) };
+        let tree = RemoteTree {
+            client: ApiClient::new(&server).unwrap(),
+            cache: RemoteCache::default(),
+            nodes: RemoteNodes::new(),
+            drafts: DirtyBufferPool::of(state.path().join("rejected"), room),
+            kept: RejectedSaves::in_directory(state.path().join("rejected")),
+            readers: ReadVersions::default(),
             owner: (0, 0),
             mounted: SystemTime::now(),
         };
@@ -97,7 +97,7 @@ impl Told {
     /// A new file with a text that is not saved: its number and handle.
     fn written(&self, file: &str, text: &str) -> (INodeNo, u64) {
         let (told, handle) = self.tree.create(INodeNo::ROOT, &name(file)).unwrap();
-        self.tree.write(handle, Place::Offset(0), text.as_bytes()).unwrap();
+        self.tree.write(handle, WriteOffset::Offset(0), text.as_bytes()).unwrap();
         (told.attributes.ino, handle)
     }
 
@@ -165,8 +165,8 @@ fn path(text: &str) -> TreePath {
     TreePath::parse(text).unwrap()
 }
 
-fn ann() -> Author {
-    Author { name: Actor::new("Ann"), process: None }
+fn ann() -> ChangeAuthor {
+    ChangeAuthor { name: Actor::new("Ann"), process: None }
 }
 
 #[track_caller]
@@ -191,7 +191,7 @@ fn an_open_file_whose_name_is_gone_keeps_its_bytes_when_it_is_flushed_and_synchr
     told.tree.flush(&ann(), inode, handle).unwrap();
     assert_eq!(told.tree.read(inode, handle, (0, 9)).unwrap(), "kept");
     told.tree.synchronise(&ann(), inode, handle).unwrap();
-    told.tree.write(handle, Place::End, b", and more").unwrap();
+    told.tree.write(handle, WriteOffset::End, b", and more").unwrap();
     assert_eq!(told.tree.read(inode, handle, (0, 99)).unwrap(), "kept, and more");
     told.tree.release(&ann(), inode, handle).unwrap();
     assert!(!told.asked.lock().iter().any(|asked| asked.starts_with("PUT")), "nobody would see it");
@@ -205,7 +205,7 @@ fn what_has_no_room_in_memory_before_it_is_saved_is_on_this_machines_disk_and_sa
     });
     let (first, second) = (told.written("a.md", "in memory"), told.written("b.md", "on the disk"));
     assert!(told.state.path().join("rejected").is_dir(), "there is no bound");
-    told.tree.write(second.1, Place::End, b", more").unwrap();
+    told.tree.write(second.1, WriteOffset::End, b", more").unwrap();
     assert_eq!(told.tree.read(second.0, second.1, (3, 99)).unwrap(), "the disk, more");
     assert_eq!(told.tree.attributes(second.0).unwrap().attributes.size, 17);
     for (inode, handle) in [first, second] {
@@ -220,7 +220,7 @@ fn what_this_machines_disk_refuses_before_it_is_saved_is_nobodys_version() {
     let told = Told::with_room(10, |_| listing(&[]));
     std::fs::write(told.state.path().join("rejected"), "no directory").unwrap();
     let (inode, handle) = told.written("a.md", "first ");
-    assert!(told.tree.write(handle, Place::End, b"and second").is_err());
+    assert!(told.tree.write(handle, WriteOffset::End, b"and second").is_err());
     assert!(told.tree.flush(&ann(), inode, handle).is_err() && told.tree.synchronise(&ann(), inode, handle).is_err());
     told.tree.release(&ann(), inode, handle).unwrap();
     assert!(!told.asked.lock().iter().any(|asked| asked.starts_with("PUT")), "{:?}", told.asked.lock());

@@ -7,47 +7,47 @@ use bytes::Bytes;
 use fuser::{FileAttr, FileType, INodeNo};
 use svcfs_base::{ETag, Fault, Kind, Name, TreePath};
 
-use super::cache::{Cache, Finding};
-use super::client::{Client, Condition, Content, Entry, EntryType};
-use super::drafts::Drafts;
-use super::kept::Kept;
-use super::nodes::{Nodes, Opened, Unsaved};
-use super::readers::Readers;
+use super::cache::{CacheLookup, RemoteCache};
+use super::client::{ApiClient, EntryType, ExpectedVersion, RemoteEntry, VersionedContent};
+use super::drafts::DirtyBufferPool;
+use super::kept::RejectedSaves;
+use super::nodes::{RemoteHandle, RemoteNodes, UnsavedChange};
+use super::readers::ReadVersions;
 use crate::convert::blank;
-use crate::listings::{Line, Listing};
+use crate::listings::{DirectoryListing, ListingEntry};
 
 /// How long the kernel may believe what it was told, while the event stream is open: it is told earlier of what changes.
 const FOLLOWED: Duration = Duration::from_secs(5);
 
 /// Attributes, and how long the kernel may believe them.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told {
+pub(super) struct AttributeReply {
     pub(super) attributes: FileAttr,
     pub(super) lasts: Duration,
 }
 
 /// A mounted tree of a server.
-pub(super) struct Tree {
-    pub(super) client: Client,
-    pub(super) cache: Cache,
-    pub(super) nodes: Nodes,
-    pub(super) drafts: Drafts,
-    pub(super) kept: Kept,
-    pub(super) readers: Readers,
+pub(super) struct RemoteTree {
+    pub(super) client: ApiClient,
+    pub(super) cache: RemoteCache,
+    pub(super) nodes: RemoteNodes,
+    pub(super) drafts: DirtyBufferPool,
+    pub(super) kept: RejectedSaves,
+    pub(super) readers: ReadVersions,
     /// Whose the files are: the API knows no owners.
     pub(super) owner: (u32, u32),
     /// When it was mounted: what has no time of its own has this one.
     pub(super) mounted: SystemTime,
 }
 
-impl Tree {
+impl RemoteTree {
     /// How long the kernel may believe what it is told now.
     pub(super) fn lasts(&self) -> Duration {
         if self.cache.is_followed() { FOLLOWED } else { Duration::ZERO }
     }
 
     /// Finds a name in a directory, or nothing; counts as a finding.
-    pub(super) fn lookup(&self, parent: INodeNo, name: &Name) -> Result<Option<Told>, Fault> {
+    pub(super) fn lookup(&self, parent: INodeNo, name: &Name) -> Result<Option<AttributeReply>, Fault> {
         let path = self.nodes.path(parent)?.join(name);
         match self.at(&path) {
             Ok(shown) => {
@@ -63,7 +63,7 @@ impl Tree {
     ///
     /// # Errors
     /// `Stale` when its name is another's, `NotFound` when it is gone from the server.
-    pub(super) fn attributes(&self, inode: INodeNo) -> Result<Told, Fault> {
+    pub(super) fn attributes(&self, inode: INodeNo) -> Result<AttributeReply, Fault> {
         match self.nodes.path(inode) {
             Ok(path) => Ok(self.told(inode, self.at(&path)?)),
             Err(gone) => {
@@ -72,9 +72,9 @@ impl Tree {
                 let content = || self.nodes.kept_open(inode).map(|content| content.bytes.len() as u64);
                 let shown = match unsaved {
                     Some(shown) => shown,
-                    None => Shown::file(content().ok_or(gone)?, self.mounted),
+                    None => EffectiveAttributes::file(content().ok_or(gone)?, self.mounted),
                 };
-                Ok(Told {
+                Ok(AttributeReply {
                     attributes: FileAttr { nlink: 0, ..self.told(inode, shown).attributes },
                     lasts: Duration::ZERO,
                 })
@@ -83,37 +83,37 @@ impl Tree {
     }
 
     /// What a path shows.
-    fn at(&self, path: &TreePath) -> Result<Shown, Fault> {
+    fn at(&self, path: &TreePath) -> Result<EffectiveAttributes, Fault> {
         if let Some(unsaved) = self.nodes.at(path).and_then(|inode| self.unsaved(inode)) {
             return Ok(unsaved);
         }
-        if path.is_root() || Kept::is_above(path) || self.nodes.is_own_directory(path) {
-            return Ok(Shown::directory(self.mounted));
+        if path.is_root() || RejectedSaves::is_above(path) || self.nodes.is_own_directory(path) {
+            return Ok(EffectiveAttributes::directory(self.mounted));
         }
-        if Kept::has(path) {
+        if RejectedSaves::has(path) {
             let found = self.kept.look(path)?;
             return Ok(if found.is_directory {
-                Shown::directory(found.modified)
+                EffectiveAttributes::directory(found.modified)
             } else {
-                Shown::file(found.size, found.modified)
+                EffectiveAttributes::file(found.size, found.modified)
             });
         }
         match self.entry(path)? {
-            Some(entry) => Ok(Shown::of(&entry)),
+            Some(entry) => Ok(EffectiveAttributes::of(&entry)),
             None => Err(Fault::file_not_found(path)),
         }
     }
 
     /// What programs wrote to a file and nobody saved yet.
-    fn unsaved(&self, inode: INodeNo) -> Option<Shown> {
+    fn unsaved(&self, inode: INodeNo) -> Option<EffectiveAttributes> {
         let shared = self.nodes.shared(inode).ok()?;
         let shared = shared.lock();
-        let Unsaved { draft, modified, .. } = shared.unsaved.as_ref()?;
-        Some(Shown { is_unsaved: true, ..Shown::file(draft.length() as u64, *modified) })
+        let UnsavedChange { draft, modified, .. } = shared.unsaved.as_ref()?;
+        Some(EffectiveAttributes { is_unsaved: true, ..EffectiveAttributes::file(draft.length() as u64, *modified) })
     }
 
-    fn told(&self, inode: INodeNo, shown: Shown) -> Told {
-        let Shown { kind, permissions, size, modified, is_unsaved } = shown;
+    fn told(&self, inode: INodeNo, shown: EffectiveAttributes) -> AttributeReply {
+        let EffectiveAttributes { kind, permissions, size, modified, is_unsaved } = shown;
         let lasts = if is_unsaved { Duration::ZERO } else { self.lasts() };
         let attributes = FileAttr {
             size,
@@ -127,20 +127,20 @@ impl Tree {
             gid: self.owner.1,
             ..blank(inode, kind)
         };
-        Told { attributes, lasts }
+        AttributeReply { attributes, lasts }
     }
 
     /// What the server has at a path.
     ///
     /// # Errors
     /// Those of asking it.
-    pub(super) fn entry(&self, path: &TreePath) -> Result<Option<Entry>, Fault> {
+    pub(super) fn entry(&self, path: &TreePath) -> Result<Option<RemoteEntry>, Fault> {
         let Some(directory) = path.parent() else { return Ok(None) };
         match self.cache.entry(&directory, path.name()) {
-            Finding::There(entry) => Ok(Some(entry)),
-            Finding::Absent => Ok(None),
-            Finding::Stale => self.look(path),
-            Finding::Unknown => {
+            CacheLookup::There(entry) => Ok(Some(entry)),
+            CacheLookup::Absent => Ok(None),
+            CacheLookup::Stale => self.look(path),
+            CacheLookup::Unknown => {
                 let entries = match self.list(&directory) {
                     Err(fault) if fault.kind() == Kind::NotFound => Vec::new(),
                     listed => listed?,
@@ -154,7 +154,7 @@ impl Tree {
     ///
     /// # Errors
     /// Those of asking it.
-    pub(super) fn look(&self, path: &TreePath) -> Result<Option<Entry>, Fault> {
+    pub(super) fn look(&self, path: &TreePath) -> Result<Option<RemoteEntry>, Fault> {
         let asked = self.cache.asked();
         let entry = self.client.look(path)?;
         self.cache.keep_entry(path, entry.clone(), asked);
@@ -162,9 +162,9 @@ impl Tree {
     }
 
     /// The entries of a directory of the server.
-    fn list(&self, directory: &TreePath) -> Result<Vec<Entry>, Fault> {
+    fn list(&self, directory: &TreePath) -> Result<Vec<RemoteEntry>, Fault> {
         if let Some(entries) = self.cache.listing(directory) {
-            let anew = |entry: Entry| match Name::parse(&entry.name) {
+            let anew = |entry: RemoteEntry| match Name::parse(&entry.name) {
                 Ok(name) => self.look(&directory.join(&name)).transpose(),
                 Err(fault) => Some(Err(fault)),
             };
@@ -202,23 +202,23 @@ impl Tree {
     ///
     /// # Errors
     /// Those of asking the server.
-    pub(super) fn listing(&self, inode: INodeNo) -> Result<Listing, Fault> {
+    pub(super) fn listing(&self, inode: INodeNo) -> Result<DirectoryListing, Fault> {
         let directory = self.nodes.path(inode)?;
         let above = directory.parent().map_or(INodeNo::ROOT, |path| self.nodes.find(&path, 0));
-        let dots = [(".", inode), ("..", above)].map(|(name, inode)| Line {
+        let dots = [(".", inode), ("..", above)].map(|(name, inode)| ListingEntry {
             name: name.into(),
             inode,
             kind: FileType::Directory,
             known: None,
         });
-        let mut lines: Vec<Line> = dots.into();
+        let mut lines: Vec<ListingEntry> = dots.into();
         for (name, entry) in self.names(&directory)? {
             let Ok(place) = Name::parse(&name).map(|name| directory.join(&name)) else { continue };
             let unsaved = self.nodes.at(&place).and_then(|inode| self.unsaved(inode));
             let shown = match (unsaved, entry) {
                 (Some(unsaved), _) => unsaved,
                 // Not asked again: the server may be slow, and the directory long.
-                (None, Some(entry)) => Shown::of(&entry),
+                (None, Some(entry)) => EffectiveAttributes::of(&entry),
                 (None, None) => match self.at(&place) {
                     Ok(shown) => shown,
                     // Gone in this moment.
@@ -228,27 +228,27 @@ impl Tree {
             };
             let inode = self.nodes.find(&place, 0);
             let known = self.told(inode, shown).attributes;
-            lines.push(Line { name: name.into(), inode, kind: known.kind, known: Some(known) });
+            lines.push(ListingEntry { name: name.into(), inode, kind: known.kind, known: Some(known) });
         }
         Ok(lines.into_iter().collect())
     }
 
     /// The names in a directory, with what the server has there; those that are here only have nothing.
-    fn names(&self, directory: &TreePath) -> Result<BTreeMap<String, Option<Entry>>, Fault> {
-        if Kept::has(directory) {
+    fn names(&self, directory: &TreePath) -> Result<BTreeMap<String, Option<RemoteEntry>>, Fault> {
+        if RejectedSaves::has(directory) {
             return Ok(self.kept.list(directory).into_iter().map(|name| (name, None)).collect());
         }
         let listed = match self.list(directory) {
             // Also when the server is away: then it is looked for what was not saved.
-            Err(_) if Kept::is_above(directory) => Vec::new(),
+            Err(_) if RejectedSaves::is_above(directory) => Vec::new(),
             listed => listed?,
         };
         let (directories, files) = self.nodes.own_in(directory);
         let own = directories.iter().chain(&files).map(|path| (path.name().to_owned(), None));
         let listed = listed.into_iter().map(|entry| (entry.name.to_string(), Some(entry)));
         let mut names: BTreeMap<_, _> = own.chain(listed).collect();
-        if Kept::is_above(directory) {
-            names.insert(Kept::name().to_owned(), None);
+        if RejectedSaves::is_above(directory) {
+            names.insert(RejectedSaves::name().to_owned(), None);
         }
         Ok(names)
     }
@@ -257,10 +257,10 @@ impl Tree {
     ///
     /// # Errors
     /// `NotFound`, `TooLarge` over 64 MiB, those of asking the server.
-    pub(super) fn content(&self, path: &TreePath, known: Option<&Content>) -> Result<Content, Fault> {
-        if Kept::has(path) {
+    pub(super) fn content(&self, path: &TreePath, known: Option<&VersionedContent>) -> Result<VersionedContent, Fault> {
+        if RejectedSaves::has(path) {
             let bytes = self.kept.read(path)?;
-            return Ok(Content { etag: ETag::of(&bytes), bytes });
+            return Ok(VersionedContent { etag: ETag::of(&bytes), bytes });
         }
         let cached = match self.cache.content(path) {
             Some((content, true)) => return Ok(content),
@@ -311,20 +311,22 @@ impl Tree {
     ) -> Result<u64, Fault> {
         let path = self.nodes.path(inode)?;
         if is_writing {
-            Kept::check_writable(&path)?;
+            RejectedSaves::check_writable(&path)?;
         }
         let shared = self.nodes.shared(inode)?;
         let mut shared = shared.lock();
-        let mut opened = Opened { inode, is_writing, content: None, refused: None };
+        let mut opened = RemoteHandle { inode, is_writing, content: None, refused: None };
         if is_writing && is_emptied {
             let base = match &shared.unsaved {
                 Some(unsaved) => unsaved.base,
-                None => Condition::Version(match process.and_then(|process| self.readers.version(process, &path)) {
-                    Some(read) => read,
-                    None => self.version(&path)?,
-                }),
+                None => {
+                    ExpectedVersion::Version(match process.and_then(|process| self.readers.version(process, &path)) {
+                        Some(read) => read,
+                        None => self.version(&path)?,
+                    })
+                }
             };
-            shared.unsaved = Some(Unsaved::of(base, self.drafts.empty()));
+            shared.unsaved = Some(UnsavedChange::of(base, self.drafts.empty()));
             return Ok(self.nodes.open(opened));
         }
         if let Some(unsaved) = &shared.unsaved {
@@ -344,9 +346,9 @@ impl Tree {
     }
 
     /// Looks at a file anew when what its directory says is about another content.
-    fn check_listed(&self, path: &TreePath, content: &Content) {
+    fn check_listed(&self, path: &TreePath, content: &VersionedContent) {
         let Some(directory) = path.parent() else { return };
-        if let Finding::There(entry) = self.cache.entry(&directory, path.name())
+        if let CacheLookup::There(entry) = self.cache.entry(&directory, path.name())
             && entry.kind != EntryType::Symlink
             && entry.size != content.bytes.len() as u64
         {
@@ -376,7 +378,7 @@ impl Tree {
     }
 
     /// What a file is now, if that begins with what it was.
-    fn continued(&self, inode: INodeNo, opened: Content) -> Content {
+    fn continued(&self, inode: INodeNo, opened: VersionedContent) -> VersionedContent {
         let now = self.nodes.path(inode).ok().and_then(|path| {
             self.cache.content(&path).or_else(|| {
                 // Nothing is known of it: it was changed.
@@ -405,7 +407,7 @@ fn range(length: usize, offset: u64, wanted: u32) -> std::ops::Range<usize> {
 
 /// What programs are shown of a path.
 #[derive(Debug, Clone, Copy)]
-struct Shown {
+struct EffectiveAttributes {
     kind: FileType,
     permissions: u16,
     size: u64,
@@ -413,14 +415,14 @@ struct Shown {
     is_unsaved: bool,
 }
 
-impl Shown {
+impl EffectiveAttributes {
     const fn file(size: u64, modified: SystemTime) -> Self {
         Self { kind: FileType::RegularFile, permissions: 0o644, size, modified, is_unsaved: false }
     }
     const fn directory(modified: SystemTime) -> Self {
         Self { kind: FileType::Directory, permissions: 0o755, size: 0, modified, is_unsaved: false }
     }
-    fn of(entry: &Entry) -> Self {
+    fn of(entry: &RemoteEntry) -> Self {
         let modified = entry.modified.into();
         match entry.kind {
             EntryType::Directory => Self::directory(modified),

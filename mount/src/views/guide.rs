@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use svcfs_base::{Fault, TreePath};
 
-use super::{Look, Place, Shape, Views};
+use super::{MountViews, ViewAttributes, ViewNode, ViewNodeKind};
 
 /// Its name.
 pub(crate) const GUIDE: &str = "VIEWS.txt";
@@ -30,22 +30,22 @@ through the tree does not come into them; they are there by name, and can only b
 ";
 
 /// The guide.
-pub(super) struct Guide;
+pub(super) struct GuideFile;
 
-impl Place for Guide {
+impl ViewNode for GuideFile {
     fn key(&self) -> Vec<u8> {
         b"guide".to_vec()
     }
 
-    fn shape(&self) -> Shape {
-        Shape::File
+    fn shape(&self) -> ViewNodeKind {
+        ViewNodeKind::File
     }
 
-    fn look(&self, _views: &Views) -> Result<Look, Fault> {
-        Ok(Look::of(TEXT.len(), &TreePath::root()))
+    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::of(TEXT.len(), &TreePath::root()))
     }
 
-    fn content(&self, _views: &Views) -> Result<Bytes, Fault> {
+    fn content(&self, _views: &MountViews) -> Result<Bytes, Fault> {
         Ok(Bytes::from_static(TEXT.as_bytes()))
     }
 }

@@ -6,7 +6,7 @@ use svcfs_base::{Fault, FileKind, Name, TreePath};
 use svcfs_vfs::KeptVersion;
 
 use super::past::PastFile;
-use super::{Listed, Look, Place, PlaceRef, Reader, Shape, Views};
+use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
 
 /// Fewest digits of a version's number.
 const DIGITS: usize = 4;
@@ -16,22 +16,22 @@ const MAX_ACTOR_BYTES: usize = 64;
 const MAX_EXTENSION_BYTES: usize = 16;
 
 /// The past of a path: its versions where it is or was a file, the paths below it where it is or was a directory.
-pub(super) struct Folder(pub(super) TreePath);
+pub(super) struct HistoryFolder(pub(super) TreePath);
 
-impl Place for Folder {
+impl ViewNode for HistoryFolder {
     fn key(&self) -> Vec<u8> {
         format!("history {}", self.0).into_bytes()
     }
 
-    fn shape(&self) -> Shape {
-        Shape::Folder
+    fn shape(&self) -> ViewNodeKind {
+        ViewNodeKind::Folder
     }
 
-    fn look(&self, _views: &Views) -> Result<Look, Fault> {
-        Ok(Look::folder(&self.0))
+    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::folder(&self.0))
     }
 
-    fn find(&self, views: &Views, _reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, views: &MountViews, _reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
         if let Some(version) = self.version(views, name.as_str())? {
             return Ok(Some(version));
         }
@@ -40,20 +40,20 @@ impl Place for Folder {
         Ok(if is_known { Some(Arc::new(Self(path))) } else { None })
     }
 
-    fn list(&self, views: &Views, _reader: &Reader) -> Result<Vec<Listed>, Fault> {
+    fn list(&self, views: &MountViews, _reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
         let below = views.directory(&self.0)?.unwrap_or_default().into_iter();
-        let below = below.map(|(path, _)| Listed { name: path.name().to_owned(), place: Arc::new(Self(path)) });
+        let below = below.map(|(path, _)| ViewEntry { name: path.name().to_owned(), place: Arc::new(Self(path)) });
         let versions = self.versions_now(views)?;
         let digits = digits(&versions);
         let versions =
-            versions.iter().map(|version| Listed { name: self.name_of(version, digits), place: self.file(version) });
+            versions.iter().map(|version| ViewEntry { name: self.name_of(version, digits), place: self.file(version) });
         Ok(versions.chain(below).collect())
     }
 }
 
-impl Folder {
+impl HistoryFolder {
     /// The versions as they are now, remembered for whoever looks at them next.
-    fn versions_now(&self, views: &Views) -> Result<Arc<Vec<KeptVersion>>, Fault> {
+    fn versions_now(&self, views: &MountViews) -> Result<Arc<Vec<KeptVersion>>, Fault> {
         if self.0.is_root() {
             return Ok(Arc::default());
         }
@@ -61,7 +61,7 @@ impl Folder {
     }
 
     /// The version of a name, however many digits its number is written with: they become more with the versions.
-    fn version(&self, views: &Views, name: &str) -> Result<Option<PlaceRef>, Fault> {
+    fn version(&self, views: &MountViews, name: &str) -> Result<Option<ViewNodeRef>, Fault> {
         let Some((number, _)) = name.split_once('-') else { return Ok(None) };
         if !number.bytes().all(|byte| byte.is_ascii_digit()) {
             return Ok(None);
@@ -78,7 +78,7 @@ impl Folder {
         Ok(named(&self.versions_now(views)?))
     }
 
-    fn file(&self, version: &KeptVersion) -> PlaceRef {
+    fn file(&self, version: &KeptVersion) -> ViewNodeRef {
         let KeptVersion { content, time, .. } = version.clone();
         Arc::new(PastFile { content, kind: FileKind::Regular, time, path: self.0.clone() })
     }

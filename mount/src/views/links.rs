@@ -6,10 +6,10 @@ use bytes::Bytes;
 use svcfs_base::{Door, Fault, Name, Timestamp, TreePath};
 use svcfs_vfs::EntryKind;
 
-use super::knowledge::Hit;
-use super::reader::Rights;
-use super::recent::Recent;
-use super::{Listed, Look, Place, PlaceRef, Reader, Shape, Views};
+use super::knowledge::PageHit;
+use super::reader::ReaderRights;
+use super::recent::RecentCache;
+use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
 
 /// What stands in a folder whose question cannot be answered, and says why.
 const ERROR: &str = "ERROR.txt";
@@ -22,7 +22,7 @@ const GOOD_SECONDS: i64 = 1;
 
 /// What can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Question {
+pub(super) enum LinkQuery {
     Search(String),
     /// In the query language, or the name of a saved view.
     Query(String),
@@ -31,35 +31,35 @@ pub(super) enum Question {
 }
 
 /// When something was asked, and what came of it: pages, or what is wrong with the question.
-pub(super) struct Answer<T> {
+pub(super) struct TimedAnswer<T> {
     at: Timestamp,
     found: Result<Vec<T>, String>,
 }
 
 /// What was asked last, by whom: others may not read the same pages.
 #[derive(Default)]
-pub(super) struct Recently {
-    hits: Recent<(Question, Option<Arc<Rights>>), Answer<Hit>>,
-    tags: Recent<Option<Arc<Rights>>, Answer<String>>,
+pub(super) struct RecentAnswers {
+    hits: RecentCache<(LinkQuery, Option<Arc<ReaderRights>>), TimedAnswer<PageHit>>,
+    tags: RecentCache<Option<Arc<ReaderRights>>, TimedAnswer<String>>,
 }
 
 /// What `.svc/search` is: every question has a folder, so that none can be listed.
-pub(super) struct Searches;
+pub(super) struct SearchRoot;
 
-impl Place for Searches {
+impl ViewNode for SearchRoot {
     fn key(&self) -> Vec<u8> {
         b"search".to_vec()
     }
 
-    fn shape(&self) -> Shape {
-        Shape::Folder
+    fn shape(&self) -> ViewNodeKind {
+        ViewNodeKind::Folder
     }
 
-    fn look(&self, _views: &Views) -> Result<Look, Fault> {
-        Ok(Look::folder(&TreePath::root()))
+    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
-    fn find(&self, _views: &Views, _reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, _views: &MountViews, _reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
         Ok(Some(Arc::new(Search(name.as_str().to_owned()))))
     }
 }
@@ -67,62 +67,62 @@ impl Place for Searches {
 /// The pages with these words.
 struct Search(String);
 
-impl Place for Search {
+impl ViewNode for Search {
     fn key(&self) -> Vec<u8> {
         format!("search {}", self.0).into_bytes()
     }
 
-    fn shape(&self) -> Shape {
-        Shape::Folder
+    fn shape(&self) -> ViewNodeKind {
+        ViewNodeKind::Folder
     }
 
     fn is_for_all(&self) -> bool {
         false
     }
 
-    fn look(&self, _views: &Views) -> Result<Look, Fault> {
-        Ok(Look::folder(&TreePath::root()))
+    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
-    fn find(&self, views: &Views, reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, views: &MountViews, reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
         self.question().find(views, reader, name)
     }
 
-    fn list(&self, views: &Views, reader: &Reader) -> Result<Vec<Listed>, Fault> {
+    fn list(&self, views: &MountViews, reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
         self.question().list(views, reader)
     }
 }
 
 impl Search {
-    fn question(&self) -> Question {
-        Question::Search(self.0.clone())
+    fn question(&self) -> LinkQuery {
+        LinkQuery::Search(self.0.clone())
     }
 }
 
 /// A tag, and the tags below it (`area/work` is below `area`); every tag is below the empty one.
-pub(super) struct Tag(pub(super) String);
+pub(super) struct TagFolder(pub(super) String);
 
-impl Place for Tag {
+impl ViewNode for TagFolder {
     fn key(&self) -> Vec<u8> {
         format!("tags {}", self.0).into_bytes()
     }
 
-    fn shape(&self) -> Shape {
-        Shape::Folder
+    fn shape(&self) -> ViewNodeKind {
+        ViewNodeKind::Folder
     }
 
     fn is_for_all(&self) -> bool {
         false
     }
 
-    fn look(&self, _views: &Views) -> Result<Look, Fault> {
-        Ok(Look::folder(&TreePath::root()))
+    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
-    fn find(&self, views: &Views, reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, views: &MountViews, reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
         let below = self.below(name.as_str());
         let is_at = |tag: &String| tag == &below || tag.strip_prefix(&below).is_some_and(|rest| rest.starts_with('/'));
-        if tags(views, reader, Wanted::Lately)?.iter().any(is_at) {
+        if tags(views, reader, AnswerFreshness::Lately)?.iter().any(is_at) {
             return Ok(Some(Arc::new(Self(below))));
         }
         match self.question() {
@@ -131,73 +131,73 @@ impl Place for Tag {
         }
     }
 
-    fn list(&self, views: &Views, reader: &Reader) -> Result<Vec<Listed>, Fault> {
+    fn list(&self, views: &MountViews, reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
         let mut listed = match self.question() {
             Some(question) => question.list(views, reader)?,
             None => Vec::new(),
         };
         let prefix = self.below("");
-        let all = tags(views, reader, Wanted::Now)?;
+        let all = tags(views, reader, AnswerFreshness::Now)?;
         let mut names: Vec<&str> = all.iter().filter_map(|tag| tag.strip_prefix(&prefix)?.split('/').next()).collect();
         names.sort_unstable();
         names.dedup();
         // A tag that is no name, such as `..` or an empty one, has no folder.
         let names = names.into_iter().filter(|name| Name::parse(name).is_ok());
-        listed.extend(names.map(|name| Listed { name: name.to_owned(), place: Arc::new(Self(self.below(name))) }));
+        listed.extend(names.map(|name| ViewEntry { name: name.to_owned(), place: Arc::new(Self(self.below(name))) }));
         Ok(listed)
     }
 }
 
-impl Tag {
+impl TagFolder {
     fn below(&self, name: &str) -> String {
         if self.0.is_empty() { name.to_owned() } else { format!("{}/{name}", self.0) }
     }
 
-    fn question(&self) -> Option<Question> {
-        (!self.0.is_empty()).then(|| Question::Tag(self.0.clone()))
+    fn question(&self) -> Option<LinkQuery> {
+        (!self.0.is_empty()).then(|| LinkQuery::Tag(self.0.clone()))
     }
 }
 
 /// The pages that link to a page; of a directory, the paths below it.
-pub(super) struct Backlinks(pub(super) TreePath);
+pub(super) struct BacklinkFolder(pub(super) TreePath);
 
-impl Place for Backlinks {
+impl ViewNode for BacklinkFolder {
     fn key(&self) -> Vec<u8> {
         format!("backlinks {}", self.0).into_bytes()
     }
 
-    fn shape(&self) -> Shape {
-        Shape::Folder
+    fn shape(&self) -> ViewNodeKind {
+        ViewNodeKind::Folder
     }
 
     fn is_for_all(&self) -> bool {
         false
     }
 
-    fn look(&self, _views: &Views) -> Result<Look, Fault> {
-        Ok(Look::folder(&self.0))
+    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::folder(&self.0))
     }
 
-    fn find(&self, views: &Views, reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, views: &MountViews, reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
         if !self.0.is_root() && views.vfs.stat(Door::Fuse, &self.0)?.kind != EntryKind::Directory {
-            return Question::Backlinks(self.0.clone()).find(views, reader, name);
+            return LinkQuery::Backlinks(self.0.clone()).find(views, reader, name);
         }
         let path = self.0.join(name);
         Ok(if views.is_shown(&path)? { Some(Arc::new(Self(path))) } else { None })
     }
 
-    fn list(&self, views: &Views, reader: &Reader) -> Result<Vec<Listed>, Fault> {
+    fn list(&self, views: &MountViews, reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
         let Some(below) = views.directory(&self.0)? else {
-            return Question::Backlinks(self.0.clone()).list(views, reader);
+            return LinkQuery::Backlinks(self.0.clone()).list(views, reader);
         };
-        let listed = |path: TreePath| Listed { name: path.name().to_owned(), place: Arc::new(Self(path)) };
+        let listed = |path: TreePath| ViewEntry { name: path.name().to_owned(), place: Arc::new(Self(path)) };
         Ok(below.into_iter().map(|(path, _)| listed(path)).collect())
     }
 }
 
 /// How new an answer must be.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum AnswerFreshness {
     /// Who lists a folder gets what is true now,
     Now,
     /// and who looks at its lines then, what was listed.
@@ -206,12 +206,12 @@ enum Wanted {
 
 /// The answer given lately, if that will do, or the one that is given now.
 fn answered<K: PartialEq, T>(
-    views: &Views,
-    recent: &Recent<K, Answer<T>>,
-    (key, wanted): (K, Wanted),
+    views: &MountViews,
+    recent: &RecentCache<K, TimedAnswer<T>>,
+    (key, wanted): (K, AnswerFreshness),
     ask: impl FnOnce() -> Result<Vec<T>, Fault>,
-) -> Result<Arc<Answer<T>>, Fault> {
-    if wanted == Wanted::Lately
+) -> Result<Arc<TimedAnswer<T>>, Fault> {
+    if wanted == AnswerFreshness::Lately
         && let Some(answer) = recent.get(&key)
         && views.clock.now().as_second() - answer.at.as_second() <= GOOD_SECONDS
     {
@@ -224,10 +224,10 @@ fn answered<K: PartialEq, T>(
         Err(fault) => return Err(fault),
     };
     // From now on: one that took long would be old before anybody could look up what it names.
-    Ok(recent.keep(key, Answer { at: views.clock.now(), found }))
+    Ok(recent.keep(key, TimedAnswer { at: views.clock.now(), found }))
 }
 
-fn tags(views: &Views, reader: &Reader, wanted: Wanted) -> Result<Vec<String>, Fault> {
+fn tags(views: &MountViews, reader: &ViewReader, wanted: AnswerFreshness) -> Result<Vec<String>, Fault> {
     let knowledge = views.knowledge()?;
     let ask = || {
         let mut readable = reader.readable(&views.vfs);
@@ -240,9 +240,14 @@ fn tags(views: &Views, reader: &Reader, wanted: Wanted) -> Result<Vec<String>, F
     Ok(answer.found.clone().unwrap_or_default())
 }
 
-impl Question {
+impl LinkQuery {
     /// The pages that answer it, of those that the reader may read.
-    fn ask(&self, views: &Views, reader: &Reader, wanted: Wanted) -> Result<Arc<Answer<Hit>>, Fault> {
+    fn ask(
+        &self,
+        views: &MountViews,
+        reader: &ViewReader,
+        wanted: AnswerFreshness,
+    ) -> Result<Arc<TimedAnswer<PageHit>>, Fault> {
         let (knowledge, caller) = (views.knowledge()?, &reader.caller);
         answered(views, &views.asked.hits, ((self.clone(), reader.rights()), wanted), || {
             let found = match self {
@@ -255,19 +260,24 @@ impl Question {
         })
     }
 
-    pub(super) fn list(&self, views: &Views, reader: &Reader) -> Result<Vec<Listed>, Fault> {
-        let answer = self.ask(views, reader, Wanted::Now)?;
+    pub(super) fn list(&self, views: &MountViews, reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
+        let answer = self.ask(views, reader, AnswerFreshness::Now)?;
         Ok(match &answer.found {
             Ok(hits) => (1..)
                 .zip(hits)
-                .map(|(rank, hit)| Listed { name: name_of(rank, hits.len(), hit), place: self.link(hit) })
+                .map(|(rank, hit)| ViewEntry { name: name_of(rank, hits.len(), hit), place: self.link(hit) })
                 .collect(),
-            Err(text) => vec![Listed { name: ERROR.to_owned(), place: Arc::new(Mistake(text.clone())) }],
+            Err(text) => vec![ViewEntry { name: ERROR.to_owned(), place: Arc::new(ErrorFile(text.clone())) }],
         })
     }
 
-    pub(super) fn find(&self, views: &Views, reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
-        let answer = self.ask(views, reader, Wanted::Lately)?;
+    pub(super) fn find(
+        &self,
+        views: &MountViews,
+        reader: &ViewReader,
+        name: &Name,
+    ) -> Result<Option<ViewNodeRef>, Fault> {
+        let answer = self.ask(views, reader, AnswerFreshness::Lately)?;
         Ok(match &answer.found {
             Ok(hits) => {
                 let digits = name.as_str().split('-').next().unwrap_or_default();
@@ -276,69 +286,69 @@ impl Question {
                 let hit = hit.filter(|(rank, hit)| name_of(*rank, hits.len(), hit) == name.as_str());
                 hit.map(|(_, hit)| self.link(hit))
             }
-            Err(text) if name.as_str() == ERROR => Some(Arc::new(Mistake(text.clone()))),
+            Err(text) if name.as_str() == ERROR => Some(Arc::new(ErrorFile(text.clone()))),
             Err(_) => None,
         })
     }
 
     /// The link to a page. The folder lies below `.svc/`, as deep as the question has parts.
-    fn link(&self, hit: &Hit) -> PlaceRef {
+    fn link(&self, hit: &PageHit) -> ViewNodeRef {
         let parts = match self {
             Self::Search(_) => 1,
             Self::Query(text) => text.split('/').count(),
             Self::Tag(tag) => tag.split('/').count(),
             Self::Backlinks(path) => path.components().count(),
         };
-        Arc::new(Link { target: format!("{}{}", "../".repeat(2 + parts), hit.path), page: hit.path.clone() })
+        Arc::new(PageLink { target: format!("{}{}", "../".repeat(2 + parts), hit.path), page: hit.path.clone() })
     }
 }
 
 /// A link to a page.
-struct Link {
+struct PageLink {
     target: String,
     page: TreePath,
 }
 
-impl Place for Link {
+impl ViewNode for PageLink {
     fn key(&self) -> Vec<u8> {
         format!("link {}", self.target).into_bytes()
     }
 
-    fn shape(&self) -> Shape {
-        Shape::Link
+    fn shape(&self) -> ViewNodeKind {
+        ViewNodeKind::Link
     }
 
-    fn look(&self, _views: &Views) -> Result<Look, Fault> {
-        Ok(Look::of(self.target.len(), &self.page))
+    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::of(self.target.len(), &self.page))
     }
 
-    fn content(&self, _views: &Views) -> Result<Bytes, Fault> {
+    fn content(&self, _views: &MountViews) -> Result<Bytes, Fault> {
         Ok(Bytes::copy_from_slice(self.target.as_bytes()))
     }
 }
 
 /// Why a question has no answer.
-struct Mistake(String);
+struct ErrorFile(String);
 
-impl Place for Mistake {
+impl ViewNode for ErrorFile {
     fn key(&self) -> Vec<u8> {
         format!("mistake {}", self.0).into_bytes()
     }
 
-    fn shape(&self) -> Shape {
-        Shape::File
+    fn shape(&self) -> ViewNodeKind {
+        ViewNodeKind::File
     }
 
-    fn look(&self, _views: &Views) -> Result<Look, Fault> {
-        Ok(Look::of(self.0.len(), &TreePath::root()))
+    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::of(self.0.len(), &TreePath::root()))
     }
 
-    fn content(&self, _views: &Views) -> Result<Bytes, Fault> {
+    fn content(&self, _views: &MountViews) -> Result<Bytes, Fault> {
         Ok(Bytes::copy_from_slice(self.0.as_bytes()))
     }
 }
 
-fn name_of(rank: usize, count: usize, hit: &Hit) -> String {
+fn name_of(rank: usize, count: usize, hit: &PageHit) -> String {
     let digits = count.to_string().len().max(DIGITS);
     let name = hit.path.name();
     let (stem, extension) = match name.rsplit_once('.') {
@@ -372,7 +382,7 @@ mod tests {
     #[test]
     fn the_name_of_a_link_is_the_rank_and_the_title_without_what_a_shell_minds() {
         let named = |path: &str, title: &str, count| {
-            name_of(7, count, &Hit { path: TreePath::parse(path).unwrap(), title: title.to_owned() })
+            name_of(7, count, &PageHit { path: TreePath::parse(path).unwrap(), title: title.to_owned() })
         };
         assert_eq!(named("a/tides.md", "Tides & the Moon", 20), "007-Tides-the-Moon.md");
         assert_eq!(named("a/tides.md", "../../etc/passwd", 20_000), "00007-etc-passwd.md");

@@ -7,25 +7,25 @@ use bytes::Bytes;
 use svcfs_base::{Caller, Door, Fault, Kind, Name, TreePath};
 use svcfs_vfs::EntryKind;
 
-use super::{Listed, Look, Place, PlaceRef, Reader, Shape, Views};
+use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
 
 /// The pages of a directory.
-pub(super) struct Folder(pub(super) TreePath);
+pub(super) struct LintFolder(pub(super) TreePath);
 
-impl Place for Folder {
+impl ViewNode for LintFolder {
     fn key(&self) -> Vec<u8> {
         format!("lint {}", self.0).into_bytes()
     }
 
-    fn shape(&self) -> Shape {
-        Shape::Folder
+    fn shape(&self) -> ViewNodeKind {
+        ViewNodeKind::Folder
     }
 
-    fn look(&self, _views: &Views) -> Result<Look, Fault> {
-        Ok(Look::folder(&self.0))
+    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::folder(&self.0))
     }
 
-    fn find(&self, views: &Views, reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, views: &MountViews, reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
         let path = self.0.join(name);
         if !views.is_shown(&path)? {
             return Ok(None);
@@ -37,53 +37,53 @@ impl Place for Folder {
             return Ok(None);
         }
         let text = report(views, &reader.caller, &path)?;
-        Ok(Some(Arc::new(Report { path, text })))
+        Ok(Some(Arc::new(LintFile { path, text })))
     }
 
-    fn list(&self, views: &Views, _reader: &Reader) -> Result<Vec<Listed>, Fault> {
+    fn list(&self, views: &MountViews, _reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
         let below = views.directory(&self.0)?.unwrap_or_default();
         let listed = |(path, kind): (TreePath, _)| {
             let name = path.name().to_owned();
-            let place: PlaceRef = if kind == EntryKind::Directory {
+            let place: ViewNodeRef = if kind == EntryKind::Directory {
                 Arc::new(Self(path))
             } else if path.is_page() {
                 // Listed unread: what is wrong with it is looked up with the name.
-                Arc::new(Report { path, text: String::new() })
+                Arc::new(LintFile { path, text: String::new() })
             } else {
                 return None;
             };
-            Some(Listed { name, place })
+            Some(ViewEntry { name, place })
         };
         Ok(below.into_iter().filter_map(listed).collect())
     }
 }
 
 /// What is wrong with a page. Another text is another file, so that what was read of one stays true.
-struct Report {
+struct LintFile {
     path: TreePath,
     text: String,
 }
 
-impl Place for Report {
+impl ViewNode for LintFile {
     fn key(&self) -> Vec<u8> {
         format!("lint {}\0{}", self.path, self.text).into_bytes()
     }
 
-    fn shape(&self) -> Shape {
-        Shape::File
+    fn shape(&self) -> ViewNodeKind {
+        ViewNodeKind::File
     }
 
-    fn look(&self, _views: &Views) -> Result<Look, Fault> {
-        Ok(Look::of(self.text.len(), &self.path))
+    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::of(self.text.len(), &self.path))
     }
 
-    fn content(&self, _views: &Views) -> Result<Bytes, Fault> {
+    fn content(&self, _views: &MountViews) -> Result<Bytes, Fault> {
         Ok(Bytes::copy_from_slice(self.text.as_bytes()))
     }
 }
 
 /// Of a page whose last save was refused, what is wrong with that text: an editor still shows it.
-fn report(views: &Views, caller: &Caller, path: &TreePath) -> Result<String, Fault> {
+fn report(views: &MountViews, caller: &Caller, path: &TreePath) -> Result<String, Fault> {
     let content = match views.vfs.refused_text(path)? {
         Some(refused) => refused,
         None => match views.vfs.read(Door::Fuse, path) {

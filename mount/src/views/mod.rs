@@ -27,15 +27,15 @@ use fuser::{Errno, FileAttr, FileHandle, FileType, FopenFlags, INodeNo};
 use svcfs_base::{Caller, Clock, Door, Fault, Kind, Name, Timestamp, TreePath};
 use svcfs_vfs::{Attributes, EntryKind, NodeId, PastState, Vfs};
 
-use crate::answer::Refusal;
+use crate::answer::RequestFailure;
 use crate::convert::{file_attr, file_type, name};
-use crate::listings::{Line, Listing};
-use table::{Contents, Table};
+use crate::listings::{DirectoryListing, ListingEntry};
+use table::{OpenContents, ViewInodeTable};
 
 use guide::GUIDE;
 
-pub use knowledge::{Finding, Hit, Knowledge, LetsThrough};
-pub(crate) use reader::Reader;
+pub use knowledge::{KnowledgeSource, LintFinding, PageFilter, PageHit};
+pub(crate) use reader::ViewReader;
 
 /// The directory of the tree below which the views are shown.
 const ABOVE: &str = ".svc";
@@ -53,14 +53,14 @@ const NAMES: &[&str] = &[GUIDE, "history", "at", "search", "query", "tags", "bac
 
 /// What a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum ViewNodeKind {
     Folder,
     /// A file whose content never changes.
     File,
     Link,
 }
 
-impl Shape {
+impl ViewNodeKind {
     const fn kind(self) -> EntryKind {
         match self {
             Self::Folder => EntryKind::Directory,
@@ -71,7 +71,7 @@ impl Shape {
 }
 
 /// What `stat` shows of a place.
-struct Look {
+struct ViewAttributes {
     /// Length of a file or of a link's target, in bytes.
     size: u64,
     /// When it was changed; as the path it is like, when nothing is said.
@@ -83,7 +83,7 @@ struct Look {
     is_executable: bool,
 }
 
-impl Look {
+impl ViewAttributes {
     /// Of a folder.
     fn folder(like: &TreePath) -> Self {
         Self::of(0, like)
@@ -96,68 +96,68 @@ impl Look {
 }
 
 /// A folder, file or link of a view.
-type PlaceRef = Arc<dyn Place>;
+type ViewNodeRef = Arc<dyn ViewNode>;
 
 /// A folder, file or link of a view. Only a folder has names in it, only the others have a content.
-trait Place: Send + Sync {
+trait ViewNode: Send + Sync {
     /// What tells it from every other place. Places of one key are one inode; a folder is in one place only.
     fn key(&self) -> Vec<u8>;
     /// What it is, known without looking.
-    fn shape(&self) -> Shape;
+    fn shape(&self) -> ViewNodeKind;
     /// Whether everybody finds the same names in it, so that the kernel may keep what it found for one for the next.
     fn is_for_all(&self) -> bool {
         true
     }
     /// What `stat` shows of it.
-    fn look(&self, views: &Views) -> Result<Look, Fault>;
+    fn look(&self, views: &MountViews) -> Result<ViewAttributes, Fault>;
     /// What has a name in it.
-    fn find(&self, _views: &Views, _reader: &Reader, _name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, _views: &MountViews, _reader: &ViewReader, _name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
         Ok(None)
     }
     /// What is listed in it: not all that is found need be.
-    fn list(&self, _views: &Views, _reader: &Reader) -> Result<Vec<Listed>, Fault> {
+    fn list(&self, _views: &MountViews, _reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
         Ok(Vec::new())
     }
     /// Its whole content; of a link, its target.
-    fn content(&self, _views: &Views) -> Result<Bytes, Fault> {
+    fn content(&self, _views: &MountViews) -> Result<Bytes, Fault> {
         Ok(Bytes::new())
     }
 }
 
 /// One name of a folder.
-struct Listed {
+struct ViewEntry {
     name: String,
-    place: PlaceRef,
+    place: ViewNodeRef,
 }
 
 /// The views of one mount.
-pub(crate) struct Views {
+pub(crate) struct MountViews {
     vfs: Arc<Vfs>,
     clock: Arc<dyn Clock>,
-    knowledge: Option<Arc<dyn Knowledge>>,
-    table: Table,
-    contents: Contents,
-    past: past::Recently,
-    asked: links::Recently,
+    knowledge: Option<Arc<dyn KnowledgeSource>>,
+    table: ViewInodeTable,
+    contents: OpenContents,
+    past: past::PastCache,
+    asked: links::RecentAnswers,
 }
 
-impl Views {
+impl MountViews {
     /// The views of a space; those that need knowledge are there where there is some.
-    pub(crate) fn new(vfs: Arc<Vfs>, clock: Arc<dyn Clock>, knowledge: Option<Arc<dyn Knowledge>>) -> Self {
+    pub(crate) fn new(vfs: Arc<Vfs>, clock: Arc<dyn Clock>, knowledge: Option<Arc<dyn KnowledgeSource>>) -> Self {
         Self {
             vfs,
             clock,
             knowledge,
-            table: Table::default(),
-            contents: Contents::default(),
-            past: past::Recently::default(),
-            asked: links::Recently::default(),
+            table: ViewInodeTable::default(),
+            contents: OpenContents::default(),
+            past: past::PastCache::default(),
+            asked: links::RecentAnswers::default(),
         }
     }
 
     /// The root of the tree as it was; known for good.
     pub(crate) fn root(&self, state: PastState) -> INodeNo {
-        self.table.find(Arc::new(at::Directory::root(state, state.commit.to_string())))
+        self.table.find(Arc::new(at::PastDirectory::root(state, state.commit.to_string())))
     }
 
     /// Whether a name of a directory of the tree is one of a view: it then is nobody's to make, rename or remove.
@@ -173,22 +173,27 @@ impl Views {
     /// Finds one of the views by its name; counts as a finding.
     pub(crate) fn enter(&self, caller: &Caller, view: &OsStr) -> Result<Option<FileAttr>, Fault> {
         let root = TreePath::root;
-        let found: Option<PlaceRef> = match (view.to_str(), &self.knowledge) {
-            (Some(GUIDE), _) => Some(Arc::new(guide::Guide)),
-            (Some("history"), _) => Some(Arc::new(history::Folder(root()))),
-            (Some("at"), _) => Some(Arc::new(at::States)),
-            (Some("search"), Some(_)) => Some(Arc::new(links::Searches)),
-            (Some("query"), Some(_)) => Some(Arc::new(queries::Query(String::new()))),
-            (Some("tags"), Some(_)) => Some(Arc::new(links::Tag(String::new()))),
-            (Some("backlinks"), Some(_)) => Some(Arc::new(links::Backlinks(root()))),
-            (Some("lint"), Some(_)) => Some(Arc::new(lint::Folder(root()))),
+        let found: Option<ViewNodeRef> = match (view.to_str(), &self.knowledge) {
+            (Some(GUIDE), _) => Some(Arc::new(guide::GuideFile)),
+            (Some("history"), _) => Some(Arc::new(history::HistoryFolder(root()))),
+            (Some("at"), _) => Some(Arc::new(at::PastStates)),
+            (Some("search"), Some(_)) => Some(Arc::new(links::SearchRoot)),
+            (Some("query"), Some(_)) => Some(Arc::new(queries::QueryFolder(String::new()))),
+            (Some("tags"), Some(_)) => Some(Arc::new(links::TagFolder(String::new()))),
+            (Some("backlinks"), Some(_)) => Some(Arc::new(links::BacklinkFolder(root()))),
+            (Some("lint"), Some(_)) => Some(Arc::new(lint::LintFolder(root()))),
             (Some(_) | None, _) => None,
         };
         self.given(caller, found)
     }
 
     /// Finds a name in a folder of a view; counts as a finding.
-    pub(crate) fn lookup(&self, reader: &Reader, folder: INodeNo, entry: &OsStr) -> Result<Option<FileAttr>, Fault> {
+    pub(crate) fn lookup(
+        &self,
+        reader: &ViewReader,
+        folder: INodeNo,
+        entry: &OsStr,
+    ) -> Result<Option<FileAttr>, Fault> {
         let folder = self.table.get(folder)?;
         // What no tree can hold is nowhere in a view, either.
         let Ok(name) = name(entry) else { return Ok(None) };
@@ -196,7 +201,7 @@ impl Views {
         self.given(&reader.caller, found)
     }
 
-    fn given(&self, caller: &Caller, found: Option<PlaceRef>) -> Result<Option<FileAttr>, Fault> {
+    fn given(&self, caller: &Caller, found: Option<ViewNodeRef>) -> Result<Option<FileAttr>, Fault> {
         let Some(place) = found else { return Ok(None) };
         let attributes = match self.attributes_of(caller, &*place) {
             Ok(attributes) => attributes,
@@ -224,8 +229,8 @@ impl Views {
         Ok(file_attr(NodeId(inode.0), &self.attributes_of(caller, &*place)?))
     }
 
-    fn attributes_of(&self, caller: &Caller, place: &dyn Place) -> Result<Attributes, Fault> {
-        let Look { size, modified, like, is_executable } = place.look(self)?;
+    fn attributes_of(&self, caller: &Caller, place: &dyn ViewNode) -> Result<Attributes, Fault> {
+        let ViewAttributes { size, modified, like, is_executable } = place.look(self)?;
         let now = self.nearest(caller.door, like)?;
         let bits = now.mode & 0o666;
         let passing = (bits & 0o444) >> 2;
@@ -257,12 +262,12 @@ impl Views {
     }
 
     /// Who knows what is in the pages.
-    fn knowledge(&self) -> Result<&dyn Knowledge, Fault> {
+    fn knowledge(&self) -> Result<&dyn KnowledgeSource, Fault> {
         self.knowledge.as_deref().ok_or_else(|| Fault::not_found("nobody here knows what is in the pages"))
     }
 
     /// Of the pages that answer a question, those that the reader may read.
-    fn shown(&self, reader: &Reader, found: Vec<Hit>) -> Result<Vec<Hit>, Fault> {
+    fn shown(&self, reader: &ViewReader, found: Vec<PageHit>) -> Result<Vec<PageHit>, Fault> {
         let (mut readable, mut shown) = (reader.readable(&self.vfs), Vec::with_capacity(found.len()));
         for hit in found {
             if readable.has(&hit.path)? {
@@ -273,7 +278,7 @@ impl Views {
     }
 
     /// How many pages that the reader may read link to a page; none where nobody knows, and of what is not in the tree's history.
-    pub(crate) fn count_backlinks(&self, reader: &Reader, page: &TreePath) -> Result<Option<String>, Fault> {
+    pub(crate) fn count_backlinks(&self, reader: &ViewReader, page: &TreePath) -> Result<Option<String>, Fault> {
         match &self.knowledge {
             Some(knowledge) if page.is_page() && self.vfs.is_versioned(page) => {
                 let found = knowledge.backlinks(&reader.caller, page)?;
@@ -308,13 +313,17 @@ impl Views {
     }
 
     /// The lines of a folder.
-    pub(crate) fn listing(&self, reader: &Reader, folder: INodeNo) -> Result<Listing, Fault> {
+    pub(crate) fn listing(&self, reader: &ViewReader, folder: INodeNo) -> Result<DirectoryListing, Fault> {
         let place = self.table.get(folder)?;
-        let dots =
-            [".", ".."].map(|name| Line { name: name.into(), inode: folder, kind: FileType::Directory, known: None });
-        let lines = place.list(self, reader)?.into_iter().map(|Listed { name, place }| Line {
+        let dots = [".", ".."].map(|name| ListingEntry {
             name: name.into(),
-            inode: Table::number(&*place),
+            inode: folder,
+            kind: FileType::Directory,
+            known: None,
+        });
+        let lines = place.list(self, reader)?.into_iter().map(|ViewEntry { name, place }| ListingEntry {
+            name: name.into(),
+            inode: ViewInodeTable::number(&*place),
             kind: file_type(place.shape().kind()),
             known: None,
         });
@@ -322,8 +331,13 @@ impl Views {
     }
 
     /// The line of what is listed beside the tree's own entries, in the directory where the views lie.
-    pub(crate) fn guide(&self) -> Line {
-        Line { name: GUIDE.into(), inode: Table::number(&guide::Guide), kind: FileType::RegularFile, known: None }
+    pub(crate) fn guide(&self) -> ListingEntry {
+        ListingEntry {
+            name: GUIDE.into(),
+            inode: ViewInodeTable::number(&guide::GuideFile),
+            kind: FileType::RegularFile,
+            known: None,
+        }
     }
 
     /// The target of a link.
@@ -332,9 +346,9 @@ impl Views {
     }
 
     /// Opens a file to read: its content stays what it is now for this handle.
-    pub(crate) fn open(&self, inode: INodeNo, is_writing: bool) -> Result<(FileHandle, FopenFlags), Refusal> {
+    pub(crate) fn open(&self, inode: INodeNo, is_writing: bool) -> Result<(FileHandle, FopenFlags), RequestFailure> {
         if is_writing {
-            return Err(Refusal::Word(Errno::EROFS));
+            return Err(RequestFailure::Word(Errno::EROFS));
         }
         let place = self.table.get(inode)?;
         let handle = self.contents.open(inode, || place.content(self))?;

@@ -4,16 +4,16 @@ use bytes::Bytes;
 use svcfs_base::{CommitId, Fault, FileKind, Timestamp, TreePath};
 use svcfs_vfs::{KeptContent, KeptVersion, PastName};
 
-use super::recent::Recent;
-use super::{Look, Place, Shape, Views};
+use super::recent::RecentCache;
+use super::{MountViews, ViewAttributes, ViewNode, ViewNodeKind};
 
 /// What was listed of the past last. It does not change.
 #[derive(Default)]
-pub(super) struct Recently {
+pub(super) struct PastCache {
     /// The versions of a page.
-    pub(super) versions: Recent<TreePath, Vec<KeptVersion>>,
+    pub(super) versions: RecentCache<TreePath, Vec<KeptVersion>>,
     /// The names of a directory in a commit, in order.
-    pub(super) directories: Recent<(CommitId, TreePath), Vec<PastName>>,
+    pub(super) directories: RecentCache<(CommitId, TreePath), Vec<PastName>>,
 }
 
 /// A file, or a link, as it was.
@@ -28,7 +28,7 @@ pub(super) struct PastFile {
     pub(super) path: TreePath,
 }
 
-impl Place for PastFile {
+impl ViewNode for PastFile {
     fn key(&self) -> Vec<u8> {
         let Self { content, kind, time, path } = self;
         let mut key = match content {
@@ -41,15 +41,15 @@ impl Place for PastFile {
         key
     }
 
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> ViewNodeKind {
         match self.kind {
-            FileKind::Symlink => Shape::Link,
-            FileKind::Regular | FileKind::Executable => Shape::File,
+            FileKind::Symlink => ViewNodeKind::Link,
+            FileKind::Regular | FileKind::Executable => ViewNodeKind::File,
         }
     }
 
-    fn look(&self, views: &Views) -> Result<Look, Fault> {
-        Ok(Look {
+    fn look(&self, views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes {
             size: views.vfs.kept_size(&self.content)?,
             modified: Some(self.time),
             like: self.path.clone(),
@@ -57,7 +57,7 @@ impl Place for PastFile {
         })
     }
 
-    fn content(&self, views: &Views) -> Result<Bytes, Fault> {
+    fn content(&self, views: &MountViews) -> Result<Bytes, Fault> {
         views.vfs.kept_content(&self.content)
     }
 }

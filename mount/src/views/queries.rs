@@ -4,31 +4,31 @@ use std::sync::Arc;
 
 use svcfs_base::{Fault, Name, TreePath};
 
-use super::links::Question;
-use super::{Listed, Look, Place, PlaceRef, Reader, Shape, Views};
+use super::links::LinkQuery;
+use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
 
 /// A query, or its beginning: a name cannot hold a slash, so that one between quotes (`FROM "notes/plans"`) goes on in the folder
 /// below. What lists all queries is the empty one.
-pub(super) struct Query(pub(super) String);
+pub(super) struct QueryFolder(pub(super) String);
 
-impl Place for Query {
+impl ViewNode for QueryFolder {
     fn key(&self) -> Vec<u8> {
         format!("query {}", self.0).into_bytes()
     }
 
-    fn shape(&self) -> Shape {
-        Shape::Folder
+    fn shape(&self) -> ViewNodeKind {
+        ViewNodeKind::Folder
     }
 
     fn is_for_all(&self) -> bool {
         false
     }
 
-    fn look(&self, _views: &Views) -> Result<Look, Fault> {
-        Ok(Look::folder(&TreePath::root()))
+    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
-    fn find(&self, views: &Views, reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, views: &MountViews, reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
         if self.0.is_empty() {
             return Ok(Some(Arc::new(Self(name.as_str().to_owned()))));
         }
@@ -38,19 +38,19 @@ impl Place for Query {
         self.question().find(views, reader, name)
     }
 
-    fn list(&self, views: &Views, reader: &Reader) -> Result<Vec<Listed>, Fault> {
+    fn list(&self, views: &MountViews, reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
         if !self.0.is_empty() {
             return self.question().list(views, reader);
         }
         let saved = views.knowledge()?.saved_queries(&reader.caller)?;
-        let listed = |name: String| Listed { place: Arc::new(Self(name.clone())), name };
+        let listed = |name: String| ViewEntry { place: Arc::new(Self(name.clone())), name };
         Ok(saved.into_iter().filter(|name| Name::parse(name).is_ok()).map(listed).collect())
     }
 }
 
-impl Query {
-    fn question(&self) -> Question {
-        Question::Query(self.0.clone())
+impl QueryFolder {
+    fn question(&self) -> LinkQuery {
+        LinkQuery::Query(self.0.clone())
     }
 
     /// Whether a quote is open at its end.
@@ -85,7 +85,7 @@ mod tests {
             ("LIST WHERE a = \"\\\"", true),
             ("LIST WHERE a = \"\\\\\"", false),
         ] {
-            assert_eq!(Query(text.to_owned()).is_open(), is_open, "{text}");
+            assert_eq!(QueryFolder(text.to_owned()).is_open(), is_open, "{text}");
         }
     }
 }

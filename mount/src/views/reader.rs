@@ -17,12 +17,12 @@ const SEARCH: u32 = 0o1;
 
 /// By what the system tells what somebody may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Rights {
+pub(super) struct ReaderRights {
     uid: u32,
     groups: Vec<u32>,
 }
 
-impl Rights {
+impl ReaderRights {
     fn allow(&self, wanted: u32, of: &Attributes) -> bool {
         let shift = match of {
             of if of.uid == self.uid => 6,
@@ -34,22 +34,22 @@ impl Rights {
 }
 
 /// Who looks at a view.
-pub(crate) struct Reader {
+pub(crate) struct ViewReader {
     pub(super) caller: Caller,
     uid: u32,
     gid: u32,
     thread: u32,
-    rights: OnceCell<Option<Arc<Rights>>>,
+    rights: OnceCell<Option<Arc<ReaderRights>>>,
 }
 
-impl Reader {
+impl ViewReader {
     /// A thread of a user, who looks as this caller.
     pub(crate) const fn new(caller: Caller, (uid, gid): (u32, u32), thread: u32) -> Self {
         Self { caller, uid, gid, thread, rights: OnceCell::new() }
     }
 
     /// What they are allowed things by; none when they are allowed everything.
-    pub(super) fn rights(&self) -> Option<Arc<Rights>> {
+    pub(super) fn rights(&self) -> Option<Arc<ReaderRights>> {
         let rights = || {
             (self.uid != 0).then(|| {
                 let status = fs::read_to_string(format!("/proc/{}/status", self.thread)).unwrap_or_default();
@@ -57,27 +57,27 @@ impl Reader {
                 groups.push(self.gid);
                 groups.sort_unstable();
                 groups.dedup();
-                Arc::new(Rights { uid: self.uid, groups })
+                Arc::new(ReaderRights { uid: self.uid, groups })
             })
         };
         self.rights.get_or_init(rights).clone()
     }
 
     /// Tells of one page after the other whether they may read it.
-    pub(super) fn readable<'a>(&self, vfs: &'a Vfs) -> Readable<'a> {
-        Readable { vfs, rights: self.rights(), directories: HashMap::new() }
+    pub(super) fn readable<'a>(&self, vfs: &'a Vfs) -> ReadAccess<'a> {
+        ReadAccess { vfs, rights: self.rights(), directories: HashMap::new() }
     }
 }
 
 /// What somebody may read.
-pub(super) struct Readable<'a> {
+pub(super) struct ReadAccess<'a> {
     vfs: &'a Vfs,
-    rights: Option<Arc<Rights>>,
+    rights: Option<Arc<ReaderRights>>,
     /// Directories that were looked at already: whether what is in them is found.
     directories: HashMap<TreePath, bool>,
 }
 
-impl Readable<'_> {
+impl ReadAccess<'_> {
     /// Whether that is everything.
     pub(super) const fn is_all(&self) -> bool {
         self.rights.is_none()
@@ -100,7 +100,7 @@ impl Readable<'_> {
         Ok(rights.allow(READ, &there) && self.is_found_in(&rights, page.parent())?)
     }
 
-    fn is_found_in(&mut self, rights: &Rights, directory: Option<TreePath>) -> Result<bool, Fault> {
+    fn is_found_in(&mut self, rights: &ReaderRights, directory: Option<TreePath>) -> Result<bool, Fault> {
         let Some(directory) = directory else { return Ok(true) };
         if let Some(known) = self.directories.get(&directory) {
             return Ok(*known);

@@ -9,15 +9,15 @@ use parking_lot::Mutex;
 const KEPT: usize = 16;
 
 /// The last answers, by what was asked.
-pub(super) struct Recent<K, V>(Mutex<VecDeque<(K, Arc<V>)>>);
+pub(super) struct RecentCache<K, V>(Mutex<VecDeque<(K, Arc<V>)>>);
 
-impl<K, V> Default for Recent<K, V> {
+impl<K, V> Default for RecentCache<K, V> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: PartialEq, V> Recent<K, V> {
+impl<K: PartialEq, V> RecentCache<K, V> {
     /// The last answer to a question, when it is still kept.
     pub(super) fn get(&self, key: &K) -> Option<Arc<V>> {
         self.0.lock().iter().find(|(known, _)| known == key).map(|(_, answer)| Arc::clone(answer))

@@ -10,28 +10,28 @@ use fuser::{Errno, FileHandle, INodeNo};
 use parking_lot::Mutex;
 use svcfs_base::{Fault, Kind};
 
-use super::{OURS, Place, PlaceRef};
-use crate::answer::Refusal;
+use super::{OURS, ViewNode, ViewNodeRef};
+use crate::answer::RequestFailure;
 
-struct Known {
+struct ViewInode {
     key: Vec<u8>,
-    place: PlaceRef,
+    place: ViewNodeRef,
     found: u64,
 }
 
 /// The places the kernel knows, by inode.
 #[derive(Default)]
-pub(super) struct Table(Mutex<HashMap<u64, Known>>);
+pub(super) struct ViewInodeTable(Mutex<HashMap<u64, ViewInode>>);
 
-impl Table {
+impl ViewInodeTable {
     /// The number a place has unless another one has it already: the same for the same place at every look, so that a listing
     /// need not remember what it lists.
-    pub(super) fn number(place: &dyn Place) -> INodeNo {
+    pub(super) fn number(place: &dyn ViewNode) -> INodeNo {
         number(&place.key())
     }
 
     /// The inode of a place; counts as a finding.
-    pub(super) fn find(&self, place: PlaceRef) -> INodeNo {
+    pub(super) fn find(&self, place: ViewNodeRef) -> INodeNo {
         let key = place.key();
         let mut known = self.0.lock();
         let mut inode = number(&key).0;
@@ -39,14 +39,14 @@ impl Table {
         while known.get(&inode).is_some_and(|other| other.key != key) {
             inode = (inode + 1) | OURS;
         }
-        known.entry(inode).or_insert(Known { key, place, found: 0 }).found += 1;
+        known.entry(inode).or_insert(ViewInode { key, place, found: 0 }).found += 1;
         INodeNo(inode)
     }
 
     /// The place of an inode.
-    pub(super) fn get(&self, inode: INodeNo) -> Result<PlaceRef, Fault> {
+    pub(super) fn get(&self, inode: INodeNo) -> Result<ViewNodeRef, Fault> {
         let known = self.0.lock();
-        known.get(&inode.0).map(|known| PlaceRef::clone(&known.place)).ok_or_else(stale)
+        known.get(&inode.0).map(|known| ViewNodeRef::clone(&known.place)).ok_or_else(stale)
     }
 
     /// Gives back `count` findings.
@@ -76,13 +76,13 @@ const IN_MEMORY: usize = 256 << 20;
 
 /// Open files. All who have a place open share its content, which never changes.
 #[derive(Default)]
-pub(super) struct Contents {
+pub(super) struct OpenContents {
     last: AtomicU64,
-    open: Mutex<Open>,
+    open: Mutex<ContentTable>,
 }
 
 #[derive(Default)]
-struct Open {
+struct ContentTable {
     /// Which place a handle is of.
     handles: HashMap<u64, u64>,
     /// What places hold, and how many handles there are of each.
@@ -91,7 +91,7 @@ struct Open {
     bytes: usize,
 }
 
-impl Contents {
+impl OpenContents {
     /// A handle of a place, whose content is read when nobody has it open.
     ///
     /// # Errors
@@ -100,15 +100,15 @@ impl Contents {
         &self,
         INodeNo(place): INodeNo,
         read: impl FnOnce() -> Result<Bytes, Fault>,
-    ) -> Result<FileHandle, Refusal> {
+    ) -> Result<FileHandle, RequestFailure> {
         let handle = OURS | (self.last.fetch_add(1, Ordering::Relaxed) + 1);
         let known = self.open.lock().contents.get(&place).map(|(content, _)| content.clone());
         let content = known.map_or_else(read, Ok)?;
         let mut open = self.open.lock();
-        let Open { handles, contents, bytes } = &mut *open;
+        let ContentTable { handles, contents, bytes } = &mut *open;
         match contents.entry(place) {
             Entry::Occupied(mut known) => known.get_mut().1 += 1,
-            Entry::Vacant(_) if *bytes + content.len() > IN_MEMORY => return Err(Refusal::Word(Errno::ENFILE)),
+            Entry::Vacant(_) if *bytes + content.len() > IN_MEMORY => return Err(RequestFailure::Word(Errno::ENFILE)),
             Entry::Vacant(new) => {
                 *bytes += content.len();
                 new.insert((content, 1));
@@ -130,7 +130,7 @@ impl Contents {
     /// Forgets a handle.
     pub(super) fn close(&self, handle: FileHandle) {
         let mut open = self.open.lock();
-        let Open { handles, contents, bytes } = &mut *open;
+        let ContentTable { handles, contents, bytes } = &mut *open;
         let Some(place) = handles.remove(&handle.0) else { return };
         if let Entry::Occupied(mut known) = contents.entry(place) {
             known.get_mut().1 -= 1;
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn all_who_open_a_view_share_its_content_and_views_together_take_no_more_than_there_is_room_for() {
-        let contents = Contents::default();
+        let contents = OpenContents::default();
         let open = |place| contents.open(INodeNo(place), || Ok(Bytes::from(vec![0; IN_MEMORY / 4])));
         let places: Vec<FileHandle> = (0..4).filter_map(|place| open(place).ok()).collect();
         let again: Vec<FileHandle> = (0..1000).filter_map(|_| open(0).ok()).collect();
@@ -155,7 +155,7 @@ mod tests {
         let at = |handle| contents.read(handle, 0, 1).unwrap().as_ptr();
         assert!(again.iter().all(|handle| at(*handle) == at(places[0])));
         let is_refused =
-            |place| matches!(open(place), Err(Refusal::Word(errno)) if errno.code() == Errno::ENFILE.code());
+            |place| matches!(open(place), Err(RequestFailure::Word(errno)) if errno.code() == Errno::ENFILE.code());
         assert!(is_refused(4));
         again.into_iter().for_each(|handle| contents.close(handle));
         assert!(is_refused(4), "the first still has it");

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use svcfs_base::{Door, TreePath};
-use svcfs_mount::{Mount, MountError, Options, Outside, check_mountpoint, unmount};
+use svcfs_mount::{LocalMount, MountError, MountNamespace, MountOptions, check_mountpoint, unmount};
 
 use crate::mounted::{LIMIT, Mounted, can_mount, open, options, wait_for};
 
@@ -26,7 +26,7 @@ fn a_directory_that_does_not_serve_is_refused_with_advice() {
     }
     fs::write(path("file"), "").unwrap();
     let vfs = open(&path("root"));
-    let refusal = |at: &Path| Mount::start(vfs.clone(), at, &options()).err().map(|error| error.to_string());
+    let refusal = |at: &Path| LocalMount::start(vfs.clone(), at, &options()).err().map(|error| error.to_string());
     let (root, shown) = (path("root"), folder.path().canonicalize().unwrap());
     let (root, shown) = (root.display(), shown.display());
     for (name, expected) in [
@@ -78,13 +78,13 @@ fn a_mountpoint_in_use_is_refused_and_free_again_after_unmount() {
     let Some(mut space) = Mounted::new() else { return };
     fs::create_dir(space.folder().join("other")).unwrap();
     let other = open(&space.folder().join("other"));
-    let again = Mount::start(other.clone(), &space.at(""), &options());
+    let again = LocalMount::start(other.clone(), &space.at(""), &options());
     assert!(matches!(again.err(), Some(MountError::AlreadyMounted(_))));
     unmount(&space.at("")).unwrap();
     assert!(matches!(unmount(&space.at("")), Err(MountError::NotMounted(_))));
     // Stopping a mount that somebody took away is no failure.
     space.stop(LIMIT).unwrap();
-    Mount::start(other.clone(), &space.at(""), &options()).unwrap().stop(LIMIT).unwrap();
+    LocalMount::start(other.clone(), &space.at(""), &options()).unwrap().stop(LIMIT).unwrap();
     other.close().unwrap();
 }
 
@@ -93,7 +93,7 @@ fn a_mount_that_somebody_took_away_is_over_and_takes_no_other_with_it() {
     let Some(mut space) = Mounted::new() else { return };
     let (tell, told) = channel();
     let on_end: Arc<dyn Fn() + Send + Sync> = Arc::new(move || tell.send(()).unwrap());
-    let (other, at) = space.another(&Options { on_end: Some(on_end), ..options() });
+    let (other, at) = space.another(&MountOptions { on_end: Some(on_end), ..options() });
     let mut open = File::create(at.join("page.md")).unwrap();
     open.write_all(b"text").unwrap();
     unmount(&at).unwrap();
@@ -124,7 +124,7 @@ fn an_open_file_is_saved_at_unmount() {
 
 #[test]
 fn a_mount_that_is_read_only_changes_nothing_and_shows_what_others_change() {
-    let Some(space) = Mounted::with(&Options { is_read_only: true, ..options() }) else { return };
+    let Some(space) = Mounted::with(&MountOptions { is_read_only: true, ..options() }) else { return };
     space.put("page.md", "text");
     wait_for(|| space.at("page.md").exists());
     assert_eq!(fs::read(space.at("page.md")).unwrap(), b"text");
@@ -167,7 +167,7 @@ fn a_mount_whose_server_died_is_taken_away_at_the_next_start() {
         assert_eq!(dead.raw_os_error(), Some(rustix::io::Errno::NOTCONN.raw_os_error()));
         if through_start {
             let vfs = open(&root);
-            Mount::start(vfs.clone(), &at, &options()).unwrap().stop(LIMIT).unwrap();
+            LocalMount::start(vfs.clone(), &at, &options()).unwrap().stop(LIMIT).unwrap();
             vfs.close().unwrap();
         } else {
             unmount(&at).unwrap();
@@ -188,7 +188,7 @@ fn a_mount_whose_server_never_answers_is_refused_and_can_be_taken_away() {
     let mut helper = helper(folder.path()).env(STOPS, "").spawn().unwrap();
     let stat = format!("/proc/{}/stat", helper.id());
     wait_for(|| fs::read_to_string(&stat).unwrap().contains(") T "));
-    let refusal = check_mountpoint(&at, &folder.path().join("root"), &Outside::default()).unwrap_err();
+    let refusal = check_mountpoint(&at, &folder.path().join("root"), &MountNamespace::default()).unwrap_err();
     assert!(matches!(refusal, MountError::Silent(_)), "{refusal}");
     // A program that waits for the server is let go.
     let waiting = thread::spawn({
@@ -214,7 +214,7 @@ fn dies_mounted() {
     // The process that dies or stops in the tests above; on its own it has nothing to do.
     let Some(folder) = std::env::var_os(HELPER) else { return };
     let folder = Path::new(&folder);
-    let _mount = Mount::start(open(&folder.join("root")), &folder.join("a mount"), &options()).unwrap();
+    let _mount = LocalMount::start(open(&folder.join("root")), &folder.join("a mount"), &options()).unwrap();
     if std::env::var_os(STOPS).is_some() {
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP).unwrap();
         // The signal may reach another thread first.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use svcfs_base::{Caller, Change, Door, Fault, SystemClock, TreePath};
-use svcfs_mount::{Finding, Hit, Knowledge, LetsThrough, Mount, Options};
+use svcfs_mount::{KnowledgeSource, LintFinding, LocalMount, MountOptions, PageFilter, PageHit};
 use svcfs_vfs::{Gate, Proposal, Vfs};
 use tempfile::TempDir;
 
@@ -20,7 +20,7 @@ pub const LIMIT: Duration = Duration::from_secs(10);
 /// A space, mounted; taken away at the end.
 pub struct Mounted {
     pub vfs: Arc<Vfs>,
-    mount: Option<Mount>,
+    mount: Option<LocalMount>,
     folder: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
@@ -40,12 +40,15 @@ impl Gate for NoForbidden {
 /// Knows what it was told: the same of every space.
 struct Told;
 
-fn hits(paths: &[(&str, &str)]) -> Vec<Hit> {
-    paths.iter().map(|(path, title)| Hit { path: TreePath::parse(path).unwrap(), title: (*title).to_owned() }).collect()
+fn hits(paths: &[(&str, &str)]) -> Vec<PageHit> {
+    paths
+        .iter()
+        .map(|(path, title)| PageHit { path: TreePath::parse(path).unwrap(), title: (*title).to_owned() })
+        .collect()
 }
 
-impl Knowledge for Told {
-    fn search(&self, caller: &Caller, words: &str) -> Result<Vec<Hit>, Fault> {
+impl KnowledgeSource for Told {
+    fn search(&self, caller: &Caller, words: &str) -> Result<Vec<PageHit>, Fault> {
         assert_eq!(caller.door, Door::Fuse);
         match words {
             "tide OR moon" => Ok(hits(&[("notes/tides.md", "Tides & Moon"), ("a.md", "")])),
@@ -54,7 +57,7 @@ impl Knowledge for Told {
             _ => Ok(Vec::new()),
         }
     }
-    fn query(&self, _: &Caller, query: &str) -> Result<Vec<Hit>, Fault> {
+    fn query(&self, _: &Caller, query: &str) -> Result<Vec<PageHit>, Fault> {
         match query {
             "LIST FROM \"notes/deep\"" | "open tasks" => Ok(hits(&[("notes/tides.md", "Tides"), ("a.md", "")])),
             _ => Err(Fault::invalid("q", "1:1: this is no query")),
@@ -63,20 +66,20 @@ impl Knowledge for Told {
     fn saved_queries(&self, _: &Caller) -> Result<Vec<String>, Fault> {
         Ok(["open tasks", "a/b"].map(str::to_owned).to_vec())
     }
-    fn tags(&self, _: &Caller, lets_through: Option<LetsThrough<'_>>) -> Result<Vec<String>, Fault> {
+    fn tags(&self, _: &Caller, lets_through: Option<PageFilter<'_>>) -> Result<Vec<String>, Fault> {
         let page = TreePath::parse("notes/tides.md").unwrap();
         let is_told = lets_through.map_or(Ok(true), |lets_through| lets_through(&page))?;
         Ok(if is_told { ["..", "area/work", "sea", "sea/deep"].map(str::to_owned).to_vec() } else { Vec::new() })
     }
-    fn tagged(&self, _: &Caller, tag: &str) -> Result<Vec<Hit>, Fault> {
+    fn tagged(&self, _: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault> {
         Ok(hits(if tag == "area" { &[] } else { &[("notes/tides.md", "Tides")] }))
     }
-    fn backlinks(&self, _: &Caller, page: &TreePath) -> Result<Vec<Hit>, Fault> {
+    fn backlinks(&self, _: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault> {
         Ok(hits(if page.as_str() == "notes/tides.md" { &[("a.md", "A")] } else { &[] }))
     }
-    fn lint(&self, _: &Caller, text: &str) -> Result<Vec<Finding>, Fault> {
+    fn lint(&self, _: &Caller, text: &str) -> Result<Vec<LintFinding>, Fault> {
         let lines = (1..).zip(text.lines()).filter(|(_, line)| line.contains("FORBIDDEN") || line.contains("odd"));
-        let finding = |(line, text): (usize, &str)| Finding {
+        let finding = |(line, text): (usize, &str)| LintFinding {
             line,
             column: 3,
             severity: if text.contains("odd") { "warning" } else { "error" }.to_owned(),
@@ -105,8 +108,8 @@ pub fn has(program: &str) -> bool {
     found
 }
 
-pub fn options() -> Options {
-    Options { knowledge: Some(Arc::new(Told)), ..Options::new(Arc::new(SystemClock), 8) }
+pub fn options() -> MountOptions {
+    MountOptions { knowledge: Some(Arc::new(Told)), ..MountOptions::new(Arc::new(SystemClock), 8) }
 }
 
 pub fn open(root: &Path) -> Arc<Vfs> {
@@ -131,7 +134,7 @@ impl Mounted {
     }
 
     /// The same, mounted in some other way.
-    pub fn with(options: &Options) -> Option<Self> {
+    pub fn with(options: &MountOptions) -> Option<Self> {
         if !can_mount() {
             return None;
         }
@@ -142,15 +145,15 @@ impl Mounted {
         // Other users must reach the mount to be tried on it.
         Command::new("chmod").args(["-R", "a+rwX"]).arg(folder.path()).status().unwrap();
         let vfs = open(&folder.path().join("root"));
-        let mount = Mount::start(vfs.clone(), &folder.path().join("mnt"), options).unwrap();
+        let mount = LocalMount::start(vfs.clone(), &folder.path().join("mnt"), options).unwrap();
         Some(Self { vfs, mount: Some(mount), folder, _turn: turn })
     }
 
     /// Another mount of the same space, and where it is.
-    pub fn another(&self, options: &Options) -> (Mount, PathBuf) {
+    pub fn another(&self, options: &MountOptions) -> (LocalMount, PathBuf) {
         let at = self.folder.path().join("another");
         fs::create_dir_all(&at).unwrap();
-        (Mount::start(self.vfs.clone(), &at, options).unwrap(), at)
+        (LocalMount::start(self.vfs.clone(), &at, options).unwrap(), at)
     }
 
     /// A path on the mount.

@@ -25,7 +25,7 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use svcfs_mount::Outside;
+use svcfs_mount::MountNamespace;
 use svcfs_store::StatePaths;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Runtime;
@@ -208,7 +208,7 @@ fn refusal(stream: &UnixStream) -> Option<&'static str> {
 }
 
 /// Whether a process would not see what this one mounts (mount_namespaces(7)).
-fn sees_other_mounts(process: i32, outside: &Outside) -> bool {
+fn sees_other_mounts(process: i32, outside: &MountNamespace) -> bool {
     let (theirs, ours) = (fs::read_link(format!("/proc/{process}/ns/mnt")), outside.name());
     theirs.is_ok_and(|theirs| ours.is_ok_and(|ours| theirs != ours))
 }
@@ -402,7 +402,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let served = Root::open(root.path(), settings(root.path(), None, Overrides::default()).unwrap(), false);
         let served = served.unwrap();
-        let mounts = Mounts::of(served.server(), Outside::default());
+        let mounts = Mounts::of(served.server(), MountNamespace::default());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let control = listen(&mounts, None, root.path(), &runtime).unwrap();
         assert!(mounts.conceal_if_none(), "nothing is mounted");

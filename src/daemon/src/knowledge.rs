@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use svcfs_base::{Caller, Fault, TreePath};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::{OperationContext, ServerState, Space};
-use svcfs_mount::{Finding, Hit, Knowledge, LetsThrough};
+use svcfs_mount::{KnowledgeSource, LintFinding, PageFilter, PageHit};
 
 /// Links in one folder of search: the longest answer that the operation gives.
 const MAX_FOUND: usize = 200;
@@ -33,9 +33,9 @@ impl Operations {
         serde_json::from_value(answer).map_err(Fault::internal)
     }
 
-    fn pages(&self, caller: &Caller, name: &str, arguments: Value) -> Result<Vec<Hit>, Fault> {
+    fn pages(&self, caller: &Caller, name: &str, arguments: Value) -> Result<Vec<PageHit>, Fault> {
         let found: Vec<Page> = self.ask(caller, name, arguments)?;
-        Ok(found.into_iter().map(|Page { path, title }| Hit { path, title }).collect())
+        Ok(found.into_iter().map(|Page { path, title }| PageHit { path, title }).collect())
     }
 }
 
@@ -74,12 +74,12 @@ struct Issue {
     message: String,
 }
 
-impl Knowledge for Operations {
-    fn search(&self, caller: &Caller, words: &str) -> Result<Vec<Hit>, Fault> {
+impl KnowledgeSource for Operations {
+    fn search(&self, caller: &Caller, words: &str) -> Result<Vec<PageHit>, Fault> {
         self.pages(caller, "search", json!({ "q": words, "limit": MAX_FOUND }))
     }
 
-    fn query(&self, caller: &Caller, query: &str) -> Result<Vec<Hit>, Fault> {
+    fn query(&self, caller: &Caller, query: &str) -> Result<Vec<PageHit>, Fault> {
         let answer: Table = if self.saved_queries(caller)?.iter().any(|name| name == query) {
             self.ask(caller, "views_execute", json!({ "name": query }))?
         } else {
@@ -94,7 +94,7 @@ impl Knowledge for Operations {
         let hit = |path: &str| {
             let path = TreePath::parse(path)?;
             let title = context.space.index.page(&path)?.map(|page| page.title).unwrap_or_default();
-            Ok(Hit { path, title })
+            Ok(PageHit { path, title })
         };
         paths.map(hit).collect()
     }
@@ -104,7 +104,7 @@ impl Knowledge for Operations {
         Ok(saved.views.into_iter().map(|view| view.name).collect())
     }
 
-    fn tags(&self, caller: &Caller, lets_through: Option<LetsThrough<'_>>) -> Result<Vec<String>, Fault> {
+    fn tags(&self, caller: &Caller, lets_through: Option<PageFilter<'_>>) -> Result<Vec<String>, Fault> {
         let context = OperationContext::new(&self.server, &self.space, caller);
         let Some(lets_through) = lets_through else { return Ok(context.index().tags()?) };
         let mut tags = BTreeSet::new();
@@ -116,7 +116,7 @@ impl Knowledge for Operations {
         Ok(tags.into_iter().collect())
     }
 
-    fn tagged(&self, caller: &Caller, tag: &str) -> Result<Vec<Hit>, Fault> {
+    fn tagged(&self, caller: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault> {
         let mut found = Vec::new();
         // The operation answers with so many at once.
         while found.len() < MAX_TAGGED {
@@ -131,13 +131,13 @@ impl Knowledge for Operations {
         Ok(found)
     }
 
-    fn backlinks(&self, caller: &Caller, page: &TreePath) -> Result<Vec<Hit>, Fault> {
+    fn backlinks(&self, caller: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault> {
         self.pages(caller, "backlinks", json!({ "path": page.as_str() }))
     }
 
-    fn lint(&self, caller: &Caller, text: &str) -> Result<Vec<Finding>, Fault> {
+    fn lint(&self, caller: &Caller, text: &str) -> Result<Vec<LintFinding>, Fault> {
         let found: Issues = self.ask(caller, "lint", json!({ "content": text }))?;
-        let finding = |Issue { line, column, severity, message }| Finding { line, column, severity, message };
+        let finding = |Issue { line, column, severity, message }| LintFinding { line, column, severity, message };
         Ok(found.issues.into_iter().map(finding).collect())
     }
 }

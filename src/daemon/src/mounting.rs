@@ -7,7 +7,7 @@ use clap::Args;
 use nix::unistd::User;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Actor, Clock};
-use svcfs_mount::{Attribution, Options};
+use svcfs_mount::{AttributionPolicy, MountOptions};
 
 /// Flags of every command that mounts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
@@ -46,16 +46,16 @@ struct Pin {
 
 impl Manner {
     /// The options of a mount: as many requests at once as a build with every core needs, few enough to cost nothing at rest.
-    pub fn options(self, clock: Arc<dyn Clock>) -> Options {
+    pub fn options(self, clock: Arc<dyn Clock>) -> MountOptions {
         let Self { read_only, at: _, no_exec, allow_other, actor, no_svc_actor, space: _ } = self;
         let pinned = actor.into_iter().map(|Pin { user, name }| (user, name)).collect::<HashMap<_, _>>();
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
-        Options {
+        MountOptions {
             is_read_only: read_only,
             is_without_programs: no_exec,
             is_for_everybody: allow_other,
-            attribution: Attribution { pinned, hears_programs: !no_svc_actor },
-            ..Options::new(clock, (2 * cores).clamp(8, 32))
+            attribution: AttributionPolicy { pinned, hears_programs: !no_svc_actor },
+            ..MountOptions::new(clock, (2 * cores).clamp(8, 32))
         }
     }
 }

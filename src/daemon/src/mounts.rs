@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use svcfs_base::SystemClock;
 use svcfs_knowledge::kernel::ServerState;
 use svcfs_knowledge::vitals::MountReport;
-use svcfs_mount::{Mount, MountError, Outside};
+use svcfs_mount::{LocalMount, MountError, MountNamespace};
 use svcfs_vfs::{PastState, Vfs};
 use tokio::sync::Notify;
 
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Every mount of one root, and what others are told of them.
 pub struct Mounts {
     server: Arc<ServerState>,
-    outside: Outside,
+    outside: MountNamespace,
     /// Rung when a mount is over.
     over: Arc<Notify>,
     held: Mutex<Held>,
@@ -35,7 +35,7 @@ pub struct Mounts {
 
 #[derive(Default)]
 struct Held {
-    mounts: Vec<(Mount, Manner)>,
+    mounts: Vec<(LocalMount, Manner)>,
     announced: Option<Announced>,
     is_stopping: bool,
 }
@@ -54,7 +54,7 @@ impl Held {
     }
 
     fn mounted(&self) -> Vec<Mounted> {
-        let mounted = |(mount, manner): &(Mount, Manner)| Mounted {
+        let mounted = |(mount, manner): &(LocalMount, Manner)| Mounted {
             mountpoint: mount.mountpoint().to_owned(),
             manner: manner.clone(),
         };
@@ -64,7 +64,7 @@ impl Held {
 
 impl Mounts {
     /// Of a server whose first space is not mounted yet.
-    pub fn of(server: &Arc<ServerState>, outside: Outside) -> Arc<Self> {
+    pub fn of(server: &Arc<ServerState>, outside: MountNamespace) -> Arc<Self> {
         let mounts =
             Arc::new(Self { server: Arc::clone(server), outside, over: Arc::default(), held: Mutex::default() });
         let known = Arc::downgrade(&mounts);
@@ -97,7 +97,7 @@ impl Mounts {
             counting.vitals().measures.mounted(operation, outcome, took);
         }));
         options.knowledge = Some(Arc::new(Operations { server: Arc::clone(&self.server), space }));
-        let mount = Mount::start(vfs, mountpoint, &options)?;
+        let mount = LocalMount::start(vfs, mountpoint, &options)?;
         let place = mount.mountpoint().to_owned();
         held.mounts.push((mount, manner));
         held.tell()?;
@@ -137,13 +137,13 @@ impl Mounts {
     }
 
     /// Where mounts are made.
-    pub const fn outside(&self) -> &Outside {
+    pub const fn outside(&self) -> &MountNamespace {
         &self.outside
     }
 
     /// Where and how the root is mounted, for whoever watches over the server.
     fn reports(&self) -> Vec<MountReport> {
-        let report = |(mount, manner): &(Mount, Manner)| MountReport {
+        let report = |(mount, manner): &(LocalMount, Manner)| MountReport {
             mountpoint: mount.mountpoint().to_owned(),
             flags: manner.flags(),
         };
@@ -224,7 +224,7 @@ fn past_state(vfs: &Vfs, at: &str) -> Result<PastState, Failure> {
     })
 }
 
-fn stop(mount: Mount) -> Result<(), MountError> {
+fn stop(mount: LocalMount) -> Result<(), MountError> {
     match mount.stop(PATIENCE) {
         // Programs that keep files open are theirs to mend; what they wrote is saved, and the end is a good one.
         Err(error @ MountError::StillOpen { .. }) => {

@@ -12,7 +12,7 @@ use nix::unistd::{Uid, User};
 use sd_notify::NotifyState;
 use svcfs_base::SystemClock;
 use svcfs_config::LogOutput;
-use svcfs_mount::{MountError, Remote, RemoteError, RemoteMount};
+use svcfs_mount::{MountError, RemoteError, RemoteMount, RemoteOptions};
 use tokio::sync::Notify;
 use tracing::level_filters::LevelFilter;
 
@@ -118,7 +118,7 @@ impl Elsewhere {
         }
         let owner = owner.map(|Owner { user, group }| (user, group));
         let (patience, kept) = (Duration::from_secs(patience), state.join("rejected"));
-        let remote = Remote { url, space, token, patience, owner, kept };
+        let remote = RemoteOptions { url, space, token, patience, owner, kept };
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::INFO)?;
         let listening = signals::listen(false)?;
         let over = Arc::new(Notify::new());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use sd_notify::NotifyState;
-use svcfs_mount::Outside;
+use svcfs_mount::MountNamespace;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +35,7 @@ pub struct Running {
 
 impl Running {
     /// A root without any doors, and where it may be mounted.
-    pub fn with(root: Root, outside: Outside) -> Self {
+    pub fn with(root: Root, outside: MountNamespace) -> Self {
         let mounts = Mounts::of(root.server(), outside);
         Self { root, mounts, http: None, protocols: Vec::new(), control: None }
     }

@@ -12,7 +12,7 @@ use std::thread;
 
 use serde_json::json;
 use svcfs_base::{Caller, Change, Door, Fault, SystemClock, TreePath};
-use svcfs_mount::Mount;
+use svcfs_mount::LocalMount;
 use svcfs_vfs::{Gate, Options, Proposal, Vfs};
 
 use super::server::Binary;
@@ -112,8 +112,8 @@ fn hangs_mounted() {
         progress: None,
     })
     .unwrap();
-    let options = svcfs_mount::Options::new(clock, 8);
-    let _mount = Mount::start(Arc::clone(&vfs), &at, &options).unwrap();
+    let options = svcfs_mount::MountOptions::new(clock, 8);
+    let _mount = LocalMount::start(Arc::clone(&vfs), &at, &options).unwrap();
     let announced = json!({ "pid": std::process::id(), "url": null, "mounts": [{ "mountpoint": at, "manner": {} }] });
     fs::write(root.join(".svc/state/server.json"), announced.to_string()).unwrap();
     wait::until("somebody locks the folder", || waits.exists());

@@ -18,7 +18,7 @@ use svcfs_config::{Config, NfsFlags, Overrides, Settings, Strategy};
 use svcfs_knowledge::access::AccessControl;
 use svcfs_knowledge::kernel::{ServerState, Space};
 use svcfs_knowledge::spaces::{self, SpaceCollection, SpaceOptions};
-use svcfs_mount::Mount;
+use svcfs_mount::LocalMount;
 use svcfs_work::Supervisor;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -51,7 +51,7 @@ pub struct TestSpace {
     webdav: SocketAddr,
     nfs: SocketAddr,
     s3: SocketAddr,
-    mount: Option<Mount>,
+    mount: Option<LocalMount>,
     folder: TempDir,
     _turn: Option<MutexGuard<'static, ()>>,
 }
@@ -123,8 +123,8 @@ impl TestSpace {
         let supervisor = Supervisor::new();
         spaces::start(&space, &supervisor).unwrap();
         let mount = is_mounted.then(|| {
-            let options = svcfs_mount::Options::new(clock.clone(), 8);
-            Mount::start(Arc::clone(&space.vfs), &folder.path().join("mnt"), &options).unwrap()
+            let options = svcfs_mount::MountOptions::new(clock.clone(), 8);
+            LocalMount::start(Arc::clone(&space.vfs), &folder.path().join("mnt"), &options).unwrap()
         });
         let server = Arc::new(ServerState::new(
             SpaceCollection::only(space),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use svcfs_config::Overrides;
-use svcfs_mount::Outside;
+use svcfs_mount::MountNamespace;
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::Failure;
@@ -54,7 +54,7 @@ impl Mcp {
             };
             presence::taken(&path, fault, &advice)
         })?;
-        let running = Running::with(root, Outside::default());
+        let running = Running::with(root, MountNamespace::default());
         running.mounts.announce(None, running.root.key())?;
         let conversation = svcfs_http::serve_stdio(Arc::clone(running.root.server()), listening.end.clone());
         let outcome = listening.runtime.block_on(async {

@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use sd_notify::NotifyState;
 use svcfs_config::{Overrides, Settings};
-use svcfs_mount::Outside;
+use svcfs_mount::MountNamespace;
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::{Exit, Failure};
@@ -94,7 +94,7 @@ impl Mount {
             return output::say(&background::mount(&path, &mountpoint, config.as_deref(), &manner)?);
         }
         // Before there is any other thread.
-        let outside = Outside::of(&path, &mountpoint)?;
+        let outside = MountNamespace::of(&path, &mountpoint)?;
         let settings = settings(&path, config.as_deref(), Overrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
         let listening = signals::listen(false)?;

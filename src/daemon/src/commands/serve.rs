@@ -13,7 +13,7 @@ use sd_notify::NotifyState;
 use svcfs_config::templates::{self, Template};
 use svcfs_config::{AuthSettings, AuthType, NfsFlags, Overrides, ProtocolFlags, ServerSettings};
 use svcfs_knowledge::spaces;
-use svcfs_mount::Outside;
+use svcfs_mount::MountNamespace;
 use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
 
@@ -151,7 +151,8 @@ impl Serve {
         // A process that covers its root stands elsewhere.
         let mountpoint = mountpoint.map(std::path::absolute).transpose().context("the current directory is gone")?;
         // Before there is any other thread.
-        let outside = mountpoint.as_ref().map_or_else(|| Ok(Outside::default()), |at| Outside::of(&root, at))?;
+        let outside =
+            mountpoint.as_ref().map_or_else(|| Ok(MountNamespace::default()), |at| MountNamespace::of(&root, at))?;
         let inherited = socket::inherited()?;
         let s3 = ProtocolFlags { enabled: s3, port: s3_port };
         let webdav = ProtocolFlags { enabled: webdav, port: webdav_port };
