@@ -24,13 +24,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const STEPS: i32 = 10_000;
 
 /// Connections that cannot write (`query_only`).
-pub(crate) struct Readers {
+pub(crate) struct ReaderPool {
     file: PathBuf,
     /// With the time of their last question, the newest last.
     idle: Mutex<Vec<(Connection, Instant)>>,
 }
 
-impl Readers {
+impl ReaderPool {
     pub(crate) fn new(file: PathBuf) -> Self {
         Self { file, idle: Mutex::new(Vec::new()) }
     }

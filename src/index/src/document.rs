@@ -11,18 +11,18 @@ use svcfs_text::{Link, Page};
 use crate::field_words;
 use crate::fields::is_short;
 use crate::search::trust;
-use crate::words::{self, Dictionary, Words};
-use crate::{Heading, IndexError};
+use crate::words::{self, Dictionary, TextWords};
+use crate::{IndexError, PageHeading};
 
 /// How pages are read.
-pub(crate) struct Reading<'r> {
+pub(crate) struct ReadContext<'r> {
     /// Keys of the frontmatter whose values are links, too.
     pub(crate) typed_links: &'r [String],
     pub(crate) dictionary: &'r mut Dictionary,
 }
 
 /// A page, ready to become rows.
-pub(crate) struct Document {
+pub(crate) struct PageDocument {
     pub(crate) path: TreePath,
     pub(crate) etag: ETag,
     /// Microseconds since 1970.
@@ -46,7 +46,7 @@ pub(crate) struct Document {
     /// What its score is multiplied with, softly and hard; none for most pages.
     pub(crate) standing: Option<[f64; 2]>,
     /// What it is found by.
-    pub(crate) columns: Columns,
+    pub(crate) columns: TextColumns,
     /// See [`words::Forward`].
     pub(crate) forward: Vec<u8>,
     pub(crate) keys: Vec<Key>,
@@ -55,42 +55,42 @@ pub(crate) struct Document {
     pub(crate) labels: Vec<String>,
 }
 
-impl Document {
+impl PageDocument {
     /// Reads a page.
     pub(crate) fn read(
         (path, etag): (TreePath, ETag),
         text: &str,
         modified: Timestamp,
-        Reading { typed_links, dictionary }: Reading<'_>,
+        ReadContext { typed_links, dictionary }: ReadContext<'_>,
     ) -> Result<Self, IndexError> {
         let size = text.len();
         let text = clean(text);
         let split = frontmatter::split(&text);
         let mut page = Page::read(path.as_str(), &text);
         page.links.extend(svcfs_text::links::of_fields(&page.frontmatter, typed_links));
-        let headings: Vec<Heading> = page
+        let headings: Vec<PageHeading> = page
             .headings
             .iter()
-            .map(|heading| Heading { level: heading.level, text: heading.text.clone(), slug: heading.slug.clone() })
+            .map(|heading| PageHeading { level: heading.level, text: heading.text.clone(), slug: heading.slug.clone() })
             .collect();
-        let mut names = Words::default();
+        let mut names = TextWords::default();
         for name in page.aliases.iter().chain(&page.tags).map(String::as_str).chain([without_ending(path.as_str())]) {
             names.add(name, dictionary);
         }
-        let mut headed = Words::default();
+        let mut headed = TextWords::default();
         for heading in &headings {
             headed.add(&heading.text, dictionary);
         }
-        let title = Words::of(&page.title, dictionary);
-        let body = Words::of(page.body, dictionary);
-        let frontmatter = Words::of(split.yaml.unwrap_or_default(), dictionary);
+        let title = TextWords::of(&page.title, dictionary);
+        let body = TextWords::of(page.body, dictionary);
+        let frontmatter = TextWords::of(split.yaml.unwrap_or_default(), dictionary);
         let mut fields = field_words::tokens(path.as_str(), &page.frontmatter, &page.tags, dictionary);
         fields.extend(field_words::subjects(&body));
         let labels = page.links.iter().map(|link| link.label.as_deref().map(|label| label_of(label, dictionary)));
         let labels: Vec<String> = labels.map(Option::unwrap_or_default).collect();
         let parts = [&title, &names, &headed, &body, &frontmatter];
         Ok(Self {
-            columns: Columns::of(parts, &fields),
+            columns: TextColumns::of(parts, &fields),
             forward: words::encode(parts),
             keys: keys_of(path.as_str(), Some(&page.title), &page.aliases),
             etag,
@@ -133,7 +133,7 @@ fn tasks(text: &str) -> Vec<serde_json::Value> {
 }
 
 /// The words of a page as the full-text index is handed them: with spaces between them.
-pub(crate) struct Columns {
+pub(crate) struct TextColumns {
     pub(crate) title: String,
     pub(crate) names: String,
     pub(crate) headings: String,
@@ -147,10 +147,10 @@ pub(crate) struct Columns {
     pub(crate) fields: String,
 }
 
-impl Columns {
-    fn of(parts: [&Words; 5], fields: &[String]) -> Self {
+impl TextColumns {
+    fn of(parts: [&TextWords; 5], fields: &[String]) -> Self {
         let [title, names, headings, body, frontmatter] = parts;
-        let extras = |parts: &[&Words]| joined(parts.iter().flat_map(|words| words.other_terms()));
+        let extras = |parts: &[&TextWords]| joined(parts.iter().flat_map(|words| words.other_terms()));
         Self {
             title: joined(title.terms()),
             names: joined(names.terms()),
@@ -178,7 +178,7 @@ fn joined<'w>(words: impl Iterator<Item = &'w str>) -> String {
 
 /// A label as others may look for the page it leads to.
 fn label_of(label: &str, dictionary: &mut Dictionary) -> String {
-    let words = Words::of(label, dictionary);
+    let words = TextWords::of(label, dictionary);
     joined(words.terms().chain(words.other_terms()))
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use crate::words::{Dictionary, Words, folded};
+use crate::words::{Dictionary, TextWords, folded};
 
 /// Most words of one page's fields: a page that holds a data set in its frontmatter is found by the first of it.
 const MOST: usize = 4_000;
@@ -55,7 +55,7 @@ pub(crate) fn tokens(
     tags: &[String],
     dictionary: &mut Dictionary,
 ) -> Vec<String> {
-    let mut tokens = Tokens { all: Vec::new(), dictionary };
+    let mut tokens = FieldTokens { all: Vec::new(), dictionary };
     tokens.path(path);
     // Before all values: which pages have a field is asked of all of them (`Index::having`).
     tokens.all.extend(frontmatter.keys().filter_map(|field| name(field)).map(|field| token(&field, "")));
@@ -97,7 +97,7 @@ pub(crate) const DENSITIES: usize = DENSE.len();
 
 /// What a page is about: the words that its text uses again and again. Of a hundred thousand pages that have a word they are the ones to look
 /// at, though they may be old, and called otherwise.
-pub(crate) fn subjects(text: &Words) -> Vec<String> {
+pub(crate) fn subjects(text: &TextWords) -> Vec<String> {
     let mut uses: HashMap<&str, usize> = HashMap::new();
     for word in text.terms() {
         *uses.entry(word).or_default() += 1;
@@ -110,12 +110,12 @@ pub(crate) fn subjects(text: &Words) -> Vec<String> {
     often.into_iter().take(MOST_ABOUT).map(|(_, word, density)| about(density, word)).collect()
 }
 
-struct Tokens<'d> {
+struct FieldTokens<'d> {
     all: Vec<String>,
     dictionary: &'d mut Dictionary,
 }
 
-impl Tokens<'_> {
+impl FieldTokens<'_> {
     fn path(&mut self, path: &str) {
         self.all.push(token(PATH, ""));
         let name = path.rsplit_once('.').map_or(path, |(name, _)| name);
@@ -149,7 +149,7 @@ impl Tokens<'_> {
     }
 
     fn text(&mut self, field: &str, text: &str) {
-        let words = Words::of(&text[..text.floor_char_boundary(4_096)], self.dictionary);
+        let words = TextWords::of(&text[..text.floor_char_boundary(4_096)], self.dictionary);
         self.all.extend(words.terms().chain(words.other_terms()).map(|word| token(field, word)));
     }
 }

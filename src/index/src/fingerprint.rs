@@ -14,7 +14,7 @@ use crate::{Index, IndexError, fields, schema};
 /// Left out are row numbers and the time of the last change: both may differ between an index that grew and one that was
 /// made at once.
 #[derive(Debug, Clone, Serialize)]
-pub struct Fingerprint {
+pub struct IndexFingerprint {
     /// The hash of all the rest.
     pub digest: ETag,
     /// How many pages there are.
@@ -44,17 +44,17 @@ pub struct Fingerprint {
 
 /// A page for which two fingerprints disagree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Difference {
+pub struct PageDifference {
     /// Which page.
     pub path: TreePath,
     /// In what way.
-    pub divergence: Divergence,
+    pub divergence: IndexDivergence,
 }
 
 /// How one index differs from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Divergence {
+pub enum IndexDivergence {
     /// Only the first has the page.
     Missing,
     /// Only the second has the page.
@@ -64,32 +64,32 @@ pub enum Divergence {
 }
 
 /// Words to suggest are left out: one index may have some that left their last page, which are not offered.
-impl PartialEq for Fingerprint {
+impl PartialEq for IndexFingerprint {
     fn eq(&self, other: &Self) -> bool {
         let rows = |of: &Self| (of.digest, of.pages, of.links, of.words, of.postings);
         (rows(self), &self.damage, &self.typed_links) == (rows(other), &other.damage, &other.typed_links)
     }
 }
 
-impl Eq for Fingerprint {}
+impl Eq for IndexFingerprint {}
 
-impl Fingerprint {
+impl IndexFingerprint {
     /// Whether an index gives the answers of one that was made anew.
     pub fn is_as_good_as(&self, fresh: &Self) -> bool {
         self == fresh && self.spellings.is_superset(&fresh.spellings)
     }
     /// The pages for which `later` differs from this one, in path order. Empty with unequal fingerprints means that only the
     /// full-text index itself differs (`postings`).
-    pub fn differences(&self, later: &Self) -> Vec<Difference> {
+    pub fn differences(&self, later: &Self) -> Vec<PageDifference> {
         let before = self.by_page.iter().filter_map(|(path, digest)| match later.by_page.get(path) {
-            None => Some((path, Divergence::Missing)),
-            Some(other) if other != digest => Some((path, Divergence::Changed)),
+            None => Some((path, IndexDivergence::Missing)),
+            Some(other) if other != digest => Some((path, IndexDivergence::Changed)),
             Some(_) => None,
         });
         let added = later.by_page.keys().filter(|path| !self.by_page.contains_key(*path));
-        let mut all: Vec<Difference> = before
-            .chain(added.map(|path| (path, Divergence::Added)))
-            .map(|(path, divergence)| Difference { path: path.clone(), divergence })
+        let mut all: Vec<PageDifference> = before
+            .chain(added.map(|path| (path, IndexDivergence::Added)))
+            .map(|(path, divergence)| PageDifference { path: path.clone(), divergence })
             .collect();
         all.sort_by(|a, b| a.path.cmp(&b.path));
         all
@@ -101,12 +101,12 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Database`].
-    pub fn fingerprint(&self) -> Result<Fingerprint, IndexError> {
+    pub fn fingerprint(&self) -> Result<IndexFingerprint, IndexError> {
         self.readers.read(|connection| fingerprint(connection))
     }
 }
 
-pub(crate) fn fingerprint(connection: &Connection) -> Result<Fingerprint, IndexError> {
+pub(crate) fn fingerprint(connection: &Connection) -> Result<IndexFingerprint, IndexError> {
     let by_page = by_page(connection)?;
     let (postings, words) = postings(connection)?;
     let mut all = postings.as_bytes().to_vec();
@@ -114,7 +114,7 @@ pub(crate) fn fingerprint(connection: &Connection) -> Result<Fingerprint, IndexE
         all.extend_from_slice(path.as_str().as_bytes());
         all.extend_from_slice(digest.as_bytes());
     }
-    Ok(Fingerprint {
+    Ok(IndexFingerprint {
         digest: ETag::of(&all),
         pages: by_page.len(),
         links: count(connection, "links")?,
@@ -152,7 +152,7 @@ fn by_page(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexErr
     let mut rows = statement.query([])?;
     let mut digests = BTreeMap::new();
     while let Some(row) = rows.next()? {
-        let mut canon = Canon::default();
+        let mut canon = CanonicalHasher::default();
         for column in 1..columns {
             canon.add(row.get_ref(column)?);
         }
@@ -181,7 +181,7 @@ fn by_page(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexErr
 
 /// The hash of all vocabularies, and the number of words in the first.
 fn postings(connection: &Connection) -> Result<(ETag, usize), IndexError> {
-    let mut canon = Canon::default();
+    let mut canon = CanonicalHasher::default();
     let mut words = 0;
     for vocabulary in ["terms", "name_terms", "anchor_terms"] {
         let mut statement = connection.prepare_cached(&format!("SELECT term, doc, cnt FROM {vocabulary}"))?;
@@ -199,11 +199,11 @@ fn postings(connection: &Connection) -> Result<(ETag, usize), IndexError> {
 
 /// Values one after the other, each with its kind and length before it, so that no two lists give the same bytes.
 #[derive(Default)]
-struct Canon {
+struct CanonicalHasher {
     bytes: Vec<u8>,
 }
 
-impl Canon {
+impl CanonicalHasher {
     fn add(&mut self, value: rusqlite::types::ValueRef<'_>) {
         use rusqlite::types::ValueRef;
         let number: [u8; 8];

@@ -5,11 +5,11 @@ use std::path::Path;
 use rusqlite::Connection;
 use svcfs_base::Seq;
 
-use crate::{Fingerprint, Index, IndexError, fingerprint, schema, writer};
+use crate::{Index, IndexError, IndexFingerprint, fingerprint, schema, writer};
 
 /// What a file of an index is found to be.
 #[derive(Debug)]
-pub enum Inspected {
+pub enum IndexInspection {
     /// There is none.
     Absent,
     /// It is damaged, in SQLite's words.
@@ -17,7 +17,7 @@ pub enum Inspected {
     /// It is of another version of svcfs, or was not filled to its end.
     Outdated,
     /// It is whole: up to which position of the log it reflects the tree, and what is in it.
-    Whole(Seq, Box<Fingerprint>),
+    Whole(Seq, Box<IndexFingerprint>),
 }
 
 impl Index {
@@ -25,29 +25,31 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Database`] when it cannot be read for another reason than damage.
-    pub fn inspect(file: &Path) -> Result<Inspected, IndexError> {
+    pub fn inspect(file: &Path) -> Result<IndexInspection, IndexError> {
         if !file.exists() {
-            return Ok(Inspected::Absent);
+            return Ok(IndexInspection::Absent);
         }
         match schema::open_reader(file).map_err(IndexError::from).and_then(|mut connection| look(&mut connection)) {
-            Err(IndexError::Database(error)) if schema::is_corrupt(&error) => Ok(Inspected::Damaged(error.to_string())),
-            Err(IndexError::Damaged(what)) => Ok(Inspected::Damaged(what)),
+            Err(IndexError::Database(error)) if schema::is_corrupt(&error) => {
+                Ok(IndexInspection::Damaged(error.to_string()))
+            }
+            Err(IndexError::Damaged(what)) => Ok(IndexInspection::Damaged(what)),
             outcome => outcome,
         }
     }
 }
 
-fn look(connection: &mut Connection) -> Result<Inspected, IndexError> {
+fn look(connection: &mut Connection) -> Result<IndexInspection, IndexError> {
     let connection = connection.transaction()?;
     let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version != schema::SCHEMA {
-        return Ok(Inspected::Outdated);
+        return Ok(IndexInspection::Outdated);
     }
     let verdict: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     if verdict != "ok" {
-        return Ok(Inspected::Damaged(verdict));
+        return Ok(IndexInspection::Damaged(verdict));
     }
-    Ok(Inspected::Whole(writer::cursor(&connection)?, Box::new(fingerprint::fingerprint(&connection)?)))
+    Ok(IndexInspection::Whole(writer::cursor(&connection)?, Box::new(fingerprint::fingerprint(&connection)?)))
 }
 
 #[cfg(test)]

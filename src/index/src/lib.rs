@@ -44,30 +44,33 @@ use std::path::Path;
 use parking_lot::Mutex;
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 
-pub use dql::{Answer, Asking, CustomFields, Filter, Group, Mode, Query, Refinement, Summary, ViewColumn};
+pub use dql::{
+    ColumnSummary, CustomFields, DqlQuery, QueryAnswer, QueryLimits, QueryMode, Refinement, RowFilter, RowGroup,
+    ViewColumn,
+};
 pub use error::IndexError;
-pub use fingerprint::{Difference, Divergence, Fingerprint};
-pub use graph::{Graph, GraphPage, Node, PageFacts, ReviewDay, UnresolvedLink};
-pub use inspection::Inspected;
-pub use links::{Backlink, Following, OutLink, Resolved};
-pub use meta::{Condition, MetaQuery, MetaRow, Order, SortKey};
+pub use fingerprint::{IndexDivergence, IndexFingerprint, PageDifference};
+pub use graph::{GraphNode, GraphPage, LinkGraph, PageFacts, ReviewDay, UnresolvedLink};
+pub use inspection::IndexInspection;
+pub use links::{Backlink, LinkFollower, OutLink, ResolvedLink};
+pub use meta::{MetaCondition, MetaQuery, MetaRow, SortKey, SortOrder};
 pub use moments::day_of;
-pub use outline::{Counts, Outline};
-pub use pages::{Heading, PageRow};
-pub use parts::Joined;
-pub use search::{Found, Hit, SearchQuery, Suggestion, Trust};
+pub use outline::{TopCounts, TreeOutline};
+pub use pages::{PageHeading, PageRow};
+pub use parts::MergeStep;
+pub use search::{SearchAnswer, SearchHit, SearchQuery, SpellingSuggestion, TrustBoost};
 
-use connections::Readers;
-use parts::Turns;
+use connections::ReaderPool;
+use parts::WriterLock;
 use words::Dictionary;
-use writer::{Batch, Writer};
+use writer::{IndexWriter, WriteBatch};
 
 /// How many answers a question gives: 50 when not said, 200 at most (gaps.md 8).
 pub type AnswerLimit = svcfs_base::Limit<50, 200>;
 
 /// One file of the tree, as the index is told of it.
 #[derive(Debug, Clone)]
-pub enum Entry {
+pub enum IndexEntry {
     /// The file is there. Files that are no pages, and pages below a dot name, are left out (gaps.md D4).
     Page {
         /// Where.
@@ -83,7 +86,7 @@ pub enum Entry {
     Gone(TreePath),
 }
 
-impl Entry {
+impl IndexEntry {
     /// Where.
     pub const fn path(&self) -> &TreePath {
         match self {
@@ -102,22 +105,22 @@ impl Entry {
 
 /// The index of one space. Every method blocks; questions run beside each other and beside a write or a rebuild.
 pub struct Index {
-    writer: Turns,
-    readers: Readers,
+    writer: WriterLock,
+    readers: ReaderPool,
     /// Held by the one rebuild that may run.
     rebuild: Mutex<()>,
     /// The link graph, once somebody asked for it.
-    graph: graph::Kept,
+    graph: graph::GraphCache,
     /// Keys of the frontmatter whose values are links, too.
     typed_links: Vec<String>,
     /// Which fields queries ask for.
-    heat: fields::Heat,
+    heat: fields::FieldUsage,
     /// Which fields get rows with the first page that has them.
     early_fields: fields::EarlyFields,
     /// The pages that link to those that were asked about lately.
-    backlinks: links::Recent,
+    backlinks: links::BacklinkCache,
     /// What was found lately.
-    answers: search::Answers,
+    answers: search::AnswerCache,
 }
 
 impl Index {
@@ -129,15 +132,15 @@ impl Index {
         let connection = schema::open_writer(file)?;
         let typed_links = schema::typed_links(&connection)?;
         Ok(Self {
-            writer: Turns::new(Writer { connection, touched: None }),
-            readers: Readers::new(file.to_owned()),
+            writer: WriterLock::new(IndexWriter { connection, touched: None }),
+            readers: ReaderPool::new(file.to_owned()),
             rebuild: Mutex::new(()),
-            graph: graph::Kept::default(),
+            graph: graph::GraphCache::default(),
             typed_links,
-            heat: fields::Heat::default(),
+            heat: fields::FieldUsage::default(),
             early_fields: fields::EarlyFields::default(),
-            backlinks: links::Recent::default(),
-            answers: search::Answers::default(),
+            backlinks: links::BacklinkCache::default(),
+            answers: search::AnswerCache::default(),
         })
     }
 
@@ -192,10 +195,10 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Database`]; then neither rows nor cursor moved.
-    pub fn ingest(&self, entries: &[Entry], cursor: Seq) -> Result<(), IndexError> {
+    pub fn ingest(&self, entries: &[IndexEntry], cursor: Seq) -> Result<(), IndexError> {
         // Read before the lock is taken: this is most of the work.
         let mut dictionary = Dictionary::default();
-        let batch = Batch::read(entries, &self.typed_links, &mut dictionary)?;
+        let batch = WriteBatch::read(entries, &self.typed_links, &mut dictionary)?;
         schema::noticed(self.readers.file(), self.take_in(&batch, cursor))
     }
 
@@ -206,7 +209,7 @@ impl Index {
     /// [`IndexError::Source`] when `batches` yields an error; [`IndexError::Database`]. What was taken in before stays.
     pub fn ingest_all<E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
-        batches: impl Iterator<Item = Result<Vec<Entry>, E>>,
+        batches: impl Iterator<Item = Result<Vec<IndexEntry>, E>>,
         cursor: Seq,
     ) -> Result<(), IndexError> {
         let outcome =
@@ -214,7 +217,7 @@ impl Index {
         schema::noticed(self.readers.file(), outcome)
     }
 
-    fn take_in(&self, batch: &Batch, cursor: Seq) -> Result<(), IndexError> {
+    fn take_in(&self, batch: &WriteBatch, cursor: Seq) -> Result<(), IndexError> {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
         let mut changed = self.graph.changed();
@@ -224,14 +227,14 @@ impl Index {
         let rows = fields::FieldWriter::of_hot(&transaction)?;
         for step in &batch.steps {
             changed.note(&transaction, step)?;
-            step.take(&transaction, schema::Tables::Live, &rows)?;
+            step.take(&transaction, schema::TableSet::Live, &rows)?;
             if writer.touched.is_some() {
-                step.take(&transaction, schema::Tables::Next, &rows)?;
+                step.take(&transaction, schema::TableSet::Next, &rows)?;
             }
         }
-        batch.spell(&transaction, schema::Tables::Live)?;
+        batch.spell(&transaction, schema::TableSet::Live)?;
         if writer.touched.is_some() {
-            batch.spell(&transaction, schema::Tables::Next)?;
+            batch.spell(&transaction, schema::TableSet::Next)?;
         }
         writer::set_cursor(&transaction, cursor)?;
         let committing = self.graph.committing();

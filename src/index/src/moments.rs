@@ -14,14 +14,14 @@ use rusqlite::types::ValueRef;
 
 /// A date as somebody wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moment {
+pub(crate) enum WrittenDate {
     /// `2026-01-31`: the whole day.
     Day(Date),
     /// `2026-01-31T12:00:00Z` and its like; without a zone, UTC is meant.
     Instant(Timestamp),
 }
 
-impl Moment {
+impl WrittenDate {
     /// Reads RFC 3339 and its usual shortenings (`2026-01-31`, `2026-01-31 12:00`); none for anything else.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         // Nothing that is shorter, longer or starts otherwise is a date; this keeps the parsers off ordinary words.
@@ -66,23 +66,23 @@ impl Moment {
 /// The day of a text that is a date, in UTC.
 #[must_use]
 pub fn day_of(text: &str) -> Option<Date> {
-    match Moment::parse(text)? {
-        Moment::Day(day) => Some(day),
-        Moment::Instant(instant) => Some(instant.to_zoned(TimeZone::UTC).date()),
+    match WrittenDate::parse(text)? {
+        WrittenDate::Day(day) => Some(day),
+        WrittenDate::Instant(instant) => Some(instant.to_zoned(TimeZone::UTC).date()),
     }
 }
 
 /// Adds the two functions to a connection.
 pub(crate) fn register(connection: &Connection) -> rusqlite::Result<()> {
-    add(connection, "svcfs_instant", Moment::microsecond)?;
-    add(connection, "svcfs_day", Moment::day)
+    add(connection, "svcfs_instant", WrittenDate::microsecond)?;
+    add(connection, "svcfs_day", WrittenDate::day)
 }
 
-fn add(connection: &Connection, name: &str, measure: fn(Moment) -> Option<i64>) -> rusqlite::Result<()> {
+fn add(connection: &Connection, name: &str, measure: fn(WrittenDate) -> Option<i64>) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
     connection.create_scalar_function(name, 1, flags, move |context| {
         Ok(match context.get_raw(0) {
-            ValueRef::Text(bytes) => std::str::from_utf8(bytes).ok().and_then(Moment::parse).and_then(measure),
+            ValueRef::Text(bytes) => std::str::from_utf8(bytes).ok().and_then(WrittenDate::parse).and_then(measure),
             ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => None,
         })
     })
@@ -101,18 +101,18 @@ mod tests {
             ("1970-01-02T23:30:00-05:00", 2),
             ("1969-12-31", -1),
         ] {
-            assert_eq!(Moment::parse(text).and_then(Moment::day), Some(day), "{text}");
+            assert_eq!(WrittenDate::parse(text).and_then(WrittenDate::day), Some(day), "{text}");
         }
         for text in ["", "1970", "1970-13-01", "yesterday!!", "1970-01-02T99:00:00Z", "版版版版版版", "1970-01-0版"]
         {
-            assert_eq!(Moment::parse(text), None, "{text}");
+            assert_eq!(WrittenDate::parse(text), None, "{text}");
         }
     }
 
     #[test]
     fn zones_are_compared_by_their_moment() {
-        let noon = Moment::parse("2026-01-01T12:00:00+02:00").and_then(Moment::microsecond);
-        assert_eq!(noon, Moment::parse("2026-01-01T10:00:00Z").and_then(Moment::microsecond));
+        let noon = WrittenDate::parse("2026-01-01T12:00:00+02:00").and_then(WrittenDate::microsecond);
+        assert_eq!(noon, WrittenDate::parse("2026-01-01T10:00:00Z").and_then(WrittenDate::microsecond));
         assert!(noon.is_some());
     }
 }

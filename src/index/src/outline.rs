@@ -8,7 +8,7 @@ use crate::{Index, IndexError};
 
 /// How many pages have something, most frequent first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct TopCounts {
     /// The most frequent, each with its number of pages.
     pub top: Vec<(String, usize)>,
     /// How many others there are.
@@ -17,17 +17,17 @@ pub struct Counts {
 
 /// The outline of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Outline {
+pub struct TreeOutline {
     /// Pages in all.
     pub pages: usize,
     /// Folders of the first level, and the pages below each.
-    pub folders: Counts,
+    pub folders: TopCounts,
     /// Values of the field `type`.
-    pub types: Counts,
+    pub types: TopCounts,
     /// Fields at the top of the frontmatter, each followed by the JSON type that most pages give it, such as `due: text`.
-    pub fields: Counts,
+    pub fields: TopCounts,
     /// Tags of the field `tags`.
-    pub tags: Counts,
+    pub tags: TopCounts,
 }
 
 /// The pages of one directory, with `?1` and `?2` as its range and `?3` as the length of its path with the slash behind it.
@@ -38,7 +38,7 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Database`].
-    pub fn outline(&self, below: &TreePath, max: usize) -> Result<Outline, IndexError> {
+    pub fn outline(&self, below: &TreePath, max: usize) -> Result<TreeOutline, IndexError> {
         let (from, to) = range_below(below);
         let start = if below.is_root() { 0 } else { below.as_str().chars().count() + 1 };
         let start = i64::try_from(start).unwrap_or_default();
@@ -55,7 +55,7 @@ impl Index {
                 )
             };
             let total = connection.prepare_cached(&format!("SELECT count(*) FROM {PAGES}"))?;
-            Ok(Outline {
+            Ok(TreeOutline {
                 pages: number(total, &range)?,
                 folders: counted(
                     "substr(path, ?3 + 1, instr(substr(path, ?3 + 1), '/') - 1)",
@@ -70,7 +70,7 @@ impl Index {
 }
 
 /// The fields, each with the type that most pages give it.
-fn fields(connection: &Connection, range: &[&dyn ToSql], max: usize) -> Result<Counts, IndexError> {
+fn fields(connection: &Connection, range: &[&dyn ToSql], max: usize) -> Result<TopCounts, IndexError> {
     // With one max() the other columns are those of the row that has it.
     let sql = "SELECT key || ': ' || kind, pages FROM (
                    SELECT key, kind, sum(pages) AS pages, max(pages) FROM (
@@ -88,8 +88,8 @@ fn number(mut statement: CachedStatement<'_>, range: &[&dyn ToSql]) -> Result<us
     Ok(statement.query_row(range, |row| row.get::<_, i64>(0))?.try_into().unwrap_or_default())
 }
 
-fn counts(mut statement: CachedStatement<'_>, range: &[&dyn ToSql], max: usize) -> Result<Counts, IndexError> {
-    let mut counts = Counts::default();
+fn counts(mut statement: CachedStatement<'_>, range: &[&dyn ToSql], max: usize) -> Result<TopCounts, IndexError> {
+    let mut counts = TopCounts::default();
     let mut rows = statement.query(range)?;
     while let Some(row) = rows.next()? {
         if counts.top.len() == max {
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::tests::{Space, at};
 
-    fn rows(counts: &Counts) -> Vec<(&str, usize)> {
+    fn rows(counts: &TopCounts) -> Vec<(&str, usize)> {
         counts.top.iter().map(|(name, pages)| (name.as_str(), *pages)).collect()
     }
 
@@ -142,6 +142,6 @@ mod tests {
         assert_eq!((outline.pages, rows(&outline.folders)), (2, vec![("deep", 1)]));
         assert_eq!((rows(&outline.types), rows(&outline.fields)), (vec![], vec![("tags: list", 1)]));
         assert_eq!((rows(&outline.tags), outline.tags.more), (vec![("x", 1), ("y", 1)], 1));
-        assert_eq!(space.index.outline(&at("none"), 2).unwrap(), Outline::default());
+        assert_eq!(space.index.outline(&at("none"), 2).unwrap(), TreeOutline::default());
     }
 }

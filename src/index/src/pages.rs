@@ -16,7 +16,7 @@ const TAGS: &str = "CAST(tag.value AS TEXT) FROM pages, json_each(pages.frontmat
 
 /// One heading of a page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Heading {
+pub struct PageHeading {
     /// 1 for `#` to 6 for `######`.
     pub level: u8,
     /// The words of the heading, without markup.
@@ -37,7 +37,7 @@ pub struct PageRow {
     /// How many words the body has.
     pub word_count: usize,
     /// The headings, in order.
-    pub headings: Vec<Heading>,
+    pub headings: Vec<PageHeading>,
     /// The hash of the text that all this was read from.
     pub etag: ETag,
     /// When the page was last changed, to the microsecond.
@@ -50,8 +50,8 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
     pub fn page(&self, path: &TreePath) -> Result<Option<PageRow>, IndexError> {
-        type Row = (String, String, String, i64, String, [u8; 20], i64);
-        let row: Option<Row> = self.readers.read(|connection| {
+        type PageRow = (String, String, String, i64, String, [u8; 20], i64);
+        let row: Option<PageRow> = self.readers.read(|connection| {
             Ok(connection
                 .prepare_cached(
                     "SELECT title, excerpt, frontmatter, word_count, headings, etag, modified FROM pages WHERE path = ?1",

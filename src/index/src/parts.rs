@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 
-use crate::writer::Writer;
+use crate::writer::IndexWriter;
 use crate::{Index, IndexError, schema};
 
 /// Tables that have parts.
@@ -34,18 +34,18 @@ const SPREAD: i64 = 10;
 const LOOK: i32 = 100;
 
 /// The connection that writes, and who waits for it.
-pub(crate) struct Turns {
-    writer: Mutex<Writer>,
+pub(crate) struct WriterLock {
+    writer: Mutex<IndexWriter>,
     waiting: Arc<AtomicUsize>,
 }
 
-impl Turns {
-    pub(crate) fn new(writer: Writer) -> Self {
+impl WriterLock {
+    pub(crate) fn new(writer: IndexWriter) -> Self {
         Self { writer: Mutex::new(writer), waiting: Arc::default() }
     }
 
     /// Waits for one's turn, for a moment at most when parts are joined.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Writer> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, IndexWriter> {
         self.writer.try_lock().unwrap_or_else(|| {
             self.waiting.fetch_add(1, Ordering::Relaxed);
             let writer = self.writer.lock();
@@ -81,7 +81,7 @@ impl Turns {
 
 /// What a step of joining found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Joined {
+pub enum MergeStep {
     /// There is nothing to join, until pages change.
     All,
     /// Some was joined, and there may be more.
@@ -97,44 +97,44 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Database`]; nothing was changed then.
-    pub fn join_parts(&self, gives_way: impl Fn() -> bool + Send + 'static) -> Result<Joined, IndexError> {
+    pub fn join_parts(&self, gives_way: impl Fn() -> bool + Send + 'static) -> Result<MergeStep, IndexError> {
         let outcome = self.writer.between(gives_way, |connection| join(connection, STEP));
-        schema::noticed(self.readers.file(), outcome.map(|joined| joined.unwrap_or(Joined::GaveWay)))
+        schema::noticed(self.readers.file(), outcome.map(|joined| joined.unwrap_or(MergeStep::GaveWay)))
     }
 }
 
 /// Takes one step in the first table in which there is something to join.
-fn join(connection: &Connection, pages: usize) -> Result<Joined, IndexError> {
+fn join(connection: &Connection, pages: usize) -> Result<MergeStep, IndexError> {
     for table in TABLES {
-        let Some(spread) = Spread::read(connection, table)? else { continue };
+        let Some(spread) = SegmentLayout::read(connection, table)? else { continue };
         let Some(work) = spread.next(pages) else { continue };
         connection
             .prepare_cached(&format!("INSERT INTO {table} ({table}, rank) VALUES ('merge', ?1)"))?
             .execute([work])?;
         // Otherwise nothing was found to do, and would not be the next time.
-        if Spread::read(connection, table)?.as_ref() != Some(&spread) {
-            return Ok(Joined::Some);
+        if SegmentLayout::read(connection, table)?.as_ref() != Some(&spread) {
+            return Ok(MergeStep::Some);
         }
     }
-    Ok(Joined::All)
+    Ok(MergeStep::All)
 }
 
 /// How the words of a table are spread over its parts.
 #[derive(Debug, PartialEq, Eq)]
-struct Spread {
-    levels: Vec<Level>,
+struct SegmentLayout {
+    levels: Vec<SegmentLevel>,
 }
 
 /// Parts of about the same size.
 #[derive(Debug, PartialEq, Eq)]
-struct Level {
+struct SegmentLevel {
     /// How many of them are being joined, the oldest first, into the last part of the next level.
     joining: usize,
     /// The pages of the file that each has, the oldest part first.
     parts: Vec<u64>,
 }
 
-impl Spread {
+impl SegmentLayout {
     /// None when it is written in a way that this version does not know: it is better to join nothing then.
     fn read(connection: &Connection, table: &'static str) -> Result<Option<Self>, IndexError> {
         let mut statement = connection.prepare_cached(&format!("SELECT block FROM {table}_data WHERE id = ?1"))?;
@@ -158,7 +158,7 @@ impl Spread {
                 (last + 1).checked_sub(first)
             });
             let parts: Vec<u64> = parts.collect::<Option<_>>()?;
-            (joining <= parts.len()).then_some(Level { joining, parts })
+            (joining <= parts.len()).then_some(SegmentLevel { joining, parts })
         });
         Some(Self { levels: levels.collect::<Option<_>>()? })
     }

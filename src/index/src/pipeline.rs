@@ -8,8 +8,8 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use crate::words::Dictionary;
-use crate::writer::Batch;
-use crate::{Entry, IndexError};
+use crate::writer::WriteBatch;
+use crate::{IndexEntry, IndexError};
 
 /// Writes what batches of files say, one batch after the other and in their order. Two of them are in memory at once: one is read, one
 /// is written. `progress` is told the number of files that were written so far.
@@ -17,8 +17,8 @@ use crate::{Entry, IndexError};
 /// # Errors
 /// [`IndexError::Source`] when `batches` yields an error, and those of `write`; what was written before stays written.
 pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
-    (batches, typed_links): (impl Iterator<Item = Result<Vec<Entry>, E>>, &[String]),
-    mut write: impl FnMut(&Batch) -> Result<(), IndexError> + Send,
+    (batches, typed_links): (impl Iterator<Item = Result<Vec<IndexEntry>, E>>, &[String]),
+    mut write: impl FnMut(&WriteBatch) -> Result<(), IndexError> + Send,
     mut progress: impl FnMut(usize),
 ) -> Result<(), IndexError> {
     let done = AtomicUsize::new(0);
@@ -31,7 +31,7 @@ pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
         }
     };
     thread::scope(|scope| {
-        let (hand_over, handed) = sync_channel::<Batch>(0);
+        let (hand_over, handed) = sync_channel::<WriteBatch>(0);
         let done = &done;
         let writing = scope.spawn(move || {
             handed.into_iter().try_for_each(|batch| {
@@ -56,14 +56,14 @@ pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
 
 /// Finds out what the files say, until somebody does not want to know.
 fn read<E: Into<Box<dyn Error + Send + Sync>>>(
-    batches: impl Iterator<Item = Result<Vec<Entry>, E>>,
+    batches: impl Iterator<Item = Result<Vec<IndexEntry>, E>>,
     typed_links: &[String],
-    mut hand_over: impl FnMut(Batch) -> bool,
+    mut hand_over: impl FnMut(WriteBatch) -> bool,
 ) -> Result<(), IndexError> {
     let mut dictionary = Dictionary::default();
     for batch in batches {
         let batch = batch.map_err(|error| IndexError::Source(error.into()))?;
-        if !hand_over(Batch::read(&batch, typed_links, &mut dictionary)?) {
+        if !hand_over(WriteBatch::read(&batch, typed_links, &mut dictionary)?) {
             break;
         }
     }

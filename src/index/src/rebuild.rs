@@ -14,9 +14,9 @@ use svcfs_base::Seq;
 
 use crate::fields::FieldWriter;
 use crate::pipeline;
-use crate::schema::{self, Tables};
-use crate::writer::{self, Batch, Writer};
-use crate::{Entry, Index, IndexError};
+use crate::schema::{self, TableSet};
+use crate::writer::{self, IndexWriter, WriteBatch};
+use crate::{Index, IndexEntry, IndexError};
 
 /// A batch is written when it holds this many pages …
 const BATCH_PAGES: usize = 500;
@@ -37,19 +37,19 @@ impl Index {
     /// [`IndexError::Source`] when `pages` yields an error; [`IndexError::Database`]. Either way the old index stays as it was.
     pub fn rebuild<E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
-        pages: impl Iterator<Item = Result<Entry, E>>,
+        pages: impl Iterator<Item = Result<IndexEntry, E>>,
         cursor: Seq,
         progress: impl FnMut(usize),
     ) -> Result<(), IndexError> {
         let _only_one = self.rebuild.lock();
         let outcome = self.begin().and_then(|began_at| {
-            pipeline::run((Batches(pages), &self.typed_links), |batch| self.write(batch), progress)?;
+            pipeline::run((EntryBatches(pages), &self.typed_links), |batch| self.write(batch), progress)?;
             self.swap(began_at, cursor)
         });
         if outcome.is_err() {
             let mut writer = self.writer.lock();
             writer.touched = None;
-            if let Err(error) = schema::drop_tables(&writer.connection, Tables::Next) {
+            if let Err(error) = schema::drop_tables(&writer.connection, TableSet::Next) {
                 tracing::warn!(error = %error, "an unfinished index could not be removed; the next start does it");
             }
         }
@@ -64,24 +64,24 @@ impl Index {
     fn begin(&self) -> Result<Seq, IndexError> {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
-        schema::drop_tables(&transaction, Tables::Next)?;
-        schema::create(&transaction, Tables::Next)?;
+        schema::drop_tables(&transaction, TableSet::Next)?;
+        schema::create(&transaction, TableSet::Next)?;
         let began_at = writer::cursor(&transaction)?;
         transaction.commit()?;
         writer.touched = Some(HashSet::new());
         Ok(began_at)
     }
 
-    fn write(&self, batch: &Batch) -> Result<(), IndexError> {
+    fn write(&self, batch: &WriteBatch) -> Result<(), IndexError> {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
         let rows = FieldWriter::of_hot(&transaction)?;
         for step in &batch.steps {
             if writer.touched.as_ref().is_none_or(|touched| !touched.contains(step.path())) {
-                step.take(&transaction, Tables::Next, &rows)?;
+                step.take(&transaction, TableSet::Next, &rows)?;
             }
         }
-        batch.spell(&transaction, Tables::Next)?;
+        batch.spell(&transaction, TableSet::Next)?;
         Ok(transaction.commit()?)
     }
 
@@ -103,7 +103,7 @@ impl Index {
 
     /// Hands the space of the old tables back to the disk, a piece at a time so that writers get their turn.
     fn give_back_space(&self) -> rusqlite::Result<()> {
-        let free = |writer: &Writer| -> rusqlite::Result<i64> {
+        let free = |writer: &IndexWriter| -> rusqlite::Result<i64> {
             writer.connection.pragma_query_value(None, "freelist_count", |row| row.get(0))
         };
         loop {
@@ -120,10 +120,10 @@ impl Index {
 }
 
 /// Files in batches.
-struct Batches<I>(I);
+struct EntryBatches<I>(I);
 
-impl<E, I: Iterator<Item = Result<Entry, E>>> Iterator for Batches<I> {
-    type Item = Result<Vec<Entry>, E>;
+impl<E, I: Iterator<Item = Result<IndexEntry, E>>> Iterator for EntryBatches<I> {
+    type Item = Result<Vec<IndexEntry>, E>;
     fn next(&mut self) -> Option<Self::Item> {
         let mut batch = Vec::new();
         let mut weight = 0;

@@ -28,14 +28,14 @@ pub(crate) const FILLING_CACHE: i32 = -20_480;
 
 /// Which set of tables a statement works on; `@` in the statement is replaced by its suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tables {
+pub(crate) enum TableSet {
     /// Those that queries read.
     Live,
     /// Those that a rebuild fills.
     Next,
 }
 
-impl Tables {
+impl TableSet {
     const fn suffix(self) -> &'static str {
         match self {
             Self::Live => "",
@@ -140,18 +140,18 @@ const VOCABULARIES: &str = "
 ";
 
 /// Makes a set of tables.
-pub(crate) fn create(connection: &Connection, tables: Tables) -> rusqlite::Result<()> {
+pub(crate) fn create(connection: &Connection, tables: TableSet) -> rusqlite::Result<()> {
     connection.execute_batch(&tables.sql(CREATE))
 }
 
 /// Removes a set of tables; no error when they are not there.
-pub(crate) fn drop_tables(connection: &Connection, tables: Tables) -> rusqlite::Result<()> {
+pub(crate) fn drop_tables(connection: &Connection, tables: TableSet) -> rusqlite::Result<()> {
     connection.execute_batch(&tables.sql(DROP))
 }
 
 /// Puts the rebuilt tables in the place of the live ones; the caller holds the transaction that makes this one step.
 pub(crate) fn swap(connection: &Connection) -> rusqlite::Result<()> {
-    drop_tables(connection, Tables::Live)?;
+    drop_tables(connection, TableSet::Live)?;
     connection.execute_batch(RENAME)
 }
 
@@ -165,8 +165,8 @@ pub(crate) fn typed_links(connection: &Connection) -> rusqlite::Result<Vec<Strin
 /// Begins anew with other fields whose values are links: no page is in the tables, and none of the log either.
 pub(crate) fn begin_with_typed_links(connection: &mut Connection, fields: &[String]) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
-    drop_tables(&transaction, Tables::Live)?;
-    create(&transaction, Tables::Live)?;
+    drop_tables(&transaction, TableSet::Live)?;
+    create(&transaction, TableSet::Live)?;
     transaction.execute_batch("DELETE FROM typed_links; UPDATE position SET cursor = 0;")?;
     for field in fields {
         transaction.execute("INSERT INTO typed_links VALUES (?1)", [field])?;
@@ -212,7 +212,7 @@ fn try_open(file: &Path) -> rusqlite::Result<Option<Connection>> {
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let transaction = connection.transaction()?;
     if version == 0 && tables == 0 {
-        create(&transaction, Tables::Live)?;
+        create(&transaction, TableSet::Live)?;
         transaction.execute_batch(VOCABULARIES)?;
         transaction.execute_batch(
             "CREATE TABLE position (only INTEGER PRIMARY KEY CHECK (only = 1), cursor INTEGER NOT NULL) STRICT;
@@ -225,7 +225,7 @@ fn try_open(file: &Path) -> rusqlite::Result<Option<Connection>> {
         return Ok(None);
     }
     // A rebuild that was cut off leaves its tables behind.
-    drop_tables(&transaction, Tables::Next)?;
+    drop_tables(&transaction, TableSet::Next)?;
     // Fails here, not at the first question, when the middle of the file is not what its beginning says.
     transaction.query_row("SELECT count(*) FROM pages, position", [], |_| Ok(()))?;
     transaction.query_row("SELECT count(*) FROM texts WHERE texts MATCH 'a'", [], |_| Ok(()))?;

@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use svcfs_base::{Seq, TreePath};
 
-use crate::document::{Document, Reading};
+use crate::document::{PageDocument, ReadContext};
 use crate::fields::FieldWriter;
-use crate::schema::Tables;
+use crate::schema::TableSet;
 use crate::words::Dictionary;
-use crate::{Entry, IndexError};
+use crate::{IndexEntry, IndexError};
 
 /// The one connection that writes, and what a rebuild must know of writes that happen beside it.
-pub(crate) struct Writer {
+pub(crate) struct IndexWriter {
     pub(crate) connection: Connection,
     /// While a rebuild runs: the pages written since it began. Their new rows are in both sets of tables, and the
     /// rebuild must not put an older text over them.
@@ -20,56 +20,57 @@ pub(crate) struct Writer {
 }
 
 /// What some entries do to the tables, all of it in one transaction.
-pub(crate) struct Batch {
-    pub(crate) steps: Vec<Step>,
+pub(crate) struct WriteBatch {
+    pub(crate) steps: Vec<WriteStep>,
     /// The words they have, as far as they were not met before.
     words: Vec<String>,
 }
 
-impl Batch {
+impl WriteBatch {
     /// Reads entries; the values of these fields are links, too.
     pub(crate) fn read(
-        entries: &[Entry],
+        entries: &[IndexEntry],
         typed_links: &[String],
         dictionary: &mut Dictionary,
     ) -> Result<Self, IndexError> {
-        let steps = entries.iter().map(|entry| Step::read(entry, typed_links, dictionary)).collect::<Result<_, _>>()?;
+        let steps =
+            entries.iter().map(|entry| WriteStep::read(entry, typed_links, dictionary)).collect::<Result<_, _>>()?;
         let mut words = dictionary.take_new();
         words.sort_unstable();
         words.dedup();
         Ok(Self { steps, words })
     }
     /// The pages it puts.
-    pub(crate) fn documents(&self) -> impl Iterator<Item = &Document> {
+    pub(crate) fn documents(&self) -> impl Iterator<Item = &PageDocument> {
         self.steps.iter().filter_map(|step| match step {
-            Step::Put(document) => Some(&**document),
-            Step::Remove(_) => None,
+            WriteStep::Put(document) => Some(&**document),
+            WriteStep::Remove(_) => None,
         })
     }
     /// Notes its words in one set of tables.
-    pub(crate) fn spell(&self, transaction: &Transaction<'_>, tables: Tables) -> rusqlite::Result<()> {
+    pub(crate) fn spell(&self, transaction: &Transaction<'_>, tables: TableSet) -> rusqlite::Result<()> {
         let mut word = transaction.prepare_cached(&tables.sql("INSERT OR IGNORE INTO spellings@ VALUES (?1)"))?;
         self.words.iter().try_for_each(|spelled| word.execute([spelled]).map(drop))
     }
 }
 
 /// What one entry does to the tables.
-pub(crate) enum Step {
+pub(crate) enum WriteStep {
     /// The page is there.
-    Put(Box<Document>),
+    Put(Box<PageDocument>),
     /// No page is there.
     Remove(TreePath),
 }
 
-impl Step {
+impl WriteStep {
     /// Reads an entry. What is not a page of the index (not `.md`, or below a dot name, gaps.md D4) is never put.
-    fn read(entry: &Entry, typed_links: &[String], dictionary: &mut Dictionary) -> Result<Self, IndexError> {
+    fn read(entry: &IndexEntry, typed_links: &[String], dictionary: &mut Dictionary) -> Result<Self, IndexError> {
         Ok(match entry {
-            Entry::Page { path, etag, text, modified } if path.is_page() && !path.is_dotted() => {
-                let reading = Reading { typed_links, dictionary };
-                Self::Put(Box::new(Document::read((path.clone(), *etag), text, *modified, reading)?))
+            IndexEntry::Page { path, etag, text, modified } if path.is_page() && !path.is_dotted() => {
+                let reading = ReadContext { typed_links, dictionary };
+                Self::Put(Box::new(PageDocument::read((path.clone(), *etag), text, *modified, reading)?))
             }
-            Entry::Page { path, .. } | Entry::Gone(path) => Self::Remove(path.clone()),
+            IndexEntry::Page { path, .. } | IndexEntry::Gone(path) => Self::Remove(path.clone()),
         })
     }
     pub(crate) fn path(&self) -> &TreePath {
@@ -82,7 +83,7 @@ impl Step {
     pub(crate) fn take(
         &self,
         transaction: &Transaction<'_>,
-        tables: Tables,
+        tables: TableSet,
         rows: &FieldWriter,
     ) -> Result<(), IndexError> {
         match self {
@@ -108,9 +109,9 @@ pub(crate) fn set_cursor(transaction: &Transaction<'_>, cursor: Seq) -> rusqlite
 }
 
 fn put(
-    (transaction, tables): (&Transaction<'_>, Tables),
+    (transaction, tables): (&Transaction<'_>, TableSet),
     rows: &FieldWriter,
-    document: &Document,
+    document: &PageDocument,
 ) -> Result<(), IndexError> {
     let found: Option<(i64, [u8; 20])> = transaction
         .prepare_cached(&tables.sql("SELECT id, etag FROM pages@ WHERE path = ?1"))?
@@ -154,7 +155,12 @@ fn put(
     put_links(transaction, tables, id, document)
 }
 
-fn put_facts(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &Document) -> Result<(), IndexError> {
+fn put_facts(
+    transaction: &Transaction<'_>,
+    tables: TableSet,
+    id: i64,
+    document: &PageDocument,
+) -> Result<(), IndexError> {
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     transaction
         .prepare_cached(&tables.sql("INSERT INTO facts@ VALUES (?1, ?2, ?3, json_array_length(?4), ?5, ?6, ?7, ?8)"))?
@@ -171,7 +177,12 @@ fn put_facts(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &
     Ok(())
 }
 
-fn put_text(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &Document) -> Result<(), IndexError> {
+fn put_text(
+    transaction: &Transaction<'_>,
+    tables: TableSet,
+    id: i64,
+    document: &PageDocument,
+) -> Result<(), IndexError> {
     let words = &document.columns;
     transaction.prepare_cached(&tables.sql("INSERT INTO bodies@ VALUES (?1, ?2, ?3)"))?.execute((
         id,
@@ -213,7 +224,12 @@ fn put_text(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &D
 pub(crate) const ANCHORS_A_PAGE: i64 = 1 << 20;
 
 /// The labels of links, for the pages they lead to.
-fn put_anchors(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &Document) -> Result<(), IndexError> {
+fn put_anchors(
+    transaction: &Transaction<'_>,
+    tables: TableSet,
+    id: i64,
+    document: &PageDocument,
+) -> Result<(), IndexError> {
     let mut anchor = transaction.prepare_cached(&tables.sql("INSERT INTO anchors@ (rowid, words) VALUES (?1, ?2)"))?;
     for (position, label) in (0..ANCHORS_A_PAGE).zip(&document.labels) {
         if !label.is_empty() {
@@ -223,7 +239,12 @@ fn put_anchors(transaction: &Transaction<'_>, tables: Tables, id: i64, document:
     Ok(())
 }
 
-fn put_links(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &Document) -> Result<(), IndexError> {
+fn put_links(
+    transaction: &Transaction<'_>,
+    tables: TableSet,
+    id: i64,
+    document: &PageDocument,
+) -> Result<(), IndexError> {
     let mut key =
         transaction.prepare_cached(&tables.sql("INSERT OR IGNORE INTO page_keys@ VALUES (?1, ?2, ?3, ?4)"))?;
     for name in &document.keys {
@@ -240,7 +261,7 @@ fn put_links(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &
     Ok(())
 }
 
-fn remove(transaction: &Transaction<'_>, tables: Tables, path: &TreePath) -> Result<(), IndexError> {
+fn remove(transaction: &Transaction<'_>, tables: TableSet, path: &TreePath) -> Result<(), IndexError> {
     let id: Option<i64> = transaction
         .prepare_cached(&tables.sql("SELECT id FROM pages@ WHERE path = ?1"))?
         .query_row([path.as_str()], |row| row.get(0))
@@ -249,7 +270,7 @@ fn remove(transaction: &Transaction<'_>, tables: Tables, path: &TreePath) -> Res
 }
 
 /// Removes every row of a page, postings included.
-fn clear(transaction: &Transaction<'_>, tables: Tables, id: i64) -> Result<(), IndexError> {
+fn clear(transaction: &Transaction<'_>, tables: TableSet, id: i64) -> Result<(), IndexError> {
     transaction
         .prepare_cached(&tables.sql("DELETE FROM anchors@ WHERE rowid >= ?1 AND rowid < ?2"))?
         .execute((id * ANCHORS_A_PAGE, (id + 1) * ANCHORS_A_PAGE))?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
-use svcfs_index::{AnswerLimit, Entry, Index, SearchQuery};
+use svcfs_index::{AnswerLimit, Index, IndexEntry, SearchQuery};
 use svcfs_measure::pages::Pages;
 use svcfs_measure::run::Run;
 use svcfs_measure::series::{Round, Series, bound};
@@ -80,7 +80,7 @@ fn size(run: &Run, pages: Pages) -> Result<Size> {
     let all: Vec<usize> = (0..pages.count).collect();
     let batches = all.chunks(BATCH).map(|batch| {
         run.check()?;
-        batch.iter().map(|page| entry(pages, *page, 0)).collect::<Result<Vec<Entry>>>()
+        batch.iter().map(|page| entry(pages, *page, 0)).collect::<Result<Vec<IndexEntry>>>()
     });
     index.ingest_all(batches, Seq(1))?;
     let first = begun.elapsed();
@@ -138,7 +138,7 @@ fn asked_anew(run: &Run, index: &Index, question: &str) -> Result<Round> {
     Ok(Round { latencies, elapsed: begun.elapsed() })
 }
 
-fn found(index: &Index, q: &str) -> Result<Vec<svcfs_index::Hit>> {
+fn found(index: &Index, q: &str) -> Result<Vec<svcfs_index::SearchHit>> {
     let limit: AnswerLimit = serde_json::from_value(SHOWN.into())?;
     Ok(index.search(&SearchQuery { limit, ..SearchQuery::new(q) })?.hits)
 }
@@ -154,10 +154,10 @@ fn worded(pages: Pages, page: usize, revision: usize) -> String {
     text
 }
 
-fn entry(pages: Pages, page: usize, revision: usize) -> Result<Entry> {
+fn entry(pages: Pages, page: usize, revision: usize) -> Result<IndexEntry> {
     let text = worded(pages, page, revision);
     let etag = ETag::of(text.as_bytes());
-    Ok(Entry::Page { path: TreePath::parse(&pages.path(page))?, etag, text, modified: Timestamp::UNIX_EPOCH })
+    Ok(IndexEntry::Page { path: TreePath::parse(&pages.path(page))?, etag, text, modified: Timestamp::UNIX_EPOCH })
 }
 
 /// What the largest tree is judged by.

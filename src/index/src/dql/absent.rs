@@ -3,30 +3,30 @@
 
 use rusqlite::{Transaction, params_from_iter};
 
-use super::ast::{Expression, Mode, Node};
+use super::ast::{Expression, ExpressionNode, QueryMode};
 use super::functions::Function;
-use super::narrow::{Statement, has_tags};
-use super::row::Row;
-use super::run::Run;
+use super::narrow::{NarrowingSql, has_tags};
+use super::row::QueryRow;
+use super::run::QueryRun;
 use super::shape::meant;
 use crate::IndexError;
 use crate::fields;
 
-impl Run<'_> {
+impl QueryRun<'_> {
     /// The condition for the pages that have one of the fields; none for queries in which pages without them are not alike, or are as good as
     /// none.
-    pub(crate) fn presence(&self, statement: &mut Statement) -> Option<String> {
+    pub(crate) fn presence(&self, statement: &mut NarrowingSql) -> Option<String> {
         let parsed = self.parsed;
-        let is_of_groups = parsed.is_aggregated() || parsed.mode == Mode::Count && parsed.group.is_some();
+        let is_of_groups = parsed.is_aggregated() || parsed.mode == QueryMode::Count && parsed.group.is_some();
         let is_plain = parsed.flatten.is_empty()
-            && matches!(parsed.mode, Mode::Table | Mode::List | Mode::Json | Mode::Count)
+            && matches!(parsed.mode, QueryMode::Table | QueryMode::List | QueryMode::Json | QueryMode::Count)
             && parsed.source.as_ref().is_none_or(|source| !has_tags(source));
         let keys = &self.context.keys;
         let is_custom = |key: &String| self.context.custom.contains_key(key);
         if !is_of_groups || !is_plain || !self.facts.is_empty() || keys.is_empty() || keys.iter().any(is_custom) {
             return None;
         }
-        let is_of_group = |node: &Node| {
+        let is_of_group = |node: &ExpressionNode| {
             let group = parsed.group.as_ref().map(|group| &group.node.kind);
             match (&meant(parsed, node).kind, group) {
                 (Expression::Call(function, arguments), _) => is_blind_to_absence(*function, arguments),
@@ -48,14 +48,14 @@ impl Run<'_> {
     /// How many of the pages that the query is about have none of the fields, when they fulfil the conditions; those that have one are `present`,
     /// where all of them were looked at.
     pub(crate) fn absent(&self, connection: &Transaction<'_>, present: Option<usize>) -> Result<usize, IndexError> {
-        let nobody = Row::nobody();
+        let nobody = QueryRow::nobody();
         for condition in &self.parsed.conditions {
             if !self.context.holds(condition, &nobody)? {
                 return Ok(0);
             }
         }
         let count = |with_field: bool| -> Result<usize, IndexError> {
-            let mut statement = Statement::default();
+            let mut statement = NarrowingSql::default();
             let mut parts: Vec<String> = Vec::new();
             if let Some(source) = &self.parsed.source {
                 parts.extend(statement.source(source));
@@ -79,8 +79,8 @@ impl Run<'_> {
 }
 
 /// Whether an aggregate passes over what is absent, or counts rows.
-fn is_blind_to_absence(function: Function, arguments: &[Node]) -> bool {
-    let is_field = |node: &Node| matches!(node.kind, Expression::Field(_));
+fn is_blind_to_absence(function: Function, arguments: &[ExpressionNode]) -> bool {
+    let is_field = |node: &ExpressionNode| matches!(node.kind, Expression::Field(_));
     match (function, arguments) {
         (Function::Count, []) => true,
         (Function::Count | Function::Average | Function::Sum | Function::Min | Function::Max, [one]) => is_field(one),
@@ -88,7 +88,7 @@ fn is_blind_to_absence(function: Function, arguments: &[Node]) -> bool {
     }
 }
 
-fn follows_links(node: &Node) -> bool {
+fn follows_links(node: &ExpressionNode) -> bool {
     let mut found = false;
     node.visit(&mut |node| {
         found |= matches!(node.kind, Expression::Call(Function::InLinks | Function::OutLinks, _));

@@ -1,9 +1,9 @@
 //! Sums and counts over the values of one field (contract 4.6, GET /query/aggregate), as a query.
 
-use super::ast::{Column, Expression, Mode, Node, Parsed, Source};
+use super::ast::{Expression, ExpressionNode, NamedColumn, PageSource, ParsedQuery, QueryMode};
 use super::functions::Function;
 use super::problem::{hint, shown};
-use super::{Query, grammar};
+use super::{DqlQuery, grammar};
 use crate::IndexError;
 
 /// What can be calculated.
@@ -18,7 +18,7 @@ const FUNCTIONS: [(&str, Function); 5] = [
 /// Most calculations of one question.
 const MAX_CALCULATIONS: usize = 32;
 
-impl Query {
+impl DqlQuery {
     /// Sums and counts over groups of pages: one row a value of `group`, with `count` and one column a calculation
     /// (`function` or `function:field`), named `function_field`. A page counts for each item of a list.
     ///
@@ -33,15 +33,15 @@ impl Query {
         let read =
             |argument, text: &str| grammar::lone_expression(text).map_err(|why| IndexError::invalid(argument, why));
         let field = |argument, text: &str| match read(argument, text)? {
-            node @ Node { kind: Expression::Field(_), .. } => Ok(node),
-            Node { .. } => Err(IndexError::invalid(argument, format!("`{}` is no field", shown(text)))),
+            node @ ExpressionNode { kind: Expression::Field(_), .. } => Ok(node),
+            ExpressionNode { .. } => Err(IndexError::invalid(argument, format!("`{}` is no field", shown(text)))),
         };
         if calculations.is_empty() || calculations.len() > MAX_CALCULATIONS {
             let why = format!("give 1 to {MAX_CALCULATIONS} calculations such as `count` or `avg:priority`");
             return Err(IndexError::invalid("calc", why));
         }
-        let call = |function, arguments| Node { kind: Expression::Call(function, arguments), span: 0..0 };
-        let mut columns = vec![Column { name: "count".to_owned(), node: call(Function::Count, Vec::new()) }];
+        let call = |function, arguments| ExpressionNode { kind: Expression::Call(function, arguments), span: 0..0 };
+        let mut columns = vec![NamedColumn { name: "count".to_owned(), node: call(Function::Count, Vec::new()) }];
         for calculation in calculations {
             let (name, of) = match calculation.trim().split_once(':') {
                 Some((name, of)) => (name.trim(), Some(of.trim())),
@@ -61,7 +61,7 @@ impl Query {
             match of {
                 Some(of) => {
                     let node = call(function, vec![field("calc", of)?]);
-                    columns.push(Column { name: format!("{name}_{of}"), node });
+                    columns.push(NamedColumn { name: format!("{name}_{of}"), node });
                 }
                 None if function == Function::Count => {}
                 None => {
@@ -71,17 +71,17 @@ impl Query {
             }
         }
         let condition = condition.map(|text| read("where", text)).transpose()?;
-        if condition.as_ref().is_some_and(Node::has_aggregate) {
+        if condition.as_ref().is_some_and(ExpressionNode::has_aggregate) {
             return Err(IndexError::invalid("where", "a function of many pages cannot choose the pages"));
         }
-        let parsed = Parsed {
-            mode: Mode::Table,
+        let parsed = ParsedQuery {
+            mode: QueryMode::Table,
             without_id: false,
             columns,
-            source: prefix.map(|prefix| Source::Prefix(prefix.to_owned())),
+            source: prefix.map(|prefix| PageSource::Prefix(prefix.to_owned())),
             conditions: condition.into_iter().collect(),
             sort: Vec::new(),
-            group: Some(Column { name: group.trim().to_owned(), node: field("group", group)? }),
+            group: Some(NamedColumn { name: group.trim().to_owned(), node: field("group", group)? }),
             flatten: Vec::new(),
             limit: None,
             offset: None,

@@ -3,8 +3,8 @@
 use super::ast::Arithmetic;
 use super::calls::bounded;
 use crate::IndexError;
-use crate::moments::Moment;
-use crate::value::{Length, Value};
+use crate::moments::WrittenDate;
+use crate::value::{DateLength, Value};
 
 /// What an operator makes of two values; null when it makes nothing of them, such as a division by zero.
 pub(crate) fn combine(operator: Arithmetic, one: Value, two: Value) -> Result<Value, IndexError> {
@@ -59,12 +59,12 @@ fn numbers(operator: Arithmetic, one: (&Value, f64), two: (&Value, f64)) -> Valu
 
 /// Dates and lengths; none when neither is there.
 fn times(operator: Arithmetic, one: &Value, two: &Value) -> Option<Value> {
-    let moment = |moment: Option<Moment>| match moment {
-        Some(Moment::Day(day)) => Value::Day(day),
-        Some(Moment::Instant(instant)) => Value::Instant(instant),
+    let moment = |moment: Option<WrittenDate>| match moment {
+        Some(WrittenDate::Day(day)) => Value::Day(day),
+        Some(WrittenDate::Instant(instant)) => Value::Instant(instant),
         None => Value::Null,
     };
-    let length = |length: Option<Length>| length.map_or(Value::Null, Value::Length);
+    let length = |length: Option<DateLength>| length.map_or(Value::Null, Value::Length);
     match (operator, one, two) {
         (Arithmetic::Add, Value::Length(first), Value::Length(second)) => Some(length(first.plus(*second))),
         (Arithmetic::Subtract, Value::Length(first), Value::Length(second)) => {
@@ -79,7 +79,7 @@ fn times(operator: Arithmetic, one: &Value, two: &Value) -> Option<Value> {
             let date = date.moment()?;
             Some(moment(earlier.times(-1).and_then(|earlier| earlier.after(date))))
         }
-        (Arithmetic::Subtract, one, two) => Some(length(Length::between(two.moment()?, one.moment()?))),
+        (Arithmetic::Subtract, one, two) => Some(length(DateLength::between(two.moment()?, one.moment()?))),
         _ => None,
     }
 }

@@ -3,32 +3,32 @@
 use std::ops::Range;
 
 use super::functions::Function;
-use super::lexemes::Step;
-use super::refine::Summary;
+use super::lexemes::ValueStep;
+use super::refine::ColumnSummary;
 use crate::value::Value;
 
 /// A whole query.
 #[derive(Debug, Clone)]
-pub(crate) struct Parsed {
-    pub(crate) mode: Mode,
+pub(crate) struct ParsedQuery {
+    pub(crate) mode: QueryMode,
     pub(crate) without_id: bool,
-    pub(crate) columns: Vec<Column>,
-    pub(crate) source: Option<Source>,
-    pub(crate) conditions: Vec<Node>,
-    pub(crate) sort: Vec<(Node, bool)>,
-    pub(crate) group: Option<Column>,
-    pub(crate) flatten: Vec<Column>,
+    pub(crate) columns: Vec<NamedColumn>,
+    pub(crate) source: Option<PageSource>,
+    pub(crate) conditions: Vec<ExpressionNode>,
+    pub(crate) sort: Vec<(ExpressionNode, bool)>,
+    pub(crate) group: Option<NamedColumn>,
+    pub(crate) flatten: Vec<NamedColumn>,
     pub(crate) limit: Option<u64>,
     pub(crate) offset: Option<u64>,
     /// All groups are told, and a page is in the group of each item of a list.
     pub(crate) is_whole: bool,
     /// What is made of all cells of a column, by its place.
-    pub(crate) summaries: Vec<(usize, Summary)>,
+    pub(crate) summaries: Vec<(usize, ColumnSummary)>,
 }
 
 /// What kind of list a query makes (gaps.md 4.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum QueryMode {
     /// Fields of pages, one page a row.
     Table,
     /// Pages, one a row, with fields behind them.
@@ -45,7 +45,7 @@ pub enum Mode {
     Json,
 }
 
-impl Mode {
+impl QueryMode {
     /// Every mode with its keyword.
     pub(crate) const ALL: [(&'static str, Self); 7] = [
         ("TABLE", Self::Table),
@@ -74,26 +74,26 @@ impl Mode {
 
 /// An expression with the name it is shown by.
 #[derive(Debug, Clone)]
-pub(crate) struct Column {
+pub(crate) struct NamedColumn {
     pub(crate) name: String,
-    pub(crate) node: Node,
+    pub(crate) node: ExpressionNode,
 }
 
 /// Which pages a query looks at.
 #[derive(Debug, Clone)]
-pub(crate) enum Source {
+pub(crate) enum PageSource {
     /// Those whose path begins like this.
     Prefix(String),
     /// Those with this tag.
     Tag(String),
-    Not(Box<Source>),
-    All(Vec<Source>),
-    Any(Vec<Source>),
+    Not(Box<PageSource>),
+    All(Vec<PageSource>),
+    Any(Vec<PageSource>),
 }
 
 /// An expression and where it stands in the text.
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
+pub(crate) struct ExpressionNode {
     pub(crate) kind: Expression,
     pub(crate) span: Range<usize>,
 }
@@ -102,26 +102,26 @@ pub(crate) struct Node {
 #[derive(Debug, Clone)]
 pub(crate) enum Expression {
     Literal(Value),
-    Field(Vec<Step>),
-    Call(Function, Vec<Node>),
-    Not(Box<Node>),
-    Negative(Box<Node>),
+    Field(Vec<ValueStep>),
+    Call(Function, Vec<ExpressionNode>),
+    Not(Box<ExpressionNode>),
+    Negative(Box<ExpressionNode>),
     /// All are true. A list and no tree, so that a long chain is not deep.
-    All(Vec<Node>),
+    All(Vec<ExpressionNode>),
     /// One is true.
-    Any(Vec<Node>),
+    Any(Vec<ExpressionNode>),
     /// From left to right.
-    Chain(Box<Node>, Vec<(Arithmetic, Node)>),
-    Compare(Comparison, Box<Node>, Box<Node>),
-    Like(Box<Node>, Box<Node>, Sense),
-    In(Box<Node>, Vec<Node>, Sense),
-    Between(Box<Node>, Box<(Node, Node)>, Sense),
-    IsNull(Box<Node>, Sense),
+    Chain(Box<ExpressionNode>, Vec<(Arithmetic, ExpressionNode)>),
+    Compare(Comparison, Box<ExpressionNode>, Box<ExpressionNode>),
+    Like(Box<ExpressionNode>, Box<ExpressionNode>, NegationSense),
+    In(Box<ExpressionNode>, Vec<ExpressionNode>, NegationSense),
+    Between(Box<ExpressionNode>, Box<(ExpressionNode, ExpressionNode)>, NegationSense),
+    IsNull(Box<ExpressionNode>, NegationSense),
 }
 
 /// Whether NOT stands before an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sense {
+pub(crate) enum NegationSense {
     Plain,
     Negated,
 }
@@ -160,7 +160,7 @@ impl Comparison {
     }
 }
 
-impl Node {
+impl ExpressionNode {
     /// The nodes directly inside.
     pub(crate) fn children(&self) -> Vec<&Self> {
         match &self.kind {

@@ -2,11 +2,11 @@
 
 use jiff::tz::TimeZone;
 
-use super::evaluate::Context;
+use super::evaluate::EvaluationContext;
 use super::functions::Function;
 use crate::IndexError;
-use crate::moments::Moment;
-use crate::value::{DAY, Length, Value};
+use crate::moments::WrittenDate;
+use crate::value::{DAY, DateLength, Value};
 
 /// Longest text that an expression may make, in bytes: `replace` in `replace` could fill any memory.
 const MAX_TEXT: usize = 1 << 20;
@@ -40,7 +40,7 @@ pub(crate) fn negative(value: Value) -> Value {
 }
 
 /// Calls a function. Its number of arguments was checked when the query was read.
-pub(crate) fn call(context: &Context<'_>, function: Function, values: &[Value]) -> Result<Value, IndexError> {
+pub(crate) fn call(context: &EvaluationContext<'_>, function: Function, values: &[Value]) -> Result<Value, IndexError> {
     let absent = Value::Null;
     let at = |index: usize| values.get(index).unwrap_or(&absent);
     let first = at(0);
@@ -53,12 +53,12 @@ pub(crate) fn call(context: &Context<'_>, function: Function, values: &[Value]) 
         Function::Join => joined(first, values.get(1))?,
         Function::Contains => Value::Boolean(items(first).iter().any(|item| !item.is_null() && item.equals(at(1)))),
         Function::Date => first.moment().and_then(day).map_or(Value::Null, Value::Day),
-        Function::Today => day(Moment::Instant(context.now)).map_or(Value::Null, Value::Day),
+        Function::Today => day(WrittenDate::Instant(context.now)).map_or(Value::Null, Value::Day),
         Function::Now => Value::Instant(context.now),
         Function::DateFormat => formatted(first, at(1))?,
         Function::DaysAgo => days_ago(context, first),
         Function::DaysSince => {
-            let since = first.moment().and_then(|from| Length::between(from, Moment::Instant(context.now)));
+            let since = first.moment().and_then(|from| DateLength::between(from, WrittenDate::Instant(context.now)));
             since.map_or(Value::Null, |length| Value::Real(length.days()))
         }
         Function::Length => length(first),
@@ -147,10 +147,10 @@ fn joined(list: &Value, separator: Option<&Value>) -> Result<Value, IndexError> 
     bounded(texts.join(&separator))
 }
 
-fn day(moment: Moment) -> Option<jiff::civil::Date> {
+fn day(moment: WrittenDate) -> Option<jiff::civil::Date> {
     match moment {
-        Moment::Day(day) => Some(day),
-        Moment::Instant(instant) => Some(instant.to_zoned(TimeZone::UTC).date()),
+        WrittenDate::Day(day) => Some(day),
+        WrittenDate::Instant(instant) => Some(instant.to_zoned(TimeZone::UTC).date()),
     }
 }
 
@@ -159,8 +159,8 @@ fn formatted(date: &Value, format: &Value) -> Result<Value, IndexError> {
         return Ok(Value::Null);
     };
     let zoned = match moment {
-        Moment::Day(day) => day.to_zoned(TimeZone::UTC).ok(),
-        Moment::Instant(instant) => Some(instant.to_zoned(TimeZone::UTC)),
+        WrittenDate::Day(day) => day.to_zoned(TimeZone::UTC).ok(),
+        WrittenDate::Instant(instant) => Some(instant.to_zoned(TimeZone::UTC)),
     };
     let Some(zoned) = zoned else {
         return Ok(Value::Null);
@@ -171,7 +171,7 @@ fn formatted(date: &Value, format: &Value) -> Result<Value, IndexError> {
     }
 }
 
-fn days_ago(context: &Context<'_>, days: &Value) -> Value {
+fn days_ago(context: &EvaluationContext<'_>, days: &Value) -> Value {
     let ago = days.number().and_then(|days| {
         #[expect(clippy::cast_precision_loss, reason = "a constant far below 2^53")]
         let microseconds = days * DAY as f64;
@@ -221,7 +221,7 @@ fn number(value: &Value) -> Value {
     }
 }
 
-fn regex_replace(context: &Context<'_>, values: &[Value]) -> Result<Value, IndexError> {
+fn regex_replace(context: &EvaluationContext<'_>, values: &[Value]) -> Result<Value, IndexError> {
     let [text, pattern, by] = values else { return Ok(Value::Null) };
     if text.is_null() {
         return Ok(Value::Null);

@@ -1,14 +1,14 @@
 //! What a query must be beyond its grammar.
 
-use super::ast::{Expression, Mode, Node, Parsed, Source};
+use super::ast::{Expression, ExpressionNode, PageSource, ParsedQuery, QueryMode};
 use super::evaluate::compile;
 use super::functions::Function;
-use super::lexemes::Step;
-use super::problem::{Problem, shown};
+use super::lexemes::ValueStep;
+use super::problem::{QueryProblem, shown};
 use crate::value::Value;
 
 /// Passes a query on that makes sense, conditions that look at links behind the others: those decide faster.
-pub(crate) fn check(mut parsed: Parsed, text: &str) -> Result<Parsed, String> {
+pub(crate) fn check(mut parsed: ParsedQuery, text: &str) -> Result<ParsedQuery, String> {
     for condition in &mut parsed.conditions {
         if let Expression::All(nodes) = &mut condition.kind {
             nodes.sort_by_key(looks_at_links);
@@ -21,10 +21,10 @@ pub(crate) fn check(mut parsed: Parsed, text: &str) -> Result<Parsed, String> {
 }
 
 /// A column's name means the column, in GROUP BY as in SORT.
-fn group_by_column(parsed: &mut Parsed) {
+fn group_by_column(parsed: &mut ParsedQuery) {
     let Some(group) = &mut parsed.group else { return };
     let Expression::Field(steps) = &group.node.kind else { return };
-    if let [Step::Key(key)] = steps.as_slice()
+    if let [ValueStep::Key(key)] = steps.as_slice()
         && let Some(column) = parsed.columns.iter().find(|column| column.name == *key)
     {
         group.node = column.node.clone();
@@ -32,7 +32,7 @@ fn group_by_column(parsed: &mut Parsed) {
 }
 
 /// The beginning of the path of every page that can change the answer; none when any page can.
-pub(super) fn prefix(parsed: &Parsed) -> Option<&str> {
+pub(super) fn prefix(parsed: &ParsedQuery) -> Option<&str> {
     // What a link leads to hangs on the names of pages anywhere.
     if nodes(parsed).any(looks_at_links) {
         return None;
@@ -40,27 +40,27 @@ pub(super) fn prefix(parsed: &Parsed) -> Option<&str> {
     parsed.source.as_ref().and_then(prefix_of)
 }
 
-fn prefix_of(source: &Source) -> Option<&str> {
+fn prefix_of(source: &PageSource) -> Option<&str> {
     match source {
-        Source::Prefix(prefix) => Some(prefix.trim_start_matches('/')),
-        Source::All(sources) => sources.iter().find_map(prefix_of),
-        Source::Tag(_) | Source::Not(_) | Source::Any(_) => None,
+        PageSource::Prefix(prefix) => Some(prefix.trim_start_matches('/')),
+        PageSource::All(sources) => sources.iter().find_map(prefix_of),
+        PageSource::Tag(_) | PageSource::Not(_) | PageSource::Any(_) => None,
     }
 }
 
 /// Every expression of a query.
-pub(super) fn nodes(parsed: &Parsed) -> impl Iterator<Item = &Node> {
+pub(super) fn nodes(parsed: &ParsedQuery) -> impl Iterator<Item = &ExpressionNode> {
     let columns = parsed.columns.iter().chain(&parsed.group).chain(&parsed.flatten).map(|column| &column.node);
     columns.chain(&parsed.conditions).chain(parsed.sort.iter().map(|(node, _)| node))
 }
 
 /// Whether it looks at the other ends of links.
-pub(super) fn looks_at_links(node: &Node) -> bool {
+pub(super) fn looks_at_links(node: &ExpressionNode) -> bool {
     let mut found = false;
     node.visit(&mut |node| {
         found |= match &node.kind {
             Expression::Call(function, _) => matches!(function, Function::InLinks | Function::OutLinks),
-            Expression::Field(steps) => matches!(steps.first(), Some(Step::Key(key)) if key == "_backlink_count"),
+            Expression::Field(steps) => matches!(steps.first(), Some(ValueStep::Key(key)) if key == "_backlink_count"),
             Expression::Literal(_)
             | Expression::Not(_)
             | Expression::Negative(_)
@@ -78,17 +78,17 @@ pub(super) fn looks_at_links(node: &Node) -> bool {
 }
 
 /// A pattern or a format that stands in the query is none for any page.
-fn patterns(parsed: &Parsed) -> Result<(), Problem> {
+fn patterns(parsed: &ParsedQuery) -> Result<(), QueryProblem> {
     let mut wrong = None;
     for node in nodes(parsed) {
         node.visit(&mut |node| {
             let Expression::Call(function, arguments) = &node.kind else { return };
             let takes = [(Function::RegexTest, 0), (Function::RegexReplace, 1), (Function::DateFormat, 1)];
             let Some((_, place)) = takes.into_iter().find(|(takes, _)| takes == function) else { return };
-            if let Some(Node { kind: Expression::Literal(Value::Text(text)), span }) = arguments.get(place)
+            if let Some(ExpressionNode { kind: Expression::Literal(Value::Text(text)), span }) = arguments.get(place)
                 && let Some(what) = if *function == Function::DateFormat { no_format(text) } else { no_pattern(text) }
             {
-                wrong = wrong.take().or(Some(Problem::at(span.start, what)));
+                wrong = wrong.take().or(Some(QueryProblem::at(span.start, what)));
             }
         });
     }
@@ -109,25 +109,25 @@ fn no_format(text: &str) -> Option<String> {
 }
 
 /// What GROUP BY and functions of many rows can be together with.
-fn grouping(parsed: &Parsed) -> Result<(), Problem> {
+fn grouping(parsed: &ParsedQuery) -> Result<(), QueryProblem> {
     for node in parsed.flatten.iter().map(|column| &column.node).chain(parsed.group.iter().map(|column| &column.node)) {
         if node.has_aggregate() {
-            return Err(Problem::at(node.span.start, "a function of many rows cannot make the rows"));
+            return Err(QueryProblem::at(node.span.start, "a function of many rows cannot make the rows"));
         }
     }
     for condition in &parsed.conditions {
         if let Some(at) = bare_count(condition) {
             let what =
                 "`count()` counts rows, and WHERE decides which there are; without parentheses `count` is a field";
-            return Err(Problem::at(at, what));
+            return Err(QueryProblem::at(at, what));
         }
     }
     if !parsed.is_aggregated() {
         return Ok(());
     }
-    if !matches!(parsed.mode, Mode::Table | Mode::List | Mode::Json) {
+    if !matches!(parsed.mode, QueryMode::Table | QueryMode::List | QueryMode::Json) {
         let at = parsed.columns.first().map_or(0, |column| column.node.span.start);
-        return Err(Problem::at(
+        return Err(QueryProblem::at(
             at,
             format!("{} takes no function of many rows; TABLE does", parsed.mode.name().to_uppercase()),
         ));
@@ -140,14 +140,14 @@ fn grouping(parsed: &Parsed) -> Result<(), Problem> {
                 "`{}` differs from row to row; in a query with sums and counts a column is made of them or of what GROUP BY names",
                 shown(&column.name)
             );
-            return Err(Problem::at(column.node.span.start, what));
+            return Err(QueryProblem::at(column.node.span.start, what));
         }
     }
     Ok(())
 }
 
 /// Where an expression counts rows.
-fn bare_count(node: &Node) -> Option<usize> {
+fn bare_count(node: &ExpressionNode) -> Option<usize> {
     let mut found = None;
     node.visit(&mut |node| {
         if let Expression::Call(Function::Count, arguments) = &node.kind
@@ -160,19 +160,19 @@ fn bare_count(node: &Node) -> Option<usize> {
 }
 
 /// Whether a field stands in an expression outside of functions of many rows.
-fn loose_field(node: &Node, key: Option<&Node>) -> bool {
+fn loose_field(node: &ExpressionNode, key: Option<&ExpressionNode>) -> bool {
     if let Expression::Field(steps) = &node.kind {
-        return !matches!(key, Some(Node { kind: Expression::Field(key), .. }) if key == steps);
+        return !matches!(key, Some(ExpressionNode { kind: Expression::Field(key), .. }) if key == steps);
     }
     let is_aggregate =
         matches!(&node.kind, Expression::Call(function, arguments) if function.is_aggregate(arguments.len()));
     !is_aggregate && node.children().into_iter().any(|child| loose_field(child, key))
 }
 
-impl Parsed {
+impl ParsedQuery {
     /// Whether each row stands for many: a group, or all of them.
     pub(crate) fn is_aggregated(&self) -> bool {
-        let is_joined = |node: &Node| {
+        let is_joined = |node: &ExpressionNode| {
             let mut found = false;
             node.visit(&mut |node| {
                 if let Expression::Call(function, arguments) = &node.kind {

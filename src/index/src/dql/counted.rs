@@ -5,13 +5,13 @@ use std::cell::RefCell;
 
 use rusqlite::{Transaction, params_from_iter};
 
-use super::ast::Mode;
-use super::exact::{self, Access, Exact, HotFields};
-use super::lookup::Finder;
-use super::narrow::{Statement, has_tags};
-use super::row::Row;
-use super::run::{Fields, Outcome, Run};
-use super::shape::{self, Frame};
+use super::ast::QueryMode;
+use super::exact::{self, ConditionRenderer, FieldAccess, HotFields};
+use super::lookup::LookupPlanner;
+use super::narrow::{NarrowingSql, has_tags};
+use super::row::QueryRow;
+use super::run::{FieldIndexUse, QueryOutcome, QueryRun};
+use super::shape::{self, ResultFrame};
 use crate::IndexError;
 use crate::fields;
 
@@ -19,7 +19,7 @@ use crate::fields;
 const WORTH_A_WALK: usize = 8;
 
 /// From which pages an answer is selected.
-struct Selection {
+struct CountedSelection {
     /// The tables, in the order in which they are read.
     from: &'static str,
     filter: String,
@@ -28,15 +28,16 @@ struct Selection {
     page: &'static str,
 }
 
-impl Run<'_> {
+impl QueryRun<'_> {
     /// The answer of such a query; none for all others.
     pub(crate) fn by_index_alone(
         &self,
         connection: &Transaction<'_>,
-        frame: &Frame,
-    ) -> Result<Option<Outcome>, IndexError> {
+        frame: &ResultFrame,
+    ) -> Result<Option<QueryOutcome>, IndexError> {
         let parsed = self.parsed;
-        let is_one_row_a_page = matches!(parsed.mode, Mode::Table | Mode::List | Mode::Json | Mode::Count);
+        let is_one_row_a_page =
+            matches!(parsed.mode, QueryMode::Table | QueryMode::List | QueryMode::Json | QueryMode::Count);
         let is_of_many = !parsed.summaries.is_empty() || parsed.group.is_some() || parsed.is_aggregated();
         if !is_one_row_a_page || is_of_many || !parsed.flatten.is_empty() {
             return Ok(None);
@@ -47,11 +48,11 @@ impl Run<'_> {
         });
         let Some(sort) = sort.collect::<Option<String>>() else { return Ok(None) };
         let hot = HotFields { known: fields::hot(connection)?, used: RefCell::default() };
-        let mut statement = Statement::default();
-        let Some(counted) = self.selection((&hot, Access::List), sort.is_empty(), &mut statement)? else {
+        let mut statement = NarrowingSql::default();
+        let Some(counted) = self.selection((&hot, FieldAccess::List), sort.is_empty(), &mut statement)? else {
             return Ok(None);
         };
-        let Selection { from, filter, .. } = &counted;
+        let CountedSelection { from, filter, .. } = &counted;
         let sql = if filter == "1" {
             "SELECT count(*) FROM facts".to_owned()
         } else {
@@ -61,15 +62,15 @@ impl Run<'_> {
             connection.prepare_cached(&sql)?.query_row(params_from_iter(&statement.values), |row| row.get(0))?;
         let total = usize::try_from(total).unwrap_or_default();
         let last = frame.offset.saturating_add(frame.limit);
-        let is_shown = parsed.mode != Mode::Count && frame.offset < total;
+        let is_shown = parsed.mode != QueryMode::Count && frame.offset < total;
         let mut rows = Vec::new();
         if is_shown {
             let is_walk = sort.is_empty() && last.saturating_mul(WORTH_A_WALK) <= total;
             if is_walk {
-                statement = Statement::default();
+                statement = NarrowingSql::default();
             }
             let selected = if is_walk {
-                self.selection((&hot, Access::Probe), true, &mut statement)?.unwrap_or(counted)
+                self.selection((&hot, FieldAccess::Probe), true, &mut statement)?.unwrap_or(counted)
             } else {
                 counted
             };
@@ -78,18 +79,18 @@ impl Run<'_> {
         let answer = shape::listed(self, rows, total, frame)?;
         let mut used = hot.used.into_inner();
         used.dedup();
-        Ok(Some(Outcome { answer, fields: Fields { used, ..Fields::default() } }))
+        Ok(Some(QueryOutcome { answer, fields: FieldIndexUse { used, ..FieldIndexUse::default() } }))
     }
 
     /// The pages that the query is about; none where the index cannot tell them exactly.
     fn selection(
         &self,
-        (hot, access): (&HotFields, Access),
+        (hot, access): (&HotFields, FieldAccess),
         is_by_path: bool,
-        statement: &mut Statement,
-    ) -> Result<Option<Selection>, IndexError> {
-        let finder = Finder { parsed: self.parsed, context: &self.context };
-        let exact = Exact { finder, hot, access };
+        statement: &mut NarrowingSql,
+    ) -> Result<Option<CountedSelection>, IndexError> {
+        let finder = LookupPlanner { parsed: self.parsed, context: &self.context };
+        let exact = ConditionRenderer { finder, hot, access };
         let mut parts = Vec::new();
         if let Some(source) = &self.parsed.source {
             if has_tags(source) {
@@ -105,22 +106,22 @@ impl Run<'_> {
         let filter = if parts.is_empty() { "1".to_owned() } else { parts.join(" AND ") };
         let (has_source, needs_facts) =
             (self.parsed.source.is_some(), !self.parsed.conditions.is_empty() || !is_by_path);
-        let (from, path, page) = match (has_source || access == Access::Probe, needs_facts) {
+        let (from, path, page) = match (has_source || access == FieldAccess::Probe, needs_facts) {
             (_, false) => ("pages", "pages.path", "pages.id"),
             (true, true) => ("pages CROSS JOIN facts ON facts.page = pages.id", "pages.path", "pages.id"),
             (false, true) => ("facts", "facts.path", "facts.page"),
         };
-        Ok(Some(Selection { from, filter, path, page }))
+        Ok(Some(CountedSelection { from, filter, path, page }))
     }
 
     /// The pages that are shown.
     fn selected(
         &self,
         connection: &Transaction<'_>,
-        (selection, sort): (Selection, &str),
-        (mut statement, frame): (Statement, &Frame),
-    ) -> Result<Vec<Row>, IndexError> {
-        let Selection { from, filter, path, page } = selection;
+        (selection, sort): (CountedSelection, &str),
+        (mut statement, frame): (NarrowingSql, &ResultFrame),
+    ) -> Result<Vec<QueryRow>, IndexError> {
+        let CountedSelection { from, filter, path, page } = selection;
         let cut = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let (limit, offset) = (statement.bind(cut(frame.limit)), statement.bind(cut(frame.offset)));
         let sql =
@@ -129,7 +130,7 @@ impl Run<'_> {
             .prepare_cached(&sql)?
             .query_map(params_from_iter(&statement.values), |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?;
-        let mut one = Statement::default();
+        let mut one = NarrowingSql::default();
         one.select(&self.facts, &["pages.id = ?1".to_owned()]);
         let mut prepared = connection.prepare_cached(&one.text)?;
         let mut rows = Vec::with_capacity(ids.len());

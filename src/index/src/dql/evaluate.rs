@@ -13,12 +13,12 @@ use regex::Regex;
 use serde_json::Value as Json;
 
 use super::arithmetic::combine;
-use super::ast::{Comparison, Expression, Node, Sense};
+use super::ast::{Comparison, Expression, ExpressionNode, NegationSense};
 use super::calls;
 use super::functions::Function;
-use super::lexemes::Step;
-use super::links::Links;
-use super::row::{Fact, Row, walk};
+use super::lexemes::ValueStep;
+use super::links::LinkedPages;
+use super::row::{ImplicitField, QueryRow, walk};
 use crate::IndexError;
 use crate::value::Value;
 
@@ -35,14 +35,14 @@ const MAX_PATTERN: usize = 1 << 20;
 const MAX_PATTERNS: usize = 256;
 
 /// What expressions are evaluated with: one for a run of a query.
-pub(crate) struct Context<'c> {
+pub(crate) struct EvaluationContext<'c> {
     /// The frontmatter keys that rows carry.
     pub(crate) keys: Vec<String>,
     pub(crate) now: Timestamp,
     /// Fields that the configuration defines.
-    pub(crate) custom: &'c BTreeMap<String, Node>,
+    pub(crate) custom: &'c BTreeMap<String, ExpressionNode>,
     clock: Clock,
-    links: RefCell<Links<'c>>,
+    links: RefCell<LinkedPages<'c>>,
     patterns: RefCell<HashMap<(bool, String), Option<Regex>>>,
 }
 
@@ -86,19 +86,19 @@ impl Clock {
 
 /// What an expression is evaluated for: a row, or the rows of a group of which it is the first.
 #[derive(Clone, Copy)]
-pub(crate) struct Scope<'r> {
-    pub(crate) row: &'r Row,
-    pub(crate) group: Option<&'r [Row]>,
+pub(crate) struct EvaluationScope<'r> {
+    pub(crate) row: &'r QueryRow,
+    pub(crate) group: Option<&'r [QueryRow]>,
     /// Further rows of the group that have none of the fields.
     pub(crate) absent: usize,
     depth: usize,
 }
 
-impl<'r> Scope<'r> {
-    pub(crate) const fn of(row: &'r Row) -> Self {
+impl<'r> EvaluationScope<'r> {
+    pub(crate) const fn of(row: &'r QueryRow) -> Self {
         Self { row, group: None, absent: 0, depth: 0 }
     }
-    pub(crate) const fn group(row: &'r Row, rows: &'r [Row]) -> Self {
+    pub(crate) const fn group(row: &'r QueryRow, rows: &'r [QueryRow]) -> Self {
         Self { row, group: Some(rows), absent: 0, depth: 0 }
     }
     pub(crate) const fn with_absent(mut self, absent: usize) -> Self {
@@ -107,12 +107,12 @@ impl<'r> Scope<'r> {
     }
 }
 
-impl<'c> Context<'c> {
+impl<'c> EvaluationContext<'c> {
     pub(crate) fn new(
-        (links, clock): (Links<'c>, Clock),
+        (links, clock): (LinkedPages<'c>, Clock),
         keys: Vec<String>,
         now: Timestamp,
-        custom: &'c BTreeMap<String, Node>,
+        custom: &'c BTreeMap<String, ExpressionNode>,
     ) -> Self {
         Self { keys, now, custom, clock, links: RefCell::new(links), patterns: RefCell::default() }
     }
@@ -123,11 +123,11 @@ impl<'c> Context<'c> {
     }
 
     /// Whether a condition holds.
-    pub(crate) fn holds(&self, node: &Node, row: &Row) -> Result<bool, IndexError> {
-        Ok(self.value(node, Scope::of(row))?.is_true())
+    pub(crate) fn holds(&self, node: &ExpressionNode, row: &QueryRow) -> Result<bool, IndexError> {
+        Ok(self.value(node, EvaluationScope::of(row))?.is_true())
     }
 
-    pub(crate) fn value(&self, node: &Node, scope: Scope<'_>) -> Result<Value, IndexError> {
+    pub(crate) fn value(&self, node: &ExpressionNode, scope: EvaluationScope<'_>) -> Result<Value, IndexError> {
         self.clock.tick()?;
         Ok(match &node.kind {
             Expression::Literal(value) => value.clone(),
@@ -177,14 +177,14 @@ impl<'c> Context<'c> {
             }
             Expression::IsNull(one, sense) => {
                 let is_null = self.choices(one, scope)?.iter().all(Value::is_null);
-                Value::Boolean(is_null == (*sense == Sense::Plain))
+                Value::Boolean(is_null == (*sense == NegationSense::Plain))
             }
         })
     }
 
     /// The values that a comparison looks at: all that `[*]` leads to, else the one.
-    fn choices(&self, node: &Node, scope: Scope<'_>) -> Result<Vec<Value>, IndexError> {
-        let is_spread = matches!(&node.kind, Expression::Field(steps) if steps.contains(&Step::Any));
+    fn choices(&self, node: &ExpressionNode, scope: EvaluationScope<'_>) -> Result<Vec<Value>, IndexError> {
+        let is_spread = matches!(&node.kind, Expression::Field(steps) if steps.contains(&ValueStep::Any));
         Ok(match self.value(node, scope)? {
             Value::List(items) if is_spread && items.is_empty() => vec![Value::Null],
             Value::List(items) if is_spread => items,
@@ -195,19 +195,25 @@ impl<'c> Context<'c> {
     /// Whether a test holds for one of the values, or with NOT for a value that is there and not.
     fn any_choice(
         &self,
-        node: &Node,
-        sense: Sense,
-        scope: Scope<'_>,
+        node: &ExpressionNode,
+        sense: NegationSense,
+        scope: EvaluationScope<'_>,
         test: impl Fn(&Value) -> bool,
     ) -> Result<Value, IndexError> {
         let holds = |value: &Value| match sense {
-            Sense::Plain => test(value),
-            Sense::Negated => !value.is_null() && !test(value),
+            NegationSense::Plain => test(value),
+            NegationSense::Negated => !value.is_null() && !test(value),
         };
         Ok(Value::Boolean(self.choices(node, scope)?.iter().any(holds)))
     }
 
-    fn like(&self, one: &Node, two: &Node, sense: Sense, scope: Scope<'_>) -> Result<Value, IndexError> {
+    fn like(
+        &self,
+        one: &ExpressionNode,
+        two: &ExpressionNode,
+        sense: NegationSense,
+        scope: EvaluationScope<'_>,
+    ) -> Result<Value, IndexError> {
         let pattern = self.value(two, scope)?;
         if pattern.is_null() {
             return Ok(Value::Boolean(false));
@@ -216,7 +222,13 @@ impl<'c> Context<'c> {
         self.any_choice(one, sense, scope, |value| !value.is_null() && self.fits(&pattern, &value.text()))
     }
 
-    fn is_in(&self, one: &Node, list: &[Node], sense: Sense, scope: Scope<'_>) -> Result<Value, IndexError> {
+    fn is_in(
+        &self,
+        one: &ExpressionNode,
+        list: &[ExpressionNode],
+        sense: NegationSense,
+        scope: EvaluationScope<'_>,
+    ) -> Result<Value, IndexError> {
         let mut values = Vec::with_capacity(list.len());
         for node in list {
             values.push(self.value(node, scope)?);
@@ -230,17 +242,17 @@ impl<'c> Context<'c> {
         self.any_choice(one, sense, scope, |value| values.iter().any(|item| value.equals(item)))
     }
 
-    fn field(&self, steps: &[Step], scope: Scope<'_>) -> Result<Value, IndexError> {
+    fn field(&self, steps: &[ValueStep], scope: EvaluationScope<'_>) -> Result<Value, IndexError> {
         let row = scope.row;
         for (own, value) in &row.own {
             if let Some(rest) = steps.strip_prefix(own.as_slice()) {
                 return Ok(if rest.is_empty() { value.clone() } else { walk(&value.clone().into_json(), rest) });
             }
         }
-        let Some((Step::Key(key), rest)) = steps.split_first() else {
+        let Some((ValueStep::Key(key), rest)) = steps.split_first() else {
             return Ok(Value::Null);
         };
-        if let Some(fact) = Fact::named(key).filter(|_| rest.is_empty()) {
+        if let Some(fact) = ImplicitField::named(key).filter(|_| rest.is_empty()) {
             return self.fact(fact, row);
         }
         let place = self.keys.iter().position(|asked| asked == key);
@@ -249,23 +261,28 @@ impl<'c> Context<'c> {
         }
         match self.custom.get(key) {
             Some(node) if rest.is_empty() && scope.depth < MAX_CUSTOM_DEPTH => {
-                self.value(node, Scope { row, group: None, absent: 0, depth: scope.depth + 1 })
+                self.value(node, EvaluationScope { row, group: None, absent: 0, depth: scope.depth + 1 })
             }
             Some(_) | None => Ok(walk(&Json::Null, rest)),
         }
     }
 
-    fn fact(&self, fact: Fact, row: &Row) -> Result<Value, IndexError> {
+    fn fact(&self, fact: ImplicitField, row: &QueryRow) -> Result<Value, IndexError> {
         if let Some(value) = fact.of_path(&row.path) {
             return Ok(value);
         }
-        if fact == Fact::BacklinkCount {
+        if fact == ImplicitField::BacklinkCount {
             return Ok(calls::count(self.links.borrow_mut().count_sources(&row.path)?));
         }
         Ok(row.facts.iter().find(|(known, _)| *known == fact).map_or(Value::Null, |(_, value)| value.clone()))
     }
 
-    fn call(&self, function: Function, arguments: &[Node], scope: Scope<'_>) -> Result<Value, IndexError> {
+    fn call(
+        &self,
+        function: Function,
+        arguments: &[ExpressionNode],
+        scope: EvaluationScope<'_>,
+    ) -> Result<Value, IndexError> {
         if let Some(rows) = scope.group.filter(|_| function.is_aggregate(arguments.len())) {
             return self.aggregate(function, arguments, (rows, scope.absent));
         }
@@ -321,8 +338,8 @@ impl<'c> Context<'c> {
     fn aggregate(
         &self,
         function: Function,
-        arguments: &[Node],
-        (rows, absent): (&[Row], usize),
+        arguments: &[ExpressionNode],
+        (rows, absent): (&[QueryRow], usize),
     ) -> Result<Value, IndexError> {
         let Some(first) = arguments.first() else {
             return Ok(calls::count(rows.len() + absent));
@@ -331,14 +348,14 @@ impl<'c> Context<'c> {
         // As good as many of them.
         values.extend((absent > 0).then_some(Value::Null));
         for row in rows {
-            match self.value(first, Scope::of(row))? {
+            match self.value(first, EvaluationScope::of(row))? {
                 Value::List(items) => values.extend(items),
                 value => values.push(value),
             }
         }
         let mut handed = vec![Value::List(values)];
         if let (Some(second), Some(row)) = (arguments.get(1), rows.first()) {
-            handed.push(self.value(second, Scope::of(row))?);
+            handed.push(self.value(second, EvaluationScope::of(row))?);
         }
         calls::call(self, function, &handed)
     }
@@ -365,7 +382,7 @@ impl<'c> Context<'c> {
     }
 }
 
-const fn is_written_null(node: &Node) -> bool {
+const fn is_written_null(node: &ExpressionNode) -> bool {
     matches!(node.kind, Expression::Literal(Value::Null))
 }
 

@@ -9,13 +9,13 @@ use std::cell::RefCell;
 
 use rusqlite::types::Value as Bound;
 
-use super::ast::{Comparison, Expression, Node, Sense};
-use super::lexemes::Step;
-use super::lookup::Finder;
-use super::narrow::Statement;
-use super::row::Fact;
+use super::ast::{Comparison, Expression, ExpressionNode, NegationSense};
+use super::lexemes::ValueStep;
+use super::lookup::LookupPlanner;
+use super::narrow::NarrowingSql;
+use super::row::ImplicitField;
 use crate::IndexError;
-use crate::fields::{Kind, key_of};
+use crate::fields::{RowKind, key_of};
 use crate::value::Value;
 
 /// Integers up to here are exact as reals.
@@ -23,7 +23,7 @@ const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// How a page is found by the rows of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum FieldAccess {
     /// All such pages are listed: for a statement that reads them all.
     List,
     /// Each page is probed: for a statement that ends after a few pages.
@@ -31,10 +31,10 @@ pub(crate) enum Access {
 }
 
 /// Renders conditions.
-pub(crate) struct Exact<'e, 'c> {
-    pub(crate) finder: Finder<'e, 'c>,
+pub(crate) struct ConditionRenderer<'e, 'c> {
+    pub(crate) finder: LookupPlanner<'e, 'c>,
     pub(crate) hot: &'e HotFields,
-    pub(crate) access: Access,
+    pub(crate) access: FieldAccess,
 }
 
 /// Fields that have rows.
@@ -45,25 +45,31 @@ pub(crate) struct HotFields {
     pub(crate) used: RefCell<Vec<String>>,
 }
 
-impl Exact<'_, '_> {
+impl ConditionRenderer<'_, '_> {
     /// The condition over `facts`; none where SQL cannot decide it.
-    pub(crate) fn condition(&self, node: &Node, statement: &mut Statement) -> Result<Option<String>, IndexError> {
+    pub(crate) fn condition(
+        &self,
+        node: &ExpressionNode,
+        statement: &mut NarrowingSql,
+    ) -> Result<Option<String>, IndexError> {
         match &node.kind {
             Expression::All(nodes) => self.joined(nodes, " AND ", statement),
             Expression::Any(nodes) => self.joined(nodes, " OR ", statement),
             Expression::Not(inner) => Ok(self.condition(inner, statement)?.map(|inner| format!("NOT {inner}"))),
-            Expression::Field(_) => {
-                Ok(column(node).filter(|(fact, _)| *fact == Fact::HasFrontmatter).map(|(_, column)| column.to_owned()))
-            }
+            Expression::Field(_) => Ok(column(node)
+                .filter(|(fact, _)| *fact == ImplicitField::HasFrontmatter)
+                .map(|(_, column)| column.to_owned())),
             Expression::Compare(comparison, one, two) => self.compared(*comparison, (one, two), statement),
             Expression::Between(one, ends, sense) => {
                 let low = self.compared(Comparison::GreaterOrEqual, (one, &ends.0), statement)?;
                 let high = self.compared(Comparison::LessOrEqual, (one, &ends.1), statement)?;
                 let between = low.zip(high).map(|(low, high)| format!("({low} AND {high})"));
                 Ok(match sense {
-                    Sense::Plain => between,
+                    NegationSense::Plain => between,
                     // Every page has a computed field; another one may be absent.
-                    Sense::Negated => between.filter(|_| column(one).is_some()).map(|between| format!("NOT {between}")),
+                    NegationSense::Negated => {
+                        between.filter(|_| column(one).is_some()).map(|between| format!("NOT {between}"))
+                    }
                 })
             }
             Expression::Literal(_)
@@ -76,7 +82,12 @@ impl Exact<'_, '_> {
         }
     }
 
-    fn joined(&self, nodes: &[Node], operator: &str, statement: &mut Statement) -> Result<Option<String>, IndexError> {
+    fn joined(
+        &self,
+        nodes: &[ExpressionNode],
+        operator: &str,
+        statement: &mut NarrowingSql,
+    ) -> Result<Option<String>, IndexError> {
         let mut parts = Vec::with_capacity(nodes.len());
         for node in nodes {
             let Some(part) = self.condition(node, statement)? else { return Ok(None) };
@@ -88,8 +99,8 @@ impl Exact<'_, '_> {
     fn compared(
         &self,
         comparison: Comparison,
-        (one, two): (&Node, &Node),
-        statement: &mut Statement,
+        (one, two): (&ExpressionNode, &ExpressionNode),
+        statement: &mut NarrowingSql,
     ) -> Result<Option<String>, IndexError> {
         if let Some(value) = self.finder.constant(two)? {
             return Ok(self.field_compared(comparison, (one, &value), statement));
@@ -103,8 +114,8 @@ impl Exact<'_, '_> {
     fn field_compared(
         &self,
         comparison: Comparison,
-        (field, value): (&Node, &Value),
-        statement: &mut Statement,
+        (field, value): (&ExpressionNode, &Value),
+        statement: &mut NarrowingSql,
     ) -> Option<String> {
         let operator = match comparison {
             Comparison::Equal => "=",
@@ -116,8 +127,8 @@ impl Exact<'_, '_> {
         };
         if let Some((fact, column)) = column(field) {
             let value: Bound = match (fact, value) {
-                (Fact::HasFrontmatter, Value::Boolean(boolean)) => i64::from(*boolean).into(),
-                (Fact::HasFrontmatter | Fact::Updated, _) => return None,
+                (ImplicitField::HasFrontmatter, Value::Boolean(boolean)) => i64::from(*boolean).into(),
+                (ImplicitField::HasFrontmatter | ImplicitField::Updated, _) => return None,
                 (_, Value::Integer(integer)) => (*integer).into(),
                 (_, Value::Real(real)) if real.is_finite() => (*real).into(),
                 _ => return None,
@@ -128,9 +139,9 @@ impl Exact<'_, '_> {
         let (number, _) = self.hot.known.iter().find(|(_, known)| *known == name)?;
         let (kind, key) = key_of(value)?;
         let is_exact = match kind {
-            Kind::Text | Kind::Boolean => true,
-            Kind::Number => value.number().is_some_and(|number| number.abs() < MAX_EXACT),
-            Kind::Day => false,
+            RowKind::Text | RowKind::Boolean => true,
+            RowKind::Number => value.number().is_some_and(|number| number.abs() < MAX_EXACT),
+            RowKind::Day => false,
         };
         if !is_exact {
             return None;
@@ -139,16 +150,16 @@ impl Exact<'_, '_> {
         let (number, kind) = (statement.bind(*number), statement.bind(i64::from(kind as u8)));
         let test = format!("field = {number} AND kind = {kind} AND value {operator} {}", statement.bind(key));
         Some(match self.access {
-            Access::List => format!("facts.page IN (SELECT page FROM field_values WHERE {test})"),
-            Access::Probe => format!("EXISTS (SELECT 1 FROM field_values WHERE page = facts.page AND {test})"),
+            FieldAccess::List => format!("facts.page IN (SELECT page FROM field_values WHERE {test})"),
+            FieldAccess::Probe => format!("EXISTS (SELECT 1 FROM field_values WHERE page = facts.page AND {test})"),
         })
     }
 }
 
 /// A computed field that is a column of `facts`.
-pub(crate) fn column(node: &Node) -> Option<(Fact, &'static str)> {
+pub(crate) fn column(node: &ExpressionNode) -> Option<(ImplicitField, &'static str)> {
     let Expression::Field(steps) = &node.kind else { return None };
-    let [Step::Key(key)] = steps.as_slice() else { return None };
-    let fact = Fact::named(key)?;
+    let [ValueStep::Key(key)] = steps.as_slice() else { return None };
+    let fact = ImplicitField::named(key)?;
     Some((fact, fact.column()?))
 }

@@ -6,10 +6,11 @@
 use winnow::Parser;
 use winnow::combinator::{alt, opt, peek};
 
-use super::ast::{Arithmetic, Comparison, Expression, Node, Sense};
+use super::ast::{Arithmetic, Comparison, Expression, ExpressionNode, NegationSense};
 use super::functions::{self, Function};
 use super::lexemes::{
-    Input, field, is_reserved, measure, must_sign, next_word, offset, sign, take_word, takes_sign, takes_word, text,
+    LexerInput, field, is_reserved, measure, must_sign, next_word, offset, sign, take_word, takes_sign, takes_word,
+    text,
 };
 use super::problem::{Outcome, expected, hint, refuse, shown};
 use crate::value::Value;
@@ -18,7 +19,7 @@ use crate::value::Value;
 pub(crate) const MAX_DEPTH: usize = 64;
 
 /// Reads an expression; `depth` is how deep it stands in others.
-pub(crate) fn expression(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
+pub(crate) fn expression(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
     if depth > MAX_DEPTH {
         return refuse(input, format!("nests deeper than {MAX_DEPTH}"));
     }
@@ -30,7 +31,7 @@ pub(crate) fn expression(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
     Ok(joined(nodes, Expression::Any, start))
 }
 
-fn conjunction(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
+fn conjunction(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
     let start = offset(input);
     let mut nodes = vec![negation(input, depth)?];
     while takes_word(input, "AND")? || takes_sign(input, "&&")? {
@@ -40,18 +41,18 @@ fn conjunction(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
 }
 
 /// One node stays itself.
-fn joined(mut nodes: Vec<Node>, join: fn(Vec<Node>) -> Expression, start: usize) -> Node {
+fn joined(mut nodes: Vec<ExpressionNode>, join: fn(Vec<ExpressionNode>) -> Expression, start: usize) -> ExpressionNode {
     let end = nodes.last().map_or(start, |node| node.span.end);
     match nodes.pop() {
         Some(only) if nodes.is_empty() => only,
         last => {
             nodes.extend(last);
-            Node { kind: join(nodes), span: start..end }
+            ExpressionNode { kind: join(nodes), span: start..end }
         }
     }
 }
 
-fn negation(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
+fn negation(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
     let start = offset(input);
     let mut count = 0;
     while takes_word(input, "NOT")? || (!takes_ahead(input, "!=")? && takes_sign(input, "!")?) {
@@ -63,27 +64,27 @@ fn negation(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
     Ok(match count {
         0 => node,
         count => {
-            let once = Node { kind: Expression::Not(Box::new(node)), span: span.clone() };
-            if count % 2 == 1 { once } else { Node { kind: Expression::Not(Box::new(once)), span } }
+            let once = ExpressionNode { kind: Expression::Not(Box::new(node)), span: span.clone() };
+            if count % 2 == 1 { once } else { ExpressionNode { kind: Expression::Not(Box::new(once)), span } }
         }
     })
 }
 
-fn takes_ahead(input: &mut Input<'_>, text: &'static str) -> Outcome<bool> {
+fn takes_ahead(input: &mut LexerInput<'_>, text: &'static str) -> Outcome<bool> {
     Ok(opt(peek(sign(text))).parse_next(input)?.is_some())
 }
 
-fn comparison(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
+fn comparison(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
     let left = sum(input, depth)?;
     let start = left.span.start;
-    let end = |node: &Node| node.span.end;
+    let end = |node: &ExpressionNode| node.span.end;
     if let Some(comparison) = opt(comparison_sign).parse_next(input)? {
         let right = sum(input, depth)?;
         if opt(peek(comparison_sign)).parse_next(input)?.is_some() {
             return refuse(input, "comparisons do not chain; join two of them by AND");
         }
         let span = start..end(&right);
-        return Ok(Node { kind: Expression::Compare(comparison, Box::new(left), Box::new(right)), span });
+        return Ok(ExpressionNode { kind: Expression::Compare(comparison, Box::new(left), Box::new(right)), span });
     }
     if takes_word(input, "IS")? {
         let sense = sense(input)?;
@@ -91,13 +92,13 @@ fn comparison(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
             return expected(input, "NULL after IS");
         }
         let span = start..offset(input);
-        return Ok(Node { kind: Expression::IsNull(Box::new(left), sense), span });
+        return Ok(ExpressionNode { kind: Expression::IsNull(Box::new(left), sense), span });
     }
     let sense = sense(input)?;
     if takes_word(input, "LIKE")? {
         let right = sum(input, depth)?;
         let span = start..end(&right);
-        return Ok(Node { kind: Expression::Like(Box::new(left), Box::new(right), sense), span });
+        return Ok(ExpressionNode { kind: Expression::Like(Box::new(left), Box::new(right), sense), span });
     }
     if takes_word(input, "IN")? {
         must_sign(input, "(", "`(` and a list of values after IN")?;
@@ -106,7 +107,7 @@ fn comparison(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
         }
         let nodes = arguments(input, depth)?;
         let span = start..offset(input);
-        return Ok(Node { kind: Expression::In(Box::new(left), nodes, sense), span });
+        return Ok(ExpressionNode { kind: Expression::In(Box::new(left), nodes, sense), span });
     }
     if takes_word(input, "BETWEEN")? {
         let low = sum(input, depth)?;
@@ -115,19 +116,19 @@ fn comparison(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
         }
         let high = sum(input, depth)?;
         let span = start..end(&high);
-        return Ok(Node { kind: Expression::Between(Box::new(left), Box::new((low, high)), sense), span });
+        return Ok(ExpressionNode { kind: Expression::Between(Box::new(left), Box::new((low, high)), sense), span });
     }
     match sense {
-        Sense::Plain => Ok(left),
-        Sense::Negated => expected(input, "LIKE, IN or BETWEEN after NOT"),
+        NegationSense::Plain => Ok(left),
+        NegationSense::Negated => expected(input, "LIKE, IN or BETWEEN after NOT"),
     }
 }
 
-fn sense(input: &mut Input<'_>) -> Outcome<Sense> {
-    Ok(if takes_word(input, "NOT")? { Sense::Negated } else { Sense::Plain })
+fn sense(input: &mut LexerInput<'_>) -> Outcome<NegationSense> {
+    Ok(if takes_word(input, "NOT")? { NegationSense::Negated } else { NegationSense::Plain })
 }
 
-fn comparison_sign(input: &mut Input<'_>) -> Outcome<Comparison> {
+fn comparison_sign(input: &mut LexerInput<'_>) -> Outcome<Comparison> {
     alt((
         alt((sign("!="), sign("<>"))).value(Comparison::NotEqual),
         sign("<=").value(Comparison::LessOrEqual),
@@ -139,15 +140,15 @@ fn comparison_sign(input: &mut Input<'_>) -> Outcome<Comparison> {
     .parse_next(input)
 }
 
-fn sum(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
-    let signs = |input: &mut Input<'_>| {
+fn sum(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
+    let signs = |input: &mut LexerInput<'_>| {
         alt((sign("+").value(Arithmetic::Add), sign("-").value(Arithmetic::Subtract))).parse_next(input)
     };
     chain(input, depth, signs, product)
 }
 
-fn product(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
-    let signs = |input: &mut Input<'_>| {
+fn product(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
+    let signs = |input: &mut LexerInput<'_>| {
         alt((
             sign("*").value(Arithmetic::Multiply),
             sign("/").value(Arithmetic::Divide),
@@ -159,11 +160,11 @@ fn product(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
 }
 
 fn chain(
-    input: &mut Input<'_>,
+    input: &mut LexerInput<'_>,
     depth: usize,
-    mut signs: impl FnMut(&mut Input<'_>) -> Outcome<Arithmetic>,
-    part: fn(&mut Input<'_>, usize) -> Outcome<Node>,
-) -> Outcome<Node> {
+    mut signs: impl FnMut(&mut LexerInput<'_>) -> Outcome<Arithmetic>,
+    part: fn(&mut LexerInput<'_>, usize) -> Outcome<ExpressionNode>,
+) -> Outcome<ExpressionNode> {
     let first = part(input, depth)?;
     let mut rest = Vec::new();
     while let Some(operator) = opt(&mut signs).parse_next(input)? {
@@ -173,10 +174,10 @@ fn chain(
         return Ok(first);
     };
     let span = first.span.start..end;
-    Ok(Node { kind: Expression::Chain(Box::new(first), rest), span })
+    Ok(ExpressionNode { kind: Expression::Chain(Box::new(first), rest), span })
 }
 
-fn signed(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
+fn signed(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
     let start = offset(input);
     let mut is_negative = false;
     while takes_sign(input, "-")? {
@@ -189,14 +190,16 @@ fn signed(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
     let span = start..node.span.end;
     Ok(match node.kind {
         Expression::Literal(Value::Integer(integer)) => {
-            Node { kind: Expression::Literal(Value::Integer(-integer)), span }
+            ExpressionNode { kind: Expression::Literal(Value::Integer(-integer)), span }
         }
-        Expression::Literal(Value::Real(real)) => Node { kind: Expression::Literal(Value::Real(-real)), span },
-        _ => Node { kind: Expression::Negative(Box::new(node)), span },
+        Expression::Literal(Value::Real(real)) => {
+            ExpressionNode { kind: Expression::Literal(Value::Real(-real)), span }
+        }
+        _ => ExpressionNode { kind: Expression::Negative(Box::new(node)), span },
     })
 }
 
-fn value(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
+fn value(input: &mut LexerInput<'_>, depth: usize) -> Outcome<ExpressionNode> {
     let start = offset(input);
     let kind = if takes_sign(input, "(")? {
         let inner = expression(input, depth + 1)?;
@@ -209,11 +212,11 @@ fn value(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
     } else {
         named(input, depth)?
     };
-    Ok(Node { kind, span: start..offset(input) })
+    Ok(ExpressionNode { kind, span: start..offset(input) })
 }
 
 /// A keyword with a value, a call, or a field.
-fn named(input: &mut Input<'_>, depth: usize) -> Outcome<Expression> {
+fn named(input: &mut LexerInput<'_>, depth: usize) -> Outcome<Expression> {
     if let Some(word) = next_word(input) {
         for (keyword, value) in [
             ("TRUE", Value::Boolean(true)),
@@ -247,7 +250,7 @@ fn named(input: &mut Input<'_>, depth: usize) -> Outcome<Expression> {
     }
 }
 
-fn call(begin: &Input<'_>, word: &str, input: &mut Input<'_>, depth: usize) -> Outcome<Expression> {
+fn call(begin: &LexerInput<'_>, word: &str, input: &mut LexerInput<'_>, depth: usize) -> Outcome<Expression> {
     let Some(function) = Function::named(word) else {
         let names = functions::TABLE.iter().map(|row| row.name);
         return refuse(begin, format!("there is no function `{}`{}", shown(word), hint(word, names)));
@@ -269,7 +272,7 @@ fn given(count: usize) -> String {
 }
 
 /// Expressions up to `)`.
-fn arguments(input: &mut Input<'_>, depth: usize) -> Outcome<Vec<Node>> {
+fn arguments(input: &mut LexerInput<'_>, depth: usize) -> Outcome<Vec<ExpressionNode>> {
     let mut nodes = vec![expression(input, depth + 1)?];
     while takes_sign(input, ",")? {
         nodes.push(expression(input, depth + 1)?);

@@ -38,7 +38,7 @@ pub(crate) enum Function {
 }
 
 /// One row of [`TABLE`].
-pub(crate) struct Row {
+pub(crate) struct FunctionRow {
     pub(crate) name: &'static str,
     pub(crate) function: Function,
     /// Fewest arguments.
@@ -49,12 +49,12 @@ pub(crate) struct Row {
     pub(crate) usage: &'static str,
 }
 
-const fn row(name: &'static str, function: Function, least: usize, most: usize, usage: &'static str) -> Row {
-    Row { name, function, least, most, usage }
+const fn row(name: &'static str, function: Function, least: usize, most: usize, usage: &'static str) -> FunctionRow {
+    FunctionRow { name, function, least, most, usage }
 }
 
 /// Every name of a function. Where one has several, the first is its own.
-pub(crate) const TABLE: &[Row] = &[
+pub(crate) const TABLE: &[FunctionRow] = &[
     row("average", Function::Average, 1, 1, "average(x)"),
     row("avg", Function::Average, 1, 1, "avg(x)"),
     row("choice", Function::Choice, 3, 3, "choice(condition, then, else)"),
@@ -99,7 +99,7 @@ impl Function {
         TABLE.iter().find(|row| row.name.eq_ignore_ascii_case(name)).map(|row| row.function)
     }
 
-    pub(crate) fn row(self) -> &'static Row {
+    pub(crate) fn row(self) -> &'static FunctionRow {
         // Every function has a row; a test walks them.
         TABLE.iter().find(|row| row.function == self).unwrap_or(&TABLE[0])
     }

@@ -6,13 +6,13 @@ use winnow::error::ErrMode;
 use winnow::stream::{LocatingSlice, Stream};
 
 use super::MAX_BYTES;
-use super::ast::{Column, Expression, Mode, Node, Parsed, Source};
+use super::ast::{Expression, ExpressionNode, NamedColumn, PageSource, ParsedQuery, QueryMode};
 use super::expression::{MAX_DEPTH, expression};
 use super::lexemes::{
-    Input, alias, bare_path, blanks, count, is_reserved, must_sign, next_word, offset, tag, takes_sign, takes_word,
-    text,
+    LexerInput, alias, bare_path, blanks, count, is_reserved, must_sign, next_word, offset, tag, takes_sign,
+    takes_word, text,
 };
-use super::problem::{Outcome, Problem, expected, found, hint, refuse, shown};
+use super::problem::{Outcome, QueryProblem, expected, found, hint, refuse, shown};
 
 /// Most columns, sort keys and FLATTEN clauses, each.
 const MAX_COLUMNS: usize = 64;
@@ -24,7 +24,7 @@ const CLAUSES: [&str; 7] = ["FROM", "WHERE", "SORT", "GROUP BY", "FLATTEN", "LIM
 const FIRST_WORDS: [&str; 10] = ["FROM", "WHERE", "SORT", "GROUP", "FLATTEN", "LIMIT", "OFFSET", "AND", "OR", "AS"];
 
 /// Reads a query.
-pub(crate) fn query(text: &str) -> Result<Parsed, String> {
+pub(crate) fn query(text: &str) -> Result<ParsedQuery, String> {
     whole(text, |input| {
         let mut parsed = mode(input)?;
         clauses(input, &mut parsed)?;
@@ -33,14 +33,14 @@ pub(crate) fn query(text: &str) -> Result<Parsed, String> {
 }
 
 /// Reads an expression that stands alone, such as the one of a view's filter.
-pub(crate) fn lone_expression(text: &str) -> Result<Node, String> {
+pub(crate) fn lone_expression(text: &str) -> Result<ExpressionNode, String> {
     if text.len() > MAX_BYTES {
         return Err(format!("the expression is {} bytes long; at most {MAX_BYTES} are read", text.len()));
     }
     whole(text, |input| expression(input, 0))
 }
 
-fn whole<T>(text: &str, mut rule: impl FnMut(&mut Input<'_>) -> Outcome<T>) -> Result<T, String> {
+fn whole<T>(text: &str, mut rule: impl FnMut(&mut LexerInput<'_>) -> Outcome<T>) -> Result<T, String> {
     let mut input = LocatingSlice::new(text);
     let read = blanks(&mut input)
         .and_then(|()| rule(&mut input))
@@ -48,23 +48,23 @@ fn whole<T>(text: &str, mut rule: impl FnMut(&mut Input<'_>) -> Outcome<T>) -> R
     read.map_err(|error| match error {
         ErrMode::Cut(problem) | ErrMode::Backtrack(problem) => problem.told(text),
         // Only for text that arrives in pieces.
-        ErrMode::Incomplete(_) => Problem::at(text.len(), "the query is cut off").told(text),
+        ErrMode::Incomplete(_) => QueryProblem::at(text.len(), "the query is cut off").told(text),
     })
 }
 
-fn mode(input: &mut Input<'_>) -> Outcome<Parsed> {
-    let names = || Mode::ALL.iter().map(|(name, _)| *name);
+fn mode(input: &mut LexerInput<'_>) -> Outcome<ParsedQuery> {
+    let names = || QueryMode::ALL.iter().map(|(name, _)| *name);
     let Some(word) = next_word(input) else {
         let all = names().collect::<Vec<_>>().join(", ");
         return expected(input, &all);
     };
-    let Some((_, mode)) = Mode::ALL.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)) else {
+    let Some((_, mode)) = QueryMode::ALL.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)) else {
         let all = names().collect::<Vec<_>>().join(", ");
         let hint = hint(word, names());
         return refuse(input, format!("a query begins with {all}, not with `{}`{hint}", shown(word)));
     };
     takes_word(input, word)?;
-    let mut parsed = Parsed {
+    let mut parsed = ParsedQuery {
         mode: *mode,
         without_id: false,
         columns: Vec::new(),
@@ -79,7 +79,7 @@ fn mode(input: &mut Input<'_>) -> Outcome<Parsed> {
         summaries: Vec::new(),
     };
     match mode {
-        Mode::Table | Mode::List | Mode::Json => {
+        QueryMode::Table | QueryMode::List | QueryMode::Json => {
             if takes_word(input, "WITHOUT")? {
                 if !takes_word(input, "ID")? {
                     return expected(input, "ID after WITHOUT");
@@ -93,14 +93,14 @@ fn mode(input: &mut Input<'_>) -> Outcome<Parsed> {
                 parsed.columns = columns(input)?;
             }
         }
-        Mode::Distinct | Mode::Calendar => parsed.columns.push(column(input)?),
-        Mode::Count | Mode::Task => {}
+        QueryMode::Distinct | QueryMode::Calendar => parsed.columns.push(column(input)?),
+        QueryMode::Count | QueryMode::Task => {}
     }
     Ok(parsed)
 }
 
 /// Whether the columns are over: at a keyword or the end.
-fn at_clause(input: &mut Input<'_>) -> bool {
+fn at_clause(input: &mut LexerInput<'_>) -> bool {
     input.eof_offset() == 0 || next_word(input).is_some_and(|word| is_reserved(word) && !is_value(word))
 }
 
@@ -108,7 +108,7 @@ fn is_value(word: &str) -> bool {
     ["TRUE", "FALSE", "NULL", "NIL", "NOT"].iter().any(|value| value.eq_ignore_ascii_case(word))
 }
 
-fn columns(input: &mut Input<'_>) -> Outcome<Vec<Column>> {
+fn columns(input: &mut LexerInput<'_>) -> Outcome<Vec<NamedColumn>> {
     let mut columns = vec![column(input)?];
     while takes_sign(input, ",")? {
         if columns.len() == MAX_COLUMNS {
@@ -120,19 +120,19 @@ fn columns(input: &mut Input<'_>) -> Outcome<Vec<Column>> {
 }
 
 /// An expression, with a name of its own or the one it is written by.
-fn column(input: &mut Input<'_>) -> Outcome<Column> {
+fn column(input: &mut LexerInput<'_>) -> Outcome<NamedColumn> {
     let begin = *input;
     let node = expression(input, 0)?;
     let start = offset(&begin);
     if takes_word(input, "AS")? {
-        return Ok(Column { name: alias(input)?, node });
+        return Ok(NamedColumn { name: alias(input)?, node });
     }
     let mut rest = begin;
     let written = rest.next_slice(node.span.end.saturating_sub(start).min(begin.eof_offset()));
-    Ok(Column { name: written.trim().trim_matches('`').to_owned(), node })
+    Ok(NamedColumn { name: written.trim().trim_matches('`').to_owned(), node })
 }
 
-fn clauses(input: &mut Input<'_>, parsed: &mut Parsed) -> Outcome<()> {
+fn clauses(input: &mut LexerInput<'_>, parsed: &mut ParsedQuery) -> Outcome<()> {
     while input.eof_offset() > 0 {
         let begin = *input;
         if takes_word(input, "FROM")? {
@@ -169,19 +169,19 @@ fn clauses(input: &mut Input<'_>, parsed: &mut Parsed) -> Outcome<()> {
     Ok(())
 }
 
-fn once(begin: &Input<'_>, clause: &str, is_first: bool) -> Outcome<()> {
+fn once(begin: &LexerInput<'_>, clause: &str, is_first: bool) -> Outcome<()> {
     if is_first { Ok(()) } else { refuse(begin, format!("{clause} comes twice")) }
 }
 
-fn unexpected<T>(input: &mut Input<'_>, last: Option<&Column>) -> Outcome<T> {
+fn unexpected<T>(input: &mut LexerInput<'_>, last: Option<&NamedColumn>) -> Outcome<T> {
     let clauses = CLAUSES.join(", ");
-    if let Some(Column { name, node: Node { kind: Expression::Field(_), span } }) = last
+    if let Some(NamedColumn { name, node: ExpressionNode { kind: Expression::Field(_), span } }) = last
         && let hint = hint(name, FIRST_WORDS)
         && !hint.is_empty()
     {
         // What was read as a column is rather a keyword: `LIST WERE x`.
         let what = format!("unexpected keyword \"{}\": expected {clauses} or the end{hint}", shown(name));
-        return Err(ErrMode::Cut(Problem::at(span.start, what)));
+        return Err(ErrMode::Cut(QueryProblem::at(span.start, what)));
     }
     match next_word(input) {
         Some(word) => {
@@ -196,7 +196,7 @@ fn unexpected<T>(input: &mut Input<'_>, last: Option<&Column>) -> Outcome<T> {
     }
 }
 
-fn sort(input: &mut Input<'_>, keys: &mut Vec<(Node, bool)>) -> Outcome<()> {
+fn sort(input: &mut LexerInput<'_>, keys: &mut Vec<(ExpressionNode, bool)>) -> Outcome<()> {
     takes_word(input, "BY")?;
     loop {
         let node = expression(input, 0)?;
@@ -212,7 +212,7 @@ fn sort(input: &mut Input<'_>, keys: &mut Vec<(Node, bool)>) -> Outcome<()> {
 }
 
 /// Prefixes and tags, joined by AND and OR.
-fn source(input: &mut Input<'_>, depth: usize) -> Outcome<Source> {
+fn source(input: &mut LexerInput<'_>, depth: usize) -> Outcome<PageSource> {
     if depth > MAX_DEPTH {
         return refuse(input, format!("nests deeper than {MAX_DEPTH}"));
     }
@@ -220,18 +220,18 @@ fn source(input: &mut Input<'_>, depth: usize) -> Outcome<Source> {
     while takes_word(input, "OR")? || takes_sign(input, "||")? {
         any.push(sources(input, depth)?);
     }
-    Ok(if any.len() == 1 { any.remove(0) } else { Source::Any(any) })
+    Ok(if any.len() == 1 { any.remove(0) } else { PageSource::Any(any) })
 }
 
-fn sources(input: &mut Input<'_>, depth: usize) -> Outcome<Source> {
+fn sources(input: &mut LexerInput<'_>, depth: usize) -> Outcome<PageSource> {
     let mut all = vec![one_source(input, depth)?];
     while takes_word(input, "AND")? || takes_sign(input, "&&")? {
         all.push(one_source(input, depth)?);
     }
-    Ok(if all.len() == 1 { all.remove(0) } else { Source::All(all) })
+    Ok(if all.len() == 1 { all.remove(0) } else { PageSource::All(all) })
 }
 
-fn one_source(input: &mut Input<'_>, depth: usize) -> Outcome<Source> {
+fn one_source(input: &mut LexerInput<'_>, depth: usize) -> Outcome<PageSource> {
     let mut is_negated = false;
     while takes_sign(input, "-")? || takes_sign(input, "!")? || takes_word(input, "NOT")? {
         is_negated = !is_negated;
@@ -241,21 +241,21 @@ fn one_source(input: &mut Input<'_>, depth: usize) -> Outcome<Source> {
         must_sign(input, ")", "`)`")?;
         inner
     } else if let Some(prefix) = opt(text).parse_next(input)? {
-        Source::Prefix(prefix)
+        PageSource::Prefix(prefix)
     } else if let Some(tag) = opt(tag).parse_next(input)? {
-        Source::Tag(tag.to_owned())
+        PageSource::Tag(tag.to_owned())
     } else if next_word(input).is_some_and(is_reserved) && !looks_like_path(input) {
         return expected(input, "a path, a text in quotes or a #tag after FROM");
     } else if let Some(path) = opt(bare_path).parse_next(input)? {
-        Source::Prefix(path.to_owned())
+        PageSource::Prefix(path.to_owned())
     } else {
         return expected(input, "a path, a text in quotes or a #tag after FROM");
     };
-    Ok(if is_negated { Source::Not(Box::new(source)) } else { source })
+    Ok(if is_negated { PageSource::Not(Box::new(source)) } else { source })
 }
 
 /// `sort/` is a path, `sort` is a keyword.
-fn looks_like_path(input: &Input<'_>) -> bool {
+fn looks_like_path(input: &LexerInput<'_>) -> bool {
     let mut rest = *input;
     bare_path(&mut rest).is_ok_and(|path| path.contains(['/', '.']))
 }

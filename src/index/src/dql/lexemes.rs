@@ -6,12 +6,12 @@ use winnow::error::ErrMode;
 use winnow::stream::{LocatingSlice, Location};
 use winnow::token::{any, one_of, take_till, take_while};
 
-use super::problem::{Outcome, Problem, expected, refuse, shown};
-use crate::moments::Moment;
-use crate::value::{Length, Value};
+use super::problem::{Outcome, QueryProblem, expected, refuse, shown};
+use crate::moments::WrittenDate;
+use crate::value::{DateLength, Value};
 
 /// Where the reader stands.
-pub(crate) type Input<'i> = LocatingSlice<&'i str>;
+pub(crate) type LexerInput<'i> = LocatingSlice<&'i str>;
 
 /// Words that are never names of fields, unless in back-ticks.
 pub(crate) const RESERVED: [&str; 22] = [
@@ -20,22 +20,22 @@ pub(crate) const RESERVED: [&str; 22] = [
 ];
 
 /// Blanks and line ends.
-pub(crate) fn blanks(input: &mut Input<'_>) -> Outcome<()> {
+pub(crate) fn blanks(input: &mut LexerInput<'_>) -> Outcome<()> {
     take_while(0.., char::is_whitespace).void().parse_next(input)
 }
 
 /// A sign such as `(` or `<=`.
-pub(crate) fn sign<'i>(sign: &'static str) -> impl Parser<Input<'i>, &'i str, ErrMode<Problem>> {
+pub(crate) fn sign<'i>(sign: &'static str) -> impl Parser<LexerInput<'i>, &'i str, ErrMode<QueryProblem>> {
     (sign, blanks).map(|(sign, ())| sign)
 }
 
 /// Takes a sign when it stands here.
-pub(crate) fn takes_sign(input: &mut Input<'_>, text: &'static str) -> Outcome<bool> {
+pub(crate) fn takes_sign(input: &mut LexerInput<'_>, text: &'static str) -> Outcome<bool> {
     Ok(opt(sign(text)).parse_next(input)?.is_some())
 }
 
 /// Takes a sign, or refuses the query.
-pub(crate) fn must_sign(input: &mut Input<'_>, text: &'static str, why: &str) -> Outcome<()> {
+pub(crate) fn must_sign(input: &mut LexerInput<'_>, text: &'static str, why: &str) -> Outcome<()> {
     if takes_sign(input, text)? { Ok(()) } else { expected(input, why) }
 }
 
@@ -48,7 +48,7 @@ fn in_name(c: char) -> bool {
 }
 
 /// One key of a field: letters, digits, `_`, and `-` between them.
-fn key<'i>(input: &mut Input<'i>) -> Outcome<&'i str> {
+fn key<'i>(input: &mut LexerInput<'i>) -> Outcome<&'i str> {
     let dashed = (take_while(1.., '-'), take_while(1.., in_name));
     (
         any.verify(|c: &char| begins_name(*c) && (in_name(*c))),
@@ -60,17 +60,17 @@ fn key<'i>(input: &mut Input<'i>) -> Outcome<&'i str> {
 }
 
 /// A word as it stands here, without taking it: what may be a keyword.
-pub(crate) fn next_word<'i>(input: &mut Input<'i>) -> Option<&'i str> {
+pub(crate) fn next_word<'i>(input: &mut LexerInput<'i>) -> Option<&'i str> {
     peek(key).parse_next(input).ok()
 }
 
 /// Takes the word that stands here.
-pub(crate) fn take_word(input: &mut Input<'_>) -> Outcome<()> {
+pub(crate) fn take_word(input: &mut LexerInput<'_>) -> Outcome<()> {
     (key, blanks).void().parse_next(input)
 }
 
 /// Takes a keyword, in any case, when it stands here.
-pub(crate) fn takes_word(input: &mut Input<'_>, keyword: &str) -> Outcome<bool> {
+pub(crate) fn takes_word(input: &mut LexerInput<'_>, keyword: &str) -> Outcome<bool> {
     if next_word(input).is_some_and(|word| word.eq_ignore_ascii_case(keyword)) {
         take_word(input)?;
         return Ok(true);
@@ -85,7 +85,7 @@ pub(crate) fn is_reserved(word: &str) -> bool {
 
 /// One step from a value into it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Step {
+pub(crate) enum ValueStep {
     /// The member of an object.
     Key(String),
     /// The item of a list, from 0.
@@ -98,8 +98,8 @@ pub(crate) enum Step {
 const MAX_STEPS: usize = 16;
 
 /// A field: `status`, `author.name`, `tags[0]`, `sources[*].id`, `` `odd name` ``.
-pub(crate) fn field(input: &mut Input<'_>) -> Outcome<Vec<Step>> {
-    let mut steps = vec![Step::Key(name(input)?)];
+pub(crate) fn field(input: &mut LexerInput<'_>) -> Outcome<Vec<ValueStep>> {
+    let mut steps = vec![ValueStep::Key(name(input)?)];
     loop {
         if steps.len() > MAX_STEPS {
             return refuse(input, format!("a field leads {MAX_STEPS} steps deep at most"));
@@ -107,7 +107,7 @@ pub(crate) fn field(input: &mut Input<'_>) -> Outcome<Vec<Step>> {
         if let Some(step) = opt(index).parse_next(input)? {
             steps.push(step);
         } else if let Some(next) = opt(preceded('.', name)).parse_next(input)? {
-            steps.push(Step::Key(next));
+            steps.push(ValueStep::Key(next));
         } else {
             blanks(input)?;
             return Ok(steps);
@@ -115,14 +115,14 @@ pub(crate) fn field(input: &mut Input<'_>) -> Outcome<Vec<Step>> {
     }
 }
 
-fn name(input: &mut Input<'_>) -> Outcome<String> {
+fn name(input: &mut LexerInput<'_>) -> Outcome<String> {
     match opt(quoted_name).parse_next(input)? {
         Some(name) => Ok(name),
         None => key.map(str::to_owned).parse_next(input),
     }
 }
 
-fn quoted_name(input: &mut Input<'_>) -> Outcome<String> {
+fn quoted_name(input: &mut LexerInput<'_>) -> Outcome<String> {
     let begin = *input;
     '`'.parse_next(input)?;
     match (take_till(1.., '`'), '`').parse_next(input) {
@@ -132,21 +132,21 @@ fn quoted_name(input: &mut Input<'_>) -> Outcome<String> {
     }
 }
 
-fn index(input: &mut Input<'_>) -> Outcome<Step> {
+fn index(input: &mut LexerInput<'_>) -> Outcome<ValueStep> {
     let begin = *input;
     '['.parse_next(input)?;
     let inside = (take_till(0..12, [']', '\n']), opt(']')).parse_next(input)?;
     match inside {
-        ("*", Some(_)) => Ok(Step::Any),
+        ("*", Some(_)) => Ok(ValueStep::Any),
         (number, Some(_)) if number.bytes().all(|byte| byte.is_ascii_digit()) && !number.is_empty() => {
-            number.parse().map(Step::Index).or_else(|_| refuse(&begin, "the index is too large"))
+            number.parse().map(ValueStep::Index).or_else(|_| refuse(&begin, "the index is too large"))
         }
         _ => refuse(&begin, "after a field, `[` takes an index such as `[0]`, or `[*]` for any item"),
     }
 }
 
 /// A name to show a column by: a word, or a text in quotes or back-ticks.
-pub(crate) fn alias(input: &mut Input<'_>) -> Outcome<String> {
+pub(crate) fn alias(input: &mut LexerInput<'_>) -> Outcome<String> {
     if let Some(text) = opt(text).parse_next(input)? {
         return Ok(text);
     }
@@ -160,7 +160,7 @@ pub(crate) fn alias(input: &mut Input<'_>) -> Outcome<String> {
 
 /// A text in quotes. `\"`, `\'`, `\\`, `\n` and `\t` mean what they mean elsewhere; every other backslash is itself, so that patterns
 /// need no second one.
-pub(crate) fn text(input: &mut Input<'_>) -> Outcome<String> {
+pub(crate) fn text(input: &mut LexerInput<'_>) -> Outcome<String> {
     let begin = *input;
     let quote = one_of(['"', '\'']).parse_next(input)?;
     let mut text = String::new();
@@ -184,19 +184,19 @@ pub(crate) fn text(input: &mut Input<'_>) -> Outcome<String> {
 }
 
 /// A number (`3`, `1.5`), a date (`2026-01-31`, `2026-01-31T12:00:00Z`) or a length of time (`7d`, `1h 30min` as `1h30min`).
-pub(crate) fn measure(input: &mut Input<'_>) -> Outcome<Value> {
+pub(crate) fn measure(input: &mut LexerInput<'_>) -> Outcome<Value> {
     let begin = *input;
     let written = peek(take_while(1.., |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-' | '+')))
         .verify(|text: &str| text.starts_with(|c: char| c.is_ascii_digit()))
         .parse_next(input)?;
     if written.as_bytes().get(4) == Some(&b'-') && written[..4].bytes().all(|byte| byte.is_ascii_digit()) {
-        let Some(moment) = Moment::parse(written) else {
+        let Some(moment) = WrittenDate::parse(written) else {
             return refuse(&begin, format!("`{}` is no date; write it like 2026-01-31", shown(written)));
         };
         (winnow::token::take(written.len()), blanks).parse_next(input)?;
         return Ok(match moment {
-            Moment::Day(day) => Value::Day(day),
-            Moment::Instant(instant) => Value::Instant(instant),
+            WrittenDate::Day(day) => Value::Day(day),
+            WrittenDate::Instant(instant) => Value::Instant(instant),
         });
     }
     let digits = take_while(1.., |c: char| c.is_ascii_digit());
@@ -225,11 +225,11 @@ pub(crate) fn measure(input: &mut Input<'_>) -> Outcome<Value> {
     Ok(Value::Length(length))
 }
 
-fn one_length(begin: &Input<'_>, number: &str, unit: &str) -> Outcome<Length> {
+fn one_length(begin: &LexerInput<'_>, number: &str, unit: &str) -> Outcome<DateLength> {
     if unit == "m" {
         return refuse(begin, format!("`{number}m` may be minutes or months; write `{number}min` or `{number}mo`"));
     }
-    let length = number.parse().ok().and_then(|count| Length::of(count, unit));
+    let length = number.parse().ok().and_then(|count| DateLength::of(count, unit));
     length.map_or_else(
         || {
             let told = format!("{number}{unit}");
@@ -242,7 +242,7 @@ fn one_length(begin: &Input<'_>, number: &str, unit: &str) -> Outcome<Length> {
 }
 
 /// A whole number of at least 0, for LIMIT and OFFSET.
-pub(crate) fn count(input: &mut Input<'_>, clause: &str) -> Outcome<u64> {
+pub(crate) fn count(input: &mut LexerInput<'_>, clause: &str) -> Outcome<u64> {
     let begin = *input;
     match opt(measure).parse_next(input)? {
         Some(Value::Integer(count)) => count.try_into().or_else(|_| expected(&begin, "a number")),
@@ -251,18 +251,18 @@ pub(crate) fn count(input: &mut Input<'_>, clause: &str) -> Outcome<u64> {
 }
 
 /// The byte offset reached.
-pub(crate) fn offset(input: &Input<'_>) -> usize {
+pub(crate) fn offset(input: &LexerInput<'_>) -> usize {
     input.current_token_start()
 }
 
 /// What FROM takes without quotes: a path up to the next blank or parenthesis.
-pub(crate) fn bare_path<'i>(input: &mut Input<'i>) -> Outcome<&'i str> {
+pub(crate) fn bare_path<'i>(input: &mut LexerInput<'i>) -> Outcome<&'i str> {
     let path = take_while(1.., |c: char| !c.is_whitespace() && !matches!(c, '(' | ')' | ',' | '"' | '\'' | '#' | '`'));
     delimited(winnow::combinator::empty, path, blanks).parse_next(input)
 }
 
 /// A tag behind its `#`.
-pub(crate) fn tag<'i>(input: &mut Input<'i>) -> Outcome<&'i str> {
+pub(crate) fn tag<'i>(input: &mut LexerInput<'i>) -> Outcome<&'i str> {
     let word = take_while(1.., |c: char| !c.is_whitespace() && !matches!(c, '(' | ')' | ',' | '"' | '\'' | '#' | '`'));
     delimited('#', word, blanks).parse_next(input)
 }

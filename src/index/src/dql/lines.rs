@@ -83,7 +83,7 @@ mod tests {
             ("Type: distinct\ncolumns: status\noffset: 2", "DISTINCT status OFFSET 2"),
         ] {
             assert_eq!(together(lines).as_deref(), Some(query), "{lines}");
-            assert!(crate::Query::parse(lines).is_ok(), "{lines}");
+            assert!(crate::DqlQuery::parse(lines).is_ok(), "{lines}");
         }
         for today in ["LIST", "TABLE a\nWHERE b = \"where: x\"", "from: x"] {
             assert_eq!(together(today), None, "{today}");
@@ -95,7 +95,7 @@ mod tests {
         let refused = |text: &str| put_together(text).unwrap_err();
         assert!(refused("type: list\nwher: x").starts_with("line 2: expected one of `type:`, `columns:`"));
         assert_eq!(refused("where:\n"), "line 1: behind `where:` stands nothing");
-        let told = crate::Query::parse("type: list\nwhere: a = = 1").unwrap_err().to_string();
+        let told = crate::DqlQuery::parse("type: list\nwhere: a = = 1").unwrap_err().to_string();
         assert!(told.contains("read as `LIST WHERE (a = = 1)`"), "{told}");
     }
 }

@@ -5,23 +5,23 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use svcfs_base::TreePath;
 
-use crate::links::{Names, each_link};
+use crate::links::{NameLookup, each_link};
 use crate::pages::tree_path;
-use crate::{Graph, Index, IndexError};
+use crate::{Index, IndexError, LinkGraph};
 
 /// The pages on the other ends of links, for one query about many pages: names that were looked up once are kept, and what links to
 /// a page is asked of the link graph, which is had when the first page needs it. The graph may have seen writes that came after
 /// the query began. Only pages at or below one path are known: the others are on no end of a link.
-pub(crate) struct Links<'c> {
+pub(crate) struct LinkedPages<'c> {
     index: &'c Index,
     below: Option<&'c TreePath>,
-    names: Names<'c>,
-    graph: Option<Arc<Graph>>,
+    names: NameLookup<'c>,
+    graph: Option<Arc<LinkGraph>>,
 }
 
-impl<'c> Links<'c> {
+impl<'c> LinkedPages<'c> {
     pub(crate) fn new(index: &'c Index, connection: &'c Connection, below: Option<&'c TreePath>) -> Self {
-        Self { index, below, names: Names::new(connection), graph: None }
+        Self { index, below, names: NameLookup::new(connection), graph: None }
     }
 
     /// The pages that a page links to, each once, in the order of its links.
@@ -52,7 +52,7 @@ impl<'c> Links<'c> {
         Ok(self.graph()?.sources(&path).filter(|source| is_seen(source, below)).count())
     }
 
-    fn graph(&mut self) -> Result<&Graph, IndexError> {
+    fn graph(&mut self) -> Result<&LinkGraph, IndexError> {
         let graph = match self.graph.take() {
             Some(graph) => graph,
             None => self.index.graph()?,

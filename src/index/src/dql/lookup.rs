@@ -3,51 +3,51 @@
 use rusqlite::Connection;
 use rusqlite::types::Value as Bound;
 
-use super::ast::{Comparison, Expression, Mode, Node, Parsed, Sense, Source};
-use super::evaluate::{Context, Scope};
+use super::ast::{Comparison, Expression, ExpressionNode, NegationSense, PageSource, ParsedQuery, QueryMode};
+use super::evaluate::{EvaluationContext, EvaluationScope};
 use super::functions::Function;
-use super::lexemes::Step;
-use super::narrow::Statement;
-use super::row::{Fact, Row};
+use super::lexemes::ValueStep;
+use super::narrow::NarrowingSql;
+use super::row::{ImplicitField, QueryRow};
 use super::tasks;
 use crate::IndexError;
-use crate::fields::{ITEM, Kind, key_of, name_of};
+use crate::fields::{ITEM, RowKind, key_of, name_of};
 use crate::value::Value;
 
 /// A condition that no page fulfils but those with one of these rows.
 #[derive(Debug, Clone)]
-pub(crate) struct Lookup {
+pub(crate) struct IndexLookup {
     /// The field, as its rows are named.
     pub(crate) field: String,
-    ranges: Vec<Range>,
+    ranges: Vec<KeyRange>,
 }
 
 /// Rows of one kind between two values.
 #[derive(Debug, Clone)]
-struct Range {
-    kind: Kind,
+struct KeyRange {
+    kind: RowKind,
     /// Items of lists, too.
     with_items: bool,
     low: Option<Bound>,
     high: Option<Bound>,
 }
 
-impl Lookup {
+impl IndexLookup {
     /// The condition as SQL over `pages`, given the number of its field.
-    pub(crate) fn sql(&self, statement: &mut Statement, field: i64) -> String {
+    pub(crate) fn sql(&self, statement: &mut NarrowingSql, field: i64) -> String {
         format!("pages.id IN ({})", self.rows(statement, field))
     }
 
     /// How many rows it has, counted no further than `most`.
     pub(crate) fn count(&self, connection: &Connection, field: i64, most: usize) -> Result<usize, IndexError> {
-        let mut statement = Statement::default();
+        let mut statement = NarrowingSql::default();
         let rows = self.rows(&mut statement, field);
         statement.count(connection, &rows, most)
     }
 
-    fn rows(&self, statement: &mut Statement, field: i64) -> String {
+    fn rows(&self, statement: &mut NarrowingSql, field: i64) -> String {
         let field = statement.bind(field);
-        let one = |range: &Range, kind: u8, statement: &mut Statement| {
+        let one = |range: &KeyRange, kind: u8, statement: &mut NarrowingSql| {
             let kind = statement.bind(i64::from(kind));
             let mut test = format!("field = {field} AND kind = {kind}");
             match (&range.low, &range.high) {
@@ -76,12 +76,12 @@ impl Lookup {
 }
 
 /// The lookups of a query; all of them narrow it down.
-pub(crate) fn lookups(parsed: &Parsed, context: &Context<'_>) -> Result<Vec<Lookup>, IndexError> {
+pub(crate) fn lookups(parsed: &ParsedQuery, context: &EvaluationContext<'_>) -> Result<Vec<IndexLookup>, IndexError> {
     let mut found = Vec::new();
     if let Some(source) = &parsed.source {
         tags(source, &mut found);
     }
-    let finder = Finder { parsed, context };
+    let finder = LookupPlanner { parsed, context };
     for condition in &parsed.conditions {
         finder.conjuncts(condition, &mut found)?;
     }
@@ -89,20 +89,20 @@ pub(crate) fn lookups(parsed: &Parsed, context: &Context<'_>) -> Result<Vec<Look
 }
 
 /// Tags that every page of a source has.
-fn tags(source: &Source, found: &mut Vec<Lookup>) {
+fn tags(source: &PageSource, found: &mut Vec<IndexLookup>) {
     match source {
-        Source::Tag(tag) => {
+        PageSource::Tag(tag) => {
             let mut values = vec![Value::Text(tag.clone()), Value::Text(format!("#{tag}"))];
             values.extend(tag.parse().ok().map(Value::Real));
-            let ranges = values.iter().filter_map(|value| Range::equal(value, true)).collect();
-            found.extend(name_of(&[Step::Key("tags".to_owned())]).map(|field| Lookup { field, ranges }));
+            let ranges = values.iter().filter_map(|value| KeyRange::equal(value, true)).collect();
+            found.extend(name_of(&[ValueStep::Key("tags".to_owned())]).map(|field| IndexLookup { field, ranges }));
         }
-        Source::All(sources) => sources.iter().for_each(|source| tags(source, found)),
-        Source::Prefix(_) | Source::Not(_) | Source::Any(_) => {}
+        PageSource::All(sources) => sources.iter().for_each(|source| tags(source, found)),
+        PageSource::Prefix(_) | PageSource::Not(_) | PageSource::Any(_) => {}
     }
 }
 
-impl Range {
+impl KeyRange {
     fn equal(value: &Value, with_items: bool) -> Option<Self> {
         let (kind, key) = key_of(value)?;
         Some(Self { kind, with_items, low: Some(key.clone()), high: Some(key) })
@@ -122,13 +122,13 @@ impl Range {
     }
 }
 
-pub(crate) struct Finder<'f, 'c> {
-    pub(crate) parsed: &'f Parsed,
-    pub(crate) context: &'f Context<'c>,
+pub(crate) struct LookupPlanner<'f, 'c> {
+    pub(crate) parsed: &'f ParsedQuery,
+    pub(crate) context: &'f EvaluationContext<'c>,
 }
 
-impl Finder<'_, '_> {
-    fn conjuncts(&self, node: &Node, found: &mut Vec<Lookup>) -> Result<(), IndexError> {
+impl LookupPlanner<'_, '_> {
+    fn conjuncts(&self, node: &ExpressionNode, found: &mut Vec<IndexLookup>) -> Result<(), IndexError> {
         if let Expression::All(nodes) = &node.kind {
             for node in nodes {
                 self.conjuncts(node, found)?;
@@ -141,15 +141,15 @@ impl Finder<'_, '_> {
                 (None, Some(field)) => (Some(field), self.compared(comparison.turned(), one)?),
                 (Some(_), Some(_)) | (None, None) => (None, None),
             },
-            Expression::Between(one, ends, Sense::Plain) => {
+            Expression::Between(one, ends, NegationSense::Plain) => {
                 let (low, high) = (self.constant(&ends.0)?, self.constant(&ends.1)?);
-                let range = low.zip(high).and_then(|(low, high)| Range::between(Some(&low), Some(&high)));
+                let range = low.zip(high).and_then(|(low, high)| KeyRange::between(Some(&low), Some(&high)));
                 (self.field(one), range.map(|range| vec![range]))
             }
-            Expression::In(one, list, Sense::Plain) => {
+            Expression::In(one, list, NegationSense::Plain) => {
                 let mut ranges = Some(Vec::new());
                 for node in list {
-                    let range = self.constant(node)?.and_then(|value| Range::equal(&value, false));
+                    let range = self.constant(node)?.and_then(|value| KeyRange::equal(&value, false));
                     ranges = ranges.zip(range).map(|(mut ranges, range)| {
                         ranges.push(range);
                         ranges
@@ -159,7 +159,7 @@ impl Finder<'_, '_> {
             }
             Expression::Call(Function::Contains, arguments) => match arguments.as_slice() {
                 [list, value] => {
-                    let range = self.constant(value)?.and_then(|value| Range::equal(&value, true));
+                    let range = self.constant(value)?.and_then(|value| KeyRange::equal(&value, true));
                     (self.field(list), range.map(|range| vec![range]))
                 }
                 [] | [_] | [_, _, _, ..] => (None, None),
@@ -173,44 +173,45 @@ impl Finder<'_, '_> {
             | Expression::Any(_)
             | Expression::Chain(..)
             | Expression::Like(..)
-            | Expression::In(_, _, Sense::Negated)
-            | Expression::Between(_, _, Sense::Negated)
+            | Expression::In(_, _, NegationSense::Negated)
+            | Expression::Between(_, _, NegationSense::Negated)
             | Expression::IsNull(..) => (None, None),
         };
         if let (Some(field), Some(ranges)) = (field, ranges) {
-            found.push(Lookup { field, ranges });
+            found.push(IndexLookup { field, ranges });
         }
         Ok(())
     }
 
-    fn compared(&self, comparison: Comparison, node: &Node) -> Result<Option<Vec<Range>>, IndexError> {
+    fn compared(&self, comparison: Comparison, node: &ExpressionNode) -> Result<Option<Vec<KeyRange>>, IndexError> {
         let Some(value) = self.constant(node)? else {
             return Ok(None);
         };
         let range = match comparison {
-            Comparison::Equal => Range::equal(&value, false),
+            Comparison::Equal => KeyRange::equal(&value, false),
             // A day stands for all its moments, so that both ends belong to the range.
-            Comparison::Less | Comparison::LessOrEqual => Range::between(None, Some(&value)),
-            Comparison::Greater | Comparison::GreaterOrEqual => Range::between(Some(&value), None),
+            Comparison::Less | Comparison::LessOrEqual => KeyRange::between(None, Some(&value)),
+            Comparison::Greater | Comparison::GreaterOrEqual => KeyRange::between(Some(&value), None),
             Comparison::NotEqual => None,
         };
         Ok(range.map(|range| vec![range]))
     }
 
     /// A field whose value stands in the frontmatter and nowhere else.
-    pub(crate) fn field(&self, node: &Node) -> Option<String> {
+    pub(crate) fn field(&self, node: &ExpressionNode) -> Option<String> {
         let Expression::Field(steps) = &node.kind else { return None };
-        let Some(Step::Key(key)) = steps.first() else { return None };
-        let is_part = self.parsed.mode == Mode::Task && (tasks::PARTS.contains(&key.as_str()) || key == tasks::META);
+        let Some(ValueStep::Key(key)) = steps.first() else { return None };
+        let is_part =
+            self.parsed.mode == QueryMode::Task && (tasks::PARTS.contains(&key.as_str()) || key == tasks::META);
         let is_item = self.parsed.flatten.iter().any(|column| column.name.starts_with(key.as_str()));
-        if is_part || is_item || Fact::named(key).is_some() || self.context.custom.contains_key(key) {
+        if is_part || is_item || ImplicitField::named(key).is_some() || self.context.custom.contains_key(key) {
             return None;
         }
         name_of(steps)
     }
 
     /// The value of an expression that no page has a part in.
-    pub(crate) fn constant(&self, node: &Node) -> Result<Option<Value>, IndexError> {
+    pub(crate) fn constant(&self, node: &ExpressionNode) -> Result<Option<Value>, IndexError> {
         let mut is_constant = true;
         node.visit(&mut |node| {
             is_constant &= !matches!(
@@ -221,6 +222,6 @@ impl Finder<'_, '_> {
         if !is_constant || node.has_aggregate() {
             return Ok(None);
         }
-        self.context.value(node, Scope::of(&Row::nobody())).map(Some)
+        self.context.value(node, EvaluationScope::of(&QueryRow::nobody())).map(Some)
     }
 }

@@ -38,12 +38,12 @@ use serde_json::Value as Json;
 use svcfs_base::{Timestamp, TreePath};
 
 use crate::{Index, IndexError};
-use ast::{Expression, Node, Parsed};
-use row::Fact;
+use ast::{Expression, ExpressionNode, ParsedQuery};
+use row::ImplicitField;
 
-pub use ast::Mode;
-pub(crate) use lexemes::Step;
-pub use refine::{Filter, Refinement, Summary, ViewColumn};
+pub use ast::QueryMode;
+pub(crate) use lexemes::ValueStep;
+pub use refine::{ColumnSummary, Refinement, RowFilter, ViewColumn};
 
 /// Longest query, in bytes.
 const MAX_BYTES: usize = 64 << 10;
@@ -54,13 +54,13 @@ const MAX_ROWS: usize = 200;
 
 /// A query that was read and makes sense.
 #[derive(Debug, Clone)]
-pub struct Query {
-    parsed: Parsed,
+pub struct DqlQuery {
+    parsed: ParsedQuery,
 }
 
 /// Fields that every page has because the configuration says how they are made (`dataview.custom_fields`).
 #[derive(Debug, Clone, Default)]
-pub struct CustomFields(BTreeMap<String, Node>);
+pub struct CustomFields(BTreeMap<String, ExpressionNode>);
 
 impl CustomFields {
     /// Reads the expressions.
@@ -74,7 +74,7 @@ impl CustomFields {
             if node.has_aggregate() {
                 return Err((name.to_owned(), "makes one value of many pages, and a field is of one page".to_owned()));
             }
-            if Fact::named(name).is_some() {
+            if ImplicitField::named(name).is_some() {
                 return Err((
                     name.to_owned(),
                     "is a field that every page has already; choose another name".to_owned(),
@@ -95,7 +95,7 @@ impl CustomFields {
         while let Some(node) = next.pop().and_then(|name| self.0.get(&name)) {
             node.visit(&mut |node| {
                 let Expression::Field(steps) = &node.kind else { return };
-                let Some(Step::Key(key)) = steps.first() else { return };
+                let Some(ValueStep::Key(key)) = steps.first() else { return };
                 if found.insert(key.clone()) && self.0.contains_key(key) {
                     next.push(key.clone());
                 }
@@ -107,7 +107,7 @@ impl CustomFields {
 
 /// How far a query may go, and what it is asked with.
 #[derive(Debug, Clone)]
-pub struct Asking<'a> {
+pub struct QueryLimits<'a> {
     /// The present moment, for `now()`.
     pub now: Timestamp,
     /// Pages that may be looked at one by one (`dataview.max_scan_rows`).
@@ -130,9 +130,9 @@ pub struct Asking<'a> {
 
 /// What a query answers: one shape for all modes (gaps.md D15).
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct QueryAnswer {
     /// The kind of list.
-    pub mode: Mode,
+    pub mode: QueryMode,
     /// What the cells of a row are.
     pub headers: Vec<String>,
     /// The rows asked for, cells as real JSON.
@@ -146,14 +146,14 @@ pub struct Answer {
     /// The number that COUNT counts.
     pub count: Option<usize>,
     /// With GROUP BY: the groups of these rows.
-    pub groups: Option<Vec<Group>>,
+    pub groups: Option<Vec<RowGroup>>,
     /// What a view makes of all cells of its columns, with the columns' names.
     pub summaries: Option<Vec<(String, Json)>>,
 }
 
 /// The rows of one value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Group {
+pub struct RowGroup {
     /// What they have in common.
     pub key: Json,
     /// How many there are in all.
@@ -162,7 +162,7 @@ pub struct Group {
     pub rows: Vec<Vec<Json>>,
 }
 
-impl Query {
+impl DqlQuery {
     /// Reads a query.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ impl Query {
 
     /// How SQLite finds the pages it looks at.
     #[cfg(test)]
-    pub(crate) fn plan(&self, index: &Index, asking: &Asking<'_>) -> Vec<String> {
+    pub(crate) fn plan(&self, index: &Index, asking: &QueryLimits<'_>) -> Vec<String> {
         run::plan(index, &self.parsed, asking).unwrap_or_default()
     }
 
@@ -197,10 +197,10 @@ impl Query {
 
     /// The same query about the pages below a folder alone.
     fn below(&self, folder: &TreePath) -> Self {
-        let there = ast::Source::Prefix(format!("{folder}/"));
+        let there = ast::PageSource::Prefix(format!("{folder}/"));
         let mut narrowed = self.clone();
         narrowed.parsed.source = Some(match narrowed.parsed.source.take() {
-            Some(source) => ast::Source::All(vec![there, source]),
+            Some(source) => ast::PageSource::All(vec![there, source]),
             None => there,
         });
         narrowed
@@ -208,7 +208,7 @@ impl Query {
 
     /// The kind of list it makes.
     #[must_use]
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> QueryMode {
         self.parsed.mode
     }
 }
@@ -219,7 +219,7 @@ impl Index {
     /// # Errors
     /// [`IndexError::Invalid`] on `q` when it takes longer than allowed, or asks for a computed field
     /// while those are off; [`IndexError::Database`].
-    pub fn query(&self, query: &Query, asking: &Asking<'_>) -> Result<Answer, IndexError> {
+    pub fn query(&self, query: &DqlQuery, asking: &QueryLimits<'_>) -> Result<QueryAnswer, IndexError> {
         match asking.below.filter(|below| !below.is_root()) {
             Some(below) => run::answer(self, &query.below(below).parsed, asking),
             None => run::answer(self, &query.parsed, asking),

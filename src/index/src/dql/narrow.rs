@@ -7,18 +7,18 @@
 use rusqlite::types::Value as Bound;
 use rusqlite::{Connection, params_from_iter};
 
-use super::ast::Source;
-use super::row::Fact;
+use super::ast::PageSource;
+use super::row::ImplicitField;
 use crate::IndexError;
 
 /// A statement that grows together with its parameters.
 #[derive(Debug, Default)]
-pub(crate) struct Statement {
+pub(crate) struct NarrowingSql {
     pub(crate) text: String,
     pub(crate) values: Vec<Bound>,
 }
 
-impl Statement {
+impl NarrowingSql {
     /// Adds a parameter and gives its place in the statement.
     pub(crate) fn bind(&mut self, value: impl Into<Bound>) -> String {
         self.values.push(value.into());
@@ -45,19 +45,19 @@ impl Statement {
     }
 
     /// A condition that no page outside a source fulfils; none where only a page's own tags can tell.
-    pub(crate) fn source(&mut self, source: &Source) -> Option<String> {
+    pub(crate) fn source(&mut self, source: &PageSource) -> Option<String> {
         match source {
-            Source::Prefix(prefix) => Some(self.prefix(prefix)),
-            Source::Tag(_) => None,
-            Source::Not(inner) => {
+            PageSource::Prefix(prefix) => Some(self.prefix(prefix)),
+            PageSource::Tag(_) => None,
+            PageSource::Not(inner) => {
                 // Turned round, "never less" becomes "never more": only paths are exact.
                 if has_tags(inner) { None } else { self.source(inner).map(|inner| format!("NOT {inner}")) }
             }
-            Source::All(sources) => {
+            PageSource::All(sources) => {
                 let all: Vec<String> = sources.iter().filter_map(|source| self.source(source)).collect();
                 (!all.is_empty()).then(|| format!("({})", all.join(" AND ")))
             }
-            Source::Any(sources) => {
+            PageSource::Any(sources) => {
                 let any: Vec<String> = sources.iter().filter_map(|source| self.source(source)).collect();
                 (any.len() == sources.len()).then(|| format!("({})", any.join(" OR ")))
             }
@@ -65,7 +65,7 @@ impl Statement {
     }
 
     /// The whole statement: the pages that fulfil all of these, with the columns of the facts behind them.
-    pub(crate) fn select(&mut self, facts: &[Fact], conditions: &[String]) {
+    pub(crate) fn select(&mut self, facts: &[ImplicitField], conditions: &[String]) {
         let columns: String =
             facts.iter().filter_map(|fact| fact.column()).map(|column| format!(", {column}")).collect();
         let filter = if conditions.is_empty() { "1".to_owned() } else { conditions.join(" AND ") };
@@ -74,22 +74,22 @@ impl Statement {
     }
 }
 
-pub(crate) fn has_tags(source: &Source) -> bool {
+pub(crate) fn has_tags(source: &PageSource) -> bool {
     match source {
-        Source::Prefix(_) => false,
-        Source::Tag(_) => true,
-        Source::Not(inner) => has_tags(inner),
-        Source::All(sources) | Source::Any(sources) => sources.iter().any(has_tags),
+        PageSource::Prefix(_) => false,
+        PageSource::Tag(_) => true,
+        PageSource::Not(inner) => has_tags(inner),
+        PageSource::All(sources) | PageSource::Any(sources) => sources.iter().any(has_tags),
     }
 }
 
 /// Whether a page is in a source.
-pub(crate) fn includes(source: &Source, path: &str, tags: &[String]) -> bool {
+pub(crate) fn includes(source: &PageSource, path: &str, tags: &[String]) -> bool {
     match source {
-        Source::Prefix(prefix) => path.starts_with(prefix.trim_start_matches('/')),
-        Source::Tag(tag) => tags.iter().any(|one| one == tag),
-        Source::Not(inner) => !includes(inner, path, tags),
-        Source::All(sources) => sources.iter().all(|source| includes(source, path, tags)),
-        Source::Any(sources) => sources.iter().any(|source| includes(source, path, tags)),
+        PageSource::Prefix(prefix) => path.starts_with(prefix.trim_start_matches('/')),
+        PageSource::Tag(tag) => tags.iter().any(|one| one == tag),
+        PageSource::Not(inner) => !includes(inner, path, tags),
+        PageSource::All(sources) => sources.iter().all(|source| includes(source, path, tags)),
+        PageSource::Any(sources) => sources.iter().any(|source| includes(source, path, tags)),
     }
 }

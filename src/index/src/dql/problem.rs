@@ -4,7 +4,7 @@ use winnow::Parser as _;
 use winnow::error::{ErrMode, ParserError};
 use winnow::stream::Location;
 
-use super::lexemes::Input;
+use super::lexemes::LexerInput;
 
 /// Names closer than this (Jaro-Winkler) are offered as what may have been meant.
 const LIKENESS: f64 = 0.8;
@@ -14,13 +14,13 @@ const SHOWN: usize = 40;
 
 /// A refusal at one place of the text.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Problem {
+pub(crate) struct QueryProblem {
     /// Byte offset.
     pub(crate) at: usize,
     pub(crate) what: String,
 }
 
-impl Problem {
+impl QueryProblem {
     pub(crate) fn at(at: usize, what: impl Into<String>) -> Self {
         Self { at, what: what.into() }
     }
@@ -35,9 +35,9 @@ impl Problem {
     }
 }
 
-impl<'i> ParserError<Input<'i>> for Problem {
-    type Inner = Self;
-    fn from_input(input: &Input<'i>) -> Self {
+impl<'i> ParserError<LexerInput<'i>> for QueryProblem {
+    type ProblemDetails = Self;
+    fn from_input(input: &LexerInput<'i>) -> Self {
         Self::at(input.current_token_start(), "")
     }
     fn or(self, other: Self) -> Self {
@@ -49,20 +49,20 @@ impl<'i> ParserError<Input<'i>> for Problem {
 }
 
 /// What a rule of the grammar gives.
-pub(crate) type Outcome<T> = winnow::ModalResult<T, Problem>;
+pub(crate) type Outcome<T> = winnow::ModalResult<T, QueryProblem>;
 
 /// Refuses the query at the place reached.
-pub(crate) fn refuse<T>(input: &Input<'_>, what: impl Into<String>) -> Outcome<T> {
-    Err(ErrMode::Cut(Problem::at(input.current_token_start(), what)))
+pub(crate) fn refuse<T>(input: &LexerInput<'_>, what: impl Into<String>) -> Outcome<T> {
+    Err(ErrMode::Cut(QueryProblem::at(input.current_token_start(), what)))
 }
 
 /// Refuses the query at the place reached, because something else had to come.
-pub(crate) fn expected<T>(input: &Input<'_>, wanted: &str) -> Outcome<T> {
+pub(crate) fn expected<T>(input: &LexerInput<'_>, wanted: &str) -> Outcome<T> {
     refuse(input, format!("expected {wanted}, found {}", found(input)))
 }
 
 /// What stands at the place reached, for a message.
-pub(crate) fn found(input: &Input<'_>) -> String {
+pub(crate) fn found(input: &LexerInput<'_>) -> String {
     let mut rest = *input;
     let whole: Outcome<&str> = winnow::token::rest.parse_next(&mut rest);
     let text = whole.unwrap_or("");

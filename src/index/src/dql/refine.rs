@@ -2,11 +2,11 @@
 
 use serde_json::Value as Json;
 
-use super::ast::{Column, Comparison, Expression, Node, Parsed, Sense};
+use super::ast::{Comparison, Expression, ExpressionNode, NamedColumn, NegationSense, ParsedQuery};
 use super::functions::Function;
-use super::lexemes::Step;
+use super::lexemes::ValueStep;
 use super::problem::shown;
-use super::{Query, checks, grammar};
+use super::{DqlQuery, checks, grammar};
 use crate::IndexError;
 use crate::value::Value;
 
@@ -22,7 +22,7 @@ pub struct Refinement<'v> {
     /// Columns instead of the query's own; none keeps those, and formulas alone stand beside them.
     pub columns: Vec<ViewColumn<'v>>,
     /// Conditions that must hold, too.
-    pub filters: Vec<Filter<'v>>,
+    pub filters: Vec<RowFilter<'v>>,
     /// Fields to sort by instead of the query's, each with whether it runs downwards; none keeps those.
     pub sort: Vec<(&'v str, bool)>,
     /// The field to group by instead of the query's.
@@ -39,12 +39,12 @@ pub struct ViewColumn<'v> {
     /// What its cells are instead.
     pub formula: Option<&'v str>,
     /// What is made of all its cells.
-    pub summary: Option<Summary>,
+    pub summary: Option<ColumnSummary>,
 }
 
 /// One condition.
 #[derive(Debug, Clone, Copy)]
-pub struct Filter<'v> {
+pub struct RowFilter<'v> {
     /// Which field.
     pub field: &'v str,
     /// `=`, `!=`, `>`, `<`, `>=`, `<=`, `contains` or `in`.
@@ -55,7 +55,7 @@ pub struct Filter<'v> {
 
 /// What is made of all cells of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Summary {
+pub enum ColumnSummary {
     /// Of the numbers.
     Sum,
     /// Of the numbers.
@@ -68,7 +68,7 @@ pub enum Summary {
     Greatest,
 }
 
-impl Summary {
+impl ColumnSummary {
     pub(crate) const fn function(self) -> Function {
         match self {
             Self::Sum => Function::Sum,
@@ -80,7 +80,7 @@ impl Summary {
     }
 }
 
-impl Query {
+impl DqlQuery {
     /// The query with more said about it.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl Query {
             parsed.conditions.push(condition(&parsed, filter)?);
         }
         if let Some(group) = refinement.group {
-            parsed.group = Some(Column { name: group.to_owned(), node: field("group_by", group)? });
+            parsed.group = Some(NamedColumn { name: group.to_owned(), node: field("group_by", group)? });
         }
         if !refinement.sort.is_empty() {
             let key =
@@ -107,12 +107,12 @@ impl Query {
             parsed.sort = refinement.sort.iter().map(key).collect::<Result<_, IndexError>>()?;
         }
         if !refinement.columns.is_empty() {
-            let column = |column: &ViewColumn<'_>| -> Result<Column, IndexError> {
+            let column = |column: &ViewColumn<'_>| -> Result<NamedColumn, IndexError> {
                 let node = match column.formula {
                     Some(formula) => read("columns", formula)?,
                     None => field("columns", column.property)?,
                 };
-                Ok(Column { name: column.label.to_owned(), node: meant(&parsed, node)? })
+                Ok(NamedColumn { name: column.label.to_owned(), node: meant(&parsed, node)? })
             };
             let adds = refinement.columns.iter().all(|column| column.formula.is_some());
             let mut columns = if adds { parsed.columns.clone() } else { Vec::new() };
@@ -134,23 +134,23 @@ impl Query {
     }
 }
 
-fn read(argument: &'static str, text: &str) -> Result<Node, IndexError> {
+fn read(argument: &'static str, text: &str) -> Result<ExpressionNode, IndexError> {
     grammar::lone_expression(text).map_err(|why| IndexError::invalid(argument, format!("`{}`: {why}", shown(text))))
 }
 
-fn field(argument: &'static str, text: &str) -> Result<Node, IndexError> {
+fn field(argument: &'static str, text: &str) -> Result<ExpressionNode, IndexError> {
     match read(argument, text)? {
-        node @ Node { kind: Expression::Field(_), .. } => Ok(node),
-        Node { .. } => Err(IndexError::invalid(argument, format!("`{}` is no field", shown(text)))),
+        node @ ExpressionNode { kind: Expression::Field(_), .. } => Ok(node),
+        ExpressionNode { .. } => Err(IndexError::invalid(argument, format!("`{}` is no field", shown(text)))),
     }
 }
 
-const fn node(kind: Expression) -> Node {
-    Node { kind, span: 0..0 }
+const fn node(kind: Expression) -> ExpressionNode {
+    ExpressionNode { kind, span: 0..0 }
 }
 
-fn condition(parsed: &Parsed, filter: &Filter<'_>) -> Result<Node, IndexError> {
-    let Filter { field: name, operator, value } = *filter;
+fn condition(parsed: &ParsedQuery, filter: &RowFilter<'_>) -> Result<ExpressionNode, IndexError> {
+    let RowFilter { field: name, operator, value } = *filter;
     let one = meant(parsed, field("filters", name)?)?;
     let literal = node(Expression::Literal(Value::of(value)));
     let compared = |comparison| Expression::Compare(comparison, Box::new(one.clone()), Box::new(literal.clone()));
@@ -168,7 +168,7 @@ fn condition(parsed: &Parsed, filter: &Filter<'_>) -> Result<Node, IndexError> {
                 lone => vec![lone.clone()],
             };
             let items = items.iter().map(|item| node(Expression::Literal(Value::of(item)))).collect();
-            Expression::In(Box::new(one), items, Sense::Plain)
+            Expression::In(Box::new(one), items, NegationSense::Plain)
         }
         other => {
             let why = format!("there is no operator `{}`; use =, !=, >, <, >=, <=, contains or in", shown(other));
@@ -178,8 +178,8 @@ fn condition(parsed: &Parsed, filter: &Filter<'_>) -> Result<Node, IndexError> {
 }
 
 /// An expression in which the names of the query's columns mean those columns.
-fn meant(parsed: &Parsed, mut node: Node) -> Result<Node, IndexError> {
-    let size = |node: &Node| {
+fn meant(parsed: &ParsedQuery, mut node: ExpressionNode) -> Result<ExpressionNode, IndexError> {
+    let size = |node: &ExpressionNode| {
         let mut size = 0_usize;
         node.visit(&mut |_| size += 1);
         size
@@ -193,9 +193,9 @@ fn meant(parsed: &Parsed, mut node: Node) -> Result<Node, IndexError> {
     Ok(node)
 }
 
-fn replace(node: &mut Node, columns: &[Column]) {
+fn replace(node: &mut ExpressionNode, columns: &[NamedColumn]) {
     if let Expression::Field(steps) = &node.kind {
-        let [Step::Key(key)] = steps.as_slice() else { return };
+        let [ValueStep::Key(key)] = steps.as_slice() else { return };
         if let Some(column) = columns.iter().find(|column| column.name == *key) {
             node.kind = column.node.kind.clone();
         }

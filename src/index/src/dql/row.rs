@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value as Json;
 
-use super::lexemes::Step;
+use super::lexemes::ValueStep;
 use crate::IndexError;
 use crate::value::Value;
 
 /// A field that no frontmatter says: the index knows it (gaps.md 4.6, implicit fields).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fact {
+pub(crate) enum ImplicitField {
     BacklinkCount,
     Extension,
     Folder,
@@ -26,7 +26,7 @@ pub(crate) enum Fact {
     WordCount,
 }
 
-impl Fact {
+impl ImplicitField {
     pub(crate) const ALL: [(&'static str, Self); 11] = [
         ("_backlink_count", Self::BacklinkCount),
         ("_ext", Self::Extension),
@@ -110,18 +110,18 @@ impl Fact {
 
 /// A page, or a part of one: an item of a list, a task.
 #[derive(Debug, Clone)]
-pub(crate) struct Row {
+pub(crate) struct QueryRow {
     pub(crate) id: i64,
     pub(crate) path: String,
     /// Members of the frontmatter, each with its place in the list of keys asked for.
     pub(crate) members: Vec<(usize, Json)>,
     /// What [`Fact::column`] gave.
-    pub(crate) facts: Vec<(Fact, Value)>,
+    pub(crate) facts: Vec<(ImplicitField, Value)>,
     /// What goes before the frontmatter: items of FLATTEN, the parts of a task.
-    pub(crate) own: Vec<(Vec<Step>, Value)>,
+    pub(crate) own: Vec<(Vec<ValueStep>, Value)>,
 }
 
-impl Row {
+impl QueryRow {
     /// What stands for a page where there is none.
     pub(crate) const fn nobody() -> Self {
         Self { id: 0, path: String::new(), members: Vec::new(), facts: Vec::new(), own: Vec::new() }
@@ -139,20 +139,20 @@ pub(crate) fn members(frontmatter: &str, keys: &[String], path: &str) -> Result<
     }
     let mut reader = serde_json::Deserializer::from_str(frontmatter);
     reader
-        .deserialize_map(Members(keys))
+        .deserialize_map(MemberVisitor(keys))
         .map_err(|error| IndexError::Damaged(format!("frontmatter of `{path}`: {error}")))
 }
 
-struct Members<'k>(&'k [String]);
+struct MemberVisitor<'k>(&'k [String]);
 
-impl<'de> Visitor<'de> for Members<'_> {
+impl<'de> Visitor<'de> for MemberVisitor<'_> {
     type Value = Vec<(usize, Json)>;
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("frontmatter")
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = Vec::new();
-        while let Some(place) = map.next_key_seed(Place(self.0))? {
+        while let Some(place) = map.next_key_seed(KeyPlace(self.0))? {
             match place {
                 Some(place) => found.push((place, map.next_value()?)),
                 None => {
@@ -165,16 +165,16 @@ impl<'de> Visitor<'de> for Members<'_> {
 }
 
 /// The place of a key in the list, without a copy of the key.
-struct Place<'k>(&'k [String]);
+struct KeyPlace<'k>(&'k [String]);
 
-impl<'de> DeserializeSeed<'de> for Place<'_> {
+impl<'de> DeserializeSeed<'de> for KeyPlace<'_> {
     type Value = Option<usize>;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for Place<'_> {
+impl Visitor<'_> for KeyPlace<'_> {
     type Value = Option<usize>;
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a key")
@@ -185,15 +185,15 @@ impl Visitor<'_> for Place<'_> {
 }
 
 /// Follows steps into a value; `[*]` makes a list of all it leads to.
-pub(crate) fn walk(json: &Json, steps: &[Step]) -> Value {
+pub(crate) fn walk(json: &Json, steps: &[ValueStep]) -> Value {
     match steps.split_first() {
         None => Value::of(json),
-        Some((Step::Key(key), rest)) => json.get(key).map_or(Value::Null, |inner| walk(inner, rest)),
-        Some((Step::Index(index), rest)) => json.get(index).map_or(Value::Null, |inner| walk(inner, rest)),
-        Some((Step::Any, rest)) => {
+        Some((ValueStep::Key(key), rest)) => json.get(key).map_or(Value::Null, |inner| walk(inner, rest)),
+        Some((ValueStep::Index(index), rest)) => json.get(index).map_or(Value::Null, |inner| walk(inner, rest)),
+        Some((ValueStep::Any, rest)) => {
             let items = json.as_array().map_or(std::slice::from_ref(json), Vec::as_slice);
             let found = items.iter().map(|item| walk(item, rest));
-            let is_list = |step: &Step| *step == Step::Any;
+            let is_list = |step: &ValueStep| *step == ValueStep::Any;
             Value::List(if rest.iter().any(is_list) {
                 found.flat_map(|inner| if let Value::List(items) = inner { items } else { vec![inner] }).collect()
             } else {

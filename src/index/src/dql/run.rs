@@ -3,14 +3,14 @@
 use rusqlite::{Transaction, params_from_iter};
 use serde_json::Value as Json;
 
-use super::ast::{Column, Expression, Mode, Parsed};
-use super::evaluate::{Clock, Context, Scope};
-use super::lexemes::Step;
-use super::links::Links;
-use super::narrow::{Statement, includes};
-use super::row::{Fact, Row, members};
-use super::shape::{self, Frame};
-use super::{Answer, Asking, MAX_ROWS, ROWS, lookup, tasks};
+use super::ast::{Expression, NamedColumn, ParsedQuery, QueryMode};
+use super::evaluate::{Clock, EvaluationContext, EvaluationScope};
+use super::lexemes::ValueStep;
+use super::links::LinkedPages;
+use super::narrow::{NarrowingSql, includes};
+use super::row::{ImplicitField, QueryRow, members};
+use super::shape::{self, ResultFrame};
+use super::{MAX_ROWS, QueryAnswer, QueryLimits, ROWS, lookup, tasks};
 use crate::fields;
 use crate::value::Value;
 use crate::{Index, IndexError};
@@ -22,24 +22,24 @@ const BETWEEN_LOOKS: usize = 64;
 const WORTH_AN_INDEX: usize = 1_000;
 
 /// One run of one query.
-pub(crate) struct Run<'c> {
-    pub(crate) parsed: &'c Parsed,
-    pub(crate) asking: &'c Asking<'c>,
-    pub(crate) context: Context<'c>,
-    pub(crate) facts: Vec<Fact>,
+pub(crate) struct QueryRun<'c> {
+    pub(crate) parsed: &'c ParsedQuery,
+    pub(crate) asking: &'c QueryLimits<'c>,
+    pub(crate) context: EvaluationContext<'c>,
+    pub(crate) facts: Vec<ImplicitField>,
     /// How many of the keys decide, and are read of every page; the others are read of pages that are an answer.
     deciding: usize,
 }
 
 /// What became of a query.
-pub(crate) struct Outcome {
-    pub(crate) answer: Answer,
-    pub(crate) fields: Fields,
+pub(crate) struct QueryOutcome {
+    pub(crate) answer: QueryAnswer,
+    pub(crate) fields: FieldIndexUse,
 }
 
 /// What became of indexes of fields.
 #[derive(Default)]
-pub(crate) struct Fields {
+pub(crate) struct FieldIndexUse {
     /// Fields by whose own rows fewer pages would have been looked at.
     pub(crate) wanted: Vec<String>,
     /// Those that have rows, which were asked.
@@ -50,8 +50,8 @@ pub(crate) struct Fields {
 
 /// Answers a query. Where it reaches the bound of what may be looked at, and an index of its fields would help, it is made and asked; where
 /// it only looked at many, the fields come nearer to having one.
-pub(crate) fn answer(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Result<Answer, IndexError> {
-    let Outcome { answer, fields } = attempt(index, parsed, asking)?;
+pub(crate) fn answer(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Result<QueryAnswer, IndexError> {
+    let QueryOutcome { answer, fields } = attempt(index, parsed, asking)?;
     index.heat.used(fields.used);
     let mut is_warmed = false;
     for field in fields.wanted {
@@ -64,17 +64,17 @@ pub(crate) fn answer(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Res
 
 /// How SQLite finds the pages that a query looks at.
 #[cfg(test)]
-pub(crate) fn plan(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Result<Vec<String>, IndexError> {
-    let needs = Needs::of(parsed, asking)?;
+pub(crate) fn plan(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Result<Vec<String>, IndexError> {
+    let needs = RequiredParts::of(parsed, asking)?;
     index.readers.read(|connection| {
-        let Needs { keys, facts, deciding } = needs;
-        let context = Context::new(
-            (Links::new(index, connection, asking.below), Clock::begin(asking.timeout)),
+        let RequiredParts { keys, facts, deciding } = needs;
+        let context = EvaluationContext::new(
+            (LinkedPages::new(index, connection, asking.below), Clock::begin(asking.timeout)),
             keys,
             asking.now,
             &asking.custom_fields.0,
         );
-        let run = Run { parsed, asking, context, facts, deciding };
+        let run = QueryRun { parsed, asking, context, facts, deciding };
         let (statement, _) = run.narrowed(connection)?;
         let mut prepared = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", statement.text))?;
         let steps = prepared.query_map(params_from_iter(&statement.values), |row| row.get(3))?;
@@ -83,54 +83,54 @@ pub(crate) fn plan(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Resul
 }
 
 /// Answers a query from one state of the index.
-fn attempt(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Result<Outcome, IndexError> {
-    let needs = Needs::of(parsed, asking)?;
+fn attempt(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Result<QueryOutcome, IndexError> {
+    let needs = RequiredParts::of(parsed, asking)?;
     index.readers.answer_within(asking.timeout, "q", |connection| {
-        let Needs { keys, facts, deciding } = needs;
-        let context = Context::new(
-            (Links::new(index, connection, asking.below), Clock::begin(asking.timeout)),
+        let RequiredParts { keys, facts, deciding } = needs;
+        let context = EvaluationContext::new(
+            (LinkedPages::new(index, connection, asking.below), Clock::begin(asking.timeout)),
             keys,
             asking.now,
             &asking.custom_fields.0,
         );
-        let run = Run { parsed, asking, context, facts, deciding };
-        let frame = Frame::of(parsed, asking);
+        let run = QueryRun { parsed, asking, context, facts, deciding };
+        let frame = ResultFrame::of(parsed, asking);
         if let Some(outcome) = run.by_index_alone(connection, &frame)? {
             return Ok(outcome);
         }
-        let Scanned { rows, looked_at, absent, is_cut, mut fields } = run.scan(connection)?;
+        let ScannedRows { rows, looked_at, absent, is_cut, mut fields } = run.scan(connection)?;
         let answer = shape::answer(&run, (rows, absent), &frame)?;
         if !is_cut && looked_at < WORTH_AN_INDEX {
             fields.wanted.clear();
         }
         // What was not looked at may follow.
         let has_more = answer.has_more || is_cut && answer.count.is_none();
-        Ok(Outcome { answer: Answer { looked_at: is_cut.then_some(looked_at), has_more, ..answer }, fields })
+        Ok(QueryOutcome { answer: QueryAnswer { looked_at: is_cut.then_some(looked_at), has_more, ..answer }, fields })
     })
 }
 
 /// Rows that were found.
-struct Scanned {
-    rows: Vec<Row>,
+struct ScannedRows {
+    rows: Vec<QueryRow>,
     /// How many pages, items or tasks were looked at.
     looked_at: usize,
     /// How many further rows there are of pages that have none of the fields.
     absent: usize,
     /// Whether there were more than may be looked at.
     is_cut: bool,
-    fields: Fields,
+    fields: FieldIndexUse,
 }
 
 /// What must be read of each page.
-struct Needs {
+struct RequiredParts {
     keys: Vec<String>,
-    facts: Vec<Fact>,
+    facts: Vec<ImplicitField>,
     /// See [`Run::deciding`].
     deciding: usize,
 }
 
-impl Needs {
-    fn of(parsed: &Parsed, asking: &Asking<'_>) -> Result<Self, IndexError> {
+impl RequiredParts {
+    fn of(parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Result<Self, IndexError> {
         let mut needs = Self { keys: Vec::new(), facts: Vec::new(), deciding: 0 };
         let columns = parsed.columns.iter().chain(&parsed.group).chain(&parsed.flatten).map(|column| &column.node);
         let others: Vec<_> = columns.chain(parsed.sort.iter().map(|(node, _)| node)).collect();
@@ -145,8 +145,8 @@ impl Needs {
         {
             node.visit(&mut |node| {
                 let Expression::Field(steps) = &node.kind else { return };
-                let Some(Step::Key(key)) = steps.first() else { return };
-                match Fact::named(key) {
+                let Some(ValueStep::Key(key)) = steps.first() else { return };
+                match ImplicitField::named(key) {
                     Some(fact) if fact.is_computed() && !asking.computed_fields => {
                         refused = refused.take().or(Some(key.clone()));
                     }
@@ -161,7 +161,8 @@ impl Needs {
             }
         }
         needs.deciding = needs.deciding.max(usize::from(parsed.source.is_some()));
-        let is_one_row_a_page = parsed.flatten.is_empty() && !matches!(parsed.mode, Mode::Task | Mode::Calendar);
+        let is_one_row_a_page =
+            parsed.flatten.is_empty() && !matches!(parsed.mode, QueryMode::Task | QueryMode::Calendar);
         if !is_one_row_a_page {
             needs.deciding = needs.keys.len();
         }
@@ -173,32 +174,32 @@ impl Needs {
     }
 }
 
-impl Run<'_> {
+impl QueryRun<'_> {
     /// Refuses to go on when the time is up.
     pub(crate) fn look_at_the_clock(&self) -> Result<(), IndexError> {
         self.context.look_at_the_clock()
     }
 
     /// Every row that fulfils the conditions, of those that may be looked at.
-    fn scan(&self, connection: &Transaction<'_>) -> Result<Scanned, IndexError> {
+    fn scan(&self, connection: &Transaction<'_>) -> Result<ScannedRows, IndexError> {
         let (statement, fields) = self.narrowed(connection)?;
         let mut scanned = self.looked_through(connection, &statement)?;
         if fields.is_of_present {
             let present = (!scanned.is_cut).then_some(scanned.looked_at);
             scanned.absent = self.absent(connection, present)?;
         }
-        Ok(Scanned { fields, ..scanned })
+        Ok(ScannedRows { fields, ..scanned })
     }
 
     /// The statement that finds the pages to look at, and what it made of indexes of fields.
-    pub(crate) fn narrowed(&self, connection: &Transaction<'_>) -> Result<(Statement, Fields), IndexError> {
-        let mut statement = Statement::default();
+    pub(crate) fn narrowed(&self, connection: &Transaction<'_>) -> Result<(NarrowingSql, FieldIndexUse), IndexError> {
+        let mut statement = NarrowingSql::default();
         let mut conditions: Vec<String> = Vec::new();
-        let mut fields_asked = Fields::default();
+        let mut fields_asked = FieldIndexUse::default();
         if let Some(source) = &self.parsed.source {
             conditions.extend(statement.source(source));
         }
-        if self.parsed.mode == Mode::Task {
+        if self.parsed.mode == QueryMode::Task {
             conditions.push("pages.tasks <> '[]'".to_owned());
         }
         if let Some(condition) = self.presence(&mut statement) {
@@ -211,7 +212,7 @@ impl Run<'_> {
         let mut least = if pages > self.asking.scan_rows { self.asking.scan_rows + 1 } else { (pages / 10).max(100) };
         let mut best = None;
         if let Some(source) = &self.parsed.source {
-            let mut below = Statement::default();
+            let mut below = NarrowingSql::default();
             if let Some(condition) = below.source(source) {
                 least = below.count(connection, &format!("SELECT 1 FROM pages WHERE {condition}"), least)?;
             }
@@ -244,9 +245,13 @@ impl Run<'_> {
     }
 
     /// Reads the pages of a statement and keeps the rows that fulfil source and conditions, until as many were looked at as may be.
-    fn looked_through(&self, connection: &Transaction<'_>, statement: &Statement) -> Result<Scanned, IndexError> {
+    fn looked_through(
+        &self,
+        connection: &Transaction<'_>,
+        statement: &NarrowingSql,
+    ) -> Result<ScannedRows, IndexError> {
         let mut scanned =
-            Scanned { rows: Vec::new(), looked_at: 0, absent: 0, is_cut: false, fields: Fields::default() };
+            ScannedRows { rows: Vec::new(), looked_at: 0, absent: 0, is_cut: false, fields: FieldIndexUse::default() };
         let mut items_left = self.asking.scan_rows;
         let mut prepared = connection.prepare_cached(&statement.text)?;
         let mut found = prepared.query(params_from_iter(&statement.values))?;
@@ -275,7 +280,7 @@ impl Run<'_> {
                 }
                 continue;
             }
-            let rows = if self.parsed.mode == Mode::Task {
+            let rows = if self.parsed.mode == QueryMode::Task {
                 tasks::rows(&row, &task_list.query_row([row.id], |row| row.get::<_, String>(0))?)?
             } else {
                 vec![row]
@@ -294,11 +299,11 @@ impl Run<'_> {
         Ok(scanned)
     }
 
-    pub(crate) fn row(&self, row: &rusqlite::Row<'_>, keys: &[String]) -> Result<Row, IndexError> {
+    pub(crate) fn row(&self, row: &rusqlite::Row<'_>, keys: &[String]) -> Result<QueryRow, IndexError> {
         let path = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
         let columns = self.facts.iter().filter(|fact| fact.column().is_some());
-        let fact = |(place, fact): (usize, &Fact)| Ok((*fact, fact.of_column(row.get(place)?)));
-        Ok(Row {
+        let fact = |(place, fact): (usize, &ImplicitField)| Ok((*fact, fact.of_column(row.get(place)?)));
+        Ok(QueryRow {
             id: row.get(0)?,
             path: path.to_owned(),
             members: members(frontmatter(row)?, keys, path)?,
@@ -307,7 +312,7 @@ impl Run<'_> {
         })
     }
 
-    fn is_included(&self, row: &Row) -> bool {
+    fn is_included(&self, row: &QueryRow) -> bool {
         let Some(source) = &self.parsed.source else {
             return true;
         };
@@ -316,30 +321,30 @@ impl Run<'_> {
         includes(source, &row.path, &tags.map(tags_of).unwrap_or_default())
     }
 
-    fn fulfils(&self, row: &Row) -> Result<bool, IndexError> {
+    fn fulfils(&self, row: &QueryRow) -> Result<bool, IndexError> {
         for condition in &self.parsed.conditions {
             if !self.context.holds(condition, row)? {
                 return Ok(false);
             }
         }
-        Ok(self.parsed.mode != Mode::Calendar
-            || self.context.value(&self.parsed.columns[0].node, Scope::of(row))?.moment().is_some())
+        Ok(self.parsed.mode != QueryMode::Calendar
+            || self.context.value(&self.parsed.columns[0].node, EvaluationScope::of(row))?.moment().is_some())
     }
 
     /// One row an item of each list that FLATTEN names, none for a page without it; and whether there were more items than may be looked at.
-    fn flattened(&self, mut rows: Vec<Row>, items_left: &mut usize) -> Result<(Vec<Row>, bool), IndexError> {
+    fn flattened(&self, mut rows: Vec<QueryRow>, items_left: &mut usize) -> Result<(Vec<QueryRow>, bool), IndexError> {
         let mut is_cut = false;
-        for Column { name, node } in &self.parsed.flatten {
+        for NamedColumn { name, node } in &self.parsed.flatten {
             let steps = if let Expression::Field(steps) = &node.kind
                 && is_named_after(name, steps)
             {
                 steps.clone()
             } else {
-                vec![Step::Key(name.clone())]
+                vec![ValueStep::Key(name.clone())]
             };
             let mut items = Vec::new();
             for row in rows {
-                let values = match self.context.value(node, Scope::of(&row))? {
+                let values = match self.context.value(node, EvaluationScope::of(&row))? {
                     Value::Null => continue,
                     Value::List(values) => values,
                     value => vec![value],
@@ -377,8 +382,8 @@ fn frontmatter<'r>(row: &'r rusqlite::Row<'_>) -> Result<&'r str, IndexError> {
 }
 
 /// Whether a column has no name of its own.
-fn is_named_after(name: &str, steps: &[Step]) -> bool {
-    matches!(steps.first(), Some(Step::Key(key)) if name.starts_with(key.as_str()))
+fn is_named_after(name: &str, steps: &[ValueStep]) -> bool {
+    matches!(steps.first(), Some(ValueStep::Key(key)) if name.starts_with(key.as_str()))
 }
 
 /// The tags of a frontmatter: a list or a lone one; a `#` before them is no part of them.
@@ -395,7 +400,7 @@ fn tags_of(tags: &Json) -> Vec<String> {
 }
 
 /// The rows that an answer shows, of what is asked for and what is allowed.
-pub(crate) fn window(parsed: &Parsed, asking: &Asking<'_>) -> (usize, usize) {
+pub(crate) fn window(parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> (usize, usize) {
     let written = |number: Option<u64>| number.map(|number| usize::try_from(number).unwrap_or(usize::MAX));
     let limit = asking.limit.or(written(parsed.limit)).unwrap_or(ROWS).min(MAX_ROWS);
     if parsed.is_whole {

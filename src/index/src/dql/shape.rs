@@ -5,13 +5,13 @@ use std::collections::HashMap;
 
 use serde_json::Value as Json;
 
-use super::ast::{Expression, Mode, Node, Parsed};
-use super::evaluate::Scope;
+use super::ast::{Expression, ExpressionNode, ParsedQuery, QueryMode};
+use super::evaluate::EvaluationScope;
 use super::functions::Function;
-use super::lexemes::Step;
-use super::row::Row;
-use super::run::{Run, window};
-use super::{Answer, Asking, Group, tasks};
+use super::lexemes::ValueStep;
+use super::row::QueryRow;
+use super::run::{QueryRun, window};
+use super::{QueryAnswer, QueryLimits, RowGroup, tasks};
 use crate::IndexError;
 use crate::value::Value;
 
@@ -23,23 +23,23 @@ const COUNT: &str = "count";
 const MAX_GROUPS: usize = 10_000;
 
 /// Which of the rows are shown, and under what names.
-pub(crate) struct Frame {
+pub(crate) struct ResultFrame {
     pub(crate) limit: usize,
     pub(crate) offset: usize,
     headers: Vec<String>,
 }
 
-impl Frame {
-    pub(crate) fn of(parsed: &Parsed, asking: &Asking<'_>) -> Self {
+impl ResultFrame {
+    pub(crate) fn of(parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Self {
         let (limit, offset) = window(parsed, asking);
         let names = parsed.columns.iter().map(|column| column.name.clone());
         let key = parsed.group.iter().map(|group| group.name.clone());
         let path = || std::iter::once(PATH.to_owned());
         let headers = match parsed.mode {
-            Mode::Count => key.chain([COUNT.to_owned()]).collect(),
-            Mode::Distinct => names.collect(),
-            Mode::Task => path().chain(tasks::PARTS.map(str::to_owned)).collect(),
-            Mode::Table | Mode::List | Mode::Json | Mode::Calendar => {
+            QueryMode::Count => key.chain([COUNT.to_owned()]).collect(),
+            QueryMode::Distinct => names.collect(),
+            QueryMode::Task => path().chain(tasks::PARTS.map(str::to_owned)).collect(),
+            QueryMode::Table | QueryMode::List | QueryMode::Json | QueryMode::Calendar => {
                 if parsed.is_aggregated() {
                     let is_shown = |name: &String| parsed.columns.iter().any(|column| column.name == *name);
                     key.filter(|name| !is_shown(name)).chain(names).collect()
@@ -57,9 +57,9 @@ impl Frame {
         rows.into_iter().skip(self.offset).take(self.limit).collect()
     }
 
-    fn answer(&self, mode: Mode, rows: Vec<Vec<Json>>, total: usize) -> Answer {
+    fn answer(&self, mode: QueryMode, rows: Vec<Vec<Json>>, total: usize) -> QueryAnswer {
         let has_more = self.offset.saturating_add(rows.len()) < total;
-        Answer {
+        QueryAnswer {
             mode,
             headers: self.headers.clone(),
             rows,
@@ -74,92 +74,103 @@ impl Frame {
 }
 
 /// The answer made of all rows there are, and of so many pages without any of the fields.
-pub(crate) fn answer(run: &Run<'_>, (rows, absent): (Vec<Row>, usize), frame: &Frame) -> Result<Answer, IndexError> {
+pub(crate) fn answer(
+    run: &QueryRun<'_>,
+    (rows, absent): (Vec<QueryRow>, usize),
+    frame: &ResultFrame,
+) -> Result<QueryAnswer, IndexError> {
     let parsed = run.parsed;
     match parsed.mode {
-        Mode::Distinct => distinct(run, &rows, frame),
-        Mode::Count if parsed.group.is_none() => listed(run, Vec::new(), rows.len(), frame),
-        Mode::Count => aggregated(run, (rows, absent), frame),
-        Mode::Table | Mode::List | Mode::Task | Mode::Calendar | Mode::Json if parsed.is_aggregated() => {
+        QueryMode::Distinct => distinct(run, &rows, frame),
+        QueryMode::Count if parsed.group.is_none() => listed(run, Vec::new(), rows.len(), frame),
+        QueryMode::Count => aggregated(run, (rows, absent), frame),
+        QueryMode::Table | QueryMode::List | QueryMode::Task | QueryMode::Calendar | QueryMode::Json
+            if parsed.is_aggregated() =>
+        {
             aggregated(run, (rows, absent), frame)
         }
-        Mode::Table | Mode::List | Mode::Task | Mode::Calendar | Mode::Json => {
+        QueryMode::Table | QueryMode::List | QueryMode::Task | QueryMode::Calendar | QueryMode::Json => {
             let total = rows.len();
             let summaries = summaries(run, &rows)?;
             let sorted = sorted(run, rows)?;
             if parsed.group.is_some() {
-                return Ok(Answer { summaries, ..grouped(run, sorted, frame)? });
+                return Ok(QueryAnswer { summaries, ..grouped(run, sorted, frame)? });
             }
             let shown = frame.cut(sorted).into_iter().map(|(_, row)| row).collect();
-            Ok(Answer { summaries, ..listed(run, shown, total, frame)? })
+            Ok(QueryAnswer { summaries, ..listed(run, shown, total, frame)? })
         }
     }
 }
 
 /// What is made of all cells of a column.
-fn summaries(run: &Run<'_>, rows: &[Row]) -> Result<Option<Vec<(String, Json)>>, IndexError> {
+fn summaries(run: &QueryRun<'_>, rows: &[QueryRow]) -> Result<Option<Vec<(String, Json)>>, IndexError> {
     let parsed = run.parsed;
-    let nobody = Row::nobody();
+    let nobody = QueryRow::nobody();
     let mut made = Vec::new();
     for (place, summary) in &parsed.summaries {
         let Some(column) = parsed.columns.get(*place) else { continue };
         let kind = Expression::Call(summary.function(), vec![column.node.clone()]);
-        let scope = Scope::group(rows.first().unwrap_or(&nobody), rows);
-        let value = run.context.value(&Node { kind, span: 0..0 }, scope)?;
+        let scope = EvaluationScope::group(rows.first().unwrap_or(&nobody), rows);
+        let value = run.context.value(&ExpressionNode { kind, span: 0..0 }, scope)?;
         made.push((column.name.clone(), value.into_json()));
     }
     Ok((!made.is_empty()).then_some(made))
 }
 
 /// The answer that shows these rows of all.
-pub(crate) fn listed(run: &Run<'_>, shown: Vec<Row>, total: usize, frame: &Frame) -> Result<Answer, IndexError> {
-    if run.parsed.mode == Mode::Count {
-        let answer = frame.answer(Mode::Count, vec![vec![total.into()]], total);
-        return Ok(Answer { count: Some(total), has_more: false, ..answer });
+pub(crate) fn listed(
+    run: &QueryRun<'_>,
+    shown: Vec<QueryRow>,
+    total: usize,
+    frame: &ResultFrame,
+) -> Result<QueryAnswer, IndexError> {
+    if run.parsed.mode == QueryMode::Count {
+        let answer = frame.answer(QueryMode::Count, vec![vec![total.into()]], total);
+        return Ok(QueryAnswer { count: Some(total), has_more: false, ..answer });
     }
     let rows = shown.iter().map(|row| cells(run, row)).collect::<Result<_, _>>()?;
     Ok(frame.answer(run.parsed.mode, rows, total))
 }
 
-fn cells(run: &Run<'_>, row: &Row) -> Result<Vec<Json>, IndexError> {
+fn cells(run: &QueryRun<'_>, row: &QueryRow) -> Result<Vec<Json>, IndexError> {
     run.look_at_the_clock()?;
     let mut cells = Vec::new();
     if !run.parsed.without_id {
         cells.push(Json::String(row.path.clone()));
     }
-    if run.parsed.mode == Mode::Task {
+    if run.parsed.mode == QueryMode::Task {
         let parts = row.own.iter().take(tasks::PARTS.len());
         cells.extend(parts.map(|(_, value)| value.clone().into_json()));
         return Ok(cells);
     }
     for column in &run.parsed.columns {
-        cells.push(run.context.value(&column.node, Scope::of(row))?.into_json());
+        cells.push(run.context.value(&column.node, EvaluationScope::of(row))?.into_json());
     }
     Ok(cells)
 }
 
 /// What a sort key means: the name of a column means the column, also that of the group and of what COUNT counts.
-pub(crate) fn meant<'n>(parsed: &'n Parsed, node: &'n Node) -> &'n Node {
-    static COUNTED: Node = Node { kind: Expression::Call(Function::Count, Vec::new()), span: 0..0 };
+pub(crate) fn meant<'n>(parsed: &'n ParsedQuery, node: &'n ExpressionNode) -> &'n ExpressionNode {
+    static COUNTED: ExpressionNode = ExpressionNode { kind: Expression::Call(Function::Count, Vec::new()), span: 0..0 };
     let Expression::Field(steps) = &node.kind else { return node };
-    let [Step::Key(key)] = steps.as_slice() else { return node };
+    let [ValueStep::Key(key)] = steps.as_slice() else { return node };
     let named = parsed.columns.iter().chain(&parsed.group).find(|column| column.name == *key);
     match named {
         Some(column) => &column.node,
-        None if parsed.mode == Mode::Count && key == COUNT => &COUNTED,
+        None if parsed.mode == QueryMode::Count && key == COUNT => &COUNTED,
         None => node,
     }
 }
 
 /// A value to sort by for each key, the group's first.
-type Keys = Vec<Value>;
+type SortKeys = Vec<Value>;
 
 /// The rows in their order: by group, by SORT, by what the mode says, by path.
-fn sorted(run: &Run<'_>, rows: Vec<Row>) -> Result<Vec<(Keys, Row)>, IndexError> {
+fn sorted(run: &QueryRun<'_>, rows: Vec<QueryRow>) -> Result<Vec<(SortKeys, QueryRow)>, IndexError> {
     let parsed = run.parsed;
-    let mut nodes: Vec<(&Node, bool)> = parsed.group.iter().map(|group| (&group.node, false)).collect();
+    let mut nodes: Vec<(&ExpressionNode, bool)> = parsed.group.iter().map(|group| (&group.node, false)).collect();
     nodes.extend(parsed.sort.iter().map(|(node, is_descending)| (meant(parsed, node), *is_descending)));
-    if parsed.mode == Mode::Calendar && parsed.sort.is_empty() {
+    if parsed.mode == QueryMode::Calendar && parsed.sort.is_empty() {
         nodes.extend(parsed.columns.iter().map(|column| (&column.node, false)));
     }
     let mut keyed = Vec::with_capacity(rows.len());
@@ -167,8 +178,10 @@ fn sorted(run: &Run<'_>, rows: Vec<Row>) -> Result<Vec<(Keys, Row)>, IndexError>
         if number.is_multiple_of(64) {
             run.look_at_the_clock()?;
         }
-        let keys: Keys =
-            nodes.iter().map(|(node, _)| run.context.value(node, Scope::of(&row))).collect::<Result<_, _>>()?;
+        let keys: SortKeys = nodes
+            .iter()
+            .map(|(node, _)| run.context.value(node, EvaluationScope::of(&row)))
+            .collect::<Result<_, _>>()?;
         keyed.push((keys, row));
     }
     let directions: Vec<bool> = nodes.iter().map(|(_, is_descending)| *is_descending).collect();
@@ -182,14 +195,18 @@ fn in_order(one: &[Value], two: &[Value], descending: &[bool]) -> Ordering {
 }
 
 /// Rows under the groups they belong to; LIMIT counts rows.
-fn grouped(run: &Run<'_>, sorted: Vec<(Keys, Row)>, frame: &Frame) -> Result<Answer, IndexError> {
+fn grouped(
+    run: &QueryRun<'_>,
+    sorted: Vec<(SortKeys, QueryRow)>,
+    frame: &ResultFrame,
+) -> Result<QueryAnswer, IndexError> {
     let total = sorted.len();
     let mut counts: HashMap<String, usize> = HashMap::new();
     for (keys, _) in &sorted {
         *counts.entry(name_of(keys)).or_default() += 1;
     }
     let mut rows = Vec::new();
-    let mut groups: Vec<(String, Group)> = Vec::new();
+    let mut groups: Vec<(String, RowGroup)> = Vec::new();
     for (keys, row) in frame.cut(sorted) {
         let cells = cells(run, &row)?;
         rows.push(cells.clone());
@@ -199,12 +216,12 @@ fn grouped(run: &Run<'_>, sorted: Vec<(Keys, Row)>, frame: &Frame) -> Result<Ans
             None => {
                 let key = keys.into_iter().next().unwrap_or(Value::Null).into_json();
                 let count = counts.get(&name).copied().unwrap_or_default();
-                groups.push((name, Group { key, count, rows: vec![cells] }));
+                groups.push((name, RowGroup { key, count, rows: vec![cells] }));
             }
         }
     }
     let groups = groups.into_iter().map(|(_, group)| group).collect();
-    Ok(Answer { groups: Some(groups), ..frame.answer(run.parsed.mode, rows, total) })
+    Ok(QueryAnswer { groups: Some(groups), ..frame.answer(run.parsed.mode, rows, total) })
 }
 
 /// What tells one group from another.
@@ -213,13 +230,17 @@ fn name_of(keys: &[Value]) -> String {
 }
 
 /// One row a group, or one for all.
-fn aggregated(run: &Run<'_>, (rows, absent): (Vec<Row>, usize), frame: &Frame) -> Result<Answer, IndexError> {
+fn aggregated(
+    run: &QueryRun<'_>,
+    (rows, absent): (Vec<QueryRow>, usize),
+    frame: &ResultFrame,
+) -> Result<QueryAnswer, IndexError> {
     let parsed = run.parsed;
     let counted = rows.len() + absent;
-    let nobody = Row::nobody();
+    let nobody = QueryRow::nobody();
     // The group of the pages without any of the fields.
     let mut absent_group = None;
-    let mut groups: Vec<(Value, Vec<Row>)> = Vec::new();
+    let mut groups: Vec<(Value, Vec<QueryRow>)> = Vec::new();
     match &parsed.group {
         None => {
             groups.push((Value::Null, rows));
@@ -228,14 +249,14 @@ fn aggregated(run: &Run<'_>, (rows, absent): (Vec<Row>, usize), frame: &Frame) -
         Some(group) => {
             let mut places: HashMap<String, usize> = HashMap::new();
             if absent > 0 {
-                let keys = keys_of(parsed, run.context.value(&group.node, Scope::of(&nobody))?);
+                let keys = keys_of(parsed, run.context.value(&group.node, EvaluationScope::of(&nobody))?);
                 let key = keys.into_iter().next().unwrap_or(Value::Null);
                 places.insert(key.clone().into_json().to_string(), 0);
                 groups.push((key, Vec::new()));
                 absent_group = Some(0);
             }
             for row in rows {
-                for key in keys_of(parsed, run.context.value(&group.node, Scope::of(&row))?) {
+                for key in keys_of(parsed, run.context.value(&group.node, EvaluationScope::of(&row))?) {
                     let name = key.clone().into_json().to_string();
                     let place = *places.entry(name).or_insert_with(|| {
                         groups.push((key, Vec::new()));
@@ -250,7 +271,7 @@ fn aggregated(run: &Run<'_>, (rows, absent): (Vec<Row>, usize), frame: &Frame) -
     for (place, (key, rows)) in groups.into_iter().enumerate() {
         run.look_at_the_clock()?;
         let absent = if absent_group == Some(place) { absent } else { 0 };
-        let scope = Scope::group(rows.first().unwrap_or(&nobody), &rows).with_absent(absent);
+        let scope = EvaluationScope::group(rows.first().unwrap_or(&nobody), &rows).with_absent(absent);
         let mut keys = Vec::new();
         for (node, _) in &parsed.sort {
             keys.push(run.context.value(meant(parsed, node), scope)?);
@@ -270,14 +291,15 @@ fn aggregated(run: &Run<'_>, (rows, absent): (Vec<Row>, usize), frame: &Frame) -
     }
     let shown = frame.cut(keyed);
     let rows = shown.iter().map(|(_, (_, _, row))| row.clone()).collect();
-    let groups = shown.into_iter().map(|(_, (key, count, row))| Group { key: key.into_json(), count, rows: vec![row] });
+    let groups =
+        shown.into_iter().map(|(_, (key, count, row))| RowGroup { key: key.into_json(), count, rows: vec![row] });
     let groups = parsed.group.is_some().then(|| groups.collect());
-    let count = (parsed.mode == Mode::Count).then_some(counted);
-    Ok(Answer { groups, count, ..frame.answer(parsed.mode, rows, total) })
+    let count = (parsed.mode == QueryMode::Count).then_some(counted);
+    Ok(QueryAnswer { groups, count, ..frame.answer(parsed.mode, rows, total) })
 }
 
 /// The groups a row belongs to.
-fn keys_of(parsed: &Parsed, key: Value) -> Vec<Value> {
+fn keys_of(parsed: &ParsedQuery, key: Value) -> Vec<Value> {
     match key {
         Value::List(items) if parsed.is_whole => {
             let mut keys: Vec<Value> = Vec::new();
@@ -293,14 +315,19 @@ fn keys_of(parsed: &Parsed, key: Value) -> Vec<Value> {
 }
 
 /// The cells of a group.
-fn line(run: &Run<'_>, key: &Value, scope: Scope<'_>, headers: &[String]) -> Result<Vec<Json>, IndexError> {
+fn line(
+    run: &QueryRun<'_>,
+    key: &Value,
+    scope: EvaluationScope<'_>,
+    headers: &[String],
+) -> Result<Vec<Json>, IndexError> {
     let parsed = run.parsed;
     let mut cells = Vec::new();
-    if parsed.mode == Mode::Count || headers.len() > parsed.columns.len() {
+    if parsed.mode == QueryMode::Count || headers.len() > parsed.columns.len() {
         cells.push(key.clone().into_json());
     }
-    if parsed.mode == Mode::Count {
-        cells.push((scope.group.map_or(0, <[Row]>::len) + scope.absent).into());
+    if parsed.mode == QueryMode::Count {
+        cells.push((scope.group.map_or(0, <[QueryRow]>::len) + scope.absent).into());
     }
     for column in &parsed.columns {
         let is_key = parsed.group.as_ref().is_some_and(|group| group.name == column.name);
@@ -311,11 +338,11 @@ fn line(run: &Run<'_>, key: &Value, scope: Scope<'_>, headers: &[String]) -> Res
 }
 
 /// Each value once, smallest first.
-fn distinct(run: &Run<'_>, rows: &[Row], frame: &Frame) -> Result<Answer, IndexError> {
+fn distinct(run: &QueryRun<'_>, rows: &[QueryRow], frame: &ResultFrame) -> Result<QueryAnswer, IndexError> {
     let mut values: HashMap<String, Value> = HashMap::new();
     for row in rows {
         let Some(column) = run.parsed.columns.first() else { continue };
-        let value = run.context.value(&column.node, Scope::of(row))?;
+        let value = run.context.value(&column.node, EvaluationScope::of(row))?;
         values.entry(value.clone().into_json().to_string()).or_insert(value);
     }
     let mut values: Vec<Value> = values.into_values().collect();
@@ -323,5 +350,5 @@ fn distinct(run: &Run<'_>, rows: &[Row], frame: &Frame) -> Result<Answer, IndexE
     values.sort_by(|one, two| one.order(two, is_descending));
     let total = values.len();
     let rows = frame.cut(values).into_iter().map(|value| vec![value.into_json()]).collect();
-    Ok(frame.answer(Mode::Distinct, rows, total))
+    Ok(frame.answer(QueryMode::Distinct, rows, total))
 }

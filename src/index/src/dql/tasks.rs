@@ -2,8 +2,8 @@
 
 use serde_json::Value as Json;
 
-use super::lexemes::Step;
-use super::row::Row;
+use super::lexemes::ValueStep;
+use super::row::QueryRow;
 use crate::IndexError;
 use crate::value::Value;
 
@@ -14,15 +14,15 @@ pub(crate) const PARTS: [&str; 5] = ["text", "completed", "line", "tags", "due"]
 pub(crate) const META: &str = "meta";
 
 /// The rows of a page's tasks.
-pub(crate) fn rows(page: &Row, tasks: &str) -> Result<Vec<Row>, IndexError> {
+pub(crate) fn rows(page: &QueryRow, tasks: &str) -> Result<Vec<QueryRow>, IndexError> {
     let damaged = |why: &dyn std::fmt::Display| IndexError::Damaged(format!("tasks of `{}`: {why}", page.path));
     let tasks: Vec<Json> = serde_json::from_str(tasks).map_err(|error| damaged(&error))?;
     let row = |task: &Json| {
         let part = |name: &str| {
             let value = task.get(name).map_or(Value::Null, Value::of);
-            (vec![Step::Key(name.to_owned())], value)
+            (vec![ValueStep::Key(name.to_owned())], value)
         };
-        Row { own: PARTS.into_iter().chain([META]).map(part).collect(), ..page.clone() }
+        QueryRow { own: PARTS.into_iter().chain([META]).map(part).collect(), ..page.clone() }
     };
     Ok(tasks.iter().map(row).collect())
 }

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use svcfs_base::Timestamp;
 
-use super::{Answer, Asking, CustomFields, Query};
+use super::{CustomFields, DqlQuery, QueryAnswer, QueryLimits};
 use crate::IndexError;
 use crate::tests::Space;
 
@@ -55,8 +55,8 @@ fn custom() -> CustomFields {
     .unwrap()
 }
 
-pub(crate) fn asking(custom_fields: &CustomFields) -> Asking<'_> {
-    Asking {
+pub(crate) fn asking(custom_fields: &CustomFields) -> QueryLimits<'_> {
+    QueryLimits {
         now: now(),
         scan_rows: 10_000,
         timeout: Duration::from_secs(30),
@@ -69,16 +69,17 @@ pub(crate) fn asking(custom_fields: &CustomFields) -> Asking<'_> {
     }
 }
 
-fn ask(space: &Space, query: &str) -> Result<Answer, IndexError> {
-    space.index.query(&Query::parse(query)?, &asking(&CustomFields::default()))
+fn ask(space: &Space, query: &str) -> Result<QueryAnswer, IndexError> {
+    space.index.query(&DqlQuery::parse(query)?, &asking(&CustomFields::default()))
 }
 
 fn cells(space: &Space, query: &str) -> Value {
     json!(ask(space, query).unwrap_or_else(|error| panic!("{query}: {error}")).rows)
 }
 
-fn told(outcome: Result<Answer, IndexError>) -> String {
-    let Answer { mode, headers, rows, total, has_more, count, groups, summaries: _, looked_at: _ } = match outcome {
+fn told(outcome: Result<QueryAnswer, IndexError>) -> String {
+    let QueryAnswer { mode, headers, rows, total, has_more, count, groups, summaries: _, looked_at: _ } = match outcome
+    {
         Ok(answer) => answer,
         Err(error) => return format!("! {error}\n"),
     };
@@ -127,7 +128,7 @@ fn every_query_of_the_data_files_gives_the_answer_that_stands_below_it() {
         }
         let text = fs::read_to_string(&file).unwrap();
         let (asked, should) = answered(&text, |query| {
-            told(Query::parse(query).and_then(|query| space.index.query(&query, &asking(&custom))))
+            told(DqlQuery::parse(query).and_then(|query| space.index.query(&query, &asking(&custom))))
         });
         all += asked;
         if is_writing {
@@ -175,8 +176,9 @@ fn an_index_of_a_field_changes_no_answer() {
             continue;
         }
         answered(&fs::read_to_string(&file).unwrap(), |query| {
-            let told =
-                |space: &Space| told(Query::parse(query).and_then(|query| space.index.query(&query, &asking(&custom))));
+            let told = |space: &Space| {
+                told(DqlQuery::parse(query).and_then(|query| space.index.query(&query, &asking(&custom))))
+            };
             assert_eq!(told(&indexed), told(&plain), "{query}");
             String::new()
         });
@@ -208,10 +210,10 @@ fn every_function_has_a_row_and_stands_in_a_query_of_the_data_files() {
 fn a_query_that_reaches_the_bound_answers_with_what_it_found() {
     let (space, custom) = (vault(), CustomFields::default());
     let bounded = |query: &str, scan_rows| {
-        let asking = Asking { scan_rows, auto_indexes: 0, ..asking(&custom) };
+        let asking = QueryLimits { scan_rows, auto_indexes: 0, ..asking(&custom) };
         space
             .index
-            .query(&Query::parse(query).unwrap(), &asking)
+            .query(&DqlQuery::parse(query).unwrap(), &asking)
             .map(|answer| (answer.total, answer.looked_at, answer.has_more))
             .unwrap()
     };
@@ -307,8 +309,8 @@ fn what_the_index_counts_is_what_a_scan_finds() {
 fn pages_without_the_fields_of_a_sum_are_counted_and_not_read() {
     let space = mixed();
     let custom = CustomFields::default();
-    let asking = Asking { scan_rows: 250, auto_indexes: 0, ..asking(&custom) };
-    let all = Asking { scan_rows: 10_000, ..asking.clone() };
+    let asking = QueryLimits { scan_rows: 250, auto_indexes: 0, ..asking(&custom) };
+    let all = QueryLimits { scan_rows: 10_000, ..asking.clone() };
     for (group, calculations) in [
         ("status", &["count"][..]),
         ("status", &["count", "avg:priority", "sum:priority", "min:priority", "max:priority", "count:priority"]),
@@ -318,8 +320,8 @@ fn pages_without_the_fields_of_a_sum_are_counted_and_not_read() {
         for prefix in [None, Some("a"), Some("ab/")] {
             for condition in [None, Some("priority > 2"), Some("NOT priority > 2"), Some("status = null")] {
                 let calculations: Vec<String> = calculations.iter().map(|one| (*one).to_owned()).collect();
-                let ask = |condition: Option<&str>, asking: &Asking<'_>| {
-                    let query = Query::aggregate(group, &calculations, condition, prefix).unwrap();
+                let ask = |condition: Option<&str>, asking: &QueryLimits<'_>| {
+                    let query = DqlQuery::aggregate(group, &calculations, condition, prefix).unwrap();
                     space.index.query(&query, asking).unwrap()
                 };
                 let found = ask(condition, &asking);
@@ -330,19 +332,19 @@ fn pages_without_the_fields_of_a_sum_are_counted_and_not_read() {
         }
     }
     // Where every page has one of the fields, the bound holds.
-    let query = Query::aggregate("_folder", &["count".to_owned()], None, None).unwrap();
+    let query = DqlQuery::aggregate("_folder", &["count".to_owned()], None, None).unwrap();
     assert_eq!(space.index.query(&query, &asking).unwrap().looked_at, Some(250));
-    let grouped = space.index.query(&Query::parse("COUNT GROUP BY status").unwrap(), &asking).unwrap();
+    let grouped = space.index.query(&DqlQuery::parse("COUNT GROUP BY status").unwrap(), &asking).unwrap();
     assert_eq!((grouped.count, grouped.looked_at), (Some(300), None));
 }
 
 #[test]
 fn one_row_of_a_long_expression_takes_no_longer_than_a_query_may() {
     let (space, custom) = (vault(), CustomFields::default());
-    let asking = Asking { timeout: Duration::from_millis(200), ..asking(&custom) };
+    let asking = QueryLimits { timeout: Duration::from_millis(200), ..asking(&custom) };
     let sixteen = "a".repeat(16);
     let long = (0..4).fold(format!("\"{sixteen}\""), |text, _| format!("replace({text}, \"a\", \"{sixteen}\")"));
-    let query = Query::parse(&format!("COUNT WHERE length({long}{}) > 1", "+\"\"".repeat(4_000))).unwrap();
+    let query = DqlQuery::parse(&format!("COUNT WHERE length({long}{}) > 1", "+\"\"".repeat(4_000))).unwrap();
     let begun = Instant::now();
     let refused = space.index.query(&query, &asking).unwrap_err().to_string();
     assert!(refused.contains("dataview.query_timeout"), "{refused}");
@@ -352,16 +354,16 @@ fn one_row_of_a_long_expression_takes_no_longer_than_a_query_may() {
 #[test]
 fn a_query_that_takes_too_long_is_refused() {
     let (space, custom) = (vault(), CustomFields::default());
-    let asking = Asking { timeout: Duration::ZERO, ..asking(&custom) };
-    let refused = space.index.query(&Query::parse("LIST").unwrap(), &asking).unwrap_err().to_string();
+    let asking = QueryLimits { timeout: Duration::ZERO, ..asking(&custom) };
+    let refused = space.index.query(&DqlQuery::parse("LIST").unwrap(), &asking).unwrap_err().to_string();
     assert!(refused.contains("dataview.query_timeout"), "{refused}");
 }
 
 #[test]
 fn computed_fields_can_be_switched_off() {
     let (space, custom) = (vault(), CustomFields::default());
-    let asking = Asking { computed_fields: false, ..asking(&custom) };
-    let asked = |query: &str| space.index.query(&Query::parse(query).unwrap(), &asking);
+    let asking = QueryLimits { computed_fields: false, ..asking(&custom) };
+    let asked = |query: &str| space.index.query(&DqlQuery::parse(query).unwrap(), &asking);
     let refused = asked("LIST WHERE _word_count > 3").unwrap_err().to_string();
     assert!(refused.contains("`_word_count`") && refused.contains("dataview.computed_fields"), "{refused}");
     assert_eq!(asked("COUNT WHERE _name = \"auth.md\"").unwrap().total, 1);
@@ -389,8 +391,8 @@ fn a_computed_field_that_cannot_be_read_is_named() {
 #[test]
 fn the_caller_s_limit_and_offset_beat_those_of_the_query() {
     let (space, custom) = (vault(), CustomFields::default());
-    let asking = Asking { limit: Some(3), offset: 2, ..asking(&custom) };
-    let answer = space.index.query(&Query::parse("LIST LIMIT 1 OFFSET 1").unwrap(), &asking).unwrap();
+    let asking = QueryLimits { limit: Some(3), offset: 2, ..asking(&custom) };
+    let answer = space.index.query(&DqlQuery::parse("LIST LIMIT 1 OFFSET 1").unwrap(), &asking).unwrap();
     assert_eq!(json!(answer.rows), json!([["concepts/old.md"], ["concepts/search.md"], ["index.md"]]));
     assert!(answer.has_more && answer.total == 12);
 }
@@ -401,7 +403,7 @@ fn sums_and_counts_over_the_values_of_a_field() {
     let custom = CustomFields::default();
     let aggregate = |group: &str, calc: &[&str], condition: Option<&str>, prefix: Option<&str>| {
         let calc: Vec<String> = calc.iter().map(|calc| (*calc).to_owned()).collect();
-        let query = Query::aggregate(group, &calc, condition, prefix).map_err(|error| error.to_string())?;
+        let query = DqlQuery::aggregate(group, &calc, condition, prefix).map_err(|error| error.to_string())?;
         let answer = space.index.query(&query, &asking(&custom)).map_err(|error| error.to_string())?;
         Ok::<_, String>(json!([answer.headers, answer.rows]))
     };
@@ -488,7 +490,7 @@ fn hostile_sizes_are_refused_at_once_and_never_exhaust_the_stack() {
         format!("LIST WHERE a = \"{}", "\\\"".repeat(30_000)),
     ] {
         let begun = Instant::now();
-        let outcome = Query::parse(&query);
+        let outcome = DqlQuery::parse(&query);
         let took = begun.elapsed();
         assert!(took < Duration::from_secs(2), "{took:?} for {}…", &query[..40]);
         if let Ok(query) = outcome {
@@ -502,9 +504,9 @@ fn hostile_sizes_are_refused_at_once_and_never_exhaust_the_stack() {
         json!([["index.md", 10_001]])
     );
     assert_eq!(cells(&space, &deep("(", ")", 60).replace("LIST", "COUNT")), json!([[12]]));
-    let refused = Query::parse(&deep("(", ")", 65)).unwrap_err().to_string();
+    let refused = DqlQuery::parse(&deep("(", ")", 65)).unwrap_err().to_string();
     assert_eq!(refused, "`q`: line 1, column 77: nests deeper than 64");
-    let refused = Query::parse(&"x".repeat(1 << 20)).unwrap_err().to_string();
+    let refused = DqlQuery::parse(&"x".repeat(1 << 20)).unwrap_err().to_string();
     assert_eq!(refused, "`q`: the query is 1048576 bytes long; at most 65536 are read");
 }
 
@@ -583,7 +585,7 @@ proptest! {
     #[test]
     fn no_text_makes_the_reader_panic_or_think_for_long(query in prop_oneof!["\\PC{0,80}", pieces(), pieces().prop_map(|rest| format!("LIST WHERE {rest}"))]) {
         let begun = Instant::now();
-        if let Err(error) = Query::parse(&query) {
+        if let Err(error) = DqlQuery::parse(&query) {
             prop_assert!(error.to_string().starts_with("`q`: line "), "{error}");
         }
         prop_assert!(begun.elapsed() < Duration::from_secs(1));
@@ -597,7 +599,7 @@ proptest! {
         thread_local! {
             static VAULT: Space = vault();
         }
-        if let Ok(query) = Query::parse(&format!("{mode} {rest}")) {
+        if let Ok(query) = DqlQuery::parse(&format!("{mode} {rest}")) {
             let outcome = VAULT.with(|space| space.index.query(&query, &asking(&CustomFields::default())));
             prop_assert!(matches!(outcome, Ok(_) | Err(IndexError::Invalid { .. })), "{outcome:?}");
         }
@@ -616,6 +618,6 @@ fn a_query_tells_which_pages_can_change_its_answer() {
         ("LIST FROM \"tasks/\" WHERE _backlink_count > 2", None),
         ("LIST FROM \"tasks/\" SORT _backlink_count", None),
     ] {
-        assert_eq!(Query::parse(query).unwrap().prefix(), prefix, "{query}");
+        assert_eq!(DqlQuery::parse(query).unwrap().prefix(), prefix, "{query}");
     }
 }

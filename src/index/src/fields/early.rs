@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::{add, hot, name_of, presence_word};
 use crate::IndexError;
-use crate::document::Document;
-use crate::dql::Step;
+use crate::document::PageDocument;
+use crate::dql::ValueStep;
 
 /// Longer texts are prose; queries compare fields with short ones.
 const MAX_TEXT_BYTES: usize = 80;
@@ -40,7 +40,7 @@ impl EarlyFields {
     pub(crate) fn register<'d>(
         &self,
         transaction: &Transaction<'_>,
-        documents: impl Iterator<Item = &'d Document>,
+        documents: impl Iterator<Item = &'d PageDocument>,
     ) -> Result<(), IndexError> {
         if self.max_fields == 0 {
             return Ok(());
@@ -55,7 +55,7 @@ impl EarlyFields {
                 Some(known) => known,
                 None => known.insert(hot(transaction)?.into_iter().map(|(_, name)| name).collect()),
             };
-            let Some(name) = name_of(&[Step::Key(key.clone())]) else { continue };
+            let Some(name) = name_of(&[ValueStep::Key(key.clone())]) else { continue };
             if known.contains(&name) {
                 continue;
             }

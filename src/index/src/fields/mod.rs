@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction};
 
-use crate::dql::Step;
+use crate::dql::ValueStep;
 use crate::dql::row::{members, walk};
 use crate::field_words;
-use crate::schema::Tables;
+use crate::schema::TableSet;
 use crate::value::Value;
-use crate::writer::Writer;
+use crate::writer::IndexWriter;
 use crate::{Index, IndexError};
 
 pub(crate) use early::{EarlyFields, is_short};
@@ -38,12 +38,12 @@ const UNUSED: Duration = Duration::from_secs(600);
 
 /// How often fields without rows were asked for since the index was opened, and when those with rows were last.
 #[derive(Debug, Default)]
-pub(crate) struct Heat {
+pub(crate) struct FieldUsage {
     counts: Mutex<HashMap<String, u32>>,
     used: Mutex<HashMap<String, Instant>>,
 }
 
-impl Heat {
+impl FieldUsage {
     /// Notes that rows of these fields were asked for.
     pub(crate) fn used(&self, fields: Vec<String>) {
         let now = Instant::now();
@@ -72,7 +72,7 @@ impl Heat {
 /// The kind of value a row holds, so that different kinds never meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum RowKind {
     Boolean = 1,
     Number = 2,
     /// A text that is no date.
@@ -85,27 +85,27 @@ pub(crate) enum Kind {
 pub(crate) const ITEM: u8 = 16;
 
 /// What a value is found under; none for what has no rows: nothing, lists, objects.
-pub(crate) fn key_of(value: &Value) -> Option<(Kind, rusqlite::types::Value)> {
+pub(crate) fn key_of(value: &Value) -> Option<(RowKind, rusqlite::types::Value)> {
     use rusqlite::types::Value as Bound;
     if let Some(moment) = value.moment() {
-        return Some((Kind::Day, Bound::Integer(moment.day()?)));
+        return Some((RowKind::Day, Bound::Integer(moment.day()?)));
     }
     match value {
-        Value::Boolean(boolean) => Some((Kind::Boolean, Bound::Integer(i64::from(*boolean)))),
+        Value::Boolean(boolean) => Some((RowKind::Boolean, Bound::Integer(i64::from(*boolean)))),
         // All numbers as reals, because that is how an integer meets a real.
-        Value::Integer(_) | Value::Real(_) => Some((Kind::Number, Bound::Real(value.number()?))),
-        Value::Text(text) => Some((Kind::Text, Bound::Text(text.clone()))),
+        Value::Integer(_) | Value::Real(_) => Some((RowKind::Number, Bound::Real(value.number()?))),
+        Value::Text(text) => Some((RowKind::Text, Bound::Text(text.clone()))),
         Value::Null | Value::Day(_) | Value::Instant(_) | Value::Length(_) | Value::List(_) | Value::Object(_) => None,
     }
 }
 
 /// The name under which a field's rows are kept: its keys as a JSON list. None for fields that lead into lists.
-pub(crate) fn name_of(steps: &[Step]) -> Option<String> {
+pub(crate) fn name_of(steps: &[ValueStep]) -> Option<String> {
     let keys: Option<Vec<&str>> = steps
         .iter()
         .map(|step| match step {
-            Step::Key(key) => Some(key.as_str()),
-            Step::Index(_) | Step::Any => None,
+            ValueStep::Key(key) => Some(key.as_str()),
+            ValueStep::Index(_) | ValueStep::Any => None,
         })
         .collect();
     serde_json::to_string(&keys?).ok()
@@ -115,7 +115,7 @@ pub(crate) fn name_of(steps: &[Step]) -> Option<String> {
 /// whose name it does not have.
 pub(crate) fn presence(name: &str) -> Option<String> {
     let steps = steps_of(name).ok()?;
-    let Some(Step::Key(key)) = steps.first() else { return None };
+    let Some(ValueStep::Key(key)) = steps.first() else { return None };
     Some(format!("{{fields}} : {}", presence_word(key)?))
 }
 
@@ -124,10 +124,10 @@ pub(crate) fn presence_word(key: &str) -> Option<String> {
     Some(format!("\"{}\"", field_words::token(&field_words::name(key)?, "")))
 }
 
-fn steps_of(name: &str) -> Result<Vec<Step>, IndexError> {
+fn steps_of(name: &str) -> Result<Vec<ValueStep>, IndexError> {
     let keys: Vec<String> =
         serde_json::from_str(name).map_err(|error| IndexError::Damaged(format!("hot field `{name}`: {error}")))?;
-    Ok(keys.into_iter().map(Step::Key).collect())
+    Ok(keys.into_iter().map(ValueStep::Key).collect())
 }
 
 /// The fields that have rows, with their numbers.
@@ -157,7 +157,7 @@ struct IndexedField {
     /// The place of its first key in [`FieldWriter::keys`].
     first: usize,
     /// Its other steps.
-    rest: Vec<Step>,
+    rest: Vec<ValueStep>,
 }
 
 impl FieldWriter {
@@ -171,15 +171,15 @@ impl FieldWriter {
     }
 
     /// A writer for one field.
-    fn of(number: i64, steps: Vec<Step>) -> Self {
+    fn of(number: i64, steps: Vec<ValueStep>) -> Self {
         let mut writer = Self { keys: Vec::new(), fields: Vec::new() };
         writer.add(number, steps);
         writer
     }
 
-    fn add(&mut self, number: i64, steps: Vec<Step>) {
+    fn add(&mut self, number: i64, steps: Vec<ValueStep>) {
         let mut steps = steps.into_iter();
-        let Some(Step::Key(key)) = steps.next() else { return };
+        let Some(ValueStep::Key(key)) = steps.next() else { return };
         let first = self.keys.iter().position(|known| *known == key).unwrap_or_else(|| {
             self.keys.push(key);
             self.keys.len() - 1
@@ -191,7 +191,7 @@ impl FieldWriter {
     pub(crate) fn put(
         &self,
         transaction: &Transaction<'_>,
-        tables: Tables,
+        tables: TableSet,
         page: i64,
         frontmatter: &str,
     ) -> Result<(), IndexError> {
@@ -224,7 +224,7 @@ impl FieldWriter {
 impl Index {
     /// Gives a field rows of its own, unless as many have them as may, all of them lately asked for. True when it has them now.
     pub(crate) fn warm(&self, field: &str, at_most: usize) -> Result<bool, IndexError> {
-        let Writer { connection, touched } = &mut *self.writer.lock();
+        let IndexWriter { connection, touched } = &mut *self.writer.lock();
         let transaction = connection.transaction()?;
         let known = hot(&transaction)?;
         if known.iter().any(|(_, name)| name == field) {
@@ -241,10 +241,10 @@ impl Index {
         add(&transaction, field)?;
         let number = transaction.last_insert_rowid();
         let rows = FieldWriter::of(number, steps_of(field)?);
-        fill(&transaction, Tables::Live, &rows)?;
+        fill(&transaction, TableSet::Live, &rows)?;
         if touched.is_some() {
             // A rebuild runs: what it wrote so far has no rows of this field, what it writes from now on has.
-            fill(&transaction, Tables::Next, &rows)?;
+            fill(&transaction, TableSet::Next, &rows)?;
         }
         transaction.commit()?;
         self.heat.used(vec![field.to_owned()]);
@@ -267,13 +267,14 @@ fn empty(transaction: &Transaction<'_>, fields: &[(i64, String)]) -> rusqlite::R
 /// Takes the rows of a field away.
 fn cool(transaction: &Transaction<'_>, (field, is_rebuilt): (i64, bool)) -> Result<(), IndexError> {
     transaction.execute("DELETE FROM hot_fields WHERE id = ?1", [field])?;
-    for tables in [Tables::Live, Tables::Next].into_iter().filter(|tables| is_rebuilt || *tables == Tables::Live) {
+    for tables in [TableSet::Live, TableSet::Next].into_iter().filter(|tables| is_rebuilt || *tables == TableSet::Live)
+    {
         transaction.execute(&tables.sql("DELETE FROM field_values@ WHERE field = ?1"), [field])?;
     }
     Ok(())
 }
 
-fn fill(transaction: &Transaction<'_>, tables: Tables, rows: &FieldWriter) -> Result<(), IndexError> {
+fn fill(transaction: &Transaction<'_>, tables: TableSet, rows: &FieldWriter) -> Result<(), IndexError> {
     let mut pages = transaction.prepare(&tables.sql("SELECT id, frontmatter FROM pages@ WHERE frontmatter <> '{}'"))?;
     let mut found = pages.query([])?;
     while let Some(row) = found.next()? {

@@ -1,6 +1,6 @@
 use crate::dql::tests::asking;
 use crate::tests::{Space, page};
-use crate::{Asking, CustomFields, Entry, IndexError, Query};
+use crate::{CustomFields, DqlQuery, IndexEntry, IndexError, QueryLimits};
 
 /// More pages than a query looks at without wishing for an index.
 const PAGES: usize = 1_100;
@@ -16,7 +16,7 @@ fn text(number: usize) -> String {
 
 fn space() -> Space {
     let space = Space::new();
-    let entries: Vec<Entry> = (0..PAGES).map(|number| page(&format!("p{number:04}.md"), &text(number))).collect();
+    let entries: Vec<IndexEntry> = (0..PAGES).map(|number| page(&format!("p{number:04}.md"), &text(number))).collect();
     space.index.ingest(&entries, space.index.cursor().unwrap().next()).unwrap();
     space
 }
@@ -27,12 +27,12 @@ fn hot(space: &Space) -> Vec<String> {
 }
 
 /// How many pages are looked at when there are more than may be.
-fn looked_at(space: &Space, query: &str, asking: &Asking<'_>) -> Option<usize> {
-    space.index.query(&Query::parse(query).unwrap(), asking).unwrap().looked_at
+fn looked_at(space: &Space, query: &str, asking: &QueryLimits<'_>) -> Option<usize> {
+    space.index.query(&DqlQuery::parse(query).unwrap(), asking).unwrap().looked_at
 }
 
-fn total(space: &Space, query: &str, asking: &Asking<'_>) -> Result<usize, IndexError> {
-    space.index.query(&Query::parse(query)?, asking).map(|answer| answer.total)
+fn total(space: &Space, query: &str, asking: &QueryLimits<'_>) -> Result<usize, IndexError> {
+    space.index.query(&DqlQuery::parse(query)?, asking).map(|answer| answer.total)
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_field_that_is_asked_for_again_and_again_gets_an_index_and_sqlite_uses_it() 
     let (space, custom) = (space(), CustomFields::default());
     let asking = asking(&custom);
     let rare = "LIST WHERE status = \"rare\" AND number > 5";
-    let plan = |query: &str| Query::parse(query).unwrap().plan(&space.index, &asking);
+    let plan = |query: &str| DqlQuery::parse(query).unwrap().plan(&space.index, &asking);
     assert!(plan(rare).iter().all(|step| !step.contains("field_values")), "{:?}", plan(rare));
     for asked in 1..=3 {
         assert_eq!(hot(&space), [""; 0], "before question {asked}");
@@ -68,7 +68,7 @@ fn a_field_that_is_asked_for_again_and_again_gets_an_index_and_sqlite_uses_it() 
 #[test]
 fn a_query_that_would_look_at_too_many_pages_gets_its_index_at_once() {
     let (space, custom) = (space(), CustomFields::default());
-    let asking = Asking { scan_rows: 100, ..asking(&custom) };
+    let asking = QueryLimits { scan_rows: 100, ..asking(&custom) };
     for (query, found) in [
         ("COUNT WHERE status = \"rare\"", 11),
         ("COUNT WHERE number < 50", 50),
@@ -96,25 +96,25 @@ fn a_query_that_would_look_at_too_many_pages_gets_its_index_at_once() {
 #[test]
 fn no_more_fields_are_indexed_than_may_be() {
     let (space, custom) = (space(), CustomFields::default());
-    let asking = Asking { scan_rows: 100, auto_indexes: 1, ..asking(&custom) };
+    let asking = QueryLimits { scan_rows: 100, auto_indexes: 1, ..asking(&custom) };
     assert_eq!(total(&space, "COUNT WHERE status = \"rare\"", &asking).unwrap(), 11);
     assert_eq!(looked_at(&space, "COUNT WHERE number < 50", &asking), Some(100));
     assert_eq!(hot(&space), [r#"["status"]"#]);
-    let none = Asking { auto_indexes: 0, scan_rows: 100, ..asking };
+    let none = QueryLimits { auto_indexes: 0, scan_rows: 100, ..asking };
     assert_eq!(looked_at(&space, "COUNT WHERE day = 2026-01-05", &none), Some(100));
 }
 
 #[test]
 fn an_index_follows_every_write_and_outlives_rebuild_and_restart() {
     let (space, custom) = (space(), CustomFields::default());
-    let asking = Asking { scan_rows: 100, ..asking(&custom) };
+    let asking = QueryLimits { scan_rows: 100, ..asking(&custom) };
     let rare = |space: &Space| total(space, "COUNT WHERE status = \"rare\"", &asking).unwrap();
     assert_eq!(rare(&space), 11);
     space.put(&[("p0001.md", &text(100)), ("new.md", &text(200)), ("p0000.md", &text(1))]);
     space.remove("p0100.md");
     assert_eq!(rare(&space), 11);
     let before = space.index.fingerprint().unwrap();
-    let all: Vec<Entry> = space
+    let all: Vec<IndexEntry> = space
         .index
         .paths(&svcfs_base::TreePath::root())
         .unwrap()
@@ -156,7 +156,7 @@ fn an_index_follows_every_write_and_outlives_rebuild_and_restart() {
 #[test]
 fn fields_that_no_page_has_or_nobody_asks_for_any_more_give_their_places_away() {
     let (space, custom) = (space(), CustomFields::default());
-    let asking = Asking { auto_indexes: 2, scan_rows: 1_000, ..asking(&custom) };
+    let asking = QueryLimits { auto_indexes: 2, scan_rows: 1_000, ..asking(&custom) };
     for misspelt in ["statis", "nunber", "dya"] {
         assert_eq!(total(&space, &format!("LIST WHERE {misspelt} = 1"), &asking).unwrap(), 0);
     }
@@ -183,19 +183,19 @@ fn fields_that_no_page_has_or_nobody_asks_for_any_more_give_their_places_away() 
 #[test]
 fn a_field_has_an_index_from_its_first_page_on() {
     let custom = CustomFields::default();
-    let asking = Asking { scan_rows: 100, ..asking(&custom) };
+    let asking = QueryLimits { scan_rows: 100, ..asking(&custom) };
     let space = Space::new().with_auto_indexes(3);
     let prose = "word ".repeat(30);
     space.put(&[("long.md", &format!("---\nsummary: {prose}\nnested: {{ a: 1 }}\nStatus: x\n---\n"))]);
     // Of another spelling: the words of the index do not tell them apart.
     assert_eq!(hot(&space), [r#"["Status"]"#]);
-    let entries: Vec<Entry> = (0..PAGES).map(|number| page(&format!("p{number:04}.md"), &text(number))).collect();
+    let entries: Vec<IndexEntry> = (0..PAGES).map(|number| page(&format!("p{number:04}.md"), &text(number))).collect();
     for entries in entries.chunks(100) {
         space.index.ingest(entries, space.index.cursor().unwrap().next()).unwrap();
     }
     assert_eq!(hot(&space), [r#"["Status"]"#, r#"["number"]"#, r#"["day"]"#]);
     for (query, found) in [("COUNT WHERE number < 50", 50), ("LIST WHERE day = 2026-01-05", 40)] {
-        let answer = space.index.query(&Query::parse(query).unwrap(), &asking).unwrap();
+        let answer = space.index.query(&DqlQuery::parse(query).unwrap(), &asking).unwrap();
         assert_eq!((answer.total, answer.looked_at), (found, None), "{query}");
     }
     // One that pages have already gets none with a page: only a scan of all of them could.

@@ -9,11 +9,11 @@ use serde_json::Value;
 use svcfs_base::TreePath;
 use svcfs_text::links::candidates;
 
-use super::facts::Fields;
-use super::kept::Changes;
-use super::{Graph, GraphPage, Neighbours, Node, node_of};
+use super::facts::GraphFields;
+use super::kept::GraphChanges;
+use super::{GraphNode, GraphPage, LinkGraph, Neighbours, node_of};
 use crate::IndexError;
-use crate::links::{Names, SOURCES, each_link, kind_of};
+use crate::links::{NameLookup, SOURCES, each_link, kind_of};
 use crate::pages::tree_path;
 
 /// One page.
@@ -24,14 +24,14 @@ const PAGE: &str = "SELECT id, title, frontmatter, word_count FROM pages WHERE p
 const MOST_READ_AGAIN: usize = 8;
 
 /// A page of the last graph that is none any more.
-const GONE: Node = Node::MAX;
+const GONE: GraphNode = GraphNode::MAX;
 
 /// The next graph after `last`: only pages that changed, and those with a link that may mean a name that changed, are read again.
 /// None when that would be so many that all may as well be.
 pub(super) fn carried(
     connection: &Connection,
-    (last, changes): (&Graph, &Changes),
-) -> Result<Option<Graph>, IndexError> {
+    (last, changes): (&LinkGraph, &GraphChanges),
+) -> Result<Option<LinkGraph>, IndexError> {
     let most = last.len() / MOST_READ_AGAIN + MOST_READ_AGAIN;
     let mut to_read: BTreeSet<TreePath> = changes.pages.iter().cloned().collect();
     let mut statement = connection.prepare_cached(SOURCES)?;
@@ -46,7 +46,7 @@ pub(super) fn carried(
     if to_read.len() > most {
         return Ok(None);
     }
-    let mut names = Names::new(connection);
+    let mut names = NameLookup::new(connection);
     let mut read = BTreeMap::new();
     for path in to_read {
         let page = PageRead::at(&mut names, &path)?;
@@ -63,11 +63,11 @@ struct PageRead {
 }
 
 impl PageRead {
-    fn at(names: &mut Names<'_>, path: &TreePath) -> Result<Option<Self>, IndexError> {
+    fn at(names: &mut NameLookup<'_>, path: &TreePath) -> Result<Option<Self>, IndexError> {
         let mut statement = names.connection().prepare_cached(PAGE)?;
         let mut rows = statement.query([path.as_str()])?;
         let Some(row) = rows.next()? else { return Ok(None) };
-        let mut page = Reader::default().page(row, path.clone())?;
+        let mut page = GraphReader::default().page(row, path.clone())?;
         let mut leads_to = Vec::new();
         each_link(names, path.as_str(), |row, target| {
             let Some(target) = target else {
@@ -84,21 +84,21 @@ impl PageRead {
 }
 
 /// Where the page of a node comes from.
-enum Origin<'r> {
+enum NodeOrigin<'r> {
     /// The last graph, where it was this node.
-    Last(Node),
+    Last(GraphNode),
     Read(&'r PageRead),
 }
 
 /// The last graph with the pages that were read in their places; none takes a page out.
-fn joined(last: &Graph, read: &BTreeMap<TreePath, Option<PageRead>>) -> Graph {
+fn joined(last: &LinkGraph, read: &BTreeMap<TreePath, Option<PageRead>>) -> LinkGraph {
     let mut origins = Vec::with_capacity(last.len() + read.len());
     // What the nodes of the last graph are now; the order stays.
     let mut now = Vec::with_capacity(last.len());
     let mut done = 0;
-    let keep = |origins: &mut Vec<Origin<'_>>, now: &mut Vec<Node>, from: usize, to: usize| {
+    let keep = |origins: &mut Vec<NodeOrigin<'_>>, now: &mut Vec<GraphNode>, from: usize, to: usize| {
         now.extend((node_of(origins.len())..).take(to - from));
-        origins.extend((node_of(from)..node_of(to)).map(Origin::Last));
+        origins.extend((node_of(from)..node_of(to)).map(NodeOrigin::Last));
     };
     for (path, page) in read {
         let found = last.pages.binary_search_by(|page| page.path.cmp(path));
@@ -109,24 +109,24 @@ fn joined(last: &Graph, read: &BTreeMap<TreePath, Option<PageRead>>) -> Graph {
             now.push(page.as_ref().map_or(GONE, |_| node_of(origins.len())));
             done += 1;
         }
-        origins.extend(page.as_ref().map(Origin::Read));
+        origins.extend(page.as_ref().map(NodeOrigin::Read));
     }
     keep(&mut origins, &mut now, done, last.len());
 
-    let page = |origin: &Origin<'_>| match origin {
-        Origin::Last(node) => Arc::clone(&last.pages[*node as usize]),
-        Origin::Read(read) => Arc::clone(&read.page),
+    let page = |origin: &NodeOrigin<'_>| match origin {
+        NodeOrigin::Last(node) => Arc::clone(&last.pages[*node as usize]),
+        NodeOrigin::Read(read) => Arc::clone(&read.page),
     };
     let pages: Vec<Arc<GraphPage>> = origins.iter().map(page).collect();
     let mut links_out = Neighbours::with_capacity(pages.len(), last.links());
     let mut others = Vec::new();
     for origin in &origins {
         match origin {
-            Origin::Last(node) => {
+            NodeOrigin::Last(node) => {
                 let targets = last.links_out(*node).iter().map(|target| now[*target as usize]);
                 others.extend(targets.filter(|target| *target != GONE));
             }
-            Origin::Read(read) => others.extend(
+            NodeOrigin::Read(read) => others.extend(
                 read.leads_to
                     .iter()
                     .filter_map(|path| pages.binary_search_by(|page| page.path.as_str().cmp(path)).ok().map(node_of)),
@@ -134,20 +134,20 @@ fn joined(last: &Graph, read: &BTreeMap<TreePath, Option<PageRead>>) -> Graph {
         }
         links_out.push(&mut others);
     }
-    Graph::new(pages, links_out)
+    LinkGraph::new(pages, links_out)
 }
 
 /// Reads pages, which share the texts of their tags.
 #[derive(Default)]
-pub(super) struct Reader {
+pub(super) struct GraphReader {
     tags: HashSet<Arc<str>>,
 }
 
-impl Reader {
+impl GraphReader {
     /// The page of a row that begins as those of [`PAGE`] do, without its links.
     pub(super) fn page(&mut self, row: &Row<'_>, path: TreePath) -> Result<GraphPage, IndexError> {
         let (title, json): (String, &str) = (row.get(1)?, text_of(row, 2)?);
-        let fields = Fields::read(json, &path)?;
+        let fields = GraphFields::read(json, &path)?;
         let facts = fields.facts(json, &title, row.get(3)?);
         let mut tags: Vec<Arc<str>> = Vec::new();
         each_text(fields.tags.as_ref(), |tag| {

@@ -80,7 +80,7 @@ impl ReviewDay {
 
 /// The fields of frontmatter that the graph needs.
 #[derive(Default, Deserialize)]
-pub(super) struct Fields {
+pub(super) struct GraphFields {
     pub(super) tags: Option<Value>,
     status: Option<Value>,
     #[serde(rename = "review-by")]
@@ -98,7 +98,7 @@ pub(super) struct Fields {
 /// Frontmatter without any field, as it is stored.
 const NO_FIELDS: &str = "{}";
 
-impl Fields {
+impl GraphFields {
     /// Reads stored frontmatter.
     pub(super) fn read(json: &str, path: &TreePath) -> Result<Self, IndexError> {
         if json == NO_FIELDS {

@@ -13,11 +13,11 @@ use rusqlite::Connection;
 use svcfs_base::TreePath;
 use svcfs_text::links::candidates;
 
-use super::build::{Reader, text_of};
+use super::build::{GraphReader, text_of};
 use super::facts::PageFacts;
-use super::{Graph, GraphPage, Neighbours, Node, node_of};
+use super::{GraphNode, GraphPage, LinkGraph, Neighbours, node_of};
 use crate::IndexError;
-use crate::links::{AllNames, AllPages, Place, kind_of};
+use crate::links::{AllNames, AllPages, PageOrdinal, kind_of};
 use crate::pages::tree_path;
 
 /// Every page.
@@ -30,14 +30,14 @@ const PAGES_OF_TASK: usize = if cfg!(test) { 3 } else { 4096 };
 
 /// Pages in the order of their rows.
 #[derive(Default)]
-struct Pages {
+struct OrderedPages {
     ids: Vec<i64>,
     /// Not shared with anybody before the graph is made.
     pages: Vec<Arc<GraphPage>>,
 }
 
 /// Reads every page and every link.
-pub(super) fn fresh(connections: &mut [Connection]) -> Result<Graph, IndexError> {
+pub(super) fn fresh(connections: &mut [Connection]) -> Result<LinkGraph, IndexError> {
     let (pages, names) = (Mutex::default(), Mutex::new(None));
     in_parallel(connections, 2, |connection, task| {
         match task {
@@ -46,12 +46,12 @@ pub(super) fn fresh(connections: &mut [Connection]) -> Result<Graph, IndexError>
         }
         Ok(())
     })?;
-    let (Pages { ids, mut pages }, Some(mut names)) = (pages.into_inner(), names.into_inner()) else {
+    let (OrderedPages { ids, mut pages }, Some(mut names)) = (pages.into_inner(), names.into_inner()) else {
         return Err(IndexError::Damaged("a connection read nothing".to_owned()));
     };
 
     let paths: Vec<TreePath> = pages.iter().map(|page| page.path.clone()).collect();
-    let mut by_path: Vec<Place> = (0..node_of(pages.len())).collect();
+    let mut by_path: Vec<PageOrdinal> = (0..node_of(pages.len())).collect();
     by_path.sort_unstable_by(|one, other| paths[*one as usize].cmp(&paths[*other as usize]));
     let all = AllPages { ids: &ids, paths: &paths, by_path: &by_path };
     names.prepare(all);
@@ -62,14 +62,14 @@ pub(super) fn fresh(connections: &mut [Connection]) -> Result<Graph, IndexError>
         *links = read_links(connection, (all, &names), (task * PAGES_OF_TASK, pages))?;
         Ok(())
     })?;
-    let links: Vec<Vec<(Place, Place)>> = tasks.into_iter().map(|task| task.into_inner().1).collect();
+    let links: Vec<Vec<(PageOrdinal, PageOrdinal)>> = tasks.into_iter().map(|task| task.into_inner().1).collect();
     drop(names);
     Ok(in_path_order(&pages, &by_path, &links))
 }
 
-fn read_pages(connection: &Connection) -> Result<Pages, IndexError> {
-    let mut pages = Pages::default();
-    let mut reader = Reader::default();
+fn read_pages(connection: &Connection) -> Result<OrderedPages, IndexError> {
+    let mut pages = OrderedPages::default();
+    let mut reader = GraphReader::default();
     let mut statement = connection.prepare_cached(PAGES)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
@@ -84,7 +84,7 @@ fn read_links(
     connection: &Connection,
     (all, names): (AllPages<'_>, &AllNames),
     (first, pages): (usize, &mut [Arc<GraphPage>]),
-) -> Result<Vec<(Place, Place)>, IndexError> {
+) -> Result<Vec<(PageOrdinal, PageOrdinal)>, IndexError> {
     let ids = &all.ids[first..first + pages.len()];
     let (Some(from), Some(to)) = (ids.first(), ids.last()) else { return Ok(Vec::new()) };
     let mut links = Vec::new();
@@ -122,7 +122,7 @@ fn read_links(
 struct SameFolder {
     folder: String,
     /// Of wiki links and of those by address.
-    known: [HashMap<Box<str>, Option<Place>>; 2],
+    known: [HashMap<Box<str>, Option<PageOrdinal>>; 2],
 }
 
 impl SameFolder {
@@ -130,8 +130,8 @@ impl SameFolder {
         &mut self,
         from: &str,
         (is_wiki, target): (bool, &str),
-        look_up: impl FnOnce() -> Option<Place>,
-    ) -> Option<Place> {
+        look_up: impl FnOnce() -> Option<PageOrdinal>,
+    ) -> Option<PageOrdinal> {
         let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
         if folder != self.folder {
             folder.clone_into(&mut self.folder);
@@ -148,8 +148,12 @@ impl SameFolder {
 }
 
 /// The graph of pages in the order of their rows and of links that are in the order of their sources.
-fn in_path_order(pages: &[Arc<GraphPage>], by_path: &[Place], links: &[Vec<(Place, Place)>]) -> Graph {
-    let mut nodes: Vec<Node> = vec![0; pages.len()];
+fn in_path_order(
+    pages: &[Arc<GraphPage>],
+    by_path: &[PageOrdinal],
+    links: &[Vec<(PageOrdinal, PageOrdinal)>],
+) -> LinkGraph {
+    let mut nodes: Vec<GraphNode> = vec![0; pages.len()];
     for (node, place) in (0..).zip(by_path) {
         nodes[*place as usize] = node;
     }
@@ -168,7 +172,7 @@ fn in_path_order(pages: &[Arc<GraphPage>], by_path: &[Place], links: &[Vec<(Plac
         others.extend_from_slice(&targets[starts[at]..starts[at + 1]]);
         links_out.push(&mut others);
     }
-    Graph::new(by_path.iter().map(|place| Arc::clone(&pages[*place as usize])).collect(), links_out)
+    LinkGraph::new(by_path.iter().map(|place| Arc::clone(&pages[*place as usize])).collect(), links_out)
 }
 
 /// Does all tasks, on one thread for each connection: this one, and as many others as the system gives.

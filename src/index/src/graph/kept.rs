@@ -9,9 +9,9 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension};
 use svcfs_base::TreePath;
 
-use super::{Graph, build, fresh};
-use crate::document::Document;
-use crate::writer::{self, Step};
+use super::{LinkGraph, build, fresh};
+use crate::document::PageDocument;
+use crate::writer::{self, WriteStep};
 use crate::{Index, IndexError, connections};
 
 /// Changed pages and names that are remembered; with more, the next graph is made from all rows.
@@ -25,94 +25,94 @@ const MAX_THREADS: usize = 4;
 /// Lock order: the graph, then the changes. Whoever writes holds the changes while its transaction is committed, and whoever reads
 /// while its own begins: what is taken from them is then exactly what was committed.
 #[derive(Default)]
-pub(crate) struct Kept {
-    graph: Mutex<Option<Arc<Graph>>>,
-    since: Mutex<Since>,
+pub(crate) struct GraphCache {
+    graph: Mutex<Option<Arc<LinkGraph>>>,
+    since: Mutex<PendingChanges>,
 }
 
 /// What the index took in since the graph was made.
 #[derive(Default)]
-enum Since {
+enum PendingChanges {
     /// Too much to follow, or there was no graph: nothing needs to be remembered.
     #[default]
     Anything,
-    These(Changes),
+    These(GraphChanges),
 }
 
 /// Pages that came, went or were written, and names that a page has more or less than before.
 #[derive(Default)]
-pub(super) struct Changes {
+pub(super) struct GraphChanges {
     pub(super) pages: HashSet<TreePath>,
     /// In lower case, as links ask for them.
     pub(super) names: HashSet<String>,
 }
 
 /// The changes of a transaction that is not committed yet; nothing is gathered while nobody asked for a graph.
-pub(crate) struct Changed(Since);
+pub(crate) struct UncommittedChanges(PendingChanges);
 
-impl Kept {
+impl GraphCache {
     /// The graph, if there is one of everything that was taken in.
-    pub(crate) fn current(&self) -> Option<Arc<Graph>> {
+    pub(crate) fn current(&self) -> Option<Arc<LinkGraph>> {
         // Whoever makes a graph now has it later than rows could be read.
         let kept = self.graph.try_lock()?;
-        let is_current = matches!(&*self.since.lock(), Since::These(changes) if changes.pages.is_empty());
+        let is_current = matches!(&*self.since.lock(), PendingChanges::These(changes) if changes.pages.is_empty());
         kept.as_ref().filter(|_| is_current).map(Arc::clone)
     }
 
     /// What a transaction will gather.
-    pub(crate) fn changed(&self) -> Changed {
-        Changed(match *self.since.lock() {
-            Since::Anything => Since::Anything,
-            Since::These(_) => Since::These(Changes::default()),
+    pub(crate) fn changed(&self) -> UncommittedChanges {
+        UncommittedChanges(match *self.since.lock() {
+            PendingChanges::Anything => PendingChanges::Anything,
+            PendingChanges::These(_) => PendingChanges::These(GraphChanges::default()),
         })
     }
 
     /// Holds the changes back until the transaction that made them is committed; see [`Committing::done`].
-    pub(crate) fn committing(&self) -> Committing<'_> {
-        Committing(self.since.lock())
+    pub(crate) fn committing(&self) -> CommitGuard<'_> {
+        CommitGuard(self.since.lock())
     }
 }
 
 /// A transaction is being committed, and no graph begins to be made.
-pub(crate) struct Committing<'k>(MutexGuard<'k, Since>);
+pub(crate) struct CommitGuard<'k>(MutexGuard<'k, PendingChanges>);
 
-impl Committing<'_> {
+impl CommitGuard<'_> {
     /// The transaction is committed.
-    pub(crate) fn done(mut self, changed: Changed) {
-        let Since::These(so_far) = &mut *self.0 else { return };
+    pub(crate) fn done(mut self, changed: UncommittedChanges) {
+        let PendingChanges::These(so_far) = &mut *self.0 else { return };
         match changed.0 {
-            Since::These(Changes { pages, names }) => {
+            PendingChanges::These(GraphChanges { pages, names }) => {
                 so_far.pages.extend(pages);
                 so_far.names.extend(names);
                 if so_far.pages.len() + so_far.names.len() > MOST_CHANGES {
-                    *self.0 = Since::Anything;
+                    *self.0 = PendingChanges::Anything;
                 }
             }
             // A graph was made while it was under way, of the rows before it.
-            Since::Anything => *self.0 = Since::Anything,
+            PendingChanges::Anything => *self.0 = PendingChanges::Anything,
         }
     }
 
     /// A transaction that replaced all rows is committed.
     pub(crate) fn replaced(mut self) {
-        *self.0 = Since::Anything;
+        *self.0 = PendingChanges::Anything;
     }
 }
 
-impl Changed {
+impl UncommittedChanges {
     /// Notes what a step is about to do to the rows.
-    pub(crate) fn note(&mut self, connection: &Connection, step: &Step) -> Result<(), IndexError> {
-        let Since::These(changes) = &mut self.0 else { return Ok(()) };
+    pub(crate) fn note(&mut self, connection: &Connection, step: &WriteStep) -> Result<(), IndexError> {
+        let PendingChanges::These(changes) = &mut self.0 else { return Ok(()) };
         let found = connection
             .prepare_cached("SELECT id, etag FROM pages WHERE path = ?1")?
             .query_row([step.path().as_str()], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 20]>(1)?)))
             .optional()?;
         let (before, after) = match (found, step) {
-            (None, Step::Remove(_)) => return Ok(()),
-            (Some((_, etag)), Step::Put(document)) if etag == *document.etag.as_bytes() => return Ok(()),
-            (None, Step::Put(document)) => (BTreeSet::new(), names_of(document)),
-            (Some((id, _)), Step::Put(document)) => (names_of_row(connection, id)?, names_of(document)),
-            (Some((id, _)), Step::Remove(_)) => (names_of_row(connection, id)?, BTreeSet::new()),
+            (None, WriteStep::Remove(_)) => return Ok(()),
+            (Some((_, etag)), WriteStep::Put(document)) if etag == *document.etag.as_bytes() => return Ok(()),
+            (None, WriteStep::Put(document)) => (BTreeSet::new(), names_of(document)),
+            (Some((id, _)), WriteStep::Put(document)) => (names_of_row(connection, id)?, names_of(document)),
+            (Some((id, _)), WriteStep::Remove(_)) => (names_of_row(connection, id)?, BTreeSet::new()),
         };
         changes.pages.insert(step.path().clone());
         let differing = before.symmetric_difference(&after);
@@ -122,13 +122,13 @@ impl Changed {
 }
 
 /// A name: in lower case, of which kind, as written. A page found under another spelling may be found in place of another one.
-type Name = (String, u8, String);
+type PageKey = (String, u8, String);
 
-fn names_of(document: &Document) -> BTreeSet<Name> {
+fn names_of(document: &PageDocument) -> BTreeSet<PageKey> {
     document.keys.iter().map(|key| (key.folded.clone(), key.kind as u8, key.text.clone())).collect()
 }
 
-fn names_of_row(connection: &Connection, id: i64) -> Result<BTreeSet<Name>, IndexError> {
+fn names_of_row(connection: &Connection, id: i64) -> Result<BTreeSet<PageKey>, IndexError> {
     let mut statement = connection.prepare_cached("SELECT folded, kind, text FROM page_keys WHERE page = ?1")?;
     let names = statement.query_map([id], |row| row.try_into())?;
     Ok(names.collect::<rusqlite::Result<_>>()?)
@@ -142,7 +142,7 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
-    pub fn graph(&self) -> Result<Arc<Graph>, IndexError> {
+    pub fn graph(&self) -> Result<Arc<LinkGraph>, IndexError> {
         let mut kept = self.graph.graph.lock();
         let outcome = match self.carried(kept.as_ref()) {
             Ok(None) => self.fresh(),
@@ -151,38 +151,38 @@ impl Index {
         };
         match &outcome {
             Ok(graph) => *kept = Some(Arc::clone(graph)),
-            Err(_) => *self.graph.since.lock() = Since::Anything,
+            Err(_) => *self.graph.since.lock() = PendingChanges::Anything,
         }
         outcome
     }
 
     /// The next graph after `last`, which is the same where nothing changed; none where all rows are to be read.
-    fn carried(&self, last: Option<&Arc<Graph>>) -> Result<Option<Arc<Graph>>, IndexError> {
+    fn carried(&self, last: Option<&Arc<LinkGraph>>) -> Result<Option<Arc<LinkGraph>>, IndexError> {
         let Some(last) = last else { return Ok(None) };
         self.readers.read(|connection| {
             let since = {
                 let mut since = self.graph.since.lock();
                 match &*since {
-                    Since::Anything => return Ok(None),
-                    Since::These(changes) if changes.pages.is_empty() => return Ok(Some(Arc::clone(last))),
-                    Since::These(_) => {}
+                    PendingChanges::Anything => return Ok(None),
+                    PendingChanges::These(changes) if changes.pages.is_empty() => return Ok(Some(Arc::clone(last))),
+                    PendingChanges::These(_) => {}
                 }
                 // The first statement fixes which rows are read.
                 writer::cursor(connection)?;
-                std::mem::replace(&mut *since, Since::These(Changes::default()))
+                std::mem::replace(&mut *since, PendingChanges::These(GraphChanges::default()))
             };
-            let Since::These(changes) = since else { return Ok(None) };
+            let PendingChanges::These(changes) = since else { return Ok(None) };
             Ok(build::carried(connection, (last, &changes))?.map(Arc::new))
         })
     }
 
     /// The graph of all rows.
-    pub(super) fn fresh(&self) -> Result<Arc<Graph>, IndexError> {
+    pub(super) fn fresh(&self) -> Result<Arc<LinkGraph>, IndexError> {
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
         self.readers.read_together(threads, |connections| {
             let mut since = self.graph.since.lock();
             connections::begin(connections)?;
-            *since = Since::These(Changes::default());
+            *since = PendingChanges::These(GraphChanges::default());
             drop(since);
             fresh::fresh(connections).map(Arc::new)
         })

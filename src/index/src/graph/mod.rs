@@ -21,10 +21,10 @@ use svcfs_base::TreePath;
 use crate::pages::range_below;
 
 pub use facts::{PageFacts, ReviewDay, UnresolvedLink};
-pub(crate) use kept::Kept;
+pub(crate) use kept::GraphCache;
 
 /// A page of a [`Graph`], by its place in the order of paths.
-pub type Node = u32;
+pub type GraphNode = u32;
 
 /// A page, as a graph knows it.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct GraphPage {
 /// Every page of the index and every link between two of them. However often a page links to another, it is one link; links of a
 /// page to itself and links that lead to no page are not in it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Graph {
+pub struct LinkGraph {
     pages: Vec<Arc<GraphPage>>,
     links_out: Neighbours,
     links_in: Neighbours,
@@ -53,10 +53,10 @@ pub struct Graph {
 struct Neighbours {
     /// Where the list of each node begins, and, last, where the last one ends.
     starts: Vec<u32>,
-    nodes: Vec<Node>,
+    nodes: Vec<GraphNode>,
 }
 
-impl Graph {
+impl LinkGraph {
     /// How many pages there are.
     pub fn len(&self) -> usize {
         self.pages.len()
@@ -70,19 +70,19 @@ impl Graph {
         self.links_out.nodes.len()
     }
     /// Every node, in the order of paths.
-    pub fn nodes(&self) -> Range<Node> {
+    pub fn nodes(&self) -> Range<GraphNode> {
         0..node_of(self.pages.len())
     }
     /// The page of a node of this graph.
-    pub fn page(&self, node: Node) -> &GraphPage {
+    pub fn page(&self, node: GraphNode) -> &GraphPage {
         &self.pages[node as usize]
     }
     /// The node of a page; none when the index has no page there.
-    pub fn node(&self, path: &TreePath) -> Option<Node> {
+    pub fn node(&self, path: &TreePath) -> Option<GraphNode> {
         self.pages.binary_search_by(|page| page.path.cmp(path)).ok().map(node_of)
     }
     /// The pages below a directory, however deep.
-    pub fn below(&self, directory: &TreePath) -> Range<Node> {
+    pub fn below(&self, directory: &TreePath) -> Range<GraphNode> {
         let (from, to) = range_below(directory);
         let first = |end: &str| node_of(self.pages.partition_point(|page| page.path.as_str() < end));
         first(&from)..first(&to)
@@ -104,15 +104,15 @@ impl Graph {
     }
     /// Bytes of memory that its links take; its pages are shared with the graphs before and after it.
     pub fn bytes(&self) -> usize {
-        let of = |neighbours: &Neighbours| (neighbours.starts.len() + neighbours.nodes.len()) * size_of::<Node>();
+        let of = |neighbours: &Neighbours| (neighbours.starts.len() + neighbours.nodes.len()) * size_of::<GraphNode>();
         self.pages.len() * size_of::<Arc<GraphPage>>() + of(&self.links_out) + of(&self.links_in)
     }
     /// The pages that a page links to.
-    pub fn links_out(&self, node: Node) -> &[Node] {
+    pub fn links_out(&self, node: GraphNode) -> &[GraphNode] {
         self.links_out.of(node)
     }
     /// The pages that link to a page.
-    pub fn links_in(&self, node: Node) -> &[Node] {
+    pub fn links_in(&self, node: GraphNode) -> &[GraphNode] {
         self.links_in.of(node)
     }
 
@@ -137,7 +137,7 @@ impl Neighbours {
     }
 
     /// Adds the list of the next node, which may come in any order and with repetitions; the node itself is left out.
-    fn push(&mut self, others: &mut Vec<Node>) {
+    fn push(&mut self, others: &mut Vec<GraphNode>) {
         let own = node_of(self.starts.len() - 1);
         others.sort_unstable();
         others.dedup();
@@ -145,7 +145,7 @@ impl Neighbours {
         self.starts.push(node_of(self.nodes.len()));
     }
 
-    fn of(&self, node: Node) -> &[Node] {
+    fn of(&self, node: GraphNode) -> &[GraphNode] {
         let at = node as usize;
         &self.nodes[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
@@ -175,6 +175,6 @@ impl Neighbours {
 
 /// A place in one of the lists. SQLite itself stops at fewer pages, and the links of a tree are bounded by its bytes: a count that
 /// does not fit is not met, and would stop here.
-fn node_of(place: usize) -> Node {
-    Node::try_from(place).unwrap_or(Node::MAX)
+fn node_of(place: usize) -> GraphNode {
+    GraphNode::try_from(place).unwrap_or(GraphNode::MAX)
 }

@@ -3,12 +3,12 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use svcfs_base::Seq;
 
-use super::{Graph, fresh};
+use super::{LinkGraph, fresh};
 use crate::connections;
 use crate::tests::{Space, at, page};
 
 /// The links of a graph as pairs of paths.
-fn pairs(graph: &Graph) -> BTreeSet<(String, String)> {
+fn pairs(graph: &LinkGraph) -> BTreeSet<(String, String)> {
     let pair = |from, to| (graph.page(from).path.to_string(), graph.page(to).path.to_string());
     let forth: BTreeSet<_> =
         graph.nodes().flat_map(|from| graph.links_out(from).iter().map(move |to| pair(from, *to))).collect();
@@ -18,7 +18,7 @@ fn pairs(graph: &Graph) -> BTreeSet<(String, String)> {
     forth
 }
 
-fn fresh(space: &Space) -> Graph {
+fn fresh(space: &Space) -> LinkGraph {
     let read = |connections: &mut [rusqlite::Connection]| {
         connections::begin(connections)?;
         fresh::fresh(connections)
@@ -211,7 +211,7 @@ proptest! {
                 }
                 Deed::Rename(from, to) => {
                     if let Some(text) = texts.remove(&from) {
-                        let entries = [crate::Entry::Gone(at(&from)), page(&to, &text)];
+                        let entries = [crate::IndexEntry::Gone(at(&from)), page(&to, &text)];
                         space.index.ingest(&entries, space.index.cursor().unwrap().next()).unwrap();
                         texts.insert(to, text);
                     }

@@ -20,7 +20,7 @@ const ALL_WANTED: &str = "SELECT folded FROM link_keys ORDER BY folded";
 const ALL_NAMES: &str = "SELECT kind, text, page, folded FROM page_keys ORDER BY folded";
 
 /// A page by its place among all of them, in the order of their rows.
-pub(crate) type Place = u32;
+pub(crate) type PageOrdinal = u32;
 
 /// The pages that names are names of.
 #[derive(Clone, Copy)]
@@ -30,23 +30,23 @@ pub(crate) struct AllPages<'p> {
     /// Their paths, in the same order.
     pub(crate) paths: &'p [TreePath],
     /// The places of the paths, in the order of the alphabet.
-    pub(crate) by_path: &'p [Place],
+    pub(crate) by_path: &'p [PageOrdinal],
 }
 
 impl<'p> AllPages<'p> {
-    pub(crate) fn place(self, id: i64) -> Option<Place> {
+    pub(crate) fn place(self, id: i64) -> Option<PageOrdinal> {
         // Rows are numbered one after the other, with gaps where pages were removed.
         let guess = id.checked_sub(*self.ids.first()?).and_then(|guess| usize::try_from(guess).ok());
         let is_there = |guess: &usize| self.ids.get(*guess) == Some(&id);
         let place = guess.filter(is_there).or_else(|| self.ids.binary_search(&id).ok())?;
-        Place::try_from(place).ok()
+        PageOrdinal::try_from(place).ok()
     }
 
-    fn path(self, place: Place) -> &'p str {
+    fn path(self, place: PageOrdinal) -> &'p str {
         self.paths[place as usize].as_str()
     }
 
-    fn place_of_path(self, path: &str) -> Option<Place> {
+    fn place_of_path(self, path: &str) -> Option<PageOrdinal> {
         let found = self.by_path.binary_search_by(|place| self.path(*place).cmp(path)).ok()?;
         Some(self.by_path[found])
     }
@@ -57,7 +57,7 @@ pub(crate) struct AllNames {
     /// The texts of all names, one behind the other.
     text: String,
     names: Vec<PageName>,
-    groups: HashTable<Group>,
+    groups: HashTable<NameGroup>,
     hasher: RandomState,
     /// Groups of more than a few names, by their first, as the nearest page is found among them.
     large: HashMap<u32, Vec<Namesakes>>,
@@ -65,8 +65,8 @@ pub(crate) struct AllNames {
 
 /// Names that are the same in lower case.
 #[derive(Clone, Copy)]
-struct Group {
-    folded: Span,
+struct NameGroup {
+    folded: TextSpan,
     /// The first of them, and how many there are.
     first: u32,
     count: u32,
@@ -74,18 +74,18 @@ struct Group {
 
 struct PageName {
     page: i64,
-    written: Span,
+    written: TextSpan,
     kind: KeyKind,
 }
 
 /// A part of the text.
 #[derive(Clone, Copy)]
-struct Span {
+struct TextSpan {
     start: usize,
     length: u32,
 }
 
-impl Span {
+impl TextSpan {
     fn of(self, text: &str) -> &str {
         &text[self.start..self.start + self.length as usize]
     }
@@ -106,13 +106,13 @@ fn too_much() -> IndexError {
 
 /// Names on their way into [`AllNames`], in the order of their groups.
 #[derive(Default)]
-struct Reading {
+struct NameLoader {
     text: String,
     names: Vec<PageName>,
-    groups: Vec<Group>,
+    groups: Vec<NameGroup>,
 }
 
-impl Reading {
+impl NameLoader {
     fn add(&mut self, row: &Row<'_>, folded: &str) -> Result<(), IndexError> {
         let (page, number): (i64, u8) = (row.get(2)?, row.get(0)?);
         let kind = KeyKind::from_number(number)
@@ -125,12 +125,12 @@ impl Reading {
             }
             _ => {
                 let first = u32::try_from(self.names.len()).map_err(|_| too_much())?;
-                let folded = Span::push(&mut self.text, folded)?;
-                self.groups.push(Group { folded, first, count: 1 });
+                let folded = TextSpan::push(&mut self.text, folded)?;
+                self.groups.push(NameGroup { folded, first, count: 1 });
                 folded
             }
         };
-        let written = if written == folded { group } else { Span::push(&mut self.text, written)? };
+        let written = if written == folded { group } else { TextSpan::push(&mut self.text, written)? };
         self.names.push(PageName { page, written, kind });
         Ok(())
     }
@@ -139,7 +139,7 @@ impl Reading {
         let Self { text, names, groups: read } = self;
         let hasher = RandomState::new();
         let mut groups = HashTable::with_capacity(read.len());
-        let hash_of = |group: &Group| hasher.hash_one(group.folded.of(&text));
+        let hash_of = |group: &NameGroup| hasher.hash_one(group.folded.of(&text));
         for group in read {
             groups.insert_unique(hash_of(&group), group, hash_of);
         }
@@ -152,7 +152,7 @@ impl AllNames {
     ///
     /// Both lists are read in one order, side by side: to look for each name by itself takes several times as long.
     pub(crate) fn read(connection: &Connection) -> Result<Self, IndexError> {
-        let mut reading = Reading::default();
+        let mut reading = NameLoader::default();
         let (mut wanted, mut keys) = (connection.prepare_cached(ALL_WANTED)?, connection.prepare_cached(ALL_NAMES)?);
         let (mut wanted, mut rows) = (wanted.query([])?, keys.query([])?);
         let mut asked = wanted.next()?;
@@ -186,25 +186,25 @@ impl AllNames {
         self.large = large.collect();
     }
 
-    fn names_of(&self, group: Group) -> &[PageName] {
+    fn names_of(&self, group: NameGroup) -> &[PageName] {
         let first = group.first as usize;
         &self.names[first..first + group.count as usize]
     }
 
     /// The names that a link may mean, a group for each lower case.
-    fn groups<'a>(&'a self, wanted: &'a [Key]) -> impl Iterator<Item = Group> + 'a {
+    fn groups<'a>(&'a self, wanted: &'a [Key]) -> impl Iterator<Item = NameGroup> + 'a {
         wanted.iter().enumerate().filter_map(|(at, key)| {
             let is_repeated = wanted[..at].iter().any(|earlier| earlier.folded == key.folded);
             if is_repeated {
                 return None;
             }
-            let is_it = |group: &Group| group.folded.of(&self.text) == key.folded;
+            let is_it = |group: &NameGroup| group.folded.of(&self.text) == key.folded;
             self.groups.find(self.hasher.hash_one(key.folded.as_str()), is_it).copied()
         })
     }
 
     /// The page that a link in `from` leads to.
-    pub(crate) fn lead_to(&self, pages: AllPages<'_>, from: &str, wanted: &[Key]) -> Option<Place> {
+    pub(crate) fn lead_to(&self, pages: AllPages<'_>, from: &str, wanted: &[Key]) -> Option<PageOrdinal> {
         let mut groups = self.groups(wanted);
         let first = groups.next()?;
         let second = groups.next();

@@ -7,7 +7,7 @@ use svcfs_text::Link;
 use svcfs_text::links::{Key, KeyKind, Known, LinkKind, candidates, keys_of};
 
 use super::names::kind_of_name;
-use super::{Names, SOURCES};
+use super::{NameLookup, SOURCES};
 use crate::pages::{range_below, tree_path};
 use crate::{Index, IndexError};
 
@@ -23,9 +23,9 @@ const LINKING_BELOW: &str = "
 
 /// Many questions about where links lead, all answered from one state of the index; a name that was looked up for one is known for
 /// the next.
-pub struct Following<'c> {
-    now: Names<'c>,
-    without: Names<'c>,
+pub struct LinkFollower<'c> {
+    now: NameLookup<'c>,
+    without: NameLookup<'c>,
 }
 
 impl Index {
@@ -36,15 +36,15 @@ impl Index {
     pub fn following<T>(
         &self,
         gone: &TreePath,
-        ask: impl FnOnce(&mut Following<'_>) -> Result<T, IndexError>,
+        ask: impl FnOnce(&mut LinkFollower<'_>) -> Result<T, IndexError>,
     ) -> Result<T, IndexError> {
         self.readers.read(|connection| {
-            ask(&mut Following { now: Names::new(connection), without: Names::without(connection, gone) })
+            ask(&mut LinkFollower { now: NameLookup::new(connection), without: NameLookup::without(connection, gone) })
         })
     }
 }
 
-impl Following<'_> {
+impl LinkFollower<'_> {
     /// The page that a link in the page `from` leads to.
     ///
     /// # Errors

@@ -19,10 +19,10 @@ use svcfs_text::links::{KeyKind, LinkKind, candidates};
 
 use crate::pages::tree_path;
 use crate::{Index, IndexError};
-pub(crate) use all_names::{AllNames, AllPages, Place};
-pub use following::Following;
-pub(crate) use names::Names;
-pub(crate) use recent::{Backlinks, Recent};
+pub(crate) use all_names::{AllNames, AllPages, PageOrdinal};
+pub use following::LinkFollower;
+pub(crate) use names::NameLookup;
+pub(crate) use recent::{BacklinkCache, PageBacklinks};
 
 /// A page that links to the one asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct OutLink {
 
 /// Where a link leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resolved {
+pub struct ResolvedLink {
     /// The page.
     pub path: TreePath,
     /// Its title.
@@ -111,7 +111,7 @@ impl Index {
         // More than are read with their context: those below the path are read by themselves.
         let mut shown = Vec::new();
         self.readers.read(|connection| {
-            each_backlink(&mut Names::new(connection), path.as_str(), |from, row| {
+            each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, row| {
                 if shown.len() < most && from.is_under(below) {
                     shown.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
                 }
@@ -122,14 +122,14 @@ impl Index {
     }
 
     /// The backlinks of a page, as they were read for the last question if nothing was written since.
-    fn all_backlinks(&self, path: &TreePath) -> Result<Arc<Backlinks>, IndexError> {
+    fn all_backlinks(&self, path: &TreePath) -> Result<Arc<PageBacklinks>, IndexError> {
         let state = match self.backlinks.get(path) {
             Ok(found) => return Ok(found),
             Err(state) => state,
         };
-        let mut found = Backlinks::default();
+        let mut found = PageBacklinks::default();
         self.readers.read(|connection| {
-            each_backlink(&mut Names::new(connection), path.as_str(), |from, row| {
+            each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, row| {
                 if found.entries.len() < MAX_ENTRIES {
                     found.entries.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
                 } else {
@@ -156,7 +156,7 @@ impl Index {
         }
         self.readers.read(|connection| {
             let mut found = Vec::new();
-            each_backlink(&mut Names::new(connection), path.as_str(), |from, _| {
+            each_backlink(&mut NameLookup::new(connection), path.as_str(), |from, _| {
                 found.push(from);
                 Ok(true)
             })?;
@@ -169,15 +169,15 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`].
     pub fn links_out(&self, path: &TreePath) -> Result<Vec<OutLink>, IndexError> {
-        self.readers.read(|connection| links_of(&mut Names::new(connection), path))
+        self.readers.read(|connection| links_of(&mut NameLookup::new(connection), path))
     }
 
     /// The page that `[[target]]`, written in the page `from`, leads to. `target` is without heading and label.
     ///
     /// # Errors
     /// [`IndexError::Database`].
-    pub fn resolve(&self, from: &TreePath, target: &str) -> Result<Option<Resolved>, IndexError> {
-        self.readers.read(|connection| resolve(&mut Names::new(connection), from, target))
+    pub fn resolve(&self, from: &TreePath, target: &str) -> Result<Option<ResolvedLink>, IndexError> {
+        self.readers.read(|connection| resolve(&mut NameLookup::new(connection), from, target))
     }
 
     /// True when more than one page has this file name (without `.md`, in any case): `[[stem]]` then depends on where it is
@@ -198,7 +198,7 @@ impl Index {
 }
 
 /// The links of a page, in order; who asks about many pages looks each name up once.
-pub(crate) fn links_of(names: &mut Names<'_>, path: &TreePath) -> Result<Vec<OutLink>, IndexError> {
+pub(crate) fn links_of(names: &mut NameLookup<'_>, path: &TreePath) -> Result<Vec<OutLink>, IndexError> {
     let mut found = Vec::new();
     each_link(names, path.as_str(), |row, resolved| {
         let resolved = resolved.map(tree_path).transpose()?;
@@ -210,7 +210,7 @@ pub(crate) fn links_of(names: &mut Names<'_>, path: &TreePath) -> Result<Vec<Out
 
 /// Shows every link of a page, in order: as a row of [`LINKS_OUT`], with the page it leads to.
 pub(crate) fn each_link(
-    names: &mut Names<'_>,
+    names: &mut NameLookup<'_>,
     path: &str,
     mut look: impl FnMut(&Row<'_>, Option<&str>) -> Result<(), IndexError>,
 ) -> Result<(), IndexError> {
@@ -227,7 +227,7 @@ pub(crate) fn each_link(
 /// Shows the other pages with a link that leads to this one, in path order, each once with the row of [`BACKLINKS`] of its first such
 /// link, until `look` has seen enough.
 fn each_backlink(
-    names: &mut Names<'_>,
+    names: &mut NameLookup<'_>,
     path: &str,
     mut look: impl FnMut(TreePath, &Row<'_>) -> Result<bool, IndexError>,
 ) -> Result<(), IndexError> {
@@ -250,7 +250,7 @@ fn each_backlink(
     Ok(())
 }
 
-fn resolve(names: &mut Names<'_>, from: &TreePath, target: &str) -> Result<Option<Resolved>, IndexError> {
+fn resolve(names: &mut NameLookup<'_>, from: &TreePath, target: &str) -> Result<Option<ResolvedLink>, IndexError> {
     let target = target.trim();
     if target.is_empty() {
         return Ok(None);
@@ -264,5 +264,5 @@ fn resolve(names: &mut Names<'_>, from: &TreePath, target: &str) -> Result<Optio
         .prepare_cached("SELECT title FROM pages WHERE path = ?1")?
         .query_row([path.as_str()], |row| row.get(0))
         .optional()?;
-    title.map(|title| Ok(Resolved { path, title })).transpose()
+    title.map(|title| Ok(ResolvedLink { path, title })).transpose()
 }

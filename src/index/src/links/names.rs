@@ -21,7 +21,7 @@ pub(super) const NAMES: &str = "
     WHERE page_keys.folded = ?1";
 
 /// The names that pages answer to, read as they are needed and kept for one question.
-pub(crate) struct Names<'c> {
+pub(crate) struct NameLookup<'c> {
     connection: &'c Connection,
     known: HashMap<String, Vec<Namesakes>>,
     /// Pages to be taken as absent: this one, or all below it.
@@ -32,16 +32,16 @@ pub(crate) struct Names<'c> {
 pub(super) struct Namesakes {
     kind: KeyKind,
     text: String,
-    pages: Pages,
+    pages: NamedPages,
 }
 
-enum Pages {
+enum NamedPages {
     Few(Vec<String>),
     /// For each folder with such pages in it, however deep: the one with the fewest folders, then the first in the alphabet.
     FirstBelow(HashMap<String, (usize, String)>),
 }
 
-impl<'c> Names<'c> {
+impl<'c> NameLookup<'c> {
     pub(crate) fn new(connection: &'c Connection) -> Self {
         Self { connection, known: HashMap::new(), gone: None }
     }
@@ -106,7 +106,7 @@ fn add(of_name: &mut Vec<Namesakes>, row: &rusqlite::Row<'_>, path: String) -> R
 pub(super) fn add_name(of_name: &mut Vec<Namesakes>, (kind, text): (KeyKind, &str), path: String) {
     match of_name.iter_mut().find(|names| names.kind == kind && names.text == text) {
         Some(names) => names.pages.add(path),
-        None => of_name.push(Namesakes { kind, text: text.to_owned(), pages: Pages::Few(vec![path]) }),
+        None => of_name.push(Namesakes { kind, text: text.to_owned(), pages: NamedPages::Few(vec![path]) }),
     }
 }
 
@@ -126,7 +126,7 @@ fn is_at_or_below(path: &str, place: &str) -> bool {
     path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-impl Pages {
+impl NamedPages {
     fn add(&mut self, path: String) {
         match self {
             Self::Few(pages) if pages.len() < FEW => pages.push(path),
@@ -214,7 +214,7 @@ mod tests {
             let found = space
                 .index
                 .readers
-                .read(|connection| Ok(Names::new(connection).lead_to(&from, &wanted)?.map(str::to_owned)))
+                .read(|connection| Ok(NameLookup::new(connection).lead_to(&from, &wanted)?.map(str::to_owned)))
                 .unwrap();
             prop_assert_eq!(found.as_deref(), chosen);
 

@@ -71,7 +71,8 @@ fn the_nearest_of_several_namesakes_is_meant() {
 fn who_comes_second_is_known_before_the_first_is_gone() {
     let space = Space::of(&[("a/x.md", ""), ("b/x.md", ""), ("c.md", "---\naliases: [x]\n---\n")]);
     let second = |gone: &str, target: &str| {
-        let ask = |links: &mut super::Following<'_>| links.page_without(&at("a/source.md"), target, std::iter::empty());
+        let ask =
+            |links: &mut super::LinkFollower<'_>| links.page_without(&at("a/source.md"), target, std::iter::empty());
         space.index.following(&at(gone), ask).unwrap().map(|page| page.to_string())
     };
     assert_eq!(resolved(&space, "a/source.md", "x").as_deref(), Some("a/x.md"));
@@ -165,7 +166,7 @@ fn sources_are_all_pages_that_may_mean_a_path() {
         ("b/6.md", "[[page]]"),
     ]);
     let sources = |path| -> Vec<String> {
-        let ask = |links: &mut super::Following<'_>| links.concerned(&at(path), &[at(path)]);
+        let ask = |links: &mut super::LinkFollower<'_>| links.concerned(&at(path), &[at(path)]);
         space.index.following(&at(path), ask).unwrap().iter().map(ToString::to_string).collect()
     };
     assert_eq!(sources("a/page.md"), ["1.md", "2.md", "3.md", "4.md", "b/6.md"]);

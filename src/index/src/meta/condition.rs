@@ -1,7 +1,7 @@
 //! One condition on frontmatter, such as `$.priority>3`, read from text (gaps.md 4.5, GET /meta; D16).
 
 use crate::IndexError;
-use crate::moments::Moment;
+use crate::moments::WrittenDate;
 
 /// Longest condition, in bytes.
 const MAX_BYTES: usize = 4096;
@@ -11,13 +11,13 @@ const MAX_PARTS: usize = 16;
 
 /// What a condition or a sort key looks at: JSON paths, cut where `[*]` stands. `$.a[*].b` is `$."a"` and `$."b"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Field {
+pub(super) struct JsonField {
     pub(super) paths: Vec<String>,
 }
 
 /// How a value is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operator {
+pub(super) enum MetaOperator {
     Equal,
     NotEqual,
     Less,
@@ -30,7 +30,7 @@ pub(super) enum Operator {
 
 /// What a value is compared with.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Literal {
+pub(super) enum MetaLiteral {
     Null,
     Boolean(bool),
     Integer(i64),
@@ -53,17 +53,17 @@ pub(super) enum Literal {
 /// also equals a text that is spelt the same. Different kinds are neither equal nor in any order. `=null` is true where the
 /// field is missing or null; every other operator is false there.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Condition {
-    pub(super) field: Field,
-    pub(super) operator: Operator,
-    pub(super) literal: Literal,
+pub struct MetaCondition {
+    pub(super) field: JsonField,
+    pub(super) operator: MetaOperator,
+    pub(super) literal: MetaLiteral,
     /// The value as text.
     pub(super) text: String,
     /// Was the value in quotes?
     pub(super) quoted: bool,
 }
 
-impl Condition {
+impl MetaCondition {
     /// Reads a condition.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl Condition {
             return Err(refuse("…", &format!("is {} bytes long; at most {MAX_BYTES} are read", text.len())));
         }
         let condition = text.trim();
-        let (field, rest) = Field::read(condition).map_err(|why| refuse(condition, &why))?;
+        let (field, rest) = JsonField::read(condition).map_err(|why| refuse(condition, &why))?;
         let (operator, value) = operator(rest).ok_or_else(|| {
             refuse(
                 condition,
@@ -82,9 +82,9 @@ impl Condition {
         })?;
         let (value, quoted) = unquoted(value.trim());
         let literal = literal(value, quoted);
-        let is_equality = matches!(operator, Operator::Equal | Operator::NotEqual);
-        let is_like = matches!(operator, Operator::Like | Operator::NotLike);
-        if matches!(literal, Literal::Null | Literal::Boolean(_)) && !is_equality && !is_like {
+        let is_equality = matches!(operator, MetaOperator::Equal | MetaOperator::NotEqual);
+        let is_like = matches!(operator, MetaOperator::Like | MetaOperator::NotLike);
+        if matches!(literal, MetaLiteral::Null | MetaLiteral::Boolean(_)) && !is_equality && !is_like {
             return Err(refuse(
                 condition,
                 &format!("compares the order of `{value}`, which has none; use `=` or `!=`"),
@@ -94,7 +94,7 @@ impl Condition {
     }
 }
 
-impl Field {
+impl JsonField {
     /// Reads a field that is the whole text.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (field, rest) = Self::read(text.trim())?;
@@ -148,16 +148,16 @@ fn last(paths: &mut Vec<String>) -> &mut String {
 }
 
 /// The operator that a text begins with, and the value after it.
-fn operator(text: &str) -> Option<(Operator, &str)> {
-    const SIGNS: [(&str, Operator); 8] = [
-        ("!=", Operator::NotEqual),
-        ("<>", Operator::NotEqual),
-        ("<=", Operator::LessOrEqual),
-        (">=", Operator::GreaterOrEqual),
-        ("==", Operator::Equal),
-        ("=", Operator::Equal),
-        ("<", Operator::Less),
-        (">", Operator::Greater),
+fn operator(text: &str) -> Option<(MetaOperator, &str)> {
+    const SIGNS: [(&str, MetaOperator); 8] = [
+        ("!=", MetaOperator::NotEqual),
+        ("<>", MetaOperator::NotEqual),
+        ("<=", MetaOperator::LessOrEqual),
+        (">=", MetaOperator::GreaterOrEqual),
+        ("==", MetaOperator::Equal),
+        ("=", MetaOperator::Equal),
+        ("<", MetaOperator::Less),
+        (">", MetaOperator::Greater),
     ];
     let bare = text.trim_start();
     if let Some(found) = SIGNS.iter().find_map(|(sign, operator)| Some((*operator, bare.strip_prefix(sign)?))) {
@@ -168,9 +168,9 @@ fn operator(text: &str) -> Option<(Operator, &str)> {
     match words {
         (not, rest) if not.eq_ignore_ascii_case("not") => {
             let (like, value) = rest.trim_start().split_once(char::is_whitespace)?;
-            like.eq_ignore_ascii_case("like").then_some((Operator::NotLike, value))
+            like.eq_ignore_ascii_case("like").then_some((MetaOperator::NotLike, value))
         }
-        (like, value) => like.eq_ignore_ascii_case("like").then_some((Operator::Like, value)),
+        (like, value) => like.eq_ignore_ascii_case("like").then_some((MetaOperator::Like, value)),
     }
 }
 
@@ -183,35 +183,35 @@ fn unquoted(value: &str) -> (&str, bool) {
     (value, false)
 }
 
-fn literal(value: &str, quoted: bool) -> Literal {
+fn literal(value: &str, quoted: bool) -> MetaLiteral {
     if !quoted {
         match value {
-            "null" => return Literal::Null,
-            "true" => return Literal::Boolean(true),
-            "false" => return Literal::Boolean(false),
+            "null" => return MetaLiteral::Null,
+            "true" => return MetaLiteral::Boolean(true),
+            "false" => return MetaLiteral::Boolean(false),
             _ => {}
         }
         if let Some(number) = number(value) {
             return number;
         }
     }
-    match Moment::parse(value) {
-        Some(day @ Moment::Day(_)) => day.day().map(Literal::Day),
-        Some(instant @ Moment::Instant(_)) => instant.microsecond().map(Literal::Instant),
+    match WrittenDate::parse(value) {
+        Some(day @ WrittenDate::Day(_)) => day.day().map(MetaLiteral::Day),
+        Some(instant @ WrittenDate::Instant(_)) => instant.microsecond().map(MetaLiteral::Instant),
         None => None,
     }
-    .unwrap_or(Literal::Text)
+    .unwrap_or(MetaLiteral::Text)
 }
 
 /// Numbers as JSON writes them; `inf` and `nan` are words.
-fn number(value: &str) -> Option<Literal> {
+fn number(value: &str) -> Option<MetaLiteral> {
     if !value.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.')) {
         return None;
     }
     if let Ok(integer) = value.parse() {
-        return Some(Literal::Integer(integer));
+        return Some(MetaLiteral::Integer(integer));
     }
-    value.parse().ok().filter(|real: &f64| real.is_finite()).map(Literal::Real)
+    value.parse().ok().filter(|real: &f64| real.is_finite()).map(MetaLiteral::Real)
 }
 
 /// A piece of a condition, short enough for a message.
@@ -231,27 +231,27 @@ mod tests {
     #[test]
     fn a_condition_is_read_into_its_parts() {
         for (text, paths, operator, literal, value) in [
-            ("$.priority>3", vec!["$.\"priority\""], Operator::Greater, Literal::Integer(3), "3"),
-            ("$.a.b[0] != 1.5", vec!["$.\"a\".\"b\"[0]"], Operator::NotEqual, Literal::Real(1.5), "1.5"),
-            ("$.tags[*]=x", vec!["$.\"tags\"", "$"], Operator::Equal, Literal::Text, "x"),
+            ("$.priority>3", vec!["$.\"priority\""], MetaOperator::Greater, MetaLiteral::Integer(3), "3"),
+            ("$.a.b[0] != 1.5", vec!["$.\"a\".\"b\"[0]"], MetaOperator::NotEqual, MetaLiteral::Real(1.5), "1.5"),
+            ("$.tags[*]=x", vec!["$.\"tags\"", "$"], MetaOperator::Equal, MetaLiteral::Text, "x"),
             (
                 "$.derived-from[*].id=run-249",
                 vec!["$.\"derived-from\"", "$.\"id\""],
-                Operator::Equal,
-                Literal::Text,
+                MetaOperator::Equal,
+                MetaLiteral::Text,
                 "run-249",
             ),
-            ("$.t NOT  LIKE  %a b%", vec!["$.\"t\""], Operator::NotLike, Literal::Text, "%a b%"),
-            ("$.t like '3'", vec!["$.\"t\""], Operator::Like, Literal::Text, "3"),
-            ("$.due<=2026-01-02", vec!["$.\"due\""], Operator::LessOrEqual, Literal::Day(20_455), "2026-01-02"),
-            ("$.f=true", vec!["$.\"f\""], Operator::Equal, Literal::Boolean(true), "true"),
-            ("$.f=\"true\"", vec!["$.\"f\""], Operator::Equal, Literal::Text, "true"),
-            ("$.f<>null", vec!["$.\"f\""], Operator::NotEqual, Literal::Null, "null"),
-            ("$.f=", vec!["$.\"f\""], Operator::Equal, Literal::Text, ""),
-            ("$.f=a=b", vec!["$.\"f\""], Operator::Equal, Literal::Text, "a=b"),
-            ("$.été=inf", vec!["$.\"été\""], Operator::Equal, Literal::Text, "inf"),
+            ("$.t NOT  LIKE  %a b%", vec!["$.\"t\""], MetaOperator::NotLike, MetaLiteral::Text, "%a b%"),
+            ("$.t like '3'", vec!["$.\"t\""], MetaOperator::Like, MetaLiteral::Text, "3"),
+            ("$.due<=2026-01-02", vec!["$.\"due\""], MetaOperator::LessOrEqual, MetaLiteral::Day(20_455), "2026-01-02"),
+            ("$.f=true", vec!["$.\"f\""], MetaOperator::Equal, MetaLiteral::Boolean(true), "true"),
+            ("$.f=\"true\"", vec!["$.\"f\""], MetaOperator::Equal, MetaLiteral::Text, "true"),
+            ("$.f<>null", vec!["$.\"f\""], MetaOperator::NotEqual, MetaLiteral::Null, "null"),
+            ("$.f=", vec!["$.\"f\""], MetaOperator::Equal, MetaLiteral::Text, ""),
+            ("$.f=a=b", vec!["$.\"f\""], MetaOperator::Equal, MetaLiteral::Text, "a=b"),
+            ("$.été=inf", vec!["$.\"été\""], MetaOperator::Equal, MetaLiteral::Text, "inf"),
         ] {
-            let condition = Condition::parse(text).unwrap();
+            let condition = MetaCondition::parse(text).unwrap();
             assert_eq!(condition.field.paths, paths, "{text}");
             assert_eq!((condition.operator, condition.literal), (operator, literal), "{text}");
             assert_eq!(condition.text, value, "{text}");
@@ -267,17 +267,17 @@ mod tests {
             ("$.a[0=1", "`where`: condition `$.a[0=1` has a `[` without `]` in its field"),
             ("$.a>true", "`where`: condition `$.a>true` compares the order of `true`, which has none; use `=` or `!=`"),
         ] {
-            assert_eq!(Condition::parse(text).unwrap_err().to_string(), message);
+            assert_eq!(MetaCondition::parse(text).unwrap_err().to_string(), message);
         }
         for text in ["", "$.a", "$.a'=1", "$.a\") OR 1=1 --", "$.alike x", "$.a;DROP TABLE pages"] {
-            assert!(Condition::parse(text).is_err(), "{text}");
+            assert!(MetaCondition::parse(text).is_err(), "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn no_text_makes_the_reader_panic(text in "\\$?\\.?.{0,60}") {
-            let read = Condition::parse(&text);
+            let read = MetaCondition::parse(&text);
             if let Ok(condition) = read {
                 prop_assert!(condition.field.paths.iter().all(|path| !path.contains('\\')));
             }

@@ -11,17 +11,17 @@ use svcfs_base::TreePath;
 
 use crate::pages::{json, range_below, tree_path};
 use crate::{AnswerLimit, Index, IndexError};
-use condition::Field;
-use sql::Statement;
+use condition::JsonField;
+use sql::MetaSql;
 
-pub use condition::Condition;
+pub use condition::MetaCondition;
 
 /// Most conditions of one query, `where` and `or` together.
 const MAX_CONDITIONS: usize = 32;
 
 /// Which way a list runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum SortOrder {
     /// Smallest first.
     #[default]
     Ascending,
@@ -31,7 +31,7 @@ pub enum Order {
 
 /// A field to sort by, such as `$.priority`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SortKey(Field);
+pub struct SortKey(JsonField);
 
 impl SortKey {
     /// Reads a field as in [`Condition`], without `[*]`.
@@ -40,7 +40,7 @@ impl SortKey {
     /// [`IndexError::Invalid`] on `sort`.
     pub fn parse(text: &str) -> Result<Self, IndexError> {
         let named = || svcfs_base::plain(&text.chars().take(40).collect::<String>());
-        match Field::parse(text) {
+        match JsonField::parse(text) {
             Ok(field) if field.paths.len() == 1 => Ok(Self(field)),
             Ok(_) => Err(IndexError::invalid("sort", format!("`{}` has `[*]`; sort by one value of a page", named()))),
             Err(why) => Err(IndexError::invalid("sort", format!("`{}` {why}", named()))),
@@ -52,15 +52,15 @@ impl SortKey {
 #[derive(Debug, Clone, Default)]
 pub struct MetaQuery {
     /// All of these must be true.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<MetaCondition>,
     /// And one of these, when there are any.
-    pub any: Vec<Condition>,
+    pub any: Vec<MetaCondition>,
     /// Only pages below this directory.
     pub below: Option<TreePath>,
     /// What to sort by before the path; pages without it come last, whichever way the list runs.
     pub sort: Option<SortKey>,
     /// Which way `sort` runs.
-    pub order: Order,
+    pub order: SortOrder,
     /// How many pages to answer with.
     pub limit: AnswerLimit,
     /// How many of the first to leave out.
@@ -111,8 +111,8 @@ impl Index {
     }
 }
 
-fn compile(query: &MetaQuery) -> Statement {
-    let mut statement = Statement::default();
+fn compile(query: &MetaQuery) -> MetaSql {
+    let mut statement = MetaSql::default();
     let mut tests: Vec<String> = query.conditions.iter().map(|condition| statement.condition(condition)).collect();
     let any: Vec<String> = query.any.iter().map(|condition| statement.condition(condition)).collect();
     if !any.is_empty() {
@@ -124,8 +124,8 @@ fn compile(query: &MetaQuery) -> Statement {
     }
     let filter = if tests.is_empty() { "1".to_owned() } else { tests.join(" AND ") };
     let direction = match query.order {
-        Order::Ascending => "ASC",
-        Order::Descending => "DESC",
+        SortOrder::Ascending => "ASC",
+        SortOrder::Descending => "DESC",
     };
     let sort = match &query.sort {
         Some(SortKey(field)) => format!("{} {direction} NULLS LAST, ", statement.sort_key(field)),

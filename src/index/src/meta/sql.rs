@@ -4,16 +4,16 @@
 
 use rusqlite::types::Value;
 
-use super::condition::{Condition, Field, Literal, Operator};
+use super::condition::{JsonField, MetaCondition, MetaLiteral, MetaOperator};
 
 /// A statement that grows together with its parameters.
 #[derive(Debug, Default)]
-pub(super) struct Statement {
+pub(super) struct MetaSql {
     pub(super) text: String,
     pub(super) values: Vec<Value>,
 }
 
-impl Statement {
+impl MetaSql {
     /// Adds a parameter and gives its place in the statement.
     pub(super) fn bind(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value.into());
@@ -21,21 +21,21 @@ impl Statement {
     }
 
     /// A condition, as an SQL expression over `pages.frontmatter`.
-    pub(super) fn condition(&mut self, condition: &Condition) -> String {
+    pub(super) fn condition(&mut self, condition: &MetaCondition) -> String {
         let source = self.source(&condition.field);
         let test = self.test(condition);
         format!("EXISTS (SELECT 1 FROM {source} WHERE {test})")
     }
 
     /// The value a page is sorted by: dates by their moment, all else by what it is.
-    pub(super) fn sort_key(&mut self, field: &Field) -> String {
+    pub(super) fn sort_key(&mut self, field: &JsonField) -> String {
         let source = self.source(field);
         format!("(SELECT CASE t WHEN 'text' THEN coalesce(svcfs_instant(v), v) ELSE v END FROM {source} LIMIT 1)")
     }
 
     /// Rows `t`, `v`: JSON type and SQL value of what a field leads to; one row with NULLs when it leads nowhere and has
     /// no `[*]`.
-    fn source(&mut self, field: &Field) -> String {
+    fn source(&mut self, field: &JsonField) -> String {
         let Some((own, inside)) = field.paths.split_last() else {
             return "(SELECT NULL AS t, NULL AS v)".to_owned();
         };
@@ -56,31 +56,33 @@ impl Statement {
     }
 
     /// What must be true of `t` and `v`.
-    fn test(&mut self, condition: &Condition) -> String {
+    fn test(&mut self, condition: &MetaCondition) -> String {
         let present = "coalesce(t, 'null') <> 'null'";
         match condition.operator {
-            Operator::Equal => self.equals(condition),
-            Operator::NotEqual if condition.literal == Literal::Null => present.to_owned(),
-            Operator::NotEqual => format!("{present} AND NOT coalesce({}, 0)", self.equals(condition)),
-            Operator::Less => self.compares("<", condition),
-            Operator::LessOrEqual => self.compares("<=", condition),
-            Operator::Greater => self.compares(">", condition),
-            Operator::GreaterOrEqual => self.compares(">=", condition),
-            Operator::Like => format!("{present} AND {}", self.like(condition)),
-            Operator::NotLike => format!("{present} AND NOT {}", self.like(condition)),
+            MetaOperator::Equal => self.equals(condition),
+            MetaOperator::NotEqual if condition.literal == MetaLiteral::Null => present.to_owned(),
+            MetaOperator::NotEqual => format!("{present} AND NOT coalesce({}, 0)", self.equals(condition)),
+            MetaOperator::Less => self.compares("<", condition),
+            MetaOperator::LessOrEqual => self.compares("<=", condition),
+            MetaOperator::Greater => self.compares(">", condition),
+            MetaOperator::GreaterOrEqual => self.compares(">=", condition),
+            MetaOperator::Like => format!("{present} AND {}", self.like(condition)),
+            MetaOperator::NotLike => format!("{present} AND NOT {}", self.like(condition)),
         }
     }
 
-    fn equals(&mut self, condition: &Condition) -> String {
+    fn equals(&mut self, condition: &MetaCondition) -> String {
         let typed = match condition.literal {
-            Literal::Null => "coalesce(t, 'null') = 'null'".to_owned(),
-            Literal::Boolean(true) => "t = 'true'".to_owned(),
-            Literal::Boolean(false) => "t = 'false'".to_owned(),
-            Literal::Text | Literal::Integer(_) | Literal::Real(_) | Literal::Instant(_) | Literal::Day(_) => {
-                self.compares("=", condition)
-            }
+            MetaLiteral::Null => "coalesce(t, 'null') = 'null'".to_owned(),
+            MetaLiteral::Boolean(true) => "t = 'true'".to_owned(),
+            MetaLiteral::Boolean(false) => "t = 'false'".to_owned(),
+            MetaLiteral::Text
+            | MetaLiteral::Integer(_)
+            | MetaLiteral::Real(_)
+            | MetaLiteral::Instant(_)
+            | MetaLiteral::Day(_) => self.compares("=", condition),
         };
-        if condition.quoted || condition.literal == Literal::Text {
+        if condition.quoted || condition.literal == MetaLiteral::Text {
             return format!("({typed})");
         }
         let text = self.bind(condition.text.clone());
@@ -88,21 +90,21 @@ impl Statement {
     }
 
     /// A comparison within one kind. `coalesce` keeps NULL, the answer for what is no date, out of `NOT` and `OR`.
-    fn compares(&mut self, sign: &'static str, condition: &Condition) -> String {
+    fn compares(&mut self, sign: &'static str, condition: &MetaCondition) -> String {
         match condition.literal {
-            Literal::Integer(number) => format!("(t IN ('integer', 'real') AND v {sign} {})", self.bind(number)),
-            Literal::Real(number) => format!("(t IN ('integer', 'real') AND v {sign} {})", self.bind(number)),
-            Literal::Instant(instant) => {
+            MetaLiteral::Integer(number) => format!("(t IN ('integer', 'real') AND v {sign} {})", self.bind(number)),
+            MetaLiteral::Real(number) => format!("(t IN ('integer', 'real') AND v {sign} {})", self.bind(number)),
+            MetaLiteral::Instant(instant) => {
                 format!("(t = 'text' AND coalesce(svcfs_instant(v) {sign} {}, 0))", self.bind(instant))
             }
-            Literal::Day(day) => format!("(t = 'text' AND coalesce(svcfs_day(v) {sign} {}, 0))", self.bind(day)),
-            Literal::Text => format!("(t = 'text' AND v {sign} {})", self.bind(condition.text.clone())),
-            Literal::Null | Literal::Boolean(_) => "0".to_owned(),
+            MetaLiteral::Day(day) => format!("(t = 'text' AND coalesce(svcfs_day(v) {sign} {}, 0))", self.bind(day)),
+            MetaLiteral::Text => format!("(t = 'text' AND v {sign} {})", self.bind(condition.text.clone())),
+            MetaLiteral::Null | MetaLiteral::Boolean(_) => "0".to_owned(),
         }
     }
 
     /// Booleans read as they are written, not as the 1 and 0 that SQLite makes of them.
-    fn like(&mut self, condition: &Condition) -> String {
+    fn like(&mut self, condition: &MetaCondition) -> String {
         format!("(CASE WHEN t IN ('true', 'false') THEN t ELSE v END LIKE {})", self.bind(condition.text.clone()))
     }
 }

@@ -1,5 +1,5 @@
 use crate::tests::Space;
-use crate::{Condition, MetaQuery, Order, SortKey};
+use crate::{MetaCondition, MetaQuery, SortKey, SortOrder};
 
 fn space() -> Space {
     let page = |frontmatter: &str| format!("---\n{frontmatter}\n---\n# T\n");
@@ -14,7 +14,7 @@ fn space() -> Space {
 
 /// The pages that fulfil a condition, by the letter of their name.
 fn matching(space: &Space, condition: &str) -> String {
-    let query = MetaQuery { conditions: vec![Condition::parse(condition).unwrap()], ..MetaQuery::default() };
+    let query = MetaQuery { conditions: vec![MetaCondition::parse(condition).unwrap()], ..MetaQuery::default() };
     letters(space, &query)
 }
 
@@ -115,7 +115,7 @@ fn like_takes_wildcards_in_text() {
 #[test]
 fn conditions_are_joined_by_and_and_alternatives_by_or() {
     let space = space();
-    let read = |texts: &[&str]| texts.iter().map(|text| Condition::parse(text).unwrap()).collect::<Vec<_>>();
+    let read = |texts: &[&str]| texts.iter().map(|text| MetaCondition::parse(text).unwrap()).collect::<Vec<_>>();
     let query = MetaQuery {
         conditions: read(&["$.priority>2", "$.status!=null"]),
         any: read(&["$.status=open", "$.priority=10", "$.missing=1"]),
@@ -133,10 +133,10 @@ fn a_list_is_sorted_by_value_and_pages_without_one_come_last() {
     let sorted = |key: &str, order| {
         letters(&space, &MetaQuery { sort: Some(SortKey::parse(key).unwrap()), order, ..MetaQuery::default() })
     };
-    assert_eq!(sorted("$.priority", Order::Ascending), "dabce");
-    assert_eq!(sorted("$.priority", Order::Descending), "cbade");
-    assert_eq!(sorted("$.due", Order::Descending), "bacde");
-    assert_eq!(sorted("$.nested.deep[0].n", Order::Ascending), "dabce");
+    assert_eq!(sorted("$.priority", SortOrder::Ascending), "dabce");
+    assert_eq!(sorted("$.priority", SortOrder::Descending), "cbade");
+    assert_eq!(sorted("$.due", SortOrder::Descending), "bacde");
+    assert_eq!(sorted("$.nested.deep[0].n", SortOrder::Ascending), "dabce");
     for key in ["priority", "$.tags[*]", "$.a b", "$.", ""] {
         let error = SortKey::parse(key).unwrap_err().to_string();
         assert!(error.starts_with("`sort`: "), "{error}");
@@ -176,7 +176,7 @@ fn frontmatter_with_hostile_keys_does_not_stop_a_query() {
         "---\n\"a\\\"b\": {id: 1}\n\"$\": [1, [2, [3]]]\n\"\": {\"\": {id: 1}}\nlist: [[{id: 1}], \"{\", \"[*]\", null]\n---\n",
     )]);
     for condition in ["$.list[*].id=1", "$.list[*][*].id=1", "$.list[*]=null", "$.list[*]=\"{\"", "$.a[*][*][*].b=1"] {
-        let query = MetaQuery { conditions: vec![Condition::parse(condition).unwrap()], ..MetaQuery::default() };
+        let query = MetaQuery { conditions: vec![MetaCondition::parse(condition).unwrap()], ..MetaQuery::default() };
         assert!(space.index.meta(&query).is_ok(), "{condition}");
     }
     assert_eq!(matching(&space, "$.list[*][*].id=1"), "a");

@@ -16,19 +16,19 @@ fn written(pages: usize) -> Space {
     space
 }
 
-fn spread(space: &Space, table: &'static str) -> Spread {
-    Spread::read(&space.index.writer.lock().connection, table).unwrap().unwrap()
+fn spread(space: &Space, table: &'static str) -> SegmentLayout {
+    SegmentLayout::read(&space.index.writer.lock().connection, table).unwrap().unwrap()
 }
 
 fn parts(space: &Space, table: &'static str) -> usize {
     spread(space, table).levels.iter().map(|level| level.parts.len()).sum()
 }
 
-fn joined(space: &Space) -> Joined {
+fn joined(space: &Space) -> MergeStep {
     space.index.join_parts(|| false).unwrap()
 }
 
-fn step(space: &Space, pages: usize) -> Joined {
+fn step(space: &Space, pages: usize) -> MergeStep {
     join(&space.index.writer.lock().connection, pages).unwrap()
 }
 
@@ -40,7 +40,7 @@ fn an_index_that_has_rested_has_one_part_and_answers_the_same() {
     let before = (space.index.fingerprint().unwrap(), answers());
     assert!(parts(&space, "texts") > 1);
     let mut steps = 0;
-    while joined(&space) == Joined::Some {
+    while joined(&space) == MergeStep::Some {
         steps += 1;
     }
     assert!(steps > 1);
@@ -52,23 +52,23 @@ fn an_index_that_has_rested_has_one_part_and_answers_the_same() {
 #[test]
 fn what_is_joined_is_not_joined_again_while_nothing_changes() {
     let space = written(40);
-    while joined(&space) == Joined::Some {}
+    while joined(&space) == MergeStep::Some {}
     let changes = || space.index.writer.lock().connection.total_changes();
     let before = (changes(), TABLES.map(|table| spread(&space, table)));
-    assert_eq!(joined(&space), Joined::All);
+    assert_eq!(joined(&space), MergeStep::All);
     assert_eq!((changes(), TABLES.map(|table| spread(&space, table))), before);
     let space = space.reopen();
-    assert_eq!(joined(&space), Joined::All);
-    assert_eq!(joined(&Space::new()), Joined::All);
+    assert_eq!(joined(&space), MergeStep::All);
+    assert_eq!(joined(&Space::new()), MergeStep::All);
 }
 
 #[test]
 fn a_small_change_beside_a_large_part_is_left_alone() {
     let space = written(300);
-    while joined(&space) == Joined::Some {}
+    while joined(&space) == MergeStep::Some {}
     space.put(&[("p7.md", "few words")]);
     // The names of so few pages take no more room than the change does.
-    while joined(&space) == Joined::Some {}
+    while joined(&space) == MergeStep::Some {}
     assert_eq!((parts(&space, "texts"), parts(&space, "names")), (2, 1));
 }
 
@@ -85,7 +85,7 @@ fn a_writer_does_not_wait_for_the_joining() {
     assert_eq!(given_up, None);
     space.put(&[("late.md", "belated")]);
     assert_eq!(space.found("belated"), ["late.md"]);
-    while joined(&space) == Joined::Some {}
+    while joined(&space) == MergeStep::Some {}
     assert_eq!((parts(&space, "texts"), space.found("belated")), (1, vec!["late.md".to_owned()]));
 }
 
@@ -93,10 +93,10 @@ fn a_writer_does_not_wait_for_the_joining() {
 fn joining_gives_way_to_whoever_writes_and_to_a_rebuild() {
     let space = written(40);
     let writer = space.index.writer.lock();
-    assert_eq!(joined(&space), Joined::GaveWay);
+    assert_eq!(joined(&space), MergeStep::GaveWay);
     drop(writer);
     let pages = [()].into_iter().map(|()| {
-        assert_eq!(joined(&space), Joined::GaveWay);
+        assert_eq!(joined(&space), MergeStep::GaveWay);
         Ok::<_, std::convert::Infallible>(crate::tests::page("a.md", "apples"))
     });
     space.index.rebuild(pages, svcfs_base::Seq(41), |_| {}).unwrap();
@@ -108,14 +108,14 @@ fn pages_written_and_removed_between_the_steps_are_as_if_nothing_had_been_joined
     let (one, other) = (written(150), written(150));
     let mut began = 0;
     for round in 0..60 {
-        began += usize::from(step(&one, 3) == Joined::Some);
+        began += usize::from(step(&one, 3) == MergeStep::Some);
         for space in [&one, &other] {
             space.put(&[(&format!("p{}.md", round * 2), &text(1_000 + round))]);
             space.remove(&format!("p{}.md", 149 - round));
         }
     }
     assert!(began > 10);
-    while joined(&one) == Joined::Some {}
+    while joined(&one) == MergeStep::Some {}
     assert_eq!(one.index.fingerprint().unwrap(), other.index.fingerprint().unwrap());
     assert_eq!(one.found("\"w131 w262\""), other.found("\"w131 w262\""));
 }
@@ -123,7 +123,7 @@ fn pages_written_and_removed_between_the_steps_are_as_if_nothing_had_been_joined
 #[test]
 fn joining_goes_on_where_it_was_and_not_from_the_beginning_behind_a_small_change() {
     let space = written(300);
-    assert_eq!((0..4).map(|_| step(&space, 8)).collect::<Vec<_>>(), [Joined::Some; 4]);
+    assert_eq!((0..4).map(|_| step(&space, 8)).collect::<Vec<_>>(), [MergeStep::Some; 4]);
     let before = spread(&space, "texts").being_joined();
     assert!(before > 0);
     space.put(&[("late.md", "belated")]);
@@ -132,16 +132,16 @@ fn joining_goes_on_where_it_was_and_not_from_the_beginning_behind_a_small_change
 
 #[test]
 fn a_table_that_is_written_in_another_way_is_left_alone() {
-    assert_eq!(Spread::decode(b""), None);
-    assert_eq!(Spread::decode(b"\0\0\0\0\x02\x01\x05\0\0\x01\x01\x01\x02"), None);
+    assert_eq!(SegmentLayout::decode(b""), None);
+    assert_eq!(SegmentLayout::decode(b"\0\0\0\0\x02\x01\x05\0\0\x01\x01\x01\x02"), None);
     // One level that says it has a part, and none behind it.
-    assert_eq!(Spread::decode(b"\0\0\0\0\xff\0\0\x01\x01\x01\x01\0\x01"), None);
-    let level = |joining, parts: &[u64]| Level { joining, parts: parts.to_vec() };
-    assert_eq!(Spread { levels: vec![] }.next(8), None);
-    assert_eq!(Spread { levels: vec![level(0, &[9])] }.next(8), None);
-    assert_eq!(Spread { levels: vec![level(0, &[1, 1]), level(0, &[17])] }.next(8), None);
-    assert_eq!(Spread { levels: vec![level(0, &[3]), level(0, &[9])] }.next(8), Some(-8));
+    assert_eq!(SegmentLayout::decode(b"\0\0\0\0\xff\0\0\x01\x01\x01\x01\0\x01"), None);
+    let level = |joining, parts: &[u64]| SegmentLevel { joining, parts: parts.to_vec() };
+    assert_eq!(SegmentLayout { levels: vec![] }.next(8), None);
+    assert_eq!(SegmentLayout { levels: vec![level(0, &[9])] }.next(8), None);
+    assert_eq!(SegmentLayout { levels: vec![level(0, &[1, 1]), level(0, &[17])] }.next(8), None);
+    assert_eq!(SegmentLayout { levels: vec![level(0, &[3]), level(0, &[9])] }.next(8), Some(-8));
     // A writer joins two of three; then all are joined, with something new beside them.
-    assert_eq!(Spread { levels: vec![level(2, &[2, 2]), level(0, &[9, 1])] }.next(8), Some(-8));
-    assert_eq!(Spread { levels: vec![level(0, &[1]), level(2, &[1, 1]), level(0, &[90])] }.next(8), Some(8));
+    assert_eq!(SegmentLayout { levels: vec![level(2, &[2, 2]), level(0, &[9, 1])] }.next(8), Some(-8));
+    assert_eq!(SegmentLayout { levels: vec![level(0, &[1]), level(2, &[1, 1]), level(0, &[90])] }.next(8), Some(8));
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rusqlite::Connection;
 
-use super::query::Word;
+use super::query::QueryWord;
 use crate::IndexError;
 use crate::writer::ANCHORS_A_PAGE;
 
@@ -13,14 +13,14 @@ const LOOKED_AT: i64 = 200;
 
 /// How often other pages use each of the words for this one.
 #[derive(Debug, Default)]
-pub(super) struct Anchors {
+pub(super) struct AnchorCounts {
     /// By the number of the word in the question.
     uses: HashMap<usize, u32>,
     /// Whether one link has all of the words.
     is_whole: bool,
 }
 
-impl Anchors {
+impl AnchorCounts {
     /// How many pages call it by a word.
     pub(super) fn uses(&self, word: usize) -> u32 {
         self.uses.get(&word).copied().unwrap_or_default()
@@ -32,15 +32,15 @@ impl Anchors {
 }
 
 /// The pages that others call by some of the words.
-pub(super) fn of(connection: &Connection, words: &[Word]) -> Result<HashMap<i64, Anchors>, IndexError> {
-    let mut found: HashMap<i64, Anchors> = HashMap::new();
+pub(super) fn of(connection: &Connection, words: &[QueryWord]) -> Result<HashMap<i64, AnchorCounts>, IndexError> {
+    let mut found: HashMap<i64, AnchorCounts> = HashMap::new();
     for (at, word) in words.iter().enumerate() {
         for (page, uses) in called(connection, &word.expression())? {
             *found.entry(page).or_default().uses.entry(at).or_default() += uses;
         }
     }
     if !found.is_empty() {
-        let all: Vec<String> = words.iter().map(Word::expression).collect();
+        let all: Vec<String> = words.iter().map(QueryWord::expression).collect();
         for (page, _) in called(connection, &all.join(" AND "))? {
             found.entry(page).or_default().is_whole = true;
         }

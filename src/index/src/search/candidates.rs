@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, params_from_iter};
 
-use super::anchors::{self, Anchors};
-use super::query::{Question, Word};
-use super::trust::{RISING, Trust};
+use super::anchors::{self, AnchorCounts};
+use super::query::{QueryWord, SearchQuery};
+use super::trust::{RISING, TrustBoost};
 use super::{SearchQuery, score};
 use crate::IndexError;
 use crate::field_words;
@@ -41,11 +41,11 @@ const DESCRIPTION: usize = 6;
 
 /// The pages that are weighed.
 #[derive(Default)]
-pub(super) struct Gathered {
+pub(super) struct CandidateSet {
     /// Their numbers, each once.
     pub(super) ids: Vec<i64>,
     /// How other pages call them.
-    pub(super) anchors: HashMap<i64, Anchors>,
+    pub(super) anchors: HashMap<i64, AnchorCounts>,
     /// Whether more pages fit.
     pub(super) is_cut: bool,
     /// Whether no page fits, and these have some of the words.
@@ -57,7 +57,7 @@ pub(super) struct Gathered {
     seen: HashSet<i64>,
 }
 
-impl Gathered {
+impl CandidateSet {
     fn add(&mut self, ids: impl IntoIterator<Item = i64>) {
         for id in ids {
             if self.seen.insert(id) {
@@ -71,9 +71,9 @@ impl Gathered {
 pub(super) fn gather(
     connection: &Connection,
     query: &SearchQuery,
-    question: &Question,
-) -> Result<Option<Gathered>, IndexError> {
-    let mut found = Gathered::default();
+    question: &SearchQuery,
+) -> Result<Option<CandidateSet>, IndexError> {
+    let mut found = CandidateSet::default();
     let named = if question.is_positive {
         matching(connection, query, "names", &question.expression, WEIGHED)?
     } else {
@@ -88,7 +88,7 @@ pub(super) fn gather(
         if question.is_positive {
             about(connection, query, question, &mut found)?;
         }
-        if query.trust != Trust::Off {
+        if query.trust != TrustBoost::Off {
             let rising = format!("({}) AND {RISING}", question.expression);
             found.add(matching(connection, query, "texts", &rising, WEIGHED)?);
         }
@@ -123,7 +123,12 @@ pub(super) fn gather(
 }
 
 /// Pages that have some of the words, those with the rarest first: what a question is about is what few pages have.
-fn some(connection: &Connection, query: &SearchQuery, words: &[Word], found: &mut Gathered) -> Result<(), IndexError> {
+fn some(
+    connection: &Connection,
+    query: &SearchQuery,
+    words: &[QueryWord],
+    found: &mut CandidateSet,
+) -> Result<(), IndexError> {
     let mut counted = Vec::new();
     for word in words {
         counted.push((score::pages_with(connection, word)?, word.expression()));
@@ -152,10 +157,10 @@ fn some(connection: &Connection, query: &SearchQuery, words: &[Word], found: &mu
 fn about(
     connection: &Connection,
     query: &SearchQuery,
-    question: &Question,
-    found: &mut Gathered,
+    question: &SearchQuery,
+    found: &mut CandidateSet,
 ) -> Result<(), IndexError> {
-    let single = |word: &Word| {
+    let single = |word: &QueryWord| {
         word.spellings.iter().find_map(|spelling| match &spelling[..] {
             [term] if !word.is_prefix => Some(term.clone()),
             _ => None,
@@ -192,7 +197,7 @@ fn about(
 pub(super) fn beyond(
     connection: &Connection,
     query: &SearchQuery,
-    question: &Question,
+    question: &SearchQuery,
     weighed: &[i64],
     (skipped, missing): (usize, usize),
 ) -> Result<Vec<i64>, IndexError> {

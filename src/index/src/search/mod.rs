@@ -23,15 +23,15 @@ use serde_json::Value;
 use svcfs_base::{Timestamp, TreePath};
 
 use crate::pages::{self, tree_path};
-use crate::words::Forward;
+use crate::words::ForwardIndex;
 use crate::{AnswerLimit, Index, IndexError};
-use candidates::Gathered;
-use query::{Question, Vocabulary};
-use score::{Scale, Scratch};
+use candidates::CandidateSet;
+use query::{SearchQuery, Vocabulary};
+use score::{ScoreScale, ScoreScratch};
 
-pub(crate) use answers::Answers;
-pub use spelling::Suggestion;
-pub use trust::Trust;
+pub(crate) use answers::AnswerCache;
+pub use spelling::SpellingSuggestion;
+pub use trust::TrustBoost;
 
 /// A question to [`Index::search`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -50,7 +50,7 @@ pub struct SearchQuery {
     /// Only pages changed after this moment.
     pub modified_after: Option<Timestamp>,
     /// How much a page's standing counts beside its words.
-    pub trust: Trust,
+    pub trust: TrustBoost,
     /// Whether pages that have some of the words are an answer when none has all of them.
     pub or_some: bool,
 }
@@ -64,9 +64,9 @@ impl SearchQuery {
 
 /// What was found.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub struct Found {
+pub struct SearchAnswer {
     /// The pages, best first.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<SearchHit>,
     /// How the question was read, when that is not how it was written.
     pub note: Option<String>,
     /// Whether no page has all of the words, and these have some of them.
@@ -75,7 +75,7 @@ pub struct Found {
 
 /// A page that was found.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Hit {
+pub struct SearchHit {
     /// Where it is.
     pub path: TreePath,
     /// Its title.
@@ -100,15 +100,15 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Invalid`] for a `q` that is too long or takes longer than 5 s; [`IndexError::Database`].
-    pub fn search(&self, query: &SearchQuery) -> Result<Found, IndexError> {
+    pub fn search(&self, query: &SearchQuery) -> Result<SearchAnswer, IndexError> {
         query::measured(&query.q)?;
         let state = match self.answers.given(query) {
             Ok(found) => return Ok(found),
             Err(state) => state,
         };
-        let found = self.readers.answer("q", |connection| match query::read(&query.q, &Known(connection))? {
+        let found = self.readers.answer("q", |connection| match query::read(&query.q, &KnownWords(connection))? {
             Some(question) => answer(connection, query, question),
-            None => Ok(Found::default()),
+            None => Ok(SearchAnswer::default()),
         })?;
         self.answers.keep(query, &found, state);
         Ok(found)
@@ -116,9 +116,9 @@ impl Index {
 }
 
 /// What the index knows of words.
-struct Known<'c>(&'c Connection);
+struct KnownWords<'c>(&'c Connection);
 
-impl Vocabulary for Known<'_> {
+impl Vocabulary for KnownWords<'_> {
     fn has_field(&self, name: &str) -> Result<bool, IndexError> {
         let found = self
             .0
@@ -138,7 +138,7 @@ impl Vocabulary for Known<'_> {
 }
 
 /// A page that may be shown.
-struct Candidate {
+struct SearchCandidate {
     id: i64,
     path: TreePath,
     title: String,
@@ -147,10 +147,10 @@ struct Candidate {
     source_of_truth: bool,
 }
 
-fn answer(connection: &Connection, query: &SearchQuery, mut question: Question) -> Result<Found, IndexError> {
+fn answer(connection: &Connection, query: &SearchQuery, mut question: SearchQuery) -> Result<SearchAnswer, IndexError> {
     let offset = usize::try_from(query.offset).unwrap_or(usize::MAX);
     let gathered = candidates::gather(connection, query, &question)?;
-    let Some(found) = gathered else { return Ok(Found { note: question.note, ..Found::default() }) };
+    let Some(found) = gathered else { return Ok(SearchAnswer { note: question.note, ..SearchAnswer::default() }) };
     let note = match (found.has_some_only, found.has_some) {
         (true, _) => Some("no page has all of the words; these have some of them"),
         (false, true) => Some("few pages have all of the words; the others have some of them"),
@@ -163,7 +163,7 @@ fn answer(connection: &Connection, query: &SearchQuery, mut question: Question) 
     lift(&mut weighed, &found);
     weighed.sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| one.path.cmp(&other.path)));
     let mut shown = Vec::with_capacity(query.limit.get());
-    for Weighed { id, score, .. } in weighed.into_iter().skip(offset).take(query.limit.get()) {
+    for WeighedPage { id, score, .. } in weighed.into_iter().skip(offset).take(query.limit.get()) {
         shown.push(candidate(connection, id, score)?);
     }
     let missing = query.limit.get() - shown.len();
@@ -174,19 +174,19 @@ fn answer(connection: &Connection, query: &SearchQuery, mut question: Question) 
         }
     }
     let hits = shown.into_iter().map(|candidate| hit(connection, &question, candidate)).collect::<Result<_, _>>()?;
-    Ok(Found { hits, note: question.note, is_partial: found.has_some_only })
+    Ok(SearchAnswer { hits, note: question.note, is_partial: found.has_some_only })
 }
 
 /// A page and how well it fits.
-struct Weighed {
+struct WeighedPage {
     id: i64,
     score: f64,
     path: String,
 }
 
 /// Puts the pages that come before all others there.
-fn lift(weighed: &mut [Weighed], found: &Gathered) {
-    let is_foremost = |page: &Weighed| found.foremost.contains(&page.id);
+fn lift(weighed: &mut [WeighedPage], found: &CandidateSet) {
+    let is_foremost = |page: &WeighedPage| found.foremost.contains(&page.id);
     let best = weighed.iter().filter(|page| !is_foremost(page)).map(|page| page.score).fold(0.0, f64::max);
     weighed.iter_mut().filter(|page| is_foremost(page)).for_each(|page| page.score += best);
 }
@@ -194,20 +194,20 @@ fn lift(weighed: &mut [Weighed], found: &Gathered) {
 /// How well each of the pages fits. Where no word is asked for, only fields, all fit alike, and trust alone says which come first.
 fn weighed(
     connection: &Connection,
-    (trust, question): (Trust, &Question),
-    found: &Gathered,
-) -> Result<Vec<Weighed>, IndexError> {
-    let scale = Scale::of(connection, &question.words)?;
+    (trust, question): (TrustBoost, &SearchQuery),
+    found: &CandidateSet,
+) -> Result<Vec<WeighedPage>, IndexError> {
+    let scale = ScoreScale::of(connection, &question.words)?;
     let has_words = !question.words.is_empty();
-    let mut scratch = Scratch::default();
+    let mut scratch = ScoreScratch::default();
     // One statement, in the order of the rows: neighbours are found without another way down from the root of the table.
     let mut ids = found.ids.clone();
     ids.sort_unstable();
     let wanted = serde_json::to_string(&ids).map_err(|error| IndexError::Source(error.into()))?;
     let standing = match trust {
-        Trust::Off => "NULL",
-        Trust::Soft => "soft",
-        Trust::Hard => "hard",
+        TrustBoost::Off => "NULL",
+        TrustBoost::Soft => "soft",
+        TrustBoost::Hard => "hard",
     };
     let mut statement = connection.prepare_cached(&format!(
         "SELECT page, forwards.path, {standing}, words FROM json_each(?1) AS wanted CROSS JOIN forwards ON forwards.page = wanted.value"
@@ -218,13 +218,13 @@ fn weighed(
         let id = row.get(0)?;
         let fit = if has_words {
             let words = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
-            let forward = Forward::decode(words).ok_or_else(|| damaged(id))?;
+            let forward = ForwardIndex::decode(words).ok_or_else(|| damaged(id))?;
             scale.score(forward, found.anchors.get(&id), &mut scratch)
         } else {
             1.0
         };
         let standing = row.get::<_, Option<f64>>(2)?.unwrap_or(1.0);
-        weighed.push(Weighed { id, score: fit * standing, path: row.get(1)? });
+        weighed.push(WeighedPage { id, score: fit * standing, path: row.get(1)? });
     }
     if weighed.len() < ids.len() {
         return Err(IndexError::Damaged(format!("the words of {} pages are missing", ids.len() - weighed.len())));
@@ -236,12 +236,12 @@ fn damaged(id: i64) -> IndexError {
     IndexError::Damaged(format!("the words of page {id}"))
 }
 
-fn candidate(connection: &Connection, id: i64, score: f64) -> Result<Candidate, IndexError> {
+fn candidate(connection: &Connection, id: i64, score: f64) -> Result<SearchCandidate, IndexError> {
     let mut statement = connection.prepare_cached("SELECT path, title, frontmatter FROM pages WHERE id = ?1")?;
     let (path, title, frontmatter): (String, String, String) = statement.query_row([id], |row| row.try_into())?;
     let frontmatter = pages::json(&frontmatter, &path)?;
     let frontmatter = frontmatter.as_object().cloned().unwrap_or_default();
-    Ok(Candidate {
+    Ok(SearchCandidate {
         id,
         path: tree_path(&path)?,
         title,
@@ -251,16 +251,16 @@ fn candidate(connection: &Connection, id: i64, score: f64) -> Result<Candidate, 
     })
 }
 
-fn hit(connection: &Connection, question: &Question, candidate: Candidate) -> Result<Hit, IndexError> {
-    let Candidate { id, path, title, score, status, source_of_truth } = candidate;
+fn hit(connection: &Connection, question: &SearchQuery, candidate: SearchCandidate) -> Result<SearchHit, IndexError> {
+    let SearchCandidate { id, path, title, score, status, source_of_truth } = candidate;
     let mut statement = connection.prepare_cached(
         "SELECT bodies.body, bodies.frontmatter, forwards.words FROM bodies CROSS JOIN forwards ON forwards.page = bodies.page
          WHERE bodies.page = ?1",
     )?;
     let snippet = statement.query_row([id], |row| {
         let (body, frontmatter) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
-        let forward = Forward::decode(row.get_ref(2)?.as_blob()?);
+        let forward = ForwardIndex::decode(row.get_ref(2)?.as_blob()?);
         Ok(forward.map(|forward| snippet::of(body, frontmatter, forward, &question.words)))
     })?;
-    Ok(Hit { path, title, snippet: snippet.ok_or_else(|| damaged(id))?, score, status, source_of_truth })
+    Ok(SearchHit { path, title, snippet: snippet.ok_or_else(|| damaged(id))?, score, status, source_of_truth })
 }

@@ -8,8 +8,8 @@ mod tests;
 mod tokens;
 
 use crate::IndexError;
-use crate::words::{self, Dictionary, Number, Words, Written, folded, number, spans, term};
-use tokens::Token;
+use crate::words::{self, Dictionary, TextWords, VarintBytes, WordClass, folded, number, spans, term};
+use tokens::QueryToken;
 
 /// Longest `q`, in bytes; far beyond any question, and short of what would keep SQLite busy.
 pub(crate) const MAX_QUERY_BYTES: usize = 4096;
@@ -22,11 +22,11 @@ const MAX_WORDS: usize = 128;
 
 /// A question, understood.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Question {
+pub(super) struct SearchQuery {
     /// In the words of FTS5, over the columns of `texts`.
     pub(super) expression: String,
     /// The words that pages are to have: they make the score and are marked. Those after `NOT` are not among them.
-    pub(super) words: Vec<Word>,
+    pub(super) words: Vec<QueryWord>,
     /// Whether it is words and nothing else, so that it may be asked again for pages that have some of them.
     pub(super) is_plain: bool,
     /// Whether more words never make it untrue: it has no `NOT` and asks for no part of a page.
@@ -37,35 +37,36 @@ pub(super) struct Question {
 
 /// One word as it was asked for, or one phrase.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct QueryWord {
     /// Its spellings: each some words that follow each other.
     pub(super) spellings: Vec<Vec<String>>,
     /// Whether the last word may go on.
     pub(super) is_prefix: bool,
 }
 
-impl Word {
+impl QueryWord {
     /// Reads what stands between spaces or quotes; none when there is no word in it.
     fn read(text: &str, is_prefix: bool) -> Option<Self> {
-        let mut stream: Vec<String> = Words::of(text, &mut Dictionary::default()).terms().map(str::to_owned).collect();
+        let mut stream: Vec<String> =
+            TextWords::of(text, &mut Dictionary::default()).terms().map(str::to_owned).collect();
         let pieces: Vec<_> = spans(text).collect();
         // The last character of `日本語` by itself ends a word in a page; here the word may go on.
         let is_lone = |at: usize| {
             let span = &pieces[at];
-            span.written == Written::Pair && text[span.range.clone()].chars().count() == 1
+            span.written == WordClass::Pair && text[span.range.clone()].chars().count() == 1
         };
         let last = pieces.len().checked_sub(1)?;
         let is_prefix = is_prefix || is_lone(last) && last == 0;
-        if last > 0 && is_lone(last) && pieces[last - 1].written == Written::Pair {
+        if last > 0 && is_lone(last) && pieces[last - 1].written == WordClass::Pair {
             stream.pop();
         }
         let mut spellings = vec![stream];
         if let Some(name) = without_page_ending(text) {
             // A pasted path: pages are known by theirs without the ending.
-            spellings.push(Words::of(name, &mut Dictionary::default()).terms().map(str::to_owned).collect());
+            spellings.push(TextWords::of(name, &mut Dictionary::default()).terms().map(str::to_owned).collect());
         }
         let is_compound = pieces.windows(2).all(|two| {
-            two.iter().all(|span| span.written == Written::Word)
+            two.iter().all(|span| span.written == WordClass::Word)
                 && matches!(&text[two[0].range.end..two[1].range.start], "_" | "-" | "\u{2010}" | "\u{2011}")
         });
         if pieces.len() > 1 && is_compound {
@@ -83,7 +84,7 @@ impl Word {
     }
 
     /// Its spellings as pages have them.
-    pub(super) fn numbers(&self) -> Vec<Vec<Number>> {
+    pub(super) fn numbers(&self) -> Vec<Vec<VarintBytes>> {
         self.spellings.iter().map(|spelling| spelling.iter().map(|word| number(word)).collect()).collect()
     }
 
@@ -114,7 +115,7 @@ pub(super) trait Vocabulary {
 }
 
 /// Reads `q`; none when there is nothing to look for.
-pub(super) fn read(q: &str, vocabulary: &impl Vocabulary) -> Result<Option<Question>, IndexError> {
+pub(super) fn read(q: &str, vocabulary: &impl Vocabulary) -> Result<Option<SearchQuery>, IndexError> {
     measured(q)?;
     if q.chars().all(|c| matches!(c, '*' | '?') || c.is_whitespace()) {
         return Ok(None);
@@ -123,12 +124,12 @@ pub(super) fn read(q: &str, vocabulary: &impl Vocabulary) -> Result<Option<Quest
     let mut tokens = Vec::new();
     for token in tokens::read(q) {
         tokens.push(match token {
-            Token::Field { field, value, written } if !vocabulary.has_field(&field)? => {
+            QueryToken::Field { field, value, written } if !vocabulary.has_field(&field)? => {
                 unknown.push((field, written.clone()));
                 // As a phrase, because that is what stands before and behind the colon.
-                Token::Word(format!("{written}{}", if value.ends_with('*') { "*" } else { "" }))
+                QueryToken::Word(format!("{written}{}", if value.ends_with('*') { "*" } else { "" }))
             }
-            Token::Word(word) => completed(&word, vocabulary)?.map_or(Token::Word(word), Token::Read),
+            QueryToken::Word(word) => completed(&word, vocabulary)?.map_or(QueryToken::Word(word), QueryToken::Read),
             token => token,
         });
     }
@@ -148,11 +149,11 @@ pub(super) fn read(q: &str, vocabulary: &impl Vocabulary) -> Result<Option<Quest
 
 /// `pre*` as all words it may stand for; none for other words, and when it stands for too many. FTS5 would put all places of all
 /// such words together before it names a page, and knows their stems only: `runn*` would not find `running`.
-fn completed(word: &str, vocabulary: &impl Vocabulary) -> Result<Option<Word>, IndexError> {
+fn completed(word: &str, vocabulary: &impl Vocabulary) -> Result<Option<QueryWord>, IndexError> {
     let Some(beginning) = word.strip_suffix('*') else { return Ok(None) };
     let mut pieces = spans(beginning);
     let (Some(only), None) = (pieces.next(), pieces.next()) else { return Ok(None) };
-    if only.written != Written::Word || only.range != (0..beginning.len()) {
+    if only.written != WordClass::Word || only.range != (0..beginning.len()) {
         return Ok(None);
     }
     let known = vocabulary.beginning_with(&folded(beginning), MOST_ENDINGS + 1)?;
@@ -162,7 +163,7 @@ fn completed(word: &str, vocabulary: &impl Vocabulary) -> Result<Option<Word>, I
     let mut terms: Vec<String> = known.iter().map(|word| term(word)).collect();
     terms.sort_unstable();
     terms.dedup();
-    Ok(Some(Word { spellings: terms.into_iter().map(|term| vec![term]).collect(), is_prefix: false }))
+    Ok(Some(QueryWord { spellings: terms.into_iter().map(|term| vec![term]).collect(), is_prefix: false }))
 }
 
 /// Refuses what is too much to look for.
@@ -180,14 +181,14 @@ pub(super) fn measured(q: &str) -> Result<(), IndexError> {
 }
 
 /// The words of `q`, all of which must occur.
-fn plain(q: &str) -> Question {
-    let words: Vec<Word> = q
+fn plain(q: &str) -> SearchQuery {
+    let words: Vec<QueryWord> = q
         .split(|c: char| c.is_whitespace() || matches!(c, '"' | '(' | ')' | '\0'))
         .filter(|word| !matches!(*word, "AND" | "OR" | "NOT" | "NEAR"))
-        .filter_map(|word| Word::read(word, word.ends_with('*')))
+        .filter_map(|word| QueryWord::read(word, word.ends_with('*')))
         .collect();
-    let expressions: Vec<String> = words.iter().map(Word::expression).collect();
-    Question { expression: expressions.join(" AND "), words, is_plain: true, is_positive: true, note: None }
+    let expressions: Vec<String> = words.iter().map(QueryWord::expression).collect();
+    SearchQuery { expression: expressions.join(" AND "), words, is_plain: true, is_positive: true, note: None }
 }
 
 /// The words of `q` that somebody may have misspelt: without operators and the signs of the query language.

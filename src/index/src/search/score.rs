@@ -2,19 +2,19 @@
 
 use rusqlite::Connection;
 
-use super::anchors::Anchors;
-use super::query::Word;
+use super::anchors::AnchorCounts;
+use super::query::QueryWord;
 use crate::IndexError;
-use crate::words::{Forward, Number, Section, Spellings};
+use crate::words::{ForwardIndex, PageSection, VarintBytes, WordSpellings};
 
 /// What one use of a word counts for, and how many words a part has when its length is neither praised nor blamed.
 /// These and the numbers below were measured: with them questions of each kind are answered best (`tests/bench/src/ranking`).
-const SECTIONS: [(Section, f64, f64); 5] = [
-    (Section::Title, 2.0, 3.0),
-    (Section::Names, 2.0, 10.0),
-    (Section::Headings, 1.0, 10.0),
-    (Section::Body, 1.0, 60.0),
-    (Section::Frontmatter, 0.7, 40.0),
+const SECTIONS: [(PageSection, f64, f64); 5] = [
+    (PageSection::Title, 2.0, 3.0),
+    (PageSection::Names, 2.0, 10.0),
+    (PageSection::Headings, 1.0, 10.0),
+    (PageSection::Body, 1.0, 60.0),
+    (PageSection::Frontmatter, 0.7, 40.0),
 ];
 
 /// What a use in the links that lead to a page counts for.
@@ -45,14 +45,14 @@ const BY_RARITY: f64 = 1.6;
 const COUNTED: i64 = 250;
 
 /// A question, ready to weigh pages.
-pub(super) struct Scale {
-    words: Vec<Weight>,
+pub(super) struct ScoreScale {
+    words: Vec<WordWeight>,
     /// The weight of all words together.
     total: f64,
 }
 
-struct Weight {
-    spellings: Vec<Vec<Number>>,
+struct WordWeight {
+    spellings: Vec<Vec<VarintBytes>>,
     is_prefix: bool,
     rarity: f64,
     /// What a page gains by having it.
@@ -60,7 +60,7 @@ struct Weight {
 }
 
 /// About how many pages have a word.
-pub(super) fn pages_with(connection: &Connection, word: &Word) -> Result<f64, IndexError> {
+pub(super) fn pages_with(connection: &Connection, word: &QueryWord) -> Result<f64, IndexError> {
     let mut statement = connection.prepare_cached(
         "SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0)
          FROM (SELECT rowid AS id FROM texts WHERE texts MATCH ?1 ORDER BY rowid DESC LIMIT ?2)",
@@ -74,16 +74,16 @@ pub(super) fn pages_with(connection: &Connection, word: &Word) -> Result<f64, In
     Ok(count as f64 * last as f64 / (last - first + 1) as f64)
 }
 
-impl Scale {
+impl ScoreScale {
     /// Learns how rare the words are.
-    pub(super) fn of(connection: &Connection, words: &[Word]) -> Result<Self, IndexError> {
+    pub(super) fn of(connection: &Connection, words: &[QueryWord]) -> Result<Self, IndexError> {
         let pages: i64 =
             connection.prepare_cached("SELECT coalesce(max(id), 0) FROM pages")?.query_row([], |row| row.get(0))?;
         let mut weights = Vec::with_capacity(words.len());
         for word in words {
             let with = if words.len() > 1 { pages_with(connection, word)? } else { 0.0 };
             let rarity = (1.0 + (pages as f64 - with + 0.5).max(0.5) / (with + 0.5)).ln();
-            weights.push(Weight {
+            weights.push(WordWeight {
                 spellings: word.numbers(),
                 is_prefix: word.is_prefix,
                 rarity,
@@ -95,8 +95,13 @@ impl Scale {
     }
 
     /// How well a page fits; more is better.
-    pub(super) fn score(&self, page: Forward<'_>, anchors: Option<&Anchors>, scratch: &mut Scratch) -> f64 {
-        let Scratch { known, found, places } = scratch;
+    pub(super) fn score(
+        &self,
+        page: ForwardIndex<'_>,
+        anchors: Option<&AnchorCounts>,
+        scratch: &mut ScoreScratch,
+    ) -> f64 {
+        let ScoreScratch { known, found, places } = scratch;
         places.clear();
         let mut sum = 0.0;
         let mut in_title = 0.0;
@@ -109,13 +114,13 @@ impl Scale {
                 if found.is_empty() {
                     continue;
                 }
-                if section == Section::Title {
+                if section == PageSection::Title {
                     in_title += word.rarity;
-                    of_title += found.iter().map(Place::share).fold(0.0, f64::max);
+                    of_title += found.iter().map(WordUse::share).fold(0.0, f64::max);
                 }
                 let long = page.len(section) as f64 / length;
                 uses += weight * found.len() as f64 / (1.0 - BY_LENGTH + BY_LENGTH * long);
-                if section == Section::Body && self.words.len() > 1 {
+                if section == PageSection::Body && self.words.len() > 1 {
                     places.extend(found.iter().map(|place| (place.at, at)));
                 }
             }
@@ -125,9 +130,9 @@ impl Scale {
             }
             sum += word.worth * uses * (SATURATED + 1.0) / (uses + SATURATED);
         }
-        let title = page.len(Section::Title).max(1) as f64;
+        let title = page.len(PageSection::Title).max(1) as f64;
         let whole = (in_title / self.total * (of_title / title).min(1.0)).powi(2);
-        let is_called_so = anchors.is_some_and(Anchors::is_whole);
+        let is_called_so = anchors.is_some_and(AnchorCounts::is_whole);
         let close = match self.words.len() {
             _ if is_called_so => 1.0,
             0 | 1 => 0.0,
@@ -167,16 +172,16 @@ impl Scale {
 
 /// What one page after the other is weighed with.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
-    known: Spellings,
-    found: Vec<Place>,
+pub(super) struct ScoreScratch {
+    known: WordSpellings,
+    found: Vec<WordUse>,
     /// Places of the body, and which word of the question stands there.
     places: Vec<(usize, usize)>,
 }
 
 /// One use of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct WordUse {
     /// Its first word in the stream of the section.
     pub(super) at: usize,
     /// How many words it is.
@@ -185,7 +190,7 @@ pub(super) struct Place {
     pub(super) is_extra: bool,
 }
 
-impl Place {
+impl WordUse {
     /// How many words of a title it makes up.
     const fn share(&self) -> f64 {
         if self.is_extra { EXTRA } else { self.words as f64 }
@@ -193,12 +198,12 @@ impl Place {
 }
 
 /// Where a part of a page has a word, in any of its spellings; `found` holds nothing else afterwards.
-pub(super) fn find(page: Forward<'_>, section: Section, spellings: &Spellings, found: &mut Vec<Place>) {
+pub(super) fn find(page: ForwardIndex<'_>, section: PageSection, spellings: &WordSpellings, found: &mut Vec<WordUse>) {
     found.clear();
     for spelling in spellings.each() {
-        page.places(section, spelling, |at| found.push(Place { at, words: spelling.len(), is_extra: false }));
+        page.places(section, spelling, |at| found.push(WordUse { at, words: spelling.len(), is_extra: false }));
         if let [word] = spelling {
-            page.other_places(section, *word, |at| found.push(Place { at, words: 1, is_extra: true }));
+            page.other_places(section, *word, |at| found.push(WordUse { at, words: 1, is_extra: true }));
         }
     }
     if spellings.len() > 1 {

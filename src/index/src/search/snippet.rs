@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::query::Word;
+use super::query::QueryWord;
 use super::score::find;
-use crate::words::{Forward, Section, Span, Spellings, Written, spans};
+use crate::words::{ForwardIndex, PageSection, WordClass, WordSpan, WordSpellings, spans};
 
 /// About how many words a snippet shows.
 const WORDS: usize = 24;
@@ -20,7 +20,7 @@ const READ: usize = 20_000;
 
 /// A match: the words of the page it covers, and which word of the question it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Match {
+struct SnippetMatch {
     at: usize,
     words: usize,
     word: usize,
@@ -29,10 +29,10 @@ struct Match {
 }
 
 /// The densest part of the body; of the frontmatter, when the words stand only there. On one line, as HTML, every match in `<mark>`.
-pub(super) fn of(body: &str, frontmatter: &str, page: Forward<'_>, words: &[Word]) -> String {
-    let in_body = matches(body, page, Section::Body, words);
+pub(super) fn of(body: &str, frontmatter: &str, page: ForwardIndex<'_>, words: &[QueryWord]) -> String {
+    let in_body = matches(body, page, PageSection::Body, words);
     if in_body.is_empty() {
-        let in_frontmatter = matches(frontmatter, page, Section::Frontmatter, words);
+        let in_frontmatter = matches(frontmatter, page, PageSection::Frontmatter, words);
         if !in_frontmatter.is_empty() {
             return shown(frontmatter, &in_frontmatter);
         }
@@ -40,16 +40,16 @@ pub(super) fn of(body: &str, frontmatter: &str, page: Forward<'_>, words: &[Word
     shown(body, &in_body)
 }
 
-fn matches(text: &str, page: Forward<'_>, section: Section, words: &[Word]) -> Vec<Match> {
+fn matches(text: &str, page: ForwardIndex<'_>, section: PageSection, words: &[QueryWord]) -> Vec<SnippetMatch> {
     let mut found = Vec::new();
-    let (mut known, mut places) = (Spellings::default(), Vec::new());
+    let (mut known, mut places) = (WordSpellings::default(), Vec::new());
     for (number_of_word, word) in words.iter().enumerate() {
         page.known(&word.numbers(), &mut known);
         find(page, section, &known, &mut places);
-        let whole = |at, words| Match { at, words, word: number_of_word, is_half: false };
+        let whole = |at, words| SnippetMatch { at, words, word: number_of_word, is_half: false };
         found.extend(places.iter().map(|place| whole(place.at, place.words)));
         if word.is_prefix {
-            found.extend(going_on(text, word).map(|(at, words, is_half)| Match { is_half, ..whole(at, words) }));
+            found.extend(going_on(text, word).map(|(at, words, is_half)| SnippetMatch { is_half, ..whole(at, words) }));
         }
     }
     found.sort_unstable();
@@ -58,15 +58,15 @@ fn matches(text: &str, page: Forward<'_>, section: Section, words: &[Word]) -> V
 }
 
 /// Where a text has a word of which only the beginning was given, how many words that is, and whether it is half a pair.
-fn going_on(text: &str, word: &Word) -> impl Iterator<Item = (usize, usize, bool)> {
-    let spans: Vec<Span> = spans(text).take(READ).collect();
+fn going_on(text: &str, word: &QueryWord) -> impl Iterator<Item = (usize, usize, bool)> {
+    let spans: Vec<WordSpan> = spans(text).take(READ).collect();
     let terms: Vec<String> = spans.iter().map(|span| span.term(text)).collect();
     let mut found = Vec::new();
     for spelling in &word.spellings {
         let Some((last, before)) = spelling.split_last() else { continue };
         for at in before.len()..terms.len() {
             if terms[at].starts_with(last.as_str()) && terms[at - before.len()..at] == *before {
-                let is_half = spans[at].written == Written::Pair && last.chars().count() == 1;
+                let is_half = spans[at].written == WordClass::Pair && last.chars().count() == 1;
                 found.push((at - before.len(), spelling.len(), is_half));
             }
         }
@@ -75,10 +75,10 @@ fn going_on(text: &str, word: &Word) -> impl Iterator<Item = (usize, usize, bool
 }
 
 /// The words that are shown: where most of the question stands together, the earliest of such places.
-fn window(matches: &[Match]) -> Range<usize> {
+fn window(matches: &[SnippetMatch]) -> Range<usize> {
     let mut best = (0, 0, 0..0);
     for (start, first) in matches.iter().enumerate() {
-        let inside: Vec<&Match> =
+        let inside: Vec<&SnippetMatch> =
             matches[start..].iter().take_while(|found| found.at + found.words <= first.at + WORDS).collect();
         let mut different: Vec<usize> = inside.iter().map(|found| found.word).collect();
         different.sort_unstable();
@@ -98,9 +98,9 @@ fn window(matches: &[Match]) -> Range<usize> {
     start..(start + WORDS).max(found.end)
 }
 
-fn shown(text: &str, matches: &[Match]) -> String {
+fn shown(text: &str, matches: &[SnippetMatch]) -> String {
     let window = window(matches);
-    let spans: Vec<Span> = spans(text).skip(window.start).take(window.len() + 1).collect();
+    let spans: Vec<WordSpan> = spans(text).skip(window.start).take(window.len() + 1).collect();
     let (Some(first), Some(last)) = (spans.first(), spans.get(..window.len().min(spans.len())).and_then(<[_]>::last))
     else {
         return escaped(text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default(), &[]);

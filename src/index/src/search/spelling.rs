@@ -24,7 +24,7 @@ const MAX_WORDS: usize = 16;
 
 /// A known word beside one that no page has.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Suggestion {
+pub struct SpellingSuggestion {
     /// The word asked for.
     pub word: String,
     /// A word that pages do have: lower case, without diacritics.
@@ -43,7 +43,7 @@ impl Index {
     ///
     /// # Errors
     /// [`IndexError::Invalid`] for a threshold outside 0 to 1 or a `q` that is too long or takes longer than 5 s; [`IndexError::Database`].
-    pub fn suggest(&self, q: &str, threshold: Option<f64>) -> Result<Vec<Suggestion>, IndexError> {
+    pub fn suggest(&self, q: &str, threshold: Option<f64>) -> Result<Vec<SpellingSuggestion>, IndexError> {
         let threshold = threshold.unwrap_or(DEFAULT_THRESHOLD);
         if !(0.0..=1.0).contains(&threshold) {
             let why = format!("{threshold} is out of range; 0 to 1 is allowed");
@@ -80,7 +80,7 @@ fn pages_with(connection: &Connection, word: &str, most: usize) -> rusqlite::Res
 }
 
 /// One pass over the known words for all the words.
-fn nearest(connection: &Connection, unknown: &[String], threshold: f64) -> Result<Vec<Suggestion>, IndexError> {
+fn nearest(connection: &Connection, unknown: &[String], threshold: f64) -> Result<Vec<SpellingSuggestion>, IndexError> {
     if unknown.is_empty() {
         return Ok(Vec::new());
     }
@@ -103,7 +103,7 @@ fn nearest(connection: &Connection, unknown: &[String], threshold: f64) -> Resul
             // A word may have left its last page since it was noted.
             match pages_with(connection, &instead, MOST_PAGES)? {
                 0 => {}
-                pages => offers.push(Suggestion { word: word.clone(), instead, similarity, pages }),
+                pages => offers.push(SpellingSuggestion { word: word.clone(), instead, similarity, pages }),
             }
         }
         offers.sort_by(|a, b| {

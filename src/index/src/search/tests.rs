@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use svcfs_base::Timestamp;
 
 use crate::tests::{Space, at, page};
-use crate::{SearchQuery, Trust};
+use crate::{SearchQuery, TrustBoost};
 
 /// A limit as it comes through a door.
 fn limit(count: u32) -> crate::AnswerLimit {
@@ -169,7 +169,7 @@ fn a_lone_page_with_all_of_many_words_does_not_hide_those_with_most_of_them() {
         ("sea.md", "the sea"),
     ]);
     let ask = |q: &str| space.index.search(&SearchQuery { or_some: true, ..SearchQuery::new(q) }).unwrap();
-    let paths = |found: &crate::Found| found.hits.iter().map(|hit| hit.path.to_string()).collect::<Vec<_>>();
+    let paths = |found: &crate::SearchAnswer| found.hits.iter().map(|hit| hit.path.to_string()).collect::<Vec<_>>();
     let note = Some("few pages have all of the words; the others have some of them");
     // Two words are both meant.
     assert_eq!((paths(&ask("tide oar")), ask("tide oar").note), (vec!["log.md".to_owned()], None));
@@ -245,8 +245,8 @@ fn of_a_word_that_many_pages_have_those_to_be_trusted_come_first_however_old_the
         let query = SearchQuery { trust, ..SearchQuery::new("deploy") };
         space.index.search(&query).unwrap().hits.iter().take(2).map(|hit| hit.path.to_string()).collect()
     };
-    assert_eq!(first(Trust::Soft), ["a/truth.md", "a/verified.md"]);
-    assert_eq!(first(Trust::Hard), ["a/truth.md", "a/verified.md"]);
+    assert_eq!(first(TrustBoost::Soft), ["a/truth.md", "a/verified.md"]);
+    assert_eq!(first(TrustBoost::Hard), ["a/truth.md", "a/verified.md"]);
 }
 
 #[test]
@@ -374,15 +374,15 @@ fn trust_lifts_and_lowers_but_leaves_nobody_out() {
     };
     let order = |trust| order_of("word", trust);
     let trusted = ["c-truth.md", "b-verified.md", "a-plain.md", "d-deprecated.md"];
-    assert_eq!(order(Trust::Soft), trusted);
-    assert_eq!(order(Trust::Hard), trusted);
-    assert_eq!(order(Trust::Off).len(), 4);
+    assert_eq!(order(TrustBoost::Soft), trusted);
+    assert_eq!(order(TrustBoost::Hard), trusted);
+    assert_eq!(order(TrustBoost::Off).len(), 4);
     // Where only fields are asked for, nothing else says which comes first.
     assert_eq!(
-        order_of("status:draft OR status:verified OR status:deprecated", Trust::Hard),
+        order_of("status:draft OR status:verified OR status:deprecated", TrustBoost::Hard),
         [trusted[1], trusted[2], trusted[3]]
     );
-    let hits = space.index.search(&SearchQuery { trust: Trust::Hard, ..SearchQuery::new("word") }).unwrap().hits;
+    let hits = space.index.search(&SearchQuery { trust: TrustBoost::Hard, ..SearchQuery::new("word") }).unwrap().hits;
     assert_eq!((hits[1].status.as_ref().unwrap().as_str(), hits[0].source_of_truth), (Some("verified"), true));
     assert!(hits.windows(2).all(|pair| pair[0].score > pair[1].score && pair[1].score > 0.0));
 }
@@ -422,9 +422,9 @@ fn a_search_can_be_kept_to_a_folder_and_to_recent_pages() {
         space.index.search(query).unwrap().hits.iter().map(|hit| hit.path.to_string()).collect()
     };
     assert_eq!(paths(&query), ["a/b/y.md", "a/x.md"]);
-    let crate::Entry::Page { path, etag, text, .. } = page("a/new.md", "word") else { unreachable!() };
+    let crate::IndexEntry::Page { path, etag, text, .. } = page("a/new.md", "word") else { unreachable!() };
     let late = Timestamp::from_second(1_800_000_000).unwrap();
-    space.index.ingest(&[crate::Entry::Page { path, etag, text, modified: late }], svcfs_base::Seq(9)).unwrap();
+    space.index.ingest(&[crate::IndexEntry::Page { path, etag, text, modified: late }], svcfs_base::Seq(9)).unwrap();
     query.modified_after = Some(Timestamp::from_second(1_790_000_000).unwrap());
     assert_eq!(paths(&query), ["a/new.md"]);
     query.below = None;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 /// How much `status`, `source-of-truth` and `confidence` of the frontmatter move a page up or down. No page is left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Trust {
+pub enum TrustBoost {
     /// Not at all.
     Off,
     /// A little: what `/search` does.

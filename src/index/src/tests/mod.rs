@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use svcfs_base::{ETag, Fault, Kind, Seq, Timestamp, TreePath};
 use tempfile::TempDir;
 
-use crate::{Entry, Index, IndexError, SearchQuery};
+use crate::{Index, IndexEntry, IndexError, SearchQuery};
 
 /// An index in a directory of its own.
 pub(crate) struct Space {
@@ -34,11 +34,11 @@ impl Space {
         Self { index, ..self }
     }
     pub(crate) fn put(&self, pages: &[(&str, &str)]) {
-        let entries: Vec<Entry> = pages.iter().map(|(path, text)| page(path, text)).collect();
+        let entries: Vec<IndexEntry> = pages.iter().map(|(path, text)| page(path, text)).collect();
         self.index.ingest(&entries, self.index.cursor().unwrap().next()).unwrap();
     }
     pub(crate) fn remove(&self, path: &str) {
-        self.index.ingest(&[Entry::Gone(at(path))], self.index.cursor().unwrap().next()).unwrap();
+        self.index.ingest(&[IndexEntry::Gone(at(path))], self.index.cursor().unwrap().next()).unwrap();
     }
     /// The paths that a search finds, best first.
     pub(crate) fn found(&self, q: &str) -> Vec<String> {
@@ -60,8 +60,8 @@ pub(crate) fn at(path: &str) -> TreePath {
     TreePath::parse(path).unwrap()
 }
 
-pub(crate) fn page(path: &str, text: &str) -> Entry {
-    Entry::Page {
+pub(crate) fn page(path: &str, text: &str) -> IndexEntry {
+    IndexEntry::Page {
         path: at(path),
         etag: ETag::of(text.as_bytes()),
         text: text.to_owned(),
@@ -293,7 +293,7 @@ fn a_removed_page_leaves_nothing_behind() {
 
 #[test]
 fn ingesting_again_changes_nothing() {
-    let entries = [page("a.md", "one [[b]]"), page("b.md", "two"), Entry::Gone(at("c.md"))];
+    let entries = [page("a.md", "one [[b]]"), page("b.md", "two"), IndexEntry::Gone(at("c.md"))];
     let space = Space::new();
     space.index.ingest(&entries, Seq(3)).unwrap();
     let once = space.index.fingerprint().unwrap();
@@ -306,7 +306,7 @@ fn ingesting_again_changes_nothing() {
 fn a_page_written_and_removed_in_one_batch_is_gone() {
     let space = Space::new();
     let entries =
-        [page("a.md", "one"), page("a.md", "two"), Entry::Gone(at("a.md")), page("b.md", "x"), page("b.md", "y")];
+        [page("a.md", "one"), page("a.md", "two"), IndexEntry::Gone(at("a.md")), page("b.md", "x"), page("b.md", "y")];
     space.index.ingest(&entries, Seq(9)).unwrap();
     assert_eq!((space.found("one"), space.found("two"), space.found("y")), (vec![], vec![], vec!["b.md".to_owned()]));
 }
@@ -323,7 +323,8 @@ fn the_file_does_not_grow_with_the_number_of_updates() {
     };
     let update = |round: usize| {
         let texts: Vec<String> = (0..10).map(|page| text(round * 10 + page)).collect();
-        let entries: Vec<Entry> = texts.iter().enumerate().map(|(at, text)| page(&format!("p{at}.md"), text)).collect();
+        let entries: Vec<IndexEntry> =
+            texts.iter().enumerate().map(|(at, text)| page(&format!("p{at}.md"), text)).collect();
         space.index.ingest(&entries, Seq(round as u64)).unwrap();
     };
     (0..100).for_each(update);

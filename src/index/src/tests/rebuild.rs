@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use svcfs_base::{Seq, TreePath};
 
 use super::{Space, at, page};
-use crate::{Difference, Divergence, Entry, IndexError, SearchQuery};
+use crate::{IndexDivergence, IndexEntry, IndexError, PageDifference, SearchQuery};
 
-fn handed(pages: &[(&str, &str)]) -> impl Iterator<Item = Result<Entry, Infallible>> {
+fn handed(pages: &[(&str, &str)]) -> impl Iterator<Item = Result<IndexEntry, Infallible>> {
     pages.iter().map(|(path, text)| Ok(page(path, text)))
 }
 
@@ -33,8 +33,9 @@ fn a_rebuild_equals_what_grew_page_by_page() {
 fn a_fingerprint_says_which_pages_differ() {
     let before = Space::of(&[("a.md", "1"), ("b.md", "2"), ("c.md", "3")]).index.fingerprint().unwrap();
     let after = Space::of(&[("a.md", "1"), ("b.md", "two"), ("d.md", "4")]).index.fingerprint().unwrap();
-    let expected = [("b.md", Divergence::Changed), ("c.md", Divergence::Missing), ("d.md", Divergence::Added)]
-        .map(|(path, divergence)| Difference { path: at(path), divergence });
+    let expected =
+        [("b.md", IndexDivergence::Changed), ("c.md", IndexDivergence::Missing), ("d.md", IndexDivergence::Added)]
+            .map(|(path, divergence)| PageDifference { path: at(path), divergence });
     assert_eq!(before.differences(&after), expected);
     assert_ne!(before, after);
 }
@@ -84,7 +85,7 @@ fn a_rebuild_that_cannot_read_a_page_leaves_the_old_index() {
 fn a_rebuild_cut_off_by_a_crash_is_cleared_away_at_the_next_start() {
     let space = Space::of(&[("a.md", "apples")]);
     let connection = rusqlite::Connection::open(&space.file).unwrap();
-    crate::schema::create(&connection, crate::schema::Tables::Next).unwrap();
+    crate::schema::create(&connection, crate::schema::TableSet::Next).unwrap();
     drop(connection);
     let space = space.reopen();
     let connection = rusqlite::Connection::open(&space.file).unwrap();
@@ -146,7 +147,8 @@ fn questions_are_answered_throughout_a_rebuild() {
 fn rebuilds_do_not_make_the_file_grow() {
     let texts: Vec<String> =
         (0..500).map(|at| format!("# Page {at}\n\n{}", format!("word{at} ").repeat(100))).collect();
-    let entries: Vec<Entry> = texts.iter().enumerate().map(|(at, text)| page(&format!("p{at}.md"), text)).collect();
+    let entries: Vec<IndexEntry> =
+        texts.iter().enumerate().map(|(at, text)| page(&format!("p{at}.md"), text)).collect();
     let space = Space::new();
     let rebuild = || {
         space.index.rebuild(entries.iter().cloned().map(Ok::<_, Infallible>), Seq(1), |_| {}).unwrap();

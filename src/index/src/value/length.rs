@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 
-use crate::moments::Moment;
+use crate::moments::WrittenDate;
 
 const SECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60 * SECOND;
@@ -18,26 +18,26 @@ pub(crate) const DAY: i64 = 24 * HOUR;
 const MONTH: i64 = 2_629_746 * SECOND;
 
 /// The units that a length may be written in. `m` alone is none: it could be a minute or a month.
-const UNITS: [(&str, Length); 9] = [
-    ("ms", Length { months: 0, microseconds: 1_000 }),
-    ("s", Length { months: 0, microseconds: SECOND }),
-    ("min", Length { months: 0, microseconds: MINUTE }),
-    ("h", Length { months: 0, microseconds: HOUR }),
-    ("d", Length { months: 0, microseconds: DAY }),
-    ("w", Length { months: 0, microseconds: 7 * DAY }),
-    ("mo", Length { months: 1, microseconds: 0 }),
-    ("y", Length { months: 12, microseconds: 0 }),
-    ("yr", Length { months: 12, microseconds: 0 }),
+const UNITS: [(&str, DateLength); 9] = [
+    ("ms", DateLength { months: 0, microseconds: 1_000 }),
+    ("s", DateLength { months: 0, microseconds: SECOND }),
+    ("min", DateLength { months: 0, microseconds: MINUTE }),
+    ("h", DateLength { months: 0, microseconds: HOUR }),
+    ("d", DateLength { months: 0, microseconds: DAY }),
+    ("w", DateLength { months: 0, microseconds: 7 * DAY }),
+    ("mo", DateLength { months: 1, microseconds: 0 }),
+    ("y", DateLength { months: 12, microseconds: 0 }),
+    ("yr", DateLength { months: 12, microseconds: 0 }),
 ];
 
 /// A number of months, which are not equally long, and of microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Length {
+pub(crate) struct DateLength {
     months: i32,
     microseconds: i64,
 }
 
-impl Length {
+impl DateLength {
     /// So many of a unit; none for an unknown unit, and for what is longer than anybody lives.
     pub(crate) fn of(count: i64, unit: &str) -> Option<Self> {
         let (_, one) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
@@ -45,7 +45,7 @@ impl Length {
     }
 
     /// From one moment to another.
-    pub(crate) fn between(from: Moment, to: Moment) -> Option<Self> {
+    pub(crate) fn between(from: WrittenDate, to: WrittenDate) -> Option<Self> {
         Some(Self { months: 0, microseconds: to.microsecond()?.checked_sub(from.microsecond()?)? })
     }
 
@@ -73,17 +73,17 @@ impl Length {
     }
 
     /// A date so much later. A whole day stays one when whole days are added.
-    pub(crate) fn after(self, moment: Moment) -> Option<Moment> {
+    pub(crate) fn after(self, moment: WrittenDate) -> Option<WrittenDate> {
         match moment {
-            Moment::Day(day) if self.microseconds % DAY == 0 => {
+            WrittenDate::Day(day) if self.microseconds % DAY == 0 => {
                 let span = Span::new().try_months(self.months).ok()?.try_days(self.microseconds / DAY).ok()?;
-                day.checked_add(span).ok().map(Moment::Day)
+                day.checked_add(span).ok().map(WrittenDate::Day)
             }
-            Moment::Day(day) => self.after(Moment::Instant(midnight(day)?)),
-            Moment::Instant(instant) => {
+            WrittenDate::Day(day) => self.after(WrittenDate::Instant(midnight(day)?)),
+            WrittenDate::Instant(instant) => {
                 let months = Span::new().try_months(self.months).ok()?;
                 let later = instant.to_zoned(TimeZone::UTC).checked_add(months).ok()?.timestamp();
-                later.checked_add(Span::new().try_microseconds(self.microseconds).ok()?).ok().map(Moment::Instant)
+                later.checked_add(Span::new().try_microseconds(self.microseconds).ok()?).ok().map(WrittenDate::Instant)
             }
         }
     }
@@ -97,20 +97,20 @@ fn midnight(day: Date) -> Option<Timestamp> {
     Some(day.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
-impl PartialOrd for Length {
+impl PartialOrd for DateLength {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Length {
+impl Ord for DateLength {
     fn cmp(&self, other: &Self) -> Ordering {
         self.compared().cmp(&other.compared()).then(self.months.cmp(&other.months))
     }
 }
 
 /// As it could be written in a query, the largest units first: `1mo 2d 3h`.
-impl fmt::Display for Length {
+impl fmt::Display for DateLength {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.microseconds.unsigned_abs();
         let mut parts = Vec::new();

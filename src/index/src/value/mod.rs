@@ -14,9 +14,9 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use serde_json::{Map, Number, Value as Json};
 
-pub(crate) use length::{DAY, Length};
+pub(crate) use length::{DAY, DateLength};
 
-use crate::moments::Moment;
+use crate::moments::WrittenDate;
 
 /// A value of a page, or one made of such values.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,14 +32,14 @@ pub(crate) enum Value {
     /// A moment, made by a function; in a page it is a text.
     Instant(Timestamp),
     /// Time between two moments.
-    Length(Length),
+    Length(DateLength),
     List(Vec<Value>),
     Object(Map<String, Json>),
 }
 
 /// The ranks of kinds in a sorted list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+enum KindRank {
     Boolean,
     Number,
     Date,
@@ -137,11 +137,11 @@ impl Value {
     }
 
     /// The date it is, or that it says.
-    pub(crate) fn moment(&self) -> Option<Moment> {
+    pub(crate) fn moment(&self) -> Option<WrittenDate> {
         match self {
-            Self::Day(day) => Some(Moment::Day(*day)),
-            Self::Instant(instant) => Some(Moment::Instant(*instant)),
-            Self::Text(text) => Moment::parse(text),
+            Self::Day(day) => Some(WrittenDate::Day(*day)),
+            Self::Instant(instant) => Some(WrittenDate::Instant(*instant)),
+            Self::Text(text) => WrittenDate::parse(text),
             Self::Null
             | Self::Boolean(_)
             | Self::Integer(_)
@@ -197,15 +197,17 @@ impl Value {
     /// The order of a sorted list: kind by kind, nothing last; whichever way the list runs.
     pub(crate) fn order(&self, other: &Self, is_descending: bool) -> Ordering {
         let (one, two) = (self.rank(), other.rank());
-        if one == Rank::Nothing || two == Rank::Nothing {
+        if one == KindRank::Nothing || two == KindRank::Nothing {
             return one.cmp(&two);
         }
         let order = one.cmp(&two).then_with(|| match one {
-            Rank::Date => self.microsecond().cmp(&other.microsecond()),
+            KindRank::Date => self.microsecond().cmp(&other.microsecond()),
             // What is no number comes last.
-            Rank::Number => self.compare_numbers(other).flatten().unwrap_or_else(|| self.is_nan().cmp(&other.is_nan())),
-            Rank::Boolean | Rank::Length => self.compare(other).unwrap_or(Ordering::Equal),
-            Rank::Text | Rank::List | Rank::Object | Rank::Nothing => self.text().cmp(&other.text()),
+            KindRank::Number => {
+                self.compare_numbers(other).flatten().unwrap_or_else(|| self.is_nan().cmp(&other.is_nan()))
+            }
+            KindRank::Boolean | KindRank::Length => self.compare(other).unwrap_or(Ordering::Equal),
+            KindRank::Text | KindRank::List | KindRank::Object | KindRank::Nothing => self.text().cmp(&other.text()),
         });
         if is_descending { order.reverse() } else { order }
     }
@@ -215,20 +217,20 @@ impl Value {
     }
 
     fn microsecond(&self) -> Option<i64> {
-        self.moment().and_then(Moment::microsecond)
+        self.moment().and_then(WrittenDate::microsecond)
     }
 
-    fn rank(&self) -> Rank {
+    fn rank(&self) -> KindRank {
         match self {
-            Self::Null => Rank::Nothing,
-            Self::Boolean(_) => Rank::Boolean,
-            Self::Integer(_) | Self::Real(_) => Rank::Number,
-            Self::Day(_) | Self::Instant(_) => Rank::Date,
-            Self::Text(_) if self.moment().is_some() => Rank::Date,
-            Self::Length(_) => Rank::Length,
-            Self::Text(_) => Rank::Text,
-            Self::List(_) => Rank::List,
-            Self::Object(_) => Rank::Object,
+            Self::Null => KindRank::Nothing,
+            Self::Boolean(_) => KindRank::Boolean,
+            Self::Integer(_) | Self::Real(_) => KindRank::Number,
+            Self::Day(_) | Self::Instant(_) => KindRank::Date,
+            Self::Text(_) if self.moment().is_some() => KindRank::Date,
+            Self::Length(_) => KindRank::Length,
+            Self::Text(_) => KindRank::Text,
+            Self::List(_) => KindRank::List,
+            Self::Object(_) => KindRank::Object,
         }
     }
 }

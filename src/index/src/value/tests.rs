@@ -3,7 +3,7 @@ use std::cmp::Ordering::{self, Equal, Greater, Less};
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Length, Value};
+use super::{DateLength, Value};
 
 fn compared(one: &serde_json::Value, two: &serde_json::Value) -> Option<Ordering> {
     let order = Value::of(one).compare(&Value::of(two));
@@ -61,23 +61,23 @@ fn a_sorted_list_goes_kind_by_kind_with_nothing_last_both_ways() {
 fn lengths_are_added_to_days_and_moments_by_the_calendar() {
     let after = |date: &str, count, unit| {
         let moment = Value::Text(date.to_owned()).moment().unwrap();
-        match Length::of(count, unit).unwrap().after(moment).unwrap() {
-            crate::moments::Moment::Day(day) => day.to_string(),
-            crate::moments::Moment::Instant(instant) => instant.to_string(),
+        match DateLength::of(count, unit).unwrap().after(moment).unwrap() {
+            crate::moments::WrittenDate::Day(day) => day.to_string(),
+            crate::moments::WrittenDate::Instant(instant) => instant.to_string(),
         }
     };
     assert_eq!(after("2026-01-31", 1, "mo"), "2026-02-28");
     assert_eq!(after("2026-01-31", -1, "d"), "2026-01-30");
     assert_eq!(after("2026-01-31", 6, "h"), "2026-01-31T06:00:00Z");
     assert_eq!(after("2024-02-29T12:00:00Z", 1, "y"), "2025-02-28T12:00:00Z");
-    assert_eq!(Length::of(1, "m"), None, "a minute or a month?");
-    assert_eq!(Length::of(i64::MAX, "y"), None);
-    assert!(Length::of(4, "w").unwrap() < Length::of(1, "mo").unwrap());
+    assert_eq!(DateLength::of(1, "m"), None, "a minute or a month?");
+    assert_eq!(DateLength::of(i64::MAX, "y"), None);
+    assert!(DateLength::of(4, "w").unwrap() < DateLength::of(1, "mo").unwrap());
 }
 
 #[test]
 fn a_length_is_shown_as_it_could_be_written() {
-    let shown = |count, unit| Length::of(count, unit).unwrap().to_string();
+    let shown = |count, unit| DateLength::of(count, unit).unwrap().to_string();
     assert_eq!(shown(36, "h"), "1d 12h");
     assert_eq!(shown(-15, "mo"), "-1y -3mo");
     assert_eq!(shown(0, "d"), "0s");

@@ -5,7 +5,7 @@
 //! once, by its number; behind that a word is its place among those, which is one byte in a page of up to 256 different words. A page that
 //! lacks a word is known after a look at the first list.
 
-use super::{Number, Words};
+use super::{TextWords, VarintBytes};
 
 /// Most words of one part of a page that count for its score; all of them are found.
 const MOST_WORDS: usize = u16::MAX as usize;
@@ -13,7 +13,7 @@ const MOST_WORDS: usize = u16::MAX as usize;
 /// A part of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
-pub(crate) enum Section {
+pub(crate) enum PageSection {
     /// Its title.
     Title = 0,
     /// Its other names: aliases, tags, path.
@@ -31,29 +31,29 @@ pub(crate) const SECTIONS: usize = 5;
 
 /// The words of a page as its row has them.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Forward<'r> {
+pub(crate) struct ForwardIndex<'r> {
     /// Each word once, in the order of the numbers.
-    known: &'r [Number],
-    sections: [Stream<'r>; SECTIONS],
+    known: &'r [VarintBytes],
+    sections: [WordStream<'r>; SECTIONS],
     /// Other ways to write a place of the section, and which place.
-    extras: [(Stream<'r>, &'r [[u8; 2]]); SECTIONS],
+    extras: [(WordStream<'r>, &'r [[u8; 2]]); SECTIONS],
 }
 
 /// Words one behind the other, each as its place among those that the page has.
 #[derive(Debug, Clone, Copy)]
-enum Stream<'r> {
+enum WordStream<'r> {
     Narrow(&'r [u8]),
     Wide(&'r [[u8; 2]]),
     Wider(&'r [[u8; 3]]),
 }
 
-impl Default for Stream<'_> {
+impl Default for WordStream<'_> {
     fn default() -> Self {
         Self::Narrow(&[])
     }
 }
 
-impl<'r> Stream<'r> {
+impl<'r> WordStream<'r> {
     fn decode(bytes: &'r [u8], width: usize) -> Option<Self> {
         match width {
             1 => Some(Self::Narrow(bytes)),
@@ -99,13 +99,13 @@ fn following<T>(words: &[T], spelling: &[u32], number: impl Fn(&T) -> u32, mut f
 
 /// The spellings of a word that a page may have, in the page's own numbers: those all of whose words it has somewhere.
 #[derive(Debug, Default)]
-pub(crate) struct Spellings {
+pub(crate) struct WordSpellings {
     words: Vec<u32>,
     /// Where each ends among the words.
     ends: Vec<usize>,
 }
 
-impl Spellings {
+impl WordSpellings {
     /// Whether the page has none of them.
     pub(crate) fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -123,14 +123,14 @@ impl Spellings {
     }
 }
 
-impl<'r> Forward<'r> {
+impl<'r> ForwardIndex<'r> {
     /// How many words a section has.
-    pub(crate) const fn len(&self, section: Section) -> usize {
+    pub(crate) const fn len(&self, section: PageSection) -> usize {
         self.sections[section as usize].len()
     }
 
     /// The spellings that the page may have; `known` holds nothing else afterwards.
-    pub(crate) fn known(&self, spellings: &[Vec<Number>], known: &mut Spellings) {
+    pub(crate) fn known(&self, spellings: &[Vec<VarintBytes>], known: &mut WordSpellings) {
         known.words.clear();
         known.ends.clear();
         for spelling in spellings.iter().filter(|spelling| !spelling.is_empty()) {
@@ -148,12 +148,12 @@ impl<'r> Forward<'r> {
     }
 
     /// Tells each place at which the words of a section follow each other so.
-    pub(crate) fn places(&self, section: Section, spelling: &[u32], found: impl FnMut(usize)) {
+    pub(crate) fn places(&self, section: PageSection, spelling: &[u32], found: impl FnMut(usize)) {
         self.sections[section as usize].places(spelling, found);
     }
 
     /// Tells each place of a section that is also written so.
-    pub(crate) fn other_places(&self, section: Section, word: u32, mut found: impl FnMut(usize)) {
+    pub(crate) fn other_places(&self, section: PageSection, word: u32, mut found: impl FnMut(usize)) {
         let (words, places) = self.extras[section as usize];
         words.places(&[word], |at| found(places.get(at).map_or(0, |place| u16::from_le_bytes(*place).into())));
     }
@@ -173,8 +173,8 @@ impl<'r> Forward<'r> {
             let (stream, after) = rest.split_at_checked(width * words)?;
             let (extras, after) = after.split_at_checked(width * others)?;
             let (places, after) = after.split_at_checked(2 * others)?;
-            forward.sections[section] = Stream::decode(stream, width)?;
-            forward.extras[section] = (Stream::decode(extras, width)?, places.as_chunks().0);
+            forward.sections[section] = WordStream::decode(stream, width)?;
+            forward.extras[section] = (WordStream::decode(extras, width)?, places.as_chunks().0);
             rest = after;
         }
         rest.is_empty().then_some(forward)
@@ -182,8 +182,8 @@ impl<'r> Forward<'r> {
 
     /// The words of a section as they are numbered everywhere.
     #[cfg(test)]
-    pub(crate) fn numbers(&self, section: Section) -> Vec<Number> {
-        let mut numbers = vec![Number::default(); self.len(section)];
+    pub(crate) fn numbers(&self, section: PageSection) -> Vec<VarintBytes> {
+        let mut numbers = vec![VarintBytes::default(); self.len(section)];
         for (place, number) in self.known.iter().enumerate() {
             self.places(section, &[u32::try_from(place).unwrap()], |at| numbers[at] = *number);
         }
@@ -193,8 +193,8 @@ impl<'r> Forward<'r> {
 
 /// The row of a page: how many bytes a word is, how many different words there are; for each section the number of words and of extras;
 /// the different words; then for each section its words, its extras, and their places.
-pub(crate) fn encode(sections: [&Words; SECTIONS]) -> Vec<u8> {
-    let mut known: Vec<Number> = sections
+pub(crate) fn encode(sections: [&TextWords; SECTIONS]) -> Vec<u8> {
+    let mut known: Vec<VarintBytes> = sections
         .iter()
         .flat_map(|words| {
             let extras = extras_of(words).map(|(word, _)| word);
@@ -218,7 +218,7 @@ pub(crate) fn encode(sections: [&Words; SECTIONS]) -> Vec<u8> {
         row.extend(short(extras_of(words).count()));
     }
     row.extend_from_slice(known.as_flattened());
-    let put = |word: &Number, row: &mut Vec<u8>| {
+    let put = |word: &VarintBytes, row: &mut Vec<u8>| {
         let place = known.binary_search(word).unwrap_or_default();
         row.extend_from_slice(&place.to_le_bytes()[..width]);
     };
@@ -231,7 +231,7 @@ pub(crate) fn encode(sections: [&Words; SECTIONS]) -> Vec<u8> {
 }
 
 /// The extras of words that are in the row.
-fn extras_of(words: &Words) -> impl Iterator<Item = (Number, u16)> {
+fn extras_of(words: &TextWords) -> impl Iterator<Item = (VarintBytes, u16)> {
     let extras = words.extras.iter().filter_map(|(word, place)| Some((word.number, u16::try_from(*place).ok()?)));
     extras.take(MOST_WORDS)
 }

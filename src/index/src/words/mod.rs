@@ -20,26 +20,26 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 pub(crate) use fold::{folded, parts, term};
-pub(crate) use forward::{Forward, Section, Spellings, encode};
-pub(crate) use spans::{Span, Written, spans};
+pub(crate) use forward::{ForwardIndex, PageSection, WordSpellings, encode};
+pub(crate) use spans::{WordClass, WordSpan, spans};
 
 /// Most parts of a compound that are also found as one word.
 const MOST_PARTS: usize = 6;
 
 /// The number a word is known by where its letters would take too much room: equal words have equal numbers, and unequal ones as
 /// good as always unequal numbers.
-pub(crate) fn number(term: &str) -> Number {
+pub(crate) fn number(term: &str) -> VarintBytes {
     crc32fast::hash(term.as_bytes()).to_le_bytes()
 }
 
 /// See [`number`]; the bytes as they stand in a row.
-pub(crate) type Number = [u8; 4];
+pub(crate) type VarintBytes = [u8; 4];
 
 /// The words that were read already: a text says most of its words often, and finding the stem of one takes longer than finding it.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
-    words: HashMap<String, Rc<Known>>,
-    others: HashMap<String, Rc<Known>>,
+    words: HashMap<String, Rc<DictionaryWord>>,
+    others: HashMap<String, Rc<DictionaryWord>>,
     /// Words that were read for the first time, as they are spelled.
     new: Vec<String>,
 }
@@ -49,13 +49,13 @@ const MOST_KNOWN: usize = 50_000;
 
 /// A word as it is looked up, and the words that are parts of it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct DictionaryWord {
     pub(crate) term: String,
-    pub(crate) number: Number,
-    parts: Vec<Rc<Known>>,
+    pub(crate) number: VarintBytes,
+    parts: Vec<Rc<DictionaryWord>>,
 }
 
-impl Known {
+impl DictionaryWord {
     fn new(term: String, parts: Vec<Rc<Self>>) -> Rc<Self> {
         let number = number(&term);
         Rc::new(Self { term, number, parts })
@@ -63,21 +63,21 @@ impl Known {
 }
 
 impl Dictionary {
-    fn read(&mut self, written: &str, kind: Written) -> Rc<Known> {
+    fn read(&mut self, written: &str, kind: WordClass) -> Rc<DictionaryWord> {
         let known_ones = match kind {
-            Written::Word => &mut self.words,
-            Written::Pair | Written::Symbol => &mut self.others,
+            WordClass::Word => &mut self.words,
+            WordClass::Pair | WordClass::Symbol => &mut self.others,
         };
         if let Some(known) = known_ones.get(written) {
             return Rc::clone(known);
         }
         let known = match kind {
-            Written::Word => {
+            WordClass::Word => {
                 self.new.push(folded(written));
-                let parts = fold::parts(written).into_iter().map(|part| Known::new(term(part), Vec::new()));
-                Known::new(term(written), parts.collect())
+                let parts = fold::parts(written).into_iter().map(|part| DictionaryWord::new(term(part), Vec::new()));
+                DictionaryWord::new(term(written), parts.collect())
             }
-            Written::Pair | Written::Symbol => Known::new(folded(written), Vec::new()),
+            WordClass::Pair | WordClass::Symbol => DictionaryWord::new(folded(written), Vec::new()),
         };
         if known_ones.len() >= MOST_KNOWN {
             known_ones.clear();
@@ -94,14 +94,14 @@ impl Dictionary {
 
 /// A text, read.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Words {
+pub(crate) struct TextWords {
     /// The stream, in order.
-    pub(crate) stream: Vec<Rc<Known>>,
+    pub(crate) stream: Vec<Rc<DictionaryWord>>,
     /// Other ways to write a place, with that place in the stream.
-    pub(crate) extras: Vec<(Rc<Known>, usize)>,
+    pub(crate) extras: Vec<(Rc<DictionaryWord>, usize)>,
 }
 
-impl Words {
+impl TextWords {
     /// Reads a text.
     pub(crate) fn of(text: &str, dictionary: &mut Dictionary) -> Self {
         let mut words = Self::default();
@@ -112,18 +112,18 @@ impl Words {
     /// Reads more text behind what is there.
     pub(crate) fn add(&mut self, text: &str, dictionary: &mut Dictionary) {
         // The compound that is being read: how many words of the stream, and where the last one ended.
-        let mut joined = Compound::default();
+        let mut joined = CompoundWord::default();
         for span in spans(text) {
             let place = self.stream.len();
             let written = &text[span.range.clone()];
             let known = dictionary.read(written, span.written);
-            if span.written == Written::Word && joined.goes_on(text, &span) {
+            if span.written == WordClass::Word && joined.goes_on(text, &span) {
                 joined.add(&span);
             } else {
                 joined.end(text, self, dictionary);
-                joined = Compound::default();
-                if span.written == Written::Word {
-                    joined = Compound { parts: 1, place, start: span.range.start, end: span.range.end };
+                joined = CompoundWord::default();
+                if span.written == WordClass::Word {
+                    joined = CompoundWord { parts: 1, place, start: span.range.start, end: span.range.end };
                 }
             }
             self.extras.extend(known.parts.iter().map(|part| (Rc::clone(part), place)));
@@ -144,26 +144,26 @@ impl Words {
 
 /// Words with nothing but `_` or `-` between them.
 #[derive(Default)]
-struct Compound {
+struct CompoundWord {
     parts: usize,
     place: usize,
     start: usize,
     end: usize,
 }
 
-impl Compound {
-    fn goes_on(&self, text: &str, span: &Span) -> bool {
+impl CompoundWord {
+    fn goes_on(&self, text: &str, span: &WordSpan) -> bool {
         self.parts > 0 && matches!(&text[self.end..span.range.start], "_" | "-" | "\u{2010}" | "\u{2011}")
     }
-    fn add(&mut self, span: &Span) {
+    fn add(&mut self, span: &WordSpan) {
         self.parts += 1;
         self.end = span.range.end;
     }
-    fn end(&self, text: &str, words: &mut Words, dictionary: &mut Dictionary) {
+    fn end(&self, text: &str, words: &mut TextWords, dictionary: &mut Dictionary) {
         if (2..=MOST_PARTS).contains(&self.parts) {
             let is_sign = |sign: char| matches!(sign, '_' | '-' | '\u{2010}' | '\u{2011}');
             let joined = text[self.start..self.end].replace(is_sign, "");
-            words.extras.push((dictionary.read(&joined, Written::Word), self.place));
+            words.extras.push((dictionary.read(&joined, WordClass::Word), self.place));
         }
     }
 }

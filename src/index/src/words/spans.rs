@@ -9,16 +9,16 @@ use super::fold;
 
 /// One word of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct WordSpan {
     /// Where it stands, in bytes.
     pub(crate) range: Range<usize>,
     /// What it is.
-    pub(crate) written: Written,
+    pub(crate) written: WordClass,
 }
 
 /// What a word of the stream is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WordClass {
     /// Letters and digits.
     Word,
     /// Two characters, or the last one by itself, of a script that puts no space between words.
@@ -27,31 +27,31 @@ pub(crate) enum Written {
     Symbol,
 }
 
-impl Span {
+impl WordSpan {
     /// The word as it is looked up.
     pub(crate) fn term(&self, text: &str) -> String {
         let written = &text[self.range.clone()];
         match self.written {
-            Written::Word => fold::term(written),
-            Written::Pair | Written::Symbol => fold::folded(written),
+            WordClass::Word => fold::term(written),
+            WordClass::Pair | WordClass::Symbol => fold::folded(written),
         }
     }
 }
 
 /// The words of a text, in order.
-pub(crate) fn spans(text: &str) -> Spans<'_> {
-    Spans { text, at: 0 }
+pub(crate) fn spans(text: &str) -> WordSpans<'_> {
+    WordSpans { text, at: 0 }
 }
 
 /// See [`spans`]. Bytes are looked at as long as they are ASCII: most texts are nothing else.
-pub(crate) struct Spans<'t> {
+pub(crate) struct WordSpans<'t> {
     text: &'t str,
     at: usize,
 }
 
-impl Iterator for Spans<'_> {
-    type Item = Span;
-    fn next(&mut self) -> Option<Span> {
+impl Iterator for WordSpans<'_> {
+    type Item = WordSpan;
+    fn next(&mut self) -> Option<WordSpan> {
         let bytes = self.text.as_bytes();
         loop {
             let start = self.at;
@@ -66,16 +66,18 @@ impl Iterator for Spans<'_> {
             let character = self.character(start)?;
             self.at = start + character.len_utf8();
             match class(character) {
-                Class::Letter => return Some(self.word(start)),
-                Class::Dense => return Some(Span { range: start..self.end_of_pair(), written: Written::Pair }),
-                Class::Symbol => return Some(Span { range: start..self.at, written: Written::Symbol }),
-                Class::Nothing => {}
+                CharClass::Letter => return Some(self.word(start)),
+                CharClass::Dense => {
+                    return Some(WordSpan { range: start..self.end_of_pair(), written: WordClass::Pair });
+                }
+                CharClass::Symbol => return Some(WordSpan { range: start..self.at, written: WordClass::Symbol }),
+                CharClass::Nothing => {}
             }
         }
     }
 }
 
-impl Spans<'_> {
+impl WordSpans<'_> {
     /// What is no ASCII at a place; none at the end and at ASCII.
     fn character(&self, at: usize) -> Option<char> {
         let is_ascii = self.text.as_bytes().get(at)?.is_ascii();
@@ -83,15 +85,15 @@ impl Spans<'_> {
     }
 
     /// The word whose first character was read, to its end.
-    fn word(&mut self, start: usize) -> Span {
+    fn word(&mut self, start: usize) -> WordSpan {
         let bytes = self.text.as_bytes();
         loop {
             while bytes.get(self.at).is_some_and(u8::is_ascii_alphanumeric) {
                 self.at += 1;
             }
             match self.character(self.at) {
-                Some(next) if class(next) == Class::Letter || is_combining_mark(next) => self.at += next.len_utf8(),
-                Some(_) | None => return Span { range: start..self.at, written: Written::Word },
+                Some(next) if class(next) == CharClass::Letter || is_combining_mark(next) => self.at += next.len_utf8(),
+                Some(_) | None => return WordSpan { range: start..self.at, written: WordClass::Word },
             }
         }
     }
@@ -102,12 +104,12 @@ impl Spans<'_> {
         while let Some(mark) = self.character(end).filter(|next| is_combining_mark(*next)) {
             end += mark.len_utf8();
         }
-        end + self.character(end).filter(|next| class(*next) == Class::Dense).map_or(0, char::len_utf8)
+        end + self.character(end).filter(|next| class(*next) == CharClass::Dense).map_or(0, char::len_utf8)
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum CharClass {
     Letter,
     Dense,
     Symbol,
@@ -115,16 +117,18 @@ enum Class {
 }
 
 /// What a character beyond ASCII is.
-fn class(character: char) -> Class {
+fn class(character: char) -> CharClass {
     if is_dense(character) {
-        return Class::Dense;
+        return CharClass::Dense;
     }
     if character.is_alphanumeric() {
-        return Class::Letter;
+        return CharClass::Letter;
     }
     match character.general_category() {
-        GeneralCategory::OtherSymbol | GeneralCategory::CurrencySymbol | GeneralCategory::MathSymbol => Class::Symbol,
-        _ => Class::Nothing,
+        GeneralCategory::OtherSymbol | GeneralCategory::CurrencySymbol | GeneralCategory::MathSymbol => {
+            CharClass::Symbol
+        }
+        _ => CharClass::Nothing,
     }
 }
 

@@ -3,11 +3,11 @@ use proptest::prelude::*;
 use super::*;
 
 fn stream(text: &str) -> String {
-    Words::of(text, &mut Dictionary::default()).terms().collect::<Vec<_>>().join(" ")
+    TextWords::of(text, &mut Dictionary::default()).terms().collect::<Vec<_>>().join(" ")
 }
 
 fn extras(text: &str) -> String {
-    let words = Words::of(text, &mut Dictionary::default());
+    let words = TextWords::of(text, &mut Dictionary::default());
     words.extras.iter().map(|(word, place)| format!("{}@{place}", word.term)).collect::<Vec<_>>().join(" ")
 }
 
@@ -57,26 +57,26 @@ fn a_word_without_end_is_known_by_its_beginning() {
 
 #[test]
 fn the_words_of_a_page_come_back_from_their_row() {
-    let read = |text| Words::of(text, &mut Dictionary::default());
+    let read = |text| TextWords::of(text, &mut Dictionary::default());
     let (title, body) = (read("A title"), read("some snake_case text"));
-    let none = Words::default();
+    let none = TextWords::default();
     let row = encode([&title, &none, &none, &body, &none]);
-    let forward = Forward::decode(&row).unwrap();
-    assert_eq!(forward.numbers(Section::Title), [number("a"), number("titl")]);
-    assert_eq!(forward.len(Section::Body), 4);
-    assert_eq!(places(&forward, Section::Body, &["snake", "case"]), ([1].into(), [].into()));
-    assert_eq!(places(&forward, Section::Body, &["snakecas"]), ([].into(), [1].into()));
-    assert_eq!(places(&forward, Section::Body, &["text", "snake"]), Default::default());
-    assert_eq!(places(&forward, Section::Body, &["text", "absent"]), Default::default());
+    let forward = ForwardIndex::decode(&row).unwrap();
+    assert_eq!(forward.numbers(PageSection::Title), [number("a"), number("titl")]);
+    assert_eq!(forward.len(PageSection::Body), 4);
+    assert_eq!(places(&forward, PageSection::Body, &["snake", "case"]), ([1].into(), [].into()));
+    assert_eq!(places(&forward, PageSection::Body, &["snakecas"]), ([].into(), [1].into()));
+    assert_eq!(places(&forward, PageSection::Body, &["text", "snake"]), Default::default());
+    assert_eq!(places(&forward, PageSection::Body, &["text", "absent"]), Default::default());
     for end in 0..row.len() {
-        assert!(Forward::decode(&row[..end]).is_none(), "{end}");
+        assert!(ForwardIndex::decode(&row[..end]).is_none(), "{end}");
     }
-    assert!(Forward::decode(b"no").is_none() && Forward::decode(&[0xFF; 64]).is_none());
+    assert!(ForwardIndex::decode(b"no").is_none() && ForwardIndex::decode(&[0xFF; 64]).is_none());
 }
 
 /// Where a section has a spelling, and where a place of it is also written so.
-fn places(forward: &Forward<'_>, section: Section, spelling: &[&str]) -> (Vec<usize>, Vec<usize>) {
-    let (mut known, mut found, mut others) = (Spellings::default(), Vec::new(), Vec::new());
+fn places(forward: &ForwardIndex<'_>, section: PageSection, spelling: &[&str]) -> (Vec<usize>, Vec<usize>) {
+    let (mut known, mut found, mut others) = (WordSpellings::default(), Vec::new(), Vec::new());
     forward.known(&[spelling.iter().map(|word| number(word)).collect()], &mut known);
     for spelling in known.each() {
         forward.places(section, spelling, |at| found.push(at));
@@ -91,18 +91,18 @@ fn places(forward: &Forward<'_>, section: Section, spelling: &[&str]) -> (Vec<us
 fn a_page_of_many_different_words_has_wider_ones() {
     for (count, width) in [(0_usize, 1), (256, 1), (257, 2), (65_535, 2)] {
         let text: Vec<String> = (0..count).map(|word| format!("w{word}x")).collect();
-        let words = Words::of(&text.join(" "), &mut Dictionary::default());
+        let words = TextWords::of(&text.join(" "), &mut Dictionary::default());
         // The parts of the compounds are words, too: left out here.
-        let words = Words { extras: Vec::new(), ..words };
-        let none = Words::default();
+        let words = TextWords { extras: Vec::new(), ..words };
+        let none = TextWords::default();
         let row = encode([&none, &none, &none, &words, &none]);
-        let forward = Forward::decode(&row).unwrap();
-        assert_eq!((row[0], forward.len(Section::Body)), (width, count));
+        let forward = ForwardIndex::decode(&row).unwrap();
+        assert_eq!((row[0], forward.len(PageSection::Body)), (width, count));
         for place in [0, count / 2, count.saturating_sub(1)].into_iter().filter(|place| *place < count) {
             let next = (place + 1 < count).then(|| format!("w{}x", place + 1));
             let asked: Vec<String> = [format!("w{place}x")].into_iter().chain(next).collect();
             let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
-            assert_eq!(places(&forward, Section::Body, &asked), (vec![place], vec![]), "{asked:?}");
+            assert_eq!(places(&forward, PageSection::Body, &asked), (vec![place], vec![]), "{asked:?}");
         }
     }
 }
@@ -116,6 +116,6 @@ proptest! {
             prop_assert!(!span.term(&text).contains(char::is_whitespace));
             last = span.range.start;
         }
-        prop_assert_eq!(Words::of(&text, &mut Dictionary::default()).stream.len(), spans(&text).count());
+        prop_assert_eq!(TextWords::of(&text, &mut Dictionary::default()).stream.len(), spans(&text).count());
     }
 }

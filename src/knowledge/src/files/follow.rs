@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use svcfs_base::{Caller, Fault, Kind, TreePath};
-use svcfs_index::{Following, Index};
+use svcfs_index::{Index, LinkFollower};
 use svcfs_text::Link;
 use svcfs_text::links::{
     Key, KeyKind, Known, LinkKind, Moves, Place, candidates, choose, keys_of, retarget, retarget_fields,
@@ -138,7 +138,7 @@ pub(super) struct PageLinkContext<'a, 'f, 'c> {
     /// Where the page is, and who asks.
     asked: (&'a Space, &'a Caller),
     moved: &'a MovedFiles<'a>,
-    links: RefCell<&'f mut Following<'c>>,
+    links: RefCell<&'f mut LinkFollower<'c>>,
     /// Where the page stands now, and where it will stand.
     before: &'a TreePath,
     after: TreePath,
@@ -151,7 +151,7 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
     pub(super) fn new(
         asked: (&'a Space, &'a Caller),
         moved: &'a MovedFiles<'a>,
-        links: &'f mut Following<'c>,
+        links: &'f mut LinkFollower<'c>,
         page: &'a TreePath,
     ) -> Self {
         let after = page.moved(moved.from, moved.to).unwrap_or_else(|| page.clone());

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use svcfs_index::{Graph, Node};
+use svcfs_index::{GraphNode, LinkGraph};
 
 use super::operations::MOST_LISTED;
 
@@ -15,19 +15,19 @@ pub struct BetweennessScores {
     /// each counts for its part.
     pub values: Vec<f64>,
     /// The pages with the highest values above 0, highest first, as many as can be asked for.
-    pub highest: Vec<Node>,
+    pub highest: Vec<GraphNode>,
     /// From how many pages ways were looked for, when that was not every page.
     pub sampled: Option<usize>,
 }
 
 /// The betweenness of each node, along the direction of links.
-pub(super) fn of(graph: &Graph) -> BetweennessScores {
+pub(super) fn of(graph: &LinkGraph) -> BetweennessScores {
     of_at_most(graph, MOST_STEPS)
 }
 
 /// The same within a number of steps.
-pub(super) fn of_at_most(graph: &Graph, steps: usize) -> BetweennessScores {
-    let sources: Vec<Node> = graph.nodes().filter(|node| !graph.links_out(*node).is_empty()).collect();
+pub(super) fn of_at_most(graph: &LinkGraph, steps: usize) -> BetweennessScores {
+    let sources: Vec<GraphNode> = graph.nodes().filter(|node| !graph.links_out(*node).is_empty()).collect();
     let most = (steps / (graph.len() + graph.links()).max(1)).max(1);
     let taken = sources.len().min(most);
     let mut search = ShortestPathSearch::new(graph);
@@ -39,27 +39,27 @@ pub(super) fn of_at_most(graph: &Graph, steps: usize) -> BetweennessScores {
     let pairs = (count - 1.0) * (count - 2.0);
     let scale = if taken == 0 || pairs <= 0.0 { 0.0 } else { sources.len() as f64 / taken as f64 / pairs };
     let values: Vec<f64> = search.values.iter().map(|value| value * scale).collect();
-    let mut highest: Vec<Node> = graph.nodes().filter(|node| values[*node as usize] > 0.0).collect();
+    let mut highest: Vec<GraphNode> = graph.nodes().filter(|node| values[*node as usize] > 0.0).collect();
     highest.sort_by(|one, other| values[*other as usize].total_cmp(&values[*one as usize]));
     highest.truncate(MOST_LISTED);
     BetweennessScores { values, highest, sampled: (taken < sources.len()).then_some(taken) }
 }
 
 struct ShortestPathSearch<'g> {
-    graph: &'g Graph,
+    graph: &'g LinkGraph,
     values: Vec<f64>,
     /// Of the present source, for each node: how far, over how many shortest ways, and what depends on it.
     distance: Vec<u32>,
     ways: Vec<f64>,
     depends: Vec<f64>,
     /// The nodes reached, nearest first.
-    reached: Vec<Node>,
+    reached: Vec<GraphNode>,
 }
 
 const NOT_REACHED: u32 = u32::MAX;
 
 impl<'g> ShortestPathSearch<'g> {
-    fn new(graph: &'g Graph) -> Self {
+    fn new(graph: &'g LinkGraph) -> Self {
         let count = graph.len();
         Self {
             graph,
@@ -72,7 +72,7 @@ impl<'g> ShortestPathSearch<'g> {
     }
 
     /// Adds what each node is worth for the ways from one source.
-    fn add_from(&mut self, source: Node) {
+    fn add_from(&mut self, source: GraphNode) {
         self.spread(source);
         while let Some(node) = self.reached.pop() {
             let at = node as usize;
@@ -91,7 +91,7 @@ impl<'g> ShortestPathSearch<'g> {
         }
     }
 
-    fn spread(&mut self, source: Node) {
+    fn spread(&mut self, source: GraphNode) {
         let mut next = VecDeque::from([source]);
         self.distance[source as usize] = 0;
         self.ways[source as usize] = 1.0;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use svcfs_index::Node;
+use svcfs_index::GraphNode;
 
 use super::GraphAnalysis;
 use super::operations::{MOST_LISTED, PageCluster};
@@ -16,7 +16,7 @@ const SHORTEST: usize = 3;
 pub(super) fn largest(analysis: &GraphAnalysis) -> Vec<PageCluster> {
     let everywhere = counted(analysis, analysis.graph().nodes());
     let several = analysis.communities().enumerate().take_while(|(_, nodes)| nodes.len() > 1);
-    let cluster = |(id, nodes): (usize, &[Node])| {
+    let cluster = |(id, nodes): (usize, &[GraphNode])| {
         let ranks = analysis.ranks();
         let top = nodes.iter().copied().reduce(
             |best, node| {
@@ -34,7 +34,7 @@ pub(super) fn largest(analysis: &GraphAnalysis) -> Vec<PageCluster> {
 }
 
 /// The words that are in many titles of a group, and in few of all.
-fn keywords(analysis: &GraphAnalysis, nodes: &[Node], everywhere: &HashMap<String, usize>) -> Vec<String> {
+fn keywords(analysis: &GraphAnalysis, nodes: &[GraphNode], everywhere: &HashMap<String, usize>) -> Vec<String> {
     let pages = analysis.graph().len() as f64;
     let weight = |(word, here): (String, usize)| {
         let all = everywhere.get(&word).copied().unwrap_or(here) as f64;
@@ -46,7 +46,7 @@ fn keywords(analysis: &GraphAnalysis, nodes: &[Node], everywhere: &HashMap<Strin
 }
 
 /// In how many titles each word is.
-fn counted(analysis: &GraphAnalysis, nodes: impl Iterator<Item = Node>) -> HashMap<String, usize> {
+fn counted(analysis: &GraphAnalysis, nodes: impl Iterator<Item = GraphNode>) -> HashMap<String, usize> {
     let mut counts = HashMap::new();
     for node in nodes {
         let title = analysis.graph().page(node).title.to_lowercase();

@@ -4,7 +4,7 @@
 
 use std::cmp::Reverse;
 
-use svcfs_index::{Graph, Node};
+use svcfs_index::{GraphNode, LinkGraph};
 
 use super::components;
 
@@ -12,10 +12,10 @@ use super::components;
 const MOST_ROUNDS: usize = 20;
 
 /// The groups, the largest first, then by their first page; the pages of each in order. A page without links is a group of its own.
-pub(super) fn of(graph: &Graph) -> Vec<Vec<Node>> {
+pub(super) fn of(graph: &LinkGraph) -> Vec<Vec<GraphNode>> {
     let mut level = WeightedGraph::of(graph);
     // The group of each page, as the level above knows it.
-    let mut groups: Vec<Node> = graph.nodes().collect();
+    let mut groups: Vec<GraphNode> = graph.nodes().collect();
     loop {
         let (moved, count) = level.moved();
         if count == level.len() {
@@ -36,7 +36,7 @@ pub(super) fn of(graph: &Graph) -> Vec<Vec<Node>> {
 struct WeightedGraph {
     starts: Vec<usize>,
     /// For each node its neighbours with the weight between them, itself not among them.
-    links: Vec<(Node, i64)>,
+    links: Vec<(GraphNode, i64)>,
     /// The weight of all ends of links at a node, twice that of links inside it included.
     degrees: Vec<i64>,
     /// The weight inside each node, counted from both ends.
@@ -47,16 +47,16 @@ struct WeightedGraph {
 
 impl WeightedGraph {
     /// A page that links to another, which links back, is tied to it twice.
-    fn of(graph: &Graph) -> Self {
+    fn of(graph: &LinkGraph) -> Self {
         let both = |node| graph.links_out(node).iter().chain(graph.links_in(node)).map(move |other| (node, *other, 1));
         Self::new(graph.len(), graph.nodes().flat_map(both).collect(), vec![0; graph.len()])
     }
 
     /// The level of these links, each given from both its ends; links between the same two nodes become one.
-    fn new(count: usize, mut ends: Vec<(Node, Node, i64)>, inside: Vec<i64>) -> Self {
+    fn new(count: usize, mut ends: Vec<(GraphNode, GraphNode, i64)>, inside: Vec<i64>) -> Self {
         ends.sort_unstable();
         let mut starts = Vec::with_capacity(count + 1);
-        let mut links: Vec<(Node, i64)> = Vec::with_capacity(ends.len());
+        let mut links: Vec<(GraphNode, i64)> = Vec::with_capacity(ends.len());
         let mut degrees = inside.clone();
         let mut ends = ends.into_iter().peekable();
         for (node, degree) in degrees.iter_mut().enumerate() {
@@ -79,13 +79,13 @@ impl WeightedGraph {
         self.degrees.len()
     }
 
-    fn links(&self, node: usize) -> &[(Node, i64)] {
+    fn links(&self, node: usize) -> &[(GraphNode, i64)] {
         &self.links[self.starts[node]..self.starts[node + 1]]
     }
 
     /// The group of each node once no node gains by going to that of a neighbour, and how many groups there are; they are numbered
     /// in the order of their first nodes.
-    fn moved(&self) -> (Vec<Node>, usize) {
+    fn moved(&self) -> (Vec<GraphNode>, usize) {
         let count = self.len();
         let mut groups: Vec<usize> = (0..count).collect();
         let mut totals = self.degrees.clone();
@@ -128,7 +128,7 @@ impl WeightedGraph {
     }
 
     /// The level above: each group one node.
-    fn joined(&self, groups: &[Node], count: usize) -> Self {
+    fn joined(&self, groups: &[GraphNode], count: usize) -> Self {
         let mut inside = vec![0; count];
         let mut ends = Vec::new();
         for node in 0..self.len() {
@@ -146,9 +146,9 @@ impl WeightedGraph {
 }
 
 /// Groups numbered from 0 in the order of their first nodes.
-fn numbered(groups: &[usize]) -> (Vec<Node>, usize) {
+fn numbered(groups: &[usize]) -> (Vec<GraphNode>, usize) {
     let mut numbers = vec![None; groups.len()];
-    let mut count: Node = 0;
+    let mut count: GraphNode = 0;
     let number = |group: &usize| {
         *numbers[*group].get_or_insert_with(|| {
             count += 1;

@@ -1,6 +1,6 @@
 //! The parts of a graph that no link connects, whichever way it leads.
 
-use svcfs_index::{Graph, Node};
+use svcfs_index::{GraphNode, LinkGraph};
 
 /// How a graph falls apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct GraphComponents {
 }
 
 impl GraphComponents {
-    pub(super) fn of(graph: &Graph) -> Self {
+    pub(super) fn of(graph: &LinkGraph) -> Self {
         let parts = parts(graph, |_, _| true);
         Self { count: parts.len(), largest: parts.iter().map(Vec::len).max().unwrap_or_default() }
     }
@@ -20,7 +20,7 @@ impl GraphComponents {
 
 /// The connected parts, when only links between two nodes count for which `counts` is true; each in the order of nodes, and
 /// they in that of their first.
-pub(super) fn parts(graph: &Graph, counts: impl Fn(Node, Node) -> bool) -> Vec<Vec<Node>> {
+pub(super) fn parts(graph: &LinkGraph, counts: impl Fn(GraphNode, GraphNode) -> bool) -> Vec<Vec<GraphNode>> {
     let mut is_seen = vec![false; graph.len()];
     let mut parts = Vec::new();
     for first in graph.nodes() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use svcfs_base::Fault;
-use svcfs_index::Node;
+use svcfs_index::GraphNode;
 
 use super::GraphAnalysis;
 use super::operations::{LinkEdge, PageGraph, PageNode};
@@ -28,12 +28,12 @@ impl GraphSelection {
         Self { analysis, nodes }
     }
 
-    fn has(&self, node: Node) -> bool {
+    fn has(&self, node: GraphNode) -> bool {
         self.nodes.as_ref().is_none_or(|nodes| nodes[node as usize])
     }
 
     /// The title of a page and the topmost directory it lies in.
-    fn labels(&self, node: Node) -> (&str, &str) {
+    fn labels(&self, node: GraphNode) -> (&str, &str) {
         let page = self.analysis.graph().page(node);
         (&page.title, page.path.as_str().split_once('/').map_or("", |(top, _)| top))
     }
@@ -65,9 +65,9 @@ pub(super) struct GraphText {
 /// What is written next.
 enum GraphCursor {
     /// This page, or those after it.
-    Dot(Node),
+    Dot(GraphNode),
     /// This link of this page, or those after it.
-    Edge(Node, usize),
+    Edge(GraphNode, usize),
 }
 
 impl GraphText {
@@ -81,7 +81,7 @@ impl GraphText {
     }
 
     /// Writes pages from this one on; where to go on.
-    fn write_dots(&mut self, mut node: Node, text: &mut Vec<u8>, end: usize) -> Result<GraphCursor, Fault> {
+    fn write_dots(&mut self, mut node: GraphNode, text: &mut Vec<u8>, end: usize) -> Result<GraphCursor, Fault> {
         let count = self.shown.analysis.graph().nodes().end;
         while node < count && text.len() < end {
             if self.shown.has(node) {
@@ -106,7 +106,7 @@ impl GraphText {
     }
 
     /// Writes links from this one on; where to go on.
-    fn write_edges(&mut self, (mut node, mut link): (Node, usize), text: &mut Vec<u8>, end: usize) -> GraphCursor {
+    fn write_edges(&mut self, (mut node, mut link): (GraphNode, usize), text: &mut Vec<u8>, end: usize) -> GraphCursor {
         let graph = self.shown.analysis.graph();
         while node < graph.nodes().end && text.len() < end {
             let links = if self.shown.has(node) { graph.links_out(node) } else { &[] };
@@ -175,7 +175,7 @@ impl QuotedPaths {
         Ok(paths)
     }
 
-    fn get(&self, node: Node) -> &[u8] {
+    fn get(&self, node: GraphNode) -> &[u8] {
         let at = node as usize;
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
         &self.text[start..self.ends[at]]

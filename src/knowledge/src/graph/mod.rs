@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use svcfs_base::{Fault, TreePath};
-use svcfs_index::{Graph, Index, Node};
+use svcfs_index::{GraphNode, Index, LinkGraph};
 
 pub use operations::AREA;
 
@@ -31,12 +31,12 @@ use written::CachedJson;
 
 /// A graph and what was worked out for it, each part when somebody first asks for it.
 pub struct GraphAnalysis {
-    graph: Arc<Graph>,
+    graph: Arc<LinkGraph>,
     ranks: OnceLock<Vec<f64>>,
     betweenness: OnceLock<BetweennessScores>,
     communities: OnceLock<NodeGroups>,
     components: OnceLock<GraphComponents>,
-    by_rank: OnceLock<Vec<Node>>,
+    by_rank: OnceLock<Vec<GraphNode>>,
     tags: OnceLock<walk::PagesByTag>,
     clusters: OnceLock<Vec<PageCluster>>,
     /// The answer that tells of every page.
@@ -45,12 +45,12 @@ pub struct GraphAnalysis {
 
 /// Groups of nodes, one behind the other: most of them may be of one node.
 struct NodeGroups {
-    nodes: Vec<Node>,
+    nodes: Vec<GraphNode>,
     ends: Vec<usize>,
 }
 
 impl NodeGroups {
-    fn of(groups: &[Vec<Node>]) -> Self {
+    fn of(groups: &[Vec<GraphNode>]) -> Self {
         let ends = groups.iter().scan(0, |end, group| {
             *end += group.len();
             Some(*end)
@@ -58,14 +58,14 @@ impl NodeGroups {
         Self { nodes: groups.concat(), ends: ends.collect() }
     }
 
-    fn all(&self) -> impl Iterator<Item = &[Node]> {
+    fn all(&self) -> impl Iterator<Item = &[GraphNode]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.nodes[start..*end])
     }
 }
 
 impl GraphAnalysis {
-    fn of(graph: Arc<Graph>) -> Self {
+    fn of(graph: Arc<LinkGraph>) -> Self {
         Self {
             graph,
             ranks: OnceLock::new(),
@@ -79,7 +79,7 @@ impl GraphAnalysis {
         }
     }
     /// The graph itself.
-    pub fn graph(&self) -> &Graph {
+    pub fn graph(&self) -> &LinkGraph {
         &self.graph
     }
     /// The PageRank of each page; all of them are 1 together.
@@ -87,9 +87,9 @@ impl GraphAnalysis {
         self.ranks.get_or_init(|| rank::ranks(&self.graph))
     }
     /// Every page, those with the highest PageRank first, then by path.
-    pub fn by_rank(&self) -> &[Node] {
+    pub fn by_rank(&self) -> &[GraphNode] {
         self.by_rank.get_or_init(|| {
-            let mut nodes: Vec<Node> = self.graph.nodes().collect();
+            let mut nodes: Vec<GraphNode> = self.graph.nodes().collect();
             let ranks = self.ranks();
             nodes.sort_by(|one, other| ranks[*other as usize].total_cmp(&ranks[*one as usize]));
             nodes
@@ -100,7 +100,7 @@ impl GraphAnalysis {
         self.betweenness.get_or_init(|| betweenness::of(&self.graph))
     }
     /// Groups of pages that link to each other more than to the rest, the largest first; each page is in one.
-    pub fn communities(&self) -> impl Iterator<Item = &[Node]> {
+    pub fn communities(&self) -> impl Iterator<Item = &[GraphNode]> {
         self.communities.get_or_init(|| NodeGroups::of(&communities::of(&self.graph))).all()
     }
     /// The parts that no link connects.
@@ -116,7 +116,7 @@ impl GraphAnalysis {
         self.tags.get_or_init(|| walk::tags(&self.graph))
     }
     /// The path of a node.
-    fn path(&self, node: Node) -> TreePath {
+    fn path(&self, node: GraphNode) -> TreePath {
         self.graph.page(node).path.clone()
     }
 }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use svcfs_base::{Fault, Limit, TreePath};
-use svcfs_index::Node;
+use svcfs_index::GraphNode;
 use svcfs_work::Lane;
 
 use super::drawing::{GraphSelection, GraphText};
@@ -222,15 +222,17 @@ impl Operation for AnalyzeGraph {
     fn run(self, cx: &OperationContext<'_>) -> Result<GraphStatistics, Fault> {
         let (analysis, limit) = (analysis(cx)?, self.limit.get());
         let graph = analysis.graph();
-        let ranked = |node: &Node| RankedPage {
+        let ranked = |node: &GraphNode| RankedPage {
             path: analysis.path(*node),
             pagerank: analysis.ranks()[*node as usize],
             in_degree: graph.links_in(*node).len(),
             out_degree: graph.links_out(*node).len(),
         };
         let betweenness = analysis.betweenness();
-        let bridge =
-            |node: &Node| BridgePage { path: analysis.path(*node), betweenness: betweenness.values[*node as usize] };
+        let bridge = |node: &GraphNode| BridgePage {
+            path: analysis.path(*node),
+            betweenness: betweenness.values[*node as usize],
+        };
         Ok(GraphStatistics {
             total_nodes: graph.len(),
             total_edges: graph.links(),
@@ -293,7 +295,7 @@ impl Operation for ListCentrality {
     fn run(self, cx: &OperationContext<'_>) -> Result<CentralityReport, Fault> {
         let analysis = analysis(cx)?;
         let (graph, betweenness) = (analysis.graph(), analysis.betweenness());
-        let central = |node: &Node| PageCentrality {
+        let central = |node: &GraphNode| PageCentrality {
             path: analysis.path(*node),
             pagerank: analysis.ranks()[*node as usize],
             betweenness: betweenness.values[*node as usize],
@@ -341,7 +343,7 @@ impl Operation for ListCommunities {
         if let Some(written) = &*retained {
             return Ok(written.clone());
         }
-        let pages = |nodes: &[Node]| nodes.iter().map(|node| analysis.path(*node)).collect();
+        let pages = |nodes: &[GraphNode]| nodes.iter().map(|node| analysis.path(*node)).collect();
         let communities = analysis.communities().enumerate();
         let communities = communities.map(|(id, nodes)| PageCommunity { id, pages: pages(nodes) }).collect();
         let written = CachedJson::of(&CommunityList { communities })?;
@@ -429,7 +431,7 @@ impl Operation for ListNeighbors {
         let (analysis, limit) = (analysis(cx)?, self.limit.get());
         let (graph, node) = (analysis.graph(), node(&analysis, "path", &self.path)?);
         let (out, into) = (graph.links_out(node), graph.links_in(node));
-        let listed = |nodes: &[Node]| nodes.iter().take(limit).map(|node| analysis.path(*node)).collect();
+        let listed = |nodes: &[GraphNode]| nodes.iter().take(limit).map(|node| analysis.path(*node)).collect();
         let mut siblings = Vec::new();
         if self.include_siblings {
             siblings.extend(walk::in_directory(graph, node).take(limit));
@@ -453,7 +455,7 @@ fn analysis(cx: &OperationContext<'_>) -> Result<Arc<GraphAnalysis>, Fault> {
 }
 
 /// The node of a page that the caller named.
-fn node(analysis: &GraphAnalysis, field: &str, path: &TreePath) -> Result<Node, Fault> {
+fn node(analysis: &GraphAnalysis, field: &str, path: &TreePath) -> Result<GraphNode, Fault> {
     given(field, path)?;
     analysis.graph().node(path).ok_or_else(|| Fault::not_found(format!("page not found: {path}")))
 }

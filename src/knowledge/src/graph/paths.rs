@@ -1,11 +1,11 @@
 //! The shortest way from one page to another along links.
 
-use svcfs_index::{Graph, Node};
+use svcfs_index::{GraphNode, LinkGraph};
 
 /// The nodes of a shortest way, both ends included; none when no way leads there. Of several, always the same one.
 ///
 /// Looked for from both ends, the end with fewer nodes at its border first: of a large graph only a small part is seen.
-pub(super) fn shortest(graph: &Graph, (from, to): (Node, Node)) -> Option<Vec<Node>> {
+pub(super) fn shortest(graph: &LinkGraph, (from, to): (GraphNode, GraphNode)) -> Option<Vec<GraphNode>> {
     let mut ahead = PathFrontier::at(graph, from);
     let mut back = PathFrontier::at(graph, to);
     let mut meeting = (from == to).then_some(from);
@@ -20,23 +20,23 @@ pub(super) fn shortest(graph: &Graph, (from, to): (Node, Node)) -> Option<Vec<No
         };
     }
     let meeting = meeting?;
-    let mut way: Vec<Node> = ahead.way_from(meeting).collect();
+    let mut way: Vec<GraphNode> = ahead.way_from(meeting).collect();
     way.reverse();
     way.extend(back.way_from(meeting).skip(1));
     Some(way)
 }
 
-const UNSEEN: Node = Node::MAX;
+const UNSEEN: GraphNode = GraphNode::MAX;
 
 /// What is seen from one end.
 struct PathFrontier {
     /// The node each was reached from; the end itself from itself.
-    reached_from: Vec<Node>,
-    border: Vec<Node>,
+    reached_from: Vec<GraphNode>,
+    border: Vec<GraphNode>,
 }
 
 impl PathFrontier {
-    fn at(graph: &Graph, end: Node) -> Self {
+    fn at(graph: &LinkGraph, end: GraphNode) -> Self {
         let mut reached_from = vec![UNSEEN; graph.len()];
         reached_from[end as usize] = end;
         Self { reached_from, border: vec![end] }
@@ -44,7 +44,7 @@ impl PathFrontier {
 
     /// One step further; gives a node that the other side has reached too. The first such is on a shortest way: were there a shorter
     /// one, the two would have met a step before.
-    fn step<'g>(&mut self, links: impl Fn(Node) -> &'g [Node], other: &Self) -> Option<Node> {
+    fn step<'g>(&mut self, links: impl Fn(GraphNode) -> &'g [GraphNode], other: &Self) -> Option<GraphNode> {
         let mut border = Vec::new();
         for node in std::mem::take(&mut self.border) {
             for next in links(node) {
@@ -63,7 +63,7 @@ impl PathFrontier {
     }
 
     /// The way back from a node to this side's end.
-    fn way_from(&self, node: Node) -> impl Iterator<Item = Node> {
+    fn way_from(&self, node: GraphNode) -> impl Iterator<Item = GraphNode> {
         std::iter::successors(Some(node), |node| {
             let before = self.reached_from[*node as usize];
             (before != *node).then_some(before)

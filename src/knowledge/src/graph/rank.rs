@@ -2,7 +2,7 @@
 //!
 //! Our own, because petgraph's asks every page for every other one: its time grows with the square of the pages.
 
-use svcfs_index::Graph;
+use svcfs_index::LinkGraph;
 
 /// How often a link is followed; else any page is opened (gaps.md 4.6).
 const DAMPING: f64 = 0.85;
@@ -12,7 +12,7 @@ const STILL: f64 = 1e-9;
 const MOST_ROUNDS: usize = 100;
 
 /// The rank of each node; together they are 1. Who is on a page without links opens any page.
-pub(super) fn ranks(graph: &Graph) -> Vec<f64> {
+pub(super) fn ranks(graph: &LinkGraph) -> Vec<f64> {
     let count = graph.len();
     if count == 0 {
         return Vec::new();

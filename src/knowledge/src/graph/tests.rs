@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use svcfs_base::{ETag, Seq, Timestamp};
-use svcfs_index::{Entry, Graph, Index, Node};
+use svcfs_index::{GraphNode, Index, IndexEntry, LinkGraph};
 
 use super::{AREA, GraphAnalysis};
 use crate::spaces::test_space::{TestSpace, path};
@@ -16,7 +16,7 @@ fn graph(count: usize, links: &[(usize, usize)]) -> GraphAnalysis {
         let own = links.iter().filter(|(from, _)| *from == number);
         let text: String = own.map(|(_, to)| format!("[[p{to:03}]] ")).collect();
         let etag = ETag::of(text.as_bytes());
-        Entry::Page { path: path(&format!("p{number:03}.md")), etag, text, modified: Timestamp::UNIX_EPOCH }
+        IndexEntry::Page { path: path(&format!("p{number:03}.md")), etag, text, modified: Timestamp::UNIX_EPOCH }
     };
     index.ingest(&(0..count).map(page).collect::<Vec<_>>(), Seq(1)).unwrap();
     GraphAnalysis::of(index.graph().unwrap())
@@ -169,19 +169,19 @@ fn communities_are_the_cliques_and_the_halves_of_the_club() {
     let karate = graph(34, &mutual(KARATE));
     let found = communities(&karate);
     assert!(modularity(&karate, &found) > 0.41, "the best known is 0.4198: {found:?}");
-    let of = |node: Node| found.iter().position(|one| one.contains(&node));
+    let of = |node: GraphNode| found.iter().position(|one| one.contains(&node));
     assert_ne!(of(0), of(33), "the two leaders parted");
     assert_eq!(found, communities(&graph(34, &mutual(KARATE))), "the same links give the same groups");
 }
 
-fn communities(analysis: &GraphAnalysis) -> Vec<Vec<Node>> {
-    analysis.communities().map(<[Node]>::to_vec).collect()
+fn communities(analysis: &GraphAnalysis) -> Vec<Vec<GraphNode>> {
+    analysis.communities().map(<[GraphNode]>::to_vec).collect()
 }
 
 /// How much more links there are inside groups than chance would have it.
-fn modularity(analysis: &GraphAnalysis, communities: &[Vec<Node>]) -> f64 {
+fn modularity(analysis: &GraphAnalysis, communities: &[Vec<GraphNode>]) -> f64 {
     let graph = analysis.graph();
-    let degree = |node: &Node| (graph.links_out(*node).len() + graph.links_in(*node).len()) as f64;
+    let degree = |node: &GraphNode| (graph.links_out(*node).len() + graph.links_in(*node).len()) as f64;
     let all: f64 = graph.nodes().map(|node| degree(&node)).sum();
     communities
         .iter()
@@ -206,7 +206,7 @@ fn links() -> impl Strategy<Value = (usize, Vec<(usize, usize)>)> {
 }
 
 /// How far each node is from one, along links.
-fn distances(graph: &Graph, from: Node) -> BTreeMap<Node, usize> {
+fn distances(graph: &LinkGraph, from: GraphNode) -> BTreeMap<GraphNode, usize> {
     let mut known = BTreeMap::from([(from, 0)]);
     let mut next = VecDeque::from([from]);
     while let Some(node) = next.pop_front() {
@@ -221,8 +221,15 @@ fn distances(graph: &Graph, from: Node) -> BTreeMap<Node, usize> {
 }
 
 /// The number of shortest ways from one node to another, and of those through a third.
-fn ways(graph: &Graph, from: Node, to: Node, through: Node) -> (f64, f64) {
-    fn walk(graph: &Graph, at: Node, goal: Node, left: usize, through: Node, passed: bool) -> (f64, f64) {
+fn ways(graph: &LinkGraph, from: GraphNode, to: GraphNode, through: GraphNode) -> (f64, f64) {
+    fn walk(
+        graph: &LinkGraph,
+        at: GraphNode,
+        goal: GraphNode,
+        left: usize,
+        through: GraphNode,
+        passed: bool,
+    ) -> (f64, f64) {
         if left == 0 {
             return if at == goal { (1.0, f64::from(u8::from(passed))) } else { (0.0, 0.0) };
         }
@@ -270,10 +277,10 @@ proptest! {
                 prop_assert!((analysis.betweenness().values[node as usize] - expected).abs() < 1e-9);
             }
         }
-        let mut pages: Vec<Node> = communities(&analysis).concat();
+        let mut pages: Vec<GraphNode> = communities(&analysis).concat();
         pages.sort_unstable();
         prop_assert_eq!(pages, graph.nodes().collect::<Vec<_>>(), "every page is in one group");
-        let alone: Vec<Vec<Node>> = graph.nodes().map(|node| vec![node]).collect();
+        let alone: Vec<Vec<GraphNode>> = graph.nodes().map(|node| vec![node]).collect();
         let found = communities(&analysis);
         prop_assert!(graph.links() == 0 || modularity(&analysis, &found) >= modularity(&analysis, &alone));
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::TreePath;
-use svcfs_index::{Graph, Node};
+use svcfs_index::{GraphNode, LinkGraph};
 
 /// Why a page that is not linked stands beside another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -31,11 +31,11 @@ pub struct SiblingPage {
 }
 
 /// The other pages of a page's directory, in order.
-pub(super) fn in_directory<'g>(graph: &'g Graph, node: Node) -> impl Iterator<Item = SiblingPage> + 'g {
+pub(super) fn in_directory<'g>(graph: &'g LinkGraph, node: GraphNode) -> impl Iterator<Item = SiblingPage> + 'g {
     let directory = graph.page(node).path.parent().unwrap_or_else(TreePath::root);
     let start = if directory.is_root() { 0 } else { directory.as_str().len() + 1 };
     // Those of deeper directories stand among them.
-    let is_beside = move |other: &Node| *other != node && !graph.page(*other).path.as_str()[start..].contains('/');
+    let is_beside = move |other: &GraphNode| *other != node && !graph.page(*other).path.as_str()[start..].contains('/');
     graph.below(&directory).filter(is_beside).map(|other| SiblingPage {
         path: graph.page(other).path.clone(),
         relation: SiblingRelation::SiblingDir,
@@ -44,10 +44,10 @@ pub(super) fn in_directory<'g>(graph: &'g Graph, node: Node) -> impl Iterator<It
 }
 
 /// The pages of each tag, in order.
-pub(super) type PagesByTag = HashMap<Arc<str>, Vec<Node>>;
+pub(super) type PagesByTag = HashMap<Arc<str>, Vec<GraphNode>>;
 
 /// The pages of each tag of a graph.
-pub(super) fn tags(graph: &Graph) -> PagesByTag {
+pub(super) fn tags(graph: &LinkGraph) -> PagesByTag {
     let mut tags = PagesByTag::new();
     for node in graph.nodes() {
         for tag in &graph.page(node).tags {
@@ -59,13 +59,13 @@ pub(super) fn tags(graph: &Graph) -> PagesByTag {
 
 /// The other pages with a tag of this one's: those of its first tag in order, then those of the next; each once.
 pub(super) fn with_tags<'g>(
-    graph: &'g Graph,
+    graph: &'g LinkGraph,
     tags: &'g PagesByTag,
-    node: Node,
+    node: GraphNode,
 ) -> impl Iterator<Item = SiblingPage> + 'g {
     let own = &graph.page(node).tags;
     own.iter().enumerate().flat_map(move |(at, tag)| {
-        let has_earlier = move |other: Node| own[..at].iter().any(|tag| graph.page(other).tags.contains(tag));
+        let has_earlier = move |other: GraphNode| own[..at].iter().any(|tag| graph.page(other).tags.contains(tag));
         let pages = tags.get(tag).map_or(&[][..], Vec::as_slice).iter().copied();
         pages.filter(move |other| *other != node && !has_earlier(*other)).map(move |other| SiblingPage {
             path: graph.page(other).path.clone(),
@@ -76,7 +76,7 @@ pub(super) fn with_tags<'g>(
 }
 
 /// The share of all other pages, of so many with itself, that a page links to or is linked from, 0 to 1.
-pub(super) fn hub_score((to, from): (&[Node], &[Node]), pages: usize) -> f64 {
+pub(super) fn hub_score((to, from): (&[GraphNode], &[GraphNode]), pages: usize) -> f64 {
     let both = to.iter().filter(|other| from.binary_search(other).is_ok()).count();
     let others = pages.saturating_sub(1);
     if others == 0 { 0.0 } else { (to.len() + from.len() - both) as f64 / others as f64 }

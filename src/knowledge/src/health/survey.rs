@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use jiff::civil::Date;
 use parking_lot::Mutex;
 use svcfs_base::{Fault, Reach, Seq, Timestamp, TreePath};
-use svcfs_index::{Graph, Node, UnresolvedLink};
+use svcfs_index::{GraphNode, LinkGraph, UnresolvedLink};
 
 use super::disputes::{PageDispute, disputes_of};
 use super::files::LinkedFiles;
@@ -24,7 +24,7 @@ const ENTRANCES: [&str; 4] = ["index.md", "SCHEMA.md", "log.md", "README.md"];
 #[derive(Debug, Clone)]
 pub struct TreeSurvey {
     /// The graph it was made from.
-    graph: Weak<Graph>,
+    graph: Weak<LinkGraph>,
     /// The position of the feed up to which files were looked at.
     at: Seq,
     /// When it was made.
@@ -53,7 +53,7 @@ impl TreeSurvey {
         self.pages[kind as usize]
     }
 
-    fn is_of(&self, graph: &Arc<Graph>) -> bool {
+    fn is_of(&self, graph: &Arc<LinkGraph>) -> bool {
         std::ptr::eq(self.graph.as_ptr(), Arc::as_ptr(graph))
     }
 }
@@ -134,7 +134,7 @@ impl SurveyIssue<'_> {
 /// Looks through all pages of a graph.
 fn survey(
     space: &Space,
-    (graph, at): (&Arc<Graph>, Seq),
+    (graph, at): (&Arc<LinkGraph>, Seq),
     files: &mut LinkedFiles,
     (now, stale_days): (Timestamp, u32),
 ) -> Result<TreeSurvey, Fault> {
@@ -174,7 +174,7 @@ fn survey(
 }
 
 /// True for a page to which no other page links, unless readers begin there.
-fn is_orphan(graph: &Graph, node: Node) -> bool {
+fn is_orphan(graph: &LinkGraph, node: GraphNode) -> bool {
     graph.links_in(node).is_empty() && !is_entrance(&graph.page(node).path)
 }
 
@@ -192,12 +192,12 @@ struct SurveyCounts<'g> {
     healthy: usize,
     pages: [usize; FindingKind::ALL.len()],
     /// The first findings of each severity.
-    worst: [Vec<(Node, SurveyIssue<'g>)>; 3],
+    worst: [Vec<(GraphNode, SurveyIssue<'g>)>; 3],
 }
 
 impl<'g> SurveyCounts<'g> {
     /// Takes the issues of a page, which are in the order of their kinds.
-    fn add(&mut self, node: Node, issues: &mut Vec<SurveyIssue<'g>>) {
+    fn add(&mut self, node: GraphNode, issues: &mut Vec<SurveyIssue<'g>>) {
         self.healthy += usize::from(issues.is_empty());
         self.findings += issues.len();
         let mut last = None;
@@ -221,12 +221,12 @@ impl<'g> SurveyCounts<'g> {
 /// Pages that only together have an issue.
 struct IssueGroups {
     /// Pages that share a title, in path order.
-    titles: Vec<Vec<Node>>,
+    titles: Vec<Vec<GraphNode>>,
     disputes: Vec<PageDispute>,
 }
 
 impl IssueGroups {
-    fn of(space: &Space, graph: &Graph) -> Result<Self, Fault> {
+    fn of(space: &Space, graph: &LinkGraph) -> Result<Self, Fault> {
         let disputing: Vec<TreePath> = graph
             .nodes()
             .map(|node| graph.page(node))
@@ -238,8 +238,8 @@ impl IssueGroups {
     }
 
     /// The issues of each page that it has as one of a group, in the order of nodes and kinds.
-    fn by_page<'g>(&self, graph: &Graph) -> Vec<(Node, SurveyIssue<'g>)> {
-        let mut of_page: Vec<(Node, SurveyIssue<'g>)> = Vec::new();
+    fn by_page<'g>(&self, graph: &LinkGraph) -> Vec<(GraphNode, SurveyIssue<'g>)> {
+        let mut of_page: Vec<(GraphNode, SurveyIssue<'g>)> = Vec::new();
         for (number, group) in self.titles.iter().enumerate() {
             of_page.extend(group.iter().map(|node| (*node, SurveyIssue::Duplicate(number))));
         }
@@ -252,7 +252,7 @@ impl IssueGroups {
     }
 
     /// A finding in words.
-    fn finding(&self, graph: &Graph, node: Node, issue: SurveyIssue<'_>) -> PageFinding {
+    fn finding(&self, graph: &LinkGraph, node: GraphNode, issue: SurveyIssue<'_>) -> PageFinding {
         let kind = issue.kind();
         let finding = |message: String| PageFinding::new(graph.page(node).path.clone(), kind, message);
         match issue {
@@ -276,16 +276,17 @@ impl IssueGroups {
 }
 
 /// The groups of pages that share a title in any case.
-fn same_titles(graph: &Graph) -> Vec<Vec<Node>> {
-    let mut hashes: Vec<(u64, Node)> = graph.nodes().map(|node| (graph.page(node).facts.title_hash, node)).collect();
+fn same_titles(graph: &LinkGraph) -> Vec<Vec<GraphNode>> {
+    let mut hashes: Vec<(u64, GraphNode)> =
+        graph.nodes().map(|node| (graph.page(node).facts.title_hash, node)).collect();
     hashes.sort_unstable();
     let several = hashes.chunk_by(|(one, _), (other, _)| one == other).filter(|pages| pages.len() > 1);
     several.flat_map(|pages| of_one_title(graph, pages.iter().map(|(_, node)| *node))).collect()
 }
 
 /// Pages with one hash of their titles, those of each title together.
-fn of_one_title(graph: &Graph, nodes: impl Iterator<Item = Node>) -> impl Iterator<Item = Vec<Node>> {
-    let mut by_title: BTreeMap<String, Vec<Node>> = BTreeMap::new();
+fn of_one_title(graph: &LinkGraph, nodes: impl Iterator<Item = GraphNode>) -> impl Iterator<Item = Vec<GraphNode>> {
+    let mut by_title: BTreeMap<String, Vec<GraphNode>> = BTreeMap::new();
     for node in nodes {
         let title = &graph.page(node).title;
         match by_title.get_mut(title.as_str()) {

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use svcfs_base::{Fault, Reach, TreePath, plain};
-use svcfs_index::Counts;
+use svcfs_index::TopCounts;
 
 use crate::kernel::Space;
 
@@ -68,7 +68,7 @@ pub fn overview(space: &Space, reach: &Reach) -> Result<String, Fault> {
 }
 
 /// One section, with the number of pages of each entry; nothing when there are no entries.
-fn list(text: &mut String, (title, about): (&str, &str), counts: &Counts) {
+fn list(text: &mut String, (title, about): (&str, &str), counts: &TopCounts) {
     if counts.top.is_empty() {
         return;
     }

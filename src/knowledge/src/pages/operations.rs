@@ -172,7 +172,7 @@ impl Operation for ResolveLinks {
                 None => None,
             };
             match found.filter(|found| reach.covers(&found.path)) {
-                Some(svcfs_index::Resolved { path, title }) => {
+                Some(svcfs_index::ResolvedLink { path, title }) => {
                     answer.resolved.insert(written, LinkDestination { path, title });
                 }
                 None => answer.unresolved.push(written),

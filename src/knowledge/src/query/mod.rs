@@ -9,7 +9,7 @@ mod tests;
 
 use svcfs_base::{Fault, Timestamp, TreePath};
 use svcfs_config::DataviewSettings;
-use svcfs_index::{Answer, Asking, CustomFields, Index, Query};
+use svcfs_index::{CustomFields, DqlQuery, Index, QueryAnswer, QueryLimits};
 
 use crate::kernel::OperationContext;
 
@@ -38,7 +38,7 @@ pub struct RowWindow {
 ///
 /// # Errors
 /// As [`answer_below`].
-pub fn answer(cx: &OperationContext<'_>, query: &Query, window: RowWindow) -> Result<Answer, Fault> {
+pub fn answer(cx: &OperationContext<'_>, query: &DqlQuery, window: RowWindow) -> Result<QueryAnswer, Fault> {
     answer_from(cx, cx.index(), query, window)
 }
 
@@ -46,7 +46,12 @@ pub fn answer(cx: &OperationContext<'_>, query: &Query, window: RowWindow) -> Re
 ///
 /// # Errors
 /// As [`answer_below`].
-fn answer_from(cx: &OperationContext<'_>, index: &Index, query: &Query, window: RowWindow) -> Result<Answer, Fault> {
+fn answer_from(
+    cx: &OperationContext<'_>,
+    index: &Index,
+    query: &DqlQuery,
+    window: RowWindow,
+) -> Result<QueryAnswer, Fault> {
     let below = cx.caller.reach.folder.as_ref();
     let answer = answer_below(index, query, (&cx.settings().dataview, cx.now(), below), window)?;
     truncation_note(&answer).into_iter().for_each(|note| cx.note(note));
@@ -54,7 +59,7 @@ fn answer_from(cx: &OperationContext<'_>, index: &Index, query: &Query, window: 
 }
 
 /// What a reader of an answer must know when not all pages were looked at.
-fn truncation_note(answer: &Answer) -> Option<String> {
+fn truncation_note(answer: &QueryAnswer) -> Option<String> {
     let looked_at = answer.looked_at?;
     Some(format!(
         "only the first {looked_at} pages, items or tasks were looked at (`dataview.max_scan_rows`), and the answer is of those; narrow the \
@@ -68,12 +73,12 @@ fn truncation_note(answer: &Answer) -> Option<String> {
 /// `Invalid` when it takes longer than it may; those of the index.
 pub fn answer_below(
     index: &Index,
-    query: &Query,
+    query: &DqlQuery,
     (settings, now, below): (&DataviewSettings, Timestamp, Option<&TreePath>),
     window: RowWindow,
-) -> Result<Answer, Fault> {
+) -> Result<QueryAnswer, Fault> {
     let custom_fields = custom_fields(settings)?;
-    let asking = Asking {
+    let asking = QueryLimits {
         now,
         scan_rows: settings.max_scan_rows,
         timeout: settings.query_timeout,

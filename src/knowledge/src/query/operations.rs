@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use svcfs_base::{Door, Fault, Kind, TreePath};
-use svcfs_index::{Answer, AnswerLimit};
+use svcfs_index::{AnswerLimit, QueryAnswer};
 
 use super::render::{MarkdownStyle, RenderTarget, rendered};
 use super::{RowWindow, answer, answer_from};
@@ -121,10 +121,10 @@ pub struct ResultGroup {
 
 impl QueryResult {
     /// The wire shape of an answer.
-    pub fn of(answer: Answer, style: Option<MarkdownStyle>) -> Self {
+    pub fn of(answer: QueryAnswer, style: Option<MarkdownStyle>) -> Self {
         let text = style.map(|style| rendered(&answer, style, RenderTarget::Alone));
-        let Answer { mode, headers, rows, total, looked_at, has_more, count, groups, summaries } = answer;
-        let group = |svcfs_index::Group { key, count, rows }| ResultGroup { key, count, rows };
+        let QueryAnswer { mode, headers, rows, total, looked_at, has_more, count, groups, summaries } = answer;
+        let group = |svcfs_index::RowGroup { key, count, rows }| ResultGroup { key, count, rows };
         let groups = groups.map(|groups| groups.into_iter().map(group).collect());
         Self {
             mode: mode.name(),
@@ -152,7 +152,7 @@ impl Operation for RunQuery {
         if self.q.trim().is_empty() {
             return Err(Fault::new(Kind::Invalid, "q is required"));
         }
-        let query = svcfs_index::Query::parse(&self.q)?;
+        let query = svcfs_index::DqlQuery::parse(&self.q)?;
         let window = RowWindow { limit: self.limit.map(AnswerLimit::get), offset: self.offset as usize };
         let answer = answer_from(cx, cx.index_at_least(self.at_least)?, &query, window)?;
         Ok(QueryResult::of(answer, self.format.style()))
@@ -232,7 +232,7 @@ impl Operation for AggregatePages {
         let by_default = || (cx.caller.door == Door::Mcp).then(CalculationList::count);
         let asked = self.calc.or_else(by_default).ok_or_else(|| Fault::new(Kind::Invalid, "calc is required"))?;
         let query =
-            svcfs_index::Query::aggregate(&self.group, &asked.each(), self.condition.as_deref(), prefix.as_deref())?;
+            svcfs_index::DqlQuery::aggregate(&self.group, &asked.each(), self.condition.as_deref(), prefix.as_deref())?;
         let answer = answer(cx, &query, RowWindow::default())?;
         let object = |row: Vec<Value>| answer.headers.iter().cloned().zip(row).collect();
         Ok(answer.rows.into_iter().map(object).collect())

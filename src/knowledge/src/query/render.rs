@@ -1,7 +1,7 @@
 //! Answers as markdown (gaps.md 4.6, renderers).
 
 use serde_json::Value;
-use svcfs_index::{Answer, Mode};
+use svcfs_index::{QueryAnswer, QueryMode};
 
 /// Which form of markdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,13 +20,13 @@ pub enum MarkdownStyle {
 
 impl MarkdownStyle {
     /// The form that goes with a mode.
-    pub const fn of(mode: Mode) -> Self {
+    pub const fn of(mode: QueryMode) -> Self {
         match mode {
-            Mode::Table | Mode::Calendar | Mode::Json => Self::Table,
-            Mode::List => Self::List,
-            Mode::Count => Self::Count,
-            Mode::Distinct => Self::Distinct,
-            Mode::Task => Self::Task,
+            QueryMode::Table | QueryMode::Calendar | QueryMode::Json => Self::Table,
+            QueryMode::List => Self::List,
+            QueryMode::Count => Self::Count,
+            QueryMode::Distinct => Self::Distinct,
+            QueryMode::Task => Self::Task,
         }
     }
 }
@@ -41,9 +41,10 @@ pub enum RenderTarget {
 }
 
 /// An answer as markdown; ends with a line break.
-pub fn rendered(answer: &Answer, style: MarkdownStyle, standing: RenderTarget) -> String {
+pub fn rendered(answer: &QueryAnswer, style: MarkdownStyle, standing: RenderTarget) -> String {
     // Tasks can only be made of the rows of a TASK query.
-    let style = if style == MarkdownStyle::Task && answer.mode != Mode::Task { MarkdownStyle::Table } else { style };
+    let style =
+        if style == MarkdownStyle::Task && answer.mode != QueryMode::Task { MarkdownStyle::Table } else { style };
     let mut text = complete(answer, style, standing);
     if let Some(looked_at) = answer.looked_at {
         text.push_str(&format!("\n*Only the first {looked_at} pages, items or tasks were looked at*\n"));
@@ -51,7 +52,7 @@ pub fn rendered(answer: &Answer, style: MarkdownStyle, standing: RenderTarget) -
     text
 }
 
-fn complete(answer: &Answer, style: MarkdownStyle, standing: RenderTarget) -> String {
+fn complete(answer: &QueryAnswer, style: MarkdownStyle, standing: RenderTarget) -> String {
     if style == MarkdownStyle::Count {
         return format!("**{}** results\n", answer.count.unwrap_or(answer.total));
     }
@@ -69,19 +70,19 @@ fn complete(answer: &Answer, style: MarkdownStyle, standing: RenderTarget) -> St
 }
 
 /// Whether a group is a row itself, of sums and counts, and no heading over pages.
-fn is_one_row(group: &svcfs_index::Group) -> bool {
+fn is_one_row(group: &svcfs_index::RowGroup) -> bool {
     matches!(group.rows.as_slice(), [row] if row.first() == Some(&group.key))
 }
 
-fn under_headings(answer: &Answer, style: MarkdownStyle, standing: RenderTarget) -> String {
+fn under_headings(answer: &QueryAnswer, style: MarkdownStyle, standing: RenderTarget) -> String {
     let groups = answer.groups.iter().flatten();
-    let part = |group: &svcfs_index::Group| {
+    let part = |group: &svcfs_index::RowGroup| {
         format!("### {} ({})\n\n{}", cell(&group.key), group.count, rows(answer, &group.rows, (style, standing)))
     };
     groups.map(part).collect::<Vec<_>>().join("\n")
 }
 
-fn rows(answer: &Answer, rows: &[Vec<Value>], (style, standing): (MarkdownStyle, RenderTarget)) -> String {
+fn rows(answer: &QueryAnswer, rows: &[Vec<Value>], (style, standing): (MarkdownStyle, RenderTarget)) -> String {
     match style {
         MarkdownStyle::Table => table(&answer.headers, rows),
         MarkdownStyle::List => list(answer, rows, standing),
@@ -100,7 +101,7 @@ fn table(headers: &[String], rows: &[Vec<Value>]) -> String {
     format!("{}{rule}{body}", line(titles))
 }
 
-fn list(answer: &Answer, rows: &[Vec<Value>], standing: RenderTarget) -> String {
+fn list(answer: &QueryAnswer, rows: &[Vec<Value>], standing: RenderTarget) -> String {
     let has_path = answer.headers.first().is_some_and(|header| header == "path");
     let line = |row: &Vec<Value>| match row.split_first() {
         Some((Value::String(path), rest)) if has_path => {

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::Path;
 
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
-use svcfs_index::{Difference, Entry, Fingerprint, Index, IndexError, Inspected};
+use svcfs_index::{Index, IndexEntry, IndexError, IndexFingerprint, IndexInspection, PageDifference};
 
 /// Pages in one transaction.
 const BATCH: usize = 500;
@@ -21,7 +21,7 @@ pub enum IndexState {
     /// It reflects the tree up to this position of the log, which is another than the newest.
     Elsewhere(Seq),
     /// It is not what the pages make; the pages for which it is not, none when only its word lists are wrong.
-    Differs(Vec<Difference>),
+    Differs(Vec<PageDifference>),
     /// It is what the pages make: so many.
     Equal(usize),
 }
@@ -39,11 +39,11 @@ pub fn compare(
     mut progress: impl FnMut(usize, usize),
 ) -> Result<IndexState, IndexError> {
     let old = match Index::inspect(file)? {
-        Inspected::Absent => return Ok(IndexState::Absent),
-        Inspected::Damaged(what) => return Ok(IndexState::Damaged(what)),
-        Inspected::Outdated => return Ok(IndexState::Outdated),
-        Inspected::Whole(cursor, _) if cursor != last => return Ok(IndexState::Elsewhere(cursor)),
-        Inspected::Whole(_, old) => old,
+        IndexInspection::Absent => return Ok(IndexState::Absent),
+        IndexInspection::Damaged(what) => return Ok(IndexState::Damaged(what)),
+        IndexInspection::Outdated => return Ok(IndexState::Outdated),
+        IndexInspection::Whole(cursor, _) if cursor != last => return Ok(IndexState::Elsewhere(cursor)),
+        IndexInspection::Whole(_, old) => old,
     };
     if let Some(damage) = old.damage {
         return Ok(IndexState::Damaged(damage));
@@ -67,10 +67,10 @@ pub fn compare(
 /// [`IndexError`] when it cannot be made; what a batch fails with is its source.
 pub(super) fn made_anew<E: Into<Box<dyn Error + Send + Sync>>>(
     scratch: &Path,
-    old: &Fingerprint,
-    batches: impl Iterator<Item = Result<Vec<Entry>, E>>,
+    old: &IndexFingerprint,
+    batches: impl Iterator<Item = Result<Vec<IndexEntry>, E>>,
     last: Seq,
-) -> Result<Fingerprint, IndexError> {
+) -> Result<IndexFingerprint, IndexError> {
     let fresh = Index::open(&scratch.join("index.db"))?.with_typed_links(old.typed_links.clone())?;
     let fresh = fresh.with_hot_fields(&old.hot_fields)?;
     fresh.ingest_all(batches, last)?;
@@ -80,7 +80,7 @@ pub(super) fn made_anew<E: Into<Box<dyn Error + Send + Sync>>>(
 /// Pages that somebody told git to leave alone are indexed when they came in through a door.
 fn with_ignored(
     mut pages: Vec<TreePath>,
-    old: &Fingerprint,
+    old: &IndexFingerprint,
     read: impl Fn(&TreePath) -> Option<Vec<u8>>,
 ) -> Vec<TreePath> {
     pages.retain(|path| path.is_page() && !path.is_dotted());
@@ -91,8 +91,8 @@ fn with_ignored(
     pages
 }
 
-fn entry(path: &TreePath, content: &[u8]) -> Entry {
-    Entry::Page {
+fn entry(path: &TreePath, content: &[u8]) -> IndexEntry {
+    IndexEntry::Page {
         path: path.clone(),
         etag: ETag::of(content),
         text: String::from_utf8_lossy(content).into_owned(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use svcfs_base::{ETag, TreePath};
-use svcfs_index::Entry;
+use svcfs_index::IndexEntry;
 
 /// When they are looked at again. An edit is recorded by then, and the event of that is looked at instead.
 const FIRST: Duration = Duration::from_secs(1);
@@ -34,11 +34,11 @@ struct RecheckState {
 
 impl RecheckQueue {
     /// What was read where an event told of `told`.
-    pub(super) fn weigh(&self, read: &Entry, told: Option<ETag>) {
+    pub(super) fn weigh(&self, read: &IndexEntry, told: Option<ETag>) {
         let doubted = &mut *self.doubted.lock();
         let (path, found) = match read {
-            Entry::Page { path, etag, .. } => (path, Some(*etag)),
-            Entry::Gone(path) => (path, None),
+            IndexEntry::Page { path, etag, .. } => (path, Some(*etag)),
+            IndexEntry::Gone(path) => (path, None),
         };
         if found == told {
             doubted.told.remove(path);

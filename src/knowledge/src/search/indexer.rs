@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use svcfs_base::{Door, ETag, Fault, FileKind, Kind, Seq, TreePath};
-use svcfs_index::{Difference, Entry, Fingerprint, Joined};
+use svcfs_index::{IndexEntry, IndexFingerprint, MergeStep, PageDifference};
 use svcfs_vfs::{EntryKind, EventChange, Vfs};
 use svcfs_work::{Failure, Next, Stop, Task};
 
@@ -112,8 +112,8 @@ impl Indexer {
         let vfs = Arc::clone(&self.space.vfs);
         let last = vfs.feed().last();
         match self.space.index.join_parts(move || vfs.feed().last() != last) {
-            Ok(Joined::Some) => return Next::After(begun.elapsed()),
-            Ok(Joined::All | Joined::GaveWay) => {}
+            Ok(MergeStep::Some) => return Next::After(begun.elapsed()),
+            Ok(MergeStep::All | MergeStep::GaveWay) => {}
             // Questions are answered as before, and a failure would keep changes waiting that the index can take in.
             Err(error) => tracing::warn!(error = %error, "the parts of the search index could not be joined"),
         }
@@ -223,14 +223,14 @@ impl<'v> PathBatches<'v> {
         self.paths.as_slice().is_empty()
     }
 
-    fn read(&mut self) -> Result<Vec<Entry>, Fault> {
+    fn read(&mut self) -> Result<Vec<IndexEntry>, Fault> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while batch.len() < MANY && bytes < MANY_BYTES {
             let Some(path) = self.paths.next() else { break };
             let entry = entry(self.vfs, path)?;
             bytes += match &entry {
-                Entry::Page { text, .. } => text.len(),
-                Entry::Gone(_) => 0,
+                IndexEntry::Page { text, .. } => text.len(),
+                IndexEntry::Gone(_) => 0,
             };
             batch.push(entry);
         }
@@ -240,31 +240,31 @@ impl<'v> PathBatches<'v> {
 }
 
 impl Iterator for PathBatches<'_> {
-    type Item = Result<Vec<Entry>, Fault>;
+    type Item = Result<Vec<IndexEntry>, Fault>;
     fn next(&mut self) -> Option<Self::Item> {
         (!self.is_over()).then(|| self.read())
     }
 }
 
 /// What stands at a path now, as the index is told of it. Links are not pages: their text is indexed where it stands.
-fn entry(vfs: &Vfs, path: &TreePath) -> Result<Entry, Fault> {
+fn entry(vfs: &Vfs, path: &TreePath) -> Result<IndexEntry, Fault> {
     let read = || match vfs.stat(Door::Internal, path)?.kind {
         EntryKind::File => vfs.read(Door::Internal, path).map(Some),
         EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),
     };
     match read() {
-        Ok(Some(file)) => Ok(Entry::Page {
+        Ok(Some(file)) => Ok(IndexEntry::Page {
             path: path.clone(),
             etag: file.etag,
             text: String::from_utf8_lossy(&file.content).into_owned(),
             modified: files::moment(file.attributes.modified),
         }),
-        Ok(None) => Ok(Entry::Gone(path.clone())),
+        Ok(None) => Ok(IndexEntry::Gone(path.clone())),
         Err(fault) if is_about_the_file(fault.kind()) => {
             if fault.kind() != Kind::NotFound {
                 tracing::warn!(page.path = %path, error = ?fault, "page cannot be read; it is left out of the index");
             }
-            Ok(Entry::Gone(path.clone()))
+            Ok(IndexEntry::Gone(path.clone()))
         }
         Err(fault) => Err(fault),
     }
@@ -307,15 +307,15 @@ pub struct ReindexReport {
     /// Pages in the new one.
     pub pages: usize,
     /// The index as it was.
-    pub before: Fingerprint,
+    pub before: IndexFingerprint,
     /// The one made anew.
-    pub after: Fingerprint,
+    pub after: IndexFingerprint,
     /// Pages for which the two differ, in path order; none when the old index was right.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<PageDifference>,
 }
 
 impl ReindexReport {
-    fn of(before: Fingerprint, after: Fingerprint) -> Self {
+    fn of(before: IndexFingerprint, after: IndexFingerprint) -> Self {
         Self { pages: after.pages, differences: before.differences(&after), before, after }
     }
 }

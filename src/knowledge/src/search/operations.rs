@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use svcfs_base::{Fault, Kind, Timestamp, TreePath};
 use svcfs_config::Engine;
-use svcfs_index::{AnswerLimit, Condition, Hit, MetaQuery, MetaRow, SearchQuery, SortKey};
+use svcfs_index::{AnswerLimit, MetaCondition, MetaQuery, MetaRow, SearchHit, SearchQuery, SortKey};
 
 use super::{evaluation, grep, suggest, words};
 use crate::kernel::{FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route};
@@ -116,8 +116,8 @@ impl Operation for SearchPages {
             below: self.path_prefix,
             modified_after: self.modified_after,
             trust: match self.boost {
-                BoostMode::Trust => svcfs_index::Trust::Soft,
-                BoostMode::None => svcfs_index::Trust::Off,
+                BoostMode::Trust => svcfs_index::TrustBoost::Soft,
+                BoostMode::None => svcfs_index::TrustBoost::Off,
             },
             or_some: true,
         };
@@ -126,7 +126,7 @@ impl Operation for SearchPages {
         let note = with_remarks(cx, note, hits.is_empty());
         let is_answered = !hits.is_empty() && instead.is_none() && !is_partial;
         count(cx, (&asked, "search"), is_answered, is_whole);
-        let found = |hit: Hit| SearchResult {
+        let found = |hit: SearchHit| SearchResult {
             path: hit.path,
             title: hit.title,
             snippet: hit.snippet,
@@ -246,12 +246,12 @@ impl Operation for SearchVerifiedPages {
             offset: self.offset,
             below: self.path_prefix,
             modified_after: None,
-            trust: svcfs_index::Trust::Hard,
+            trust: svcfs_index::TrustBoost::Hard,
             or_some: true,
         };
-        let svcfs_index::Found { hits, note, is_partial } = cx.index_at_least(self.at_least)?.search(&query)?;
+        let svcfs_index::SearchAnswer { hits, note, is_partial } = cx.index_at_least(self.at_least)?.search(&query)?;
         let note = with_remarks(cx, note, hits.is_empty());
-        let found = |hit: Hit| VerifiedResult {
+        let found = |hit: SearchHit| VerifiedResult {
             path: hit.path,
             title: hit.title,
             snippet: hit.snippet,
@@ -390,12 +390,12 @@ pub enum TextOrList {
 }
 
 impl TextOrList {
-    fn conditions(&self) -> Result<Vec<Condition>, Fault> {
+    fn conditions(&self) -> Result<Vec<MetaCondition>, Fault> {
         let texts = match self {
             Self::One(text) => std::slice::from_ref(text),
             Self::More(texts) => texts,
         };
-        texts.iter().map(|text| Ok(Condition::parse(text)?)).collect()
+        texts.iter().map(|text| Ok(MetaCondition::parse(text)?)).collect()
     }
 }
 
@@ -436,8 +436,8 @@ impl Operation for QueryMetadata {
             below: cx.caller.reach.folder.clone(),
             sort: self.sort.as_deref().map(SortKey::parse).transpose()?,
             order: match self.order {
-                SortDirection::Asc => svcfs_index::Order::Ascending,
-                SortDirection::Desc => svcfs_index::Order::Descending,
+                SortDirection::Asc => svcfs_index::SortOrder::Ascending,
+                SortDirection::Desc => svcfs_index::SortOrder::Descending,
             },
             limit: self.limit,
             offset: self.offset,

@@ -1,12 +1,12 @@
 //! "Did you mean": a question asked again with known words.
 
 use svcfs_base::Fault;
-use svcfs_index::{Hit, Index, SearchQuery, Suggestion};
+use svcfs_index::{Index, SearchHit, SearchQuery, SpellingSuggestion};
 
 /// The answer to a question, and the question that was asked instead when the first one found nothing.
 pub struct SuggestedAnswer {
     /// The pages, best first.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<SearchHit>,
     /// The question these pages answer, when it is not the one asked.
     pub instead: Option<String>,
     /// How the question was read, when that is not how it was written.
@@ -16,8 +16,8 @@ pub struct SuggestedAnswer {
 }
 
 impl SuggestedAnswer {
-    fn of(found: svcfs_index::Found, instead: Option<String>) -> Self {
-        let svcfs_index::Found { hits, note, is_partial } = found;
+    fn of(found: svcfs_index::SearchAnswer, instead: Option<String>) -> Self {
+        let svcfs_index::SearchAnswer { hits, note, is_partial } = found;
         Self { hits, instead, note, is_partial }
     }
 }
@@ -62,7 +62,7 @@ pub fn search(index: &Index, mut query: SearchQuery, threshold: Option<f64>) -> 
 }
 
 /// The question with every unknown word replaced by the first word offered for it; operators and quotes stay.
-fn corrected(q: &str, suggestions: &[Suggestion]) -> String {
+fn corrected(q: &str, suggestions: &[SpellingSuggestion]) -> String {
     let mut text = String::with_capacity(q.len());
     for part in q.split_inclusive(|character: char| !character.is_alphanumeric()) {
         let end = part.trim_end_matches(|character: char| !character.is_alphanumeric()).len();
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn only_unknown_words_are_replaced() {
-        let offer = |word: &str, instead: &str| Suggestion {
+        let offer = |word: &str, instead: &str| SpellingSuggestion {
             word: word.to_owned(),
             instead: instead.to_owned(),
             similarity: 0.9,

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use svcfs_base::Seq;
-use svcfs_index::{Entry, Index, Joined};
+use svcfs_index::{Index, IndexEntry, MergeStep};
 use svcfs_store::Usage;
 use svcfs_work::{Next, Stop, Task};
 
@@ -467,7 +467,7 @@ fn an_indexer_that_rests_joins_the_parts_of_its_index_and_then_sleeps() {
         rests.push(indexer.step(&Stop::new()).unwrap());
     }
     assert!(rests.len() > 2, "{rests:?}");
-    assert_eq!(beside.index.join_parts(|| false).unwrap(), Joined::All);
+    assert_eq!(beside.index.join_parts(|| false).unwrap(), MergeStep::All);
     assert_eq!(indexer.step(&Stop::new()).unwrap(), Next::After(long));
 }
 
@@ -510,7 +510,7 @@ fn an_index_of_another_life_is_put_right() {
     space.put("b.md", "thread\n");
     let folder = tempfile::tempdir().unwrap();
     let index = Index::open(&folder.path().join("index.db")).unwrap();
-    let stranger = Entry::Page {
+    let stranger = IndexEntry::Page {
         path: path("stranger.md"),
         etag: svcfs_base::ETag::of(b"x"),
         text: "x".to_owned(),
@@ -551,7 +551,7 @@ fn a_rebuild_equals_what_grew_and_repairs_what_did_not() {
     assert_eq!((report.before.digest, report.differences.len()), (report.after.digest, 0));
     assert_eq!((report.pages, told.last()), (19, Some(&(19, 19))));
     let index = &space.space().index;
-    index.ingest(&[Entry::Gone(path("p7.md"))], index.cursor().unwrap()).unwrap();
+    index.ingest(&[IndexEntry::Gone(path("p7.md"))], index.cursor().unwrap()).unwrap();
     let report = reindex(space.space(), |_, _| ()).unwrap();
     assert_eq!(report.differences.iter().map(|difference| &difference.path).collect::<Vec<_>>(), [&path("p7.md")]);
     assert_eq!(paths(&space.get("search", json!({ "q": "word7" }))), ["p7.md"]);
@@ -567,7 +567,7 @@ fn a_check_tells_what_differs_and_replaces_nothing() {
     let right = look();
     assert!(right.before == right.after && right.pages == 20 && right.differences.is_empty(), "{right:?}");
     let index = &space.space().index;
-    index.ingest(&[Entry::Gone(path("p7.md"))], index.cursor().unwrap()).unwrap();
+    index.ingest(&[IndexEntry::Gone(path("p7.md"))], index.cursor().unwrap()).unwrap();
     for report in [look(), look()] {
         assert_eq!(report.differences.iter().map(|difference| &difference.path).collect::<Vec<_>>(), [&path("p7.md")]);
     }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use svcfs_base::{Actor, Caller, Change, ChangeSet, Door, Expect, Fault, Kind, Timestamp, TreePath};
 use svcfs_config::DataviewSettings;
-use svcfs_index::{Index, Query};
+use svcfs_index::{DqlQuery, Index};
 use svcfs_text::computed::{self, Answer, BEGIN, END};
 use svcfs_text::frontmatter::{Block, split};
 
@@ -29,7 +29,7 @@ const ATTEMPTS: usize = 4;
 /// What the frontmatter of a computed page asks for.
 #[derive(Debug)]
 pub(super) struct ComputedQuery {
-    pub(super) query: Query,
+    pub(super) query: DqlQuery,
     form: ComputedFormat,
 }
 
@@ -70,7 +70,7 @@ impl ComputedQuery {
             let why = format!("`{path}` has no `{QUERY}`; give it one such as `TABLE status FROM \"tasks/\"`");
             Fault::invalid("path", why)
         })?;
-        let query = Query::parse(text).map_err(|error| of_page(path, error.into()))?;
+        let query = DqlQuery::parse(text).map_err(|error| of_page(path, error.into()))?;
         let form = match frontmatter.get(FORM) {
             None | Some(Value::Null) => ComputedFormat::Markdown(MarkdownStyle::of(query.mode())),
             Some(named) => form(named.as_str().unwrap_or_default()).ok_or_else(|| {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use svcfs_base::{Change, Fault, Kind, TreePath};
-use svcfs_index::{Filter, Query, Refinement, Summary as Made, ViewColumn};
+use svcfs_index::{ColumnSummary as Made, DqlQuery, Refinement, RowFilter, ViewColumn};
 
 use crate::files;
 use crate::kernel::OperationContext;
@@ -125,7 +125,7 @@ fn refresh(cx: &OperationContext<'_>, path: Option<TreePath>) -> Result<RefreshR
 }
 
 /// The query of a view, with all that the view says about it.
-fn query(view: &SavedView) -> Result<Query, Fault> {
+fn query(view: &SavedView) -> Result<DqlQuery, Fault> {
     if view.query.trim().is_empty() {
         return Err(Fault::new(Kind::Invalid, "query is required"));
     }
@@ -144,12 +144,12 @@ fn query(view: &SavedView) -> Result<Query, Fault> {
         sort: view.sort.iter().map(|sort| (sort.field.as_str(), sort.order.is_descending())).collect(),
         group: view.group_by.as_deref().filter(|field| !field.is_empty()),
     };
-    Ok(Query::parse(&view.query)?.refined(&refinement)?)
+    Ok(DqlQuery::parse(&view.query)?.refined(&refinement)?)
 }
 
-fn filter(condition: &ViewCondition) -> Filter<'_> {
+fn filter(condition: &ViewCondition) -> RowFilter<'_> {
     let ViewCondition { field, operator, value } = condition;
-    Filter { field, operator, value: value.as_ref().unwrap_or(&Value::Null) }
+    RowFilter { field, operator, value: value.as_ref().unwrap_or(&Value::Null) }
 }
 
 const fn made(summary: SummaryFunction) -> Made {

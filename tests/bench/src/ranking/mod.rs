@@ -14,7 +14,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
-use svcfs_index::{Entry, Index, SearchQuery};
+use svcfs_index::{Index, IndexEntry, SearchQuery};
 use svcfs_measure::run::Run;
 use svcfs_measure::table::{Cell, Table, column, quotient, text};
 
@@ -205,10 +205,10 @@ impl Ranking {
 fn index(trial: &Trial, file: &Path) -> Result<Index> {
     let index = Index::open(file)?;
     for batch in trial.pages.chunks(500) {
-        let entries: Vec<Entry> = batch
+        let entries: Vec<IndexEntry> = batch
             .iter()
             .map(|(path, text)| {
-                Ok(Entry::Page {
+                Ok(IndexEntry::Page {
                     path: TreePath::parse(path)?,
                     etag: ETag::of(text.as_bytes()),
                     text: text.clone(),

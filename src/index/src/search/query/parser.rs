@@ -1,9 +1,9 @@
 //! The pieces of a question as an expression: `NOT` binds closest, then `AND` (also between two words with nothing but space), then `OR`.
 
-use super::tokens::Token;
-use super::{Question, Word};
+use super::tokens::QueryToken;
+use super::{QueryWord, SearchQuery};
 use crate::field_words;
-use crate::words::{Dictionary, Words};
+use crate::words::{Dictionary, TextWords};
 
 /// Deepest brackets.
 const DEEPEST: usize = 32;
@@ -15,19 +15,20 @@ const NEAR: u32 = 10;
 const FARTHEST: u32 = 65_535;
 
 /// What is wrong with a sentence, for people.
-type Mistake = &'static str;
+type SyntaxMistake = &'static str;
 
 /// An expression in the words of FTS5; none for a part that has no word in it, such as `—`.
-type Expression = Option<String>;
+type FtsExpression = Option<String>;
 
 /// Reads all of a question.
-pub(super) fn parse(tokens: &[Token]) -> Result<Question, Mistake> {
-    let mut parser = Parser { tokens, words: Vec::new(), is_plain: true, is_positive: true, is_wanted: true, depth: 0 };
+pub(super) fn parse(tokens: &[QueryToken]) -> Result<SearchQuery, SyntaxMistake> {
+    let mut parser =
+        QueryParser { tokens, words: Vec::new(), is_plain: true, is_positive: true, is_wanted: true, depth: 0 };
     let expression = parser.either()?;
     if !parser.tokens.is_empty() {
         return Err("a bracket is closed that was not opened");
     }
-    Ok(Question {
+    Ok(SearchQuery {
         expression: expression.unwrap_or_default(),
         words: parser.words,
         is_plain: parser.is_plain,
@@ -36,9 +37,9 @@ pub(super) fn parse(tokens: &[Token]) -> Result<Question, Mistake> {
     })
 }
 
-struct Parser<'t> {
-    tokens: &'t [Token],
-    words: Vec<Word>,
+struct QueryParser<'t> {
+    tokens: &'t [QueryToken],
+    words: Vec<QueryWord>,
     is_plain: bool,
     is_positive: bool,
     /// False behind `NOT`.
@@ -46,8 +47,8 @@ struct Parser<'t> {
     depth: usize,
 }
 
-impl<'t> Parser<'t> {
-    fn next_if(&mut self, wanted: &Token) -> bool {
+impl<'t> QueryParser<'t> {
+    fn next_if(&mut self, wanted: &QueryToken) -> bool {
         let is_next = self.tokens.first() == Some(wanted);
         if is_next {
             self.tokens = &self.tokens[1..];
@@ -57,27 +58,27 @@ impl<'t> Parser<'t> {
     }
 
     /// `a OR b`
-    fn either(&mut self) -> Result<Expression, Mistake> {
+    fn either(&mut self) -> Result<FtsExpression, SyntaxMistake> {
         let mut all: Vec<String> = self.all()?.into_iter().collect();
-        while self.next_if(&Token::Or) {
+        while self.next_if(&QueryToken::Or) {
             all.extend(self.all()?);
         }
         Ok(joined(all, " OR "))
     }
 
     /// `a AND b`, `a b`
-    fn all(&mut self) -> Result<Expression, Mistake> {
+    fn all(&mut self) -> Result<FtsExpression, SyntaxMistake> {
         let mut all: Vec<String> = self.without()?.into_iter().collect();
         loop {
-            if self.next_if(&Token::And) {
-                if self.next_if(&Token::Not) {
+            if self.next_if(&QueryToken::And) {
+                if self.next_if(&QueryToken::Not) {
                     // `a AND NOT b` is what people write for `a NOT b`.
                     let wanted = joined(std::mem::take(&mut all), " AND ");
                     all.extend(self.but(wanted)?);
                 } else {
                     all.extend(self.without()?);
                 }
-            } else if matches!(self.tokens.first(), None | Some(Token::Close | Token::Or)) {
+            } else if matches!(self.tokens.first(), None | Some(QueryToken::Close | QueryToken::Or)) {
                 return Ok(joined(all, " AND "));
             } else {
                 all.extend(self.without()?);
@@ -86,15 +87,15 @@ impl<'t> Parser<'t> {
     }
 
     /// `a NOT b`
-    fn without(&mut self) -> Result<Expression, Mistake> {
+    fn without(&mut self) -> Result<FtsExpression, SyntaxMistake> {
         let mut wanted = self.one()?;
-        while self.next_if(&Token::Not) {
+        while self.next_if(&QueryToken::Not) {
             wanted = self.but(wanted)?;
         }
         Ok(wanted)
     }
 
-    fn but(&mut self, wanted: Expression) -> Result<Expression, Mistake> {
+    fn but(&mut self, wanted: FtsExpression) -> Result<FtsExpression, SyntaxMistake> {
         self.is_positive = false;
         let before = std::mem::replace(&mut self.is_wanted, false);
         let unwanted = self.one()?;
@@ -106,83 +107,83 @@ impl<'t> Parser<'t> {
         })
     }
 
-    fn one(&mut self) -> Result<Expression, Mistake> {
+    fn one(&mut self) -> Result<FtsExpression, SyntaxMistake> {
         let Some((token, rest)) = self.tokens.split_first() else { return Err("it ends where a word should follow") };
         self.tokens = rest;
         match token {
-            Token::Word(word) => {
+            QueryToken::Word(word) => {
                 let is_prefix = word.ends_with('*') && word.len() > 1;
-                Ok(self.add(Word::read(word, is_prefix)))
+                Ok(self.add(QueryWord::read(word, is_prefix)))
             }
-            Token::Read(word) => Ok(self.add(Some(word.clone()))),
-            Token::Phrase(phrase) => {
+            QueryToken::Read(word) => Ok(self.add(Some(word.clone()))),
+            QueryToken::Phrase(phrase) => {
                 self.is_plain = false;
-                Ok(self.add(Word::read(phrase, phrase.ends_with('*'))))
+                Ok(self.add(QueryWord::read(phrase, phrase.ends_with('*'))))
             }
-            Token::Field { field, value, .. } => {
+            QueryToken::Field { field, value, .. } => {
                 (self.is_plain, self.is_positive) = (false, false);
                 Ok(field_expression(field, value))
             }
-            Token::Column(column) => {
+            QueryToken::Column(column) => {
                 (self.is_plain, self.is_positive) = (false, false);
                 Ok(self.one()?.map(|inside| format!("({{{column}}} : {inside})")))
             }
-            Token::Open => {
+            QueryToken::Open => {
                 self.is_plain = false;
                 self.deeper()?;
                 let inside = self.either()?;
                 self.close()?;
                 Ok(inside)
             }
-            Token::Near => {
+            QueryToken::Near => {
                 self.is_plain = false;
                 self.near()
             }
-            Token::Close => Err("a bracket is closed before anything is in it"),
-            Token::And => Err("before `AND` stands no word"),
-            Token::Or => Err("before or behind `OR` stands no word"),
-            Token::Not => Err("before `NOT` stands no word"),
-            Token::Unclosed => Err("a quote does not end"),
+            QueryToken::Close => Err("a bracket is closed before anything is in it"),
+            QueryToken::And => Err("before `AND` stands no word"),
+            QueryToken::Or => Err("before or behind `OR` stands no word"),
+            QueryToken::Not => Err("before `NOT` stands no word"),
+            QueryToken::Unclosed => Err("a quote does not end"),
         }
     }
 
-    fn deeper(&mut self) -> Result<(), Mistake> {
+    fn deeper(&mut self) -> Result<(), SyntaxMistake> {
         self.depth += 1;
         if self.depth > DEEPEST { Err("its brackets are too deep") } else { Ok(()) }
     }
 
-    fn close(&mut self) -> Result<(), Mistake> {
+    fn close(&mut self) -> Result<(), SyntaxMistake> {
         self.depth -= 1;
-        if self.next_if(&Token::Close) { Ok(()) } else { Err("a bracket is not closed") }
+        if self.next_if(&QueryToken::Close) { Ok(()) } else { Err("a bracket is not closed") }
     }
 
     /// `NEAR(a b, 5)`: what is behind the last comma says how many words may stand between them.
-    fn near(&mut self) -> Result<Expression, Mistake> {
+    fn near(&mut self) -> Result<FtsExpression, SyntaxMistake> {
         let mut parts = Vec::new();
         let mut apart = NEAR;
         loop {
             let Some((token, rest)) = self.tokens.split_first() else { return Err("a bracket is not closed") };
             self.tokens = rest;
             match token {
-                Token::Close => break,
-                Token::Word(word) => {
+                QueryToken::Close => break,
+                QueryToken::Word(word) => {
                     let is_distance = word.bytes().all(|byte| byte.is_ascii_digit())
                         && !parts.is_empty()
-                        && self.tokens.first() == Some(&Token::Close);
+                        && self.tokens.first() == Some(&QueryToken::Close);
                     match word.parse() {
                         Ok(number) if is_distance && number <= FARTHEST => apart = number,
                         Ok(_) | Err(_) if is_distance => return Err("`NEAR` takes a distance of 65535 words at most"),
                         Ok(_) | Err(_) => parts.push(word),
                     }
                 }
-                Token::Phrase(phrase) => parts.push(phrase),
+                QueryToken::Phrase(phrase) => parts.push(phrase),
                 _ => return Err("`NEAR` takes words and phrases only"),
             }
         }
         let phrases: Vec<String> = parts
             .into_iter()
             .filter_map(|part| {
-                let word = Word::read(part, false)?;
+                let word = QueryWord::read(part, false)?;
                 let phrase = format!("\"{}\"", word.spellings[0].join(" "));
                 self.add(Some(word));
                 Some(phrase)
@@ -191,7 +192,7 @@ impl<'t> Parser<'t> {
         Ok((!phrases.is_empty()).then(|| format!("NEAR({}, {apart})", phrases.join(" "))))
     }
 
-    fn add(&mut self, word: Option<Word>) -> Expression {
+    fn add(&mut self, word: Option<QueryWord>) -> FtsExpression {
         let word = word?;
         let expression = word.expression();
         if self.is_wanted && !self.words.contains(&word) {
@@ -201,7 +202,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-fn joined(parts: Vec<String>, sign: &str) -> Expression {
+fn joined(parts: Vec<String>, sign: &str) -> FtsExpression {
     match &parts[..] {
         [] => None,
         [only] => Some(only.clone()),
@@ -210,9 +211,9 @@ fn joined(parts: Vec<String>, sign: &str) -> Expression {
 }
 
 /// A field's value: its words in their order; a path and a tag also as a whole.
-fn field_expression(field: &str, value: &str) -> Expression {
+fn field_expression(field: &str, value: &str) -> FtsExpression {
     let star = if value.ends_with('*') { "*" } else { "" };
-    let read = Words::of(value, &mut Dictionary::default());
+    let read = TextWords::of(value, &mut Dictionary::default());
     let words: Vec<String> = read.terms().map(|word| field_words::token(field, word)).collect();
     let mut ways = Vec::new();
     if field_words::WHOLE.contains(&field) {

@@ -14,7 +14,7 @@ impl Vocabulary for Known {
     }
 }
 
-fn asked(q: &str) -> Question {
+fn asked(q: &str) -> SearchQuery {
     read(q, &Known).unwrap().unwrap_or_default()
 }
 

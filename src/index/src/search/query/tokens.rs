@@ -1,11 +1,11 @@
 //! A question taken apart: words, phrases, signs.
 
-use super::Word;
+use super::QueryWord;
 use crate::field_words;
 
 /// One piece of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Token {
+pub(super) enum QueryToken {
     /// `(`
     Open,
     /// `)`
@@ -21,7 +21,7 @@ pub(super) enum Token {
     /// A word, possibly with `*` behind it.
     Word(String),
     /// A word, understood already.
-    Read(Word),
+    Read(QueryWord),
     /// What stands between quotes.
     Phrase(String),
     /// `title:` and its like: the next piece is sought in that part of the page.
@@ -49,7 +49,7 @@ const COLUMNS: [(&str, &str); 5] = [
 ];
 
 /// Takes a question apart.
-pub(super) fn read(q: &str) -> Vec<Token> {
+pub(super) fn read(q: &str) -> Vec<QueryToken> {
     let mut tokens = Vec::new();
     let mut rest = q;
     // Brackets that are open: one that closes more is a part of its word.
@@ -60,12 +60,12 @@ pub(super) fn read(q: &str) -> Vec<Token> {
         match first {
             '(' => {
                 open += 1;
-                tokens.push(Token::Open);
+                tokens.push(QueryToken::Open);
                 rest = &rest[1..];
             }
             ')' => {
                 open = open.saturating_sub(1);
-                tokens.push(Token::Close);
+                tokens.push(QueryToken::Close);
                 rest = &rest[1..];
             }
             '"' => {
@@ -78,12 +78,12 @@ pub(super) fn read(q: &str) -> Vec<Token> {
                 let (word, after) = rest.split_at(end);
                 rest = after;
                 let token = word_token(word, &mut rest);
-                open += usize::from(token == Token::Near);
-                if let Token::Column(_) = token
+                open += usize::from(token == QueryToken::Near);
+                if let QueryToken::Column(_) = token
                     && let Some((_, value)) = word.split_once(':')
                     && !value.is_empty()
                 {
-                    tokens.extend([token, Token::Word(value.to_owned())]);
+                    tokens.extend([token, QueryToken::Word(value.to_owned())]);
                 } else {
                     tokens.push(token);
                 }
@@ -93,7 +93,7 @@ pub(super) fn read(q: &str) -> Vec<Token> {
 }
 
 /// A phrase and what follows it; `""` inside stands for a quote.
-fn quoted(text: &str) -> (Token, &str) {
+fn quoted(text: &str) -> (QueryToken, &str) {
     let inside = &text[1..];
     let mut from = 0;
     while let Some(at) = inside[from..].find('"').map(|at| from + at) {
@@ -101,13 +101,13 @@ fn quoted(text: &str) -> (Token, &str) {
             let after = &inside[at + 1..];
             let phrase = inside[..at].replace("\"\"", " ");
             return match after.strip_prefix('*') {
-                Some(after) => (Token::Phrase(format!("{phrase}*")), after),
-                None => (Token::Phrase(phrase), after),
+                Some(after) => (QueryToken::Phrase(format!("{phrase}*")), after),
+                None => (QueryToken::Phrase(phrase), after),
             };
         }
         from = at + 2;
     }
-    (Token::Unclosed, "")
+    (QueryToken::Unclosed, "")
 }
 
 /// Where the word ends that a text begins with: `foo.bar()` has its brackets, `(a OR b)` leaves the last one to the group.
@@ -127,22 +127,22 @@ fn end_of_word(text: &str, open: usize) -> usize {
     text.len()
 }
 
-fn word_token(word: &str, rest: &mut &str) -> Token {
+fn word_token(word: &str, rest: &mut &str) -> QueryToken {
     match word {
-        "AND" => return Token::And,
-        "OR" => return Token::Or,
-        "NOT" => return Token::Not,
+        "AND" => return QueryToken::And,
+        "OR" => return QueryToken::Or,
+        "NOT" => return QueryToken::Not,
         "NEAR" if rest.starts_with('(') => {
             *rest = &rest[1..];
-            return Token::Near;
+            return QueryToken::Near;
         }
         _ => {}
     }
-    field(word, rest).unwrap_or_else(|| Token::Word(word.to_owned()))
+    field(word, rest).unwrap_or_else(|| QueryToken::Word(word.to_owned()))
 }
 
 /// `field:value`, `field:"a value"`, `title:word`, `title:(a OR b)`.
-fn field(word: &str, rest: &mut &str) -> Option<Token> {
+fn field(word: &str, rest: &mut &str) -> Option<QueryToken> {
     let (before, value) = word.split_once(':')?;
     let field = field_words::name(before).filter(|_| before.starts_with(char::is_alphabetic))?;
     let column = COLUMNS.iter().find(|(name, _)| *name == field).map(|(_, column)| *column);
@@ -151,16 +151,16 @@ fn field(word: &str, rest: &mut &str) -> Option<Token> {
         return None;
     }
     if let Some(column) = column {
-        return Some(Token::Column(column));
+        return Some(QueryToken::Column(column));
     }
     if !value.is_empty() {
-        return Some(Token::Field { field, value: value.to_owned(), written: word.to_owned() });
+        return Some(QueryToken::Field { field, value: value.to_owned(), written: word.to_owned() });
     }
     match quoted(rest.strip_prefix('"').map(|_| *rest)?) {
-        (Token::Phrase(value), after) => {
+        (QueryToken::Phrase(value), after) => {
             let written = format!("{word}\"{value}\"");
             *rest = after;
-            Some(Token::Field { field, value, written })
+            Some(QueryToken::Field { field, value, written })
         }
         _ => None,
     }

@@ -1,7 +1,7 @@
 //! The order of what is found stays as it is: what makes a search quicker changes no answer.
 
 use crate::tests::{Space, page};
-use crate::{Entry, SearchQuery, Trust};
+use crate::{IndexEntry, SearchQuery, TrustBoost};
 
 /// A digest of the answers to 300 questions over the generated tree. The value was recorded when search was made faster; that version and the
 /// one before it (c6a0807) gave the same paths, scores and snippets for 600 questions over tldr-pages (38,405 pages). A change that is meant
@@ -33,7 +33,7 @@ impl Numbers {
     }
 }
 
-fn made_page(number: usize, numbers: &mut Numbers) -> Entry {
+fn made_page(number: usize, numbers: &mut Numbers) -> IndexEntry {
     let head = match number % 7 {
         0 => "---\nstatus: verified\ntags: [a, b]\n---\n",
         1 => "---\nstatus: outdated\n---\n",
@@ -63,7 +63,7 @@ fn answers(space: &Space) -> u64 {
             3 => format!("\"{}\"", numbers.words(2)),
             _ => numbers.words(3),
         };
-        let trust = [Trust::Soft, Trust::Hard, Trust::Off][number % 3];
+        let trust = [TrustBoost::Soft, TrustBoost::Hard, TrustBoost::Off][number % 3];
         let hits = space.index.search(&SearchQuery { trust, or_some: true, ..SearchQuery::new(q) }).unwrap().hits;
         for hit in hits {
             // The last digits of a score are the machine's.
@@ -77,10 +77,10 @@ fn answers(space: &Space) -> u64 {
 fn answers_over_the_generated_tree_are_as_recorded() {
     let space = Space::new();
     let mut numbers = Numbers(1);
-    let entries: Vec<Entry> = (0..1_200).map(|number| made_page(number, &mut numbers)).collect();
+    let entries: Vec<IndexEntry> = (0..1_200).map(|number| made_page(number, &mut numbers)).collect();
     space.index.ingest(&entries, space.index.cursor().unwrap().next()).unwrap();
     assert_eq!(answers(&space), ANSWERS);
-    let other: Vec<Entry> = (0..300).map(|number| made_page(number * 4, &mut numbers)).collect();
+    let other: Vec<IndexEntry> = (0..300).map(|number| made_page(number * 4, &mut numbers)).collect();
     space.index.ingest(&other, space.index.cursor().unwrap().next()).unwrap();
     assert_ne!(answers(&space), ANSWERS);
 }

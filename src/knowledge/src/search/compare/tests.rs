@@ -1,5 +1,5 @@
 use svcfs_base::Door;
-use svcfs_index::Divergence;
+use svcfs_index::IndexDivergence;
 
 use super::*;
 use crate::spaces::test_space::{TestSpace, path};
@@ -25,11 +25,11 @@ fn an_index_is_held_against_one_made_from_the_same_pages() {
     space.settle();
     assert!(matches!(looked_at(&space), IndexState::Equal(2)));
     let (index, last) = (&space.space().index, space.space().vfs.last_seq());
-    index.ingest(&[Entry::Gone(path("a.md")), entry(&path("b.md"), b"# Other\n")], last).unwrap();
+    index.ingest(&[IndexEntry::Gone(path("a.md")), entry(&path("b.md"), b"# Other\n")], last).unwrap();
     match looked_at(&space) {
         IndexState::Differs(found) => {
             let told: Vec<_> = found.iter().map(|found| (found.path.as_str(), found.divergence)).collect();
-            assert_eq!(told, [("a.md", Divergence::Added), ("b.md", Divergence::Changed)]);
+            assert_eq!(told, [("a.md", IndexDivergence::Added), ("b.md", IndexDivergence::Changed)]);
         }
         other => panic!("{other:?}"),
     }
