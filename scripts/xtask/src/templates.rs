@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use svcfs_config::templates::{TEMPLATES, Template, TemplateFile};
-use svcfs_text::links::Resolver;
+use svcfs_text::links::LinkTargets;
 use svcfs_text::{Page, format, lint};
 
 use crate::finding::Finding;
@@ -18,7 +18,7 @@ pub fn check() -> Vec<Finding> {
 
 fn check_template(template: &Template) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut resolver = Resolver::new();
+    let mut resolver = LinkTargets::new();
     for file in template.pages {
         let page = Page::read(file.path, file.content);
         resolver.insert(file.path, Some(&page.title), &page.aliases);

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use svcfs_base::{ETag, Timestamp, TreePath};
 use svcfs_text::frontmatter;
-use svcfs_text::links::{Key, candidates, keys_of};
-use svcfs_text::tasks::Task;
+use svcfs_text::links::{LinkKey, candidates, keys_of};
+use svcfs_text::tasks::PageTask;
 use svcfs_text::{Link, Page};
 
 use crate::field_words;
@@ -49,7 +49,7 @@ pub(crate) struct PageDocument {
     pub(crate) columns: TextColumns,
     /// See [`words::Forward`].
     pub(crate) forward: Vec<u8>,
-    pub(crate) keys: Vec<Key>,
+    pub(crate) keys: Vec<LinkKey>,
     pub(crate) links: Vec<Link>,
     /// The words of the label of each link; empty when it has none.
     pub(crate) labels: Vec<String>,
@@ -123,7 +123,7 @@ impl PageDocument {
 
 /// The tasks of a page as a query sees them: objects of `text`, `completed`, `line`, `tags`, `due` and `meta`.
 fn tasks(text: &str) -> Vec<serde_json::Value> {
-    let shown = |task: Task| {
+    let shown = |task: PageTask| {
         serde_json::json!({
             "text": task.text, "completed": task.is_completed, "line": task.line, "tags": task.tags,
             "due": task.details.get("due"), "meta": task.details,

@@ -8,19 +8,19 @@ use crate::structure::parser;
 
 /// What one pass over a body finds.
 #[derive(Default)]
-pub(crate) struct Blocks {
+pub(crate) struct BodyBlocks {
     /// Code blocks and raw HTML: every byte counts.
     pub(crate) verbatim: Vec<Range<usize>>,
-    pub(crate) fences: Vec<Fence>,
-    pub(crate) tables: Vec<Table>,
+    pub(crate) fences: Vec<CodeFence>,
+    pub(crate) tables: Vec<TableBlock>,
     pub(crate) paragraphs: Vec<Range<usize>>,
-    pub(crate) lists: Vec<List>,
+    pub(crate) lists: Vec<ListBlock>,
     /// Where the images without a target begin.
     pub(crate) empty_images: Vec<usize>,
 }
 
 /// A fenced code block.
-pub(crate) struct Fence {
+pub(crate) struct CodeFence {
     pub(crate) range: Range<usize>,
     /// The first word after the fence.
     pub(crate) language: String,
@@ -29,14 +29,14 @@ pub(crate) struct Fence {
 }
 
 /// A table: a header, a separator, and rows.
-pub(crate) struct Table {
+pub(crate) struct TableBlock {
     pub(crate) alignments: Vec<Alignment>,
     /// Header first; the separator is the line after it.
     pub(crate) rows: Vec<Range<usize>>,
 }
 
 /// A list, of bullets or numbers.
-pub(crate) struct List {
+pub(crate) struct ListBlock {
     /// The first number, when it is a list of numbers.
     pub(crate) start: Option<u64>,
     /// The items, each from its marker on.
@@ -49,14 +49,15 @@ pub(crate) struct List {
 
 /// The lists a container has held so far.
 #[derive(Default, Clone, Copy)]
-struct Siblings {
+struct SiblingLists {
     adjacent: Option<usize>,
     numbers: Option<usize>,
 }
 
-impl Blocks {
+impl BodyBlocks {
     pub(crate) fn of(body: &str) -> Self {
-        let mut pass = Pass { blocks: Self::default(), open_lists: Vec::new(), containers: vec![Siblings::default()] };
+        let mut pass =
+            BlockPass { blocks: Self::default(), open_lists: Vec::new(), containers: vec![SiblingLists::default()] };
         for (event, range) in parser(body) {
             pass.take(event, range);
         }
@@ -74,7 +75,7 @@ impl Blocks {
     }
 }
 
-impl Fence {
+impl CodeFence {
     /// The fence itself: its character and how many of them.
     pub(crate) fn marker<'a>(&self, body: &'a str) -> Option<&'a str> {
         let block = body.get(self.range.clone())?;
@@ -101,13 +102,13 @@ impl Fence {
     }
 }
 
-struct Pass {
-    blocks: Blocks,
+struct BlockPass {
+    blocks: BodyBlocks,
     open_lists: Vec<usize>,
-    containers: Vec<Siblings>,
+    containers: Vec<SiblingLists>,
 }
 
-impl Pass {
+impl BlockPass {
     fn take(&mut self, event: Event<'_>, range: Range<usize>) {
         match event {
             Event::Start(tag) => self.open(tag, range),
@@ -138,7 +139,7 @@ impl Pass {
                 self.blocks.verbatim.push(range.clone());
                 if let CodeBlockKind::Fenced(info) = kind {
                     let language = info.split([' ', '\t', ',', '{']).next().unwrap_or_default().to_ascii_lowercase();
-                    self.blocks.fences.push(Fence { range, language, code: String::new() });
+                    self.blocks.fences.push(CodeFence { range, language, code: String::new() });
                 }
             }
             Tag::HtmlBlock => {
@@ -147,7 +148,7 @@ impl Pass {
             }
             Tag::Table(alignments) => {
                 self.beside_lists();
-                self.blocks.tables.push(Table { alignments, rows: Vec::new() });
+                self.blocks.tables.push(TableBlock { alignments, rows: Vec::new() });
             }
             Tag::TableHead | Tag::TableRow => {
                 if let Some(table) = self.blocks.tables.last_mut() {
@@ -156,14 +157,14 @@ impl Pass {
             }
             Tag::BlockQuote(_) | Tag::FootnoteDefinition(_) => {
                 self.beside_lists();
-                self.containers.push(Siblings::default());
+                self.containers.push(SiblingLists::default());
             }
             Tag::List(start) => self.open_list(start),
             Tag::Item => {
                 if let Some(list) = self.open_lists.last().and_then(|open| self.blocks.lists.get_mut(*open)) {
                     list.items.push(range);
                 }
-                self.containers.push(Siblings::default());
+                self.containers.push(SiblingLists::default());
             }
             Tag::Image { dest_url, .. } if dest_url.is_empty() => self.blocks.empty_images.push(range.start),
             _ => {}
@@ -173,7 +174,7 @@ impl Pass {
     fn open_list(&mut self, start: Option<u64>) {
         let siblings = self.containers.last().copied().unwrap_or_default();
         self.open_lists.push(self.blocks.lists.len());
-        self.blocks.lists.push(List {
+        self.blocks.lists.push(ListBlock {
             start,
             items: Vec::new(),
             follows: siblings.adjacent,

@@ -9,7 +9,7 @@ pub const END: &str = "<!-- /svc-view -->";
 
 /// Where an answer stands in the text of a page, with the lines around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum ComputedAnswer {
     /// Nowhere yet.
     Absent,
     /// From a byte on, and nothing says where it ends.
@@ -20,30 +20,30 @@ pub enum Answer {
 
 /// Looks for an answer in the body of a page.
 #[must_use]
-pub fn answer(body: &str) -> Answer {
+pub fn answer(body: &str) -> ComputedAnswer {
     let mut begin = None;
     let mut offset = 0;
     for line in body.split_inclusive('\n') {
         match (begin, line.trim()) {
             (None, BEGIN) => begin = Some(offset),
-            (Some(begin), END) => return Answer::There(begin..offset + line.len()),
+            (Some(begin), END) => return ComputedAnswer::There(begin..offset + line.len()),
             _ => {}
         }
         offset += line.len();
     }
-    begin.map_or(Answer::Absent, Answer::Open)
+    begin.map_or(ComputedAnswer::Absent, ComputedAnswer::Open)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, answer};
+    use super::{ComputedAnswer, answer};
 
     #[test]
     fn an_answer_stands_between_its_lines() {
         let page = "a\n<!-- svc:auto -->\n- [ ] b\n<!-- /svc-view -->\nc\n";
-        let Answer::There(range) = answer(page) else { panic!("it is there") };
+        let ComputedAnswer::There(range) = answer(page) else { panic!("it is there") };
         assert_eq!((&page[..range.start], &page[range.end..]), ("a\n", "c\n"));
-        assert_eq!(answer("a\n<!-- svc:auto -->\nb\n"), Answer::Open(2));
-        assert_eq!(answer("a\n<!-- /svc-view -->\n"), Answer::Absent);
+        assert_eq!(answer("a\n<!-- svc:auto -->\nb\n"), ComputedAnswer::Open(2));
+        assert_eq!(answer("a\n<!-- /svc-view -->\n"), ComputedAnswer::Absent);
     }
 }

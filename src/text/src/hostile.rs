@@ -6,28 +6,28 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::frontmatter::{append_provenance, parse, remove, set};
-use crate::links::{Place, Resolver, links, retarget, rewrite};
-use crate::sections::{Select, section};
+use crate::links::{LinkTargets, PageMove, links, retarget, rewrite};
+use crate::sections::{SectionSelector, section};
 use crate::{Page, format, frontmatter, headings, lint};
 
 /// A name, and something to do with a text.
-type Named = (&'static str, fn(&str));
+type HostileCheck = (&'static str, fn(&str));
 
 /// Every public function, over one text.
-const ALL: &[Named] = &[
+const ALL: &[HostileCheck] = &[
     ("split", |text| drop(black_box(vec![frontmatter::split(text)]))),
     ("parse", |text| drop(black_box(parse(text)))),
     ("set", |text| drop(black_box(set(text, "k", &json!("v"))))),
     ("remove", |text| drop(black_box(remove(text, "a")))),
     ("append_provenance", |text| {
-        let run = frontmatter::Provenance { kind: "t", id: "i", date: "d", actor: "a" };
+        let run = frontmatter::DerivedFrom { kind: "t", id: "i", date: "d", actor: "a" };
         drop(black_box(append_provenance(text, &run)));
     }),
     ("headings", |text| drop(black_box(headings::headings(text)))),
-    ("section", |text| drop(black_box(section(text, Select::Heading("a > b"))))),
+    ("section", |text| drop(black_box(section(text, SectionSelector::Heading("a > b"))))),
     ("links", |text| drop(black_box(links(text)))),
     ("rewrite", |text| drop(black_box(rewrite(text, |link| Some(link.target.repeat(2)))))),
-    ("retarget", |text| drop(black_box(retarget(text, Place { before: "a/b.md", after: "c.md" }, &Everywhere)))),
+    ("retarget", |text| drop(black_box(retarget(text, PageMove { before: "a/b.md", after: "c.md" }, &Everywhere)))),
     ("lint", |text| drop(black_box(lint::lint(text)))),
     ("format", |text| drop(black_box(format::format(text)))),
     ("snippet", |text| drop(black_box(crate::snippet::snippet(text, &["aaaab", "]x"])))),
@@ -36,7 +36,7 @@ const ALL: &[Named] = &[
 
 struct Everywhere;
 
-impl crate::links::Moves for Everywhere {
+impl crate::links::RetargetContext for Everywhere {
     fn led_to(&self, link: &crate::Link) -> Option<String> {
         Some(link.target.clone())
     }
@@ -202,7 +202,7 @@ fn frontmatter_of_any_shape_is_read_or_refused() {
 
 #[test]
 fn a_hundred_thousand_pages_resolve_quickly() {
-    let mut tree = Resolver::new();
+    let mut tree = LinkTargets::new();
     for number in 0..100_000 {
         let path = format!("folder-{}/sub-{}/page-{number}.md", number % 100, number % 1_000);
         tree.insert(&path, Some(&format!("Title {number}")), &[format!("alias-{number}")]);

@@ -5,12 +5,12 @@ use std::ops::Range;
 /// Where each line of a text begins.
 ///
 /// A line ends at `\n`, for that is what editors, grep and git count; a `\r` before it belongs to the ending.
-pub(crate) struct Lines<'a> {
+pub(crate) struct LineStarts<'a> {
     text: &'a str,
     starts: Vec<usize>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineStarts<'a> {
     pub(crate) fn of(text: &'a str) -> Self {
         let after_endings = text.match_indices('\n').map(|(at, _)| at + 1).filter(|start| *start < text.len());
         Self { text, starts: std::iter::once(0).chain(after_endings).collect() }

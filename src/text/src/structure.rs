@@ -7,9 +7,9 @@ use std::ops::Range;
 
 use pulldown_cmark::{CowStr, Event, HeadingLevel, LinkType, OffsetIter, Options, Parser, Tag, TagEnd};
 
-use crate::frontmatter::Split;
+use crate::frontmatter::SplitPage;
 use crate::headings::{Heading, slug};
-use crate::lines::Lines;
+use crate::lines::LineStarts;
 use crate::links::{LinkKind, without_wiki_markup};
 
 /// Longest excerpt of a page, in characters, not counting the `…` of one that was cut (gaps.md 4.17, /peek).
@@ -39,17 +39,17 @@ impl WrittenLink<'_> {
 }
 
 /// A link reference definition: `[label]: destination`.
-pub(crate) struct Definition {
+pub(crate) struct LinkDefinition {
     pub(crate) destination: String,
     pub(crate) range: Range<usize>,
 }
 
 /// What one pass over a body finds. All ranges count in the page, frontmatter included.
 #[derive(Default)]
-pub(crate) struct Structure<'a> {
+pub(crate) struct BodyStructure<'a> {
     pub(crate) headings: Vec<Heading>,
     pub(crate) links: Vec<WrittenLink<'a>>,
-    pub(crate) definitions: Vec<Definition>,
+    pub(crate) definitions: Vec<LinkDefinition>,
     /// Code, comments and link targets, in order: `[[x]]` inside is not a link.
     pub(crate) opaque: Vec<Range<usize>>,
     /// Text of the first paragraph, one line, at most [`EXCERPT_CHARS`] long.
@@ -67,8 +67,8 @@ pub(crate) fn parser(body: &str) -> OffsetIter<'_> {
 }
 
 /// Read the structure of a page's body.
-pub(crate) fn read<'a>(split: &Split<'a>, lines: &Lines<'_>) -> Structure<'a> {
-    let mut reader = Reader::new(split, lines);
+pub(crate) fn read<'a>(split: &SplitPage<'a>, lines: &LineStarts<'_>) -> BodyStructure<'a> {
+    let mut reader = StructureReader::new(split, lines);
     let mut events = parser(split.body);
     for (event, range) in &mut events {
         reader.take(event, range.start + split.body_offset..range.end + split.body_offset);
@@ -78,32 +78,32 @@ pub(crate) fn read<'a>(split: &Split<'a>, lines: &Lines<'_>) -> Structure<'a> {
         let span = &definition.span;
         let range = span.start + split.body_offset..span.end + split.body_offset;
         structure.opaque.push(range.clone());
-        structure.definitions.push(Definition { destination: definition.dest.to_string(), range });
+        structure.definitions.push(LinkDefinition { destination: definition.dest.to_string(), range });
     }
     structure.opaque.sort_unstable_by_key(|range| range.start);
     structure
 }
 
 /// The state of the pass.
-struct Reader<'r, 'a> {
-    split: &'r Split<'a>,
-    lines: &'r Lines<'r>,
-    structure: Structure<'a>,
+struct StructureReader<'r, 'a> {
+    split: &'r SplitPage<'a>,
+    lines: &'r LineStarts<'r>,
+    structure: BodyStructure<'a>,
     /// How many blocks that contain blocks (quotes, list items) are open.
     depth: usize,
     heading: Option<(u8, usize, String)>,
-    paragraph: Option<Excerpt>,
+    paragraph: Option<ExcerptText>,
     open_links: Vec<WrittenLink<'a>>,
     /// How many of the open links are images.
     open_images: usize,
 }
 
-impl<'r, 'a> Reader<'r, 'a> {
-    fn new(split: &'r Split<'a>, lines: &'r Lines<'r>) -> Self {
+impl<'r, 'a> StructureReader<'r, 'a> {
+    fn new(split: &'r SplitPage<'a>, lines: &'r LineStarts<'r>) -> Self {
         Self {
             split,
             lines,
-            structure: Structure::default(),
+            structure: BodyStructure::default(),
             depth: 0,
             heading: None,
             paragraph: None,
@@ -135,7 +135,7 @@ impl<'r, 'a> Reader<'r, 'a> {
     fn open(&mut self, tag: Tag<'a>, range: Range<usize>) {
         match tag {
             Tag::Heading { level, .. } => self.heading = Some((level_of(level), range.start, String::new())),
-            Tag::Paragraph if self.structure.excerpt.is_empty() => self.paragraph = Some(Excerpt::default()),
+            Tag::Paragraph if self.structure.excerpt.is_empty() => self.paragraph = Some(ExcerptText::default()),
             Tag::CodeBlock(_) => self.structure.opaque.push(range),
             Tag::HtmlBlock => self.html_block(range),
             Tag::BlockQuote(_) | Tag::Item | Tag::FootnoteDefinition(_) => self.depth += 1,
@@ -264,12 +264,12 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// The text of a paragraph, kept only as far as an excerpt can show it.
 #[derive(Default)]
-struct Excerpt {
+struct ExcerptText {
     text: String,
     full: bool,
 }
 
-impl Excerpt {
+impl ExcerptText {
     /// Bytes after which no more text can matter: four a character, and room for link targets that will not show.
     const ENOUGH: usize = 8 * EXCERPT_CHARS;
 

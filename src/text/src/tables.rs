@@ -113,7 +113,7 @@ pub(crate) fn is_separator(line: &str) -> bool {
 
 /// What a paragraph is that was meant to be a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Broken {
+pub(crate) enum BrokenTable {
     /// Rows, and no separator under the first.
     NoSeparator,
     /// The separator has another number of cells than the header.
@@ -129,7 +129,7 @@ pub(crate) enum Broken {
 ///
 /// Careful on purpose, for prose may hold pipes: without a separator every line must begin and end with a pipe, and there
 /// must be two lines and two columns.
-pub(crate) fn broken(paragraph: &str) -> Option<Broken> {
+pub(crate) fn broken(paragraph: &str) -> Option<BrokenTable> {
     if !paragraph.contains('|') {
         return None;
     }
@@ -140,9 +140,9 @@ pub(crate) fn broken(paragraph: &str) -> Option<Broken> {
         let separator = cells(second).len();
         // `a | b` over `---|` is prose as well as anything; rows say what they are by their first pipe
         let is_row = first.starts_with('|') && second.starts_with('|');
-        return (is_row && header != separator).then_some(Broken::UnevenSeparator { header, separator });
+        return (is_row && header != separator).then_some(BrokenTable::UnevenSeparator { header, separator });
     }
     let is_row = |line: &str| line.len() > 2 && line.starts_with('|') && line.ends_with('|') && cells(line).len() > 1;
     let mut all = [first, second].into_iter().chain(lines);
-    all.all(|line| is_row(line) && !is_separator(line)).then_some(Broken::NoSeparator)
+    all.all(|line| is_row(line) && !is_separator(line)).then_some(BrokenTable::NoSeparator)
 }

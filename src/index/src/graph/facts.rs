@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use svcfs_base::TreePath;
-use svcfs_text::links::Key;
+use svcfs_text::links::LinkKey;
 
 use crate::IndexError;
 use crate::moments::day_of;
@@ -129,7 +129,7 @@ impl PageFacts {
     }
 
     /// Adds a link that leads to no page; `wanted` are the names it may mean.
-    pub(super) fn add_unresolved(&mut self, is_wiki: bool, target: &str, wanted: &[Key]) {
+    pub(super) fn add_unresolved(&mut self, is_wiki: bool, target: &str, wanted: &[LinkKey]) {
         self.add_link();
         let address = wanted.first().and_then(|key| TreePath::parse(&key.text).ok());
         self.unresolved.push(UnresolvedLink { target: target.into(), address, is_wiki });

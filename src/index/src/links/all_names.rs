@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use hashbrown::HashTable;
 use rusqlite::{Connection, Row};
 use svcfs_base::TreePath;
-use svcfs_text::links::{Key, KeyKind, Known, choose};
+use svcfs_text::links::{KeyKind, KnownName, LinkKey, choose};
 
 use super::names::{FEW, Namesakes, add_name, near};
 use crate::IndexError;
@@ -192,7 +192,7 @@ impl AllNames {
     }
 
     /// The names that a link may mean, a group for each lower case.
-    fn groups<'a>(&'a self, wanted: &'a [Key]) -> impl Iterator<Item = NameGroup> + 'a {
+    fn groups<'a>(&'a self, wanted: &'a [LinkKey]) -> impl Iterator<Item = NameGroup> + 'a {
         wanted.iter().enumerate().filter_map(|(at, key)| {
             let is_repeated = wanted[..at].iter().any(|earlier| earlier.folded == key.folded);
             if is_repeated {
@@ -204,7 +204,7 @@ impl AllNames {
     }
 
     /// The page that a link in `from` leads to.
-    pub(crate) fn lead_to(&self, pages: AllPages<'_>, from: &str, wanted: &[Key]) -> Option<PageOrdinal> {
+    pub(crate) fn lead_to(&self, pages: AllPages<'_>, from: &str, wanted: &[LinkKey]) -> Option<PageOrdinal> {
         let mut groups = self.groups(wanted);
         let first = groups.next()?;
         let second = groups.next();
@@ -223,7 +223,7 @@ impl AllNames {
             }
             known.extend(self.names_of(group).iter().filter_map(|name| {
                 let path = pages.path(pages.place(name.page)?);
-                Some(Known { kind: name.kind, text: name.written.of(&self.text), path })
+                Some(KnownName { kind: name.kind, text: name.written.of(&self.text), path })
             }));
         }
         choose(from, wanted, known).and_then(|path| pages.place_of_path(path))

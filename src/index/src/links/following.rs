@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use svcfs_base::TreePath;
 use svcfs_text::Link;
-use svcfs_text::links::{Key, KeyKind, Known, LinkKind, candidates, keys_of};
+use svcfs_text::links::{KeyKind, KnownName, LinkKey, LinkKind, candidates, keys_of};
 
 use super::names::kind_of_name;
 use super::{NameLookup, SOURCES};
@@ -62,7 +62,7 @@ impl LinkFollower<'_> {
         &'n mut self,
         from: &TreePath,
         target: &str,
-        more: impl Iterator<Item = Known<'n>>,
+        more: impl Iterator<Item = KnownName<'n>>,
     ) -> Result<Option<TreePath>, IndexError> {
         let wanted = candidates(from.as_str(), LinkKind::Wiki, target);
         self.without.lead_to_one_of(from.as_str(), &wanted, more)?.map(tree_path).transpose()
@@ -72,7 +72,7 @@ impl LinkFollower<'_> {
     ///
     /// # Errors
     /// [`IndexError::Database`].
-    pub fn names_of_text(&self, below: &TreePath) -> Result<Vec<(TreePath, Key)>, IndexError> {
+    pub fn names_of_text(&self, below: &TreePath) -> Result<Vec<(TreePath, LinkKey)>, IndexError> {
         let (from, to) = range_below(below);
         let first = KeyKind::Alias as u8;
         let mut statement = self.now.connection().prepare_cached(NAMES_OF_TEXT)?;
@@ -82,7 +82,7 @@ impl LinkFollower<'_> {
             let (path, text): (String, String) = (row.get(0)?, row.get(2)?);
             let kind = kind_of_name(row.get(1)?, &path)?;
             let folded = text.to_lowercase();
-            names.push((tree_path(&path)?, Key { kind, text, folded }));
+            names.push((tree_path(&path)?, LinkKey { kind, text, folded }));
         }
         Ok(names)
     }

@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 
 use rusqlite::Connection;
 use svcfs_base::TreePath;
-use svcfs_text::links::{Key, KeyKind, Known, choose};
+use svcfs_text::links::{KeyKind, KnownName, LinkKey, choose};
 
 use crate::IndexError;
 
@@ -56,7 +56,7 @@ impl<'c> NameLookup<'c> {
     }
 
     /// The page that a link in `from` leads to.
-    pub(crate) fn lead_to(&mut self, from: &str, wanted: &[Key]) -> Result<Option<&str>, IndexError> {
+    pub(crate) fn lead_to(&mut self, from: &str, wanted: &[LinkKey]) -> Result<Option<&str>, IndexError> {
         self.lead_to_one_of(from, wanted, std::iter::empty())
     }
 
@@ -64,8 +64,8 @@ impl<'c> NameLookup<'c> {
     pub(super) fn lead_to_one_of<'n>(
         &'n mut self,
         from: &str,
-        wanted: &[Key],
-        more: impl Iterator<Item = Known<'n>>,
+        wanted: &[LinkKey],
+        more: impl Iterator<Item = KnownName<'n>>,
     ) -> Result<Option<&'n str>, IndexError> {
         for key in wanted {
             if !self.known.contains_key(&key.folded) {
@@ -111,10 +111,13 @@ pub(super) fn add_name(of_name: &mut Vec<Namesakes>, (kind, text): (KeyKind, &st
 }
 
 /// The pages of a name that may be meant from a place.
-pub(super) fn near<'n, 'f>(of_name: &'n [Namesakes], from: &'f str) -> impl Iterator<Item = Known<'n>> + use<'n, 'f> {
-    of_name
-        .iter()
-        .flat_map(move |names| names.pages.near(from).map(|path| Known { kind: names.kind, text: &names.text, path }))
+pub(super) fn near<'n, 'f>(
+    of_name: &'n [Namesakes],
+    from: &'f str,
+) -> impl Iterator<Item = KnownName<'n>> + use<'n, 'f> {
+    of_name.iter().flat_map(move |names| {
+        names.pages.near(from).map(|path| KnownName { kind: names.kind, text: &names.text, path })
+    })
 }
 
 /// The kind of a name of a page, as a row has it.
@@ -208,7 +211,7 @@ mod tests {
             let wanted = candidates(&from, LinkKind::Wiki, &target);
             let keys: Vec<_> = paths.iter().map(|path| (path, keys_of(path, Some("X"), &[]))).collect();
             let known = keys.iter().flat_map(|(path, keys)| {
-                keys.iter().map(|key| Known { kind: key.kind, text: &key.text, path })
+                keys.iter().map(|key| KnownName { kind: key.kind, text: &key.text, path })
             });
             let chosen = choose(&from, &wanted, known);
             let found = space

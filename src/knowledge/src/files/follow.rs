@@ -10,7 +10,8 @@ use svcfs_base::{Caller, Fault, Kind, TreePath};
 use svcfs_index::{Index, LinkFollower};
 use svcfs_text::Link;
 use svcfs_text::links::{
-    Key, KeyKind, Known, LinkKind, Moves, Place, candidates, choose, keys_of, retarget, retarget_fields,
+    KeyKind, KnownName, LinkKey, LinkKind, PageMove, RetargetContext, candidates, choose, keys_of, retarget,
+    retarget_fields,
 };
 use svcfs_vfs::EntryKind;
 
@@ -64,20 +65,20 @@ pub(super) struct MovedFiles<'a> {
 
 /// Names and the files that have them, by the name in lower case.
 #[derive(Default)]
-struct FileNames(HashMap<String, Vec<(Key, TreePath)>>);
+struct FileNames(HashMap<String, Vec<(LinkKey, TreePath)>>);
 
 impl FileNames {
-    fn add(&mut self, key: Key, path: TreePath) {
+    fn add(&mut self, key: LinkKey, path: TreePath) {
         self.0.entry(key.folded.clone()).or_default().push((key, path));
     }
 
     /// The names that one of the wanted ones may mean.
-    fn of(&self, wanted: &[Key]) -> impl Iterator<Item = Known<'_>> {
+    fn of(&self, wanted: &[LinkKey]) -> impl Iterator<Item = KnownName<'_>> {
         let mut folded: Vec<&str> = wanted.iter().map(|key| key.folded.as_str()).collect();
         folded.sort_unstable();
         folded.dedup();
         let named = folded.into_iter().filter_map(|folded| self.0.get(folded)).flatten();
-        named.map(|(key, path)| Known { kind: key.kind, text: &key.text, path: path.as_str() })
+        named.map(|(key, path)| KnownName { kind: key.kind, text: &key.text, path: path.as_str() })
     }
 }
 
@@ -86,7 +87,7 @@ impl<'a> MovedFiles<'a> {
     pub(super) fn new(
         (from, to): (&'a TreePath, &'a TreePath),
         files: &[TreePath],
-        of_text: Vec<(TreePath, Key)>,
+        of_text: Vec<(TreePath, LinkKey)>,
     ) -> Self {
         let (mut before, mut after, mut meant_by) = (FileNames::default(), FileNames::default(), HashSet::new());
         for file in files {
@@ -113,12 +114,12 @@ impl<'a> MovedFiles<'a> {
 
     /// The names a link may find a moved file by afterwards. Who named it by its path or file name means these, even when the title
     /// happens to be the same words: such a link follows the file. One by alias or title stays as it is.
-    fn known_after(&self, wanted: &[Key]) -> impl Iterator<Item = Known<'_>> {
+    fn known_after(&self, wanted: &[LinkKey]) -> impl Iterator<Item = KnownName<'_>> {
         self.after.of(wanted).filter(|known| is_of_path(known.kind) || !self.was_by_path(known.path, wanted))
     }
 
     /// Whether a moved file, given by its path now, answered to one of these names by its path before.
-    fn was_by_path(&self, path: &str, wanted: &[Key]) -> bool {
+    fn was_by_path(&self, path: &str, wanted: &[LinkKey]) -> bool {
         let before = TreePath::parse(path).ok().and_then(|path| path.moved(self.to, self.from));
         let names = before.map(|before| keys_of(before.as_str(), None, &[])).unwrap_or_default();
         names.iter().any(|name| wanted.iter().any(|key| key.kind == name.kind && key.folded == name.folded))
@@ -163,7 +164,7 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
     /// # Errors
     /// Those of the index and of the tree.
     pub(super) fn rewritten(&self, text: &str) -> Result<Option<(String, usize)>, Fault> {
-        let place = Place { before: self.before.as_str(), after: self.after.as_str() };
+        let place = PageMove { before: self.before.as_str(), after: self.after.as_str() };
         let of_text = retarget(text, place, self);
         let (text, count) = of_text.as_ref().map_or((text, 0), |(text, count)| (text.as_str(), *count));
         let of_fields = retarget_fields(text, &self.asked.0.settings.links.naming_pages(), place, self);
@@ -226,7 +227,7 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
     }
 }
 
-impl Moves for PageLinkContext<'_, '_, '_> {
+impl RetargetContext for PageLinkContext<'_, '_, '_> {
     fn led_to(&self, link: &Link) -> Option<String> {
         self.answer(self.target_before(link))
     }

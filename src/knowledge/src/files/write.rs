@@ -212,7 +212,7 @@ fn text_of(content: &Bytes) -> Result<&str, Fault> {
 /// Adds the origin to the list `derived-from` of the frontmatter (gaps.md 4.1).
 fn note_origin(cx: &OperationContext<'_>, caller: &Caller, text: &str, origin: &Provenance) -> Result<String, Fault> {
     let (date, actor) = (cx.now().to_string(), caller.actor());
-    let entry = frontmatter::Provenance { kind: &origin.kind, id: &origin.id, date: &date, actor: actor.as_str() };
+    let entry = frontmatter::DerivedFrom { kind: &origin.kind, id: &origin.id, date: &date, actor: actor.as_str() };
     frontmatter::append_provenance(text, &entry)
         .map_err(|error| Fault::new(Kind::Invalid, format!("provenance: {error}")))
 }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use svcfs_base::{Caller, Fault};
 use svcfs_config::LintSettings;
-use svcfs_text::lint::{Issue, first_error, reject_message};
+use svcfs_text::lint::{LintIssue, first_error, reject_message};
 use svcfs_vfs::{Gate, Proposal};
 
 /// Tidies and checks pages on their way into the tree.
@@ -61,7 +61,7 @@ pub fn tidied(text: &str) -> Cow<'_, str> {
 }
 
 /// Why a page with these issues is refused: its first error, with all issues beside it. None when it has no error.
-fn refusal(issues: &[Issue]) -> Option<Fault> {
+fn refusal(issues: &[LintIssue]) -> Option<Fault> {
     let fault = Fault::rejected(reject_message(first_error(issues)?));
     Some(fault.with("issues", serde_json::to_value(issues).unwrap_or(Value::Null)))
 }

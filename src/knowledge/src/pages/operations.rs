@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use svcfs_base::{Fault, Kind, TreePath};
-use svcfs_text::lint::{self, Issue};
-use svcfs_text::sections::{Select, section};
+use svcfs_text::lint::{self, LintIssue};
+use svcfs_text::sections::{SectionSelector, section};
 use svcfs_text::{Heading, headings};
 
 use super::peek::{self, PageSummary};
@@ -245,8 +245,8 @@ impl Operation for ReadSection {
     type Output = SectionText;
     fn run(self, cx: &OperationContext<'_>) -> Result<SectionText, Fault> {
         let select = match (&self.heading, self.index) {
-            (Some(heading), None) => Select::Heading(heading),
-            (None, Some(index)) => Select::Index(index),
+            (Some(heading), None) => SectionSelector::Heading(heading),
+            (None, Some(index)) => SectionSelector::Index(index),
             (None, None) => return Err(Fault::new(Kind::Invalid, "heading or index is required")),
             (Some(_), Some(_)) => {
                 return Err(Fault::new(Kind::Invalid, "give either `heading` or `index`, not both"));
@@ -255,8 +255,8 @@ impl Operation for ReadSection {
         let file = super::file(cx, &self.path)?;
         let text = super::text(&file);
         let found = section(&text, select).ok_or_else(|| match select {
-            Select::Heading(heading) => Fault::not_found(format!("section \"{heading}\" not found")),
-            Select::Index(index) => {
+            SectionSelector::Heading(heading) => Fault::not_found(format!("section \"{heading}\" not found")),
+            SectionSelector::Index(index) => {
                 let count = headings::headings(&text).len();
                 Fault::invalid("index", format_args!("{index} is past the last section; `{}` has {count}", self.path))
             }
@@ -295,7 +295,7 @@ pub struct LintPage {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LintReport {
     /// The issues in line order; empty when there are none
-    pub issues: Vec<Issue>,
+    pub issues: Vec<LintIssue>,
 }
 
 impl Operation for LintPage {

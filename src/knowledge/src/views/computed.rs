@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use svcfs_base::{Actor, Caller, Change, ChangeSet, Door, Expect, Fault, Kind, Timestamp, TreePath};
 use svcfs_config::DataviewSettings;
 use svcfs_index::{DqlQuery, Index};
-use svcfs_text::computed::{self, Answer, BEGIN, END};
-use svcfs_text::frontmatter::{Block, split};
+use svcfs_text::computed::{self, BEGIN, ComputedAnswer, END};
+use svcfs_text::frontmatter::{FrontmatterBlock, split};
 
 use crate::kernel::Space;
 use crate::lint;
@@ -197,19 +197,19 @@ fn attempt(
 /// The page with this answer between its marker lines; without such lines, behind the frontmatter.
 fn with_answer(text: &str, answer: &str) -> Result<String, String> {
     let page = split(text);
-    if page.block != Block::Present {
+    if page.block != FrontmatterBlock::Present {
         return Err("has no frontmatter that can be read".to_owned());
     }
     let block = format!("{BEGIN}\n\n{answer}\n{END}\n");
     match computed::answer(page.body) {
-        Answer::There(range) => {
+        ComputedAnswer::There(range) => {
             let [begin, end] = [range.start, range.end].map(|offset| page.body_offset + offset);
             Ok([&text[..begin], &block, &text[end..]].concat())
         }
-        Answer::Open(_) => {
+        ComputedAnswer::Open(_) => {
             Err(format!("has a line `{BEGIN}` and no line `{END}` behind it; what stands between is replaced"))
         }
-        Answer::Absent => {
+        ComputedAnswer::Absent => {
             let head = &text[..page.body_offset];
             let (ending, gap) =
                 (if head.ends_with('\n') { "" } else { "\n" }, if page.body.is_empty() { "" } else { "\n" });

@@ -1,13 +1,13 @@
 //! Step 2: a code fence that runs to the end of the page is closed there.
 
 use super::{line_start, meaning};
-use crate::blocks::Blocks;
+use crate::blocks::BodyBlocks;
 
 pub(super) fn close(body: &str) -> Option<String> {
     if !body.contains("```") && !body.contains("~~~") {
         return None;
     }
-    let blocks = Blocks::of(body);
+    let blocks = BodyBlocks::of(body);
     let fence = blocks.fences.last().filter(|fence| fence.is_unclosed(body))?;
     let marker = fence.marker(body)?;
     let line = line_start(body, fence.range.start);
@@ -17,6 +17,6 @@ pub(super) fn close(body: &str) -> Option<String> {
     let newline = if body.ends_with('\n') { "" } else { "\n" };
     let before = [body, newline].concat();
     let after = [&before, &prefix, marker, "\n"].concat();
-    let is_closed = Blocks::of(&after).fences.last().is_some_and(|fence| !fence.is_unclosed(&after));
+    let is_closed = BodyBlocks::of(&after).fences.last().is_some_and(|fence| !fence.is_unclosed(&after));
     (is_closed && meaning::is_same(&before, &after)).then_some(after)
 }

@@ -1,10 +1,10 @@
 //! Step 4: bullets become `-`, numbers run on from the first.
 
-use super::{Edit, apply, line_start, meaning};
-use crate::blocks::{Blocks, List};
+use super::{TextEdit, apply, line_start, meaning};
+use crate::blocks::{BodyBlocks, ListBlock};
 
 pub(super) fn normalise(body: &str) -> Option<String> {
-    let blocks = Blocks::of(body);
+    let blocks = BodyBlocks::of(body);
     if blocks.lists.is_empty() {
         return None;
     }
@@ -14,7 +14,7 @@ pub(super) fn normalise(body: &str) -> Option<String> {
 }
 
 /// `*` and `+` become `-`, except where two lists stand side by side and only their bullets keep them apart.
-fn bullets(body: &str, lists: &[List]) -> Vec<Edit> {
+fn bullets(body: &str, lists: &[ListBlock]) -> Vec<TextEdit> {
     let mut keep = vec![false; lists.len()];
     for (index, list) in lists.iter().enumerate() {
         if let Some(before) = list.follows
@@ -29,12 +29,12 @@ fn bullets(body: &str, lists: &[List]) -> Vec<Edit> {
     let items = bullets.flat_map(|(list, _)| &list.items);
     items
         .filter(|item| matches!(body.as_bytes().get(item.start), Some(b'*' | b'+')))
-        .map(|item| Edit { range: item.start..item.start + 1, text: "-".to_owned() })
+        .map(|item| TextEdit { range: item.start..item.start + 1, text: "-".to_owned() })
         .collect()
 }
 
 /// Numbers run 1, 2, 3, …; a list that takes up the count where the one before it in the same place left it goes on from there.
-fn numbers(body: &str, blocks: &Blocks) -> Vec<Edit> {
+fn numbers(body: &str, blocks: &BodyBlocks) -> Vec<TextEdit> {
     let mut edits = Vec::new();
     // for each list the number that would come next: as written, and as it will be
     let mut next = vec![(0, 0); blocks.lists.len()];
@@ -64,7 +64,7 @@ fn marker(body: &str, start: usize) -> Option<(usize, u64)> {
 }
 
 /// Give an item its number; when the marker changes its width, the lines below move with it.
-fn renumber(body: &str, blocks: &Blocks, item: &std::ops::Range<usize>, number: u64, edits: &mut Vec<Edit>) {
+fn renumber(body: &str, blocks: &BodyBlocks, item: &std::ops::Range<usize>, number: u64, edits: &mut Vec<TextEdit>) {
     let Some((digits_end, written)) = marker(body, item.start) else {
         return;
     };
@@ -74,7 +74,7 @@ fn renumber(body: &str, blocks: &Blocks, item: &std::ops::Range<usize>, number: 
         return;
     }
     let (wider, narrower) = (text.len().saturating_sub(digits), digits.saturating_sub(text.len()));
-    edits.push(Edit { range: item.start..digits_end, text });
+    edits.push(TextEdit { range: item.start..digits_end, text });
     if wider == narrower {
         return;
     }
@@ -93,6 +93,6 @@ fn renumber(body: &str, blocks: &Blocks, item: &std::ops::Range<usize>, number: 
         if free == 0 || (is_blank && !blocks.is_verbatim(&(at..at + 1))) {
             continue;
         }
-        edits.push(Edit { range: at..at + narrower.min(free), text: " ".repeat(wider) });
+        edits.push(TextEdit { range: at..at + narrower.min(free), text: " ".repeat(wider) });
     }
 }

@@ -79,13 +79,13 @@ fn with_last_line_ended(text: Cow<'_, str>, head_end: usize) -> Cow<'_, str> {
 }
 
 /// One replacement in a body.
-struct Edit {
+struct TextEdit {
     range: Range<usize>,
     text: String,
 }
 
 /// Apply edits that do not overlap; one that does is dropped. `None` when there is none.
-fn apply(body: &str, mut edits: Vec<Edit>) -> Option<String> {
+fn apply(body: &str, mut edits: Vec<TextEdit>) -> Option<String> {
     edits.retain(|edit| body.get(edit.range.clone()).is_some_and(|old| old != edit.text));
     if edits.is_empty() {
         return None;

@@ -1,7 +1,7 @@
 //! Steps 5 and 6: white space at line ends goes, hard breaks keep two spaces, and no more than two blank lines follow each other.
 
 use super::meaning;
-use crate::blocks::Blocks;
+use crate::blocks::BodyBlocks;
 
 /// Most blank lines that may follow each other.
 const MAX_BLANK_LINES: usize = 2;
@@ -11,7 +11,7 @@ pub(super) fn trim(body: &str) -> Option<String> {
     if body.split('\n').all(looks_right) && !body.contains("\n\n\n\n") && !body.starts_with("\n\n\n") {
         return None;
     }
-    let blocks = Blocks::of(body);
+    let blocks = BodyBlocks::of(body);
     let mut after = String::with_capacity(body.len());
     let mut blank_lines = 0;
     let mut offset = 0;

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use pulldown_cmark::Alignment;
 
-use super::{Edit, apply, line_end, line_start, meaning};
-use crate::blocks::{Blocks, Table};
-use crate::tables::{Broken, broken, cells, cells_around_spans, with_escaped_pipes};
+use super::{TextEdit, apply, line_end, line_start, meaning};
+use crate::blocks::{BodyBlocks, TableBlock};
+use crate::tables::{BrokenTable, broken, cells, cells_around_spans, with_escaped_pipes};
 
 /// A table is straightened only as long as it grows by less than this factor: one very long cell must not blow up every row.
 const MAX_GROWTH: usize = 8;
@@ -20,7 +20,8 @@ pub(super) fn repair(body: &str) -> Option<String> {
     }
     let separated = insert_separators(body);
     let body = separated.as_deref().unwrap_or(body);
-    let edits = Blocks::of(body).tables.iter().flat_map(|table| straighten(body, table).unwrap_or_default()).collect();
+    let edits =
+        BodyBlocks::of(body).tables.iter().flat_map(|table| straighten(body, table).unwrap_or_default()).collect();
     let straight = apply(body, edits).filter(|after| meaning::is_same_outside_cells(body, after));
     straight.or(separated)
 }
@@ -28,23 +29,23 @@ pub(super) fn repair(body: &str) -> Option<String> {
 /// Put a separator under the first row where a paragraph is a table but for that.
 fn insert_separators(body: &str) -> Option<String> {
     let mut edits = Vec::new();
-    for paragraph in Blocks::of(body).paragraphs {
+    for paragraph in BodyBlocks::of(body).paragraphs {
         let Some(text) = body.get(paragraph.clone()) else {
             continue;
         };
-        if broken(text) != Some(Broken::NoSeparator) {
+        if broken(text) != Some(BrokenTable::NoSeparator) {
             continue;
         }
         let end = line_end(body, paragraph.start);
         let columns = cells(&body[paragraph.start..end]).len();
         let prefix = container_prefix(&body[line_start(body, paragraph.start)..paragraph.start]);
         let text = ["\n", &prefix, "|", &" --- |".repeat(columns)].concat();
-        edits.push(Edit { range: end..end, text });
+        edits.push(TextEdit { range: end..end, text });
     }
     let tables = edits.len();
     let after = apply(body, edits)?;
     // each paragraph must have become one table, and no other
-    (Blocks::of(&after).tables.len() == Blocks::of(body).tables.len() + tables).then_some(after)
+    (BodyBlocks::of(&after).tables.len() == BodyBlocks::of(body).tables.len() + tables).then_some(after)
 }
 
 /// What a following line in the same container begins with: `>` stays, a list marker becomes spaces.
@@ -53,7 +54,7 @@ fn container_prefix(before: &str) -> String {
 }
 
 /// The edits that make a table straight; `None` when it cannot be read as one or would grow too much.
-fn straighten(body: &str, table: &Table) -> Option<Vec<Edit>> {
+fn straighten(body: &str, table: &TableBlock) -> Option<Vec<TextEdit>> {
     let columns = table.alignments.len();
     let rows: Vec<(std::ops::Range<usize>, Vec<Cow<'_, str>>)> = table
         .rows
@@ -77,9 +78,11 @@ fn straighten(body: &str, table: &Table) -> Option<Vec<Edit>> {
     if straight > SMALL.max(source.saturating_mul(MAX_GROWTH)) {
         return None;
     }
-    let mut edits: Vec<Edit> =
-        rows.into_iter().map(|(range, cells)| Edit { range, text: row(&cells, &widths, &table.alignments) }).collect();
-    edits.push(Edit { range: separator, text: dashes(&widths, &table.alignments) });
+    let mut edits: Vec<TextEdit> = rows
+        .into_iter()
+        .map(|(range, cells)| TextEdit { range, text: row(&cells, &widths, &table.alignments) })
+        .collect();
+    edits.push(TextEdit { range: separator, text: dashes(&widths, &table.alignments) });
     Some(edits)
 }
 

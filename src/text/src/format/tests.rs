@@ -193,7 +193,7 @@ fn lines() -> impl Strategy<Value = String> {
 fn body_of(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let body = &text[split(&text).body_offset..];
-    if crate::blocks::Blocks::of(body).fences.last().is_some_and(|fence| fence.is_unclosed(body)) {
+    if crate::blocks::BodyBlocks::of(body).fences.last().is_some_and(|fence| fence.is_unclosed(body)) {
         return [body, if body.ends_with('\n') { "" } else { "\n" }].concat();
     }
     let last = body.trim_end().len();
@@ -213,7 +213,7 @@ proptest! {
     fn formatting_keeps_what_a_reader_sees(text in lines()) {
         let (before, after) = (body_of(&text), body_of(&format(&text)));
         // a separator that was put in makes a table of a paragraph, on purpose
-        let tables = |body: &str| crate::blocks::Blocks::of(body).tables.len();
+        let tables = |body: &str| crate::blocks::BodyBlocks::of(body).tables.len();
         if tables(&before) == tables(&after) {
             prop_assert!(meaning::is_same_outside_cells(&before, &after), "{:?} became {:?}", before, after);
         }

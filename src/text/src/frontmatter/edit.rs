@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use yaml_edit::Document;
 
-use super::{Block, MAX_YAML_BYTES, Split, YamlError, is_blank, read_yaml, split};
+use super::{FrontmatterBlock, MAX_YAML_BYTES, SplitPage, YamlError, is_blank, read_yaml, split};
 
 /// So many places where a text stands are tried before the whole value is written anew.
 const MOST_PLACES: usize = 16;
@@ -48,7 +48,7 @@ pub enum FrontmatterError {
 
 /// One entry of the list `derived-from` (gaps.md 4.1, provenance injection).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Provenance<'a> {
+pub struct DerivedFrom<'a> {
     /// What kind of thing the page was made from: `run`, `commit`, …
     #[serde(rename = "type")]
     pub kind: &'a str,
@@ -65,7 +65,7 @@ pub struct Provenance<'a> {
 /// # Errors
 /// [`FrontmatterError`]: the block is not closed, not readable, would grow too long, or cannot be changed safely.
 pub fn set(text: &str, key: &str, value: &Value) -> Result<String, FrontmatterError> {
-    let page = Editable::open(text, key)?;
+    let page = EditablePage::open(text, key)?;
     if page.before.get(key) == Some(value) {
         return Ok(text.to_owned());
     }
@@ -84,7 +84,7 @@ pub fn set(text: &str, key: &str, value: &Value) -> Result<String, FrontmatterEr
 /// # Errors
 /// As [`set`].
 pub fn exchange(text: &str, key: &str, (old, new): (&str, &str)) -> Result<String, FrontmatterError> {
-    let page = Editable::open(text, key)?;
+    let page = EditablePage::open(text, key)?;
     let Some(value) = page.before.get(key) else { return Ok(text.to_owned()) };
     let value = exchanged(value, (old, new));
     let mut wanted = page.before.clone();
@@ -114,7 +114,7 @@ fn exchanged(value: &Value, (old, new): (&str, &str)) -> Value {
 /// # Errors
 /// [`FrontmatterError`]: the block is not closed, not readable, or cannot be changed safely.
 pub fn remove(text: &str, key: &str) -> Result<String, FrontmatterError> {
-    let page = Editable::open(text, key)?;
+    let page = EditablePage::open(text, key)?;
     let mut wanted = page.before.clone();
     if wanted.shift_remove(key).is_none() {
         return Ok(text.to_owned());
@@ -132,14 +132,14 @@ pub fn remove(text: &str, key: &str) -> Result<String, FrontmatterError> {
 ///
 /// # Errors
 /// As [`set`].
-pub fn append_provenance(text: &str, entry: &Provenance<'_>) -> Result<String, FrontmatterError> {
+pub fn append_provenance(text: &str, entry: &DerivedFrom<'_>) -> Result<String, FrontmatterError> {
     const KEY: &str = "derived-from";
     let entry: Value = [("type", entry.kind), ("id", entry.id), ("date", entry.date), ("actor", entry.actor)]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), Value::from(value)))
         .collect::<Map<_, _>>()
         .into();
-    let page = Editable::open(text, KEY)?;
+    let page = EditablePage::open(text, KEY)?;
     let mut list = match page.before.get(KEY) {
         Some(Value::Array(list)) => list.clone(),
         Some(Value::Null) | None => Vec::new(),
@@ -157,23 +157,23 @@ pub fn append_provenance(text: &str, entry: &Provenance<'_>) -> Result<String, F
 }
 
 /// A page whose frontmatter may be changed.
-struct Editable<'a> {
+struct EditablePage<'a> {
     text: &'a str,
-    split: Split<'a>,
+    split: SplitPage<'a>,
     before: Map<String, Value>,
 }
 
-impl<'a> Editable<'a> {
+impl<'a> EditablePage<'a> {
     fn open(text: &'a str, key: &str) -> Result<Self, FrontmatterError> {
         let split = split(text);
         let invalid = |source| FrontmatterError::Invalid { key: key.to_owned(), source };
         let before = match split.block {
-            Block::Absent => Map::new(),
-            Block::Present => read_yaml(split.yaml.unwrap_or_default()).map_err(invalid)?,
-            Block::Oversized => {
+            FrontmatterBlock::Absent => Map::new(),
+            FrontmatterBlock::Present => read_yaml(split.yaml.unwrap_or_default()).map_err(invalid)?,
+            FrontmatterBlock::Oversized => {
                 return Err(invalid(YamlError::Oversized { bytes: split.yaml.unwrap_or_default().len() }));
             }
-            Block::Unterminated => return Err(FrontmatterError::Unterminated { key: key.to_owned() }),
+            FrontmatterBlock::Unterminated => return Err(FrontmatterError::Unterminated { key: key.to_owned() }),
         };
         Ok(Self { text, split, before })
     }

@@ -9,14 +9,14 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-pub use edit::{FrontmatterError, Provenance, append_provenance, exchange, remove, set};
+pub use edit::{DerivedFrom, FrontmatterError, append_provenance, exchange, remove, set};
 
 /// A frontmatter block longer than this many bytes is read as if it were empty (gaps.md 8).
 pub const MAX_YAML_BYTES: usize = 64 * 1024;
 
 /// What stands at the top of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Block {
+pub enum FrontmatterBlock {
     /// The first line is not `---`: the page has no frontmatter.
     Absent,
     /// A block between two `---` lines.
@@ -29,9 +29,9 @@ pub enum Block {
 
 /// A page cut into frontmatter and body; both borrow from the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Split<'a> {
+pub struct SplitPage<'a> {
     /// What was found at the top.
-    pub block: Block,
+    pub block: FrontmatterBlock,
     /// The text between the two `---` lines, with its last line ending; `None` when there is no terminated block.
     pub yaml: Option<&'a str>,
     /// Byte offset of `yaml` in the page.
@@ -84,20 +84,21 @@ pub enum YamlError {
 ///
 /// Frontmatter begins only when the very first line is exactly `---` (a `\r` may follow) and ends at the next such line.
 #[must_use]
-pub fn split(text: &str) -> Split<'_> {
-    let whole = |block| Split { block, yaml: None, yaml_offset: 0, body: text, body_offset: 0, first_body_line: 1 };
+pub fn split(text: &str) -> SplitPage<'_> {
+    let whole = |block| SplitPage { block, yaml: None, yaml_offset: 0, body: text, body_offset: 0, first_body_line: 1 };
     let mut lines = text.split_inclusive('\n');
     let opening = match lines.next() {
         Some(line) if is_fence(line) => line.len(),
-        Some(_) | None => return whole(Block::Absent),
+        Some(_) | None => return whole(FrontmatterBlock::Absent),
     };
     let mut offset = opening;
     for (index, line) in lines.enumerate() {
         if is_fence(line) {
             let body_offset = offset + line.len();
             let yaml = &text[opening..offset];
-            let block = if yaml.len() > MAX_YAML_BYTES { Block::Oversized } else { Block::Present };
-            return Split {
+            let block =
+                if yaml.len() > MAX_YAML_BYTES { FrontmatterBlock::Oversized } else { FrontmatterBlock::Present };
+            return SplitPage {
                 block,
                 yaml: Some(yaml),
                 yaml_offset: opening,
@@ -108,7 +109,7 @@ pub fn split(text: &str) -> Split<'_> {
         }
         offset += line.len();
     }
-    whole(Block::Unterminated)
+    whole(FrontmatterBlock::Unterminated)
 }
 
 fn is_fence(line: &str) -> bool {
@@ -124,13 +125,14 @@ pub fn parse(text: &str) -> Frontmatter {
 
 /// Read the frontmatter of a page that is cut already.
 #[must_use]
-pub fn read(split: &Split<'_>) -> Frontmatter {
+pub fn read(split: &SplitPage<'_>) -> Frontmatter {
     let yaml = match (split.block, split.yaml) {
-        (Block::Present, Some(yaml)) => yaml,
-        (Block::Oversized, Some(yaml)) => {
+        (FrontmatterBlock::Present, Some(yaml)) => yaml,
+        (FrontmatterBlock::Oversized, Some(yaml)) => {
             return Frontmatter { map: Map::new(), error: Some(YamlError::Oversized { bytes: yaml.len() }) };
         }
-        (Block::Absent | Block::Unterminated, _) | (Block::Present | Block::Oversized, None) => {
+        (FrontmatterBlock::Absent | FrontmatterBlock::Unterminated, _)
+        | (FrontmatterBlock::Present | FrontmatterBlock::Oversized, None) => {
             return Frontmatter::default();
         }
     };

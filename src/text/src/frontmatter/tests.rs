@@ -27,7 +27,7 @@ fn a_block_begins_only_on_the_very_first_line() {
 #[test]
 fn a_block_ends_at_the_next_line_of_three_dashes() {
     let cut = split("---\ntitle: A\n--- \n ---\n----\n---\nbody\n---\n");
-    assert_eq!(cut.block, Block::Present);
+    assert_eq!(cut.block, FrontmatterBlock::Present);
     assert_eq!(cut.yaml, Some("title: A\n--- \n ---\n----\n"));
     assert_eq!((cut.body, cut.first_body_line), ("body\n---\n", 7));
 }
@@ -45,7 +45,7 @@ fn positions_of_the_body_count_in_the_page() {
 #[test]
 fn an_unterminated_block_is_body_to_readers_and_told_apart_for_editors() {
     let page = "---\ntitle: A\n\ntext\n";
-    assert_eq!(split(page).block, Block::Unterminated);
+    assert_eq!(split(page).block, FrontmatterBlock::Unterminated);
     assert_eq!(split(page).body, page);
     assert_eq!(map(page), json!({}));
     assert!(parse(page).error.is_none());
@@ -92,12 +92,12 @@ fn malformed_yaml_reads_as_empty_and_says_where() {
 #[test]
 fn a_block_over_64_kib_reads_as_empty_and_its_body_is_still_the_body() {
     let page = format!("---\ntitle: {}\n---\nbody\n", "x".repeat(MAX_YAML_BYTES));
-    assert_eq!(split(&page).block, Block::Oversized);
+    assert_eq!(split(&page).block, FrontmatterBlock::Oversized);
     assert_eq!(split(&page).body, "body\n");
     assert!(parse(&page).map.is_empty());
     assert!(matches!(set(&page, "a", &json!(1)), Err(FrontmatterError::Invalid { .. })));
     let at_limit = format!("---\nt: {}\n---\n", "x".repeat(MAX_YAML_BYTES - 4));
-    assert_eq!(split(&at_limit).block, Block::Present);
+    assert_eq!(split(&at_limit).block, FrontmatterBlock::Present);
     assert!(matches!(set(&at_limit, "a", &json!(1)), Err(FrontmatterError::TooLong { .. })));
 }
 
@@ -223,7 +223,7 @@ fn removing_a_key_leaves_the_others_and_the_comments() {
     assert_eq!(split(&remove("---\na: 1\n---\nx\n", "a").unwrap()).body, "x\n");
 }
 
-const RUN: Provenance<'static> = Provenance { kind: "run", id: "249", date: "2026-01-31T09:30:00Z", actor: "ada" };
+const RUN: DerivedFrom<'static> = DerivedFrom { kind: "run", id: "249", date: "2026-01-31T09:30:00Z", actor: "ada" };
 
 fn entry() -> Value {
     json!({"type": "run", "id": "249", "date": "2026-01-31T09:30:00Z", "actor": "ada"})
@@ -296,7 +296,7 @@ proptest! {
         body in "(\\PC|\n|\r\n){0,40}",
     ) {
         let mut page = body.clone();
-        if split(&page).block != Block::Absent {
+        if split(&page).block != FrontmatterBlock::Absent {
             return Ok(());
         }
         let mut wanted = serde_json::Map::new();

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::frontmatter::split;
-use crate::lines::Lines;
+use crate::lines::LineStarts;
 use crate::structure;
 
 /// One heading of a page.
@@ -35,7 +35,7 @@ pub struct Heading {
 /// The headings of a page, in order: `#` and underlined ones, outside code and frontmatter; empty ones are left out.
 #[must_use]
 pub fn headings(text: &str) -> Vec<Heading> {
-    structure::read(&split(text), &Lines::of(text)).headings
+    structure::read(&split(text), &LineStarts::of(text)).headings
 }
 
 /// The anchor of a heading (gaps.md 4.3, GET /toc).

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{CONTEXT_CHARS, Link, Moves, Place, link_of, links, retarget};
+use super::{CONTEXT_CHARS, Link, PageMove, RetargetContext, link_of, links, retarget};
 use crate::frontmatter::{self, Frontmatter};
 
 /// The links that the values of these fields are, in the order of the keys; a list has several.
@@ -25,7 +25,12 @@ pub fn of_fields(frontmatter: &Map<String, Value>, keys: &[String]) -> Vec<Link>
 
 /// Rewrite the links in these fields as [`retarget`] does those of the text. What cannot be rewritten without altering the rest of the
 /// frontmatter stays as it is. Gives the new text and the number of links rewritten; `None` when none was.
-pub fn retarget_fields(text: &str, keys: &[String], page: Place<'_>, moves: &impl Moves) -> Option<(String, usize)> {
+pub fn retarget_fields(
+    text: &str,
+    keys: &[String],
+    page: PageMove<'_>,
+    moves: &impl RetargetContext,
+) -> Option<(String, usize)> {
     // Reading YAML takes longer than all the rest, and few pages have any of them.
     let block = frontmatter::split(text).yaml?;
     if !keys.iter().any(|key| block.contains(key.as_str())) {
@@ -52,7 +57,7 @@ fn meant(written: &str) -> Option<Link> {
 }
 
 /// A value with its link rewritten; `None` when it leads where it should, or is no link.
-fn retargeted(written: &str, page: Place<'_>, moves: &impl Moves) -> Option<String> {
+fn retargeted(written: &str, page: PageMove<'_>, moves: &impl RetargetContext) -> Option<String> {
     if !links(written).is_empty() {
         return retarget(written, page, moves).map(|(new, _)| new);
     }

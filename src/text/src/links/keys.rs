@@ -32,7 +32,7 @@ impl KeyKind {
 
 /// One name, of a page or asked for by a link.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct LinkKey {
     /// How the name leads to the page.
     pub kind: KeyKind,
     /// The name as written; a path without its `.md`.
@@ -41,7 +41,7 @@ pub struct Key {
     pub folded: String,
 }
 
-impl Key {
+impl LinkKey {
     fn new(kind: KeyKind, text: &str) -> Self {
         Self { kind, text: text.to_owned(), folded: text.to_lowercase() }
     }
@@ -49,22 +49,22 @@ impl Key {
 
 /// The names a page answers to. Files that are no pages answer to their path and file name, ending included.
 #[must_use]
-pub fn keys_of(path: &str, title: Option<&str>, aliases: &[String]) -> Vec<Key> {
+pub fn keys_of(path: &str, title: Option<&str>, aliases: &[String]) -> Vec<LinkKey> {
     let name = without_extension(path);
-    let mut keys = vec![Key::new(KeyKind::Path, name)];
+    let mut keys = vec![LinkKey::new(KeyKind::Path, name)];
     let mut rest = name;
     while let Some((_, suffix)) = rest.split_once('/') {
         let kind = if suffix.contains('/') { KeyKind::Suffix } else { KeyKind::Stem };
-        keys.push(Key::new(kind, suffix));
+        keys.push(LinkKey::new(kind, suffix));
         rest = suffix;
     }
     if !name.contains('/') {
-        keys.push(Key::new(KeyKind::Stem, name));
+        keys.push(LinkKey::new(KeyKind::Stem, name));
     }
     let names = aliases.iter().map(|alias| (KeyKind::Alias, alias.trim()));
     for (kind, text) in names.chain(title.map(|title| (KeyKind::Title, title.trim()))) {
         if !text.is_empty() {
-            keys.push(Key::new(kind, text));
+            keys.push(LinkKey::new(kind, text));
         }
     }
     keys
@@ -74,18 +74,18 @@ pub fn keys_of(path: &str, title: Option<&str>, aliases: &[String]) -> Vec<Key> 
 ///
 /// Links written in markdown, and wiki links that begin with `/`, `./` or `../`, mean one path.
 #[must_use]
-pub fn candidates(from: &str, kind: LinkKind, target: &str) -> Vec<Key> {
+pub fn candidates(from: &str, kind: LinkKind, target: &str) -> Vec<LinkKey> {
     let is_address = ["/", "./", "../"].iter().any(|start| target.starts_with(start));
     if !kind.is_wiki() || is_address {
         let path = join(folder_of(from), target);
-        return path.map(|path| Key::new(KeyKind::Path, without_extension(&path))).into_iter().collect();
+        return path.map(|path| LinkKey::new(KeyKind::Path, without_extension(&path))).into_iter().collect();
     }
     let by_path = if target.contains('/') { KeyKind::Suffix } else { KeyKind::Stem };
     let name = without_extension(target);
     vec![
-        Key::new(KeyKind::Path, name),
-        Key::new(by_path, name),
-        Key::new(KeyKind::Alias, target),
-        Key::new(KeyKind::Title, target),
+        LinkKey::new(KeyKind::Path, name),
+        LinkKey::new(by_path, name),
+        LinkKey::new(KeyKind::Alias, target),
+        LinkKey::new(KeyKind::Title, target),
     ]
 }

@@ -19,13 +19,13 @@ use std::ops::Range;
 
 pub use expand::{expand, permalink};
 pub use fields::{of_fields, retarget_fields};
-pub use keys::{Key, KeyKind, candidates, keys_of};
-pub use resolve::{Known, Resolver, choose};
-pub use retarget::{Moves, Place, retarget, rewrite};
+pub use keys::{KeyKind, LinkKey, candidates, keys_of};
+pub use resolve::{KnownName, LinkTargets, choose};
+pub use retarget::{PageMove, RetargetContext, retarget, rewrite};
 
-use crate::frontmatter::{Split, split};
-use crate::lines::Lines;
-use crate::structure::{self, Structure};
+use crate::frontmatter::{SplitPage, split};
+use crate::lines::LineStarts;
+use crate::structure::{self, BodyStructure};
 
 /// Longest `context` of a link, in characters; a longer line is cut around the link.
 const CONTEXT_CHARS: usize = 240;
@@ -83,7 +83,7 @@ pub struct Link {
 #[must_use]
 pub fn links(text: &str) -> Vec<Link> {
     let split = split(text);
-    let lines = Lines::of(text);
+    let lines = LineStarts::of(text);
     let structure = structure::read(&split, &lines);
     of_structure(text, &split, &lines, &structure)
 }
@@ -103,7 +103,12 @@ pub fn link_of(written: &str) -> Option<Link> {
 }
 
 /// The links of a page whose structure is read already.
-pub(crate) fn of_structure(text: &str, split: &Split<'_>, lines: &Lines<'_>, structure: &Structure<'_>) -> Vec<Link> {
+pub(crate) fn of_structure(
+    text: &str,
+    split: &SplitPage<'_>,
+    lines: &LineStarts<'_>,
+    structure: &BodyStructure<'_>,
+) -> Vec<Link> {
     let mut found = scan::wiki_links(text, split.body_offset, &structure.opaque);
     // `[[x]](y)` is one markdown link whose label has brackets
     let mut labels: Vec<usize> = structure.links.iter().map(|link| link.range.start).collect();
@@ -133,7 +138,7 @@ pub(crate) fn without_wiki_markup(text: &str) -> std::borrow::Cow<'_, str> {
 }
 
 /// The line around a link, cut to [`CONTEXT_CHARS`] when it is longer.
-fn context(lines: &Lines<'_>, index: usize, range: &Range<usize>) -> String {
+fn context(lines: &LineStarts<'_>, index: usize, range: &Range<usize>) -> String {
     let line = lines.line(index);
     if line.len() <= CONTEXT_CHARS {
         return line.trim().to_owned();

@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::keys::{Key, KeyKind, candidates, keys_of};
+use super::keys::{KeyKind, LinkKey, candidates, keys_of};
 use super::uri::folder_of;
 use super::{Link, LinkKind};
 
 /// A name that a known page answers to: a row of a table of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Known<'a> {
+pub struct KnownName<'a> {
     /// How the name leads to the page.
     pub kind: KeyKind,
     /// The name, as [`Key::text`].
@@ -25,7 +25,7 @@ pub struct Known<'a> {
 /// order of `wanted` decides, then names written in the same case come before others, then the nearest folder: the most folders
 /// shared with `from`, the fewest beyond them, then the alphabet.
 #[must_use]
-pub fn choose<'a>(from: &str, wanted: &[Key], known: impl IntoIterator<Item = Known<'a>>) -> Option<&'a str> {
+pub fn choose<'a>(from: &str, wanted: &[LinkKey], known: impl IntoIterator<Item = KnownName<'a>>) -> Option<&'a str> {
     let home = folder_of(from);
     known
         .into_iter()
@@ -55,19 +55,19 @@ fn closeness(home: &str, folder: &str) -> (usize, usize) {
 ///
 /// Adding or removing a page costs as much as it has names; asking costs as much as there are pages of the same name.
 #[derive(Debug, Default)]
-pub struct Resolver {
-    names: HashMap<Box<str>, Vec<Name>>,
+pub struct LinkTargets {
+    names: HashMap<Box<str>, Vec<ResolvedName>>,
     pages: HashMap<Arc<str>, Vec<Box<str>>>,
 }
 
 #[derive(Debug)]
-struct Name {
+struct ResolvedName {
     kind: KeyKind,
     text: Box<str>,
     path: Arc<str>,
 }
 
-impl Resolver {
+impl LinkTargets {
     /// A resolver that knows no page.
     #[must_use]
     pub fn new() -> Self {
@@ -81,7 +81,7 @@ impl Resolver {
         let mut entries = Vec::new();
         for key in keys_of(path, title, aliases) {
             let folded: Box<str> = key.folded.into();
-            let name = Name { kind: key.kind, text: key.text.into(), path: Arc::clone(&page) };
+            let name = ResolvedName { kind: key.kind, text: key.text.into(), path: Arc::clone(&page) };
             self.names.entry(folded.clone()).or_default().push(name);
             entries.push(folded);
         }
@@ -113,6 +113,6 @@ impl Resolver {
         let mut folded: Vec<&str> = wanted.iter().map(|key| key.folded.as_str()).collect();
         folded.dedup();
         let known = folded.iter().filter_map(|folded| self.names.get(*folded)).flatten();
-        choose(from, &wanted, known.map(|name| Known { kind: name.kind, text: &name.text, path: &name.path }))
+        choose(from, &wanted, known.map(|name| KnownName { kind: name.kind, text: &name.text, path: &name.path }))
     }
 }

@@ -8,14 +8,14 @@ use crate::headings::slug;
 
 /// Where the page stands whose links are rewritten; two paths differ when the page itself moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct PageMove<'a> {
     /// Its path while its links were written.
     pub before: &'a str,
     /// Its path from now on.
     pub after: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> PageMove<'a> {
     /// A page that stays where it is.
     #[must_use]
     pub fn fixed(path: &'a str) -> Self {
@@ -24,7 +24,7 @@ impl<'a> Place<'a> {
 }
 
 /// What must be known of the tree to rewrite the links of a page.
-pub trait Moves {
+pub trait RetargetContext {
     /// The path a link of the page led to before the move; `None` when it led nowhere.
     fn led_to(&self, link: &Link) -> Option<String>;
 
@@ -50,7 +50,7 @@ pub fn rewrite(text: &str, mut choose: impl FnMut(&Link) -> Option<String>) -> O
 /// needed. A full path stays a full path, a relative one relative; `.md` is kept where it was written and nowhere else. A wiki link to a
 /// name that none can hold (`a|b.md`) becomes a markdown link.
 /// Gives the new text and the number of links rewritten; `None` when none was.
-pub fn retarget(text: &str, page: Place<'_>, moves: &impl Moves) -> Option<(String, usize)> {
+pub fn retarget(text: &str, page: PageMove<'_>, moves: &impl RetargetContext) -> Option<(String, usize)> {
     replace(text, &links(text), |link| {
         let old = moves.led_to(link)?;
         let moved = moves.moved(&old);
@@ -102,7 +102,7 @@ fn written(text: &str, link: &Link, target: &str) -> Option<String> {
 }
 
 /// A wiki link as a markdown link; without a label it shows the page's name, as before.
-fn as_markdown(link: &Link, page: Place<'_>, new: &str) -> String {
+fn as_markdown(link: &Link, page: PageMove<'_>, new: &str) -> String {
     let name = without_extension(new.rsplit('/').next().unwrap_or(new));
     let mut label = String::new();
     for character in link.label.as_deref().unwrap_or(name).chars() {
@@ -118,7 +118,7 @@ fn as_markdown(link: &Link, page: Place<'_>, new: &str) -> String {
 }
 
 /// The new target of a link that is an address.
-fn address(link: &Link, page: Place<'_>, new: &str) -> String {
+fn address(link: &Link, page: PageMove<'_>, new: &str) -> String {
     let old = link.target.as_str();
     let new = with_same_extension(old, new);
     // nothing to do when the way from here still leads there
@@ -132,7 +132,7 @@ fn address(link: &Link, page: Place<'_>, new: &str) -> String {
 }
 
 /// How one comes from a page to a path.
-fn way(page: Place<'_>, new: &str, is_dotted: bool) -> String {
+fn way(page: PageMove<'_>, new: &str, is_dotted: bool) -> String {
     let way = relative(folder_of(page.after), new);
     // `a:b` would be read as a scheme
     let needs_dot = is_dotted || way.split('/').next().is_some_and(|first| first.contains(':'));
@@ -140,7 +140,7 @@ fn way(page: Place<'_>, new: &str, is_dotted: bool) -> String {
 }
 
 /// The new target of a wiki link that is a name.
-fn name(link: &Link, old: &str, new: &str, moves: &impl Moves) -> String {
+fn name(link: &Link, old: &str, new: &str, moves: &impl RetargetContext) -> String {
     let target = link.target.as_str();
     let asked = without_extension(target);
     let was_full = asked.contains('/') && asked.to_lowercase() == without_extension(old).to_lowercase();

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::{Link, LinkKind, context, uri};
-use crate::lines::Lines;
-use crate::structure::{Definition, WrittenLink};
+use crate::lines::LineStarts;
+use crate::structure::{LinkDefinition, WrittenLink};
 
 /// A link that does not know its line yet.
-pub(super) struct Found {
+pub(super) struct ScannedLink {
     pub(super) whole: Range<usize>,
     pub(super) range: Range<usize>,
     kind: LinkKind,
@@ -16,8 +16,8 @@ pub(super) struct Found {
     label: Option<String>,
 }
 
-impl Found {
-    pub(super) fn placed(self, lines: &Lines<'_>) -> Link {
+impl ScannedLink {
+    pub(super) fn placed(self, lines: &LineStarts<'_>) -> Link {
         let index = lines.index_of(self.range.start);
         Link {
             kind: self.kind,
@@ -84,7 +84,7 @@ pub(super) fn label_of(inner: &str) -> (&str, Option<&str>) {
 }
 
 /// The wiki links of a page's body that touch none of the opaque ranges, which are in order.
-pub(super) fn wiki_links(text: &str, body_offset: usize, opaque: &[Range<usize>]) -> Vec<Found> {
+pub(super) fn wiki_links(text: &str, body_offset: usize, opaque: &[Range<usize>]) -> Vec<ScannedLink> {
     let mut links = Vec::new();
     let mut passed = 0;
     let mut reach = 0;
@@ -107,7 +107,7 @@ pub(super) fn wiki_links(text: &str, body_offset: usize, opaque: &[Range<usize>]
         let leading = text[inner.clone()].len() - text[inner.clone()].trim_start().len();
         let start = inner.start + leading;
         let embed = range.start > body_offset && text.as_bytes()[range.start - 1] == b'!';
-        links.push(Found {
+        links.push(ScannedLink {
             whole: range,
             range: start..start + target.len(),
             kind: if embed { LinkKind::Embed } else { LinkKind::Wiki },
@@ -124,31 +124,31 @@ fn some_text(text: Option<&str>) -> Option<String> {
 }
 
 /// A link written in markdown, when it leads to a file.
-pub(super) fn written_link(text: &str, link: &WrittenLink<'_>) -> Option<Found> {
+pub(super) fn written_link(text: &str, link: &WrittenLink<'_>) -> Option<ScannedLink> {
     let tail = text.get(link.text_end..link.range.end)?;
     let open = link.text_end + tail.find("](")? + 2;
     let range = destination(text, open..link.range.end)?;
     let found = found(text, link.kind, range, &link.destination)?;
     let start = link.range.start + usize::from(link.kind == LinkKind::Image);
-    Some(Found { whole: start..link.range.end, label: some_text(Some(&link.label)), ..found })
+    Some(ScannedLink { whole: start..link.range.end, label: some_text(Some(&link.label)), ..found })
 }
 
 /// A reference definition, when it leads to a file.
-pub(super) fn definition(text: &str, definition: &Definition) -> Option<Found> {
+pub(super) fn definition(text: &str, definition: &LinkDefinition) -> Option<ScannedLink> {
     let source = text.get(definition.range.clone())?;
     let bytes = source.as_bytes();
     let close = source.match_indices("]:").map(|(at, _)| at).find(|at| !is_escaped(bytes, *at))?;
     let range = destination(text, definition.range.start + close + 2..definition.range.end)?;
     let found = found(text, LinkKind::Definition, range, &definition.destination)?;
-    Some(Found { whole: definition.range.clone(), label: some_text(source.get(1..close)), ..found })
+    Some(ScannedLink { whole: definition.range.clone(), label: some_text(source.get(1..close)), ..found })
 }
 
 /// Cut a destination into path and heading; `None` when it leads out of the tree or into the page itself.
-fn found(text: &str, kind: LinkKind, written: Range<usize>, meant: &str) -> Option<Found> {
+fn found(text: &str, kind: LinkKind, written: Range<usize>, meant: &str) -> Option<ScannedLink> {
     let (path, fragment) = uri::path_and_fragment(meant)?;
     let source = &text[written.clone()];
     let end = uri::path_end(source);
-    Some(Found {
+    Some(ScannedLink {
         whole: written.clone(),
         range: written.start..written.start + end,
         kind,

@@ -12,9 +12,9 @@ use serde::Serialize;
 
 /// One thing that is wrong with a page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Issue {
+pub struct LintIssue {
     /// Which rule was broken.
-    pub rule: Rule,
+    pub rule: LintRule,
     /// Line in the page, from 1.
     pub line: usize,
     /// Column in that line, from 1, in characters.
@@ -38,7 +38,7 @@ pub enum Severity {
 /// The rules, under the names the contract gives them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Rule {
+pub enum LintRule {
     /// The frontmatter cannot be read.
     FrontmatterYamlInvalid,
     /// A row of a table has another number of columns than its header.
@@ -61,7 +61,7 @@ pub enum Rule {
     LinkImageBroken,
 }
 
-impl Rule {
+impl LintRule {
     /// Its name in answers and messages.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -97,7 +97,7 @@ impl Rule {
     }
 }
 
-impl std::fmt::Display for Rule {
+impl std::fmt::Display for LintRule {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(self.name())
     }
@@ -105,8 +105,8 @@ impl std::fmt::Display for Rule {
 
 /// Look for everything that is wrong with a page; issues come in order of their place.
 #[must_use]
-pub fn lint(text: &str) -> Vec<Issue> {
-    let mut page = rules::Checked::new(text);
+pub fn lint(text: &str) -> Vec<LintIssue> {
+    let mut page = rules::CheckedPage::new(text);
     page.frontmatter();
     page.blocks();
     page.headings();
@@ -117,12 +117,12 @@ pub fn lint(text: &str) -> Vec<Issue> {
 
 /// The first issue that refuses a write; `None` when the page may be written.
 #[must_use]
-pub fn first_error(issues: &[Issue]) -> Option<&Issue> {
+pub fn first_error(issues: &[LintIssue]) -> Option<&LintIssue> {
     issues.iter().find(|issue| issue.severity == Severity::Error)
 }
 
 /// What the writer is told when an issue refuses the write: `<rule> (line N): <message>`.
 #[must_use]
-pub fn reject_message(issue: &Issue) -> String {
+pub fn reject_message(issue: &LintIssue) -> String {
     format!("{} (line {}): {}", issue.rule, issue.line, issue.message)
 }

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::{Issue, Rule};
-use crate::blocks::{Blocks, Fence, Table};
-use crate::frontmatter::{self, Frontmatter, Split, YamlError};
+use super::{LintIssue, LintRule};
+use crate::blocks::{BodyBlocks, CodeFence, TableBlock};
+use crate::frontmatter::{self, Frontmatter, SplitPage, YamlError};
 use crate::headings::Heading;
-use crate::lines::Lines;
+use crate::lines::LineStarts;
 use crate::structure;
-use crate::tables::{Broken, broken, cells};
+use crate::tables::{BrokenTable, broken, cells};
 
 /// The keys of the frontmatter that hold a date.
 const DATE_KEYS: [&str; 3] = ["created", "updated", "last-reviewed"];
@@ -52,30 +52,30 @@ const MERMAID_KINDS: [&str; 30] = [
 ];
 
 /// A page under examination.
-pub(super) struct Checked<'a> {
-    split: Split<'a>,
-    lines: Lines<'a>,
+pub(super) struct CheckedPage<'a> {
+    split: SplitPage<'a>,
+    lines: LineStarts<'a>,
     headings: Vec<Heading>,
-    pub(super) issues: Vec<Issue>,
+    pub(super) issues: Vec<LintIssue>,
 }
 
-impl<'a> Checked<'a> {
+impl<'a> CheckedPage<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let split = frontmatter::split(text);
-        let lines = Lines::of(text);
+        let lines = LineStarts::of(text);
         let headings = structure::read(&split, &lines).headings;
         Self { split, lines, headings, issues: Vec::new() }
     }
 
     /// Report an issue at a byte of the page.
-    fn report(&mut self, rule: Rule, offset: usize, message: String) {
+    fn report(&mut self, rule: LintRule, offset: usize, message: String) {
         let line = self.lines.index_of(offset) + 1;
         let column = self.lines.column(offset);
-        self.issues.push(Issue { rule, line, column, message, severity: rule.severity() });
+        self.issues.push(LintIssue { rule, line, column, message, severity: rule.severity() });
     }
 
     /// Report an issue at a byte of the body.
-    fn report_in_body(&mut self, rule: Rule, offset: usize, message: String) {
+    fn report_in_body(&mut self, rule: LintRule, offset: usize, message: String) {
         self.report(rule, offset + self.split.body_offset, message);
     }
 
@@ -83,7 +83,7 @@ impl<'a> Checked<'a> {
         let frontmatter = frontmatter::read(&self.split);
         match &frontmatter.error {
             Some(error @ (YamlError::Malformed { .. } | YamlError::NotAMapping { .. })) => {
-                self.report(Rule::FrontmatterYamlInvalid, 0, error.to_string());
+                self.report(LintRule::FrontmatterYamlInvalid, 0, error.to_string());
                 return;
             }
             // read as empty, by contract; there is nothing in it to be right or wrong
@@ -91,7 +91,7 @@ impl<'a> Checked<'a> {
         }
         if frontmatter.text("title").is_none() {
             let message = "frontmatter has no `title`; add one".to_owned();
-            self.report(Rule::FrontmatterMissingRequired, 0, message);
+            self.report(LintRule::FrontmatterMissingRequired, 0, message);
         }
         for key in DATE_KEYS {
             self.date(&frontmatter, key);
@@ -107,7 +107,7 @@ impl<'a> Checked<'a> {
             Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
         };
         let message = format!("`{key}` is `{written}`; write a date as `2026-01-31` or `2026-01-31T09:30:00Z`");
-        self.report(Rule::FrontmatterDateInvalid, self.offset_of_key(key), message);
+        self.report(LintRule::FrontmatterDateInvalid, self.offset_of_key(key), message);
     }
 
     /// Where the line of a top-level key begins; the top of the page when it is not written plainly.
@@ -125,7 +125,7 @@ impl<'a> Checked<'a> {
 
     pub(super) fn blocks(&mut self) {
         let body = self.split.body;
-        let blocks = Blocks::of(body);
+        let blocks = BodyBlocks::of(body);
         for fence in &blocks.fences {
             self.fence(body, fence);
         }
@@ -137,29 +137,29 @@ impl<'a> Checked<'a> {
                 continue;
             };
             match broken(text) {
-                Some(Broken::NoSeparator) => {
+                Some(BrokenTable::NoSeparator) => {
                     let message =
                         "table header is not followed by a separator; add a line like `| --- | --- |` under it";
-                    self.report_in_body(Rule::TableNoSeparator, paragraph.start, message.to_owned());
+                    self.report_in_body(LintRule::TableNoSeparator, paragraph.start, message.to_owned());
                 }
-                Some(Broken::UnevenSeparator { header, separator }) => {
+                Some(BrokenTable::UnevenSeparator { header, separator }) => {
                     let message = format!("separator has {}, header has {header}", columns(separator));
                     let second = text.find('\n').map_or(0, |at| at + 1);
-                    self.report_in_body(Rule::TableColumnMismatch, paragraph.start + second, message);
+                    self.report_in_body(LintRule::TableColumnMismatch, paragraph.start + second, message);
                 }
                 None => {}
             }
         }
         for image in blocks.empty_images {
-            self.report_in_body(Rule::LinkImageBroken, image, "image has no target".to_owned());
+            self.report_in_body(LintRule::LinkImageBroken, image, "image has no target".to_owned());
         }
     }
 
-    fn fence(&mut self, body: &str, fence: &Fence) {
+    fn fence(&mut self, body: &str, fence: &CodeFence) {
         if fence.is_unclosed(body) {
             let marker = fence.marker(body).unwrap_or("```");
             let message = format!("code fence is never closed; add a line ` {marker} ` after the code");
-            self.report_in_body(Rule::FenceUnclosed, fence.range.start, message);
+            self.report_in_body(LintRule::FenceUnclosed, fence.range.start, message);
         }
         if fence.language != "mermaid" {
             return;
@@ -169,17 +169,17 @@ impl<'a> Checked<'a> {
             Some(kind) => format!("`{kind}` is not a kind of mermaid diagram; begin with one, such as `flowchart`"),
             None => "mermaid block is empty; begin with a kind of diagram, such as `flowchart`".to_owned(),
         };
-        self.report_in_body(Rule::FenceMermaidInvalid, fence.range.start, message);
+        self.report_in_body(LintRule::FenceMermaidInvalid, fence.range.start, message);
     }
 
-    fn table(&mut self, body: &str, table: &Table) {
+    fn table(&mut self, body: &str, table: &TableBlock) {
         let wanted = table.alignments.len();
         for row in &table.rows {
             let Some(text) = body.get(row.clone()) else { continue };
             let found = cells(text).len();
             if found != wanted {
                 let message = format!("row has {}, header has {wanted}", columns(found));
-                self.report_in_body(Rule::TableColumnMismatch, row.start, message);
+                self.report_in_body(LintRule::TableColumnMismatch, row.start, message);
             }
         }
     }
@@ -194,14 +194,14 @@ impl<'a> Checked<'a> {
                 let first = *first_lines.entry(&heading.slug).or_insert(heading.line);
                 if first != heading.line {
                     let message = format!("anchor `{}` is taken by the heading in line {first}", heading.slug);
-                    self.report(Rule::HeadingDuplicateSlug, heading.range.start, message);
+                    self.report(LintRule::HeadingDuplicateSlug, heading.range.start, message);
                 }
             }
             if let Some(above) = above
                 && heading.level > above.level + 1
             {
                 let message = format!("heading of level {} under one of level {}", heading.level, above.level);
-                self.report(Rule::HeadingSkipLevel, heading.range.start, message);
+                self.report(LintRule::HeadingSkipLevel, heading.range.start, message);
             }
             above = Some(heading);
         }

@@ -151,7 +151,7 @@ fn an_image_needs_a_target() {
 fn issues_come_in_order_and_say_how_to_mend() {
     let issues = lint("| a | b |\n| 1 | 2 |\n\n```\n");
     let rules: Vec<_> = issues.iter().map(|issue| issue.rule).collect();
-    assert_eq!(rules, [Rule::FrontmatterMissingRequired, Rule::TableNoSeparator, Rule::FenceUnclosed]);
+    assert_eq!(rules, [LintRule::FrontmatterMissingRequired, LintRule::TableNoSeparator, LintRule::FenceUnclosed]);
     let error = first_error(&issues).unwrap();
     assert_eq!(
         reject_message(error),
@@ -176,7 +176,7 @@ fn the_wire_shape_uses_the_names_of_the_contract() {
         serde_json::to_string(issue).unwrap(),
         r#"{"rule":"fence-unclosed","line":1,"column":1,"message":"code fence is never closed; add a line ` ``` ` after the code","severity":"error"}"#
     );
-    for rule in [Rule::FrontmatterYamlInvalid, Rule::LinkImageBroken, Rule::HeadingSkipLevel] {
+    for rule in [LintRule::FrontmatterYamlInvalid, LintRule::LinkImageBroken, LintRule::HeadingSkipLevel] {
         assert_eq!(serde_json::to_value(rule).unwrap(), rule.name());
     }
 }

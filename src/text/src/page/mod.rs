@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::frontmatter::{self, Frontmatter, YamlError};
 use crate::headings::Heading;
-use crate::lines::Lines;
+use crate::lines::LineStarts;
 use crate::links::{self, Link};
 use crate::structure;
 
@@ -48,7 +48,7 @@ impl<'a> Page<'a> {
     pub fn read(path: &str, text: &'a str) -> Self {
         let split = frontmatter::split(text);
         let frontmatter = frontmatter::read(&split);
-        let lines = Lines::of(text);
+        let lines = LineStarts::of(text);
         let structure = structure::read(&split, &lines);
         let links = links::of_structure(text, &split, &lines, &structure);
         let title = frontmatter.text("title").or_else(|| Some(structure.headings.first()?.text.clone()));

@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::headings::{Heading, headings};
-use crate::lines::Lines;
+use crate::lines::LineStarts;
 
 /// Which section is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Select<'a> {
+pub enum SectionSelector<'a> {
     /// By the words of its heading: the same words first, then containing them, in any case. `Parent > Child` names a heading
     /// below another one.
     Heading(&'a str),
@@ -36,14 +36,14 @@ pub struct Section {
 
 /// Find a section; `None` when the page has no such heading.
 #[must_use]
-pub fn section(text: &str, select: Select<'_>) -> Option<Section> {
+pub fn section(text: &str, select: SectionSelector<'_>) -> Option<Section> {
     let headings = headings(text);
     let index = match select {
-        Select::Index(index) => index,
-        Select::Heading(wanted) => find(&headings, wanted)?,
+        SectionSelector::Index(index) => index,
+        SectionSelector::Heading(wanted) => find(&headings, wanted)?,
     };
     let heading = headings.get(index)?;
-    let lines = Lines::of(text);
+    let lines = LineStarts::of(text);
     let end = headings[end_of(&headings, index)..].first();
     let end_offset = end.map_or(text.len(), |next| match lines.start(next.line - 1) {
         // a heading inside a quote begins after the `>` of its line
@@ -77,13 +77,13 @@ fn find(headings: &[Heading], wanted: &str) -> Option<usize> {
     let wanted = wanted.trim();
     // a heading may itself contain ` > `: its own words come first
     let all = 0..headings.len();
-    if let Some(index) = position(headings, all.clone(), wanted, Match::Same) {
+    if let Some(index) = position(headings, all.clone(), wanted, SectionMatch::Same) {
         return Some(index);
     }
     if let Some((parents, child)) = wanted.rsplit_once('>') {
         return position_below(headings, parents, child);
     }
-    position(headings, all, wanted, Match::Containing)
+    position(headings, all, wanted, SectionMatch::Containing)
 }
 
 /// Find `child` among the headings below the one that `parents` names.
@@ -91,8 +91,8 @@ fn position_below(headings: &[Heading], parents: &str, child: &str) -> Option<us
     let mut within = 0..headings.len();
     let mut found = None;
     for name in parents.split('>').chain([child]) {
-        let at = position(headings, within.clone(), name, Match::Same)
-            .or_else(|| position(headings, within, name, Match::Containing))?;
+        let at = position(headings, within.clone(), name, SectionMatch::Same)
+            .or_else(|| position(headings, within, name, SectionMatch::Containing))?;
         within = at + 1..end_of(headings, at);
         found = Some(at);
     }
@@ -100,12 +100,12 @@ fn position_below(headings: &[Heading], parents: &str, child: &str) -> Option<us
 }
 
 #[derive(Clone, Copy)]
-enum Match {
+enum SectionMatch {
     Same,
     Containing,
 }
 
-fn position(headings: &[Heading], within: std::ops::Range<usize>, wanted: &str, how: Match) -> Option<usize> {
+fn position(headings: &[Heading], within: std::ops::Range<usize>, wanted: &str, how: SectionMatch) -> Option<usize> {
     let wanted = wanted.trim_start_matches('#').trim().to_lowercase();
     if wanted.is_empty() {
         return None;
@@ -113,8 +113,8 @@ fn position(headings: &[Heading], within: std::ops::Range<usize>, wanted: &str, 
     let found = headings.get(within.clone())?.iter().position(|heading| {
         let text = heading.text.to_lowercase();
         match how {
-            Match::Same => text == wanted,
-            Match::Containing => text.contains(&wanted),
+            SectionMatch::Same => text == wanted,
+            SectionMatch::Containing => text.contains(&wanted),
         }
     })?;
     Some(within.start + found)

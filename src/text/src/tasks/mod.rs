@@ -6,9 +6,9 @@ mod tests;
 use pulldown_cmark::{Event, Tag, TagEnd};
 use serde_json::{Map, Value};
 
-use crate::computed::{self, Answer};
+use crate::computed::{self, ComputedAnswer};
 use crate::frontmatter;
-use crate::lines::Lines;
+use crate::lines::LineStarts;
 use crate::structure::parser;
 
 /// Longest text of a task, in bytes; what is longer is cut.
@@ -16,7 +16,7 @@ const MAX_TEXT: usize = 4096;
 
 /// One task of a page.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Task {
+pub struct PageTask {
     /// Its words, without markup, `[key:: value]` taken out. An item inside it is a task of its own.
     pub text: String,
     /// Whether it is ticked.
@@ -31,18 +31,18 @@ pub struct Task {
 
 /// The tasks of a page, in order. What a computed page answers are tasks of others, and none of its own.
 #[must_use]
-pub fn of(text: &str) -> Vec<Task> {
+pub fn of(text: &str) -> Vec<PageTask> {
     let split = frontmatter::split(text);
     // Most pages have none, and are not parsed a second time.
     if !["[ ]", "[x]", "[X]"].iter().any(|mark| split.body.contains(mark)) {
         return Vec::new();
     }
-    let lines = Lines::of(text);
+    let lines = LineStarts::of(text);
     let answered = match computed::answer(split.body) {
-        Answer::There(range) => range,
-        Answer::Absent | Answer::Open(_) => 0..0,
+        ComputedAnswer::There(range) => range,
+        ComputedAnswer::Absent | ComputedAnswer::Open(_) => 0..0,
     };
-    let mut found: Vec<Task> = Vec::new();
+    let mut found: Vec<PageTask> = Vec::new();
     // The tasks whose items are open: none for an item that is no task.
     let mut open: Vec<Option<usize>> = Vec::new();
     for (event, range) in parser(split.body) {
@@ -61,7 +61,13 @@ pub fn of(text: &str) -> Vec<Task> {
                 if let Some(last) = open.last_mut() {
                     *last = Some(found.len());
                     let line = lines.index_of(range.start + split.body_offset) + 1;
-                    found.push(Task { text: String::new(), is_completed, line, tags: Vec::new(), details: Map::new() });
+                    found.push(PageTask {
+                        text: String::new(),
+                        is_completed,
+                        line,
+                        tags: Vec::new(),
+                        details: Map::new(),
+                    });
                 }
             }
             Event::Text(text) | Event::Code(text) => add(&text),
@@ -69,11 +75,11 @@ pub fn of(text: &str) -> Vec<Task> {
             _ => {}
         }
     }
-    found.iter_mut().for_each(Task::take_details);
+    found.iter_mut().for_each(PageTask::take_details);
     found
 }
 
-impl Task {
+impl PageTask {
     /// Takes `[key:: value]` out of the text, and reads the tags in what is left.
     fn take_details(&mut self) {
         let mut rest = std::mem::take(&mut self.text);

@@ -1,7 +1,7 @@
 use super::of;
 
 fn told(text: &str) -> Vec<String> {
-    let tell = |task: super::Task| {
+    let tell = |task: super::PageTask| {
         let details = serde_json::Value::Object(task.details);
         format!("{} {} {:?} {:?} {details}", task.line, task.is_completed, task.text, task.tags)
     };

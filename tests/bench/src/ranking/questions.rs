@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Result;
 use svcfs_measure::machine;
-use svcfs_text::links::{Resolver, links};
+use svcfs_text::links::{LinkTargets, links};
 use svcfs_text::{Page, frontmatter};
 use unicode_normalization::char::is_combining_mark;
 
@@ -106,7 +106,7 @@ impl Trial {
 
     /// Questions from links; the links become their labels.
     fn links(&mut self, most: usize) {
-        let mut resolver = Resolver::new();
+        let mut resolver = LinkTargets::new();
         for (path, text) in &self.pages {
             let page = Page::read(path, text);
             resolver.insert(path, Some(&page.title), &page.aliases);

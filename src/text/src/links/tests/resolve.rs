@@ -1,7 +1,7 @@
 use crate::links::*;
 
-fn tree() -> Resolver {
-    let mut tree = Resolver::new();
+fn tree() -> LinkTargets {
+    let mut tree = LinkTargets::new();
     for path in [
         "readme.md",
         "a/x.md",
@@ -21,7 +21,7 @@ fn tree() -> Resolver {
     tree
 }
 
-fn resolve<'a>(tree: &'a Resolver, from: &str, target: &str) -> Option<&'a str> {
+fn resolve<'a>(tree: &'a LinkTargets, from: &str, target: &str) -> Option<&'a str> {
     tree.resolve_target(from, LinkKind::Wiki, target)
 }
 
@@ -68,7 +68,7 @@ fn case_only_decides_when_both_are_there() {
     assert_eq!(resolve(&tree, "readme.md", "ÜNÏ"), Some("Ünï.md"));
     assert_eq!(resolve(&tree, "readme.md", "aal"), Some("people/ada.md"));
     // How a name leads to a page comes first: a file name in another case is closer than a title in this one.
-    let mut tree = Resolver::new();
+    let mut tree = LinkTargets::new();
     tree.insert("Auth.md", Some("Something"), &[]);
     tree.insert("zz/other.md", Some("auth"), &[]);
     assert_eq!(resolve(&tree, "readme.md", "auth"), Some("Auth.md"));
@@ -106,14 +106,14 @@ fn a_page_that_changes_or_goes_is_forgotten_under_its_old_names() {
 fn stored_keys_give_the_same_answer_as_the_resolver() {
     let tree = tree();
     let pages = [("a/x.md", None), ("b/x.md", None), ("b/c/x.md", None), ("people/title.md", Some("x"))];
-    let table: Vec<(String, Key)> = pages
+    let table: Vec<(String, LinkKey)> = pages
         .iter()
         .flat_map(|(path, title)| keys_of(path, *title, &[]).into_iter().map(|key| ((*path).to_owned(), key)))
         .collect();
     for (from, target) in [("b/c/p.md", "x"), ("p.md", "c/x"), ("p.md", "X"), ("a/p.md", "b/x.md"), ("p.md", "./a/x")] {
         let wanted = candidates(from, LinkKind::Wiki, target);
         let found = table.iter().filter(|(_, key)| wanted.iter().any(|want| want.folded == key.folded));
-        let known = found.map(|(path, key)| Known { kind: key.kind, text: &key.text, path });
+        let known = found.map(|(path, key)| KnownName { kind: key.kind, text: &key.text, path });
         assert_eq!(choose(from, &wanted, known), resolve(&tree, from, target), "{target} in {from}");
     }
     for kind in [KeyKind::Path, KeyKind::Suffix, KeyKind::Stem, KeyKind::Alias, KeyKind::Title] {

@@ -7,13 +7,13 @@ pub(super) struct OneMove {
     page: String,
     from: String,
     to: String,
-    before: Resolver,
-    after: Resolver,
+    before: LinkTargets,
+    after: LinkTargets,
 }
 
 impl OneMove {
     pub(super) fn new(page: &str, from: &str, to: &str, others: &[&str]) -> Self {
-        let (mut before, mut after) = (Resolver::new(), Resolver::new());
+        let (mut before, mut after) = (LinkTargets::new(), LinkTargets::new());
         for path in others {
             before.insert(path, None, &[]);
             after.insert(path, None, &[]);
@@ -24,11 +24,11 @@ impl OneMove {
     }
 
     fn retarget(&self, text: &str) -> Option<(String, usize)> {
-        retarget(text, Place::fixed(&self.page), self)
+        retarget(text, PageMove::fixed(&self.page), self)
     }
 }
 
-impl Moves for OneMove {
+impl RetargetContext for OneMove {
     fn led_to(&self, link: &Link) -> Option<String> {
         self.before.resolve(&self.page, link).map(str::to_owned)
     }
@@ -56,7 +56,7 @@ fn a_wiki_link_to_a_name_that_none_can_hold_becomes_a_markdown_link_that_leads_t
             links(&new).iter().filter_map(|link| change.after.resolve("p.md", link).map(str::to_owned)).collect();
         assert_eq!(led.iter().filter(|path| *path == to).count(), 4, "{new}: {led:?}");
         let field =
-            retarget_fields("---\nsee: old\n---\n", &["see".to_owned()], Place::fixed("p.md"), &change).unwrap().0;
+            retarget_fields("---\nsee: old\n---\n", &["see".to_owned()], PageMove::fixed("p.md"), &change).unwrap().0;
         let value = &crate::frontmatter::parse(&field).map["see"];
         assert!(value == to.trim_end_matches(".md") || *value == format!("[{label}]({address})"), "{field}");
         let link = of_fields(&crate::frontmatter::parse(&field).map, &["see".to_owned()]).remove(0);
@@ -97,9 +97,9 @@ fn only_links_that_led_to_the_moved_page_are_rewritten() {
     assert_eq!(change.retarget("[[x]] [[a/x]] [x](../a/x.md)"), Some(("[[x]] [[a/y]] [x](../a/y.md)".into(), 2)));
 }
 
-struct PageMoves(Resolver);
+struct PageMoves(LinkTargets);
 
-impl Moves for PageMoves {
+impl RetargetContext for PageMoves {
     fn led_to(&self, link: &Link) -> Option<String> {
         self.0.resolve("a/b/p.md", link).map(str::to_owned)
     }
@@ -113,14 +113,14 @@ impl Moves for PageMoves {
 
 #[test]
 fn a_page_that_moves_takes_its_relative_links_along() {
-    let mut tree = Resolver::new();
+    let mut tree = LinkTargets::new();
     for path in ["a/x.md", "a/b/y.md", "a/b/p.md", "img.png"] {
         tree.insert(path, None, &[]);
     }
     let text =
         "[x](../x.md) [y](y.md#h) ![i](../../img.png) [me](p.md) [[x]] [[./y]] [[a/b/y]] [r](/a/x.md) [no](none.md)";
     let expected = "[x](../../x.md) [y](../../b/y.md#h) ![i](../../../img.png) [me](p.md) [[x]] [[../../b/y]] [[a/b/y]] [r](/a/x.md) [no](none.md)";
-    let place = Place { before: "a/b/p.md", after: "a/q/r/p.md" };
+    let place = PageMove { before: "a/b/p.md", after: "a/q/r/p.md" };
     assert_eq!(retarget(text, place, &PageMoves(tree)), Some((expected.to_owned(), 4)));
 }
 
