@@ -13,7 +13,7 @@ use http::header::{
 use http::uri::Authority;
 use http::{HeaderMap, Method};
 use svcfs_base::{Fault, Kind};
-use svcfs_config::{CorsSettings, Host, Origins, ServerSettings};
+use svcfs_config::{CorsSettings, ListenAddress, Origins, ServerSettings};
 
 /// Headers a script of an allowed origin may send and read (gaps.md 4.1, CORS).
 const MAY_SEND: &str = "Content-Type, Authorization, If-Match, If-None-Match, X-Actor, X-Provenance, X-Svc-Space, X-Space, \
@@ -48,10 +48,10 @@ impl AllowedHosts {
         let mut names = Vec::new();
         let mut any = false;
         match &settings.host {
-            Host::Address(address) if address.is_unspecified() => any = true,
-            Host::Address(std::net::IpAddr::V6(address)) => names.push(format!("[{address}]")),
-            Host::Address(address @ std::net::IpAddr::V4(_)) => names.push(address.to_string()),
-            Host::Name(name) => names.push(name.to_ascii_lowercase()),
+            ListenAddress::Address(address) if address.is_unspecified() => any = true,
+            ListenAddress::Address(std::net::IpAddr::V6(address)) => names.push(format!("[{address}]")),
+            ListenAddress::Address(address @ std::net::IpAddr::V4(_)) => names.push(address.to_string()),
+            ListenAddress::Name(name) => names.push(name.to_ascii_lowercase()),
         }
         names.extend(settings.public_url.iter().map(|url| url.host().to_ascii_lowercase()));
         Self { names, any, others: settings.cors.clone() }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::Value;
 use svcfs_base::{Caller, Door, Fault, Kind, TreePath};
-use svcfs_config::Visibility;
+use svcfs_config::SpaceVisibility;
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::{OperationContext, Space};
 use svcfs_work::Lane;
@@ -43,7 +43,7 @@ pub(super) async fn index(
     let server = Arc::clone(&app.server);
     let reach = identity.reach.clone();
     let is_stranger = identity.token.is_none() && !server.access().is_open();
-    if is_stranger && space.visibility() != Visibility::Public {
+    if is_stranger && space.visibility() != SpaceVisibility::Public {
         // The pages themselves are refused, and as everywhere: who has no key learns not even which spaces there are.
         return Err(Fault::new(Kind::Unauthenticated, "missing bearer token"));
     }

@@ -14,7 +14,7 @@ pub(crate) use health::{VERSION, known};
 use std::sync::Arc;
 
 use svcfs_base::{Fault, Reach, Scope};
-use svcfs_config::Visibility;
+use svcfs_config::SpaceVisibility;
 use svcfs_knowledge::access::{CallerIdentity, RequestGuard};
 use svcfs_knowledge::kernel::Space;
 use warp::reply::Response;
@@ -61,11 +61,11 @@ impl SpecialPage {
     pub(crate) fn stranger(self, space: &Space) -> Option<CallerIdentity> {
         match (self, space.visibility()) {
             // Told of pages that say of themselves that they are public, and of no others (gaps.md 4.2).
-            (Self::Llms, Visibility::Private | Visibility::Unlisted) => {
+            (Self::Llms, SpaceVisibility::Private | SpaceVisibility::Unlisted) => {
                 Some(CallerIdentity { reach: Reach::READING, ..CallerIdentity::ANYBODY })
             }
-            (Self::Mcp, _) | (_, Visibility::Private | Visibility::Unlisted) => None,
-            (_, Visibility::Public) => Some(CallerIdentity { reach: Reach::READING, ..CallerIdentity::ANYBODY }),
+            (Self::Mcp, _) | (_, SpaceVisibility::Private | SpaceVisibility::Unlisted) => None,
+            (_, SpaceVisibility::Public) => Some(CallerIdentity { reach: Reach::READING, ..CallerIdentity::ANYBODY }),
         }
     }
 }

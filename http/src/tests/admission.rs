@@ -58,9 +58,9 @@ async fn the_public_address_is_ours() {
 
 #[test]
 fn a_server_on_every_address_takes_every_host_and_its_own_origin() {
-    use svcfs_config::{Config, Host, Overrides, ServerSettings, Settings};
-    let plain = || Settings::resolve(Config::default(), Overrides::default()).unwrap().server;
-    let host = Host::parse("0.0.0.0").unwrap();
+    use svcfs_config::{CliOverrides, Config, ListenAddress, ServerSettings, Settings};
+    let plain = || Settings::resolve(Config::default(), CliOverrides::default()).unwrap().server;
+    let host = ListenAddress::parse("0.0.0.0").unwrap();
     let settings = ServerSettings { host, port: 3333, public_url: None, ..plain() };
     let hosts = AllowedHosts::new(&settings);
     let headers = |host: &str, origin: &str| {

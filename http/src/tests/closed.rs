@@ -4,7 +4,7 @@ use http::StatusCode;
 use http_body_util::BodyExt;
 use serde_json::json;
 use svcfs_base::Scope;
-use svcfs_config::Visibility;
+use svcfs_config::SpaceVisibility;
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::access::RequestGuard;
 use svcfs_knowledge::kernel::{FolderScope, OperationEntry, Route};
@@ -356,7 +356,7 @@ async fn a_public_space_is_read_by_strangers_an_unlisted_one_by_those_who_know_a
 #[tokio::test]
 async fn a_stranger_in_a_public_space_is_not_told_what_others_read_and_looked_for_nor_where_it_lies() {
     let server = TestServer::of(CATALOGUE, KEYS);
-    server.space().see(Visibility::Public);
+    server.space().see(SpaceVisibility::Public);
     let of_readers = svcfs_knowledge::usage::AREA.operations;
     for (entry, line) in lines().filter(|(entry, _)| of_readers.iter().any(|other| other.name == entry.name)) {
         assert_eq!(status(&server, &line, None).await, 401, "{line}");

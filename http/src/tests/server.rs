@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
 use svcfs_base::FrozenClock;
-use svcfs_config::{Config, Overrides, Settings};
+use svcfs_config::{CliOverrides, Config, Settings};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::access::AccessControl;
 use svcfs_knowledge::kernel::{OperationArea, ServerState, Space};
@@ -45,7 +45,7 @@ impl TestServer {
 
     /// A door that offers `catalogue`, with this `config.toml`.
     pub(super) fn of(catalogue: &'static [OperationArea], config: &str) -> Self {
-        let settings = Settings::resolve(Config::parse(config, &|_| None), Overrides::default()).unwrap();
+        let settings = Settings::resolve(Config::parse(config, &|_| None), CliOverrides::default()).unwrap();
         let clock = Arc::new(FrozenClock::at(1_767_225_600));
         let supervisor = Supervisor::new();
         let roots = [(); 2].map(|()| tempfile::tempdir().unwrap());

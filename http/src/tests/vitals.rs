@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
-use svcfs_config::Visibility;
+use svcfs_config::SpaceVisibility;
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::vitals::{ProtocolEndpoint, ProtocolServer};
 
@@ -46,7 +46,7 @@ async fn a_stranger_learns_from_no_page_which_spaces_there_are() {
     }
     let named = server.ask("GET /readyz", &[("X-Svc-Space", "other")], "").await;
     assert_eq!(named.error(401), "missing bearer token");
-    server.app.server.spaces().find("other").unwrap().see(Visibility::Public);
+    server.app.server.spaces().find("other").unwrap().see(SpaceVisibility::Public);
     assert_eq!(server.ask("GET /readyz", &[("X-Svc-Space", "other")], "").await.status, 200, "a public space");
 }
 

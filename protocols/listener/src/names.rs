@@ -11,7 +11,7 @@ use http::header::{HOST, ORIGIN};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName};
 use svcfs_base::{Fault, Kind};
-use svcfs_config::{Host, ServerSettings};
+use svcfs_config::{ListenAddress, ServerSettings};
 
 /// The names of a server.
 #[derive(Debug)]
@@ -28,8 +28,8 @@ impl ServerNames {
         let mut names = Vec::new();
         let mut any = false;
         match &settings.host {
-            Host::Address(address) => any = address.is_unspecified(),
-            Host::Name(name) => names.push(name.to_ascii_lowercase()),
+            ListenAddress::Address(address) => any = address.is_unspecified(),
+            ListenAddress::Name(name) => names.push(name.to_ascii_lowercase()),
         }
         names.extend(settings.public_url.iter().map(|url| url.host().to_ascii_lowercase()));
         Self { names, any }
@@ -75,14 +75,14 @@ impl ServerNames {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
-    use svcfs_config::{Config, Overrides, PublicUrl, Settings};
+    use svcfs_config::{CliOverrides, Config, PublicUrl, Settings};
 
     use super::*;
 
     fn names(host: &str) -> ServerNames {
         let public_url = Some(PublicUrl::parse("https://notes.example.org").unwrap());
-        let plain = Settings::resolve(Config::default(), Overrides::default()).unwrap().server;
-        ServerNames::of(&ServerSettings { host: Host::parse(host).unwrap(), public_url, ..plain })
+        let plain = Settings::resolve(Config::default(), CliOverrides::default()).unwrap().server;
+        ServerNames::of(&ServerSettings { host: ListenAddress::parse(host).unwrap(), public_url, ..plain })
     }
 
     #[test]

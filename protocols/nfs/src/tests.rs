@@ -29,7 +29,7 @@ use nfs3_types::nfs3::{
 use nfs3_types::rpc::{auth_unix, call_body, msg_body, opaque_auth, rpc_msg};
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack};
 use svcfs_base::{Caller, Change, Door as Entry, SystemClock, TreePath};
-use svcfs_config::{Config, NfsFlags, Overrides, Settings};
+use svcfs_config::{CliOverrides, Config, NfsFlags, Settings};
 use svcfs_knowledge::access::AccessControl;
 use svcfs_knowledge::kernel::{ServerState, Space};
 use svcfs_knowledge::spaces::{self, SpaceCollection, SpaceOptions};
@@ -51,7 +51,7 @@ struct Served {
 }
 
 fn open(root: &Path) -> Arc<Space> {
-    let settings = Settings::resolve(Config::parse("", &|_| None), Overrides::default()).unwrap();
+    let settings = Settings::resolve(Config::parse("", &|_| None), CliOverrides::default()).unwrap();
     let (name, root) = ("default".to_owned(), root.to_owned());
     spaces::open(SpaceOptions { name, root, clock: Arc::new(SystemClock), watch: false, progress: None }, &settings)
         .unwrap()
@@ -76,7 +76,7 @@ impl Served {
         let access = AccessControl::new(spaces.first().settings.auth.clone(), None);
         let server = Arc::new(ServerState::new(spaces, Arc::new(SystemClock), access));
         let nfs = NfsFlags { enabled: true, ..NfsFlags::default() };
-        let overrides = Overrides { nfs, ..Overrides::default() };
+        let overrides = CliOverrides { nfs, ..CliOverrides::default() };
         let settings = Settings::resolve(Config::parse(settings, &|_| None), overrides).unwrap();
         let door = NfsServer::new(Arc::clone(&server), settings.nfs.unwrap());
         let (calls, address, user) = (AtomicU32::new(1), IpAddr::V4(Ipv4Addr::LOCALHOST), 4711);

@@ -121,7 +121,7 @@ impl S3 for S3Operations {
         request: S3Request<GetBucketVersioningInput>,
     ) -> S3Result<S3Response<GetBucketVersioningOutput>> {
         let asked = self.0.asked(&request, &request.input.bucket, (Scope::Read, "GetBucketVersioning"))?;
-        let keeps = asked.space.settings.versioning.strategy != svcfs_config::Strategy::None;
+        let keeps = asked.space.settings.versioning.strategy != svcfs_config::VersioningStrategy::None;
         let status = keeps.then(|| BucketVersioningStatus::from_static(BucketVersioningStatus::ENABLED));
         Ok(S3Response::new(GetBucketVersioningOutput { mfa_delete: None, status }))
     }

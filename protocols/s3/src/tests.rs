@@ -28,7 +28,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use svcfs_base::{Caller, Change, Door, SystemClock, TreePath};
-use svcfs_config::{Config, Overrides, Settings};
+use svcfs_config::{CliOverrides, Config, Settings};
 use svcfs_knowledge::access::AccessControl;
 use svcfs_knowledge::kernel::{ServerState, Space};
 use svcfs_knowledge::spaces::{self, RunningSpace, SpaceCollection, SpaceOptions};
@@ -75,7 +75,7 @@ impl Reply {
 }
 
 fn open(folder: &Path, name: &str, config: &str) -> Arc<Space> {
-    let settings = Settings::resolve(Config::parse(config, &|_| None), Overrides::default()).unwrap();
+    let settings = Settings::resolve(Config::parse(config, &|_| None), CliOverrides::default()).unwrap();
     let (name, root) = (name.to_owned(), folder.join(name));
     spaces::open(SpaceOptions { name, root, clock: Arc::new(SystemClock), watch: false, progress: None }, &settings)
         .unwrap()

@@ -122,7 +122,7 @@ fn entries(asked: &S3RequestContext, path: &TreePath, removals: &[RemovalMarker]
     let kept =
         kept.map(|kept| entry(kept.id.to_string(), SystemTime::from(kept.time), VersionKind::Kept(kept.content)));
     let mut all: Vec<_> = kept.collect();
-    if asked.space.settings.versioning.strategy != svcfs_config::Strategy::Git {
+    if asked.space.settings.versioning.strategy != svcfs_config::VersioningStrategy::Git {
         // Copies that no record tells of, because the log was made anew.
         let known: BTreeSet<_> = all.iter().map(|entry| entry.id.clone()).collect();
         let named = vfs.versions(path)?.into_iter().filter(|version| !known.contains(&version.hash.to_string()));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// One thing that is wrong: where, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Complaint {
+pub struct ConfigProblem {
     /// Line in the file, counted from 1; `None` for a flag.
     pub line: Option<usize>,
     /// Key path such as `server.port`, a flag such as `--host`, or empty where the file is not TOML at that place.
@@ -14,7 +14,7 @@ pub struct Complaint {
     pub message: String,
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(line) = self.line {
             write!(formatter, "line {line}: ")?;
@@ -28,7 +28,7 @@ impl fmt::Display for Complaint {
 
 /// Why there are no settings.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ConfigError {
     /// The file is there but cannot be read. Never answered with defaults: a server must not start open because its
     /// `[auth]` could not be read.
     #[error("cannot read the configuration `{}`: {source}", path.display())]
@@ -44,11 +44,11 @@ pub enum Error {
         /// The file the complaints are about; `None` when no file was read.
         path: Option<PathBuf>,
         /// All of them, in the order of the file, flags first; never empty.
-        complaints: Vec<Complaint>,
+        complaints: Vec<ConfigProblem>,
     },
 }
 
-fn refusal(path: Option<&PathBuf>, complaints: &[Complaint]) -> String {
+fn refusal(path: Option<&PathBuf>, complaints: &[ConfigProblem]) -> String {
     let mut text = match path {
         Some(path) => format!("the configuration `{}` is refused:", path.display()),
         None => "the configuration is refused:".to_owned(),

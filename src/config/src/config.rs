@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::sections::{
-    assets::Assets, audit::Audit, auth::Auth, dataview::Dataview, files::Files, janitor::Janitor, links::Links,
-    lint::Lint, memory::Memory, nfs::Nfs, protocols::S3, protocols::WebDav, search::Search, server::Server,
-    space::OtherSpace, space::Space, ui::Ui, versioning::Versioning,
+    assets::AssetsConfig, audit::AuditConfig, auth::AuthConfig, dataview::DataviewConfig, files::FilesConfig,
+    janitor::JanitorConfig, links::LinksConfig, lint::LintConfig, memory::MemoryConfig, nfs::NfsConfig,
+    protocols::S3Config, protocols::WebDav, search::SearchConfig, server::ServerConfig, space::OtherSpace,
+    space::SpaceConfig, ui::UiConfig, versioning::VersioningConfig,
 };
-use crate::{Complaint, Environment, Error, reading, sections::tracing::Tracing};
+use crate::{ConfigError, ConfigProblem, Environment, reading, sections::tracing::TracingConfig};
 
 /// `.svc/config.toml`, exactly as written: `${VAR}` expanded, nothing else decided.
 ///
@@ -31,39 +32,39 @@ use crate::{Complaint, Environment, Error, reading, sections::tracing::Tracing};
 )]
 #[must_use = "a configuration takes effect when it is resolved into settings"]
 pub struct Config {
-    pub(crate) server: Server,
-    pub(crate) search: Search,
-    pub(crate) dataview: Dataview,
-    pub(crate) versioning: Versioning,
-    pub(crate) auth: Auth,
-    pub(crate) audit: Audit,
-    pub(crate) lint: Lint,
-    pub(crate) files: Files,
-    pub(crate) assets: Assets,
-    pub(crate) memory: Memory,
-    pub(crate) janitor: Janitor,
-    pub(crate) links: Links,
-    pub(crate) tracing: Tracing,
-    pub(crate) ui: Ui,
-    pub(crate) s3: S3,
+    pub(crate) server: ServerConfig,
+    pub(crate) search: SearchConfig,
+    pub(crate) dataview: DataviewConfig,
+    pub(crate) versioning: VersioningConfig,
+    pub(crate) auth: AuthConfig,
+    pub(crate) audit: AuditConfig,
+    pub(crate) lint: LintConfig,
+    pub(crate) files: FilesConfig,
+    pub(crate) assets: AssetsConfig,
+    pub(crate) memory: MemoryConfig,
+    pub(crate) janitor: JanitorConfig,
+    pub(crate) links: LinksConfig,
+    pub(crate) tracing: TracingConfig,
+    pub(crate) ui: UiConfig,
+    pub(crate) s3: S3Config,
     pub(crate) webdav: WebDav,
-    pub(crate) nfs: Nfs,
-    pub(crate) space: Space,
+    pub(crate) nfs: NfsConfig,
+    pub(crate) space: SpaceConfig,
     /// More spaces of the server, each with a root and settings of its own.
     pub(crate) spaces: Vec<OtherSpace>,
     #[serde(skip)]
-    pub(crate) origin: Origin,
+    pub(crate) origin: ConfigOrigin,
 }
 
 /// Where a configuration comes from, to say so in complaints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(crate) struct ConfigOrigin {
     /// The file; `None` for defaults and for text from elsewhere.
     pub path: Option<PathBuf>,
     /// Line of each key that was accepted.
     pub lines: BTreeMap<String, usize>,
     /// What was not accepted.
-    pub complaints: Vec<Complaint>,
+    pub complaints: Vec<ConfigProblem>,
 }
 
 impl Config {
@@ -71,9 +72,11 @@ impl Config {
     ///
     /// # Errors
     /// [`Error::Unreadable`] when the file is there and cannot be read, or is not UTF-8.
-    pub fn read(path: &Path, environment: Environment<'_>) -> Result<Self, Error> {
+    pub fn read(path: &Path, environment: Environment<'_>) -> Result<Self, ConfigError> {
         match Self::read_named(path, environment) {
-            Err(Error::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(ConfigError::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(Self::default())
+            }
             outcome => outcome,
         }
     }
@@ -82,8 +85,8 @@ impl Config {
     ///
     /// # Errors
     /// [`Error::Unreadable`] when the file cannot be read, or is not UTF-8.
-    pub fn read_named(path: &Path, environment: Environment<'_>) -> Result<Self, Error> {
-        let text = read_text(path).map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
+    pub fn read_named(path: &Path, environment: Environment<'_>) -> Result<Self, ConfigError> {
+        let text = read_text(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         let mut config = Self::parse(&text, environment);
         config.origin.path = Some(path.to_owned());
         Ok(config)
@@ -95,11 +98,11 @@ impl Config {
         let mut complaints = read.complaints;
         // What the schema accepts, the structs accept: were that ever untrue, the file is refused, not half used.
         let mut config: Self = serde_json::from_value(read.accepted).unwrap_or_else(|error| {
-            complaints.push(Complaint { line: None, key: String::new(), message: error.to_string() });
+            complaints.push(ConfigProblem { line: None, key: String::new(), message: error.to_string() });
             Self::default()
         });
         complaints.sort();
-        config.origin = Origin { path: None, lines: read.lines, complaints };
+        config.origin = ConfigOrigin { path: None, lines: read.lines, complaints };
         config
     }
 }

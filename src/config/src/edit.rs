@@ -2,8 +2,8 @@
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
-use crate::sections::auth::{ApiKey, Secret};
-use crate::{KeyDigest, Visibility};
+use crate::sections::auth::{ApiKey, SecretText};
+use crate::{KeyDigest, SpaceVisibility};
 
 /// A key that is to be written down, without the key itself.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub fn id_of(digest: &KeyDigest) -> String {
 ///
 /// # Errors
 /// `NotToml`, and `Unexpected` when `space` is no table.
-pub fn set_visibility(text: &str, visibility: Visibility) -> Result<String, EditError> {
+pub fn set_visibility(text: &str, visibility: SpaceVisibility) -> Result<String, EditError> {
     changed(text, |document| {
         let space = document.entry("space").or_insert_with(|| Item::Table(Table::new()));
         space.as_table_mut().ok_or(EditError::Unexpected("space"))?["visibility"] = value(visibility.name());
@@ -141,7 +141,7 @@ pub fn keys(text: &str) -> Result<Vec<WrittenKey>, EditError> {
 }
 
 fn understood(key: &Table) -> Option<WrittenKey> {
-    let ApiKey { key: Secret(text), space, actor, scope, prefix } = toml::from_str(&key.to_string()).ok()?;
+    let ApiKey { key: SecretText(text), space, actor, scope, prefix } = toml::from_str(&key.to_string()).ok()?;
     let id = id_of(&KeyDigest::parse(&text).ok()?);
     Some(WrittenKey { id, space, actor, scope, prefix })
 }
@@ -174,7 +174,7 @@ mod tests {
     use svcfs_base::Scope;
 
     use super::*;
-    use crate::{AuthSettings, Config, Overrides, Settings};
+    use crate::{AuthSettings, CliOverrides, Config, Settings};
 
     fn new(key: &str) -> NewKey<'_> {
         NewKey {
@@ -193,7 +193,7 @@ mod tests {
         assert!(after.starts_with(before), "{after}");
         let after = add_key(&after, &new("second")).unwrap();
         assert!(!after.contains("first") && !after.contains("second"), "no key stands there in clear: {after}");
-        let settings = Settings::resolve(Config::parse(&after, &|_| None), Overrides::default()).unwrap();
+        let settings = Settings::resolve(Config::parse(&after, &|_| None), CliOverrides::default()).unwrap();
         let AuthSettings::PerSpace(keys) = settings.auth else { panic!("{:?}", settings.auth) };
         assert_eq!(
             keys.iter().map(|key| key.digest).collect::<Vec<_>>(),

@@ -45,7 +45,7 @@ pub const NOT_BUILT: &[&str] = &[
 
 /// Where a key stands.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum KeyStatus {
     /// In the table: the contract knows it, this version does nothing with it.
     NotBuilt,
     /// A table with keys of the table below it.
@@ -55,13 +55,13 @@ pub(crate) enum Standing {
 }
 
 /// Where the key `path` stands in [`NOT_BUILT`].
-pub(crate) fn standing(path: &str) -> Standing {
+pub(crate) fn standing(path: &str) -> KeyStatus {
     if NOT_BUILT.contains(&path) {
-        Standing::NotBuilt
+        KeyStatus::NotBuilt
     } else if NOT_BUILT.iter().any(|entry| below(entry, path).is_some()) {
-        Standing::Above
+        KeyStatus::Above
     } else {
-        Standing::Unlisted
+        KeyStatus::Unlisted
     }
 }
 

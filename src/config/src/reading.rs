@@ -9,22 +9,22 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::not_built::{self, Standing};
-use crate::{Complaint, Environment, environment};
+use crate::not_built::{self, KeyStatus};
+use crate::{ConfigProblem, Environment, environment};
 
 /// A file, sorted into what can be used and what cannot.
-pub(crate) struct Read {
+pub(crate) struct SortedKeys {
     /// The part that fits the schema, as JSON.
     pub accepted: Value,
     /// Line of each accepted key and list element, by its path.
     pub lines: BTreeMap<String, usize>,
     /// One for each part that does not fit.
-    pub complaints: Vec<Complaint>,
+    pub complaints: Vec<ConfigProblem>,
 }
 
 /// Hold `text` against `schema`. A text that is not TOML yields no values at all, only complaints.
-pub(crate) fn read(text: &str, schema: &Value, environment: Environment<'_>) -> Read {
-    let mut reader = Reader {
+pub(crate) fn read(text: &str, schema: &Value, environment: Environment<'_>) -> SortedKeys {
+    let mut reader = ConfigReader {
         line_ends: text.match_indices('\n').map(|(offset, _)| offset).collect(),
         environment,
         lines: BTreeMap::new(),
@@ -35,21 +35,21 @@ pub(crate) fn read(text: &str, schema: &Value, environment: Environment<'_>) -> 
         let line = error.span().map(|span| reader.line(span.start));
         // The parser's message may span lines; a complaint is one.
         let message = format!("not valid TOML: {}", error.message().trim().replace('\n', ", "));
-        reader.complaints.push(Complaint { line, key: String::new(), message });
+        reader.complaints.push(ConfigProblem { line, key: String::new(), message });
     }
     let accepted = if errors.is_empty() { reader.table(document.get_ref(), schema, "") } else { Map::new() };
-    Read { accepted: Value::Object(accepted), lines: reader.lines, complaints: reader.complaints }
+    SortedKeys { accepted: Value::Object(accepted), lines: reader.lines, complaints: reader.complaints }
 }
 
-struct Reader<'a> {
+struct ConfigReader<'a> {
     /// Byte offsets of the line feeds.
     line_ends: Vec<usize>,
     environment: Environment<'a>,
     lines: BTreeMap<String, usize>,
-    complaints: Vec<Complaint>,
+    complaints: Vec<ConfigProblem>,
 }
 
-impl Reader<'_> {
+impl ConfigReader<'_> {
     /// The keys of the table at `path` that fit `schema`.
     fn table(&mut self, table: &DeTable<'_>, schema: &Value, path: &str) -> Map<String, Value> {
         let mut accepted = Map::new();
@@ -74,12 +74,12 @@ impl Reader<'_> {
     /// A key that the schema does not have: part of the contract and not built, or not known at all.
     fn unaccepted(&mut self, node: &Spanned<DeValue<'_>>, schema: &Value, table: &str, path: &str, line: usize) {
         match (not_built::standing(path), node.get_ref()) {
-            (Standing::NotBuilt, _) => self.complain(path, line, NO_EFFECT.to_owned()),
-            (Standing::Above, DeValue::Table(table)) => {
+            (KeyStatus::NotBuilt, _) => self.complain(path, line, NO_EFFECT.to_owned()),
+            (KeyStatus::Above, DeValue::Table(table)) => {
                 self.table(table, &Value::Null, path);
             }
-            (Standing::Above, node) => self.complain(path, line, format!("must be a table, not {}", kind(node))),
-            (Standing::Unlisted, _) => {
+            (KeyStatus::Above, node) => self.complain(path, line, format!("must be a table, not {}", kind(node))),
+            (KeyStatus::Unlisted, _) => {
                 let name = path.strip_prefix(table).unwrap_or(path).trim_start_matches('.');
                 let message = match nearest(name, table, schema) {
                     Some(known) if table.is_empty() => format!("is not a known setting; did you mean `{known}`?"),
@@ -150,7 +150,7 @@ impl Reader<'_> {
     }
 
     fn complain(&mut self, path: &str, line: usize, message: String) {
-        self.complaints.push(Complaint { line: Some(line), key: path.to_owned(), message });
+        self.complaints.push(ConfigProblem { line: Some(line), key: path.to_owned(), message });
     }
 
     /// The line, counted from 1, of a byte offset.

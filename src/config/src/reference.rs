@@ -9,7 +9,7 @@ use crate::reading::wanted;
 
 /// A flag of `svcfs serve` that beats a key of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flag {
+pub struct ServeFlag {
     /// The key.
     pub key: &'static str,
     /// The flag, without dashes.
@@ -18,12 +18,12 @@ pub struct Flag {
     pub variable: Option<&'static str>,
 }
 
-const fn flag(key: &'static str, name: &'static str, variable: Option<&'static str>) -> Flag {
-    Flag { key, name, variable }
+const fn flag(key: &'static str, name: &'static str, variable: Option<&'static str>) -> ServeFlag {
+    ServeFlag { key, name, variable }
 }
 
 /// Every flag that beats a key; the program's own list is held against it by a test.
-pub const FLAGS: &[Flag] = &[
+pub const FLAGS: &[ServeFlag] = &[
     flag("server.host", "host", None),
     flag("server.port", "port", Some("SVC_PORT")),
     flag("server.public_url", "public-url", Some("SVC_PUBLIC_URL")),
@@ -137,7 +137,9 @@ fn default(schema: &Value) -> String {
 }
 
 fn flags(key: &str) -> String {
-    let Some(Flag { name, variable, .. }) = FLAGS.iter().find(|flag| flag.key == key) else { return String::new() };
+    let Some(ServeFlag { name, variable, .. }) = FLAGS.iter().find(|flag| flag.key == key) else {
+        return String::new();
+    };
     let variable = variable.map(|variable| format!(", `{variable}`")).unwrap_or_default();
     format!("`--{name}`{variable}")
 }
@@ -190,7 +192,7 @@ mod tests {
     #[test]
     fn every_flag_is_that_of_a_key_and_shown_beside_it() {
         let (page, shown) = (reference(), shown());
-        for Flag { key, name, variable } in FLAGS {
+        for ServeFlag { key, name, variable } in FLAGS {
             assert!(shown.iter().any(|shown| shown == key || shown.starts_with(&format!("{key}."))), "{key}");
             assert!(page.contains(&format!("`--{name}")), "{name}");
             assert!(variable.is_none_or(|variable| page.contains(variable)), "{variable:?}");

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::config::Origin;
-use crate::sections::auth::{Auth, Secret};
+use crate::config::ConfigOrigin;
+use crate::sections::auth::{AuthConfig, SecretText};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
-    assets::Assets, assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, files::Files,
-    janitor::JanitorSettings, links::Links, lint::LintSettings, memory::MemorySettings, nfs::Nfs, protocols::WebDav,
-    search::Search, server::Server, versioning::Versioning,
+    assets::AssetsConfig, assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, files::FilesConfig,
+    janitor::JanitorSettings, links::LinksConfig, lint::LintSettings, memory::MemorySettings, nfs::NfsConfig,
+    protocols::WebDav, search::SearchConfig, server::ServerConfig, versioning::VersioningConfig,
 };
 use crate::{
-    AuditSettings, AuthType, Complaint, Config, Error, Host, LogOutput, NfsFlags, NfsSettings, ProtocolFlags,
-    ProtocolSettings, PublicUrl, ServerSettings, SpaceSettings, Ui, Visibility,
+    AuditSettings, AuthType, Config, ConfigError, ConfigProblem, ListenAddress, LogOutput, NfsFlags, NfsSettings,
+    ProtocolFlags, ProtocolSettings, PublicUrl, ServerSettings, SpaceSettings, SpaceVisibility, UiConfig,
 };
 
 /// Everything the rest of the program needs to know, decided.
@@ -22,11 +22,11 @@ pub struct Settings {
     /// Where to listen.
     pub server: ServerSettings,
     /// How pages are found.
-    pub search: Search,
+    pub search: SearchConfig,
     /// What queries may do.
     pub dataview: DataviewSettings,
     /// How history is kept.
-    pub versioning: Versioning,
+    pub versioning: VersioningConfig,
     /// Who may ask.
     pub auth: AuthSettings,
     /// What is checked and tidied when a page is written.
@@ -40,15 +40,15 @@ pub struct Settings {
     /// When the health of the tree is looked at.
     pub janitor: JanitorSettings,
     /// What leads from one page to another.
-    pub links: Links,
+    pub links: LinksConfig,
     /// Where the log goes.
     pub log: LogOutput,
     /// How much is kept of who asked for what; none for nothing.
     pub audit: Option<AuditSettings>,
     /// What interfaces may change.
-    pub ui: Ui,
+    pub ui: UiConfig,
     /// Who may read this space without credentials.
-    pub visibility: Visibility,
+    pub visibility: SpaceVisibility,
     /// Whether the settings of the server say that of this space (`[[spaces]]`): no request changes it then.
     pub visibility_is_fixed: bool,
     /// Where S3 is served; none when it is not.
@@ -65,7 +65,7 @@ pub struct Settings {
 
 /// What the command line says; each field that is given beats the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Overrides {
+pub struct CliOverrides {
     /// `--host`
     pub host: Option<String>,
     /// `--port`
@@ -93,7 +93,7 @@ impl Settings {
     ///
     /// # Errors
     /// [`Error::Refused`] with every complaint, those of reading the file included.
-    pub fn resolve(config: Config, overrides: Overrides) -> Result<Self, Error> {
+    pub fn resolve(config: Config, overrides: CliOverrides) -> Result<Self, ConfigError> {
         let Config {
             server,
             assets,
@@ -114,9 +114,9 @@ impl Settings {
             nfs,
             space,
             spaces: listed,
-            origin: Origin { path, lines, complaints },
+            origin: ConfigOrigin { path, lines, complaints },
         } = config;
-        let Overrides {
+        let CliOverrides {
             host,
             port,
             public_url,
@@ -131,7 +131,7 @@ impl Settings {
         // The keys of some sections are judged together: with one of them unread, a second complaint would mislead.
         let is_read = |section: &str| !complaints.iter().any(|complaint| complaint.key.starts_with(section));
         let [tracing_is_read, versioning_is_read, auth_is_read] = ["tracing.", "versioning.", "auth."].map(is_read);
-        let mut check = Check { lines, complaints };
+        let mut check = SettingsCheck { lines, complaints };
 
         check.faults(Some(&versioning).filter(|_| versioning_is_read), &assets, &files);
         let spaces = check.spaces(listed);
@@ -176,19 +176,19 @@ impl Settings {
                     elsewhere: None,
                 })
             }
-            _ => Err(Error::Refused { path, complaints: check.in_order() }),
+            _ => Err(ConfigError::Refused { path, complaints: check.in_order() }),
         }
     }
 }
 
 /// What flags say of `[auth]` takes the place of what the file says.
 fn beat(
-    auth: &mut Auth,
+    auth: &mut AuthConfig,
     (kind, api_key): (Option<AuthType>, Option<String>),
     (issuer, client_id): (Option<String>, Option<String>),
 ) {
     auth.kind = kind.unwrap_or(auth.kind);
-    auth.api_key = api_key.map(Secret).or(auth.api_key.take());
+    auth.api_key = api_key.map(SecretText).or(auth.api_key.take());
     if let Some(issuer) = issuer {
         auth.oidc.issuer = issuer;
     }
@@ -198,13 +198,13 @@ fn beat(
 }
 
 /// Gathers what is wrong.
-struct Check {
+struct SettingsCheck {
     lines: BTreeMap<String, usize>,
-    complaints: Vec<Complaint>,
+    complaints: Vec<ConfigProblem>,
 }
 
-impl Check {
-    fn nfs(&mut self, nfs: Nfs, flags: &NfsFlags, auth: Option<&AuthSettings>) -> Option<NfsSettings> {
+impl SettingsCheck {
+    fn nfs(&mut self, nfs: NfsConfig, flags: &NfsFlags, auth: Option<&AuthSettings>) -> Option<NfsSettings> {
         let is_open = auth.is_none_or(|auth| *auth == AuthSettings::None);
         nfs.resolve(flags, is_open, &mut |key, told| self.complain(key, told))
     }
@@ -217,7 +217,7 @@ impl Check {
     }
 
     /// All complaints, as they come in the file.
-    fn in_order(self) -> Vec<Complaint> {
+    fn in_order(self) -> Vec<ConfigProblem> {
         let mut complaints = self.complaints;
         complaints.sort();
         complaints
@@ -231,12 +231,12 @@ impl Check {
     /// Where the server listens and who may ask it, beaten by flags; none with a complaint about where it listens.
     fn server(
         &mut self,
-        server: Server,
+        server: ServerConfig,
         (host, port, public_url): (Option<String>, Option<u16>, Option<String>),
         auth: Option<&AuthSettings>,
     ) -> Option<ServerSettings> {
         let (key, text) = host.map_or(("server.host", server.host), |text| ("--host", text));
-        let host = self.value(key, Host::parse(&text));
+        let host = self.value(key, ListenAddress::parse(&text));
         let (key, text) =
             public_url.map_or(("server.public_url", server.public_url), |text| ("--public-url", Some(text)));
         let public_url = text.filter(|text| !text.is_empty()).and_then(|text| self.value(key, PublicUrl::parse(&text)));
@@ -257,8 +257,8 @@ impl Check {
     }
 
     /// A complaint about each value that does not fit the others of its section.
-    fn faults(&mut self, versioning: Option<&Versioning>, assets: &Assets, files: &Files) {
-        for (key, fault) in versioning.into_iter().flat_map(Versioning::faults) {
+    fn faults(&mut self, versioning: Option<&VersioningConfig>, assets: &AssetsConfig, files: &FilesConfig) {
+        for (key, fault) in versioning.into_iter().flat_map(VersioningConfig::faults) {
             if self.lines.contains_key(key) {
                 self.complain(key, fault);
             }
@@ -298,6 +298,6 @@ impl Check {
         // A key that is missing is looked for in its table.
         let table = key.rsplit_once('.').map_or("", |(table, _)| table);
         let line = self.lines.get(key).or_else(|| self.lines.get(table)).copied();
-        self.complaints.push(Complaint { line, key: key.to_owned(), message: message.to_owned() });
+        self.complaints.push(ConfigProblem { line, key: key.to_owned(), message: message.to_owned() });
     }
 }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::not_built::{self, Standing};
-use crate::sections::files::Files;
+use crate::not_built::{self, KeyStatus};
+use crate::sections::files::FilesConfig;
 use svcfs_base::Door;
 
 use crate::{
-    Config, Error, Host, NOT_BUILT, NfsFlags, Overrides, ProtocolFlags, PublicUrl, Settings, environment, schema,
-    templates,
+    CliOverrides, Config, ConfigError, ListenAddress, NOT_BUILT, NfsFlags, ProtocolFlags, PublicUrl, Settings,
+    environment, schema, templates,
 };
 
 /// The variables that are set in these tests.
@@ -27,15 +27,15 @@ fn variables(name: &str) -> Option<String> {
     Some(value.to_owned())
 }
 
-fn resolve(text: &str) -> Result<Settings, Error> {
-    Settings::resolve(Config::parse(text, &variables), Overrides::default())
+fn resolve(text: &str) -> Result<Settings, ConfigError> {
+    Settings::resolve(Config::parse(text, &variables), CliOverrides::default())
 }
 
-fn complaints(outcome: Result<Settings, Error>) -> Vec<String> {
+fn complaints(outcome: Result<Settings, ConfigError>) -> Vec<String> {
     match outcome {
         Ok(_) => Vec::new(),
-        Err(Error::Refused { complaints, .. }) => complaints.iter().map(ToString::to_string).collect(),
-        Err(error @ Error::Unreadable { .. }) => panic!("{error}"),
+        Err(ConfigError::Refused { complaints, .. }) => complaints.iter().map(ToString::to_string).collect(),
+        Err(error @ ConfigError::Unreadable { .. }) => panic!("{error}"),
     }
 }
 
@@ -78,7 +78,7 @@ fn an_absent_file_is_the_defaults_unless_it_was_asked_for_by_name() {
     let path = folder.path().join("config.toml");
     assert_eq!(Config::read(&path, &variables).unwrap(), Config::default());
     let error = Config::read_named(&path, &variables).unwrap_err();
-    assert!(matches!(error, Error::Unreadable { .. }), "{error}");
+    assert!(matches!(error, ConfigError::Unreadable { .. }), "{error}");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn an_unreadable_file_is_an_error_and_never_the_defaults() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     std::fs::create_dir(&path).unwrap();
-    assert!(matches!(Config::read(&path, &variables), Err(Error::Unreadable { .. })));
+    assert!(matches!(Config::read(&path, &variables), Err(ConfigError::Unreadable { .. })));
 
     let path = folder.path().join("latin1.toml");
     std::fs::write(&path, b"[server]\nhost = \"\xe9\"\n").unwrap();
@@ -106,7 +106,7 @@ fn a_refusal_names_the_file_and_lists_one_complaint_per_line() {
     let path = folder.path().join("config.toml");
     std::fs::write(&path, "[server]\nprot = 1\nport = 'x'\n").unwrap();
     let config = Config::read(&path, &variables).unwrap();
-    let message = Settings::resolve(config, Overrides::default()).unwrap_err().to_string();
+    let message = Settings::resolve(config, CliOverrides::default()).unwrap_err().to_string();
     let expected = format!(
         "the configuration `{}` is refused:\n  \
          line 2: `server.prot` is not a known setting; did you mean `server.port`?\n  \
@@ -119,11 +119,11 @@ fn a_refusal_names_the_file_and_lists_one_complaint_per_line() {
 #[test]
 fn flags_beat_the_file() {
     let text = "[server]\nhost = \"10.0.0.1\"\nport = 1\npublic_url = \"https://file.example.org\"\n";
-    let overrides = Overrides {
+    let overrides = CliOverrides {
         host: Some("localhost".to_owned()),
         port: Some(2),
         public_url: Some("https://flag.example.org/".to_owned()),
-        ..Overrides::default()
+        ..CliOverrides::default()
     };
     let settings = Settings::resolve(Config::parse(text, &variables), overrides).unwrap();
     assert_eq!(settings.server.authority(), "localhost:2");
@@ -133,7 +133,7 @@ fn flags_beat_the_file() {
 #[test]
 fn webdav_is_served_when_the_file_or_the_flag_says_so_and_a_port_alone_is_a_slip() {
     let resolved = |text: &str, enabled: bool, port: Option<u16>| {
-        let overrides = Overrides { webdav: ProtocolFlags { enabled, port }, ..Overrides::default() };
+        let overrides = CliOverrides { webdav: ProtocolFlags { enabled, port }, ..CliOverrides::default() };
         Settings::resolve(Config::parse(text, &variables), overrides)
     };
     let port = |text: &str, enabled, port| resolved(text, enabled, port).unwrap().webdav.map(|webdav| webdav.port);
@@ -148,7 +148,7 @@ fn webdav_is_served_when_the_file_or_the_flag_says_so_and_a_port_alone_is_a_slip
 #[test]
 fn nfs_is_served_to_those_who_are_named_else_to_this_machine() {
     let resolved = |text: &str, flags: NfsFlags| {
-        let overrides = Overrides { nfs: flags, ..Overrides::default() };
+        let overrides = CliOverrides { nfs: flags, ..CliOverrides::default() };
         Settings::resolve(Config::parse(text, &variables), overrides)
     };
     let enabled = || NfsFlags { enabled: true, ..NfsFlags::default() };
@@ -185,7 +185,7 @@ fn nfs_is_served_to_those_who_are_named_else_to_this_machine() {
 #[test]
 fn s3_is_served_when_the_file_or_the_flag_says_so_and_a_port_alone_is_a_slip() {
     let resolved = |text: &str, enabled: bool, port: Option<u16>| {
-        let overrides = Overrides { s3: ProtocolFlags { enabled, port }, ..Overrides::default() };
+        let overrides = CliOverrides { s3: ProtocolFlags { enabled, port }, ..CliOverrides::default() };
         Settings::resolve(Config::parse(text, &variables), overrides)
     };
     let port = |text: &str, enabled, port| resolved(text, enabled, port).unwrap().s3.map(|s3| s3.port);
@@ -198,7 +198,7 @@ fn s3_is_served_when_the_file_or_the_flag_says_so_and_a_port_alone_is_a_slip() {
 
 #[test]
 fn a_wrong_flag_is_complained_about_by_its_own_name_beside_the_files_mistakes() {
-    let overrides = Overrides { host: Some("a b".to_owned()), ..Overrides::default() };
+    let overrides = CliOverrides { host: Some("a b".to_owned()), ..CliOverrides::default() };
     let outcome = Settings::resolve(Config::parse("x = 1\n", &variables), overrides);
     let expected =
         ["`--host` is neither an IP address nor a host name", "line 1: `x` is not a known setting; remove it"];
@@ -235,14 +235,14 @@ fn the_value_of_a_variable_never_appears_in_a_complaint() {
 #[test]
 fn hosts_are_addresses_or_names() {
     for good in ["127.0.0.1", "0.0.0.0", "::", "[::1]", "localhost", "notes.example.org", "under_score", "a"] {
-        assert!(Host::parse(good).is_ok(), "{good}");
+        assert!(ListenAddress::parse(good).is_ok(), "{good}");
     }
     let long_label = "a".repeat(64);
     for bad in ["", " ", "127.0.0", "1.2.3.4.5", "a b", "http://a", "a/b", "-a", "a-", "a..b", "a:80", "é", &long_label]
     {
-        assert!(Host::parse(bad).is_err(), "{bad}");
+        assert!(ListenAddress::parse(bad).is_err(), "{bad}");
     }
-    assert_eq!(Host::parse("[::1]"), Ok(Host::Address(Ipv6Addr::LOCALHOST.into())));
+    assert_eq!(ListenAddress::parse("[::1]"), Ok(ListenAddress::Address(Ipv6Addr::LOCALHOST.into())));
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn only_loopback_hosts_are_called_loopback() {
         ("10.0.0.1", false),
         ("localhost.example.org", false),
     ] {
-        assert_eq!(Host::parse(host).unwrap().is_loopback(), expected, "{host}");
+        assert_eq!(ListenAddress::parse(host).unwrap().is_loopback(), expected, "{host}");
     }
 }
 
@@ -387,7 +387,7 @@ const PAGES: &[&str] = &[
 
 #[test]
 fn the_default_scratch_globs_match_droppings_and_no_pages() {
-    let Files { scratch } = Files::default();
+    let FilesConfig { scratch } = FilesConfig::default();
     let matches = |name: &str| scratch.iter().any(|glob| crate::sections::files::matcher(glob).unwrap().is_match(name));
     for dropping in DROPPINGS {
         assert!(matches(dropping), "{dropping}");
@@ -447,7 +447,7 @@ fn schema_keys() -> BTreeSet<String> {
 fn every_key_of_the_contract_is_either_effective_or_listed_as_not_built() {
     let effective = schema_keys();
     for key in include_str!("../tests/contract_keys.txt").lines() {
-        let listed = not_built::standing(key) == Standing::NotBuilt;
+        let listed = not_built::standing(key) == KeyStatus::NotBuilt;
         assert!(listed != effective.contains(key), "`{key}`: listed {listed}");
     }
 }
@@ -492,7 +492,7 @@ fn the_configuration_written_by_init_says_every_default_when_its_comments_are_re
         .collect::<Vec<_>>()
         .join("\n");
     let settings = resolve(&uncommented).unwrap();
-    assert_eq!(settings, Settings::resolve(Config::default(), Overrides::default()).unwrap());
+    assert_eq!(settings, Settings::resolve(Config::default(), CliOverrides::default()).unwrap());
     for key in schema_keys() {
         let name = key.rsplit('.').next().unwrap();
         assert!(
@@ -509,7 +509,7 @@ fn the_configuration_written_by_init_says_every_default_when_its_comments_are_re
 fn the_number_of_snapshots_is_100_unless_said_and_all_of_them_when_it_is_negative() {
     let kept = |number: &str| {
         let text = format!("[versioning]\nstrategy = \"cow\"\nmax_versions = {number}\n");
-        let settings = Settings::resolve(Config::parse(&text, &|_| None), Overrides::default()).unwrap();
+        let settings = Settings::resolve(Config::parse(&text, &|_| None), CliOverrides::default()).unwrap();
         settings.versioning.snapshots_kept().map(std::num::NonZero::get)
     };
     assert_eq!(["0", "1", "250"].map(kept), [Some(100), Some(1), Some(250)]);
@@ -520,7 +520,7 @@ fn the_number_of_snapshots_is_100_unless_said_and_all_of_them_when_it_is_negativ
 fn the_address_of_webdav_has_a_path_that_a_proxy_can_take_off() {
     let resolved = |url: &str| {
         let text = format!("[webdav]\nenabled = true\npublic_url = \"{url}\"\n");
-        Settings::resolve(Config::parse(&text, &|_| None), Overrides::default())
+        Settings::resolve(Config::parse(&text, &|_| None), CliOverrides::default())
     };
     let path = |url: &str| {
         let webdav = resolved(url).unwrap().webdav.unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Map, Value};
 use svcfs_base::{Caller, Fault};
-use svcfs_config::{LogOutput, Overrides, Settings};
+use svcfs_config::{CliOverrides, LogOutput, Settings};
 use svcfs_knowledge::audit::{RequestHead, TrackedRequest};
 use svcfs_knowledge::kernel::{OperationContext, OperationEntry, Space};
 use tracing::level_filters::LevelFilter;
@@ -61,7 +61,7 @@ impl Whom {
             return client::ask(&url, question(arguments, credentials::given(token_file.as_deref())?));
         }
         must_be_initialised(&path)?;
-        let settings = settings(&path, None, Overrides::default())?;
+        let settings = settings(&path, None, CliOverrides::default())?;
         // A command may ask more than once.
         let is_first = !tracing::dispatcher::has_been_set();
         let _logging = is_first.then(|| logging::start(&LogOutput::Stderr, LevelFilter::ERROR)).transpose()?;

@@ -61,7 +61,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use clap::CommandFactory;
-    use svcfs_config::{FLAGS, Flag};
+    use svcfs_config::{FLAGS, ServeFlag};
 
     use super::*;
 
@@ -90,6 +90,6 @@ mod tests {
             .filter_map(|flag| Some((flag.get_long()?, flag.get_env().and_then(std::ffi::OsStr::to_str))))
             .filter(|(flag, _)| !OF_ONE_START.contains(flag) && !everywhere.contains(flag))
             .collect();
-        assert_eq!(known, FLAGS.iter().map(|Flag { name, variable, .. }| (*name, *variable)).collect());
+        assert_eq!(known, FLAGS.iter().map(|ServeFlag { name, variable, .. }| (*name, *variable)).collect());
     }
 }

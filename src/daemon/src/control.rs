@@ -392,7 +392,7 @@ async fn connect(path: &Path) -> io::Result<UnixStream> {
 
 #[cfg(test)]
 mod tests {
-    use svcfs_config::Overrides;
+    use svcfs_config::CliOverrides;
 
     use super::*;
     use crate::root::{Root, settings};
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn who_asks_for_a_mount_when_the_last_one_is_over_waits_for_the_end() {
         let root = tempfile::tempdir().unwrap();
-        let served = Root::open(root.path(), settings(root.path(), None, Overrides::default()).unwrap(), false);
+        let served = Root::open(root.path(), settings(root.path(), None, CliOverrides::default()).unwrap(), false);
         let served = served.unwrap();
         let mounts = Mounts::of(served.server(), MountNamespace::default());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

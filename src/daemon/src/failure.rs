@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use svcfs_base::{Fault, Kind};
-use svcfs_config::Error as ConfigError;
+use svcfs_config::ConfigError;
 use svcfs_mount::MountError;
 
 /// What the exit code of the process says. Scripts, and `systemd/*.service`, rely on the numbers.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use anyhow::Context;
-use svcfs_config::{Host, Settings};
+use svcfs_config::{ListenAddress, Settings};
 use svcfs_knowledge::kernel::ServerState;
 use svcfs_knowledge::vitals::{ProtocolEndpoint, ProtocolServer as Told};
 use tokio::task::JoinHandle;
@@ -54,10 +54,10 @@ impl Bound {
         served.map(|(name, port)| Self::of(name, &settings.server.host, port)).collect()
     }
 
-    fn of(name: &'static str, host: &Host, port: u16) -> Result<Self, Failure> {
+    fn of(name: &'static str, host: &ListenAddress, port: u16) -> Result<Self, Failure> {
         let bound = match host {
-            Host::Address(address) => TcpListener::bind((*address, port)),
-            Host::Name(host) => TcpListener::bind((host.as_str(), port)),
+            ListenAddress::Address(address) => TcpListener::bind((*address, port)),
+            ListenAddress::Name(host) => TcpListener::bind((host.as_str(), port)),
         };
         let bound = bound.and_then(|socket| Ok((socket.local_addr()?, socket)));
         let (address, socket) = bound.map_err(|error| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use sd_notify::NotifyState;
-use svcfs_config::{AuthSettings, Overrides, edit, templates};
+use svcfs_config::{AuthSettings, CliOverrides, edit, templates};
 use svcfs_knowledge::kernel::ServerState;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +20,7 @@ pub struct Reloading {
     root: PathBuf,
     /// What is read instead of the root's own file.
     config: Option<PathBuf>,
-    overrides: Overrides,
+    overrides: CliOverrides,
     end: CancellationToken,
     /// One at a time: what was read first must not be taken up last.
     turn: Mutex<()>,
@@ -31,7 +31,7 @@ impl Reloading {
     pub fn new(
         server: Arc<ServerState>,
         (root, config): (PathBuf, Option<PathBuf>),
-        overrides: Overrides,
+        overrides: CliOverrides,
         end: CancellationToken,
     ) -> Self {
         Self { server, root, config, overrides, end, turn: Mutex::default() }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::unistd::{User, geteuid};
 use svcfs_base::{Actor, Caller, Door, Fault, Kind, SystemClock};
-use svcfs_config::{Config, Error as ConfigError, KeyDigest, Overrides, Settings, SpaceSettings, templates};
+use svcfs_config::{CliOverrides, Config, ConfigError, KeyDigest, Settings, SpaceSettings, templates};
 use svcfs_knowledge::access::AccessControl;
 use svcfs_knowledge::kernel::{ServerState, Space};
 use svcfs_knowledge::spaces::{self, RunningSpace, SpaceCollection, SpaceOpener, SpaceOptions};
@@ -181,8 +181,8 @@ pub fn is_space(name: &str, settings: &Settings, made: &BTreeMap<String, PathBuf
 /// # Errors
 /// As [`settings`]; `Refused` for a section without effect.
 pub fn of_space(root: &Path) -> Result<Settings, Failure> {
-    let settings = settings(root, None, Overrides::default())?;
-    let plain = Settings::resolve(Config::default(), Overrides::default())?;
+    let settings = settings(root, None, CliOverrides::default())?;
+    let plain = Settings::resolve(Config::default(), CliOverrides::default())?;
     let sections = [
         ("auth", settings.auth != plain.auth),
         ("server", settings.server != plain.server),
@@ -208,7 +208,7 @@ pub fn of_space(root: &Path) -> Result<Settings, Failure> {
 ///
 /// # Errors
 /// Every complaint about the file and the flags at once.
-pub fn settings(root: &Path, config: Option<&Path>, overrides: Overrides) -> Result<Settings, Failure> {
+pub fn settings(root: &Path, config: Option<&Path>, overrides: CliOverrides) -> Result<Settings, Failure> {
     must_be_no_file(root)?;
     Ok(understood(root, config, overrides)?)
 }
@@ -217,7 +217,7 @@ pub fn settings(root: &Path, config: Option<&Path>, overrides: Overrides) -> Res
 ///
 /// # Errors
 /// Every complaint about the file and the flags at once.
-pub fn understood(root: &Path, config: Option<&Path>, overrides: Overrides) -> Result<Settings, ConfigError> {
+pub fn understood(root: &Path, config: Option<&Path>, overrides: CliOverrides) -> Result<Settings, ConfigError> {
     let environment = |name: &str| std::env::var(name).ok();
     let read = match config {
         Some(file) => Config::read_named(file, &environment),

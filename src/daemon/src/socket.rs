@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
 use anyhow::Context;
 use listenfd::ListenFd;
-use svcfs_config::{Host, Overrides, ServerSettings};
+use svcfs_config::{CliOverrides, ListenAddress, ServerSettings};
 
 use crate::failure::{Exit, Failure};
 
@@ -31,10 +31,10 @@ pub fn inherited() -> Result<Option<TcpListener>, Failure> {
 ///
 /// # Errors
 /// When the socket's address is not known.
-pub fn named(overrides: Overrides, inherited: Option<&TcpListener>) -> Result<Overrides, Failure> {
+pub fn named(overrides: CliOverrides, inherited: Option<&TcpListener>) -> Result<CliOverrides, Failure> {
     let Some(socket) = inherited else { return Ok(overrides) };
     let bound = socket.local_addr().context("the address of the socket that was handed over is not known")?;
-    Ok(Overrides { host: Some(bound.ip().to_string()), port: Some(bound.port()), ..overrides })
+    Ok(CliOverrides { host: Some(bound.ip().to_string()), port: Some(bound.port()), ..overrides })
 }
 
 /// Takes the port.
@@ -44,8 +44,8 @@ pub fn named(overrides: Overrides, inherited: Option<&TcpListener>) -> Result<Ov
 pub fn bind(server: &ServerSettings) -> Result<TcpListener, Failure> {
     let ServerSettings { host, port, public_url: _, space_parents: _, cors: _, rate_limit: _ } = server;
     let bound = match host {
-        Host::Address(address) => TcpListener::bind((*address, *port)),
-        Host::Name(name) => TcpListener::bind((name.as_str(), *port)),
+        ListenAddress::Address(address) => TcpListener::bind((*address, *port)),
+        ListenAddress::Name(name) => TcpListener::bind((name.as_str(), *port)),
     };
     bound.map_err(|error| {
         let at = server.authority();
@@ -73,7 +73,7 @@ pub fn bind(server: &ServerSettings) -> Result<TcpListener, Failure> {
 pub fn url(server: &ServerSettings, socket: &TcpListener) -> Result<String, Failure> {
     let bound = socket.local_addr().context("the address of the HTTP server is not known")?;
     let mut reached = ServerSettings { port: bound.port(), ..server.clone() };
-    if let Host::Address(address) = &mut reached.host
+    if let ListenAddress::Address(address) = &mut reached.host
         && address.is_unspecified()
     {
         *address = match address {

@@ -9,7 +9,7 @@ mod rest;
 mod s3;
 mod webdav;
 
-use svcfs_config::Strategy;
+use svcfs_config::VersioningStrategy;
 
 use crate::space::{TestSpace, can_mount};
 
@@ -56,7 +56,7 @@ pub const ALL: [Kind; 7] = [Kind::Direct, Kind::Http, Kind::Mcp, Kind::Fuse, Kin
 
 impl Kind {
     /// A new space to go into by this door; none, with the reason printed, where that is not possible.
-    pub fn space(self, strategy: Strategy) -> Option<TestSpace> {
+    pub fn space(self, strategy: VersioningStrategy) -> Option<TestSpace> {
         match self {
             Self::Direct | Self::Http | Self::Mcp | Self::WebDav | Self::Nfs | Self::S3 => {
                 Some(TestSpace::keeping(strategy))

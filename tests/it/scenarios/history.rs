@@ -1,6 +1,6 @@
 //! What became of a page is known under its new name too.
 
-use svcfs_config::Strategy;
+use svcfs_config::VersioningStrategy;
 
 use super::played;
 use crate::doors;
@@ -26,12 +26,12 @@ fn a_rename_keeps_history() {
         door.write("b/c.md", b"# Page\n\none\ntwo\nthree\nfour\nfive\nsix\n").unwrap();
         space.settle();
         match space.strategy() {
-            Strategy::Git => {
+            VersioningStrategy::Git => {
                 let followed = git::git(&space.root(), &["log", "--follow", "--format=%h", "--", "b/c.md"]);
                 assert_eq!(followed.lines().count(), 4);
             }
-            Strategy::Cow => assert_eq!([versions(space, "a.md"), versions(space, "b/c.md")], [2, 2]),
-            Strategy::None => assert_eq!(versions(space, "b/c.md"), 0),
+            VersioningStrategy::Cow => assert_eq!([versions(space, "a.md"), versions(space, "b/c.md")], [2, 2]),
+            VersioningStrategy::None => assert_eq!(versions(space, "b/c.md"), 0),
         }
         assert_eq!(space.client().found("three"), ["b/c.md"]);
     });
@@ -79,7 +79,7 @@ fn of_a_page_as_many_versions_are_kept_as_the_settings_say_whichever_door_wrote_
 
 #[test]
 fn history_without_git_is_told_through_every_door_as_far_as_it_is_kept() {
-    for strategy in [Strategy::Cow, Strategy::None] {
+    for strategy in [VersioningStrategy::Cow, VersioningStrategy::None] {
         let space = TestSpace::keeping(strategy);
         let client = space.client();
         let put = |text: &str| {
@@ -106,7 +106,7 @@ fn history_without_git_is_told_through_every_door_as_far_as_it_is_kept() {
         assert_eq!(client.get("/readyz").status, 200);
         let diff = client.get(&endpoint("/diff", &[("path", "a.md"), ("from", &newest), ("to", "1")]));
         assert_eq!(diff.status, 404, "{}", diff.text());
-        assert_eq!(versions(&space, "a.md"), if strategy == Strategy::Cow { 3 } else { 0 });
+        assert_eq!(versions(&space, "a.md"), if strategy == VersioningStrategy::Cow { 3 } else { 0 });
         assert_eq!(client.get(&endpoint("/versions", &[("path", "nowhere.md")])).status, 404);
     }
 }

@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use svcfs_base::{Door, SystemClock, TreePath};
-use svcfs_config::{Config, NfsFlags, Overrides, Settings, Strategy};
+use svcfs_config::{CliOverrides, Config, NfsFlags, Settings, VersioningStrategy};
 use svcfs_knowledge::access::AccessControl;
 use svcfs_knowledge::kernel::{ServerState, Space};
 use svcfs_knowledge::spaces::{self, SpaceCollection, SpaceOptions};
@@ -28,14 +28,15 @@ use client::Client;
 use wait::LIMIT;
 
 /// What may remember versions: `versioning.strategy`.
-pub const STRATEGIES: [Strategy; 3] = [Strategy::Git, Strategy::Cow, Strategy::None];
+pub const STRATEGIES: [VersioningStrategy; 3] =
+    [VersioningStrategy::Git, VersioningStrategy::Cow, VersioningStrategy::None];
 
 /// The settings of a strategy.
-const fn setting(strategy: Strategy) -> &'static str {
+const fn setting(strategy: VersioningStrategy) -> &'static str {
     match strategy {
-        Strategy::Git => "",
-        Strategy::Cow => "versioning.strategy = \"cow\"",
-        Strategy::None => "versioning.strategy = \"none\"",
+        VersioningStrategy::Git => "",
+        VersioningStrategy::Cow => "versioning.strategy = \"cow\"",
+        VersioningStrategy::None => "versioning.strategy = \"none\"",
     }
 }
 
@@ -80,11 +81,11 @@ pub fn me() -> String {
 impl TestSpace {
     /// An empty space, served over HTTP.
     pub fn new() -> Self {
-        Self::keeping(Strategy::Git)
+        Self::keeping(VersioningStrategy::Git)
     }
 
     /// The same, with another strategy of versioning.
-    pub fn keeping(strategy: Strategy) -> Self {
+    pub fn keeping(strategy: VersioningStrategy) -> Self {
         Self::on(folder(), false, false, setting(strategy))
     }
 
@@ -100,11 +101,11 @@ impl TestSpace {
 
     /// An empty space, served and mounted; none, with the reason printed, where nothing can be mounted.
     pub fn mounted() -> Option<Self> {
-        Self::mounted_keeping(Strategy::Git)
+        Self::mounted_keeping(VersioningStrategy::Git)
     }
 
     /// The same, with another strategy of versioning.
-    pub fn mounted_keeping(strategy: Strategy) -> Option<Self> {
+    pub fn mounted_keeping(strategy: VersioningStrategy) -> Option<Self> {
         can_mount().then(|| Self::on(folder(), true, false, setting(strategy)))
     }
 
@@ -115,7 +116,7 @@ impl TestSpace {
 
     fn on(folder: TempDir, is_mounted: bool, watch: bool, config: &str) -> Self {
         let turn = is_mounted.then(|| ONE_MOUNT_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner));
-        let settings = Settings::resolve(Config::parse(config, &|_| None), Overrides::default()).unwrap();
+        let settings = Settings::resolve(Config::parse(config, &|_| None), CliOverrides::default()).unwrap();
         let clock = Arc::new(SystemClock);
         let root = folder.path().join("root");
         let opening = SpaceOptions { name: "default".to_owned(), root, clock: clock.clone(), watch, progress: None };
@@ -144,7 +145,7 @@ impl TestSpace {
         let nfs_listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let nfs = nfs_listener.local_addr().unwrap();
         let flags = NfsFlags { enabled: true, ..NfsFlags::default() };
-        let overrides = Overrides { nfs: flags, ..Overrides::default() };
+        let overrides = CliOverrides { nfs: flags, ..CliOverrides::default() };
         let nfs_settings = Settings::resolve(Config::default(), overrides).unwrap().nfs.unwrap();
         let nfs_served = svcfs_nfs::serve(nfs_listener, Arc::clone(&server), nfs_settings, stop.clone());
         let served = svcfs_http::serve(listener, Arc::clone(&server), stop.clone());
@@ -238,7 +239,7 @@ impl TestSpace {
     }
 
     /// What remembers versions here.
-    pub fn strategy(&self) -> Strategy {
+    pub fn strategy(&self) -> VersioningStrategy {
         self.server.settings().versioning.strategy
     }
 
@@ -287,8 +288,8 @@ impl Drop for TestSpace {
         if !is_failing {
             assert_eq!(outcome, Ok(()));
             match self.strategy() {
-                Strategy::Git => leftovers::check_root(&self.root(), &self.folder.path().join("clone")),
-                Strategy::Cow | Strategy::None => leftovers::check_root_without_git(&self.root()),
+                VersioningStrategy::Git => leftovers::check_root(&self.root(), &self.folder.path().join("clone")),
+                VersioningStrategy::Cow | VersioningStrategy::None => leftovers::check_root_without_git(&self.root()),
             }
         }
     }

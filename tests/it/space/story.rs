@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use svcfs_base::{Seq, TreePath};
-use svcfs_config::Strategy;
+use svcfs_config::VersioningStrategy;
 
 use svcfs_vfs::{Event, EventChange};
 
@@ -52,9 +52,9 @@ impl TestSpace {
     /// Everything that happened, oldest first, as git tells it; as the feed does where there is no git.
     pub fn log(&self) -> Vec<Commit> {
         match self.strategy() {
-            Strategy::Git if git::has_commits(&self.root()) => git::log(&self.root()),
-            Strategy::Git => Vec::new(),
-            Strategy::Cow | Strategy::None => {
+            VersioningStrategy::Git if git::has_commits(&self.root()) => git::log(&self.root()),
+            VersioningStrategy::Git => Vec::new(),
+            VersioningStrategy::Cow | VersioningStrategy::None => {
                 let events = self.space().vfs.feed().after(Seq(0), usize::MAX).unwrap();
                 events.iter().map(|event| told(event)).collect()
             }

@@ -4,7 +4,7 @@ use nfs3_types::nfs3::{self, GETATTR3args, GETATTR3res, nfsstat3, sattr3, sattrg
 use nfs3_types::rpc::{accept_stat_data, auth_stat, auth_unix, msg_body, rejected_reply, reply_body, rpc_msg};
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack, Void};
 use nfs3_types::{mount, portmap};
-use svcfs_config::{AuthSettings, Config, Overrides, Settings};
+use svcfs_config::{AuthSettings, CliOverrides, Config, Settings};
 
 use super::Served;
 
@@ -119,7 +119,7 @@ fn programs_versions_and_procedures_that_are_none_are_refused_in_the_protocols_w
 #[test]
 fn a_server_that_asks_for_keys_since_it_was_started_denies_all_but_that_it_is_there() {
     let keyed = Config::parse("auth = { type = \"apikey\", api_key = \"k\" }", &|_| None);
-    let keyed = Settings::resolve(keyed, Overrides::default()).unwrap().auth;
+    let keyed = Settings::resolve(keyed, CliOverrides::default()).unwrap().auth;
     let named = "nfs.allow = [\"127.0.0.1\"]";
     for (settings, is_trusting) in [("", false), (named, true)] {
         let served = Served::configured(tempfile::tempdir().unwrap(), settings);

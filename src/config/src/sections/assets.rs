@@ -10,7 +10,7 @@ use svcfs_base::MAX_FILE_BYTES;
 /// What may be uploaded beside pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Assets {
+pub struct AssetsConfig {
     /// The largest file, such as `5MB` or `64MiB`, which is also the most: what is larger has no versions and is put into the tree
     /// through the mount.
     pub max_file_size: String,
@@ -43,7 +43,7 @@ const TYPES: [&str; 21] = [
     "application/pdf",
 ];
 
-impl Default for Assets {
+impl Default for AssetsConfig {
     fn default() -> Self {
         Self { max_file_size: "64MiB".to_owned(), allowed_types: TYPES.map(str::to_owned).to_vec() }
     }
@@ -58,7 +58,7 @@ pub struct AssetsSettings {
     pub allowed_types: BTreeSet<String>,
 }
 
-impl Assets {
+impl AssetsConfig {
     /// What is wrong: the key and the reason.
     pub(crate) fn fault(&self) -> Option<(&'static str, &'static str)> {
         let is_type =

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What is kept of who asked for what, below `.svc/audit`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Audit {
+pub(crate) struct AuditConfig {
     /// Whether every request is kept: who, when, what, and the answer's status. No contents and no keys.
     pub enabled: bool,
     /// Days after which a day of it is removed.
@@ -17,7 +17,7 @@ pub(crate) struct Audit {
     pub max_size: String,
 }
 
-impl Default for Audit {
+impl Default for AuditConfig {
     fn default() -> Self {
         Self { enabled: false, keep_days: 90, max_size: "1GiB".to_owned() }
     }
@@ -35,7 +35,7 @@ pub struct AuditSettings {
 /// With less, a busy hour would push out the one before.
 const LEAST: u64 = 1 << 20;
 
-impl Audit {
+impl AuditConfig {
     /// What holds; none within when nothing is kept.
     pub(crate) fn resolve(&self) -> Result<Option<AuditSettings>, &'static str> {
         let max_bytes = self.max_size.parse::<ByteSize>().map(|size| size.as_u64()).ok();

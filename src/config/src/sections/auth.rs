@@ -18,7 +18,7 @@ const DIGEST: &str = "sha256:";
 /// Who may ask.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Auth {
+pub(crate) struct AuthConfig {
     /// How callers prove who they are.
     #[serde(rename = "type")]
     pub kind: AuthType,
@@ -26,17 +26,17 @@ pub(crate) struct Auth {
     /// `api_key = "${SVC_API_KEY}"` takes it from the environment.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
-    pub api_key: Option<Secret>,
+    pub api_key: Option<SecretText>,
     /// The keys of `type = "perspace"`; `svcfs token create` makes one.
     pub api_keys: Vec<ApiKey>,
     /// The identity provider of `type = "oidc"`.
-    pub oidc: Oidc,
+    pub oidc: OidcConfig,
 }
 
 /// An identity provider that speaks OpenID Connect.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Oidc {
+pub(crate) struct OidcConfig {
     /// Its address, as it stands in the `iss` of its tokens. `/.well-known/openid-configuration` below it is fetched at the start, so it must be
     /// `https://`, or this very machine.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -53,7 +53,7 @@ pub(crate) struct ApiKey {
     /// The key, or `sha256:` and the 64 hexadecimal digits of its SHA-256
     #[serde(default)]
     #[schemars(with = "String")]
-    pub key: Secret,
+    pub key: SecretText,
     /// The only space it opens; all of them, and their administration, when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -78,9 +78,9 @@ const fn admin() -> Scope {
 /// A text that is never shown.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Secret(pub String);
+pub(crate) struct SecretText(pub String);
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretText {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("***")
     }
@@ -203,11 +203,11 @@ impl fmt::Debug for KeyDigest {
     }
 }
 
-impl Auth {
+impl AuthConfig {
     /// What holds. Whatever is missing is complained about, never taken for "open" (gaps.md D12); so is what would have no effect.
     pub(crate) fn resolve(self, complain: &mut dyn FnMut(&str, &str)) -> Option<AuthSettings> {
         let Self { kind, api_key, api_keys, oidc } = self;
-        let api_key = api_key.filter(|Secret(key)| !key.is_empty());
+        let api_key = api_key.filter(|SecretText(key)| !key.is_empty());
         let idle = [
             (
                 "auth.api_key",
@@ -224,7 +224,7 @@ impl Auth {
             (
                 "auth.oidc",
                 AuthType::Oidc,
-                oidc != Oidc::default(),
+                oidc != OidcConfig::default(),
                 "has no effect without `auth.type = \"oidc\"`; set that, or remove the section",
             ),
         ];
@@ -235,7 +235,7 @@ impl Auth {
         }
         match (kind, api_key) {
             (AuthType::None, _) => Some(AuthSettings::None),
-            (AuthType::ApiKey, Some(Secret(key))) => {
+            (AuthType::ApiKey, Some(SecretText(key))) => {
                 let digest = KeyDigest::parse(&key).map_err(|told| complain("auth.api_key", told)).ok()?;
                 Some(AuthSettings::ApiKey(digest))
             }
@@ -256,7 +256,7 @@ impl Auth {
     }
 }
 
-impl Oidc {
+impl OidcConfig {
     fn resolve(self, complain: &mut dyn FnMut(&str, &str)) -> Option<OidcSettings> {
         let Self { issuer, client_id } = self;
         let issuer_fault = issuer_fault(&issuer);
@@ -290,7 +290,7 @@ fn issuer_fault(issuer: &str) -> Option<&'static str> {
 fn resolve_keys(keys: Vec<ApiKey>, complain: &mut dyn FnMut(&str, &str)) -> Option<Vec<KeySettings>> {
     let count = keys.len();
     let mut resolved: Vec<KeySettings> = Vec::with_capacity(count);
-    for (index, ApiKey { key: Secret(key), space, actor, scope, prefix }) in keys.into_iter().enumerate() {
+    for (index, ApiKey { key: SecretText(key), space, actor, scope, prefix }) in keys.into_iter().enumerate() {
         let mut wrong = |field: &str, told: &str| complain(&format!("auth.api_keys[{index}].{field}"), told);
         let digest = match KeyDigest::parse(&key) {
             _ if key.is_empty() => {

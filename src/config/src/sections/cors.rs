@@ -9,7 +9,7 @@ use crate::AuthSettings;
 /// What web pages of other origins may do. Pages that were loaded from this machine, and those of `server.public_url`, may do everything.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Cors {
+pub(crate) struct CorsConfig {
     /// Origins whose pages may ask, such as `https://wiki.example.org`, or `*` for all. Needs authentication: without it whatever page
     /// somebody opens could read and change everything.
     pub allowed_origins: Vec<String>,
@@ -54,7 +54,7 @@ impl CorsMethod {
     }
 }
 
-impl Default for Cors {
+impl Default for CorsConfig {
     fn default() -> Self {
         Self {
             allowed_origins: Vec::new(),
@@ -89,7 +89,8 @@ pub enum Origins {
 
 impl Default for CorsSettings {
     fn default() -> Self {
-        let Cors { allowed_origins: _, allowed_methods: methods, allow_credentials, max_age } = Cors::default();
+        let CorsConfig { allowed_origins: _, allowed_methods: methods, allow_credentials, max_age } =
+            CorsConfig::default();
         Self { origins: Origins::These(Vec::new()), methods, allow_credentials, max_age }
     }
 }
@@ -99,7 +100,7 @@ const ORIGINS: &str = "server.cors.allowed_origins";
 /// Where they stood before.
 const OLDER: &str = "server.cors_origins";
 
-impl Cors {
+impl CorsConfig {
     /// What holds. `older` is `server.cors_origins`, which says the same as `allowed_origins` or nothing.
     pub(crate) fn resolve(
         self,

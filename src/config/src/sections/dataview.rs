@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// What queries may do, and what they know beside frontmatter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Dataview {
+pub(crate) struct DataviewConfig {
     /// How many pages, items or tasks one query may look at one by one; what the index answers by itself is not looked at. A query that reaches the
     /// bound answers with what it found, and says so (`truncated`).
     #[schemars(range(min = 1, max = 100_000_000))]
@@ -30,7 +30,7 @@ pub(crate) struct Dataview {
     pub custom_fields: BTreeMap<String, String>,
 }
 
-impl Default for Dataview {
+impl Default for DataviewConfig {
     fn default() -> Self {
         Self {
             max_scan_rows: 10_000,
@@ -57,7 +57,7 @@ pub struct DataviewSettings {
     pub custom_fields: BTreeMap<String, String>,
 }
 
-impl Dataview {
+impl DataviewConfig {
     /// Decides how long a query may take.
     pub(crate) fn resolve(self) -> Result<DataviewSettings, &'static str> {
         let Self { max_scan_rows, query_timeout, max_auto_indexes, computed_fields, custom_fields } = self;

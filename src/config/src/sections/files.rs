@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// What is kept in the tree without being knowledge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Files {
+pub struct FilesConfig {
     /// Names of scratch files, as globs over the last component of a path: droppings of editors and operating systems
     /// that are stored and readable but never versioned, linted, indexed or announced. A glob without a character class
     /// (`[...]`) matches in any case. Replaces the default list.
@@ -90,7 +90,7 @@ const SCRATCH: &[&str] = &[
     ".nfs[0-9a-f]*",
 ];
 
-impl Default for Files {
+impl Default for FilesConfig {
     fn default() -> Self {
         let named = SCRATCH.iter().map(|glob| (*glob).to_owned());
         let odd = odd_six();
@@ -115,7 +115,7 @@ pub(crate) fn matcher(glob: &str) -> Result<globset::GlobMatcher, globset::Error
     Ok(glob.compile_matcher())
 }
 
-impl Files {
+impl FilesConfig {
     /// What is wrong with each scratch glob: its index in the list and the reason.
     pub(crate) fn faults(&self) -> impl Iterator<Item = (usize, String)> {
         self.scratch.iter().enumerate().filter_map(|(index, glob)| {

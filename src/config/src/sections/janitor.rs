@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// When the health of the tree is looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Janitor {
+pub struct JanitorConfig {
     /// Time between two scans of the whole tree, such as `24h` or `1h 30m`; at least `1m`. A negative time, such as `-1s`, ends them.
     pub interval: String,
     /// After how many days a page that was `reviewed`, and says nothing of its next review, is stale.
@@ -19,7 +19,7 @@ pub struct Janitor {
     pub startup_scan: bool,
 }
 
-impl Default for Janitor {
+impl Default for JanitorConfig {
     fn default() -> Self {
         Self { interval: "24h".to_owned(), stale_days: 90, startup_scan: false }
     }
@@ -39,7 +39,7 @@ pub struct JanitorSettings {
 /// More often, scans would do nothing but follow each other in a large tree.
 const SHORTEST: Duration = Duration::from_secs(60);
 
-impl Janitor {
+impl JanitorConfig {
     /// What holds.
     pub(crate) fn resolve(self) -> Result<JanitorSettings, &'static str> {
         const WRONG: &str = "is no time; give one such as `24h` or `1h 30m`, or a negative one such as `-1s` for never";

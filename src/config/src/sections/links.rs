@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// What leads from one page to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Links {
+pub struct LinksConfig {
     /// Keys of the frontmatter whose values name pages, one or a list, such as `[[a page]]` or `a page`: they are links like those of
     /// the text. `depends_on` and `blocked_by` always are.
     pub typed_fields: Vec<String>,
@@ -16,7 +16,7 @@ pub struct Links {
     pub update_on_rename: bool,
 }
 
-impl Links {
+impl LinksConfig {
     /// Keys of the frontmatter that name the pages which must be finished before a task.
     pub const BEFORE: [&str; 2] = ["depends_on", "blocked_by"];
 
@@ -30,7 +30,7 @@ impl Links {
     }
 }
 
-impl Default for Links {
+impl Default for LinksConfig {
     fn default() -> Self {
         Self { typed_fields: vec!["contradicts".to_owned()], update_on_rename: false }
     }

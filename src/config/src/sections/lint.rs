@@ -7,7 +7,7 @@ use svcfs_base::Door;
 /// What is checked and tidied when a page is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Lint {
+pub(crate) struct LintConfig {
     /// Tidy pages as they are written: bullets, tables, trailing spaces, one final newline.
     pub auto_format: bool,
     /// Refuse a write whose page has a lint error, through every door. Warnings never refuse.
@@ -17,7 +17,7 @@ pub(crate) struct Lint {
     pub format_doors: Vec<FormatDoor>,
 }
 
-impl Default for Lint {
+impl Default for LintConfig {
     fn default() -> Self {
         Self { auto_format: true, reject_errors: true, format_doors: vec![FormatDoor::Http, FormatDoor::Mcp] }
     }
@@ -70,9 +70,9 @@ impl LintSettings {
     }
 }
 
-impl From<Lint> for LintSettings {
-    fn from(written: Lint) -> Self {
-        let Lint { auto_format, reject_errors, format_doors } = written;
+impl From<LintConfig> for LintSettings {
+    fn from(written: LintConfig) -> Self {
+        let LintConfig { auto_format, reject_errors, format_doors } = written;
         Self { reject_errors, format_doors: if auto_format { format_doors } else { Vec::new() } }
     }
 }

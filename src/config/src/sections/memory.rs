@@ -7,18 +7,18 @@ use svcfs_base::TreePath;
 /// Where agents keep what they remember.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Memory {
+pub struct MemoryConfig {
     /// Folder of episodes: pages at or below it count as remembered events unless their `memory_kind` says otherwise.
     pub episodes_path_prefix: String,
 }
 
-impl Default for Memory {
+impl Default for MemoryConfig {
     fn default() -> Self {
         Self { episodes_path_prefix: "episodes/".to_owned() }
     }
 }
 
-impl Memory {
+impl MemoryConfig {
     /// What holds.
     pub(crate) fn resolve(self) -> Result<MemorySettings, &'static str> {
         match TreePath::parse(&self.episodes_path_prefix) {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Whether the tree is served over NFSv3, and to whom. The protocol carries no keys: whoever is in `allow` may read and write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Nfs {
+pub(crate) struct NfsConfig {
     /// Serve every space over NFSv3, on the address of `server.host`.
     pub enabled: bool,
     /// TCP port to listen on, for NFS and MOUNT; 0 lets the system pick a free one.
@@ -22,7 +22,7 @@ pub(crate) struct Nfs {
     pub actors: BTreeMap<String, String>,
 }
 
-impl Default for Nfs {
+impl Default for NfsConfig {
     fn default() -> Self {
         Self { enabled: false, port: 2049, allow: Vec::new(), actors: BTreeMap::new() }
     }
@@ -92,7 +92,7 @@ fn this_machine() -> Vec<IpNet> {
     loopback.into_iter().chain([IpNet::from(IpAddr::from(Ipv6Addr::LOCALHOST))]).collect()
 }
 
-impl Nfs {
+impl NfsConfig {
     /// What holds; none when it is not served. Complaints are about a key or flag each; `is_open` tells that nobody needs a key.
     pub(crate) fn resolve(
         self,

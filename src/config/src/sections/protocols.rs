@@ -29,14 +29,14 @@ impl Default for WebDav {
 /// Whether the tree is served over S3, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct S3 {
+pub(crate) struct S3Config {
     /// Serve every space over S3, on the address of `server.host`: a bucket of its name.
     pub enabled: bool,
     /// TCP port to listen on; 0 lets the system pick a free one.
     pub port: u16,
 }
 
-impl Default for S3 {
+impl Default for S3Config {
     fn default() -> Self {
         Self { enabled: false, port: 3334 }
     }
@@ -94,7 +94,7 @@ impl WebDav {
     }
 }
 
-impl S3 {
+impl S3Config {
     /// What holds; none when it is not served.
     ///
     /// # Errors

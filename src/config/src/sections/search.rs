@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 /// How pages are found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Search {
+pub struct SearchConfig {
     /// What answers full-text queries.
-    pub engine: Engine,
+    pub engine: SearchEngine,
     /// When a write is answered. `true`: once it is durable; searches wait for the writes of their own client. `false`: once it can also be
     /// found, by everybody; this holds for REST, MCP, WebDAV and S3, not for the mount and NFS, where programs wait for no index.
     pub async_index: bool,
@@ -21,16 +21,16 @@ pub struct Search {
     pub index_batch_max: usize,
 }
 
-impl Default for Search {
+impl Default for SearchConfig {
     fn default() -> Self {
-        Self { engine: Engine::default(), async_index: true, index_window_ms: 200, index_batch_max: 100 }
+        Self { engine: SearchEngine::default(), async_index: true, index_window_ms: 200, index_batch_max: 100 }
     }
 }
 
 /// What answers full-text queries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Engine {
+pub enum SearchEngine {
     /// An index in `.svc/state/index.db`, ranked by BM25; it can be deleted at any time.
     #[default]
     Sqlite,

@@ -10,12 +10,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::CorsSettings;
-use crate::sections::cors::Cors;
+use crate::sections::cors::CorsConfig;
 
 /// Where the HTTP server listens and how it is known outside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Server {
+pub(crate) struct ServerConfig {
     /// Address or host name to listen on. Beyond the loopback address everybody who can reach it is a caller.
     pub host: String,
     /// TCP port to listen on; 0 lets the system pick a free one.
@@ -30,7 +30,7 @@ pub(crate) struct Server {
     pub space_parents: Vec<String>,
     /// An older name of `server.cors.allowed_origins`.
     pub cors_origins: Vec<String>,
-    pub cors: Cors,
+    pub cors: CorsConfig,
     pub rate_limit: RateLimit,
 }
 
@@ -69,7 +69,7 @@ impl RateLimit {
     }
 }
 
-impl Default for Server {
+impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             host: "127.0.0.1".to_owned(),
@@ -77,7 +77,7 @@ impl Default for Server {
             public_url: None,
             space_parents: Vec::new(),
             cors_origins: Vec::new(),
-            cors: Cors::default(),
+            cors: CorsConfig::default(),
             rate_limit: RateLimit::default(),
         }
     }
@@ -87,7 +87,7 @@ impl Default for Server {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
     /// What to listen on.
-    pub host: Host,
+    pub host: ListenAddress,
     /// TCP port; 0 lets the system pick a free one.
     pub port: u16,
     /// How clients reach this server; `None` when it was not said.
@@ -105,22 +105,22 @@ impl ServerSettings {
     #[must_use]
     pub fn authority(&self) -> String {
         match &self.host {
-            Host::Address(IpAddr::V6(address)) => format!("[{address}]:{}", self.port),
-            host @ (Host::Address(IpAddr::V4(_)) | Host::Name(_)) => format!("{host}:{}", self.port),
+            ListenAddress::Address(IpAddr::V6(address)) => format!("[{address}]:{}", self.port),
+            host @ (ListenAddress::Address(IpAddr::V4(_)) | ListenAddress::Name(_)) => format!("{host}:{}", self.port),
         }
     }
 }
 
 /// A place to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Host {
+pub enum ListenAddress {
     /// An IP address.
     Address(IpAddr),
     /// A host name, looked up when the server binds.
     Name(String),
 }
 
-impl Host {
+impl ListenAddress {
     /// Understand an address (IPv6 with or without brackets) or a host name.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl Host {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => address.fmt(formatter),

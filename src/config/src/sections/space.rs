@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 /// Who sees this space.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Space {
+pub(crate) struct SpaceConfig {
     /// Who may read it without credentials, where there is authentication.
-    pub visibility: Visibility,
+    pub visibility: SpaceVisibility,
 }
 
 /// Who may read a space without credentials (contract 2.14).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Visibility {
+pub enum SpaceVisibility {
     /// Nobody.
     #[default]
     Private,
@@ -26,7 +26,7 @@ pub enum Visibility {
     Public,
 }
 
-impl Visibility {
+impl SpaceVisibility {
     /// As it is written.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -52,7 +52,7 @@ pub(crate) struct OtherSpace {
     /// changes it. Its own settings hold when this is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Visibility")]
-    pub visibility: Option<Visibility>,
+    pub visibility: Option<SpaceVisibility>,
 }
 
 /// One more space of the server, decided.
@@ -63,7 +63,7 @@ pub struct SpaceSettings {
     /// Its directory.
     pub root: PathBuf,
     /// Who may read it without credentials; none for what its own settings say.
-    pub visibility: Option<Visibility>,
+    pub visibility: Option<SpaceVisibility>,
 }
 
 impl OtherSpace {

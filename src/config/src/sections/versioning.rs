@@ -11,9 +11,9 @@ const SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(100).expect("it is not zero");
 /// How history is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Versioning {
+pub struct VersioningConfig {
     /// What remembers earlier versions of a page.
-    pub strategy: Strategy,
+    pub strategy: VersioningStrategy,
     /// Answer a writer once the change is durable and visible, and make its commit a moment later: the changes of one author in
     /// that time are one commit. Off: a change is answered with its own commit made.
     pub async_commit: bool,
@@ -27,10 +27,10 @@ pub struct Versioning {
     pub max_versions: i64,
 }
 
-impl Default for Versioning {
+impl Default for VersioningConfig {
     fn default() -> Self {
         Self {
-            strategy: Strategy::default(),
+            strategy: VersioningStrategy::default(),
             async_commit: false,
             batch_window_ms: 200,
             batch_max_size: 50,
@@ -42,7 +42,7 @@ impl Default for Versioning {
 /// What remembers earlier versions of a page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Strategy {
+pub enum VersioningStrategy {
     /// An ordinary git repository in the root: one commit per change, with the author of the change.
     #[default]
     Git,
@@ -52,7 +52,7 @@ pub enum Strategy {
     None,
 }
 
-impl Versioning {
+impl VersioningConfig {
     /// How many snapshots of each file are kept; none when all of them are.
     #[must_use]
     pub fn snapshots_kept(&self) -> Option<NonZeroUsize> {
@@ -65,9 +65,9 @@ impl Versioning {
     /// Keys that have no effect beside the others, and what to say of each when it is set.
     pub(crate) fn faults(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let of_strategy = match self.strategy {
-            Strategy::Git => WITHOUT_SNAPSHOTS,
-            Strategy::Cow => WITHOUT_COMMITS,
-            Strategy::None => WITHOUT_VERSIONS,
+            VersioningStrategy::Git => WITHOUT_SNAPSHOTS,
+            VersioningStrategy::Cow => WITHOUT_COMMITS,
+            VersioningStrategy::None => WITHOUT_VERSIONS,
         };
         let Self { batch_window_ms, batch_max_size, .. } = Self::default();
         // What holds anyway may be written out.
@@ -75,7 +75,7 @@ impl Versioning {
             ("versioning.batch_window_ms", self.batch_window_ms != batch_window_ms),
             ("versioning.batch_max_size", self.batch_max_size != batch_max_size),
         ];
-        let has_no_window = self.strategy == Strategy::Git && !self.async_commit;
+        let has_no_window = self.strategy == VersioningStrategy::Git && !self.async_commit;
         let of_window = of_window.into_iter().filter(move |(_, is_other)| has_no_window && *is_other);
         of_strategy.iter().copied().chain(of_window.map(|(key, _)| (key, NO_WINDOW)))
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use svcfs_config::templates::{self, TEMPLATES, Template};
-use svcfs_config::{LogOutput, Overrides};
+use svcfs_config::{CliOverrides, LogOutput};
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::{Exit, Failure};
@@ -55,7 +55,7 @@ impl Init {
     /// `Refused` when a server has the root or it cannot be written.
     pub fn run(self) -> Result<(), Failure> {
         let Self { root: path, template, actor, json } = self;
-        let settings = settings(&path, None, Overrides::default())?;
+        let settings = settings(&path, None, CliOverrides::default())?;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::WARN)?;
         let id = template.as_deref().unwrap_or_else(|| if is_new(&path) { templates::DEFAULT } else { "blank" });
         let template = Template::find(id).ok_or_else(|| {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use svcfs_config::Overrides;
+use svcfs_config::CliOverrides;
 use svcfs_mount::MountNamespace;
 use tracing::level_filters::LevelFilter;
 
@@ -43,7 +43,7 @@ impl Mcp {
     pub fn run(self) -> Result<(), Failure> {
         let Self { root: path, config } = self;
         must_be_initialised(&path)?;
-        let settings = settings(&path, config.as_deref(), Overrides::default())?;
+        let settings = settings(&path, config.as_deref(), CliOverrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::WARN)?;
         let listening = signals::listen(false)?;
         let root = Root::open(&path, settings, true).map_err(|fault| {

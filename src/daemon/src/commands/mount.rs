@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::Args;
 use sd_notify::NotifyState;
-use svcfs_config::{Overrides, Settings};
+use svcfs_config::{CliOverrides, Settings};
 use svcfs_mount::MountNamespace;
 use tracing::level_filters::LevelFilter;
 
@@ -95,7 +95,7 @@ impl Mount {
         }
         // Before there is any other thread.
         let outside = MountNamespace::of(&path, &mountpoint)?;
-        let settings = settings(&path, config.as_deref(), Overrides::default())?;
+        let settings = settings(&path, config.as_deref(), CliOverrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
         let listening = signals::listen(false)?;
         let left = presence::bury(&path)?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
-use svcfs_config::{LogOutput, Overrides};
+use svcfs_config::{CliOverrides, LogOutput};
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::{Exit, Failure};
@@ -53,7 +53,7 @@ impl Reindex {
         if let Some(report) = told? {
             return tell(&report, check, json);
         }
-        let settings = settings(&path, None, Overrides::default())?;
+        let settings = settings(&path, None, CliOverrides::default())?;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::WARN)?;
         let advice = "stop it first, and start it again afterwards";
         let root = Root::open(&path, settings, false).map_err(|fault| presence::taken(&path, fault, advice))?;

@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use sd_notify::NotifyState;
 use svcfs_config::templates::{self, Template};
-use svcfs_config::{AuthSettings, AuthType, NfsFlags, Overrides, ProtocolFlags, ServerSettings};
+use svcfs_config::{AuthSettings, AuthType, CliOverrides, NfsFlags, ProtocolFlags, ServerSettings};
 use svcfs_knowledge::spaces;
 use svcfs_mount::MountNamespace;
 use tokio_util::sync::CancellationToken;
@@ -158,7 +158,7 @@ impl Serve {
         let webdav = ProtocolFlags { enabled: webdav, port: webdav_port };
         let nfs = NfsFlags { enabled: nfs, port: nfs_port, allow: nfs_allow };
         let overrides =
-            Overrides { host, port, public_url, auth, api_key, oidc_issuer, oidc_client_id, s3, webdav, nfs };
+            CliOverrides { host, port, public_url, auth, api_key, oidc_issuer, oidc_client_id, s3, webdav, nfs };
         let overrides = socket::named(overrides, inherited.as_ref())?;
         let settings = settings(&root, config.as_deref(), overrides.clone())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;

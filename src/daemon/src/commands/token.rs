@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use svcfs_base::{Scope, TreePath};
 use svcfs_config::edit::{self, EditError, NewKey, WrittenKey};
-use svcfs_config::{KeyDigest, Overrides, templates};
+use svcfs_config::{CliOverrides, KeyDigest, templates};
 use svcfs_knowledge::access::SigningKey;
 use svcfs_knowledge::spaces;
 
@@ -213,7 +213,7 @@ fn space_name(text: &str) -> Result<String, String> {
 
 /// Whether the server of a root has a space of this name, as far as its settings and its list say.
 fn has_space(root: &Path, name: &str) -> bool {
-    let settings = root::understood(root, None, Overrides::default());
+    let settings = root::understood(root, None, CliOverrides::default());
     let made = spaces::made_at_run_time(root).unwrap_or_default();
     settings.is_ok_and(|settings| root::is_space(name, &settings, &made))
 }

@@ -12,7 +12,7 @@ mod starting;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use svcfs_config::{Overrides, Settings, Strategy};
+use svcfs_config::{CliOverrides, Settings, VersioningStrategy};
 use svcfs_store::{BadObject, Inspection, LogCheck, TreeState};
 use svcfs_vfs::Held;
 
@@ -120,7 +120,7 @@ impl Examination {
 
     /// Whether git keeps the versions here; where settings do not tell, it does.
     fn keeps_git(&self) -> bool {
-        self.settings.as_ref().is_none_or(|settings| settings.versioning.strategy == Strategy::Git)
+        self.settings.as_ref().is_none_or(|settings| settings.versioning.strategy == VersioningStrategy::Git)
     }
 
     /// The repository of this root; none where git does not keep versions: one that is there is somebody else's.
@@ -158,7 +158,7 @@ pub fn examine(root: &Path, watch: &dyn Watch) -> Result<Examination, Failure> {
     found.add([place::server(found.holder.as_ref())]);
     found.add(place::root(root));
     found.add([place::disk(root)]);
-    match root::settings(root, None, Overrides::default()) {
+    match root::settings(root, None, CliOverrides::default()) {
         Ok(settings) => {
             found.settings = Some(settings);
             found.add([Finding::ok("settings", "`.svc/config.toml` is valid")]);

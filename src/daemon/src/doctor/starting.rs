@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
-use svcfs_config::{AuthSettings, Error, LogOutput, Overrides, ServerSettings, Settings, templates};
+use svcfs_config::{AuthSettings, CliOverrides, ConfigError, LogOutput, ServerSettings, Settings, templates};
 use svcfs_knowledge::{query, spaces};
 
 use super::{Finding, place};
@@ -22,7 +22,7 @@ pub fn could_start(at: Option<&Path>, config: Option<&Path>) -> Vec<Finding> {
         return vec![Finding::problem("root", failure.told(false).trim_start_matches("svcfs: "))];
     }
     let file = config.map_or_else(|| at.unwrap_or(Path::new(".")).join(templates::CONFIG.path), Path::to_owned);
-    let settings = match root::understood(at.unwrap_or(Path::new(".")), config, Overrides::default()) {
+    let settings = match root::understood(at.unwrap_or(Path::new(".")), config, CliOverrides::default()) {
         Ok(settings) => settings,
         Err(error) => return complaints(&file, error),
     };
@@ -54,13 +54,13 @@ pub fn could_start(at: Option<&Path>, config: Option<&Path>) -> Vec<Finding> {
     found
 }
 
-fn complaints(file: &Path, error: Error) -> Vec<Finding> {
+fn complaints(file: &Path, error: ConfigError) -> Vec<Finding> {
     let shown = file.display();
     match error {
-        Error::Refused { path: _, complaints } => {
+        ConfigError::Refused { path: _, complaints } => {
             complaints.iter().map(|complaint| Finding::problem("settings", format!("`{shown}`: {complaint}"))).collect()
         }
-        unreadable @ Error::Unreadable { .. } => vec![Finding::problem("settings", unreadable.to_string())],
+        unreadable @ ConfigError::Unreadable { .. } => vec![Finding::problem("settings", unreadable.to_string())],
     }
 }
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use svcfs_base::{Actor, Caller, Client, Fault, Kind, Reach};
 use svcfs_config::edit::id_of;
-use svcfs_config::{AuthSettings, KeyDigest, KeySettings, Visibility};
+use svcfs_config::{AuthSettings, KeyDigest, KeySettings, SpaceVisibility};
 
 pub use limiter::{RETRY, RateLimitKey, RequestLimiter};
 pub use policy::RequestGuard;
@@ -85,14 +85,14 @@ impl CallerIdentity {
     pub const ANYBODY: Self = Self { actor: None, space: None, reach: Reach::FULL, token: None };
 
     /// Who comes without credentials to a space that lets strangers ask this of it by this method; none when it does not.
-    pub fn stranger(visibility: Visibility, entry: &OperationEntry, method: HttpMethod) -> Option<Self> {
+    pub fn stranger(visibility: SpaceVisibility, entry: &OperationEntry, method: HttpMethod) -> Option<Self> {
         // What others read and looked for is no page of the space.
         let is_of_readers = usage::AREA.operations.iter().any(|other| other.name == entry.name);
         let is_reading = method == HttpMethod::Get && !entry.is_admin && !is_of_readers;
         let may = match visibility {
-            Visibility::Public => is_reading,
-            Visibility::Unlisted => is_reading && OF_UNLISTED.contains(&entry.name),
-            Visibility::Private => false,
+            SpaceVisibility::Public => is_reading,
+            SpaceVisibility::Unlisted => is_reading && OF_UNLISTED.contains(&entry.name),
+            SpaceVisibility::Private => false,
         };
         may.then_some(Self { reach: Reach::READING, ..Self::ANYBODY })
     }

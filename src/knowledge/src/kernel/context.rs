@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Applied, Caller, ChangeSet, Clock, Fault, Seq, Timestamp};
-use svcfs_config::{KeyDigest, PublicUrl, Settings, Visibility};
+use svcfs_config::{KeyDigest, PublicUrl, Settings, SpaceVisibility};
 use svcfs_index::Index;
 use svcfs_store::Usage;
 use svcfs_vfs::Vfs;
@@ -73,7 +73,7 @@ pub struct Space {
     /// How long its disk takes.
     pub flushes: FlushTimes,
     tasks: OnceLock<Reports>,
-    visibility: RwLock<Visibility>,
+    visibility: RwLock<SpaceVisibility>,
 }
 
 impl Space {
@@ -160,7 +160,7 @@ impl Space {
         }
     }
     /// Who may read it without credentials.
-    pub fn visibility(&self) -> Visibility {
+    pub fn visibility(&self) -> SpaceVisibility {
         *self.visibility.read()
     }
     /// Waits before a write of this caller is answered. With `search.async_index = false`, until the index has read what its client wrote, at
@@ -208,7 +208,7 @@ impl Space {
         }
     }
     /// Lets others read it without credentials, or no longer.
-    pub fn see(&self, visibility: Visibility) {
+    pub fn see(&self, visibility: SpaceVisibility) {
         *self.visibility.write() = visibility;
     }
 }

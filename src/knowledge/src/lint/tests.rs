@@ -1,6 +1,6 @@
 use bytes::Bytes;
 use svcfs_base::{Caller, Door, Fault};
-use svcfs_config::{Config, Overrides, Settings};
+use svcfs_config::{CliOverrides, Config, Settings};
 use svcfs_vfs::{Gate, Proposal};
 
 use super::LintGate;
@@ -8,7 +8,7 @@ use crate::spaces::test_space::path;
 
 fn gate(config: &str) -> LintGate {
     let config = Config::parse(config, &|_| None);
-    LintGate::new(Settings::resolve(config, Overrides::default()).unwrap().lint)
+    LintGate::new(Settings::resolve(config, CliOverrides::default()).unwrap().lint)
 }
 
 fn pass(gate: &LintGate, door: Door, name: &str, content: &[u8]) -> Result<Bytes, Fault> {

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use svcfs_base::{Fault, Kind, Timestamp, TreePath};
-use svcfs_config::Engine;
+use svcfs_config::SearchEngine;
 use svcfs_index::{AnswerLimit, MetaCondition, MetaQuery, MetaRow, SearchHit, SearchQuery, SortKey};
 
 use super::{evaluation, grep, suggest, words};
@@ -104,7 +104,7 @@ impl Operation for SearchPages {
     const AGENT_DEFAULTS: &'static [(&'static str, u32)] = &[("limit", 10)];
     type Output = Vec<SearchResult>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<SearchResult>, Fault> {
-        if cx.settings().search.engine == Engine::Grep {
+        if cx.settings().search.engine == SearchEngine::Grep {
             return self.grep(cx);
         }
         let (threshold, asked) = (suggest::threshold(self.suggest_threshold)?, self.q.clone());
@@ -237,7 +237,7 @@ impl Operation for SearchVerifiedPages {
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
     type Output = Vec<VerifiedResult>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<VerifiedResult>, Fault> {
-        if cx.settings().search.engine == Engine::Grep {
+        if cx.settings().search.engine == SearchEngine::Grep {
             return Err(needs_index("search by trust"));
         }
         let query = SearchQuery {
@@ -329,7 +329,7 @@ impl Operation for EvaluateSearch {
     const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
     type Output = evaluation::SearchEvaluation;
     fn run(self, cx: &OperationContext<'_>) -> Result<evaluation::SearchEvaluation, Fault> {
-        if cx.settings().search.engine == Engine::Grep {
+        if cx.settings().search.engine == SearchEngine::Grep {
             return Err(needs_index("an evaluation"));
         }
         evaluation::evaluate(cx.index(), &self.queries, cx.caller.reach.folder.as_ref())

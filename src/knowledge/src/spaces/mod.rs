@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use svcfs_base::{Caller, Change, Clock, Door, Fault, Kind, Seq, TreePath};
 use svcfs_config::edit::EditError;
-use svcfs_config::{Settings, Versioning, name_fault, templates};
+use svcfs_config::{Settings, VersioningConfig, name_fault, templates};
 use svcfs_index::Index;
 use svcfs_store::{StatePaths, Usage};
 use svcfs_vfs::{Commits, Options, Strategy, Vfs};
@@ -89,8 +89,8 @@ pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
 }
 
 /// When accepted changes become commits, by the settings.
-const fn commits(versioning: &Versioning) -> Commits {
-    let Versioning { async_commit, batch_window_ms, batch_max_size, .. } = versioning;
+const fn commits(versioning: &VersioningConfig) -> Commits {
+    let VersioningConfig { async_commit, batch_window_ms, batch_max_size, .. } = versioning;
     if !*async_commit {
         return Commits::Each;
     }
@@ -98,8 +98,8 @@ const fn commits(versioning: &Versioning) -> Commits {
 }
 
 /// What settings call a strategy of versioning, as the tree knows it.
-fn strategy(versioning: &Versioning) -> Strategy {
-    use svcfs_config::Strategy as Named;
+fn strategy(versioning: &VersioningConfig) -> Strategy {
+    use svcfs_config::VersioningStrategy as Named;
     match versioning.strategy {
         Named::Git => Strategy::Git,
         Named::Cow => Strategy::Snapshots { at_most: versioning.snapshots_kept() },

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Caller, Fault, Kind, Scope, Timestamp};
 use svcfs_config::templates::{TEMPLATES, Template};
-use svcfs_config::{Visibility, edit};
+use svcfs_config::{SpaceVisibility, edit};
 use svcfs_vfs::EntryKind;
 
 use super::{SpaceStatus, plant};
@@ -231,7 +231,7 @@ pub struct GetSpaceInfo {}
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SpaceDetails {
     /// Who may read it without credentials
-    pub visibility: Visibility,
+    pub visibility: SpaceVisibility,
     /// Its directory on the server; absent for who may not change the server
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
@@ -252,14 +252,14 @@ impl Operation for GetSpaceInfo {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct SetSpaceVisibility {
     /// `private`: nobody. `unlisted`: whoever knows the path of a page. `public`: everybody
-    pub visibility: Visibility,
+    pub visibility: SpaceVisibility,
 }
 
 /// Who sees a space now.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VisibilityResponse {
     /// Who may read it without credentials
-    pub visibility: Visibility,
+    pub visibility: SpaceVisibility,
 }
 
 impl Operation for SetSpaceVisibility {

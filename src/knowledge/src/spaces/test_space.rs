@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use svcfs_base::{Actor, Caller, Door, ETag, Expect, Fault, FrozenClock, Provenance, TreePath};
-use svcfs_config::{Config, Overrides, Settings};
+use svcfs_config::{CliOverrides, Config, Settings};
 use svcfs_work::Supervisor;
 use tempfile::TempDir;
 
@@ -112,7 +112,7 @@ impl TestSpace {
     }
 
     fn beside(root: Arc<TempDir>, parent: Arc<TempDir>, config: &str) -> Self {
-        let settings = Settings::resolve(Config::parse(config, &|_| None), Overrides::default()).unwrap();
+        let settings = Settings::resolve(Config::parse(config, &|_| None), CliOverrides::default()).unwrap();
         let clock = Arc::new(FrozenClock::at(START));
         let (name, root_path) = ("default".to_owned(), root.path().to_owned());
         let opening = SpaceOptions { name, root: root_path, clock: clock.clone(), watch: false, progress: None };
@@ -123,7 +123,7 @@ impl TestSpace {
         let opener = Box::new(move |name: &str, root: &Path| {
             let clock = Arc::new(FrozenClock::at(START));
             let (name, root) = (name.to_owned(), root.to_owned());
-            let settings = Settings::resolve(Config::default(), Overrides::default()).unwrap();
+            let settings = Settings::resolve(Config::default(), CliOverrides::default()).unwrap();
             let space = open(SpaceOptions { name, root, clock, watch: false, progress: None }, &settings)?;
             let supervisor = Supervisor::new();
             start(&space, &supervisor)?;

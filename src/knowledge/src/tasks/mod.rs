@@ -9,7 +9,7 @@ mod tests;
 
 use serde_json::Value;
 use svcfs_base::{Fault, TreePath};
-use svcfs_config::Links;
+use svcfs_config::LinksConfig;
 use svcfs_index::{Index, MetaRow};
 use svcfs_text::links::{LinkKind, links};
 
@@ -78,7 +78,7 @@ fn urgency(metadata: &Value) -> (f64, (bool, &str)) {
 
 /// Whether a page that must be finished before is not. A name that leads to no page holds nothing up: nobody could ever finish it.
 fn is_blocked(index: &Index, task: &MetaRow) -> Result<bool, Fault> {
-    for name in Links::BEFORE.iter().filter_map(|field| task.metadata.get(*field)).flat_map(names) {
+    for name in LinksConfig::BEFORE.iter().filter_map(|field| task.metadata.get(*field)).flat_map(names) {
         if let Some(page) = named(index, &task.path, &name)?
             && let Some(page) = index.page(&page)?
             && !is_finished(&Value::Object(page.frontmatter))
