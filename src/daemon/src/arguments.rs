@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use svcfs_knowledge::kernel::OperationInputs;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, ExitStatus};
 
 /// Adds `name=value` pairs to `given`, read as the operation's schema says.
 ///
@@ -13,14 +13,14 @@ pub fn read(
     inputs: &OperationInputs,
     mut given: Map<String, Value>,
     pairs: &[String],
-) -> Result<Map<String, Value>, Failure> {
+) -> Result<Map<String, Value>, CommandFailure> {
     for pair in pairs {
         let Some((name, text)) = pair.split_once('=') else {
             let told = format!("`{pair}` is no argument; write it like `name=value`");
-            return Err(Failure::saying(Exit::Usage, told));
+            return Err(CommandFailure::saying(ExitStatus::Usage, told));
         };
         let added = inputs.named(name).and_then(|field| field.add(&mut given, text));
-        added.map_err(|fault| Failure::new(Exit::Usage, fault))?;
+        added.map_err(|fault| CommandFailure::new(ExitStatus::Usage, fault))?;
     }
     Ok(given)
 }

@@ -12,10 +12,10 @@ use svcfs_knowledge::audit::{RequestHead, TrackedRequest};
 use svcfs_knowledge::kernel::{OperationContext, OperationEntry, Space};
 use tracing::level_filters::LevelFilter;
 
-use crate::client::{self, Question};
-use crate::failure::{Exit, Failure};
-use crate::presence::{self, Holder, Served};
-use crate::root::{Root, must_be_initialised, settings};
+use crate::client::{self, OperationCall};
+use crate::failure::{CommandFailure, ExitStatus};
+use crate::presence::{self, RootHolder, ServedRoot};
+use crate::root::{OpenRoot, must_be_initialised, settings};
 use crate::{credentials, logging, output, progress};
 
 /// How long an index that was left behind may take to catch up before a question is answered.
@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Which knowledge base is asked.
 #[derive(Debug, Clone, Args)]
-pub struct Whom {
+pub struct RootTarget {
     /// Ask the server at this address
     #[arg(long, value_name = "URL", conflicts_with = "root")]
     url: Option<String>,
@@ -42,7 +42,7 @@ pub struct Whom {
     space: Option<String>,
 }
 
-impl Whom {
+impl RootTarget {
     /// The exact answer of an operation. A server that has the root is asked over HTTP; else the root is opened for this question.
     ///
     /// # Errors
@@ -53,10 +53,11 @@ impl Whom {
         arguments: Map<String, Value>,
         caller: Caller,
         if_match: Option<String>,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, CommandFailure> {
         let Self { url, token_file, root: path, space } = self;
         let actor = caller.actor.as_ref().map(ToString::to_string);
-        let question = |arguments, token| Question { entry, arguments, actor, if_match, space: space.clone(), token };
+        let question =
+            |arguments, token| OperationCall { entry, arguments, actor, if_match, space: space.clone(), token };
         if let Some(url) = url {
             return client::ask(&url, question(arguments, credentials::given(token_file.as_deref())?));
         }
@@ -66,11 +67,11 @@ impl Whom {
         let is_first = !tracing::dispatcher::has_been_set();
         let _logging = is_first.then(|| logging::start(&LogOutput::Stderr, LevelFilter::ERROR)).transpose()?;
         match reach(&path, &settings)? {
-            Reached::There(url, found) => {
+            ServerTarget::There(url, found) => {
                 let question = question(arguments, presence::key(&path));
-                client::ask(&url, Question { space: question.space.or(found), ..question })
+                client::ask(&url, OperationCall { space: question.space.or(found), ..question })
             }
-            Reached::Here(root) => {
+            ServerTarget::Here(root) => {
                 let outcome = chosen(&root, space.as_deref()).and_then(|space| {
                     up_to_date(&root)?;
                     Ok(told(&root, &space, (entry, &caller), arguments)?)
@@ -83,36 +84,36 @@ impl Whom {
 }
 
 /// Where a root answers.
-enum Reached {
+enum ServerTarget {
     /// In this process.
-    Here(Box<Root>),
+    Here(Box<OpenRoot>),
     /// At this address, as this space.
     There(String, Option<String>),
 }
 
 /// Opens a root, or finds the server that has it. A holder that can be asked neither now nor later is refused; another call,
 /// or a server that is just starting, is waited for.
-fn reach(path: &Path, settings: &Settings) -> Result<Reached, Failure> {
+fn reach(path: &Path, settings: &Settings) -> Result<ServerTarget, CommandFailure> {
     let started = Instant::now();
     loop {
-        let fault = match Root::open(path, settings.clone(), false) {
-            Ok(root) => return Ok(Reached::Here(Box::new(root))),
+        let fault = match OpenRoot::open(path, settings.clone(), false) {
+            Ok(root) => return Ok(ServerTarget::Here(Box::new(root))),
             Err(fault) => fault,
         };
         match presence::holder(path, &fault) {
             None => return Err(fault.into()),
-            Some(Holder { served: Some(Served { url: Some(url), space, .. }), .. }) => {
-                return Ok(Reached::There(url, space));
+            Some(RootHolder { served: Some(ServedRoot { url: Some(url), space, .. }), .. }) => {
+                return Ok(ServerTarget::There(url, space));
             }
-            Some(Holder { served: None, .. }) if started.elapsed() < TURN_PATIENCE => {
+            Some(RootHolder { served: None, .. }) if started.elapsed() < TURN_PATIENCE => {
                 // Between two processes there is nothing to wait on that also has a deadline.
                 std::thread::park_timeout(LOOK);
             }
-            Some(Holder { pid, served: Some(_) | None }) => {
+            Some(RootHolder { pid, served: Some(_) | None }) => {
                 let path = path.display();
                 let told =
                     format!("root `{path}` is used by process {pid}, which does not answer over HTTP; stop it first");
-                return Err(Failure::new(Exit::Refused, anyhow::Error::new(fault).context(told)));
+                return Err(CommandFailure::new(ExitStatus::Refused, anyhow::Error::new(fault).context(told)));
             }
         }
     }
@@ -120,7 +121,7 @@ fn reach(path: &Path, settings: &Settings) -> Result<Reached, Failure> {
 
 /// Asks an operation here, and keeps that it was asked.
 fn told(
-    root: &Root,
+    root: &OpenRoot,
     space: &Arc<Space>,
     (entry, caller): (&'static OperationEntry, &Caller),
     arguments: Map<String, Value>,
@@ -141,12 +142,12 @@ fn told(
 }
 
 /// The space of a name in this process.
-fn chosen(root: &Root, name: Option<&str>) -> Result<Arc<Space>, Failure> {
+fn chosen(root: &OpenRoot, name: Option<&str>) -> Result<Arc<Space>, CommandFailure> {
     Ok(name.map_or_else(|| Ok(Arc::clone(root.space())), |name| root.server().spaces().find(name))?)
 }
 
 /// Lets the index catch up. Not for searching only: a rename rewrites the links that the index knows.
-fn up_to_date(root: &Root) -> Result<(), Failure> {
+fn up_to_date(root: &OpenRoot) -> Result<(), CommandFailure> {
     let watched = progress::spinner("bringing the index up to date");
     let caught_up = root.index_to_cursor(INDEX_PATIENCE, || watched.tick());
     watched.finish_and_clear();

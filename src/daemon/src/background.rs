@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 use svcfs_store::StatePaths;
 
-use crate::failure::{Exit, Failure};
-use crate::mounting::Manner;
+use crate::failure::{CommandFailure, ExitStatus};
+use crate::mounting::MountFlags;
 
 /// Where the mount of a root without a server says what it has to say.
 const LOG: &str = "mount.log";
@@ -22,7 +22,12 @@ const LOG: &str = "mount.log";
 ///
 /// # Errors
 /// What it ended with.
-pub fn mount(root: &Path, mountpoint: &Path, config: Option<&Path>, manner: &Manner) -> Result<String, Failure> {
+pub fn mount(
+    root: &Path,
+    mountpoint: &Path,
+    config: Option<&Path>,
+    manner: &MountFlags,
+) -> Result<String, CommandFailure> {
     let absolute = |path: &Path| std::path::absolute(path).context("the current directory is gone");
     let root = absolute(root)?;
     let log = StatePaths::of(&root).directory().join(LOG);
@@ -37,7 +42,11 @@ pub fn mount(root: &Path, mountpoint: &Path, config: Option<&Path>, manner: &Man
 ///
 /// # Errors
 /// What it ended with.
-pub fn start(arguments: Vec<OsString>, (mountpoint, manner): (&Path, &Manner), log: &Path) -> Result<String, Failure> {
+pub fn start(
+    arguments: Vec<OsString>,
+    (mountpoint, manner): (&Path, &MountFlags),
+    log: &Path,
+) -> Result<String, CommandFailure> {
     let mountpoint = std::path::absolute(mountpoint).context("the current directory is gone")?;
     let mut command = Command::new(std::env::current_exe().context("this program cannot be found")?);
     command.arg("mount").args(manner.flags()).args(arguments).arg("--").arg(mountpoint);
@@ -54,14 +63,14 @@ pub fn start(arguments: Vec<OsString>, (mountpoint, manner): (&Path, &Manner), l
     }
     let status = child.wait().context("the end of the process of the mount cannot be waited for")?;
     let exit = match status.code() {
-        Some(2) => Exit::Usage,
-        Some(3) => Exit::Refused,
-        Some(_) | None => Exit::Failed,
+        Some(2) => ExitStatus::Usage,
+        Some(3) => ExitStatus::Refused,
+        Some(_) | None => ExitStatus::Failed,
     };
-    Err(Failure::saying(exit, last_words(log)))
+    Err(CommandFailure::saying(exit, last_words(log)))
 }
 
-fn opened(log: &Path) -> Result<File, Failure> {
+fn opened(log: &Path) -> Result<File, CommandFailure> {
     Ok(File::create(log).with_context(|| format!("cannot write the log `{}`", log.display()))?)
 }
 

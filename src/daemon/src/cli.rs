@@ -28,32 +28,32 @@ pub struct Cli {
     pub verbose: bool,
     /// What to do
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 /// What the program can do.
 ///
 /// The help of a command is the doc comment of its struct: one here would hide it.
 #[derive(Debug, Subcommand)]
-pub enum Command {
-    Init(init::Init),
-    Serve(serve::Serve),
-    Status(status::Status),
-    Mount(mount::Mount),
-    Unmount(unmount::Unmount),
-    Reindex(reindex::Reindex),
-    Doctor(doctor::Doctor),
+pub enum CliCommand {
+    Init(init::InitArgs),
+    Serve(serve::ServeArgs),
+    Status(status::StatusArgs),
+    Mount(mount::MountArgs),
+    Unmount(unmount::UnmountArgs),
+    Reindex(reindex::ReindexArgs),
+    Doctor(doctor::DoctorArgs),
     CheckConfig(check_config::CheckConfig),
-    Query(query::Query),
-    Call(call::Call),
-    Janitor(janitor::Janitor),
-    Analytics(analytics::Analytics),
-    Rules(rules::Rules),
-    Token(token::Token),
-    Mcp(mcp::Mcp),
-    Bench(bench::Bench),
-    Completions(completions::Completions),
-    Man(man::Man),
+    Query(query::QueryArgs),
+    Call(call::CallArgs),
+    Janitor(janitor::JanitorArgs),
+    Analytics(analytics::AnalyticsArgs),
+    Rules(rules::RulesArgs),
+    Token(token::TokenArgs),
+    Mcp(mcp::McpArgs),
+    Bench(bench::BenchArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use svcfs_knowledge::vitals::ReadinessReport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, ExitStatus};
 use crate::output;
 
 /// How long a server may take to answer: longer than it lets any operation wait.
@@ -39,7 +39,7 @@ const TOOL_PREFIX: &str = "svc_";
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// One call of an operation.
-pub struct Question {
+pub struct OperationCall {
     /// Which operation.
     pub entry: &'static OperationEntry,
     /// Its inputs.
@@ -58,7 +58,7 @@ pub struct Question {
 ///
 /// # Errors
 /// `Failed` when it cannot be reached or fails, `Refused` when it refuses, in its own words.
-pub fn ask(url: &str, question: Question) -> Result<Value, Failure> {
+pub fn ask(url: &str, question: OperationCall) -> Result<Value, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
     let base = base(url)?;
@@ -71,7 +71,7 @@ pub fn ask(url: &str, question: Question) -> Result<Value, Failure> {
     runtime.block_on(async {
         tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
             let told = format!("{url} did not answer within {} s", PATIENCE.as_secs());
-            Err(Failure::saying(Exit::Failed, told))
+            Err(CommandFailure::saying(ExitStatus::Failed, told))
         })
     })
 }
@@ -80,7 +80,7 @@ pub fn ask(url: &str, question: Question) -> Result<Value, Failure> {
 ///
 /// # Errors
 /// `Failed` when it cannot be reached.
-pub fn trouble(url: &str) -> Result<Option<String>, Failure> {
+pub fn trouble(url: &str) -> Result<Option<String>, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
     let base: Uri = url.parse().context("the server's address cannot be read")?;
@@ -98,7 +98,7 @@ pub fn trouble(url: &str) -> Result<Option<String>, Failure> {
 ///
 /// # Errors
 /// `Failed` when it cannot be reached, does not answer in time, or its answer is none of svcfs's.
-pub fn report(url: &str, token: Option<&str>, space: Option<&str>) -> Result<ReadinessReport, Failure> {
+pub fn report(url: &str, token: Option<&str>, space: Option<&str>) -> Result<ReadinessReport, CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
     let base = base(url)?;
@@ -107,26 +107,26 @@ pub fn report(url: &str, token: Option<&str>, space: Option<&str>) -> Result<Rea
     let asked = async { tokio::time::timeout(READY_PATIENCE, send(&base, request)).await };
     let Ok(answer) = runtime.block_on(asked) else {
         let told = format!("{url} did not answer within {} s", READY_PATIENCE.as_secs());
-        return Err(Failure::saying(Exit::Failed, told));
+        return Err(CommandFailure::saying(ExitStatus::Failed, told));
     };
     let (status, body) = answer?;
     serde_json::from_slice(&body).map_err(|_| refusal(status, &body))
 }
 
 /// The server that a URL names.
-fn base(url: &str) -> Result<Uri, Failure> {
+fn base(url: &str) -> Result<Uri, CommandFailure> {
     let base: Uri = url.trim_end_matches('/').parse().map_err(|_| {
-        Failure::saying(Exit::Usage, format!("`{url}` is no URL; write it like `http://127.0.0.1:3333`"))
+        CommandFailure::saying(ExitStatus::Usage, format!("`{url}` is no URL; write it like `http://127.0.0.1:3333`"))
     })?;
     if base.scheme_str() != Some("http") {
         let told = format!("`{url}` must begin with `http://`; encrypted connections end in front of svcfs");
-        return Err(Failure::saying(Exit::Usage, told));
+        return Err(CommandFailure::saying(ExitStatus::Usage, told));
     }
     Ok(base)
 }
 
-async fn as_tool(base: &Uri, question: Question) -> Result<Value, Failure> {
-    let Question { entry, mut arguments, actor, if_match, space, token } = question;
+async fn as_tool(base: &Uri, question: OperationCall) -> Result<Value, CommandFailure> {
+    let OperationCall { entry, mut arguments, actor, if_match, space, token } = question;
     if !entry.is_reading() {
         for (name, text) in [("actor", actor), ("if_match", if_match)] {
             if let Some(text) = text {
@@ -153,14 +153,14 @@ async fn as_tool(base: &Uri, question: Question) -> Result<Value, Failure> {
     };
     if let Some(error) = answer.get("error") {
         // −32603 of JSON-RPC: the server's own failure.
-        let exit = if error["code"] == -32603 { Exit::Failed } else { Exit::Refused };
-        return Err(Failure::saying(exit, text_of(error.get("message").unwrap_or(error))));
+        let exit = if error["code"] == -32603 { ExitStatus::Failed } else { ExitStatus::Refused };
+        return Err(CommandFailure::saying(exit, text_of(error.get("message").unwrap_or(error))));
     }
     let result = &answer["result"];
     if result["isError"] == true {
         let text = text_of(&result["content"][0]["text"]);
-        let exit = if text.starts_with("internal error") { Exit::Failed } else { Exit::Refused };
-        return Err(Failure::saying(exit, text.lines().next().unwrap_or(&text)));
+        let exit = if text.starts_with("internal error") { ExitStatus::Failed } else { ExitStatus::Refused };
+        return Err(CommandFailure::saying(exit, text.lines().next().unwrap_or(&text)));
     }
     // Behind the answer itself stands what is to be known of it.
     for remark in result["content"].as_array().into_iter().flatten().skip(1) {
@@ -172,8 +172,8 @@ async fn as_tool(base: &Uri, question: Question) -> Result<Value, Failure> {
     Ok(wrapped.filter(|_| !has_property(entry, "result")).unwrap_or(output).clone())
 }
 
-async fn by_route(base: &Uri, route: &Route, question: Question) -> Result<Value, Failure> {
-    let Question { entry, arguments, actor, if_match, space, token } = question;
+async fn by_route(base: &Uri, route: &Route, question: OperationCall) -> Result<Value, CommandFailure> {
+    let OperationCall { entry, arguments, actor, if_match, space, token } = question;
     let mut rest = arguments.clone();
     let mut target = String::new();
     for (index, part) in route.full_path().split(['{', '}']).enumerate() {
@@ -269,7 +269,7 @@ fn signed(request: http::request::Builder, token: Option<&str>) -> http::request
 }
 
 /// One request on a connection of its own.
-async fn send(base: &Uri, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Failure> {
+async fn send(base: &Uri, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), CommandFailure> {
     let (host, port) = (base.host().unwrap_or_default(), base.port_u16().unwrap_or(80));
     let unreachable = || format!("no server answers at {base}; start it with `svcfs serve`, or name it with --url");
     let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -300,13 +300,13 @@ pub async fn converse(
 }
 
 /// A refusal in the server's own words (contract 7).
-pub fn refusal(status: StatusCode, body: &Bytes) -> Failure {
+pub fn refusal(status: StatusCode, body: &Bytes) -> CommandFailure {
     let told =
         serde_json::from_slice::<Value>(body).ok().and_then(|body| Some(body.get("error")?.as_str()?.to_owned()));
     let told = told.unwrap_or_else(|| format!("the server answered {status}; is it svcfs?"));
     let is_failure =
         status == StatusCode::TOO_MANY_REQUESTS || (status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED);
-    Failure::saying(if is_failure { Exit::Failed } else { Exit::Refused }, told)
+    CommandFailure::saying(if is_failure { ExitStatus::Failed } else { ExitStatus::Refused }, told)
 }
 
 fn text_of(value: &Value) -> String {
@@ -325,10 +325,12 @@ fn query_text(value: &Value) -> String {
 ///
 /// # Errors
 /// `Usage` when it is neither.
-pub fn bytes_of(value: &Value) -> Result<Bytes, Failure> {
+pub fn bytes_of(value: &Value) -> Result<Bytes, CommandFailure> {
     let decoded = match value {
         Value::String(text) => return Ok(Bytes::copy_from_slice(text.as_bytes())),
         other => other.get("base64").and_then(Value::as_str).and_then(|text| STANDARD.decode(text).ok()),
     };
-    decoded.map(Bytes::from).ok_or_else(|| Failure::saying(Exit::Usage, "a content must be a text or {\"base64\": …}"))
+    decoded
+        .map(Bytes::from)
+        .ok_or_else(|| CommandFailure::saying(ExitStatus::Usage, "a content must be a text or {\"base64\": …}"))
 }

@@ -31,10 +31,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use crate::failure::{Exit, Failure};
-use crate::mounting::Manner;
-use crate::mounts::Mounts;
-use crate::reloading::Reloading;
+use crate::failure::{CommandFailure, ExitStatus};
+use crate::mounting::MountFlags;
+use crate::mounts::RootMounts;
+use crate::reloading::SettingsReloader;
 use crate::{client, indexing};
 
 const SOCKET: &str = "control.sock";
@@ -51,35 +51,35 @@ const ELSEWHERE: &str = "the server has mounts of its own that you would not see
 /// A mount that is wanted.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct MountRequest {
     mountpoint: PathBuf,
-    manner: Manner,
+    manner: MountFlags,
 }
 
 /// A mount that was made.
 #[derive(Debug, Serialize, Deserialize)]
-struct Made {
+struct MountResponse {
     mountpoint: PathBuf,
 }
 
 /// Keys that were written down or taken out of the settings, by their ids.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Changed {
+struct KeysChange {
     ids: Vec<String>,
 }
 
 /// An index that is wanted.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Anew {
+struct ReindexRequest {
     /// Only compare.
     check: bool,
 }
 
 /// What holds once the settings were read again.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct ReloadResponse {
     /// The server's process.
     pub pid: u32,
     /// Whether it asks for keys at all.
@@ -90,20 +90,20 @@ pub struct Held {
 
 /// What is asked for here.
 #[derive(Clone)]
-struct Doors {
-    mounts: Arc<Mounts>,
+struct ControlContext {
+    mounts: Arc<RootMounts>,
     /// None where there is no HTTP, and nobody with a key.
-    reloading: Option<Arc<Reloading>>,
+    reloading: Option<Arc<SettingsReloader>>,
 }
 
 /// A request that was refused.
 #[derive(Debug, Serialize, Deserialize)]
-struct Refused {
+struct RefusedRequest {
     error: String,
 }
 
 /// The socket, for as long as this process answers.
-pub struct Control {
+pub struct ControlSocket {
     path: PathBuf,
     answering: JoinHandle<()>,
 }
@@ -113,19 +113,19 @@ pub struct Control {
 /// # Errors
 /// When no socket can be made in the state directory.
 pub fn listen(
-    mounts: &Arc<Mounts>,
-    reloading: Option<Arc<Reloading>>,
+    mounts: &Arc<RootMounts>,
+    reloading: Option<Arc<SettingsReloader>>,
     root: &Path,
     runtime: &Runtime,
-) -> Result<Control, Failure> {
+) -> Result<ControlSocket, CommandFailure> {
     let path = StatePaths::of(root).directory().join(SOCKET);
     let _inside = runtime.enter();
     let bound = bind(&path).with_context(|| format!("cannot make the socket `{}`", path.display()))?;
-    let answering = runtime.spawn(accept(bound, Doors { mounts: Arc::clone(mounts), reloading }));
-    Ok(Control { path, answering })
+    let answering = runtime.spawn(accept(bound, ControlContext { mounts: Arc::clone(mounts), reloading }));
+    Ok(ControlSocket { path, answering })
 }
 
-impl Drop for Control {
+impl Drop for ControlSocket {
     #[expect(clippy::disallowed_methods, reason = "state of this process, no part of the tree")]
     fn drop(&mut self) {
         self.answering.abort();
@@ -159,7 +159,7 @@ fn short(path: &Path) -> io::Result<(File, PathBuf)> {
     Ok((directory, short))
 }
 
-async fn accept(listener: UnixListener, doors: Doors) {
+async fn accept(listener: UnixListener, doors: ControlContext) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => drop(tokio::spawn(serve(stream, doors.clone()))),
@@ -172,7 +172,7 @@ async fn accept(listener: UnixListener, doors: Doors) {
     }
 }
 
-async fn serve(stream: UnixStream, doors: Doors) {
+async fn serve(stream: UnixStream, doors: ControlContext) {
     let refusal = refusal(&stream);
     let is_elsewhere = stream
         .peer_cred()
@@ -213,7 +213,7 @@ fn sees_other_mounts(process: i32, outside: &MountNamespace) -> bool {
     theirs.is_ok_and(|theirs| ours.is_ok_and(|ours| theirs != ours))
 }
 
-async fn answer(request: Request<Incoming>, doors: Doors) -> Result<Response<Full<Bytes>>, http::Error> {
+async fn answer(request: Request<Incoming>, doors: ControlContext) -> Result<Response<Full<Bytes>>, http::Error> {
     let path = request.uri().path().to_owned();
     if ![MOUNTS, KEYS, INDEXES].contains(&path.as_str()) {
         return told(
@@ -235,8 +235,8 @@ async fn answer(request: Request<Incoming>, doors: Doors) -> Result<Response<Ful
     }
 }
 
-async fn index(body: &[u8], mounts: Arc<Mounts>) -> Result<Response<Full<Bytes>>, http::Error> {
-    let Anew { check } = match serde_json::from_slice(body) {
+async fn index(body: &[u8], mounts: Arc<RootMounts>) -> Result<Response<Full<Bytes>>, http::Error> {
+    let ReindexRequest { check } = match serde_json::from_slice(body) {
         Ok(wanted) => wanted,
         Err(error) => {
             return told(StatusCode::BAD_REQUEST, &format!("the server does not know such an index: {error}"));
@@ -255,8 +255,8 @@ async fn index(body: &[u8], mounts: Arc<Mounts>) -> Result<Response<Full<Bytes>>
     }
 }
 
-async fn mount(body: &[u8], mounts: Arc<Mounts>) -> Result<Response<Full<Bytes>>, http::Error> {
-    let Wanted { mountpoint, manner } = match serde_json::from_slice(body) {
+async fn mount(body: &[u8], mounts: Arc<RootMounts>) -> Result<Response<Full<Bytes>>, http::Error> {
+    let MountRequest { mountpoint, manner } = match serde_json::from_slice(body) {
         Ok(wanted) => wanted,
         Err(error) => return told(StatusCode::BAD_REQUEST, &format!("the server does not know such a mount: {error}")),
     };
@@ -265,10 +265,10 @@ async fn mount(body: &[u8], mounts: Arc<Mounts>) -> Result<Response<Full<Bytes>>
     }
     let asked = Arc::clone(&mounts);
     match tokio::task::spawn_blocking(move || asked.add(&mountpoint, manner)).await {
-        Ok(Ok(mountpoint)) => json(StatusCode::OK, &Made { mountpoint }),
+        Ok(Ok(mountpoint)) => json(StatusCode::OK, &MountResponse { mountpoint }),
         // Whoever asked waits for the end.
         Ok(Err(_)) if mounts.is_stopping() => told(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
-        Ok(Err(failure)) if failure.exit() == Exit::Refused => {
+        Ok(Err(failure)) if failure.exit() == ExitStatus::Refused => {
             told(StatusCode::CONFLICT, failure.told(false).trim_start_matches("svcfs: "))
         }
         Ok(Err(failure)) => told(StatusCode::INTERNAL_SERVER_ERROR, failure.told(false).trim_start_matches("svcfs: ")),
@@ -276,19 +276,19 @@ async fn mount(body: &[u8], mounts: Arc<Mounts>) -> Result<Response<Full<Bytes>>
     }
 }
 
-async fn keys(body: &[u8], reloading: Option<Arc<Reloading>>) -> Result<Response<Full<Bytes>>, http::Error> {
+async fn keys(body: &[u8], reloading: Option<Arc<SettingsReloader>>) -> Result<Response<Full<Bytes>>, http::Error> {
     let Some(reloading) = reloading else {
         return told(StatusCode::SERVICE_UNAVAILABLE, "nobody comes here with a key");
     };
-    let Changed { ids } = match serde_json::from_slice(body) {
+    let KeysChange { ids } = match serde_json::from_slice(body) {
         Ok(changed) => changed,
         Err(error) => return told(StatusCode::BAD_REQUEST, &format!("the server does not know such keys: {error}")),
     };
     // Elsewhere: an identity provider may take its time to answer.
-    let held = tokio::task::spawn_blocking(move || -> Result<Held, String> {
+    let held = tokio::task::spawn_blocking(move || -> Result<ReloadResponse, String> {
         reloading.now()?;
         let (asks, ids) = reloading.good_of(ids);
-        Ok(Held { pid: std::process::id(), asks, ids })
+        Ok(ReloadResponse { pid: std::process::id(), asks, ids })
     });
     match held.await {
         Ok(Ok(held)) => json(StatusCode::OK, &held),
@@ -298,7 +298,7 @@ async fn keys(body: &[u8], reloading: Option<Arc<Reloading>>) -> Result<Response
 }
 
 fn told(status: StatusCode, error: &str) -> Result<Response<Full<Bytes>>, http::Error> {
-    json(status, &Refused { error: error.to_owned() })
+    json(status, &RefusedRequest { error: error.to_owned() })
 }
 
 fn json(status: StatusCode, body: &impl Serialize) -> Result<Response<Full<Bytes>>, http::Error> {
@@ -317,16 +317,16 @@ pub fn is_there(root: &Path) -> bool {
 ///
 /// # Errors
 /// `Refused` or `Failed` in the server's own words; `Refused` when this user may not ask.
-pub fn ask(root: &Path, mountpoint: &Path, manner: &Manner) -> Result<Option<PathBuf>, Failure> {
-    let wanted = Wanted { mountpoint: mountpoint.to_owned(), manner: manner.clone() };
+pub fn ask(root: &Path, mountpoint: &Path, manner: &MountFlags) -> Result<Option<PathBuf>, CommandFailure> {
+    let wanted = MountRequest { mountpoint: mountpoint.to_owned(), manner: manner.clone() };
     let body = serde_json::to_vec(&wanted).map_err(|error| {
-        Failure::new(
-            Exit::Usage,
+        CommandFailure::new(
+            ExitStatus::Usage,
             anyhow::Error::new(error).context(format!("`{}` is no name that can be sent", mountpoint.display())),
         )
     })?;
-    let answer: Option<Made> = post(root, MOUNTS, body)?;
-    Ok(answer.map(|Made { mountpoint }| mountpoint))
+    let answer: Option<MountResponse> = post(root, MOUNTS, body)?;
+    Ok(answer.map(|MountResponse { mountpoint }| mountpoint))
 }
 
 /// Lets the server that has `root` read its settings again, and tell which of these keys open it then. None when no server answers, or nobody comes
@@ -334,8 +334,8 @@ pub fn ask(root: &Path, mountpoint: &Path, manner: &Manner) -> Result<Option<Pat
 ///
 /// # Errors
 /// `Refused` when it does not take them up, in its own words.
-pub fn take_up_keys(root: &Path, ids: &[&str]) -> Result<Option<Held>, Failure> {
-    let changed = Changed { ids: ids.iter().map(|id| (*id).to_owned()).collect() };
+pub fn take_up_keys(root: &Path, ids: &[&str]) -> Result<Option<ReloadResponse>, CommandFailure> {
+    let changed = KeysChange { ids: ids.iter().map(|id| (*id).to_owned()).collect() };
     post(root, KEYS, serde_json::to_vec(&changed).context("the request cannot be written")?)
 }
 
@@ -344,11 +344,11 @@ pub fn take_up_keys(root: &Path, ids: &[&str]) -> Result<Option<Held>, Failure> 
 ///
 /// # Errors
 /// `Failed` in its own words.
-pub fn index_anew(root: &Path, check: bool) -> Result<Option<Value>, Failure> {
-    post(root, INDEXES, serde_json::to_vec(&Anew { check }).context("the request cannot be written")?)
+pub fn index_anew(root: &Path, check: bool) -> Result<Option<Value>, CommandFailure> {
+    post(root, INDEXES, serde_json::to_vec(&ReindexRequest { check }).context("the request cannot be written")?)
 }
 
-fn post<T: DeserializeOwned>(root: &Path, place: &str, body: Vec<u8>) -> Result<Option<T>, Failure> {
+fn post<T: DeserializeOwned>(root: &Path, place: &str, body: Vec<u8>) -> Result<Option<T>, CommandFailure> {
     let path = StatePaths::of(root).directory().join(SOCKET);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
@@ -361,7 +361,7 @@ fn post<T: DeserializeOwned>(root: &Path, place: &str, body: Vec<u8>) -> Result<
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 let told =
                     format!("the server of `{}` is another user's: only that user and root may ask it", root.display());
-                return Err(Failure::new(Exit::Refused, anyhow::Error::new(error).context(told)));
+                return Err(CommandFailure::new(ExitStatus::Refused, anyhow::Error::new(error).context(told)));
             }
             // It ended in this moment.
             Err(_) if !is_there(root) => return Ok(None),
@@ -395,19 +395,19 @@ mod tests {
     use svcfs_config::CliOverrides;
 
     use super::*;
-    use crate::root::{Root, settings};
+    use crate::root::{OpenRoot, settings};
 
     #[test]
     fn who_asks_for_a_mount_when_the_last_one_is_over_waits_for_the_end() {
         let root = tempfile::tempdir().unwrap();
-        let served = Root::open(root.path(), settings(root.path(), None, CliOverrides::default()).unwrap(), false);
+        let served = OpenRoot::open(root.path(), settings(root.path(), None, CliOverrides::default()).unwrap(), false);
         let served = served.unwrap();
-        let mounts = Mounts::of(served.server(), MountNamespace::default());
+        let mounts = RootMounts::of(served.server(), MountNamespace::default());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let control = listen(&mounts, None, root.path(), &runtime).unwrap();
         assert!(mounts.conceal_if_none(), "nothing is mounted");
         let place = root.path().join("mountpoint");
-        assert_eq!(ask(root.path(), &place, &Manner::default()).unwrap(), None);
+        assert_eq!(ask(root.path(), &place, &MountFlags::default()).unwrap(), None);
         drop(control);
         served.close().unwrap();
     }
@@ -416,7 +416,7 @@ mod tests {
     fn asked_meanwhile(
         root: &Path,
         then: impl FnOnce(UnixListener) + Send + 'static,
-    ) -> Result<Option<PathBuf>, Failure> {
+    ) -> Result<Option<PathBuf>, CommandFailure> {
         let state = StatePaths::of(root).directory().to_owned();
         fs::create_dir_all(&state).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -429,7 +429,7 @@ mod tests {
             then(listener);
             drop(stream);
         });
-        ask(root, &root.join("mountpoint"), &Manner::default())
+        ask(root, &root.join("mountpoint"), &MountFlags::default())
     }
 
     #[test]

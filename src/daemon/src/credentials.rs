@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, ExitStatus};
 
 /// Where a client's key may stand in its environment.
 pub const VARIABLE: &str = "SVC_API_KEY";
@@ -18,10 +18,13 @@ const MAX_TOKEN_BYTES: u64 = 64 << 10;
 ///
 /// # Errors
 /// When the operating system has no randomness.
-pub fn fresh(lead: &str) -> Result<String, Failure> {
+pub fn fresh(lead: &str) -> Result<String, CommandFailure> {
     let mut bytes = [0; 24];
     getrandom::fill(&mut bytes).map_err(|error| {
-        Failure::new(Exit::Failed, anyhow::anyhow!("the operating system gives no random numbers: {error}"))
+        CommandFailure::new(
+            ExitStatus::Failed,
+            anyhow::anyhow!("the operating system gives no random numbers: {error}"),
+        )
     })?;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(format!("{lead}{hex}"))
@@ -31,7 +34,7 @@ pub fn fresh(lead: &str) -> Result<String, Failure> {
 ///
 /// # Errors
 /// Those of [`from_file`].
-pub fn given(file: Option<&Path>) -> Result<Option<String>, Failure> {
+pub fn given(file: Option<&Path>) -> Result<Option<String>, CommandFailure> {
     match file {
         Some(file) => from_file(file).map(Some),
         None => Ok(std::env::var(VARIABLE).ok().filter(|key| !key.is_empty())),
@@ -42,20 +45,23 @@ pub fn given(file: Option<&Path>) -> Result<Option<String>, Failure> {
 ///
 /// # Errors
 /// `Usage` when others can read it, or it has none.
-pub fn from_file(file: &Path) -> Result<String, Failure> {
+pub fn from_file(file: &Path) -> Result<String, CommandFailure> {
     let shown = file.display();
     let found = fs::metadata(file).with_context(|| format!("cannot read the token file `{shown}`"))?;
     if found.permissions().mode() & 0o077 != 0 {
         let told =
             format!("others may read the token file `{shown}`: `chmod 600 {shown}`, and consider the token known");
-        return Err(Failure::saying(Exit::Usage, told));
+        return Err(CommandFailure::saying(ExitStatus::Usage, told));
     }
     if found.len() > MAX_TOKEN_BYTES {
-        return Err(Failure::saying(Exit::Usage, format!("`{shown}` is too large for a token file")));
+        return Err(CommandFailure::saying(ExitStatus::Usage, format!("`{shown}` is too large for a token file")));
     }
     let text = fs::read_to_string(file).with_context(|| format!("cannot read the token file `{shown}`"))?;
     match text.lines().next().map(str::trim).filter(|token| !token.is_empty()) {
         Some(token) => Ok(token.to_owned()),
-        None => Err(Failure::saying(Exit::Usage, format!("the token file `{shown}` has no token in its first line"))),
+        None => Err(CommandFailure::saying(
+            ExitStatus::Usage,
+            format!("the token file `{shown}` has no token in its first line"),
+        )),
     }
 }

@@ -8,7 +8,7 @@ use svcfs_mount::MountError;
 
 /// What the exit code of the process says. Scripts, and `systemd/*.service`, rely on the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
+pub enum ExitStatus {
     /// Something is broken or in the way; trying again later may help.
     Failed = 1,
     /// The command line or the configuration is wrong; trying again cannot help.
@@ -30,22 +30,22 @@ Exit codes:
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]
-pub struct Failure {
-    exit: Exit,
+pub struct CommandFailure {
+    exit: ExitStatus,
     error: anyhow::Error,
 }
 
-impl Failure {
+impl CommandFailure {
     /// A failure that ends the process with `exit`; `error` reads like help.
-    pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
+    pub fn new(exit: ExitStatus, error: impl Into<anyhow::Error>) -> Self {
         Self { exit, error: error.into() }
     }
     /// A failure in these words.
-    pub fn saying(exit: Exit, message: impl Into<String>) -> Self {
+    pub fn saying(exit: ExitStatus, message: impl Into<String>) -> Self {
         Self { exit, error: anyhow::Error::msg(message.into()) }
     }
     /// The code the process ends with.
-    pub const fn exit(&self) -> Exit {
+    pub const fn exit(&self) -> ExitStatus {
         self.exit
     }
     /// What is told: one sentence, and with `causes` everything that led to it.
@@ -76,7 +76,7 @@ fn add(text: &mut String, cause: &str) {
     }
 }
 
-impl From<Fault> for Failure {
+impl From<Fault> for CommandFailure {
     fn from(fault: Fault) -> Self {
         let exit = exit_of(fault.kind());
         if fault.kind() != Kind::Internal {
@@ -91,26 +91,26 @@ impl From<Fault> for Failure {
     }
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for CommandFailure {
     fn from(error: ConfigError) -> Self {
-        Self::new(Exit::Usage, error)
+        Self::new(ExitStatus::Usage, error)
     }
 }
 
-impl From<MountError> for Failure {
+impl From<MountError> for CommandFailure {
     fn from(error: MountError) -> Self {
-        Self::new(Exit::Failed, error)
+        Self::new(ExitStatus::Failed, error)
     }
 }
 
-impl From<anyhow::Error> for Failure {
+impl From<anyhow::Error> for CommandFailure {
     fn from(error: anyhow::Error) -> Self {
-        Self::new(Exit::Failed, error)
+        Self::new(ExitStatus::Failed, error)
     }
 }
 
 /// Refusals are told apart from breakdowns: a script may go on after the first, and should stop at the second.
-fn exit_of(kind: Kind) -> Exit {
+fn exit_of(kind: Kind) -> ExitStatus {
     match kind {
         Kind::NotFound
         | Kind::Exists
@@ -129,9 +129,9 @@ fn exit_of(kind: Kind) -> Exit {
         | Kind::TooLarge
         | Kind::UnsupportedType
         | Kind::Stale
-        | Kind::Disabled => Exit::Refused,
+        | Kind::Disabled => ExitStatus::Refused,
         Kind::RateLimited | Kind::Unavailable | Kind::Upstream | Kind::NoSpace | Kind::DiskFailed | Kind::Internal => {
-            Exit::Failed
+            ExitStatus::Failed
         }
     }
 }
@@ -143,14 +143,14 @@ mod tests {
     #[test]
     fn an_internal_fault_tells_its_cause_because_there_is_no_server_log() {
         let fault = Fault::internal(std::io::Error::other("log.db is damaged"));
-        let failure = Failure::from(fault);
+        let failure = CommandFailure::from(fault);
         assert_eq!(failure.told(false), "svcfs: internal error: log.db is damaged");
-        assert_eq!(failure.exit(), Exit::Failed);
+        assert_eq!(failure.exit(), ExitStatus::Failed);
     }
 
     #[test]
     fn what_a_fault_says_to_logs_only_is_told_when_asked_for() {
-        let failure = Failure::from(Fault::unavailable("the index is busy").inside("writer lock held"));
+        let failure = CommandFailure::from(Fault::unavailable("the index is busy").inside("writer lock held"));
         assert_eq!(failure.told(false), "svcfs: the index is busy");
         let told = "svcfs: the index is busy\n  because: Unavailable: the index is busy (writer lock held)";
         assert_eq!(failure.told(true), told);
@@ -158,10 +158,10 @@ mod tests {
 
     #[test]
     fn causes_are_told_when_asked_for_and_never_twice() {
-        let failure = Failure::from(Fault::not_found("file not found: a.md"));
+        let failure = CommandFailure::from(Fault::not_found("file not found: a.md"));
         assert_eq!(failure.told(true), "svcfs: file not found: a.md");
         let error = anyhow::Error::new(std::io::Error::other("disk is on fire")).context("cannot open `a`");
-        let failure = Failure::new(Exit::Failed, error);
+        let failure = CommandFailure::new(ExitStatus::Failed, error);
         assert_eq!(failure.told(false), "svcfs: cannot open `a`");
         assert_eq!(failure.told(true), "svcfs: cannot open `a`\n  because: disk is on fire");
     }

@@ -39,7 +39,7 @@ const KNOWN: [&str; 20] = [
 /// /srv/notes /srv/notes.mnt fuse.svcfs nofail 0 0
 #[derive(Debug, Parser)]
 #[command(name = "mount.fuse.svcfs", version, max_term_width = 100)]
-struct Helper {
+struct FstabMount {
     /// Directory of the knowledge base, or the address of a server on another machine
     #[arg(value_name = "ROOT|URL")]
     root: PathBuf,
@@ -71,11 +71,11 @@ struct Helper {
 /// What clap has to say, help included.
 pub fn arguments(given: &[OsString]) -> Option<Result<Vec<OsString>, clap::Error>> {
     let name = Path::new(given.first()?).file_name()?.to_str()?;
-    name.starts_with(PREFIX).then(|| Helper::try_parse_from(given).and_then(translated))
+    name.starts_with(PREFIX).then(|| FstabMount::try_parse_from(given).and_then(translated))
 }
 
-fn translated(helper: Helper) -> Result<Vec<OsString>, clap::Error> {
-    let Helper { root, mountpoint, options, sloppy, fake, no_table: _, verbose: _, filesystem: _ } = helper;
+fn translated(helper: FstabMount) -> Result<Vec<OsString>, clap::Error> {
+    let FstabMount { root, mountpoint, options, sloppy, fake, no_table: _, verbose: _, filesystem: _ } = helper;
     let is_remote = root.to_str().is_some_and(|root| root.starts_with("https://") || root.starts_with("http://"));
     let mut arguments: Vec<OsString> = ["svcfs", "mount", "--background"].map(OsString::from).to_vec();
     if fake {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use svcfs_knowledge::kernel::Space;
 use svcfs_knowledge::search::{ReindexReport, check, reindex};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// How long the old index may take to catch up before it is compared; a tree of a million pages takes minutes.
 pub const PATIENCE: Duration = Duration::from_secs(3600);
@@ -16,7 +16,7 @@ pub const PATIENCE: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// What stands in the way.
-pub fn made_anew(space: &Space, is_check: bool, progress: impl FnMut(usize, usize)) -> Result<Value, Failure> {
+pub fn made_anew(space: &Space, is_check: bool, progress: impl FnMut(usize, usize)) -> Result<Value, CommandFailure> {
     let report = if is_check {
         let scratch = tempfile::tempdir().context("no place for temporary files")?;
         check(space, scratch.path(), progress)?

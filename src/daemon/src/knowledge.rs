@@ -17,14 +17,14 @@ const MAX_FOUND: usize = 200;
 const MAX_TAGGED: usize = 10_000;
 
 /// The operations, as the mount asks them.
-pub struct Operations {
+pub struct MountOperations {
     /// Where they are asked.
     pub server: Arc<ServerState>,
     /// The space that is mounted.
     pub space: Arc<Space>,
 }
 
-impl Operations {
+impl MountOperations {
     fn ask<T: DeserializeOwned>(&self, caller: &Caller, name: &str, arguments: Value) -> Result<T, Fault> {
         let mut entries = CATALOGUE.iter().flat_map(|area| area.operations);
         let entry = entries.find(|entry| entry.name == name);
@@ -34,53 +34,53 @@ impl Operations {
     }
 
     fn pages(&self, caller: &Caller, name: &str, arguments: Value) -> Result<Vec<PageHit>, Fault> {
-        let found: Vec<Page> = self.ask(caller, name, arguments)?;
-        Ok(found.into_iter().map(|Page { path, title }| PageHit { path, title }).collect())
+        let found: Vec<PageResponse> = self.ask(caller, name, arguments)?;
+        Ok(found.into_iter().map(|PageResponse { path, title }| PageHit { path, title }).collect())
     }
 }
 
 #[derive(Deserialize)]
-struct Page {
+struct PageResponse {
     path: TreePath,
     title: String,
 }
 
 #[derive(Deserialize)]
-struct Table {
+struct TableResponse {
     headers: Vec<String>,
     rows: Vec<Vec<Value>>,
 }
 
 #[derive(Deserialize)]
-struct Views {
-    views: Vec<View>,
+struct ViewList {
+    views: Vec<ViewResponse>,
 }
 
 #[derive(Deserialize)]
-struct View {
+struct ViewResponse {
     name: String,
 }
 
 #[derive(Deserialize)]
-struct Issues {
-    issues: Vec<Issue>,
+struct IssueList {
+    issues: Vec<IssueResponse>,
 }
 
 #[derive(Deserialize)]
-struct Issue {
+struct IssueResponse {
     line: usize,
     column: usize,
     severity: String,
     message: String,
 }
 
-impl KnowledgeSource for Operations {
+impl KnowledgeSource for MountOperations {
     fn search(&self, caller: &Caller, words: &str) -> Result<Vec<PageHit>, Fault> {
         self.pages(caller, "search", json!({ "q": words, "limit": MAX_FOUND }))
     }
 
     fn query(&self, caller: &Caller, query: &str) -> Result<Vec<PageHit>, Fault> {
-        let answer: Table = if self.saved_queries(caller)?.iter().any(|name| name == query) {
+        let answer: TableResponse = if self.saved_queries(caller)?.iter().any(|name| name == query) {
             self.ask(caller, "views_execute", json!({ "name": query }))?
         } else {
             self.ask(caller, "query", json!({ "q": query }))?
@@ -100,7 +100,7 @@ impl KnowledgeSource for Operations {
     }
 
     fn saved_queries(&self, caller: &Caller) -> Result<Vec<String>, Fault> {
-        let saved: Views = self.ask(caller, "views_list", json!({}))?;
+        let saved: ViewList = self.ask(caller, "views_list", json!({}))?;
         Ok(saved.views.into_iter().map(|view| view.name).collect())
     }
 
@@ -136,8 +136,9 @@ impl KnowledgeSource for Operations {
     }
 
     fn lint(&self, caller: &Caller, text: &str) -> Result<Vec<LintFinding>, Fault> {
-        let found: Issues = self.ask(caller, "lint", json!({ "content": text }))?;
-        let finding = |Issue { line, column, severity, message }| LintFinding { line, column, severity, message };
+        let found: IssueList = self.ask(caller, "lint", json!({ "content": text }))?;
+        let finding =
+            |IssueResponse { line, column, severity, message }| LintFinding { line, column, severity, message };
         Ok(found.issues.into_iter().map(finding).collect())
     }
 }

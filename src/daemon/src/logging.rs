@@ -14,7 +14,7 @@ use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, ExitStatus};
 use crate::{output, progress};
 
 /// Beats `RUST_LOG`; both have the form `info,svcfs_vfs=debug`.
@@ -25,13 +25,13 @@ const QUIET: &str = "hyper=warn,hyper_util=warn,warp=warn,rmcp=warn,fuser=warn,n
 
 /// Keeps the log going; what is still in memory is written when it is dropped.
 #[must_use = "a log ends when this is dropped"]
-pub struct Logging(#[expect(dead_code, reason = "held for its drop")] Option<WorkerGuard>);
+pub struct LogGuard(#[expect(dead_code, reason = "held for its drop")] Option<WorkerGuard>);
 
 /// Starts the log. Without a filter in the environment it holds what is at least of level `usual`.
 ///
 /// # Errors
 /// `Usage` for a filter that cannot be read; `Failed` when the log file cannot be opened.
-pub fn start(to: &LogOutput, usual: LevelFilter) -> Result<Logging, Failure> {
+pub fn start(to: &LogOutput, usual: LevelFilter) -> Result<LogGuard, CommandFailure> {
     let filter = filter(usual)?;
     let log = tracing_subscriber::registry().with(filter);
     let guard = match to {
@@ -46,7 +46,7 @@ pub fn start(to: &LogOutput, usual: LevelFilter) -> Result<Logging, Failure> {
             log.with(layer().with_writer(writer).with_ansi(false)).try_init().map(|()| Some(guard))
         }
     };
-    Ok(Logging(guard.map_err(anyhow::Error::new)?))
+    Ok(LogGuard(guard.map_err(anyhow::Error::new)?))
 }
 
 /// The journal, when that is what standard error goes to: an entry then has its fields, its level and its place in the program, which a
@@ -70,13 +70,13 @@ fn is_stream(named: &str, file: &rustix::fs::Stat) -> bool {
     named == format!("{}:{}", file.st_dev, file.st_ino)
 }
 
-fn opened(path: &Path) -> Result<File, Failure> {
+fn opened(path: &Path) -> Result<File, CommandFailure> {
     let file = File::options().append(true).create(true).open(path);
     let told = || format!("cannot open the log file `{}` (`tracing.file`)", path.display());
-    file.with_context(told).map_err(Failure::from)
+    file.with_context(told).map_err(CommandFailure::from)
 }
 
-fn filter(usual: LevelFilter) -> Result<EnvFilter, Failure> {
+fn filter(usual: LevelFilter) -> Result<EnvFilter, CommandFailure> {
     let given =
         VARIABLES.iter().find_map(|name| Some((name, std::env::var(name).ok().filter(|text| !text.is_empty())?)));
     let Some((name, text)) = given else {
@@ -85,7 +85,7 @@ fn filter(usual: LevelFilter) -> Result<EnvFilter, Failure> {
     EnvFilter::try_new(&text).map_err(|error| {
         let told =
             format!("`{name}` is `{text}`, which is no log filter ({error}); write it like `info,svcfs_vfs=debug`");
-        Failure::saying(Exit::Usage, told)
+        CommandFailure::saying(ExitStatus::Usage, told)
     })
 }
 

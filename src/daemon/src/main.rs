@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let text = error.render().to_string();
             output::complain(&format!("svcfs: {}", text.trim_start_matches("error: ").trim_end()));
-            return ExitCode::from(failure::Exit::Usage as u8);
+            return ExitCode::from(failure::ExitStatus::Usage as u8);
         }
     };
     let causes = cli.verbose;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::{InputField, InputKind, OperationEntry, OperationInputs};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, ExitStatus};
 
 /// The names of all operations, for the command line and its completion.
 pub fn names() -> impl Iterator<Item = PossibleValue> {
@@ -16,8 +16,10 @@ pub fn names() -> impl Iterator<Item = PossibleValue> {
 ///
 /// # Errors
 /// `Usage` for one that is not among [`names`].
-pub fn find(name: &str) -> Result<&'static OperationEntry, Failure> {
-    let unknown = || Failure::saying(Exit::Usage, format!("there is no operation `{name}`; `svcfs call` lists them"));
+pub fn find(name: &str) -> Result<&'static OperationEntry, CommandFailure> {
+    let unknown = || {
+        CommandFailure::saying(ExitStatus::Usage, format!("there is no operation `{name}`; `svcfs call` lists them"))
+    };
     entries().find(|entry| entry.name == name).ok_or_else(unknown)
 }
 

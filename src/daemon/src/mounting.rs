@@ -13,7 +13,7 @@ use svcfs_mount::{AttributionPolicy, MountOptions};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[group(skip)]
-pub struct Manner {
+pub struct MountFlags {
     /// Mount it so that nobody changes anything through it
     #[arg(long, requires = "mountpoint")]
     read_only: bool,
@@ -28,7 +28,7 @@ pub struct Manner {
     allow_other: bool,
     /// Save what this user (name or number) changes under another name, whatever their programs say; may be repeated
     #[arg(long, value_name = "USER=NAME", value_parser = pin, requires = "mountpoint")]
-    actor: Vec<Pin>,
+    actor: Vec<PinnedActor>,
     /// Believe no program that names who it works for in the variable SVC_ACTOR
     #[arg(long, requires = "mountpoint")]
     no_svc_actor: bool,
@@ -39,16 +39,16 @@ pub struct Manner {
 
 /// A user whose changes are always another name's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Pin {
+struct PinnedActor {
     user: u32,
     name: Actor,
 }
 
-impl Manner {
+impl MountFlags {
     /// The options of a mount: as many requests at once as a build with every core needs, few enough to cost nothing at rest.
     pub fn options(self, clock: Arc<dyn Clock>) -> MountOptions {
         let Self { read_only, at: _, no_exec, allow_other, actor, no_svc_actor, space: _ } = self;
-        let pinned = actor.into_iter().map(|Pin { user, name }| (user, name)).collect::<HashMap<_, _>>();
+        let pinned = actor.into_iter().map(|PinnedActor { user, name }| (user, name)).collect::<HashMap<_, _>>();
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         MountOptions {
             is_read_only: read_only,
@@ -60,7 +60,7 @@ impl Manner {
     }
 }
 
-impl Manner {
+impl MountFlags {
     /// The flags that say the same to another process.
     pub fn flags(&self) -> Vec<String> {
         let Self { read_only, at, no_exec, allow_other, actor, no_svc_actor, space } = self;
@@ -76,13 +76,13 @@ impl Manner {
         switched
             .chain(at)
             .chain(space)
-            .chain(actor.iter().map(|Pin { user, name }| format!("--actor={user}={name}")))
+            .chain(actor.iter().map(|PinnedActor { user, name }| format!("--actor={user}={name}")))
             .collect()
     }
 }
 
 /// `USER=NAME` of the command line.
-fn pin(text: &str) -> Result<Pin, String> {
+fn pin(text: &str) -> Result<PinnedActor, String> {
     let (user, name) = text.split_once('=').ok_or("write it like `1000=agent:x` or `ann=Ann Other`")?;
     let number = match user.parse() {
         Ok(number) => number,
@@ -96,7 +96,7 @@ fn pin(text: &str) -> Result<Pin, String> {
     if actor.as_str() != name {
         return Err(format!("`{name}` is no name for a commit; what git would take of it is `{actor}`"));
     }
-    Ok(Pin { user: number, name: actor })
+    Ok(PinnedActor { user: number, name: actor })
 }
 
 #[cfg(test)]
@@ -107,7 +107,7 @@ mod tests {
     struct Line {
         mountpoint: String,
         #[command(flatten)]
-        manner: Manner,
+        manner: MountFlags,
     }
 
     #[test]
@@ -120,13 +120,13 @@ mod tests {
         let manner = read(given.split(' ').map(str::to_owned).collect());
         assert_eq!(manner.flags().join(" "), given);
         assert_eq!(read(manner.flags()), manner);
-        assert_eq!(serde_json::from_value::<Manner>(serde_json::to_value(&manner).unwrap()).unwrap(), manner);
+        assert_eq!(serde_json::from_value::<MountFlags>(serde_json::to_value(&manner).unwrap()).unwrap(), manner);
         assert!(read(Vec::new()).flags().is_empty());
     }
 
     #[test]
     fn a_user_is_pinned_by_name_or_number_to_a_name_git_takes() {
-        let given = |text| pin(text).map(|Pin { user, name }| (user, name.to_string()));
+        let given = |text| pin(text).map(|PinnedActor { user, name }| (user, name.to_string()));
         assert_eq!(given("1000=agent:x"), Ok((1000, "agent:x".to_owned())));
         assert_eq!(given("root=Ann = Other"), Ok((0, "Ann = Other".to_owned())));
         for (text, told) in [

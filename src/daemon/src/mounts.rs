@@ -16,33 +16,33 @@ use svcfs_mount::{LocalMount, MountError, MountNamespace};
 use svcfs_vfs::{PastState, Vfs};
 use tokio::sync::Notify;
 
-use crate::failure::{Exit, Failure};
-use crate::knowledge::Operations;
-use crate::mounting::Manner;
-use crate::presence::{self, Announced, Mounted};
+use crate::failure::{CommandFailure, ExitStatus};
+use crate::knowledge::MountOperations;
+use crate::mounting::MountFlags;
+use crate::presence::{self, MountedRoot, PresenceFile};
 
 /// How long programs that use a mount may take to close their files.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Every mount of one root, and what others are told of them.
-pub struct Mounts {
+pub struct RootMounts {
     server: Arc<ServerState>,
     outside: MountNamespace,
     /// Rung when a mount is over.
     over: Arc<Notify>,
-    held: Mutex<Held>,
+    held: Mutex<HeldMount>,
 }
 
 #[derive(Default)]
-struct Held {
-    mounts: Vec<(LocalMount, Manner)>,
-    announced: Option<Announced>,
+struct HeldMount {
+    mounts: Vec<(LocalMount, MountFlags)>,
+    announced: Option<PresenceFile>,
     is_stopping: bool,
 }
 
-impl Held {
+impl HeldMount {
     /// Writes down what is mounted now, once that is told at all.
-    fn tell(&mut self) -> Result<(), Failure> {
+    fn tell(&mut self) -> Result<(), CommandFailure> {
         let mounted = self.mounted();
         self.announced.as_mut().map_or(Ok(()), |announced| announced.mounted(mounted))
     }
@@ -53,8 +53,8 @@ impl Held {
         drop(self.announced.take());
     }
 
-    fn mounted(&self) -> Vec<Mounted> {
-        let mounted = |(mount, manner): &(LocalMount, Manner)| Mounted {
+    fn mounted(&self) -> Vec<MountedRoot> {
+        let mounted = |(mount, manner): &(LocalMount, MountFlags)| MountedRoot {
             mountpoint: mount.mountpoint().to_owned(),
             manner: manner.clone(),
         };
@@ -62,7 +62,7 @@ impl Held {
     }
 }
 
-impl Mounts {
+impl RootMounts {
     /// Of a server whose first space is not mounted yet.
     pub fn of(server: &Arc<ServerState>, outside: MountNamespace) -> Arc<Self> {
         let mounts =
@@ -76,7 +76,7 @@ impl Mounts {
     ///
     /// # Errors
     /// When the place does not serve, or the system refuses; `Refused` while everything stops, and for a space that is not there.
-    pub fn add(&self, mountpoint: &Path, mut manner: Manner) -> Result<PathBuf, Failure> {
+    pub fn add(&self, mountpoint: &Path, mut manner: MountFlags) -> Result<PathBuf, CommandFailure> {
         let spaces = self.server.spaces();
         let space = manner.space.as_deref().map_or_else(|| Ok(Arc::clone(spaces.first())), |name| spaces.find(name))?;
         let vfs = Arc::clone(&space.vfs);
@@ -85,7 +85,7 @@ impl Mounts {
         manner.at = state.map(|state| state.commit.to_string());
         let mut held = self.held.lock();
         if held.is_stopping {
-            return Err(Failure::saying(Exit::Refused, "the server is stopping"));
+            return Err(CommandFailure::saying(ExitStatus::Refused, "the server is stopping"));
         }
         let over = Arc::clone(&self.over);
         let mut options = manner.clone().options(Arc::new(SystemClock));
@@ -96,7 +96,7 @@ impl Mounts {
         options.on_answer = Some(Arc::new(move |operation, outcome, took| {
             counting.vitals().measures.mounted(operation, outcome, took);
         }));
-        options.knowledge = Some(Arc::new(Operations { server: Arc::clone(&self.server), space }));
+        options.knowledge = Some(Arc::new(MountOperations { server: Arc::clone(&self.server), space }));
         let mount = LocalMount::start(vfs, mountpoint, &options)?;
         let place = mount.mountpoint().to_owned();
         held.mounts.push((mount, manner));
@@ -105,9 +105,9 @@ impl Mounts {
     }
 
     /// Mounts the root again where a server that was killed had it mounted; what does not work is told in the log only.
-    pub fn take_up(&self, left: Vec<Mounted>) {
+    pub fn take_up(&self, left: Vec<MountedRoot>) {
         let places = self.places();
-        for Mounted { mountpoint, manner } in left.into_iter().filter(|left| !places.contains(&left.mountpoint)) {
+        for MountedRoot { mountpoint, manner } in left.into_iter().filter(|left| !places.contains(&left.mountpoint)) {
             match self.add(&mountpoint, manner) {
                 Ok(at) => tracing::info!(mountpoint = %at.display(), "a killed server's mount is taken up again"),
                 Err(failure) => {
@@ -122,7 +122,7 @@ impl Mounts {
     ///
     /// # Errors
     /// When the state directory cannot be written.
-    pub fn announce(&self, url: Option<String>, key: &str) -> Result<(), Failure> {
+    pub fn announce(&self, url: Option<String>, key: &str) -> Result<(), CommandFailure> {
         let mut held = self.held.lock();
         held.announced = Some({
             let first = self.server.primary();
@@ -143,7 +143,7 @@ impl Mounts {
 
     /// Where and how the root is mounted, for whoever watches over the server.
     fn reports(&self) -> Vec<MountReport> {
-        let report = |(mount, manner): &(LocalMount, Manner)| MountReport {
+        let report = |(mount, manner): &(LocalMount, MountFlags)| MountReport {
             mountpoint: mount.mountpoint().to_owned(),
             flags: manner.flags(),
         };
@@ -215,12 +215,12 @@ impl Mounts {
     }
 }
 
-fn past_state(vfs: &Vfs, at: &str) -> Result<PastState, Failure> {
+fn past_state(vfs: &Vfs, at: &str) -> Result<PastState, CommandFailure> {
     vfs.past_state(at)?.ok_or_else(|| {
         let told = format!(
             "no tree is called `{at}`: name a time since the first commit (`2026-11-22T10:00`, `2026-11-22`), a commit, a branch or a tag of the root's git history"
         );
-        Failure::saying(Exit::Refused, told)
+        CommandFailure::saying(ExitStatus::Refused, told)
     })
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 
 use serde::Serialize;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, ExitStatus};
 
 /// Writes `text` and, when it does not end one, a line break.
 ///
@@ -14,7 +14,7 @@ use crate::failure::{Exit, Failure};
 ///
 /// # Errors
 /// When standard output takes nothing more (a full disk).
-pub fn say(text: &str) -> Result<(), Failure> {
+pub fn say(text: &str) -> Result<(), CommandFailure> {
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     written(&[text.as_bytes(), end.as_bytes()].concat())
 }
@@ -23,12 +23,12 @@ pub fn say(text: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As [`say`].
-pub fn written(bytes: &[u8]) -> Result<(), Failure> {
+pub fn written(bytes: &[u8]) -> Result<(), CommandFailure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             let error = anyhow::Error::new(error).context("standard output cannot be written");
-            Err(Failure::new(Exit::Failed, error))
+            Err(CommandFailure::new(ExitStatus::Failed, error))
         }
         Ok(()) | Err(_) => Ok(()),
     }
@@ -38,7 +38,7 @@ pub fn written(bytes: &[u8]) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As [`say`].
-pub fn json(value: &impl Serialize) -> Result<(), Failure> {
+pub fn json(value: &impl Serialize) -> Result<(), CommandFailure> {
     let text = serde_json::to_string_pretty(value).map_err(anyhow::Error::new)?;
     say(&text)
 }

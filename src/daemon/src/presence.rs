@@ -16,9 +16,9 @@ use svcfs_base::{Fault, Kind};
 use svcfs_mount::MountError;
 use svcfs_store::StatePaths;
 
-use crate::failure::{Exit, Failure};
-use crate::mounting::Manner;
-use crate::replacing::{Rights, replace};
+use crate::failure::{CommandFailure, ExitStatus};
+use crate::mounting::MountFlags;
+use crate::replacing::{FileRights, replace};
 
 const FILE: &str = "server.json";
 
@@ -33,7 +33,7 @@ const BURIAL: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 /// Who serves a root, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Served {
+pub struct ServedRoot {
     /// Process id.
     pub pid: u32,
     /// Address of the HTTP server without a trailing `/`; none when it only mounts or talks to one agent.
@@ -43,25 +43,25 @@ pub struct Served {
     pub space: Option<String>,
     /// Where it mounts the root.
     #[serde(default)]
-    pub mounts: Vec<Mounted>,
+    pub mounts: Vec<MountedRoot>,
 }
 
 /// A mount of a root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mounted {
+pub struct MountedRoot {
     /// Where, without links.
     pub mountpoint: PathBuf,
     /// How.
-    pub manner: Manner,
+    pub manner: MountFlags,
 }
 
 /// The file, for as long as this process serves.
 #[derive(Debug)]
 #[must_use = "the announcement ends when this is dropped"]
-pub struct Announced {
+pub struct PresenceFile {
     path: PathBuf,
     key: PathBuf,
-    served: Served,
+    served: ServedRoot,
 }
 
 /// Tells other commands that this process serves `root`, as the space of this name: at `url` if over HTTP, where `key` is asked for, and as
@@ -73,36 +73,36 @@ pub fn announce(
     root: &Path,
     space: &str,
     (url, key): (Option<String>, &str),
-    mounts: Vec<Mounted>,
-) -> Result<Announced, Failure> {
+    mounts: Vec<MountedRoot>,
+) -> Result<PresenceFile, CommandFailure> {
     let space = Some(space).filter(|space| *space != FIRST).map(str::to_owned);
-    let served = Served { pid: std::process::id(), url, space, mounts };
-    let announced = Announced { path: path(root), key: key_path(root), served };
-    replace(&announced.key, key.as_bytes(), Rights::Mode(0o600))
+    let served = ServedRoot { pid: std::process::id(), url, space, mounts };
+    let announced = PresenceFile { path: path(root), key: key_path(root), served };
+    replace(&announced.key, key.as_bytes(), FileRights::Mode(0o600))
         .with_context(|| format!("cannot write `{}`", announced.key.display()))?;
     announced.write()?;
     Ok(announced)
 }
 
-impl Announced {
+impl PresenceFile {
     /// Tells that the root is mounted at these places now.
     ///
     /// # Errors
     /// When the state directory cannot be written.
-    pub fn mounted(&mut self, mounts: Vec<Mounted>) -> Result<(), Failure> {
+    pub fn mounted(&mut self, mounts: Vec<MountedRoot>) -> Result<(), CommandFailure> {
         self.served.mounts = mounts;
         self.write()
     }
 
-    fn write(&self) -> Result<(), Failure> {
+    fn write(&self) -> Result<(), CommandFailure> {
         let text = serde_json::to_vec(&self.served).map_err(anyhow::Error::new)?;
-        replace(&self.path, &text, Rights::Mode(0o644))
+        replace(&self.path, &text, FileRights::Mode(0o644))
             .with_context(|| format!("cannot write `{}`", self.path.display()))?;
         Ok(())
     }
 }
 
-impl Drop for Announced {
+impl Drop for PresenceFile {
     #[expect(clippy::disallowed_methods, reason = "state of this process, no part of the tree")]
     fn drop(&mut self) {
         for path in [&self.path, &self.key] {
@@ -117,20 +117,20 @@ impl Drop for Announced {
 
 /// Who has a root.
 #[derive(Debug)]
-pub struct Holder {
+pub struct RootHolder {
     /// Process id, as the lock tells it; empty in the moment before it is written.
     pub pid: String,
     /// How to reach it; none for a command that will let go in a moment, or a server that is still starting.
-    pub served: Option<Served>,
+    pub served: Option<ServedRoot>,
 }
 
 /// Who has a root, when opening it failed because somebody else has; none for every other fault.
-pub fn holder(root: &Path, fault: &Fault) -> Option<Holder> {
+pub fn holder(root: &Path, fault: &Fault) -> Option<RootHolder> {
     if fault.kind() != Kind::Conflict {
         return None;
     }
     let pid = fault.detail().get("pid")?.as_str()?.to_owned();
-    Some(Holder { served: announced(root).filter(|served| served.pid.to_string() == pid), pid })
+    Some(RootHolder { served: announced(root).filter(|served| served.pid.to_string() == pid), pid })
 }
 
 fn path(root: &Path) -> PathBuf {
@@ -148,7 +148,7 @@ pub fn key(root: &Path) -> Option<String> {
 
 /// As which space beside the first a running server serves a root, and its process.
 pub fn beside_the_first(root: &Path) -> Option<(String, u32)> {
-    let Served { pid, space, .. } = announced(root)?;
+    let ServedRoot { pid, space, .. } = announced(root)?;
     let process = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
     // A file that a killed server left behind names nobody.
     rustix::process::test_kill_process(process).ok()?;
@@ -156,7 +156,7 @@ pub fn beside_the_first(root: &Path) -> Option<(String, u32)> {
 }
 
 /// What the file says, whether or not it still holds.
-pub fn announced(root: &Path) -> Option<Served> {
+pub fn announced(root: &Path) -> Option<ServedRoot> {
     serde_json::from_slice(&fs::read(path(root)).ok()?).ok()
 }
 
@@ -164,7 +164,7 @@ pub fn announced(root: &Path) -> Option<Served> {
 ///
 /// # Errors
 /// When the system refuses.
-pub fn uncover(root: &Path) -> Result<(), Failure> {
+pub fn uncover(root: &Path) -> Result<(), CommandFailure> {
     if svcfs_mount::is_dead_mount(root) {
         svcfs_mount::unmount(root)?;
     }
@@ -176,16 +176,16 @@ pub fn uncover(root: &Path) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When its mount cannot be cut off, or it does not end then.
-pub fn bury(root: &Path) -> Result<Vec<Mounted>, Failure> {
-    let Some(Served { pid, mounts, .. }) = announced(root) else { return Ok(Vec::new()) };
+pub fn bury(root: &Path) -> Result<Vec<MountedRoot>, CommandFailure> {
+    let Some(ServedRoot { pid, mounts, .. }) = announced(root) else { return Ok(Vec::new()) };
     if !mounts.is_empty() && lingers(pid) {
         cut_off(root, pid, &mounts)?;
     }
     Ok(mounts.into_iter().filter(|mount| svcfs_mount::is_dead_mount(&mount.mountpoint)).collect())
 }
 
-fn cut_off(root: &Path, pid: u32, mounts: &[Mounted]) -> Result<(), Failure> {
-    for Mounted { mountpoint, .. } in mounts {
+fn cut_off(root: &Path, pid: u32, mounts: &[MountedRoot]) -> Result<(), CommandFailure> {
+    for MountedRoot { mountpoint, .. } in mounts {
         tracing::warn!(pid, mountpoint = %mountpoint.display(), "the last server was killed and hangs in its mount; cutting that off");
         match svcfs_mount::abort(mountpoint) {
             // Somebody was faster with this one.
@@ -198,7 +198,7 @@ fn cut_off(root: &Path, pid: u32, mounts: &[Mounted]) -> Result<(), Failure> {
             "process {pid}, which served `{}`, was killed and does not end; a disk may not answer, see `cat /proc/{pid}/task/*/stack`",
             root.display()
         );
-        return Err(Failure::saying(Exit::Refused, told));
+        return Err(CommandFailure::saying(ExitStatus::Refused, told));
     }
     Ok(())
 }
@@ -207,7 +207,7 @@ fn cut_off(root: &Path, pid: u32, mounts: &[Mounted]) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When it cannot be waited for.
-pub fn is_gone(pid: &str) -> Result<bool, Failure> {
+pub fn is_gone(pid: &str) -> Result<bool, CommandFailure> {
     let Ok(pid) = pid.parse() else { return Ok(false) };
     Ok(ends(pid).with_context(|| format!("cannot wait for the end of process {pid}"))?)
 }
@@ -231,13 +231,13 @@ fn lingers(pid: u32) -> bool {
 }
 
 /// Why a command that needs the root for itself cannot have it, and what to do.
-pub fn taken(root: &Path, fault: Fault, advice: &str) -> Failure {
-    let Some(Holder { pid, served }) = holder(root, &fault) else {
+pub fn taken(root: &Path, fault: Fault, advice: &str) -> CommandFailure {
+    let Some(RootHolder { pid, served }) = holder(root, &fault) else {
         return fault.into();
     };
     let root = root.display();
     let told = match served {
-        Some(Served { pid, mounts, .. }) if !mounts.is_empty() && lingers(pid) => {
+        Some(ServedRoot { pid, mounts, .. }) if !mounts.is_empty() && lingers(pid) => {
             let places: Vec<_> =
                 mounts.iter().map(|mount| format!("`svcfs unmount {}`", mount.mountpoint.display())).collect();
             let places = places.join(" and ");
@@ -248,5 +248,5 @@ pub fn taken(root: &Path, fault: Fault, advice: &str) -> Failure {
             format!("root `{root}` is served already by process {pid}{at}; {advice}")
         }
     };
-    Failure::new(Exit::Refused, anyhow::Error::new(fault).context(told))
+    CommandFailure::new(ExitStatus::Refused, anyhow::Error::new(fault).context(told))
 }

@@ -5,7 +5,7 @@
 
 mod opening;
 
-pub use opening::Watched;
+pub use opening::OpeningProgress;
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};

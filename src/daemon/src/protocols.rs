@@ -10,21 +10,21 @@ use svcfs_knowledge::vitals::{ProtocolEndpoint, ProtocolServer as Told};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::failure::{Exit, Failure};
-use crate::signals::Listening;
+use crate::failure::{CommandFailure, ExitStatus};
+use crate::signals::SignalRuntime;
 
 /// What settings and `/readyz` call them.
 const NAMES: [&str; 3] = ["s3", "webdav", "nfs"];
 
 /// A protocol whose port is taken.
-pub struct Bound {
+pub struct BoundProtocol {
     name: &'static str,
     socket: TcpListener,
     address: SocketAddr,
 }
 
 /// A protocol that is served.
-pub struct Protocol {
+pub struct ServedProtocol {
     /// As settings and `/readyz` call it.
     pub name: &'static str,
     /// Where it listens.
@@ -33,7 +33,7 @@ pub struct Protocol {
     stop: CancellationToken,
 }
 
-impl Bound {
+impl BoundProtocol {
     /// Tells `/readyz` of the protocols that are not served (gaps.md 4.2); each of the others tells of itself when it is opened.
     pub fn tell_of_others(served: &[Self], server: &ServerState) {
         let is_served = |name: &&str| served.iter().any(|bound| bound.name == *name);
@@ -46,7 +46,7 @@ impl Bound {
     ///
     /// # Errors
     /// `Failed` when one is taken, or not for this user.
-    pub fn all(settings: &Settings) -> Result<Vec<Self>, Failure> {
+    pub fn all(settings: &Settings) -> Result<Vec<Self>, CommandFailure> {
         let s3 = settings.s3.as_ref().map(|s3| s3.port);
         let webdav = settings.webdav.as_ref().map(|webdav| webdav.port);
         let nfs = settings.nfs.as_ref().map(|nfs| nfs.port);
@@ -54,7 +54,7 @@ impl Bound {
         served.map(|(name, port)| Self::of(name, &settings.server.host, port)).collect()
     }
 
-    fn of(name: &'static str, host: &ListenAddress, port: u16) -> Result<Self, Failure> {
+    fn of(name: &'static str, host: &ListenAddress, port: u16) -> Result<Self, CommandFailure> {
         let bound = match host {
             ListenAddress::Address(address) => TcpListener::bind((*address, port)),
             ListenAddress::Name(host) => TcpListener::bind((host.as_str(), port)),
@@ -64,7 +64,7 @@ impl Bound {
             let told = format!(
                 "{name} cannot be served on port {port} of {host}: {error}; free it, or choose another with --{name}-port (0: any)"
             );
-            Failure::new(Exit::Failed, anyhow::Error::new(error).context(told))
+            CommandFailure::new(ExitStatus::Failed, anyhow::Error::new(error).context(told))
         })?;
         Ok(Self { name, socket, address })
     }
@@ -73,7 +73,7 @@ impl Bound {
     ///
     /// # Errors
     /// `Failed` when the socket cannot be used.
-    pub fn open(self, server: &Arc<ServerState>, listening: &Listening) -> Result<Protocol, Failure> {
+    pub fn open(self, server: &Arc<ServerState>, listening: &SignalRuntime) -> Result<ServedProtocol, CommandFailure> {
         let Self { name, socket, address } = self;
         let _inside = listening.runtime.enter();
         let listener = socket.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(socket));
@@ -88,7 +88,7 @@ impl Bound {
             _ if name == "s3" => listening.runtime.spawn(svcfs_s3::serve(listener, server, asked)),
             _ => listening.runtime.spawn(svcfs_webdav::serve(listener, server, asked)),
         };
-        Ok(Protocol { name, address, task, stop })
+        Ok(ServedProtocol { name, address, task, stop })
     }
 }
 
@@ -102,7 +102,7 @@ fn reached(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-impl Protocol {
+impl ServedProtocol {
     /// Where clients find it.
     pub fn url(&self) -> String {
         let scheme = if self.name == "nfs" { "nfs" } else { "http" };
@@ -113,7 +113,7 @@ impl Protocol {
     ///
     /// # Errors
     /// When it had died.
-    pub fn stop(self, listening: &Listening) -> Result<(), Failure> {
+    pub fn stop(self, listening: &SignalRuntime) -> Result<(), CommandFailure> {
         self.stop.cancel();
         let name = self.name;
         listening.runtime.block_on(self.task).with_context(|| format!("the server of {name} died"))?;

@@ -15,7 +15,7 @@ use crate::root::settings;
 use crate::stop;
 
 /// Reads the settings again.
-pub struct Reloading {
+pub struct SettingsReloader {
     server: Arc<ServerState>,
     root: PathBuf,
     /// What is read instead of the root's own file.
@@ -26,7 +26,7 @@ pub struct Reloading {
     turn: Mutex<()>,
 }
 
-impl Reloading {
+impl SettingsReloader {
     /// For a server that was started with these.
     pub fn new(
         server: Arc<ServerState>,

@@ -16,8 +16,8 @@ use svcfs_mount::{MountError, RemoteError, RemoteMount, RemoteOptions};
 use tokio::sync::Notify;
 use tracing::level_filters::LevelFilter;
 
-use crate::failure::{Exit, Failure};
-use crate::mounting::Manner;
+use crate::failure::{CommandFailure, ExitStatus};
+use crate::mounting::MountFlags;
 use crate::stop::notify;
 use crate::{background, credentials, logging, output, signals};
 
@@ -30,7 +30,7 @@ const OF_ROOT: &str = "/var/lib/svcfs/remote";
 /// Flags of a mount of another machine's server.
 #[derive(Debug, Args)]
 #[group(skip)]
-pub struct Elsewhere {
+pub struct RemoteFlags {
     /// Mount the knowledge base of a server on another machine, such as https://notes.example.org, over its HTTP API
     #[arg(long, value_name = "URL", value_parser = address, conflicts_with_all = ["root", "config", "at"])]
     remote: Option<String>,
@@ -90,16 +90,19 @@ fn address(text: &str) -> Result<String, String> {
     Ok(format!("{scheme}://{authority}{}", uri.path().trim_end_matches('/')))
 }
 
-impl Elsewhere {
+impl RemoteFlags {
     /// Mounts it, when that is what was asked for: until a signal asks for the end or somebody unmounts it, or in the background.
     ///
     /// # Errors
     /// What stands in the way of mounting, or did not end as it should.
-    pub fn run(self, mountpoint: &Path, manner: Manner, is_in_background: bool) -> Result<(), Failure> {
+    pub fn run(self, mountpoint: &Path, manner: MountFlags, is_in_background: bool) -> Result<(), CommandFailure> {
         let Self { remote, token_file, space, patience, owner, state } = self;
         let patience = patience.unwrap_or(PATIENCE_WITH_A_SERVER);
         if owner.is_some() && !rustix::process::geteuid().is_root() {
-            return Err(Failure::saying(Exit::Usage, "--owner needs root: an ordinary user's mount is that user's"));
+            return Err(CommandFailure::saying(
+                ExitStatus::Usage,
+                "--owner needs root: an ordinary user's mount is that user's",
+            ));
         }
         let url = remote.unwrap_or_default();
         let state = state.map_or_else(|| state_of(&url, space.as_deref()), Ok)?;
@@ -125,7 +128,7 @@ impl Elsewhere {
         let rung = Arc::clone(&over);
         let mut options = manner.options(Arc::new(SystemClock));
         options.on_end = Some(Arc::new(move || rung.notify_one()));
-        let mount = RemoteMount::start(&remote, mountpoint, &options).map_err(Failure::from)?;
+        let mount = RemoteMount::start(&remote, mountpoint, &options).map_err(CommandFailure::from)?;
         let told = format!("svcfs mounts {} at {}", remote.url, mount.mountpoint().display());
         let outcome = output::say(&told);
         notify(&[NotifyState::Ready, NotifyState::Status(&told)]);
@@ -144,7 +147,7 @@ impl Elsewhere {
                 tracing::warn!("{error}");
                 Ok(())
             }
-            stopped => stopped.map_err(Failure::from),
+            stopped => stopped.map_err(CommandFailure::from),
         };
         listening.runtime.shutdown_background();
         outcome.and(stopped)
@@ -159,7 +162,7 @@ impl Elsewhere {
     ///
     /// # Errors
     /// `Usage`, naming the flag.
-    pub fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), CommandFailure> {
         let Self { remote, token_file, space: _, patience, owner, state } = self;
         let given = [
             (token_file.is_some(), "--token-file"),
@@ -168,8 +171,8 @@ impl Elsewhere {
             (state.is_some(), "--state"),
         ];
         match given.into_iter().find(|(is_given, _)| *is_given && remote.is_none()) {
-            Some((_, flag)) => Err(Failure::saying(
-                Exit::Usage,
+            Some((_, flag)) => Err(CommandFailure::saying(
+                ExitStatus::Usage,
                 format!("{flag} belongs to a mount of another machine's server; name that with --remote"),
             )),
             None => Ok(()),
@@ -177,28 +180,28 @@ impl Elsewhere {
     }
 }
 
-impl From<RemoteError> for Failure {
+impl From<RemoteError> for CommandFailure {
     fn from(error: RemoteError) -> Self {
         match error {
             RemoteError::Mount(error) => error.into(),
-            error @ RemoteError::Server { .. } => Self::new(Exit::Failed, error),
+            error @ RemoteError::Server { .. } => Self::new(ExitStatus::Failed, error),
         }
     }
 }
 
-fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+fn absolute(path: &Path) -> Result<PathBuf, CommandFailure> {
     Ok(std::path::absolute(path).context("the current directory is gone")?)
 }
 
 /// Where a mount of a server keeps what it has to keep, unless that is said.
-fn state_of(url: &str, space: Option<&str>) -> Result<PathBuf, Failure> {
+fn state_of(url: &str, space: Option<&str>) -> Result<PathBuf, CommandFailure> {
     let above = if rustix::process::geteuid().is_root() {
         PathBuf::from(OF_ROOT)
     } else {
         let given = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let state = given("XDG_STATE_HOME").or_else(|| Some(given("HOME")?.join(".local/state")));
         let told = "there is no home directory to keep anything in; say where with --state";
-        state.ok_or_else(|| Failure::saying(Exit::Usage, told))?.join("svcfs/remote")
+        state.ok_or_else(|| CommandFailure::saying(ExitStatus::Usage, told))?.join("svcfs/remote")
     };
     let mut name = url.to_owned();
     if let Some(space) = space {
@@ -209,7 +212,7 @@ fn state_of(url: &str, space: Option<&str>) -> Result<PathBuf, Failure> {
 }
 
 /// The log of a mount in the background.
-fn log_of(state: &Path, mountpoint: &Path) -> Result<PathBuf, Failure> {
+fn log_of(state: &Path, mountpoint: &Path) -> Result<PathBuf, CommandFailure> {
     fs::create_dir_all(state).with_context(|| format!("cannot make the directory `{}`", state.display()))?;
     let name = as_name(&absolute(mountpoint)?.to_string_lossy());
     Ok(state.join(format!("mount{name}.log")))

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// Who may read and write the new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rights {
+pub enum FileRights {
     /// These bits, and this process's user; the file is the state of a process, and a machine that loses its power needs it no more.
     Mode(u32),
     /// Bits and owner of the file that is replaced; what any new file has where there is none. It is on the disk when this returns.
@@ -19,7 +19,7 @@ pub enum Rights {
 /// # Errors
 /// Those of the disk; the old file is then as it was.
 #[expect(clippy::disallowed_methods, reason = "settings and state of this process, which no door shows")]
-pub fn replace(path: &Path, text: &[u8], rights: Rights) -> io::Result<()> {
+pub fn replace(path: &Path, text: &[u8], rights: FileRights) -> io::Result<()> {
     let path = match path.canonicalize() {
         Err(error) if error.kind() == ErrorKind::NotFound => path.to_owned(),
         found => found?,
@@ -33,8 +33,8 @@ pub fn replace(path: &Path, text: &[u8], rights: Rights) -> io::Result<()> {
     let mut options = File::options();
     options.write(true).create_new(true);
     match rights {
-        Rights::Mode(mode) => options.mode(mode).open(&fresh)?.write_all(text)?,
-        Rights::Kept => {
+        FileRights::Mode(mode) => options.mode(mode).open(&fresh)?.write_all(text)?,
+        FileRights::Kept => {
             let before = path.metadata().ok();
             // Nobody else reads it before it has the rights of the old one.
             let mode = if before.is_some() { 0o600 } else { 0o666 };
@@ -71,12 +71,12 @@ mod tests {
             chown(&file, Some(65534), Some(65534)).unwrap();
         }
         symlink("config.toml", &link).unwrap();
-        replace(&link, b"new", Rights::Kept).unwrap();
+        replace(&link, b"new", FileRights::Kept).unwrap();
         let found = file.metadata().unwrap();
         assert_eq!((fs::read_to_string(&file).unwrap().as_str(), found.mode() & 0o7777), ("new", 0o640));
         assert!(link.symlink_metadata().unwrap().is_symlink());
         assert_eq!(found.uid() == 65534, is_root, "whoever serves the root must still be able to read them");
-        replace(&folder.path().join("key"), b"key", Rights::Mode(0o600)).unwrap();
+        replace(&folder.path().join("key"), b"key", FileRights::Mode(0o600)).unwrap();
         assert_eq!(folder.path().join("key").metadata().unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "nothing else is left there");
     }

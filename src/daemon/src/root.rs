@@ -13,8 +13,8 @@ use svcfs_knowledge::kernel::{ServerState, Space};
 use svcfs_knowledge::spaces::{self, RunningSpace, SpaceCollection, SpaceOpener, SpaceOptions};
 use svcfs_work::Supervisor;
 
-use crate::failure::{Exit, Failure};
-use crate::progress::Watched;
+use crate::failure::{CommandFailure, ExitStatus};
+use crate::progress::OpeningProgress;
 use crate::{credentials, presence};
 
 /// How long background tasks may take to end (architecture.md 8).
@@ -24,13 +24,13 @@ const TASK_PATIENCE: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A root whose space is open and whose index follows it; nobody else can open it meanwhile.
-pub struct Root {
+pub struct OpenRoot {
     server: Arc<ServerState>,
-    told: Arc<Told>,
+    told: Arc<AnnouncedSpaces>,
     supervisor: Supervisor,
 }
 
-impl Root {
+impl OpenRoot {
     /// Opens a root, making the directory when it is absent: completes what was accepted and not finished, adopts what
     /// changed behind svcfs, starts the indexer, and with `watch` all that a served root needs. Takes as long as there is to adopt, and shows how far that is.
     ///
@@ -38,7 +38,7 @@ impl Root {
     /// `Conflict` with the other's `pid` when another process has it; those of [`spaces::open`].
     pub fn open(path: &Path, settings: Settings, watch: bool) -> Result<Self, Fault> {
         let clock = Arc::new(SystemClock);
-        let watched = Watched::opening(path);
+        let watched = OpeningProgress::opening(path);
         let (name, root, progress) = (presence::FIRST.to_owned(), path.to_owned(), Some(watched.listener()));
         let opened = spaces::open(SpaceOptions { name, root, clock: clock.clone(), watch, progress }, &settings);
         drop(watched);
@@ -49,7 +49,7 @@ impl Root {
             spaces::attend(&space, clock.clone(), &settings, &supervisor)?;
         }
         let key = credentials::fresh("").map_err(|failure| Fault::internal(failure.told(false)))?;
-        let told = Arc::new(Told { url: OnceLock::new(), key });
+        let told = Arc::new(AnnouncedSpaces { url: OnceLock::new(), key });
         let parents = parents(&space, &settings);
         let access = AccessControl::new(settings.auth.clone(), Some(KeyDigest::of(&told.key)));
         let server = Arc::new_cyclic(|server| {
@@ -127,7 +127,7 @@ impl Root {
 }
 
 /// What other commands on this machine are told of the spaces beside the first.
-struct Told {
+struct AnnouncedSpaces {
     /// Address of the HTTP server, once there is one.
     url: OnceLock<String>,
     /// What opens it.
@@ -145,7 +145,7 @@ fn parents(first: &Space, settings: &Settings) -> Vec<PathBuf> {
 }
 
 /// How a space beside the first is opened; what the server's settings say of it beats its own.
-fn opener((told, server): (Arc<Told>, Weak<ServerState>), listed: Vec<SpaceSettings>) -> SpaceOpener {
+fn opener((told, server): (Arc<AnnouncedSpaces>, Weak<ServerState>), listed: Vec<SpaceSettings>) -> SpaceOpener {
     Box::new(move |name, path| {
         let mut settings = of_space(path).map_err(|failure| Fault::new(Kind::Invalid, failure.told(false)))?;
         let said = listed.iter().find(|space| space.name == name).and_then(|space| space.visibility);
@@ -180,7 +180,7 @@ pub fn is_space(name: &str, settings: &Settings, made: &BTreeMap<String, PathBuf
 ///
 /// # Errors
 /// As [`settings`]; `Refused` for a section without effect.
-pub fn of_space(root: &Path) -> Result<Settings, Failure> {
+pub fn of_space(root: &Path) -> Result<Settings, CommandFailure> {
     let settings = settings(root, None, CliOverrides::default())?;
     let plain = Settings::resolve(Config::default(), CliOverrides::default())?;
     let sections = [
@@ -198,7 +198,7 @@ pub fn of_space(root: &Path) -> Result<Settings, Failure> {
                 "`{section}` in `{}` has no effect in a space beside the first; it belongs into the settings of the first one's root",
                 root.join(templates::CONFIG.path).display()
             );
-            Err(Failure::saying(Exit::Refused, told))
+            Err(CommandFailure::saying(ExitStatus::Refused, told))
         }
         None => Ok(settings),
     }
@@ -208,7 +208,7 @@ pub fn of_space(root: &Path) -> Result<Settings, Failure> {
 ///
 /// # Errors
 /// Every complaint about the file and the flags at once.
-pub fn settings(root: &Path, config: Option<&Path>, overrides: CliOverrides) -> Result<Settings, Failure> {
+pub fn settings(root: &Path, config: Option<&Path>, overrides: CliOverrides) -> Result<Settings, CommandFailure> {
     must_be_no_file(root)?;
     Ok(understood(root, config, overrides)?)
 }
@@ -230,7 +230,7 @@ pub fn understood(root: &Path, config: Option<&Path>, overrides: CliOverrides) -
 ///
 /// # Errors
 /// `Refused`, with what to do.
-pub fn must_be_initialised(root: &Path) -> Result<(), Failure> {
+pub fn must_be_initialised(root: &Path) -> Result<(), CommandFailure> {
     must_be_no_file(root)?;
     if root.join(".svc").is_dir() {
         return Ok(());
@@ -241,14 +241,14 @@ pub fn must_be_initialised(root: &Path) -> Result<(), Failure> {
     } else {
         format!("root `{text}` does not exist; `svcfs init --root {text}` makes it, or name another with --root")
     };
-    Err(Failure::saying(Exit::Refused, told))
+    Err(CommandFailure::saying(ExitStatus::Refused, told))
 }
 
 /// Refuses a root that is there and cannot be one.
 ///
 /// # Errors
 /// `Refused`, with what to do.
-pub fn must_be_no_file(root: &Path) -> Result<(), Failure> {
+pub fn must_be_no_file(root: &Path) -> Result<(), CommandFailure> {
     if svcfs_mount::is_mounted(root) {
         let text = root.display();
         let told = if svcfs_mount::is_dead_mount(root) {
@@ -258,11 +258,11 @@ pub fn must_be_no_file(root: &Path) -> Result<(), Failure> {
                 "`{text}` is a mount of svcfs and no root; what a server mounts is asked over HTTP (`svcfs call --url`)"
             )
         };
-        return Err(Failure::saying(Exit::Refused, told));
+        return Err(CommandFailure::saying(ExitStatus::Refused, told));
     }
     if root.exists() && !root.is_dir() {
         let told = format!("root `{}` is a file, not a directory; name a directory", root.display());
-        return Err(Failure::saying(Exit::Refused, told));
+        return Err(CommandFailure::saying(ExitStatus::Refused, told));
     }
     Ok(())
 }

@@ -13,11 +13,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, ExitStatus};
 use crate::output;
 
 /// A runtime for the doors that are asynchronous, and the end that signals ask for.
-pub struct Listening {
+pub struct SignalRuntime {
     /// Where the doors run.
     pub runtime: Runtime,
     /// Cancelled by the first SIGINT or SIGTERM.
@@ -31,13 +31,13 @@ pub struct Listening {
 ///
 /// # Errors
 /// What the operating system refuses.
-pub fn listen(until_stdin_closes: bool) -> Result<Listening, Failure> {
+pub fn listen(until_stdin_closes: bool) -> Result<SignalRuntime, CommandFailure> {
     let runtime = Builder::new_multi_thread().enable_all().thread_name("door").build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
     let end = CancellationToken::new();
     let asked = {
         let _inside = runtime.enter();
-        Asked::catch().context("signals cannot be caught")?
+        StopRequest::catch().context("signals cannot be caught")?
     };
     let hangup = Arc::new(Notify::new());
     runtime.spawn(asked.follow(end.clone(), Arc::clone(&hangup)));
@@ -49,17 +49,17 @@ pub fn listen(until_stdin_closes: bool) -> Result<Listening, Failure> {
             end.cancel();
         });
     }
-    Ok(Listening { runtime, end, hangup })
+    Ok(SignalRuntime { runtime, end, hangup })
 }
 
-struct Asked {
+struct StopRequest {
     interrupt: Signal,
     terminate: Signal,
     /// Caught so that it does not end the process; see the module's documentation.
     hangup: Signal,
 }
 
-impl Asked {
+impl StopRequest {
     fn catch() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -75,7 +75,7 @@ impl Asked {
         let told = "svcfs: ended by a second signal; what was accepted and not finished is completed at the next start";
         tracing::warn!("{told}");
         output::complain(told);
-        std::process::exit(Exit::Interrupted as i32);
+        std::process::exit(ExitStatus::Interrupted as i32);
     }
 
     async fn next(&mut self, hangup: &Notify) {

@@ -6,16 +6,16 @@ use anyhow::Context;
 use listenfd::ListenFd;
 use svcfs_config::{CliOverrides, ListenAddress, ServerSettings};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, ExitStatus};
 
 /// The socket that was handed over, if one was. Must be called before there is any other thread: the variables that tell of it are
 /// taken away, so that no program this one starts believes them meant for itself.
 ///
 /// # Errors
 /// `Usage` when it is none that HTTP can be answered on, or there are several.
-pub fn inherited() -> Result<Option<TcpListener>, Failure> {
+pub fn inherited() -> Result<Option<TcpListener>, CommandFailure> {
     let mut handed = ListenFd::from_env();
-    let wrong = |told: String| Failure::saying(Exit::Usage, told);
+    let wrong = |told: String| CommandFailure::saying(ExitStatus::Usage, told);
     match handed.len() {
         0 => Ok(None),
         1 => handed.take_tcp_listener(0).map_err(|error| {
@@ -31,7 +31,7 @@ pub fn inherited() -> Result<Option<TcpListener>, Failure> {
 ///
 /// # Errors
 /// When the socket's address is not known.
-pub fn named(overrides: CliOverrides, inherited: Option<&TcpListener>) -> Result<CliOverrides, Failure> {
+pub fn named(overrides: CliOverrides, inherited: Option<&TcpListener>) -> Result<CliOverrides, CommandFailure> {
     let Some(socket) = inherited else { return Ok(overrides) };
     let bound = socket.local_addr().context("the address of the socket that was handed over is not known")?;
     Ok(CliOverrides { host: Some(bound.ip().to_string()), port: Some(bound.port()), ..overrides })
@@ -41,7 +41,7 @@ pub fn named(overrides: CliOverrides, inherited: Option<&TcpListener>) -> Result
 ///
 /// # Errors
 /// `Failed` with what stands in the way.
-pub fn bind(server: &ServerSettings) -> Result<TcpListener, Failure> {
+pub fn bind(server: &ServerSettings) -> Result<TcpListener, CommandFailure> {
     let ServerSettings { host, port, public_url: _, space_parents: _, cors: _, rate_limit: _ } = server;
     let bound = match host {
         ListenAddress::Address(address) => TcpListener::bind((*address, *port)),
@@ -61,7 +61,7 @@ pub fn bind(server: &ServerSettings) -> Result<TcpListener, Failure> {
             }
             _ => format!("cannot listen on {at}: {error}"),
         };
-        Failure::new(Exit::Failed, anyhow::Error::new(error).context(told))
+        CommandFailure::new(ExitStatus::Failed, anyhow::Error::new(error).context(told))
     })
 }
 
@@ -70,7 +70,7 @@ pub fn bind(server: &ServerSettings) -> Result<TcpListener, Failure> {
 ///
 /// # Errors
 /// When its address is not known.
-pub fn url(server: &ServerSettings, socket: &TcpListener) -> Result<String, Failure> {
+pub fn url(server: &ServerSettings, socket: &TcpListener) -> Result<String, CommandFailure> {
     let bound = socket.local_addr().context("the address of the HTTP server is not known")?;
     let mut reached = ServerSettings { port: bound.port(), ..server.clone() };
     if let ListenAddress::Address(address) = &mut reached.host

@@ -9,40 +9,40 @@ use svcfs_mount::MountNamespace;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::control::Control;
-use crate::failure::Failure;
-use crate::mounts::Mounts;
-use crate::protocols::Protocol;
-use crate::root::Root;
-use crate::signals::Listening;
+use crate::control::ControlSocket;
+use crate::failure::CommandFailure;
+use crate::mounts::RootMounts;
+use crate::protocols::ServedProtocol;
+use crate::root::OpenRoot;
+use crate::signals::SignalRuntime;
 
 /// How long the index may take to read what was accepted last; it goes on at the next start.
 const INDEX_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Everything that runs, in the order it was started.
-pub struct Running {
+pub struct RunningServer {
     /// Last to end.
-    pub root: Root,
+    pub root: OpenRoot,
     /// The kernel door: as many mounts as were asked for, and how others find us.
-    pub mounts: Arc<Mounts>,
+    pub mounts: Arc<RootMounts>,
     /// The HTTP door, if there is one.
-    pub http: Option<Http>,
+    pub http: Option<HttpServer>,
     /// The protocols beside it.
-    pub protocols: Vec<Protocol>,
+    pub protocols: Vec<ServedProtocol>,
     /// How others ask for mounts, if they can.
-    pub control: Option<Control>,
+    pub control: Option<ControlSocket>,
 }
 
-impl Running {
+impl RunningServer {
     /// A root without any doors, and where it may be mounted.
-    pub fn with(root: Root, outside: MountNamespace) -> Self {
-        let mounts = Mounts::of(root.server(), outside);
+    pub fn with(root: OpenRoot, outside: MountNamespace) -> Self {
+        let mounts = RootMounts::of(root.server(), outside);
         Self { root, mounts, http: None, protocols: Vec::new(), control: None }
     }
 }
 
 /// The HTTP door, answering.
-pub struct Http {
+pub struct HttpServer {
     /// Ends when it has ended.
     pub task: JoinHandle<Result<(), svcfs_http::HttpError>>,
     /// Asks it to end.
@@ -53,7 +53,11 @@ pub struct Http {
 ///
 /// # Errors
 /// The outcome's own, else those of [`stop`].
-pub fn after(outcome: Result<(), Failure>, running: Running, listening: Listening) -> Result<(), Failure> {
+pub fn after(
+    outcome: Result<(), CommandFailure>,
+    running: RunningServer,
+    listening: SignalRuntime,
+) -> Result<(), CommandFailure> {
     let stopped = stop(running, &listening);
     // What still runs in the background (reading standard input, work of a connection that was cut off) is not waited for.
     listening.runtime.shutdown_background();
@@ -71,8 +75,8 @@ pub fn after(outcome: Result<(), Failure>, running: Running, listening: Listenin
 ///
 /// # Errors
 /// The first thing that did not end as it should; everything else is stopped all the same.
-fn stop(running: Running, listening: &Listening) -> Result<(), Failure> {
-    let Running { root, mounts, http, protocols, control } = running;
+fn stop(running: RunningServer, listening: &SignalRuntime) -> Result<(), CommandFailure> {
+    let RunningServer { root, mounts, http, protocols, control } = running;
     let started = Instant::now();
     notify(&[NotifyState::Stopping, NotifyState::Status("finishing accepted writes")]);
     tracing::info!("stopping: finishing accepted writes; a second signal ends at once");
@@ -94,7 +98,7 @@ fn stop(running: Running, listening: &Listening) -> Result<(), Failure> {
     Ok(())
 }
 
-fn stop_http(http: Http, listening: &Listening) -> Result<(), Failure> {
+fn stop_http(http: HttpServer, listening: &SignalRuntime) -> Result<(), CommandFailure> {
     http.stop.cancel();
     let ended = listening.runtime.block_on(http.task).context("the HTTP server died")?;
     ended.context("the HTTP server failed")?;

@@ -4,7 +4,7 @@ use super::*;
 use crate::manual;
 
 /// What an operation reads from these arguments beside `q`, or why not.
-fn read_search(pairs: &[&str]) -> Result<Value, Failure> {
+fn read_search(pairs: &[&str]) -> Result<Value, CommandFailure> {
     let pairs: Vec<String> = pairs.iter().map(|pair| (*pair).to_owned()).collect();
     let given = Map::from_iter([("q".to_owned(), json!("given"))]);
     read(&OperationInputs::of(manual::find("search").unwrap()), given, &pairs).map(Value::from)
@@ -27,7 +27,7 @@ fn what_cannot_be_read_is_a_wrong_command_line() {
         ("query=b", "`q`: is given twice"),
     ] {
         let failure = read_search(&[pair]).unwrap_err();
-        assert_eq!(failure.exit(), Exit::Usage, "{pair}");
+        assert_eq!(failure.exit(), ExitStatus::Usage, "{pair}");
         assert!(failure.told(false).starts_with(&format!("svcfs: {why}")), "{pair}: {}", failure.told(false));
     }
 }

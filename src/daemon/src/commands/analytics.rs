@@ -3,8 +3,8 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::asking::Whom;
-use crate::failure::Failure;
+use crate::asking::RootTarget;
+use crate::failure::CommandFailure;
 use crate::root::whoever;
 use crate::table::table;
 use crate::{manual, output};
@@ -19,9 +19,9 @@ Examples:
 /// Show how a knowledge base is doing, in numbers
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Analytics {
+pub struct AnalyticsArgs {
     #[command(flatten)]
-    whom: Whom,
+    whom: RootTarget,
     /// Pages listed as changed last
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     limit: u32,
@@ -41,12 +41,12 @@ const NUMBERS: [(&str, &str); 7] = [
     ("link_coverage_pct", "% of links lead somewhere"),
 ];
 
-impl Analytics {
+impl AnalyticsArgs {
     /// Asks, and tells.
     ///
     /// # Errors
     /// Those of asking.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let Self { whom, limit, json } = self;
         let arguments = Map::from_iter([("limit".to_owned(), json!(limit))]);
         let found = whom.ask(manual::find("analytics")?, arguments, whoever(None), None)?;

@@ -15,7 +15,7 @@ use svcfs_measure::table::Table;
 use svcfs_measure::{machine, reading, writing};
 use svcfs_work::Stop;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, ExitStatus};
 use crate::{output, progress};
 
 const EXAMPLES: &str = "\
@@ -36,7 +36,7 @@ is left out.";
 /// every write, searches that find what grep finds. The directory is removed at the end, after Ctrl-C, too.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Bench {
+pub struct BenchArgs {
     /// Directory on the disk to measure, outside any knowledge base; nothing is left in it
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -65,13 +65,13 @@ fn at_most(most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=most)
 }
 
-impl Bench {
+impl BenchArgs {
     /// Measures, and prints the tables.
     ///
     /// # Errors
     /// `Refused` for a directory that belongs to a knowledge base or has no room; `Failed` when something cannot be measured;
     /// `Interrupted` when it is ended early.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let directory = outside(&self.dir)?;
         self.must_have_room(&directory)?;
         let stop = Stop::new();
@@ -89,7 +89,7 @@ impl Bench {
         let tables = match measured {
             Err(_) if stop.is_requested() => {
                 let told = "ended before everything was measured; nothing is left behind";
-                return Err(Failure::saying(Exit::Interrupted, told));
+                return Err(CommandFailure::saying(ExitStatus::Interrupted, told));
             }
             measured => measured?,
         };
@@ -116,7 +116,7 @@ impl Bench {
     }
 
     /// About what is needed at once, with much to spare.
-    fn must_have_room(&self, directory: &Path) -> Result<(), Failure> {
+    fn must_have_room(&self, directory: &Path) -> Result<(), CommandFailure> {
         const A_PAGE: usize = 48 << 10;
         const ALWAYS: usize = 256 << 20;
         let written = self.rounds * (self.bulk * 12 + self.files * (writing::MANY + 8));
@@ -129,7 +129,7 @@ impl Bench {
                  --search-files, --files, --rounds",
                 directory.display()
             );
-            return Err(Failure::saying(Exit::Refused, told));
+            return Err(CommandFailure::saying(ExitStatus::Refused, told));
         }
         Ok(())
     }
@@ -144,22 +144,25 @@ const MOST_COPIED: usize = 1_000;
 const MOST_WRITTEN: usize = 500_000;
 
 /// A directory in which nobody takes what is measured for knowledge.
-fn outside(directory: &Path) -> Result<PathBuf, Failure> {
+fn outside(directory: &Path) -> Result<PathBuf, CommandFailure> {
     let name = directory.display();
     let whole = directory.canonicalize().map_err(|error| {
-        Failure::new(
-            Exit::Refused,
+        CommandFailure::new(
+            ExitStatus::Refused,
             anyhow::Error::new(error)
                 .context(format!("`{name}` cannot be measured in; name a directory that exists with --dir")),
         )
     })?;
     if !whole.is_dir() {
-        return Err(Failure::saying(Exit::Refused, format!("`{name}` is no directory; name one with --dir")));
+        return Err(CommandFailure::saying(
+            ExitStatus::Refused,
+            format!("`{name}` is no directory; name one with --dir"),
+        ));
     }
     if let Some(root) = whole.ancestors().find(|above| above.join(".svc").is_dir()) {
         let root = root.display();
         let told = format!("`{name}` lies in the knowledge base `{root}`; name a directory outside of it with --dir");
-        return Err(Failure::saying(Exit::Refused, told));
+        return Err(CommandFailure::saying(ExitStatus::Refused, told));
     }
     Ok(whole)
 }

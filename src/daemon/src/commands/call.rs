@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 use svcfs_base::{Caller, ETag, Expect};
 use svcfs_knowledge::kernel::{OperationEntry, OperationInputs};
 
-use crate::asking::Whom;
+use crate::asking::RootTarget;
 use crate::cli::Cli;
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, ExitStatus};
 use crate::root::whoever;
 use crate::table::table;
 use crate::{arguments, client, manual, output};
@@ -39,7 +39,7 @@ Examples:
 /// edited in it meanwhile. With --url a server is asked wherever it is.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_flag = true)]
-pub struct Call {
+pub struct CallArgs {
     /// Which operation; all of them are listed when absent
     #[arg(value_parser = PossibleValuesParser::new(manual::names()), hide_possible_values = true)]
     operation: Option<String>,
@@ -53,7 +53,7 @@ pub struct Call {
     #[arg(long, value_name = "JSON")]
     input: Option<String>,
     #[command(flatten)]
-    whom: Whom,
+    whom: RootTarget,
     /// Author of the commit, when something is changed [default: the login name]
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
@@ -65,12 +65,12 @@ pub struct Call {
     help: bool,
 }
 
-impl Call {
+impl CallArgs {
     /// Calls the operation, or explains.
     ///
     /// # Errors
     /// `Usage` for arguments the operation does not take; the operation's own refusal.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let Some(name) = &self.operation else {
             return self.explain();
         };
@@ -84,17 +84,17 @@ impl Call {
         if let Some(missing) = inputs.missing(&arguments) {
             let (missing, name) = (&missing.name, entry.name);
             let told = format!("`{missing}` is required; `svcfs call {name} --help` tells what the operation takes");
-            return Err(Failure::saying(Exit::Usage, told));
+            return Err(CommandFailure::saying(ExitStatus::Usage, told));
         }
         if self.if_match.is_some() && entry.is_reading() {
             let told = format!("--if-match has no meaning: `{}` changes nothing", entry.name);
-            return Err(Failure::saying(Exit::Usage, told));
+            return Err(CommandFailure::saying(ExitStatus::Usage, told));
         }
         let json = self.json;
         show(entry, &self.answer(entry, arguments)?, json)
     }
 
-    fn explain(&self) -> Result<(), Failure> {
+    fn explain(&self) -> Result<(), CommandFailure> {
         if self.help {
             let mut program = Cli::command();
             program.build();
@@ -104,7 +104,7 @@ impl Call {
         if self.json { output::json(&manual::list_json()) } else { output::say(&manual::list()) }
     }
 
-    fn answer(self, entry: &'static OperationEntry, arguments: Map<String, Value>) -> Result<Value, Failure> {
+    fn answer(self, entry: &'static OperationEntry, arguments: Map<String, Value>) -> Result<Value, CommandFailure> {
         let Self { whom, actor, if_match, .. } = self;
         let caller = whoever(actor.as_deref());
         let expect = if_match.as_deref().map(expectation).transpose()?.unwrap_or_default();
@@ -112,17 +112,17 @@ impl Call {
     }
 }
 
-fn expectation(text: &str) -> Result<Expect, Failure> {
+fn expectation(text: &str) -> Result<Expect, CommandFailure> {
     if text.trim() == "*" {
         return Ok(Expect::Present);
     }
     ETag::parse("--if-match", text)
         .map(|etag| Expect::OneOf(vec![etag]))
-        .map_err(|fault| Failure::new(Exit::Usage, fault))
+        .map_err(|fault| CommandFailure::new(ExitStatus::Usage, fault))
 }
 
 /// `--input`, as the object it must be.
-fn input(text: &str) -> Result<Map<String, Value>, Failure> {
+fn input(text: &str) -> Result<Map<String, Value>, CommandFailure> {
     let mut given = text.to_owned();
     if text == "-" {
         given.clear();
@@ -130,11 +130,11 @@ fn input(text: &str) -> Result<Map<String, Value>, Failure> {
         stdin.take(MAX_INPUT_BYTES).read_to_string(&mut given).context("standard input cannot be read")?;
     }
     serde_json::from_str(&given)
-        .map_err(|error| Failure::saying(Exit::Usage, format!("--input must be a JSON object: {error}")))
+        .map_err(|error| CommandFailure::saying(ExitStatus::Usage, format!("--input must be a JSON object: {error}")))
 }
 
 /// Prints an answer: exactly, or as people like to read it.
-fn show(entry: &OperationEntry, answer: &Value, json: bool) -> Result<(), Failure> {
+fn show(entry: &OperationEntry, answer: &Value, json: bool) -> Result<(), CommandFailure> {
     if json {
         return output::json(answer);
     }

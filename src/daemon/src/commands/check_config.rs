@@ -8,8 +8,8 @@ use svcfs_config::LogOutput;
 use tracing::level_filters::LevelFilter;
 
 use super::doctor::text;
-use crate::doctor::{Level, could_start};
-use crate::failure::{Exit, Failure};
+use crate::doctor::{CheckLevel, could_start};
+use crate::failure::{CommandFailure, ExitStatus};
 use crate::{logging, output};
 
 const EXAMPLES: &str = "\
@@ -44,12 +44,12 @@ impl CheckConfig {
     ///
     /// # Errors
     /// `Usage` when the settings cannot be followed, `Failed` when something is in the way.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let Self { file, root, json } = self;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::ERROR)?;
         let root = root.or_else(|| file.is_none().then(|| PathBuf::from("./knowledge")));
         let found = could_start(root.as_deref(), file.as_deref());
-        let problems: Vec<_> = found.iter().filter(|finding| finding.level == Level::Problem).collect();
+        let problems: Vec<_> = found.iter().filter(|finding| finding.level == CheckLevel::Problem).collect();
         if json {
             output::json(&json!({ "valid": problems.is_empty(), "findings": found }))?;
         } else {
@@ -60,11 +60,12 @@ impl CheckConfig {
             (0, 0) => Ok(()),
             (0, in_the_way) => {
                 let told = format!("a server would not start; in its way: {in_the_way}");
-                Err(Failure::saying(Exit::Failed, told))
+                Err(CommandFailure::saying(ExitStatus::Failed, told))
             }
-            (wrong, _) => {
-                Err(Failure::saying(Exit::Usage, format!("the settings are refused; wrong in them: {wrong}")))
-            }
+            (wrong, _) => Err(CommandFailure::saying(
+                ExitStatus::Usage,
+                format!("the settings are refused; wrong in them: {wrong}"),
+            )),
         }
     }
 }

@@ -4,7 +4,7 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -16,17 +16,17 @@ Examples:
 /// Print a script that completes commands and flags in your shell
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Completions {
+pub struct CompletionsArgs {
     /// Which shell
     shell: Shell,
 }
 
-impl Completions {
+impl CompletionsArgs {
     /// Prints the script.
     ///
     /// # Errors
     /// When standard output cannot be written.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "svcfs", &mut script);
         output::written(&script)

@@ -10,8 +10,8 @@ use svcfs_base::Fault;
 use svcfs_config::LogOutput;
 use tracing::level_filters::LevelFilter;
 
-use crate::doctor::{Examination, Finding, Level, Watch, examine, mend};
-use crate::failure::{Exit, Failure};
+use crate::doctor::{CheckFinding, CheckLevel, DoctorProgress, RootExamination, examine, mend};
+use crate::failure::{CommandFailure, ExitStatus};
 use crate::output::one_line;
 use crate::root::must_be_initialised;
 use crate::{logging, output, presence, progress};
@@ -41,7 +41,7 @@ asked for and a server has the root.";
 /// with what --fix would do about it.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Doctor {
+pub struct DoctorArgs {
     /// Directory of the knowledge base
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
@@ -56,19 +56,19 @@ pub struct Doctor {
 /// How often it is looked again after something was mended.
 const MOST_ROUNDS: usize = 3;
 
-impl Doctor {
+impl DoctorArgs {
     /// Looks, and mends when asked to.
     ///
     /// # Errors
     /// `Failed` when problems are left; `Refused` when something is to be mended and a server has the root.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let Self { root, fix, json } = self;
         must_be_initialised(&root)?;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::ERROR)?;
         if fix {
             presence::bury(&root)?;
         }
-        let drawn = Drawn::default();
+        let drawn = ProgressLine::default();
         let mut found = examine(&root, &drawn)?;
         let mut done = Vec::new();
         let mut outcome = Ok(());
@@ -87,7 +87,7 @@ impl Doctor {
         }
         drawn.end();
         if json {
-            let healthy = found.count(Level::Problem) == 0;
+            let healthy = found.count(CheckLevel::Problem) == 0;
             let server = found.holder.as_ref().map(|holder| json!({ "pid": holder.pid, "url": url_of(holder) }));
             output::json(&json!({
                 "root": root, "healthy": healthy, "server": server, "mended": done, "findings": found.findings,
@@ -100,45 +100,45 @@ impl Doctor {
     }
 }
 
-fn url_of(holder: &presence::Holder) -> Option<&str> {
+fn url_of(holder: &presence::RootHolder) -> Option<&str> {
     holder.served.as_ref()?.url.as_deref()
 }
 
-fn refuse_beside_a_server(root: &std::path::Path, found: &Examination) -> Result<(), Failure> {
+fn refuse_beside_a_server(root: &std::path::Path, found: &RootExamination) -> Result<(), CommandFailure> {
     let Some(holder) = &found.holder else { return Ok(()) };
     let fault = Fault::new(svcfs_base::Kind::Conflict, "the root is served").with("pid", holder.pid.clone());
     Err(presence::taken(root, fault, "stop it first; without --fix, what can be seen beside it is looked at"))
 }
 
 /// How the command ends.
-fn end(root: &std::path::Path, found: &Examination, fix: bool) -> Result<(), Failure> {
-    let problems = found.count(Level::Problem);
+fn end(root: &std::path::Path, found: &RootExamination, fix: bool) -> Result<(), CommandFailure> {
+    let problems = found.count(CheckLevel::Problem);
     if problems == 0 {
         return Ok(());
     }
     let left = if problems == 1 { "1 problem is left".to_owned() } else { format!("{problems} problems are left") };
-    let can_mend = found.findings.iter().any(|finding| finding.level == Level::Problem && finding.fix.is_some());
+    let can_mend = found.findings.iter().any(|finding| finding.level == CheckLevel::Problem && finding.fix.is_some());
     let advice = match (can_mend && !fix, &found.holder) {
         (true, None) => format!("`svcfs doctor --root {} --fix` mends what it can", root.display()),
         (true, Some(holder)) => format!("stop the server (process {}), then run this with --fix", holder.pid),
         (false, _) => "what is told above is for you to decide".to_owned(),
     };
-    Err(Failure::saying(Exit::Failed, format!("{left}; {advice}")))
+    Err(CommandFailure::saying(ExitStatus::Failed, format!("{left}; {advice}")))
 }
 
 /// One line for each check; below those that found something, where, and what can be done.
-pub(super) fn text(mended: &[String], findings: &[Finding]) -> String {
+pub(super) fn text(mended: &[String], findings: &[CheckFinding]) -> String {
     let mut text = String::new();
     for line in mended {
         text.push_str(&format!("mended    {line}\n"));
     }
     let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or_default();
-    for Finding { check, level, message, paths, fix } in findings {
+    for CheckFinding { check, level, message, paths, fix } in findings {
         let level = match level {
-            Level::Ok => "ok",
-            Level::Skipped => "skipped",
-            Level::Warning => "warning",
-            Level::Problem => "PROBLEM",
+            CheckLevel::Ok => "ok",
+            CheckLevel::Skipped => "skipped",
+            CheckLevel::Warning => "warning",
+            CheckLevel::Problem => "PROBLEM",
         };
         text.push_str(&format!("{level:<8}  {check:<width$}  {}\n", one_line(message)));
         for path in paths {
@@ -153,9 +153,9 @@ pub(super) fn text(mended: &[String], findings: &[Finding]) -> String {
 
 /// What goes on, for whoever watches.
 #[derive(Default)]
-struct Drawn(RefCell<Option<ProgressBar>>);
+struct ProgressLine(RefCell<Option<ProgressBar>>);
 
-impl Drawn {
+impl ProgressLine {
     fn end(&self) {
         if let Some(bar) = self.0.take() {
             bar.finish_and_clear();
@@ -163,7 +163,7 @@ impl Drawn {
     }
 }
 
-impl Watch for Drawn {
+impl DoctorProgress for ProgressLine {
     fn begin(&self, what: &str) {
         self.end();
         self.0.replace(Some(progress::spinner(what)));

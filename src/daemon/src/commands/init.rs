@@ -9,8 +9,8 @@ use svcfs_config::templates::{self, TEMPLATES, Template};
 use svcfs_config::{CliOverrides, LogOutput};
 use tracing::level_filters::LevelFilter;
 
-use crate::failure::{Exit, Failure};
-use crate::root::{Root, is_new, settings, whoever};
+use crate::failure::{CommandFailure, ExitStatus};
+use crate::root::{OpenRoot, is_new, settings, whoever};
 use crate::{logging, output, presence};
 use svcfs_knowledge::spaces::{InstalledTemplate, plant};
 
@@ -28,7 +28,7 @@ Examples:
 /// files are never changed. Doing it again does nothing.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{}\n\n{EXAMPLES}", templates_told()))]
-pub struct Init {
+pub struct InitArgs {
     /// Directory of the knowledge base
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
@@ -48,21 +48,24 @@ fn templates_told() -> String {
     format!("Templates:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
 
-impl Init {
+impl InitArgs {
     /// Initialises the root.
     ///
     /// # Errors
     /// `Refused` when a server has the root or it cannot be written.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let Self { root: path, template, actor, json } = self;
         let settings = settings(&path, None, CliOverrides::default())?;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::WARN)?;
         let id = template.as_deref().unwrap_or_else(|| if is_new(&path) { templates::DEFAULT } else { "blank" });
         let template = Template::find(id).ok_or_else(|| {
-            Failure::saying(Exit::Usage, format!("there is no template `{id}`; `svcfs init --help` lists them"))
+            CommandFailure::saying(
+                ExitStatus::Usage,
+                format!("there is no template `{id}`; `svcfs init --help` lists them"),
+            )
         })?;
         let advice = "it is initialised already";
-        let root = Root::open(&path, settings, false).map_err(|fault| presence::taken(&path, fault, advice))?;
+        let root = OpenRoot::open(&path, settings, false).map_err(|fault| presence::taken(&path, fault, advice))?;
         let planted = plant(root.space(), template, &whoever(actor.as_deref()));
         let absolute = root.space().vfs.root().to_owned();
         root.close()?;
@@ -76,7 +79,7 @@ fn tell(
     template: &Template,
     planted: &InstalledTemplate,
     json: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     if json {
         let InstalledTemplate { written, kept } = planted;
         return output::json(&json!({ "root": absolute, "template": template.id, "written": written, "kept": kept }));

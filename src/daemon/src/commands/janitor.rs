@@ -3,8 +3,8 @@
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::asking::Whom;
-use crate::failure::{Exit, Failure};
+use crate::asking::RootTarget;
+use crate::failure::{CommandFailure, ExitStatus};
 use crate::root::whoever;
 use crate::table::table;
 use crate::{manual, output};
@@ -22,9 +22,9 @@ Examples:
 /// when readers are misled: by broken links or contradictions.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Janitor {
+pub struct JanitorArgs {
     #[command(flatten)]
-    whom: Whom,
+    whom: RootTarget,
     /// After how many days a page that was `reviewed` is due again [default: `janitor.stale_days` of the settings]
     #[arg(long, value_name = "DAYS")]
     stale_days: Option<u32>,
@@ -47,12 +47,12 @@ const COUNTS: [(&str, &str); 7] = [
     ("missing_frontmatter", "no frontmatter"),
 ];
 
-impl Janitor {
+impl JanitorArgs {
     /// Looks, and tells.
     ///
     /// # Errors
     /// `Failed` when a finding is an error; those of asking.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let Self { whom, stale_days, limit, json } = self;
         let mut arguments = Map::from_iter([("limit".to_owned(), json!(limit))]);
         arguments.extend(stale_days.map(|days| ("stale_days".to_owned(), json!(days))));
@@ -67,7 +67,10 @@ impl Janitor {
         if broken + disputed == 0 {
             return Ok(());
         }
-        Err(Failure::saying(Exit::Failed, format!("broken links: {broken}, pages in contradiction: {disputed}")))
+        Err(CommandFailure::saying(
+            ExitStatus::Failed,
+            format!("broken links: {broken}, pages in contradiction: {disputed}"),
+        ))
     }
 }
 

@@ -8,7 +8,7 @@ use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man as Page;
 
 use crate::cli::Cli;
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, ExitStatus};
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -22,7 +22,7 @@ Examples:
 /// The pages say what `--help` says. A package brings them along.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Man {
+pub struct ManArgs {
     /// Which command; the program itself when absent
     command: Option<String>,
     /// Write the pages of all commands into this directory, which is made when absent
@@ -30,12 +30,12 @@ pub struct Man {
     all: Option<PathBuf>,
 }
 
-impl Man {
+impl ManArgs {
     /// Prints the page, or writes all of them.
     ///
     /// # Errors
     /// `Usage` for a command that there is none of; `Failed` when nothing can be written.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let Self { command, all } = self;
         let program = whole();
         if let Some(directory) = all {
@@ -46,7 +46,10 @@ impl Man {
             Some(name) => {
                 let found = program.get_subcommands().find(|command| command.get_name() == name).cloned();
                 found.ok_or_else(|| {
-                    Failure::saying(Exit::Usage, format!("there is no command `{name}`; `svcfs --help` lists them"))
+                    CommandFailure::saying(
+                        ExitStatus::Usage,
+                        format!("there is no command `{name}`; `svcfs --help` lists them"),
+                    )
                 })?
             }
         };
@@ -61,7 +64,7 @@ fn whole() -> Command {
     program
 }
 
-fn page(command: Command) -> Result<Vec<u8>, Failure> {
+fn page(command: Command) -> Result<Vec<u8>, CommandFailure> {
     let mut text = Vec::new();
     let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
     Page::new(command).title(name.to_uppercase()).render(&mut text).context("the page cannot be written")?;
@@ -69,7 +72,7 @@ fn page(command: Command) -> Result<Vec<u8>, Failure> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "pages of the manual, in a directory of the caller's: no part of a tree")]
-fn write_all(program: Command, directory: &std::path::Path) -> Result<(), Failure> {
+fn write_all(program: Command, directory: &std::path::Path) -> Result<(), CommandFailure> {
     let told = || format!("cannot write the manual into `{}`", directory.display());
     fs::create_dir_all(directory).with_context(told)?;
     let mut left = vec![program];

@@ -8,9 +8,9 @@ use svcfs_config::CliOverrides;
 use svcfs_mount::MountNamespace;
 use tracing::level_filters::LevelFilter;
 
-use crate::failure::Failure;
-use crate::root::{Root, must_be_initialised, settings};
-use crate::stop::{self, Running};
+use crate::failure::CommandFailure;
+use crate::root::{OpenRoot, must_be_initialised, settings};
+use crate::stop::{self, RunningServer};
 use crate::{logging, presence, signals};
 
 const EXAMPLES: &str = "\
@@ -26,7 +26,7 @@ A root that `svcfs serve` has offers the same at its /mcp, for many agents at on
 /// error, never to standard output. Ends when the agent closes its side, after every accepted write is finished.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Mcp {
+pub struct McpArgs {
     /// Directory of the knowledge base
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
@@ -35,18 +35,18 @@ pub struct Mcp {
     config: Option<PathBuf>,
 }
 
-impl Mcp {
+impl McpArgs {
     /// Answers until the other side has nothing more to ask.
     ///
     /// # Errors
     /// `Refused` when a server has the root; what stands in the way of opening it; a conversation that breaks off.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let Self { root: path, config } = self;
         must_be_initialised(&path)?;
         let settings = settings(&path, config.as_deref(), CliOverrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::WARN)?;
         let listening = signals::listen(false)?;
-        let root = Root::open(&path, settings, true).map_err(|fault| {
+        let root = OpenRoot::open(&path, settings, true).map_err(|fault| {
             let served = presence::holder(&path, &fault).and_then(|holder| holder.served);
             let advice = match served.and_then(|served| served.url) {
                 Some(url) => format!("let the agent use {url}/mcp"),
@@ -54,7 +54,7 @@ impl Mcp {
             };
             presence::taken(&path, fault, &advice)
         })?;
-        let running = Running::with(root, MountNamespace::default());
+        let running = RunningServer::with(root, MountNamespace::default());
         running.mounts.announce(None, running.root.key())?;
         let conversation = svcfs_http::serve_stdio(Arc::clone(running.root.server()), listening.end.clone());
         let outcome = listening.runtime.block_on(async {

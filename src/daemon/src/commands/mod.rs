@@ -19,33 +19,33 @@ pub mod status;
 pub mod token;
 pub mod unmount;
 
-use crate::cli::{Cli, Command};
-use crate::failure::Failure;
+use crate::cli::{Cli, CliCommand};
+use crate::failure::CommandFailure;
 
 /// Does what the command line says.
 ///
 /// # Errors
 /// The command's own.
-pub fn run(cli: Cli) -> Result<(), Failure> {
+pub fn run(cli: Cli) -> Result<(), CommandFailure> {
     let Cli { verbose: _, command } = cli;
     match command {
-        Command::Init(command) => command.run(),
-        Command::Serve(command) => command.run(),
-        Command::Mount(command) => command.run(),
-        Command::Status(command) => command.run(),
-        Command::Unmount(command) => command.run(),
-        Command::Reindex(command) => command.run(),
-        Command::Doctor(command) => command.run(),
-        Command::CheckConfig(command) => command.run(),
-        Command::Query(command) => command.run(),
-        Command::Call(command) => command.run(),
-        Command::Janitor(command) => command.run(),
-        Command::Analytics(command) => command.run(),
-        Command::Rules(command) => command.run(),
-        Command::Token(command) => command.run(),
-        Command::Mcp(command) => command.run(),
-        Command::Bench(command) => command.run(),
-        Command::Completions(command) => command.run(),
-        Command::Man(command) => command.run(),
+        CliCommand::Init(command) => command.run(),
+        CliCommand::Serve(command) => command.run(),
+        CliCommand::Mount(command) => command.run(),
+        CliCommand::Status(command) => command.run(),
+        CliCommand::Unmount(command) => command.run(),
+        CliCommand::Reindex(command) => command.run(),
+        CliCommand::Doctor(command) => command.run(),
+        CliCommand::CheckConfig(command) => command.run(),
+        CliCommand::Query(command) => command.run(),
+        CliCommand::Call(command) => command.run(),
+        CliCommand::Janitor(command) => command.run(),
+        CliCommand::Analytics(command) => command.run(),
+        CliCommand::Rules(command) => command.run(),
+        CliCommand::Token(command) => command.run(),
+        CliCommand::Mcp(command) => command.run(),
+        CliCommand::Bench(command) => command.run(),
+        CliCommand::Completions(command) => command.run(),
+        CliCommand::Man(command) => command.run(),
     }
 }

@@ -10,12 +10,12 @@ use svcfs_config::{CliOverrides, Settings};
 use svcfs_mount::MountNamespace;
 use tracing::level_filters::LevelFilter;
 
-use crate::failure::{Exit, Failure};
-use crate::mounting::Manner;
-use crate::presence::{self, Holder};
-use crate::remote::Elsewhere;
-use crate::root::{Root, must_be_initialised, settings};
-use crate::stop::{self, Running};
+use crate::failure::{CommandFailure, ExitStatus};
+use crate::mounting::MountFlags;
+use crate::presence::{self, RootHolder};
+use crate::remote::RemoteFlags;
+use crate::root::{OpenRoot, must_be_initialised, settings};
+use crate::stop::{self, RunningServer};
 use crate::{background, control, logging, output, signals};
 
 const EXAMPLES: &str = "\
@@ -42,7 +42,7 @@ When a server has the root, it mounts, and this returns at once. Otherwise this 
 /// machine has. Needs /dev/fuse, and either root or `fusermount3` (package fuse3).
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Mount {
+pub struct MountArgs {
     /// Empty directory to mount at
     mountpoint: PathBuf,
     /// Directory of the knowledge base
@@ -52,9 +52,9 @@ pub struct Mount {
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    elsewhere: Elsewhere,
+    elsewhere: RemoteFlags,
     #[command(flatten)]
-    manner: Manner,
+    manner: MountFlags,
     /// Return when it is mounted, also without a server: a process in the background serves it until it is unmounted
     #[arg(long)]
     background: bool,
@@ -63,12 +63,12 @@ pub struct Mount {
     dry_run: bool,
 }
 
-impl Mount {
+impl MountArgs {
     /// Has a server mount it, or mounts it until a signal asks for the end or somebody unmounts it.
     ///
     /// # Errors
     /// What stands in the way of mounting, or did not end as it should.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let Self { mountpoint, root: path, config, elsewhere, mut manner, background, dry_run } = self;
         // clap takes flags that need another one for good where that other one cannot be.
         elsewhere.check()?;
@@ -85,7 +85,7 @@ impl Mount {
         let mountpoint = std::path::absolute(&mountpoint).context("the current directory is gone")?;
         if config.is_some() && control::is_there(&path) {
             let told = format!("`{}` is served already, with settings of its own; leave --config out", path.display());
-            return Err(Failure::saying(Exit::Usage, told));
+            return Err(CommandFailure::saying(ExitStatus::Usage, told));
         }
         if let Some(at) = control::ask(&path, &mountpoint, &manner)? {
             return output::say(&told(&path, &at));
@@ -99,7 +99,7 @@ impl Mount {
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
         let listening = signals::listen(false)?;
         let left = presence::bury(&path)?;
-        let mut running = Running::with(open(&path, settings)?, outside);
+        let mut running = RunningServer::with(open(&path, settings)?, outside);
         let outcome = running.mounts.add(&mountpoint, manner).and_then(|at| {
             running.mounts.take_up(left);
             let root = running.root.space().vfs.root();
@@ -129,11 +129,11 @@ impl Mount {
 }
 
 /// Opens a root that nobody serves; waits for a server that is ending.
-fn open(path: &Path, settings: Settings) -> Result<Root, Failure> {
-    let opened = match Root::open(path, settings.clone(), true) {
+fn open(path: &Path, settings: Settings) -> Result<OpenRoot, CommandFailure> {
+    let opened = match OpenRoot::open(path, settings.clone(), true) {
         Err(fault) => match presence::holder(path, &fault) {
             // Whoever has it tells nobody how to be reached: any more, or yet.
-            Some(Holder { pid, served: None }) if presence::is_gone(&pid)? => Root::open(path, settings, true),
+            Some(RootHolder { pid, served: None }) if presence::is_gone(&pid)? => OpenRoot::open(path, settings, true),
             Some(_) | None => Err(fault),
         },
         opened => opened,
@@ -145,13 +145,13 @@ fn open(path: &Path, settings: Settings) -> Result<Root, Failure> {
                  --space {space} MOUNTPOINT`, or stop that server first",
                 path.display()
             );
-            Failure::new(Exit::Refused, anyhow::Error::new(fault).context(told))
+            CommandFailure::new(ExitStatus::Refused, anyhow::Error::new(fault).context(told))
         }
         _ => presence::taken(path, fault, "it mounts nothing at the moment; try again, or stop it first"),
     })
 }
 
-fn say(root: &Path, at: &Path) -> Result<(), Failure> {
+fn say(root: &Path, at: &Path) -> Result<(), CommandFailure> {
     let told = told(root, at);
     output::say(&told)?;
     stop::notify(&[NotifyState::Ready, NotifyState::Status(&told)]);

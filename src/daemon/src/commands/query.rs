@@ -4,8 +4,8 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::{Map, Value, json};
 
-use crate::asking::Whom;
-use crate::failure::Failure;
+use crate::asking::RootTarget;
+use crate::failure::CommandFailure;
 use crate::root::whoever;
 use crate::{manual, output, table};
 
@@ -26,9 +26,9 @@ Examples:
 /// wherever it is.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Query {
+pub struct QueryArgs {
     #[command(flatten)]
-    whom: Whom,
+    whom: RootTarget,
     /// The query, such as `TABLE status WHERE due < now()`
     #[arg(value_name = "QUERY")]
     q: String,
@@ -46,12 +46,12 @@ pub struct Query {
     offset: Option<u32>,
 }
 
-impl Query {
+impl QueryArgs {
     /// Asks and prints.
     ///
     /// # Errors
     /// `Refused` for a query that cannot be read, with the place and what was expected there.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let Self { whom, q, json, format, limit, offset } = self;
         let mut arguments = Map::from_iter([("q".to_owned(), json!(q))]);
         let given = [

@@ -7,8 +7,8 @@ use serde_json::Value;
 use svcfs_config::{CliOverrides, LogOutput};
 use tracing::level_filters::LevelFilter;
 
-use crate::failure::{Exit, Failure};
-use crate::root::{Root, must_be_initialised, settings};
+use crate::failure::{CommandFailure, ExitStatus};
+use crate::root::{OpenRoot, must_be_initialised, settings};
 use crate::{control, indexing, logging, output, presence, progress};
 
 const EXAMPLES: &str = "\
@@ -27,7 +27,7 @@ place all the same).";
 /// root does it itself, and answers questions from the old one meanwhile.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Reindex {
+pub struct ReindexArgs {
     /// Directory of the knowledge base
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
@@ -39,12 +39,12 @@ pub struct Reindex {
     json: bool,
 }
 
-impl Reindex {
+impl ReindexArgs {
     /// Rebuilds and compares, or only compares.
     ///
     /// # Errors
     /// `Failed` when the two differ; `Refused` when a server has the root.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let Self { root: path, check, json } = self;
         must_be_initialised(&path)?;
         let watched = progress::spinner("the server makes the new index, and answers questions meanwhile");
@@ -56,7 +56,7 @@ impl Reindex {
         let settings = settings(&path, None, CliOverrides::default())?;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::WARN)?;
         let advice = "stop it first, and start it again afterwards";
-        let root = Root::open(&path, settings, false).map_err(|fault| presence::taken(&path, fault, advice))?;
+        let root = OpenRoot::open(&path, settings, false).map_err(|fault| presence::taken(&path, fault, advice))?;
         let report = made_anew(&root, check);
         root.close()?;
         tell(&report?, check, json)
@@ -64,7 +64,7 @@ impl Reindex {
 }
 
 /// Lets the old index catch up, then makes a new one, and shows how far that is.
-fn made_anew(root: &Root, check: bool) -> Result<Value, Failure> {
+fn made_anew(root: &OpenRoot, check: bool) -> Result<Value, CommandFailure> {
     let watched = progress::spinner("bringing the old index up to date");
     let caught_up = root.index_to_cursor(indexing::PATIENCE, || watched.tick());
     watched.finish_and_clear();
@@ -78,7 +78,7 @@ fn made_anew(root: &Root, check: bool) -> Result<Value, Failure> {
     report
 }
 
-fn tell(report: &Value, is_check: bool, json: bool) -> Result<(), Failure> {
+fn tell(report: &Value, is_check: bool, json: bool) -> Result<(), CommandFailure> {
     let equal = report["equal"] == true;
     let differences = report["differences"].as_array().map_or(&[][..], Vec::as_slice);
     if json {
@@ -108,5 +108,8 @@ fn tell(report: &Value, is_check: bool, json: bool) -> Result<(), Failure> {
     } else {
         "the new one is in place"
     };
-    Err(Failure::saying(Exit::Failed, format!("the new index differs from the old one {what}{damage}; {outcome}")))
+    Err(CommandFailure::saying(
+        ExitStatus::Failed,
+        format!("the new index differs from the old one {what}{damage}; {outcome}"),
+    ))
 }

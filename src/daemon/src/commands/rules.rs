@@ -11,8 +11,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 use svcfs_base::ETag;
 
-use crate::asking::Whom;
-use crate::failure::{Exit, Failure};
+use crate::asking::RootTarget;
+use crate::failure::{CommandFailure, ExitStatus};
 use crate::root::whoever;
 use crate::{manual, output};
 
@@ -29,25 +29,25 @@ Examples:
 /// Rules are markdown, kept in `.svc/rules.md` of the knowledge base and handed to agents.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Rules {
+pub struct RulesArgs {
     #[command(subcommand)]
-    what: What,
+    what: RulesCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    Edit(Edit),
-    Export(Export),
-    Sync(Sync),
+enum RulesCommand {
+    Edit(EditArgs),
+    Export(ExportArgs),
+    Sync(SyncArgs),
 }
 
 /// Edit the rules in `$VISUAL`, else `$EDITOR`, else vi
 ///
 /// Nothing is written when nothing was changed, and nothing over what somebody else wrote meanwhile: the text is kept in a file then.
 #[derive(Debug, Args)]
-struct Edit {
+struct EditArgs {
     #[command(flatten)]
-    whom: Whom,
+    whom: RootTarget,
     /// Author of the version [default: the login name]
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
@@ -55,12 +55,12 @@ struct Edit {
 
 /// Print the rules, as they were written or as a program reads them
 #[derive(Debug, Args)]
-struct Export {
+struct ExportArgs {
     #[command(flatten)]
-    whom: Whom,
+    whom: RootTarget,
     /// For which program
     #[arg(long, value_enum)]
-    format: Option<Program>,
+    format: Option<AgentProgram>,
 }
 
 /// Write the rules into the files of programs that work in a directory
@@ -68,19 +68,19 @@ struct Export {
 /// Files that are there are kept up to date; with --format one is made. What stands in CLAUDE.md and AGENTS.md beside the rules is left as it
 /// is: the rules stand between two marks.
 #[derive(Debug, Args)]
-struct Sync {
+struct SyncArgs {
     #[command(flatten)]
-    whom: Whom,
+    whom: RootTarget,
     /// For this program, whether its file is there or not
     #[arg(long, value_enum)]
-    format: Option<Program>,
+    format: Option<AgentProgram>,
     /// Where the programs work
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Program {
+enum AgentProgram {
     Cursor,
     Claude,
     Agents,
@@ -92,7 +92,7 @@ const BEGIN: &str =
     "<!-- svcfs rules: written by `svcfs rules sync`, which replaces everything down to the next mark -->\n";
 const END: &str = "<!-- end of svcfs rules -->\n";
 
-impl Program {
+impl AgentProgram {
     const fn name(self) -> &'static str {
         match self {
             Self::Cursor => "cursor",
@@ -136,22 +136,22 @@ fn ended(text: &str) -> String {
     if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
 }
 
-impl Rules {
+impl RulesArgs {
     /// Does what is asked.
     ///
     /// # Errors
     /// `Refused` when somebody else wrote meanwhile, and for a file whose marks are broken; those of asking and of the disk.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         match self.what {
-            What::Edit(Edit { whom, actor }) => edit(&whom, actor.as_deref()),
-            What::Export(Export { whom, format }) => output::say(&ended(&read(&whom, format)?)),
-            What::Sync(Sync { whom, format, directory }) => sync(&whom, format, &directory),
+            RulesCommand::Edit(EditArgs { whom, actor }) => edit(&whom, actor.as_deref()),
+            RulesCommand::Export(ExportArgs { whom, format }) => output::say(&ended(&read(&whom, format)?)),
+            RulesCommand::Sync(SyncArgs { whom, format, directory }) => sync(&whom, format, &directory),
         }
     }
 }
 
 /// The rules, as they were written or as a program reads them.
-fn read(whom: &Whom, format: Option<Program>) -> Result<String, Failure> {
+fn read(whom: &RootTarget, format: Option<AgentProgram>) -> Result<String, CommandFailure> {
     let arguments = format.map(|format| ("format".to_owned(), json!(format.name())));
     let answer = whom.clone().ask(manual::find("get_rules")?, Map::from_iter(arguments), whoever(None), None)?;
     Ok(match (&answer["content"], &answer["settings"]) {
@@ -161,7 +161,7 @@ fn read(whom: &Whom, format: Option<Program>) -> Result<String, Failure> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a file for an editor, in the system's own directory: no part of a tree")]
-fn edit(whom: &Whom, actor: Option<&str>) -> Result<(), Failure> {
+fn edit(whom: &RootTarget, actor: Option<&str>) -> Result<(), CommandFailure> {
     let before = read(whom, None)?;
     let file = std::env::temp_dir().join(format!("svcfs-rules-{}.md", std::process::id()));
     let told = || format!("cannot use `{}`", file.display());
@@ -176,7 +176,7 @@ fn edit(whom: &Whom, actor: Option<&str>) -> Result<(), Failure> {
     if !ended.success() {
         let told =
             format!("the editor `{editor}` failed; nothing was changed, and your text is in `{}`", file.display());
-        return Err(Failure::saying(Exit::Failed, told));
+        return Err(CommandFailure::saying(ExitStatus::Failed, told));
     }
     let after = fs::read_to_string(&file).with_context(told)?;
     if after != before {
@@ -187,7 +187,7 @@ fn edit(whom: &Whom, actor: Option<&str>) -> Result<(), Failure> {
         if let Err(failure) = written {
             let why = failure.told(false);
             let told = format!("{}; your text is in `{}`", why.trim_start_matches("svcfs: "), file.display());
-            return Err(Failure::saying(failure.exit(), told));
+            return Err(CommandFailure::saying(failure.exit(), told));
         }
     }
     fs::remove_file(&file).with_context(told)?;
@@ -198,14 +198,15 @@ fn edit(whom: &Whom, actor: Option<&str>) -> Result<(), Failure> {
     clippy::disallowed_methods,
     reason = "files of other programs, in a directory of the caller's: no part of a tree"
 )]
-fn sync(whom: &Whom, format: Option<Program>, directory: &Path) -> Result<(), Failure> {
+fn sync(whom: &RootTarget, format: Option<AgentProgram>, directory: &Path) -> Result<(), CommandFailure> {
     let mut told = String::new();
-    for program in Program::value_variants().iter().copied().filter(|program| format.is_none_or(|one| one == *program))
+    for program in
+        AgentProgram::value_variants().iter().copied().filter(|program| format.is_none_or(|one| one == *program))
     {
         let Some(file) = program.file().map(|file| directory.join(file)) else {
             if format.is_some() {
                 let told = "OpenClaw has its rules among its settings, where only it writes; `svcfs rules export --format openclaw` prints them";
-                return Err(Failure::saying(Exit::Refused, told));
+                return Err(CommandFailure::saying(ExitStatus::Refused, told));
             }
             continue;
         };
@@ -217,7 +218,7 @@ fn sync(whom: &Whom, format: Option<Program>, directory: &Path) -> Result<(), Fa
         };
         let text = program.with(&there, &read(whom, Some(program))?).map_err(|why| {
             let told = format!("`{}` is left as it is: {why}; mend it, or remove both", file.display());
-            Failure::saying(Exit::Refused, told)
+            CommandFailure::saying(ExitStatus::Refused, told)
         })?;
         if text != there {
             if let Some(parent) = file.parent() {
@@ -228,9 +229,9 @@ fn sync(whom: &Whom, format: Option<Program>, directory: &Path) -> Result<(), Fa
         told.push_str(&format!("{}\n", file.display()));
     }
     if told.is_empty() {
-        let files: Vec<&str> = Program::value_variants().iter().filter_map(|program| program.file()).collect();
+        let files: Vec<&str> = AgentProgram::value_variants().iter().filter_map(|program| program.file()).collect();
         let told = format!("`{}` has none of {}; --format makes one", directory.display(), files.join(", "));
-        return Err(Failure::saying(Exit::Refused, told));
+        return Err(CommandFailure::saying(ExitStatus::Refused, told));
     }
     output::say(&told)
 }
@@ -241,14 +242,14 @@ mod tests {
 
     #[test]
     fn rules_take_the_place_of_older_ones_and_of_nothing_else() {
-        let first = Program::Claude.with("# Ours\n\nText", "## Rules\n\nOne.\n").unwrap();
+        let first = AgentProgram::Claude.with("# Ours\n\nText", "## Rules\n\nOne.\n").unwrap();
         assert_eq!(first, format!("# Ours\n\nText\n\n{BEGIN}## Rules\n\nOne.\n{END}"));
-        let second = Program::Claude.with(&format!("{first}\nMore.\n"), "Two.\n").unwrap();
+        let second = AgentProgram::Claude.with(&format!("{first}\nMore.\n"), "Two.\n").unwrap();
         assert_eq!(second, format!("# Ours\n\nText\n\n{BEGIN}Two.\n{END}\nMore.\n"));
-        assert_eq!(Program::Agents.with("", "One.").unwrap(), format!("{BEGIN}One.\n{END}"));
-        assert_eq!(Program::Cursor.with("anything", "One.\n").unwrap(), "One.\n");
+        assert_eq!(AgentProgram::Agents.with("", "One.").unwrap(), format!("{BEGIN}One.\n{END}"));
+        assert_eq!(AgentProgram::Cursor.with("anything", "One.\n").unwrap(), "One.\n");
         for broken in [BEGIN, END, &format!("{END}{BEGIN}")] {
-            assert!(Program::Agents.with(broken, "One.").is_err(), "{broken:?}");
+            assert!(AgentProgram::Agents.with(broken, "One.").is_err(), "{broken:?}");
         }
     }
 }

@@ -17,15 +17,15 @@ use svcfs_mount::MountNamespace;
 use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
 
-use crate::failure::Failure;
-use crate::mounting::Manner;
-use crate::mounts::Mounts;
-use crate::presence::Mounted;
-use crate::protocols::Bound;
-use crate::reloading::Reloading;
-use crate::root::{Root, is_new, settings, whoever};
-use crate::signals::{self, Listening};
-use crate::stop::{self, Http, Running};
+use crate::failure::CommandFailure;
+use crate::mounting::MountFlags;
+use crate::mounts::RootMounts;
+use crate::presence::MountedRoot;
+use crate::protocols::BoundProtocol;
+use crate::reloading::SettingsReloader;
+use crate::root::{OpenRoot, is_new, settings, whoever};
+use crate::signals::{self, SignalRuntime};
+use crate::stop::{self, HttpServer, RunningServer};
 use crate::{allocator, control, logging, open_files, output, presence, socket};
 
 const EXAMPLES: &str = "\
@@ -56,7 +56,7 @@ A socket that systemd hands over (svcfs.socket) takes the place of --host and --
 /// writes, so it listens on the loopback address unless told otherwise; `svcfs token create` makes a key and closes the door.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Serve {
+pub struct ServeArgs {
     /// Directory of the knowledge base
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
@@ -110,7 +110,7 @@ pub struct Serve {
     #[arg(short, long = "mount", value_name = "MOUNTPOINT")]
     mountpoint: Option<PathBuf>,
     #[command(flatten)]
-    manner: Manner,
+    manner: MountFlags,
     /// Settings from this file instead of `.svc/config.toml` in the root
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -119,12 +119,12 @@ pub struct Serve {
     until_stdin_closes: bool,
 }
 
-impl Serve {
+impl ServeArgs {
     /// Serves until a signal asks for the end.
     ///
     /// # Errors
     /// What stands in the way of starting, or did not end as it should.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let Self {
             root,
             host,
@@ -166,7 +166,7 @@ impl Serve {
         let listening = signals::listen(until_stdin_closes)?;
         // Before the root is touched: what is taken is found out in a moment, adopting a large tree takes longer.
         let socket = inherited.map_or_else(|| socket::bind(&settings.server), Ok)?;
-        let protocols = Bound::all(&settings)?;
+        let protocols = BoundProtocol::all(&settings)?;
         let left = presence::bury(&root)?;
         if let Some(mountpoint) = &mountpoint {
             svcfs_mount::check_mountpoint(mountpoint, &root, &outside)?;
@@ -174,18 +174,18 @@ impl Serve {
         if settings.auth == AuthSettings::None {
             warn_when_open(&settings.server);
         }
-        let doors = Doors { socket, protocols, mountpoint, manner, left, begins: is_new(&root) };
+        let doors = ServeContext { socket, protocols, mountpoint, manner, left, begins: is_new(&root) };
         stop::notify(&[NotifyState::Status("opening the root")]);
         tracing::info!(root = %root.display(), "opening the root; a large tree that is new to svcfs takes a while");
         let advice = "stop it first, or serve another root";
-        let opened = Root::open(&root, settings, true).map_err(|fault| presence::taken(&root, fault, advice))?;
+        let opened = OpenRoot::open(&root, settings, true).map_err(|fault| presence::taken(&root, fault, advice))?;
         // Nobody could be let in (gaps.md D12).
         opened.server().access().prepare()?;
         let url = socket::url(&opened.server().settings().server, &doors.socket)?;
         opened.open_others(&url, spaces)?;
-        let mut running = Running::with(opened, outside);
+        let mut running = RunningServer::with(opened, outside);
         let (server, end) = (Arc::clone(running.root.server()), listening.end.clone());
-        let reloading = Arc::new(Reloading::new(server, (root, config), overrides, end));
+        let reloading = Arc::new(SettingsReloader::new(server, (root, config), overrides, end));
         let outcome = doors.open(&mut running, &reloading, &listening);
         let outcome = outcome.map(|http| wait(&http, (&running.mounts, &reloading), &listening));
         stop::after(outcome, running, listening)
@@ -193,7 +193,11 @@ impl Serve {
 }
 
 /// Waits for a signal, or for a door that ends by itself.
-fn wait(http: &CancellationToken, (mounts, reloading): (&Arc<Mounts>, &Arc<Reloading>), listening: &Listening) {
+fn wait(
+    http: &CancellationToken,
+    (mounts, reloading): (&Arc<RootMounts>, &Arc<SettingsReloader>),
+    listening: &SignalRuntime,
+) {
     let tidy_up = async {
         loop {
             // Without a mount it serves on.
@@ -244,26 +248,26 @@ async fn say_alive() -> Infallible {
 }
 
 /// What is opened once the root is.
-struct Doors {
+struct ServeContext {
     socket: TcpListener,
-    protocols: Vec<Bound>,
+    protocols: Vec<BoundProtocol>,
     mountpoint: Option<PathBuf>,
-    manner: Manner,
+    manner: MountFlags,
     /// What a killed server had mounted.
-    left: Vec<Mounted>,
+    left: Vec<MountedRoot>,
     /// Whether the root begins with a template.
     begins: bool,
 }
 
-impl Doors {
+impl ServeContext {
     /// The reverse of the stop: template, mount, HTTP, announcement. What is open stands in `running` also when a later step
     /// fails. Gives the token that is cancelled when the HTTP door ends.
     fn open(
         self,
-        running: &mut Running,
-        reloading: &Arc<Reloading>,
-        listening: &Listening,
-    ) -> Result<CancellationToken, Failure> {
+        running: &mut RunningServer,
+        reloading: &Arc<SettingsReloader>,
+        listening: &SignalRuntime,
+    ) -> Result<CancellationToken, CommandFailure> {
         let Self { socket, protocols, mountpoint, manner, left, begins } = self;
         let space = Arc::clone(running.root.space());
         if begins && let Some(template) = Template::find(templates::DEFAULT) {
@@ -279,7 +283,7 @@ impl Doors {
         let http = answer(socket, running, listening)?;
         let ended = http.stop.clone();
         running.http = Some(http);
-        Bound::tell_of_others(&protocols, running.root.server());
+        BoundProtocol::tell_of_others(&protocols, running.root.server());
         for protocol in protocols {
             running.protocols.push(protocol.open(running.root.server(), listening)?);
         }
@@ -292,7 +296,11 @@ impl Doors {
 }
 
 /// Starts answering requests. The door's token is cancelled also when it ends by itself.
-fn answer(socket: TcpListener, running: &Running, listening: &Listening) -> Result<Http, Failure> {
+fn answer(
+    socket: TcpListener,
+    running: &RunningServer,
+    listening: &SignalRuntime,
+) -> Result<HttpServer, CommandFailure> {
     let _inside = listening.runtime.enter();
     socket.set_nonblocking(true).context("the HTTP server's socket cannot be used")?;
     let listener = tokio::net::TcpListener::from_std(socket).context("the HTTP server's socket cannot be used")?;
@@ -304,11 +312,11 @@ fn answer(socket: TcpListener, running: &Running, listening: &Listening) -> Resu
         drop(ended);
         outcome
     });
-    Ok(Http { task, stop })
+    Ok(HttpServer { task, stop })
 }
 
 /// Says on standard output and to systemd that everything is there.
-fn tell(running: &Running, url: &str) -> Result<(), Failure> {
+fn tell(running: &RunningServer, url: &str) -> Result<(), CommandFailure> {
     let root = running.root.space().vfs.root().display();
     let mounted = running.mounts.places();
     tracing::info!(root = %root, url, mountpoints = ?mounted, "serving");

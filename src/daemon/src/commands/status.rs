@@ -7,9 +7,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use svcfs_knowledge::vitals::{ReadinessDetails, ReadinessReport, ServerReadiness, SpaceReport};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, ExitStatus};
 use crate::output::one_line;
-use crate::presence::{self, Served};
+use crate::presence::{self, ServedRoot};
 use crate::root::must_be_initialised;
 use crate::table::table;
 use crate::{client, credentials, output};
@@ -29,7 +29,7 @@ the root. What is told as sick without being in the way of work does not change 
 /// that is sick with its reason: what `/readyz` tells a machine.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Status {
+pub struct StatusArgs {
     /// Directory of a knowledge base that is served
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
@@ -47,12 +47,12 @@ pub struct Status {
     json: bool,
 }
 
-impl Status {
+impl StatusArgs {
     /// Asks, and tells.
     ///
     /// # Errors
     /// `Failed` when the server takes no work or cannot be asked; `Refused` when there is none.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         let Self { root, url, token_file, space, json } = self;
         let (url, token, space) = match url {
             Some(url) => (url, credentials::given(token_file.as_deref())?, space),
@@ -71,25 +71,25 @@ impl Status {
             ServerReadiness::Ready => Ok(()),
             ServerReadiness::StorageUnreachable | ServerReadiness::ProtocolUnhealthy => {
                 let why = report.error.unwrap_or_else(|| "it does not say why".to_owned());
-                Err(Failure::saying(Exit::Failed, format!("{url} takes no work: {why}")))
+                Err(CommandFailure::saying(ExitStatus::Failed, format!("{url} takes no work: {why}")))
             }
         }
     }
 }
 
 /// Where the server of a root answers, and as which of its spaces.
-fn served(root: &std::path::Path) -> Result<(String, Option<String>), Failure> {
+fn served(root: &std::path::Path) -> Result<(String, Option<String>), CommandFailure> {
     must_be_initialised(root)?;
     let shown = root.display();
     match presence::announced(root) {
-        Some(Served { url: Some(url), space, .. }) => Ok((url, space)),
-        Some(Served { url: None, pid, .. }) => {
+        Some(ServedRoot { url: Some(url), space, .. }) => Ok((url, space)),
+        Some(ServedRoot { url: None, pid, .. }) => {
             let told = format!("process {pid} has `{shown}`, and does not answer over HTTP");
-            Err(Failure::saying(Exit::Refused, told))
+            Err(CommandFailure::saying(ExitStatus::Refused, told))
         }
         None => {
             let told = format!("nobody serves `{shown}`; `svcfs serve --root {shown}` does");
-            Err(Failure::saying(Exit::Refused, told))
+            Err(CommandFailure::saying(ExitStatus::Refused, told))
         }
     }
 }

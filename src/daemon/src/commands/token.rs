@@ -13,9 +13,9 @@ use svcfs_config::{CliOverrides, KeyDigest, templates};
 use svcfs_knowledge::access::SigningKey;
 use svcfs_knowledge::spaces;
 
-use crate::control::{self, Held};
-use crate::failure::{Exit, Failure};
-use crate::replacing::{Rights, replace};
+use crate::control::{self, ReloadResponse};
+use crate::failure::{CommandFailure, ExitStatus};
+use crate::replacing::{FileRights, replace};
 use crate::root::must_be_initialised;
 use crate::table::table;
 use crate::{credentials, output, presence, root};
@@ -37,24 +37,24 @@ a change when the command ends; one that does not is told of, and ends it with 3
 /// Keys stand in `.svc/config.toml` of the root as SHA-256 digests, below `[[auth.api_keys]]`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Token {
+pub struct TokenArgs {
     #[command(subcommand)]
-    what: What,
+    what: TokenCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    Create(Create),
-    S3(S3),
-    List(List),
-    Revoke(Revoke),
+enum TokenCommand {
+    Create(CreateArgs),
+    S3(S3Args),
+    List(ListArgs),
+    Revoke(RevokeArgs),
 }
 
 /// Make a key, and print it: this once
 #[derive(Debug, Args)]
-struct Create {
+struct CreateArgs {
     #[command(flatten)]
-    of: Of,
+    of: KeySelector,
     /// What it allows
     #[arg(long, value_parser = scopes(), default_value_t = Scope::Read)]
     scope: Scope,
@@ -74,9 +74,9 @@ struct Create {
 
 /// Print what clients of S3 sign with: the id of a key, and its secret
 #[derive(Debug, Args)]
-struct S3 {
+struct S3Args {
     #[command(flatten)]
-    of: Of,
+    of: KeySelector,
     /// The id of the key, as `svcfs token list` shows it, or the key itself
     #[arg(value_name = "ID")]
     id: String,
@@ -84,23 +84,23 @@ struct S3 {
 
 /// List the keys: who has one, and what each allows
 #[derive(Debug, Args)]
-struct List {
+struct ListArgs {
     #[command(flatten)]
-    of: Of,
+    of: KeySelector,
 }
 
 /// Revoke a key
 #[derive(Debug, Args)]
-struct Revoke {
+struct RevokeArgs {
     #[command(flatten)]
-    of: Of,
+    of: KeySelector,
     /// The beginning of its id, as `svcfs token list` shows it (at least 6 digits), or the key itself
     #[arg(value_name = "ID")]
     id: String,
 }
 
 #[derive(Debug, Args)]
-struct Of {
+struct KeySelector {
     /// Directory of the knowledge base
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
@@ -137,28 +137,28 @@ const ID_DIGITS: usize = 12;
 /// Fewest digits by which a key is revoked, so that a slip does not revoke several.
 const FEWEST_DIGITS: usize = 6;
 
-impl Token {
+impl TokenArgs {
     /// Does what is asked.
     ///
     /// # Errors
     /// `Refused` where there is no root, or its settings cannot take a key.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         match self.what {
-            What::Create(create) => create.run(),
-            What::S3(s3) => s3.run(),
-            What::List(list) => list.run(),
-            What::Revoke(revoke) => revoke.run(),
+            TokenCommand::Create(create) => create.run(),
+            TokenCommand::S3(s3) => s3.run(),
+            TokenCommand::List(list) => list.run(),
+            TokenCommand::Revoke(revoke) => revoke.run(),
         }
     }
 }
 
-impl Create {
-    fn run(self) -> Result<(), Failure> {
-        let Self { of: Of { root, json }, scope, actor, space, prefix, s3 } = self;
+impl CreateArgs {
+    fn run(self) -> Result<(), CommandFailure> {
+        let Self { of: KeySelector { root, json }, scope, actor, space, prefix, s3 } = self;
         must_be_initialised(&root)?;
         must_be_the_first(&root)?;
         if let Some(prefix) = &prefix {
-            TreePath::parse(prefix).map_err(|fault| Failure::new(Exit::Usage, fault))?;
+            TreePath::parse(prefix).map_err(|fault| CommandFailure::new(ExitStatus::Usage, fault))?;
         }
         let key = credentials::fresh(lead(scope))?;
         let digest = KeyDigest::of(&key);
@@ -188,15 +188,15 @@ impl Create {
     }
 }
 
-impl S3 {
-    fn run(self) -> Result<(), Failure> {
-        let Self { of: Of { root, json }, id } = self;
+impl S3Args {
+    fn run(self) -> Result<(), CommandFailure> {
+        let Self { of: KeySelector { root, json }, id } = self;
         must_be_initialised(&root)?;
         let id = match edit::keys(&read(&root)?).map_err(refused)?.into_iter().find(|key| key.id == id) {
             Some(key) => key.id,
             None if id.len() == ID_DIGITS => {
                 let told = format!("no key has the id `{id}`; `svcfs token list` shows them");
-                return Err(Failure::saying(Exit::Refused, told));
+                return Err(CommandFailure::saying(ExitStatus::Refused, told));
             }
             // The one key of `auth.type = "apikey"` is in no list.
             None => edit::id_of(&KeyDigest::of(&id)),
@@ -219,7 +219,7 @@ fn has_space(root: &Path, name: &str) -> bool {
 }
 
 /// The secret of a key, for clients that sign.
-fn secret(root: &Path, id: &str) -> Result<String, Failure> {
+fn secret(root: &Path, id: &str) -> Result<String, CommandFailure> {
     Ok(SigningKey::of(root)?.secret(id))
 }
 
@@ -233,9 +233,9 @@ fn lines(id: &str, secret: &str) -> String {
     format!("AWS_ACCESS_KEY_ID={id}\nAWS_SECRET_ACCESS_KEY={secret}")
 }
 
-impl List {
-    fn run(self) -> Result<(), Failure> {
-        let Of { root, json } = self.of;
+impl ListArgs {
+    fn run(self) -> Result<(), CommandFailure> {
+        let KeySelector { root, json } = self.of;
         must_be_initialised(&root)?;
         let keys = edit::keys(&read(&root)?).map_err(refused)?;
         if json {
@@ -255,15 +255,15 @@ fn row(key: &WrittenKey) -> Value {
     json!({ "id": id, "actor": actor, "scope": scope, "space": space, "prefix": prefix })
 }
 
-impl Revoke {
-    fn run(self) -> Result<(), Failure> {
-        let Self { of: Of { root, json }, id } = self;
+impl RevokeArgs {
+    fn run(self) -> Result<(), CommandFailure> {
+        let Self { of: KeySelector { root, json }, id } = self;
         must_be_initialised(&root)?;
         let is_key = id.starts_with("svc_");
         let id = if is_key { edit::id_of(&KeyDigest::of(&id)) } else { id.to_ascii_lowercase() };
         if id.len() < FEWEST_DIGITS {
             let told = format!("`{id}` is too short: give at least {FEWEST_DIGITS} digits of the id");
-            return Err(Failure::saying(Exit::Usage, told));
+            return Err(CommandFailure::saying(ExitStatus::Usage, told));
         }
         let removed = change(&root, |text| {
             let (text, removed) = edit::remove_keys(text, &id)?;
@@ -271,7 +271,7 @@ impl Revoke {
         })?;
         if removed.is_empty() {
             let told = format!("no key has an id that begins with `{id}`; `svcfs token list` shows them");
-            return Err(Failure::saying(Exit::Refused, told));
+            return Err(CommandFailure::saying(ExitStatus::Refused, told));
         }
         let ids: Vec<&str> = removed.iter().map(|key| key.id.as_str()).collect();
         let told = tell_server(&root, &ids, false);
@@ -284,7 +284,7 @@ impl Revoke {
     }
 }
 
-fn read(root: &Path) -> Result<String, Failure> {
+fn read(root: &Path) -> Result<String, CommandFailure> {
     let path = root.join(templates::CONFIG.path);
     match fs::read_to_string(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
@@ -293,50 +293,53 @@ fn read(root: &Path) -> Result<String, Failure> {
 }
 
 /// Changes the root's settings: whole or not at all.
-fn change<T>(root: &Path, edit: impl FnOnce(&str) -> Result<(String, T), EditError>) -> Result<T, Failure> {
+fn change<T>(root: &Path, edit: impl FnOnce(&str) -> Result<(String, T), EditError>) -> Result<T, CommandFailure> {
     let path = root.join(templates::CONFIG.path);
     let (text, answer) = edit(&read(root)?).map_err(refused)?;
-    replace(&path, text.as_bytes(), Rights::Kept).with_context(|| format!("cannot write `{}`", path.display()))?;
+    replace(&path, text.as_bytes(), FileRights::Kept).with_context(|| format!("cannot write `{}`", path.display()))?;
     Ok(answer)
 }
 
-fn refused(error: EditError) -> Failure {
-    Failure::new(Exit::Refused, error)
+fn refused(error: EditError) -> CommandFailure {
+    CommandFailure::new(ExitStatus::Refused, error)
 }
 
 /// Refuses a root that is served as a space beside the first: keys have no effect in its settings, and keep it from being opened.
-fn must_be_the_first(root: &Path) -> Result<(), Failure> {
+fn must_be_the_first(root: &Path) -> Result<(), CommandFailure> {
     let Some((space, pid)) = presence::beside_the_first(root) else { return Ok(()) };
     let told = format!(
         "`{}` is the space `{space}` of the server with process {pid}; its keys stand with the first space: \
          `svcfs token create --root THE-FIRST-ROOT --space {space}`",
         root.display()
     );
-    Err(Failure::saying(Exit::Refused, told))
+    Err(CommandFailure::saying(ExitStatus::Refused, told))
 }
 
 /// Lets the server of the root, if there is one, take up keys that were written down, or taken out; what there is to say of it.
 ///
 /// # Errors
 /// `Refused` when they are not as they should be now: whoever revoked a key, or closed a door, must not believe it done.
-fn tell_server(root: &Path, ids: &[&str], are_good: bool) -> Result<String, Failure> {
+fn tell_server(root: &Path, ids: &[&str], are_good: bool) -> Result<String, CommandFailure> {
     let held = control::take_up_keys(root, ids).map_err(|failure| {
         let told = failure.told(false);
         let told = told.trim_start_matches("svcfs: ").trim_end();
-        Failure::saying(failure.exit(), format!("the settings are changed, and the server goes on as before: {told}"))
+        CommandFailure::saying(
+            failure.exit(),
+            format!("the settings are changed, and the server goes on as before: {told}"),
+        )
     })?;
-    let Some(Held { pid, asks, ids: good }) = held else { return Ok(String::new()) };
+    let Some(ReloadResponse { pid, asks, ids: good }) = held else { return Ok(String::new()) };
     let is_as_said = if are_good { good.len() == ids.len() } else { good.is_empty() };
     match (asks, is_as_said) {
         (true, true) => Ok(format!(" The server (process {pid}) has taken it up.")),
-        (false, _) => Err(Failure::saying(
-            Exit::Refused,
+        (false, _) => Err(CommandFailure::saying(
+            ExitStatus::Refused,
             format!(
                 "the settings are changed, and the server (process {pid}) still asks nobody for a key: {ELSEWHERE}"
             ),
         )),
-        (true, false) => Err(Failure::saying(
-            Exit::Refused,
+        (true, false) => Err(CommandFailure::saying(
+            ExitStatus::Refused,
             format!("the settings are changed, and the server (process {pid}) goes by other keys: {ELSEWHERE}"),
         )),
     }

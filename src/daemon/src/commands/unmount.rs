@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use svcfs_mount::MountError;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, ExitStatus};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,22 +18,23 @@ A server whose mount is taken away goes on over HTTP.";
 /// Only mounts of svcfs are touched. Programs that have files open on it keep them until they close them.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Unmount {
+pub struct UnmountArgs {
     /// Where it is mounted
     mountpoint: PathBuf,
 }
 
-impl Unmount {
+impl UnmountArgs {
     /// Takes it away.
     ///
     /// # Errors
     /// `Refused` when nothing of svcfs is mounted there.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         svcfs_mount::unmount(&self.mountpoint).map_err(|error| match error {
-            MountError::Missing(at) => {
-                Failure::saying(Exit::Refused, format!("there is no `{}`, so nothing is mounted there", at.display()))
-            }
-            MountError::NotMounted(_) => Failure::new(Exit::Refused, error),
+            MountError::Missing(at) => CommandFailure::saying(
+                ExitStatus::Refused,
+                format!("there is no `{}`, so nothing is mounted there", at.display()),
+            ),
+            MountError::NotMounted(_) => CommandFailure::new(ExitStatus::Refused, error),
             MountError::NotADirectory(_)
             | MountError::NotEmpty(_)
             | MountError::OverlapsRoot { .. }

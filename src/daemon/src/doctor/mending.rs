@@ -8,10 +8,10 @@ use svcfs_base::TreePath;
 use svcfs_knowledge::search::reindex;
 use svcfs_store::{History, Log, StatePaths, condition, mend_head};
 
-use super::{Examination, Watch, counted};
-use crate::failure::Failure;
+use super::{DoctorProgress, RootExamination, counted};
+use crate::failure::CommandFailure;
 use crate::presence;
-use crate::root::Root;
+use crate::root::OpenRoot;
 
 /// How long the index may take to read what it has missed; a tree of a million pages takes minutes.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// What stood in the way; everything before it is done.
-pub fn mend(found: Examination, watch: &dyn Watch, done: &mut Vec<String>) -> Result<(), Failure> {
+pub fn mend(found: RootExamination, watch: &dyn DoctorProgress, done: &mut Vec<String>) -> Result<(), CommandFailure> {
     watch.begin("mending");
     mend_mount(&found.root, done)?;
     mend_owner(&found.root, done)?;
@@ -35,7 +35,7 @@ pub fn mend(found: Examination, watch: &dyn Watch, done: &mut Vec<String>) -> Re
     Ok(())
 }
 
-fn mend_mount(root: &Path, done: &mut Vec<String>) -> Result<(), Failure> {
+fn mend_mount(root: &Path, done: &mut Vec<String>) -> Result<(), CommandFailure> {
     let mounts = presence::announced(root).map(|served| served.mounts).unwrap_or_default();
     for mountpoint in mounts.into_iter().map(|mount| mount.mountpoint).filter(|at| svcfs_mount::is_dead_mount(at)) {
         svcfs_mount::unmount(&mountpoint)?;
@@ -44,7 +44,7 @@ fn mend_mount(root: &Path, done: &mut Vec<String>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn mend_owner(root: &Path, done: &mut Vec<String>) -> Result<(), Failure> {
+fn mend_owner(root: &Path, done: &mut Vec<String>) -> Result<(), CommandFailure> {
     let files = condition::misowned(root);
     if !files.is_empty() && nix::unistd::geteuid().is_root() {
         condition::give_back(root, &files).context("files could not be given to the owner of the root")?;
@@ -53,7 +53,7 @@ fn mend_owner(root: &Path, done: &mut Vec<String>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn mend_repository(found: &Examination, done: &mut Vec<String>) -> Result<(), Failure> {
+fn mend_repository(found: &RootExamination, done: &mut Vec<String>) -> Result<(), CommandFailure> {
     if !found.keeps_git() {
         return Ok(());
     }
@@ -84,7 +84,7 @@ fn mend_repository(found: &Examination, done: &mut Vec<String>) -> Result<(), Fa
     Ok(())
 }
 
-fn mend_log(found: &Examination, done: &mut Vec<String>) -> Result<(), Failure> {
+fn mend_log(found: &RootExamination, done: &mut Vec<String>) -> Result<(), CommandFailure> {
     if found.log.as_ref().is_some_and(|log| !log.damage.is_empty()) {
         let aside = Log::set_aside(&StatePaths::of(&found.root)).context("the damaged log could not be moved aside")?;
         let source = if found.keeps_git() { "git" } else { "the files as they are" };
@@ -94,7 +94,7 @@ fn mend_log(found: &Examination, done: &mut Vec<String>) -> Result<(), Failure> 
 }
 
 /// Whether opening the root would not begin a new history in the place of one that was lost.
-fn can_open(found: &Examination) -> bool {
+fn can_open(found: &RootExamination) -> bool {
     if !found.keeps_git() {
         return true;
     }
@@ -107,7 +107,7 @@ fn can_open(found: &Examination) -> bool {
     }
 }
 
-fn sweep(found: &Examination, done: &mut Vec<String>) -> Result<(), Failure> {
+fn sweep(found: &RootExamination, done: &mut Vec<String>) -> Result<(), CommandFailure> {
     let mut files = condition::half_installed(&found.root);
     files.extend(found.log.iter().flat_map(|log| log.leftover_spool.iter().cloned()));
     if let Some(repository) = found.repository()? {
@@ -121,13 +121,13 @@ fn sweep(found: &Examination, done: &mut Vec<String>) -> Result<(), Failure> {
 }
 
 /// Opening completes what was accepted and adopts what differs; what it does not see is told to it.
-fn open(found: Examination, watch: &dyn Watch, done: &mut Vec<String>) -> Result<(), Failure> {
+fn open(found: RootExamination, watch: &dyn DoctorProgress, done: &mut Vec<String>) -> Result<(), CommandFailure> {
     let recorded = if found.keeps_git() { "the newest commit" } else { "the log" };
-    let Examination { root: path, settings, log, tree, is_index_wrong, .. } = found;
+    let RootExamination { root: path, settings, log, tree, is_index_wrong, .. } = found;
     let Some(settings) = settings else { return Ok(()) };
     watch.begin("bringing log, git and tree together");
-    let root = Root::open(&path, settings, false)?;
-    let mended = root.index_to_cursor(PATIENCE, || {}).map_err(Failure::from).and_then(|()| {
+    let root = OpenRoot::open(&path, settings, false)?;
+    let mended = root.index_to_cursor(PATIENCE, || {}).map_err(CommandFailure::from).and_then(|()| {
         let paths: Vec<TreePath> = tree.iter().flat_map(|tree| tree.edited.iter().chain(&tree.new)).cloned().collect();
         // Also those whose size and time are as before, which the opening does not look into.
         root.space().vfs.adopt(&paths)?;

@@ -19,8 +19,8 @@ use svcfs_vfs::Held;
 pub use mending::mend;
 pub use starting::could_start;
 
-use crate::failure::Failure;
-use crate::presence::{self, Holder};
+use crate::failure::CommandFailure;
+use crate::presence::{self, RootHolder};
 use crate::root;
 
 /// How many paths of a finding are told one by one.
@@ -29,7 +29,7 @@ const MAX_PATHS: usize = 20;
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum CheckLevel {
     /// Nothing is wrong.
     Ok,
     /// Could not be looked at, for the reason told.
@@ -42,11 +42,11 @@ pub enum Level {
 
 /// What a check found.
 #[derive(Debug, Clone, Serialize)]
-pub struct Finding {
+pub struct CheckFinding {
     /// Which check.
     pub check: &'static str,
     /// How it ended.
-    pub level: Level,
+    pub level: CheckLevel,
     /// What was found.
     pub message: String,
     /// Where, at most twenty.
@@ -55,21 +55,21 @@ pub struct Finding {
     pub fix: Option<&'static str>,
 }
 
-impl Finding {
-    fn new(check: &'static str, level: Level, message: impl Into<String>) -> Self {
+impl CheckFinding {
+    fn new(check: &'static str, level: CheckLevel, message: impl Into<String>) -> Self {
         Self { check, level, message: message.into(), paths: Vec::new(), fix: None }
     }
     fn ok(check: &'static str, message: impl Into<String>) -> Self {
-        Self::new(check, Level::Ok, message)
+        Self::new(check, CheckLevel::Ok, message)
     }
     fn skipped(check: &'static str, message: impl Into<String>) -> Self {
-        Self::new(check, Level::Skipped, message)
+        Self::new(check, CheckLevel::Skipped, message)
     }
     fn warning(check: &'static str, message: impl Into<String>) -> Self {
-        Self::new(check, Level::Warning, message)
+        Self::new(check, CheckLevel::Warning, message)
     }
     fn problem(check: &'static str, message: impl Into<String>) -> Self {
-        Self::new(check, Level::Problem, message)
+        Self::new(check, CheckLevel::Problem, message)
     }
     fn at<T: ToString>(mut self, paths: impl IntoIterator<Item = T>) -> Self {
         let mut paths = paths.into_iter();
@@ -87,7 +87,7 @@ impl Finding {
 }
 
 /// Hears what is being looked at, and how far that is.
-pub trait Watch {
+pub trait DoctorProgress {
     /// A check begins.
     fn begin(&self, what: &str);
     /// So many of so many; of an unknown number when it is zero.
@@ -95,11 +95,11 @@ pub trait Watch {
 }
 
 /// A root as it was found.
-pub struct Examination {
+pub struct RootExamination {
     /// Every check in the order it was made.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<CheckFinding>,
     /// Who serves the root; most checks cannot be made then.
-    pub holder: Option<Holder>,
+    pub holder: Option<RootHolder>,
     root: PathBuf,
     settings: Option<Settings>,
     log: Option<LogCheck>,
@@ -108,13 +108,13 @@ pub struct Examination {
     is_index_wrong: bool,
 }
 
-impl Examination {
+impl RootExamination {
     /// How many findings are of a level.
-    pub fn count(&self, level: Level) -> usize {
+    pub fn count(&self, level: CheckLevel) -> usize {
         self.findings.iter().filter(|finding| finding.level == level).count()
     }
 
-    fn add(&mut self, findings: impl IntoIterator<Item = Finding>) {
+    fn add(&mut self, findings: impl IntoIterator<Item = CheckFinding>) {
         self.findings.extend(findings);
     }
 
@@ -124,7 +124,7 @@ impl Examination {
     }
 
     /// The repository of this root; none where git does not keep versions: one that is there is somebody else's.
-    fn repository(&self) -> Result<Option<Inspection>, Failure> {
+    fn repository(&self) -> Result<Option<Inspection>, CommandFailure> {
         if !self.keeps_git() {
             return Ok(None);
         }
@@ -136,8 +136,8 @@ impl Examination {
 ///
 /// # Errors
 /// When looking itself fails, such as for want of a place for temporary files.
-pub fn examine(root: &Path, watch: &dyn Watch) -> Result<Examination, Failure> {
-    let mut found = Examination {
+pub fn examine(root: &Path, watch: &dyn DoctorProgress) -> Result<RootExamination, CommandFailure> {
+    let mut found = RootExamination {
         findings: Vec::new(),
         holder: None,
         root: root.to_owned(),
@@ -161,18 +161,18 @@ pub fn examine(root: &Path, watch: &dyn Watch) -> Result<Examination, Failure> {
     match root::settings(root, None, CliOverrides::default()) {
         Ok(settings) => {
             found.settings = Some(settings);
-            found.add([Finding::ok("settings", "`.svc/config.toml` is valid")]);
+            found.add([CheckFinding::ok("settings", "`.svc/config.toml` is valid")]);
         }
         Err(failure) => {
             let told = failure.told(false);
-            found.add([Finding::problem("settings", told.trim_start_matches("svcfs: "))]);
+            found.add([CheckFinding::problem("settings", told.trim_start_matches("svcfs: "))]);
         }
     }
     records::log(&mut found, watch);
     records::history(&mut found, watch);
     if found.holder.is_some() {
         let why = "not compared: a server has the root, and changes it while we look; stop it to have this checked";
-        found.add(["tree", "git-index", "search-index"].map(|check| Finding::skipped(check, why)));
+        found.add(["tree", "git-index", "search-index"].map(|check| CheckFinding::skipped(check, why)));
     } else {
         records::tree(&mut found, watch);
         records::search_index(&mut found, watch);

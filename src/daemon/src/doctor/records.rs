@@ -7,10 +7,10 @@ use svcfs_base::{CommitId, FileKind, Seq};
 use svcfs_knowledge::search::{IndexState, compare};
 use svcfs_store::{GitLock, Inspection, Log, LogCheck, Objects, StatePaths, TreeState};
 
-use super::{Examination, Finding, Watch, counted};
-use crate::failure::Failure;
+use super::{CheckFinding, DoctorProgress, RootExamination, counted};
+use crate::failure::CommandFailure;
 
-pub(super) fn log(found: &mut Examination, watch: &dyn Watch) {
+pub(super) fn log(found: &mut RootExamination, watch: &dyn DoctorProgress) {
     watch.begin("reading the log");
     let (anew, another) = if found.keeps_git() {
         (
@@ -24,21 +24,24 @@ pub(super) fn log(found: &mut Examination, watch: &dyn Watch) {
         )
     };
     let finding = match Log::check(&StatePaths::of(&found.root)) {
-        Err(error) => Finding::problem("log", error.to_string()),
-        Ok(None) => Finding::warning("log", "`.svc/state/log.db` is not there").mended_by(anew),
+        Err(error) => CheckFinding::problem("log", error.to_string()),
+        Ok(None) => CheckFinding::warning("log", "`.svc/state/log.db` is not there").mended_by(anew),
         Ok(Some(log)) => {
             let finding = if !log.damage.is_empty() {
-                Finding::problem("log", format!("`.svc/state/log.db` is damaged: {}", log.damage.join("; ")))
+                CheckFinding::problem("log", format!("`.svc/state/log.db` is damaged: {}", log.damage.join("; ")))
                     .mended_by(another)
             } else if !log.missing_spool.is_empty() {
                 let told = "contents of accepted changes are gone from `.svc/state/spool`: those versions are lost, unless \
                             the tree or git has them";
-                Finding::problem("log", told).at(&log.missing_spool)
+                CheckFinding::problem("log", told).at(&log.missing_spool)
             } else if log.unsettled > 0 && found.holder.is_none() {
                 let told = format!("{} were accepted and not finished", counted(log.unsettled, "change"));
-                Finding::warning("log", told).mended_by("completes them, as the next start does")
+                CheckFinding::warning("log", told).mended_by("completes them, as the next start does")
             } else {
-                Finding::ok("log", format!("`.svc/state/log.db` is whole, {}", counted(records(log.last), "record")))
+                CheckFinding::ok(
+                    "log",
+                    format!("`.svc/state/log.db` is whole, {}", counted(records(log.last), "record")),
+                )
             };
             found.log = Some(log);
             finding
@@ -51,16 +54,18 @@ fn records(last: Seq) -> usize {
     usize::try_from(last.0).unwrap_or(usize::MAX)
 }
 
-pub(super) fn history(found: &mut Examination, watch: &dyn Watch) {
+pub(super) fn history(found: &mut RootExamination, watch: &dyn DoctorProgress) {
     if !found.keeps_git() {
         let told = "none is needed: versions are not kept by git (`versioning.strategy`)";
-        return found.add([Finding::ok("repository", told)]);
+        return found.add([CheckFinding::ok("repository", told)]);
     }
     watch.begin("reading git's objects");
     let repository = match Inspection::open(&found.root) {
         Ok(Some(repository)) => repository,
         Ok(None) => return found.add([absent(found)]),
-        Err(error) => return found.add([Finding::problem("repository", format!("git cannot open `.git`: {error}"))]),
+        Err(error) => {
+            return found.add([CheckFinding::problem("repository", format!("git cannot open `.git`: {error}"))]);
+        }
     };
     let locks = locks(&repository.locks());
     let head = match repository.head() {
@@ -69,23 +74,23 @@ pub(super) fn history(found: &mut Examination, watch: &dyn Watch) {
             let told = format!("`HEAD` or the branch it names cannot be read: {error}");
             let fix = "makes `HEAD` name its branch again, or the branch the newest commit that the log knows; what stood \
                        there is kept in `.git/damaged`";
-            return found.add([Finding::problem("repository", told).mended_by(fix), locks]);
+            return found.add([CheckFinding::problem("repository", told).mended_by(fix), locks]);
         }
     };
     let is_lost = head.is_none() && found.log.as_ref().is_some_and(|log| log.settled_commit.is_some());
     let told = match head {
-        Some(head) => Finding::ok("repository", format!("git opens `.git`; the newest commit is {head}")),
-        None if is_lost => Finding::problem(
+        Some(head) => CheckFinding::ok("repository", format!("git opens `.git`; the newest commit is {head}")),
+        None if is_lost => CheckFinding::problem(
             "repository",
             "the branch that `HEAD` names does not exist, and the log knows commits: put `.git` back from a backup, or run \
              `git switch` to the branch that has them",
         ),
-        None => Finding::ok("repository", "git opens `.git`; there is no commit yet"),
+        None => CheckFinding::ok("repository", "git opens `.git`; there is no commit yet"),
     };
     found.add([told, locks]);
     match repository.objects(|read| watch.reach(read, 0)) {
         Ok(objects) => objects_of(found, &repository, objects),
-        Err(error) => found.add([Finding::problem("objects", format!("git's objects cannot be read: {error}"))]),
+        Err(error) => found.add([CheckFinding::problem("objects", format!("git's objects cannot be read: {error}"))]),
     }
     if let Some(finding) = versions(found, &repository) {
         found.add([finding]);
@@ -94,26 +99,26 @@ pub(super) fn history(found: &mut Examination, watch: &dyn Watch) {
     found.add(unknown);
 }
 
-fn absent(found: &Examination) -> Finding {
+fn absent(found: &RootExamination) -> CheckFinding {
     let is_known = found.log.as_ref().is_some_and(|log| log.has_commits);
     if found.root.join(".git").exists() {
-        Finding::problem("repository", "`.git` is damaged: git does not take it for a repository").mended_by(
+        CheckFinding::problem("repository", "`.git` is damaged: git does not take it for a repository").mended_by(
             "makes `HEAD` anew when that is what is missing; otherwise put `.git` back from a backup or a clone",
         )
     } else if is_known {
         let told = "`.git`, the history of the pages, is gone: put it back from a backup or a clone. If there is none, remove \
                     `.svc/state`, and a new history begins with the pages as they are";
-        Finding::problem("repository", told)
+        CheckFinding::problem("repository", told)
     } else {
-        Finding::warning("repository", "there is no `.git` yet").mended_by("makes one, as the next start does")
+        CheckFinding::warning("repository", "there is no `.git` yet").mended_by("makes one, as the next start does")
     }
 }
 
-fn locks(locks: &[GitLock]) -> Finding {
+fn locks(locks: &[GitLock]) -> CheckFinding {
     let stale: Vec<_> = locks.iter().filter(|lock| lock.is_stale()).collect();
     if !stale.is_empty() {
         let told = "locks of git whose process is gone; git refuses to work, and writes may be held up";
-        return Finding::problem("locks", told)
+        return CheckFinding::problem("locks", told)
             .at(stale.iter().map(|lock| lock.path.display()))
             .mended_by("removes them");
     }
@@ -122,34 +127,34 @@ fn locks(locks: &[GitLock]) -> Finding {
         None => format!("{} ({} s old; look again in a moment)", lock.path.display(), lock.age.as_secs()),
     };
     if locks.is_empty() {
-        Finding::ok("locks", "no lock of git is left over")
+        CheckFinding::ok("locks", "no lock of git is left over")
     } else {
-        Finding::warning("locks", "somebody's git is at work").at(locks.iter().map(held))
+        CheckFinding::warning("locks", "somebody's git is at work").at(locks.iter().map(held))
     }
 }
 
-fn objects_of(found: &mut Examination, repository: &Inspection, objects: Objects) {
+fn objects_of(found: &mut RootExamination, repository: &Inspection, objects: Objects) {
     let Objects { read, bad } = objects;
     let torn = repository.torn_packs().unwrap_or_default();
     if !torn.is_empty() {
         let told = "packs of git that were cut short or changed; a backup or a clone has them whole";
-        found.add([Finding::problem("packs", told).at(torn.iter().map(|path| path.display()))]);
+        found.add([CheckFinding::problem("packs", told).at(torn.iter().map(|path| path.display()))]);
     }
     let unindexed = repository.packs_without_index().unwrap_or_default();
     if !unindexed.is_empty() {
         let told = "packs of git without their index, so that git finds nothing in them";
         let paths = unindexed.iter().map(|path| path.display());
-        found.add([Finding::problem("packs", told).at(paths).mended_by("makes the indexes anew")]);
+        found.add([CheckFinding::problem("packs", told).at(paths).mended_by("makes the indexes anew")]);
     }
     found.add([if bad.is_empty() {
-        Finding::ok("objects", format!("all {read} objects of git that the newest commit leads to are whole"))
+        CheckFinding::ok("objects", format!("all {read} objects of git that the newest commit leads to are whole"))
     } else {
         let told = format!("{} of git missing or damaged", counted(bad.len(), "object"));
         let place = bad.iter().map(|object| {
             let how = if object.is_missing { "missing" } else { "damaged" };
             format!("{} {} ({}): {how}", object.kind, object.id, object.path)
         });
-        Finding::problem("objects", told).at(place).mended_by(
+        CheckFinding::problem("objects", told).at(place).mended_by(
             "writes those again that the tree still has, and those of unfinished changes; for the others copy `.git/objects` \
              from a backup or a clone",
         )
@@ -158,12 +163,12 @@ fn objects_of(found: &mut Examination, repository: &Inspection, objects: Objects
 }
 
 /// Whether git has every commit that the log names.
-fn versions(found: &Examination, repository: &Inspection) -> Option<Finding> {
+fn versions(found: &RootExamination, repository: &Inspection) -> Option<CheckFinding> {
     let log = found.log.as_ref().filter(|log| log.damage.is_empty())?;
     Some(match repository.missing(&log.commits) {
-        Err(error) => Finding::problem("versions", format!("git's objects cannot be looked through: {error}")),
+        Err(error) => CheckFinding::problem("versions", format!("git's objects cannot be looked through: {error}")),
         Ok(missing) if missing.is_empty() => {
-            Finding::ok("versions", format!("git has {} that the log names", counted(log.commits.len(), "commit")))
+            CheckFinding::ok("versions", format!("git has {} that the log names", counted(log.commits.len(), "commit")))
         }
         Ok(missing) => {
             let told = format!(
@@ -171,13 +176,13 @@ fn versions(found: &Examination, repository: &Inspection) -> Option<Finding> {
                  were lost; those versions cannot be shown",
                 counted(missing.len(), "commit")
             );
-            Finding::warning("versions", told).at(missing)
+            CheckFinding::warning("versions", told).at(missing)
         }
     })
 }
 
 /// Commits of git's that the log does not know. Not asked while changes wait for theirs, or somebody has the root.
-fn unknown(found: &Examination, repository: &Inspection, head: CommitId) -> Vec<Finding> {
+fn unknown(found: &RootExamination, repository: &Inspection, head: CommitId) -> Vec<CheckFinding> {
     let is_at_rest = |log: &&LogCheck| log.damage.is_empty() && log.unsettled == 0 && found.holder.is_none();
     let Some(log) = found.log.as_ref().filter(is_at_rest) else { return Vec::new() };
     let known = log.commits.iter().copied().collect();
@@ -187,7 +192,7 @@ fn unknown(found: &Examination, repository: &Inspection, head: CommitId) -> Vec<
     if !unknown.newer.is_empty() {
         let told = format!("the log does not know {} yet", counted(unknown.newer.len(), "newer commit"));
         let fix = "records them, as the next start does";
-        findings.push(Finding::warning("versions", told).at(unknown.newer).mended_by(fix));
+        findings.push(CheckFinding::warning("versions", told).at(unknown.newer).mended_by(fix));
     }
     if !unknown.left_out.is_empty() {
         let told = format!(
@@ -196,12 +201,12 @@ fn unknown(found: &Examination, repository: &Inspection, head: CommitId) -> Vec<
              has (the order of the change feed, the doors, and versions that share a commit)",
             counted(unknown.left_out.len(), "older commit")
         );
-        findings.push(Finding::warning("versions", told).at(unknown.left_out));
+        findings.push(CheckFinding::warning("versions", told).at(unknown.left_out));
     }
     findings
 }
 
-pub(super) fn tree(found: &mut Examination, watch: &dyn Watch) {
+pub(super) fn tree(found: &mut RootExamination, watch: &dyn DoctorProgress) {
     let keeps_git = found.keeps_git();
     watch.begin(if keeps_git {
         "comparing the files with the newest commit"
@@ -212,11 +217,11 @@ pub(super) fn tree(found: &mut Examination, watch: &dyn Watch) {
     let state = if keeps_git {
         match Inspection::open(&found.root) {
             Ok(Some(repository)) => repository.tree(reach),
-            Ok(None) => return found.add([Finding::skipped("tree", "not compared: there is no repository")]),
+            Ok(None) => return found.add([CheckFinding::skipped("tree", "not compared: there is no repository")]),
             Err(error) => Err(error),
         }
     } else if found.log.is_none() {
-        return found.add([Finding::skipped("tree", "not compared: there is no log")]);
+        return found.add([CheckFinding::skipped("tree", "not compared: there is no log")]);
     } else {
         Log::tree(&StatePaths::of(&found.root), reach)
     };
@@ -228,46 +233,46 @@ pub(super) fn tree(found: &mut Examination, watch: &dyn Watch) {
             }
             if !state.unreadable.is_empty() {
                 let each = state.unreadable.iter().map(|(path, why)| format!("{path}: {why}"));
-                found.add([Finding::problem("tree", "files that cannot be read").at(each)]);
+                found.add([CheckFinding::problem("tree", "files that cannot be read").at(each)]);
             }
             found.tree = Some(state);
         }
-        Err(error) => found.add([Finding::skipped("tree", format!("not compared: {error}"))]),
+        Err(error) => found.add([CheckFinding::skipped("tree", format!("not compared: {error}"))]),
     }
 }
 
 /// What differs from what somebody `has`.
-fn files(state: &TreeState, has: &str) -> Finding {
+fn files(state: &TreeState, has: &str) -> CheckFinding {
     let differing = state.edited.len() + state.new.len();
     if differing == 0 {
-        return Finding::ok("tree", format!("{} as {has} them", counted(state.files.len(), "file")));
+        return CheckFinding::ok("tree", format!("{} as {has} them", counted(state.files.len(), "file")));
     }
     let gone_or_edited = state.edited.iter().map(|path| format!("{path} (edited or removed)"));
     let new = state.new.iter().map(|path| format!("{path} (new)"));
-    Finding::warning("tree", format!("{} not as {has} them", counted(differing, "file")))
+    CheckFinding::warning("tree", format!("{} not as {has} them", counted(differing, "file")))
         .at(gone_or_edited.chain(new))
         .mended_by("records them as edits made behind the server, as the next start does")
 }
 
-fn git_index(state: &TreeState) -> Finding {
+fn git_index(state: &TreeState) -> CheckFinding {
     let fix = "brings it up to date";
     if let Some(damage) = &state.index_damage {
-        return Finding::problem("git-index", format!("`.git/index` cannot be read: {damage}")).mended_by(fix);
+        return CheckFinding::problem("git-index", format!("`.git/index` cannot be read: {damage}")).mended_by(fix);
     }
     if let Some(unknown) = &state.index_unknown {
-        return Finding::warning("git-index", unknown.clone());
+        return CheckFinding::warning("git-index", unknown.clone());
     }
     if state.index_behind.is_empty() {
-        return Finding::ok("git-index", "`.git/index` is up to date");
+        return CheckFinding::ok("git-index", "`.git/index` is up to date");
     }
     let told = format!(
         "`.git/index` is behind for {}: `git status` shows changes that are none",
         counted(state.index_behind.len(), "file")
     );
-    Finding::warning("git-index", told).at(&state.index_behind).mended_by(fix)
+    CheckFinding::warning("git-index", told).at(&state.index_behind).mended_by(fix)
 }
 
-pub(super) fn search_index(found: &mut Examination, watch: &dyn Watch) {
+pub(super) fn search_index(found: &mut RootExamination, watch: &dyn DoctorProgress) {
     const CHECK: &str = "search-index";
     let is_settled = found.log.as_ref().is_some_and(|log| log.damage.is_empty() && log.unsettled == 0);
     let state = match (&found.tree, &found.log) {
@@ -277,42 +282,48 @@ pub(super) fn search_index(found: &mut Examination, watch: &dyn Watch) {
         }
         (Some(_) | None, Some(_) | None) => {
             let why = "not compared: what is recorded and the tree do not agree yet; the next start, or --fix, brings them together";
-            return found.add([Finding::skipped(CHECK, why)]);
+            return found.add([CheckFinding::skipped(CHECK, why)]);
         }
     };
     let fix = "makes it anew from the pages";
     let (is_wrong, finding) = match state {
         Err(failure) => {
             let told = failure.told(false);
-            (false, Finding::skipped(CHECK, format!("not compared: {}", told.trim_start_matches("svcfs: "))))
+            (false, CheckFinding::skipped(CHECK, format!("not compared: {}", told.trim_start_matches("svcfs: "))))
         }
         Ok(IndexState::Equal(pages)) => {
-            (false, Finding::ok(CHECK, format!("equal to one made anew, {}", counted(pages, "page"))))
+            (false, CheckFinding::ok(CHECK, format!("equal to one made anew, {}", counted(pages, "page"))))
         }
         Ok(IndexState::Elsewhere(cursor)) => {
             let told = format!("it has read the log up to {cursor}");
-            (false, Finding::warning(CHECK, told).mended_by("lets it read the rest, as the next start does"))
+            (false, CheckFinding::warning(CHECK, told).mended_by("lets it read the rest, as the next start does"))
         }
-        Ok(IndexState::Absent) => (false, Finding::warning(CHECK, "`.svc/state/index.db` is not there").mended_by(fix)),
+        Ok(IndexState::Absent) => {
+            (false, CheckFinding::warning(CHECK, "`.svc/state/index.db` is not there").mended_by(fix))
+        }
         Ok(IndexState::Outdated) => {
-            (false, Finding::warning(CHECK, "`.svc/state/index.db` is of another version of svcfs").mended_by(fix))
+            (false, CheckFinding::warning(CHECK, "`.svc/state/index.db` is of another version of svcfs").mended_by(fix))
         }
         Ok(IndexState::Damaged(what)) => {
-            (true, Finding::problem(CHECK, format!("`.svc/state/index.db` is damaged: {what}")).mended_by(fix))
+            (true, CheckFinding::problem(CHECK, format!("`.svc/state/index.db` is damaged: {what}")).mended_by(fix))
         }
         Ok(IndexState::Differs(pages)) => {
             let told = match pages.len() {
                 0 => "search finds other words than the pages have".to_owned(),
                 count => format!("it is wrong about {}", counted(count, "page")),
             };
-            (true, Finding::problem(CHECK, told).at(pages.iter().map(|page| &page.path)).mended_by(fix))
+            (true, CheckFinding::problem(CHECK, told).at(pages.iter().map(|page| &page.path)).mended_by(fix))
         }
     };
     found.is_index_wrong = is_wrong;
     found.add([finding]);
 }
 
-fn compared(root: &Path, (tree, last): (&TreeState, Seq), watch: &dyn Watch) -> Result<IndexState, Failure> {
+fn compared(
+    root: &Path,
+    (tree, last): (&TreeState, Seq),
+    watch: &dyn DoctorProgress,
+) -> Result<IndexState, CommandFailure> {
     let scratch = tempfile::tempdir().context("no place for temporary files")?;
     let pages = tree.files.iter().filter(|(_, kind)| *kind != FileKind::Symlink).map(|(path, _)| path.clone());
     let files = (&*StatePaths::of(root).index(), scratch.path());

@@ -30,19 +30,19 @@ const UNCOUNTED: &str = "{spinner} {prefix}: {msg}, {elapsed}";
 /// seen to go on.
 #[derive(Debug)]
 #[must_use = "nothing is shown once this is dropped"]
-pub struct Watched {
+pub struct OpeningProgress {
     newest: Arc<Mutex<Option<Progress>>>,
     /// Ends the thread when it is dropped; none when there is no thread.
     shown: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
-impl Watched {
+impl OpeningProgress {
     /// Starts to show how far the opening of `root` is. Where the system has no thread left, nothing is shown.
     pub fn opening(root: &Path) -> Self {
         let newest = Arc::new(Mutex::new(None));
         let (open, ended) = mpsc::channel();
         let name = root.file_name().unwrap_or(root.as_os_str()).display();
-        let screen = Screen {
+        let screen = ProgressScreen {
             newest: Arc::clone(&newest),
             what: format!("opening {name}"),
             is_terminal: std::io::stderr().is_terminal(),
@@ -60,7 +60,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for OpeningProgress {
     fn drop(&mut self) {
         if let Some((open, thread)) = self.shown.take() {
             drop(open);
@@ -70,7 +70,7 @@ impl Drop for Watched {
     }
 }
 
-struct Screen {
+struct ProgressScreen {
     newest: Arc<Mutex<Option<Progress>>>,
     what: String,
     /// Whether standard error is one.
@@ -79,12 +79,12 @@ struct Screen {
     line: Duration,
 }
 
-impl Screen {
+impl ProgressScreen {
     fn show(&self, ended: &Receiver<()>) {
         if ended.recv_timeout(self.patience) != Err(RecvTimeoutError::Timeout) {
             return;
         }
-        let bar = self.is_terminal.then(|| Bar::new(&self.what));
+        let bar = self.is_terminal.then(|| ProgressBar::new(&self.what));
         let (mut status_due, mut line_due) = (Instant::now() + STATUS, Instant::now() + self.line);
         while ended.recv_timeout(DRAW) == Err(RecvTimeoutError::Timeout) {
             let newest = *self.newest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,9 +105,9 @@ impl Screen {
 }
 
 /// The bar on a terminal; taken away when dropped.
-struct Bar(ProgressBar);
+struct ProgressBar(ProgressBar);
 
-impl Bar {
+impl ProgressBar {
     fn new(what: &str) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_prefix(what.to_owned());
         *DRAWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
@@ -128,7 +128,7 @@ impl Bar {
     }
 }
 
-impl Drop for Bar {
+impl Drop for ProgressBar {
     fn drop(&mut self) {
         *DRAWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.0.finish_and_clear();

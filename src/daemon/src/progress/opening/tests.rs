@@ -34,7 +34,8 @@ fn shown(patience: Duration, progress: Progress, is_enough: impl Fn(&str) -> boo
     let page = Page::default();
     let log = tracing_subscriber::fmt().with_writer(page.clone()).with_ansi(false).finish();
     let newest = Arc::new(Mutex::new(Some(progress)));
-    let screen = Screen { newest, what: "opening kb".to_owned(), is_terminal: false, patience, line: Duration::ZERO };
+    let screen =
+        ProgressScreen { newest, what: "opening kb".to_owned(), is_terminal: false, patience, line: Duration::ZERO };
     let (open, ended) = mpsc::channel();
     let show = move || tracing::subscriber::with_default(log, || screen.show(&ended));
     let thread = std::thread::Builder::new().spawn(show).unwrap();
@@ -65,7 +66,7 @@ fn what_is_over_soon_is_told_to_nobody() {
 
 #[test]
 fn nothing_is_shown_before_the_opening_has_said_anything() {
-    let watched = Watched::opening(Path::new("kb"));
+    let watched = OpeningProgress::opening(Path::new("kb"));
     assert_eq!(*watched.newest.lock().unwrap(), None);
     watched.listener()(Progress::Comparing);
     assert_eq!(*watched.newest.lock().unwrap(), Some(Progress::Comparing));
