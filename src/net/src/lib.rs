@@ -25,11 +25,11 @@ pub fn tls() -> TlsConfig {
 
 /// Asks other servers.
 #[derive(Debug, Clone)]
-pub struct Client(Agent);
+pub struct NetClient(Agent);
 
 /// Why another server's answer cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum NetError {
     /// It did not come, or not whole, or too late, or it was a redirect or an error.
     #[error("`{url}` could not be fetched: {source}")]
     Fetch {
@@ -48,7 +48,7 @@ pub enum Error {
     },
 }
 
-impl Client {
+impl NetClient {
     /// One that waits at most so long for a whole answer.
     #[must_use]
     pub fn patient(patience: Duration) -> Self {
@@ -66,13 +66,13 @@ impl Client {
     ///
     /// # Errors
     /// [`Error`], which names the URL.
-    pub fn json<T: DeserializeOwned>(&self, url: &str) -> Result<T, Error> {
-        let failed = |source: ureq::Error| Error::Fetch { url: url.to_owned(), source: Box::new(source) };
+    pub fn json<T: DeserializeOwned>(&self, url: &str) -> Result<T, NetError> {
+        let failed = |source: ureq::Error| NetError::Fetch { url: url.to_owned(), source: Box::new(source) };
         let mut answer = self.0.get(url).header("Accept", "application/json").call().map_err(failed)?;
         if !answer.status().is_success() {
             return Err(failed(ureq::Error::StatusCode(answer.status().as_u16())));
         }
         let body = answer.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_vec().map_err(failed)?;
-        serde_json::from_slice(&body).map_err(|source| Error::Meaning { url: url.to_owned(), source })
+        serde_json::from_slice(&body).map_err(|source| NetError::Meaning { url: url.to_owned(), source })
     }
 }

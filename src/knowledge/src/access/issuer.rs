@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
 use svcfs_base::{Actor, Fault};
 use svcfs_config::OidcSettings;
-use svcfs_net::Client;
+use svcfs_net::NetClient;
 
 use super::refused;
 
@@ -40,7 +40,7 @@ const ALGORITHMS: [Algorithm; 9] = [
 #[derive(Debug)]
 pub(super) struct IdentityProvider {
     settings: OidcSettings,
-    client: Client,
+    client: NetClient,
     known: RwLock<Option<ProviderKeys>>,
     /// When it was asked the last time; held while it is.
     asked: Mutex<Option<Instant>>,
@@ -73,7 +73,7 @@ struct TokenClaims {
 
 impl IdentityProvider {
     pub(super) fn new(settings: OidcSettings) -> Self {
-        let client = Client::patient(PATIENCE);
+        let client = NetClient::patient(PATIENCE);
         Self { settings, client, known: RwLock::default(), asked: Mutex::default(), pause: PAUSE }
     }
 
