@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::machine;
-use crate::pages::Work;
-use crate::run::Run;
-use crate::series::{Bound, Round};
+use crate::pages::RoundWork;
+use crate::run::BenchRun;
+use crate::series::{MeasuredRound, RoundBound};
 
 /// Whether a file is flushed before it is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Close {
+pub enum CloseMode {
     /// As most programs do: the system writes it when it likes.
     Plain,
     /// As editors and databases do.
@@ -26,8 +26,8 @@ pub enum Close {
 ///
 /// # Errors
 /// When the disk refuses.
-pub fn replace(run: &Run, root: &Path, work: Work) -> Result<Round> {
-    let Work { pages, bound, first } = work;
+pub fn replace(run: &BenchRun, root: &Path, work: RoundWork) -> Result<MeasuredRound> {
+    let RoundWork { pages, bound, first } = work;
     run.timed(bound, |at| {
         let (path, text) = pages.rewrite(first + at);
         let path = root.join(path);
@@ -41,16 +41,16 @@ pub fn replace(run: &Run, root: &Path, work: Work) -> Result<Round> {
 ///
 /// # Errors
 /// When the disk refuses.
-pub fn create(run: &Run, root: &Path, work: Work, close: Close) -> Result<Round> {
-    let Work { pages, bound, first } = work;
+pub fn create(run: &BenchRun, root: &Path, work: RoundWork, close: CloseMode) -> Result<MeasuredRound> {
+    let RoundWork { pages, bound, first } = work;
     run.timed(bound, |at| {
         let number = first + at;
         let path = root.join(pages.new_path(number));
         let mut file = File::create(&path).with_context(|| format!("cannot create `{}`", path.display()))?;
         file.write_all(pages.text(number, number + 1).as_bytes())?;
         match close {
-            Close::Plain => {}
-            Close::Flushed => file.sync_all()?,
+            CloseMode::Plain => {}
+            CloseMode::Flushed => file.sync_all()?,
         }
         Ok(())
     })
@@ -60,7 +60,7 @@ pub fn create(run: &Run, root: &Path, work: Work, close: Close) -> Result<Round>
 ///
 /// # Errors
 /// When the disk refuses.
-pub fn append(run: &Run, bound: Bound, text: impl Fn(usize) -> String) -> Result<Round> {
+pub fn append(run: &BenchRun, bound: RoundBound, text: impl Fn(usize) -> String) -> Result<MeasuredRound> {
     let mut file = OpenOptions::new().create(true).append(true).open(run.at("appended"))?;
     run.timed(bound, |at| {
         file.write_all(text(at).as_bytes())?;

@@ -8,23 +8,23 @@ use anyhow::{Context, Result, ensure};
 
 use crate::http::ACTORS;
 use crate::machine::{run as execute, size_on_disk};
-use crate::pages::{Pages, Work};
-use crate::run::Run;
-use crate::series::{Bound, Round, Series, bound};
+use crate::pages::{PageTree, RoundWork};
+use crate::run::BenchRun;
+use crate::series::{MeasuredRound, RoundBound, RoundSeries, bound};
 
 /// How often git is asked what it tells of a history.
-const ASKED: Bound = bound(3, 10);
+const ASKED: RoundBound = bound(3, 10);
 
 /// Whether git flushes what it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flush {
+pub enum GitFlush {
     /// As git comes: new objects are not flushed, a power cut may take acknowledged commits.
     AsGitComes,
     /// Every object and reference, as svcfs promises it.
     Everything,
 }
 
-impl Flush {
+impl GitFlush {
     const fn settings(self) -> &'static [&'static str] {
         match self {
             Self::AsGitComes => &[],
@@ -65,8 +65,8 @@ pub fn begin(tree: &Path) -> Result<()> {
 ///
 /// # Errors
 /// When git fails, or when the run is to end.
-pub fn commit_each(run: &Run, tree: &Path, work: Work, flush: Flush) -> Result<Round> {
-    let Work { pages, bound, first } = work;
+pub fn commit_each(run: &BenchRun, tree: &Path, work: RoundWork, flush: GitFlush) -> Result<MeasuredRound> {
+    let RoundWork { pages, bound, first } = work;
     run.timed(bound, |at| {
         let write = first + at;
         let (path, text) = pages.rewrite(write);
@@ -81,7 +81,12 @@ pub fn commit_each(run: &Run, tree: &Path, work: Work, flush: Flush) -> Result<R
 ///
 /// # Errors
 /// When git fails, or when the run is to end.
-pub fn commit_many(run: &Run, tree: &Path, (work, pages): (Work, usize), flush: Flush) -> Result<Round> {
+pub fn commit_many(
+    run: &BenchRun,
+    tree: &Path,
+    (work, pages): (RoundWork, usize),
+    flush: GitFlush,
+) -> Result<MeasuredRound> {
     let tree_of = work.pages;
     run.timed(work.bound, |at| {
         for write in (work.first + at * pages..).take(pages) {
@@ -117,7 +122,7 @@ pub fn check_authors(repository: &Path) -> Result<()> {
 
 /// A history as svcfs left it, beside the same history after `git gc`.
 #[derive(Debug)]
-pub struct Left {
+pub struct HistorySizes {
     /// Commits in it.
     pub commits: usize,
     /// Bytes on the disk as svcfs left them, and after `git gc`.
@@ -127,25 +132,25 @@ pub struct Left {
     /// Objects with a file each.
     pub loose: usize,
     /// What git does with it.
-    pub asked: Vec<Asked>,
+    pub asked: Vec<GitQuestion>,
 }
 
 /// What git does with a history.
 #[derive(Debug)]
-pub struct Asked {
+pub struct GitQuestion {
     /// The command, for people.
     pub name: &'static str,
     /// How long it takes as svcfs left it.
-    pub as_left: Series,
+    pub as_left: RoundSeries,
     /// How long it takes after `git gc`.
-    pub collected: Series,
+    pub collected: RoundSeries,
 }
 
 /// Weighs the repository of a stopped server, and asks it what git is asked every day.
 ///
 /// # Errors
 /// When git fails or finds the repository damaged, or when the run is to end.
-pub fn look_at(run: &Run, repository: &Path, pages: Pages) -> Result<Left> {
+pub fn look_at(run: &BenchRun, repository: &Path, pages: PageTree) -> Result<HistorySizes> {
     execute(git(repository).args(["fsck", "--strict", "--no-dangling"]))?;
     let history = repository.join(".git");
     let copy = run.at("collected");
@@ -159,12 +164,12 @@ pub fn look_at(run: &Run, repository: &Path, pages: Pages) -> Result<Left> {
         ("`git log` of one page", &["log", "--format=%H", "--", &page]),
         ("`git blame` of one page", &["blame", "--line-porcelain", "HEAD", "--", &page]),
     ] {
-        let mut of = Asked { name, as_left: Series::default(), collected: Series::default() };
+        let mut of = GitQuestion { name, as_left: RoundSeries::default(), collected: RoundSeries::default() };
         of.as_left.add(run.timed(ASKED, |_| execute(git(&history).args(arguments)).map(drop))?);
         of.collected.add(run.timed(ASKED, |_| execute(git(&copy).args(arguments)).map(drop))?);
         asked.push(of);
     }
-    asked.push(Asked {
+    asked.push(GitQuestion {
         name: "`git clone --bare --no-local`",
         as_left: cloned(run, &history)?,
         collected: cloned(run, &copy)?,
@@ -174,7 +179,7 @@ pub fn look_at(run: &Run, repository: &Path, pages: Pages) -> Result<Left> {
         let found = told.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(": "));
         Ok(found.with_context(|| format!("`git count-objects` tells no `{what}`"))?.trim().parse()?)
     };
-    let left = Left {
+    let left = HistorySizes {
         commits: commits(repository)?,
         size: (size_on_disk(&history)?, size_on_disk(&copy)?),
         packs: count("packs")?,
@@ -185,8 +190,8 @@ pub fn look_at(run: &Run, repository: &Path, pages: Pages) -> Result<Left> {
     Ok(left)
 }
 
-fn cloned(run: &Run, history: &Path) -> Result<Series> {
-    let (mut series, to) = (Series::default(), run.at("cloned"));
+fn cloned(run: &BenchRun, history: &Path) -> Result<RoundSeries> {
+    let (mut series, to) = (RoundSeries::default(), run.at("cloned"));
     let clone = |_| {
         let arguments = ["clone", "--quiet", "--bare", "--no-local", "."];
         execute(git(history).args(arguments).arg(&to)).map(drop)

@@ -18,11 +18,11 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-use crate::machine::{self, Memory};
-use crate::pages::Work;
-use crate::run::Run;
-use crate::series::Round;
-use crate::server::Server;
+use crate::machine::{self, ProcessMemory};
+use crate::pages::RoundWork;
+use crate::run::BenchRun;
+use crate::series::MeasuredRound;
+use crate::server::ServerProcess;
 
 /// Nothing that is asked here may take longer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -31,41 +31,41 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub const ACTORS: usize = 8;
 
 /// One who asks a server, over one kept connection.
-pub struct Client {
+pub struct BenchClient {
     runtime: Runtime,
-    connection: Connection,
+    connection: HttpConnection,
 }
 
 /// Many who write at once.
 #[derive(Debug, Clone, Copy)]
-pub struct Crowd {
+pub struct WriterCrowd {
     /// How many, each over a connection of its own.
     pub clients: usize,
     /// Under how many names, in turn.
     pub actors: usize,
     /// What they write.
-    pub work: Work,
+    pub work: RoundWork,
 }
 
 /// What a crowd did.
 #[derive(Debug)]
-pub struct Crowded {
+pub struct CrowdResult {
     /// As its clients saw it.
-    pub round: Round,
+    pub round: MeasuredRound,
     /// The most memory the server had meanwhile.
-    pub memory: Memory,
+    pub memory: ProcessMemory,
     /// What the server spent on the processors.
     pub processor: Duration,
 }
 
-impl Client {
+impl BenchClient {
     /// Connects.
     ///
     /// # Errors
     /// When nobody listens there.
     pub fn connect(address: SocketAddr) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let connection = runtime.block_on(Connection::open(address))?;
+        let connection = runtime.block_on(HttpConnection::open(address))?;
         Ok(Self { runtime, connection })
     }
 
@@ -128,14 +128,14 @@ impl Client {
 ///
 /// # Errors
 /// When a single write is refused, or when the run is to end.
-pub fn write_all(run: &Run, server: &Server, crowd: Crowd) -> Result<Crowded> {
+pub fn write_all(run: &BenchRun, server: &ServerProcess, crowd: WriterCrowd) -> Result<CrowdResult> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let spent = machine::processor_time(server.process())?;
     let most = Arc::new(Mutex::new(server.memory()?));
     let round = runtime.block_on(async {
         let mut connections = Vec::new();
         for _ in 0..crowd.clients {
-            connections.push(Connection::open(server.address()).await?);
+            connections.push(HttpConnection::open(server.address()).await?);
         }
         let next = Arc::new(AtomicUsize::new(0));
         let mut writers = JoinSet::new();
@@ -150,14 +150,14 @@ pub fn write_all(run: &Run, server: &Server, crowd: Crowd) -> Result<Crowded> {
         }
         let elapsed = started.elapsed();
         watching.abort();
-        anyhow::Ok(Round { latencies, elapsed })
+        anyhow::Ok(MeasuredRound { latencies, elapsed })
     })?;
     run.check()?;
     let memory = *most.lock().map_err(|_| anyhow!("the watch over the server's memory failed"))?;
-    Ok(Crowded { round, memory, processor: machine::processor_time(server.process())?.saturating_sub(spent) })
+    Ok(CrowdResult { round, memory, processor: machine::processor_time(server.process())?.saturating_sub(spent) })
 }
 
-async fn most_memory(process: u32, most: Arc<Mutex<Memory>>) {
+async fn most_memory(process: u32, most: Arc<Mutex<ProcessMemory>>) {
     let mut looks = tokio::time::interval(Duration::from_millis(50));
     loop {
         looks.tick().await;
@@ -171,12 +171,12 @@ async fn most_memory(process: u32, most: Arc<Mutex<Memory>>) {
 }
 
 async fn write_until(
-    mut connection: Connection,
-    crowd: Crowd,
+    mut connection: HttpConnection,
+    crowd: WriterCrowd,
     next: Arc<AtomicUsize>,
     stop: Stop,
 ) -> Result<Vec<Duration>> {
-    let Crowd { clients: _, actors, work: Work { pages, bound, first } } = crowd;
+    let WriterCrowd { clients: _, actors, work: RoundWork { pages, bound, first } } = crowd;
     let (started, mut latencies) = (Instant::now(), Vec::new());
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
@@ -192,12 +192,12 @@ async fn write_until(
     }
 }
 
-struct Connection {
+struct HttpConnection {
     sender: SendRequest<Full<Bytes>>,
     host: String,
 }
 
-impl Connection {
+impl HttpConnection {
     async fn open(address: SocketAddr) -> Result<Self> {
         ensure!(address.ip().is_loopback(), "`{address}` is not on this machine");
         let stream = TcpStream::connect(address).await?;

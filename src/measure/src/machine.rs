@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 /// How a process sees its memory, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Memory {
+pub struct ProcessMemory {
     /// In the machine's memory now.
     pub resident: u64,
     /// The part of it that is not the content of files, which the system can take back.
@@ -21,14 +21,14 @@ pub struct Memory {
 ///
 /// # Errors
 /// When it is gone.
-pub fn memory(process: u32) -> Result<Memory> {
+pub fn memory(process: u32) -> Result<ProcessMemory> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let kibibytes = |name: &str| {
         let line = status.lines().find(|line| line.starts_with(name)).context("the kernel does not tell memory")?;
         let number = line.split_whitespace().nth(1).context("the kernel does not tell memory")?;
         anyhow::Ok(number.parse::<u64>()? << 10)
     };
-    Ok(Memory { resident: kibibytes("VmRSS:")?, anonymous: kibibytes("RssAnon:")?, most: kibibytes("VmHWM:")? })
+    Ok(ProcessMemory { resident: kibibytes("VmRSS:")?, anonymous: kibibytes("RssAnon:")?, most: kibibytes("VmHWM:")? })
 }
 
 /// Whether any thread of a process computes, or waits for the disk.

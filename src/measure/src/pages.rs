@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::run::Run;
-use crate::series::Bound;
+use crate::run::BenchRun;
+use crate::series::RoundBound;
 
 /// Pages of a folder, unless a tree says otherwise.
 pub const FOLDER: usize = 100;
@@ -25,7 +25,7 @@ const RARE_EVERY: usize = 400;
 
 /// A tree of this many pages.
 #[derive(Debug, Clone, Copy)]
-pub struct Pages {
+pub struct PageTree {
     /// How many.
     pub count: usize,
     /// Pages of a folder, and the most folders of a folder.
@@ -36,16 +36,16 @@ pub struct Pages {
 
 /// What is written in one round.
 #[derive(Debug, Clone, Copy)]
-pub struct Work {
+pub struct RoundWork {
     /// Into which tree.
-    pub pages: Pages,
+    pub pages: PageTree,
     /// How much.
-    pub bound: Bound,
+    pub bound: RoundBound,
     /// How many writes came before: no content is written twice.
     pub first: usize,
 }
 
-impl Pages {
+impl PageTree {
     /// A tree in folders of a hundred.
     pub const fn of(count: usize) -> Self {
         Self { count, folder: FOLDER, repeats: 1 }
@@ -93,7 +93,7 @@ impl Pages {
     /// A page's text, about 1.2 KiB, in one of its revisions.
     pub fn text(self, page: usize, revision: usize) -> String {
         let page = page % self.count;
-        let mut dice = Dice(page as u64 ^ 0x5eed);
+        let mut dice = FixedRandom(page as u64 ^ 0x5eed);
         let mut text = format!("---\ntitle: Page {page}\ntags: [{}, {}]\n---\n\n", dice.word(), dice.word());
         text.push_str(&format!("# Page {page}\n\nRevision {revision}, see [[page-{:05}]].\n", dice.below(self.count)));
         for line in 0..LINES * self.repeats {
@@ -114,7 +114,7 @@ impl Pages {
     ///
     /// # Errors
     /// When a file cannot be written, or when the run is to end.
-    pub fn plant(self, run: &Run, root: &Path) -> Result<()> {
+    pub fn plant(self, run: &BenchRun, root: &Path) -> Result<()> {
         for page in 0..self.count {
             let path = root.join(self.path(page));
             if page % self.folder == 0 {
@@ -132,9 +132,9 @@ impl Pages {
 }
 
 /// Numbers that look thrown and are the same in every run (Knuth's MMIX generator).
-struct Dice(u64);
+struct FixedRandom(u64);
 
-impl Dice {
+impl FixedRandom {
     fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % limit
@@ -151,14 +151,14 @@ mod tests {
 
     use super::*;
 
-    const PAGES: Pages = Pages::of(10_000);
+    const PAGES: PageTree = PageTree::of(10_000);
 
     #[test]
     fn no_folder_of_a_large_tree_holds_more_than_its_share() {
         assert_eq!(PAGES.path(9_999), "folder-099/page-09999.md");
-        assert_eq!(Pages::of(100_000).path(99_999), "folder-009/folder-099/page-99999.md");
-        assert_eq!(Pages::of(1_000_000).new_path(10_001), "folder-000/folder-001/new-010001.md");
-        for pages in [Pages::of(100_000), Pages { folder: 1_000, ..Pages::of(100_000) }] {
+        assert_eq!(PageTree::of(100_000).path(99_999), "folder-009/folder-099/page-99999.md");
+        assert_eq!(PageTree::of(1_000_000).new_path(10_001), "folder-000/folder-001/new-010001.md");
+        for pages in [PageTree::of(100_000), PageTree { folder: 1_000, ..PageTree::of(100_000) }] {
             let mut held: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
             for page in 0..pages.count {
                 let mut path = pages.path(page);

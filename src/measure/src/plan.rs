@@ -3,37 +3,37 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::pages::Pages;
-use crate::series::Bound;
+use crate::pages::PageTree;
+use crate::series::RoundBound;
 
 /// The extent of a run.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct RunPlan {
     /// The generated tree.
-    pub pages: Pages,
+    pub pages: PageTree,
     /// How often every row of writing is measured.
     pub rounds: usize,
     /// One round of most rows.
-    pub short: Bound,
+    pub short: RoundBound,
     /// One round of creating pages, also on the mount, where a close is answered faster than it is committed: few enough for the
     /// queue behind it to stay short.
-    pub creating: Bound,
+    pub creating: RoundBound,
     /// One round of the crowd: long enough for what the server puts off to happen in it.
-    pub long: Bound,
+    pub long: RoundBound,
     /// Commits there must be before history is weighed; more are written when the rounds made fewer.
     pub commits: usize,
     /// Pages of one bulk write.
     pub bulk: usize,
     /// Bulk writes in one round.
-    pub bulks: Bound,
+    pub bulks: RoundBound,
     /// Pages that `cp -r` copies in one round.
     pub copied: usize,
     /// How long the server does nothing before the next row begins; what it puts off comes a second after the last write.
     pub rest: Duration,
     /// Searches for each question.
-    pub searches: Bound,
+    pub searches: RoundBound,
     /// `grep` runs for each question.
-    pub greps: Bound,
+    pub greps: RoundBound,
     /// The archive of the corpus that is searched; the generated tree when there is none.
     pub corpus: Option<PathBuf>,
 }

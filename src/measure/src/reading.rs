@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::http::Client;
-use crate::machine::{self, Memory};
+use crate::http::BenchClient;
+use crate::machine::{self, ProcessMemory};
 use crate::pages::RARE;
-use crate::plan::Plan;
-use crate::run::Run;
-use crate::series::Series;
-use crate::server::{Place, Server};
-use crate::table::{Cell, Table, column, text, times};
+use crate::plan::RunPlan;
+use crate::run::BenchRun;
+use crate::series::RoundSeries;
+use crate::server::{ServerPlace, ServerProcess};
+use crate::table::{MarkdownTable, TableCell, column, text, times};
 
 /// How long a search may take to answer right after a start.
 const INDEXED: Duration = Duration::from_secs(120);
@@ -27,42 +27,42 @@ const ALL: usize = 500;
 const BEST: usize = 50;
 
 /// All that is measured of starting and searching.
-pub struct Reading {
+pub struct ReadingResults {
     /// What was searched, for people.
     pub corpus: String,
     /// Over a folder that svcfs has not seen.
-    pub first: Start,
+    pub first: ServerStart,
     /// Over the same folder, unchanged.
-    pub again: Start,
+    pub again: ServerStart,
     /// One for each question.
-    pub questions: Vec<Answered>,
+    pub questions: Vec<MeasuredQuestion>,
 }
 
 /// One start.
-pub struct Start {
+pub struct ServerStart {
     /// From the start of the process until `/readyz` says yes.
     pub ready: Duration,
     /// From the start of the process until a search finds what `grep` finds.
     pub found: Duration,
     /// Memory at rest after it.
-    pub memory: Memory,
+    pub memory: ProcessMemory,
 }
 
 /// One question, as measured.
-pub struct Answered {
+pub struct MeasuredQuestion {
     /// Which.
-    pub question: Question,
+    pub question: BenchQuestion,
     /// Pages that `grep` finds.
     pub pages: usize,
     /// svcfs.
-    pub svcfs: Series,
+    pub svcfs: RoundSeries,
     /// `grep -r`.
-    pub grep: Series,
+    pub grep: RoundSeries,
 }
 
 /// What is asked.
 #[derive(Debug, Clone, Copy)]
-pub struct Question {
+pub struct BenchQuestion {
     /// What it is an example of.
     pub kind: &'static str,
     /// As it is asked here.
@@ -72,31 +72,31 @@ pub struct Question {
 }
 
 /// A word in few pages comes first: it tells that the index is whole.
-const OF_TLDR: [Question; 4] = [
-    Question { kind: "rare word", q: "zpaq", grep: &["zpaq"] },
-    Question { kind: "two words", q: "btrfs snapshot", grep: &["btrfs", "snapshot"] },
-    Question { kind: "phrase", q: "\"public key\"", grep: &["public key"] },
-    Question { kind: "common word", q: "file", grep: &["file"] },
+const OF_TLDR: [BenchQuestion; 4] = [
+    BenchQuestion { kind: "rare word", q: "zpaq", grep: &["zpaq"] },
+    BenchQuestion { kind: "two words", q: "btrfs snapshot", grep: &["btrfs", "snapshot"] },
+    BenchQuestion { kind: "phrase", q: "\"public key\"", grep: &["public key"] },
+    BenchQuestion { kind: "common word", q: "file", grep: &["file"] },
 ];
-const OF_GENERATED: [Question; 4] = [
-    Question { kind: "rare word", q: RARE, grep: &[RARE] },
-    Question { kind: "two words", q: "tide copper", grep: &["tide", "copper"] },
-    Question { kind: "phrase", q: "\"tide copper\"", grep: &["tide copper"] },
-    Question { kind: "common word", q: "tide", grep: &["tide"] },
+const OF_GENERATED: [BenchQuestion; 4] = [
+    BenchQuestion { kind: "rare word", q: RARE, grep: &[RARE] },
+    BenchQuestion { kind: "two words", q: "tide copper", grep: &["tide", "copper"] },
+    BenchQuestion { kind: "phrase", q: "\"tide copper\"", grep: &["tide copper"] },
+    BenchQuestion { kind: "common word", q: "tide", grep: &["tide"] },
 ];
 
 /// Measures everything about starting and searching.
 ///
 /// # Errors
 /// When the server fails or does not find what `grep` finds, or when the run is to end.
-pub fn measure(run: &Run, plan: &Plan) -> Result<Reading> {
+pub fn measure(run: &BenchRun, plan: &RunPlan) -> Result<ReadingResults> {
     let root = run.at("corpus");
     std::fs::create_dir(&root)?;
     let (name, questions) = unpack(run, plan, &root)?;
     let count = machine::run(Command::new("find").arg(&root).args(["-name", "*.md"]))?.lines().count();
     let size = machine::size_on_disk(&root)? as f64 / f64::from(1 << 20);
     let corpus = format!("{name}, {count} pages, {size:.0} MiB on the disk");
-    let place = Place { root: &root, mountpoint: None, log: &run.at("corpus.log"), rest: plan.rest };
+    let place = ServerPlace { root: &root, mountpoint: None, log: &run.at("corpus.log"), rest: plan.rest };
     let (rare, expected) = (questions[0], grep(&root, questions[0].grep)?);
     run.flush_disk()?;
     run.tell(&format!("first start over {corpus}"));
@@ -108,23 +108,23 @@ pub fn measure(run: &Run, plan: &Plan) -> Result<Reading> {
     let mut answered = Vec::new();
     for question in questions {
         run.tell(&format!("searching: {}", question.kind));
-        let mut client = Client::connect(server.address())?;
+        let mut client = BenchClient::connect(server.address())?;
         let pages = grep(&root, question.grep)?.len();
-        let (mut svcfs, mut grepped) = (Series::default(), Series::default());
+        let (mut svcfs, mut grepped) = (RoundSeries::default(), RoundSeries::default());
         svcfs.add(run.timed(plan.searches, |_| {
             let found = client.search(question.q, BEST)?;
             ensure!(!found.is_empty() || pages == 0, "search for `{}` finds nothing", question.q);
             Ok(())
         })?);
         grepped.add(run.timed(plan.greps, |_| grep(&root, question.grep).map(drop))?);
-        answered.push(Answered { question, pages, svcfs, grep: grepped });
+        answered.push(MeasuredQuestion { question, pages, svcfs, grep: grepped });
     }
     server.stop()?;
-    Ok(Reading { corpus, first, again, questions: answered })
+    Ok(ReadingResults { corpus, first, again, questions: answered })
 }
 
 /// Puts the corpus in place; what it is called, and what is asked of it.
-fn unpack(run: &Run, plan: &Plan, root: &Path) -> Result<(&'static str, [Question; 4])> {
+fn unpack(run: &BenchRun, plan: &RunPlan, root: &Path) -> Result<(&'static str, [BenchQuestion; 4])> {
     match &plan.corpus {
         Some(archive) => {
             machine::run(Command::new("tar").arg("xJf").arg(archive).arg("-C").arg(root))?;
@@ -137,9 +137,14 @@ fn unpack(run: &Run, plan: &Plan, root: &Path) -> Result<(&'static str, [Questio
     }
 }
 
-fn start(run: &Run, place: Place<'_>, rare: Question, expected: &BTreeSet<PathBuf>) -> Result<(Server, Start)> {
-    let server = Server::start(run, place)?;
-    let mut client = Client::connect(server.address())?;
+fn start(
+    run: &BenchRun,
+    place: ServerPlace<'_>,
+    rare: BenchQuestion,
+    expected: &BTreeSet<PathBuf>,
+) -> Result<(ServerProcess, ServerStart)> {
+    let server = ServerProcess::start(run, place)?;
+    let mut client = BenchClient::connect(server.address())?;
     // Asking without a pause would slow down the indexer that is waited for.
     run.until(&format!("search for `{}` finds what grep finds: {expected:?}", rare.q), INDEXED, || {
         let found: BTreeSet<PathBuf> = client.search(rare.q, ALL)?.iter().map(|path| place.root.join(path)).collect();
@@ -149,16 +154,16 @@ fn start(run: &Run, place: Place<'_>, rare: Question, expected: &BTreeSet<PathBu
     server.until_quiet(run)?;
     let memory = server.memory()?;
     let ready = server.ready_after;
-    Ok((server, Start { ready, found, memory }))
+    Ok((server, ServerStart { ready, found, memory }))
 }
 
-impl Reading {
+impl ReadingResults {
     /// Searching, and starting.
-    pub fn tables(&self) -> [Table; 2] {
+    pub fn tables(&self) -> [MarkdownTable; 2] {
         [self.searches(), self.starts()]
     }
 
-    fn searches(&self) -> Table {
+    fn searches(&self) -> MarkdownTable {
         let columns = vec![
             column(format!("searching {}", self.corpus), "question"),
             column("pages with it", "pages"),
@@ -168,15 +173,15 @@ impl Reading {
             column("`grep -r` p50", "grep_p50_us"),
             column("× `grep -r`", "times_grep"),
         ];
-        let mut table = Table::new("searching", columns);
-        for Answered { question, pages, svcfs, grep } in &self.questions {
+        let mut table = MarkdownTable::new("searching", columns);
+        for MeasuredQuestion { question, pages, svcfs, grep } in &self.questions {
             table.row([
                 text(format!("{}: `{}`", question.kind, question.q)),
-                Cell::Count(*pages),
-                Cell::Time(svcfs.percentile(0.5)),
-                Cell::Time(svcfs.percentile(0.95)),
-                Cell::Time(svcfs.percentile(0.99)),
-                Cell::Time(grep.percentile(0.5)),
+                TableCell::Count(*pages),
+                TableCell::Time(svcfs.percentile(0.5)),
+                TableCell::Time(svcfs.percentile(0.95)),
+                TableCell::Time(svcfs.percentile(0.99)),
+                TableCell::Time(grep.percentile(0.5)),
                 times(svcfs.typical_rate(), grep.typical_rate()),
             ]);
         }
@@ -185,7 +190,7 @@ impl Reading {
         table
     }
 
-    fn starts(&self) -> Table {
+    fn starts(&self) -> MarkdownTable {
         let columns = vec![
             column(format!("starting over {}", self.corpus), "start"),
             column("`/readyz`", "ready_us"),
@@ -193,12 +198,12 @@ impl Reading {
             column("memory at rest", "resident_bytes"),
             column("most memory", "most_bytes"),
         ];
-        let mut table = Table::new("starting", columns);
-        for (name, Start { ready, found, memory }) in
+        let mut table = MarkdownTable::new("starting", columns);
+        for (name, ServerStart { ready, found, memory }) in
             [("first: adopt, commit and index", &self.first), ("again: nothing changed", &self.again)]
         {
-            let times = [Cell::Time(Some(*ready)), Cell::Time(Some(*found))];
-            let memory = [Cell::Bytes(memory.resident), Cell::Bytes(memory.most)];
+            let times = [TableCell::Time(Some(*ready)), TableCell::Time(Some(*found))];
+            let memory = [TableCell::Bytes(memory.resident), TableCell::Bytes(memory.most)];
             table.row([text(name)].into_iter().chain(times).chain(memory));
         }
         table

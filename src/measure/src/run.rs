@@ -11,7 +11,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::machine;
-use crate::series::{Bound, Round};
+use crate::series::{MeasuredRound, RoundBound};
 
 /// Between two looks at what nobody announces.
 const LOOK: Duration = Duration::from_millis(5);
@@ -23,7 +23,7 @@ const PREFIX: &str = "svcfs-bench-";
 const LOCK: &str = "running";
 
 /// What every measurement is handed. Dropping it removes everything it made on the disk.
-pub struct Run {
+pub struct BenchRun {
     program: PathBuf,
     scratch: TempDir,
     _running: File,
@@ -32,7 +32,7 @@ pub struct Run {
     has_git: bool,
 }
 
-impl Run {
+impl BenchRun {
     /// A run of `program` in a new directory below `dir`; `tell` hears what is going on, and `stop` ends it early. What runs left
     /// there that were killed is removed.
     ///
@@ -140,7 +140,7 @@ impl Run {
     ///
     /// # Errors
     /// That of the work; when the run is to end.
-    pub fn timed(&self, bound: Bound, mut work: impl FnMut(usize) -> Result<()>) -> Result<Round> {
+    pub fn timed(&self, bound: RoundBound, mut work: impl FnMut(usize) -> Result<()>) -> Result<MeasuredRound> {
         let started = Instant::now();
         let mut latencies = Vec::new();
         while latencies.len() < bound.count && started.elapsed() < bound.time {
@@ -149,7 +149,7 @@ impl Run {
             work(latencies.len())?;
             latencies.push(begun.elapsed());
         }
-        Ok(Round { latencies, elapsed: started.elapsed() })
+        Ok(MeasuredRound { latencies, elapsed: started.elapsed() })
     }
 }
 
@@ -198,8 +198,8 @@ mod tests {
     use super::*;
     use crate::series::bound;
 
-    fn run(below: &Path) -> Run {
-        Run::begin(PathBuf::from("svcfs"), below, Stop::new(), |_| {}).unwrap()
+    fn run(below: &Path) -> BenchRun {
+        BenchRun::begin(PathBuf::from("svcfs"), below, Stop::new(), |_| {}).unwrap()
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How long one kind of work is done in one round: until the first of both is reached.
 #[derive(Debug, Clone, Copy)]
-pub struct Bound {
+pub struct RoundBound {
     /// Times.
     pub count: usize,
     /// How long nothing new is begun after.
@@ -12,13 +12,13 @@ pub struct Bound {
 }
 
 /// At most this often, at most for this long.
-pub const fn bound(count: usize, seconds: u64) -> Bound {
-    Bound { count, time: Duration::from_secs(seconds) }
+pub const fn bound(count: usize, seconds: u64) -> RoundBound {
+    RoundBound { count, time: Duration::from_secs(seconds) }
 }
 
 /// One kind of work, done again and again without a break.
 #[derive(Debug)]
-pub struct Round {
+pub struct MeasuredRound {
     /// How long each took.
     pub latencies: Vec<Duration>,
     /// From the first beginning to the last end.
@@ -28,14 +28,14 @@ pub struct Round {
 /// The rounds of one kind of work. Its rate is that of the round in the middle, so that one disturbed round changes nothing;
 /// its latencies are those of all rounds.
 #[derive(Debug, Clone, Default)]
-pub struct Series {
+pub struct RoundSeries {
     rates: Vec<f64>,
     latencies: Vec<Duration>,
 }
 
-impl Series {
+impl RoundSeries {
     /// Takes in a round.
-    pub fn add(&mut self, round: Round) {
+    pub fn add(&mut self, round: MeasuredRound) {
         self.add_counted(round.latencies.len(), round.elapsed);
         self.latencies.extend(round.latencies);
         self.latencies.sort_unstable();
@@ -85,11 +85,11 @@ mod tests {
 
     #[test]
     fn percentiles_are_latencies_that_occurred_and_the_rate_is_that_of_the_middle_round() {
-        let mut series = Series::default();
+        let mut series = RoundSeries::default();
         assert_eq!((series.rate(), series.percentile(0.5)), (None, None));
         for seconds in [1, 4, 2] {
             let latencies = (1..=100).map(Duration::from_millis).collect();
-            series.add(Round { latencies, elapsed: Duration::from_secs(seconds) });
+            series.add(MeasuredRound { latencies, elapsed: Duration::from_secs(seconds) });
         }
         assert_eq!(series.rate(), Some(50.0));
         for (share, millis) in [(0.0, 1), (0.5, 50), (0.99, 99), (1.0, 100)] {

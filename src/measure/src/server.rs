@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::http::Client;
-use crate::machine::{self, Memory};
-use crate::run::Run;
+use crate::http::BenchClient;
+use crate::machine::{self, ProcessMemory};
+use crate::run::BenchRun;
 
 /// How long adopting a tree may take.
 const START: Duration = Duration::from_secs(600);
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Where a server is started.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct ServerPlace<'a> {
     /// The root it serves.
     pub root: &'a Path,
     /// Where it mounts, if it does.
@@ -38,7 +38,7 @@ pub struct Place<'a> {
 }
 
 /// A server that is ready.
-pub struct Server {
+pub struct ServerProcess {
     child: Child,
     address: SocketAddr,
     log: PathBuf,
@@ -49,12 +49,12 @@ pub struct Server {
     pub ready_after: Duration,
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts a server on a port that is free, and waits until it is ready.
     ///
     /// # Errors
     /// When it ends instead or is not ready in time, with the end of its log; when the run is to end.
-    pub fn start(run: &Run, place: Place<'_>) -> Result<Self> {
+    pub fn start(run: &BenchRun, place: ServerPlace<'_>) -> Result<Self> {
         Self::start_with(run, place, &[])
     }
 
@@ -62,9 +62,9 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn start_with(run: &Run, place: Place<'_>, more: &[&str]) -> Result<Self> {
+    pub fn start_with(run: &BenchRun, place: ServerPlace<'_>, more: &[&str]) -> Result<Self> {
         run.check()?;
-        let Place { root, mountpoint, log, rest } = place;
+        let ServerPlace { root, mountpoint, log, rest } = place;
         let mut command = Command::new(run.program());
         // A signal from the terminal is for this process, which then ends the server in good order.
         command.process_group(0);
@@ -88,7 +88,7 @@ impl Server {
         // From here on a failure ends the process, too.
         let mut server = Self { child, address, log: log.to_owned(), rest, started, ready_after: START };
         server.address = address_told(run, said).with_context(|| server.end_of_log())?;
-        Client::connect(server.address)?.get("/readyz").with_context(|| server.end_of_log())?;
+        BenchClient::connect(server.address)?.get("/readyz").with_context(|| server.end_of_log())?;
         server.ready_after = started.elapsed();
         Ok(server)
     }
@@ -107,7 +107,7 @@ impl Server {
     ///
     /// # Errors
     /// When it is gone.
-    pub fn memory(&self) -> Result<Memory> {
+    pub fn memory(&self) -> Result<ProcessMemory> {
         machine::memory(self.process())
     }
 
@@ -115,7 +115,7 @@ impl Server {
     ///
     /// # Errors
     /// When it is gone, or when the run is to end.
-    pub fn until_quiet(&self, run: &Run) -> Result<()> {
+    pub fn until_quiet(&self, run: &BenchRun) -> Result<()> {
         run.until_quiet(self.process(), self.rest)
     }
 
@@ -162,7 +162,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // Ended already, in a run that went well.
         if matches!(self.child.try_wait(), Ok(None)) {
@@ -173,7 +173,7 @@ impl Drop for Server {
 }
 
 /// The address that a server says on its standard output once it answers.
-fn address_told(run: &Run, said: impl std::io::Read + Send + 'static) -> Result<SocketAddr> {
+fn address_told(run: &BenchRun, said: impl std::io::Read + Send + 'static) -> Result<SocketAddr> {
     let (sender, receiver) = mpsc::channel();
     // Reads to the end, so that the server never writes into a pipe that nobody holds.
     let read = move || {
@@ -209,7 +209,7 @@ mod tests {
         let said =
             "svcfs serves /x/http://y\n  http    http://127.0.0.1:4711\n  docs    http://127.0.0.1:4711/api/docs\n";
         let place = tempfile::tempdir().unwrap();
-        let run = Run::begin(PathBuf::from("svcfs"), place.path(), Stop::new(), |_| {}).unwrap();
+        let run = BenchRun::begin(PathBuf::from("svcfs"), place.path(), Stop::new(), |_| {}).unwrap();
         assert_eq!(address_told(&run, said.as_bytes()).unwrap(), "127.0.0.1:4711".parse().unwrap());
         let error = address_told(&run, "svcfs: no\n".as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), "the server ended before it listened");

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 /// One figure.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Cell {
+pub enum TableCell {
     /// Words.
     Text(String),
     /// How many.
@@ -28,7 +28,7 @@ pub enum Cell {
 
 /// What stands above a column.
 #[derive(Debug, Clone)]
-pub struct Column {
+pub struct TableColumn {
     /// For people.
     heading: String,
     /// For programs; says the unit.
@@ -37,30 +37,30 @@ pub struct Column {
 
 /// A table.
 #[derive(Debug, Clone)]
-pub struct Table {
+pub struct MarkdownTable {
     /// Its name for programs.
     pub name: &'static str,
     /// What stands above each column.
-    pub columns: Vec<Column>,
+    pub columns: Vec<TableColumn>,
     /// Rows of as many cells.
-    pub rows: Vec<Vec<Cell>>,
+    pub rows: Vec<Vec<TableCell>>,
     /// Sentences below it.
     pub notes: Vec<String>,
 }
 
 /// A column.
-pub fn column(heading: impl Into<String>, key: &'static str) -> Column {
-    Column { heading: heading.into(), key }
+pub fn column(heading: impl Into<String>, key: &'static str) -> TableColumn {
+    TableColumn { heading: heading.into(), key }
 }
 
 /// Words in a cell.
-pub fn text(text: impl Into<String>) -> Cell {
-    Cell::Text(text.into())
+pub fn text(text: impl Into<String>) -> TableCell {
+    TableCell::Text(text.into())
 }
 
 /// How many times one is the other.
-pub fn times(one: Option<f64>, other: Option<f64>) -> Cell {
-    Cell::Times(quotient(one, other))
+pub fn times(one: Option<f64>, other: Option<f64>) -> TableCell {
+    TableCell::Times(quotient(one, other))
 }
 
 /// One divided by the other, where both were measured.
@@ -68,14 +68,14 @@ pub fn quotient(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     Some(one? / other?)
 }
 
-impl Table {
+impl MarkdownTable {
     /// A table without rows.
-    pub const fn new(name: &'static str, columns: Vec<Column>) -> Self {
+    pub const fn new(name: &'static str, columns: Vec<TableColumn>) -> Self {
         Self { name, columns, rows: Vec::new(), notes: Vec::new() }
     }
 
     /// Adds a row.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = TableCell>) {
         self.rows.push(cells.into_iter().collect());
     }
 
@@ -88,7 +88,7 @@ impl Table {
             cells.chain([self.columns[at].heading.chars().count(), 3]).max().unwrap_or_default()
         };
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        let is_text = |at: usize| self.rows.iter().all(|row| matches!(row.get(at), None | Some(Cell::Text(_))));
+        let is_text = |at: usize| self.rows.iter().all(|row| matches!(row.get(at), None | Some(TableCell::Text(_))));
         let mut text = String::new();
         let mut line = |cells: &mut dyn Iterator<Item = &str>| {
             for (at, cell) in cells.enumerate() {
@@ -115,7 +115,7 @@ impl Table {
 
     /// The table as an object: `rows`, each an object, and `notes`.
     pub fn json(&self) -> Value {
-        let row = |cells: &Vec<Cell>| -> Value {
+        let row = |cells: &Vec<TableCell>| -> Value {
             let members = self.columns.iter().zip(cells).map(|(column, cell)| (column.key.to_owned(), cell.json()));
             Value::Object(members.collect::<Map<_, _>>())
         };
@@ -123,7 +123,7 @@ impl Table {
     }
 }
 
-impl Cell {
+impl TableCell {
     /// Times in microseconds, to a tenth.
     fn json(&self) -> Value {
         let number = |number: &Option<f64>, digits: i32| {
@@ -142,7 +142,7 @@ impl Cell {
     }
 }
 
-impl fmt::Display for Cell {
+impl fmt::Display for TableCell {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => formatter.write_str(text),
@@ -185,22 +185,22 @@ mod tests {
     #[test]
     fn times_and_ratios_keep_the_digits_that_count() {
         for (micros, text) in [(7, "7.00 µs"), (1_234, "1.23 ms"), (45_678, "45.7 ms"), (3_000_000, "3.00 s")] {
-            assert_eq!(Cell::Time(Some(Duration::from_micros(micros))).to_string(), text);
+            assert_eq!(TableCell::Time(Some(Duration::from_micros(micros))).to_string(), text);
         }
-        assert_eq!(Cell::Time(None).to_string(), "—");
+        assert_eq!(TableCell::Time(None).to_string(), "—");
         for (one, text) in [(250.0, "250"), (2.5, "2.50"), (0.004, "0.0040")] {
             assert_eq!(times(Some(one), Some(1.0)).to_string(), text);
         }
         assert_eq!(times(Some(1.0), None).to_string(), "—");
-        assert_eq!(Cell::Share(Some(0.874)).to_string(), "87 %");
-        assert_eq!(Cell::Bytes(3 << 19).to_string(), "1.5 MiB");
+        assert_eq!(TableCell::Share(Some(0.874)).to_string(), "87 %");
+        assert_eq!(TableCell::Bytes(3 << 19).to_string(), "1.5 MiB");
     }
 
     #[test]
     fn a_table_says_the_same_to_people_and_to_programs() {
-        let mut table = Table::new("writing", vec![column("pages", "name"), column("p50", "p50_us")]);
-        table.row([text("`PUT`"), Cell::Time(Some(Duration::from_micros(1_234)))]);
-        table.row([text("bare"), Cell::Time(None)]);
+        let mut table = MarkdownTable::new("writing", vec![column("pages", "name"), column("p50", "p50_us")]);
+        table.row([text("`PUT`"), TableCell::Time(Some(Duration::from_micros(1_234)))]);
+        table.row([text("bare"), TableCell::Time(None)]);
         table.notes.push("That is all.".to_owned());
         let shown =
             "| pages |     p50 |\n| ----- | ------: |\n| `PUT` | 1.23 ms |\n| bare  |       — |\n\nThat is all.\n\n";

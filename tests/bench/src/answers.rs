@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
-use svcfs_measure::http::{Client, encoded};
+use svcfs_measure::http::{BenchClient, encoded};
 use svcfs_measure::machine;
-use svcfs_measure::run::Run;
-use svcfs_measure::series::{Bound, Round, Series};
-use svcfs_measure::server::{Place, Server};
-use svcfs_measure::table::{Cell, Table, column, text};
+use svcfs_measure::run::BenchRun;
+use svcfs_measure::series::{MeasuredRound, RoundBound, RoundSeries};
+use svcfs_measure::server::{ServerPlace, ServerProcess};
+use svcfs_measure::table::{MarkdownTable, TableCell, column, text};
 
 use crate::plan::Extent;
 
@@ -53,7 +53,7 @@ struct Starts {
 /// One question.
 struct Answered {
     question: Question,
-    series: Series,
+    series: RoundSeries,
 }
 
 /// What is asked, what is wanted, and what others took, in milliseconds: p50 and p99.
@@ -119,7 +119,7 @@ const QUESTIONS: [Question; 10] = {
 ///
 /// # Errors
 /// When the server fails or answers something wrong, or when the run is to end.
-pub fn measure(run: &Run, extent: &Extent) -> Result<Answers> {
+pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Answers> {
     let root = run.at("answers");
     std::fs::create_dir(&root)?;
     let name = plant_corpus(run, extent, &root)?;
@@ -129,7 +129,7 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Answers> {
     run.flush_disk()?;
     let log = run.at("answers.log");
     let count = pages.len() + LINKING + 1;
-    let place = Place { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest };
+    let place = ServerPlace { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest };
     let (server, starts) = start(run, place, count)?;
     server.until_quiet(run)?;
     let mut rows = Vec::new();
@@ -144,7 +144,7 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Answers> {
 }
 
 /// Puts the corpus into a root, or a generated tree where there is none; what it is called.
-pub fn plant_corpus(run: &Run, extent: &Extent, root: &Path) -> Result<&'static str> {
+pub fn plant_corpus(run: &BenchRun, extent: &Extent, root: &Path) -> Result<&'static str> {
     let Some(archive) = &extent.plan.corpus else {
         extent.plan.pages.plant(run, root)?;
         return Ok("the generated tree");
@@ -154,8 +154,8 @@ pub fn plant_corpus(run: &Run, extent: &Extent, root: &Path) -> Result<&'static 
 }
 
 /// Waits until search knows every page, and checks that it knows so many.
-pub fn until_complete(run: &Run, server: &Server, (count, timeout): (usize, Duration)) -> Result<()> {
-    let mut client = Client::connect(server.address())?;
+pub fn until_complete(run: &BenchRun, server: &ServerProcess, (count, timeout): (usize, Duration)) -> Result<()> {
+    let mut client = BenchClient::connect(server.address())?;
     run.until("search is complete", timeout, || {
         let answer: Value = serde_json::from_slice(&client.get("/readyz")?)?;
         Ok(answer["index"]["complete"] == true)
@@ -166,9 +166,9 @@ pub fn until_complete(run: &Run, server: &Server, (count, timeout): (usize, Dura
 }
 
 /// Starts a server over a tree of so many pages for the first time, and again.
-fn start(run: &Run, place: Place<'_>, count: usize) -> Result<(Server, Starts)> {
+fn start(run: &BenchRun, place: ServerPlace<'_>, count: usize) -> Result<(ServerProcess, Starts)> {
     run.tell("first start");
-    let mut server = Server::start(run, place)?;
+    let mut server = ServerProcess::start(run, place)?;
     until_complete(run, &server, (count, COMPLETE))?;
     let (first, complete) = (server.ready_after, server.started.elapsed());
     let mut later = COMPLETE;
@@ -176,20 +176,20 @@ fn start(run: &Run, place: Place<'_>, count: usize) -> Result<(Server, Starts)> 
         server.until_quiet(run)?;
         server.stop()?;
         run.flush_disk()?;
-        server = Server::start(run, place)?;
+        server = ServerProcess::start(run, place)?;
         later = later.min(server.ready_after);
     }
     Ok((server, Starts { first, complete, later }))
 }
 
 struct Asked<'a> {
-    server: &'a Server,
+    server: &'a ServerProcess,
     words: &'a [String],
-    bound: Bound,
+    bound: RoundBound,
 }
 
 impl Asked<'_> {
-    fn measured(&self, run: &Run, question: Question) -> Result<Series> {
+    fn measured(&self, run: &BenchRun, question: Question) -> Result<RoundSeries> {
         let (is_over, stop) = (AtomicBool::new(false), run.stop());
         let round = thread::scope(|scope| {
             let writers: Vec<_> = (0..if question.is_busy { WRITERS } else { 0 })
@@ -217,16 +217,16 @@ impl Asked<'_> {
             for writer in writers {
                 writer.join().map_err(|_| anyhow!("a writer panicked")).flatten()?;
             }
-            outcome.map(|()| Round { latencies, elapsed })
+            outcome.map(|()| MeasuredRound { latencies, elapsed })
         })?;
         run.check()?;
-        let mut series = Series::default();
+        let mut series = RoundSeries::default();
         series.add(round);
         Ok(series)
     }
 
     fn write(&self, writer: usize, is_over: &AtomicBool) -> Result<()> {
-        let mut client = Client::connect(self.server.address())?;
+        let mut client = BenchClient::connect(self.server.address())?;
         let mut number = 0;
         while !is_over.load(Ordering::Relaxed) {
             let word = |at: usize| self.words[(writer * 7 + number * 13 + at) % self.words.len()].as_str();
@@ -239,7 +239,7 @@ impl Asked<'_> {
     }
 
     fn ask(&self, stop: &svcfs_work::Stop, kind: Kind, client: usize) -> Result<Vec<Duration>> {
-        let mut connection = Client::connect(self.server.address())?;
+        let mut connection = BenchClient::connect(self.server.address())?;
         let (begun, mut latencies) = (Instant::now(), Vec::new());
         while latencies.len() < self.bound.count && begun.elapsed() < self.bound.time && !stop.is_requested() {
             let target = self.target(kind, latencies.len() * 31 + client * 17);
@@ -340,7 +340,7 @@ impl Answers {
     }
 
     /// The table.
-    pub fn table(&self) -> Table {
+    pub fn table(&self) -> MarkdownTable {
         let columns = vec![
             column(format!("answers over {}", self.corpus), "question"),
             column("clients", "clients"),
@@ -349,19 +349,19 @@ impl Answers {
             column("c6a0807, p50 / p99 in ms", "before"),
             column("KiwiFS 0.4.1, p50 / p99 in ms", "kiwifs"),
         ];
-        let mut table = Table::new("answers", columns);
+        let mut table = MarkdownTable::new("answers", columns);
         for Answered { question, series } in &self.rows {
             table.row([
                 text(question.name),
-                Cell::Count(question.clients),
-                Cell::Time(series.percentile(0.5)),
-                Cell::Time(series.percentile(0.99)),
+                TableCell::Count(question.clients),
+                TableCell::Time(series.percentile(0.5)),
+                TableCell::Time(series.percentile(0.99)),
                 text(question.before),
                 text(question.kiwifs),
             ]);
         }
         let [first, complete, later] =
-            [self.starts.first, self.starts.complete, self.starts.later].map(|time| Cell::Time(Some(time)));
+            [self.starts.first, self.starts.complete, self.starts.later].map(|time| TableCell::Time(Some(time)));
         table.notes.push(format!(
             "The first start was ready after {first}, and search was complete after {complete} (c6a0807: 1.9 s and 6.3 s; KiwiFS: ready after \
              26 s); a later start was ready after {later} (c6a0807: 0.67 s, KiwiFS: 0.28 s)."

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use svcfs_measure::run::Run;
-use svcfs_measure::series::{Bound, Series, bound};
-use svcfs_measure::table::{Cell, Table, column, text};
+use svcfs_measure::run::BenchRun;
+use svcfs_measure::series::{RoundBound, RoundSeries, bound};
+use svcfs_measure::table::{MarkdownTable, TableCell, column, text};
 
 /// A question or a deed.
 pub struct Asked {
@@ -14,7 +14,7 @@ pub struct Asked {
     /// The first time.
     pub first: Duration,
     /// From the second time on.
-    pub later: Series,
+    pub later: RoundSeries,
 }
 
 /// Measures one that may be done again and again; `work` is handed how often it was done before.
@@ -22,33 +22,33 @@ pub struct Asked {
 /// # Errors
 /// Those of the work; when the run is to end.
 pub fn measured(
-    run: &Run,
+    run: &BenchRun,
     name: &'static str,
-    bound_of: Bound,
+    bound_of: RoundBound,
     work: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Asked> {
     run.tell(name);
     let once = run.timed(bound(1, 60), &mut *work)?;
-    let mut later = Series::default();
+    let mut later = RoundSeries::default();
     later.add(run.timed(bound_of, |number| work(number + 1))?);
     Ok(Asked { name, first: once.elapsed, later })
 }
 
 /// One row a question, three columns a tree; trees are told with the number of their pages.
-pub fn table(name: &'static str, heading: &str, trees: &[(usize, &[Asked])]) -> Table {
+pub fn table(name: &'static str, heading: &str, trees: &[(usize, &[Asked])]) -> MarkdownTable {
     let mut columns = vec![column(heading, "question")];
     for (pages, _) in trees {
         columns.push(column(format!("{pages} pages: first"), "first_us"));
         columns.push(column("p50", "p50_us"));
         columns.push(column("p99", "p99_us"));
     }
-    let mut table = Table::new(name, columns);
+    let mut table = MarkdownTable::new(name, columns);
     let rows = trees.first().map_or(0, |(_, asked)| asked.len());
     for row in 0..rows {
         let asked: Vec<&Asked> = trees.iter().filter_map(|(_, asked)| asked.get(row)).collect();
         let cells = asked.iter().flat_map(|asked| {
-            let percentile = |share| Cell::Time(asked.later.percentile(share));
-            [Cell::Time(Some(asked.first)), percentile(0.5), percentile(0.99)]
+            let percentile = |share| TableCell::Time(asked.later.percentile(share));
+            [TableCell::Time(Some(asked.first)), percentile(0.5), percentile(0.99)]
         });
         let name = asked.first().map_or("", |asked| asked.name);
         table.row([text(name)].into_iter().chain(cells));

@@ -8,12 +8,12 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow};
 use svcfs_base::{Actor, Caller, Change, Door, SystemClock, TreePath};
 use svcfs_measure::git;
-use svcfs_measure::http::{self, ACTORS, Crowd};
-use svcfs_measure::pages::Work;
-use svcfs_measure::run::Run;
-use svcfs_measure::series::{Round, Series};
-use svcfs_measure::server::{Place, Server};
-use svcfs_measure::table::{Cell, Table, column, quotient, text};
+use svcfs_measure::http::{self, ACTORS, WriterCrowd};
+use svcfs_measure::pages::RoundWork;
+use svcfs_measure::run::BenchRun;
+use svcfs_measure::series::{MeasuredRound, RoundSeries};
+use svcfs_measure::server::{ServerPlace, ServerProcess};
+use svcfs_measure::table::{MarkdownTable, TableCell, column, quotient, text};
 use svcfs_measure::writing::{MANY, expect_commits};
 use svcfs_vfs::{Options, Vfs};
 
@@ -23,18 +23,18 @@ use crate::plan::Extent;
 #[derive(Default)]
 pub struct Committer {
     /// [`MANY`] threads that call the write path in this process.
-    pub driven: Series,
+    pub driven: RoundSeries,
     /// As many clients over HTTP, under [`ACTORS`] names.
-    pub taking_turns: Series,
+    pub taking_turns: RoundSeries,
     /// As many under one name.
-    pub alone: Series,
+    pub alone: RoundSeries,
 }
 
 /// Measures the committer by itself and through HTTP, in turn.
 ///
 /// # Errors
 /// When a write is refused, when history does not hold exactly one commit for each, or when the run is to end.
-pub fn measure(run: &Run, extent: &Extent) -> Result<Committer> {
+pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Committer> {
     let plan = &extent.plan;
     let (driven, served) = (run.at("driven"), run.at("served"));
     for root in [&driven, &served] {
@@ -42,7 +42,8 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Committer> {
     }
     let vfs = open(&driven)?;
     let log = run.at("served.log");
-    let server = Server::start(run, Place { root: &served, mountpoint: None, log: &log, rest: plan.rest })?;
+    let server =
+        ServerProcess::start(run, ServerPlace { root: &served, mountpoint: None, log: &log, rest: plan.rest })?;
     server.until_quiet(run)?;
     let mut committer = Committer::default();
     let mut first = 0;
@@ -50,7 +51,7 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Committer> {
         run.tell(&format!("the committer by itself and through HTTP, round {} of {}", round + 1, plan.rounds));
         let mut work = || {
             first += 1_000_000;
-            Work { pages: plan.pages, bound: extent.crowd, first }
+            RoundWork { pages: plan.pages, bound: extent.crowd, first }
         };
         run.flush_disk()?;
         let before = git::commits(&driven)?;
@@ -62,7 +63,7 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Committer> {
         for (series, actors) in [(&mut committer.taking_turns, ACTORS), (&mut committer.alone, 1)] {
             run.flush_disk()?;
             let before = git::commits(&served)?;
-            let crowded = http::write_all(run, &server, Crowd { clients: MANY, actors, work: work() })?;
+            let crowded = http::write_all(run, &server, WriterCrowd { clients: MANY, actors, work: work() })?;
             expect_commits(run, &served, Some(before + crowded.round.latencies.len()))?;
             series.add(crowded.round);
             server.until_quiet(run)?;
@@ -88,8 +89,8 @@ fn open(root: &Path) -> Result<Arc<Vfs>> {
 }
 
 /// Durable writes by [`MANY`] threads.
-fn drive(run: &Run, vfs: &Vfs, work: Work) -> Result<Round> {
-    let Work { pages, bound, first } = work;
+fn drive(run: &BenchRun, vfs: &Vfs, work: RoundWork) -> Result<MeasuredRound> {
+    let RoundWork { pages, bound, first } = work;
     let (next, started, stop) = (AtomicUsize::new(0), Instant::now(), run.stop());
     let write_until_done = || -> Result<Vec<_>> {
         let mut latencies = Vec::new();
@@ -117,12 +118,12 @@ fn drive(run: &Run, vfs: &Vfs, work: Work) -> Result<Round> {
     })?;
     let elapsed = started.elapsed();
     run.check()?;
-    Ok(Round { latencies, elapsed })
+    Ok(MeasuredRound { latencies, elapsed })
 }
 
 impl Committer {
     /// The table.
-    pub fn table(&self) -> Table {
+    pub fn table(&self) -> MarkdownTable {
         let columns = vec![
             column(format!("{MANY} writers at once"), "way"),
             column("pages/s", "pages_per_second"),
@@ -130,7 +131,7 @@ impl Committer {
             column("p99", "p99_us"),
             column("of the committer by itself", "share"),
         ];
-        let mut table = Table::new("committer", columns);
+        let mut table = MarkdownTable::new("committer", columns);
         for (name, series) in [
             ("the committer by itself: threads in its process".to_owned(), &self.driven),
             (format!("HTTP, {ACTORS} actors in turn"), &self.taking_turns),
@@ -138,10 +139,10 @@ impl Committer {
         ] {
             table.row([
                 text(name),
-                Cell::Rate(series.rate()),
-                Cell::Time(series.percentile(0.5)),
-                Cell::Time(series.percentile(0.99)),
-                Cell::Share(quotient(series.rate(), self.driven.rate())),
+                TableCell::Rate(series.rate()),
+                TableCell::Time(series.percentile(0.5)),
+                TableCell::Time(series.percentile(0.99)),
+                TableCell::Share(quotient(series.rate(), self.driven.rate())),
             ]);
         }
         table

@@ -14,12 +14,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
-use svcfs_measure::http::Client;
+use svcfs_measure::http::BenchClient;
 use svcfs_measure::machine;
-use svcfs_measure::run::Run;
-use svcfs_measure::series::{Bound, Series};
-use svcfs_measure::server::{Place, Server};
-use svcfs_measure::table::{Cell, Table, column, quotient, text, times};
+use svcfs_measure::run::BenchRun;
+use svcfs_measure::series::{RoundBound, RoundSeries};
+use svcfs_measure::server::{ServerPlace, ServerProcess};
+use svcfs_measure::table::{MarkdownTable, TableCell, column, quotient, text, times};
 
 use self::nfs::{Nfs, Share};
 use self::rivals::{Rival, free_port};
@@ -62,7 +62,7 @@ pub struct Amount {
     /// Small files.
     pub files: usize,
     /// How long they are read in a round.
-    pub reading: Bound,
+    pub reading: RoundBound,
     /// MiB of the large file: more than a version can have, so that it goes the way of such files.
     pub large: usize,
 }
@@ -71,7 +71,7 @@ pub struct Amount {
 pub struct Doors {
     contestants: Vec<Contestant>,
     /// Writing and flushing the large file on the disk itself.
-    bare: Series,
+    bare: RoundSeries,
     /// Which rivals were not there.
     missing: Vec<String>,
 }
@@ -83,7 +83,7 @@ struct Contestant {
     is_ours: bool,
     is_nfs: bool,
     /// In the order of [`Deed::ALL`].
-    done: [Series; 4],
+    done: [RoundSeries; 4],
 }
 
 /// Where a server answers, what its paths begin with, and the folder they are in.
@@ -101,7 +101,7 @@ struct At<'a> {
 ///
 /// # Errors
 /// When something is refused, or when the run is to end.
-pub fn measure(run: &Run, extent: &Extent) -> Result<Doors> {
+pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Doors> {
     let amount = extent.doors;
     let (root, log, large) = (run.at("root"), run.at("doors.log"), run.at("large.bin"));
     fs::create_dir(&root)?;
@@ -112,8 +112,8 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Doors> {
         ["--s3", "--s3-port", &ports[1]],
         ["--nfs", "--nfs-port", &ports[2]],
     ];
-    let place = Place { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest };
-    let server = Server::start_with(run, place, &doors.concat())?;
+    let place = ServerPlace { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest };
+    let server = ServerProcess::start_with(run, place, &doors.concat())?;
     let (rivals, missing) = Rival::start_all(run)?;
     let ours = |port: &str, prefix: &'static str| -> Result<At<'_>> {
         let address = format!("127.0.0.1:{port}").parse()?;
@@ -140,7 +140,7 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Doors> {
             fs::create_dir(place.folder.join(format!("{}-{round}", contestant.key)))?;
         }
     }
-    let mut bare = Series::default();
+    let mut bare = RoundSeries::default();
     for round in 0..extent.plan.rounds {
         for (at, deed) in Deed::ALL.into_iter().enumerate() {
             if deed == Deed::WriteLarge {
@@ -173,9 +173,9 @@ impl At<'_> {
     fn go_mounted(
         &self,
         share: &Share,
-        (run, deed): (&Run, Deed),
+        (run, deed): (&BenchRun, Deed),
         (amount, large, name): (Amount, &Path, &str),
-        series: &mut Series,
+        series: &mut RoundSeries,
     ) -> Result<()> {
         let file = format!("{name}.bin");
         match deed {
@@ -223,10 +223,10 @@ impl At<'_> {
 
     fn go(
         &self,
-        run: &Run,
+        run: &BenchRun,
         deed: Deed,
         (amount, large, name): (Amount, &Path, &str),
-        series: &mut Series,
+        series: &mut RoundSeries,
     ) -> Result<()> {
         if let Some(share) = &self.share {
             return self.go_mounted(share, (run, deed), (amount, large, name), series);
@@ -239,7 +239,7 @@ impl At<'_> {
                 if self.can_write {
                     crowd(
                         amount.files,
-                        || Client::connect(self.address),
+                        || BenchClient::connect(self.address),
                         |client, at| {
                             client
                                 .put(&format!("{}{name}/{at}.md", self.prefix), content.clone().into_bytes())
@@ -257,7 +257,7 @@ impl At<'_> {
                 let (done, stop) = (AtomicUsize::new(0), run.stop());
                 crowd(
                     amount.reading.count,
-                    || Client::connect(self.address),
+                    || BenchClient::connect(self.address),
                     |client, at| {
                         if begun.elapsed() > amount.reading.time {
                             return Ok(());
@@ -296,7 +296,7 @@ impl At<'_> {
 }
 
 /// Writes a file to the disk itself, and flushes it; how long that takes.
-fn write_bare(run: &Run, (large, round): (&Path, usize)) -> Result<Duration> {
+fn write_bare(run: &BenchRun, (large, round): (&Path, usize)) -> Result<Duration> {
     let content = fs::read(large)?;
     run.flush_disk()?;
     let begun = Instant::now();
@@ -361,7 +361,7 @@ impl Doors {
     pub fn judged(&self) -> Vec<Judged> {
         let mut judged = Vec::new();
         for (at, deed) in Deed::ALL.into_iter().enumerate() {
-            let rate = |contestant: &Contestant| contestant.done.get(at).and_then(Series::rate);
+            let rate = |contestant: &Contestant| contestant.done.get(at).and_then(RoundSeries::rate);
             for ours in self.contestants.iter().filter(|contestant| contestant.is_ours) {
                 for rival in self.rivals(ours).filter(|rival| rate(rival).is_some()) {
                     let deed = deed.name().split(':').next().unwrap_or_default();
@@ -374,17 +374,17 @@ impl Doors {
     }
 
     /// The table.
-    pub fn table(&self) -> Table {
+    pub fn table(&self) -> MarkdownTable {
         let mut columns = vec![column("over the network", "deed")];
         columns.extend(self.contestants.iter().map(|contestant| column(contestant.name, contestant.key)));
         columns.push(column("WebDAV, of the fastest that takes writes, too", "webdav_share"));
         columns.push(column("S3, of the same", "s3_share"));
         columns.push(column("NFS, of the other over NFS", "nfs_share"));
-        let mut table = Table::new("doors", columns);
+        let mut table = MarkdownTable::new("doors", columns);
         for (at, deed) in Deed::ALL.into_iter().enumerate() {
-            let rate = |contestant: &Contestant| contestant.done.get(at).and_then(Series::rate);
+            let rate = |contestant: &Contestant| contestant.done.get(at).and_then(RoundSeries::rate);
             let writes = |contestant: &&Contestant| contestant.done[0].rate().is_some();
-            let rates = self.contestants.iter().map(|contestant| Cell::Rate(rate(contestant)));
+            let rates = self.contestants.iter().map(|contestant| TableCell::Rate(rate(contestant)));
             let shares = self.contestants.iter().filter(|contestant| contestant.is_ours).map(|ours| {
                 let fastest = self.rivals(ours).filter(writes).filter_map(rate).reduce(f64::max);
                 times(rate(ours), fastest)

@@ -10,13 +10,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use svcfs_measure::http::Client;
+use svcfs_measure::http::BenchClient;
 use svcfs_measure::machine;
-use svcfs_measure::pages::{Pages, RARE};
-use svcfs_measure::run::Run;
-use svcfs_measure::series::{Bound, Round, Series};
-use svcfs_measure::server::{Place, Server};
-use svcfs_measure::table::{Cell, Table, column, quotient, text};
+use svcfs_measure::pages::{PageTree, RARE};
+use svcfs_measure::run::BenchRun;
+use svcfs_measure::series::{MeasuredRound, RoundBound, RoundSeries};
+use svcfs_measure::server::{ServerPlace, ServerProcess};
+use svcfs_measure::table::{MarkdownTable, TableCell, column, quotient, text};
 use svcfs_measure::writing::no_mount;
 
 use crate::passthrough::Passthrough;
@@ -74,16 +74,16 @@ impl Deed {
 /// One thing, each way.
 #[derive(Debug, Default, Clone)]
 struct Each {
-    svcfs: Series,
-    passed_on: Series,
-    bare: Series,
+    svcfs: RoundSeries,
+    passed_on: RoundSeries,
+    bare: RoundSeries,
 }
 
 /// All that is measured of it.
 pub struct Files {
     done: Vec<(Deed, Each)>,
     /// From the acknowledgement of a write over HTTP until a reader of the mount has it.
-    seen: Series,
+    seen: RoundSeries,
     /// Why something was not measured.
     missing: Vec<String>,
 }
@@ -92,8 +92,8 @@ pub struct Files {
 ///
 /// # Errors
 /// When something is refused or read wrongly, or when the run is to end.
-pub fn measure(run: &Run, extent: &Extent) -> Result<Files> {
-    let mut files = Files { done: Vec::new(), seen: Series::default(), missing: no_mount().into_iter().collect() };
+pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Files> {
+    let mut files = Files { done: Vec::new(), seen: RoundSeries::default(), missing: no_mount().into_iter().collect() };
     if !files.missing.is_empty() {
         return Ok(files);
     }
@@ -107,7 +107,8 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Files> {
     let passthrough = Passthrough::start(run, &bare)?;
     let log = run.at("files.log");
     let rest = extent.plan.rest;
-    let server = Server::start(run, Place { root: &root, mountpoint: Some(&mountpoint), log: &log, rest })?;
+    let server =
+        ServerProcess::start(run, ServerPlace { root: &root, mountpoint: Some(&mountpoint), log: &log, rest })?;
     if passthrough.is_none() {
         files.missing.push("`bindfs` is not installed, which passes everything on".to_owned());
     }
@@ -141,14 +142,14 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Files> {
 
 /// Where something is done.
 struct At<'a> {
-    run: &'a Run,
+    run: &'a BenchRun,
     tree: &'a Path,
-    pages: Pages,
+    pages: PageTree,
     round: usize,
 }
 
 impl At<'_> {
-    fn go(&self, deed: Deed, bound: Bound, series: &mut Series) -> Result<()> {
+    fn go(&self, deed: Deed, bound: RoundBound, series: &mut RoundSeries) -> Result<()> {
         if deed.is_cold() {
             forget()?;
         }
@@ -206,7 +207,7 @@ impl At<'_> {
         Ok(())
     }
 
-    fn write(&self, size: usize, series: &mut Series) -> Result<()> {
+    fn write(&self, size: usize, series: &mut RoundSeries) -> Result<()> {
         let content = content(self.round + 1, size);
         let begun = Instant::now();
         let mut file = File::create(self.tree.join(format!("written-{size}.mp4")))?;
@@ -225,19 +226,24 @@ impl At<'_> {
     }
 
     /// Does something with page after page, and counts only the second time.
-    fn twice(&self, bound: Bound, series: &mut Series, deed: impl Fn(&Path) -> Result<()>) -> Result<()> {
+    fn twice(&self, bound: RoundBound, series: &mut RoundSeries, deed: impl Fn(&Path) -> Result<()>) -> Result<()> {
         let paths: Vec<PathBuf> =
             (0..self.pages.count).map(|page| self.tree.join(self.pages.path(self.pages.scattered(page)))).collect();
         let paths = &paths[..bound.count.min(paths.len())];
         paths.iter().try_for_each(|path| deed(path))?;
-        series.add(self.run.timed(Bound { count: paths.len(), ..bound }, |at| deed(&paths[at]))?);
+        series.add(self.run.timed(RoundBound { count: paths.len(), ..bound }, |at| deed(&paths[at]))?);
         Ok(())
     }
 }
 
 /// Writes over HTTP and reads on the mount, until what is read is what was written.
-fn seen(run: &Run, server: &Server, mountpoint: &Path, (pages, bound): (Pages, Bound)) -> Result<Round> {
-    let mut client = Client::connect(server.address())?;
+fn seen(
+    run: &BenchRun,
+    server: &ServerProcess,
+    mountpoint: &Path,
+    (pages, bound): (PageTree, RoundBound),
+) -> Result<MeasuredRound> {
+    let mut client = BenchClient::connect(server.address())?;
     let (started, mut latencies) = (Instant::now(), Vec::new());
     while latencies.len() < bound.count && started.elapsed() < bound.time {
         let (path, text) = pages.rewrite(latencies.len());
@@ -252,7 +258,7 @@ fn seen(run: &Run, server: &Server, mountpoint: &Path, (pages, bound): (Pages, B
         }
         latencies.push(acknowledged.elapsed());
     }
-    Ok(Round { latencies, elapsed: started.elapsed() })
+    Ok(MeasuredRound { latencies, elapsed: started.elapsed() })
 }
 
 /// Makes the system forget what it read of any disk.
@@ -274,11 +280,11 @@ fn content(seed: usize, size: usize) -> Vec<u8> {
 }
 
 /// How long one takes: the latency in the middle where single ones were measured.
-fn time(series: &Series) -> Option<Duration> {
+fn time(series: &RoundSeries) -> Option<Duration> {
     series.percentile(0.5).or_else(|| series.rate().map(|rate| Duration::from_secs_f64(1.0 / rate)))
 }
 
-fn ratio(one: &Series, other: &Series) -> Option<f64> {
+fn ratio(one: &RoundSeries, other: &RoundSeries) -> Option<f64> {
     quotient(time(one).map(|time| time.as_secs_f64()), time(other).map(|time| time.as_secs_f64()))
 }
 
@@ -346,7 +352,7 @@ impl Files {
     }
 
     /// The table.
-    pub fn table(&self) -> Table {
+    pub fn table(&self) -> MarkdownTable {
         let columns = vec![
             column("on the mount", "what"),
             column("svcfs", "svcfs_seconds"),
@@ -355,14 +361,14 @@ impl Files {
             column("× bare", "times_bare"),
             column("× `bindfs`", "times_passed_on"),
         ];
-        let mut table = Table::new("files", columns);
+        let mut table = MarkdownTable::new("files", columns);
         for (deed, Each { svcfs, passed_on, bare }) in &self.done {
-            let [one, other, third] = [svcfs, passed_on, bare].map(|series| Cell::Time(time(series)));
-            let times = [bare, passed_on].map(|base| Cell::Times(ratio(svcfs, base)));
+            let [one, other, third] = [svcfs, passed_on, bare].map(|series| TableCell::Time(time(series)));
+            let times = [bare, passed_on].map(|base| TableCell::Times(ratio(svcfs, base)));
             table.row([text(deed.name()), one, other, third].into_iter().chain(times));
         }
         if let (Some(typical), Some(longest)) = (self.seen.percentile(0.5), self.seen.longest()) {
-            let [typical, longest] = [typical, longest].map(|time| Cell::Time(Some(time)));
+            let [typical, longest] = [typical, longest].map(|time| TableCell::Time(Some(time)));
             table.notes.push(format!(
                 "A write over HTTP was read on the mount {typical} after its acknowledgement in the middle, {longest} at most, of {}.",
                 self.seen.len()

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use svcfs_measure::git::Left;
-use svcfs_measure::table::{Cell, Table, column, quotient, text};
-use svcfs_measure::writing::{MANY, Writing};
+use svcfs_measure::git::HistorySizes;
+use svcfs_measure::table::{MarkdownTable, TableCell, column, quotient, text};
+use svcfs_measure::writing::{MANY, WritingResults};
 
 use crate::Measured;
 use crate::answers::{Answers, Judged as JudgedAnswer};
@@ -25,14 +25,14 @@ use crate::searching::{Judged as JudgedSearch, Searching};
 const MEMORY: f64 = 150e6;
 
 /// A table of goals: only of what was measured.
-pub fn table(measured: &Measured) -> Table {
+pub fn table(measured: &Measured) -> MarkdownTable {
     let columns = vec![
         column("what is asked for", "what"),
         column("goal", "goal"),
         column("measured", "measured"),
         column("met", "met"),
     ];
-    let mut goals = Goals(Table::new("goals", columns));
+    let mut goals = Goals(MarkdownTable::new("goals", columns));
     let Measured {
         writing,
         reading: _,
@@ -71,7 +71,7 @@ pub fn table(measured: &Measured) -> Table {
     goals.0
 }
 
-struct Goals(Table);
+struct Goals(MarkdownTable);
 
 impl Goals {
     fn at_least(
@@ -79,15 +79,15 @@ impl Goals {
         what: &str,
         (wanted, told): (f64, &str),
         measured: Option<f64>,
-        cell: fn(Option<f64>) -> Cell,
+        cell: fn(Option<f64>) -> TableCell,
     ) {
         let is_met = measured.map(|measured| measured >= wanted);
-        self.0.row([text(what), text(format!("≥ {told}")), cell(measured), Cell::Is(is_met)]);
+        self.0.row([text(what), text(format!("≥ {told}")), cell(measured), TableCell::Is(is_met)]);
     }
 
     fn at_most(&mut self, what: &str, (wanted, told): (f64, &str), measured: Option<f64>) {
         let is_met = measured.map(|measured| measured <= wanted);
-        self.0.row([text(what), text(format!("≤ {told}")), Cell::Times(measured), Cell::Is(is_met)]);
+        self.0.row([text(what), text(format!("≤ {told}")), TableCell::Times(measured), TableCell::Is(is_met)]);
     }
 
     fn within(&mut self, what: &str, wanted: Duration, measured: Option<Duration>) {
@@ -97,15 +97,15 @@ impl Goals {
         } else {
             format!("≤ {} ms", wanted.as_millis())
         };
-        self.0.row([text(what), text(told), Cell::Time(measured), Cell::Is(is_met)]);
+        self.0.row([text(what), text(told), TableCell::Time(measured), TableCell::Is(is_met)]);
     }
 
-    fn writing(&mut self, writing: &Writing) {
+    fn writing(&mut self, writing: &WritingResults) {
         let rate = writing.http_many.rate();
         let what = format!("{MANY} clients, × `git add && git commit`");
-        self.at_least(&what, (50.0, "50, aim 100"), quotient(rate, writing.git.rate()), Cell::Times);
+        self.at_least(&what, (50.0, "50, aim 100"), quotient(rate, writing.git.rate()), TableCell::Times);
         let what = format!("{MANY} clients, × the same with `core.fsync=all`");
-        self.at_least(&what, (50.0, "50, aim 100"), quotient(rate, writing.git_flushed.rate()), Cell::Times);
+        self.at_least(&what, (50.0, "50, aim 100"), quotient(rate, writing.git_flushed.rate()), TableCell::Times);
         let flush = writing.bare_append.percentile(0.5);
         let beyond = writing.http_one.percentile(0.5).zip(flush).map(|(write, flush)| write.saturating_sub(flush));
         self.within("1 client, p50 beyond that of one flush", Duration::from_millis(1), beyond);
@@ -118,9 +118,9 @@ impl Goals {
     fn committer(&mut self, committer: &Committer) {
         let Committer { driven, taking_turns, alone } = committer;
         let share = quotient(taking_turns.rate(), driven.rate());
-        self.at_least(&format!("{MANY} clients, of the committer by itself"), (0.5, "50 %"), share, Cell::Share);
+        self.at_least(&format!("{MANY} clients, of the committer by itself"), (0.5, "50 %"), share, TableCell::Share);
         let share = quotient(taking_turns.rate(), alone.rate());
-        self.at_least("8 actors taking turns, of one actor", (0.9, "90 %"), share, Cell::Share);
+        self.at_least("8 actors taking turns, of one actor", (0.9, "90 %"), share, TableCell::Share);
     }
 
     fn scale(&mut self, scale: &Scale) {
@@ -138,18 +138,23 @@ impl Goals {
         self.within(&what, Duration::from_secs(3), Some(opening.killed));
         let what = format!("most memory while {MANY} clients write in {} pages", opening.pages);
         let resident = scale.memory.resident;
-        self.0.row([text(what), text("≤ 150 MB"), Cell::Bytes(resident), Cell::Is(Some(resident as f64 <= MEMORY))]);
+        self.0.row([
+            text(what),
+            text("≤ 150 MB"),
+            TableCell::Bytes(resident),
+            TableCell::Is(Some(resident as f64 <= MEMORY)),
+        ]);
     }
 
     fn large(&mut self, large: &scale::Measured) {
         let what = format!("{MANY} clients in {} pages, pages/s", large.pages.count);
         let runs = large.many.rate();
-        self.0.row([text(what), text("it runs"), Cell::Rate(runs), Cell::Is(Some(runs.is_some()))]);
+        self.0.row([text(what), text("it runs"), TableCell::Rate(runs), TableCell::Is(Some(runs.is_some()))]);
     }
 
     fn mounted(&mut self, mounted: &Mounted) {
         let what = format!("`cp -r` of {} pages, of a mount that passes on", mounted.copied);
-        self.at_least(&what, (0.5, "50 %"), mounted.share(), Cell::Share);
+        self.at_least(&what, (0.5, "50 %"), mounted.share(), TableCell::Share);
         let what = format!("rename of a folder of {} pages, one commit, the longest", mounted.copied);
         self.within(&what, Duration::from_secs(2), mounted.renamed.longest());
     }
@@ -161,25 +166,25 @@ impl Goals {
         let beyond = files.beyond_open();
         let is_met = beyond.map(|beyond| beyond < Duration::from_micros(60));
         let what = "open, read 2 KiB, close: p50 beyond the disk's";
-        self.0.row([text(what), text("< 60 µs"), Cell::Time(beyond), Cell::Is(is_met)]);
+        self.0.row([text(what), text("< 60 µs"), TableCell::Time(beyond), TableCell::Is(is_met)]);
         let what = "a write over HTTP until it is read on the mount, the longest";
         self.within(what, Duration::from_millis(10), files.seen_after());
     }
 
     fn doors(&mut self, doors: &Doors) {
         for Judged { what, times } in doors.judged() {
-            self.at_least(&what, (1.0, "1"), times, Cell::Times);
+            self.at_least(&what, (1.0, "1"), times, TableCell::Times);
         }
     }
 
-    fn left(&mut self, left: &Left) {
-        let Left { commits, size: (as_left, collected), packs, loose, asked } = left;
+    fn left(&mut self, left: &HistorySizes) {
+        let HistorySizes { commits, size: (as_left, collected), packs, loose, asked } = left;
         let row = |what: &str, goal: &str, count: usize, most: usize| {
             [
                 text(format!("{what} after {commits} commits")),
                 text(goal),
-                Cell::Count(count),
-                Cell::Is(Some(count <= most)),
+                TableCell::Count(count),
+                TableCell::Is(Some(count <= most)),
             ]
         };
         self.0.row(row("packs", "≤ 50", *packs, 50));
@@ -210,16 +215,21 @@ impl Goals {
     fn ranking(&mut self, ranking: &Ranking) {
         const WHAT: &str = "search, MRR × that of plain FTS5 with any of the words";
         let (overall, kinds) = ranking.advantage(Engine::PlainAny);
-        self.at_least(WHAT, (1.1, "1.1"), overall, Cell::Times);
+        self.at_least(WHAT, (1.1, "1.1"), overall, TableCell::Times);
         for (kind, times) in kinds {
-            self.at_least(&format!("{WHAT}: {kind}"), (1.0, "1"), times, Cell::Times);
+            self.at_least(&format!("{WHAT}: {kind}"), (1.0, "1"), times, TableCell::Times);
         }
     }
 
     fn searching(&mut self, searching: &Searching) {
         let Some(judged) = searching.judged() else { return };
         let JudgedSearch { pages, rate, update, again, slowest: (p50, p99) } = judged;
-        self.at_least(&format!("index of {pages} pages, pages a second"), (8_000.0, "8000"), Some(rate), Cell::Rate);
+        self.at_least(
+            &format!("index of {pages} pages, pages a second"),
+            (8_000.0, "8000"),
+            Some(rate),
+            TableCell::Rate,
+        );
         self.within(&format!("index of {pages} pages: one changed, p50"), Duration::from_millis(2), update);
         self.within(&format!("index of {pages} pages: opened again and asked"), Duration::from_secs(1), Some(again));
         let what = format!("search with snippets in {pages} pages, after a change");
@@ -230,12 +240,12 @@ impl Goals {
     fn answered(&mut self, JudgedAnswer { what, wanted, measured }: JudgedAnswer) {
         let is_met = measured.map(|measured| measured <= wanted);
         let goal = format!("≤ {} ms", wanted.as_secs_f64() * 1e3);
-        self.0.row([text(what), text(goal), Cell::Time(measured), Cell::Is(is_met)]);
+        self.0.row([text(what), text(goal), TableCell::Time(measured), TableCell::Is(is_met)]);
     }
 
     fn memory(&mut self, (what, wanted, bytes): (String, u64, u64)) {
         let goal = format!("≤ {} MiB", wanted >> 20);
-        self.0.row([text(what), text(goal), Cell::Bytes(bytes), Cell::Is(Some(bytes <= wanted))]);
+        self.0.row([text(what), text(goal), TableCell::Bytes(bytes), TableCell::Is(Some(bytes <= wanted))]);
     }
 
     fn questions(&mut self, questions: &Questions) {

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
-use svcfs_measure::http::{Client, encoded};
-use svcfs_measure::pages::Pages;
-use svcfs_measure::run::Run;
-use svcfs_measure::server::{Place, Server};
-use svcfs_measure::table::{Cell, Table, column, text};
+use svcfs_measure::http::{BenchClient, encoded};
+use svcfs_measure::pages::PageTree;
+use svcfs_measure::run::BenchRun;
+use svcfs_measure::server::{ServerPlace, ServerProcess};
+use svcfs_measure::table::{MarkdownTable, TableCell, column, text};
 
 use crate::answers::{self, Judged};
 use crate::links;
@@ -52,22 +52,22 @@ pub struct LargeTrees {
 ///
 /// # Errors
 /// When the server fails or answers something wrong, or when the run is to end.
-pub fn measure(run: &Run, extent: &Extent) -> Result<LargeTrees> {
-    let pages = extent.sizes.last().copied().unwrap_or(Pages::of(1_000));
+pub fn measure(run: &BenchRun, extent: &Extent) -> Result<LargeTrees> {
+    let pages = extent.sizes.last().copied().unwrap_or(PageTree::of(1_000));
     let times = times(run, extent, pages)?;
     let (corpus, at_rest, most) = memory(run, extent)?;
     Ok(LargeTrees { pages: pages.count, times, corpus, at_rest, most })
 }
 
-fn times(run: &Run, extent: &Extent, pages: Pages) -> Result<Vec<Duration>> {
+fn times(run: &BenchRun, extent: &Extent, pages: PageTree) -> Result<Vec<Duration>> {
     run.tell(&format!("answers as long as a tree of {} pages", pages.count));
     let root = run.at("large-tree");
     links::plant(run, &root, pages)?;
     run.flush_disk()?;
     let log = run.at("large-tree.log");
-    let start = || -> Result<Server> {
-        let place = Place { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest };
-        let server = Server::start(run, place)?;
+    let start = || -> Result<ServerProcess> {
+        let place = ServerPlace { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest };
+        let server = ServerProcess::start(run, place)?;
         answers::until_complete(run, &server, (pages.count + 1, COMPLETE))?;
         server.until_quiet(run)?;
         Ok(server)
@@ -75,7 +75,7 @@ fn times(run: &Run, extent: &Extent, pages: Pages) -> Result<Vec<Duration>> {
     // The first start reads everything in; what is measured is a later one.
     start()?.stop()?;
     let server = start()?;
-    let mut client = Client::connect(server.address())?;
+    let mut client = BenchClient::connect(server.address())?;
     let mut times = Vec::new();
     for (number, (target, name, ..)) in FIRST.into_iter().enumerate() {
         run.check()?;
@@ -101,7 +101,7 @@ fn files(nodes: &Value) -> usize {
 }
 
 /// The corpus, and the memory of a server that reads it in and answers questions about it: at rest and at most.
-fn memory(run: &Run, extent: &Extent) -> Result<(String, u64, u64)> {
+fn memory(run: &BenchRun, extent: &Extent) -> Result<(String, u64, u64)> {
     let root = run.at("memory");
     std::fs::create_dir(&root)?;
     let name = answers::plant_corpus(run, extent, &root)?;
@@ -109,9 +109,10 @@ fn memory(run: &Run, extent: &Extent) -> Result<(String, u64, u64)> {
     let words = answers::words(&pages)?;
     run.tell(&format!("memory over {name}"));
     let log = run.at("memory.log");
-    let server = Server::start(run, Place { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest })?;
+    let server =
+        ServerProcess::start(run, ServerPlace { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest })?;
     answers::until_complete(run, &server, (pages.len(), COMPLETE))?;
-    let mut client = Client::connect(server.address())?;
+    let mut client = BenchClient::connect(server.address())?;
     for target in questions(&root, &pages, &words) {
         run.check()?;
         let answer = client.get(&target)?;
@@ -175,18 +176,18 @@ impl LargeTrees {
     }
 
     /// The table.
-    pub fn table(&self) -> Table {
+    pub fn table(&self) -> MarkdownTable {
         let columns = vec![
             column("answers as long as the tree, and memory", "what"),
             column("measured", "measured"),
             column("c6a0807", "before"),
         ];
-        let mut table = Table::new("large_trees", columns);
+        let mut table = MarkdownTable::new("large_trees", columns);
         for (Judged { what, measured, .. }, (.., before)) in self.judged().zip(FIRST) {
-            table.row([text(what), Cell::Time(measured), text(before)]);
+            table.row([text(what), TableCell::Time(measured), text(before)]);
         }
         for ((what, _, bytes), (_, before)) in self.judged_memory().into_iter().zip([AT_REST, AT_MOST]) {
-            table.row([text(what), Cell::Bytes(bytes), text(before)]);
+            table.row([text(what), TableCell::Bytes(bytes), text(before)]);
         }
         let note = "The last column was measured on 2026-11-26, on a quiet machine with two processors.";
         table.notes.push(note.to_owned());

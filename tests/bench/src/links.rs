@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use svcfs_measure::http::{Client, encoded};
-use svcfs_measure::pages::Pages;
-use svcfs_measure::run::Run;
-use svcfs_measure::series::{Round, Series, bound};
-use svcfs_measure::server::{Place, Server};
-use svcfs_measure::table::{Cell, Table};
+use svcfs_measure::http::{BenchClient, encoded};
+use svcfs_measure::pages::PageTree;
+use svcfs_measure::run::BenchRun;
+use svcfs_measure::series::{MeasuredRound, RoundSeries, bound};
+use svcfs_measure::server::{ServerPlace, ServerProcess};
+use svcfs_measure::table::{MarkdownTable, TableCell};
 
 use crate::asked::{self, Asked, measured};
 use crate::plan::Extent;
@@ -45,20 +45,21 @@ pub struct Tree {
 ///
 /// # Errors
 /// When the server fails or answers something wrong, or when the run is to end.
-pub fn measure(run: &Run, extent: &Extent) -> Result<Links> {
+pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Links> {
     let trees = extent.sizes.iter().map(|pages| measure_in(run, extent, *pages)).collect::<Result<_>>()?;
     Ok(Links { trees })
 }
 
-fn measure_in(run: &Run, extent: &Extent, pages: Pages) -> Result<Tree> {
+fn measure_in(run: &BenchRun, extent: &Extent, pages: PageTree) -> Result<Tree> {
     run.tell(&format!("links of {} pages", pages.count));
     let root = run.at(&format!("links-{}", pages.count));
     let at_hub = plant(run, &root, pages)?;
     run.flush_disk()?;
     let log = run.at(&format!("links-{}.log", pages.count));
-    let server = Server::start(run, Place { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest })?;
+    let server =
+        ServerProcess::start(run, ServerPlace { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest })?;
     server.until_quiet(run)?;
-    let mut client = Client::connect(server.address())?;
+    let mut client = BenchClient::connect(server.address())?;
     let before = server.memory()?.resident;
     let mut asked = Vec::new();
     for (name, target, is_right) in questions(pages, at_hub) {
@@ -112,7 +113,7 @@ const OF_GRAPH: [&str; 5] = [
 
 type Question = (&'static str, Box<dyn Fn(usize) -> String>, Box<dyn Fn(&Value) -> bool>);
 
-fn questions(pages: Pages, at_hub: usize) -> Vec<Question> {
+fn questions(pages: PageTree, at_hub: usize) -> Vec<Question> {
     let count = pages.count;
     let some = move |number: usize| encoded(&pages.path(pages.scattered(number)));
     let listed = |answer: &Value, name: &str| answer[name].as_array().is_some_and(|list| !list.is_empty());
@@ -169,14 +170,19 @@ fn questions(pages: Pages, at_hub: usize) -> Vec<Question> {
 }
 
 /// [`measured`] for what is followed by work that nobody waits for: each time once that is done.
-fn apart(run: &Run, server: &Server, name: &'static str, work: &mut dyn FnMut(usize) -> Result<()>) -> Result<Asked> {
+fn apart(
+    run: &BenchRun,
+    server: &ServerProcess,
+    name: &'static str,
+    work: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<Asked> {
     run.tell(name);
-    let mut once = |number: usize| -> Result<Round> {
+    let mut once = |number: usize| -> Result<MeasuredRound> {
         server.until_quiet(run)?;
         run.timed(bound(1, 60), |_| work(number))
     };
     let first = once(0)?.elapsed;
-    let mut later = Series::default();
+    let mut later = RoundSeries::default();
     for number in 1..=RENAMES {
         later.add(once(number)?);
     }
@@ -189,7 +195,7 @@ fn folder_of(page: &str) -> &str {
 }
 
 /// A page with its links: to pages all over the tree, to the next one so that no page is alone, and some to the hub.
-fn linked(pages: Pages, page: usize, at_hub: usize) -> String {
+fn linked(pages: PageTree, page: usize, at_hub: usize) -> String {
     let name = |page: usize| Path::new(&pages.path(page)).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let others = (1..LINKS).map(|nth| pages.scattered(page * LINKS + nth)).chain([(page + 1) % pages.count]);
     let links: Vec<String> = others.filter_map(name).map(|name| format!("[[{name}]]")).collect();
@@ -198,7 +204,7 @@ fn linked(pages: Pages, page: usize, at_hub: usize) -> String {
 }
 
 /// Writes the tree; how many pages link to the hub.
-pub fn plant(run: &Run, root: &Path, pages: Pages) -> Result<usize> {
+pub fn plant(run: &BenchRun, root: &Path, pages: PageTree) -> Result<usize> {
     let at_hub = pages.count.min(AT_HUB);
     for page in 0..pages.count {
         let path = root.join(pages.path(page));
@@ -231,7 +237,7 @@ impl Links {
     }
 
     /// The table.
-    pub fn table(&self) -> Table {
+    pub fn table(&self) -> MarkdownTable {
         let trees: Vec<(usize, &[Asked])> = self.trees.iter().map(|tree| (tree.pages, &*tree.asked)).collect();
         let mut table = asked::table("links", "links: 5 a page, and those to a hub", &trees);
         for tree in &self.trees {
@@ -241,8 +247,8 @@ impl Links {
                  until the last.",
                 tree.pages,
                 tree.at_hub,
-                Cell::Bytes(before),
-                Cell::Bytes(most),
+                TableCell::Bytes(before),
+                TableCell::Bytes(most),
             ));
         }
         table

@@ -30,10 +30,10 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use svcfs_measure::machine;
-use svcfs_measure::reading::{self, Reading};
-use svcfs_measure::run::{Run, end_by_signal};
-use svcfs_measure::table::Table;
-use svcfs_measure::writing::{self, Writing};
+use svcfs_measure::reading::{self, ReadingResults};
+use svcfs_measure::run::{BenchRun, end_by_signal};
+use svcfs_measure::table::MarkdownTable;
+use svcfs_measure::writing::{self, WritingResults};
 use svcfs_work::Stop;
 
 use crate::answers::Answers;
@@ -118,8 +118,8 @@ enum Part {
 /// What was measured.
 #[derive(Default)]
 struct Measured {
-    writing: Option<Writing>,
-    reading: Option<Reading>,
+    writing: Option<WritingResults>,
+    reading: Option<ReadingResults>,
     committer: Option<Committer>,
     scale: Option<Scale>,
     large: Option<scale::Measured>,
@@ -161,7 +161,7 @@ fn main() -> Result<()> {
         if *part == Part::Large { extent.large.is_some() } else { only.is_empty() || only.contains(part) }
     };
     for part in Part::value_variants().iter().copied().filter(is_asked) {
-        let begin = || Run::begin(program.clone(), &dir, stop.clone(), tell);
+        let begin = || BenchRun::begin(program.clone(), &dir, stop.clone(), tell);
         if let Err(error) = begin().and_then(|run| measured.add(part, run, &extent)) {
             ensure!(!stop.is_requested(), "ended before everything was measured; nothing is left behind");
             // The others are worth their time.
@@ -180,7 +180,7 @@ fn main() -> Result<()> {
 
 impl Measured {
     /// Measures a part, and removes what it made.
-    fn add(&mut self, part: Part, run: Run, extent: &Extent) -> Result<()> {
+    fn add(&mut self, part: Part, run: BenchRun, extent: &Extent) -> Result<()> {
         let began = Instant::now();
         match part {
             Part::Writing => self.writing = Some(writing::measure(&run, &extent.plan)?),
@@ -233,7 +233,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         large_trees,
     } = measured;
     let mut tables = vec![goals::table(measured)];
-    tables.extend(writing.iter().flat_map(Writing::tables));
+    tables.extend(writing.iter().flat_map(WritingResults::tables));
     tables.extend(committer.iter().map(Committer::table));
     match (scale, large) {
         (Some(scale), large) => tables.extend(scale.tables(large.as_ref())),
@@ -244,7 +244,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(files.iter().map(Files::table));
     tables.extend(doors.iter().map(Doors::table));
     tables.extend(pauses.iter().map(Pauses::table));
-    tables.extend(reading.iter().flat_map(Reading::tables));
+    tables.extend(reading.iter().flat_map(ReadingResults::tables));
     tables.extend(past.iter().map(Past::table));
     tables.extend(links.iter().map(Links::table));
     tables.extend(questions.iter().map(Questions::table));
@@ -252,7 +252,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(searching.iter().flat_map(Searching::tables));
     tables.extend(answers.iter().map(Answers::table));
     tables.extend(large_trees.iter().map(LargeTrees::table));
-    text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(Table::markdown));
+    text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::markdown));
     text
 }
 

@@ -1,11 +1,11 @@
 //! Many pages at once through the mount, beside a mount that only passes everything on.
 
 use anyhow::Result;
-use svcfs_measure::pages::Pages;
-use svcfs_measure::run::Run;
-use svcfs_measure::series::Series;
-use svcfs_measure::server::{Place, Server};
-use svcfs_measure::table::{Cell, Table, column, quotient, text};
+use svcfs_measure::pages::PageTree;
+use svcfs_measure::run::BenchRun;
+use svcfs_measure::series::RoundSeries;
+use svcfs_measure::server::{ServerPlace, ServerProcess};
+use svcfs_measure::table::{MarkdownTable, TableCell, column, quotient, text};
 use svcfs_measure::writing::{expect_commits, no_mount, settle};
 use svcfs_measure::{disk, git};
 
@@ -18,15 +18,15 @@ pub struct Mounted {
     /// Pages of a copy.
     pub copied: usize,
     /// Until `cp` ends.
-    pub returned: Series,
+    pub returned: RoundSeries,
     /// Until everything copied is flushed and committed, too.
-    pub settled: Series,
+    pub settled: RoundSeries,
     /// Through a mount that passes everything on.
-    pub passed_on: Series,
+    pub passed_on: RoundSeries,
     /// On the disk itself.
-    pub bare: Series,
+    pub bare: RoundSeries,
     /// The folder of all those pages under another name, committed.
-    pub renamed: Series,
+    pub renamed: RoundSeries,
     /// Why something was not measured.
     pub missing: Option<String>,
 }
@@ -35,13 +35,13 @@ pub struct Mounted {
 ///
 /// # Errors
 /// When something is refused, when there is not exactly one commit for every page and for every rename, or when the run is to end.
-pub fn measure(run: &Run, extent: &Extent) -> Result<Mounted> {
+pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Mounted> {
     let mut mounted = Mounted { copied: extent.copied, missing: no_mount(), ..Mounted::default() };
     if mounted.missing.is_some() {
         return Ok(mounted);
     }
     let (small, root, mountpoint, bare) = (run.at("small"), run.at("root"), run.at("mnt"), run.at("bare"));
-    Pages::of(extent.copied).plant(run, &small)?;
+    PageTree::of(extent.copied).plant(run, &small)?;
     for folder in [&root, &mountpoint, &bare] {
         std::fs::create_dir(folder)?;
     }
@@ -51,7 +51,8 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Mounted> {
     }
     let rest = extent.plan.rest;
     let log = run.at("mounted.log");
-    let server = Server::start(run, Place { root: &root, mountpoint: Some(&mountpoint), log: &log, rest })?;
+    let server =
+        ServerProcess::start(run, ServerPlace { root: &root, mountpoint: Some(&mountpoint), log: &log, rest })?;
     server.until_quiet(run)?;
     for round in 0..extent.plan.rounds {
         run.tell(&format!("copying {} pages, round {} of {}", extent.copied, round + 1, extent.plan.rounds));
@@ -86,24 +87,24 @@ impl Mounted {
     }
 
     /// The table.
-    pub fn table(&self) -> Table {
+    pub fn table(&self) -> MarkdownTable {
         let columns = vec![
             column(format!("`cp -r` of {} pages", self.copied), "way"),
             column("pages/s", "pages_per_second"),
             column("of a mount that passes on", "share"),
         ];
-        let mut table = Table::new("mounted", columns);
+        let mut table = MarkdownTable::new("mounted", columns);
         for (name, series) in [
             ("svcfs, until `cp` ends", &self.returned),
             ("svcfs, until every page is flushed and a version", &self.settled),
             ("`bindfs`: a mount that only passes on", &self.passed_on),
             ("bare", &self.bare),
         ] {
-            let share = Cell::Share(quotient(series.rate(), self.passed_on.rate()));
-            table.row([text(name), Cell::Rate(series.rate()), share]);
+            let share = TableCell::Share(quotient(series.rate(), self.passed_on.rate()));
+            table.row([text(name), TableCell::Rate(series.rate()), share]);
         }
         if let Some(longest) = self.renamed.longest() {
-            let (count, longest) = (self.renamed.len(), Cell::Time(Some(longest)));
+            let (count, longest) = (self.renamed.len(), TableCell::Time(Some(longest)));
             table.notes.push(format!(
                 "The folder of all {} got another name {count} times, each one commit: {longest} at most.",
                 self.copied

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use svcfs_measure::machine;
-use svcfs_measure::run::Run;
+use svcfs_measure::run::BenchRun;
 
 /// How long a mount may take to be there.
 const MOUNTING: Duration = Duration::from_secs(10);
@@ -25,7 +25,7 @@ impl Passthrough {
     ///
     /// # Errors
     /// When it does not mount, or when the run is to end.
-    pub fn start(run: &Run, folder: &Path) -> Result<Option<Self>> {
+    pub fn start(run: &BenchRun, folder: &Path) -> Result<Option<Self>> {
         if !machine::is_installed("bindfs") {
             return Ok(None);
         }

@@ -9,14 +9,14 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use svcfs_measure::git;
-use svcfs_measure::http::{ACTORS, Client, encoded};
+use svcfs_measure::http::{ACTORS, BenchClient, encoded};
 use svcfs_measure::machine;
-use svcfs_measure::pages::Pages;
-use svcfs_measure::plan::Plan;
-use svcfs_measure::run::Run;
-use svcfs_measure::series::{Series, bound};
-use svcfs_measure::server::{Place, Server};
-use svcfs_measure::table::{Cell, Table, column, shown, text, times};
+use svcfs_measure::pages::PageTree;
+use svcfs_measure::plan::RunPlan;
+use svcfs_measure::run::BenchRun;
+use svcfs_measure::series::{RoundSeries, bound};
+use svcfs_measure::server::{ServerPlace, ServerProcess};
+use svcfs_measure::table::{MarkdownTable, TableCell, column, shown, text, times};
 
 use crate::plan::Extent;
 
@@ -52,18 +52,18 @@ pub struct Asked {
     /// The first time after a start.
     pub first: Duration,
     /// svcfs, from the second time on.
-    pub svcfs: Series,
+    pub svcfs: RoundSeries,
     /// The git command that answers it.
     pub command: String,
     /// How long that takes.
-    pub git: Series,
+    pub git: RoundSeries,
 }
 
 /// Measures questions about a history that a person made with git and svcfs adopted.
 ///
 /// # Errors
 /// When git or the server fails, when they disagree, or when the run is to end.
-pub fn measure(run: &Run, extent: &Extent) -> Result<Past> {
+pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Past> {
     let root = run.at("past");
     std::fs::create_dir(&root)?;
     let (plan, commits) = (&extent.plan, extent.commits);
@@ -71,23 +71,23 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Past> {
     import(&root, plan.pages, commits)?;
     run.flush_disk()?;
     run.tell("first start over it");
-    let place = Place { root: &root, mountpoint: None, log: &run.at("past.log"), rest: plan.rest };
-    let server = Server::start(run, place)?;
+    let place = ServerPlace { root: &root, mountpoint: None, log: &run.at("past.log"), rest: plan.rest };
+    let server = ServerProcess::start(run, place)?;
     let first_start = server.ready_after;
     server.until_quiet(run)?;
     server.stop()?;
     run.flush_disk()?;
-    let server = Server::start(run, place)?;
+    let server = ServerProcess::start(run, place)?;
     let next_start = server.ready_after;
     server.until_quiet(run)?;
     let page = plan.pages.path(0);
-    let mut client = Client::connect(server.address())?;
+    let mut client = BenchClient::connect(server.address())?;
     let versions = check(&mut client, &root, &page, commits)?;
     // Its first answers were those of the check.
     server.stop()?;
-    let server = Server::start(run, place)?;
+    let server = ServerProcess::start(run, place)?;
     server.until_quiet(run)?;
-    let mut client = Client::connect(server.address())?;
+    let mut client = BenchClient::connect(server.address())?;
     let mut questions = Vec::new();
     for question in questions_about(&root, &page, commits)? {
         questions.push(ask(run, &mut client, (&root, plan), question)?);
@@ -141,11 +141,11 @@ fn questions_about(root: &Path, page: &str, commits: usize) -> Result<Vec<Questi
     ])
 }
 
-fn ask(run: &Run, client: &mut Client, (root, plan): (&Path, &Plan), question: Question) -> Result<Asked> {
+fn ask(run: &BenchRun, client: &mut BenchClient, (root, plan): (&Path, &RunPlan), question: Question) -> Result<Asked> {
     let Question { name, target, git } = question;
     run.tell(&format!("history: {name}"));
     let once = run.timed(bound(1, 60), |_| client.get(&target).map(drop))?;
-    let (mut svcfs, mut of_git) = (Series::default(), Series::default());
+    let (mut svcfs, mut of_git) = (RoundSeries::default(), RoundSeries::default());
     svcfs.add(run.timed(plan.searches, |_| client.get(&target).map(drop))?);
     of_git.add(run.timed(plan.greps, |_| machine::run(git::git(root).args(&git)).map(drop))?);
     Ok(Asked { name, first: once.elapsed, svcfs, command: format!("git {}", git[0]), git: of_git })
@@ -162,7 +162,7 @@ impl Past {
     }
 
     /// The table.
-    pub fn table(&self) -> Table {
+    pub fn table(&self) -> MarkdownTable {
         let Self { commits, pages, versions, .. } = self;
         let columns = vec![
             column(
@@ -176,15 +176,15 @@ impl Past {
             column("p50", "git_p50_us"),
             column("× git", "times_git"),
         ];
-        let mut table = Table::new("history", columns);
+        let mut table = MarkdownTable::new("history", columns);
         for Asked { name, first, svcfs, command, git } in &self.questions {
             table.row([
                 text(*name),
-                Cell::Time(Some(*first)),
-                Cell::Time(svcfs.percentile(0.5)),
-                Cell::Time(svcfs.percentile(0.99)),
+                TableCell::Time(Some(*first)),
+                TableCell::Time(svcfs.percentile(0.5)),
+                TableCell::Time(svcfs.percentile(0.99)),
                 text(format!("`{command}`")),
-                Cell::Time(git.percentile(0.5)),
+                TableCell::Time(git.percentile(0.5)),
                 times(svcfs.typical_rate(), git.typical_rate()),
             ]);
         }
@@ -195,14 +195,14 @@ impl Past {
             asked.join(", "),
             shown(self.first_start),
             shown(self.next_start),
-            Cell::Bytes(self.memory),
+            TableCell::Bytes(self.memory),
         ));
         table
     }
 }
 
 /// Makes sure that svcfs and git tell the same; how many versions the page has.
-fn check(client: &mut Client, root: &Path, page: &str, commits: usize) -> Result<usize> {
+fn check(client: &mut BenchClient, root: &Path, page: &str, commits: usize) -> Result<usize> {
     let encoded = encoded(page);
     let mut get = |target: &str| -> Result<Value> { Ok(serde_json::from_slice(&client.get(target)?)?) };
     let hashes = |answer: &Value| -> Vec<String> {
@@ -225,7 +225,7 @@ fn check(client: &mut Client, root: &Path, page: &str, commits: usize) -> Result
 }
 
 /// Makes the repository: one commit of all pages, then commits of one page each, by [`ACTORS`] in turn.
-fn import(root: &Path, pages: Pages, commits: usize) -> Result<()> {
+fn import(root: &Path, pages: PageTree, commits: usize) -> Result<()> {
     git::init(root)?;
     let mut importer = git::git(root);
     let mut importer =
@@ -241,7 +241,7 @@ fn import(root: &Path, pages: Pages, commits: usize) -> Result<()> {
     machine::run(git::git(root).args(["reset", "--quiet", "--hard"])).map(drop)
 }
 
-fn write_history(input: &mut impl Write, pages: Pages, commits: usize) -> Result<()> {
+fn write_history(input: &mut impl Write, pages: PageTree, commits: usize) -> Result<()> {
     let end = usize::try_from(jiff::Timestamp::now().as_second())?;
     let began = end - DAYS * SECONDS_A_DAY;
     for number in 0..commits {
@@ -267,7 +267,7 @@ fn write_history(input: &mut impl Write, pages: Pages, commits: usize) -> Result
 
 /// The busy page in one of its versions: each rewrites another line, and the lines of its head stay as they were at first, so that
 /// who wrote them is only found at the very beginning.
-fn busy(pages: Pages, version: usize) -> String {
+fn busy(pages: PageTree, version: usize) -> String {
     let mut text = pages.text(0, 0);
     for line in 0..40 {
         let written = (version + 40 - line) / 40;

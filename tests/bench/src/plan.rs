@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use svcfs_measure::pages::Pages;
-use svcfs_measure::plan::Plan;
-use svcfs_measure::series::{Bound, bound};
+use svcfs_measure::pages::PageTree;
+use svcfs_measure::plan::RunPlan;
+use svcfs_measure::series::{RoundBound, bound};
 
 use crate::doors::Amount;
 
@@ -13,25 +13,25 @@ use crate::doors::Amount;
 #[derive(Debug)]
 pub struct Extent {
     /// What `svcfs bench` does, too.
-    pub plan: Plan,
+    pub plan: RunPlan,
     /// One round of a crowd at the committer.
-    pub crowd: Bound,
+    pub crowd: RoundBound,
     /// Trees that differ in size only; the last is also started again and killed.
-    pub sizes: Vec<Pages>,
+    pub sizes: Vec<PageTree>,
     /// Trees as large as the last of those, in larger folders.
-    pub folders: Vec<Pages>,
+    pub folders: Vec<PageTree>,
     /// A tree that takes minutes to begin with.
-    pub large: Option<Pages>,
+    pub large: Option<PageTree>,
     /// One round of one client, and of the crowd, in each of them.
-    pub in_each: (Bound, Bound),
+    pub in_each: (RoundBound, RoundBound),
     /// Records that are not settled when the server is killed.
     pub unsettled: usize,
     /// Pages that are copied into the mount, and whose folder gets another name.
     pub copied: usize,
     /// Names that folder gets.
-    pub renames: Bound,
+    pub renames: RoundBound,
     /// A tree of large pages, and how long one client writes them.
-    pub heavy: (Pages, Bound),
+    pub heavy: (PageTree, RoundBound),
     /// Files over WebDAV and S3.
     pub doors: Amount,
     /// Commits of the history that is asked about.
@@ -47,8 +47,8 @@ impl Extent {
     pub fn full(corpora: &Path, is_large: bool) -> Self {
         let corpus = corpora.join("tldr.tar.xz");
         Self {
-            plan: Plan {
-                pages: Pages::of(10_000),
+            plan: RunPlan {
+                pages: PageTree::of(10_000),
                 rounds: 3,
                 short: bound(100_000, 3),
                 creating: bound(1_000, 3),
@@ -63,9 +63,9 @@ impl Extent {
                 corpus: corpus.exists().then_some(corpus),
             },
             crowd: bound(1_000_000, 5),
-            sizes: vec![Pages::of(1_000), Pages::of(10_000), Pages::of(100_000)],
-            folders: [1_000, 10_000].map(|folder| Pages { folder, ..Pages::of(100_000) }).to_vec(),
-            large: is_large.then_some(Pages::of(1_000_000)),
+            sizes: vec![PageTree::of(1_000), PageTree::of(10_000), PageTree::of(100_000)],
+            folders: [1_000, 10_000].map(|folder| PageTree { folder, ..PageTree::of(100_000) }).to_vec(),
+            large: is_large.then_some(PageTree::of(1_000_000)),
             in_each: (bound(1_000, 2), bound(100_000, 3)),
             unsettled: 10_000,
             copied: 10_000,
@@ -81,8 +81,8 @@ impl Extent {
     /// A look that takes less than a minute.
     pub fn quick(corpora: &Path) -> Self {
         Self {
-            plan: Plan {
-                pages: Pages::of(1_000),
+            plan: RunPlan {
+                pages: PageTree::of(1_000),
                 rounds: 1,
                 short: bound(200, 1),
                 creating: bound(200, 1),
@@ -97,8 +97,8 @@ impl Extent {
                 corpus: None,
             },
             crowd: bound(1_000, 1),
-            sizes: vec![Pages::of(100), Pages::of(1_000), Pages::of(2_000)],
-            folders: vec![Pages { folder: 1_000, ..Pages::of(2_000) }],
+            sizes: vec![PageTree::of(100), PageTree::of(1_000), PageTree::of(2_000)],
+            folders: vec![PageTree { folder: 1_000, ..PageTree::of(2_000) }],
             large: None,
             in_each: (bound(20, 1), bound(300, 1)),
             unsettled: 500,
@@ -114,7 +114,7 @@ impl Extent {
 }
 
 /// Pages of some 55 KiB: a few hundred of them fill the log as far as it may be filled.
-const fn heavy(count: usize) -> Pages {
-    let pages = Pages::of(count);
-    Pages { repeats: 50, ..pages }
+const fn heavy(count: usize) -> PageTree {
+    let pages = PageTree::of(count);
+    PageTree { repeats: 50, ..pages }
 }

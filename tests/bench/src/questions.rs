@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use svcfs_measure::http::{Client, encoded};
-use svcfs_measure::pages::Pages;
-use svcfs_measure::run::Run;
-use svcfs_measure::series::{Series, bound};
-use svcfs_measure::server::{Place, Server};
-use svcfs_measure::table::Table;
+use svcfs_measure::http::{BenchClient, encoded};
+use svcfs_measure::pages::PageTree;
+use svcfs_measure::run::BenchRun;
+use svcfs_measure::series::{RoundSeries, bound};
+use svcfs_measure::server::{ServerPlace, ServerProcess};
+use svcfs_measure::table::MarkdownTable;
 
 use crate::asked::{self, Asked, measured};
 use crate::plan::Extent;
@@ -42,20 +42,21 @@ pub struct Questions {
 ///
 /// # Errors
 /// When the server fails or answers something wrong, or when the run is to end.
-pub fn measure(run: &Run, extent: &Extent) -> Result<Questions> {
+pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Questions> {
     let trees = extent.sizes.iter().map(|pages| Ok((pages.count, measure_in(run, extent, *pages)?)));
     Ok(Questions { trees: trees.collect::<Result<_>>()? })
 }
 
-fn measure_in(run: &Run, extent: &Extent, pages: Pages) -> Result<Vec<Asked>> {
+fn measure_in(run: &BenchRun, extent: &Extent, pages: PageTree) -> Result<Vec<Asked>> {
     run.tell(&format!("questions in {} pages", pages.count));
     let root = run.at(&format!("questions-{}", pages.count));
     plant(run, &root, pages)?;
     run.flush_disk()?;
     let log = run.at(&format!("questions-{}.log", pages.count));
-    let server = Server::start(run, Place { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest })?;
+    let server =
+        ServerProcess::start(run, ServerPlace { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest })?;
     server.until_quiet(run)?;
-    let mut client = Client::connect(server.address())?;
+    let mut client = BenchClient::connect(server.address())?;
     let mut asked = of_fields(run, &mut client, pages, extent)?;
     for (name, target, is_right) in others(pages) {
         let mut ask = |number: usize| -> Result<()> {
@@ -77,7 +78,7 @@ fn measure_in(run: &Run, extent: &Extent, pages: Pages) -> Result<Vec<Asked>> {
 }
 
 /// Each field before it has an index, when it gets one, and after.
-fn of_fields(run: &Run, client: &mut Client, pages: Pages, extent: &Extent) -> Result<Vec<Asked>> {
+fn of_fields(run: &BenchRun, client: &mut BenchClient, pages: PageTree, extent: &Extent) -> Result<Vec<Asked>> {
     let right = (0..pages.count).filter(|page| page % SHARE == VALUE).count();
     let mut ask = |field: usize| -> Result<()> {
         let q = format!("TABLE title, status WHERE kind-{field} = {VALUE}");
@@ -86,7 +87,7 @@ fn of_fields(run: &Run, client: &mut Client, pages: Pages, extent: &Extent) -> R
         Ok(())
     };
     run.tell(UNINDEXED);
-    let (mut before, mut appearing) = (Series::default(), Series::default());
+    let (mut before, mut appearing) = (RoundSeries::default(), RoundSeries::default());
     let mut first = Duration::ZERO;
     for field in 0..FIELDS {
         let round = run.timed(bound(BEFORE_INDEX, 60), |_| ask(field))?;
@@ -106,7 +107,7 @@ fn of_fields(run: &Run, client: &mut Client, pages: Pages, extent: &Extent) -> R
 
 type Question = (&'static str, Box<dyn Fn(usize) -> String>, Box<dyn Fn(&Value) -> bool>);
 
-fn others(pages: Pages) -> Vec<Question> {
+fn others(pages: PageTree) -> Vec<Question> {
     let count = pages.count;
     let query = |q: &str| {
         let target = format!("/api/svc/query?q={}", encoded(q));
@@ -162,7 +163,7 @@ fn others(pages: Pages) -> Vec<Question> {
 }
 
 /// A page of the generated tree with frontmatter to ask for. One in a hundred is past its review.
-fn described(pages: Pages, page: usize) -> String {
+fn described(pages: PageTree, page: usize) -> String {
     let status = ["draft", "review", "done"][page % 3];
     let parity = if page.is_multiple_of(2) { "even" } else { "odd" };
     let review = if page.is_multiple_of(100) { 2020 } else { 2120 };
@@ -180,7 +181,7 @@ fn described(pages: Pages, page: usize) -> String {
     text
 }
 
-fn plant(run: &Run, root: &Path, pages: Pages) -> Result<()> {
+fn plant(run: &BenchRun, root: &Path, pages: PageTree) -> Result<()> {
     std::fs::create_dir_all(root.join(".svc"))?;
     std::fs::write(root.join(".svc/config.toml"), SETTINGS)?;
     for page in 0..pages.count {
@@ -217,7 +218,7 @@ impl Questions {
     }
 
     /// The table.
-    pub fn table(&self) -> Table {
+    pub fn table(&self) -> MarkdownTable {
         let trees: Vec<(usize, &[Asked])> = self.trees.iter().map(|(pages, asked)| (*pages, &**asked)).collect();
         asked::table("questions", "queries, and how a tree is doing", &trees)
     }

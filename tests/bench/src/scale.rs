@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use svcfs_measure::git;
-use svcfs_measure::http::{self, ACTORS, Client, Crowd, encoded};
-use svcfs_measure::machine::{self, Memory};
-use svcfs_measure::pages::{Pages, Work};
-use svcfs_measure::run::Run;
-use svcfs_measure::series::{Bound, Series, bound};
-use svcfs_measure::server::{Place, Server};
-use svcfs_measure::table::{Cell, Table, column, quotient, text};
+use svcfs_measure::http::{self, ACTORS, BenchClient, WriterCrowd, encoded};
+use svcfs_measure::machine::{self, ProcessMemory};
+use svcfs_measure::pages::{PageTree, RoundWork};
+use svcfs_measure::run::BenchRun;
+use svcfs_measure::series::{RoundBound, RoundSeries, bound};
+use svcfs_measure::server::{ServerPlace, ServerProcess};
+use svcfs_measure::table::{MarkdownTable, TableCell, column, quotient, text};
 use svcfs_measure::writing::{MANY, expect_commits};
 use svcfs_store::{Log, StatePaths};
 
@@ -29,23 +29,23 @@ pub struct Scale {
     /// What it takes to open the largest of those.
     pub opening: Opening,
     /// The most memory while a crowd wrote in it.
-    pub memory: Memory,
+    pub memory: ProcessMemory,
 }
 
 /// What was measured in one tree.
 pub struct Measured {
     /// Which.
-    pub pages: Pages,
+    pub pages: PageTree,
     /// The first start over it.
     pub adopted: Duration,
     /// One client.
-    pub one: Series,
+    pub one: RoundSeries,
     /// A crowd.
-    pub many: Series,
+    pub many: RoundSeries,
     /// What the server spent on the processors for one page of the crowd's, on average.
     pub processor: Duration,
     /// The most memory while the crowd wrote.
-    pub memory: Memory,
+    pub memory: ProcessMemory,
 }
 
 /// From the start of the process until a page was read.
@@ -64,7 +64,7 @@ pub struct Opening {
 struct Tree {
     root: PathBuf,
     log: PathBuf,
-    server: Server,
+    server: ServerProcess,
     measured: Measured,
     written: usize,
     processor: Duration,
@@ -75,7 +75,7 @@ struct Tree {
 ///
 /// # Errors
 /// When a write is refused, when history does not hold exactly one commit for each, or when the run is to end.
-pub fn measure(run: &Run, extent: &Extent) -> Result<Scale> {
+pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Scale> {
     let rest = extent.plan.rest;
     let mut trees = Vec::new();
     for (number, pages) in extent.sizes.iter().chain(&extent.folders).enumerate() {
@@ -106,7 +106,7 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Scale> {
 ///
 /// # Errors
 /// When the disk has no room for it, and as [`measure`].
-pub fn measure_large(run: &Run, extent: &Extent, pages: Pages) -> Result<Measured> {
+pub fn measure_large(run: &BenchRun, extent: &Extent, pages: PageTree) -> Result<Measured> {
     let free = machine::free(run.scratch())?;
     ensure!(free >= ROOM_FOR_LARGE, "it needs {} GiB of disk, {} are free", ROOM_FOR_LARGE >> 30, free >> 30);
     let mut tree = Tree::begin(run, pages, 0, extent.plan.rest)?;
@@ -115,25 +115,25 @@ pub fn measure_large(run: &Run, extent: &Extent, pages: Pages) -> Result<Measure
 }
 
 impl Tree {
-    fn begin(run: &Run, pages: Pages, number: usize, rest: Duration) -> Result<Self> {
+    fn begin(run: &BenchRun, pages: PageTree, number: usize, rest: Duration) -> Result<Self> {
         run.tell(&format!("a tree of {} pages in folders of {}", pages.count, pages.folder));
         let (root, log) = (run.at(&format!("tree-{number}")), run.at(&format!("tree-{number}.log")));
         pages.plant(run, &root)?;
         run.flush_disk()?;
-        let server = Server::start(run, Place { root: &root, mountpoint: None, log: &log, rest })?;
+        let server = ServerProcess::start(run, ServerPlace { root: &root, mountpoint: None, log: &log, rest })?;
         server.until_quiet(run)?;
         let measured = Measured {
             pages,
             adopted: server.ready_after,
-            one: Series::default(),
-            many: Series::default(),
+            one: RoundSeries::default(),
+            many: RoundSeries::default(),
             processor: Duration::ZERO,
             memory: server.memory()?,
         };
         Ok(Self { root, log, server, measured, written: 0, processor: Duration::ZERO, crowded: 0 })
     }
 
-    fn round(&mut self, run: &Run, (one, many): (Bound, Bound)) -> Result<()> {
+    fn round(&mut self, run: &BenchRun, (one, many): (RoundBound, RoundBound)) -> Result<()> {
         let written = self.write(run, 1, one)?;
         self.measured.one.add(written.round);
         let written = self.write(run, MANY, many)?;
@@ -146,11 +146,11 @@ impl Tree {
         self.server.until_quiet(run)
     }
 
-    fn write(&mut self, run: &Run, clients: usize, bound: Bound) -> Result<http::Crowded> {
+    fn write(&mut self, run: &BenchRun, clients: usize, bound: RoundBound) -> Result<http::CrowdResult> {
         run.flush_disk()?;
         let before = git::commits(&self.root)?;
-        let work = Work { pages: self.measured.pages, bound, first: self.written };
-        let crowded = http::write_all(run, &self.server, Crowd { clients, actors: ACTORS, work })?;
+        let work = RoundWork { pages: self.measured.pages, bound, first: self.written };
+        let crowded = http::write_all(run, &self.server, WriterCrowd { clients, actors: ACTORS, work })?;
         expect_commits(run, &self.root, Some(before + crowded.round.latencies.len()))?;
         // The numbers that a crowd took and did not write are passed over, too.
         self.written += crowded.round.latencies.len() + clients;
@@ -167,13 +167,17 @@ impl Tree {
 }
 
 /// Opens a tree that did not change, and one whose server was killed.
-fn reopen(run: &Run, mut tree: Tree, (unsettled, rest): (usize, Duration)) -> Result<(Measured, Opening, Memory)> {
+fn reopen(
+    run: &BenchRun,
+    mut tree: Tree,
+    (unsettled, rest): (usize, Duration),
+) -> Result<(Measured, Opening, ProcessMemory)> {
     let (root, log, pages) = (tree.root.clone(), tree.log.clone(), tree.measured.pages);
-    let place = Place { root: &root, mountpoint: None, log: &log, rest };
-    let open = |run: &Run| -> Result<(Server, Duration)> {
-        let server = Server::start(run, place)?;
+    let place = ServerPlace { root: &root, mountpoint: None, log: &log, rest };
+    let open = |run: &BenchRun| -> Result<(ServerProcess, Duration)> {
+        let server = ServerProcess::start(run, place)?;
         let target = format!("/api/svc/file?path={}", encoded(&pages.path(0)));
-        ensure!(!Client::connect(server.address())?.get(&target)?.is_empty(), "a page is empty after a start");
+        ensure!(!BenchClient::connect(server.address())?.get(&target)?.is_empty(), "a page is empty after a start");
         let opened = server.started.elapsed();
         Ok((server, opened))
     };
@@ -209,30 +213,31 @@ impl Scale {
     }
 
     /// Costs by size, with a tree that was measured later; and openings.
-    pub fn tables(&self, large: Option<&Measured>) -> [Table; 2] {
+    pub fn tables(&self, large: Option<&Measured>) -> [MarkdownTable; 2] {
         let trees: Vec<&Measured> = self.trees.iter().chain(large).collect();
         [costs(&trees), self.openings()]
     }
 
-    fn openings(&self) -> Table {
+    fn openings(&self) -> MarkdownTable {
         let Opening { pages, unchanged, killed, unsettled } = &self.opening;
         let columns = vec![column(format!("opening {pages} pages"), "when"), column("first page read", "read_us")];
-        let mut table = Table::new("opening", columns);
-        table.row([text("nothing changed"), Cell::Time(Some(*unchanged))]);
-        table.row([text(format!("after `kill -9` with {unsettled} unsettled records")), Cell::Time(Some(*killed))]);
-        let Memory { resident, anonymous, .. } = self.memory;
+        let mut table = MarkdownTable::new("opening", columns);
+        table.row([text("nothing changed"), TableCell::Time(Some(*unchanged))]);
+        table
+            .row([text(format!("after `kill -9` with {unsettled} unsettled records")), TableCell::Time(Some(*killed))]);
+        let ProcessMemory { resident, anonymous, .. } = self.memory;
         table.notes.push(format!(
             "Most memory of that server while {MANY} clients wrote: {}, of which {} are its own; the rest are windows into \
              packs, which the system can take back.",
-            Cell::Bytes(resident),
-            Cell::Bytes(anonymous)
+            TableCell::Bytes(resident),
+            TableCell::Bytes(anonymous)
         ));
         table
     }
 }
 
 /// What a write costs in each tree, and how many times what it costs in the first.
-pub fn costs(trees: &[&Measured]) -> Table {
+pub fn costs(trees: &[&Measured]) -> MarkdownTable {
     let columns = vec![
         column("what a write costs in a tree of", "tree"),
         column("1 client, p50", "one_p50_us"),
@@ -243,20 +248,20 @@ pub fn costs(trees: &[&Measured]) -> Table {
         column("most memory", "resident_bytes"),
         column("first start", "adopted_us"),
     ];
-    let mut table = Table::new("scale", columns);
+    let mut table = MarkdownTable::new("scale", columns);
     let smallest = trees.first().copied();
     for tree in trees {
         let beside = |rate: fn(&Measured) -> Option<f64>| quotient(smallest.and_then(rate), rate(tree));
-        let Measured { pages: Pages { count, folder, .. }, adopted, one, many, processor, memory } = *tree;
+        let Measured { pages: PageTree { count, folder, .. }, adopted, one, many, processor, memory } = *tree;
         table.row([
             text(format!("{count} pages in folders of {folder}")),
-            Cell::Time(one.percentile(0.5)),
-            Cell::Times(beside(|tree| tree.one.typical_rate())),
-            Cell::Time(many.rate().map(|rate| Duration::from_secs_f64(1.0 / rate))),
-            Cell::Times(beside(|tree| tree.many.rate())),
-            Cell::Time(Some(*processor)),
-            Cell::Bytes(memory.resident),
-            Cell::Time(Some(*adopted)),
+            TableCell::Time(one.percentile(0.5)),
+            TableCell::Times(beside(|tree| tree.one.typical_rate())),
+            TableCell::Time(many.rate().map(|rate| Duration::from_secs_f64(1.0 / rate))),
+            TableCell::Times(beside(|tree| tree.many.rate())),
+            TableCell::Time(Some(*processor)),
+            TableCell::Bytes(memory.resident),
+            TableCell::Time(Some(*adopted)),
         ]);
     }
     table

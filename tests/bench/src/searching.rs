@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 use svcfs_index::{AnswerLimit, Index, IndexEntry, SearchQuery};
-use svcfs_measure::pages::Pages;
-use svcfs_measure::run::Run;
-use svcfs_measure::series::{Round, Series, bound};
-use svcfs_measure::table::{Cell, Table, column, text};
+use svcfs_measure::pages::PageTree;
+use svcfs_measure::run::BenchRun;
+use svcfs_measure::series::{MeasuredRound, RoundSeries, bound};
+use svcfs_measure::table::{MarkdownTable, TableCell, column, text};
 
 use crate::plan::Extent;
 use crate::ranking::rivals::Plain;
@@ -46,7 +46,7 @@ struct Size {
     /// The whole tree read in.
     first: Duration,
     /// One page changed.
-    update: Series,
+    update: RoundSeries,
     /// Opened again, until the first answer.
     again: Duration,
     asked: Vec<Asked>,
@@ -56,23 +56,23 @@ struct Size {
 struct Asked {
     question: &'static str,
     /// Each time after a change.
-    svcfs: Series,
+    svcfs: RoundSeries,
     /// Nothing changed.
-    again: Series,
-    plain: Series,
-    grep: Series,
+    again: RoundSeries,
+    plain: RoundSeries,
+    grep: RoundSeries,
 }
 
 /// Measures one size after the other.
 ///
 /// # Errors
 /// When an engine fails, finds nothing, or the run is to end.
-pub fn measure(run: &Run, extent: &Extent) -> Result<Searching> {
+pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Searching> {
     let sizes = extent.sizes.iter().map(|pages| size(run, *pages)).collect::<Result<_>>()?;
     Ok(Searching { sizes })
 }
 
-fn size(run: &Run, pages: Pages) -> Result<Size> {
+fn size(run: &BenchRun, pages: PageTree) -> Result<Size> {
     run.tell(&format!("searching in {} pages", pages.count));
     let file = run.at(&format!("searching-{}.db", pages.count));
     let index = Index::open(&file)?;
@@ -84,7 +84,7 @@ fn size(run: &Run, pages: Pages) -> Result<Size> {
     });
     index.ingest_all(batches, Seq(1))?;
     let first = begun.elapsed();
-    let mut update = Series::default();
+    let mut update = RoundSeries::default();
     update.add(run.timed(bound(500, 3), |write| {
         Ok(index.ingest(&[entry(pages, pages.scattered(write), write + 1)?], Seq(2))?)
     })?);
@@ -125,7 +125,7 @@ fn size(run: &Run, pages: Pages) -> Result<Size> {
 }
 
 /// Asks again and again, each time after a change, so that no answer given before will do.
-fn asked_anew(run: &Run, index: &Index, question: &str) -> Result<Round> {
+fn asked_anew(run: &BenchRun, index: &Index, question: &str) -> Result<MeasuredRound> {
     let begun = Instant::now();
     let mut latencies = Vec::new();
     while latencies.len() < 500 && begun.elapsed() < Duration::from_secs(3) {
@@ -135,7 +135,7 @@ fn asked_anew(run: &Run, index: &Index, question: &str) -> Result<Round> {
         found(index, question)?;
         latencies.push(asked.elapsed());
     }
-    Ok(Round { latencies, elapsed: begun.elapsed() })
+    Ok(MeasuredRound { latencies, elapsed: begun.elapsed() })
 }
 
 fn found(index: &Index, q: &str) -> Result<Vec<svcfs_index::SearchHit>> {
@@ -144,7 +144,7 @@ fn found(index: &Index, q: &str) -> Result<Vec<svcfs_index::SearchHit>> {
 }
 
 /// A page of the generated tree with words of known frequency.
-fn worded(pages: Pages, page: usize, revision: usize) -> String {
+fn worded(pages: PageTree, page: usize, revision: usize) -> String {
     let mut text = pages.text(page, revision);
     for (share, word) in SHARES {
         if page.is_multiple_of(share) {
@@ -154,7 +154,7 @@ fn worded(pages: Pages, page: usize, revision: usize) -> String {
     text
 }
 
-fn entry(pages: Pages, page: usize, revision: usize) -> Result<IndexEntry> {
+fn entry(pages: PageTree, page: usize, revision: usize) -> Result<IndexEntry> {
     let text = worded(pages, page, revision);
     let etag = ETag::of(text.as_bytes());
     Ok(IndexEntry::Page { path: TreePath::parse(&pages.path(page))?, etag, text, modified: Timestamp::UNIX_EPOCH })
@@ -189,11 +189,11 @@ impl Searching {
     }
 
     /// Questions, and what the index costs.
-    pub fn tables(&self) -> [Table; 2] {
+    pub fn tables(&self) -> [MarkdownTable; 2] {
         [self.questions(), self.costs()]
     }
 
-    fn questions(&self) -> Table {
+    fn questions(&self) -> MarkdownTable {
         let columns = vec![
             column("the ten best pages with snippets", "question"),
             column("pages", "pages"),
@@ -203,17 +203,17 @@ impl Searching {
             column("plain FTS5 p50", "plain_p50_us"),
             column("`git grep -il` p50", "grep_p50_us"),
         ];
-        let mut table = Table::new("searching_sizes", columns);
+        let mut table = MarkdownTable::new("searching_sizes", columns);
         for size in &self.sizes {
             for Asked { question, svcfs, again, plain, grep } in &size.asked {
                 table.row([
                     text(format!("`{question}`")),
-                    Cell::Count(size.pages),
-                    Cell::Time(svcfs.percentile(0.5)),
-                    Cell::Time(svcfs.percentile(0.99)),
-                    Cell::Time(again.percentile(0.5)),
-                    Cell::Time(plain.percentile(0.5)),
-                    Cell::Time(grep.percentile(0.5)),
+                    TableCell::Count(size.pages),
+                    TableCell::Time(svcfs.percentile(0.5)),
+                    TableCell::Time(svcfs.percentile(0.99)),
+                    TableCell::Time(again.percentile(0.5)),
+                    TableCell::Time(plain.percentile(0.5)),
+                    TableCell::Time(grep.percentile(0.5)),
                 ]);
             }
         }
@@ -222,7 +222,7 @@ impl Searching {
         table
     }
 
-    fn costs(&self) -> Table {
+    fn costs(&self) -> MarkdownTable {
         let columns = vec![
             column("what the index costs", "pages"),
             column("all pages read in, pages/s", "first_rate"),
@@ -230,14 +230,14 @@ impl Searching {
             column("p99", "update_p99_us"),
             column("opened again and asked", "again_us"),
         ];
-        let mut table = Table::new("index_sizes", columns);
+        let mut table = MarkdownTable::new("index_sizes", columns);
         for Size { pages, first, update, again, .. } in &self.sizes {
             table.row([
                 text(format!("{pages} pages")),
-                Cell::Rate(Some(*pages as f64 / first.as_secs_f64())),
-                Cell::Time(update.percentile(0.5)),
-                Cell::Time(update.percentile(0.99)),
-                Cell::Time(Some(*again)),
+                TableCell::Rate(Some(*pages as f64 / first.as_secs_f64())),
+                TableCell::Time(update.percentile(0.5)),
+                TableCell::Time(update.percentile(0.99)),
+                TableCell::Time(Some(*again)),
             ]);
         }
         table

@@ -7,11 +7,11 @@ use anyhow::Context;
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use serde_json::{Map, Value};
-use svcfs_measure::pages::Pages;
-use svcfs_measure::plan::Plan;
-use svcfs_measure::run::{Run, end_by_signal};
+use svcfs_measure::pages::PageTree;
+use svcfs_measure::plan::RunPlan;
+use svcfs_measure::run::{BenchRun, end_by_signal};
 use svcfs_measure::series::bound;
-use svcfs_measure::table::Table;
+use svcfs_measure::table::MarkdownTable;
 use svcfs_measure::{machine, reading, writing};
 use svcfs_work::Stop;
 
@@ -79,7 +79,7 @@ impl BenchArgs {
         let program = std::env::current_exe().context("the path of this program is not known")?;
         let spinner = progress::spinner("measuring");
         let drawn = spinner.clone();
-        let run = Run::begin(program, &directory, stop.clone(), move |text| drawn.set_message(text.to_owned()))?;
+        let run = BenchRun::begin(program, &directory, stop.clone(), move |text| drawn.set_message(text.to_owned()))?;
         let facts = machine::facts(run.scratch(), env!("CARGO_PKG_VERSION"));
         let measured = measure(&run, &self.plan());
         spinner.set_message("removing what was made");
@@ -96,9 +96,9 @@ impl BenchArgs {
         if self.json { output::json(&as_json(&facts, &tables)) } else { output::say(&as_text(&facts, &tables)) }
     }
 
-    fn plan(&self) -> Plan {
-        Plan {
-            pages: Pages::of(self.search_files),
+    fn plan(&self) -> RunPlan {
+        RunPlan {
+            pages: PageTree::of(self.search_files),
             rounds: self.rounds,
             short: bound(self.files, 3),
             creating: bound(self.files, 3),
@@ -167,19 +167,19 @@ fn outside(directory: &Path) -> Result<PathBuf, CommandFailure> {
     Ok(whole)
 }
 
-fn measure(run: &Run, plan: &Plan) -> anyhow::Result<Vec<Table>> {
+fn measure(run: &BenchRun, plan: &RunPlan) -> anyhow::Result<Vec<MarkdownTable>> {
     let mut tables = writing::measure(run, plan)?.tables();
     tables.extend(reading::measure(run, plan)?.tables());
     Ok(tables)
 }
 
-fn as_text(facts: &[(&str, String)], tables: &[Table]) -> String {
+fn as_text(facts: &[(&str, String)], tables: &[MarkdownTable]) -> String {
     let facts: String = facts.iter().map(|(name, fact)| format!("- {name}: {fact}\n")).collect();
-    let tables: String = tables.iter().map(Table::markdown).collect();
+    let tables: String = tables.iter().map(MarkdownTable::markdown).collect();
     format!("{facts}\n{}\n", tables.trim_end())
 }
 
-fn as_json(facts: &[(&str, String)], tables: &[Table]) -> Value {
+fn as_json(facts: &[(&str, String)], tables: &[MarkdownTable]) -> Value {
     let machine = facts.iter().map(|(name, fact)| (name.to_lowercase().replace(' ', "_"), fact.clone().into()));
     let mut answer = Map::from_iter([("machine".to_owned(), Value::Object(machine.collect()))]);
     answer.extend(tables.iter().map(|table| (table.name.to_owned(), table.json())));

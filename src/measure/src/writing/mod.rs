@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::disk::{self, Close};
-use crate::git::{self, Flush, Left};
-use crate::http::{self, ACTORS, Client, Crowd};
+use crate::disk::{self, CloseMode};
+use crate::git::{self, GitFlush, HistorySizes};
+use crate::http::{self, ACTORS, BenchClient, WriterCrowd};
 use crate::machine;
-use crate::pages::{Pages, Work};
-use crate::plan::Plan;
-use crate::run::Run;
-use crate::series::{Bound, Round, Series, bound};
-use crate::server::{Place, Server};
+use crate::pages::{PageTree, RoundWork};
+use crate::plan::RunPlan;
+use crate::run::BenchRun;
+use crate::series::{MeasuredRound, RoundBound, RoundSeries, bound};
+use crate::server::{ServerPlace, ServerProcess};
 
 /// Clients of the crowded row.
 pub const MANY: usize = 64;
@@ -29,41 +29,41 @@ const REST_OF_COMMITS: u64 = 120;
 
 /// All that is measured of writing.
 #[derive(Default)]
-pub struct Writing {
+pub struct WritingResults {
     /// Over HTTP, by one client.
-    pub http_one: Series,
+    pub http_one: RoundSeries,
     /// Over HTTP, by [`MANY`].
-    pub http_many: Series,
+    pub http_many: RoundSeries,
     /// Creating pages on the mount.
-    pub mount_close: Series,
+    pub mount_close: RoundSeries,
     /// The same with `fsync`.
-    pub mount_fsync: Series,
+    pub mount_fsync: RoundSeries,
     /// `cp -r` into the mount.
-    pub mount_copy: Series,
+    pub mount_copy: RoundSeries,
     /// Why there are no figures of the mount.
     pub no_mount: Option<String>,
     /// `git add` and `git commit`.
-    pub git: Series,
+    pub git: RoundSeries,
     /// The same with everything flushed.
-    pub git_flushed: Series,
+    pub git_flushed: RoundSeries,
     /// Write and rename on the bare filesystem.
-    pub bare_replace: Series,
+    pub bare_replace: RoundSeries,
     /// Creating pages there.
-    pub bare_close: Series,
+    pub bare_close: RoundSeries,
     /// The same with `fsync`.
-    pub bare_fsync: Series,
+    pub bare_fsync: RoundSeries,
     /// `cp -r` there.
-    pub bare_copy: Series,
+    pub bare_copy: RoundSeries,
     /// One append and `fdatasync`.
-    pub bare_append: Series,
+    pub bare_append: RoundSeries,
     /// Many pages in one request, one commit.
-    pub bulk: Series,
+    pub bulk: RoundSeries,
     /// The same, one right behind the other: search is still at work on the one before.
-    pub bulk_behind: Series,
+    pub bulk_behind: RoundSeries,
     /// The same pages with `git add --all` and one `git commit`.
-    pub git_bulk: Series,
+    pub git_bulk: RoundSeries,
     /// The same with everything flushed.
-    pub git_bulk_flushed: Series,
+    pub git_bulk_flushed: RoundSeries,
     /// Pages of a bulk write.
     pub bulk_pages: usize,
     /// Pages of `cp -r`.
@@ -77,13 +77,13 @@ pub struct Writing {
     /// How long the server took to stop.
     pub stop: Duration,
     /// What is left of it all; none without git.
-    pub left: Option<Left>,
+    pub left: Option<HistorySizes>,
 }
 
 /// Where everything happens.
-struct Field<'a> {
-    run: &'a Run,
-    plan: &'a Plan,
+struct BenchField<'a> {
+    run: &'a BenchRun,
+    plan: &'a RunPlan,
     root: PathBuf,
     mountpoint: PathBuf,
     git: PathBuf,
@@ -96,8 +96,8 @@ struct Field<'a> {
 ///
 /// # Errors
 /// When anything is refused, when history does not hold exactly one commit for every write, or when the run is to end.
-pub fn measure(run: &Run, plan: &Plan) -> Result<Writing> {
-    let field = Field {
+pub fn measure(run: &BenchRun, plan: &RunPlan) -> Result<WritingResults> {
+    let field = BenchField {
         run,
         plan,
         root: run.at("root"),
@@ -110,17 +110,21 @@ pub fn measure(run: &Run, plan: &Plan) -> Result<Writing> {
     for tree in [&field.root, &field.bare] {
         plan.pages.plant(run, tree)?;
     }
-    Pages::of(plan.copied).plant(run, &field.small)?;
+    PageTree::of(plan.copied).plant(run, &field.small)?;
     std::fs::create_dir(&field.mountpoint)?;
     if run.has_git() {
         plan.pages.plant(run, &field.git)?;
         git::begin(&field.git)?;
     }
-    let mut writing =
-        Writing { no_mount: no_mount(), bulk_pages: plan.bulk, copied: plan.copied, ..Writing::default() };
+    let mut writing = WritingResults {
+        no_mount: no_mount(),
+        bulk_pages: plan.bulk,
+        copied: plan.copied,
+        ..WritingResults::default()
+    };
     let mountpoint = writing.no_mount.is_none().then_some(&*field.mountpoint);
     let log = run.at("server.log");
-    let server = Server::start(run, Place { root: &field.root, mountpoint, log: &log, rest: plan.rest })?;
+    let server = ServerProcess::start(run, ServerPlace { root: &field.root, mountpoint, log: &log, rest: plan.rest })?;
     server.until_quiet(run)?;
     writing.memory_before = server.memory()?.resident;
     for round in 0..plan.rounds {
@@ -130,9 +134,9 @@ pub fn measure(run: &Run, plan: &Plan) -> Result<Writing> {
     if run.has_git() {
         let missing = plan.commits.saturating_sub(git::commits(&field.root)?);
         if missing > 0 {
-            let first = Numbers::of(plan.rounds).take();
-            let work = Work { pages: plan.pages, bound: bound(missing, REST_OF_COMMITS), first };
-            http::write_all(run, &server, Crowd { clients: MANY, actors: ACTORS, work })?;
+            let first = WriteNumbers::of(plan.rounds).take();
+            let work = RoundWork { pages: plan.pages, bound: bound(missing, REST_OF_COMMITS), first };
+            http::write_all(run, &server, WriterCrowd { clients: MANY, actors: ACTORS, work })?;
         }
     }
     writing.stop = server.stop()?;
@@ -153,12 +157,12 @@ pub fn no_mount() -> Option<String> {
     (!can_mount).then(|| "`fusermount3` (package fuse3) is not installed".to_owned())
 }
 
-impl Field<'_> {
-    fn round(&self, writing: &mut Writing, server: &Server, round: usize) -> Result<()> {
+impl BenchField<'_> {
+    fn round(&self, writing: &mut WritingResults, server: &ServerProcess, round: usize) -> Result<()> {
         let Self { run, plan, .. } = *self;
         let pages = plan.pages;
-        let mut next = Numbers::of(round);
-        let mut work = |bound: Bound| Work { pages, bound, first: next.take() };
+        let mut next = WriteNumbers::of(round);
+        let mut work = |bound: RoundBound| RoundWork { pages, bound, first: next.take() };
 
         run.flush_disk()?;
         writing.bare_append.add(disk::append(run, plan.short, |at| pages.text(at, at + 1))?);
@@ -166,24 +170,24 @@ impl Field<'_> {
         run.flush_disk()?;
         writing.bare_replace.add(disk::replace(run, &self.bare, work(plan.short))?);
         run.flush_disk()?;
-        self.git(&mut writing.git, |tree| git::commit_each(run, tree, work(plan.short), Flush::AsGitComes))?;
+        self.git(&mut writing.git, |tree| git::commit_each(run, tree, work(plan.short), GitFlush::AsGitComes))?;
         let (many, memory) = self.http(server, MANY, work(plan.long))?;
         writing.http_many.add(many);
         writing.memory_writing = writing.memory_writing.max(memory);
         writing.found_after = writing.found_after.max(found_after(server, round)?);
         server.until_quiet(run)?;
         run.flush_disk()?;
-        self.git(&mut writing.git_flushed, |tree| git::commit_each(run, tree, work(plan.short), Flush::Everything))?;
-        writing.bulk.add(self.bulk(server, work(plan.bulks), Meanwhile::Rested)?);
-        writing.bulk_behind.add(self.bulk(server, work(plan.bulks), Meanwhile::AtWork)?);
+        self.git(&mut writing.git_flushed, |tree| git::commit_each(run, tree, work(plan.short), GitFlush::Everything))?;
+        writing.bulk.add(self.bulk(server, work(plan.bulks), BulkLoad::Rested)?);
+        writing.bulk_behind.add(self.bulk(server, work(plan.bulks), BulkLoad::AtWork)?);
         run.flush_disk()?;
         let many = (work(plan.bulks), plan.bulk);
-        self.git(&mut writing.git_bulk, |tree| git::commit_many(run, tree, many, Flush::AsGitComes))?;
+        self.git(&mut writing.git_bulk, |tree| git::commit_many(run, tree, many, GitFlush::AsGitComes))?;
         let many = (work(plan.bulks), plan.bulk);
-        self.git(&mut writing.git_bulk_flushed, |tree| git::commit_many(run, tree, many, Flush::Everything))?;
-        writing.bare_close.add(disk::create(run, &self.bare, work(plan.creating), Close::Plain)?);
+        self.git(&mut writing.git_bulk_flushed, |tree| git::commit_many(run, tree, many, GitFlush::Everything))?;
+        writing.bare_close.add(disk::create(run, &self.bare, work(plan.creating), CloseMode::Plain)?);
         run.flush_disk()?;
-        writing.bare_fsync.add(disk::create(run, &self.bare, work(plan.creating), Close::Flushed)?);
+        writing.bare_fsync.add(disk::create(run, &self.bare, work(plan.creating), CloseMode::Flushed)?);
         run.flush_disk()?;
         let name = format!("copied-{round}");
         writing.bare_copy.add_counted(plan.copied, disk::copy(&self.small, &self.bare.join(&name))?);
@@ -191,9 +195,9 @@ impl Field<'_> {
             return Ok(());
         }
         run.flush_disk()?;
-        writing.mount_close.add(self.mount(server, work(plan.creating), Close::Plain)?);
+        writing.mount_close.add(self.mount(server, work(plan.creating), CloseMode::Plain)?);
         run.flush_disk()?;
-        writing.mount_fsync.add(self.mount(server, work(plan.creating), Close::Flushed)?);
+        writing.mount_fsync.add(self.mount(server, work(plan.creating), CloseMode::Flushed)?);
         run.flush_disk()?;
         let before = commits(run, &self.root)?;
         let copied = disk::copy(&self.small, &self.mountpoint.join(&name))?;
@@ -203,7 +207,7 @@ impl Field<'_> {
     }
 
     /// What git does instead, where it is installed.
-    fn git(&self, series: &mut Series, work: impl FnOnce(&Path) -> Result<Round>) -> Result<()> {
+    fn git(&self, series: &mut RoundSeries, work: impl FnOnce(&Path) -> Result<MeasuredRound>) -> Result<()> {
         if self.run.has_git() {
             series.add(work(&self.git)?);
             self.run.flush_disk()?;
@@ -212,9 +216,9 @@ impl Field<'_> {
     }
 
     /// Durable writes, each its own request and commit.
-    fn http(&self, server: &Server, clients: usize, work: Work) -> Result<(Round, u64)> {
+    fn http(&self, server: &ServerProcess, clients: usize, work: RoundWork) -> Result<(MeasuredRound, u64)> {
         let before = commits(self.run, &self.root)?;
-        let crowded = http::write_all(self.run, server, Crowd { clients, actors: ACTORS, work })?;
+        let crowded = http::write_all(self.run, server, WriterCrowd { clients, actors: ACTORS, work })?;
         self.expect(before, crowded.round.latencies.len())?;
         if clients == 1 {
             server.until_quiet(self.run)?;
@@ -224,18 +228,18 @@ impl Field<'_> {
     }
 
     /// Many pages in one request, one commit each time.
-    fn bulk(&self, server: &Server, work: Work, meanwhile: Meanwhile) -> Result<Round> {
+    fn bulk(&self, server: &ServerProcess, work: RoundWork, meanwhile: BulkLoad) -> Result<MeasuredRound> {
         let before = commits(self.run, &self.root)?;
-        let (Work { pages, bound, first }, count) = (work, self.plan.bulk);
-        let mut client = Client::connect(server.address())?;
+        let (RoundWork { pages, bound, first }, count) = (work, self.plan.bulk);
+        let mut client = BenchClient::connect(server.address())?;
         let files = |at: usize| (first + at * count..).take(count).map(move |write| pages.rewrite(write));
-        let mut round = Round { latencies: Vec::new(), elapsed: Duration::ZERO };
+        let mut round = MeasuredRound { latencies: Vec::new(), elapsed: Duration::ZERO };
         while round.latencies.len() < bound.count && round.elapsed < bound.time {
-            if meanwhile == Meanwhile::Rested {
+            if meanwhile == BulkLoad::Rested {
                 server.until_quiet(self.run)?;
             }
             let at = round.latencies.len();
-            let one = self.run.timed(Bound { count: 1, ..bound }, |_| client.write_many(files(at)))?;
+            let one = self.run.timed(RoundBound { count: 1, ..bound }, |_| client.write_many(files(at)))?;
             round.latencies.extend(one.latencies);
             round.elapsed += one.elapsed;
         }
@@ -245,13 +249,13 @@ impl Field<'_> {
     }
 
     /// New pages on the mount. What was only closed is not measured before it is committed, too.
-    fn mount(&self, server: &Server, work: Work, close: Close) -> Result<Round> {
+    fn mount(&self, server: &ServerProcess, work: RoundWork, close: CloseMode) -> Result<MeasuredRound> {
         let before = commits(self.run, &self.root)?;
-        let Round { latencies, elapsed } = disk::create(self.run, &self.mountpoint, work, close)?;
+        let MeasuredRound { latencies, elapsed } = disk::create(self.run, &self.mountpoint, work, close)?;
         let elapsed = elapsed + settle(server)?;
         self.expect(before, latencies.len() + 1)?;
         server.until_quiet(self.run)?;
-        Ok(Round { latencies, elapsed })
+        Ok(MeasuredRound { latencies, elapsed })
     }
 
     /// Makes sure that history has exactly so many commits more than before.
@@ -264,7 +268,7 @@ impl Field<'_> {
 ///
 /// # Errors
 /// When git fails.
-pub fn commits(run: &Run, root: &Path) -> Result<Option<usize>> {
+pub fn commits(run: &BenchRun, root: &Path) -> Result<Option<usize>> {
     run.has_git().then(|| git::commits(root)).transpose()
 }
 
@@ -272,7 +276,7 @@ pub fn commits(run: &Run, root: &Path) -> Result<Option<usize>> {
 ///
 /// # Errors
 /// When there are more or fewer.
-pub fn expect_commits(run: &Run, root: &Path, expected: Option<usize>) -> Result<()> {
+pub fn expect_commits(run: &BenchRun, root: &Path, expected: Option<usize>) -> Result<()> {
     let counted = commits(run, root)?;
     if let (Some(counted), Some(expected)) = (counted, expected) {
         ensure!(counted == expected, "{counted} commits in history instead of {expected}: not one for every write");
@@ -285,16 +289,16 @@ pub fn expect_commits(run: &Run, root: &Path, expected: Option<usize>) -> Result
 ///
 /// # Errors
 /// When it is refused.
-pub fn settle(server: &Server) -> Result<Duration> {
-    let mut client = Client::connect(server.address())?;
+pub fn settle(server: &ServerProcess) -> Result<Duration> {
+    let mut client = BenchClient::connect(server.address())?;
     let begun = Instant::now();
     client.write("settled.md", format!("# Settled\n\n{begun:?}\n"))?;
     Ok(begun.elapsed())
 }
 
 /// How long after its acknowledgement search finds a write, with the indexer still busy with those before it.
-fn found_after(server: &Server, round: usize) -> Result<Duration> {
-    let mut client = Client::connect(server.address())?;
+fn found_after(server: &ServerProcess, round: usize) -> Result<Duration> {
+    let mut client = BenchClient::connect(server.address())?;
     let word = format!("needle{round}stack");
     client.write("needle.md", format!("# Needle\n\nThe word is {word}.\n"))?;
     let acknowledged = Instant::now();
@@ -306,7 +310,7 @@ fn found_after(server: &Server, round: usize) -> Result<Duration> {
 
 /// What the server does when a bulk comes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Meanwhile {
+enum BulkLoad {
     /// Nothing: everything before is indexed and at rest.
     Rested,
     /// It still takes in the one before.
@@ -314,9 +318,9 @@ enum Meanwhile {
 }
 
 /// Numbers of writes: no two rows share one, so that no content is written twice.
-struct Numbers(usize);
+struct WriteNumbers(usize);
 
-impl Numbers {
+impl WriteNumbers {
     const fn of(round: usize) -> Self {
         Self(round * 20_000_000)
     }

@@ -1,19 +1,19 @@
 //! What was measured of writing, as tables.
 
-use super::{MANY, Writing};
-use crate::git::{Asked, Left};
-use crate::series::Series;
-use crate::table::{Cell, Table, column, quotient, shown, text, times};
+use super::{MANY, WritingResults};
+use crate::git::{GitQuestion, HistorySizes};
+use crate::series::RoundSeries;
+use crate::table::{MarkdownTable, TableCell, column, quotient, shown, text, times};
 
-impl Writing {
+impl WritingResults {
     /// Single pages; many at once; how long a writer waits at worst; what is left.
-    pub fn tables(&self) -> Vec<Table> {
+    pub fn tables(&self) -> Vec<MarkdownTable> {
         let mut tables = vec![self.single(), self.bulks(), self.waits(), self.remains()];
-        tables.extend(self.left.iter().flat_map(Left::tables));
+        tables.extend(self.left.iter().flat_map(HistorySizes::tables));
         tables
     }
 
-    fn single(&self) -> Table {
+    fn single(&self) -> MarkdownTable {
         let columns = vec![
             column("writing pages of 1.2 KiB", "way"),
             column("flushed", "flushed"),
@@ -24,9 +24,9 @@ impl Writing {
             column("× git flushed", "times_git_flushed"),
             column("× one flush", "times_one_flush"),
         ];
-        let mut table = Table::new("writing", columns);
+        let mut table = MarkdownTable::new("writing", columns);
         let copied = self.copied;
-        let rows: [(String, &Series, &str); 12] = [
+        let rows: [(String, &RoundSeries, &str); 12] = [
             ("svcfs, HTTP `PUT`, 1 client".to_owned(), &self.http_one, "yes"),
             (format!("svcfs, HTTP `PUT`, {MANY} clients"), &self.http_many, "yes"),
             ("svcfs, mount: create, write, close".to_owned(), &self.mount_close, "≤ 50 ms later"),
@@ -42,13 +42,13 @@ impl Writing {
         ];
         for (name, series, is_flushed) in rows {
             let rate = series.rate();
-            let beside = |other: &Series| times(rate, other.rate());
+            let beside = |other: &RoundSeries| times(rate, other.rate());
             table.row([
                 text(name),
                 text(is_flushed),
-                Cell::Rate(rate),
-                Cell::Time(series.percentile(0.5)),
-                Cell::Time(series.percentile(0.99)),
+                TableCell::Rate(rate),
+                TableCell::Time(series.percentile(0.5)),
+                TableCell::Time(series.percentile(0.99)),
                 beside(&self.git),
                 beside(&self.git_flushed),
                 beside(&self.bare_append),
@@ -69,7 +69,7 @@ impl Writing {
         table
     }
 
-    fn bulks(&self) -> Table {
+    fn bulks(&self) -> MarkdownTable {
         let columns = vec![
             column(format!("{} pages in one commit", self.bulk_pages), "way"),
             column("flushed", "flushed"),
@@ -78,19 +78,19 @@ impl Writing {
             column("× git", "times_git"),
             column("× git flushed", "times_git_flushed"),
         ];
-        let mut table = Table::new("bulk", columns);
+        let mut table = MarkdownTable::new("bulk", columns);
         for (name, series, is_flushed) in [
             ("svcfs, HTTP `POST /bulk`", &self.bulk, "yes"),
             ("svcfs, one right behind the other", &self.bulk_behind, "yes"),
             ("write, `git add --all && git commit`", &self.git_bulk, "no"),
             ("the same, `core.fsync=all`", &self.git_bulk_flushed, "yes"),
         ] {
-            let beside = |other: &Series| times(series.typical_rate(), other.typical_rate());
+            let beside = |other: &RoundSeries| times(series.typical_rate(), other.typical_rate());
             table.row([
                 text(name),
                 text(is_flushed),
-                Cell::Time(series.percentile(0.5)),
-                Cell::Time(series.longest()),
+                TableCell::Time(series.percentile(0.5)),
+                TableCell::Time(series.longest()),
                 beside(&self.git_bulk),
                 beside(&self.git_bulk_flushed),
             ]);
@@ -98,7 +98,7 @@ impl Writing {
         table
     }
 
-    fn waits(&self) -> Table {
+    fn waits(&self) -> MarkdownTable {
         let mut table = waits("pages of 1.2 KiB");
         for (name, series) in [
             ("svcfs, HTTP `PUT`, 1 client".to_owned(), &self.http_one),
@@ -110,22 +110,22 @@ impl Writing {
         table
     }
 
-    fn remains(&self) -> Table {
+    fn remains(&self) -> MarkdownTable {
         let columns = vec![
             column("the server meanwhile", "who"),
             column("memory before the first write", "before_bytes"),
             column(format!("most while {MANY} clients wrote"), "writing_bytes"),
             column("stopping", "stop_us"),
         ];
-        let mut table = Table::new("server", columns);
-        let memory = [Cell::Bytes(self.memory_before), Cell::Bytes(self.memory_writing)];
-        table.row([text("`svcfs serve`")].into_iter().chain(memory).chain([Cell::Time(Some(self.stop))]));
+        let mut table = MarkdownTable::new("server", columns);
+        let memory = [TableCell::Bytes(self.memory_before), TableCell::Bytes(self.memory_writing)];
+        table.row([text("`svcfs serve`")].into_iter().chain(memory).chain([TableCell::Time(Some(self.stop))]));
         table
     }
 }
 
 /// The table of how long a writer waits at worst, in work of a kind; without rows.
-pub fn waits(of: &str) -> Table {
+pub fn waits(of: &str) -> MarkdownTable {
     let columns = vec![
         column(format!("how long a writer waits, {of}"), "way"),
         column("writes", "writes"),
@@ -134,18 +134,18 @@ pub fn waits(of: &str) -> Table {
         column("p99.9", "p999_us"),
         column("longest", "longest_us"),
     ];
-    Table::new("waits", columns)
+    MarkdownTable::new("waits", columns)
 }
 
 /// A row of it.
-pub fn waited(name: &str, series: &Series) -> [Cell; 6] {
-    let percentile = |share| Cell::Time(series.percentile(share));
-    let longest = Cell::Time(series.longest());
-    [text(name), Cell::Count(series.len()), percentile(0.5), percentile(0.99), percentile(0.999), longest]
+pub fn waited(name: &str, series: &RoundSeries) -> [TableCell; 6] {
+    let percentile = |share| TableCell::Time(series.percentile(share));
+    let longest = TableCell::Time(series.longest());
+    [text(name), TableCell::Count(series.len()), percentile(0.5), percentile(0.99), percentile(0.999), longest]
 }
 
-impl Left {
-    fn tables(&self) -> [Table; 2] {
+impl HistorySizes {
+    fn tables(&self) -> [MarkdownTable; 2] {
         let Self { commits, size: (as_left, collected), packs, loose, asked } = self;
         let columns = vec![
             column(format!("history of {commits} commits"), "what"),
@@ -155,10 +155,10 @@ impl Left {
             column("packs", "packs"),
             column("loose objects", "loose"),
         ];
-        let mut size = Table::new("history_size", columns);
-        let ratio = Cell::Times(quotient(Some(*as_left as f64), Some(*collected as f64)));
-        let sizes = [Cell::Bytes(*as_left), Cell::Bytes(*collected), ratio];
-        let counts = [Cell::Count(*packs), Cell::Count(*loose)];
+        let mut size = MarkdownTable::new("history_size", columns);
+        let ratio = TableCell::Times(quotient(Some(*as_left as f64), Some(*collected as f64)));
+        let sizes = [TableCell::Bytes(*as_left), TableCell::Bytes(*collected), ratio];
+        let counts = [TableCell::Count(*packs), TableCell::Count(*loose)];
         size.row([text("`.git` as svcfs leaves it")].into_iter().chain(sizes).chain(counts));
         let columns = vec![
             column("stock git in this history", "command"),
@@ -166,9 +166,9 @@ impl Left {
             column("after `git gc`", "collected_p50_us"),
             column("×", "times_collected"),
         ];
-        let mut speed = Table::new("history_speed", columns);
-        for Asked { name, as_left, collected } in asked {
-            let latencies = [as_left, collected].map(|series| Cell::Time(series.percentile(0.5)));
+        let mut speed = MarkdownTable::new("history_speed", columns);
+        for GitQuestion { name, as_left, collected } in asked {
+            let latencies = [as_left, collected].map(|series| TableCell::Time(series.percentile(0.5)));
             let ratio = times(collected.typical_rate(), as_left.typical_rate());
             speed.row([text(*name)].into_iter().chain(latencies).chain([ratio]));
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use svcfs_measure::machine;
-use svcfs_measure::run::Run;
+use svcfs_measure::run::BenchRun;
 
 use super::nfs::{Nfs, Share};
 
@@ -47,7 +47,7 @@ struct Recipe {
     /// Whether it speaks NFS, and HTTP otherwise.
     is_nfs: bool,
     /// The command that serves this folder at this port, and mounts at the other if it speaks NFS; why there is none.
-    command: fn(&Run, &Path, Ports) -> Result<Command, String>,
+    command: fn(&BenchRun, &Path, Ports) -> Result<Command, String>,
 }
 
 const RECIPES: [Recipe; 6] = [
@@ -179,7 +179,7 @@ fn wsgidav(folder: &Path, port: u16, how: &[&str]) -> Result<Command, String> {
     Ok(command)
 }
 
-fn nginx(run: &Run, folder: &Path, (port, _): Ports) -> Result<Command, String> {
+fn nginx(run: &BenchRun, folder: &Path, (port, _): Ports) -> Result<Command, String> {
     // Debian keeps it where only root looks; scripts/bench.sh, beside what is installed.
     let places = [PathBuf::from("/usr/sbin/nginx"), tools().join("nginx/usr/sbin/nginx")];
     let program = places.into_iter().find(|place| place.is_file());
@@ -203,7 +203,7 @@ fn nginx(run: &Run, folder: &Path, (port, _): Ports) -> Result<Command, String> 
 }
 
 /// With the register of ports that it does not start without, for as long as it runs.
-fn ganesha(run: &Run, folder: &Path, (port, mount): Ports) -> Result<Command, String> {
+fn ganesha(run: &BenchRun, folder: &Path, (port, mount): Ports) -> Result<Command, String> {
     let there = |program: &str| Path::new(program).is_file();
     if !there("/usr/bin/ganesha.nfsd") || !there("/sbin/rpcbind") {
         return Err("NFS-Ganesha is not installed (`apt-get install nfs-ganesha-vfs rpcbind`)".to_owned());
@@ -236,7 +236,7 @@ impl Rival {
     ///
     /// # Errors
     /// When one does not answer in time, or when the run is to end.
-    pub(super) fn start_all(run: &Run) -> Result<(Vec<Self>, Vec<String>)> {
+    pub(super) fn start_all(run: &BenchRun) -> Result<(Vec<Self>, Vec<String>)> {
         let (mut rivals, mut missing) = (Vec::new(), Vec::new());
         for recipe in &RECIPES {
             let (folder, ports) = (run.at(recipe.key).join("default"), (free_port()?, free_port()?));
@@ -249,7 +249,7 @@ impl Rival {
         Ok((rivals, missing))
     }
 
-    fn start(run: &Run, recipe: &Recipe, mut command: Command, (folder, ports): (PathBuf, Ports)) -> Result<Self> {
+    fn start(run: &BenchRun, recipe: &Recipe, mut command: Command, (folder, ports): (PathBuf, Ports)) -> Result<Self> {
         let Recipe { name, key, prefix, can_write, only_writes, is_nfs, .. } = *recipe;
         let log = File::create(run.at(&format!("{key}.log")))?;
         command.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);

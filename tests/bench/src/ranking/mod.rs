@@ -15,8 +15,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 use svcfs_index::{Index, IndexEntry, SearchQuery};
-use svcfs_measure::run::Run;
-use svcfs_measure::table::{Cell, Table, column, quotient, text};
+use svcfs_measure::run::BenchRun;
+use svcfs_measure::table::{MarkdownTable, TableCell, column, quotient, text};
 
 use crate::plan::Extent;
 use questions::{Kind, Trial, read_pages};
@@ -111,7 +111,7 @@ impl Marks {
 ///
 /// # Errors
 /// When a tree cannot be unpacked or read, or an engine fails.
-pub fn measure(run: &Run, extent: &Extent) -> Result<Ranking> {
+pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Ranking> {
     let mut ranking = Ranking::default();
     for (name, below) in TREES {
         let archive = extent.corpora.join(format!("{name}.tar.xz"));
@@ -178,7 +178,7 @@ impl Ranking {
     }
 
     /// The table for people.
-    pub fn table(&self) -> Table {
+    pub fn table(&self) -> MarkdownTable {
         let mut columns = vec![column("finding the page that answers a question", "engine")];
         for kind in Kind::ALL {
             let asked = self.marks.get(&(Engine::Svcfs, kind)).map_or(0, |marks| marks.asked);
@@ -186,12 +186,12 @@ impl Ranking {
             columns.push(column("MRR", kind.keys().1));
         }
         columns.extend([column("all: hit rate", "hit_rate"), column("MRR", "mrr")]);
-        let mut table = Table::new("ranking", columns);
+        let mut table = MarkdownTable::new("ranking", columns);
         for engine in Engine::ALL {
             let mut cells = vec![text(engine.name())];
             let by_kind = Kind::ALL.map(|kind| self.marks.get(&(engine, kind)).copied().unwrap_or_default());
             for marks in by_kind.into_iter().chain([self.overall(engine)]) {
-                cells.push(Cell::Share(Some(marks.hit_rate())));
+                cells.push(TableCell::Share(Some(marks.hit_rate())));
                 cells.push(text(format!("{:.3}", marks.mean_reciprocal())));
             }
             table.row(cells);
