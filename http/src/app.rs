@@ -183,13 +183,13 @@ fn told<T>(outcome: Result<Result<T, Fault>, LaneError>) -> Result<T, Fault> {
 pub(crate) fn log(fault: &Fault, what: &str, request_id: &str) {
     let kind: Kind = fault.kind();
     match kind.level() {
-        svcfs_base::Level::Debug => {
+        svcfs_base::LogLevel::Debug => {
             tracing::debug!(request.id = request_id, kind = kind.name(), error = ?fault, "`{what}` found nothing");
         }
-        svcfs_base::Level::Info => {
+        svcfs_base::LogLevel::Info => {
             tracing::info!(request.id = request_id, kind = kind.name(), error = ?fault, "`{what}` was refused");
         }
-        svcfs_base::Level::Error => {
+        svcfs_base::LogLevel::Error => {
             tracing::error!(request.id = request_id, kind = kind.name(), error = ?fault, "`{what}` failed");
         }
     }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, Method};
-use svcfs_base::{Actor, Door, Fault};
+use svcfs_base::{Actor, Fault, Protocol};
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::audit::{RequestHead, RequestNotes, TrackedRequest};
 use warp::reply::Response;
@@ -45,7 +45,7 @@ impl ActiveRequest {
     pub(crate) fn begin(app: &AppState, (method, path, query): (&Method, &str, &str), peer: Option<IpAddr>) -> Self {
         let id = new_id();
         let head = RequestHead {
-            door: if path == mcp::PATH { Door::Mcp } else { Door::Http },
+            door: if path == mcp::PATH { Protocol::Mcp } else { Protocol::Http },
             method: method.as_str().to_owned(),
             path: path.to_owned(),
             query: query.to_owned(),

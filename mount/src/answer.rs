@@ -9,7 +9,7 @@ use fuser::{
     Errno, FileAttr, FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
 };
-use svcfs_base::{Fault, Kind, Level};
+use svcfs_base::{Fault, Kind, LogLevel};
 use svcfs_vfs::DiskSpace;
 
 use crate::convert::{ABSENT_TTL, KNOWN_TTL, NOTHING, kept_for};
@@ -112,9 +112,9 @@ pub(crate) fn answer_with<'a, T, E: Into<RequestFailure>, R: ErrorReply>(
 pub(crate) fn log(operation: &'static str, fault: &Fault) {
     let kind = fault.kind().name();
     match fault.kind().level() {
-        Level::Debug => tracing::debug!(operation, kind, error = ?fault, "`{operation}` on the mount failed"),
-        Level::Info => tracing::info!(operation, kind, error = ?fault, "`{operation}` on the mount refused"),
-        Level::Error => tracing::error!(operation, kind, error = ?fault, "`{operation}` on the mount failed"),
+        LogLevel::Debug => tracing::debug!(operation, kind, error = ?fault, "`{operation}` on the mount failed"),
+        LogLevel::Info => tracing::info!(operation, kind, error = ?fault, "`{operation}` on the mount refused"),
+        LogLevel::Error => tracing::error!(operation, kind, error = ?fault, "`{operation}` on the mount failed"),
     }
 }
 

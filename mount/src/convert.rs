@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use fuser::{FileAttr, FileHandle, FileType, INodeNo, OpenAccMode, OpenFlags, TimeOrNow, WriteFlags};
 use nix::libc::{SEEK_DATA, SEEK_HOLE};
 use rustix::fs::{FallocateFlags, OFlags};
-use svcfs_base::{Clock, Fault, Kind, Name};
+use svcfs_base::{Clock, Fault, Kind, PathComponent};
 use svcfs_vfs::{Allocation, Attributes, EntryKind, HandleId, NodeId, OpenMode, SpecialKind, WriteAt};
 
 use crate::views::is_ours;
@@ -118,8 +118,8 @@ pub(crate) const fn handle(handle: FileHandle) -> HandleId {
 ///
 /// # Errors
 /// `Invalid` when it is not UTF-8 or not a name of the tree; `NameTooLong` over 255 bytes.
-pub(crate) fn name(text: &OsStr) -> Result<Name, Fault> {
-    Name::parse(utf8(text)?)
+pub(crate) fn name(text: &OsStr) -> Result<PathComponent, Fault> {
+    PathComponent::parse(utf8(text)?)
 }
 
 /// Text from the kernel.

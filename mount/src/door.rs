@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fuser::{Errno, FileAttr, FileHandle, FopenFlags, INodeNo, OpenFlags, Request};
 use rustix::fs::OFlags;
-use svcfs_base::{Actor, Caller, Clock, Door, Entrance, Fault, Kind, Name};
+use svcfs_base::{Actor, Caller, Clock, Fault, Kind, OriginId, PathComponent, Protocol};
 use svcfs_vfs::{Attributes, EntryKind, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, Vfs, WriteAt};
 
 use crate::actors::ActorResolver;
@@ -40,7 +40,7 @@ pub(crate) struct FuseServer {
     /// What is shown as the root.
     root: INodeNo,
     /// Tells the changes made here from those of other mounts.
-    pub(crate) entrance: Entrance,
+    pub(crate) entrance: OriginId,
     /// Told of each request that was answered.
     pub(crate) on_answer: Option<OnAnswer>,
     actors: ActorResolver,
@@ -120,7 +120,7 @@ impl FuseServer {
     ///
     /// # Errors
     /// `EROFS` for a view and what is in it; those of a name that no tree can hold.
-    pub(crate) fn entry(&self, parent: INodeNo, entry: &OsStr) -> Result<(NodeId, Name), RequestFailure> {
+    pub(crate) fn entry(&self, parent: INodeNo, entry: &OsStr) -> Result<(NodeId, PathComponent), RequestFailure> {
         let directory = self.node(parent)?;
         if self.views.has(directory, entry) {
             return Err(RequestFailure::Word(Errno::EROFS));
@@ -257,7 +257,7 @@ impl FuseServer {
         &self,
         request: &Request,
         parent: NodeId,
-        name: &Name,
+        name: &PathComponent,
         mode: u32,
     ) -> Result<(FileAttr, HandleId), Fault> {
         let (node, attributes, handle) = self.vfs.create(&self.user(request.uid()), parent, name, mode)?;
@@ -271,7 +271,7 @@ impl FuseServer {
     pub(crate) fn create_opened(
         &self,
         request: &Request,
-        (parent, entry): (NodeId, &Name),
+        (parent, entry): (NodeId, &PathComponent),
         (mode, flags): (u32, i32),
         bypass: FopenFlags,
     ) -> Result<(FileAttr, FileHandle, FopenFlags), RequestFailure> {
@@ -434,6 +434,6 @@ impl FuseServer {
     }
 
     fn caller(&self, actor: Actor) -> Caller {
-        Caller::new(Door::Fuse).through(self.entrance).named(actor)
+        Caller::new(Protocol::Fuse).through(self.entrance).named(actor)
     }
 }

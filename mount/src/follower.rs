@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use fuser::Notifier;
-use svcfs_base::{Door, ETag, Entrance, Seq, TreePath};
+use svcfs_base::{ETag, OriginId, Protocol, Seq, TreePath};
 use svcfs_vfs::{Event, EventChange, Vfs};
 
 use crate::convert::inode;
@@ -50,7 +50,7 @@ impl FeedFollower {
     /// Starts to follow the feed after `progress`, for the kernel behind an entrance.
     pub(crate) fn start(
         vfs: &Arc<Vfs>,
-        (notifier, entrance, passing): (Notifier, Entrance, Arc<PassthroughFiles>),
+        (notifier, entrance, passing): (Notifier, OriginId, Arc<PassthroughFiles>),
         progress: Arc<FollowerProgress>,
     ) -> io::Result<Self> {
         let (space, position) = (vfs.clone(), progress.clone());
@@ -141,7 +141,7 @@ pub(crate) fn traces(vfs: &Vfs, at: SystemTime, change: &EventChange) -> Vec<Cac
     let mut is_nearest = true;
     while let Some(above) = name.parent() {
         if let Some(node) = vfs.node_at(&above) {
-            let is_there = |path: &TreePath| vfs.stat(Door::Fuse, path).is_ok();
+            let is_there = |path: &TreePath| vfs.stat(Protocol::Fuse, path).is_ok();
             // The name of a directory that stands may lead somebody to where they work.
             if is_nearest || !is_there(&name) {
                 traces.push(CacheInvalidation::Name(above.clone(), name.name().to_owned()));
@@ -169,7 +169,7 @@ fn is_lately(modified: SystemTime, at: SystemTime) -> bool {
 /// no error, and after an unmount there is nobody left to tell.
 struct KernelNotifier {
     notifier: Notifier,
-    entrance: Entrance,
+    entrance: OriginId,
     /// Which inode a node has.
     passing: Arc<PassthroughFiles>,
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fuser::{FopenFlags, OpenFlags, WriteFlags};
 use rustix::fs::OFlags;
-use svcfs_base::{Actor, Caller, Change, ChangeSet, Door, Name, Seq, SystemClock, TreePath};
+use svcfs_base::{Actor, Caller, Change, ChangeSet, PathComponent, Protocol, Seq, SystemClock, TreePath};
 use svcfs_vfs::{Event, HandleId, NodeId, OpenMode, Vfs, WriteAt};
 
 use crate::actors::{ActorResolver, AttributionPolicy, actor_in};
@@ -100,7 +100,7 @@ fn a_file_opened_while_the_follower_is_behind_is_read_past_the_page_cache() {
     let vfs = space(folder.path());
     let before = FollowerProgress::at(vfs.feed().last());
     let change = Change::put(TreePath::parse("a.md").unwrap(), "text");
-    vfs.apply(&Caller::new(Door::Http), change).unwrap();
+    vfs.apply(&Caller::new(Protocol::Http), change).unwrap();
     let after = FollowerProgress::at(vfs.feed().last());
     assert!(before.done() < after.done() && after.done() > Seq(0));
     let flags = |progress: &Arc<FollowerProgress>, writer| {
@@ -117,13 +117,13 @@ fn a_file_opened_while_the_follower_is_behind_is_read_past_the_page_cache() {
 fn a_file_opened_while_a_change_of_it_is_about_to_be_announced_is_read_past_the_page_cache() {
     let folder = tempfile::tempdir().unwrap();
     let vfs = space(folder.path());
-    let caller = Caller::new(Door::Http);
+    let caller = Caller::new(Protocol::Http);
     let page = TreePath::parse("a.md").unwrap();
     vfs.apply(&caller, Change::put(page.clone(), "old")).unwrap();
     let flags = || {
         let progress = FollowerProgress::at(vfs.feed().last());
         let door = FuseServer::new(vfs.clone(), &options(), progress);
-        let (node, _) = vfs.lookup(&caller, NodeId::ROOT, &Name::parse("a.md").unwrap()).unwrap();
+        let (node, _) = vfs.lookup(&caller, NodeId::ROOT, &PathComponent::parse("a.md").unwrap()).unwrap();
         let handle = vfs.open_node(&caller, node, OpenMode::default()).unwrap();
         door.opened(handle, None, FopenFlags::FOPEN_DIRECT_IO).1
     };
@@ -132,7 +132,7 @@ fn a_file_opened_while_a_change_of_it_is_about_to_be_announced_is_read_past_the_
     let lock = folder.path().join(".git/refs/heads/main.lock");
     std::fs::write(&lock, "").unwrap();
     vfs.apply(&caller, ChangeSet::from(Change::put(page.clone(), "new")).soon()).unwrap();
-    assert_eq!(&vfs.read(Door::Http, &page).unwrap().content[..], b"new", "other doors show it");
+    assert_eq!(&vfs.read(Protocol::Http, &page).unwrap().content[..], b"new", "other doors show it");
     assert_eq!(flags(), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
     std::fs::remove_file(&lock).unwrap();
     vfs.settled().unwrap();
@@ -144,7 +144,7 @@ fn a_file_opened_while_a_change_of_it_is_about_to_be_announced_is_read_past_the_
 fn the_listing_of_a_directory_goes_with_what_others_make_in_it_though_that_was_looked_up_before_we_were_told() {
     let folder = tempfile::tempdir().unwrap();
     let vfs = space(folder.path());
-    let caller = Caller::new(Door::Http);
+    let caller = Caller::new(Protocol::Http);
     let at = |path: &str| TreePath::parse(path).unwrap();
     let traces_of = |change: Change| {
         let before = vfs.feed().last();

@@ -3,7 +3,7 @@
 use http::header::{AUTHORIZATION, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
-use svcfs_base::{Actor, Caller, Door, ETag, Expect, Fault, Kind, Provenance};
+use svcfs_base::{Actor, Caller, ETag, Fault, Kind, Precondition, Protocol, Provenance};
 
 /// A header's text, several lines joined by commas.
 ///
@@ -52,14 +52,14 @@ pub(crate) fn from_headers(headers: &HeaderMap, is_reading: bool) -> Result<Call
         actor: header(headers, "X-Actor")?.map(|text| Actor::new(&text)),
         provenance: header(headers, "X-Provenance")?.and_then(|text| Provenance::parse(&text)),
         expect: expectation(if_match.as_deref(), if_none_match.as_deref())?,
-        ..Caller::new(Door::Http)
+        ..Caller::new(Protocol::Http)
     })
 }
 
-fn expectation(if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Expect, Fault> {
+fn expectation(if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Precondition, Fault> {
     match (if_match.map(held), if_none_match.map(created)) {
-        (None, None | Some(Ok(Expect::Any))) => Ok(Expect::Any),
-        (Some(held), None | Some(Ok(Expect::Any))) => Ok(held),
+        (None, None | Some(Ok(Precondition::Any))) => Ok(Precondition::Any),
+        (Some(held), None | Some(Ok(Precondition::Any))) => Ok(held),
         (None, Some(created)) => created,
         (Some(_), Some(created)) => {
             created?;
@@ -71,30 +71,30 @@ fn expectation(if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Ex
 }
 
 /// What `If-Match` says. A value that is no ETag matches nothing (gaps.md D46).
-fn held(tags: &str) -> Expect {
+fn held(tags: &str) -> Precondition {
     if tags.trim() == "*" {
-        return Expect::Present;
+        return Precondition::Present;
     }
-    Expect::OneOf(tags.split(',').filter_map(|tag| ETag::parse("If-Match", tag).ok()).collect())
+    Precondition::OneOf(tags.split(',').filter_map(|tag| ETag::parse("If-Match", tag).ok()).collect())
 }
 
 /// What `If-None-Match` says of a write. A value that is no ETag matches nothing, so that the condition holds (gaps.md D46).
-fn created(tags: &str) -> Result<Expect, Fault> {
+fn created(tags: &str) -> Result<Precondition, Fault> {
     if tags.split(',').any(|tag| tag.trim() == "*") {
-        return Ok(Expect::Absent);
+        return Ok(Precondition::Absent);
     }
     match tags.split(',').any(|tag| ETag::parse("If-None-Match", tag).is_ok()) {
         true => Err(Fault::invalid("If-None-Match", "only `*` (create, don't replace) has a meaning on a write")),
-        false => Ok(Expect::Any),
+        false => Ok(Precondition::Any),
     }
 }
 
-fn matching(name: &str, tags: &str) -> Result<Expect, Fault> {
+fn matching(name: &str, tags: &str) -> Result<Precondition, Fault> {
     if tags.trim() == "*" {
-        return Ok(Expect::Present);
+        return Ok(Precondition::Present);
     }
     let tags: Result<Vec<ETag>, Fault> = tags.split(',').map(|tag| ETag::parse(name, tag)).collect();
-    tags.map(Expect::OneOf)
+    tags.map(Precondition::OneOf)
 }
 
 /// The caller of a tool. `actor`, `provenance` and `if_match` are taken out of the arguments, except those that are inputs of
@@ -118,7 +118,7 @@ pub(crate) fn from_arguments(
     Ok(Caller {
         actor: actor.map(|text| Actor::new(&text)),
         provenance: provenance.and_then(|text| Provenance::parse(&text)),
-        expect: if_match.map_or(Ok(Expect::Any), |tags| matching("if_match", &tags))?,
-        ..Caller::new(Door::Mcp)
+        expect: if_match.map_or(Ok(Precondition::Any), |tags| matching("if_match", &tags))?,
+        ..Caller::new(Protocol::Mcp)
     })
 }

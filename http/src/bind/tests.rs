@@ -2,7 +2,7 @@ use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Actor, Caller, Door, ETag, Expect, Limit};
+use svcfs_base::{Actor, Caller, ETag, Limit, Precondition, Protocol};
 use svcfs_knowledge::kernel::{Operation, OperationContext, OperationEntry, Route};
 
 use super::*;
@@ -234,7 +234,7 @@ fn headers(lines: &[(&str, &[u8])]) -> HeaderMap {
     headers
 }
 
-fn expectation_of(lines: &[(&str, &[u8])], is_reading: bool) -> Result<Expect, Fault> {
+fn expectation_of(lines: &[(&str, &[u8])], is_reading: bool) -> Result<Precondition, Fault> {
     from_headers(&headers(lines), is_reading).map(|caller| caller.expect)
 }
 
@@ -256,21 +256,25 @@ fn preconditions_are_read_strictly() {
     let (plain, quoted) = (etag.to_string(), format!("\"{etag}\""));
     for text in [&plain, &quoted] {
         let expect = expectation_of(&[("If-Match", text.as_bytes())], false).unwrap();
-        assert_eq!(expect, Expect::OneOf(vec![etag]));
+        assert_eq!(expect, Precondition::OneOf(vec![etag]));
     }
     let both = [("If-Match", plain.as_bytes()), ("If-Match", quoted.as_bytes())];
-    assert_eq!(expectation_of(&both, false).unwrap(), Expect::OneOf(vec![etag, etag]));
-    assert_eq!(expectation_of(&[("If-Match", b"*")], false).unwrap(), Expect::Present);
-    assert_eq!(expectation_of(&[("If-None-Match", b"*")], false).unwrap(), Expect::Absent);
-    assert_eq!(expectation_of(&[("If-None-Match", b"\"whatever\"")], true).unwrap(), Expect::Any);
+    assert_eq!(expectation_of(&both, false).unwrap(), Precondition::OneOf(vec![etag, etag]));
+    assert_eq!(expectation_of(&[("If-Match", b"*")], false).unwrap(), Precondition::Present);
+    assert_eq!(expectation_of(&[("If-None-Match", b"*")], false).unwrap(), Precondition::Absent);
+    assert_eq!(expectation_of(&[("If-None-Match", b"\"whatever\"")], true).unwrap(), Precondition::Any);
     for other in [&b""[..], b"\"\"", b"abc", b",", b"\"abc\"", b"1700000000000", b"W/", b"\xff", b"*, \"abc\""] {
         // What is no ETag matches nothing (gaps.md D46).
-        assert_eq!(expectation_of(&[("If-Match", other)], false).unwrap(), Expect::OneOf(Vec::new()), "{other:?}");
-        let created = if other.starts_with(b"*") { Expect::Absent } else { Expect::Any };
+        assert_eq!(
+            expectation_of(&[("If-Match", other)], false).unwrap(),
+            Precondition::OneOf(Vec::new()),
+            "{other:?}"
+        );
+        let created = if other.starts_with(b"*") { Precondition::Absent } else { Precondition::Any };
         assert_eq!(expectation_of(&[("If-None-Match", other)], false).unwrap(), created, "{other:?}");
     }
     let beside = [("If-Match", &b"nope"[..]), ("If-Match", plain.as_bytes()), ("If-None-Match", b"nope")];
-    assert_eq!(expectation_of(&beside, false).unwrap(), Expect::OneOf(vec![etag]));
+    assert_eq!(expectation_of(&beside, false).unwrap(), Precondition::OneOf(vec![etag]));
     let another = [("If-None-Match", plain.as_bytes())];
     assert_eq!(expectation_of(&another, false).unwrap_err().kind(), Kind::Invalid);
 }
@@ -290,9 +294,9 @@ fn a_tools_attribution_is_lifted_out_of_its_arguments() {
     let mut arguments = members(given);
     let caller = from_arguments(&mut arguments, |_| false).unwrap();
     assert_eq!(arguments, members(json!({ "path": "a.md" })));
-    assert_eq!((caller.door, caller.actor()), (Door::Mcp, Actor::new("agent:1")));
-    assert_eq!(caller.expect, Expect::OneOf(vec![ETag::of(b"x")]));
-    assert_eq!(Caller::new(Door::Mcp).actor().as_str(), "mcp-agent");
+    assert_eq!((caller.door, caller.actor()), (Protocol::Mcp, Actor::new("agent:1")));
+    assert_eq!(caller.expect, Precondition::OneOf(vec![ETag::of(b"x")]));
+    assert_eq!(Caller::new(Protocol::Mcp).actor().as_str(), "mcp-agent");
     let mut own = members(json!({ "actor": "me" }));
     assert_eq!(from_arguments(&mut own, |name| name == "actor").unwrap().actor, None);
     assert!(own.contains_key("actor"));

@@ -22,7 +22,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Map, Value, json};
-use svcfs_base::{Door, Fault, Kind, McpError, TreePath};
+use svcfs_base::{Fault, Kind, McpError, Protocol, TreePath};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::audit::{self, RequestHead, RequestNotes};
@@ -139,7 +139,7 @@ impl McpHandler {
         arguments = tool.decoded(arguments)?;
         let inputs = &tool.inputs;
         let caller = if tool.entry.is_reading() {
-            svcfs_base::Caller::new(svcfs_base::Door::Mcp)
+            svcfs_base::Caller::new(svcfs_base::Protocol::Mcp)
         } else {
             from_arguments(&mut arguments, |name| inputs.get(name).is_some())?
         };
@@ -312,7 +312,8 @@ impl AuditTarget {
         within().cloned().map_or_else(
             || {
                 let (method, path) = (method.to_owned(), path.to_owned());
-                let head = RequestHead { door: Door::Mcp, method, path, query: String::new(), peer: None, id: None };
+                let head =
+                    RequestHead { door: Protocol::Mcp, method, path, query: String::new(), peer: None, id: None };
                 Self::Here(audit::TrackedRequest::begin(&app.server, head))
             },
             Self::Within,

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
-use svcfs_base::{Door, Fault, Kind, Reach, TreePath};
+use svcfs_base::{Fault, Kind, Permissions, Protocol, TreePath};
 use svcfs_knowledge::kernel::{EntryKind, Space};
 use svcfs_knowledge::memory;
 use svcfs_work::Lane;
@@ -65,7 +65,7 @@ pub(super) fn address(path: &TreePath) -> String {
 pub(super) async fn read(
     app: &Arc<AppState>,
     space: Arc<Space>,
-    (uri, reach): (&str, Reach),
+    (uri, reach): (&str, Permissions),
 ) -> Result<ReadResourceResult, Fault> {
     let address = uri.to_owned();
     // An overview of a large tree counts all of its pages.
@@ -74,7 +74,7 @@ pub(super) async fn read(
     Ok(ReadResourceResult::new(vec![contents]))
 }
 
-fn contents(space: &Space, uri: &str, reach: &Reach) -> Result<ResourceContents, Fault> {
+fn contents(space: &Space, uri: &str, reach: &Permissions) -> Result<ResourceContents, Fault> {
     let path = |path: &str| TreePath::parse(&decoded(path)?);
     if uri == SCHEMA {
         return schema(space, reach);
@@ -84,7 +84,7 @@ fn contents(space: &Space, uri: &str, reach: &Reach) -> Result<ResourceContents,
     }
     if let Some(text) = uri.strip_prefix(TREE) {
         let path = path(text)?;
-        space.check_reach(reach, Door::Mcp, &path)?;
+        space.check_reach(reach, Protocol::Mcp, &path)?;
         let mut listing = TreeListing::default();
         listing.add(space, &path, 0)?;
         return Ok(ResourceContents::text(listing.finish(), uri).with_mime_type("text/plain"));
@@ -94,7 +94,7 @@ fn contents(space: &Space, uri: &str, reach: &Reach) -> Result<ResourceContents,
 }
 
 /// The page with the conventions of the tree, or an overview where there is none, or none with text.
-fn schema(space: &Space, reach: &Reach) -> Result<ResourceContents, Fault> {
+fn schema(space: &Space, reach: &Permissions) -> Result<ResourceContents, Fault> {
     for path in memory::places(reach, SCHEMA_PAGE)? {
         match file(space, (&path, reach), SCHEMA) {
             Ok(ResourceContents::TextResourceContents { text, .. }) if text.trim().is_empty() => {}
@@ -106,9 +106,9 @@ fn schema(space: &Space, reach: &Reach) -> Result<ResourceContents, Fault> {
 }
 
 /// A file, wherever its path comes from, as far as the caller may see it.
-fn file(space: &Space, (path, reach): (&TreePath, &Reach), uri: &str) -> Result<ResourceContents, Fault> {
-    space.check_reach(reach, Door::Mcp, path)?;
-    let content = space.vfs.read(Door::Mcp, path)?.content;
+fn file(space: &Space, (path, reach): (&TreePath, &Permissions), uri: &str) -> Result<ResourceContents, Fault> {
+    space.check_reach(reach, Protocol::Mcp, path)?;
+    let content = space.vfs.read(Protocol::Mcp, path)?.content;
     let mime = media::of(path, &content);
     let mime = mime.split(';').next().unwrap_or_default().to_owned();
     let contents = match std::str::from_utf8(&content) {
@@ -127,7 +127,7 @@ struct TreeListing {
 
 impl TreeListing {
     fn add(&mut self, space: &Space, directory: &TreePath, depth: usize) -> Result<(), Fault> {
-        for entry in space.vfs.list(Door::Mcp, directory)? {
+        for entry in space.vfs.list(Protocol::Mcp, directory)? {
             if svcfs_base::is_hidden_name(entry.path.name()) {
                 continue;
             }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_util::stream;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use svcfs_base::{Announcement, Fault, Reach, Seq, TreePath};
+use svcfs_base::{EventAnnouncement, Fault, Permissions, Seq, TreePath};
 use svcfs_knowledge::access::{CallerIdentity, RETRY, RateLimitKey};
 use svcfs_knowledge::kernel::{Event, EventChange, Space};
 use svcfs_work::Lane;
@@ -357,7 +357,7 @@ impl EventSubscriber {
 
 /// What a change set is told as (gaps.md 6.1). Changes below `.svc` are the server's own affair and not told, nor is what lies beyond
 /// the subscriber's reach.
-fn announcements(event: &Event, reach: &Reach) -> Vec<(&'static str, Value)> {
+fn announcements(event: &Event, reach: &Permissions) -> Vec<(&'static str, Value)> {
     let told: Vec<&EventChange> = event.changes.iter().filter(|change| is_told(&change.path, reach)).collect();
     if told.is_empty() {
         return Vec::new();
@@ -368,13 +368,13 @@ fn announcements(event: &Event, reach: &Reach) -> Vec<(&'static str, Value)> {
         vec![(op, data)]
     };
     match event.announcement {
-        Announcement::Files => told.iter().map(|change| one(event, change)).collect(),
-        Announcement::Bulk => together("bulk"),
-        Announcement::Import => together("import"),
+        EventAnnouncement::Files => told.iter().map(|change| one(event, change)).collect(),
+        EventAnnouncement::Bulk => together("bulk"),
+        EventAnnouncement::Import => together("import"),
     }
 }
 
-fn is_told(path: &TreePath, reach: &Reach) -> bool {
+fn is_told(path: &TreePath, reach: &Permissions) -> bool {
     path.components().next() != Some(".svc") && reach.covers(path)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
-use svcfs_base::{Fault, Reach};
+use svcfs_base::{Fault, Permissions};
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::Space;
 use svcfs_knowledge::vitals::{MetricsAudience, ServerReadiness, index_progress, report};
@@ -62,7 +62,9 @@ pub(super) async fn readyz(app: &Arc<AppState>, space: Arc<Space>, headers: &Hea
 /// Who asks how the server is doing. Nobody needs credentials for that; whoever has some for all of it is told more.
 pub(super) fn audience(app: &AppState, headers: &HeaderMap) -> MetricsAudience {
     match known(app, headers) {
-        Ok(CallerIdentity { space: None, reach: Reach { folder: None, scope: _ }, .. }) => MetricsAudience::Operators,
+        Ok(CallerIdentity { space: None, reach: Permissions { folder: None, scope: _ }, .. }) => {
+            MetricsAudience::Operators
+        }
         Ok(_) | Err(_) => MetricsAudience::Strangers,
     }
 }

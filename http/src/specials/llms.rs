@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::Value;
-use svcfs_base::{Caller, Door, Fault, Kind, TreePath};
+use svcfs_base::{Caller, Fault, Kind, Protocol, TreePath};
 use svcfs_config::SpaceVisibility;
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::{OperationContext, Space};
@@ -48,7 +48,7 @@ pub(super) async fn index(
         return Err(Fault::new(Kind::Unauthenticated, "missing bearer token"));
     }
     let work = move || {
-        let caller = Caller { reach, ..Caller::new(Door::Http) };
+        let caller = Caller { reach, ..Caller::new(Protocol::Http) };
         write_index(&OperationContext::new(&server, &space, &caller))
     };
     let text = app.blocking(Lane::Slow, work).await?;

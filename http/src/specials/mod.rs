@@ -13,7 +13,7 @@ pub(crate) use health::{VERSION, known};
 
 use std::sync::Arc;
 
-use svcfs_base::{Fault, Reach, Scope};
+use svcfs_base::{Fault, Permissions, Scope};
 use svcfs_config::SpaceVisibility;
 use svcfs_knowledge::access::{CallerIdentity, RequestGuard};
 use svcfs_knowledge::kernel::Space;
@@ -62,10 +62,12 @@ impl SpecialPage {
         match (self, space.visibility()) {
             // Told of pages that say of themselves that they are public, and of no others (gaps.md 4.2).
             (Self::Llms, SpaceVisibility::Private | SpaceVisibility::Unlisted) => {
-                Some(CallerIdentity { reach: Reach::READING, ..CallerIdentity::ANYBODY })
+                Some(CallerIdentity { reach: Permissions::READING, ..CallerIdentity::ANYBODY })
             }
             (Self::Mcp, _) | (_, SpaceVisibility::Private | SpaceVisibility::Unlisted) => None,
-            (_, SpaceVisibility::Public) => Some(CallerIdentity { reach: Reach::READING, ..CallerIdentity::ANYBODY }),
+            (_, SpaceVisibility::Public) => {
+                Some(CallerIdentity { reach: Permissions::READING, ..CallerIdentity::ANYBODY })
+            }
         }
     }
 }

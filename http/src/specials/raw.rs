@@ -11,7 +11,7 @@ use headers::{AcceptRanges, ContentLength, ContentRange, HeaderMapExt, IfRange, 
 use http::header::{CACHE_CONTROL, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
-use svcfs_base::{Caller, Door, Fault, Kind, Reach, TreePath};
+use svcfs_base::{Caller, Fault, Kind, Permissions, Protocol, TreePath};
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::{Content, Opened, Reader, Space};
 use svcfs_work::Lane;
@@ -99,16 +99,16 @@ impl RequestedRange {
 }
 
 /// A file, if nothing must be waited for; [`find`] tells of all others.
-fn at_once(space: &Space, reach: &Reach, path: &TreePath) -> Option<RawFile> {
+fn at_once(space: &Space, reach: &Permissions, path: &TreePath) -> Option<RawFile> {
     // A file that is found at once has no link on its way: it lies where its path says.
     reach.check(path).ok()?;
-    let (file, _) = space.vfs.read_now(Door::Http, path, None)?;
+    let (file, _) = space.vfs.read_now(Protocol::Http, path, None)?;
     RawFile::of(path, file.into()).ok()
 }
 
-fn find(space: &Space, reach: &Reach, path: &TreePath) -> Result<RawFile, Fault> {
-    space.check_reach(reach, Door::Http, path)?;
-    match space.vfs.open_content(Door::Http, path) {
+fn find(space: &Space, reach: &Permissions, path: &TreePath) -> Result<RawFile, Fault> {
+    space.check_reach(reach, Protocol::Http, path)?;
+    match space.vfs.open_content(Protocol::Http, path) {
         Err(fault) if fault.kind() == Kind::TooLarge => large(space, path),
         opened => RawFile::of(path, opened?),
     }
@@ -179,7 +179,7 @@ fn beyond(length: u64) -> Response {
 
 /// A file that no version has, open.
 fn large(space: &Space, path: &TreePath) -> Result<RawFile, Fault> {
-    let (reader, attributes) = Reader::at(&space.vfs, &Caller::new(Door::Http), path)?;
+    let (reader, attributes) = Reader::at(&space.vfs, &Caller::new(Protocol::Http), path)?;
     let (length, modified) = (attributes.size, attributes.modified);
     Ok(RawFile { content: Content::OnDisk(reader), length, modified, mime: media::of_large(path) })
 }

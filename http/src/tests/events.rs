@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use svcfs_base::{Caller, Change, Door, TreePath};
+use svcfs_base::{Caller, Change, Protocol, TreePath};
 use svcfs_config::{AuthSettings, KeyDigest, SpaceVisibility};
 use svcfs_knowledge::CATALOGUE;
 use warp::reply::Response;
@@ -87,7 +87,7 @@ fn closed(recheck: Duration) -> TestServer {
 
 fn write(server: &TestServer, page: &str) {
     let change = Change::put(TreePath::parse(page).unwrap(), "more\n");
-    tokio::task::block_in_place(|| server.space().vfs.apply(&Caller::new(Door::Internal), change)).unwrap();
+    tokio::task::block_in_place(|| server.space().vfs.apply(&Caller::new(Protocol::Internal), change)).unwrap();
 }
 
 async fn follow(server: &TestServer, from: Option<&str>) -> Reader {

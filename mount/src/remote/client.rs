@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde::Deserialize;
-use svcfs_base::{Actor, ETag, Fault, Kind, MAX_FILE_BYTES, Name, Timestamp, TreePath};
+use svcfs_base::{Actor, ETag, Fault, Kind, MAX_FILE_BYTES, PathComponent, Timestamp, TreePath};
 use ureq::http::header::{
     AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER,
 };
@@ -238,7 +238,7 @@ impl ApiClient {
         let entries: Vec<RemoteEntry> = self.ask(&ask.about(directory))?.granted()?.json()?;
         Ok(entries
             .into_iter()
-            .filter(|entry| entry.kind != EntryType::Special && Name::parse(&entry.name).is_ok())
+            .filter(|entry| entry.kind != EntryType::Special && PathComponent::parse(&entry.name).is_ok())
             .collect())
     }
 

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use fuser::{Errno, INodeNo};
-use svcfs_base::{Actor, ETag, Fault, Kind, MAX_FILE_BYTES, MAX_PAGE_BYTES, Name, TreePath};
+use svcfs_base::{Actor, ETag, Fault, Kind, MAX_FILE_BYTES, MAX_PAGE_BYTES, PathComponent, TreePath};
 
 use super::client::{EntryType, ExpectedVersion, VersionedContent};
 use super::drafts::RemoteDirtyBuffer;
@@ -44,7 +44,7 @@ impl UnsavedChange {
 
 impl RemoteTree {
     /// The path of an entry that is about to be made.
-    fn place(&self, parent: INodeNo, name: &Name) -> Result<TreePath, Fault> {
+    fn place(&self, parent: INodeNo, name: &PathComponent) -> Result<TreePath, Fault> {
         let path = self.nodes.path(parent)?.join(name);
         RejectedSaves::check_writable(&path)?;
         Ok(path)
@@ -58,7 +58,7 @@ impl RemoteTree {
     ///
     /// # Errors
     /// `Exists` when the name is taken.
-    pub(super) fn create(&self, parent: INodeNo, name: &Name) -> Result<(AttributeReply, u64), Fault> {
+    pub(super) fn create(&self, parent: INodeNo, name: &PathComponent) -> Result<(AttributeReply, u64), Fault> {
         let path = self.place(parent, name)?;
         if self.is_there(&path)? {
             return Err(Fault::exists(&path));
@@ -77,7 +77,7 @@ impl RemoteTree {
     ///
     /// # Errors
     /// `Exists` when the name is taken.
-    pub(super) fn make_directory(&self, parent: INodeNo, name: &Name) -> Result<AttributeReply, Fault> {
+    pub(super) fn make_directory(&self, parent: INodeNo, name: &PathComponent) -> Result<AttributeReply, Fault> {
         let path = self.place(parent, name)?;
         if self.is_there(&path)? {
             return Err(Fault::exists(&path));
@@ -95,7 +95,7 @@ impl RemoteTree {
         &self,
         author: &ChangeAuthor,
         parent: INodeNo,
-        (name, target): (&Name, &str),
+        (name, target): (&PathComponent, &str),
     ) -> Result<AttributeReply, Fault> {
         let path = self.place(parent, name)?;
         if self.is_there(&path)? {
@@ -112,7 +112,7 @@ impl RemoteTree {
     ///
     /// # Errors
     /// `NotFound`, those of asking the server.
-    pub(super) fn unlink(&self, author: &ChangeAuthor, parent: INodeNo, name: &Name) -> Result<(), Fault> {
+    pub(super) fn unlink(&self, author: &ChangeAuthor, parent: INodeNo, name: &PathComponent) -> Result<(), Fault> {
         let path = self.nodes.path(parent)?.join(name);
         if RejectedSaves::has(&path) {
             self.kept.remove(&path)?;
@@ -170,7 +170,12 @@ impl RemoteTree {
     ///
     /// # Errors
     /// `NotEmpty`, `NotFound`, those of asking the server.
-    pub(super) fn remove_directory(&self, author: &ChangeAuthor, parent: INodeNo, name: &Name) -> Result<(), Fault> {
+    pub(super) fn remove_directory(
+        &self,
+        author: &ChangeAuthor,
+        parent: INodeNo,
+        name: &PathComponent,
+    ) -> Result<(), Fault> {
         let path = self.nodes.path(parent)?.join(name);
         if RejectedSaves::has(&path) {
             return self.kept.remove(&path);
@@ -198,8 +203,8 @@ impl RemoteTree {
     pub(super) fn rename(
         &self,
         author: &ChangeAuthor,
-        (parent, name): (INodeNo, &Name),
-        (new_parent, new_name): (INodeNo, &Name),
+        (parent, name): (INodeNo, &PathComponent),
+        (new_parent, new_name): (INodeNo, &PathComponent),
         may_replace: bool,
     ) -> Result<(), RequestFailure> {
         let (from, to) = (self.place(parent, name)?, self.place(new_parent, new_name)?);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fuser::INodeNo;
 use parking_lot::Mutex;
-use svcfs_base::{Actor, ETag, Fault, Kind, Name, TreePath};
+use svcfs_base::{Actor, ETag, Fault, Kind, PathComponent, TreePath};
 use tempfile::TempDir;
 
 use super::cache::RemoteCache;
@@ -157,8 +157,8 @@ fn listing(names: &[&str]) -> Say {
     answer(200, &format!("[{}]", names.iter().map(entry).collect::<Vec<_>>().join(",")))
 }
 
-fn name(text: &str) -> Name {
-    Name::parse(text).unwrap()
+fn name(text: &str) -> PathComponent {
+    PathComponent::parse(text).unwrap()
 }
 
 fn path(text: &str) -> TreePath {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use fuser::{FileAttr, FileType, INodeNo};
-use svcfs_base::{ETag, Fault, Kind, Name, TreePath};
+use svcfs_base::{ETag, Fault, Kind, PathComponent, TreePath};
 
 use super::cache::{CacheLookup, RemoteCache};
 use super::client::{ApiClient, EntryType, ExpectedVersion, RemoteEntry, VersionedContent};
@@ -47,7 +47,7 @@ impl RemoteTree {
     }
 
     /// Finds a name in a directory, or nothing; counts as a finding.
-    pub(super) fn lookup(&self, parent: INodeNo, name: &Name) -> Result<Option<AttributeReply>, Fault> {
+    pub(super) fn lookup(&self, parent: INodeNo, name: &PathComponent) -> Result<Option<AttributeReply>, Fault> {
         let path = self.nodes.path(parent)?.join(name);
         match self.at(&path) {
             Ok(shown) => {
@@ -164,7 +164,7 @@ impl RemoteTree {
     /// The entries of a directory of the server.
     fn list(&self, directory: &TreePath) -> Result<Vec<RemoteEntry>, Fault> {
         if let Some(entries) = self.cache.listing(directory) {
-            let anew = |entry: RemoteEntry| match Name::parse(&entry.name) {
+            let anew = |entry: RemoteEntry| match PathComponent::parse(&entry.name) {
                 Ok(name) => self.look(&directory.join(&name)).transpose(),
                 Err(fault) => Some(Err(fault)),
             };
@@ -213,7 +213,7 @@ impl RemoteTree {
         });
         let mut lines: Vec<ListingEntry> = dots.into();
         for (name, entry) in self.names(&directory)? {
-            let Ok(place) = Name::parse(&name).map(|name| directory.join(&name)) else { continue };
+            let Ok(place) = PathComponent::parse(&name).map(|name| directory.join(&name)) else { continue };
             let unsaved = self.nodes.at(&place).and_then(|inode| self.unsaved(inode));
             let shown = match (unsaved, entry) {
                 (Some(unsaved), _) => unsaved,

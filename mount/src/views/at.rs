@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use svcfs_base::{Fault, Name, TreePath};
+use svcfs_base::{Fault, PathComponent, TreePath};
 use svcfs_vfs::{PastName, PastState};
 
 use super::past::PastFile;
@@ -24,7 +24,12 @@ impl ViewNode for PastStates {
         Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
-    fn find(&self, views: &MountViews, _reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
+    fn find(
+        &self,
+        views: &MountViews,
+        _reader: &ViewReader,
+        name: &PathComponent,
+    ) -> Result<Option<ViewNodeRef>, Fault> {
         let state = views.vfs.past_state(name.as_str())?;
         Ok(state.map(|state| Arc::new(PastDirectory::root(state, name.as_str().to_owned())) as ViewNodeRef))
     }
@@ -52,7 +57,12 @@ impl ViewNode for PastDirectory {
         Ok(ViewAttributes { modified: Some(self.state.time), ..ViewAttributes::folder(&self.path) })
     }
 
-    fn find(&self, views: &MountViews, _reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
+    fn find(
+        &self,
+        views: &MountViews,
+        _reader: &ViewReader,
+        name: &PathComponent,
+    ) -> Result<Option<ViewNodeRef>, Fault> {
         let names = self.names(views)?;
         let found = names.binary_search_by(|entry| entry.name.cmp(name)).ok();
         Ok(found.map(|at| self.place(&names[at])))

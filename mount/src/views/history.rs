@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use svcfs_base::{Fault, FileKind, Name, TreePath};
+use svcfs_base::{Fault, FileKind, PathComponent, TreePath};
 use svcfs_vfs::KeptVersion;
 
 use super::past::PastFile;
@@ -31,7 +31,12 @@ impl ViewNode for HistoryFolder {
         Ok(ViewAttributes::folder(&self.0))
     }
 
-    fn find(&self, views: &MountViews, _reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
+    fn find(
+        &self,
+        views: &MountViews,
+        _reader: &ViewReader,
+        name: &PathComponent,
+    ) -> Result<Option<ViewNodeRef>, Fault> {
         if let Some(version) = self.version(views, name.as_str())? {
             return Ok(Some(version));
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use svcfs_base::{Door, Fault, Name, Timestamp, TreePath};
+use svcfs_base::{Fault, PathComponent, Protocol, Timestamp, TreePath};
 use svcfs_vfs::EntryKind;
 
 use super::knowledge::PageHit;
@@ -59,7 +59,12 @@ impl ViewNode for SearchRoot {
         Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
-    fn find(&self, _views: &MountViews, _reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
+    fn find(
+        &self,
+        _views: &MountViews,
+        _reader: &ViewReader,
+        name: &PathComponent,
+    ) -> Result<Option<ViewNodeRef>, Fault> {
         Ok(Some(Arc::new(Search(name.as_str().to_owned()))))
     }
 }
@@ -84,7 +89,12 @@ impl ViewNode for Search {
         Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
-    fn find(&self, views: &MountViews, reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
+    fn find(
+        &self,
+        views: &MountViews,
+        reader: &ViewReader,
+        name: &PathComponent,
+    ) -> Result<Option<ViewNodeRef>, Fault> {
         self.question().find(views, reader, name)
     }
 
@@ -119,7 +129,12 @@ impl ViewNode for TagFolder {
         Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
-    fn find(&self, views: &MountViews, reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
+    fn find(
+        &self,
+        views: &MountViews,
+        reader: &ViewReader,
+        name: &PathComponent,
+    ) -> Result<Option<ViewNodeRef>, Fault> {
         let below = self.below(name.as_str());
         let is_at = |tag: &String| tag == &below || tag.strip_prefix(&below).is_some_and(|rest| rest.starts_with('/'));
         if tags(views, reader, AnswerFreshness::Lately)?.iter().any(is_at) {
@@ -142,7 +157,7 @@ impl ViewNode for TagFolder {
         names.sort_unstable();
         names.dedup();
         // A tag that is no name, such as `..` or an empty one, has no folder.
-        let names = names.into_iter().filter(|name| Name::parse(name).is_ok());
+        let names = names.into_iter().filter(|name| PathComponent::parse(name).is_ok());
         listed.extend(names.map(|name| ViewEntry { name: name.to_owned(), place: Arc::new(Self(self.below(name))) }));
         Ok(listed)
     }
@@ -178,8 +193,13 @@ impl ViewNode for BacklinkFolder {
         Ok(ViewAttributes::folder(&self.0))
     }
 
-    fn find(&self, views: &MountViews, reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
-        if !self.0.is_root() && views.vfs.stat(Door::Fuse, &self.0)?.kind != EntryKind::Directory {
+    fn find(
+        &self,
+        views: &MountViews,
+        reader: &ViewReader,
+        name: &PathComponent,
+    ) -> Result<Option<ViewNodeRef>, Fault> {
+        if !self.0.is_root() && views.vfs.stat(Protocol::Fuse, &self.0)?.kind != EntryKind::Directory {
             return LinkQuery::Backlinks(self.0.clone()).find(views, reader, name);
         }
         let path = self.0.join(name);
@@ -275,7 +295,7 @@ impl LinkQuery {
         &self,
         views: &MountViews,
         reader: &ViewReader,
-        name: &Name,
+        name: &PathComponent,
     ) -> Result<Option<ViewNodeRef>, Fault> {
         let answer = self.ask(views, reader, AnswerFreshness::Lately)?;
         Ok(match &answer.found {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use svcfs_base::{Caller, Door, Fault, Kind, Name, TreePath};
+use svcfs_base::{Caller, Fault, Kind, PathComponent, Protocol, TreePath};
 use svcfs_vfs::EntryKind;
 
 use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
@@ -25,12 +25,17 @@ impl ViewNode for LintFolder {
         Ok(ViewAttributes::folder(&self.0))
     }
 
-    fn find(&self, views: &MountViews, reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
+    fn find(
+        &self,
+        views: &MountViews,
+        reader: &ViewReader,
+        name: &PathComponent,
+    ) -> Result<Option<ViewNodeRef>, Fault> {
         let path = self.0.join(name);
         if !views.is_shown(&path)? {
             return Ok(None);
         }
-        if views.vfs.stat(Door::Fuse, &path)?.kind == EntryKind::Directory {
+        if views.vfs.stat(Protocol::Fuse, &path)?.kind == EntryKind::Directory {
             return Ok(Some(Arc::new(Self(path))));
         }
         if !path.is_page() {
@@ -86,7 +91,7 @@ impl ViewNode for LintFile {
 fn report(views: &MountViews, caller: &Caller, path: &TreePath) -> Result<String, Fault> {
     let content = match views.vfs.refused_text(path)? {
         Some(refused) => refused,
-        None => match views.vfs.read(Door::Fuse, path) {
+        None => match views.vfs.read(Protocol::Fuse, path) {
             Ok(file) => file.content,
             // A link that leads nowhere, or out of the tree.
             Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::Invalid | Kind::IsDirectory) => Bytes::new(),

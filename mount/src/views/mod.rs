@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fuser::{Errno, FileAttr, FileHandle, FileType, FopenFlags, INodeNo};
-use svcfs_base::{Caller, Clock, Door, Fault, Kind, Name, Timestamp, TreePath};
+use svcfs_base::{Caller, Clock, Fault, Kind, PathComponent, Protocol, Timestamp, TreePath};
 use svcfs_vfs::{Attributes, EntryKind, NodeId, PastState, Vfs};
 
 use crate::answer::RequestFailure;
@@ -111,7 +111,12 @@ trait ViewNode: Send + Sync {
     /// What `stat` shows of it.
     fn look(&self, views: &MountViews) -> Result<ViewAttributes, Fault>;
     /// What has a name in it.
-    fn find(&self, _views: &MountViews, _reader: &ViewReader, _name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
+    fn find(
+        &self,
+        _views: &MountViews,
+        _reader: &ViewReader,
+        _name: &PathComponent,
+    ) -> Result<Option<ViewNodeRef>, Fault> {
         Ok(None)
     }
     /// What is listed in it: not all that is found need be.
@@ -249,7 +254,7 @@ impl MountViews {
     }
 
     /// What is known of a path or, where nothing is there, of what was there last or of the nearest directory above it.
-    fn nearest(&self, door: Door, mut path: TreePath) -> Result<Attributes, Fault> {
+    fn nearest(&self, door: Protocol, mut path: TreePath) -> Result<Attributes, Fault> {
         loop {
             match self.vfs.stat(door, &path) {
                 Err(fault) if fault.kind() == Kind::NotFound => match self.vfs.readers_of_gone(&path)? {
@@ -291,7 +296,7 @@ impl MountViews {
     /// What the views show of a directory of the tree, in name order: its versioned files, links and directories. None when there
     /// is no directory.
     fn directory(&self, path: &TreePath) -> Result<Option<Vec<(TreePath, EntryKind)>>, Fault> {
-        let entries = match self.vfs.list(Door::Fuse, path) {
+        let entries = match self.vfs.list(Protocol::Fuse, path) {
             Ok(entries) => entries,
             Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => return Ok(None),
             Err(fault) => return Err(fault),
@@ -305,7 +310,7 @@ impl MountViews {
 
     /// Whether the views show what is at a path of the tree, if anything is.
     fn is_shown(&self, path: &TreePath) -> Result<bool, Fault> {
-        match self.vfs.stat(Door::Fuse, path) {
+        match self.vfs.stat(Protocol::Fuse, path) {
             Ok(_) => Ok(self.vfs.is_versioned(path)),
             Err(fault) if fault.kind() == Kind::NotFound => Ok(false),
             Err(fault) => Err(fault),

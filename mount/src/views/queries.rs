@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use svcfs_base::{Fault, Name, TreePath};
+use svcfs_base::{Fault, PathComponent, TreePath};
 
 use super::links::LinkQuery;
 use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
@@ -28,7 +28,12 @@ impl ViewNode for QueryFolder {
         Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
-    fn find(&self, views: &MountViews, reader: &ViewReader, name: &Name) -> Result<Option<ViewNodeRef>, Fault> {
+    fn find(
+        &self,
+        views: &MountViews,
+        reader: &ViewReader,
+        name: &PathComponent,
+    ) -> Result<Option<ViewNodeRef>, Fault> {
         if self.0.is_empty() {
             return Ok(Some(Arc::new(Self(name.as_str().to_owned()))));
         }
@@ -44,7 +49,7 @@ impl ViewNode for QueryFolder {
         }
         let saved = views.knowledge()?.saved_queries(&reader.caller)?;
         let listed = |name: String| ViewEntry { place: Arc::new(Self(name.clone())), name };
-        Ok(saved.into_iter().filter(|name| Name::parse(name).is_ok()).map(listed).collect())
+        Ok(saved.into_iter().filter(|name| PathComponent::parse(name).is_ok()).map(listed).collect())
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::sync::Arc;
 
-use svcfs_base::{Caller, Door, Fault, Kind, TreePath};
+use svcfs_base::{Caller, Fault, Kind, Protocol, TreePath};
 use svcfs_vfs::{Attributes, EntryKind, Vfs};
 
 /// The permission to read a file, and to look names up in a directory.
@@ -92,7 +92,7 @@ impl ReadAccess<'_> {
         let Some(there) = self.look(page)? else { return Ok(false) };
         if there.kind == EntryKind::Symlink {
             // As the page that it leads to, which is no link.
-            return match self.vfs.leads_to(Door::Fuse, page) {
+            return match self.vfs.leads_to(Protocol::Fuse, page) {
                 Ok(target) if target != *page => self.has(&target),
                 Ok(_) | Err(_) => Ok(false),
             };
@@ -112,7 +112,7 @@ impl ReadAccess<'_> {
     }
 
     fn look(&self, path: &TreePath) -> Result<Option<Attributes>, Fault> {
-        match self.vfs.stat(Door::Fuse, path) {
+        match self.vfs.stat(Protocol::Fuse, path) {
             Ok(there) => Ok(Some(there)),
             Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(None),
             Err(fault) => Err(fault),

@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use svcfs_base::{Caller, Change, Door, TreePath};
+use svcfs_base::{Caller, Change, Protocol, TreePath};
 
 use crate::mounted::{LIMIT, Mounted, options, put, remove, wait_for};
 
@@ -100,7 +100,7 @@ fn unsaved_bytes_are_seen_by_other_readers_of_the_mount_but_not_by_other_doors()
     let Some(space) = Mounted::new() else { return };
     fs::write(space.at("page.md"), "saved").unwrap();
     let path = TreePath::parse("page.md").unwrap();
-    let read = || space.vfs.read(Door::Http, &path).unwrap().content;
+    let read = || space.vfs.read(Protocol::Http, &path).unwrap().content;
     wait_for(|| read() == "saved");
     let file = File::options().append(true).open(space.at("page.md")).unwrap();
     rustix::io::write(&file, b" and unsaved").unwrap();
@@ -203,7 +203,7 @@ fn a_program_goes_on_with_a_page_that_another_door_renames() {
     let Some(space) = Mounted::new() else { return };
     let rename = |from: &str, to: &str| {
         let path = |text| TreePath::parse(text).unwrap();
-        space.vfs.apply(&Caller::new(Door::Http), Change::rename(path(from), path(to))).unwrap();
+        space.vfs.apply(&Caller::new(Protocol::Http), Change::rename(path(from), path(to))).unwrap();
     };
     fs::create_dir(space.at("d")).unwrap();
     for (from, to, moved) in [("a.md", "b.md", ("a.md", "b.md")), ("d/a.md", "e/a.md", ("d", "e"))] {

@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use svcfs_base::{Door, TreePath};
+use svcfs_base::{Protocol, TreePath};
 use svcfs_mount::{LocalMount, MountError, MountNamespace, MountOptions, check_mountpoint, unmount};
 
 use crate::mounted::{LIMIT, Mounted, can_mount, open, options, wait_for};
@@ -117,7 +117,7 @@ fn an_open_file_is_saved_at_unmount() {
     file.write_all(b"not closed yet").unwrap();
     let stopped = space.stop(Duration::from_millis(50));
     assert!(matches!(stopped, Err(MountError::StillOpen { writers: 1, .. })), "{stopped:?}");
-    let saved = space.vfs.read(Door::Http, &TreePath::parse("page.md").unwrap()).unwrap();
+    let saved = space.vfs.read(Protocol::Http, &TreePath::parse("page.md").unwrap()).unwrap();
     assert_eq!(saved.content, "not closed yet");
     drop(file);
 }

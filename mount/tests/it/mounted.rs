@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use svcfs_base::{Caller, Change, Door, Fault, SystemClock, TreePath};
+use svcfs_base::{Caller, Change, Fault, Protocol, SystemClock, TreePath};
 use svcfs_mount::{KnowledgeSource, LintFinding, LocalMount, MountOptions, PageFilter, PageHit};
 use svcfs_vfs::{Gate, Proposal, Vfs};
 use tempfile::TempDir;
@@ -49,7 +49,7 @@ fn hits(paths: &[(&str, &str)]) -> Vec<PageHit> {
 
 impl KnowledgeSource for Told {
     fn search(&self, caller: &Caller, words: &str) -> Result<Vec<PageHit>, Fault> {
-        assert_eq!(caller.door, Door::Fuse);
+        assert_eq!(caller.door, Protocol::Fuse);
         match words {
             "tide OR moon" => Ok(hits(&[("notes/tides.md", "Tides & Moon"), ("a.md", "")])),
             "wrong" => Err(Fault::invalid("q", "cannot be read")),
@@ -218,12 +218,12 @@ impl Drop for Mounted {
 /// Writes through another door.
 pub fn put(vfs: &Vfs, path: &str, text: &str) {
     let change = Change::put(TreePath::parse(path).unwrap(), text.to_owned());
-    vfs.apply(&Caller::new(Door::Http), change).unwrap();
+    vfs.apply(&Caller::new(Protocol::Http), change).unwrap();
 }
 
 /// Removes through another door.
 pub fn remove(vfs: &Vfs, path: &str) {
-    vfs.apply(&Caller::new(Door::Http), Change::remove(TreePath::parse(path).unwrap())).unwrap();
+    vfs.apply(&Caller::new(Protocol::Http), Change::remove(TreePath::parse(path).unwrap())).unwrap();
 }
 
 /// Waits until something is true, and fails when it does not become so in time.

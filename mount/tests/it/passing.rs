@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
-use svcfs_base::{Caller, Change, Door, TreePath};
+use svcfs_base::{Caller, Change, Protocol, TreePath};
 
 use crate::mounted::{Mounted, has, wait_for};
 
@@ -17,7 +17,7 @@ fn film(kind: u8) -> Vec<u8> {
 
 fn put(space: &Mounted, path: &str, content: Vec<u8>) {
     let change = Change::put(TreePath::parse(path).unwrap(), content);
-    space.vfs.apply(&Caller::new(Door::Http), change).unwrap();
+    space.vfs.apply(&Caller::new(Protocol::Http), change).unwrap();
 }
 
 fn all(file: &mut File) -> Vec<u8> {

@@ -13,7 +13,7 @@ use rustix::fs::{
     fcntl_lock, flock, inotify, mkdirat, openat, renameat_with, seek, utimensat,
 };
 use rustix::io::Errno;
-use svcfs_base::{Caller, Change, Door, TreePath};
+use svcfs_base::{Caller, Change, Protocol, TreePath};
 
 use crate::mounted::{Mounted, has, wait_for};
 
@@ -85,7 +85,7 @@ fn a_removed_directory_that_is_somebodys_working_directory_is_empty_and_takes_no
         fs::create_dir(space.at("other")).unwrap();
         let opened = File::open(space.at("other")).unwrap();
         let path = TreePath::parse("other").unwrap();
-        space.vfs.apply(&Caller::new(Door::Http), Change::RemoveDir { path }).unwrap();
+        space.vfs.apply(&Caller::new(Protocol::Http), Change::RemoveDir { path }).unwrap();
         opened
     };
     wait_for(|| opened.metadata().unwrap().nlink() == 0);
@@ -121,7 +121,7 @@ fn what_is_written_into_a_shared_mapping_is_read_and_saved() {
          os.pwrite(f, b\"TWO\", 4)\nassert m[:] == b\"ONE TWO\"\nm.flush()\nm.close()\nos.close(f)'",
     );
     let path = TreePath::parse("a.md").unwrap();
-    assert_eq!(space.vfs.read(Door::Http, &path).unwrap().content, "ONE TWO");
+    assert_eq!(space.vfs.read(Protocol::Http, &path).unwrap().content, "ONE TWO");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn who_watches_a_directory_hears_of_what_the_mount_changes_and_not_of_other_door
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
     inotify::add_watch(&watch, space.at(""), inotify::WatchFlags::CREATE | inotify::WatchFlags::MODIFY).unwrap();
     let path = TreePath::parse("theirs.md").unwrap();
-    space.vfs.apply(&Caller::new(Door::Http), Change::put(path, "theirs")).unwrap();
+    space.vfs.apply(&Caller::new(Protocol::Http), Change::put(path, "theirs")).unwrap();
     wait_for(|| fs::read_to_string(space.at("theirs.md")).is_ok_and(|text| text == "theirs"));
     fs::write(space.at("ours.md"), "ours").unwrap();
     let mut room = [MaybeUninit::uninit(); 4096];

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
 use rustix::io::Errno;
-use svcfs_base::{Caller, Change, ChangeSet, Door, MAX_FILE_BYTES, TreePath};
+use svcfs_base::{Caller, Change, ChangeSet, MAX_FILE_BYTES, Protocol, TreePath};
 
 use crate::mounted::Mounted;
 
@@ -63,7 +63,7 @@ fn a_program_started_in_the_middle_of_a_save_does_not_end_the_save() {
     drop(file);
     let path = TreePath::parse("a.md").unwrap();
     assert_eq!(space.vfs.versions(&path).unwrap().len(), 1);
-    assert_eq!(space.vfs.read(Door::Http, &path).unwrap().content, "first half, second half");
+    assert_eq!(space.vfs.read(Protocol::Http, &path).unwrap().content, "first half, second half");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn parts_of_a_file_are_made_zeros_by_fallocate() {
     assert_eq!(fallocate(&file, FallocateFlags::KEEP_SIZE, 0, far), Err(Errno::NOSPC));
     drop(file);
     let path = TreePath::parse("a.bin").unwrap();
-    assert_eq!(space.vfs.read(Door::Http, &path).unwrap().content, b"xx\0\0\0xx\0\0\0\0\0"[..]);
+    assert_eq!(space.vfs.read(Protocol::Http, &path).unwrap().content, b"xx\0\0\0xx\0\0\0\0\0"[..]);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_listing_is_complete_while_files_are_added() {
     let Some(space) = Mounted::new() else { return };
     let page = |number| TreePath::parse(&format!("many/f{number:04}")).unwrap();
     let pages: Vec<Change> = (0..5000).map(|number| Change::put(page(number), "")).collect();
-    space.vfs.apply(&Caller::new(Door::Http), ChangeSet::new(pages)).unwrap();
+    space.vfs.apply(&Caller::new(Protocol::Http), ChangeSet::new(pages)).unwrap();
     let mut seen = Vec::new();
     for entry in fs::read_dir(space.at("many")).unwrap() {
         seen.push(entry.unwrap().file_name().into_string().unwrap());

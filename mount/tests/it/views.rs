@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use svcfs_base::{Actor, Caller, Change, ChangeSet, Door, Timestamp, TreePath};
+use svcfs_base::{Actor, Caller, Change, ChangeSet, Protocol, Timestamp, TreePath};
 use svcfs_mount::MountOptions;
 
 use crate::mounted::{Mounted, has, options, wait_for};
@@ -21,7 +21,7 @@ fn names(space: &Mounted, directory: &str) -> Vec<String> {
 }
 
 fn put(space: &Mounted, actor: &str, path: &str, text: &str) {
-    let caller = Caller::new(Door::Http).named(Actor::new(actor));
+    let caller = Caller::new(Protocol::Http).named(Actor::new(actor));
     space.vfs.apply(&caller, Change::put(TreePath::parse(path).unwrap(), text.to_owned())).unwrap();
 }
 
@@ -266,7 +266,7 @@ fn nobody_is_told_of_pages_that_they_may_not_read() {
 fn ten_thousand_versions_are_listed_at_once() {
     let Some(space) = Mounted::new() else { return };
     let path = TreePath::parse("page.md").unwrap();
-    let caller = Caller::new(Door::Http);
+    let caller = Caller::new(Protocol::Http);
     for number in 0..10_000 {
         let change = Change::put(path.clone(), format!("version {number}\n"));
         space.vfs.apply(&caller, ChangeSet::from(change).soon()).unwrap();

@@ -57,8 +57,8 @@ fn of_lane(error: LaneError) -> Fault {
 pub fn log(fault: &Fault, what: &str) {
     let kind = fault.kind();
     match kind.level() {
-        svcfs_base::Level::Debug => tracing::debug!(kind = kind.name(), error = ?fault, "`{what}` found nothing"),
-        svcfs_base::Level::Info => tracing::info!(kind = kind.name(), error = ?fault, "`{what}` was refused"),
-        svcfs_base::Level::Error => tracing::error!(kind = kind.name(), error = ?fault, "`{what}` failed"),
+        svcfs_base::LogLevel::Debug => tracing::debug!(kind = kind.name(), error = ?fault, "`{what}` found nothing"),
+        svcfs_base::LogLevel::Info => tracing::info!(kind = kind.name(), error = ?fault, "`{what}` was refused"),
+        svcfs_base::LogLevel::Error => tracing::error!(kind = kind.name(), error = ?fault, "`{what}` failed"),
     }
 }

@@ -4,7 +4,7 @@ use nfs3_types::nfs3::{
     CREATE3resfail, CREATE3resok, MKDIR3resfail, MKDIR3resok, MKNOD3resfail, MKNOD3resok, Nfs3Option, SYMLINK3resfail,
     SYMLINK3resok, createhow3, mknoddata3, nfsstat3, post_op_attr, post_op_fh3, sattr3, wcc_data,
 };
-use svcfs_base::{Fault, Kind, Name};
+use svcfs_base::{Fault, Kind, PathComponent};
 use svcfs_vfs::{Act, EntryKind, SetAttributes, Special, SpecialKind};
 
 use crate::NfsServer;
@@ -25,7 +25,7 @@ struct CreateRequest<'a> {
     asked: &'a CallContext<'a>,
     directory: &'a ExportEntry,
     seen: &'a EntryAttributes,
-    name: &'a Name,
+    name: &'a PathComponent,
 }
 
 /// Something new, with its handle and attributes, and how its directory was before and is now.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use svcfs_base::{Caller, Door, Fault, Kind, TreePath};
+use svcfs_base::{Caller, Fault, Kind, Protocol, TreePath};
 use svcfs_knowledge::kernel::Space;
 use svcfs_vfs::{FileNumbers, NodeId, Vfs};
 
@@ -77,7 +77,7 @@ impl NfsExport {
     /// # Errors
     /// Those of the numbers.
     pub(crate) fn tidy(&self) -> Result<(), Fault> {
-        let caller = Caller::new(Door::Nfs);
+        let caller = Caller::new(Protocol::Nfs);
         let is_gone = |path: &TreePath| match self.vfs().find(&caller, path) {
             Ok((node, _)) => {
                 self.vfs().forget(node, 1);

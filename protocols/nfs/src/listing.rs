@@ -13,7 +13,7 @@ use nfs3_types::nfs3::{
 };
 use nfs3_types::xdr_codec::{List, Pack};
 use parking_lot::Mutex;
-use svcfs_base::{Caller, Name, TreePath};
+use svcfs_base::{Caller, PathComponent, TreePath};
 
 use crate::NfsServer;
 use crate::arguments::GarbageArguments;
@@ -30,7 +30,7 @@ const MOST: usize = 32;
 const FRESH: Duration = Duration::from_secs(5);
 
 /// The names of a directory by their numbers.
-pub(crate) type NumberedNames = Arc<Vec<(u64, Name)>>;
+pub(crate) type NumberedNames = Arc<Vec<(u64, PathComponent)>>;
 
 /// What was listed lately, so that a long directory is not read anew for each part of it.
 #[derive(Default)]
@@ -172,7 +172,7 @@ impl ExportEntry {
         }
         let vfs = self.export.vfs();
         let entries = vfs.entries(caller, seen.node)?;
-        let names: Vec<Name> = entries
+        let names: Vec<PathComponent> = entries
             .into_iter()
             .map(|(name, node, _)| {
                 // Known to nobody but the listing.
@@ -180,9 +180,9 @@ impl ExportEntry {
                 name
             })
             .collect();
-        let texts: Vec<&str> = names.iter().map(Name::as_str).collect();
+        let texts: Vec<&str> = names.iter().map(PathComponent::as_str).collect();
         let numbers = self.export.numbers(self.number, &texts)?;
-        let mut listed: Vec<(u64, Name)> = numbers.into_iter().zip(names).collect();
+        let mut listed: Vec<(u64, PathComponent)> = numbers.into_iter().zip(names).collect();
         listed.sort_by_key(|(number, _)| *number);
         let listed = Arc::new(listed);
         self.export.listings.add(self.number, &listed);

@@ -7,7 +7,7 @@ use nfs3_types::nfs3::{
     READLINK3resfail, READLINK3resok, fattr3, nfspath3, nfsstat3, nfstime3, post_op_attr,
 };
 use nfs3_types::xdr_codec::Void;
-use svcfs_base::{Caller, Name};
+use svcfs_base::{Caller, PathComponent};
 use svcfs_vfs::EntryKind;
 
 use crate::NfsServer;
@@ -55,7 +55,7 @@ impl NfsServer {
         &self,
         caller: &Caller,
         directory: &HandleTarget,
-        name: &Name,
+        name: &PathComponent,
     ) -> Result<HandleTarget, NfsError> {
         match directory {
             HandleTarget::Top => {

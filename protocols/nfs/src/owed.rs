@@ -6,7 +6,9 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use svcfs_base::{Actor, Caller, DiskAttributes, Door, Durability, ETag, Fault, Kind, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_base::{
+    Actor, Caller, DiskAttributes, Durability, ETag, Fault, Kind, MAX_FILE_BYTES, PathComponent, Protocol, TreePath,
+};
 use svcfs_vfs::{
     Act, FileNumbers, HandleId, KeptContent, KeptVersion, NodeId, OpenMode, Promise, SetAttributes, Vfs, WriteAt,
 };
@@ -74,7 +76,7 @@ fn author(promises: &[Promise]) -> Actor {
 }
 
 fn save(vfs: &Vfs, path: &TreePath, promises: &[Promise]) -> Result<(), Fault> {
-    let caller = Caller::new(Door::Nfs).named(author(promises));
+    let caller = Caller::new(Protocol::Nfs).named(author(promises));
     let (node, handle) = open(vfs, path, (&caller, own(promises)))?;
     let written = promises.iter().try_for_each(|promise| match &promise.act {
         Act::Resized(size) => {
@@ -103,8 +105,8 @@ fn open(vfs: &Vfs, path: &TreePath, (caller, own): (&Caller, DiskAttributes)) ->
         }
         Err(fault) if fault.kind() == Kind::NotFound => {
             let (parent, _) = vfs.find(caller, &path.parent().unwrap_or_else(TreePath::root))?;
-            let made =
-                Name::parse(path.name()).and_then(|name| vfs.create(caller, parent, &name, own.mode.unwrap_or(0o644)));
+            let made = PathComponent::parse(path.name())
+                .and_then(|name| vfs.create(caller, parent, &name, own.mode.unwrap_or(0o644)));
             vfs.forget(parent, 1);
             let (node, _, handle) = made?;
             let (uid, gid) = own.owner.unzip();
@@ -125,7 +127,7 @@ fn open(vfs: &Vfs, path: &TreePath, (caller, own): (&Caller, DiskAttributes)) ->
 /// What tells apart what stands under a file's name, with no regard to writes that are not saved yet: the hash of its content; of a file too
 /// large for any version, that of its size and time. None of one that was made and never saved.
 pub(crate) fn standing(vfs: &Vfs, node: NodeId) -> Option<ETag> {
-    let there = vfs.path_of(node).and_then(|path| vfs.stat(Door::Internal, &path));
+    let there = vfs.path_of(node).and_then(|path| vfs.stat(Protocol::Internal, &path));
     match there.ok().and_then(|there| there.large()) {
         Some(large) => Some(ETag::of(large.to_string().as_bytes())),
         None => vfs.etag(node).ok(),
@@ -134,7 +136,7 @@ pub(crate) fn standing(vfs: &Vfs, node: NodeId) -> Option<ETag> {
 
 /// The same by name; none where nothing is.
 fn standing_at(vfs: &Vfs, path: &TreePath) -> Result<Option<ETag>, Fault> {
-    match vfs.find(&Caller::new(Door::Nfs), path) {
+    match vfs.find(&Caller::new(Protocol::Nfs), path) {
         Ok((node, _)) => {
             let now = standing(vfs, node);
             vfs.forget(node, 1);
@@ -215,7 +217,7 @@ fn done(text: Bytes, promises: &[Promise]) -> Result<(Vec<u8>, Vec<Range<usize>>
 
 /// Whether what stands there has these parts of a text.
 fn stands(vfs: &Vfs, path: &TreePath, text: &[u8], parts: &[Range<usize>]) -> bool {
-    let Ok((node, _)) = vfs.find(&Caller::new(Door::Nfs), path) else { return false };
+    let Ok((node, _)) = vfs.find(&Caller::new(Protocol::Nfs), path) else { return false };
     let is_there = |part: &Range<usize>| {
         let there = vfs.read_node(node, part.start as u64, part.len());
         there.is_ok_and(|there| text.get(part.clone()) == Some(&there[..]))

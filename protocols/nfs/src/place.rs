@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nfs3_types::nfs3::{Nfs3Option, fattr3, nfs_fh3, nfsstat3, post_op_attr, pre_op_attr, wcc_data};
 use nfs3_types::xdr_codec::Opaque;
-use svcfs_base::{Caller, Fault, Kind, Name, TreePath};
+use svcfs_base::{Caller, Fault, Kind, PathComponent, TreePath};
 use svcfs_vfs::{Attributes, EntryKind, FileNumbers, NodeId};
 
 use crate::NfsServer;
@@ -86,7 +86,7 @@ impl ExportEntry {
     }
 
     /// A name in this directory, for whoever holds the names.
-    pub(crate) fn child_held(&self, name: &Name) -> Result<Self, Fault> {
+    pub(crate) fn child_held(&self, name: &PathComponent) -> Result<Self, Fault> {
         let number = self.export.numbers(self.number, &[name.as_str()])?[0];
         Ok(Self { export: Arc::clone(&self.export), number })
     }
@@ -95,13 +95,13 @@ impl ExportEntry {
     ///
     /// # Errors
     /// `NFS3ERR_NOENT` when nothing has.
-    pub(crate) fn there(&self, caller: &Caller, name: &Name) -> Result<Self, NfsError> {
+    pub(crate) fn there(&self, caller: &Caller, name: &PathComponent) -> Result<Self, NfsError> {
         let _names = self.export.names.read();
         self.there_held(caller, name)
     }
 
     /// The same for whoever holds the names.
-    pub(crate) fn there_held(&self, caller: &Caller, name: &Name) -> Result<Self, NfsError> {
+    pub(crate) fn there_held(&self, caller: &Caller, name: &PathComponent) -> Result<Self, NfsError> {
         self.directory_held(caller)?;
         // Looked for first: a name that is nowhere needs no number.
         match self.export.vfs().find(caller, &self.now()?.join(name)) {
@@ -188,9 +188,9 @@ pub(crate) fn numbers(handle: &[u8]) -> Option<(u64, u64)> {
 ///
 /// # Errors
 /// `NFS3ERR_INVAL` for one that no tree has, `NFS3ERR_NAMETOOLONG`.
-pub(crate) fn name(bytes: &[u8]) -> Result<Name, NfsError> {
+pub(crate) fn name(bytes: &[u8]) -> Result<PathComponent, NfsError> {
     let text = std::str::from_utf8(bytes).map_err(|_| NfsError::Word(nfsstat3::NFS3ERR_INVAL))?;
-    Ok(Name::parse(text)?)
+    Ok(PathComponent::parse(text)?)
 }
 
 impl NfsServer {

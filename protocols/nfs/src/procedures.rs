@@ -112,7 +112,7 @@ impl CallContext<'_> {
     fn counted<T>(&self, procedure: &'static str, outcome: &Result<T, NfsError>) -> nfsstat3 {
         let status = outcome.as_ref().err().map(|refusal| refusal.told(procedure));
         let refusal = status.map(|status| format!("{status:?}"));
-        self.measures.spoken(svcfs_base::Door::Nfs, procedure, refusal, self.begun.elapsed());
+        self.measures.spoken(svcfs_base::Protocol::Nfs, procedure, refusal, self.begun.elapsed());
         status.unwrap_or(nfsstat3::NFS3_OK)
     }
 

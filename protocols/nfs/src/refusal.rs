@@ -2,7 +2,7 @@
 
 use nfs3_types::nfs3::nfsstat3;
 use nfs3_types::xdr_codec::Unpack;
-use svcfs_base::{Fault, Kind, Level};
+use svcfs_base::{Fault, Kind, LogLevel};
 
 use crate::arguments::GarbageArguments;
 
@@ -45,9 +45,9 @@ impl NfsError {
         };
         let kind = fault.kind().name();
         match fault.kind().level() {
-            Level::Debug => tracing::debug!(procedure, kind, error = ?fault, "`{procedure}` over NFS found nothing"),
-            Level::Info => tracing::info!(procedure, kind, error = ?fault, "`{procedure}` over NFS was refused"),
-            Level::Error => tracing::error!(procedure, kind, error = ?fault, "`{procedure}` over NFS failed"),
+            LogLevel::Debug => tracing::debug!(procedure, kind, error = ?fault, "`{procedure}` over NFS found nothing"),
+            LogLevel::Info => tracing::info!(procedure, kind, error = ?fault, "`{procedure}` over NFS was refused"),
+            LogLevel::Error => tracing::error!(procedure, kind, error = ?fault, "`{procedure}` over NFS failed"),
         }
         status(fault.kind())
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use nfs3_types::nfs3::nfsstat3;
 use parking_lot::Mutex;
-use svcfs_base::{Caller, Door, ETag, Fault, TreePath};
+use svcfs_base::{Caller, ETag, Fault, Protocol, TreePath};
 use svcfs_vfs::{HandleId, NodeId, Refused, Vfs};
 
 use crate::export::NfsExport;
@@ -116,7 +116,7 @@ impl TextSlice {
     /// The copy of a refused text that is kept for people; none when it is gone.
     fn of_kept(vfs: &Vfs, path: &TreePath, written: (u64, &[u8])) -> Option<Self> {
         let place = svcfs_vfs::place_of_refused(path)?;
-        let (node, _) = vfs.find(&Caller::new(Door::Internal), &place).ok()?;
+        let (node, _) = vfs.find(&Caller::new(Protocol::Internal), &place).ok()?;
         let part = Self::of_node(vfs, node, written).ok();
         vfs.forget(node, 1);
         part

@@ -28,7 +28,7 @@ use nfs3_types::nfs3::{
 };
 use nfs3_types::rpc::{auth_unix, call_body, msg_body, opaque_auth, rpc_msg};
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack};
-use svcfs_base::{Caller, Change, Door as Entry, SystemClock, TreePath};
+use svcfs_base::{Caller, Change, Protocol as Entry, SystemClock, TreePath};
 use svcfs_config::{CliOverrides, Config, NfsFlags, Settings};
 use svcfs_knowledge::access::AccessControl;
 use svcfs_knowledge::kernel::{ServerState, Space};

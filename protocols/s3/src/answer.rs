@@ -65,7 +65,7 @@ pub(crate) async fn answer(
     (mut request, peer): (Request<Incoming>, IpAddr),
 ) -> Response<Body> {
     let head = RequestHead {
-        door: svcfs_base::Door::S3,
+        door: svcfs_base::Protocol::S3,
         method: request.method().as_str().to_owned(),
         path: request.uri().path().to_owned(),
         query: request.uri().query().map(unsigned).unwrap_or_default(),

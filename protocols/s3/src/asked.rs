@@ -49,7 +49,7 @@ impl S3Server {
             // Before it is looked for: who may not enter learns nothing of which spaces there are.
             identity.enter(bucket)?;
             identity.reach.allow(needs, what)?;
-            let caller = identity.vouch(Caller { actor, ..Caller::new(svcfs_base::Door::S3) });
+            let caller = identity.vouch(Caller { actor, ..Caller::new(svcfs_base::Protocol::S3) });
             Ok((self.server.spaces().find(bucket), caller, identity))
         };
         let (space, caller, identity) = asked().map_err(|fault| refuse(fault, what))?;

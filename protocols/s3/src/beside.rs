@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use svcfs_base::{Caller, Change, Durability, Expect, Fault, FileKind, Kind, Name, TreePath};
+use svcfs_base::{Caller, Change, Durability, Fault, FileKind, Kind, PathComponent, Precondition, TreePath};
 use svcfs_listener::BlockSink;
 use svcfs_vfs::{HandleId, NodeId, UPLOAD, Vfs, WriteAt};
 use uuid::Uuid;
@@ -83,7 +83,7 @@ impl StagedUpload {
         make_way(asked, path)?;
         let (vfs, caller) = (Arc::clone(&asked.space.vfs), asked.caller.clone());
         let folder = ResolvedNode::parent_of(asked, path)?;
-        let name = Name::parse(&format!("{}{}{}", UPLOAD.0, Uuid::new_v4().simple(), UPLOAD.1))?;
+        let name = PathComponent::parse(&format!("{}{}{}", UPLOAD.0, Uuid::new_v4().simple(), UPLOAD.1))?;
         let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
         let path = Some(folder.path.join(&name));
         drop(folder);
@@ -118,7 +118,7 @@ impl StagedUpload {
         mut self,
         asked: &S3RequestContext,
         place: &TreePath,
-        (expect, record): (Expect, ObjectMetadata),
+        (expect, record): (Precondition, ObjectMetadata),
     ) -> Result<SystemTime, S3RequestError> {
         let attributes = self.vfs.attributes(self.node)?;
         let of = attributes.large().map(|large| large.to_string()).unwrap_or_default();
@@ -126,7 +126,7 @@ impl StagedUpload {
         ObjectMetadata { of, ..record }.keep_said(asked, self.node)?;
         let Some(path) = self.path.clone() else { return Ok(attributes.modified) };
         let folder = ResolvedNode::parent_of(asked, place)?;
-        let (old, new) = (Name::parse(path.name())?, Name::parse(place.name())?);
+        let (old, new) = (PathComponent::parse(path.name())?, PathComponent::parse(place.name())?);
         let how = (expect, Durability::Now);
         self.vfs.rename_node_expecting(&self.caller, (folder.node, &old), (folder.node, &new), how)?;
         self.path = None;
@@ -142,11 +142,11 @@ impl StagedUpload {
         let mut found = Vec::new();
         let parent = path.parent().unwrap_or_else(TreePath::root);
         let outcome = parent.components().try_for_each(|name| {
-            folder = self.vfs.lookup(&self.caller, folder, &Name::parse(name)?)?.0;
+            folder = self.vfs.lookup(&self.caller, folder, &PathComponent::parse(name)?)?.0;
             found.push(folder);
             Ok(())
         });
-        let outcome = outcome.and_then(|()| self.vfs.unlink(&self.caller, folder, &Name::parse(path.name())?));
+        let outcome = outcome.and_then(|()| self.vfs.unlink(&self.caller, folder, &PathComponent::parse(path.name())?));
         found.into_iter().for_each(|node| self.vfs.forget(node, 1));
         outcome
     }

@@ -74,7 +74,7 @@ fn administrator<T>(door: &S3Server, request: &S3Request<T>, what: &str) -> S3Re
         if identity.reach.folder.is_some() {
             return Err(Fault::new(Kind::Forbidden, "spaces are not administered with a key for one folder"));
         }
-        Ok(identity.vouch(Caller { actor, ..Caller::new(svcfs_base::Door::S3) }))
+        Ok(identity.vouch(Caller { actor, ..Caller::new(svcfs_base::Protocol::S3) }))
     };
     identified().map_err(|fault| refuse(fault, what))
 }

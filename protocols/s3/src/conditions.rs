@@ -6,7 +6,7 @@ use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName};
 use s3s::dto::{ETag as Tag, ETagCondition, Timestamp};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
-use svcfs_base::{Expect, Fault};
+use svcfs_base::{Fault, Precondition};
 
 use crate::asked::{S3RequestContext, S3RequestError};
 use crate::key::ParsedKey;
@@ -95,17 +95,17 @@ impl WriteConditions {
     ///
     /// # Errors
     /// `PreconditionFailed`; `NotFound` where something must be there and is not; `NotImplemented` for what S3 has not either.
-    pub(crate) fn expect(&self, asked: &S3RequestContext, key: &ParsedKey) -> Result<Expect, S3RequestError> {
+    pub(crate) fn expect(&self, asked: &S3RequestContext, key: &ParsedKey) -> Result<Precondition, S3RequestError> {
         let there = || match S3Object::at(asked, key) {
             Ok(object) => Ok(Some(object)),
             Err(fault) if is_missing(&fault) => Ok(None),
             Err(fault) => Err(fault),
         };
         match (&self.if_match, &self.if_none_match) {
-            (None, None) => Ok(Expect::Any),
+            (None, None) => Ok(Precondition::Any),
             (None, Some(condition)) if condition.is_any() => match there()? {
                 Some(_) => Err(failed().into()),
-                None => Ok(Expect::Absent),
+                None => Ok(Precondition::Absent),
             },
             (Some(condition), None) => {
                 let object = there()?.ok_or_else(|| Fault::file_not_found(key.path()))?;
@@ -113,15 +113,15 @@ impl WriteConditions {
                     return Err(failed().into());
                 }
                 Ok(match (object.blob, object.large()) {
-                    (Some(blob), _) => Expect::OneOf(vec![blob]),
-                    (None, Some(large)) => Expect::Large(large),
-                    (None, None) => Expect::Present,
+                    (Some(blob), _) => Precondition::OneOf(vec![blob]),
+                    (None, Some(large)) => Precondition::Large(large),
+                    (None, None) => Precondition::Present,
                 })
             }
             // Of any other state of the object than that one, a client says nothing.
             (None, Some(condition)) => match (there()?, condition.as_etag()) {
                 (Some(object), Some(tag)) if tag.value() == object.etag => Err(failed().into()),
-                _ => Ok(Expect::Any),
+                _ => Ok(Precondition::Any),
             },
             (Some(_), Some(_)) => {
                 Err(s3_error!(NotImplemented, "to write, `If-Match` and `If-None-Match` are taken alone").into())

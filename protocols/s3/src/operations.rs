@@ -80,7 +80,7 @@ impl S3 for S3Operations {
         let with_folder = move || {
             Ok(spaces
                 .into_iter()
-                .filter(|space| space.vfs.stat(svcfs_base::Door::S3, &top).is_ok())
+                .filter(|space| space.vfs.stat(svcfs_base::Protocol::S3, &top).is_ok())
                 .collect::<Vec<_>>())
         };
         let spaces = svcfs_listener::blocking(&self.0.lanes, svcfs_work::Lane::Quick, with_folder).await;

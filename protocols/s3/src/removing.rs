@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use s3s::dto::{DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, Error};
 use s3s::{S3Request, S3Response, S3Result, s3_error};
-use svcfs_base::{Change, ChangeSet, CommitId, Expect, Fault, Kind, Scope, TreePath};
+use svcfs_base::{Change, ChangeSet, CommitId, Fault, Kind, Precondition, Scope, TreePath};
 
 use crate::S3Server;
 use crate::asked::{S3RequestContext, S3RequestError};
@@ -84,7 +84,7 @@ pub(crate) async fn many(
         };
         errors.extend(refused.map(|refused| error(object.key, &refused)));
     }
-    let outcome = asked.run("DeleteObjects", move |asked| remove(asked, &keys, &Expect::Any)).await;
+    let outcome = asked.run("DeleteObjects", move |asked| remove(asked, &keys, &Precondition::Any)).await;
     let deleted = match outcome {
         Ok(RemovalResult { failed, marker, marked }) => {
             let is_failed = |text: &str| failed.iter().any(|(key, _)| key.text() == text);
@@ -131,7 +131,11 @@ struct RemovalResult {
 }
 
 /// Removes what these keys name, pages in one change set. What is not there is as good as removed.
-fn remove(asked: &S3RequestContext, keys: &[ParsedKey], expected: &Expect) -> Result<RemovalResult, S3RequestError> {
+fn remove(
+    asked: &S3RequestContext,
+    keys: &[ParsedKey],
+    expected: &Precondition,
+) -> Result<RemovalResult, S3RequestError> {
     let (mut changes, mut large, mut folders) = (Vec::new(), Vec::new(), Vec::new());
     for key in keys {
         let found = match ResolvedNode::itself(asked, key.path()) {
@@ -182,7 +186,7 @@ fn remove(asked: &S3RequestContext, keys: &[ParsedKey], expected: &Expect) -> Re
     Ok(RemovalResult { failed, marker, marked })
 }
 
-fn remove_large(asked: &S3RequestContext, path: &TreePath, expected: &Expect) -> Result<(), Fault> {
+fn remove_large(asked: &S3RequestContext, path: &TreePath, expected: &Precondition) -> Result<(), Fault> {
     let change = Change::remove(path.clone()).expecting(expected.clone());
     match asked.space.vfs.apply(&asked.caller, change) {
         Err(fault) if is_missing(&fault) => Ok(()),

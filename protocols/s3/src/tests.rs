@@ -27,7 +27,7 @@ use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use svcfs_base::{Caller, Change, Door, SystemClock, TreePath};
+use svcfs_base::{Caller, Change, Protocol, SystemClock, TreePath};
 use svcfs_config::{CliOverrides, Config, Settings};
 use svcfs_knowledge::access::AccessControl;
 use svcfs_knowledge::kernel::{ServerState, Space};
@@ -149,7 +149,7 @@ impl Served {
     }
 
     fn text(&self, path: &str) -> Option<String> {
-        let file = self.server.primary().vfs.read(Door::Internal, &TreePath::parse(path).unwrap()).ok()?;
+        let file = self.server.primary().vfs.read(Protocol::Internal, &TreePath::parse(path).unwrap()).ok()?;
         Some(String::from_utf8_lossy(&file.content).into_owned())
     }
 
@@ -308,7 +308,7 @@ fn what_does_not_sum_up_is_not_written() {
     assert_eq!(asked.header("x-amz-checksum-crc32c"), "4waSgw==");
     // Somebody else writes it: what was said of the content is said no more.
     let path = TreePath::parse("a.txt").unwrap();
-    served.server.primary().vfs.apply(&Caller::new(Door::Http), Change::put(path, "else")).unwrap();
+    served.server.primary().vfs.apply(&Caller::new(Protocol::Http), Change::put(path, "else")).unwrap();
     let asked = served.send("GET", "/default/a.txt", &[("x-amz-checksum-mode", "ENABLED")], "");
     assert_eq!(
         (asked.header("x-amz-checksum-crc32c"), asked.header("etag")),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use svcfs_base::{Change, Expect, Fault, Kind, Scope, TreePath};
+use svcfs_base::{Change, Fault, Kind, Precondition, Scope, TreePath};
 use svcfs_vfs::{Content as Read, Reader};
 use tracing::warn;
 
@@ -109,7 +109,7 @@ pub(crate) async fn begin(
     asked: &S3RequestContext,
     key: &ParsedKey,
     conditions: WriteConditions,
-) -> S3Result<(Expect, TreePath)> {
+) -> S3Result<(Precondition, TreePath)> {
     let key = key.clone();
     asked
         .run("PutObject", move |asked| {
@@ -137,7 +137,7 @@ pub(crate) async fn begin(
 pub(crate) async fn finish(
     asked: &S3RequestContext,
     key: ParsedKey,
-    (place, expected): (TreePath, Expect),
+    (place, expected): (TreePath, Precondition),
     gathered: ReceivedBody,
     record: ObjectMetadata,
 ) -> S3Result<WrittenObject> {
@@ -151,7 +151,7 @@ pub(crate) async fn finish(
 pub(crate) fn put_in_place(
     asked: &S3RequestContext,
     key: &ParsedKey,
-    (place, expected): (TreePath, Expect),
+    (place, expected): (TreePath, Precondition),
     ReceivedBody { content, md5, sums, room: _held }: ReceivedBody,
     record: ObjectMetadata,
 ) -> Result<WrittenObject, S3RequestError> {
@@ -344,7 +344,7 @@ fn gathered_of(
     asked: &S3RequestContext,
     object: S3Object,
     (key, checksum): (ParsedKey, Option<MultipartChecksum>),
-    (place, expected): (TreePath, Expect),
+    (place, expected): (TreePath, Precondition),
     record: ObjectMetadata,
 ) -> Result<(WrittenObject, ContentChecksums), S3RequestError> {
     // Of an object that came in parts, the copy has none.

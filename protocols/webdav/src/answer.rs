@@ -60,7 +60,7 @@ impl WebdavServer {
     /// Answers a request, whatever it is.
     pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>, peer: IpAddr) -> Response<ResponseBody> {
         let head = RequestHead {
-            door: svcfs_base::Door::WebDav,
+            door: svcfs_base::Protocol::WebDav,
             method: request.method().as_str().to_owned(),
             path: request.uri().path().to_owned(),
             query: request.uri().query().unwrap_or_default().to_owned(),
@@ -111,7 +111,7 @@ impl WebdavServer {
         identity.reach.allow(needs(&head.method), head.method.as_str())?;
         head.uri = outside::with_path(&head.uri, &format!("{outside}{}", head.uri.path()))?;
         let destination = self.destination(&head.headers, (&place, &identity), &outside)?;
-        let caller = Caller { actor: user.map(|user| Actor::new(&user)), ..Caller::new(svcfs_base::Door::WebDav) };
+        let caller = Caller { actor: user.map(|user| Actor::new(&user)), ..Caller::new(svcfs_base::Protocol::WebDav) };
         let caller = identity.vouch(caller);
         visit.notes().is_of(caller.actor());
         let head = self.as_stored(head, destination, (&place, &caller, &outside)).await?;

@@ -3,7 +3,7 @@
 
 use http::Uri;
 use percent_encoding::percent_decode_str;
-use svcfs_base::{Caller, Fault, Name, TreePath};
+use svcfs_base::{Caller, Fault, PathComponent, TreePath};
 use svcfs_vfs::Vfs;
 use unicode_normalization::UnicodeNormalization;
 
@@ -16,7 +16,7 @@ pub(crate) fn stored(vfs: &Vfs, caller: &Caller, path: &TreePath) -> TreePath {
     }
     let mut place = TreePath::root();
     for name in path.components() {
-        let Ok(parsed) = Name::parse(name) else { return path.clone() };
+        let Ok(parsed) = PathComponent::parse(name) else { return path.clone() };
         let given = place.join(&parsed);
         let is_other = !name.is_ascii() && vfs.stat(caller.door, &given).is_err();
         place = is_other.then(|| same_name(vfs, caller, &place, name)).flatten().unwrap_or(given);

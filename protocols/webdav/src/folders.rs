@@ -5,7 +5,7 @@
 //! middle would leave a half.
 
 use svcfs_base::{
-    Change, ChangeSet, DiskAttributes, Durability, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, TreePath,
+    Change, ChangeSet, DiskAttributes, Durability, ETag, Fault, FileKind, Kind, MAX_FILE_BYTES, Precondition, TreePath,
 };
 use svcfs_vfs::{Attributes, EntryKind};
 
@@ -99,11 +99,11 @@ pub(crate) fn give_name(
     asked: &WebdavRequestContext,
     source: &ResolvedResource<'_>,
     to: &TreePath,
-    expect: Expect,
+    expect: Precondition,
 ) -> Result<(), Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     let (old, new) = (ResolvedResource::parent_of(asked, &source.path)?, ResolvedResource::parent_of(asked, to)?);
-    let name = svcfs_base::Name::parse(to.name())?;
+    let name = svcfs_base::PathComponent::parse(to.name())?;
     let how = (expect, Durability::Now);
     vfs.rename_node_expecting(caller, (old.node, &source.name()?), (new.node, &name), how)
 }
@@ -224,7 +224,8 @@ impl CopyPlan<'_> {
                 copy_of(self.asked, (path, attributes, None), self.place(path))
             {
                 // What is another content is nothing of ours, or was never put there.
-                let _ = vfs.apply(caller, Change::remove(path).expecting(Expect::OneOf(vec![ETag::of(&content)])));
+                let _ =
+                    vfs.apply(caller, Change::remove(path).expecting(Precondition::OneOf(vec![ETag::of(&content)])));
             }
         }
         for folder in self.copied.folders.iter().rev() {
@@ -281,7 +282,7 @@ fn copy_of(
     look.map_or(Ok(()), |look| look.admits(from, etag))?;
     let is_executable = attributes.mode & 0o100 != 0;
     let kind = Some(if is_executable { FileKind::Executable } else { FileKind::Regular });
-    Ok(Change::Put { path: to, content, expect: Expect::Any, kind, disk: DiskAttributes::default() })
+    Ok(Change::Put { path: to, content, expect: Precondition::Any, kind, disk: DiskAttributes::default() })
 }
 
 /// A copy of a large file, on the disk beside the place where it comes, or the folder that it lies in.

@@ -3,7 +3,7 @@
 //! Why nodes, where a path would do? Because files too large to be recorded have no other name, and what somebody is writing through a mount is
 //! seen by its nodes only.
 
-use svcfs_base::{ETag, Fault, Kind, Name, TreePath};
+use svcfs_base::{ETag, Fault, Kind, PathComponent, TreePath};
 use svcfs_vfs::{Attributes, EntryKind, NodeId, Vfs};
 
 use crate::asked::WebdavRequestContext;
@@ -86,8 +86,8 @@ impl<'a> ResolvedResource<'a> {
     ///
     /// # Errors
     /// Of the root.
-    pub(crate) fn name(&self) -> Result<Name, Fault> {
-        Name::parse(self.path.name())
+    pub(crate) fn name(&self) -> Result<PathComponent, Fault> {
+        PathComponent::parse(self.path.name())
     }
     /// What dav-server wants to know of it.
     ///
@@ -176,8 +176,8 @@ pub(crate) fn metadata(
 /// What looking up needs of a request.
 struct LookupContext<'a> {
     vfs: &'a Vfs,
-    door: svcfs_base::Door,
-    reach: &'a svcfs_base::Reach,
+    door: svcfs_base::Protocol,
+    reach: &'a svcfs_base::Permissions,
 }
 
 impl<'a> LookupContext<'a> {

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use dav_server::davpath::DavPath;
 use dav_server::ls::{DavLock, DavLockSystem, LsFuture};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use svcfs_base::{Door, Fault, Kind, Timestamp, TreePath};
+use svcfs_base::{Fault, Kind, Protocol, Timestamp, TreePath};
 use svcfs_vfs::{Lease, Unleased};
 use uuid::Uuid;
 use xmltree::{Element, EmitterConfig, Namespace, XMLNode};
@@ -42,7 +42,7 @@ impl fmt::Debug for WebdavLocks {
 
 impl WebdavLocks {
     fn ours(&self, leases: Vec<Lease>) -> impl Iterator<Item = Lease> {
-        leases.into_iter().filter(|lease| lease.door == Door::WebDav)
+        leases.into_iter().filter(|lease| lease.door == Protocol::WebDav)
     }
 
     fn at(&self, path: &DavPath) -> Vec<Lease> {
@@ -210,7 +210,7 @@ impl DavLockSystem for WebdavLocks {
                 path,
                 is_deep,
                 is_shared,
-                door: Door::WebDav,
+                door: Protocol::WebDav,
                 holder: principal.unwrap_or_default().to_owned(),
                 note: owner.map(written).transpose()?.unwrap_or_default(),
                 until,
@@ -356,7 +356,7 @@ fn nothing() -> Lease {
         path: TreePath::root(),
         is_deep: false,
         is_shared: false,
-        door: Door::WebDav,
+        door: Protocol::WebDav,
         holder: String::new(),
         note: String::new(),
         until: SystemTime::UNIX_EPOCH,

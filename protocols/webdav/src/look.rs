@@ -4,7 +4,7 @@
 //! another door between two of them would be lost: the condition is judged by what was there before it, and what the write expects is made of
 //! what came. So the first look is kept, hash and time of one content, and is the answer to everything that is asked until the end.
 
-use svcfs_base::{ETag, Expect, Fault, Kind, TreePath};
+use svcfs_base::{ETag, Fault, Kind, Precondition, TreePath};
 
 use crate::asked::WebdavRequestContext;
 use crate::found::ResolvedResource;
@@ -66,12 +66,14 @@ impl ObservedState {
 }
 
 /// What the write path is to find. Anything, where no condition was judged.
-pub(crate) fn expect(look: Option<&ObservedState>) -> Expect {
+pub(crate) fn expect(look: Option<&ObservedState>) -> Precondition {
     match look {
-        None => Expect::Any,
-        Some(ObservedState::Nothing) => Expect::Absent,
-        Some(ObservedState::File(_, etag)) => Expect::OneOf(vec![*etag]),
-        Some(ObservedState::Large(metadata)) => metadata.attributes.large().map_or(Expect::Present, Expect::Large),
+        None => Precondition::Any,
+        Some(ObservedState::Nothing) => Precondition::Absent,
+        Some(ObservedState::File(_, etag)) => Precondition::OneOf(vec![*etag]),
+        Some(ObservedState::Large(metadata)) => {
+            metadata.attributes.large().map_or(Precondition::Present, Precondition::Large)
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Where one change set can hold it, it is one. Else what is replaced is beside its place meanwhile, and [`unfinished`](crate::unfinished) says what
 //! becomes of it when the server is killed.
 
-use svcfs_base::{Change, ChangeSet, Expect, Fault, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_base::{Change, ChangeSet, Fault, MAX_FILE_BYTES, PathComponent, Precondition, TreePath};
 use svcfs_vfs::{EntryKind, SetAttributes};
 use uuid::Uuid;
 
@@ -38,7 +38,7 @@ pub(crate) fn by_move(
         // What no client sees goes along with its folder only.
         && came.check_removable(asked).is_ok();
     if !is_one_set {
-        return aside(asked, there, || give_name(asked, source, &there.path, Expect::Absent), || {});
+        return aside(asked, there, || give_name(asked, source, &there.path, Precondition::Absent), || {});
     }
     left.leave_out(&came, &moved);
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
@@ -50,7 +50,7 @@ pub(crate) fn by_move(
     }
     came.make_folders(asked, &moved)?;
     for path in came.unrecorded() {
-        give_name(asked, &ResolvedResource::itself(asked, path)?, &moved(path), Expect::Any)?;
+        give_name(asked, &ResolvedResource::itself(asked, path)?, &moved(path), Precondition::Any)?;
     }
     left.remove_unrecorded(asked)?;
     for folder in came.folders.iter().rev() {
@@ -115,7 +115,7 @@ pub(crate) fn aside(
     let folder = ResolvedResource::parent_of(asked, &there.path)?;
     // A page stays one, so that no gate is in its way back.
     let extension = if there.path.is_page() { ".md" } else { "" };
-    let beside = Name::parse(&format!(".svc-replaced-{}{extension}", Uuid::new_v4().simple()))?;
+    let beside = PathComponent::parse(&format!(".svc-replaced-{}{extension}", Uuid::new_v4().simple()))?;
     let (name, place) = (there.name()?, folder.path.join(&beside));
     let mut note = ReplaceRecord::begin(asked, &there.path, &place)?;
     if let Err(fault) = vfs.rename_node(caller, (folder.node, &name), (folder.node, &beside), false) {

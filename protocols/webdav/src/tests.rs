@@ -26,7 +26,7 @@ use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use svcfs_base::{Door, ETag, Fault, MAX_FILE_BYTES, SystemClock, TreePath};
+use svcfs_base::{ETag, Fault, MAX_FILE_BYTES, Protocol, SystemClock, TreePath};
 use svcfs_config::{CliOverrides, Config, Settings};
 use svcfs_knowledge::access::AccessControl;
 use svcfs_knowledge::kernel::{ServerState, Space};
@@ -129,7 +129,7 @@ impl Served {
     }
 
     fn text(&self, path: &str) -> Option<String> {
-        let file = self.server.primary().vfs.read(Door::Internal, &TreePath::parse(path).unwrap()).ok()?;
+        let file = self.server.primary().vfs.read(Protocol::Internal, &TreePath::parse(path).unwrap()).ok()?;
         Some(String::from_utf8_lossy(&file.content).into_owned())
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use http::Method;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Actor, Caller, Fault, Kind, Name, TreePath};
+use svcfs_base::{Actor, Caller, Fault, Kind, PathComponent, TreePath};
 use svcfs_knowledge::kernel::{ServerState, Space};
 use uuid::Uuid;
 
@@ -193,7 +193,7 @@ fn end(door: &Arc<WebdavServer>, space: &Arc<Space>, note: &ReplaceRecord) -> Re
     let ReplaceOperation { place, beside, from, is_copy, actor, is_done } = &note.of;
     let method = if *is_copy { "COPY" } else { "MOVE" };
     let method = Method::from_bytes(method.as_bytes()).map_err(Fault::internal)?;
-    let caller = Caller { actor: Some(Actor::new(actor)), ..Caller::new(svcfs_base::Door::WebDav) };
+    let caller = Caller { actor: Some(Actor::new(actor)), ..Caller::new(svcfs_base::Protocol::WebDav) };
     let asked = WebdavRequestContext::new(
         Arc::clone(door),
         Arc::clone(space),
@@ -223,7 +223,7 @@ fn end(door: &Arc<WebdavServer>, space: &Arc<Space>, note: &ReplaceRecord) -> Re
         return Ok(());
     }
     let folder = ResolvedResource::parent_of(&asked, place)?;
-    let [old, new] = [beside, place].map(|path| Name::parse(path.name()));
+    let [old, new] = [beside, place].map(|path| PathComponent::parse(path.name()));
     space.vfs.rename_node(asked.caller(), (folder.node, &old?), (folder.node, &new?), false)?;
     tracing::warn!(page.path = %place, "a server was killed while it replaced this; it is back");
     space.vfs.settled().map(drop)

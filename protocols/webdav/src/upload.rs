@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult};
-use svcfs_base::{Caller, Durability, Fault, FileKind, Kind, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_base::{Caller, Durability, Fault, FileKind, Kind, MAX_FILE_BYTES, PathComponent, TreePath};
 use svcfs_listener::{BlockBuffer, BlockSink, PipelineStage, SpillBuffer};
 use svcfs_vfs::{EntryKind, HandleId, NodeId, UPLOAD, Vfs, WriteAt};
 use tokio::sync::OwnedSemaphorePermit;
@@ -329,7 +329,7 @@ impl StagedResource {
     pub(crate) fn new(asked: &WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         let (vfs, caller) = (Arc::clone(&asked.space().vfs), asked.caller().clone());
         let folder = ResolvedResource::parent_of(asked, path)?;
-        let name = Name::parse(&format!("{}{}{}", UPLOAD.0, Uuid::new_v4().simple(), UPLOAD.1))?;
+        let name = PathComponent::parse(&format!("{}{}{}", UPLOAD.0, Uuid::new_v4().simple(), UPLOAD.1))?;
         let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
         let path = Some(folder.path.join(&name));
         drop(folder);
@@ -369,7 +369,7 @@ impl StagedResource {
         let Some(path) = self.path.clone() else { return Ok(()) };
         self.flush()?;
         let (beside, folder) = (ResolvedResource::parent_of(asked, &path)?, ResolvedResource::parent_of(asked, place)?);
-        let (old, new) = (Name::parse(path.name())?, Name::parse(place.name())?);
+        let (old, new) = (PathComponent::parse(path.name())?, PathComponent::parse(place.name())?);
         let how = (look::expect(over), Durability::Now);
         self.vfs.rename_node_expecting(&self.caller, (beside.node, &old), (folder.node, &new), how)?;
         self.path = None;
@@ -407,11 +407,11 @@ impl StagedResource {
         let mut found = Vec::new();
         let parent = path.parent().unwrap_or_else(TreePath::root);
         let outcome = parent.components().try_for_each(|name| {
-            folder = self.vfs.lookup(&self.caller, folder, &Name::parse(name)?)?.0;
+            folder = self.vfs.lookup(&self.caller, folder, &PathComponent::parse(name)?)?.0;
             found.push(folder);
             Ok(())
         });
-        let outcome = outcome.and_then(|()| self.vfs.unlink(&self.caller, folder, &Name::parse(path.name())?));
+        let outcome = outcome.and_then(|()| self.vfs.unlink(&self.caller, folder, &PathComponent::parse(path.name())?));
         found.into_iter().for_each(|node| self.vfs.forget(node, 1));
         outcome
     }

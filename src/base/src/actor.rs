@@ -8,7 +8,7 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{Expect, Reach};
+use crate::{Permissions, Precondition};
 
 const MAX_ACTOR_BYTES: usize = 256;
 
@@ -100,7 +100,7 @@ impl fmt::Display for Provenance {
 /// The way a caller came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Door {
+pub enum Protocol {
     /// REST.
     Http,
     /// Agent tools.
@@ -121,7 +121,7 @@ pub enum Door {
     Internal,
 }
 
-impl Door {
+impl Protocol {
     /// Every door.
     pub const ALL: &'static [Self] = &[
         Self::Http,
@@ -177,7 +177,7 @@ impl Door {
 
 /// Which of several entrances of a door somebody took: every mount is one of the kernel's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Entrance(pub u64);
+pub struct OriginId(pub u64);
 
 /// The client that sent a request, as far as its protocol identifies one. A question must see the writes of its own client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -192,9 +192,9 @@ pub struct Client {
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The door the caller came through.
-    pub door: Door,
+    pub door: Protocol,
     /// Which entrance, where the door has several.
-    pub entrance: Option<Entrance>,
+    pub entrance: Option<OriginId>,
     /// The name given, if any.
     pub actor: Option<Actor>,
     /// Where the caller comes from, where the protocol has nothing else to keep that with.
@@ -202,24 +202,24 @@ pub struct Caller {
     /// The origin given, if any.
     pub provenance: Option<Provenance>,
     /// What must be true of the page before it is written (`If-Match`, `If-None-Match`).
-    pub expect: Expect,
+    pub expect: Precondition,
     /// What the credentials allow.
-    pub reach: Reach,
+    pub reach: Permissions,
     /// The client that sent it.
     pub client: Client,
 }
 
 impl Caller {
     /// A caller without a name, origin or precondition, who may do everything.
-    pub const fn new(door: Door) -> Self {
+    pub const fn new(door: Protocol) -> Self {
         Self {
             door,
             entrance: None,
             actor: None,
             address: None,
             provenance: None,
-            expect: Expect::Any,
-            reach: Reach::FULL,
+            expect: Precondition::Any,
+            reach: Permissions::FULL,
             client: Client { key: None, connection: None },
         }
     }
@@ -231,7 +231,7 @@ impl Caller {
     }
     /// The same caller, through one of several entrances of the door.
     #[must_use]
-    pub const fn through(mut self, entrance: Entrance) -> Self {
+    pub const fn through(mut self, entrance: OriginId) -> Self {
         self.entrance = Some(entrance);
         self
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Door, Timestamp};
+use crate::{Protocol, Timestamp};
 
 /// One request as the audit log keeps it (contract 4.17, gaps.md 4.17). No key and no content is ever in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -14,7 +14,7 @@ pub struct AuditEntry {
     pub ts: Timestamp,
     /// The door it came through: `http`, `mcp`, and those of other protocols
     #[schemars(with = "String")]
-    pub door: Door,
+    pub door: Protocol,
     /// Its method
     pub method: String,
     /// Its path

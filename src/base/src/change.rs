@@ -11,7 +11,7 @@ use crate::{CommitId, ETag, Fault, Seq, TreePath};
 
 /// What must be true of a path before it is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Expect {
+pub enum Precondition {
     /// Nothing.
     #[default]
     Any,
@@ -96,7 +96,7 @@ pub enum Change {
         /// The whole new content (of a link: its target).
         content: Bytes,
         /// What must be true before.
-        expect: Expect,
+        expect: Precondition,
         /// Kind of file; none keeps what is there (a regular file when new).
         kind: Option<FileKind>,
         /// What the file gets on disk beside its content; not versioned.
@@ -107,7 +107,7 @@ pub enum Change {
         /// Which.
         path: TreePath,
         /// What must be true before.
-        expect: Expect,
+        expect: Precondition,
     },
     /// Give a file, link or whole directory another name. What was at `to` is replaced (a directory only when empty).
     Move {
@@ -116,7 +116,7 @@ pub enum Change {
         /// The new name.
         to: TreePath,
         /// What must be true of `to` before.
-        expect: Expect,
+        expect: Precondition,
     },
     /// Make a directory; directories are on the disk only, history has none.
     MakeDir {
@@ -133,24 +133,36 @@ pub enum Change {
 impl Change {
     /// Content for a path, whatever is there now.
     pub fn put(path: TreePath, content: impl Into<Bytes>) -> Self {
-        Self::Put { path, content: content.into(), expect: Expect::Any, kind: None, disk: DiskAttributes::default() }
+        Self::Put {
+            path,
+            content: content.into(),
+            expect: Precondition::Any,
+            kind: None,
+            disk: DiskAttributes::default(),
+        }
     }
     /// A symbolic link at a path.
     pub fn link(path: TreePath, target: &str) -> Self {
         let content = Bytes::copy_from_slice(target.as_bytes());
-        Self::Put { path, content, expect: Expect::Any, kind: Some(FileKind::Symlink), disk: DiskAttributes::default() }
+        Self::Put {
+            path,
+            content,
+            expect: Precondition::Any,
+            kind: Some(FileKind::Symlink),
+            disk: DiskAttributes::default(),
+        }
     }
     /// Removal of a file.
     pub const fn remove(path: TreePath) -> Self {
-        Self::Remove { path, expect: Expect::Any }
+        Self::Remove { path, expect: Precondition::Any }
     }
     /// A new name.
     pub const fn rename(from: TreePath, to: TreePath) -> Self {
-        Self::Move { from, to, expect: Expect::Any }
+        Self::Move { from, to, expect: Precondition::Any }
     }
     /// The same change under a condition; directory changes have none.
     #[must_use]
-    pub fn expecting(mut self, condition: Expect) -> Self {
+    pub fn expecting(mut self, condition: Precondition) -> Self {
         match &mut self {
             Self::Put { expect, .. } | Self::Remove { expect, .. } | Self::Move { expect, .. } => *expect = condition,
             Self::MakeDir { .. } | Self::RemoveDir { .. } => {}
@@ -180,7 +192,7 @@ pub enum Durability {
 /// How a change set is told to the event stream (contract 6.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Announcement {
+pub enum EventAnnouncement {
     /// One `write` or `delete` for each path.
     Files,
     /// One `bulk` with every path.
@@ -189,7 +201,7 @@ pub enum Announcement {
     Import,
 }
 
-impl Announcement {
+impl EventAnnouncement {
     /// The event's name in the log and on the wire.
     pub const fn name(self) -> &'static str {
         match self {
@@ -214,13 +226,13 @@ pub struct ChangeSet {
     /// When the writer is answered.
     pub durability: Durability,
     /// How subscribers hear of it.
-    pub announcement: Announcement,
+    pub announcement: EventAnnouncement,
 }
 
 impl ChangeSet {
     /// Changes that are answered as [`Durability::Now`] says.
     pub const fn new(changes: Vec<Change>) -> Self {
-        Self { changes, message: None, durability: Durability::Now, announcement: Announcement::Files }
+        Self { changes, message: None, durability: Durability::Now, announcement: EventAnnouncement::Files }
     }
     /// The same set with a subject for its commit.
     #[must_use]
@@ -230,7 +242,7 @@ impl ChangeSet {
     }
     /// The same set, announced in another way.
     #[must_use]
-    pub const fn announced(mut self, announcement: Announcement) -> Self {
+    pub const fn announced(mut self, announcement: EventAnnouncement) -> Self {
         self.announcement = announcement;
         self
     }
@@ -250,7 +262,7 @@ impl From<Change> for ChangeSet {
 
 /// One path after an accepted change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Settled {
+pub struct WriteResult {
     /// The normalised path.
     pub path: TreePath,
     /// Hash of the stored content; none when the path is gone.
@@ -259,22 +271,22 @@ pub struct Settled {
 
 /// What became of a change set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Applied {
+pub struct ApplyResult {
     /// Its place in the change log; the log's present end when nothing had to change.
     pub seq: Seq,
     /// Its commit; none when nothing had to change, when the writer did not wait for it, or when it is made later.
     pub commit: Option<CommitId>,
     /// Every file it touched, in the order asked.
-    pub files: Vec<Settled>,
+    pub files: Vec<WriteResult>,
 }
 
-impl Applied {
+impl ApplyResult {
     /// The one file of a set of one.
     ///
     /// # Errors
     /// `Internal` when the set touched none or several.
-    pub fn single(self) -> Result<Settled, Fault> {
-        match <[Settled; 1]>::try_from(self.files) {
+    pub fn single(self) -> Result<WriteResult, Fault> {
+        match <[WriteResult; 1]>::try_from(self.files) {
             Ok([file]) => Ok(file),
             Err(files) => Err(Fault::internal(format!("a change set of one file touched {}", files.len()))),
         }

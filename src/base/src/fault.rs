@@ -9,7 +9,7 @@ use crate::{ETag, TreePath};
 
 /// How loudly a fault is logged, once, at the edge that answers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
+pub enum LogLevel {
     /// Part of ordinary life, such as a lookup that finds nothing.
     Debug,
     /// A caller was refused.
@@ -109,9 +109,9 @@ faults! {
 }
 
 /// A refusal or failure: what the caller may read, what the log should say, and why.
-pub struct Fault(Box<Inner>);
+pub struct Fault(Box<FaultDetails>);
 
-struct Inner {
+struct FaultDetails {
     kind: Kind,
     message: String,
     inside: Option<String>,
@@ -122,7 +122,7 @@ struct Inner {
 impl Fault {
     /// A fault of `kind` whose `message` may be shown to the caller.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, message: message.into(), inside: None, detail: Map::new(), source: None }))
+        Self(Box::new(FaultDetails { kind, message: message.into(), inside: None, detail: Map::new(), source: None }))
     }
     /// Adds what only the log may say.
     #[must_use]
@@ -163,7 +163,7 @@ impl Fault {
             (None, Some(source)) => Some(source.to_string()),
             (None, None) => None,
         };
-        Self(Box::new(Inner {
+        Self(Box::new(FaultDetails {
             kind: self.0.kind,
             message: self.0.message.clone(),
             inside,

@@ -87,7 +87,7 @@ hash_type!(
 impl ETag {
     /// The id git gives a blob with this content: `sha1("blob " + length + NUL + content)`.
     pub fn of(content: &[u8]) -> Self {
-        let mut hashing = Hashing::of_length(content.len() as u64);
+        let mut hashing = ETagHasher::of_length(content.len() as u64);
         hashing.update(content);
         hashing.finish()
     }
@@ -110,9 +110,9 @@ impl ETag {
 }
 
 /// The [`ETag`] of a content that comes in pieces.
-pub struct Hashing(Sha1);
+pub struct ETagHasher(Sha1);
 
-impl Hashing {
+impl ETagHasher {
     /// Of a content that has so many bytes.
     pub fn of_length(length: u64) -> Self {
         let mut hasher = Sha1::new();

@@ -18,19 +18,20 @@ mod reach;
 mod scratch;
 mod version;
 
-pub use actor::{Actor, Caller, Client, Door, Entrance, Provenance};
+pub use actor::{Actor, Caller, Client, OriginId, Protocol, Provenance};
 pub use address::network;
 pub use audit::AuditEntry;
 pub use change::{
-    Announcement, Applied, Change, ChangeSet, DiskAttributes, Durability, Expect, FileKind, LargeFile, Settled,
+    ApplyResult, Change, ChangeSet, DiskAttributes, Durability, EventAnnouncement, FileKind, LargeFile, Precondition,
+    WriteResult,
 };
 pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};
-pub use fault::{Fault, Kind, Level, McpError};
-pub use hash::{CommitId, ETag, Hashing, Seq};
+pub use fault::{Fault, Kind, LogLevel, McpError};
+pub use hash::{CommitId, ETag, ETagHasher, Seq};
 pub use limit::Limit;
-pub use path::{Name, TreePath, is_hidden_name};
+pub use path::{PathComponent, TreePath, is_hidden_name};
 pub use plain::plain;
-pub use reach::{Reach, Scope};
+pub use reach::{Permissions, Scope};
 pub use scratch::{in_both_cases, is_any_case};
 pub use version::VersionId;
 

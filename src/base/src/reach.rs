@@ -40,14 +40,14 @@ impl fmt::Display for Scope {
 ///
 /// It travels with the [`Caller`](crate::Caller), so that whatever the door, what it forbids is refused where the thing is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reach {
+pub struct Permissions {
     /// How much.
     pub scope: Scope,
     /// The folder beyond which nothing is seen or changed; none for the whole tree.
     pub folder: Option<TreePath>,
 }
 
-impl Reach {
+impl Permissions {
     /// Everything, everywhere: who is on this machine, and everybody where there is no authentication.
     pub const FULL: Self = Self { scope: Scope::Admin, folder: None };
     /// Reading, everywhere: who comes to a public space without credentials.
@@ -107,24 +107,24 @@ mod tests {
 
     #[test]
     fn a_key_of_a_folder_sees_that_folder_and_no_neighbour_whose_name_begins_alike() {
-        let reach = Reach { scope: Scope::Write, folder: Some(path("docs")) };
+        let reach = Permissions { scope: Scope::Write, folder: Some(path("docs")) };
         for (text, is_seen) in
             [("docs", true), ("docs/a.md", true), ("docs2/a.md", false), ("", false), ("a.md", false)]
         {
             assert_eq!(reach.covers(&path(text)), is_seen, "{text}");
             assert_eq!(reach.check(&path(text)).is_ok(), is_seen, "{text}");
         }
-        assert!(Reach::FULL.covers(&path("anything")));
+        assert!(Permissions::FULL.covers(&path("anything")));
     }
 
     #[test]
     fn a_scope_holds_those_below_it() {
         for (scope, allowed) in [(Scope::Read, 1), (Scope::Write, 2), (Scope::Admin, 3)] {
-            let reach = Reach { scope, folder: None };
+            let reach = Permissions { scope, folder: None };
             let scopes = [Scope::Read, Scope::Write, Scope::Admin];
             assert_eq!(scopes.iter().filter(|needed| reach.allow(**needed, "x").is_ok()).count(), allowed, "{scope}");
         }
-        let told = Reach::READING.allow(Scope::Write, "PUT").unwrap_err();
+        let told = Permissions::READING.allow(Scope::Write, "PUT").unwrap_err();
         assert!(told.message().starts_with("read-only token cannot perform"), "{told}");
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::not_built::{self, KeyStatus};
 use crate::sections::files::FilesConfig;
-use svcfs_base::Door;
+use svcfs_base::Protocol;
 
 use crate::{
     CliOverrides, Config, ConfigError, ListenAddress, NOT_BUILT, NfsFlags, ProtocolFlags, PublicUrl, Settings,
@@ -285,8 +285,9 @@ fn public_urls_are_http_addresses_without_query_or_password() {
 fn pages_are_tidied_at_the_listed_doors_and_nowhere_while_formatting_is_off() {
     let tidied = |text: &str| {
         let lint = resolve(text).unwrap().lint;
-        let doors = [Door::Http, Door::Mcp, Door::Cli, Door::Fuse, Door::Direct, Door::Internal];
-        doors.into_iter().filter(|door| lint.formats(*door)).map(Door::name).collect::<Vec<_>>().join(" ")
+        let doors =
+            [Protocol::Http, Protocol::Mcp, Protocol::Cli, Protocol::Fuse, Protocol::Direct, Protocol::Internal];
+        doors.into_iter().filter(|door| lint.formats(*door)).map(Protocol::name).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(tidied(""), "http mcp cli");
     assert_eq!(tidied("lint.format_doors = ['mcp', 'fuse']"), "mcp fuse");

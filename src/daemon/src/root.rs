@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use nix::unistd::{User, geteuid};
-use svcfs_base::{Actor, Caller, Door, Fault, Kind, SystemClock};
+use svcfs_base::{Actor, Caller, Fault, Kind, Protocol, SystemClock};
 use svcfs_config::{CliOverrides, Config, ConfigError, KeyDigest, Settings, SpaceSettings, templates};
 use svcfs_knowledge::access::AccessControl;
 use svcfs_knowledge::kernel::{ServerState, Space};
@@ -282,7 +282,7 @@ pub fn is_new(root: &Path) -> bool {
 
 /// Who runs this program, as commits name them: the name given, else that of the login.
 pub fn whoever(given: Option<&str>) -> Caller {
-    let caller = Caller::new(Door::Cli);
+    let caller = Caller::new(Protocol::Cli);
     match given.map(str::to_owned).or_else(login) {
         Some(name) => caller.named(Actor::new(&name)),
         None => caller,

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use svcfs_base::{Door, TreePath};
+use svcfs_base::{Protocol, TreePath};
 
 use crate::StoreError;
 
@@ -25,7 +25,7 @@ pub struct Lease {
     /// Others may have one of this kind beside it.
     pub is_shared: bool,
     /// The door whose clients it is for, and who asks for it there.
-    pub door: Door,
+    pub door: Protocol,
     /// Who has it, as they are known at that door.
     pub holder: String,
     /// What the door keeps with it.
@@ -133,7 +133,7 @@ fn all(connection: &Connection) -> Result<Vec<Lease>, StoreError> {
     let mut leases = Vec::new();
     while let Some(row) = rows.next()? {
         let (path, door, until): (String, String, i64) = (row.get(1)?, row.get(4)?, row.get(7)?);
-        let (Ok(path), Some(door)) = (TreePath::parse(&path), Door::parse(&door)) else { continue };
+        let (Ok(path), Some(door)) = (TreePath::parse(&path), Protocol::parse(&door)) else { continue };
         leases.push(Lease {
             token: row.get(0)?,
             path,
@@ -158,7 +158,7 @@ mod tests {
             path: TreePath::parse(path).unwrap(),
             is_deep: true,
             is_shared: false,
-            door: Door::WebDav,
+            door: Protocol::WebDav,
             holder: "ann".to_owned(),
             note: "<owner/>".to_owned(),
             until: SystemTime::UNIX_EPOCH + Duration::from_secs(1_900_000_000),

@@ -7,7 +7,7 @@ mod sets;
 
 use std::sync::mpsc::SyncSender;
 
-use svcfs_base::{Actor, Announcement, Door, Durability, ETag, Fault, FileKind, Seq, TreePath};
+use svcfs_base::{Actor, Durability, ETag, EventAnnouncement, Fault, FileKind, Protocol, Seq, TreePath};
 use svcfs_store::{FailPoint, StatKind};
 use tracing::{debug, warn};
 
@@ -169,14 +169,14 @@ pub(crate) fn adopted(
     effects: Vec<Effect>,
     answer: Option<SyncSender<Result<Receipt, Fault>>>,
 ) -> Prepared {
-    let actor = Actor::new(Door::Direct.default_actor());
+    let actor = Actor::new(Protocol::Direct.default_actor());
     Prepared {
         message: adoption_message(&actor, &effects),
         actor,
-        door: Door::Direct,
+        door: Protocol::Direct,
         entrance: None,
         provenance: None,
-        announcement: Announcement::Files,
+        announcement: EventAnnouncement::Files,
         durability: if answer.is_some() { Durability::Now } else { Durability::Soon },
         stamp: core.stamp(),
         moves: Vec::new(),

@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use svcfs_base::{Applied, Caller, Change, ChangeSet, Durability, Fault, FileKind, Kind, Settled, TreePath};
+use svcfs_base::{ApplyResult, Caller, Change, ChangeSet, Durability, Fault, FileKind, Kind, TreePath, WriteResult};
 use svcfs_store::{FailPoint, Placed, StatKind, StoreError};
 
 use crate::Vfs;
@@ -37,7 +37,7 @@ impl Vfs {
     /// `Invalid` for places nobody may write; `Conflict`, `PreconditionFailed` when a condition does not hold; `Rejected` by a
     /// gate; `NoSpace`, `ReadOnly` when the log cannot take it: nothing has changed then. `Unavailable` when the disk does
     /// not answer.
-    pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<Applied, Fault> {
+    pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
         let set = set.into();
         self.check_no_unsaved(&set.changes)?;
         self.keep_what_goes(&set.changes)?;
@@ -55,11 +55,11 @@ impl Vfs {
     }
 
     /// The same for whoever holds the nodes of what it takes away.
-    pub(crate) fn apply_held(&self, caller: &Caller, set: ChangeSet) -> Result<Applied, Fault> {
+    pub(crate) fn apply_held(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
         self.core.telling(caller, set, |set| self.apply_untold(caller, set))
     }
 
-    fn apply_untold(&self, caller: &Caller, set: ChangeSet) -> Result<Applied, Fault> {
+    fn apply_untold(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
         let set = self.through_links(caller, set)?;
         self.admit(caller, &set)?; // 1
         let waiting = if self.is_structural(&set) {
@@ -220,7 +220,7 @@ impl Vfs {
 /// A set in the queue, or one that needed none.
 struct Waiting {
     answer: Option<Answer>,
-    files: Vec<Settled>,
+    files: Vec<WriteResult>,
     was_needed: bool,
     /// Directories that were made for it, outermost first.
     made: Vec<TreePath>,
@@ -235,13 +235,13 @@ struct Answer {
 }
 
 impl Waiting {
-    fn wait(self, vfs: &Vfs, must: bool) -> Result<Applied, Fault> {
+    fn wait(self, vfs: &Vfs, must: bool) -> Result<ApplyResult, Fault> {
         let core = &vfs.core;
         let Some(answer) = self.answer else {
             if must && self.was_needed {
                 core.wait_settled(MAX_WAIT)?;
             }
-            return Ok(Applied { seq: core.feed.last(), commit: None, files: self.files });
+            return Ok(ApplyResult { seq: core.feed.last(), commit: None, files: self.files });
         };
         vfs.seat.attend(core);
         let outcome = core.answer(&answer.receiver)?;
@@ -251,7 +251,7 @@ impl Waiting {
         }
         let receipt = outcome?; // 9
         core.forget_refused(answer.written.iter(), answer.accepted);
-        Ok(Applied { seq: receipt.seq, commit: receipt.commit, files: self.files })
+        Ok(ApplyResult { seq: receipt.seq, commit: receipt.commit, files: self.files })
     }
 }
 

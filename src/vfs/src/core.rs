@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use svcfs_base::{Actor, Clock, DiskAttributes, Door, Fault, FileKind, Kind, LargeFile, TreePath};
+use svcfs_base::{Actor, Clock, DiskAttributes, Fault, FileKind, Kind, LargeFile, Protocol, TreePath};
 use svcfs_store::{FailPoints, History, Install, Known, Log, Memory, Placed, StatKind, StoreError, WorkTree};
 use tracing::warn;
 
@@ -89,7 +89,7 @@ pub(crate) type Doubter = Box<dyn Fn(Vec<TreePath>) + Send>;
 pub(crate) struct Departure {
     pub(crate) before: Before,
     pub(crate) actor: Actor,
-    pub(crate) door: Door,
+    pub(crate) door: Protocol,
     pub(crate) due: Instant,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use svcfs_base::{Applied, Caller, Change, ChangeSet, Durability, Fault, Seq, Timestamp, TreePath};
+use svcfs_base::{ApplyResult, Caller, Change, ChangeSet, Durability, Fault, Seq, Timestamp, TreePath};
 
 use crate::Vfs;
 use crate::core::Core;
@@ -57,8 +57,8 @@ impl Core {
         &self,
         caller: &Caller,
         set: ChangeSet,
-        apply: impl FnOnce(ChangeSet) -> Result<Applied, Fault>,
-    ) -> Result<Applied, Fault> {
+        apply: impl FnOnce(ChangeSet) -> Result<ApplyResult, Fault>,
+    ) -> Result<ApplyResult, Fault> {
         let durability = set.durability;
         let outcome = self.audited(caller, set, apply);
         if let (Some(observer), Ok(applied)) = (self.on_accepted.get(), &outcome) {
@@ -71,8 +71,8 @@ impl Core {
         &self,
         caller: &Caller,
         set: ChangeSet,
-        apply: impl FnOnce(ChangeSet) -> Result<Applied, Fault>,
-    ) -> Result<Applied, Fault> {
+        apply: impl FnOnce(ChangeSet) -> Result<ApplyResult, Fault>,
+    ) -> Result<ApplyResult, Fault> {
         let Some(told) = self.on_change.get() else { return apply(set) };
         let changes: Vec<Changed> = set.changes.iter().map(Changed::of).collect();
         let begun = Instant::now();

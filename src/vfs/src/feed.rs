@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, Entrance, Fault, FileKind, Seq, Timestamp, TreePath};
+use svcfs_base::{
+    Actor, CommitId, ETag, EventAnnouncement, Fault, FileKind, OriginId, Protocol, Seq, Timestamp, TreePath,
+};
 use svcfs_store::{Log, Record, Role};
 
 const KEPT_EVENTS: usize = 2048;
@@ -22,13 +24,13 @@ pub struct Event {
     /// Who.
     pub actor: Actor,
     /// Through which door.
-    pub door: Door,
+    pub door: Protocol,
     /// Through which entrance of it, where there are several. Not logged: none for events read from the log.
-    pub entrance: Option<Entrance>,
+    pub entrance: Option<OriginId>,
     /// Message of its commit.
     pub message: String,
     /// How subscribers of the event stream hear of it.
-    pub announcement: Announcement,
+    pub announcement: EventAnnouncement,
     /// Its commit; none when nothing differed from the commit before, or when it is made later, with those of other sets.
     pub commit: Option<CommitId>,
     /// The paths it touched, in order. None when others told of them: it is a commit made of sets that had events of their own, or came with

@@ -59,7 +59,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use svcfs_base::{Clock, Entrance, Fault, Kind, Seq};
+use svcfs_base::{Clock, Fault, Kind, OriginId, Seq};
 use svcfs_store::{FailPoints, History, Memory, StatePaths};
 
 use crate::core::Core;
@@ -275,8 +275,8 @@ impl Vfs {
     }
 
     /// A new entrance, for a door that has several: its events say which of them a change came through.
-    pub fn entrance(&self) -> Entrance {
-        Entrance(self.core.stamp())
+    pub fn entrance(&self) -> OriginId {
+        OriginId(self.core.stamp())
     }
 
     /// Position of the newest announced change set. To count accepted ones too, ask [`Vfs::settled`].

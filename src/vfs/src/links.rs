@@ -4,7 +4,7 @@
 //! nobody knows which pages link there, nothing is renamed, for their links would be lost for good.
 
 use bytes::Bytes;
-use svcfs_base::{Caller, Change, ChangeSet, ETag, Expect, Fault, Kind, TreePath};
+use svcfs_base::{Caller, Change, ChangeSet, ETag, Fault, Kind, Precondition, TreePath};
 
 use crate::Vfs;
 use crate::gate::Proposal;
@@ -33,7 +33,7 @@ impl Relinked {
     pub fn beside(rename: Change, pages: Vec<Self>, subject: &str) -> ChangeSet {
         let links = Self::links_of(&pages);
         let message = (links > 0).then(|| format!("{subject} (updated {links} links)"));
-        let put = |page: Self| Change::put(page.path, page.after).expecting(Expect::OneOf(vec![page.before]));
+        let put = |page: Self| Change::put(page.path, page.after).expecting(Precondition::OneOf(vec![page.before]));
         let changes = std::iter::once(rename).chain(pages.into_iter().map(put)).collect();
         ChangeSet { message, ..ChangeSet::new(changes) }
     }
@@ -111,7 +111,7 @@ impl Vfs {
         let Change::Move { from, to, expect } = &rename else { return Ok((rename.into(), 0)) };
         let Some(linking) = self.linking(from, to) else { return Ok((rename.into(), 0)) };
         let is_refused = match self.stat_any(caller.door, to) {
-            Ok(there) => there.kind == EntryKind::Directory || *expect == Expect::Absent,
+            Ok(there) => there.kind == EntryKind::Directory || *expect == Precondition::Absent,
             Err(_) => false,
         };
         if is_refused || self.stat(caller.door, from)?.kind != EntryKind::File {

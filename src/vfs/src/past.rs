@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Actor, Door, ETag, Fault, Seq, Timestamp, TreePath, VersionId};
+use svcfs_base::{Actor, ETag, Fault, Protocol, Seq, Timestamp, TreePath, VersionId};
 use svcfs_store::{ChangePage, PathChange};
 
 pub use blame::BlameLine;
@@ -115,7 +115,7 @@ impl Vfs {
     }
 
     /// Whether callers of a door see a path at all (gaps.md D4), whether or not something is there.
-    pub fn is_visible(&self, door: Door, path: &TreePath) -> bool {
+    pub fn is_visible(&self, door: Protocol, path: &TreePath) -> bool {
         self.core.places.is_visible(door, path)
     }
 

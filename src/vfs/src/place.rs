@@ -1,7 +1,7 @@
 //! What kind of place a path is, and who may see it (gaps.md D4, D8).
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use svcfs_base::{Door, Fault, TreePath, is_any_case};
+use svcfs_base::{Fault, Protocol, TreePath, is_any_case};
 use svcfs_store::SNAPSHOT_DIRECTORY;
 
 /// Refused saves are kept below this directory (gaps.md D6).
@@ -82,19 +82,19 @@ impl Places {
 
     /// Whether callers of a door may not move or remove a path: with the directory `.svc`, what no door may see would get a name that every
     /// door sees. What a person did behind the server is done.
-    pub(crate) fn is_fixed(&self, door: Door, path: &TreePath) -> bool {
-        path.as_str() == ".svc" && !matches!(door, Door::Direct | Door::Internal)
+    pub(crate) fn is_fixed(&self, door: Protocol, path: &TreePath) -> bool {
+        path.as_str() == ".svc" && !matches!(door, Protocol::Direct | Protocol::Internal)
     }
 
     /// Whether callers of a door see a path at all.
-    pub(crate) fn is_visible(&self, door: Door, path: &TreePath) -> bool {
+    pub(crate) fn is_visible(&self, door: Protocol, path: &TreePath) -> bool {
         // Asked of every entry of a listing: no name is compared with the patterns of scratch names for it.
         if is_hidden(path) {
             return false;
         }
         match door {
-            Door::Fuse | Door::Direct | Door::Internal | Door::Cli => true,
-            Door::Http | Door::Mcp | Door::Nfs | Door::WebDav | Door::S3 => {
+            Protocol::Fuse | Protocol::Direct | Protocol::Internal | Protocol::Cli => true,
+            Protocol::Http | Protocol::Mcp | Protocol::Nfs | Protocol::WebDav | Protocol::S3 => {
                 // What the server itself is set up with, and which directories it serves.
                 !matches!(path.as_str(), ".svc/config.toml" | ".svc/spaces.json")
             }

@@ -7,7 +7,8 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use svcfs_base::{
-    Caller, Change, DiskAttributes, ETag, Expect, Fault, FileKind, Kind, LargeFile, MAX_FILE_BYTES, Settled, TreePath,
+    Caller, Change, DiskAttributes, ETag, Fault, FileKind, Kind, LargeFile, MAX_FILE_BYTES, Precondition, TreePath,
+    WriteResult,
 };
 use svcfs_store::{StatKind, without_privileges};
 
@@ -51,7 +52,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) departures: Vec<(TreePath, Departure)>,
     /// Departures that this set ends, to be given back if it is refused.
     ended: Vec<(TreePath, Departure)>,
-    pub(crate) files: Vec<Settled>,
+    pub(crate) files: Vec<WriteResult>,
 }
 
 impl<'a> Plan<'a> {
@@ -92,7 +93,7 @@ impl<'a> Plan<'a> {
                     && let Some(at) = self.at.get(&path).filter(|_| self.is_brought(&path))
                 {
                     // It is written over what the rename of its directory brings.
-                    self.effects[*at].premise = Some(Expect::OneOf(vec![brought.etag]));
+                    self.effects[*at].premise = Some(Precondition::OneOf(vec![brought.etag]));
                 }
                 let disk = self.on_disk(&path, disk, before.as_ref())?;
                 self.put(path, Leaf { disk, ..Leaf::new(content, kind) }, before, is_pending.then_some(expect))
@@ -104,14 +105,14 @@ impl<'a> Plan<'a> {
                 let (leaf, seen) = match present {
                     Present::Leaf(leaf, seen) => (leaf, seen),
                     Present::Large(_) => {
-                        self.files.push(Settled { path: path.clone(), etag: None });
+                        self.files.push(WriteResult { path: path.clone(), etag: None });
                         self.directs.push(Direct::Remove(path.clone()));
                         self.ahead.insert(path, None);
                         return Ok(());
                     }
                     Present::Absent | Present::Directory => return Err(Fault::file_not_found(&path)),
                 };
-                let premise = if expect == Expect::Any { Expect::Present } else { expect };
+                let premise = if expect == Precondition::Any { Precondition::Present } else { expect };
                 self.remove(path, (leaf, seen), is_pending.then_some(premise));
                 Ok(())
             }
@@ -127,7 +128,7 @@ impl<'a> Plan<'a> {
                         self.check_above(&to)?;
                         self.check_below(&to)?;
                         // It takes its text along.
-                        let premise = is_pending.then(|| Expect::OneOf(vec![leaf.etag]));
+                        let premise = is_pending.then(|| Precondition::OneOf(vec![leaf.etag]));
                         self.move_file((from, premise), to, (leaf, seen), expect)
                     }
                 }
@@ -201,7 +202,7 @@ impl<'a> Plan<'a> {
     }
 
     /// What stands where something else is about to be put, if it is what is expected. A file that no version has is noted to give way.
-    fn giving_way(&mut self, path: &TreePath, expect: &Expect) -> Result<Option<(Leaf, bool)>, Fault> {
+    fn giving_way(&mut self, path: &TreePath, expect: &Precondition) -> Result<Option<(Leaf, bool)>, Fault> {
         let present = self.present(path)?;
         check(path, Standing::of(path, &present)?, expect)?;
         match present {
@@ -293,9 +294,9 @@ impl<'a> Plan<'a> {
         path: TreePath,
         leaf: Leaf,
         before: Option<(Leaf, bool)>,
-        premise: Option<Expect>,
+        premise: Option<Precondition>,
     ) -> Result<(), Fault> {
-        self.files.push(Settled { path: path.clone(), etag: Some(leaf.etag) });
+        self.files.push(WriteResult { path: path.clone(), etag: Some(leaf.etag) });
         if !self.core.places.of(&path).is_versioned() {
             self.directs.push(Direct::Install(path.clone(), leaf.clone()));
             self.ahead.insert(path, Some(leaf));
@@ -339,8 +340,8 @@ impl<'a> Plan<'a> {
         self.core.departures.lock().extend(self.ended.drain(..));
     }
 
-    fn remove(&mut self, path: TreePath, (leaf, seen): (Leaf, bool), premise: Option<Expect>) {
-        self.files.push(Settled { path: path.clone(), etag: None });
+    fn remove(&mut self, path: TreePath, (leaf, seen): (Leaf, bool), premise: Option<Precondition>) {
+        self.files.push(WriteResult { path: path.clone(), etag: None });
         if self.core.places.of(&path).is_versioned() {
             self.effect(path, Some(before_of(leaf, seen)), None, premise);
         } else {
@@ -351,13 +352,13 @@ impl<'a> Plan<'a> {
 
     fn move_file(
         &mut self,
-        (from, premise): (TreePath, Option<Expect>),
+        (from, premise): (TreePath, Option<Precondition>),
         to: TreePath,
         (leaf, seen): (Leaf, bool),
-        expect: Expect,
+        expect: Precondition,
     ) -> Result<(), Fault> {
         if from == to {
-            self.files.push(Settled { path: to, etag: Some(leaf.etag) });
+            self.files.push(WriteResult { path: to, etag: Some(leaf.etag) });
             return Ok(());
         }
         let is_pending = self.is_pending(&to);
@@ -380,13 +381,13 @@ impl<'a> Plan<'a> {
         }
         match (is_from_versioned, is_to_versioned) {
             (false, false) => {
-                self.files.push(Settled { path: to.clone(), etag: Some(leaf.etag) });
+                self.files.push(WriteResult { path: to.clone(), etag: Some(leaf.etag) });
                 self.rename(from, to, leaf);
                 Ok(())
             }
             (true, false) => {
                 // An editor keeps the old text under a backup name and will write the page anew: see DEPARTURE.
-                self.files.push(Settled { path: to.clone(), etag: Some(leaf.etag) });
+                self.files.push(WriteResult { path: to.clone(), etag: Some(leaf.etag) });
                 let before = before_of(leaf.clone(), seen);
                 let (actor, door) = (self.caller.actor(), self.caller.door);
                 let due = std::time::Instant::now() + crate::core::DEPARTURE;
@@ -413,7 +414,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Nothing is pending here (`is_exclusive`), so history has every file that is versioned.
-    fn move_directory(&mut self, from: TreePath, to: TreePath, expect: &Expect) -> Result<(), Fault> {
+    fn move_directory(&mut self, from: TreePath, to: TreePath, expect: &Precondition) -> Result<(), Fault> {
         if from == to {
             return Ok(());
         }
@@ -429,7 +430,7 @@ impl<'a> Plan<'a> {
         match self.present(&to)? {
             Present::Absent => {}
             Present::Leaf(..) | Present::Large(_) => return Err(Fault::not_directory(&to)),
-            Present::Directory if *expect == Expect::Absent => return Err(Fault::exists(&to)),
+            Present::Directory if *expect == Precondition::Absent => return Err(Fault::exists(&to)),
             Present::Directory if !self.core.tree.list(&to)?.is_empty() => {
                 return Err(Fault::new(Kind::NotEmpty, format!("directory `{to}` is not empty")));
             }
@@ -450,7 +451,7 @@ impl<'a> Plan<'a> {
             let is_departed = self.end_departure(&path).is_some();
             self.effects.push(Effect::new(path, before, None));
             if !is_scratch(&target) && !is_departed {
-                self.files.push(Settled { path: target.clone(), etag: Some(blob) });
+                self.files.push(WriteResult { path: target.clone(), etag: Some(blob) });
                 let after = Some(After::Blob(blob, kind));
                 self.at.insert(target.clone(), self.effects.len());
                 self.effects.push(Effect::new(target, None, after));
@@ -465,7 +466,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Adds an effect, or folds it into the one this set already has on the path.
-    fn effect(&mut self, path: TreePath, before: Option<Before>, after: Option<Leaf>, premise: Option<Expect>) {
+    fn effect(&mut self, path: TreePath, before: Option<Before>, after: Option<Leaf>, premise: Option<Precondition>) {
         self.ahead.insert(path.clone(), after.clone());
         let after = after.map(After::Leaf);
         match self.at.get(&path) {

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use svcfs_base::{
-    Actor, Announcement, CommitId, Door, Durability, ETag, Entrance, Expect, Fault, FileKind, LargeFile, Seq, TreePath,
+    Actor, CommitId, Durability, ETag, EventAnnouncement, Fault, FileKind, LargeFile, OriginId, Precondition, Protocol,
+    Seq, TreePath,
 };
 
 use crate::overlay::Leaf;
@@ -29,10 +30,10 @@ const SOON: Duration = Duration::from_millis(50);
 /// A change set that passed every gate.
 pub(crate) struct Prepared {
     pub(crate) actor: Actor,
-    pub(crate) door: Door,
-    pub(crate) entrance: Option<Entrance>,
+    pub(crate) door: Protocol,
+    pub(crate) entrance: Option<OriginId>,
     pub(crate) provenance: Option<String>,
-    pub(crate) announcement: Announcement,
+    pub(crate) announcement: EventAnnouncement,
     pub(crate) message: String,
     pub(crate) durability: Durability,
     /// Tells its overlay entries from others'.
@@ -56,7 +57,7 @@ pub(crate) struct Effect {
     pub(crate) after: Option<After>,
     /// What must be true once more when the set's turn comes: it was held against a change that was itself only accepted, and may
     /// be refused in between.
-    pub(crate) premise: Option<Expect>,
+    pub(crate) premise: Option<Precondition>,
     /// The file too large for any version that gives way to it. It stays where it is until then.
     pub(crate) over: Option<LargeFile>,
     /// What stood there when it was accepted, where history has something else since: another's commit puts nothing on the disk.
@@ -189,8 +190,8 @@ struct Patience {
 }
 
 impl Patience {
-    fn new(door: Door, most: Duration, done: u64) -> Self {
-        Self { most, until: Instant::now() + most, done: (door == Door::Fuse).then_some(done) }
+    fn new(door: Protocol, most: Duration, done: u64) -> Self {
+        Self { most, until: Instant::now() + most, done: (door == Protocol::Fuse).then_some(done) }
     }
 
     /// Until when, as things are now. Programs that write to a disk do not try again: they wait for as long as it gets on.

@@ -2,7 +2,7 @@
 //!
 //! One rule: it is made while the path is held, by whoever changes what stands there, and nowhere else.
 
-use svcfs_base::{ETag, Expect, Fault, Kind, LargeFile, TreePath};
+use svcfs_base::{ETag, Fault, Kind, LargeFile, Precondition, TreePath};
 
 use crate::core::Present;
 
@@ -32,17 +32,19 @@ impl Standing {
 }
 
 /// Contract 9.1 and gaps.md D2: a condition that does not hold refuses the write, also on a path that does not exist.
-pub(crate) fn check(path: &TreePath, now: Standing, expect: &Expect) -> Result<(), Fault> {
+pub(crate) fn check(path: &TreePath, now: Standing, expect: &Precondition) -> Result<(), Fault> {
     match (expect, now) {
-        (Expect::Any, _)
-        | (Expect::Absent, Standing::Nothing)
-        | (Expect::Present, Standing::Content(_) | Standing::Large(_) | Standing::Special) => Ok(()),
-        (Expect::OneOf(etags), Standing::Content(etag)) if etags.contains(&etag) => Ok(()),
-        (Expect::Large(large), Standing::Large(now)) if *large == now => Ok(()),
-        (Expect::Absent, _) => {
+        (Precondition::Any, _)
+        | (Precondition::Absent, Standing::Nothing)
+        | (Precondition::Present, Standing::Content(_) | Standing::Large(_) | Standing::Special) => Ok(()),
+        (Precondition::OneOf(etags), Standing::Content(etag)) if etags.contains(&etag) => Ok(()),
+        (Precondition::Large(large), Standing::Large(now)) if *large == now => Ok(()),
+        (Precondition::Absent, _) => {
             Err(Fault::new(Kind::PreconditionFailed, format!("`{path}` exists already, and was to be created only")))
         }
-        (Expect::Present | Expect::OneOf(_) | Expect::Large(_), Standing::Nothing) => Err(Fault::modified(path, None)),
+        (Precondition::Present | Precondition::OneOf(_) | Precondition::Large(_), Standing::Nothing) => {
+            Err(Fault::modified(path, None))
+        }
         (_, Standing::Content(etag)) => Err(Fault::modified(path, Some(etag))),
         (_, Standing::Large(_) | Standing::Special) => {
             let told = format!(

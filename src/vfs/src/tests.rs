@@ -62,7 +62,7 @@ fn a_set_is_one_commit_and_happens_whole_or_not_at_all() {
     let bad = vec![Change::put(at("d.md"), "d"), Change::put(at("e.md"), "refuse")];
     let fault = space.vfs.apply(&eve(), ChangeSet::new(bad)).unwrap_err();
     assert_eq!(fault.kind(), Kind::Rejected);
-    assert_eq!(space.vfs.stat(Door::Http, &at("d.md")).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(space.vfs.stat(Protocol::Http, &at("d.md")).unwrap_err().kind(), Kind::NotFound);
     assert_eq!(space.log().len(), 1);
 }
 
@@ -80,13 +80,13 @@ fn conditions_are_held_against_what_is_there_now() {
     let etag = space.put("a.md", "one").files[0].etag.unwrap();
     let put = |path: &str, expect| space.vfs.apply(&eve(), Change::put(at(path), "two").expecting(expect));
     let stale = ETag::of(b"stale");
-    assert_eq!(put("a.md", Expect::OneOf(vec![stale])).unwrap_err().kind(), Kind::Conflict);
-    assert_eq!(put("missing.md", Expect::OneOf(vec![etag])).unwrap_err().kind(), Kind::Conflict);
-    assert_eq!(put("missing.md", Expect::Present).unwrap_err().kind(), Kind::Conflict);
-    assert_eq!(put("a.md", Expect::Absent).unwrap_err().kind(), Kind::PreconditionFailed);
+    assert_eq!(put("a.md", Precondition::OneOf(vec![stale])).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(put("missing.md", Precondition::OneOf(vec![etag])).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(put("missing.md", Precondition::Present).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(put("a.md", Precondition::Absent).unwrap_err().kind(), Kind::PreconditionFailed);
     assert_eq!(space.log().len(), 1);
-    put("a.md", Expect::OneOf(vec![stale, etag])).unwrap();
-    put("new.md", Expect::Absent).unwrap();
+    put("a.md", Precondition::OneOf(vec![stale, etag])).unwrap();
+    put("new.md", Precondition::Absent).unwrap();
     assert_eq!(space.log().len(), 3);
 }
 
@@ -96,7 +96,7 @@ fn a_rename_is_one_commit_and_keeps_the_content() {
     space.put("a.md", "one");
     space.vfs.apply(&eve(), Change::rename(at("a.md"), at("deep/er/b.md"))).unwrap();
     assert_eq!(space.text("deep/er/b.md"), "one");
-    assert_eq!(space.vfs.stat(Door::Http, &at("a.md")).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(space.vfs.stat(Protocol::Http, &at("a.md")).unwrap_err().kind(), Kind::NotFound);
     assert_eq!(space.log()[0], "eve|eve: rename a.md → deep/er/b.md");
     assert_eq!(space.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "deep/er/b.md\n");
 }
@@ -140,9 +140,11 @@ fn places_of_the_server_are_invisible_and_unwritable() {
         let fault = space.vfs.apply(&eve(), Change::put(at(path), "x")).unwrap_err();
         assert_eq!(fault.kind(), Kind::Invalid, "{path}");
         assert!(fault.message().contains("path denied"), "{fault}");
-        assert_eq!(space.vfs.read(Door::Http, &at(path)).unwrap_err().kind(), Kind::NotFound, "{path}");
+        assert_eq!(space.vfs.read(Protocol::Http, &at(path)).unwrap_err().kind(), Kind::NotFound, "{path}");
     }
-    assert!(space.vfs.list(Door::Http, &TreePath::root()).unwrap().iter().all(|entry| entry.path.as_str() != ".git"));
+    assert!(
+        space.vfs.list(Protocol::Http, &TreePath::root()).unwrap().iter().all(|entry| entry.path.as_str() != ".git")
+    );
     assert_eq!(space.vfs.apply(&eve(), Change::put(TreePath::root(), "x")).unwrap_err().kind(), Kind::Invalid);
 }
 
@@ -151,7 +153,7 @@ fn a_name_git_refuses_is_refused_and_changes_nothing() {
     let space = TestSpace::new();
     let fault = space.vfs.apply(&eve(), Change::put(at("a/git~1"), "x")).unwrap_err();
     assert_eq!(fault.kind(), Kind::Invalid, "{fault:?}");
-    assert_eq!(space.vfs.stat(Door::Http, &at("a/git~1")).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(space.vfs.stat(Protocol::Http, &at("a/git~1")).unwrap_err().kind(), Kind::NotFound);
     space.put("ok.md", "still works");
 }
 
@@ -166,7 +168,7 @@ fn scratch_files_are_kept_and_never_versioned() {
     space.vfs.apply(&eve(), Change::rename(at("b.md~"), at("a.md"))).unwrap();
     assert_eq!(space.text("a.md"), "backup");
     assert_eq!(space.log(), ["eve|eve: a.md", "eve|eve: a.md"]);
-    assert_eq!(space.vfs.stat(Door::Http, &at("b.md~")).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(space.vfs.stat(Protocol::Http, &at("b.md~")).unwrap_err().kind(), Kind::NotFound);
 }
 
 #[test]
@@ -210,8 +212,8 @@ fn a_soon_write_is_seen_at_once_and_committed_shortly_after() {
     let set = ChangeSet::from(Change::put(at("d/a.md"), "soon")).soon();
     space.vfs.apply(&eve(), set).unwrap();
     assert_eq!(space.text("d/a.md"), "soon");
-    assert_eq!(space.vfs.stat(Door::Http, &at("d/a.md")).unwrap().size, 4);
-    assert_eq!(space.vfs.list(Door::Http, &at("d")).unwrap().len(), 1);
+    assert_eq!(space.vfs.stat(Protocol::Http, &at("d/a.md")).unwrap().size, 4);
+    assert_eq!(space.vfs.list(Protocol::Http, &at("d")).unwrap().len(), 1);
     assert_eq!(space.vfs.versions(&at("d/a.md")).unwrap().len(), 1);
 }
 
@@ -219,7 +221,7 @@ fn a_soon_write_is_seen_at_once_and_committed_shortly_after() {
 fn versions_diff_and_blame_tell_who_wrote_what() {
     let space = TestSpace::new();
     let one = space.put("a.md", "first\nsecond\n").commit.unwrap().to_string();
-    let adam = Caller::new(Door::Mcp).named(Actor::new("adam"));
+    let adam = Caller::new(Protocol::Mcp).named(Actor::new("adam"));
     let two = space.vfs.apply(&adam, Change::put(at("a.md"), "first\nchanged\n")).unwrap().commit.unwrap().to_string();
     let versions = space.vfs.versions(&at("a.md")).unwrap();
     assert_eq!(versions.iter().map(|v| v.author.as_str()).collect::<Vec<_>>(), ["adam", "eve"]);
@@ -357,8 +359,8 @@ fn links_never_lead_a_reader_or_writer_out_of_the_root() {
     std::os::unix::fs::symlink("../..", root.join("up")).unwrap();
     fs::create_dir(root.join("real")).unwrap();
     std::os::unix::fs::symlink("real", root.join("dir")).unwrap();
-    assert_eq!(space.vfs.read(Door::Http, &at("abs")).unwrap_err().kind(), Kind::Invalid);
-    assert_eq!(space.vfs.read(Door::Http, &at("up/etc/hostname")).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(space.vfs.read(Protocol::Http, &at("abs")).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(space.vfs.read(Protocol::Http, &at("up/etc/hostname")).unwrap_err().kind(), Kind::Invalid);
     assert!(space.vfs.apply(&eve(), Change::put(at("up/x.md"), "x")).is_err());
     assert!(space.vfs.apply(&eve(), Change::put(at("dir/x.md"), "x")).is_err());
     assert!(!root.parent().unwrap().join("x.md").exists());
@@ -370,16 +372,16 @@ fn a_page_is_read_and_written_through_a_link_under_one_etag() {
     space.put("real/a.md", "one");
     space.vfs.apply(&eve(), Change::link(at("link.md"), "real/a.md")).unwrap();
     space.vfs.apply(&eve(), Change::link(at("loop"), "loop")).unwrap();
-    let seen = space.vfs.read(Door::Http, &at("link.md")).unwrap().etag;
-    let change = Change::put(at("link.md"), "two").expecting(Expect::OneOf(vec![seen]));
+    let seen = space.vfs.read(Protocol::Http, &at("link.md")).unwrap().etag;
+    let change = Change::put(at("link.md"), "two").expecting(Precondition::OneOf(vec![seen]));
     assert_eq!(space.vfs.apply(&eve(), change).unwrap().files[0].path, at("real/a.md"));
     assert_eq!(space.text("real/a.md"), "two");
-    assert_eq!(space.vfs.stat(Door::Http, &at("link.md")).unwrap().kind, EntryKind::Symlink);
+    assert_eq!(space.vfs.stat(Protocol::Http, &at("link.md")).unwrap().kind, EntryKind::Symlink);
     assert_eq!(space.vfs.apply(&eve(), Change::put(at("loop"), "x")).unwrap_err().kind(), Kind::Invalid);
     fs::create_dir(space.directory.path().join("d")).unwrap();
     space.vfs.apply(&eve(), Change::link(at("d/up"), "../real")).unwrap();
     assert_eq!(space.text("d/up/a.md"), "two");
-    assert_eq!(space.vfs.list(Door::Http, &at("d/up")).unwrap()[0].path, at("d/up/a.md"));
+    assert_eq!(space.vfs.list(Protocol::Http, &at("d/up")).unwrap()[0].path, at("d/up/a.md"));
 }
 
 #[test]
@@ -389,7 +391,7 @@ fn concurrent_writers_each_get_their_own_commit() {
         for writer in 0..8 {
             let vfs = &space.vfs;
             scope.spawn(move || {
-                let caller = Caller::new(Door::Http).named(Actor::new(&format!("w{writer}")));
+                let caller = Caller::new(Protocol::Http).named(Actor::new(&format!("w{writer}")));
                 for n in 0..20 {
                     vfs.apply(&caller, Change::put(at(&format!("d{writer}/{n}.md")), format!("{writer} {n}"))).unwrap();
                 }
@@ -413,10 +415,10 @@ fn compare_and_swap_loses_no_update() {
             scope.spawn(|| {
                 let mut done = 0;
                 while done < 25 {
-                    let file = space.vfs.read(Door::Http, &at("n")).unwrap();
+                    let file = space.vfs.read(Protocol::Http, &at("n")).unwrap();
                     let number: u32 = std::str::from_utf8(&file.content).unwrap().parse().unwrap();
                     let change =
-                        Change::put(at("n"), (number + 1).to_string()).expecting(Expect::OneOf(vec![file.etag]));
+                        Change::put(at("n"), (number + 1).to_string()).expecting(Precondition::OneOf(vec![file.etag]));
                     done += u32::from(space.vfs.apply(&eve(), change).is_ok());
                 }
             });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use svcfs_base::{Door, ETag, Fault, FileKind, Kind, LargeFile, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_base::{ETag, Fault, FileKind, Kind, LargeFile, MAX_FILE_BYTES, PathComponent, Protocol, TreePath};
 use svcfs_store::{AtOnce, Special, Stat, StatKind, StoreError};
 
 use crate::Vfs;
@@ -121,7 +121,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound` when nothing is there, or nothing this door may see.
-    pub fn stat(&self, door: Door, path: &TreePath) -> Result<Attributes, Fault> {
+    pub fn stat(&self, door: Protocol, path: &TreePath) -> Result<Attributes, Fault> {
         self.see(door, path)?;
         match self.core.overlay.get(path) {
             Some(pending) => match pending.leaf {
@@ -140,7 +140,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`, or `NotDirectory`.
-    pub fn list(&self, door: Door, path: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
+    pub fn list(&self, door: Protocol, path: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
         self.see(door, path)?;
         // Before the tree: what is installed between the two looks is then seen twice, not missed.
         let pending = self.core.overlay.below(path);
@@ -172,7 +172,7 @@ impl Vfs {
         if pending.is_empty() {
             return Ok(found.filter_map(shown).collect());
         }
-        let mut entries: BTreeMap<Name, Attributes> = found.collect();
+        let mut entries: BTreeMap<PathComponent, Attributes> = found.collect();
         for (pending_path, pending) in pending {
             let Some(name) = child_name(path, &pending_path) else {
                 continue;
@@ -194,7 +194,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`, or `Invalid` when a link leads out of the root.
-    pub fn read(&self, door: Door, path: &TreePath) -> Result<File, Fault> {
+    pub fn read(&self, door: Protocol, path: &TreePath) -> Result<File, Fault> {
         self.taken(path, self.there(door, path)?)
     }
 
@@ -212,7 +212,7 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::read`].
-    pub(crate) fn there(&self, door: Door, path: &TreePath) -> Result<There, Fault> {
+    pub(crate) fn there(&self, door: Protocol, path: &TreePath) -> Result<There, Fault> {
         let mut place = path.clone();
         for _ in 0..MAX_LINKS {
             self.see(door, &place)?;
@@ -239,7 +239,12 @@ impl Vfs {
 
     /// The content of a small file that can be had without waiting for the disk, as [`Vfs::read`] has it, and one of its extended attributes.
     /// None for all else, which `read` then tells of: a door that is async asks here first, where it is, and needs no thread for what is there.
-    pub fn read_now(&self, door: Door, path: &TreePath, extended: Option<&[u8]>) -> Option<(File, Option<Vec<u8>>)> {
+    pub fn read_now(
+        &self,
+        door: Protocol,
+        path: &TreePath,
+        extended: Option<&[u8]>,
+    ) -> Option<(File, Option<Vec<u8>>)> {
         self.see(door, path).ok()?;
         if self.core.overlay.get(path).is_some() {
             return None;
@@ -254,7 +259,7 @@ impl Vfs {
     /// Those of [`Vfs::read`], but `NotFound`.
     pub fn refused_text(&self, path: &TreePath) -> Result<Option<Bytes>, Fault> {
         let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else { return Ok(None) };
-        match self.read(Door::Internal, &place) {
+        match self.read(Protocol::Internal, &place) {
             Ok(file) => Ok(Some(file.content)),
             Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::IsDirectory) => Ok(None),
             Err(fault) => Err(fault),
@@ -265,7 +270,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound` when nothing is there, `Invalid` when it is no link.
-    pub fn read_link(&self, door: Door, path: &TreePath) -> Result<String, Fault> {
+    pub fn read_link(&self, door: Protocol, path: &TreePath) -> Result<String, Fault> {
         if self.stat(door, path)?.kind != EntryKind::Symlink {
             return Err(Fault::invalid("path", format_args!("`{path}` is not a symbolic link")));
         }
@@ -279,7 +284,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`, or `NotDirectory`.
-    pub fn walk(&self, door: Door, below: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
+    pub fn walk(&self, door: Protocol, below: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
         let mut found = Vec::new();
         let mut open = vec![below.clone()];
         while let Some(directory) = open.pop() {
@@ -304,12 +309,12 @@ impl Vfs {
         Ok(found)
     }
 
-    fn see(&self, door: Door, path: &TreePath) -> Result<(), Fault> {
+    fn see(&self, door: Protocol, path: &TreePath) -> Result<(), Fault> {
         if self.core.places.is_visible(door, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
     }
 
     /// Whether callers of a door can neither make nor take away what is at a path, whatever stands there: the root, and what belongs to the server.
-    pub fn is_the_servers(&self, door: Door, path: &TreePath) -> bool {
+    pub fn is_the_servers(&self, door: Protocol, path: &TreePath) -> bool {
         let places = &self.core.places;
         path.is_root() || !places.is_visible(door, path) || places.is_fixed(door, path)
     }
@@ -319,7 +324,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Invalid` for links that lead out of the root or in a circle.
-    pub fn leads_to(&self, door: Door, path: &TreePath) -> Result<TreePath, Fault> {
+    pub fn leads_to(&self, door: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
         // Nearly no path has a link in it, and the disk says so of the whole at once.
         self.see(door, path)?;
         if self.core.tree.stat(path).is_ok_and(|stat| stat.kind != StatKind::Symlink)
@@ -339,7 +344,7 @@ impl Vfs {
     }
 
     /// Where the link at a path leads in the end; the path itself when it is none.
-    pub(crate) fn end_of_links(&self, door: Door, path: &TreePath) -> Result<TreePath, Fault> {
+    pub(crate) fn end_of_links(&self, door: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
         let mut place = path.clone();
         for _ in 0..MAX_LINKS {
             if path.is_root() || !self.stat(door, &place).is_ok_and(|there| there.kind == EntryKind::Symlink) {
@@ -351,10 +356,11 @@ impl Vfs {
     }
 
     /// Where a path leads whose directories are, in part, links: a path of real directories that this door may see.
-    pub(crate) fn led_to(&self, door: Door, path: &TreePath) -> Result<TreePath, Fault> {
+    pub(crate) fn led_to(&self, door: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
         let mut place = TreePath::root();
         let mut followed = 0;
-        let mut ahead: Vec<Name> = path.components().rev().map(Name::parse).collect::<Result<_, _>>()?;
+        let mut ahead: Vec<PathComponent> =
+            path.components().rev().map(PathComponent::parse).collect::<Result<_, _>>()?;
         while let Some(name) = ahead.pop() {
             place = place.join(&name);
             self.see(door, &place)?;
@@ -367,7 +373,7 @@ impl Vfs {
                     return Err(too_many_links(path));
                 }
                 let target = self.follow(&place, &target)?;
-                ahead.extend(target.components().rev().map(Name::parse).collect::<Result<Vec<_>, _>>()?);
+                ahead.extend(target.components().rev().map(PathComponent::parse).collect::<Result<Vec<_>, _>>()?);
                 place = TreePath::root();
             }
         }
@@ -449,8 +455,8 @@ fn too_many_links(path: &TreePath) -> Fault {
 }
 
 /// The name of the entry of `directory` that `path`, somewhere below it, belongs to, when `path` is that entry itself.
-fn child_name(directory: &TreePath, path: &TreePath) -> Option<Name> {
-    (path.parent().as_ref() == Some(directory)).then(|| Name::parse(path.name()).ok()).flatten()
+fn child_name(directory: &TreePath, path: &TreePath) -> Option<PathComponent> {
+    (path.parent().as_ref() == Some(directory)).then(|| PathComponent::parse(path.name()).ok()).flatten()
 }
 
 /// A path through a file, or one that is not there, is simply not found.

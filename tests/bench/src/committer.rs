@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
-use svcfs_base::{Actor, Caller, Change, Door, SystemClock, TreePath};
+use svcfs_base::{Actor, Caller, Change, Protocol, SystemClock, TreePath};
 use svcfs_measure::git;
 use svcfs_measure::http::{self, ACTORS, WriterCrowd};
 use svcfs_measure::pages::RoundWork;
@@ -101,7 +101,7 @@ fn drive(run: &BenchRun, vfs: &Vfs, work: RoundWork) -> Result<MeasuredRound> {
             }
             let write = first + number;
             let (path, text) = pages.rewrite(write);
-            let (path, mut caller) = (TreePath::parse(&path)?, Caller::new(Door::Internal));
+            let (path, mut caller) = (TreePath::parse(&path)?, Caller::new(Protocol::Internal));
             caller.actor = Some(Actor::new(&format!("agent-{}", write % ACTORS)));
             let begun = Instant::now();
             vfs.apply(&caller, Change::put(path, text))?;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread;
 
 use serde_json::json;
-use svcfs_base::{Caller, Change, Door, Fault, SystemClock, TreePath};
+use svcfs_base::{Caller, Change, Fault, Protocol, SystemClock, TreePath};
 use svcfs_mount::LocalMount;
 use svcfs_vfs::{Gate, Options, Proposal, Vfs};
 
@@ -117,8 +117,9 @@ fn hangs_mounted() {
     let announced = json!({ "pid": std::process::id(), "url": null, "mounts": [{ "mountpoint": at, "manner": {} }] });
     fs::write(root.join(".svc/state/server.json"), announced.to_string()).unwrap();
     wait::until("somebody locks the folder", || waits.exists());
-    let removal = Change::Remove { path: TreePath::parse("notes/old.md").unwrap(), expect: svcfs_base::Expect::Any };
-    vfs.apply(&Caller::new(Door::Http), removal).unwrap();
+    let removal =
+        Change::Remove { path: TreePath::parse("notes/old.md").unwrap(), expect: svcfs_base::Precondition::Any };
+    vfs.apply(&Caller::new(Protocol::Http), removal).unwrap();
     thread::park();
 }
 

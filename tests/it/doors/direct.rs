@@ -22,7 +22,7 @@ impl Direct {
 }
 
 fn caller() -> Caller {
-    Caller::new(svcfs_base::Door::Cli)
+    Caller::new(svcfs_base::Protocol::Cli)
 }
 
 fn told(fault: Fault) -> String {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use svcfs_base::{Door, SystemClock, TreePath};
+use svcfs_base::{Protocol, SystemClock, TreePath};
 use svcfs_config::{CliOverrides, Config, NfsFlags, Settings, VersioningStrategy};
 use svcfs_knowledge::access::AccessControl;
 use svcfs_knowledge::kernel::{ServerState, Space};
@@ -234,7 +234,7 @@ impl TestSpace {
 
     /// The content of a file, as those see it who look at the tree from inside.
     pub fn text(&self, path: &str) -> String {
-        let file = self.space().vfs.read(Door::Internal, &TreePath::parse(path).unwrap()).unwrap();
+        let file = self.space().vfs.read(Protocol::Internal, &TreePath::parse(path).unwrap()).unwrap();
         String::from_utf8(file.content.to_vec()).unwrap()
     }
 

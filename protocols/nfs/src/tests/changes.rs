@@ -217,7 +217,7 @@ fn numbers_of_files_that_another_door_removed_are_let_go_of_and_no_others() {
     let [gone, stays, back] = ["gone.md", "stays.md", "back.md"].map(|name| served.lookup(&root, name).unwrap());
     let fresh = served.create(&root, "fresh.md");
     let vfs = &served.server.primary().vfs;
-    let caller = svcfs_base::Caller::new(svcfs_base::Door::Http);
+    let caller = svcfs_base::Caller::new(svcfs_base::Protocol::Http);
     let export = served.door.exports().open.remove(0);
     let rows = || export.numbers.given(0, 100).unwrap().len();
     for name in ["gone.md", "back.md"] {

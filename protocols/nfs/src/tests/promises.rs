@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};
 
 use nfs3_types::nfs3::{nfs_fh3, nfsstat3, stable_how};
-use svcfs_base::{Caller, Change, DiskAttributes, Door as Entry, ETag, Kind, Name};
+use svcfs_base::{Caller, Change, DiskAttributes, ETag, Kind, PathComponent, Protocol as Entry};
 use svcfs_store::{FailPoint, FailPoints};
 use svcfs_vfs::{Act, Lease, NodeId, Promise};
 
@@ -173,7 +173,7 @@ fn what_was_promised_of_a_file_that_a_mount_removed_goes_when_its_name_is_given_
     let file = served.save(&served.root(), "a.md", "one two\n");
     served.write_safely(&file, 0, "1");
     let (vfs, caller) = (&served.server.primary().vfs, Caller::new(Entry::Fuse));
-    vfs.unlink(&caller, NodeId::ROOT, &Name::parse("a.md").unwrap()).unwrap();
+    vfs.unlink(&caller, NodeId::ROOT, &PathComponent::parse("a.md").unwrap()).unwrap();
     let file = served.create(&served.root(), "a.md");
     served.write_safely(&file, 0, "new\n");
     served.commit(&file).unwrap();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nfs3_types::nfs3::{nfs_fh3, nfsstat3, stable_how};
-use svcfs_base::{Caller, Door as Entry, Durability};
+use svcfs_base::{Caller, Durability, Protocol as Entry};
 use svcfs_vfs::{OpenMode, WriteAt};
 
 use super::hostile::Network;

@@ -9,7 +9,7 @@ use nfs3_types::nfs3::{
 use nfs3_types::xdr_codec::Opaque;
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use svcfs_base::{Caller, Door as Entry, Durability, Kind, Name};
+use svcfs_base::{Caller, Durability, Kind, PathComponent, Protocol as Entry};
 use svcfs_knowledge::kernel::Space;
 use svcfs_vfs::{NodeId, WriteAt};
 
@@ -152,7 +152,7 @@ fn what_was_promised_of_a_new_file_is_not_written_over_a_large_one_that_another_
     let file = served.create(&served.root(), "big.bin");
     served.write(&file, 0, &[7; 1000], stable_how::FILE_SYNC).unwrap();
     let (vfs, caller) = (&served.server.primary().vfs, Caller::new(Entry::WebDav));
-    let [part, name] = ["part.bin", "big.bin"].map(|name| Name::parse(name).unwrap());
+    let [part, name] = ["part.bin", "big.bin"].map(|name| PathComponent::parse(name).unwrap());
     let (node, _, handle) = vfs.create(&caller, NodeId::ROOT, &part, 0o644).unwrap();
     for at in 0..70 {
         vfs.write_node(&caller, handle, WriteAt::Offset((at * MIB) as u64), &vec![at as u8; MIB]).unwrap();

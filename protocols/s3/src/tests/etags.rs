@@ -26,7 +26,7 @@ impl Served {
 
     fn look(&self, path: &str) -> (TreePath, Attributes) {
         let path = TreePath::parse(path).unwrap();
-        let attributes = self.server.primary().vfs.stat(Door::S3, &path).unwrap();
+        let attributes = self.server.primary().vfs.stat(Protocol::S3, &path).unwrap();
         (path, attributes)
     }
 

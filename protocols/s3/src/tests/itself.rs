@@ -46,7 +46,7 @@ fn with_a_key_of_a_folder_a_marker_beyond_it_tells_nothing_of_what_is_there() {
     let versions = |path: &str| {
         let path = TreePath::parse(path).unwrap();
         for text in ["# 1\n", "# 2\n"] {
-            vfs.apply(&Caller::new(Door::Http), Change::put(path.clone(), text)).unwrap();
+            vfs.apply(&Caller::new(Protocol::Http), Change::put(path.clone(), text)).unwrap();
         }
         vfs.versions(&path).unwrap().iter().map(|version| version.hash.to_string()).collect::<Vec<_>>()
     };

@@ -206,7 +206,7 @@ fn a_head_and_a_copy_tell_which_version_it_is() {
     assert_eq!(served.get(&format!("/default/h/a.md?versionId={one}")).header("x-amz-version-id"), one);
     // Another door writes it, and again.
     let path = TreePath::parse("h/a.md").unwrap();
-    served.server.primary().vfs.apply(&Caller::new(Door::Http), Change::put(path.clone(), "# 3\n")).unwrap();
+    served.server.primary().vfs.apply(&Caller::new(Protocol::Http), Change::put(path.clone(), "# 3\n")).unwrap();
     let third = served.server.primary().vfs.versions(&path).unwrap()[0].hash.to_string();
     assert_eq!(head("/default/h/a.md"), third);
     for (source, version) in

@@ -27,7 +27,7 @@ fn a_copy_of_an_object_onto_itself_undoes_no_write_of_another_door() {
                 number += 1;
                 let text = format!("# {number}\n");
                 let change = Change::put(path.clone(), text.clone());
-                served.server.primary().vfs.apply(&Caller::new(Door::Http), change).unwrap();
+                served.server.primary().vfs.apply(&Caller::new(Protocol::Http), change).unwrap();
                 std::thread::yield_now();
                 undone += usize::from(served.text("a.md") != Some(text));
             }
@@ -106,7 +106,8 @@ fn a_write_was_done_even_if_another_removes_the_object_right_after_it() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                let _there = served.server.primary().vfs.apply(&Caller::new(Door::Http), Change::remove(path.clone()));
+                let _there =
+                    served.server.primary().vfs.apply(&Caller::new(Protocol::Http), Change::remove(path.clone()));
             }
         });
         let statuses: Vec<u16> =
@@ -150,7 +151,7 @@ fn an_upload_whose_client_hangs_up_while_it_is_put_together_is_completed_and_not
     assert_eq!(served.text("a.txt").as_deref(), Some("tide"));
     assert_eq!(served.get("/default?uploads").all("UploadId"), [""; 0], "it is pending no more");
     let path = TreePath::parse("a.txt").unwrap();
-    served.server.primary().vfs.apply(&Caller::new(Door::Http), Change::put(path, "ebb")).unwrap();
+    served.server.primary().vfs.apply(&Caller::new(Protocol::Http), Change::put(path, "ebb")).unwrap();
     let list = "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber></Part></CompleteMultipartUpload>";
     let again = served.send("POST", &format!("/default/a.txt?uploadId={id}"), &[], list);
     assert_eq!((again.status, served.text("a.txt").as_deref()), (200, Some("ebb")), "{}", again.text());

@@ -58,7 +58,7 @@ impl Served {
     /// What is kept of an object beside its file, changed.
     fn rewrite_record(&self, key: &str, change: impl FnOnce(&mut serde_json::Value)) {
         let vfs = &self.server.primary().vfs;
-        let (node, _) = vfs.find(&Caller::new(Door::Internal), &TreePath::parse(key).unwrap()).unwrap();
+        let (node, _) = vfs.find(&Caller::new(Protocol::Internal), &TreePath::parse(key).unwrap()).unwrap();
         let mut record = serde_json::from_slice(&vfs.extended(node, ATTRIBUTE).unwrap().unwrap()).unwrap();
         change(&mut record);
         vfs.set_extended(node, ATTRIBUTE, &serde_json::to_vec(&record).unwrap(), SetExtended::Either).unwrap();
@@ -100,7 +100,7 @@ fn each_part_of_an_object_is_told_by_its_number_also_by_the_next_server_and_of_i
     assert_eq!(served.get("/default/copy.bin?partNumber=1").body, parts.concat());
     // And so does what another door writes there.
     let path = TreePath::parse("a.bin").unwrap();
-    served.server.primary().vfs.apply(&Caller::new(Door::Http), Change::put(path, "else")).unwrap();
+    served.server.primary().vfs.apply(&Caller::new(Protocol::Http), Change::put(path, "else")).unwrap();
     assert_eq!(served.get("/default/a.bin?partNumber=1").text(), "else");
     served.get(&format!("{by_version}&partNumber=2")).is(416, "InvalidPartNumber");
     assert_eq!(served.get(&by_version).body, parts.concat());

@@ -27,7 +27,7 @@ fn the_hash_that_other_doors_call_a_content_by_is_told_as_metadata() {
     assert_eq!(served.told("/default/a.md", BLOB), blob_of("# A\n"));
     assert_eq!(served.told("/default/a.md", "x-amz-meta-mood"), "calm");
     let path = TreePath::parse("a.md").unwrap();
-    served.server.primary().vfs.apply(&Caller::new(Door::Http), Change::put(path, "# B\n")).unwrap();
+    served.server.primary().vfs.apply(&Caller::new(Protocol::Http), Change::put(path, "# B\n")).unwrap();
     assert_eq!(served.told("/default/a.md", BLOB), blob_of("# B\n"));
     assert_eq!(served.told(&format!("/default/a.md?versionId={version}"), BLOB), blob_of("# A\n"));
     served.put("folder/", "");
@@ -54,7 +54,7 @@ fn a_hash_that_a_client_gives_back_as_metadata_is_not_kept() {
         let head = served.send("HEAD", &format!("/default/{key}"), &[], "");
         assert_eq!(head.headers.get_all(BLOB).iter().count(), 1, "{key}");
         let vfs = &served.server.primary().vfs;
-        let (node, _) = vfs.find(&Caller::new(Door::Internal), &TreePath::parse(key).unwrap()).unwrap();
+        let (node, _) = vfs.find(&Caller::new(Protocol::Internal), &TreePath::parse(key).unwrap()).unwrap();
         let kept = vfs.extended(node, crate::record::ATTRIBUTE).unwrap().unwrap_or_default();
         vfs.forget(node, 1);
         assert!(!String::from_utf8_lossy(&kept).contains("of another"), "{key}");

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dav_server::davpath::DavPath;
 use dav_server::fs::{FsError, GuardedFileSystem, OpenOptions};
-use svcfs_base::{Caller, Change, Expect};
+use svcfs_base::{Caller, Change, Precondition};
 
 use super::*;
 use crate::asked::{RequestDetails, WebdavRequestContext};
@@ -20,7 +20,7 @@ impl Served {
         let content = RequestBody::Here(None);
         let question = RequestDetails::of(&request.into_parts().0, &content, "");
         let door = Arc::new(crate::WebdavServer::of(Arc::clone(&self.server)));
-        WebdavRequestContext::new(door, Arc::clone(self.server.primary()), Caller::new(Door::WebDav), question)
+        WebdavRequestContext::new(door, Arc::clone(self.server.primary()), Caller::new(Protocol::WebDav), question)
     }
 
     /// What the tree tells of a path: the hash that a condition is judged by, between quotation marks.
@@ -32,7 +32,7 @@ impl Served {
     /// What another door writes.
     fn written(&self, path: &str, text: &str) {
         let path = TreePath::parse(path.trim_start_matches('/')).unwrap();
-        self.server.primary().vfs.apply(&Caller::new(Door::Http), Change::put(path, text.to_owned())).unwrap();
+        self.server.primary().vfs.apply(&Caller::new(Protocol::Http), Change::put(path, text.to_owned())).unwrap();
     }
 
     /// Puts a text at a path; whether it was taken.
@@ -64,7 +64,9 @@ fn what_a_condition_is_judged_by_is_what_the_write_expects_while_another_door_wr
         for _ in 0..300 {
             let asked = served.asked("PUT", PAGE);
             let told = served.told(&asked, PAGE).unwrap();
-            let Expect::OneOf(expected) = crate::look::expect(asked.seen(&path).as_ref()) else { panic!("anything") };
+            let Precondition::OneOf(expected) = crate::look::expect(asked.seen(&path).as_ref()) else {
+                panic!("anything")
+            };
             assert_eq!(told, expected[0].to_string());
             // As `If` asks again.
             assert_eq!(served.told(&asked, PAGE).unwrap(), told);

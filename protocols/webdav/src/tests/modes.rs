@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use svcfs_base::{Actor, Caller, Door, Name};
+use svcfs_base::{Actor, Caller, PathComponent, Protocol};
 use svcfs_vfs::{NodeId, WriteAt};
 
 use super::Served;
@@ -11,8 +11,8 @@ impl Served {
     /// A file of mode 0600 in the root, as a program makes it on a mount; queued.
     fn private(&self, name: &str, text: &str) {
         let vfs = &self.server.primary().vfs;
-        let ann = Caller::new(Door::Fuse).named(Actor::new("ann"));
-        let (node, _, handle) = vfs.create(&ann, NodeId::ROOT, &Name::parse(name).unwrap(), 0o600).unwrap();
+        let ann = Caller::new(Protocol::Fuse).named(Actor::new("ann"));
+        let (node, _, handle) = vfs.create(&ann, NodeId::ROOT, &PathComponent::parse(name).unwrap(), 0o600).unwrap();
         vfs.write_node(&ann, handle, WriteAt::Offset(0), text.as_bytes()).unwrap();
         vfs.release(&ann, handle).unwrap();
         vfs.forget(node, 1);

@@ -78,7 +78,7 @@ fn a_name_is_reached_in_either_unicode_form() {
         let vfs = &served.server.primary().vfs;
         let path = percent_encoding::percent_decode_str(name).decode_utf8().unwrap();
         let change = svcfs_base::Change::put(TreePath::parse(&path).unwrap(), text.to_owned());
-        vfs.apply(&svcfs_base::Caller::new(Door::Http), change).unwrap();
+        vfs.apply(&svcfs_base::Caller::new(Protocol::Http), change).unwrap();
     }
     assert_eq!(
         (served.get(&format!("/{nfc}")).text(), served.get(&format!("/{nfd}")).text()),

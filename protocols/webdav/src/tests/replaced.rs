@@ -1,6 +1,6 @@
 //! Folders that are moved and copied in place of what stands there: in one commit, and nothing is lost unless it is done.
 
-use svcfs_base::{Caller, Expect, Fault, Name};
+use svcfs_base::{Caller, Fault, PathComponent, Precondition};
 use svcfs_vfs::WriteAt;
 
 use super::*;
@@ -166,7 +166,7 @@ fn what_came_where_something_was_replaced_stays_though_the_replacing_fails() {
     let (stands, told) = failed(&moved, |served| {
         let asked = served.asked("MOVE", "/from");
         let source = ResolvedResource::itself(&asked, &TreePath::parse("from").unwrap()).unwrap();
-        give_name(&asked, &source, &TreePath::parse("to").unwrap(), Expect::Absent).unwrap();
+        give_name(&asked, &source, &TreePath::parse("to").unwrap(), Precondition::Absent).unwrap();
     });
     assert_eq!(stands, told_of("to/a.md", "# A\n"));
     // Of another client, who was told that it is there.
@@ -211,10 +211,10 @@ fn what_is_being_written_through_a_mount_goes_with_its_folder_and_is_removed_wit
     let served = Served::new();
     served.tree(&["/from", "/to"], &[("/from/a.md", "# A\n"), ("/to/b.md", "# B\n")]);
     let vfs = &served.server.primary().vfs;
-    let mount = Caller::new(Door::Fuse);
+    let mount = Caller::new(Protocol::Fuse);
     let begun = |folder: &str| {
         let (node, _) = vfs.find(&mount, &TreePath::parse(folder).unwrap()).unwrap();
-        let (_, _, handle) = vfs.create(&mount, node, &Name::parse("new.md").unwrap(), 0o644).unwrap();
+        let (_, _, handle) = vfs.create(&mount, node, &PathComponent::parse("new.md").unwrap(), 0o644).unwrap();
         vfs.write_node(&mount, handle, WriteAt::Offset(0), b"# New\n").unwrap();
         handle
     };

@@ -162,7 +162,7 @@ fn killed(method: &str, work: impl FnOnce(&Served)) -> Served {
 
 fn apply(served: &Served, changes: Vec<Change>) {
     let vfs = &served.server.primary().vfs;
-    changes.into_iter().for_each(|change| drop(vfs.apply(&Caller::new(Door::Http), change).unwrap()));
+    changes.into_iter().for_each(|change| drop(vfs.apply(&Caller::new(Protocol::Http), change).unwrap()));
 }
 
 fn at(path: &str) -> TreePath {

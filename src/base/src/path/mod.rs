@@ -20,9 +20,9 @@ pub struct TreePath(Arc<str>);
 
 /// One component of a [`TreePath`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(Arc<str>);
+pub struct PathComponent(Arc<str>);
 
-impl Name {
+impl PathComponent {
     /// Checks one component, as a filesystem door receives it.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl TreePath {
     }
     /// This path with one more component.
     #[must_use]
-    pub fn join(&self, name: &Name) -> Self {
+    pub fn join(&self, name: &PathComponent) -> Self {
         if self.is_root() { Self(name.0.clone()) } else { Self(format!("{}/{}", self.0, name.0).into()) }
     }
     /// The components from the root downwards.
@@ -243,7 +243,7 @@ macro_rules! text_type {
 }
 
 text_type!(TreePath, "TreePath", "tree-path", "Path relative to the knowledge root, such as `notes/today.md`");
-text_type!(Name, "Name", "name", "One path component");
+text_type!(PathComponent, "Name", "name", "One path component");
 
 #[cfg(test)]
 mod tests;

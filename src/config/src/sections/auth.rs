@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use svcfs_base::{Actor, Reach, Scope, TreePath};
+use svcfs_base::{Actor, Permissions, Scope, TreePath};
 
 use super::server::PublicUrl;
 
@@ -143,7 +143,7 @@ pub struct KeySettings {
     /// Whose it is.
     pub actor: Option<Actor>,
     /// What it allows there.
-    pub reach: Reach,
+    pub reach: Permissions,
 }
 
 /// The SHA-256 of a key.
@@ -317,7 +317,7 @@ fn resolve_keys(keys: Vec<ApiKey>, complain: &mut dyn FnMut(&str, &str)) -> Opti
         };
         let space = space.filter(|space| !space.is_empty());
         let actor = actor.filter(|actor| !actor.is_empty()).map(|actor| Actor::new(&actor));
-        resolved.push(KeySettings { digest, space, actor, reach: Reach { scope, folder } });
+        resolved.push(KeySettings { digest, space, actor, reach: Permissions { scope, folder } });
     }
     (resolved.len() == count).then_some(resolved)
 }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::Door;
+use svcfs_base::Protocol;
 
 /// What is checked and tidied when a page is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -55,16 +55,16 @@ pub struct LintSettings {
 impl LintSettings {
     /// Whether a page written through `door` is tidied (gaps.md D5).
     #[must_use]
-    pub fn formats(&self, door: Door) -> bool {
+    pub fn formats(&self, door: Protocol) -> bool {
         let written_as = match door {
-            Door::Http | Door::Cli => FormatDoor::Http,
-            Door::Mcp => FormatDoor::Mcp,
-            Door::Fuse => FormatDoor::Fuse,
-            Door::Nfs => FormatDoor::Nfs,
-            Door::WebDav => FormatDoor::WebDav,
-            Door::S3 => FormatDoor::S3,
+            Protocol::Http | Protocol::Cli => FormatDoor::Http,
+            Protocol::Mcp => FormatDoor::Mcp,
+            Protocol::Fuse => FormatDoor::Fuse,
+            Protocol::Nfs => FormatDoor::Nfs,
+            Protocol::WebDav => FormatDoor::WebDav,
+            Protocol::S3 => FormatDoor::S3,
             // Already on disk, or made by svcfs itself in the form it wants.
-            Door::Direct | Door::Internal => return false,
+            Protocol::Direct | Protocol::Internal => return false,
         };
         self.format_doors.contains(&written_as)
     }

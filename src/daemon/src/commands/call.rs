@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory};
 use serde_json::{Map, Value};
-use svcfs_base::{Caller, ETag, Expect};
+use svcfs_base::{Caller, ETag, Precondition};
 use svcfs_knowledge::kernel::{OperationEntry, OperationInputs};
 
 use crate::asking::RootTarget;
@@ -112,12 +112,12 @@ impl CallArgs {
     }
 }
 
-fn expectation(text: &str) -> Result<Expect, CommandFailure> {
+fn expectation(text: &str) -> Result<Precondition, CommandFailure> {
     if text.trim() == "*" {
-        return Ok(Expect::Present);
+        return Ok(Precondition::Present);
     }
     ETag::parse("--if-match", text)
-        .map(|etag| Expect::OneOf(vec![etag]))
+        .map(|etag| Precondition::OneOf(vec![etag]))
         .map_err(|fault| CommandFailure::new(ExitStatus::Usage, fault))
 }
 

@@ -116,7 +116,7 @@ fn asked(access: &AccessControl, token: &str) -> Result<String, (Kind, String)> 
         access.prepare().map_err(|fault| (fault.kind(), fault.message().to_owned()))?;
     }
     let identity = access.identify(Some(token)).map_err(|fault| (fault.kind(), format!("{fault:?}")))?;
-    assert_eq!(identity.reach, Reach::FULL);
+    assert_eq!(identity.reach, Permissions::FULL);
     Ok(identity.actor.unwrap().as_str().to_owned())
 }
 
@@ -140,7 +140,7 @@ fn who_has_a_token_of_the_provider_is_let_in_under_the_name_it_gives() {
     assert_eq!(asked(&access, &unproved).unwrap(), "7", "an address that nobody proved names nobody");
     let several = provider.token(&elliptic, json!({ "aud": ["other", "svcfs"] }));
     assert_eq!(asked(&access, &several).unwrap(), "ann@example.org");
-    assert_eq!(access.identify(Some("local")).unwrap().reach, Reach::FULL, "the machine's own key works on");
+    assert_eq!(access.identify(Some("local")).unwrap().reach, Permissions::FULL, "the machine's own key works on");
 }
 
 #[test]

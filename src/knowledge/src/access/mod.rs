@@ -16,7 +16,7 @@ mod tests;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use svcfs_base::{Actor, Caller, Client, Fault, Kind, Reach};
+use svcfs_base::{Actor, Caller, Client, Fault, Kind, Permissions};
 use svcfs_config::edit::id_of;
 use svcfs_config::{AuthSettings, KeyDigest, KeySettings, SpaceVisibility};
 
@@ -75,14 +75,14 @@ pub struct CallerIdentity {
     /// The only space they open.
     pub space: Option<String>,
     /// What they allow.
-    pub reach: Reach,
+    pub reach: Permissions,
     /// Which credentials they were; none where none were looked at.
     pub token: Option<KeyDigest>,
 }
 
 impl CallerIdentity {
     /// Everybody, where there is no authentication, and whoever talks to this process on its standard input.
-    pub const ANYBODY: Self = Self { actor: None, space: None, reach: Reach::FULL, token: None };
+    pub const ANYBODY: Self = Self { actor: None, space: None, reach: Permissions::FULL, token: None };
 
     /// Who comes without credentials to a space that lets strangers ask this of it by this method; none when it does not.
     pub fn stranger(visibility: SpaceVisibility, entry: &OperationEntry, method: HttpMethod) -> Option<Self> {
@@ -94,7 +94,7 @@ impl CallerIdentity {
             SpaceVisibility::Unlisted => is_reading && OF_UNLISTED.contains(&entry.name),
             SpaceVisibility::Private => false,
         };
-        may.then_some(Self { reach: Reach::READING, ..Self::ANYBODY })
+        may.then_some(Self { reach: Permissions::READING, ..Self::ANYBODY })
     }
 
     /// Checks that the server's own affairs may be looked after: not with what opens one space only.

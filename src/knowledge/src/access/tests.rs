@@ -1,6 +1,6 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
-use svcfs_base::{Actor, Caller, Door, Kind, Reach, Scope};
+use svcfs_base::{Actor, Caller, Kind, Permissions, Protocol, Scope};
 use svcfs_config::{AuthSettings, KeyDigest, KeySettings};
 
 use super::*;
@@ -13,7 +13,7 @@ fn key(text: &str, space: Option<&str>, scope: Scope) -> KeySettings {
         digest: KeyDigest::of(text),
         space: space.map(str::to_owned),
         actor: Some(Actor::new(text)),
-        reach: Reach { scope, folder: None },
+        reach: Permissions { scope, folder: None },
     }
 }
 
@@ -34,7 +34,7 @@ fn without_authentication_everybody_is_let_in() {
 #[test]
 fn the_one_key_opens_everything_and_nothing_else_does() {
     let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("right")), None);
-    assert_eq!(access.identify(Some("right")).unwrap().reach, Reach::FULL);
+    assert_eq!(access.identify(Some("right")).unwrap().reach, Permissions::FULL);
     assert_eq!(refusal(&access, None), "missing bearer token");
     for wrong in ["wrong", "", "right ", "RIGHT", "righ"] {
         assert_eq!(refusal(&access, Some(wrong)), "invalid API key", "{wrong:?}");
@@ -48,7 +48,7 @@ fn each_key_opens_its_space_under_its_name() {
     let ann = access.identify(Some("ann")).unwrap();
     assert!(ann.enter("team").is_ok());
     assert_eq!(ann.enter("other").unwrap_err().kind(), Kind::Unauthenticated);
-    let caller = ann.vouch(Caller::new(Door::Http).named(Actor::new("somebody else")));
+    let caller = ann.vouch(Caller::new(Protocol::Http).named(Actor::new("somebody else")));
     assert_eq!(caller.actor().as_str(), "ann", "the key tells who it is, not the caller");
     assert!(access.identify(Some("root")).unwrap().enter("other").is_ok());
     assert_eq!(refusal(&access, Some("eve")), "invalid API key");
@@ -57,7 +57,7 @@ fn each_key_opens_its_space_under_its_name() {
 #[test]
 fn who_can_read_the_servers_files_is_let_in_and_others_are_not_by_an_empty_key() {
     let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("right")), Some(KeyDigest::of("local")));
-    assert_eq!(access.identify(Some("local")).unwrap().reach, Reach::FULL);
+    assert_eq!(access.identify(Some("local")).unwrap().reach, Permissions::FULL);
     assert_eq!(refusal(&access, Some("")), "invalid API key");
 }
 
@@ -81,8 +81,8 @@ fn two_halves() -> (TestSpace, Caller) {
         ],
     );
     space.settle();
-    let reach = Reach { scope: Scope::Write, folder: Some(path("docs")) };
-    (space, Caller { reach, ..Caller::new(Door::Http) })
+    let reach = Permissions { scope: Scope::Write, folder: Some(path("docs")) };
+    (space, Caller { reach, ..Caller::new(Protocol::Http) })
 }
 
 /// Inputs that an operation accepts, with this path wherever one is asked for, and those that are not asked for only where `all`.
@@ -317,7 +317,7 @@ fn a_rename_by_the_key_of_a_folder_leaves_links_from_elsewhere_and_does_not_tell
 #[test]
 fn a_reading_key_changes_nothing_through_any_operation() {
     let (space, _) = two_halves();
-    let caller = Caller { reach: Reach::READING, ..Caller::new(Door::Mcp) };
+    let caller = Caller { reach: Permissions::READING, ..Caller::new(Protocol::Mcp) };
     for entry in CATALOGUE.iter().flat_map(|area| area.operations).filter(|entry| entry.needs() > Scope::Read) {
         let (status, said) = told(space.ask_as(&caller, entry.name, inputs(entry, "docs/a.md", true)));
         assert_eq!(status, 403, "`{}`", entry.name);

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Actor, Door, Fault, Limit, Timestamp, TreePath, VersionId};
+use svcfs_base::{Actor, Fault, Limit, Protocol, Timestamp, TreePath, VersionId};
 use svcfs_vfs::{Action, Selection, TimelineEvent};
 
 use super::feeds;
@@ -117,7 +117,7 @@ impl Operation for ReadJsonFeed {
     const TOOL: bool = true;
     type Output = feeds::JsonFeed;
     fn run(self, cx: &OperationContext<'_>) -> Result<feeds::JsonFeed, Fault> {
-        let by_default = if cx.caller.door == Door::Mcp { FOR_AGENTS } else { IN_DOCUMENT };
+        let by_default = if cx.caller.door == Protocol::Mcp { FOR_AGENTS } else { IN_DOCUMENT };
         feeds::recent(cx, self.limit.map_or(by_default, Limit::get))
     }
 }

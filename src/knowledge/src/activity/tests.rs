@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use svcfs_base::{Caller, Door};
+use svcfs_base::{Caller, Protocol};
 
 use crate::spaces::test_space::{TestSpace, from_run, told};
 
@@ -118,7 +118,7 @@ fn agents_get_shorter_feeds() {
     let count = |feed: &Value| feed["items"].as_array().unwrap().len();
     assert_eq!(count(&space.get("feed", json!({}))), 50);
     assert_eq!(count(&space.get("feed", json!({ "limit": 55 }))), 55);
-    assert_eq!(count(&space.ask_as(&Caller::new(Door::Mcp), "feed", json!({})).unwrap()), 20);
+    assert_eq!(count(&space.ask_as(&Caller::new(Protocol::Mcp), "feed", json!({})).unwrap()), 20);
 }
 
 #[test]

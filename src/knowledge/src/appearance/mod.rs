@@ -8,7 +8,7 @@ mod rules;
 mod tests;
 
 use serde_json::{Map, Value};
-use svcfs_base::{Actor, Applied, Caller, Change, ChangeSet, Fault, Kind, TreePath};
+use svcfs_base::{Actor, ApplyResult, Caller, Change, ChangeSet, Fault, Kind, TreePath};
 
 use crate::files;
 use crate::kernel::OperationContext;
@@ -66,7 +66,7 @@ fn rules(cx: &OperationContext<'_>) -> Result<String, Fault> {
 ///
 /// # Errors
 /// `TooLarge`; those of writing.
-fn set_rules(cx: &OperationContext<'_>, text: String) -> Result<Applied, Fault> {
+fn set_rules(cx: &OperationContext<'_>, text: String) -> Result<ApplyResult, Fault> {
     if text.len() > MAX_RULES_BYTES {
         return Err(Fault::new(Kind::TooLarge, format!("rules exceed {} KiB limit", MAX_RULES_BYTES >> 10)));
     }
@@ -82,7 +82,7 @@ fn text(cx: &OperationContext<'_>, place: &str) -> Result<Option<String>, Fault>
 }
 
 /// One commit; who gave no name is called as the server is (gaps.md 4.1).
-fn write(cx: &OperationContext<'_>, place: &str, text: String, message: &str) -> Result<Applied, Fault> {
+fn write(cx: &OperationContext<'_>, place: &str, text: String, message: &str) -> Result<ApplyResult, Fault> {
     let actor = cx.caller.actor.clone().unwrap_or_else(|| Actor::new("svc"));
     let caller = Caller { actor: Some(actor), ..cx.caller.clone() };
     let change = Change::put(TreePath::parse(place)?, text).expecting(cx.caller.expect.clone());

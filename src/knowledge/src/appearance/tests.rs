@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use svcfs_base::{Caller, Door, ETag, Expect};
+use svcfs_base::{Caller, ETag, Precondition, Protocol};
 
 use super::rules::{FormattedRules, RulesFormat, wrapped};
 use crate::spaces::test_space::{TestSpace, told};
@@ -32,7 +32,7 @@ fn what_is_no_theme_or_too_much_of_one_is_refused() {
 #[test]
 fn a_theme_and_rules_that_are_not_what_the_caller_knows_stay() {
     let space = TestSpace::new();
-    let caller = Caller { expect: Expect::OneOf(vec![ETag::of(b"other")]), ..Caller::new(Door::Http) };
+    let caller = Caller { expect: Precondition::OneOf(vec![ETag::of(b"other")]), ..Caller::new(Protocol::Http) };
     for (name, asked) in [("set_theme", json!({ "theme": {} })), ("set_rules", json!({ "content": "# Rules\n" }))] {
         assert_eq!(told(space.ask_as(&caller, name, asked)).0, 409, "{name}");
     }

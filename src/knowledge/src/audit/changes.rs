@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use svcfs_base::{AuditEntry, Door, Kind};
+use svcfs_base::{AuditEntry, Kind, Protocol};
 use svcfs_vfs::{Changed, Done, Vfs};
 
 use super::AuditRecorder;
@@ -25,10 +25,16 @@ pub(crate) fn follow(vfs: &Vfs, recorder: &Arc<AuditRecorder>, space: &str) {
 }
 
 /// Whether what comes through a door are calls on a folder.
-const fn is_folder(door: Door) -> bool {
+const fn is_folder(door: Protocol) -> bool {
     match door {
-        Door::Fuse | Door::Nfs => true,
-        Door::Http | Door::Mcp | Door::WebDav | Door::S3 | Door::Cli | Door::Direct | Door::Internal => false,
+        Protocol::Fuse | Protocol::Nfs => true,
+        Protocol::Http
+        | Protocol::Mcp
+        | Protocol::WebDav
+        | Protocol::S3
+        | Protocol::Cli
+        | Protocol::Direct
+        | Protocol::Internal => false,
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use svcfs_base::{Actor, AuditEntry, Door, Fault};
+use svcfs_base::{Actor, AuditEntry, Fault, Protocol};
 use svcfs_config::KeyDigest;
 
 use crate::access::CallerIdentity;
@@ -30,7 +30,7 @@ const TOKEN_BYTES: usize = 4;
 #[derive(Debug, Clone)]
 pub struct RequestHead {
     /// The door.
-    pub door: Door,
+    pub door: Protocol,
     /// What is to be done, in the protocol's word.
     pub method: String,
     /// To what, in the protocol's writing.
@@ -178,7 +178,7 @@ impl TrackedRequest {
         let known = std::mem::take(&mut *self.notes.0.lock());
         let RequestFacts { space, actor, operation, file, status: own, token, x_space, provenance } = known;
         let status = own.unwrap_or(status);
-        if matches!(door, Door::WebDav | Door::S3) {
+        if matches!(door, Protocol::WebDav | Protocol::S3) {
             // What comes over HTTP and MCP is counted where operations are.
             let named = (operation.as_deref(), method.as_str());
             server.vitals().measures.requested(door, named, status, self.begun.elapsed());

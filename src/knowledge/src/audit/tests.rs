@@ -1,7 +1,7 @@
 #![expect(clippy::disallowed_methods, reason = "something stands in the way of the log")]
 
 use serde_json::{Value, json};
-use svcfs_base::{Actor, AuditEntry, Caller, Change, Door, Timestamp};
+use svcfs_base::{Actor, AuditEntry, Caller, Change, Protocol, Timestamp};
 
 use super::{AuditRecorder, MAX_WAITING};
 use crate::spaces::test_space::{TestSpace, path};
@@ -11,7 +11,7 @@ const ON: &str = "[audit]\nenabled = true\n";
 fn entry(path: &str, second: i64) -> AuditEntry {
     AuditEntry {
         ts: Timestamp::from_second(second).unwrap(),
-        door: Door::Http,
+        door: Protocol::Http,
         method: "GET".to_owned(),
         path: path.to_owned(),
         query: None,
@@ -114,10 +114,10 @@ fn what_is_changed_through_a_folder_is_kept_and_other_doors_tell_of_their_reques
     let space = TestSpace::with(ON, &[]);
     let vfs = &space.space().vfs;
     let ann = |door| Caller { address: Some([10, 0, 0, 7].into()), ..Caller::new(door).named(Actor::new("ann")) };
-    vfs.apply(&ann(Door::Nfs), Change::put(path("a.md"), "# A\n")).unwrap();
-    vfs.apply(&ann(Door::Fuse), Change::rename(path("a.md"), path("b.md"))).unwrap();
-    vfs.apply(&ann(Door::Fuse), Change::remove(path(".git/config"))).unwrap_err();
-    for door in [Door::Http, Door::WebDav, Door::S3, Door::Internal] {
+    vfs.apply(&ann(Protocol::Nfs), Change::put(path("a.md"), "# A\n")).unwrap();
+    vfs.apply(&ann(Protocol::Fuse), Change::rename(path("a.md"), path("b.md"))).unwrap();
+    vfs.apply(&ann(Protocol::Fuse), Change::remove(path(".git/config"))).unwrap_err();
+    for door in [Protocol::Http, Protocol::WebDav, Protocol::S3, Protocol::Internal] {
         vfs.apply(&ann(door), Change::put(path("c.md"), format!("# {door:?}\n"))).unwrap();
     }
     let kept = space.get("audit", json!({}));

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use mime_guess::mime;
 use percent_encoding::utf8_percent_encode;
-use svcfs_base::{Change, ETag, Expect, Fault, Kind, Name, TreePath};
+use svcfs_base::{Change, ETag, Fault, Kind, PathComponent, Precondition, TreePath};
 
 use super::read::SEGMENT;
 use crate::kernel::OperationContext;
@@ -61,8 +61,8 @@ pub fn take_in(
     let (stem, extension) = called.rsplit_once('.').unwrap_or((called, ""));
     for number in 1..=MAX_NAMES {
         let name = if number == 1 { called.to_owned() } else { format!("{stem}-{number}.{extension}") };
-        let path = folder.join(&Name::parse(&name)?);
-        match cx.apply(Change::put(path.clone(), content.clone()).expecting(Expect::Absent)) {
+        let path = folder.join(&PathComponent::parse(&name)?);
+        match cx.apply(Change::put(path.clone(), content.clone()).expecting(Precondition::Absent)) {
             Err(fault) if fault.kind() == Kind::PreconditionFailed => match cx.space.vfs.read(cx.caller.door, &path) {
                 Ok(there) if there.etag == etag => {}
                 _ => continue,

@@ -1,7 +1,7 @@
 //! Symbolic links made on request (gaps.md 4.3).
 
 use bytes::Bytes;
-use svcfs_base::{Change, Fault, Kind, Settled, TreePath};
+use svcfs_base::{Change, Fault, Kind, TreePath, WriteResult};
 use svcfs_vfs::EntryKind;
 
 use crate::kernel::OperationContext;
@@ -20,7 +20,7 @@ pub fn is_link(cx: &OperationContext<'_>, path: &TreePath) -> bool {
 /// # Errors
 /// `Invalid` for a target that is empty, absolute, no text, or leads out of the tree or to what callers may not see; those of
 /// [`svcfs_vfs::Vfs::apply`].
-pub fn make(cx: &OperationContext<'_>, path: TreePath, target: &Bytes) -> Result<Settled, Fault> {
+pub fn make(cx: &OperationContext<'_>, path: TreePath, target: &Bytes) -> Result<WriteResult, Fault> {
     let target =
         std::str::from_utf8(target).map_err(|_| denied("it is not UTF-8 text"))?.trim_end_matches(['\n', '\r']);
     let place = place(&path, target)?;

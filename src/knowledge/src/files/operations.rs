@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use svcfs_base::{Actor, Caller, ETag, Expect, Fault, Limit, Settled, Timestamp, TreePath};
+use svcfs_base::{Actor, Caller, ETag, Fault, Limit, Precondition, Timestamp, TreePath, WriteResult};
 use svcfs_work::Lane;
 
 use super::content::TextOrBytes;
@@ -270,10 +270,10 @@ pub struct WrittenFile {
     pub kind: Option<FileType>,
 }
 
-impl TryFrom<Settled> for WrittenFile {
+impl TryFrom<WriteResult> for WrittenFile {
     type Error = Fault;
-    fn try_from(settled: Settled) -> Result<Self, Fault> {
-        let Settled { path, etag } = settled;
+    fn try_from(settled: WriteResult) -> Result<Self, Fault> {
+        let WriteResult { path, etag } = settled;
         let etag = etag.ok_or_else(|| Fault::internal(format!("`{path}` was written and is gone")))?;
         Ok(Self { path, etag, kind: None })
     }
@@ -394,9 +394,9 @@ impl Operation for BulkWriteFiles {
 impl BulkFile {
     fn entry(self, index: usize) -> Result<write::BulkEntry, Fault> {
         let expect = match self.if_match.as_deref().map(str::trim) {
-            None => Expect::Any,
-            Some("*") => Expect::Present,
-            Some(text) => Expect::OneOf(vec![ETag::parse(&format!("files[{index}].if_match"), text)?]),
+            None => Precondition::Any,
+            Some("*") => Precondition::Present,
+            Some(text) => Precondition::OneOf(vec![ETag::parse(&format!("files[{index}].if_match"), text)?]),
         };
         Ok(write::BulkEntry { path: self.path, content: self.content.0, expect })
     }

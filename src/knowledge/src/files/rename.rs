@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{Change, ETag, Expect, Fault, Kind, TreePath};
+use svcfs_base::{Change, ETag, Fault, Kind, Precondition, TreePath};
 use svcfs_vfs::EntryKind;
 
 use super::rewriting::LinkRewrite;
@@ -40,7 +40,7 @@ pub struct RenameOptions {
     /// Whether links to it are rewritten, in the same commit.
     pub following: LinkUpdatePolicy,
     /// What must be true of the new name before.
-    pub expect: Expect,
+    pub expect: Precondition,
 }
 
 /// Renames a file.
@@ -115,7 +115,7 @@ pub fn rename_directory(cx: &OperationContext<'_>, from: TreePath, to: TreePath)
                 return Err(Fault::exists(&to));
             }
             let rewriting = LinkRewrite::of(cx, (&from, &to), &files, None)?;
-            let first = Change::rename(from.clone(), to.clone()).expecting(Expect::Absent);
+            let first = Change::rename(from.clone(), to.clone()).expecting(Precondition::Absent);
             let message = format!("{}: rename dir {from} → {to}", cx.caller.actor());
             if let Err(fault) = cx.apply(rewriting.into_set(first, &message)) {
                 return Ok(Err(fault));
@@ -162,10 +162,12 @@ impl RenameSource {
     fn read(cx: &OperationContext<'_>, from: &TreePath) -> Result<Self, Fault> {
         let source = Self::at(cx, from).map_err(|fault| missing(fault, "source file not found", from))?;
         match &cx.caller.expect {
-            Expect::OneOf(etags) if !etags.contains(&source.etag) => Err(Fault::modified(from, Some(source.etag))),
-            Expect::Large(_) => Err(Fault::modified(from, Some(source.etag))),
-            Expect::Any | Expect::Present | Expect::OneOf(_) => Ok(source),
-            Expect::Absent => {
+            Precondition::OneOf(etags) if !etags.contains(&source.etag) => {
+                Err(Fault::modified(from, Some(source.etag)))
+            }
+            Precondition::Large(_) => Err(Fault::modified(from, Some(source.etag))),
+            Precondition::Any | Precondition::Present | Precondition::OneOf(_) => Ok(source),
+            Precondition::Absent => {
                 let why = "a rename needs the file it renames; `If-None-Match: *` cannot hold";
                 Err(Fault::new(Kind::PreconditionFailed, why))
             }

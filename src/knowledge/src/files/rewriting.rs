@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use svcfs_base::{Caller, Change, ChangeSet, Door, Fault, Kind, TreePath};
+use svcfs_base::{Caller, Change, ChangeSet, Fault, Kind, Protocol, TreePath};
 use svcfs_vfs::{EntryKind, File, Linking, Relinked, Vfs};
 
 use super::follow::{MovedFiles, PageLinkContext};
@@ -132,7 +132,7 @@ impl LinkRewrite {
 /// Hands over what stands at each of these paths, as far as it is a file. The next ones are read by another thread meanwhile, when they
 /// are many: reading ten thousand takes as long as rewriting them.
 fn each_read(
-    (vfs, door): (&Vfs, Door),
+    (vfs, door): (&Vfs, Protocol),
     pages: &BTreeSet<TreePath>,
     mut work: impl FnMut(&TreePath, File) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
@@ -157,7 +157,7 @@ fn each_read(
 }
 
 /// The file at a path; none when something else stands there.
-fn read(vfs: &Vfs, door: Door, page: &TreePath) -> Result<Option<File>, Fault> {
+fn read(vfs: &Vfs, door: Protocol, page: &TreePath) -> Result<Option<File>, Fault> {
     let read = vfs.stat(door, page).and_then(|there| match there.kind {
         EntryKind::File => vfs.read(door, page).map(Some),
         EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),

@@ -1,5 +1,5 @@
 use serde_json::json;
-use svcfs_base::{Caller, Door, ETag, Expect};
+use svcfs_base::{Caller, ETag, Precondition, Protocol};
 
 use super::TextOrBytes;
 use crate::kernel::OperationEntry;
@@ -30,7 +30,7 @@ fn content_travels_as_text_or_as_base64() {
 #[test]
 fn an_agent_is_shown_three_levels_unless_it_asks_for_more() {
     let space = TestSpace::with("", &[("a/b/c/d.md", "# d\n")]);
-    let agent = Caller::new(Door::Mcp);
+    let agent = Caller::new(Protocol::Mcp);
     let told = |arguments| {
         let entry = OperationEntry::of::<super::operations::ListTree>();
         (entry.tell)(arguments, &space.cx(&agent)).unwrap().words.unwrap()
@@ -57,10 +57,10 @@ fn an_etag_is_no_condition_for_a_directory() {
     let space = TestSpace::new();
     space.put("d/a.md", "a\n");
     space.get("delete", json!({ "path": "d/a.md" }));
-    let stale = expecting(Expect::OneOf(vec![ETag::of(b"x")]));
+    let stale = expecting(Precondition::OneOf(vec![ETag::of(b"x")]));
     let (status, message) = told(space.ask_as(&stale, "delete", json!({ "path": "d" })));
     assert_eq!((status, message.as_str()), (400, "`If-Match`: `d` is a directory, which has no ETag"));
-    assert!(space.ask_as(&expecting(Expect::Present), "delete", json!({ "path": "d" })).is_ok());
+    assert!(space.ask_as(&expecting(Precondition::Present), "delete", json!({ "path": "d" })).is_ok());
 }
 
 #[test]
@@ -203,19 +203,19 @@ fn a_condition_that_does_not_hold_writes_nothing() {
     let space = TestSpace::new();
     let first = space.put("a.md", "one\n");
     let second = space.put("a.md", "two\n");
-    let write = |expect: Expect, path: &str| {
+    let write = |expect: Precondition, path: &str| {
         space.ask_as(&expecting(expect), "write", json!({ "path": path, "content": "three\n" }))
     };
-    let (status, message) = told(write(Expect::OneOf(vec![first]), "a.md"));
+    let (status, message) = told(write(Precondition::OneOf(vec![first]), "a.md"));
     assert_eq!(status, 409);
     assert!(message.starts_with("conflict: file was modified since your last read"), "{message}");
-    assert_eq!(told(write(Expect::OneOf(vec![first]), "new.md")).0, 409);
-    assert_eq!(told(write(Expect::Present, "new.md")).0, 409);
-    assert_eq!(told(write(Expect::Absent, "a.md")).0, 412);
+    assert_eq!(told(write(Precondition::OneOf(vec![first]), "new.md")).0, 409);
+    assert_eq!(told(write(Precondition::Present, "new.md")).0, 409);
+    assert_eq!(told(write(Precondition::Absent, "a.md")).0, 412);
     assert_eq!(space.text("a.md"), "two\n");
     assert_eq!(space.refusal("read", json!({ "path": "new.md" })).0, 404);
-    write(Expect::OneOf(vec![second]), "a.md").unwrap();
-    write(Expect::Absent, "new.md").unwrap();
+    write(Precondition::OneOf(vec![second]), "a.md").unwrap();
+    write(Precondition::Absent, "new.md").unwrap();
 }
 
 #[test]
@@ -253,10 +253,10 @@ fn a_removed_file_is_gone_and_its_directory_can_follow() {
     let etag = space.put("d/a.md", "a\n");
     assert_eq!(space.refusal("delete", json!({ "path": "d/b.md" })), (404, "file not found: d/b.md".to_owned()));
     assert_eq!(space.refusal("delete", json!({ "path": "d" })).0, 409);
-    let stale = expecting(Expect::OneOf(vec![ETag::of(b"other")]));
+    let stale = expecting(Precondition::OneOf(vec![ETag::of(b"other")]));
     assert_eq!(told(space.ask_as(&stale, "delete", json!({ "path": "d/a.md" }))).0, 409);
     assert_eq!(told(space.ask_as(&stale, "delete", json!({ "path": "d/b.md" }))).0, 409);
-    let right = expecting(Expect::OneOf(vec![etag]));
+    let right = expecting(Precondition::OneOf(vec![etag]));
     let deleted = space.ask_as(&right, "delete", json!({ "path": "/d/a.md" })).unwrap();
     assert_eq!(deleted, json!({ "deleted": "d/a.md" }));
     assert_eq!(space.refusal("read", json!({ "path": "d/a.md" })).0, 404);
@@ -282,7 +282,7 @@ fn a_link_s_target_is_read_and_not_followed() {
 fn a_link_is_no_way_into_what_is_hidden() {
     let space = TestSpace::with("", &[(".svc/config.toml", "# secret\n"), ("a.md", "a\n")]);
     let vfs = &space.space().vfs;
-    let owner = svcfs_base::Caller::new(svcfs_base::Door::Internal);
+    let owner = svcfs_base::Caller::new(svcfs_base::Protocol::Internal);
     for (link, target) in [("file.md", ".svc/config.toml"), ("out.md", "/etc/passwd"), ("up.md", "../x")] {
         vfs.apply(&owner, svcfs_base::Change::link(path(link), target)).unwrap();
         for operation in ["read", "toc", "peek"] {
@@ -311,7 +311,7 @@ fn a_link_is_renamed_and_not_appended_to() {
 #[test]
 fn a_linked_directory_is_no_way_into_what_is_hidden() {
     let space = TestSpace::with("", &[(".svc/config.toml", "# secret\n"), ("a.md", "a\n")]);
-    let owner = svcfs_base::Caller::new(svcfs_base::Door::Internal);
+    let owner = svcfs_base::Caller::new(svcfs_base::Protocol::Internal);
     for (link, target) in [("dir", ".svc"), ("git", ".git")] {
         space.space().vfs.apply(&owner, svcfs_base::Change::link(path(link), target)).unwrap();
     }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{Door, Fault, Kind, Timestamp, TreePath, is_hidden_name};
+use svcfs_base::{Fault, Kind, Protocol, Timestamp, TreePath, is_hidden_name};
 use svcfs_vfs::{Attributes, DirectoryEntry, EntryKind, Vfs};
 
 use super::read;
@@ -94,7 +94,12 @@ pub fn first(cx: &OperationContext<'_>, path: &TreePath, shown: ListingOptions) 
     })
 }
 
-fn entries(vfs: &Vfs, door: Door, directory: &TreePath, shown: ListingOptions) -> Result<Vec<DirectoryEntry>, Fault> {
+fn entries(
+    vfs: &Vfs,
+    door: Protocol,
+    directory: &TreePath,
+    shown: ListingOptions,
+) -> Result<Vec<DirectoryEntry>, Fault> {
     let mut entries = vfs.list(door, directory)?;
     entries.retain(|entry| shown.is_detailed || !is_hidden_name(entry.path.name()));
     Ok(entries)
@@ -106,7 +111,7 @@ fn entries(vfs: &Vfs, door: Door, directory: &TreePath, shown: ListingOptions) -
 /// What the disk says.
 pub fn inside(
     vfs: &Vfs,
-    door: Door,
+    door: Protocol,
     directory: &TreePath,
     shown: ListingOptions,
 ) -> Result<Vec<DirectoryEntry>, Fault> {

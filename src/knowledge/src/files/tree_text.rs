@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use svcfs_base::{Door, Fault};
+use svcfs_base::{Fault, Protocol};
 use svcfs_config::PublicUrl;
 use svcfs_vfs::{DirectoryEntry, EntryKind, Vfs};
 
@@ -17,7 +17,7 @@ use crate::kernel::{JsonPieces, ListSeparator, OperationContext, PIECE_BYTES, wr
 /// A list of nodes that is written piece by piece.
 pub struct TreeText {
     vfs: Arc<Vfs>,
-    door: Door,
+    door: Protocol,
     site: Option<PublicUrl>,
     shown: ListingOptions,
     has_begun: bool,

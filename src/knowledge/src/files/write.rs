@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use svcfs_base::{
-    Announcement, Applied, Caller, Change, ChangeSet, ETag, Expect, Fault, Kind, MAX_FILE_BYTES, MAX_PAGE_BYTES,
-    Provenance, Settled, TreePath,
+    ApplyResult, Caller, Change, ChangeSet, ETag, EventAnnouncement, Fault, Kind, MAX_FILE_BYTES, MAX_PAGE_BYTES,
+    Precondition, Provenance, TreePath, WriteResult,
 };
 use svcfs_text::frontmatter;
 use svcfs_vfs::{EntryKind, File};
@@ -25,14 +25,14 @@ pub struct BulkEntry {
     /// The whole new content.
     pub content: Bytes,
     /// What must be true before.
-    pub expect: Expect,
+    pub expect: Precondition,
 }
 
 /// Writes one file; `is_exact` says that a page is not to be tidied.
 ///
 /// # Errors
 /// `TooLarge`, `Invalid` for text or frontmatter that cannot be used, and those of [`svcfs_vfs::Vfs::apply`].
-pub fn write(cx: &OperationContext<'_>, path: TreePath, content: Bytes, is_exact: bool) -> Result<Settled, Fault> {
+pub fn write(cx: &OperationContext<'_>, path: TreePath, content: Bytes, is_exact: bool) -> Result<WriteResult, Fault> {
     let content = prepare(cx, cx.caller, (&path, is_exact), content)?;
     cx.apply(Change::put(path, content).expecting(cx.caller.expect.clone()))?.single()
 }
@@ -46,7 +46,7 @@ pub fn bulk(
     caller: &Caller,
     entries: Vec<BulkEntry>,
     message: Option<String>,
-) -> Result<Applied, Fault> {
+) -> Result<ApplyResult, Fault> {
     if entries.is_empty() {
         return Err(Fault::invalid("files", "at least one file is required"));
     }
@@ -66,7 +66,7 @@ pub fn bulk(
         changes.push(Change::put(path, content).expecting(expect));
     }
     let message = message.unwrap_or_else(|| format!("{}: bulk write — {count} files", caller.actor()));
-    let set = ChangeSet::new(changes).message(message).announced(Announcement::Bulk);
+    let set = ChangeSet::new(changes).message(message).announced(EventAnnouncement::Bulk);
     cx.space.vfs.apply(caller, set).map_err(|fault| {
         let path = fault.detail().get("path").and_then(|path| TreePath::parse(path.as_str()?).ok());
         match path.and_then(|path| Some((*places.get(&path)?, path))) {
@@ -83,12 +83,12 @@ pub fn bulk(
 pub fn remove(cx: &OperationContext<'_>, path: TreePath) -> Result<TreePath, Fault> {
     let change = match cx.space.vfs.stat(cx.caller.door, &path) {
         Ok(attributes) if attributes.kind == EntryKind::Directory => match &cx.caller.expect {
-            Expect::Any | Expect::Present => Change::RemoveDir { path: path.clone() },
-            Expect::Absent | Expect::OneOf(_) | Expect::Large(_) => {
+            Precondition::Any | Precondition::Present => Change::RemoveDir { path: path.clone() },
+            Precondition::Absent | Precondition::OneOf(_) | Precondition::Large(_) => {
                 return Err(Fault::invalid("If-Match", format_args!("`{path}` is a directory, which has no ETag")));
             }
         },
-        Err(fault) if cx.caller.expect == Expect::Any => return Err(fault),
+        Err(fault) if cx.caller.expect == Precondition::Any => return Err(fault),
         Ok(_) | Err(_) => Change::remove(path.clone()).expecting(cx.caller.expect.clone()),
     };
     cx.apply(change)?;
@@ -102,7 +102,12 @@ pub fn remove(cx: &OperationContext<'_>, path: TreePath) -> Result<TreePath, Fau
 /// # Errors
 /// `TooLarge` for an addition over 32 MiB or a result over 64 MiB; those of [`svcfs_vfs::Vfs::apply`]; `Conflict` after
 /// losing against other writers too often.
-pub fn append(cx: &OperationContext<'_>, path: &TreePath, separator: &str, addition: &Bytes) -> Result<Settled, Fault> {
+pub fn append(
+    cx: &OperationContext<'_>,
+    path: &TreePath,
+    separator: &str,
+    addition: &Bytes,
+) -> Result<WriteResult, Fault> {
     if addition.len() > MAX_PAGE_BYTES {
         return Err(Fault::too_large("file", MAX_PAGE_BYTES));
     }
@@ -128,18 +133,18 @@ pub fn append(cx: &OperationContext<'_>, path: &TreePath, separator: &str, addit
 
 /// The condition under which content made from `now` may be written: nobody wrote since. A condition of the caller's that
 /// `now` does not meet stays as it is, so that the write is refused in the usual words.
-fn narrowed(asked: &Expect, now: Option<ETag>) -> Expect {
+fn narrowed(asked: &Precondition, now: Option<ETag>) -> Precondition {
     let met = match asked {
-        Expect::Any => true,
-        Expect::Absent => now.is_none(),
-        Expect::Present => now.is_some(),
-        Expect::OneOf(etags) => now.is_some_and(|now| etags.contains(&now)),
-        Expect::Large(_) => false,
+        Precondition::Any => true,
+        Precondition::Absent => now.is_none(),
+        Precondition::Present => now.is_some(),
+        Precondition::OneOf(etags) => now.is_some_and(|now| etags.contains(&now)),
+        Precondition::Large(_) => false,
     };
     match now {
         _ if !met => asked.clone(),
-        Some(now) => Expect::OneOf(vec![now]),
-        None => Expect::Absent,
+        Some(now) => Precondition::OneOf(vec![now]),
+        None => Precondition::Absent,
     }
 }
 

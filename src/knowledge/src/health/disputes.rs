@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use svcfs_base::{Fault, Reach, TreePath};
+use svcfs_base::{Fault, Permissions, TreePath};
 use svcfs_index::{Index, MetaRow, PageRow};
 use svcfs_text::frontmatter::Frontmatter;
 
@@ -30,7 +30,7 @@ const GIVEN_UP: [&str; 4] = ["archived", "deprecated", "outdated", "superseded"]
 ///
 /// # Errors
 /// Those of the index.
-pub fn disputes(index: &Index, reach: &Reach) -> Result<Vec<PageDispute>, Fault> {
+pub fn disputes(index: &Index, reach: &Permissions) -> Result<Vec<PageDispute>, Fault> {
     of_rows(index, index.having(&KEYS)?, reach)
 }
 
@@ -38,7 +38,7 @@ pub fn disputes(index: &Index, reach: &Reach) -> Result<Vec<PageDispute>, Fault>
 ///
 /// # Errors
 /// Those of the index.
-pub(super) fn disputes_of(index: &Index, paths: &[TreePath], reach: &Reach) -> Result<Vec<PageDispute>, Fault> {
+pub(super) fn disputes_of(index: &Index, paths: &[TreePath], reach: &Permissions) -> Result<Vec<PageDispute>, Fault> {
     let mut pages = Vec::with_capacity(paths.len());
     for path in paths {
         let page = index.page(path)?;
@@ -52,7 +52,7 @@ pub(super) fn disputes_of(index: &Index, paths: &[TreePath], reach: &Reach) -> R
     of_rows(index, pages, reach)
 }
 
-fn of_rows(index: &Index, mut pages: Vec<MetaRow>, reach: &Reach) -> Result<Vec<PageDispute>, Fault> {
+fn of_rows(index: &Index, mut pages: Vec<MetaRow>, reach: &Permissions) -> Result<Vec<PageDispute>, Fault> {
     pages.retain(|page| !is_given_up(page) && reach.covers(&page.path));
     let mut found = named(index, &pages)?;
     found.retain(|dispute| dispute.pages.iter().all(|page| reach.covers(page)));

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use svcfs_base::{Door, Fault, Kind, Seq, TreePath};
+use svcfs_base::{Fault, Kind, Protocol, Seq, TreePath};
 use svcfs_vfs::{EntryKind, Vfs};
 
 /// Changes that are looked at one by one; with more, everything is forgotten.
@@ -91,7 +91,7 @@ const fn is_target(presence: PathPresence, is_wiki: bool) -> bool {
 }
 
 fn presence(vfs: &Vfs, path: &TreePath) -> Result<PathPresence, Fault> {
-    match vfs.stat(Door::Internal, path) {
+    match vfs.stat(Protocol::Internal, path) {
         Ok(attributes) if attributes.kind == EntryKind::Directory => Ok(PathPresence::Directory),
         Ok(_) => Ok(PathPresence::File),
         Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(PathPresence::Absent),

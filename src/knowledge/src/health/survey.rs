@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use jiff::civil::Date;
 use parking_lot::Mutex;
-use svcfs_base::{Fault, Reach, Seq, Timestamp, TreePath};
+use svcfs_base::{Fault, Permissions, Seq, Timestamp, TreePath};
 use svcfs_index::{GraphNode, LinkGraph, UnresolvedLink};
 
 use super::disputes::{PageDispute, disputes_of};
@@ -233,7 +233,7 @@ impl IssueGroups {
             .filter(|page| page.facts.is_disputing)
             .map(|page| page.path.clone())
             .collect();
-        let disputes = disputes_of(&space.index, &disputing, &Reach::FULL)?;
+        let disputes = disputes_of(&space.index, &disputing, &Permissions::FULL)?;
         Ok(Self { titles: same_titles(graph), disputes })
     }
 

@@ -6,7 +6,7 @@ mod operations;
 #[cfg(test)]
 mod tests;
 
-use svcfs_base::{Door, Fault, Kind, TreePath};
+use svcfs_base::{Fault, Kind, Protocol, TreePath};
 use svcfs_vfs::{Version, Vfs};
 
 pub use operations::AREA;
@@ -14,7 +14,7 @@ pub use operations::AREA;
 use crate::kernel::given;
 
 /// Refuses the root, which has no versions of its own, and hidden paths as if they did not exist.
-fn admit(vfs: &Vfs, door: Door, path: &TreePath) -> Result<(), Fault> {
+fn admit(vfs: &Vfs, door: Protocol, path: &TreePath) -> Result<(), Fault> {
     given("path", path)?;
     if vfs.is_visible(door, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
 }
@@ -25,7 +25,7 @@ fn admit(vfs: &Vfs, door: Door, path: &TreePath) -> Result<(), Fault> {
 ///
 /// # Errors
 /// `NotFound` for a path that neither exists nor ever existed.
-pub fn versions(vfs: &Vfs, door: Door, path: &TreePath) -> Result<Vec<Version>, Fault> {
+pub fn versions(vfs: &Vfs, door: Protocol, path: &TreePath) -> Result<Vec<Version>, Fault> {
     admit(vfs, door, path)?;
     let versions = match vfs.versions(path) {
         Ok(versions) => versions,

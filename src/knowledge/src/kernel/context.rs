@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Applied, Caller, ChangeSet, Clock, Fault, Seq, Timestamp};
+use svcfs_base::{ApplyResult, Caller, ChangeSet, Clock, Fault, Seq, Timestamp};
 use svcfs_config::{KeyDigest, PublicUrl, Settings, SpaceVisibility};
 use svcfs_index::Index;
 use svcfs_store::Usage;
@@ -298,7 +298,7 @@ impl<'a> OperationContext<'a> {
     ///
     /// # Errors
     /// What the vfs refuses.
-    pub fn apply(&self, set: impl Into<ChangeSet>) -> Result<Applied, Fault> {
+    pub fn apply(&self, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
         self.space.vfs.apply(self.caller, set)
     }
     /// The index, once it has read every change that this caller's client made before, so that it finds what it wrote, and every change of

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use svcfs_base::{Actor, Caller, Door, Seq};
+use svcfs_base::{Actor, Caller, Protocol, Seq};
 use svcfs_vfs::Vfs;
 use svcfs_work::Signal;
 
@@ -50,7 +50,7 @@ enum ClientKey {
     Actor(Actor),
     Connection(u64),
     /// All clients of a protocol that tells no connections.
-    Door(Door),
+    Door(Protocol),
 }
 
 /// The last change of a client.

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use svcfs_base::{Expect, Fault, Reach, Scope};
+use svcfs_base::{Fault, Permissions, Precondition, Scope};
 use svcfs_work::Lane;
 
 use super::{FolderScope, HttpMethod, JsonText, OperationContext, Route};
@@ -155,7 +155,7 @@ impl OperationEntry {
     ///
     /// # Errors
     /// `Forbidden`.
-    pub fn allow(&self, reach: &Reach) -> Result<(), Fault> {
+    pub fn allow(&self, reach: &Permissions) -> Result<(), Fault> {
         reach.allow(self.needs(), self.name)?;
         within::allow(self, reach)
     }
@@ -228,7 +228,7 @@ fn admitted<O: Operation, T>(
     entry.allow(&cx.caller.reach)?;
     let arguments = arguments::under_own_names(arguments, O::ALIASES)?;
     let operation: O = arguments::read(within::admit(&entry, arguments, cx)?)?;
-    if !O::CONDITIONAL && !entry.is_reading() && cx.caller.expect != Expect::Any {
+    if !O::CONDITIONAL && !entry.is_reading() && cx.caller.expect != Precondition::Any {
         let why = format!(
             "`{}` does not change one single file, so no condition can be held against it; where it takes several files, \
              each of them takes an `if_match` of its own",

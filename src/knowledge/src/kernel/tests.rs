@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use svcfs_base::{Caller, Door, Expect, Fault, Kind, TreePath};
+use svcfs_base::{Caller, Fault, Kind, Precondition, Protocol, TreePath};
 
 use super::*;
 use crate::CATALOGUE;
@@ -118,21 +118,21 @@ impl Operation for Several {
 #[test]
 fn a_condition_that_cannot_be_held_is_refused_and_never_ignored() {
     let space = TestSpace::new();
-    let ask = |entry: &OperationEntry, expect: Expect| {
-        let caller = Caller { expect, ..Caller::new(Door::Http) };
+    let ask = |entry: &OperationEntry, expect: Precondition| {
+        let caller = Caller { expect, ..Caller::new(Protocol::Http) };
         (entry.call)(json!({"path": "a.md"}), &space.cx(&caller))
     };
     let several = OperationEntry::of::<Several>();
-    let fault = ask(&several, Expect::Present).unwrap_err();
+    let fault = ask(&several, Precondition::Present).unwrap_err();
     assert!(fault.kind() == Kind::Invalid && fault.message().starts_with("`If-Match`: `several` "), "{fault}");
-    assert_eq!(ask(&several, Expect::Any).unwrap(), json!({"text": "done"}));
-    assert!(ask(&TABLE[0], Expect::Present).is_ok(), "a question has nothing to lose");
+    assert_eq!(ask(&several, Precondition::Any).unwrap(), json!({"text": "done"}));
+    assert!(ask(&TABLE[0], Precondition::Present).is_ok(), "a question has nothing to lose");
 }
 
 #[test]
 fn an_output_is_told_in_words_beside_its_json() {
     let space = TestSpace::new();
-    let caller = Caller::new(Door::Mcp);
+    let caller = Caller::new(Protocol::Mcp);
     let told = (TABLE[0].tell)(json!({"path": "a"}), &space.cx(&caller)).unwrap();
     assert_eq!((told.output, told.words.unwrap()), (json!({"text": "hello a and []."}), "HELLO A AND [].".to_owned()));
     assert_eq!((OperationEntry::of::<Several>().tell)(json!({}), &space.cx(&caller)).unwrap().words, None);

@@ -5,7 +5,7 @@
 
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
-use svcfs_base::{Door, Fault, Kind, Reach, TreePath};
+use svcfs_base::{Fault, Kind, Permissions, Protocol, TreePath};
 
 use super::{OperationContext, OperationEntry, Space};
 
@@ -31,7 +31,7 @@ pub enum FolderScope {
 ///
 /// # Errors
 /// `Forbidden`.
-pub(super) fn allow(entry: &OperationEntry, reach: &Reach) -> Result<(), Fault> {
+pub(super) fn allow(entry: &OperationEntry, reach: &Permissions) -> Result<(), Fault> {
     match &reach.folder {
         Some(folder) if entry.within == FolderScope::Tree => {
             let told = format!(
@@ -77,7 +77,7 @@ impl Space {
     ///
     /// # Errors
     /// `Forbidden`; `Invalid` for links that lead out of the root or in a circle.
-    pub fn check_reach(&self, reach: &Reach, door: Door, path: &TreePath) -> Result<(), Fault> {
+    pub fn check_reach(&self, reach: &Permissions, door: Protocol, path: &TreePath) -> Result<(), Fault> {
         reach.check(path)?;
         if reach.folder.is_none() || reach.covers(&self.vfs.leads_to(door, path)?) {
             return Ok(());
@@ -116,7 +116,7 @@ fn collect<'v>(schema: &Value, definitions: &Value, value: &'v Value, paths: &mu
 }
 
 /// Leaves out of an answer what lies elsewhere.
-pub(super) fn leave_out(entry: &OperationEntry, mut output: Value, reach: &Reach) -> Value {
+pub(super) fn leave_out(entry: &OperationEntry, mut output: Value, reach: &Permissions) -> Value {
     if reach.folder.is_some()
         && entry.within == FolderScope::Rows
         && let Some(rows) = output.as_array_mut()

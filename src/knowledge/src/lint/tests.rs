@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use svcfs_base::{Caller, Door, Fault};
+use svcfs_base::{Caller, Fault, Protocol};
 use svcfs_config::{CliOverrides, Config, Settings};
 use svcfs_vfs::{Gate, Proposal};
 
@@ -11,7 +11,7 @@ fn gate(config: &str) -> LintGate {
     LintGate::new(Settings::resolve(config, CliOverrides::default()).unwrap().lint)
 }
 
-fn pass(gate: &LintGate, door: Door, name: &str, content: &[u8]) -> Result<Bytes, Fault> {
+fn pass(gate: &LintGate, door: Protocol, name: &str, content: &[u8]) -> Result<Bytes, Fault> {
     let mut proposal = Proposal { path: path(name), content: Bytes::copy_from_slice(content), before: None };
     gate.pass(&Caller::new(door), &mut proposal).map(|()| proposal.content)
 }
@@ -21,7 +21,7 @@ const BROKEN: &[u8] = b"# a\n\n```mermaid\n```\n";
 #[test]
 fn an_error_is_refused_through_every_door() {
     let gate = gate("");
-    for door in Door::ALL {
+    for door in Protocol::ALL {
         let fault = pass(&gate, *door, "a.md", BROKEN).unwrap_err();
         assert_eq!(fault.kind().http(), 422);
         assert!(fault.message().starts_with("fence-mermaid-invalid (line 3): "), "{fault}");
@@ -31,19 +31,21 @@ fn an_error_is_refused_through_every_door() {
         assert!(pass(&gate, *door, "b.md", b"![x]()\n").is_ok(), "warnings never refuse");
         assert!(pass(&gate, *door, "c.md", b"\xff\xfe").is_ok(), "what is no text has no rules");
     }
-    assert!(pass(&self::gate("[lint]\nreject_errors = false\n"), Door::Http, "a.md", BROKEN).is_ok());
+    assert!(pass(&self::gate("[lint]\nreject_errors = false\n"), Protocol::Http, "a.md", BROKEN).is_ok());
 }
 
 #[test]
 fn only_filesystem_doors_that_are_named_are_tidied_here() {
     let untidy = b"* a \n* b";
     let gate = gate("[lint]\nformat_doors = [\"http\", \"mcp\", \"fuse\"]\n");
-    assert_eq!(pass(&gate, Door::Fuse, "a.md", untidy).unwrap(), "- a\n- b\n");
-    for (door, name) in [(Door::Http, "a.md"), (Door::Mcp, "a.md"), (Door::Fuse, "a.txt"), (Door::S3, "a.md")] {
+    assert_eq!(pass(&gate, Protocol::Fuse, "a.md", untidy).unwrap(), "- a\n- b\n");
+    for (door, name) in
+        [(Protocol::Http, "a.md"), (Protocol::Mcp, "a.md"), (Protocol::Fuse, "a.txt"), (Protocol::S3, "a.md")]
+    {
         assert_eq!(pass(&gate, door, name, untidy).unwrap(), &untidy[..], "{door:?} {name}");
     }
-    assert_eq!(pass(&self::gate(""), Door::Fuse, "a.md", untidy).unwrap(), &untidy[..]);
-    let doors = [Door::Fuse, Door::Nfs, Door::S3, Door::WebDav];
+    assert_eq!(pass(&self::gate(""), Protocol::Fuse, "a.md", untidy).unwrap(), &untidy[..]);
+    let doors = [Protocol::Fuse, Protocol::Nfs, Protocol::S3, Protocol::WebDav];
     for named in doors {
         let gate = self::gate(&format!("[lint]\nformat_doors = [\"{}\"]\n", named.name()));
         for door in doors {

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{Fault, Kind, Reach, TreePath};
+use svcfs_base::{Fault, Kind, Permissions, TreePath};
 
 use crate::files;
 use crate::kernel::OperationContext;
@@ -35,7 +35,7 @@ pub fn context(cx: &OperationContext<'_>) -> Result<AgentContext, Fault> {
 ///
 /// # Errors
 /// `Invalid` for a name that is none.
-pub fn places(reach: &Reach, name: &str) -> Result<Vec<TreePath>, Fault> {
+pub fn places(reach: &Permissions, name: &str) -> Result<Vec<TreePath>, Fault> {
     match &reach.folder {
         Some(folder) => Ok(vec![TreePath::parse(&format!("{folder}/{name}"))?]),
         None => Ok(vec![TreePath::parse(&format!(".svc/{name}"))?, TreePath::parse(name)?]),

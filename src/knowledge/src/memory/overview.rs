@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use svcfs_base::{Fault, Reach, TreePath, plain};
+use svcfs_base::{Fault, Permissions, TreePath, plain};
 use svcfs_index::TopCounts;
 
 use crate::kernel::Space;
@@ -33,7 +33,7 @@ const HOW_TO_WRITE: &str = "\
 ///
 /// # Errors
 /// Those of the index.
-pub fn overview(space: &Space, reach: &Reach) -> Result<String, Fault> {
+pub fn overview(space: &Space, reach: &Permissions) -> Result<String, Fault> {
     let folder = reach.folder.clone().unwrap_or_else(TreePath::root);
     // Behind or not: the overview says what the index does not know yet.
     let _lag = space.index_within(INDEX_TIMEOUT);

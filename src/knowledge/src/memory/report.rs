@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use svcfs_base::{Fault, Reach, TreePath};
+use svcfs_base::{Fault, Permissions, TreePath};
 use svcfs_index::{Index, MetaRow};
 
 /// The kinds of a `merged-from` entry that speak of an episode by its id (gaps.md 4.16).
@@ -45,7 +45,7 @@ pub struct MemoryEpisode {
 ///
 /// # Errors
 /// Those of the index.
-pub fn report(index: &Index, prefix: &TreePath, reach: &Reach) -> Result<EpisodeReport, Fault> {
+pub fn report(index: &Index, prefix: &TreePath, reach: &Permissions) -> Result<EpisodeReport, Fault> {
     let mut told = index.having(&["memory_kind", "episode_id", "id", "merged-from"])?;
     told.retain(|page| reach.covers(&page.path));
     let mut merged = MergedEpisodes::default();

@@ -1,5 +1,5 @@
 use serde_json::json;
-use svcfs_base::{Caller, Door};
+use svcfs_base::{Caller, Protocol};
 
 use crate::spaces::test_space::TestSpace;
 
@@ -99,7 +99,7 @@ fn values_of_a_field_are_counted_and_summed() {
 #[test]
 fn agents_may_calculate_one_thing_by_its_name_and_count_when_they_say_nothing() {
     let space = space();
-    let agent = Caller::new(Door::Mcp);
+    let agent = Caller::new(Protocol::Mcp);
     let asked = |arguments| space.ask_as(&agent, "aggregate", arguments).unwrap();
     let counted = json!([{ "status": "done", "count": 1 }, { "status": "open", "count": 2 }]);
     for calculate in [json!("count"), json!(["count"]), json!(null)] {
@@ -166,7 +166,7 @@ fn an_answer_that_reached_the_bound_says_so_everywhere() {
     let (open, done) = (page("open"), page("done"));
     let files = [("a.md", &*open), ("b.md", &*done), ("c.md", &*open), ("view.md", view)];
     let space = TestSpace::with("[dataview]\nmax_scan_rows = 2\nmax_auto_indexes = 0\n", &files);
-    let caller = Caller::new(Door::Http);
+    let caller = Caller::new(Protocol::Http);
     let ask = |name: &str, arguments: serde_json::Value| {
         let cx = space.cx(&caller);
         let mut entries = crate::CATALOGUE.iter().flat_map(|area| area.operations);

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use regex::{Regex, RegexBuilder};
-use svcfs_base::{Door, Fault, Kind, Timestamp, TreePath};
+use svcfs_base::{Fault, Kind, Protocol, Timestamp, TreePath};
 use svcfs_text::{Page, snippet};
 use svcfs_vfs::{EntryKind, Vfs};
 
@@ -76,15 +76,15 @@ fn search_within(vfs: &Vfs, pattern: &GrepPattern, patience: Duration) -> Result
     }
     let (wanted, note) = read(&pattern.q)?;
     let below = pattern.below.clone().unwrap_or_else(TreePath::root);
-    let there = match vfs.stat(Door::Internal, &below) {
+    let there = match vfs.stat(Protocol::Internal, &below) {
         Err(fault) if fault.kind() == Kind::NotFound => return Ok(GrepResult { pages: Vec::new(), note }),
         there => there?,
     };
     let files = match there.kind {
-        EntryKind::Directory => vfs.walk(Door::Internal, &below)?,
+        EntryKind::Directory => vfs.walk(Protocol::Internal, &below)?,
         EntryKind::File | EntryKind::Symlink | EntryKind::Special(_) => {
             let parent = below.parent().unwrap_or_else(TreePath::root);
-            vfs.list(Door::Internal, &parent)?.into_iter().filter(|entry| entry.path == below).collect()
+            vfs.list(Protocol::Internal, &parent)?.into_iter().filter(|entry| entry.path == below).collect()
         }
     };
     let mut found = GrepResult { pages: Vec::new(), note };
@@ -102,7 +102,7 @@ fn search_within(vfs: &Vfs, pattern: &GrepPattern, patience: Duration) -> Result
             );
             return Err(Fault::invalid("q", why));
         }
-        let content = match vfs.read(Door::Internal, &path) {
+        let content = match vfs.read(Protocol::Internal, &path) {
             Ok(file) => file.content,
             // Removed while we walked.
             Err(fault) if fault.kind() == Kind::NotFound => continue,

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use svcfs_base::{Door, ETag, Fault, FileKind, Kind, Seq, TreePath};
+use svcfs_base::{ETag, Fault, FileKind, Kind, Protocol, Seq, TreePath};
 use svcfs_index::{IndexEntry, IndexFingerprint, MergeStep, PageDifference};
 use svcfs_vfs::{EntryKind, EventChange, Vfs};
 use svcfs_work::{Failure, Next, Stop, Task};
@@ -202,7 +202,7 @@ fn doubt(space: &Space, cursor: Seq) -> Result<(), Fault> {
 
 /// The pages of a tree that belong into its index.
 fn pages(vfs: &Vfs) -> Result<Vec<TreePath>, Fault> {
-    let files = vfs.walk(Door::Internal, &TreePath::root())?.into_iter();
+    let files = vfs.walk(Protocol::Internal, &TreePath::root())?.into_iter();
     let pages = files.filter(|file| file.path.is_page() && !file.path.is_dotted());
     Ok(pages.map(|file| file.path).collect())
 }
@@ -248,8 +248,8 @@ impl Iterator for PathBatches<'_> {
 
 /// What stands at a path now, as the index is told of it. Links are not pages: their text is indexed where it stands.
 fn entry(vfs: &Vfs, path: &TreePath) -> Result<IndexEntry, Fault> {
-    let read = || match vfs.stat(Door::Internal, path)?.kind {
-        EntryKind::File => vfs.read(Door::Internal, path).map(Some),
+    let read = || match vfs.stat(Protocol::Internal, path)?.kind {
+        EntryKind::File => vfs.read(Protocol::Internal, path).map(Some),
         EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),
     };
     match read() {

@@ -77,7 +77,7 @@ fn standing_matters_to_a_search_unless_it_is_switched_off() {
 fn what_was_found_is_told_as_a_numbered_list() {
     let space = TestSpace::new();
     space.put("d/a.md", "---\ntitle: The fox\n---\n\nA quick fox.\n");
-    let caller = svcfs_base::Caller::new(svcfs_base::Door::Mcp);
+    let caller = svcfs_base::Caller::new(svcfs_base::Protocol::Mcp);
     let told = |arguments| {
         let entry = crate::kernel::OperationEntry::of::<super::operations::SearchPages>();
         (entry.tell)(arguments, &space.cx(&caller)).unwrap().words.unwrap()
@@ -124,7 +124,7 @@ fn a_question_with_a_mistake_is_answered_and_says_how_it_was_read() {
 
 /// An answer, and what is said beside it.
 fn told(space: &TestSpace, name: &str, arguments: Value) -> (Value, crate::kernel::ResponseMeta) {
-    let caller = svcfs_base::Caller::new(svcfs_base::Door::Http);
+    let caller = svcfs_base::Caller::new(svcfs_base::Protocol::Http);
     let cx = space.cx(&caller);
     let mut entries = crate::CATALOGUE.iter().flat_map(|area| area.operations);
     let answer = (entries.find(|entry| entry.name == name).unwrap().call)(arguments, &cx).unwrap();

@@ -12,7 +12,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use parking_lot::{Mutex, RwLock};
-use svcfs_base::{Caller, Change, Door, Fault, Kind, TreePath};
+use svcfs_base::{Caller, Change, Fault, Kind, Protocol, TreePath};
 use svcfs_vfs::Unpublished;
 use svcfs_work::Supervisor;
 
@@ -332,7 +332,7 @@ impl SpaceCollection {
     /// What was made at run time. It stands in the first space's tree, where no door of the network sees it, and is a version there.
     fn saved(&self) -> Result<BTreeMap<String, PathBuf>, Fault> {
         let file = TreePath::parse(FILE)?;
-        match self.first.vfs.read(Door::Internal, &file) {
+        match self.first.vfs.read(Protocol::Internal, &file) {
             Ok(read) => understood(&read.content),
             Err(fault) if fault.kind() == Kind::NotFound => Ok(BTreeMap::new()),
             Err(fault) => Err(fault),
@@ -342,7 +342,7 @@ impl SpaceCollection {
     fn save(&self, saved: &BTreeMap<String, PathBuf>) -> Result<(), Fault> {
         let text = serde_json::to_vec_pretty(saved).map_err(Fault::internal)?;
         let change = Change::put(TreePath::parse(FILE)?, text);
-        self.first.vfs.apply(&Caller::new(Door::Internal), change).map(drop)
+        self.first.vfs.apply(&Caller::new(Protocol::Internal), change).map(drop)
     }
 }
 

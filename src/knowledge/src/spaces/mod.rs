@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use svcfs_base::{Caller, Change, Clock, Door, Fault, Kind, Seq, TreePath};
+use svcfs_base::{Caller, Change, Clock, Fault, Kind, Protocol, Seq, TreePath};
 use svcfs_config::edit::EditError;
 use svcfs_config::{Settings, VersioningConfig, name_fault, templates};
 use svcfs_index::Index;
@@ -255,12 +255,12 @@ fn change_settings(
     }
     let path = TreePath::parse(templates::CONFIG.path)?;
     let vfs = &cx.space.vfs;
-    let old = match vfs.read(Door::Internal, &path) {
+    let old = match vfs.read(Protocol::Internal, &path) {
         Ok(read) => String::from_utf8(read.content.to_vec()).map_err(Fault::internal)?,
         Err(fault) if fault.kind() == Kind::NotFound => String::new(),
         Err(fault) => return Err(fault),
     };
     let new = edit(&old).map_err(|error| Fault::new(Kind::Conflict, error.to_string()))?;
-    let caller = Caller { door: Door::Internal, ..cx.caller.clone() };
+    let caller = Caller { door: Protocol::Internal, ..cx.caller.clone() };
     vfs.apply(&caller, Change::put(path, new)).map(drop)
 }

@@ -187,8 +187,11 @@ impl Operation for CreateSpace {
         let space = cx.spaces().create(&self.name, self.root.as_deref())?;
         if let Some(template) = template {
             // Settings are the server's own affair, not the caller's.
-            let caller =
-                Caller { door: svcfs_base::Door::Internal, reach: svcfs_base::Reach::FULL, ..cx.caller.clone() };
+            let caller = Caller {
+                door: svcfs_base::Protocol::Internal,
+                reach: svcfs_base::Permissions::FULL,
+                ..cx.caller.clone()
+            };
             plant(&space, template, &caller)?;
         }
         SpaceRecord::of_open(&space, cx.caller)

@@ -1,7 +1,7 @@
 //! Templates put into a root, through the one write path: one commit, and nothing that is there is touched.
 
 use serde::Serialize;
-use svcfs_base::{Announcement, Caller, Change, ChangeSet, Expect, Fault, Kind, TreePath};
+use svcfs_base::{Caller, Change, ChangeSet, EventAnnouncement, Fault, Kind, Precondition, TreePath};
 use svcfs_config::templates::Template;
 
 use crate::kernel::Space;
@@ -28,7 +28,7 @@ pub fn plant(space: &Space, template: &Template, caller: &Caller) -> Result<Inst
             Ok(_) => planted.kept.push(path),
             Err(fault) if fault.kind() == Kind::NotFound => {
                 // Should somebody write it in this moment, theirs stays.
-                changes.push(Change::put(path.clone(), file.content.as_bytes()).expecting(Expect::Absent));
+                changes.push(Change::put(path.clone(), file.content.as_bytes()).expecting(Precondition::Absent));
                 planted.written.push(path);
             }
             Err(fault) => return Err(fault),
@@ -36,7 +36,7 @@ pub fn plant(space: &Space, template: &Template, caller: &Caller) -> Result<Inst
     }
     if !changes.is_empty() {
         let message = format!("{}: begin with the template `{}`", caller.actor(), template.id);
-        space.vfs.apply(caller, ChangeSet::new(changes).message(message).announced(Announcement::Bulk))?;
+        space.vfs.apply(caller, ChangeSet::new(changes).message(message).announced(EventAnnouncement::Bulk))?;
     }
     Ok(planted)
 }

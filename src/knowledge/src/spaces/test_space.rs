@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use svcfs_base::{Actor, Caller, Door, ETag, Expect, Fault, FrozenClock, Provenance, TreePath};
+use svcfs_base::{Actor, Caller, ETag, Fault, FrozenClock, Precondition, Protocol, Provenance, TreePath};
 use svcfs_config::{CliOverrides, Config, Settings};
 use svcfs_work::Supervisor;
 use tempfile::TempDir;
@@ -40,7 +40,7 @@ pub(crate) fn path(text: &str) -> TreePath {
 
 /// A caller over HTTP.
 pub(crate) fn caller() -> Caller {
-    Caller::new(Door::Http)
+    Caller::new(Protocol::Http)
 }
 
 impl TestSpace {
@@ -254,7 +254,7 @@ pub(crate) fn told(outcome: Result<Value, Fault>) -> (u16, String) {
 }
 
 /// A caller over HTTP with a condition.
-pub(crate) fn expecting(expect: Expect) -> Caller {
+pub(crate) fn expecting(expect: Precondition) -> Caller {
     Caller { expect, ..caller() }
 }
 

@@ -1,6 +1,6 @@
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
-use svcfs_base::{Caller, Door, Kind, Reach, Scope};
+use svcfs_base::{Caller, Kind, Permissions, Protocol, Scope};
 
 use super::test_space::TestSpace;
 use crate::CATALOGUE;
@@ -158,7 +158,7 @@ fn a_space_whose_root_is_not_there_is_told_as_missing_and_not_made_anew() {
 fn where_a_space_lies_on_the_disk_is_told_to_those_who_administer_it() {
     let space = TestSpace::new();
     let ask = |scope| {
-        let caller = Caller { reach: Reach { scope, folder: None }, ..Caller::new(Door::Http) };
+        let caller = Caller { reach: Permissions { scope, folder: None }, ..Caller::new(Protocol::Http) };
         space.ask_as(&caller, "space_info", json!({})).unwrap()
     };
     assert_eq!(ask(Scope::Admin)["root"], space.root().to_str().unwrap());

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use svcfs_base::{Actor, Caller, Change, ChangeSet, Door, Expect, Fault, Kind, Timestamp, TreePath};
+use svcfs_base::{Actor, Caller, Change, ChangeSet, Fault, Kind, Precondition, Protocol, Timestamp, TreePath};
 use svcfs_config::DataviewSettings;
 use svcfs_index::{DqlQuery, Index};
 use svcfs_text::computed::{self, BEGIN, ComputedAnswer, END};
@@ -132,7 +132,7 @@ pub(super) fn refresh(
     asking: (&DataviewSettings, Timestamp),
     path: &TreePath,
 ) -> Result<RefreshOutcome, Fault> {
-    let caller = Caller { actor: author.cloned(), ..Caller::new(Door::Internal) };
+    let caller = Caller { actor: author.cloned(), ..Caller::new(Protocol::Internal) };
     let mut outcome = attempt(space, &caller, asking, path);
     for _ in 1..ATTEMPTS {
         match &outcome {
@@ -150,7 +150,7 @@ pub(super) fn refresh(
 /// # Errors
 /// Those of reading and writing the page.
 pub(super) fn tell_unreadable(space: &Space, path: &TreePath) -> Result<(), Fault> {
-    let caller = Caller::new(Door::Internal);
+    let caller = Caller::new(Protocol::Internal);
     let file = space.vfs.read(caller.door, path)?;
     let Ok(text) = std::str::from_utf8(&file.content) else { return Ok(()) };
     let frontmatter = svcfs_text::frontmatter::parse(text).map;
@@ -163,7 +163,7 @@ pub(super) fn tell_unreadable(space: &Space, path: &TreePath) -> Result<(), Faul
     let told = format!("> This page is not computed:\n\n```text\n{why}\n```\n");
     let Ok(written) = with_answer(text, &lint::tidied(&told)) else { return Ok(()) };
     if written != text {
-        let change = Change::put(path.clone(), written).expecting(Expect::OneOf(vec![file.etag]));
+        let change = Change::put(path.clone(), written).expecting(Precondition::OneOf(vec![file.etag]));
         let message = format!("{}: the query of {path} cannot be read", caller.actor());
         space.vfs.apply(&caller, ChangeSet::from(change).message(message))?;
     }
@@ -188,7 +188,7 @@ fn attempt(
     if written == text {
         return Ok(RefreshOutcome::Unchanged);
     }
-    let change = Change::put(path.clone(), written).expecting(Expect::OneOf(vec![file.etag]));
+    let change = Change::put(path.clone(), written).expecting(Precondition::OneOf(vec![file.etag]));
     let message = format!("{}: refresh {path}", caller.actor());
     space.vfs.apply(caller, ChangeSet::from(change).message(message))?;
     Ok(RefreshOutcome::Regenerated)

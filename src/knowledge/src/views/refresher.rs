@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use svcfs_base::{Clock, Door, Fault, Kind, Seq, TreePath};
+use svcfs_base::{Clock, Fault, Kind, Protocol, Seq, TreePath};
 use svcfs_config::DataviewSettings;
 use svcfs_work::{Failure, Next, Stop, Task};
 
@@ -60,7 +60,7 @@ impl ViewRefresher {
             if !self.space.indexed.wait(last.0, PATIENCE) {
                 return Ok(false);
             }
-            let others = events.iter().filter(|event| event.door != Door::Internal);
+            let others = events.iter().filter(|event| event.door != Protocol::Internal);
             let paths = others.flat_map(|event| &event.changes).map(|change| &change.path);
             let paths: BTreeSet<&TreePath> = paths.filter(|path| path.is_page() && !path.is_dotted()).collect();
             for path in paths {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use git2::{Commit, ErrorCode, ObjectType, Oid, Repository};
-use svcfs_base::{CommitId, ETag, FileKind, Name, Timestamp, TreePath};
+use svcfs_base::{CommitId, ETag, FileKind, PathComponent, Timestamp, TreePath};
 
 use super::read::{if_there, is_no_entry};
 use super::{History, Outcome, commit_id, etag, head_of, oid};
@@ -13,7 +13,7 @@ use crate::StoreError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastEntry {
     /// Its name.
-    pub name: Name,
+    pub name: PathComponent,
     /// Its content and what kind of file it was; none for a directory.
     pub leaf: Option<(ETag, FileKind)>,
 }
@@ -39,7 +39,7 @@ impl History {
             };
             let mut entries = Vec::with_capacity(tree.len());
             for entry in &tree {
-                let Some(name) = entry.name().ok().and_then(|name| Name::parse(name).ok()) else { continue };
+                let Some(name) = entry.name().ok().and_then(|name| PathComponent::parse(name).ok()) else { continue };
                 if entry.kind() == Some(ObjectType::Tree) {
                     entries.push(PastEntry { name, leaf: None });
                 } else if let Some(kind) = FileKind::of_git_mode(entry.filemode()) {

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use git2::{Oid, Repository};
-use svcfs_base::{FileKind, Name, TreePath};
+use svcfs_base::{FileKind, PathComponent, TreePath};
 
 use super::object::Objects;
 use super::{Outcome, file_mode};
@@ -165,7 +165,7 @@ pub(super) fn in_the_way(
         let raw = objects.raw_tree(repository, tree)?;
         let entries = parsed(&raw)?;
         let Ok(place) = position(&entries, name.as_bytes()) else { return Ok(Vec::new()) };
-        let Ok(name) = Name::parse(name) else { return Ok(Vec::new()) };
+        let Ok(name) = PathComponent::parse(name) else { return Ok(Vec::new()) };
         at = at.join(&name);
         if !entries[place].is_tree() {
             return Ok(if at == *path { Vec::new() } else { vec![at] });
@@ -178,7 +178,7 @@ pub(super) fn in_the_way(
         let raw = objects.raw_tree(repository, tree)?;
         for entry in parsed(&raw)? {
             // Names that are none of ours are in the way all the same.
-            let name = std::str::from_utf8(entry.name).ok().and_then(|name| Name::parse(name).ok());
+            let name = std::str::from_utf8(entry.name).ok().and_then(|name| PathComponent::parse(name).ok());
             let at = name.map_or_else(|| directory.clone(), |name| directory.join(&name));
             if entry.is_tree() && at != directory { open.push((at, entry.id)) } else { below.push(at) }
         }

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use svcfs_base::{
-    Actor, Announcement, CommitId, DiskAttributes, Door, ETag, FileKind, LargeFile, Seq, Timestamp, TreePath,
+    Actor, CommitId, DiskAttributes, ETag, EventAnnouncement, FileKind, LargeFile, Protocol, Seq, Timestamp, TreePath,
 };
 
 use svcfs_work::Helper;
@@ -83,13 +83,13 @@ pub struct Record {
     /// Who.
     pub actor: Actor,
     /// Through which door.
-    pub door: Door,
+    pub door: Protocol,
     /// Subject (and body) of its commit.
     pub message: String,
     /// The `X-Provenance` text, if any.
     pub provenance: Option<String>,
     /// How subscribers hear of it.
-    pub announcement: Announcement,
+    pub announcement: EventAnnouncement,
     /// What it stands for.
     pub role: Role,
     /// What its entries are the difference from.

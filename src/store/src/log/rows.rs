@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use svcfs_base::{
-    Actor, Announcement, CommitId, DiskAttributes, Door, ETag, FileKind, LargeFile, Seq, Timestamp, TreePath, VersionId,
+    Actor, CommitId, DiskAttributes, ETag, EventAnnouncement, FileKind, LargeFile, Protocol, Seq, Timestamp, TreePath,
+    VersionId,
 };
 
 use super::{Against, Entry, Record, Role, spool};
@@ -70,10 +71,10 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
         seq: seq(row.get(0)?),
         time: time(row, 1)?,
         actor: Actor::new(&row.get::<_, String>(2)?),
-        door: Door::parse(&row.get::<_, String>(3)?).ok_or_else(|| damaged(3, "unknown door"))?,
+        door: Protocol::parse(&row.get::<_, String>(3)?).ok_or_else(|| damaged(3, "unknown door"))?,
         message: row.get(4)?,
         provenance: row.get(5)?,
-        announcement: Announcement::parse(&row.get::<_, String>(6)?)
+        announcement: EventAnnouncement::parse(&row.get::<_, String>(6)?)
             .ok_or_else(|| damaged(6, "unknown announcement"))?,
         commit: commit.map(|bytes| CommitId::try_from(&*bytes)).transpose().map_err(|error| damaged(7, error))?,
         role: Role::of_number(row.get(8)?).ok_or_else(|| damaged(8, "unknown role"))?,

@@ -1,6 +1,6 @@
 use std::time::{Duration, SystemTime};
 
-use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath, VersionId};
+use svcfs_base::{Actor, CommitId, ETag, EventAnnouncement, FileKind, Protocol, Seq, Timestamp, TreePath, VersionId};
 
 use super::*;
 
@@ -23,10 +23,10 @@ pub(super) fn record(seq: u64, path: &str, content: &[u8]) -> Record {
         seq: Seq(seq),
         time: Timestamp::from_second(1_800_000_000 + i64::try_from(seq).unwrap()).unwrap(),
         actor: Actor::new("eve"),
-        door: Door::Mcp,
+        door: Protocol::Mcp,
         message: format!("eve: {path}"),
         provenance: Some("run:1".to_owned()),
-        announcement: Announcement::Bulk,
+        announcement: EventAnnouncement::Bulk,
         role: Role::Gathered,
         against: Against::FirstParent,
         commit: Some(CommitId::from_bytes([u8::try_from(seq).unwrap(); 20])),

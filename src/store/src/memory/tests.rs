@@ -1,4 +1,4 @@
-use svcfs_base::{Actor, Announcement, Door};
+use svcfs_base::{Actor, EventAnnouncement, Protocol};
 
 use super::*;
 use crate::{Against, Entry, Record, StatePaths};
@@ -93,10 +93,10 @@ fn moments_that_name_sets_only_ever_grow() {
         seq: Seq(1),
         time: second(9),
         actor: Actor::new("eve"),
-        door: Door::Http,
+        door: Protocol::Http,
         message: "m".to_owned(),
         provenance: None,
-        announcement: Announcement::Files,
+        announcement: EventAnnouncement::Files,
         role: crate::Role::Set,
         against: Against::Parent,
         commit: None,

@@ -27,7 +27,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use rustix::fs::{self as sys, Access, AtFlags, Dir, FallocateFlags, Gid, Mode, OFlags, ResolveFlags, StatxFlags, Uid};
 use rustix::io::Errno;
-use svcfs_base::{MAX_FILE_BYTES, Name, TreePath};
+use svcfs_base::{MAX_FILE_BYTES, PathComponent, TreePath};
 use svcfs_work::Helper;
 
 pub use at_once::AtOnce;
@@ -147,13 +147,13 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` when it is no directory or cannot be read.
-    pub fn list(&self, path: &TreePath) -> Outcome<Vec<(Name, Stat)>> {
+    pub fn list(&self, path: &TreePath) -> Outcome<Vec<(PathComponent, Stat)>> {
         let descriptor = self.open_directory(path)?;
         let mut entries = Vec::new();
         let directory = Dir::read_from(&descriptor).map_err(|error| disk(path, error))?;
         for entry in directory {
             let entry = entry.map_err(|error| disk(path, error))?;
-            let Some(name) = entry.file_name().to_str().ok().and_then(|text| Name::parse(text).ok()) else {
+            let Some(name) = entry.file_name().to_str().ok().and_then(|text| PathComponent::parse(text).ok()) else {
                 continue;
             };
             match sys::statat(&descriptor, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {

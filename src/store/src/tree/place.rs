@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::{self as sys, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
-use svcfs_base::{DiskAttributes, ETag, FileKind, Hashing, LargeFile, TreePath};
+use svcfs_base::{DiskAttributes, ETag, ETagHasher, FileKind, LargeFile, TreePath};
 
 use super::extended::inherit;
 use super::stat::{StatKind, times, to_stat};
@@ -385,7 +385,7 @@ fn is_known(directory: &OwnedFd, name: &str, stat: &sys::Stat, known: Known<'_>)
 /// or fewer, because somebody is writing into it.
 fn etag_of(mut file: &File, size: u64) -> std::io::Result<Option<ETag>> {
     let mut piece = vec![0; usize::try_from(size).unwrap_or(PIECE).clamp(1, PIECE)];
-    let (mut hashing, mut left) = (Hashing::of_length(size), size);
+    let (mut hashing, mut left) = (ETagHasher::of_length(size), size);
     loop {
         let length = match file.read(&mut piece) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,

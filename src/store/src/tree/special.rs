@@ -1,7 +1,7 @@
 //! Pipes, sockets, devices and files too large to be recorded: on the disk of the root, and nobody's but the disk's.
 
 use rustix::fs::{self as sys, AtFlags, Dir, Mode, OFlags};
-use svcfs_base::{Name, TreePath};
+use svcfs_base::{PathComponent, TreePath};
 
 use super::stat::to_any_stat;
 use super::{Outcome, Special, Stat, WorkTree, disk};
@@ -26,7 +26,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` when it is no directory or cannot be read.
-    pub fn list_special(&self, path: &TreePath) -> Outcome<Vec<(Name, Stat)>> {
+    pub fn list_special(&self, path: &TreePath) -> Outcome<Vec<(PathComponent, Stat)>> {
         let descriptor = self.open_directory(path)?;
         let mut entries = Vec::new();
         for entry in Dir::read_from(&descriptor).map_err(|error| disk(path, error))? {
@@ -37,7 +37,7 @@ impl WorkTree {
                 sys::FileType::RegularFile | sys::FileType::Directory | sys::FileType::Symlink
             );
             let name = entry.file_name().to_str().ok().filter(|_| !is_other);
-            let Some(name) = name.and_then(|text| Name::parse(text).ok()) else { continue };
+            let Some(name) = name.and_then(|text| PathComponent::parse(text).ok()) else { continue };
             // One that went meanwhile is not there.
             let Ok(stat) = sys::statat(&descriptor, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
             entries.extend(to_any_stat(&stat).filter(Stat::is_special).map(|stat| (name, stat)));
@@ -49,7 +49,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// As [`WorkTree::list`].
-    pub fn list_directories(&self, path: &TreePath) -> Outcome<Vec<Name>> {
+    pub fn list_directories(&self, path: &TreePath) -> Outcome<Vec<PathComponent>> {
         let descriptor = self.open_directory(path)?;
         let mut names = Vec::new();
         for entry in Dir::read_from(&descriptor).map_err(|error| disk(path, error))? {
@@ -60,7 +60,7 @@ impl WorkTree {
                     .is_ok_and(|stat| sys::FileType::from_raw_mode(stat.st_mode) == sys::FileType::Directory),
                 _ => false,
             };
-            let name = entry.file_name().to_str().ok().and_then(|text| Name::parse(text).ok());
+            let name = entry.file_name().to_str().ok().and_then(|text| PathComponent::parse(text).ok());
             names.extend(name.filter(|_| is_directory()));
         }
         Ok(names)
@@ -75,7 +75,7 @@ impl WorkTree {
         for entry in Dir::read_from(&descriptor).map_err(|error| disk(path, error))? {
             let entry = entry.map_err(|error| disk(path, error))?;
             let name = entry.file_name().to_string_lossy();
-            let is_named = entry.file_name().to_str().is_ok_and(|text| Name::parse(text).is_ok());
+            let is_named = entry.file_name().to_str().is_ok_and(|text| PathComponent::parse(text).is_ok());
             if !is_named && !matches!(&*name, "." | "..") {
                 return Ok(Some(name.into_owned()));
             }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use svcfs_base::{Actor, Announcement, CommitId, DiskAttributes, Door, Seq};
+use svcfs_base::{Actor, CommitId, DiskAttributes, EventAnnouncement, Protocol, Seq};
 use svcfs_store::{Against, Entry, ForeignCommit, ForeignEntry, Jump, Record, Role, StoreError, Way};
 use tracing::{debug, info};
 
@@ -107,7 +107,7 @@ pub(crate) fn jump_records(core: &Core, from: CommitId, to: CommitId) -> Result<
     let again = core.git()?.foreign(&come)?;
     core.git()?.flush_commits(&again)?;
     core.log.leave(&left)?;
-    let actor = Actor::new(Door::Direct.default_actor());
+    let actor = Actor::new(Protocol::Direct.default_actor());
     let message = format!("{actor}: the branch is at {:.7} now, and was at {:.7}", to.to_string(), from.to_string());
     let time = core.memory.moment(core.clock.now());
     let again = again.into_iter().map(|commit| ForeignCommit { against: Against::Again, ..commit });
@@ -138,10 +138,10 @@ pub(crate) fn foreign_record(commit: ForeignCommit) -> Record {
         seq: Seq(0),
         time: commit.time,
         actor: commit.actor,
-        door: Door::Direct,
+        door: Protocol::Direct,
         message: commit.message,
         provenance: None,
-        announcement: Announcement::Files,
+        announcement: EventAnnouncement::Files,
         role: Role::Foreign,
         against: commit.against,
         commit: Some(commit.commit),

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
-use svcfs_base::{Actor, Announcement, TreePath};
+use svcfs_base::{Actor, EventAnnouncement, TreePath};
 use svcfs_store::Record;
 
 /// Sets that become one commit, in the order of their acceptance.
@@ -27,7 +27,7 @@ pub(super) fn gathered(sets: &[Record], max_paths: usize) -> Vec<Gathering<'_>> 
     let mut of_actor: HashMap<&Actor, usize> = HashMap::new();
     let mut of_path: BTreeMap<&TreePath, usize> = BTreeMap::new();
     for set in sets {
-        let is_alone = set.entries.len() != 1 || !set.moves.is_empty() || set.announcement != Announcement::Files;
+        let is_alone = set.entries.len() != 1 || !set.moves.is_empty() || set.announcement != EventAnnouncement::Files;
         let newest = of_actor.get(&set.actor).copied().filter(|at| {
             let gathering = &gatherings[*at];
             let has_room = |path| gathering.paths.contains(path) || gathering.paths.len() < max_paths;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use svcfs_base::{CommitId, ETag, Expect, Fault, LargeFile, TreePath};
+use svcfs_base::{CommitId, ETag, Fault, LargeFile, Precondition, TreePath};
 use svcfs_store::{Author, FailPoint, History, Known, Memory, Placed, Role, Snapshots, StoreError, Tip};
 use tracing::{debug, error, warn};
 
@@ -330,7 +330,7 @@ fn fates(planned: &[Planned]) -> HashMap<&TreePath, Fate> {
             fate.contents.extend(effect.before.as_ref().map(|before| before.etag));
             fate.contents.extend(effect.after.as_ref().map(After::etag));
             fate.contents.extend(effect.stood);
-            if let Some(Expect::OneOf(etags)) = &effect.premise {
+            if let Some(Precondition::OneOf(etags)) = &effect.premise {
                 fate.contents.extend(etags);
             }
             fate.large = fate.large.or(effect.over);

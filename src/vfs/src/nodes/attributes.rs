@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use svcfs_base::{Caller, Change, DiskAttributes, Door, Expect, Fault, FileKind, Kind, TreePath};
+use svcfs_base::{Caller, Change, DiskAttributes, Fault, FileKind, Kind, Precondition, Protocol, TreePath};
 use svcfs_store::OpenFile;
 use tracing::debug;
 
@@ -41,7 +41,7 @@ impl Vfs {
             };
             // Asked first: what is put in place in between is then taken for pending, which does no harm.
             let is_pending = self.core.overlay.get(&path).is_some();
-            let mut attributes = match (self.stat_any(Door::Internal, &path), &shared.kept) {
+            let mut attributes = match (self.stat_any(Protocol::Internal, &path), &shared.kept) {
                 (Err(fault), Some(kept)) if stands_in_for(&fault) => return kept.attributes(),
                 (attributes, _) => attributes?,
             };
@@ -56,7 +56,7 @@ impl Vfs {
             }
             return Ok(attributes);
         };
-        let standing = self.nodes.path_of(node).ok().and_then(|path| self.stat(Door::Internal, &path).ok());
+        let standing = self.nodes.path_of(node).ok().and_then(|path| self.stat(Protocol::Internal, &path).ok());
         let before =
             standing.as_ref().map(|there| if staging.is_changed { there.mode & !PRIVILEGES } else { there.mode });
         let mode = staging.mode.or(before).unwrap_or(0o644);
@@ -129,7 +129,7 @@ impl Vfs {
     pub(super) fn stands_at(&self, path: &TreePath, content: &[u8]) -> bool {
         // Mostly the size tells, and else the first of them.
         let is_as_long = |there: &Attributes| there.kind == EntryKind::File && there.size == content.len() as u64;
-        self.stat(Door::Internal, path).is_ok_and(|there| is_as_long(&there))
+        self.stat(Protocol::Internal, path).is_ok_and(|there| is_as_long(&there))
             && match self.core.overlay.get(path) {
                 Some(pending) => pending.leaf.is_some_and(|leaf| leaf.content == content),
                 None => self.core.tree.open_to_read(path).is_ok_and(|file| has_only(&file, content)),
@@ -147,7 +147,7 @@ impl Vfs {
     fn set_kept_time(&self, path: &TreePath, content: &[u8], staging: &Staging) -> Result<(), Fault> {
         self.settle_at(path)?;
         let _held = self.core.locks.hold([path.clone()].into());
-        let there = self.stat(Door::Internal, path)?;
+        let there = self.stat(Protocol::Internal, path)?;
         if self.core.overlay.get(path).is_some() || !self.stands_at(path, content) {
             return Ok(());
         }
@@ -189,7 +189,7 @@ impl Vfs {
                 path: path.clone(),
                 content: leaf.content,
                 // A bit must not bring back what somebody else replaces in this moment.
-                expect: Expect::OneOf(vec![leaf.etag]),
+                expect: Precondition::OneOf(vec![leaf.etag]),
                 kind: Some(kind),
                 disk: DiskAttributes { mode: Some(mode), ..leaf.disk },
             };

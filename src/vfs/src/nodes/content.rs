@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use svcfs_base::{
-    Caller, Change, ChangeSet, DiskAttributes, Door, Durability, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES,
-    Settled, TreePath,
+    Caller, Change, ChangeSet, DiskAttributes, Durability, ETag, Fault, FileKind, Kind, MAX_FILE_BYTES, Precondition,
+    Protocol, TreePath, WriteResult,
 };
 use svcfs_store::OpenFile;
 use tracing::error;
@@ -41,7 +41,7 @@ impl Vfs {
             && let Ok(path) = self.nodes.path_of(node)
         {
             // By name, without a handle.
-            shared.large = self.opened_large(&path, &self.stat(Door::Internal, &path)?)?;
+            shared.large = self.opened_large(&path, &self.stat(Protocol::Internal, &path)?)?;
         }
         let (is_open, is_being_written) = (self.nodes.is_open(node), !self.nodes.writing(node).is_empty());
         match &shared.large {
@@ -299,7 +299,7 @@ impl Vfs {
     }
 
     fn staged(&self, path: &TreePath, is_based: bool) -> Result<Staging, Fault> {
-        let attributes = self.stat(Door::Internal, path)?;
+        let attributes = self.stat(Protocol::Internal, path)?;
         if !is_based && let Some(large) = self.opened_large(path, &attributes)? {
             return self.cut_large(&large, 0);
         }
@@ -384,7 +384,7 @@ impl Vfs {
         let change = Change::Put {
             path: path.clone(),
             content: content.clone(),
-            expect: staging.base.map_or(Expect::Any, |etag| Expect::OneOf(vec![etag])),
+            expect: staging.base.map_or(Precondition::Any, |etag| Precondition::OneOf(vec![etag])),
             kind,
             disk: DiskAttributes {
                 mode: staging.mode,
@@ -421,7 +421,13 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::apply`].
-    pub fn save(&self, caller: &Caller, path: TreePath, content: Bytes, expect: Expect) -> Result<Settled, Fault> {
+    pub fn save(
+        &self,
+        caller: &Caller,
+        path: TreePath,
+        content: Bytes,
+        expect: Precondition,
+    ) -> Result<WriteResult, Fault> {
         let change = Change::put(path.clone(), content.clone()).expecting(expect);
         match self.apply(caller, change) {
             Ok(applied) => applied.single(),
@@ -476,7 +482,7 @@ impl Vfs {
 
     /// Publishes everything, at the end.
     pub(crate) fn publish_all(&self) {
-        let caller = Caller::new(Door::Internal);
+        let caller = Caller::new(Protocol::Internal);
         for (node, path) in self.nodes.opened() {
             if let Err(fault) = self.publish_now(&caller, node, Durability::Now) {
                 error!(page.path = %path, error = ?fault, "an open file could not be published at the end");

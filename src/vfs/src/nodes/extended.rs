@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use svcfs_base::{Change, Door, Fault, Kind, TreePath};
+use svcfs_base::{Change, Fault, Kind, Protocol, TreePath};
 use svcfs_store::{Probe, SetExtended, WorkTree};
 use tracing::warn;
 
@@ -214,7 +214,7 @@ impl Vfs {
         for change in changes {
             let Change::Move { from, to, .. } = change else { continue };
             // A directory is the same one under another name.
-            if self.stat(Door::Internal, from).is_ok_and(|there| there.kind != EntryKind::Directory) {
+            if self.stat(Protocol::Internal, from).is_ok_and(|there| there.kind != EntryKind::Directory) {
                 moved.push((to.clone(), (self.extended_at(from)?, self.extended_at(to)?)));
             }
         }

@@ -4,7 +4,7 @@
 //! found the name a moment ago, and is about to open the file it found.
 
 use bytes::Bytes;
-use svcfs_base::{Change, Door, ETag, Fault, FileKind, Kind, MAX_FILE_BYTES, TreePath};
+use svcfs_base::{Change, ETag, Fault, FileKind, Kind, MAX_FILE_BYTES, Protocol, TreePath};
 use svcfs_store::OpenFile;
 
 use super::body::{Body, RECORDED};
@@ -107,8 +107,9 @@ impl Vfs {
     /// Whether a node is a directory that was removed: its name may be another's by now.
     pub(super) fn is_removed_directory(&self, node: NodeId) -> bool {
         let is_kept = |shared: &Shared| matches!(shared.kept, Some(Kept::Directory(_)));
-        let is_gone =
-            |path: TreePath| self.stat_any(Door::Internal, &path).is_err_and(|fault| fault.kind() == Kind::NotFound);
+        let is_gone = |path: TreePath| {
+            self.stat_any(Protocol::Internal, &path).is_err_and(|fault| fault.kind() == Kind::NotFound)
+        };
         self.nodes.shared(node).is_ok_and(|shared| is_kept(&shared.lock()))
             && self.nodes.path_of(node).map_or(true, is_gone)
     }
@@ -121,7 +122,7 @@ impl Vfs {
         for change in changes {
             if let Change::Move { from, to, .. } = change
                 && !self.nodes.opened_below(from).is_empty()
-                && self.stat_any(Door::Internal, to).is_err_and(|fault| fault.kind() == Kind::NotFound)
+                && self.stat_any(Protocol::Internal, to).is_err_and(|fault| fault.kind() == Kind::NotFound)
             {
                 renames.push((from.clone(), to.clone()));
             }
@@ -151,7 +152,7 @@ impl Shared {
     pub(super) fn keep(&mut self, vfs: &Vfs, path: &TreePath) -> Result<(), Fault> {
         if let Some(staging) = &mut self.staging
             && staging.mode.is_none()
-            && let Ok(there) = vfs.stat(Door::Internal, path)
+            && let Ok(there) = vfs.stat(Protocol::Internal, path)
         {
             staging.mode = Some(there.mode & if staging.is_changed { !PRIVILEGES } else { 0o7777 });
         }
@@ -160,11 +161,11 @@ impl Shared {
         }
         if let Some(pending) = vfs.core.overlay.get(path) {
             if let Some(leaf) = pending.leaf.filter(|leaf| leaf.kind != FileKind::Symlink) {
-                self.kept = Some(Kept::Bytes(leaf.content, vfs.stat(Door::Internal, path)?));
+                self.kept = Some(Kept::Bytes(leaf.content, vfs.stat(Protocol::Internal, path)?));
             }
             return Ok(());
         }
-        let stood = vfs.stat_any(Door::Internal, path);
+        let stood = vfs.stat_any(Protocol::Internal, path);
         match stood {
             Ok(Attributes { kind: EntryKind::File, size, .. }) if size > RECORDED => {
                 self.large = Some(vfs.core.tree.open_to_write(path)?);

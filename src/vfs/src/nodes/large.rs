@@ -3,7 +3,7 @@
 //! One rule: such a file is on the disk and nowhere else, as a pipe is. It is written beside the tree until it is saved for the first
 //! time and put in place whole; from then on it is changed where it is.
 
-use svcfs_base::{Caller, Change, ChangeSet, DiskAttributes, Durability, Expect, Fault, Kind, TreePath};
+use svcfs_base::{Caller, Change, ChangeSet, DiskAttributes, Durability, Fault, Kind, Precondition, TreePath};
 use svcfs_store::OpenFile;
 
 use super::body::{Body, RECORDED};
@@ -46,7 +46,7 @@ impl Vfs {
                 attributes.mode = attributes.mode.or(Some(there.mode));
             } else if let Present::Leaf(there, _) = self.core.present(path)? {
                 attributes.mode = attributes.mode.or(there.disk.mode);
-                let expect = staging.base.map_or(Expect::Any, |etag| Expect::OneOf(vec![etag]));
+                let expect = staging.base.map_or(Precondition::Any, |etag| Precondition::OneOf(vec![etag]));
                 let removal = ChangeSet::from(Change::remove(path.clone()).expecting(expect)).soon();
                 match self.apply_held(caller, removal) {
                     // Another door was faster.

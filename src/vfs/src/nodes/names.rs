@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use svcfs_base::{Caller, Change, ChangeSet, Durability, Expect, Fault, Kind, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_base::{
+    Caller, Change, ChangeSet, Durability, Fault, Kind, MAX_FILE_BYTES, PathComponent, Precondition, TreePath,
+};
 
 use super::renaming::holds_unsaved;
 use super::table::{Held, Staging};
@@ -40,7 +42,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`, `Stale`.
-    pub fn lookup(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<(NodeId, Attributes), Fault> {
+    pub fn lookup(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<(NodeId, Attributes), Fault> {
         self.find(caller, &self.directory(parent)?.join(name))
     }
 
@@ -78,7 +80,11 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`, `Stale`.
-    pub fn entries(&self, caller: &Caller, directory: NodeId) -> Result<Vec<(Name, NodeId, Attributes)>, Fault> {
+    pub fn entries(
+        &self,
+        caller: &Caller,
+        directory: NodeId,
+    ) -> Result<Vec<(PathComponent, NodeId, Attributes)>, Fault> {
         if self.is_removed_directory(directory) {
             return Ok(Vec::new());
         }
@@ -104,7 +110,7 @@ impl Vfs {
         entries
             .into_iter()
             .filter(|(path, _)| !is_on_its_way(path))
-            .map(|(path, attributes)| Ok((Name::parse(path.name())?, self.nodes.find(&path, 0), attributes)))
+            .map(|(path, attributes)| Ok((PathComponent::parse(path.name())?, self.nodes.find(&path, 0), attributes)))
             .collect()
     }
 
@@ -116,7 +122,7 @@ impl Vfs {
         &self,
         caller: &Caller,
         parent: NodeId,
-        name: &Name,
+        name: &PathComponent,
         mode: u32,
     ) -> Result<(NodeId, Attributes, HandleId), Fault> {
         let path = self.writable(caller, parent, name)?;
@@ -158,7 +164,7 @@ impl Vfs {
         &self,
         caller: &Caller,
         parent: NodeId,
-        name: &Name,
+        name: &PathComponent,
         mode: u32,
     ) -> Result<(NodeId, Attributes), Fault> {
         let path = self.writable(caller, parent, name)?;
@@ -173,7 +179,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotEmpty`, `NotFound`, `NotDirectory`.
-    pub fn remove_directory(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<(), Fault> {
+    pub fn remove_directory(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<(), Fault> {
         let path = self.writable(caller, parent, name)?;
         if !self.nodes.staged_below(&path).is_empty() {
             return Err(holds_unsaved(&path));
@@ -187,18 +193,18 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`.
-    pub fn unlink(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<(), Fault> {
+    pub fn unlink(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<(), Fault> {
         let path = self.writable(caller, parent, name)?;
         if self.remove_special(&path)? {
             return Ok(());
         }
-        self.unlink_at(caller, &path, Expect::Any)?;
+        self.unlink_at(caller, &path, Precondition::Any)?;
         self.nodes.shared(parent)?.lock().names_changed = Some(self.core.file_time());
         Ok(())
     }
 
     /// Removes the file or link at a path, if it is what is expected.
-    pub(super) fn unlink_at(&self, caller: &Caller, path: &TreePath, expect: Expect) -> Result<(), Fault> {
+    pub(super) fn unlink_at(&self, caller: &Caller, path: &TreePath, expect: Precondition) -> Result<(), Fault> {
         // Held until the name is gone: a handle that closes in this moment must not publish the file again.
         let mut held = self.nodes.hold(&[path]);
         let is_new = held.at(path).is_some_and(|shared| shared.staging.as_ref().is_some_and(|staging| staging.is_new));
@@ -223,8 +229,8 @@ impl Vfs {
     pub fn exchange(
         &self,
         caller: &Caller,
-        (one_parent, one_name): (NodeId, &Name),
-        (other_parent, other_name): (NodeId, &Name),
+        (one_parent, one_name): (NodeId, &PathComponent),
+        (other_parent, other_name): (NodeId, &PathComponent),
     ) -> Result<(), Fault> {
         let one = self.writable(caller, one_parent, one_name)?;
         let other = self.writable(caller, other_parent, other_name)?;
@@ -246,7 +252,7 @@ impl Vfs {
             path: path.clone(),
             content: new.content.clone(),
             // Whoever writes one of them in this moment is not covered by what the other was.
-            expect: Expect::OneOf(vec![now.etag]),
+            expect: Precondition::OneOf(vec![now.etag]),
             kind: Some(new.kind),
             disk: new.disk,
         };
@@ -275,7 +281,7 @@ impl Vfs {
         &self,
         caller: &Caller,
         parent: NodeId,
-        name: &Name,
+        name: &PathComponent,
         target: &str,
     ) -> Result<(NodeId, Attributes), Fault> {
         let path = self.writable(caller, parent, name)?;
@@ -285,7 +291,7 @@ impl Vfs {
                 format!("the target of `{path}` is {} bytes long; 4095 is the limit", target.len()),
             ));
         }
-        let change = Change::link(path.clone(), target).expecting(Expect::Absent);
+        let change = Change::link(path.clone(), target).expecting(Precondition::Absent);
         self.apply(caller, ChangeSet::from(change).soon()).map_err(|fault| match fault.kind() {
             Kind::PreconditionFailed | Kind::IsDirectory => Fault::exists(&path),
             _ => fault,
@@ -335,7 +341,7 @@ impl Vfs {
     }
 
     /// The path of a name that this caller may write.
-    pub(super) fn writable(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<TreePath, Fault> {
+    pub(super) fn writable(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<TreePath, Fault> {
         let path = self.directory(parent)?.join(name);
         if !self.core.places.is_visible(caller.door, &path) {
             return Err(Fault::new(Kind::Forbidden, format!("`{path}` belongs to the server")));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use svcfs_base::{Caller, Door, ETag, Fault, TreePath};
+use svcfs_base::{Caller, ETag, Fault, Protocol, TreePath};
 use tracing::debug;
 
 use super::still::Still;
@@ -94,7 +94,7 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::read`].
-    pub fn open_content(self: &Arc<Self>, door: Door, path: &TreePath) -> Result<Opened, Fault> {
+    pub fn open_content(self: &Arc<Self>, door: Protocol, path: &TreePath) -> Result<Opened, Fault> {
         match self.there(door, path)? {
             There::Placed(place, size) if size > HERE => {
                 let (still, stat) = Still::at(self, &place)?;

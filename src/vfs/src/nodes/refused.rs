@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use svcfs_base::{Caller, DiskAttributes, Door, Durability, Fault, FileKind, Kind, TreePath};
+use svcfs_base::{Caller, DiskAttributes, Durability, Fault, FileKind, Kind, Protocol, TreePath};
 use svcfs_store::{Install, StoreError};
 use tracing::{error, warn};
 
@@ -139,7 +139,7 @@ impl Vfs {
             shared.staging = Some(staging);
             return;
         };
-        let mode = staging.mode.or_else(|| Some(self.stat(Door::Internal, path).ok()?.mode)).unwrap_or(0o644);
+        let mode = staging.mode.or_else(|| Some(self.stat(Protocol::Internal, path).ok()?.mode)).unwrap_or(0o644);
         self.keep_refused(path, content, &fault, Some((mode, (staging.uid, staging.gid))));
         if durability == Durability::Now && staging.lost().is_none() {
             // No close, after which the file has to be what it was: whoever asked has it open, and goes on.
@@ -200,7 +200,7 @@ impl Vfs {
         own: DiskAttributes,
     ) -> Result<(), Fault> {
         let there =
-            self.stat(Door::Internal, page).map_or_else(|_| self.readers_of_gone(page), |there| Ok(Some(there)))?;
+            self.stat(Protocol::Internal, page).map_or_else(|_| self.readers_of_gone(page), |there| Ok(Some(there)))?;
         let there = there.map(|there| (there.mode, (there.uid, there.gid)));
         self.keep_text(name, content, fault, there.or_else(|| own.mode.zip(own.owner)))?;
         self.flush()
@@ -230,7 +230,7 @@ impl Vfs {
             )
         })?;
         let _keeping = self.core.refusals.note(path, fault.message());
-        let page = self.stat(Door::Internal, path).ok().map(|there| (there.mode, (there.uid, there.gid)));
+        let page = self.stat(Protocol::Internal, path).ok().map(|there| (there.mode, (there.uid, there.gid)));
         let (mode, owner) = match (page, own) {
             // Nobody sees it who may not see both; whoever wrote it has it anyway.
             (Some((page, (_, group))), Some((own, owner))) if group == owner.1 => (page & own, Some(owner)),

@@ -1,6 +1,6 @@
 //! Another name for a node, and the links that go with it.
 
-use svcfs_base::{Caller, Change, ChangeSet, Door, Durability, Expect, Fault, Kind, Name, TreePath};
+use svcfs_base::{Caller, Change, ChangeSet, Durability, Fault, Kind, PathComponent, Precondition, Protocol, TreePath};
 
 use super::NodeId;
 use super::table::{Held, Shared, Staging, Told};
@@ -21,11 +21,11 @@ impl Vfs {
     pub fn rename_node(
         &self,
         caller: &Caller,
-        (old_parent, old_name): (NodeId, &Name),
-        (new_parent, new_name): (NodeId, &Name),
+        (old_parent, old_name): (NodeId, &PathComponent),
+        (new_parent, new_name): (NodeId, &PathComponent),
         replace: bool,
     ) -> Result<(), Fault> {
-        let expect = if replace { Expect::Any } else { Expect::Absent };
+        let expect = if replace { Precondition::Any } else { Precondition::Absent };
         let how = (expect, Durability::Soon);
         self.rename_node_expecting(caller, (old_parent, old_name), (new_parent, new_name), how)
     }
@@ -38,9 +38,9 @@ impl Vfs {
     pub fn rename_node_expecting(
         &self,
         caller: &Caller,
-        (old_parent, old_name): (NodeId, &Name),
-        (new_parent, new_name): (NodeId, &Name),
-        (expect, durability): (Expect, Durability),
+        (old_parent, old_name): (NodeId, &PathComponent),
+        (new_parent, new_name): (NodeId, &PathComponent),
+        (expect, durability): (Precondition, Durability),
     ) -> Result<(), Fault> {
         let from = self.writable(caller, old_parent, old_name)?;
         let to = self.writable(caller, new_parent, new_name)?;
@@ -81,7 +81,7 @@ impl Vfs {
     /// name that a directory is to have.
     pub(crate) fn check_no_unsaved(&self, changes: &[Change]) -> Result<(), Fault> {
         let is_directory =
-            |path: &TreePath| self.stat(Door::Internal, path).is_ok_and(|there| there.kind == EntryKind::Directory);
+            |path: &TreePath| self.stat(Protocol::Internal, path).is_ok_and(|there| there.kind == EntryKind::Directory);
         let is_new = |node: NodeId| {
             let is_new = |shared: &Shared| shared.staging.as_ref().is_some_and(|staging| staging.is_new);
             self.nodes.shared(node).is_ok_and(|shared| is_new(&shared.lock()))

@@ -4,7 +4,7 @@
 //! One rule: a special file is on the disk and nowhere else. No version, no announcement, no door by path knows of it, and none of
 //! its changes waits for a flush.
 
-use svcfs_base::{Caller, Door, Expect, Fault, Kind, Name, TreePath};
+use svcfs_base::{Caller, Fault, Kind, PathComponent, Precondition, Protocol, TreePath};
 use svcfs_store::Special;
 
 use super::NodeId;
@@ -20,7 +20,7 @@ impl Vfs {
     pub fn make_special(
         &self,
         caller: &Caller,
-        (parent, name): (NodeId, &Name),
+        (parent, name): (NodeId, &PathComponent),
         special: Special,
         mode: u32,
     ) -> Result<(NodeId, Attributes), Fault> {
@@ -44,7 +44,7 @@ impl Vfs {
         &self,
         caller: &Caller,
         node: NodeId,
-        (parent, name): (NodeId, &Name),
+        (parent, name): (NodeId, &PathComponent),
     ) -> Result<Option<(NodeId, Attributes)>, Fault> {
         let path = self.nodes.path_of(node)?;
         let is_special = |found: &Attributes| matches!(found.kind, EntryKind::Special(_));
@@ -73,7 +73,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`.
-    pub(crate) fn stat_any(&self, door: Door, path: &TreePath) -> Result<Attributes, Fault> {
+    pub(crate) fn stat_any(&self, door: Protocol, path: &TreePath) -> Result<Attributes, Fault> {
         match self.stat(door, path) {
             Err(fault) if fault.kind() == Kind::NotFound && self.core.places.is_visible(door, path) => {
                 self.special(path)?.ok_or(fault)
@@ -127,7 +127,7 @@ impl Vfs {
     }
 
     /// Removes a pipe, socket or device that something else is about to take the place of, if that is expected there.
-    pub(super) fn replace_special(&self, path: &TreePath, expect: &Expect) -> Result<(), Fault> {
+    pub(super) fn replace_special(&self, path: &TreePath, expect: &Precondition) -> Result<(), Fault> {
         let _held = self.core.locks.hold([path.clone()].into());
         match self.standing(path)? {
             Standing::Special => {}
@@ -145,7 +145,7 @@ impl Vfs {
         &self,
         caller: &Caller,
         (from, to): (&TreePath, &TreePath),
-        expect: &Expect,
+        expect: &Precondition,
     ) -> Result<bool, Fault> {
         if self.special(from)?.is_none() {
             return Ok(false);
@@ -155,21 +155,21 @@ impl Vfs {
             let is_recorded = match self.attributes_at(caller, to) {
                 Err(fault) if fault.kind() == Kind::NotFound => false,
                 Err(fault) => return Err(fault),
-                Ok(_) if expect == Expect::Absent => return Err(Fault::exists(to)),
+                Ok(_) if expect == Precondition::Absent => return Err(Fault::exists(to)),
                 Ok(there) if there.kind == EntryKind::Directory => return Err(Fault::is_directory(to)),
                 Ok(_) => self.special(to)?.is_none(),
             };
             if is_recorded {
                 self.unlink_at(caller, to, expect.clone())?;
                 // What was expected is gone, and what comes now is another's.
-                if expect != Expect::Any {
-                    expect = Expect::Absent;
+                if expect != Precondition::Any {
+                    expect = Precondition::Absent;
                 }
             }
             self.settle_at(to)?;
             let _held = self.core.locks.hold([from.clone(), to.clone()].into());
             let now = self.standing(to)?;
-            if matches!(now, Standing::Content(_)) && expect == Expect::Any {
+            if matches!(now, Standing::Content(_)) && expect == Precondition::Any {
                 // Written since it was removed: that gets its version, too.
                 continue;
             }

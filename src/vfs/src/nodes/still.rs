@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use svcfs_base::{ETag, Fault, Hashing, MAX_FILE_BYTES, TreePath};
+use svcfs_base::{ETag, ETagHasher, Fault, MAX_FILE_BYTES, TreePath};
 use svcfs_store::{Draft, OpenFile, Stat};
 
 use crate::Vfs;
@@ -175,7 +175,7 @@ fn parts_of(offset: u64, length: usize) -> Range<usize> {
 
 /// The hash of the first bytes of a file, each part of which is handed on.
 fn each_of(file: &OpenFile, size: u64, mut take: impl FnMut(&[u8])) -> Result<ETag, Fault> {
-    let mut hashing = Hashing::of_length(size);
+    let mut hashing = ETagHasher::of_length(size);
     let mut at = 0;
     while at < size {
         let part = whole_part(file, at, size)?;

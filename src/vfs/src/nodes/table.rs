@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::{ArcMutexGuard, Mutex, MutexGuard, RawMutex};
-use svcfs_base::{Caller, Door, ETag, Fault, Kind, TreePath};
+use svcfs_base::{Caller, ETag, Fault, Kind, Protocol, TreePath};
 use svcfs_store::OpenFile;
 
 use super::body::Body;
@@ -154,7 +154,7 @@ struct Node {
 pub(crate) struct Handle {
     pub(crate) node: NodeId,
     /// Which door it was opened at.
-    pub(crate) door: Door,
+    pub(crate) door: Protocol,
     pub(crate) is_writing: bool,
 }
 
@@ -258,7 +258,7 @@ impl Nodes {
             .collect()
     }
 
-    pub(crate) fn open(&self, id: NodeId, door: Door, is_writing: bool) -> Result<HandleId, Fault> {
+    pub(crate) fn open(&self, id: NodeId, door: Protocol, is_writing: bool) -> Result<HandleId, Fault> {
         let mut table = self.table();
         table.nodes.get_mut(&id).ok_or_else(stale)?.open += 1;
         let handle = HandleId(table.next_handle);
@@ -307,7 +307,7 @@ impl Nodes {
     }
 
     /// A file that is new at a path: its node, found once, with unpublished bytes from the first moment on, and the handle it is written through.
-    pub(crate) fn create(&self, path: &TreePath, door: Door, mut staging: Staging) -> (NodeId, HandleId) {
+    pub(crate) fn create(&self, path: &TreePath, door: Protocol, mut staging: Staging) -> (NodeId, HandleId) {
         let mut table = self.table();
         let swept = table.lose(path);
         let (node, handle) = (NodeId(table.next_node), HandleId(table.next_handle));

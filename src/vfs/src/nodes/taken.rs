@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use svcfs_base::{Caller, Door, Durability, ETag, Fault, Kind};
+use svcfs_base::{Caller, Durability, ETag, Fault, Kind, Protocol};
 
 use super::table::{Shared, Staging};
 use super::{HandleId, NodeId};
@@ -97,7 +97,7 @@ impl Vfs {
         let is_here = shared.staging.as_ref().is_some_and(is_its);
         let text = if is_here { &mut shared.staging } else { &mut shared.aside };
         let refused = text.as_ref().filter(|staging| is_its(staging))?;
-        if !self.nodes.path_of(node).is_ok_and(|path| self.stat(Door::Internal, &path).is_ok()) {
+        if !self.nodes.path_of(node).is_ok_and(|path| self.stat(Protocol::Internal, &path).is_ok()) {
             if !is_here && shared.staging.is_none() {
                 shared.staging = shared.aside.take();
             }

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use svcfs_base::{Change, ChangeSet, DiskAttributes, Door, ETag, Name, Seq};
+use svcfs_base::{Change, ChangeSet, DiskAttributes, ETag, PathComponent, Protocol, Seq};
 use svcfs_store::{History, Log, StatePaths, Way};
 use tempfile::TempDir;
 
@@ -89,8 +89,8 @@ fn assert_whole(space: &TestSpace, log: &[String]) {
     assert_eq!(space.text("a.md"), "two");
     assert_eq!(space.text("e/b.md"), "b");
     assert_eq!(space.text("big.txt").len(), 3 << 20);
-    assert!(space.vfs.read(Door::Http, &at("kept.md")).is_err());
-    assert!(space.vfs.read(Door::Http, &at("d/b.md")).is_err());
+    assert!(space.vfs.read(Protocol::Http, &at("kept.md")).is_err());
+    assert!(space.vfs.read(Protocol::Http, &at("d/b.md")).is_err());
     assert_eq!(space.log(), log);
     assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 2);
     assert_eq!(space.vfs.recorded(&at("e/b.md")).unwrap(), Some(ETag::of(b"b")));
@@ -178,7 +178,7 @@ fn permission_bits_and_owner_of_files_that_never_reached_the_disk_come_from_the_
     space.vfs.apply(&eve(), Change::remove(at("plain.md"))).unwrap();
     put("plain.md", "two", None);
     space.put("run.sh", "#!/bin/sh\n");
-    let (node, _) = space.vfs.lookup(&eve(), NodeId::ROOT, &Name::parse("run.sh").unwrap()).unwrap();
+    let (node, _) = space.vfs.lookup(&eve(), NodeId::ROOT, &PathComponent::parse("run.sh").unwrap()).unwrap();
     let set = SetAttributes { mode: Some(0o750), ..SetAttributes::default() };
     space.vfs.set_attributes(&eve(), node, set).unwrap();
     let killed = crashed(&space);
@@ -466,7 +466,7 @@ fn an_execute_bit_that_never_reached_the_disk_is_set_again() {
     let change = Change::Put {
         path: at("run"),
         content: "#!/bin/sh\n".into(),
-        expect: svcfs_base::Expect::Any,
+        expect: svcfs_base::Precondition::Any,
         kind: Some(svcfs_base::FileKind::Executable),
         disk: svcfs_base::DiskAttributes::default(),
     };

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
-use svcfs_base::{Change, DiskAttributes, Door, ETag, Fault, FileKind, TreePath};
+use svcfs_base::{Change, DiskAttributes, ETag, Fault, FileKind, Protocol, TreePath};
 use svcfs_store::Install;
 
 use crate::Vfs;
@@ -90,7 +90,7 @@ impl Keeper<'_> {
             return *known;
         }
         let above = self.entrants(directory.parent());
-        let there = self.vfs.stat(Door::Internal, &directory);
+        let there = self.vfs.stat(Protocol::Internal, &directory);
         let entrants = there.map_or(above, |there| above.into(&there));
         self.known.insert(directory, entrants);
         entrants
@@ -125,18 +125,18 @@ impl Vfs {
         let mut keeper = Keeper { vfs: self, known: HashMap::new() };
         for Going { path, is_whole } in going {
             // What is not there cannot go.
-            let Ok(there) = self.stat(Door::Internal, path) else { continue };
+            let Ok(there) = self.stat(Protocol::Internal, path) else { continue };
             keeper.keep(path, &there);
             if there.kind != EntryKind::Directory || !is_whole {
                 continue;
             }
             let mut directories = BTreeSet::new();
-            for entry in self.walk(Door::Internal, path).unwrap_or_default() {
+            for entry in self.walk(Protocol::Internal, path).unwrap_or_default() {
                 directories.extend(entry.path.ancestors().take_while(|above| above != path));
                 keeper.keep(&entry.path, &entry.attributes);
             }
             for directory in directories {
-                if let Ok(there) = self.stat(Door::Internal, &directory) {
+                if let Ok(there) = self.stat(Protocol::Internal, &directory) {
                     keeper.keep(&directory, &there);
                 }
             }
@@ -162,7 +162,7 @@ mod tests {
     use std::fs::{Permissions, set_permissions};
     use std::os::unix::fs::PermissionsExt;
 
-    use svcfs_base::{Expect, Kind};
+    use svcfs_base::{Kind, Precondition};
 
     use crate::tests::{TestSpace, at, eve};
 
@@ -197,7 +197,7 @@ mod tests {
         space.put("own.md", "for all\n");
         space.vfs.settled().unwrap();
         set("own.md", 0o644);
-        space.vfs.apply(&eve(), Change::remove(at("own.md")).expecting(Expect::Any)).unwrap();
+        space.vfs.apply(&eve(), Change::remove(at("own.md")).expecting(Precondition::Any)).unwrap();
         assert_eq!(mode("own.md"), None);
     }
     #[test]

@@ -2,7 +2,7 @@
 
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use svcfs_base::{CommitId, Fault, FileKind, Name, Timestamp, TreePath};
+use svcfs_base::{CommitId, Fault, FileKind, PathComponent, Timestamp, TreePath};
 use svcfs_store::PastEntry;
 
 use super::KeptContent;
@@ -21,7 +21,7 @@ pub struct PastState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastName {
     /// The name.
-    pub name: Name,
+    pub name: PathComponent,
     /// Its content and what kind of file it was; none for a directory.
     pub leaf: Option<(KeptContent, FileKind)>,
 }

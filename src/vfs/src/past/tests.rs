@@ -1,6 +1,6 @@
 #![expect(clippy::disallowed_methods, reason = "a person works beside the server")]
 
-use svcfs_base::{Actor, Change, ChangeSet, Door};
+use svcfs_base::{Actor, Change, ChangeSet, Protocol};
 
 use crate::KeptContent;
 use crate::tests::{TestSpace, at, eve};
@@ -81,7 +81,7 @@ fn lines_that_came_by_a_merge_or_from_another_branch_are_blamed_as_git_blames_th
     space.put("d.md", "ours, on top\n");
     assert_as_git(&space, "a.md", 8);
     assert_as_git(&space, "b.md", 1);
-    assert_eq!(space.vfs.read(Door::Http, &at("a.md")).unwrap().content, "side\n2\n3\n4\n5\n6\n7\nmain\n");
+    assert_eq!(space.vfs.read(Protocol::Http, &at("a.md")).unwrap().content, "side\n2\n3\n4\n5\n6\n7\nmain\n");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use svcfs_base::{Change, Door};
+use svcfs_base::{Change, Protocol};
 use tempfile::TempDir;
 
 use super::*;
@@ -62,7 +62,7 @@ fn opening_tells_how_far_adoption_is() {
     let total = 10_001;
     let directory = tree_of(total);
     let (vfs, heard) = opened(directory.path());
-    assert_eq!(vfs.read(Door::Http, &at("d20/10000.md")).unwrap().content.as_ref(), b"# 10000\n");
+    assert_eq!(vfs.read(Protocol::Http, &at("d20/10000.md")).unwrap().content.as_ref(), b"# 10000\n");
     let heard = heard.all();
     assert_eq!(heard[0], Progress::Comparing);
     let counts = adoptions(&heard);
@@ -108,7 +108,7 @@ fn opening_tells_how_far_the_replay_of_the_log_is() {
     remove_tree(copy.path());
     fs::write(copy.path().join("first.md"), "first").unwrap();
     let (vfs, heard) = opened(copy.path());
-    assert_eq!(vfs.read(Door::Http, &at("19.md")).unwrap().content.as_ref(), b"text");
+    assert_eq!(vfs.read(Protocol::Http, &at("19.md")).unwrap().content.as_ref(), b"text");
     let heard = heard.all();
     let counts = |progress: &Progress| match *progress {
         Progress::Replaying { records, total } => Some((records, total)),

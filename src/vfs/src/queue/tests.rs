@@ -6,10 +6,10 @@ fn set(durability: Durability, content: Bytes) -> Prepared {
     let path = TreePath::parse("page.md").unwrap();
     Prepared {
         actor: Actor::new("eve"),
-        door: Door::Http,
+        door: Protocol::Http,
         entrance: None,
         provenance: None,
-        announcement: Announcement::Files,
+        announcement: EventAnnouncement::Files,
         message: String::new(),
         durability,
         stamp: 0,
@@ -64,7 +64,7 @@ fn whoever_waits_for_room_goes_on_when_there_is_some() {
 #[test]
 fn a_program_waits_for_as_long_as_the_disk_gets_on_and_others_are_told_to_come_again() {
     let most = Duration::from_secs(10);
-    let (mut program, mut client) = (Patience::new(Door::Fuse, most, 7), Patience::new(Door::Http, most, 7));
+    let (mut program, mut client) = (Patience::new(Protocol::Fuse, most, 7), Patience::new(Protocol::Http, most, 7));
     let (first, theirs) = (program.until(Instant::now(), 7), client.until(Instant::now(), 7));
     let later = first + most * 3;
     assert_eq!((program.until(later, 7), client.until(later, 7)), (first, theirs), "nothing was done");

@@ -5,7 +5,7 @@ use svcfs_store::{FailPoint, FailPoints};
 use super::stop::Stop;
 use super::*;
 
-fn put(path: &str, text: &str, expect: Expect) -> Change {
+fn put(path: &str, text: &str, expect: Precondition) -> Change {
     Change::put(at(path), text.to_owned()).expecting(expect)
 }
 
@@ -39,12 +39,12 @@ fn writes_that_stood_on_a_refused_one_are_refused_or_recorded_on_what_is_there()
         let refused = apply(ChangeSet::new(refused));
         stop.wait();
         // All of them see the other's change, which is not in the log yet.
-        let soon = ChangeSet::from(put("soon.md", "three", Expect::OneOf(vec![two]))).soon();
+        let soon = ChangeSet::from(put("soon.md", "three", Precondition::OneOf(vec![two]))).soon();
         space.vfs.apply(&eve(), soon).unwrap();
-        let any = apply(put("any.md", "three", Expect::Any).into());
-        let same = apply(put("same.md", "one", Expect::Any).into());
-        let matching = apply(put("match.md", "three", Expect::OneOf(vec![two])).into());
-        let create = apply(put("create.md", "three", Expect::Absent).into());
+        let any = apply(put("any.md", "three", Precondition::Any).into());
+        let same = apply(put("same.md", "one", Precondition::Any).into());
+        let matching = apply(put("match.md", "three", Precondition::OneOf(vec![two])).into());
+        let create = apply(put("create.md", "three", Precondition::Absent).into());
         let remove = apply(Change::remove(at("remove.md")).into());
         let rename = apply(Change::rename(at("from.md"), at("to.md")).into());
         space.wait_until("all of them are accepted", |space| {
@@ -100,9 +100,10 @@ fn a_write_of_what_another_is_writing_waits_for_what_becomes_of_that() {
         let first = scope.spawn(|| apply(ChangeSet::new(paths.map(|path| Change::put(at(path), "two")).to_vec())));
         stop.wait();
         // Nothing of the first is in the log, and each of these asks for what it would make.
-        apply(ChangeSet::from(put("soon.md", "two", Expect::Any)).soon()).unwrap();
-        let any = scope.spawn(|| apply(put("any.md", "two", Expect::Any).into()));
-        let matching = scope.spawn(|| apply(put("match.md", "two", Expect::OneOf(vec![ETag::of(b"two")])).into()));
+        apply(ChangeSet::from(put("soon.md", "two", Precondition::Any)).soon()).unwrap();
+        let any = scope.spawn(|| apply(put("any.md", "two", Precondition::Any).into()));
+        let matching =
+            scope.spawn(|| apply(put("match.md", "two", Precondition::OneOf(vec![ETag::of(b"two")])).into()));
         space.wait_until("all of them wait", |space| space.vfs.core.queue.depth().0 == 3);
         points.refuse(FailPoint::LogFlush, 28);
         stop.go_on();
@@ -128,9 +129,9 @@ fn a_write_that_another_of_its_batch_makes_needless_is_answered_with_that_one() 
     let apply = |set: ChangeSet| space.vfs.apply(&eve(), set).map(|_| ()).map_err(|fault| fault.kind());
     let apply = &apply;
     std::thread::scope(|scope| {
-        let before = scope.spawn(|| apply(put("before.md", "one", Expect::Any).into()));
+        let before = scope.spawn(|| apply(put("before.md", "one", Precondition::Any).into()));
         stop.wait();
-        let twice = [0, 1].map(|_| scope.spawn(|| apply(put("a.md", "two", Expect::Any).into())));
+        let twice = [0, 1].map(|_| scope.spawn(|| apply(put("a.md", "two", Precondition::Any).into())));
         space.wait_until("both of them wait", |space| space.vfs.core.queue.depth().0 == 2);
         stop.go_on();
         stop.wait();

@@ -5,14 +5,14 @@ use super::gathered::NEVER;
 use super::*;
 use crate::opening::tests::{crashed, reopened};
 
-fn etag(text: &str) -> Expect {
-    Expect::OneOf(vec![ETag::of(text.as_bytes())])
+fn etag(text: &str) -> Precondition {
+    Precondition::OneOf(vec![ETag::of(text.as_bytes())])
 }
 
 /// Renames `d` to `new/e`, and writes a page in it and one beside it.
-fn renamed(space: &TestSpace) -> Result<Applied, Fault> {
+fn renamed(space: &TestSpace) -> Result<ApplyResult, Fault> {
     let changes = vec![
-        Change::rename(at("d"), at("new/e")).expecting(Expect::Absent),
+        Change::rename(at("d"), at("new/e")).expecting(Precondition::Absent),
         Change::put(at("new/e/a.md"), "a, rewritten\n").expecting(etag("a\n")),
         Change::put(at("top.md"), "top, rewritten\n").expecting(etag("top\n")),
     ];
@@ -29,7 +29,7 @@ fn filled(space: TestSpace) -> TestSpace {
 
 #[track_caller]
 fn assert_renamed(space: &TestSpace) {
-    let walked = space.vfs.walk(Door::Http, &TreePath::root()).unwrap();
+    let walked = space.vfs.walk(Protocol::Http, &TreePath::root()).unwrap();
     let paths: Vec<_> = walked.iter().map(|entry| entry.path.as_str()).collect();
     assert_eq!(paths, ["new/e/a.md", "new/e/c.txt", "new/e/deep/b.md", "top.md"]);
     assert_eq!(space.text("new/e/a.md"), "a, rewritten\n");

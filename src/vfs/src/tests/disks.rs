@@ -51,9 +51,9 @@ fn a_disk_without_flags_of_renameat2_takes_every_change() {
     apply(Change::rename(at("c.md"), at("d/b.md")));
     apply(Change::rename(at("d"), at("e")));
     apply(Change::remove(at("old.md")));
-    let taken = vfs.apply(&eve(), Change::put(at("e/b.md"), "x").expecting(Expect::Absent));
+    let taken = vfs.apply(&eve(), Change::put(at("e/b.md"), "x").expecting(Precondition::Absent));
     assert_eq!(taken.unwrap_err().kind(), Kind::PreconditionFailed);
-    let name = Name::parse("n.md").unwrap();
+    let name = PathComponent::parse("n.md").unwrap();
     let (node, _, handle) = vfs.create(&eve(), NodeId::ROOT, &name, 0o600).unwrap();
     vfs.write_node(&eve(), handle, WriteAt::End, b"text\n").unwrap();
     vfs.release(&eve(), handle).unwrap();
@@ -61,9 +61,9 @@ fn a_disk_without_flags_of_renameat2_takes_every_change() {
     vfs.close().unwrap();
     drop(vfs);
     let vfs = open(&disk.root());
-    let text = |path: &str| vfs.read(Door::Http, &at(path)).unwrap().content;
+    let text = |path: &str| vfs.read(Protocol::Http, &at(path)).unwrap().content;
     assert_eq!((&*text("e/b.md"), &*text("n.md")), (&b"three\n"[..], &b"text\n"[..]));
-    let names: Vec<_> = vfs.walk(Door::Http, &TreePath::root()).unwrap();
+    let names: Vec<_> = vfs.walk(Protocol::Http, &TreePath::root()).unwrap();
     let names: Vec<_> = names.iter().map(|entry| entry.path.as_str()).collect();
     assert_eq!(names, ["e/b.md", "n.md"]);
     let git = Command::new("git").arg("-C").arg(disk.root()).args(["status", "--porcelain"]).output().unwrap();

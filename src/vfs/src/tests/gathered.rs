@@ -20,7 +20,7 @@ impl TestSpace {
         Self { directory, vfs }
     }
     fn put_as(&self, who: &str, path: &str, text: &str) {
-        let caller = Caller::new(Door::Http).named(Actor::new(who));
+        let caller = Caller::new(Protocol::Http).named(Actor::new(who));
         self.vfs.apply(&caller, Change::put(at(path), text.to_owned())).unwrap();
     }
     fn has_commits(&self) -> bool {
@@ -118,7 +118,7 @@ fn a_bulk_write_and_a_rename_are_commits_by_themselves() {
     let space = TestSpace::gathering(NEVER, 2);
     space.put("a.md", "a");
     let many = (0..7).map(|number| Change::put(at(&format!("many/{number}.md")), "x")).collect::<Vec<_>>();
-    space.vfs.apply(&eve(), ChangeSet::new(many).message("many").announced(Announcement::Bulk)).unwrap();
+    space.vfs.apply(&eve(), ChangeSet::new(many).message("many").announced(EventAnnouncement::Bulk)).unwrap();
     space.put("b.md", "b");
     space.vfs.apply(&eve(), Change::rename(at("b.md"), at("c.md"))).unwrap();
     space.vfs.apply(&eve(), Change::rename(at("many"), at("moved"))).unwrap();

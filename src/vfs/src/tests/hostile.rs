@@ -12,7 +12,7 @@ fn fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-fn soon(space: &TestSpace, change: Change) -> Result<Applied, Fault> {
+fn soon(space: &TestSpace, change: Change) -> Result<ApplyResult, Fault> {
     space.vfs.apply(&eve(), ChangeSet::from(change).soon())
 }
 
@@ -72,7 +72,7 @@ fn a_file_cannot_be_put_where_the_same_set_puts_one_below() {
     assert_eq!(space.vfs.apply(&eve(), ChangeSet::new(set)).unwrap_err().kind(), Kind::IsDirectory);
     let set = vec![Change::put(at("f"), "f"), Change::put(at("d/a.md"), "a"), Change::rename(at("f"), at("d"))];
     assert_eq!(space.vfs.apply(&eve(), ChangeSet::new(set)).unwrap_err().kind(), Kind::IsDirectory);
-    assert!(space.vfs.stat(Door::Http, &at("d")).is_err());
+    assert!(space.vfs.stat(Protocol::Http, &at("d")).is_err());
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_directory_may_be_made_where_a_file_was_removed_a_moment_ago() {
     space.put("d", "file");
     soon(&space, Change::remove(at("d"))).unwrap();
     space.vfs.apply(&eve(), Change::MakeDir { path: at("d") }).unwrap();
-    assert_eq!(space.vfs.stat(Door::Http, &at("d")).unwrap().kind, EntryKind::Directory);
+    assert_eq!(space.vfs.stat(Protocol::Http, &at("d")).unwrap().kind, EntryKind::Directory);
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn a_set_refused_for_a_file_in_the_way_writes_no_scratch_file_either() {
     space.put("e", "file");
     let set = vec![Change::put(at("d/c~"), "scratch"), Change::put(at("e/a.md"), "below a file")];
     assert_eq!(space.vfs.apply(&eve(), ChangeSet::new(set)).unwrap_err().kind(), Kind::NotDirectory);
-    assert_eq!(space.vfs.stat(Door::Http, &at("d/c~")).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(space.vfs.stat(Protocol::Http, &at("d/c~")).unwrap_err().kind(), Kind::NotFound);
 }
 
 #[test]
@@ -461,12 +461,12 @@ fn the_directory_of_the_servers_own_files_is_neither_moved_nor_removed_nor_cover
     let space = TestSpace::new();
     space.put("a.md", "one");
     space.put("d/b.md", "two");
-    for door in [Door::Http, Door::Mcp, Door::Fuse, Door::Cli] {
+    for door in [Protocol::Http, Protocol::Mcp, Protocol::Fuse, Protocol::Cli] {
         let caller = Caller::new(door);
         let changes = [
             Change::rename(at(".svc"), at("x")),
             Change::rename(at("d"), at(".svc")),
-            Change::Remove { path: at(".svc"), expect: Expect::Any },
+            Change::Remove { path: at(".svc"), expect: Precondition::Any },
         ];
         for change in changes {
             let fault = space.vfs.apply(&caller, change).unwrap_err();

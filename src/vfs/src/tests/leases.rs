@@ -10,7 +10,7 @@ fn lease(space: &TestSpace, path: &str) -> Lease {
         path: at(path),
         is_deep: true,
         is_shared: false,
-        door: Door::WebDav,
+        door: Protocol::WebDav,
         holder: "ann".to_owned(),
         note: String::new(),
         until: space.vfs.lease_end(LONG),
@@ -18,7 +18,7 @@ fn lease(space: &TestSpace, path: &str) -> Lease {
 }
 
 fn dav() -> Caller {
-    Caller { door: Door::WebDav, ..eve() }
+    Caller { door: Protocol::WebDav, ..eve() }
 }
 
 #[track_caller]
@@ -33,13 +33,13 @@ fn what_is_leased_at_one_door_is_left_alone_by_every_other() {
     let space = TestSpace::new();
     space.put("a.md", "one\n");
     space.vfs.lease(lease(&space, "a.md")).unwrap().unwrap();
-    for door in [Door::Http, Door::Mcp, Door::Fuse, Door::Nfs, Door::S3, Door::Cli] {
+    for door in [Protocol::Http, Protocol::Mcp, Protocol::Fuse, Protocol::Nfs, Protocol::S3, Protocol::Cli] {
         let caller = Caller { door, ..eve() };
         let told = refused(space.vfs.apply(&caller, Change::put(at("a.md"), "two\n")));
         assert!(told.starts_with("`a.md` is locked by `ann` over webdav until 20"), "{told}");
         refused(space.vfs.apply(&caller, Change::remove(at("a.md"))));
         refused(space.vfs.apply(&caller, Change::rename(at("a.md"), at("b.md"))));
-        refused(space.vfs.save(&caller, at("a.md"), "two\n".into(), Expect::Any));
+        refused(space.vfs.save(&caller, at("a.md"), "two\n".into(), Precondition::Any));
     }
     space.put("b.md", "one\n");
     refused(space.vfs.apply(&eve(), Change::rename(at("b.md"), at("a.md"))));
@@ -53,7 +53,7 @@ fn what_is_leased_at_one_door_is_left_alone_by_every_other() {
 fn through_a_mount_the_leased_file_is_read_and_neither_opened_to_write_nor_cut() {
     let space = TestSpace::new();
     space.put("a.md", "one\n");
-    let caller = Caller { door: Door::Fuse, ..eve() };
+    let caller = Caller { door: Protocol::Fuse, ..eve() };
     let (node, _) = space.vfs.find(&caller, &at("a.md")).unwrap();
     let before = space.vfs.open_node(&caller, node, OpenMode { write: true, truncate: false }).unwrap();
     space.vfs.write_node(&caller, before, WriteAt::Offset(0), b"mine").unwrap();
@@ -70,8 +70,8 @@ fn through_a_mount_the_leased_file_is_read_and_neither_opened_to_write_nor_cut()
 #[test]
 fn a_large_file_that_was_open_before_is_not_written_where_it_is() {
     let space = TestSpace::new();
-    let caller = Caller { door: Door::Fuse, ..eve() };
-    let name = svcfs_base::Name::parse("a.bin").unwrap();
+    let caller = Caller { door: Protocol::Fuse, ..eve() };
+    let name = svcfs_base::PathComponent::parse("a.bin").unwrap();
     let (node, _, handle) = space.vfs.create(&caller, NodeId::ROOT, &name, 0o644).unwrap();
     let end = svcfs_base::MAX_FILE_BYTES as u64;
     space.vfs.write_node(&caller, handle, WriteAt::Offset(end), b"end").unwrap();

@@ -191,7 +191,7 @@ impl World {
         let (actor, message) = (["eve", "adam"][self.asked % 2], format!("step {}", self.asked));
         let set = ChangeSet::new(changes).message(message.as_str());
         let set = if is_soon { set.soon() } else { set };
-        let outcome = self.space.vfs.apply(&Caller::new(Door::Fuse).named(Actor::new(actor)), set);
+        let outcome = self.space.vfs.apply(&Caller::new(Protocol::Fuse).named(Actor::new(actor)), set);
         if let Err(fault) = &outcome {
             assert!(
                 !matches!(fault.kind(), Kind::Internal | Kind::Unavailable | Kind::NoSpace | Kind::ReadOnly),
@@ -303,10 +303,10 @@ impl World {
     fn agrees_at_once(&self) {
         for number in 0..DIRECTORIES.len() * NAMES.len() {
             let path = path_of(number);
-            let seen = match self.space.vfs.stat(Door::Fuse, &path) {
+            let seen = match self.space.vfs.stat(Protocol::Fuse, &path) {
                 Ok(there) if there.kind == EntryKind::Directory => None,
                 Ok(there) if there.kind == EntryKind::Symlink && self.is_real(&path) => {
-                    Some(Leaf::Link(self.space.vfs.read_link(Door::Fuse, &path).unwrap()))
+                    Some(Leaf::Link(self.space.vfs.read_link(Protocol::Fuse, &path).unwrap()))
                 }
                 Ok(_) if self.is_real(&path) => Some(Leaf::File(self.space.text(path.as_str()))),
                 Ok(_) | Err(_) => None,
@@ -318,7 +318,7 @@ impl World {
     /// Tree, newest commit, versions and feed.
     fn agrees_when_settled(&self) {
         self.space.vfs.committed().unwrap();
-        let listed = self.space.vfs.walk(Door::Fuse, &TreePath::root()).unwrap();
+        let listed = self.space.vfs.walk(Protocol::Fuse, &TreePath::root()).unwrap();
         let listed: Vec<_> = listed.into_iter().map(|entry| entry.path).collect();
         let versioned: Vec<_> = self.model.leaves.keys().filter(|path| is_versioned(path)).cloned().collect();
         assert_eq!(listed, versioned, "the tree");
@@ -415,7 +415,7 @@ fn rename(leaves: &mut BTreeMap<TreePath, Leaf>, from: &TreePath, to: &TreePath)
 
 /// A door that keeps bytes and follows no links.
 fn fuse() -> Caller {
-    Caller::new(Door::Fuse).named(Actor::new("eve"))
+    Caller::new(Protocol::Fuse).named(Actor::new("eve"))
 }
 
 fn step() -> impl Strategy<Value = Step> {

@@ -281,7 +281,7 @@ fn after_a_kill_a_commit_from_an_older_index_is_put_over_no_page() {
     });
     let again = reopened(crashed(&space));
     assert_eq!(again.text("a.md"), "two");
-    assert!(again.vfs.read(Door::Http, &at("gone.md")).is_err());
+    assert!(again.vfs.read(Protocol::Http, &at("gone.md")).is_err());
     assert_eq!(again.git(&["show", "HEAD:a.md"]), "two");
     again.git(&["fsck", "--strict"]);
     // After a power cut nobody can say whether they put it in place.

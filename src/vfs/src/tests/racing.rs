@@ -22,7 +22,7 @@ impl Clock for Hooked {
 
 #[test]
 fn a_page_made_where_another_door_renames_one_in_that_moment_is_saved_or_not_made() {
-    let ann = Caller::new(Door::Fuse).named(Actor::new("ann"));
+    let ann = Caller::new(Protocol::Fuse).named(Actor::new("ann"));
     let directory = tempfile::tempdir().unwrap();
     let clock = Arc::new(Hooked::default());
     let vfs = Vfs::open(Options { clock: Arc::clone(&clock) as _, ..options(directory.path(), false) }).unwrap();
@@ -42,7 +42,7 @@ fn a_page_made_where_another_door_renames_one_in_that_moment_is_saved_or_not_mad
         points.clear(FailPoint::AcceptHeld);
         stop.go_on();
     }));
-    let made = space.vfs.create(&ann, NodeId::ROOT, &Name::parse("to.md").unwrap(), 0o644);
+    let made = space.vfs.create(&ann, NodeId::ROOT, &PathComponent::parse("to.md").unwrap(), 0o644);
     let renamed = renaming.lock().take().unwrap().join().unwrap();
     match made {
         Ok((.., handle)) => {
@@ -61,16 +61,16 @@ fn a_page_made_where_another_door_renames_one_in_that_moment_is_saved_or_not_mad
 
 #[test]
 fn of_two_who_make_one_page_in_one_moment_one_is_told_that_it_is_there() {
-    let ann = Caller::new(Door::Fuse).named(Actor::new("ann"));
+    let ann = Caller::new(Protocol::Fuse).named(Actor::new("ann"));
     let directory = tempfile::tempdir().unwrap();
     let clock = Arc::new(Hooked::default());
     let vfs = Vfs::open(Options { clock: Arc::clone(&clock) as _, ..options(directory.path(), false) }).unwrap();
-    let name = Name::parse("a.md").unwrap();
+    let name = PathComponent::parse("a.md").unwrap();
     let made = Arc::new(Mutex::new(None));
     let (other, maker) = (Arc::clone(&vfs), Arc::clone(&made));
     *clock.0.lock() = Some(Box::new(move || {
-        let eve = Caller::new(Door::Nfs).named(Actor::new("eve"));
-        *maker.lock() = Some(other.create(&eve, NodeId::ROOT, &Name::parse("a.md").unwrap(), 0o644).unwrap());
+        let eve = Caller::new(Protocol::Nfs).named(Actor::new("eve"));
+        *maker.lock() = Some(other.create(&eve, NodeId::ROOT, &PathComponent::parse("a.md").unwrap(), 0o644).unwrap());
     }));
     let late = vfs.create(&ann, NodeId::ROOT, &name, 0o644).map(drop);
     assert_eq!(late.map_err(|fault| fault.kind()), Err(Kind::Exists));

@@ -5,7 +5,7 @@ use svcfs_store::{FailPoint, FailPoints};
 use super::stop::Stop;
 use super::*;
 
-fn refuse(space: &TestSpace, path: &str, text: &str, expect: Expect) -> Kind {
+fn refuse(space: &TestSpace, path: &str, text: &str, expect: Precondition) -> Kind {
     space.vfs.save(&eve(), at(path), text.to_owned().into(), expect).unwrap_err().kind()
 }
 
@@ -18,7 +18,7 @@ fn kept(space: &TestSpace, path: &str) -> Option<String> {
 fn a_refused_text_stays_when_the_disk_refuses_the_next_write_of_its_page() {
     let space = TestSpace::new();
     space.put("a.md", "good");
-    assert_eq!(refuse(&space, "a.md", "refuse this", Expect::Any), Kind::Rejected);
+    assert_eq!(refuse(&space, "a.md", "refuse this", Precondition::Any), Kind::Rejected);
     let points = FailPoints::of(space.directory.path());
     points.refuse(FailPoint::LogFlush, 28);
     assert_eq!(space.vfs.apply(&eve(), Change::put(at("a.md"), "better")).unwrap_err().kind(), Kind::NoSpace);
@@ -35,13 +35,13 @@ fn a_refused_text_stays_when_the_disk_refuses_the_next_write_of_its_page() {
 fn what_is_refused_while_an_accepted_write_is_on_its_way_to_the_disk_is_kept_after_it() {
     let space = TestSpace::new();
     space.put("a.md", "good");
-    assert_eq!(refuse(&space, "a.md", "refuse this", Expect::Any), Kind::Rejected);
+    assert_eq!(refuse(&space, "a.md", "refuse this", Precondition::Any), Kind::Rejected);
     let points = FailPoints::of(space.directory.path());
     let stop = Stop::at(&points, FailPoint::LogWrite);
     std::thread::scope(|scope| {
         let accepted = scope.spawn(|| space.vfs.apply(&eve(), Change::put(at("a.md"), "better")).map(drop));
         stop.wait();
-        assert_eq!(refuse(&space, "a.md", "refuse that", Expect::Any), Kind::Rejected);
+        assert_eq!(refuse(&space, "a.md", "refuse that", Precondition::Any), Kind::Rejected);
         points.clear(FailPoint::LogWrite);
         stop.go_on();
         accepted.join().unwrap().unwrap();
@@ -61,7 +61,7 @@ fn age(space: &TestSpace, path: &str, days: u32) {
 fn what_is_told_of_a_refusal_goes_with_its_text() {
     let space = TestSpace::new();
     for (path, days) in [("d/a.md", 8), ("d/b.md", 6)] {
-        refuse(&space, path, "refuse this", Expect::Any);
+        refuse(&space, path, "refuse this", Precondition::Any);
         age(&space, path, days);
     }
     let told = |path| space.vfs.core.refusals.of(&at(path));
@@ -73,7 +73,7 @@ fn what_is_told_of_a_refusal_goes_with_its_text() {
     space.vfs.core.sweep_refused();
     assert_eq!(told("d/b.md"), None);
     assert!(!space.vfs.core.refusals.has_any());
-    refuse(&space, "d/a.md", "refuse this", Expect::Any);
+    refuse(&space, "d/a.md", "refuse this", Precondition::Any);
     assert!(told("d/a.md").is_some() && space.vfs.core.refusals.has_any());
 }
 
@@ -82,7 +82,7 @@ fn one_refused_text_that_cannot_be_removed_does_not_keep_the_others() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     let space = TestSpace::new();
     for path in ["a/held.md", "b/old.md", "c.md"] {
-        refuse(&space, path, "refuse this", Expect::Any);
+        refuse(&space, path, "refuse this", Precondition::Any);
         age(&space, path, 8);
     }
     let kept = space.directory.path().join(".svc/rejected");

@@ -58,11 +58,11 @@ impl TestSpace {
         let commits = self.vfs.core.commits;
         self.vfs = Vfs::open(Options { commits, ..options(self.directory.path(), false) }).unwrap();
     }
-    pub(crate) fn put(&self, path: &str, text: &str) -> Applied {
+    pub(crate) fn put(&self, path: &str, text: &str) -> ApplyResult {
         self.vfs.apply(&eve(), Change::put(at(path), text.to_owned())).unwrap()
     }
     pub(crate) fn text(&self, path: &str) -> String {
-        String::from_utf8(self.vfs.read(Door::Http, &at(path)).unwrap().content.to_vec()).unwrap()
+        String::from_utf8(self.vfs.read(Protocol::Http, &at(path)).unwrap().content.to_vec()).unwrap()
     }
     pub(crate) fn git(&self, arguments: &[&str]) -> String {
         let run = || Command::new("git").arg("-C").arg(self.directory.path()).args(arguments).output().unwrap();
@@ -95,5 +95,5 @@ pub(crate) fn at(path: &str) -> TreePath {
 }
 
 pub(crate) fn eve() -> Caller {
-    Caller::new(Door::Http).named(Actor::new("eve"))
+    Caller::new(Protocol::Http).named(Actor::new("eve"))
 }

@@ -11,7 +11,7 @@ const SNAPSHOTS: Strategy = Strategy::Snapshots { at_most: None };
 const WITHOUT_GIT: [Strategy; 2] = [SNAPSHOTS, Strategy::Nothing];
 
 fn adam() -> Caller {
-    Caller::new(Door::Mcp).named(Actor::new("adam"))
+    Caller::new(Protocol::Mcp).named(Actor::new("adam"))
 }
 
 /// Closed, and opened again with a strategy.
@@ -212,7 +212,7 @@ fn files_and_snapshots_that_never_reached_the_disk_are_made_again_from_the_log()
         }
         let again = opened(torn, strategy);
         assert_eq!([again.text("a.md"), again.text("e/b.md"), again.text("kept.md")], ["three", "b", "settled"]);
-        assert!(again.vfs.read(Door::Http, &at("d/b.md")).is_err());
+        assert!(again.vfs.read(Protocol::Http, &at("d/b.md")).is_err());
         assert_eq!(told(&again), before, "{strategy:?}");
         if strategy == SNAPSHOTS {
             assert_eq!(texts(&again, "a.md"), ["one", "two", "behind", "three"]);
@@ -357,7 +357,7 @@ fn snapshots_are_nobodys_to_see_to_write_or_to_record() {
         fs::write(folder.join("0000000000000000001.md"), "forged").unwrap();
         assert_eq!(space.vfs.rescan().unwrap(), 0, "{strategy:?}");
         let place = at(".versions/b.md/0000000000000000001.md");
-        for door in [Door::Fuse, Door::Http, Door::Mcp, Door::S3] {
+        for door in [Protocol::Fuse, Protocol::Http, Protocol::Mcp, Protocol::S3] {
             assert_eq!(space.vfs.read(door, &place).unwrap_err().kind(), Kind::NotFound, "{door:?}");
             assert!(space.vfs.list(door, &TreePath::root()).unwrap().iter().all(|entry| entry.path != at(".versions")));
             let caller = Caller::new(door);

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use svcfs_base::{ETag, Expect, Fault, TreePath};
+use svcfs_base::{ETag, Fault, Precondition, TreePath};
 
 use super::IF_MATCH;
 use crate::files::rename::{self, LinkUpdatePolicy, RenamedDirectory, RenamedFile};
@@ -46,9 +46,9 @@ impl Operation for RenameFile {
     type Output = RenamedFile;
     fn run(self, cx: &OperationContext<'_>) -> Result<RenamedFile, Fault> {
         let expect = match self.replacing.as_deref().map(str::trim) {
-            None => Expect::Absent,
-            Some("*") => Expect::Any,
-            Some(text) => Expect::OneOf(vec![ETag::parse("replacing", text)?]),
+            None => Precondition::Absent,
+            Some("*") => Precondition::Any,
+            Some(text) => Precondition::OneOf(vec![ETag::parse("replacing", text)?]),
         };
         let following = match (self.as_mount, self.update_links) {
             (true, _) => LinkUpdatePolicy::AsByDoor,

@@ -1,5 +1,5 @@
 use serde_json::json;
-use svcfs_base::{ETag, Expect};
+use svcfs_base::{ETag, Precondition};
 
 use crate::spaces::test_space::{TestSpace, expecting, from_run, told};
 
@@ -75,7 +75,7 @@ fn a_refused_bulk_names_the_entry() {
         assert_eq!(found, status, "{message}");
         assert!(message.starts_with(start), "{message}");
     }
-    let conditional = expecting(Expect::Present);
+    let conditional = expecting(Precondition::Present);
     let (status, message) = told(space.ask_as(&conditional, "bulk_write", json!({ "files": [good] })));
     assert_eq!(status, 400);
     assert!(message.contains("each of them takes an `if_match` of its own"), "{message}");

@@ -1,5 +1,5 @@
 use serde_json::json;
-use svcfs_base::{ETag, Expect};
+use svcfs_base::{ETag, Precondition};
 
 use crate::spaces::test_space::{TestSpace, expecting, told};
 
@@ -26,9 +26,9 @@ fn a_link_is_made_read_through_and_is_a_version() {
 fn a_link_takes_the_place_of_a_file_under_its_condition() {
     let space = TestSpace::new();
     let etag = space.put("l.md", "text\n");
-    let stale = expecting(Expect::OneOf(vec![ETag::of(b"x")]));
+    let stale = expecting(Precondition::OneOf(vec![ETag::of(b"x")]));
     assert_eq!(told(space.ask_as(&stale, "write", link("l.md", "a.md"))).0, 409);
-    let fresh = expecting(Expect::OneOf(vec![etag]));
+    let fresh = expecting(Precondition::OneOf(vec![etag]));
     space.ask_as(&fresh, "write", link("l.md", "not/yet.md")).unwrap();
     assert_eq!(space.get("readlink", json!({ "path": "l.md" }))["target"], "not/yet.md");
     space.put("l.md", "a page\n");

@@ -1,5 +1,5 @@
 use serde_json::json;
-use svcfs_base::{ETag, Expect};
+use svcfs_base::{ETag, Precondition};
 
 use crate::spaces::test_space::{TestSpace, caller, expecting, path, told};
 
@@ -206,7 +206,7 @@ fn a_rename_that_cannot_be_is_refused() {
     ] {
         assert_eq!(space.refusal("rename", arguments), (status, message.to_owned()));
     }
-    let stale = expecting(Expect::OneOf(vec![ETag::of(b"old")]));
+    let stale = expecting(Precondition::OneOf(vec![ETag::of(b"old")]));
     assert_eq!(told(space.ask_as(&stale, "rename", json!({ "from": "a.md", "to": "z.md" }))).0, 409);
     let unchanged = space.get("rename", json!({ "from": "a.md", "to": "./a.md" }));
     assert_eq!(unchanged, json!({ "from": "a.md", "to": "a.md", "etag": etag, "updated_links": 0 }));
@@ -286,7 +286,7 @@ fn a_linking_page_that_is_not_utf_8_stays_as_it_is_and_the_caller_is_told() {
     std::fs::write(space.root().join("b.md"), b"\xff[[a]]\n").unwrap();
     assert_eq!(space.space().vfs.rescan().unwrap(), 1);
     space.settle();
-    let caller = svcfs_base::Caller::new(svcfs_base::Door::Http);
+    let caller = svcfs_base::Caller::new(svcfs_base::Protocol::Http);
     let cx = space.cx(&caller);
     let rename = super::super::AREA.operations.iter().find(|entry| entry.name == "rename").unwrap();
     let renamed = (rename.call)(json!({ "from": "a.md", "to": "c.md" }), &cx).unwrap();

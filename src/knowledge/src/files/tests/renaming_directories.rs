@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::json;
-use svcfs_base::{ETag, Expect, TreePath};
+use svcfs_base::{ETag, Precondition, TreePath};
 
 use crate::spaces::test_space::{TestSpace, expecting, path, told};
 
@@ -106,7 +106,7 @@ fn a_rename_of_a_directory_that_cannot_be_is_refused() {
     ] {
         assert_eq!(space.refusal("rename_dir", arguments.clone()), (status, message.to_owned()), "{arguments}");
     }
-    let stale = expecting(Expect::OneOf(vec![ETag::of(b"old")]));
+    let stale = expecting(Precondition::OneOf(vec![ETag::of(b"old")]));
     let (status, message) = told(space.ask_as(&stale, "rename_dir", json!({ "from": "d", "to": "x" })));
     assert_eq!((status, message.starts_with("`If-Match`: ")), (400, true), "{message}");
     assert_eq!(space.text("d/b.md"), "# B\n");

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use svcfs_base::{Reach, TreePath};
+use svcfs_base::{Permissions, TreePath};
 
 use crate::health::findings::{FindingKind, FindingSeverity, PageFinding};
 use crate::health::{ReviewPolicy, disputes, message, page, survey};
@@ -91,7 +91,7 @@ fn recomputed(space: &TestSpace) -> (Value, Value) {
         };
         findings.extend(group.iter().map(|path| of(path).about(group)));
     }
-    for dispute in disputes(index, &Reach::FULL).unwrap() {
+    for dispute in disputes(index, &Permissions::FULL).unwrap() {
         let of = |path: &TreePath| PageFinding::new(path.clone(), FindingKind::Contradiction, dispute.details.clone());
         findings.extend(dispute.pages.iter().map(|path| of(path).about(&dispute.pages)));
     }

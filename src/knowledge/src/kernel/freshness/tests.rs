@@ -16,11 +16,11 @@ fn freshness() -> IndexFreshness {
 }
 
 fn on_connection(connection: u64) -> Caller {
-    Caller { client: Client { key: None, connection: Some(connection) }, ..Caller::new(Door::Http) }
+    Caller { client: Client { key: None, connection: Some(connection) }, ..Caller::new(Protocol::Http) }
 }
 
 fn with_key(key: u64, connection: u64) -> Caller {
-    Caller { client: Client { key: Some(key), connection: Some(connection) }, ..Caller::new(Door::Http) }
+    Caller { client: Client { key: Some(key), connection: Some(connection) }, ..Caller::new(Protocol::Http) }
 }
 
 /// A flood of 1,000 changes, one a millisecond, the last of them at the returned moment.
@@ -62,16 +62,16 @@ fn in_a_flood_a_client_waits_for_its_own_changes_and_for_old_ones() {
 fn protocols_without_connections_are_one_client_each() {
     let freshness = freshness();
     let now = flood(&freshness);
-    freshness.accepted(&Caller::new(Door::Mcp).named(Actor::new("agent:x")), Some(Seq(999)), now);
-    assert_eq!(position(&freshness, &Caller::new(Door::Mcp), now), 999);
-    assert!(position(&freshness, &Caller::new(Door::Http), now) < 700);
+    freshness.accepted(&Caller::new(Protocol::Mcp).named(Actor::new("agent:x")), Some(Seq(999)), now);
+    assert_eq!(position(&freshness, &Caller::new(Protocol::Mcp), now), 999);
+    assert!(position(&freshness, &Caller::new(Protocol::Http), now) < 700);
 }
 
 #[test]
 fn a_queued_change_is_waited_for_until_it_is_announced() {
     let freshness = freshness();
     let now = flood(&freshness);
-    let user = Caller::new(Door::Fuse).named(Actor::new("ann"));
+    let user = Caller::new(Protocol::Fuse).named(Actor::new("ann"));
     freshness.accepted(&user, None, now);
     let (required, queued) = freshness.required(&user, (0, now));
     assert_eq!((required, queued.len()), (RequiredFreshness::Everything, 2));

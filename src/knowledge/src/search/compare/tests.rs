@@ -1,4 +1,4 @@
-use svcfs_base::Door;
+use svcfs_base::Protocol;
 use svcfs_index::IndexDivergence;
 
 use super::*;
@@ -10,8 +10,8 @@ const INDEX: &str = ".svc/state/index.db";
 fn looked_at(space: &TestSpace) -> IndexState {
     let vfs = &space.space().vfs;
     let scratch = tempfile::tempdir().unwrap();
-    let files = vfs.walk(Door::Internal, &TreePath::root()).unwrap().into_iter().map(|file| file.path);
-    let read = |path: &TreePath| vfs.read(Door::Internal, path).ok().map(|file| file.content.to_vec());
+    let files = vfs.walk(Protocol::Internal, &TreePath::root()).unwrap().into_iter().map(|file| file.path);
+    let read = |path: &TreePath| vfs.read(Protocol::Internal, path).ok().map(|file| file.content.to_vec());
     let mut last = (0, 0);
     let progress = |done, total| last = (done, total);
     compare((&space.root().join(INDEX), scratch.path()), (files.collect(), vfs.last_seq()), read, progress).unwrap()

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use proptest::strategy::Strategy;
 use serde_json::json;
-use svcfs_base::{Caller, Change, ChangeSet, Door, Kind};
+use svcfs_base::{Caller, Change, ChangeSet, Kind, Protocol};
 
 use super::{check, paths};
 use crate::spaces::test_space::{TestSpace, path};
@@ -128,7 +128,7 @@ impl World {
 
     /// What cannot be done is refused, and nothing is then to be indexed.
     fn apply(&self, set: ChangeSet) {
-        if let Err(fault) = self.space.space().vfs.apply(&Caller::new(Door::Fuse), set) {
+        if let Err(fault) = self.space.space().vfs.apply(&Caller::new(Protocol::Fuse), set) {
             let is_refused =
                 !matches!(fault.kind(), Kind::Internal | Kind::Unavailable | Kind::NoSpace | Kind::ReadOnly);
             assert!(is_refused, "{fault:?}");

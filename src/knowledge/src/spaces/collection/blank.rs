@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
-use svcfs_base::{Caller, Change, Door, Expect, Fault, Kind, Reach, TreePath};
+use svcfs_base::{Caller, Change, Fault, Kind, Permissions, Precondition, Protocol, TreePath};
 use svcfs_config::templates::CONFIG;
 
 use super::{SpaceCollection, SpaceStatus};
@@ -35,8 +35,8 @@ impl SpaceCollection {
         let space = self.create(name, None)?;
         let settings = TreePath::parse(CONFIG.path)?;
         // Settings are the server's own affair, not the caller's.
-        let caller = Caller { door: Door::Internal, reach: Reach::FULL, ..caller.clone() };
-        let written = Change::put(settings, CONFIG.content.as_bytes()).expecting(Expect::Absent);
+        let caller = Caller { door: Protocol::Internal, reach: Permissions::FULL, ..caller.clone() };
+        let written = Change::put(settings, CONFIG.content.as_bytes()).expecting(Precondition::Absent);
         match space.vfs.apply(&caller, written) {
             Err(fault) if fault.kind() != Kind::PreconditionFailed && fault.kind() != Kind::Exists => Err(fault),
             _ => Ok(space),

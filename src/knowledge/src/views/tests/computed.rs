@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use svcfs_base::{Caller, Reach, Scope};
+use svcfs_base::{Caller, Permissions, Scope};
 
 use super::space;
 use crate::spaces::test_space::{TestSpace, caller, from_run, path, told};
@@ -216,7 +216,7 @@ fn a_write_during_a_refresh_is_never_written_over() {
 #[test]
 fn who_is_limited_to_a_folder_has_nothing_answered_beyond_it() {
     let space = space();
-    let limited = Reach { scope: Scope::Write, folder: Some(path("team")) };
+    let limited = Permissions { scope: Scope::Write, folder: Some(path("team")) };
     let ann = Caller { reach: limited, ..caller() };
     let write = |query: &str| {
         let text = format!("---\nsvc-view: true\nsvc-query: '{query}'\n---\n");

@@ -5,7 +5,9 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Actor, Announcement, CommitId, DiskAttributes, Door, ETag, FileKind, Seq, Timestamp, TreePath};
+use svcfs_base::{
+    Actor, CommitId, DiskAttributes, ETag, EventAnnouncement, FileKind, Protocol, Seq, Timestamp, TreePath,
+};
 
 use super::super::{Against, Entry, Record, Role, rows, spool};
 use super::Spooled;
@@ -162,10 +164,10 @@ fn record_of(set: Set<'_>, spooled: Spooled<'_>) -> Result<Record, StoreError> {
         seq,
         time: Timestamp::from_nanosecond(set.time.into()).map_err(|error| damaged(&error.to_string()))?,
         actor: Actor::new(set.actor),
-        door: Door::parse(set.door).ok_or_else(|| damaged("unknown door"))?,
+        door: Protocol::parse(set.door).ok_or_else(|| damaged("unknown door"))?,
         message: set.message.to_owned(),
         provenance: set.provenance.map(str::to_owned),
-        announcement: Announcement::parse(set.announcement).ok_or_else(|| damaged("unknown announcement"))?,
+        announcement: EventAnnouncement::parse(set.announcement).ok_or_else(|| damaged("unknown announcement"))?,
         role: Role::of_number(set.role).ok_or_else(|| damaged("unknown role"))?,
         against: Against::of_number(set.against).ok_or_else(|| damaged("unknown origin of a difference"))?,
         commit: set.commit.map(CommitId::from_bytes),

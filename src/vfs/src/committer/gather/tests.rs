@@ -1,4 +1,4 @@
-use svcfs_base::{Announcement, DiskAttributes, Door, ETag, FileKind, Seq, Timestamp};
+use svcfs_base::{DiskAttributes, ETag, EventAnnouncement, FileKind, Protocol, Seq, Timestamp};
 use svcfs_store::{Against, Entry, Role};
 
 use super::*;
@@ -23,10 +23,10 @@ fn set(actor: &str, message: &str, paths: &[&str]) -> Record {
         seq: Seq(1),
         time: Timestamp::UNIX_EPOCH,
         actor: Actor::new(actor),
-        door: Door::Http,
+        door: Protocol::Http,
         message: message.to_owned(),
         provenance: None,
-        announcement: Announcement::Files,
+        announcement: EventAnnouncement::Files,
         role: Role::Deferred,
         against: Against::Parent,
         commit: None,

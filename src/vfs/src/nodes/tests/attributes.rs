@@ -106,7 +106,7 @@ fn what_programs_gave_a_file_goes_with_it_whichever_door_renames_it() {
     let set = vec![Change::rename(at("b.md"), at("d/e.md")), Change::put(at("a.md"), "[b](d/e.md)\n")];
     space.vfs.apply(&eve(), ChangeSet::new(set)).unwrap();
     assert_eq!((marked("d/e.md").as_deref(), marked("a.md").as_deref()), (Some("of b"), Some("of a")));
-    let over = Change::rename(at("c.md"), at("d/e.md")).expecting(Expect::Any);
+    let over = Change::rename(at("c.md"), at("d/e.md")).expecting(Precondition::Any);
     space.vfs.apply(&eve(), ChangeSet::from(over)).unwrap();
     assert_eq!(marked("d/e.md"), None, "another file");
     space.vfs.apply(&eve(), Change::rename(at("d"), at("f"))).unwrap();
@@ -187,7 +187,7 @@ fn a_save_of_the_same_bytes_keeps_the_time_that_it_got() {
             told("when it is closed");
             space.vfs.settled().unwrap();
             told("a moment later");
-            assert_eq!(space.vfs.stat(Door::Http, &at("a.md")).unwrap().modified, saved.modified);
+            assert_eq!(space.vfs.stat(Protocol::Http, &at("a.md")).unwrap().modified, saved.modified);
             let (node, _) = space.vfs.lookup(&ann(), NodeId::ROOT, &name("a.md")).unwrap();
             space.vfs.unlink(&ann(), NodeId::ROOT, &name("a.md")).unwrap();
             space.vfs.forget(node, 1);

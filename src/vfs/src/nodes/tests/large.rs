@@ -180,9 +180,9 @@ fn a_large_file_is_renamed_replaced_and_removed_as_any_other_and_lives_on_for_it
         let (from, to) = (name(from), name(to));
         space.vfs.rename_node(&ann(), (NodeId::ROOT, &from), (NodeId::ROOT, &to), true)
     };
-    assert_eq!(space.vfs.read(Door::Http, &at("page.md")).unwrap().content, "text\n");
+    assert_eq!(space.vfs.read(Protocol::Http, &at("page.md")).unwrap().content, "text\n");
     rename("a.bin", "page.md").unwrap();
-    assert_eq!(space.vfs.read(Door::Http, &at("page.md")).unwrap_err().kind(), Kind::TooLarge);
+    assert_eq!(space.vfs.read(Protocol::Http, &at("page.md")).unwrap_err().kind(), Kind::TooLarge);
     assert_eq!(space.vfs.lookup(&ann(), NodeId::ROOT, &name("page.md")).unwrap().1.size, LARGE);
     assert_eq!(space.vfs.lookup(&ann(), NodeId::ROOT, &name("a.bin")).unwrap_err().kind(), Kind::NotFound);
     space.put("small.md", "small\n");
@@ -226,10 +226,10 @@ fn a_reader_has_a_large_file_at_once_where_it_is_in_memory_and_keeps_it_when_ano
     assert_eq!(Reader::at(&space.vfs, &ann(), &at(".svc")).unwrap_err().kind(), Kind::IsDirectory);
 }
 
-fn stands(space: &TestSpace, path: &str) -> Expect {
+fn stands(space: &TestSpace, path: &str) -> Precondition {
     let (node, attributes) = space.vfs.find(&ann(), &at(path)).unwrap();
     space.vfs.forget(node, 1);
-    Expect::Large(attributes.large().unwrap())
+    Precondition::Large(attributes.large().unwrap())
 }
 
 /// A large file under a name.
@@ -243,16 +243,16 @@ fn large(space: &TestSpace, file: &str, size: u64) {
 #[test]
 fn a_large_file_is_replaced_and_removed_only_by_whoever_looked_at_it() {
     let space = TestSpace::new();
-    let rename = |from: &str, expect: Expect| {
+    let rename = |from: &str, expect: Precondition| {
         let (old, new) = (name(from), name("film.bin"));
         space.vfs.rename_node_expecting(&ann(), (NodeId::ROOT, &old), (NodeId::ROOT, &new), (expect, Durability::Soon))
     };
-    let put = |expect: Expect| space.vfs.apply(&eve(), Change::put(at("film.bin"), "small\n").expecting(expect));
-    let remove = |expect: Expect| space.vfs.apply(&eve(), Change::remove(at("film.bin")).expecting(expect));
+    let put = |expect: Precondition| space.vfs.apply(&eve(), Change::put(at("film.bin"), "small\n").expecting(expect));
+    let remove = |expect: Precondition| space.vfs.apply(&eve(), Change::remove(at("film.bin")).expecting(expect));
     large(&space, "film.bin", LARGE);
     let first = stands(&space, "film.bin");
     large(&space, "next.bin", LARGE + 1);
-    assert_eq!(rename("next.bin", Expect::Absent).unwrap_err().kind(), Kind::Exists);
+    assert_eq!(rename("next.bin", Precondition::Absent).unwrap_err().kind(), Kind::Exists);
     rename("next.bin", first.clone()).unwrap();
     let second = stands(&space, "film.bin");
     assert_ne!(first, second);
@@ -262,19 +262,19 @@ fn a_large_file_is_replaced_and_removed_only_by_whoever_looked_at_it() {
     assert_eq!(rename("late.bin", first.clone()).unwrap_err().kind(), Kind::Conflict);
     assert_eq!(rename("late.md", first.clone()).unwrap_err().kind(), Kind::Conflict);
     assert_eq!(put(first.clone()).unwrap_err().kind(), Kind::Conflict);
-    assert_eq!(put(Expect::Absent).unwrap_err().kind(), Kind::PreconditionFailed);
-    assert_eq!(put(Expect::OneOf(vec![svcfs_base::ETag::of(b"x")])).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(put(Precondition::Absent).unwrap_err().kind(), Kind::PreconditionFailed);
+    assert_eq!(put(Precondition::OneOf(vec![svcfs_base::ETag::of(b"x")])).unwrap_err().kind(), Kind::Conflict);
     assert_eq!(remove(first).unwrap_err().kind(), Kind::Conflict);
     assert_eq!(stands(&space, "film.bin"), second);
     put(second.clone()).unwrap();
     assert_eq!(space.text("film.bin"), "small\n");
     assert_eq!(rename("late.bin", second.clone()).unwrap_err().kind(), Kind::Conflict, "a page is no large file");
     assert_eq!(space.text("film.bin"), "small\n");
-    rename("late.bin", Expect::OneOf(vec![svcfs_base::ETag::of(b"small\n")])).unwrap();
+    rename("late.bin", Precondition::OneOf(vec![svcfs_base::ETag::of(b"small\n")])).unwrap();
     rename("late.md", stands(&space, "film.bin")).unwrap();
     assert_eq!(space.text("film.bin"), "late\n");
     large(&space, "next.bin", LARGE);
-    rename("next.bin", Expect::Any).unwrap();
+    rename("next.bin", Precondition::Any).unwrap();
     remove(stands(&space, "film.bin")).unwrap();
     assert_eq!(remove(second).unwrap_err().kind(), Kind::Conflict);
     assert!(!space.directory.path().join("film.bin").exists());

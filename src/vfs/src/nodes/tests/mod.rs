@@ -10,18 +10,18 @@ mod saving;
 mod still;
 mod taken;
 
-use svcfs_base::{Caller, Change, ChangeSet, Door, Durability, Expect, Kind, Name};
+use svcfs_base::{Caller, Change, ChangeSet, Durability, Kind, PathComponent, Precondition, Protocol};
 
 use super::*;
 use crate::EntryKind;
 use crate::tests::{TestSpace, at, eve};
 
 fn ann() -> Caller {
-    Caller::new(Door::Fuse).named(svcfs_base::Actor::new("ann"))
+    Caller::new(Protocol::Fuse).named(svcfs_base::Actor::new("ann"))
 }
 
-fn name(text: &str) -> Name {
-    Name::parse(text).unwrap()
+fn name(text: &str) -> PathComponent {
+    PathComponent::parse(text).unwrap()
 }
 
 fn open(space: &TestSpace, path: &str, mode: OpenMode) -> (NodeId, HandleId) {

@@ -32,7 +32,7 @@ fn a_node_that_a_listing_gave_is_found_only_by_the_name_that_it_still_has() {
 #[test]
 fn what_is_not_saved_below_a_directory_that_another_renames_is_saved_for_who_wrote_it() {
     let space = TestSpace::new();
-    let bob = Caller::new(Door::Fuse).named(svcfs_base::Actor::new("bob"));
+    let bob = Caller::new(Protocol::Fuse).named(svcfs_base::Actor::new("bob"));
     let (directory, _) = space.vfs.make_directory(&ann(), NodeId::ROOT, &name("d"), 0o755).unwrap();
     space.put("d/b.md", "old\n");
     let (_, _, made) = space.vfs.create(&ann(), directory, &name("a.md"), 0o644).unwrap();
@@ -89,7 +89,7 @@ fn an_unlinked_file_lives_on_for_its_handles() {
     assert_eq!(space.vfs.attributes(node).unwrap().size, 10);
     space.vfs.publish(&ann(), node, Durability::Now).unwrap();
     space.vfs.release(&ann(), handle).unwrap();
-    assert_eq!(space.vfs.read(Door::Http, &at("a.md")).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(space.vfs.read(Protocol::Http, &at("a.md")).unwrap_err().kind(), Kind::NotFound);
     space.vfs.settled().unwrap();
     assert_eq!(space.log()[0], "ann|delete: a.md");
 }
@@ -312,8 +312,8 @@ fn state_of_the_server_is_neither_found_nor_made_through_the_mount() {
         space.vfs.make_directory(&ann(), NodeId::ROOT, &name(".git"), 0o755).unwrap_err().kind(),
         Kind::Forbidden
     );
-    let put = svcfs_base::Change::put(at(".svc/config.toml"), "").expecting(Expect::Any);
+    let put = svcfs_base::Change::put(at(".svc/config.toml"), "").expecting(Precondition::Any);
     space.vfs.apply(&ann(), put).unwrap();
-    assert_eq!(space.vfs.read(Door::Http, &at(".svc/config.toml")).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(space.vfs.read(Protocol::Http, &at(".svc/config.toml")).unwrap_err().kind(), Kind::NotFound);
     assert!(space.vfs.apply(&eve(), svcfs_base::Change::remove(at(".svc/config.toml"))).is_err());
 }

@@ -147,7 +147,7 @@ fn a_rename_over_a_file_with_the_same_bytes_keeps_what_its_source_has() {
         }
         let modified = std::fs::metadata(space.directory.path().join("a.md")).unwrap().modified().unwrap();
         assert_eq!(modified, before.modified, "{at_rest} {source}");
-        assert!(space.vfs.stat(Door::Fuse, &at(source)).is_err());
+        assert!(space.vfs.stat(Protocol::Fuse, &at(source)).is_err());
         remove(&space, "a.md");
         space.vfs.settled().unwrap();
     }

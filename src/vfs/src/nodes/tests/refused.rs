@@ -9,7 +9,7 @@ fn write(space: &TestSpace, handle: HandleId, at: WriteAt, text: &str) {
 }
 
 fn is_kept(space: &TestSpace, path: &str) -> bool {
-    space.vfs.read(Door::Fuse, &at(&format!(".svc/rejected/{path}"))).is_ok()
+    space.vfs.read(Protocol::Fuse, &at(&format!(".svc/rejected/{path}"))).is_ok()
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_refused_text_that_nobody_came_for_goes_after_seven_days() {
     let space = TestSpace::new();
     for page in ["d/a.md", "d/b.md"] {
         let path = at(page);
-        let saved = space.vfs.save(&ann(), path, "refuse".into(), svcfs_base::Expect::Any);
+        let saved = space.vfs.save(&ann(), path, "refuse".into(), svcfs_base::Precondition::Any);
         assert_eq!(saved.map(drop).map_err(|fault| fault.kind()), Err(Kind::Rejected));
     }
     let day = std::time::Duration::from_secs(24 * 3600);

@@ -34,7 +34,7 @@ fn following(
     move |from, to| {
         let vfs = vfs.upgrade().unwrap();
         let relinked = |page: &&str| {
-            let file = vfs.read(Door::Internal, &at(page)).ok()?;
+            let file = vfs.read(Protocol::Internal, &at(page)).ok()?;
             let text = String::from_utf8(file.content.to_vec()).unwrap();
             let links = text.matches(from.as_str()).count();
             let path = if at(page) == *from { to.clone() } else { at(page) };
@@ -115,7 +115,7 @@ fn space_with_writers(times: usize) -> TestSpace {
         let relinked = following(from, to);
         if asked.fetch_add(1, Ordering::Relaxed) < times {
             let writer = writer.upgrade().unwrap();
-            let before = writer.read(Door::Internal, &at("index.md")).unwrap().content;
+            let before = writer.read(Protocol::Internal, &at("index.md")).unwrap().content;
             let longer = Bytes::from([&before, &b"more\n"[..]].concat());
             writer.apply(&eve(), Change::put(at("index.md"), longer)).unwrap();
         }
@@ -154,7 +154,7 @@ fn a_page_keeps_its_mode_and_owner_when_its_own_links_follow_its_rename() {
     renamed(&space, "a.md", "b.md").unwrap();
     assert_eq!(space.text("b.md"), "I am b.md\n");
     space.vfs.settled().unwrap();
-    let there = space.vfs.stat(Door::Fuse, &at("b.md")).unwrap();
+    let there = space.vfs.stat(Protocol::Fuse, &at("b.md")).unwrap();
     assert_eq!((there.mode & 0o7777, there.uid), (0o600, uid));
 }
 
@@ -177,7 +177,7 @@ fn a_page_that_somebody_has_locked_keeps_its_links_whatever_door_the_rename_come
     space.put("index.md", "a.md\n");
     let lease = Lease {
         path: at("index.md"),
-        door: Door::WebDav,
+        door: Protocol::WebDav,
         token: "token".to_owned(),
         holder: "eve".to_owned(),
         note: String::new(),
@@ -186,7 +186,7 @@ fn a_page_that_somebody_has_locked_keeps_its_links_whatever_door_the_rename_come
         until: std::time::SystemTime::now() + std::time::Duration::from_secs(60),
     };
     space.vfs.lease(lease).unwrap().unwrap();
-    let dav = Caller::new(Door::WebDav).named(svcfs_base::Actor::new("bob"));
+    let dav = Caller::new(Protocol::WebDav).named(svcfs_base::Actor::new("bob"));
     space.vfs.rename_node(&dav, (NodeId::ROOT, &name("a.md")), (NodeId::ROOT, &name("b.md")), true).unwrap();
     renamed(&space, "b.md", "c.md").unwrap();
     assert_eq!((space.text("c.md"), space.text("index.md")), ("page\n".to_owned(), "a.md\n".to_owned()));
@@ -199,7 +199,7 @@ fn nothing_is_renamed_while_nobody_knows_what_links_there() {
     space.put("a.md", "page\n");
     assert_eq!(renamed(&space, "a.md", "b.md").unwrap_err().kind(), Kind::Unavailable);
     assert_eq!(space.text("a.md"), "page\n");
-    assert_eq!(space.vfs.stat(Door::Http, &at("b.md")).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(space.vfs.stat(Protocol::Http, &at("b.md")).unwrap_err().kind(), Kind::NotFound);
 }
 
 #[test]
@@ -236,7 +236,12 @@ fn a_rename_that_is_to_be_durable_now_and_is_refused_does_not_happen_later_eithe
     let points = svcfs_store::FailPoints::of(space.directory.path());
     let rename = |durability| {
         let (from, to) = (name("a.md"), name("b.md"));
-        space.vfs.rename_node_expecting(&ann(), (NodeId::ROOT, &from), (NodeId::ROOT, &to), (Expect::Any, durability))
+        space.vfs.rename_node_expecting(
+            &ann(),
+            (NodeId::ROOT, &from),
+            (NodeId::ROOT, &to),
+            (Precondition::Any, durability),
+        )
     };
     points.refuse(svcfs_store::FailPoint::LogWrite, 28);
     assert_eq!(rename(Durability::Now).unwrap_err().kind(), Kind::NoSpace);
@@ -244,7 +249,7 @@ fn a_rename_that_is_to_be_durable_now_and_is_refused_does_not_happen_later_eithe
     space.put("c.md", "another\n");
     space.vfs.settled().unwrap();
     assert_eq!(space.text("a.md"), "page\n");
-    assert!(space.vfs.stat(Door::Fuse, &at("b.md")).is_err());
+    assert!(space.vfs.stat(Protocol::Fuse, &at("b.md")).is_err());
     rename(Durability::Now).unwrap();
     assert_eq!(space.text("b.md"), "page\n");
 }

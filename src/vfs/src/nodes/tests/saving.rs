@@ -75,7 +75,7 @@ fn a_refused_save_keeps_the_last_good_version_and_the_refused_text() {
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"better\n").unwrap();
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(space.vfs.refusal(node), None);
-    assert!(space.vfs.read(Door::Fuse, &at(".svc/rejected/a.md")).is_err());
+    assert!(space.vfs.read(Protocol::Fuse, &at(".svc/rejected/a.md")).is_err());
 }
 
 #[test]

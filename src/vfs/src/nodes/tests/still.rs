@@ -22,7 +22,7 @@ fn long(filled_with: u8) -> Bytes {
 fn opened() -> (TestSpace, Content) {
     let space = TestSpace::new();
     space.vfs.apply(&ann(), Change::put(at("a.bin"), long(b'a'))).unwrap();
-    let opened = space.vfs.open_content(Door::S3, &at("a.bin")).unwrap();
+    let opened = space.vfs.open_content(Protocol::S3, &at("a.bin")).unwrap();
     assert_eq!((opened.etag, opened.attributes.size), (ETag::of(&long(b'a')), LONG as u64));
     assert!(matches!(opened.content, Content::OnDisk(_)), "it would stay in memory for as long as a client is slow");
     (space, opened.content)
@@ -47,7 +47,7 @@ fn a_long_file_that_is_replaced_or_removed_while_it_is_read_is_read_to_its_end_a
     assert_eq!(content.read(0, 3).unwrap(), "aaa");
     space.vfs.apply(&ann(), Change::put(at("a.bin"), long(b'b'))).unwrap();
     assert_eq!(rest(&content, 3).unwrap(), vec![b'a'; LONG - 3]);
-    let second = space.vfs.open_content(Door::S3, &at("a.bin")).unwrap().content;
+    let second = space.vfs.open_content(Protocol::S3, &at("a.bin")).unwrap().content;
     space.vfs.apply(&ann(), Change::remove(at("a.bin"))).unwrap();
     assert_eq!(rest(&second, 0).unwrap(), long(b'b'));
     assert!(content.read(LONG as u64, 1).unwrap().is_empty());
@@ -62,7 +62,7 @@ fn a_long_file_that_somebody_writes_into_is_read_as_it_was_or_not_at_all() {
     // What comes behind its end is none of it, and neither is another time.
     OpenOptions::new().append(true).open(&file).unwrap().write_all(b"more").unwrap();
     assert_eq!(rest(&content, 0).unwrap(), long(b'a'));
-    let (second, then) = (space.vfs.open_content(Door::S3, &at("a.bin")).unwrap(), SystemTime::UNIX_EPOCH);
+    let (second, then) = (space.vfs.open_content(Protocol::S3, &at("a.bin")).unwrap(), SystemTime::UNIX_EPOCH);
     open().set_modified(then + Duration::from_secs(1)).unwrap();
     // Nothing is copied for it: there is no room for that.
     std::fs::remove_dir_all(space.vfs.state_directory().join("tmp")).unwrap();
@@ -80,7 +80,7 @@ fn a_long_file_that_somebody_writes_into_is_read_as_it_was_or_not_at_all() {
     open().write_all_at(b"a", 0).unwrap();
     assert_eq!(rest(&content, 0).unwrap(), long(b'a'), "it is as it was again");
     open().write_all_at(b"b", 0).unwrap();
-    let third = space.vfs.open_content(Door::S3, &at("a.bin")).unwrap().content;
+    let third = space.vfs.open_content(Protocol::S3, &at("a.bin")).unwrap().content;
     assert_eq!(third.read(0, 3).unwrap(), "baa");
     open().write_all_at(b"c", 0).unwrap();
     open().set_modified(then + Duration::from_secs(3)).unwrap();
@@ -100,7 +100,7 @@ fn a_file_that_is_appended_to_all_the_time_is_read_in_the_time_that_its_length_t
     let space = TestSpace::new();
     let text: Vec<u8> = (0..LENGTH).map(|at| (at / 1000) as u8).collect();
     space.vfs.apply(&ann(), Change::put(at("a.log"), text.clone())).unwrap();
-    let content = space.vfs.open_content(Door::S3, &at("a.log")).unwrap().content;
+    let content = space.vfs.open_content(Protocol::S3, &at("a.log")).unwrap().content;
     let mut log = OpenOptions::new().append(true).open(space.directory.path().join("a.log")).unwrap();
     let before = bytes_read();
     let mut all = Vec::new();

@@ -103,7 +103,7 @@ fn a_branch_that_a_person_switched_to_after_a_crash_is_left_as_they_found_it() {
         assert_eq!(again.git(&["branch", "--show-current"]).trim(), expected);
         assert_eq!(again.log(), space.log()[3..]);
         assert_eq!(again.text("o.md"), "of both");
-        assert!(again.vfs.read(Door::Http, &at("a.md")).is_err());
+        assert!(again.vfs.read(Protocol::Http, &at("a.md")).is_err());
         let told = again.vfs.feed().after(Seq(0), usize::MAX).unwrap();
         let is_told = |event: &Arc<crate::Event>| event.message.starts_with("fswatch: the branch is at ");
         assert_eq!(told.iter().filter(|event| is_told(event)).count(), 1, "{told:?}");
@@ -205,7 +205,7 @@ fn what_had_not_reached_a_branch_that_a_person_left_is_put_in_place_though_the_o
         let again = reopened(killed.lock().take().unwrap());
         for space in [&whole, &again] {
             assert_eq!(space.text("b.md"), "late");
-            assert!(space.vfs.read(Door::Http, &at("a.md")).is_err());
+            assert!(space.vfs.read(Protocol::Http, &at("a.md")).is_err());
             assert_eq!(space.log()[0], "eve|eve: b.md");
             assert_eq!(space.log().len(), 2 + below.len(), "{:?}", space.log());
             assert_eq!(space.vfs.versions(&at("b.md")).unwrap().len(), 1 + below.len());
@@ -229,7 +229,7 @@ fn a_branch_that_a_person_left_where_the_power_cut_had_put_it_back_to_the_last_c
     let again = reopened(copy);
     assert_eq!(again.log(), ["eve|eve: a.md", "eve|eve: first.md"]);
     assert_eq!(again.text("a.md"), "late");
-    assert!(again.vfs.read(Door::Http, &at("second.md")).is_err());
+    assert!(again.vfs.read(Protocol::Http, &at("second.md")).is_err());
     assert_eq!(again.git(&["rev-parse", "main"]), settled);
     assert!(again.vfs.versions(&at("second.md")).unwrap().is_empty(), "it is of another branch");
 }
@@ -245,19 +245,19 @@ fn what_was_left_on_a_branch_stays_there_also_when_a_person_goes_on_to_a_third_o
     git(root, &["reset", "-q"]);
     git(root, &["switch", "-q", "other"]);
     space.put("b.md", "of the other");
-    assert!(space.vfs.read(Door::Http, &at("a.md")).is_err());
+    assert!(space.vfs.read(Protocol::Http, &at("a.md")).is_err());
     let copy = crashed(&space);
     git(copy.path(), &["reset", "-q"]);
     git(copy.path(), &["switch", "-q", "third"]);
     let again = reopened(copy);
     assert_eq!(again.log(), ["eve|eve: first.md"]);
     for page in ["a.md", "b.md"] {
-        assert!(again.vfs.read(Door::Http, &at(page)).is_err(), "{page}");
+        assert!(again.vfs.read(Protocol::Http, &at(page)).is_err(), "{page}");
     }
     // Opened once more, on the branch they left last.
     let unmoved = reopened(crashed(&space));
     assert_eq!(unmoved.log(), ["eve|eve: b.md", "eve|eve: first.md"]);
-    assert!(unmoved.vfs.read(Door::Http, &at("a.md")).is_err());
+    assert!(unmoved.vfs.read(Protocol::Http, &at("a.md")).is_err());
 }
 
 #[test]

@@ -173,7 +173,7 @@ fn a_large_file_is_the_same_file_until_the_disk_takes_what_replaces_it() {
         points.refuse(point, 28);
         assert_eq!(put(&space).unwrap_err().kind(), Kind::NoSpace, "{}", point.name());
         assert_eq!(film(space.directory.path()).ino(), before, "{}", point.name());
-        assert_eq!(space.vfs.stat(Door::Http, &at(FILM)).unwrap().size, LARGE);
+        assert_eq!(space.vfs.stat(Protocol::Http, &at(FILM)).unwrap().size, LARGE);
         points.clear(point);
         space.wait_until("the disk takes writes again", |space| space.vfs.health().is_ok());
         put(&space).unwrap();
@@ -213,8 +213,10 @@ fn of_changes_behind_each_other_the_last_takes_the_place_of_a_large_file() {
             let second = scope.spawn(|| last(&space).unwrap());
             let is_queued = |space: &TestSpace| space.vfs.core.queue.depth().0 == 2;
             space.wait_until("both wait", is_queued);
-            let (vfs, caller) = (&space.vfs, Caller::new(Door::Fuse));
-            let seen = vfs.lookup(&caller, crate::NodeId::ROOT, &Name::parse(FILM).unwrap()).map(|(_, seen)| seen.size);
+            let (vfs, caller) = (&space.vfs, Caller::new(Protocol::Fuse));
+            let seen = vfs
+                .lookup(&caller, crate::NodeId::ROOT, &PathComponent::parse(FILM).unwrap())
+                .map(|(_, seen)| seen.size);
             assert!(seen.is_ok_and(|size| size == 4) == (what == "a page"), "{what}: the large file is seen still");
             points.clear(FailPoint::LogWrite);
             stop.go_on();
@@ -247,8 +249,8 @@ fn a_large_file_that_somebody_writes_into_before_the_page_is_in_its_place_stays_
 #[test]
 fn whoever_has_a_large_file_open_writes_into_the_one_that_gave_way() {
     let space = with_film(Strategy::Git);
-    let caller = Caller::new(Door::Fuse);
-    let (node, _) = space.vfs.lookup(&caller, crate::NodeId::ROOT, &Name::parse(FILM).unwrap()).unwrap();
+    let caller = Caller::new(Protocol::Fuse);
+    let (node, _) = space.vfs.lookup(&caller, crate::NodeId::ROOT, &PathComponent::parse(FILM).unwrap()).unwrap();
     let mode = crate::OpenMode { write: true, truncate: false };
     let handle = space.vfs.open_node(&caller, node, mode).unwrap();
     let points = FailPoints::of(space.directory.path());

@@ -61,9 +61,9 @@ fn readers_go_on_while_a_write_is_held_up_at_any_point() {
             scope.spawn(move || sender.send((DEEDS[*number].go)(space)).unwrap());
             gate.wait_for_somebody(point.name());
             let began = Instant::now();
-            for entry in space.vfs.walk(Door::Fuse, &TreePath::root()).unwrap() {
+            for entry in space.vfs.walk(Protocol::Fuse, &TreePath::root()).unwrap() {
                 // Gone in this moment, or read whole.
-                if let Ok(file) = space.vfs.read(Door::Fuse, &entry.path) {
+                if let Ok(file) = space.vfs.read(Protocol::Fuse, &entry.path) {
                     assert_eq!(file.etag, ETag::of(&file.content), "`{}` at `{}`", entry.path, point.name());
                 }
             }

@@ -39,7 +39,7 @@ pub(super) const DEEDS: &[Deed] = &[
 ];
 
 fn apply(space: &TestSpace, who: &str, set: impl Into<ChangeSet>) -> Result<(), Fault> {
-    space.vfs.apply(&Caller::new(Door::Http).named(Actor::new(who)), set).map(|_| ())
+    space.vfs.apply(&Caller::new(Protocol::Http).named(Actor::new(who)), set).map(|_| ())
 }
 
 fn put(space: &TestSpace, who: &str, path: &str, text: &str) -> Result<(), Fault> {
@@ -154,7 +154,7 @@ pub(super) fn assert_whole(
 
 /// Whether nothing is there by half, and nothing is left lying about. Closes the space.
 pub(super) fn assert_sound((space, strategy): (&TestSpace, Strategy), when: &str) {
-    for entry in space.vfs.walk(Door::Fuse, &TreePath::root()).unwrap() {
+    for entry in space.vfs.walk(Protocol::Fuse, &TreePath::root()).unwrap() {
         let present = space.vfs.core.standing(&entry.path).unwrap().map(|leaf| leaf.etag);
         assert_eq!(space.vfs.recorded(&entry.path).unwrap(), present, "{when}: `{}`", entry.path);
     }
@@ -182,7 +182,7 @@ pub(super) fn assert_sound((space, strategy): (&TestSpace, Strategy), when: &str
 
 /// The newest snapshot of every file is what stands in the tree.
 fn assert_newest_is_kept(space: &TestSpace, snapshots: &Snapshots, when: &str) {
-    for entry in space.vfs.walk(Door::Fuse, &TreePath::root()).unwrap() {
+    for entry in space.vfs.walk(Protocol::Fuse, &TreePath::root()).unwrap() {
         let Some(present) = space.vfs.core.standing(&entry.path).unwrap() else { continue };
         let newest = snapshots.list(&entry.path).unwrap().pop();
         let kept = newest.and_then(|moment| snapshots.read(&entry.path, moment).unwrap());
