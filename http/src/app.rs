@@ -8,7 +8,7 @@ use svcfs_knowledge::access::{CallerIdentity, RETRY};
 use svcfs_knowledge::kernel::{
     OperationArea, OperationContext, OperationEntry, OperationHandler, ResponseMeta, ServerState, Space,
 };
-use svcfs_work::{Lane, LaneError, Lanes, Occupancy};
+use svcfs_work::{Lane, LaneError, LaneOccupancy, Lanes};
 use tokio_util::sync::CancellationToken;
 
 use crate::bind::bearer;
@@ -123,7 +123,7 @@ impl AppState {
     }
 
     /// How full a lane is.
-    pub(crate) fn occupancy(&self, lane: Lane) -> Occupancy {
+    pub(crate) fn occupancy(&self, lane: Lane) -> LaneOccupancy {
         self.lanes.occupancy(lane)
     }
 

@@ -11,7 +11,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::gauge::ConstGauge;
 use svcfs_base::Fault;
 use svcfs_knowledge::vitals::{MetricsAudience, labelled, registry};
-use svcfs_work::{Lane, Occupancy};
+use svcfs_work::{Lane, LaneOccupancy};
 use warp::reply::Response;
 
 use super::health::audience;
@@ -63,7 +63,7 @@ pub(super) async fn metrics(app: &Arc<AppState>, headers: &HeaderMap) -> Result<
 }
 
 /// A number of a lane.
-type LaneGauge = (&'static str, &'static str, fn(Occupancy) -> usize);
+type LaneGauge = (&'static str, &'static str, fn(LaneOccupancy) -> usize);
 
 const OF_LANES: [LaneGauge; 3] = [
     ("svc_lane_places", "Requests that are worked on at once, at most", |lane| lane.places),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use svcfs_base::Fault;
-use svcfs_work::{Lane, LaneError, Lanes, Started};
+use svcfs_work::{Lane, LaneError, Lanes, StartedWork};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::gathering::MemoryBudget;
@@ -115,7 +115,7 @@ pub struct PipelineStage<S: BlockSink> {
     free: Arc<Semaphore>,
     queue: Arc<Mutex<BlockQueue<S>>>,
     /// The work that empties the queue, as long as there was any.
-    running: Option<Started<()>>,
+    running: Option<StartedWork<()>>,
 }
 
 struct BlockQueue<S> {

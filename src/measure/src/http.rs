@@ -13,7 +13,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
-use svcfs_work::Stop;
+use svcfs_work::StopToken;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
@@ -174,7 +174,7 @@ async fn write_until(
     mut connection: HttpConnection,
     crowd: WriterCrowd,
     next: Arc<AtomicUsize>,
-    stop: Stop,
+    stop: StopToken,
 ) -> Result<Vec<Duration>> {
     let WriterCrowd { clients: _, actors, work: RoundWork { pages, bound, first } } = crowd;
     let (started, mut latencies) = (Instant::now(), Vec::new());

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use svcfs_work::Stop;
+use svcfs_work::StopToken;
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,7 +27,7 @@ pub struct BenchRun {
     program: PathBuf,
     scratch: TempDir,
     _running: File,
-    stop: Stop,
+    stop: StopToken,
     tell: Box<dyn Fn(&str)>,
     has_git: bool,
 }
@@ -38,7 +38,7 @@ impl BenchRun {
     ///
     /// # Errors
     /// When the directory cannot be made, or a left one not be removed.
-    pub fn begin(program: PathBuf, dir: &Path, stop: Stop, tell: impl Fn(&str) + 'static) -> Result<Self> {
+    pub fn begin(program: PathBuf, dir: &Path, stop: StopToken, tell: impl Fn(&str) + 'static) -> Result<Self> {
         // One at a time, so that no directory is looked at that is made and not locked yet.
         let turn = File::open(dir)?;
         turn.lock()?;
@@ -86,7 +86,7 @@ impl BenchRun {
     }
 
     /// What others listen to who end with the run.
-    pub const fn stop(&self) -> &Stop {
+    pub const fn stop(&self) -> &StopToken {
         &self.stop
     }
 
@@ -174,7 +174,7 @@ fn sweep(dir: &Path) -> Result<()> {
 ///
 /// # Errors
 /// What the operating system refuses.
-pub fn end_by_signal(stop: Stop) -> Result<()> {
+pub fn end_by_signal(stop: StopToken) -> Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let (mut interrupt, mut terminate) = {
         let _inside = runtime.enter();
@@ -199,7 +199,7 @@ mod tests {
     use crate::series::bound;
 
     fn run(below: &Path) -> BenchRun {
-        BenchRun::begin(PathBuf::from("svcfs"), below, Stop::new(), |_| {}).unwrap()
+        BenchRun::begin(PathBuf::from("svcfs"), below, StopToken::new(), |_| {}).unwrap()
     }
 
     #[test]

@@ -200,7 +200,7 @@ fn address_told(run: &BenchRun, said: impl std::io::Read + Send + 'static) -> Re
 
 #[cfg(test)]
 mod tests {
-    use svcfs_work::Stop;
+    use svcfs_work::StopToken;
 
     use super::*;
 
@@ -209,7 +209,7 @@ mod tests {
         let said =
             "svcfs serves /x/http://y\n  http    http://127.0.0.1:4711\n  docs    http://127.0.0.1:4711/api/docs\n";
         let place = tempfile::tempdir().unwrap();
-        let run = BenchRun::begin(PathBuf::from("svcfs"), place.path(), Stop::new(), |_| {}).unwrap();
+        let run = BenchRun::begin(PathBuf::from("svcfs"), place.path(), StopToken::new(), |_| {}).unwrap();
         assert_eq!(address_told(&run, said.as_bytes()).unwrap(), "127.0.0.1:4711".parse().unwrap());
         let error = address_told(&run, "svcfs: no\n".as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), "the server ended before it listened");

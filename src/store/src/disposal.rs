@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
-use svcfs_work::Helper;
+use svcfs_work::SerialExecutor;
 
 /// So many files may wait to be closed; beyond that, they are closed at once. Each is an open descriptor.
 const MAX_HELD: usize = 64;
@@ -29,7 +29,7 @@ pub(crate) const HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlag
 #[derive(Default)]
 pub(crate) struct Disposal {
     queue: Arc<Queue>,
-    helper: Helper,
+    helper: SerialExecutor,
     /// So many are in a hurry.
     hurried: AtomicUsize,
 }

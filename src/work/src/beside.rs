@@ -7,25 +7,25 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 
 use crate::lanes::panic_message;
-use crate::pool::{HELPERS, Job};
+use crate::pool::{HELPERS, PoolJob};
 
 /// Does what it is given, one after the other, beside whoever gives it. Ends with this, once everything is done.
 #[derive(Default)]
-pub struct Helper(Arc<Shared>);
+pub struct SerialExecutor(Arc<ExecutorShared>);
 
 #[derive(Default)]
-struct Shared {
-    queue: Mutex<Queue>,
+struct ExecutorShared {
+    queue: Mutex<ExecutorQueue>,
     rested: Condvar,
 }
 
 #[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
+struct ExecutorQueue {
+    jobs: VecDeque<PoolJob>,
     is_at_work: bool,
 }
 
-impl Helper {
+impl SerialExecutor {
     /// One that has nothing to do.
     pub fn new() -> Self {
         Self::default()
@@ -68,13 +68,13 @@ impl Helper {
     }
 }
 
-impl Drop for Helper {
+impl Drop for SerialExecutor {
     fn drop(&mut self) {
         self.rest();
     }
 }
 
-impl Shared {
+impl ExecutorShared {
     fn begin(self: &Arc<Self>) {
         let shared = Arc::clone(self);
         if HELPERS.submit(Box::new(move || shared.work())).is_err() {

@@ -70,19 +70,19 @@ impl std::error::Error for LaneError {}
 /// Two bounded lanes onto tokio's blocking pool.
 #[derive(Debug)]
 pub struct Lanes {
-    quick: Places,
-    slow: Places,
+    quick: LaneSlots,
+    slow: LaneSlots,
     patience: Duration,
 }
 
 #[derive(Debug)]
-struct Places {
+struct LaneSlots {
     free: Arc<Semaphore>,
     all: usize,
     waiting: AtomicUsize,
 }
 
-impl Places {
+impl LaneSlots {
     fn new(all: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(all)), all, waiting: AtomicUsize::new(0) }
     }
@@ -90,7 +90,7 @@ impl Places {
 
 /// How full a lane is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Occupancy {
+pub struct LaneOccupancy {
     /// Pieces of work at once, at most.
     pub places: usize,
     /// Pieces of work that run.
@@ -100,16 +100,16 @@ pub struct Occupancy {
 }
 
 /// One who waits for a place, for as long as they do; also when they give up.
-struct Waiting<'a>(&'a AtomicUsize);
+struct SlotWaiter<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
-    fn at(places: &'a Places) -> Self {
+impl<'a> SlotWaiter<'a> {
+    fn at(places: &'a LaneSlots) -> Self {
         places.waiting.fetch_add(1, Ordering::Relaxed);
         Self(&places.waiting)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for SlotWaiter<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -124,10 +124,10 @@ impl Default for Lanes {
 impl Lanes {
     /// Lanes with this many places each, in which nobody waits for a place longer than `patience`.
     pub fn new(quick: usize, slow: usize, patience: Duration) -> Self {
-        Self { quick: Places::new(quick), slow: Places::new(slow), patience }
+        Self { quick: LaneSlots::new(quick), slow: LaneSlots::new(slow), patience }
     }
 
-    const fn places(&self, lane: Lane) -> &Places {
+    const fn places(&self, lane: Lane) -> &LaneSlots {
         match lane {
             Lane::Quick => &self.quick,
             Lane::Slow => &self.slow,
@@ -135,10 +135,10 @@ impl Lanes {
     }
 
     /// How full a lane is at this moment.
-    pub fn occupancy(&self, lane: Lane) -> Occupancy {
-        let Places { free, all, waiting } = self.places(lane);
+    pub fn occupancy(&self, lane: Lane) -> LaneOccupancy {
+        let LaneSlots { free, all, waiting } = self.places(lane);
         let busy = all.saturating_sub(free.available_permits());
-        Occupancy { places: *all, busy, waiting: waiting.load(Ordering::Relaxed) }
+        LaneOccupancy { places: *all, busy, waiting: waiting.load(Ordering::Relaxed) }
     }
 
     /// Runs blocking `work` once a place is free. Work that has begun runs to its end, and keeps its place, even when the
@@ -180,13 +180,13 @@ impl Lanes {
     ///
     /// # Errors
     /// `Busy` and `Stopped`, as [`Lanes::run`]; the handle has the others.
-    pub async fn start<T, W>(&self, lane: Lane, work: W) -> Result<Started<T>, LaneError>
+    pub async fn start<T, W>(&self, lane: Lane, work: W) -> Result<StartedWork<T>, LaneError>
     where
         T: Send + 'static,
         W: FnOnce() -> T + Send + 'static,
     {
         let place = self.place(lane).await?;
-        Ok(Started(tokio::task::spawn_blocking(move || {
+        Ok(StartedWork(tokio::task::spawn_blocking(move || {
             let _held_to_the_end = place;
             work()
         })))
@@ -194,7 +194,7 @@ impl Lanes {
 
     async fn place(&self, lane: Lane) -> Result<OwnedSemaphorePermit, LaneError> {
         let places = self.places(lane);
-        let _waiting = Waiting::at(places);
+        let _waiting = SlotWaiter::at(places);
         tokio::time::timeout(self.patience, Arc::clone(&places.free).acquire_owned())
             .await
             .map_err(|_| LaneError::Busy { lane, retry_after: self.patience.max(Duration::from_secs(1)) })?
@@ -210,15 +210,15 @@ impl Lanes {
         T: Send + 'static,
         W: FnOnce() -> T + Send + 'static,
     {
-        Started(tokio::task::spawn_blocking(work)).await
+        StartedWork(tokio::task::spawn_blocking(work)).await
     }
 }
 
 /// Work that has begun; awaited, its outcome.
 #[derive(Debug)]
-pub struct Started<T>(JoinHandle<T>);
+pub struct StartedWork<T>(JoinHandle<T>);
 
-impl<T> Future for Started<T> {
+impl<T> Future for StartedWork<T> {
     type Output = Result<T, LaneError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -17,8 +17,8 @@ mod supervisor;
 mod tests;
 mod watermark;
 
-pub use beside::Helper;
-pub use lanes::{Lane, LaneError, Lanes, Occupancy, Started};
-pub use signal::{Signal, Stop};
-pub use supervisor::{Backoff, Failure, Next, Reports, State, Status, Supervisor, Task};
+pub use beside::SerialExecutor;
+pub use lanes::{Lane, LaneError, LaneOccupancy, Lanes, StartedWork};
+pub use signal::{Signal, StopToken};
+pub use supervisor::{Backoff, NextStep, Supervisor, Task, TaskFailure, TaskReports, TaskState, TaskStatus};
 pub use watermark::Watermark;

@@ -19,26 +19,26 @@ use crate::lanes::panic_message;
 const LINGER: Duration = Duration::from_secs(10);
 
 /// Steps of supervised tasks: they may take long and wait for the disk, and nobody waits for them.
-pub(crate) static TASKS: Pool = Pool::new("tasks", 8, 10);
+pub(crate) static TASKS: TaskPool = TaskPool::new("tasks", 8, 10);
 /// What somebody at work gives away; it is short, and somebody may wait for it.
-pub(crate) static HELPERS: Pool = Pool::new("helpers", 32, 0);
+pub(crate) static HELPERS: TaskPool = TaskPool::new("helpers", 32, 0);
 
-pub(crate) type Job = Box<dyn FnOnce() + Send>;
+pub(crate) type PoolJob = Box<dyn FnOnce() + Send>;
 /// When a job is due, and which of those of that moment it is.
-pub(crate) type Due = (Instant, u64);
+pub(crate) type DueTime = (Instant, u64);
 
-pub(crate) struct Pool {
+pub(crate) struct TaskPool {
     name: &'static str,
     most: usize,
     /// How far its threads stand behind others that want the processor (nice(2)): nobody waits for them, and somebody for those.
     nice: i32,
-    work: Mutex<Work>,
+    work: Mutex<PoolState>,
     changed: Condvar,
 }
 
-struct Work {
-    ready: VecDeque<Job>,
-    later: BTreeMap<Due, Job>,
+struct PoolState {
+    ready: VecDeque<PoolJob>,
+    later: BTreeMap<DueTime, PoolJob>,
     serial: u64,
     threads: usize,
     idle: usize,
@@ -46,10 +46,16 @@ struct Work {
     has_keeper: bool,
 }
 
-impl Pool {
+impl TaskPool {
     const fn new(name: &'static str, most: usize, nice: i32) -> Self {
-        let work =
-            Work { ready: VecDeque::new(), later: BTreeMap::new(), serial: 0, threads: 0, idle: 0, has_keeper: false };
+        let work = PoolState {
+            ready: VecDeque::new(),
+            later: BTreeMap::new(),
+            serial: 0,
+            threads: 0,
+            idle: 0,
+            has_keeper: false,
+        };
         Self { name, most, nice, work: Mutex::new(work), changed: Condvar::new() }
     }
 
@@ -57,7 +63,7 @@ impl Pool {
     ///
     /// # Errors
     /// What the system said when there is no thread and none to be had; nothing is done then.
-    pub(crate) fn submit(&'static self, job: Job) -> io::Result<()> {
+    pub(crate) fn submit(&'static self, job: PoolJob) -> io::Result<()> {
         let mut work = self.work.lock();
         work.ready.push_back(job);
         if work.idle >= work.ready.len() {
@@ -68,7 +74,7 @@ impl Pool {
     }
 
     /// Does something at a time, unless it is taken back.
-    pub(crate) fn submit_at(&'static self, when: Instant, job: Job) -> Due {
+    pub(crate) fn submit_at(&'static self, when: Instant, job: PoolJob) -> DueTime {
         let mut work = self.work.lock();
         work.serial += 1;
         let due = (when, work.serial);
@@ -86,12 +92,12 @@ impl Pool {
     }
 
     /// Takes back what is not begun.
-    pub(crate) fn cancel(&self, due: Due) {
+    pub(crate) fn cancel(&self, due: DueTime) {
         let job = self.work.lock().later.remove(&due);
         drop(job);
     }
 
-    fn grow(&'static self, work: &mut Work) -> io::Result<()> {
+    fn grow(&'static self, work: &mut PoolState) -> io::Result<()> {
         if work.threads >= self.most {
             return Ok(());
         }
@@ -148,7 +154,7 @@ impl Pool {
     }
 }
 
-impl Work {
+impl PoolState {
     /// What is due by now is ready.
     fn bring(&mut self, now: Instant) {
         while let Some(next) = self.later.first_entry().filter(|next| next.key().0 <= now) {

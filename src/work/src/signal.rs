@@ -9,23 +9,23 @@ use parking_lot::{Condvar, Mutex};
 
 /// "Look again": wakes the one task that listens. Calls made while it is at work are remembered as one.
 #[derive(Debug, Clone, Default)]
-pub struct Signal(Arc<Call>);
+pub struct Signal(Arc<SignalCall>);
 
 #[derive(Default)]
-struct Call {
+struct SignalCall {
     is_raised: AtomicBool,
     /// Whom it wakes.
     listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl fmt::Debug for Call {
+impl fmt::Debug for SignalCall {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Call").field("is_raised", &self.is_raised).finish_non_exhaustive()
     }
 }
 
 #[derive(Debug, Default)]
-struct Flag {
+struct StopFlag {
     raised: Mutex<bool>,
     changed: Condvar,
 }
@@ -58,9 +58,9 @@ impl Signal {
 
 /// Whether work should come to an end; asked for once, never taken back.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<Flag>);
+pub struct StopToken(Arc<StopFlag>);
 
-impl Stop {
+impl StopToken {
     /// A stop nobody has asked for yet.
     pub fn new() -> Self {
         Self::default()

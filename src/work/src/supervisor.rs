@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::lanes::panic_message;
-use crate::pool::{Due, TASKS};
-use crate::{Signal, Stop};
+use crate::pool::{DueTime, TASKS};
+use crate::{Signal, StopToken};
 
 /// Why a step failed.
-pub type Failure = Box<dyn Error + Send + Sync>;
+pub type TaskFailure = Box<dyn Error + Send + Sync>;
 
 /// Background work as an idempotent step without input: it reads its own cursor, so it can be repeated at any time.
 pub trait Task: Send + 'static {
@@ -25,12 +25,12 @@ pub trait Task: Send + 'static {
     ///
     /// # Errors
     /// Whatever went wrong; the step is tried again after a growing pause.
-    fn step(&mut self, stop: &Stop) -> Result<Next, Failure>;
+    fn step(&mut self, stop: &StopToken) -> Result<NextStep, TaskFailure>;
 }
 
 /// When a task wants to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// At once: there is more.
     Now,
     /// When its signal is raised.
@@ -63,7 +63,7 @@ impl Backoff {
 
 /// What a task is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum TaskState {
     /// In a step.
     Busy,
     /// Waiting for its signal or its time.
@@ -74,7 +74,7 @@ pub enum State {
     Stopped,
 }
 
-impl State {
+impl TaskState {
     /// The state in a word, for reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -88,11 +88,11 @@ impl State {
 
 /// What is known of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
+pub struct TaskStatus {
     /// Its name.
     pub name: &'static str,
     /// What it is doing.
-    pub state: State,
+    pub state: TaskState,
     /// Steps that panicked since the start.
     pub panics: u64,
     /// Steps that returned an error since the start.
@@ -104,32 +104,32 @@ pub struct Status {
 /// Has tasks take their steps, on threads that all supervisors share, and stops them all.
 #[derive(Default)]
 pub struct Supervisor {
-    stop: Stop,
+    stop: StopToken,
     backoff: Backoff,
-    running: Mutex<Vec<Running>>,
-    reports: Reports,
+    running: Mutex<Vec<RunningTask>>,
+    reports: TaskReports,
 }
 
-struct Running {
+struct RunningTask {
     signal: Signal,
-    record: Arc<Record>,
+    record: Arc<TaskRecord>,
     /// Nobody else holds a task that waits.
     _actor: Arc<dyn Any + Send + Sync>,
 }
 
 /// How the tasks of a supervisor are doing, for whoever does not own it.
 #[derive(Clone, Default)]
-pub struct Reports(Arc<Mutex<Vec<Arc<Record>>>>);
+pub struct TaskReports(Arc<Mutex<Vec<Arc<TaskRecord>>>>);
 
-impl Reports {
+impl TaskReports {
     /// Every task, in the order they were started.
-    pub fn all(&self) -> Vec<Status> {
+    pub fn all(&self) -> Vec<TaskStatus> {
         self.0.lock().iter().map(|record| record.status.lock().clone()).collect()
     }
 }
 
-struct Record {
-    status: Mutex<Status>,
+struct TaskRecord {
+    status: Mutex<TaskStatus>,
     ended: Condvar,
 }
 
@@ -150,10 +150,10 @@ impl Supervisor {
     /// # Errors
     /// What the operating system said when it had no thread left.
     pub fn start<T: Task>(&self, task: T, signal: Signal) -> std::io::Result<()> {
-        let record = Arc::new(Record::new(T::NAME));
-        let actor = Arc::new(Actor {
+        let record = Arc::new(TaskRecord::new(T::NAME));
+        let actor = Arc::new(TaskActor {
             task: Mutex::new(Some(task)),
-            phase: Mutex::new(Phase::Waiting(None)),
+            phase: Mutex::new(TaskPhase::Waiting(None)),
             signal: signal.clone(),
             stop: self.stop.clone(),
             backoff: self.backoff,
@@ -167,17 +167,17 @@ impl Supervisor {
         });
         Arc::clone(&actor).begin()?;
         self.reports.0.lock().push(Arc::clone(&record));
-        self.running.lock().push(Running { signal, record, _actor: actor });
+        self.running.lock().push(RunningTask { signal, record, _actor: actor });
         Ok(())
     }
 
     /// Every task, in the order they were started.
-    pub fn status(&self) -> Vec<Status> {
+    pub fn status(&self) -> Vec<TaskStatus> {
         self.reports.all()
     }
 
     /// The same at any later time, for whoever tells of them.
-    pub fn reports(&self) -> Reports {
+    pub fn reports(&self) -> TaskReports {
         self.reports.clone()
     }
 
@@ -192,7 +192,7 @@ impl Supervisor {
             task.signal.raise();
         }
         let mut lingering = Vec::new();
-        for Running { record, .. } in running {
+        for RunningTask { record, .. } in running {
             if STEPPING.get() != Arc::as_ptr(&record) && !record.wait_for_end(until) {
                 let name = record.status.lock().name;
                 tracing::warn!(task = name, "task `{name}` did not end in time");
@@ -212,55 +212,55 @@ impl Drop for Supervisor {
     }
 }
 
-impl Record {
+impl TaskRecord {
     fn new(name: &'static str) -> Self {
-        let status = Status { name, state: State::Idle, panics: 0, errors: 0, last_error: None };
+        let status = TaskStatus { name, state: TaskState::Idle, panics: 0, errors: 0, last_error: None };
         Self { status: Mutex::new(status), ended: Condvar::new() }
     }
-    fn enter(&self, state: State) {
+    fn enter(&self, state: TaskState) {
         self.status.lock().state = state;
-        if state == State::Stopped {
+        if state == TaskState::Stopped {
             self.ended.notify_all();
         }
     }
     fn wait_for_end(&self, until: Instant) -> bool {
         let mut status = self.status.lock();
-        self.ended.wait_while_until(&mut status, |status| status.state != State::Stopped, until);
-        status.state == State::Stopped
+        self.ended.wait_while_until(&mut status, |status| status.state != TaskState::Stopped, until);
+        status.state == TaskState::Stopped
     }
 }
 
 thread_local! {
     /// Whose step this thread is taking.
-    static STEPPING: Cell<*const Record> = const { Cell::new(ptr::null()) };
+    static STEPPING: Cell<*const TaskRecord> = const { Cell::new(ptr::null()) };
 }
 
 /// A task between its steps, which a thread of the pool takes.
-struct Actor<T> {
+struct TaskActor<T> {
     /// None once it has ended.
     task: Mutex<Option<T>>,
-    phase: Mutex<Phase>,
+    phase: Mutex<TaskPhase>,
     signal: Signal,
-    stop: Stop,
+    stop: StopToken,
     backoff: Backoff,
-    record: Arc<Record>,
+    record: Arc<TaskRecord>,
 }
 
 /// What an actor is at.
 #[derive(Clone, Copy)]
-enum Phase {
+enum TaskPhase {
     /// It waits for its signal, or this.
-    Waiting(Option<Due>),
+    Waiting(Option<DueTime>),
     /// It waits for this after so many failures, whatever is signalled.
-    Pausing(Due, u32),
+    Pausing(DueTime, u32),
     /// A thread has it, or will; after so many failures.
     Stepping(u32),
 }
 
-impl<T: Task> Actor<T> {
+impl<T: Task> TaskActor<T> {
     /// Takes the first step.
     fn begin(self: Arc<Self>) -> std::io::Result<()> {
-        *self.phase.lock() = Phase::Stepping(0);
+        *self.phase.lock() = TaskPhase::Stepping(0);
         let actor = Arc::clone(&self);
         TASKS.submit(Box::new(move || actor.run()))
     }
@@ -270,13 +270,13 @@ impl<T: Task> Actor<T> {
         let due = {
             let mut phase = self.phase.lock();
             let (due, failures) = match *phase {
-                Phase::Waiting(due) => (due, 0),
-                Phase::Pausing(due, failures) if self.stop.is_requested() || due.0 <= Instant::now() => {
+                TaskPhase::Waiting(due) => (due, 0),
+                TaskPhase::Pausing(due, failures) if self.stop.is_requested() || due.0 <= Instant::now() => {
                     (Some(due), failures)
                 }
-                Phase::Pausing(..) | Phase::Stepping(_) => return,
+                TaskPhase::Pausing(..) | TaskPhase::Stepping(_) => return,
             };
-            *phase = Phase::Stepping(failures);
+            *phase = TaskPhase::Stepping(failures);
             due
         };
         if let Some(due) = due {
@@ -285,21 +285,21 @@ impl<T: Task> Actor<T> {
         let actor = Arc::clone(&self);
         if TASKS.submit(Box::new(move || actor.run())).is_err() {
             // No thread to be had: there will be one for the next call.
-            *self.phase.lock() = Phase::Waiting(None);
+            *self.phase.lock() = TaskPhase::Waiting(None);
         }
     }
 
     fn run(self: Arc<Self>) {
-        let Phase::Stepping(failures) = *self.phase.lock() else { return };
+        let TaskPhase::Stepping(failures) = *self.phase.lock() else { return };
         if self.stop.is_requested() {
             return self.end();
         }
         let _ = self.signal.take();
-        self.record.enter(State::Busy);
+        self.record.enter(TaskState::Busy);
         match self.step() {
-            Ok(Next::Now) => self.go_on(),
-            Ok(Next::WhenSignalled) => self.rest(None),
-            Ok(Next::After(time)) => self.rest(Instant::now().checked_add(time)),
+            Ok(NextStep::Now) => self.go_on(),
+            Ok(NextStep::WhenSignalled) => self.rest(None),
+            Ok(NextStep::After(time)) => self.rest(Instant::now().checked_add(time)),
             Err(message) => self.pause(failures + 1, &message),
         }
     }
@@ -307,13 +307,13 @@ impl<T: Task> Actor<T> {
     /// Waits for the signal, or a moment.
     fn rest(self: Arc<Self>, until: Option<Instant>) {
         let mut phase = self.phase.lock();
-        self.record.enter(State::Idle);
+        self.record.enter(TaskState::Idle);
         if self.signal.is_raised() || self.stop.is_requested() {
             drop(phase);
             return self.go_on();
         }
         let again = Arc::clone(&self);
-        *phase = Phase::Waiting(until.map(|until| TASKS.submit_at(until, Box::new(move || again.wake()))));
+        *phase = TaskPhase::Waiting(until.map(|until| TASKS.submit_at(until, Box::new(move || again.wake()))));
     }
 
     fn pause(self: Arc<Self>, failures: u32, message: &str) {
@@ -321,18 +321,18 @@ impl<T: Task> Actor<T> {
         let (task, retry_in_ms) = (T::NAME, pause.as_millis() as u64);
         tracing::error!(task, error = message, retry_in_ms, "task `{}` failed", T::NAME);
         let mut phase = self.phase.lock();
-        self.record.enter(State::BackingOff);
+        self.record.enter(TaskState::BackingOff);
         if self.stop.is_requested() {
             drop(phase);
             return self.go_on();
         }
         let again = Arc::clone(&self);
-        *phase = Phase::Pausing(TASKS.submit_at(Instant::now() + pause, Box::new(move || again.wake())), failures);
+        *phase = TaskPhase::Pausing(TASKS.submit_at(Instant::now() + pause, Box::new(move || again.wake())), failures);
     }
 
     /// Takes the next step after whatever else is ready.
     fn go_on(self: Arc<Self>) {
-        *self.phase.lock() = Phase::Stepping(0);
+        *self.phase.lock() = TaskPhase::Stepping(0);
         let actor = Arc::clone(&self);
         // There is a thread: this one.
         if TASKS.submit(Box::new(move || actor.run())).is_err() {
@@ -346,12 +346,12 @@ impl<T: Task> Actor<T> {
         STEPPING.set(Arc::as_ptr(&self.record));
         drop(task);
         STEPPING.set(ptr::null());
-        self.record.enter(State::Stopped);
+        self.record.enter(TaskState::Stopped);
     }
 
-    fn step(&self) -> Result<Next, String> {
+    fn step(&self) -> Result<NextStep, String> {
         let mut task = self.task.lock();
-        let Some(task) = task.as_mut() else { return Ok(Next::WhenSignalled) };
+        let Some(task) = task.as_mut() else { return Ok(NextStep::WhenSignalled) };
         STEPPING.set(Arc::as_ptr(&self.record));
         // A panic leaves at worst a half-done step behind, and steps are idempotent by the trait's contract.
         let outcome = catch_unwind(AssertUnwindSafe(|| task.step(&self.stop)));

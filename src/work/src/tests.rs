@@ -12,9 +12,9 @@ fn impatient() -> Supervisor {
 }
 
 struct Scripted<F>(F);
-impl<F: FnMut(&Stop) -> Result<Next, Failure> + Send + 'static> Task for Scripted<F> {
+impl<F: FnMut(&StopToken) -> Result<NextStep, TaskFailure> + Send + 'static> Task for Scripted<F> {
     const NAME: &'static str = "scripted";
-    fn step(&mut self, stop: &Stop) -> Result<Next, Failure> {
+    fn step(&mut self, stop: &StopToken) -> Result<NextStep, TaskFailure> {
         (self.0)(stop)
     }
 }
@@ -24,9 +24,9 @@ fn a_task_steps_at_once_then_for_each_signal_and_ends_when_stopped() {
     let (sender, steps) = mpsc::channel();
     let signal = Signal::new();
     let supervisor = Supervisor::new();
-    let task = Scripted(move |_: &Stop| {
+    let task = Scripted(move |_: &StopToken| {
         sender.send(())?;
-        Ok(Next::WhenSignalled)
+        Ok(NextStep::WhenSignalled)
     });
     supervisor.start(task, signal.clone()).unwrap();
     steps.recv_timeout(LONG).unwrap();
@@ -41,9 +41,9 @@ fn a_task_stands_behind_those_whom_somebody_waits_for() {
     let nice = || rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap();
     let (sender, told) = mpsc::channel();
     let supervisor = Supervisor::new();
-    let task = Scripted(move |_: &Stop| {
+    let task = Scripted(move |_: &StopToken| {
         sender.send(nice())?;
-        Ok(Next::WhenSignalled)
+        Ok(NextStep::WhenSignalled)
     });
     supervisor.start(task, Signal::new()).unwrap();
     assert_eq!(told.recv_timeout(LONG).unwrap(), nice().max(10));
@@ -55,10 +55,10 @@ fn a_task_that_asks_for_more_is_stepped_without_a_signal() {
     let (sender, steps) = mpsc::channel();
     let supervisor = Supervisor::new();
     let mut left = 3;
-    let task = Scripted(move |_: &Stop| {
+    let task = Scripted(move |_: &StopToken| {
         sender.send(left)?;
         left -= 1;
-        Ok(if left == 0 { Next::WhenSignalled } else { Next::Now })
+        Ok(if left == 0 { NextStep::WhenSignalled } else { NextStep::Now })
     });
     supervisor.start(task, Signal::new()).unwrap();
     let seen: Vec<i32> = (0..3).map(|_| steps.recv_timeout(LONG).unwrap()).collect();
@@ -71,7 +71,7 @@ fn a_step_that_panics_or_fails_is_counted_and_repeated() {
     let (sender, done) = mpsc::channel();
     let supervisor = impatient();
     let mut turn = 0;
-    let task = Scripted(move |_: &Stop| {
+    let task = Scripted(move |_: &StopToken| {
         turn += 1;
         match turn {
             1 => panic!("a bug in turn {turn}"),
@@ -80,7 +80,7 @@ fn a_step_that_panics_or_fails_is_counted_and_repeated() {
                 sender.send(())?;
                 Err("still no disk".into())
             }
-            _ => Ok(Next::WhenSignalled),
+            _ => Ok(NextStep::WhenSignalled),
         }
     });
     supervisor.start(task, Signal::new()).unwrap();
@@ -107,10 +107,10 @@ fn who_lingers_past_the_deadline_is_named() {
     let (release, blocked) = mpsc::channel::<()>();
     let (started, running) = mpsc::channel();
     let supervisor = Supervisor::new();
-    let task = Scripted(move |_: &Stop| {
+    let task = Scripted(move |_: &StopToken| {
         started.send(())?;
         blocked.recv()?;
-        Ok(Next::WhenSignalled)
+        Ok(NextStep::WhenSignalled)
     });
     supervisor.start(task, Signal::new()).unwrap();
     running.recv_timeout(LONG).unwrap();
@@ -122,10 +122,10 @@ fn who_lingers_past_the_deadline_is_named() {
 fn a_long_step_sees_the_stop() {
     let (started, running) = mpsc::channel();
     let supervisor = Supervisor::new();
-    let task = Scripted(move |stop: &Stop| {
+    let task = Scripted(move |stop: &StopToken| {
         started.send(())?;
         assert!(stop.wait(LONG));
-        Ok(Next::Now)
+        Ok(NextStep::Now)
     });
     supervisor.start(task, Signal::new()).unwrap();
     running.recv_timeout(LONG).unwrap();
@@ -241,7 +241,7 @@ async fn a_panic_of_the_thread_that_asked_is_told_and_frees_its_place() {
 
 #[test]
 fn what_is_left_to_a_helper_is_done_with_what_follows_when_it_is_told_and_before_it_rests() {
-    let helper = Helper::new();
+    let helper = SerialExecutor::new();
     let (sender, done) = mpsc::channel();
     let tell = |number: u8| {
         let sender = sender.clone();
@@ -307,12 +307,12 @@ async fn a_lane_tells_how_full_it_is() {
     while lanes.occupancy(Lane::Quick).waiting == 0 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(lanes.occupancy(Lane::Quick), Occupancy { places: 1, busy: 1, waiting: 1 });
-    assert_eq!(lanes.occupancy(Lane::Slow), Occupancy { places: 1, busy: 0, waiting: 0 });
+    assert_eq!(lanes.occupancy(Lane::Quick), LaneOccupancy { places: 1, busy: 1, waiting: 1 });
+    assert_eq!(lanes.occupancy(Lane::Slow), LaneOccupancy { places: 1, busy: 0, waiting: 0 });
     release.send(()).unwrap();
     busy.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
-    assert_eq!(lanes.occupancy(Lane::Quick), Occupancy { places: 1, busy: 0, waiting: 0 });
+    assert_eq!(lanes.occupancy(Lane::Quick), LaneOccupancy { places: 1, busy: 0, waiting: 0 });
 }
 
 #[test]
@@ -321,9 +321,9 @@ fn two_hundred_tasks_share_a_few_threads_and_each_is_stepped_at_its_time() {
     let supervisor = Supervisor::new();
     for number in 0..200 {
         let sender = sender.clone();
-        let task = Scripted(move |_: &Stop| {
+        let task = Scripted(move |_: &StopToken| {
             sender.send((number, std::thread::current().id()))?;
-            Ok(Next::After(Duration::from_millis(5)))
+            Ok(NextStep::After(Duration::from_millis(5)))
         });
         supervisor.start(task, Signal::new()).unwrap();
     }
@@ -341,9 +341,9 @@ fn two_hundred_tasks_share_a_few_threads_and_each_is_stepped_at_its_time() {
 fn a_task_that_waits_for_its_time_is_woken_by_its_signal_before() {
     let (sender, steps) = mpsc::channel();
     let (supervisor, signal) = (Supervisor::new(), Signal::new());
-    let task = Scripted(move |_: &Stop| {
+    let task = Scripted(move |_: &StopToken| {
         sender.send(())?;
-        Ok(Next::After(Duration::from_secs(3600)))
+        Ok(NextStep::After(Duration::from_secs(3600)))
     });
     supervisor.start(task, signal.clone()).unwrap();
     for _ in 0..3 {
@@ -359,9 +359,9 @@ fn a_task_that_stops_its_own_supervisor_ends_after_its_step() {
     let (sender, ended) = mpsc::channel();
     let supervisor = Arc::new(Supervisor::new());
     let own = Arc::clone(&supervisor);
-    let task = Scripted(move |_: &Stop| {
+    let task = Scripted(move |_: &StopToken| {
         sender.send(own.stop(LONG))?;
-        Ok(Next::Now)
+        Ok(NextStep::Now)
     });
     supervisor.start(task, Signal::new()).unwrap();
     assert_eq!(ended.recv_timeout(LONG).unwrap(), Vec::<&str>::new());
@@ -373,7 +373,7 @@ fn a_task_that_stops_its_own_supervisor_ends_after_its_step() {
 fn a_task_that_pauses_after_a_failure_ends_when_stopped() {
     let (sender, steps) = mpsc::channel();
     let supervisor = Supervisor::backing_off(Backoff { first: LONG * 10, longest: LONG * 10 });
-    let task = Scripted(move |_: &Stop| {
+    let task = Scripted(move |_: &StopToken| {
         sender.send(())?;
         Err("no disk".into())
     });
@@ -384,7 +384,7 @@ fn a_task_that_pauses_after_a_failure_ends_when_stopped() {
 
 #[test]
 fn a_helper_does_everything_in_order_and_is_waited_for() {
-    let (done, helper) = (Arc::new(parking_lot::Mutex::new(Vec::new())), Helper::new());
+    let (done, helper) = (Arc::new(parking_lot::Mutex::new(Vec::new())), SerialExecutor::new());
     for number in 0..1000 {
         let done = Arc::clone(&done);
         helper.run(move || done.lock().push(number));
@@ -400,7 +400,7 @@ fn a_helper_does_everything_in_order_and_is_waited_for() {
 
 #[test]
 fn helpers_that_are_all_busy_do_not_keep_each_other_from_work_for_ever() {
-    let helpers: Vec<Helper> = (0..100).map(|_| Helper::new()).collect();
+    let helpers: Vec<SerialExecutor> = (0..100).map(|_| SerialExecutor::new()).collect();
     let count = Arc::new(AtomicUsize::new(0));
     for helper in &helpers {
         let count = Arc::clone(&count);

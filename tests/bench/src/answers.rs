@@ -238,7 +238,7 @@ impl Asked<'_> {
         Ok(())
     }
 
-    fn ask(&self, stop: &svcfs_work::Stop, kind: Kind, client: usize) -> Result<Vec<Duration>> {
+    fn ask(&self, stop: &svcfs_work::StopToken, kind: Kind, client: usize) -> Result<Vec<Duration>> {
         let mut connection = BenchClient::connect(self.server.address())?;
         let (begun, mut latencies) = (Instant::now(), Vec::new());
         while latencies.len() < self.bound.count && begun.elapsed() < self.bound.time && !stop.is_requested() {

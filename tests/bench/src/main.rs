@@ -34,7 +34,7 @@ use svcfs_measure::reading::{self, ReadingResults};
 use svcfs_measure::run::{BenchRun, end_by_signal};
 use svcfs_measure::table::MarkdownTable;
 use svcfs_measure::writing::{self, WritingResults};
-use svcfs_work::Stop;
+use svcfs_work::StopToken;
 
 use crate::answers::Answers;
 use crate::committer::Committer;
@@ -150,7 +150,7 @@ fn main() -> Result<()> {
         tell(&format!("`{}` has no tldr.tar.xz; the generated tree is searched instead", corpora.display()));
     }
     std::fs::create_dir_all(&dir)?;
-    let stop = Stop::new();
+    let stop = StopToken::new();
     end_by_signal(stop.clone())?;
     let version = machine::run(Command::new("git").args(["describe", "--always", "--dirty"]));
     let version = version.map_or_else(|_| "unknown".to_owned(), |commit| format!("commit {}", commit.trim()));

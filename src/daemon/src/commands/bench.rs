@@ -13,7 +13,7 @@ use svcfs_measure::run::{BenchRun, end_by_signal};
 use svcfs_measure::series::bound;
 use svcfs_measure::table::MarkdownTable;
 use svcfs_measure::{machine, reading, writing};
-use svcfs_work::Stop;
+use svcfs_work::StopToken;
 
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::{output, progress};
@@ -74,7 +74,7 @@ impl BenchArgs {
     pub fn run(self) -> Result<(), CommandFailure> {
         let directory = outside(&self.dir)?;
         self.must_have_room(&directory)?;
-        let stop = Stop::new();
+        let stop = StopToken::new();
         end_by_signal(stop.clone())?;
         let program = std::env::current_exe().context("the path of this program is not known")?;
         let spinner = progress::spinner("measuring");

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use svcfs_base::{AuditEntry, Fault, Kind, Timestamp};
 use svcfs_config::AuditSettings;
 use svcfs_store::{Keep, Trail};
-use svcfs_work::{Failure, Next, Signal, Stop, Task};
+use svcfs_work::{NextStep, Signal, StopToken, Task, TaskFailure};
 
 use crate::kernel::Space;
 pub(crate) use changes::follow;
@@ -179,12 +179,12 @@ impl AuditWriter {
 
 impl Task for AuditWriter {
     const NAME: &'static str = "audit";
-    fn step(&mut self, stop: &Stop) -> Result<Next, Failure> {
+    fn step(&mut self, stop: &StopToken) -> Result<NextStep, TaskFailure> {
         if let Some(audit) = &self.0.audit {
             audit.write()?;
         }
         // Others that come meanwhile are written together.
         stop.wait(PAUSE);
-        Ok(Next::WhenSignalled)
+        Ok(NextStep::WhenSignalled)
     }
 }

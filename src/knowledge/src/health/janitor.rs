@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use svcfs_base::Clock;
 use svcfs_config::JanitorSettings;
-use svcfs_work::{Failure, Next, Stop, Task};
+use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
 
 use crate::kernel::Space;
 
@@ -31,13 +31,13 @@ impl JanitorTask {
 
 impl Task for JanitorTask {
     const NAME: &'static str = "janitor";
-    fn step(&mut self, _: &Stop) -> Result<Next, Failure> {
-        let next = self.settings.interval.map_or(Next::WhenSignalled, Next::After);
+    fn step(&mut self, _: &StopToken) -> Result<NextStep, TaskFailure> {
+        let next = self.settings.interval.map_or(NextStep::WhenSignalled, NextStep::After);
         if std::mem::take(&mut self.has_just_started) {
             return Ok(next);
         }
         if !self.space.indexed.wait(self.space.vfs.feed().last().0, Duration::ZERO) {
-            return Ok(Next::After(RETRY_INTERVAL));
+            return Ok(NextStep::After(RETRY_INTERVAL));
         }
         let found = self.space.health.anew(&self.space, self.clock.now(), self.settings.stale_days)?;
         tracing::info!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use svcfs_base::{SystemClock, Timestamp};
-use svcfs_work::{Next, Stop, Task};
+use svcfs_work::{NextStep, StopToken, Task};
 
 use super::JanitorTask;
 use crate::spaces::test_space::TestSpace;
@@ -204,12 +204,12 @@ fn the_janitor_waits_for_the_index_and_then_for_its_interval() {
     space.settle();
     let shared = space.spaces().first();
     let mut janitor = JanitorTask::new(Arc::clone(shared), Arc::new(SystemClock), shared.settings.janitor.clone());
-    let mut step = || janitor.step(&Stop::new()).unwrap();
+    let mut step = || janitor.step(&StopToken::new()).unwrap();
     // Where it does not begin at once, it begins an interval later.
     if !shared.settings.janitor.startup_scan {
         step();
     }
-    let usual = shared.settings.janitor.interval.map_or(Next::WhenSignalled, Next::After);
+    let usual = shared.settings.janitor.interval.map_or(NextStep::WhenSignalled, NextStep::After);
     assert_eq!(step(), usual);
     assert_eq!(shared.health.findings(), Some(3));
     space.stop_indexing();

@@ -11,7 +11,7 @@ use svcfs_config::{KeyDigest, PublicUrl, Settings, SpaceVisibility};
 use svcfs_index::Index;
 use svcfs_store::Usage;
 use svcfs_vfs::Vfs;
-use svcfs_work::{Reports, Status, Watermark};
+use svcfs_work::{TaskReports, TaskStatus, Watermark};
 
 use crate::access::{AccessControl, RequestLimiter};
 use crate::audit::{self, AuditRecorder};
@@ -72,7 +72,7 @@ pub struct Space {
     pub settings: Settings,
     /// How long its disk takes.
     pub flushes: FlushTimes,
-    tasks: OnceLock<Reports>,
+    tasks: OnceLock<TaskReports>,
     visibility: RwLock<SpaceVisibility>,
 }
 
@@ -106,11 +106,11 @@ impl Space {
         }
     }
     /// How the background tasks that were started for it are doing.
-    pub fn tasks(&self) -> Vec<Status> {
-        self.tasks.get().map(Reports::all).unwrap_or_default()
+    pub fn tasks(&self) -> Vec<TaskStatus> {
+        self.tasks.get().map(TaskReports::all).unwrap_or_default()
     }
     /// Has its background tasks told of by these reports.
-    pub(crate) fn attended(&self, tasks: Reports) {
+    pub(crate) fn attended(&self, tasks: TaskReports) {
         // Started anew by the same supervisor, if ever.
         let _only_the_first = self.tasks.set(tasks);
     }

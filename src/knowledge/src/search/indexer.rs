@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use svcfs_base::{ETag, Fault, FileKind, Kind, Protocol, Seq, TreePath};
 use svcfs_index::{IndexEntry, IndexFingerprint, MergeStep, PageDifference};
 use svcfs_vfs::{EntryKind, EventChange, Vfs};
-use svcfs_work::{Failure, Next, Stop, Task};
+use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
 
 use super::compare::made_anew;
 use crate::files;
@@ -85,7 +85,7 @@ impl Indexer {
     }
 
     /// Takes in the whole tree: an index that is new, or older than the feed reaches, or from another life of this root.
-    fn read_everything(&self, stop: &Stop) -> Result<(), Fault> {
+    fn read_everything(&self, stop: &StopToken) -> Result<(), Fault> {
         let Space { vfs, index, .. } = &*self.space;
         // Read before the walk: what is written meanwhile is looked at twice, never missed.
         let start = vfs.feed().last();
@@ -107,12 +107,12 @@ impl Indexer {
 
     /// What is done while nobody writes: first what makes questions quicker, half of the time and for as long as nothing changes, then memory is
     /// given back.
-    fn rest(&self) -> Next {
+    fn rest(&self) -> NextStep {
         let begun = Instant::now();
         let vfs = Arc::clone(&self.space.vfs);
         let last = vfs.feed().last();
         match self.space.index.join_parts(move || vfs.feed().last() != last) {
-            Ok(MergeStep::Some) => return Next::After(begun.elapsed()),
+            Ok(MergeStep::Some) => return NextStep::After(begun.elapsed()),
             Ok(MergeStep::All | MergeStep::GaveWay) => {}
             // Questions are answered as before, and a failure would keep changes waiting that the index can take in.
             Err(error) => tracing::warn!(error = %error, "the parts of the search index could not be joined"),
@@ -120,30 +120,30 @@ impl Indexer {
         if self.space.index.rest() {
             self.space.graph.rest();
         }
-        Next::After(RELEASE_INTERVAL)
+        NextStep::After(RELEASE_INTERVAL)
     }
 }
 
 impl Task for Indexer {
     const NAME: &'static str = "indexer";
-    fn step(&mut self, stop: &Stop) -> Result<Next, Failure> {
+    fn step(&mut self, stop: &StopToken) -> Result<NextStep, TaskFailure> {
         let cursor = self.space.index.cursor().map_err(Fault::from)?;
         if !self.is_caught_up && (cursor == Seq(0) || cursor > self.space.vfs.feed().last()) {
             self.read_everything(stop)?;
             self.is_caught_up = !stop.is_requested();
-            return Ok(Next::Now);
+            return Ok(NextStep::Now);
         }
         self.is_caught_up = true;
         if let Some(wait) = self.wait(cursor) {
-            return Ok(Next::After(wait));
+            return Ok(NextStep::After(wait));
         }
         let (begun, last) = (Instant::now(), self.space.vfs.feed().last());
         Ok(match follow(&self.space, cursor, 2 * self.space.settings.search.index_batch_max)? {
             0 => {
                 doubt(&self.space, cursor)?;
-                let rest = if std::mem::take(&mut self.is_warm) { Next::After(RESTED) } else { self.rest() };
+                let rest = if std::mem::take(&mut self.is_warm) { NextStep::After(RESTED) } else { self.rest() };
                 match (rest, self.space.doubts.wait()) {
-                    (Next::After(rest), Some(wait)) => Next::After(rest.min(wait)),
+                    (NextStep::After(rest), Some(wait)) => NextStep::After(rest.min(wait)),
                     (rest, _) => rest,
                 }
             }
@@ -151,7 +151,7 @@ impl Task for Indexer {
                 self.is_warm = true;
                 let (ended, is_followed) = (Instant::now(), self.space.vfs.feed().last() != last);
                 self.last_pass = Some(IndexPass { ended, took: begun.elapsed(), is_followed });
-                Next::Now
+                NextStep::Now
             }
         })
     }

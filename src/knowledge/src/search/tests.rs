@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use svcfs_base::Seq;
 use svcfs_index::{Index, IndexEntry, MergeStep};
 use svcfs_store::Usage;
-use svcfs_work::{Next, Stop, Task};
+use svcfs_work::{NextStep, StopToken, Task};
 
 use super::{Indexer, check, reindex};
 use crate::kernel::Space;
@@ -449,7 +449,7 @@ fn beside(space: &TestSpace, index: Index) -> Arc<Space> {
 
 fn run(space: &Arc<Space>) {
     let mut indexer = Indexer::new(Arc::clone(space));
-    while indexer.step(&Stop::new()).unwrap() == Next::Now {}
+    while indexer.step(&StopToken::new()).unwrap() == NextStep::Now {}
 }
 
 #[test]
@@ -463,12 +463,12 @@ fn an_indexer_that_rests_joins_the_parts_of_its_index_and_then_sleeps() {
     }
     let mut indexer = Indexer::new(Arc::clone(&beside));
     let (mut rests, long) = (Vec::new(), Duration::from_secs(15));
-    while !rests.contains(&Next::After(long)) {
-        rests.push(indexer.step(&Stop::new()).unwrap());
+    while !rests.contains(&NextStep::After(long)) {
+        rests.push(indexer.step(&StopToken::new()).unwrap());
     }
     assert!(rests.len() > 2, "{rests:?}");
     assert_eq!(beside.index.join_parts(|| false).unwrap(), MergeStep::All);
-    assert_eq!(indexer.step(&Stop::new()).unwrap(), Next::After(long));
+    assert_eq!(indexer.step(&StopToken::new()).unwrap(), NextStep::After(long));
 }
 
 #[test]
@@ -485,19 +485,19 @@ fn what_git_took_away_for_a_moment_and_put_back_is_found_again() {
     std::fs::write(&b, "wolf\n").unwrap();
     std::fs::remove_file(&a).unwrap();
     let mut indexer = Indexer::new(Arc::clone(&beside));
-    while indexer.step(&Stop::new()).unwrap() == Next::Now {}
+    while indexer.step(&StopToken::new()).unwrap() == NextStep::Now {}
     let indexed = || beside.index.paths(&svcfs_base::TreePath::root()).unwrap();
     assert_eq!(indexed(), [path("b.md")]);
     std::fs::write(&a, "fox\n").unwrap();
     std::fs::remove_file(&b).unwrap();
     for _ in 0..10 {
         // As the task sleeps between two looks.
-        let next = indexer.step(&Stop::new()).unwrap();
+        let next = indexer.step(&StopToken::new()).unwrap();
         if indexed() == [path("a.md")] {
             return;
         }
-        if let Next::After(wait) = next {
-            Stop::new().wait(wait.min(Duration::from_secs(2)));
+        if let NextStep::After(wait) = next {
+            StopToken::new().wait(wait.min(Duration::from_secs(2)));
         }
     }
     panic!("indexed are {:?}, and the next look is in {:?}", indexed(), beside.doubts.wait());
@@ -530,7 +530,7 @@ fn an_indexer_that_is_stopped_in_the_middle_starts_again() {
     space.put("a.md", "needle\n");
     let folder = tempfile::tempdir().unwrap();
     let beside = beside(&space, Index::open(&folder.path().join("index.db")).unwrap());
-    let stop = Stop::new();
+    let stop = StopToken::new();
     stop.request();
     Indexer::new(Arc::clone(&beside)).step(&stop).unwrap();
     assert_eq!((beside.index.cursor().unwrap(), beside.index.count().unwrap()), (Seq(0), 0));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use svcfs_base::{Clock, TreePath};
-use svcfs_work::{Failure, Next, Stop, Task};
+use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
 
 use crate::kernel::{OperationContext, Space};
 
@@ -46,8 +46,8 @@ impl UsageWriter {
 
 impl Task for UsageWriter {
     const NAME: &'static str = "usage";
-    fn step(&mut self, _stop: &Stop) -> Result<Next, Failure> {
+    fn step(&mut self, _stop: &StopToken) -> Result<NextStep, TaskFailure> {
         self.space.usage.write(self.clock.now())?;
-        Ok(Next::After(PAUSE))
+        Ok(NextStep::After(PAUSE))
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use svcfs_base::{Clock, Fault, Kind, Protocol, Seq, TreePath};
 use svcfs_config::DataviewSettings;
-use svcfs_work::{Failure, Next, Stop, Task};
+use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
 
 use super::computed::{self, ComputedQuery, RefreshOutcome};
 use crate::kernel::Space;
@@ -139,19 +139,19 @@ impl ViewRefresher {
 
 impl Task for ViewRefresher {
     const NAME: &'static str = "refresher";
-    fn step(&mut self, stop: &Stop) -> Result<Next, Failure> {
+    fn step(&mut self, stop: &StopToken) -> Result<NextStep, TaskFailure> {
         if !self.follow()? {
-            return Ok(Next::Now);
+            return Ok(NextStep::Now);
         }
         if self.stale.is_empty() {
-            return Ok(Next::After(SLEEP));
+            return Ok(NextStep::After(SLEEP));
         }
         let wait = self.due.saturating_duration_since(Instant::now());
         if !wait.is_zero() {
             stop.wait(wait);
-            return Ok(Next::Now);
+            return Ok(NextStep::Now);
         }
         self.refresh();
-        Ok(Next::Now)
+        Ok(NextStep::Now)
     }
 }

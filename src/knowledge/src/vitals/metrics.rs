@@ -5,7 +5,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Metric, Registry};
-use svcfs_work::State;
+use svcfs_work::TaskState;
 
 use super::{MountReport, ProcessUsage};
 use crate::kernel::{ServerState, Space};
@@ -121,9 +121,10 @@ fn of_parts(registry: &mut Registry, server: &ServerState) {
                 .map(|task| ([("space", space.name.clone()), ("task", task.name.to_owned())], task))
         })
         .collect();
-    let of =
-        |number: fn(&svcfs_work::Status) -> u64| tasks.iter().map(move |(labels, task)| (labels.clone(), number(task)));
-    let failing = of(|task| u64::from(task.state == State::BackingOff));
+    let of = |number: fn(&svcfs_work::TaskStatus) -> u64| {
+        tasks.iter().map(move |(labels, task)| (labels.clone(), number(task)))
+    };
+    let failing = of(|task| u64::from(task.state == TaskState::BackingOff));
     let failing = labelled(failing.map(|(labels, number)| (labels, ConstGauge::new(number))));
     registry.register("svc_task_failing", "Whether a background task pauses after a failure: 1 or 0", failing);
     let failures = of(|task| task.errors + task.panics);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use svcfs_base::Fault;
-use svcfs_work::{State, Status};
+use svcfs_work::{TaskState, TaskStatus};
 
 use super::metrics::behind;
 use super::{MetricsAudience, MountReport, ProcessUsage, ProtocolReport};
@@ -226,9 +226,9 @@ fn of_space(known: SpaceStatus, sick: &mut Vec<ComponentProblem>) -> SpaceReport
     }
 }
 
-fn of_task(status: Status) -> TaskReport {
-    let Status { name, state, panics, errors, last_error } = status;
+fn of_task(status: TaskStatus) -> TaskReport {
+    let TaskStatus { name, state, panics, errors, last_error } = status;
     // What failed once and pauses is told; what a later step made good is not.
-    let error = last_error.filter(|_| matches!(state, State::BackingOff | State::Busy));
+    let error = last_error.filter(|_| matches!(state, TaskState::BackingOff | TaskState::Busy));
     TaskReport { name: name.to_owned(), state: state.name().to_owned(), failures: panics + errors, error }
 }

@@ -25,7 +25,7 @@ use svcfs_base::{
     Actor, CommitId, DiskAttributes, ETag, EventAnnouncement, FileKind, LargeFile, Protocol, Seq, Timestamp, TreePath,
 };
 
-use svcfs_work::Helper;
+use svcfs_work::SerialExecutor;
 
 pub use check::LogCheck;
 pub use kinds::{Against, Role};
@@ -126,7 +126,7 @@ pub struct Log {
     file: PathBuf,
     spool: Spool,
     /// Makes rows beside writers.
-    maker: Helper,
+    maker: SerialExecutor,
     readers: Mutex<Vec<Connection>>,
     // Behind all that has connections.
     writer: Arc<Writer>,
@@ -188,7 +188,7 @@ impl Log {
             writer: Arc::new(Writer::open(Database::of(file.clone())?, journal, (writer, &spool), fail.clone())?),
             file,
             spool,
-            maker: Helper::new(),
+            maker: SerialExecutor::new(),
             readers: Mutex::default(),
             tally: RwLock::default(),
             fail,

@@ -9,14 +9,14 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use svcfs_work::Helper;
+use svcfs_work::SerialExecutor;
 
 /// The disk is asked to begin once so many bytes are written since the last time.
 const STEP: usize = 8 << 20;
 
 /// Has the disk begin with what is written to a file, a step at a time, by another thread: to find room for it takes as long as to copy it.
 pub(super) struct WritingBack {
-    helper: Arc<Helper>,
+    helper: Arc<SerialExecutor>,
     /// Bytes since the last time.
     written: usize,
     is_under_way: Arc<AtomicBool>,
@@ -30,7 +30,7 @@ impl fmt::Debug for WritingBack {
 
 impl WritingBack {
     /// By a helper, of a file that has nothing yet.
-    pub(super) fn by(helper: &Arc<Helper>) -> Self {
+    pub(super) fn by(helper: &Arc<SerialExecutor>) -> Self {
         Self { helper: Arc::clone(helper), written: 0, is_under_way: Arc::default() }
     }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rustix::fs::{self as sys, AtFlags, IFlags, Mode, OFlags};
 use rustix::io::Errno;
-use svcfs_work::Helper;
+use svcfs_work::SerialExecutor;
 
 /// What their names begin with; other files of the directory are on their way into the tree.
 pub(crate) const PREFIX: &str = "blank-";
@@ -29,7 +29,7 @@ const ROOM: u64 = 256;
 /// Has files made.
 pub(super) struct Blanks {
     stock: Arc<Stock>,
-    helper: Helper,
+    helper: SerialExecutor,
 }
 
 struct Stock {
@@ -50,7 +50,7 @@ impl Blanks {
             rooms: Mutex::new(Rooms::of(Arc::clone(directory))),
             is_called: AtomicBool::new(false),
         };
-        Self { stock: Arc::new(stock), helper: Helper::new() }
+        Self { stock: Arc::new(stock), helper: SerialExecutor::new() }
     }
 
     /// The name of an empty file, below the directory, which belongs to whoever takes it; none when there is none yet.

@@ -28,7 +28,7 @@ use bytes::Bytes;
 use rustix::fs::{self as sys, Access, AtFlags, Dir, FallocateFlags, Gid, Mode, OFlags, ResolveFlags, StatxFlags, Uid};
 use rustix::io::Errno;
 use svcfs_base::{MAX_FILE_BYTES, PathComponent, TreePath};
-use svcfs_work::Helper;
+use svcfs_work::SerialExecutor;
 
 pub use at_once::AtOnce;
 pub(crate) use blanks::PREFIX as BLANK_PREFIX;
@@ -80,7 +80,7 @@ pub struct WorkTree {
     // Ends first: files wait in the rooms of blanks to be removed.
     disposal: Disposal,
     /// Has the disk begin with large files.
-    helper: Arc<Helper>,
+    helper: Arc<SerialExecutor>,
     // Before the rooms of blanks, in one of which it lies.
     ready: ready::Ready,
     blanks: blanks::Blanks,

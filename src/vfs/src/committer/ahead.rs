@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use svcfs_base::TreePath;
 use svcfs_store::History;
-use svcfs_work::Helper;
+use svcfs_work::SerialExecutor;
 use tracing::debug;
 
 use super::Planned;
@@ -48,7 +48,7 @@ impl Ahead {
 
 /// Something that is done by a helper, if it comes to it in time.
 #[derive(Default)]
-struct Step(Helper);
+struct Step(SerialExecutor);
 
 /// Whether a step was begun, or will not be any more.
 type Claim = Arc<AtomicBool>;

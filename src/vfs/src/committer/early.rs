@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use svcfs_base::TreePath;
-use svcfs_work::Helper;
+use svcfs_work::SerialExecutor;
 
 use crate::core::Core;
 use crate::overlay::Leaf;
@@ -19,7 +19,7 @@ const FEWEST: usize = 16;
 /// Writes pages before their time.
 #[derive(Default)]
 pub(super) struct Early {
-    helper: Helper,
+    helper: SerialExecutor,
     /// How many pages, from the first, need not be written any more; none when nobody is at work.
     passed: Option<Arc<AtomicUsize>>,
 }

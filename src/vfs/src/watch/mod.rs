@@ -16,7 +16,7 @@ use notify::{RecursiveMode, Watcher as _};
 use parking_lot::Mutex;
 use svcfs_base::{Fault, TreePath};
 use svcfs_store::{OtherGit, StatKind};
-use svcfs_work::{Failure, Next, Signal, Stop, Supervisor, Task};
+use svcfs_work::{NextStep, Signal, StopToken, Supervisor, Task, TaskFailure};
 use tracing::{debug, info, warn};
 
 use crate::Vfs;
@@ -177,24 +177,24 @@ struct Follower {
 impl Task for Follower {
     const NAME: &'static str = "watcher";
 
-    fn step(&mut self, _: &Stop) -> Result<Next, Failure> {
+    fn step(&mut self, _: &StopToken) -> Result<NextStep, TaskFailure> {
         self.take_messages();
         if let Some(wait) = self.wait() {
             if !self.seen.is_empty() {
-                return Ok(Next::After(wait));
+                return Ok(NextStep::After(wait));
             }
             self.is_awake.store(false, Ordering::SeqCst);
             // What came in between did not call.
             self.take_messages();
-            return Ok(if self.seen.is_empty() { Next::After(wait) } else { Next::Now });
+            return Ok(if self.seen.is_empty() { NextStep::After(wait) } else { NextStep::Now });
         }
-        let Some(vfs) = self.vfs.upgrade() else { return Ok(Next::WhenSignalled) };
+        let Some(vfs) = self.vfs.upgrade() else { return Ok(NextStep::WhenSignalled) };
         if self.is_git_busy(&vfs) {
             // A checkout or merge is writing; what it leaves is looked at when it is done.
-            return Ok(Next::After(GIT_LOOK));
+            return Ok(NextStep::After(GIT_LOOK));
         }
         self.look(&vfs);
-        Ok(Next::Now)
+        Ok(NextStep::Now)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use svcfs_work::Helper;
+use svcfs_work::SerialExecutor;
 use tracing::warn;
 
 use super::join::{Failure, Join};
@@ -25,7 +25,7 @@ const MAX_AT_THE_END: u64 = 32 << 20;
 /// The packs of a repository, and who merges them.
 pub(in super::super) struct Merger {
     shared: Arc<Shared>,
-    helper: Helper,
+    helper: SerialExecutor,
 }
 
 struct Shared {
@@ -62,7 +62,7 @@ impl Merger {
             removed: AtomicUsize::new(0),
             fail,
         });
-        Self { shared, helper: Helper::new() }
+        Self { shared, helper: SerialExecutor::new() }
     }
 
     pub(super) fn publish(&self, pack: Pack, keep: Option<PathBuf>) {
