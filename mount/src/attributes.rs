@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use fuser::{Errno, INodeNo, Request};
 use svcfs_base::Fault;
-use svcfs_vfs::{Attributes, EntryKind, NodeId, SetExtended};
+use svcfs_vfs::{Attributes, EntryKind, NodeId, SetXattrMode};
 
 use crate::answer::RequestFailure;
 use crate::convert::utf8;
@@ -128,9 +128,9 @@ impl FuseServer {
             return Err(RequestFailure::Word(Errno::ENOTSUP));
         }
         let (how, otherwise) = match flags {
-            0 => (SetExtended::Either, Errno::EIO),
-            XATTR_CREATE => (SetExtended::Create, Errno::EEXIST),
-            XATTR_REPLACE => (SetExtended::Replace, Errno::NO_XATTR),
+            0 => (SetXattrMode::Either, Errno::EIO),
+            XATTR_CREATE => (SetXattrMode::Create, Errno::EEXIST),
+            XATTR_REPLACE => (SetXattrMode::Replace, Errno::NO_XATTR),
             _ => return Err(RequestFailure::Word(Errno::EINVAL)),
         };
         if self.vfs.set_extended(node, name.as_bytes(), value, how)? {

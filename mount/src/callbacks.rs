@@ -14,7 +14,7 @@ use fuser::{
     Request, TimeOrNow, WriteFlags,
 };
 use svcfs_base::{Caller, Durability, Fault};
-use svcfs_vfs::{SetAttributes, Special, SpecialKind, Vfs};
+use svcfs_vfs::{SetAttributes, SpecialFile, SpecialKind, Vfs};
 
 use crate::answer::{ErrorReply, FuseRequest, LookupReply, RequestFailure, ValueReply, answer, answer_with, gone};
 use crate::attributes::VirtualXattr;
@@ -173,7 +173,7 @@ impl Filesystem for LocalCallbacks {
         self.answer("mknod", reply, || {
             let (directory, entry) = self.door.entry(parent, entry)?;
             if let Some(kind) = SpecialKind::of_mode(mode) {
-                let special = Special { kind, device: u64::from(device) };
+                let special = SpecialFile { kind, device: u64::from(device) };
                 let (caller, mode) = (self.caller(request), mode & PERMISSIONS);
                 let made = self.vfs.make_special(&caller, (directory, &entry), special, mode)?;
                 return Ok::<_, RequestFailure>(self.door.given(request, directory, made)?);

@@ -87,7 +87,7 @@ fn space(root: &Path) -> Arc<Vfs> {
         gates: Vec::new(),
         scratch: Vec::new(),
         commits: svcfs_vfs::Commits::Each,
-        strategy: svcfs_vfs::Strategy::Git,
+        strategy: svcfs_vfs::VersionStrategy::Git,
         watch: false,
         progress: None,
     })

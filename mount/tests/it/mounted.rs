@@ -120,7 +120,7 @@ pub fn open(root: &Path) -> Arc<Vfs> {
         gates: vec![Box::new(NoForbidden)],
         scratch,
         commits: svcfs_vfs::Commits::Each,
-        strategy: svcfs_vfs::Strategy::Git,
+        strategy: svcfs_vfs::VersionStrategy::Git,
         watch: false,
         progress: None,
     })

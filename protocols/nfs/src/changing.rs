@@ -9,7 +9,7 @@ use nfs3_types::nfs3::{
     sattr3, sattrguard3, stable_how, wcc_data, writeverf3,
 };
 use svcfs_base::{Caller, Fault, Kind};
-use svcfs_vfs::{Act, EntryKind, FileNumbers, WriteAt};
+use svcfs_vfs::{EntryKind, InodeTable, StableOperation, WriteAt};
 
 use crate::NfsServer;
 use crate::arguments::GarbageArguments;
@@ -84,7 +84,7 @@ impl NfsServer {
             let set = svcfs_vfs::SetAttributes { through: Some(writer.handle), ..*set };
             export.vfs().set_attributes(&asked.caller, writer.node, set).map_err(too_far)?;
             export.wrote(&mut writer);
-            export.promise(&mut writer, Act::Resized(size), false)?;
+            export.promise(&mut writer, StableOperation::Resized(size), false)?;
             drop(writer);
             export.make_room();
             self.written.notify_one();
@@ -128,7 +128,7 @@ impl NfsServer {
         let committed = match stable {
             stable_how::UNSTABLE => stable_how::UNSTABLE,
             stable_how::DATA_SYNC | stable_how::FILE_SYNC => {
-                export.promise(&mut writer, Act::Written(offset, data.to_vec()), true)?;
+                export.promise(&mut writer, StableOperation::Written(offset, data.to_vec()), true)?;
                 stable_how::FILE_SYNC
             }
         };
@@ -260,7 +260,7 @@ impl NfsServer {
         let abandoned = match &replaced {
             Some(replaced) => {
                 let abandoned = export.abandon(replaced.number);
-                export.numbers.kept(&[(replaced.number, FileNumbers::ALL)], false).map_err(Fault::from)?;
+                export.numbers.kept(&[(replaced.number, InodeTable::ALL)], false).map_err(Fault::from)?;
                 abandoned
             }
             None => Ok(()),

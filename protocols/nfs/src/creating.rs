@@ -5,7 +5,7 @@ use nfs3_types::nfs3::{
     SYMLINK3resok, createhow3, mknoddata3, nfsstat3, post_op_attr, post_op_fh3, sattr3, wcc_data,
 };
 use svcfs_base::{Fault, Kind, PathComponent};
-use svcfs_vfs::{Act, EntryKind, SetAttributes, Special, SpecialKind};
+use svcfs_vfs::{EntryKind, SetAttributes, SpecialFile, SpecialKind, StableOperation};
 
 use crate::NfsServer;
 use crate::arguments::{GarbageArguments, PATH};
@@ -98,7 +98,7 @@ impl NfsServer {
             export.vfs().release(caller, handle)?;
             return Ok(made);
         };
-        export.promise(&mut writer, Act::Resized(0), false)?;
+        export.promise(&mut writer, StableOperation::Resized(0), false)?;
         drop(writer);
         export.make_room();
         self.written.notify_one();
@@ -185,7 +185,7 @@ impl NfsServer {
                 mknoddata3::default => return Err(nfsstat3::NFS3ERR_BADTYPE.into()),
             };
             let mode = to_set(set, None)?.mode.unwrap_or(FILE);
-            let special = Special { kind, device: 0 };
+            let special = SpecialFile { kind, device: 0 };
             let (vfs, _names) = (directory.export.vfs(), directory.export.names.read());
             let (node, _) = vfs.make_special(&asked.caller, (seen.node, name), special, mode)?;
             directory.export.found(node);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use svcfs_base::{Caller, Fault, Kind, Protocol, TreePath};
 use svcfs_knowledge::kernel::Space;
-use svcfs_vfs::{FileNumbers, NodeId, Vfs};
+use svcfs_vfs::{InodeTable, NodeId, Vfs};
 
 use crate::listing::ListingCache;
 use crate::owed;
@@ -27,7 +27,7 @@ const SOME: usize = 500;
 /// A space that clients see.
 pub(crate) struct NfsExport {
     pub(crate) space: Arc<Space>,
-    pub(crate) numbers: FileNumbers,
+    pub(crate) numbers: InodeTable,
     pub(crate) writers: WriteSessions,
     pub(crate) refused: RejectionTable,
     pub(crate) listings: ListingCache,

@@ -10,14 +10,15 @@ use svcfs_base::{
     Actor, Caller, DiskAttributes, Durability, ETag, Fault, Kind, MAX_FILE_BYTES, PathComponent, Protocol, TreePath,
 };
 use svcfs_vfs::{
-    Act, FileNumbers, HandleId, KeptContent, KeptVersion, NodeId, OpenMode, Promise, SetAttributes, Vfs, WriteAt,
+    HandleId, InodeTable, KeptContent, KeptVersion, NodeId, OpenMode, SetAttributes, StableOperation, StableWrite, Vfs,
+    WriteAt,
 };
 
 /// Does what was promised, before any client is heard.
 ///
 /// # Errors
 /// When the promises cannot be read. What cannot be done is told to the log.
-pub(crate) fn settle(vfs: &Vfs, numbers: &FileNumbers) -> Result<(), Fault> {
+pub(crate) fn settle(vfs: &Vfs, numbers: &InodeTable) -> Result<(), Fault> {
     for number in numbers.owed()? {
         let promises = numbers.promised(number)?;
         let settled = match numbers.path(number)? {
@@ -28,7 +29,7 @@ pub(crate) fn settle(vfs: &Vfs, numbers: &FileNumbers) -> Result<(), Fault> {
             }
         };
         match settled {
-            Ok(_) => numbers.kept(&[(number, FileNumbers::ALL)], true)?,
+            Ok(_) => numbers.kept(&[(number, InodeTable::ALL)], true)?,
             Err(fault) => {
                 tracing::error!(number, error = ?fault, "what was written over NFS before the server died could neither be saved nor be kept aside; it stays promised");
             }
@@ -37,7 +38,7 @@ pub(crate) fn settle(vfs: &Vfs, numbers: &FileNumbers) -> Result<(), Fault> {
     Ok(())
 }
 
-fn settle_one(vfs: &Vfs, path: &TreePath, promises: &[Promise]) -> Result<bool, Fault> {
+fn settle_one(vfs: &Vfs, path: &TreePath, promises: &[StableWrite]) -> Result<bool, Fault> {
     let now = standing_at(vfs, path)?;
     // Not always from the first one on: what came after a save may stand there beside what was done by it.
     let from = promises.iter().position(|promise| promise.base == now).unwrap_or(promises.len());
@@ -71,19 +72,21 @@ const fn is_passing(kind: Kind) -> bool {
     )
 }
 
-fn author(promises: &[Promise]) -> Actor {
+fn author(promises: &[StableWrite]) -> Actor {
     promises.iter().rev().find_map(|promise| promise.author.clone()).unwrap_or_else(|| Actor::new("nfs"))
 }
 
-fn save(vfs: &Vfs, path: &TreePath, promises: &[Promise]) -> Result<(), Fault> {
+fn save(vfs: &Vfs, path: &TreePath, promises: &[StableWrite]) -> Result<(), Fault> {
     let caller = Caller::new(Protocol::Nfs).named(author(promises));
     let (node, handle) = open(vfs, path, (&caller, own(promises)))?;
     let written = promises.iter().try_for_each(|promise| match &promise.act {
-        Act::Resized(size) => {
+        StableOperation::Resized(size) => {
             let set = SetAttributes { size: Some(*size), ..SetAttributes::default() };
             vfs.set_attributes(&caller, node, set).map(drop)
         }
-        Act::Written(offset, data) => vfs.write_node(&caller, handle, WriteAt::Offset(*offset), data).map(drop),
+        StableOperation::Written(offset, data) => {
+            vfs.write_node(&caller, handle, WriteAt::Offset(*offset), data).map(drop)
+        }
     });
     let published = written.and_then(|()| vfs.publish(&caller, node, Durability::Now));
     let released = vfs.release(&caller, handle);
@@ -92,7 +95,7 @@ fn save(vfs: &Vfs, path: &TreePath, promises: &[Promise]) -> Result<(), Fault> {
 }
 
 /// Permission bits and owner of a file that was not in the tree.
-fn own(promises: &[Promise]) -> DiskAttributes {
+fn own(promises: &[StableWrite]) -> DiskAttributes {
     promises.iter().rev().map(|promise| promise.disk).find(|disk| disk.mode.is_some()).unwrap_or_default()
 }
 
@@ -149,7 +152,12 @@ fn standing_at(vfs: &Vfs, path: &TreePath) -> Result<Option<ETag>, Fault> {
 
 /// Keeps what was written and cannot be saved, below the place of refused saves; nothing where all of it is in what stands there or in a version
 /// since. What stays of the file is as it was when it was written, zeros where nobody knows that any more. Says whether something was kept.
-fn keep(vfs: &Vfs, (path, place): (&TreePath, &TreePath), promises: &[Promise], fault: &Fault) -> Result<bool, Fault> {
+fn keep(
+    vfs: &Vfs,
+    (path, place): (&TreePath, &TreePath),
+    promises: &[StableWrite],
+    fault: &Fault,
+) -> Result<bool, Fault> {
     let base = promises.first().and_then(|promise| promise.base);
     let (before, since) = past(vfs, path, base)?;
     let (text, written) = done(before, promises)?;
@@ -192,18 +200,18 @@ fn past(vfs: &Vfs, path: &TreePath, base: Option<ETag>) -> Result<(Bytes, Vec<Ke
 }
 
 /// A text to which that was done, and where it has bytes that were written.
-fn done(text: Bytes, promises: &[Promise]) -> Result<(Vec<u8>, Vec<Range<usize>>), Fault> {
+fn done(text: Bytes, promises: &[StableWrite]) -> Result<(Vec<u8>, Vec<Range<usize>>), Fault> {
     let too_long = || Fault::too_large("file", MAX_FILE_BYTES);
     let place = |at: u64| usize::try_from(at).ok().filter(|at| *at <= MAX_FILE_BYTES).ok_or_else(too_long);
     let (mut text, mut written) = (Vec::from(text), Vec::<Range<usize>>::new());
     for promise in promises {
         match &promise.act {
-            Act::Resized(size) => {
+            StableOperation::Resized(size) => {
                 text.resize(place(*size)?, 0);
                 written.iter_mut().for_each(|range| range.end = range.end.min(text.len()));
                 written.retain(|range| range.start < range.end);
             }
-            Act::Written(offset, data) => {
+            StableOperation::Written(offset, data) => {
                 let start = place(*offset)?;
                 let end = place(start as u64 + data.len() as u64)?;
                 text.resize(text.len().max(end), 0);

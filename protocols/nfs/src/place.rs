@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nfs3_types::nfs3::{Nfs3Option, fattr3, nfs_fh3, nfsstat3, post_op_attr, pre_op_attr, wcc_data};
 use nfs3_types::xdr_codec::Opaque;
 use svcfs_base::{Caller, Fault, Kind, PathComponent, TreePath};
-use svcfs_vfs::{Attributes, EntryKind, FileNumbers, NodeId};
+use svcfs_vfs::{Attributes, EntryKind, InodeTable, NodeId};
 
 use crate::NfsServer;
 use crate::attributes::{before, of_top, told};
@@ -73,7 +73,7 @@ impl HandleTarget {
 impl ExportEntry {
     /// The root of a space.
     pub(crate) fn root(export: Arc<NfsExport>) -> Self {
-        Self { export, number: FileNumbers::ROOT }
+        Self { export, number: InodeTable::ROOT }
     }
 
     /// The path that its number has now.

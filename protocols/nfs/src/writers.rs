@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nfs3_types::nfs3::nfsstat3;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 use svcfs_base::{Caller, DiskAttributes, Durability, ETag, Fault, Kind, MAX_FILE_BYTES};
-use svcfs_vfs::{Act, EntryKind, HandleId, Left, NodeId, OpenMode, Promise, WriteAt};
+use svcfs_vfs::{EntryKind, HandleId, Left, NodeId, OpenMode, StableOperation, StableWrite, WriteAt};
 
 use crate::export::NfsExport;
 use crate::owed;
@@ -216,10 +216,15 @@ impl NfsExport {
     }
 
     /// Notes that a file was written, and with `is_flushed` sees to it that this is not lost in a power cut; without, not when this process dies.
-    pub(crate) fn promise(&self, writer: &mut WriteSession, act: Act, is_flushed: bool) -> Result<(), Fault> {
+    pub(crate) fn promise(
+        &self,
+        writer: &mut WriteSession,
+        act: StableOperation,
+        is_flushed: bool,
+    ) -> Result<(), Fault> {
         let bytes = match &act {
-            Act::Resized(_) => 0,
-            Act::Written(_, data) => data.len() as u64,
+            StableOperation::Resized(_) => 0,
+            StableOperation::Written(_, data) => data.len() as u64,
         };
         if writer.is_large {
             return if is_flushed || writer.promises.is_some() { self.keep_large(writer) } else { Ok(()) };
@@ -233,7 +238,7 @@ impl NfsExport {
             ..DiskAttributes::default()
         });
         for act in self.owed_acts(writer, act)? {
-            let promise = Promise { number: writer.number, base, act, author: author.clone(), disk };
+            let promise = StableWrite { number: writer.number, base, act, author: author.clone(), disk };
             let position = self.numbers.promise(&promise, is_flushed)?;
             let first = writer.promises.as_ref().map_or(position, |before| *before.start());
             writer.promises = Some(first..=position);
@@ -255,12 +260,12 @@ impl NfsExport {
     }
 
     /// What is promised by a change that was done: that change, or all of a text.
-    fn owed_acts(&self, writer: &WriteSession, act: Act) -> Result<Vec<Act>, Fault> {
+    fn owed_acts(&self, writer: &WriteSession, act: StableOperation) -> Result<Vec<StableOperation>, Fault> {
         if !writer.is_owed_whole {
             return Ok(vec![act]);
         }
         let text = self.vfs().read_node(writer.node, 0, MAX_FILE_BYTES)?;
-        Ok(vec![Act::Resized(0), Act::Written(0, text.into())])
+        Ok(vec![StableOperation::Resized(0), StableOperation::Written(0, text.into())])
     }
 
     /// A large file is on the disk and has no versions: it is flushed there. What was promised while it was small is kept by that; done once more

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Kind};
-use svcfs_vfs::{NodeId, SetExtended};
+use svcfs_vfs::{NodeId, SetXattrMode};
 
 use crate::asked::{S3RequestContext, S3RequestError};
 use crate::found::ResolvedNode;
@@ -81,7 +81,7 @@ impl ObjectMetadata {
         let before = vfs.extended(node, ATTRIBUTE)?;
         if !self.says_nothing() || !self.sums.is_empty() {
             let value = serde_json::to_vec(self).map_err(Fault::internal)?;
-            vfs.set_extended(node, ATTRIBUTE, &value, SetExtended::Either)?;
+            vfs.set_extended(node, ATTRIBUTE, &value, SetXattrMode::Either)?;
         } else if before.is_some() {
             vfs.remove_extended(node, ATTRIBUTE)?;
         }

@@ -7,7 +7,7 @@ use dav_server::fs::DavProp;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Kind, TreePath};
-use svcfs_vfs::SetExtended;
+use svcfs_vfs::SetXattrMode;
 
 use crate::asked::WebdavRequestContext;
 use crate::found::ResolvedResource;
@@ -95,5 +95,5 @@ fn keep(asked: &WebdavRequestContext, path: &TreePath, all: Vec<DavProp>) -> Res
         DeadProperty { namespace, prefix, name, xml }
     });
     let value = serde_json::to_vec(&kept.collect::<Vec<_>>()).map_err(Fault::internal)?;
-    vfs.set_extended(found.node, ATTRIBUTE, &value, SetExtended::Either).map(drop)
+    vfs.set_extended(found.node, ATTRIBUTE, &value, SetXattrMode::Either).map(drop)
 }

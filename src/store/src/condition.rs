@@ -10,7 +10,7 @@ use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::tree::BLANK_PREFIX;
-use crate::{Disk, StatePaths};
+use crate::{DiskUsage, StatePaths};
 
 /// Refused saves, relative to the root; they are their writers' until somebody takes them away.
 const REJECTED: &str = ".svc/rejected";
@@ -88,8 +88,8 @@ pub fn give_back(root: &Path, files: &[PathBuf]) -> io::Result<()> {
 ///
 /// # Errors
 /// What the system said.
-pub fn disk(root: &Path) -> io::Result<Disk> {
-    Ok(Disk::from(rustix::fs::statvfs(root)?))
+pub fn disk(root: &Path) -> io::Result<DiskUsage> {
+    Ok(DiskUsage::from(rustix::fs::statvfs(root)?))
 }
 
 /// Files that were on their way into the tree when their server was killed. The log has what matters of them.

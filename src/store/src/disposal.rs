@@ -27,8 +27,8 @@ pub(crate) const HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlag
 
 /// Closes and unlinks files. What was removed is gone when this is.
 #[derive(Default)]
-pub(crate) struct Disposal {
-    queue: Arc<Queue>,
+pub(crate) struct Reclaimer {
+    queue: Arc<ReclaimQueue>,
     helper: SerialExecutor,
     /// So many are in a hurry.
     hurried: AtomicUsize,
@@ -36,9 +36,9 @@ pub(crate) struct Disposal {
 
 /// While this lives, files are let go of once it does not, or there are many.
 #[must_use = "it is over when this is dropped"]
-pub struct Hurry<'d>(&'d Disposal);
+pub struct DeferGuard<'d>(&'d Reclaimer);
 
-impl Drop for Hurry<'_> {
+impl Drop for DeferGuard<'_> {
     fn drop(&mut self) {
         self.0.hurried.fetch_sub(1, Ordering::Relaxed);
         self.0.helper.go_on();
@@ -47,19 +47,19 @@ impl Drop for Hurry<'_> {
 
 /// What waits for the helper.
 #[derive(Default)]
-struct Queue {
+struct ReclaimQueue {
     held: AtomicUsize,
     named: AtomicUsize,
     named_bytes: AtomicU64,
 }
 
 /// A file with a name of our own, the last it has.
-struct Named {
+struct NamedFile {
     directory: Arc<OwnedFd>,
     name: String,
 }
 
-impl Named {
+impl NamedFile {
     fn unlink(self) {
         // A leftover is swept at the next opening.
         let _ = rustix::fs::unlinkat(&self.directory, self.name, AtFlags::empty());
@@ -68,26 +68,26 @@ impl Named {
 
 /// A file to be let go of; without its name it is gone once this is disposed of.
 #[must_use = "pass it to `Disposal::of` once its name is gone"]
-pub(crate) struct Held(Option<OwnedFd>);
+pub(crate) struct OpenHandle(Option<OwnedFd>);
 
-impl Held {
+impl OpenHandle {
     /// Holds a file that is about to lose its name; nothing when there is none.
     pub(crate) fn at(file: &Path) -> Self {
         Self(rustix::fs::open(file, HOLD, Mode::empty()).ok())
     }
 }
 
-impl From<Option<OwnedFd>> for Held {
+impl From<Option<OwnedFd>> for OpenHandle {
     fn from(file: Option<OwnedFd>) -> Self {
         Self(file)
     }
 }
 
-impl Disposal {
+impl Reclaimer {
     /// For somebody who has others waiting: the helper is not woken meanwhile, which takes as long as a rename.
-    pub(crate) fn hurry(&self) -> Hurry<'_> {
+    pub(crate) fn hurry(&self) -> DeferGuard<'_> {
         self.hurried.fetch_add(1, Ordering::Relaxed);
-        Hurry(self)
+        DeferGuard(self)
     }
 
     /// Gives something to the helper that so many wait for already.
@@ -100,7 +100,7 @@ impl Disposal {
     }
 
     /// Lets go of a file.
-    pub(crate) fn of(&self, file: Held) {
+    pub(crate) fn of(&self, file: OpenHandle) {
         let Some(file) = file.0 else { return };
         let held = self.queue.held.load(Ordering::Relaxed);
         if held < MAX_HELD {
@@ -121,7 +121,7 @@ impl Disposal {
 
     /// Takes away the name of a file of so many bytes that nobody holds open: the sooner, the more wait already.
     pub(crate) fn unlink(&self, directory: &Arc<OwnedFd>, name: String, bytes: u64) {
-        let named = Named { directory: Arc::clone(directory), name };
+        let named = NamedFile { directory: Arc::clone(directory), name };
         let waiting = self.queue.named_bytes.load(Ordering::Relaxed).saturating_add(bytes);
         let count = self.queue.named.fetch_add(1, Ordering::Relaxed);
         if count >= MAX_NAMED || waiting > MAX_NAMED_BYTES {

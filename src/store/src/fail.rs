@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// What may go wrong at a point beside the end of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Nature {
+pub enum FailPointKind {
     /// Between two steps: nothing is asked of the disk.
     Moment,
     /// Something is asked of the disk, and a writer waits for it.

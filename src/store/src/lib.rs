@@ -24,26 +24,26 @@ mod trail;
 mod tree;
 mod usage;
 
-pub use disposal::Hurry;
+pub use disposal::DeferGuard;
 pub use error::StoreError;
-pub use fail::{FailPoint, FailPoints, Nature};
+pub use fail::{FailPoint, FailPointKind, FailPoints};
 pub use history::{
-    Author, BadObject, BlameHunk, Edit, FileVersion, ForeignCommit, ForeignEntry, GitLock, History, Holder, Inspection,
-    Jump, Objects, OtherGit, PastEntry, Staged, TreeState, UnknownCommits, Way, as_recorded, mend_head, order_within,
-    unified_diff,
+    BadObject, BlameHunk, CommitAuthor, DivergedMove, ExternalGit, FileEdit, FileVersion, ForeignCommit, ForeignEntry,
+    GitLock, HeadMove, History, LockHolder, PastEntry, ReachableObjects, RepoInspection, StagedCommit, TreeState,
+    UnknownCommits, as_recorded, mend_head, order_within, unified_diff,
 };
 pub use leases::{Lease, LeaseFile};
 pub use log::{
-    Activity, Against, ChangePage, DayActivity, Entry, Log, LogCheck, Occurrence, PageActivity, PathChange,
-    PathVersion, Record, Role, Selection, SetOf,
+    ChangeFilter, ChangePage, DayActivity, DiffBase, Log, LogCheck, LogEntry, LogRecord, PageActivity, PathChange,
+    PathOccurrence, PathVersion, RecordKind, SetMetadata, TotalActivity,
 };
-pub use memory::{Ledger, Memory, SNAPSHOT_DIRECTORY, Snapshots, State, Strategy, Tip};
-pub use numbers::{Act, FileNumbers, Promise};
+pub use memory::{LogOnlyState, PathState, SNAPSHOT_DIRECTORY, SnapshotStore, VersionStore, VersionStrategy, WriteTip};
+pub use numbers::{InodeTable, StableOperation, StableWrite};
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
 pub use removal::remove_root;
-pub use trail::{Keep, Trail};
+pub use trail::{AuditLog, RetentionLimits};
 pub use tree::{
-    AtOnce, Disk, Draft, Install, Known, OpenFile, Placed, Probe, SetExtended, Special, SpecialKind, Stat, StatKind,
-    WorkTree, without_privileges,
+    CachedFile, DiskUsage, ExpectedFile, FileInstall, FileStat, InstallResult, LargeFileStaging, OpenFile,
+    SetXattrMode, SpecialFile, SpecialKind, StatKind, WorkTree, XattrProbe, without_privileges,
 };
-pub use usage::{Bucket, Counted, PageViews, Searched, Span, Totals, Usage};
+pub use usage::{BucketCount, BucketSize, HourRange, PageViews, SearchCount, UsageCounts, UsageTotals};

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::disposal::{Disposal, Held};
+use crate::disposal::{OpenHandle, Reclaimer};
 
 /// More are not kept.
 const MAX_SPARES: usize = 24;
@@ -28,7 +28,7 @@ const MAX_BYTES: u64 = 1 << 20;
 const F_SETSIG: libc::c_int = 10;
 
 /// Files that wait to be used again. They go with this.
-pub(crate) struct Spares {
+pub(crate) struct RecyclePool {
     /// What their names begin with.
     prefix: PathBuf,
     serial: AtomicU64,
@@ -36,7 +36,7 @@ pub(crate) struct Spares {
     waiting: Mutex<VecDeque<PathBuf>>,
 }
 
-impl Spares {
+impl RecyclePool {
     /// None yet. Their names begin with `prefix`, in a directory on the disk of the files that will be kept. Where it is missing,
     /// files are removed as ever.
     pub(crate) fn named(prefix: PathBuf) -> Self {
@@ -44,7 +44,7 @@ impl Spares {
     }
 
     /// Takes a file out of sight and keeps it, or removes it when there are enough. A file that is gone is no error.
-    pub(crate) fn keep(&self, file: &Path, disposal: &Disposal) -> io::Result<()> {
+    pub(crate) fn keep(&self, file: &Path, disposal: &Reclaimer) -> io::Result<()> {
         let mut waiting = self.waiting.lock();
         if waiting.len() < MAX_SPARES {
             let mut name = self.prefix.clone().into_os_string();
@@ -61,7 +61,7 @@ impl Spares {
     }
 
     /// A file that nobody else has open, with its name; what is in it is to be written over and cut off.
-    pub(crate) fn take(&self, disposal: &Disposal) -> Option<(PathBuf, File)> {
+    pub(crate) fn take(&self, disposal: &Reclaimer) -> Option<(PathBuf, File)> {
         loop {
             let name = self.waiting.lock().pop_front()?;
             match usable(&name) {
@@ -82,14 +82,14 @@ impl Spares {
     }
 }
 
-impl Drop for Spares {
+impl Drop for RecyclePool {
     fn drop(&mut self) {
         self.clear();
     }
 }
 
-fn removed(file: &Path, disposal: &Disposal) -> io::Result<()> {
-    let held = Held::at(file);
+fn removed(file: &Path, disposal: &Reclaimer) -> io::Result<()> {
+    let held = OpenHandle::at(file);
     fs::remove_file(file)?;
     disposal.of(held);
     Ok(())

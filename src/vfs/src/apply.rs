@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use svcfs_base::{ApplyResult, Caller, Change, ChangeSet, Durability, Fault, FileKind, Kind, TreePath, WriteResult};
-use svcfs_store::{FailPoint, Placed, StatKind, StoreError};
+use svcfs_store::{FailPoint, InstallResult, StatKind, StoreError};
 
 use crate::Vfs;
 use crate::core::{Core, LOOK};
@@ -359,7 +359,7 @@ impl Core {
 
     /// Replaces a file by one with the same bytes. An external edit stays, and is recorded as one.
     pub(crate) fn replace_same(&self, path: &TreePath, leaf: &Leaf) -> Result<(), Fault> {
-        if self.put_in_place(path, leaf, Some([leaf.etag][..].into()))? == Placed::Edited {
+        if self.put_in_place(path, leaf, Some([leaf.etag][..].into()))? == InstallResult::Edited {
             self.doubt(vec![path.clone()]);
         }
         Ok(())

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use svcfs_base::{Actor, Clock, DiskAttributes, Fault, FileKind, Kind, LargeFile, Protocol, TreePath};
-use svcfs_store::{FailPoints, History, Install, Known, Log, Memory, Placed, StatKind, StoreError, WorkTree};
+use svcfs_store::{
+    ExpectedFile, FailPoints, FileInstall, History, InstallResult, Log, StatKind, StoreError, VersionStore, WorkTree,
+};
 use tracing::warn;
 
 use crate::committer::Commits;
@@ -40,7 +42,7 @@ pub(crate) struct Core {
     pub(crate) places: Places,
     pub(crate) tree: Arc<WorkTree>,
     pub(crate) log: Arc<Log>,
-    pub(crate) memory: Memory,
+    pub(crate) memory: VersionStore,
     pub(crate) clock: Arc<dyn Clock>,
     /// When accepted changes become commits.
     pub(crate) commits: Commits,
@@ -225,15 +227,15 @@ impl Core {
         &self,
         path: &TreePath,
         leaf: &Leaf,
-        known: Option<Known<'_>>,
-    ) -> Result<Placed, StoreError> {
+        known: Option<ExpectedFile<'_>>,
+    ) -> Result<InstallResult, StoreError> {
         let put = || match known {
             Some(known) => self.tree.replace(&installing(path, leaf), known),
-            None => self.install(path, leaf).map(|()| Placed::Done),
+            None => self.install(path, leaf).map(|()| InstallResult::Done),
         };
         match put() {
             Err(error) if error.is_in_the_way() => match self.tree.remove_directory(path).and_then(|()| put()) {
-                Err(_) => kept_if_in_the_way(path, Err(error)).map(|()| Placed::Done),
+                Err(_) => kept_if_in_the_way(path, Err(error)).map(|()| InstallResult::Done),
                 outcome => outcome,
             },
             outcome => outcome,
@@ -310,9 +312,9 @@ impl Core {
     }
 }
 
-fn installing<'a>(path: &'a TreePath, leaf: &'a Leaf) -> Install<'a> {
+fn installing<'a>(path: &'a TreePath, leaf: &'a Leaf) -> FileInstall<'a> {
     let Leaf { content, kind, disk, etag: _ } = leaf;
-    Install { path, content, kind: *kind, disk: *disk }
+    FileInstall { path, content, kind: *kind, disk: *disk }
 }
 
 /// Somebody put something of another kind where a logged change belongs. History has the change; theirs is an edit on top of it,

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use svcfs_base::{
     Actor, CommitId, ETag, EventAnnouncement, Fault, FileKind, OriginId, Protocol, Seq, Timestamp, TreePath,
 };
-use svcfs_store::{Log, Record, Role};
+use svcfs_store::{Log, LogRecord, RecordKind};
 
 const KEPT_EVENTS: usize = 2048;
 
@@ -51,16 +51,16 @@ pub struct EventChange {
     pub kind: FileKind,
 }
 
-impl From<Record> for Event {
-    fn from(record: Record) -> Self {
-        let change = |entry: svcfs_store::Entry| EventChange {
+impl From<LogRecord> for Event {
+    fn from(record: LogRecord) -> Self {
+        let change = |entry: svcfs_store::LogEntry| EventChange {
             path: entry.path,
             old: entry.old,
             new: entry.new,
             kind: entry.kind,
         };
         // The sets of a commit that tells of several were told of themselves, and commits of another branch by its difference from the old one.
-        let is_told = record.role != Role::Gathered && record.against.is_told();
+        let is_told = record.role != RecordKind::Gathered && record.against.is_told();
         let entries = if is_told { record.entries } else { Vec::new() };
         Self {
             seq: record.seq,

@@ -46,8 +46,8 @@ pub use past::{
 };
 pub use progress::{OnProgress, Progress};
 pub use svcfs_store::{
-    Act, Activity, DayActivity, FileNumbers, Lease, PageActivity, Promise, Selection, SetExtended, Special,
-    SpecialKind, Strategy,
+    ChangeFilter, DayActivity, InodeTable, Lease, PageActivity, SetXattrMode, SpecialFile, SpecialKind,
+    StableOperation, StableWrite, TotalActivity, VersionStrategy,
 };
 pub use view::{Attributes, DirectoryEntry, EntryKind, File};
 
@@ -60,7 +60,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use svcfs_base::{Clock, Fault, Kind, OriginId, Seq};
-use svcfs_store::{FailPoints, History, Memory, StatePaths};
+use svcfs_store::{FailPoints, History, StatePaths, VersionStore};
 
 use crate::core::Core;
 use crate::nodes::Nodes;
@@ -77,7 +77,7 @@ pub struct Options {
     /// What every written page must pass, in order.
     pub gates: Vec<Box<dyn Gate>>,
     /// What remembers earlier states of the tree.
-    pub strategy: Strategy,
+    pub strategy: VersionStrategy,
     /// Names that are stored but never versioned (gaps.md D8), as globs on single path components.
     pub scratch: Vec<String>,
     /// When accepted changes become commits.
@@ -119,15 +119,15 @@ impl Vfs {
         let (tree, log) = (Arc::new(tree), Arc::new(log));
         let Options { root: _, clock, gates, strategy, scratch, commits, watch, progress } = options;
         // There is nothing to be gathered where there are no commits.
-        let commits = if strategy == Strategy::Git { commits } else { Commits::Each };
+        let commits = if strategy == VersionStrategy::Git { commits } else { Commits::Each };
         let mut reporter = Reporter::new(progress);
         let places = Places::new(&scratch)?;
-        if strategy == Strategy::Git && log.has_commits()? {
+        if strategy == VersionStrategy::Git && log.has_commits()? {
             // Another one in its place would stand in the way of whoever puts the lost one back.
             History::must_be_there(&root)?;
         }
         let (memory, is_new_memory) =
-            Memory::open(strategy, &root, (&tree, &log), &scratch).map_err(|error| at_root(&root, error))?;
+            VersionStore::open(strategy, &root, (&tree, &log), &scratch).map_err(|error| at_root(&root, error))?;
         if is_new_log || is_new_memory {
             // Before anything is promised: the log's flushes bring its records to the disk, not git's `HEAD`, nor everywhere the
             // directories that name the log.
@@ -264,8 +264,8 @@ impl Vfs {
     ///
     /// # Errors
     /// What the disk says when they cannot be kept.
-    pub fn file_numbers(&self) -> Result<FileNumbers, Fault> {
-        Ok(FileNumbers::open(&StatePaths::of(&self.core.root).numbers())?)
+    pub fn file_numbers(&self) -> Result<InodeTable, Fault> {
+        Ok(InodeTable::open(&StatePaths::of(&self.core.root).numbers())?)
     }
 
     /// Has `settle` called before each question about history is answered, for doors that hold writes back. It must not ask such a question

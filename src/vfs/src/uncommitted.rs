@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use parking_lot::RwLock;
 use svcfs_base::{ETag, FileKind, Seq, TreePath};
-use svcfs_store::{Entry, Record};
+use svcfs_store::{LogEntry, LogRecord};
 
 /// What stands at a path in history: content and kind, or nothing.
 pub(crate) type Recorded = Option<(ETag, FileKind)>;
@@ -43,12 +43,12 @@ impl Uncommitted {
     }
 
     /// Takes in a set.
-    pub(crate) fn add(&self, set: &Record) {
+    pub(crate) fn add(&self, set: &LogRecord) {
         self.entries.write().extend(states(set));
     }
 
     /// What there is from now on: after some were taken back.
-    pub(crate) fn replace<'r>(&self, sets: impl Iterator<Item = &'r Record>) {
+    pub(crate) fn replace<'r>(&self, sets: impl Iterator<Item = &'r LogRecord>) {
         let entries: BTreeMap<_, _> = sets.flat_map(states).collect();
         *self.entries.write() = entries;
     }
@@ -62,7 +62,7 @@ impl Uncommitted {
     }
 }
 
-fn states(set: &Record) -> impl Iterator<Item = (TreePath, (Seq, Recorded))> {
-    let state = |entry: &Entry| entry.new.map(|blob| (blob, entry.kind));
+fn states(set: &LogRecord) -> impl Iterator<Item = (TreePath, (Seq, Recorded))> {
+    let state = |entry: &LogEntry| entry.new.map(|blob| (blob, entry.kind));
     set.entries.iter().map(move |entry| (entry.path.clone(), (set.seq, state(entry))))
 }

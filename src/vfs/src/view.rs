@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use svcfs_base::{ETag, Fault, FileKind, Kind, LargeFile, MAX_FILE_BYTES, PathComponent, Protocol, TreePath};
-use svcfs_store::{AtOnce, Special, Stat, StatKind, StoreError};
+use svcfs_store::{CachedFile, FileStat, SpecialFile, StatKind, StoreError};
 
 use crate::Vfs;
 use crate::overlay::Leaf;
@@ -21,7 +21,7 @@ pub enum EntryKind {
     /// A symbolic link.
     Symlink,
     /// A pipe, socket or device: only nodes are ever of this kind (`nodes/special.rs`), no path question answers with it.
-    Special(Special),
+    Special(SpecialFile),
 }
 
 /// What is known of a path without reading it.
@@ -85,8 +85,8 @@ pub(crate) enum There {
     Placed(TreePath, u64),
 }
 
-impl From<Stat> for Attributes {
-    fn from(stat: Stat) -> Self {
+impl From<FileStat> for Attributes {
+    fn from(stat: FileStat) -> Self {
         let kind = match stat.kind {
             StatKind::Directory => EntryKind::Directory,
             StatKind::File => EntryKind::File,
@@ -249,7 +249,7 @@ impl Vfs {
         if self.core.overlay.get(path).is_some() {
             return None;
         }
-        let AtOnce { content, stat, extended } = self.core.tree.read_at_once(path, extended)?;
+        let CachedFile { content, stat, extended } = self.core.tree.read_at_once(path, extended)?;
         Some((File { etag: ETag::of(&content), content, attributes: stat.into() }, extended))
     }
 

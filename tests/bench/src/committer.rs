@@ -81,7 +81,7 @@ fn open(root: &Path) -> Result<Arc<Vfs>> {
         gates: Vec::new(),
         scratch: Vec::new(),
         commits: svcfs_vfs::Commits::Each,
-        strategy: svcfs_vfs::Strategy::Git,
+        strategy: svcfs_vfs::VersionStrategy::Git,
         watch: true,
         progress: None,
     };

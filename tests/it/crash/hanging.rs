@@ -107,7 +107,7 @@ fn hangs_mounted() {
         gates,
         scratch: vec![],
         commits: svcfs_vfs::Commits::Each,
-        strategy: svcfs_vfs::Strategy::Git,
+        strategy: svcfs_vfs::VersionStrategy::Git,
         watch: false,
         progress: None,
     })

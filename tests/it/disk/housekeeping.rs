@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use serde_json::{Value, json};
-use svcfs_store::{FailPoint, FailPoints, Nature};
+use svcfs_store::{FailPoint, FailPointKind, FailPoints};
 
 use super::{must_put, page, trouble, unsettled, wait_until_ready};
 use crate::crash::server::Binary;
@@ -46,7 +46,7 @@ const ONE_SNAPSHOT: &str = "versioning = { strategy = \"cow\", max_versions = 1 
 #[test]
 fn every_point_of_housekeeping_is_either_told_when_it_is_refused_or_safe() {
     let known: BTreeSet<_> = NEEDED.into_iter().chain(SAFE).chain([LAST]).collect();
-    let all = FailPoint::ALL.iter().copied().filter(|point| point.nature() == Nature::Housekeeping);
+    let all = FailPoint::ALL.iter().copied().filter(|point| point.nature() == FailPointKind::Housekeeping);
     assert_eq!(
         all.collect::<BTreeSet<_>>(),
         known,

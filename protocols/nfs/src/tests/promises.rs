@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use nfs3_types::nfs3::{nfs_fh3, nfsstat3, stable_how};
 use svcfs_base::{Caller, Change, DiskAttributes, ETag, Kind, PathComponent, Protocol as Entry};
 use svcfs_store::{FailPoint, FailPoints};
-use svcfs_vfs::{Act, Lease, NodeId, Promise};
+use svcfs_vfs::{Lease, NodeId, StableOperation, StableWrite};
 
 use super::{Served, path};
 
@@ -193,8 +193,13 @@ fn what_was_promised_before_and_after_another_save_is_all_kept_aside() {
     died.put("a.md", "two\n");
     died.put("a.md", "three\n");
     let numbers = died.server.primary().vfs.file_numbers().unwrap();
-    let later =
-        Promise { number, base, act: Act::Written(0, b"2".to_vec()), author: None, disk: DiskAttributes::default() };
+    let later = StableWrite {
+        number,
+        base,
+        act: StableOperation::Written(0, b"2".to_vec()),
+        author: None,
+        disk: DiskAttributes::default(),
+    };
     numbers.promise(&later, true).unwrap();
     drop(numbers);
     assert_eq!(died.told("a.md").unwrap().split_once(' ').unwrap().0, "`nfs`");
@@ -223,10 +228,10 @@ fn what_the_disk_refused_at_the_start_stays_promised_when_the_file_is_saved_late
     let file = served.save(&served.root(), "a.md", "one two\n");
     let number = served.getattr(&file).unwrap().fileid;
     let export = served.door.exports().open.remove(0);
-    let (base, act) = (Some(ETag::of(b"one two\n")), Act::Written(0, b"1".to_vec()));
+    let (base, act) = (Some(ETag::of(b"one two\n")), StableOperation::Written(0, b"1".to_vec()));
     export
         .numbers
-        .promise(&Promise { number, base, act, author: None, disk: DiskAttributes::default() }, true)
+        .promise(&StableWrite { number, base, act, author: None, disk: DiskAttributes::default() }, true)
         .unwrap();
     served.write_safely(&file, 4, "2");
     served.commit(&file).unwrap();

@@ -1,7 +1,7 @@
 //! Parts of an object, asked for by their number.
 
 use svcfs_base::MAX_FILE_BYTES;
-use svcfs_vfs::SetExtended;
+use svcfs_vfs::SetXattrMode;
 
 use super::parts::list_of;
 use super::*;
@@ -61,7 +61,7 @@ impl Served {
         let (node, _) = vfs.find(&Caller::new(Protocol::Internal), &TreePath::parse(key).unwrap()).unwrap();
         let mut record = serde_json::from_slice(&vfs.extended(node, ATTRIBUTE).unwrap().unwrap()).unwrap();
         change(&mut record);
-        vfs.set_extended(node, ATTRIBUTE, &serde_json::to_vec(&record).unwrap(), SetExtended::Either).unwrap();
+        vfs.set_extended(node, ATTRIBUTE, &serde_json::to_vec(&record).unwrap(), SetXattrMode::Either).unwrap();
         vfs.forget(node, 1);
     }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use svcfs_config::{CliOverrides, Settings, VersioningStrategy};
-use svcfs_store::{BadObject, Inspection, LogCheck, TreeState};
+use svcfs_store::{BadObject, LogCheck, RepoInspection, TreeState};
 use svcfs_vfs::Held;
 
 pub use mending::mend;
@@ -124,11 +124,11 @@ impl RootExamination {
     }
 
     /// The repository of this root; none where git does not keep versions: one that is there is somebody else's.
-    fn repository(&self) -> Result<Option<Inspection>, CommandFailure> {
+    fn repository(&self) -> Result<Option<RepoInspection>, CommandFailure> {
         if !self.keeps_git() {
             return Ok(None);
         }
-        Inspection::open(&self.root).map_err(|error| anyhow::Error::new(error).into())
+        RepoInspection::open(&self.root).map_err(|error| anyhow::Error::new(error).into())
     }
 }
 

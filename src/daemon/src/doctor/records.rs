@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use svcfs_base::{CommitId, FileKind, Seq};
 use svcfs_knowledge::search::{IndexState, compare};
-use svcfs_store::{GitLock, Inspection, Log, LogCheck, Objects, StatePaths, TreeState};
+use svcfs_store::{GitLock, Log, LogCheck, ReachableObjects, RepoInspection, StatePaths, TreeState};
 
 use super::{CheckFinding, DoctorProgress, RootExamination, counted};
 use crate::failure::CommandFailure;
@@ -60,7 +60,7 @@ pub(super) fn history(found: &mut RootExamination, watch: &dyn DoctorProgress) {
         return found.add([CheckFinding::ok("repository", told)]);
     }
     watch.begin("reading git's objects");
-    let repository = match Inspection::open(&found.root) {
+    let repository = match RepoInspection::open(&found.root) {
         Ok(Some(repository)) => repository,
         Ok(None) => return found.add([absent(found)]),
         Err(error) => {
@@ -133,8 +133,8 @@ fn locks(locks: &[GitLock]) -> CheckFinding {
     }
 }
 
-fn objects_of(found: &mut RootExamination, repository: &Inspection, objects: Objects) {
-    let Objects { read, bad } = objects;
+fn objects_of(found: &mut RootExamination, repository: &RepoInspection, objects: ReachableObjects) {
+    let ReachableObjects { read, bad } = objects;
     let torn = repository.torn_packs().unwrap_or_default();
     if !torn.is_empty() {
         let told = "packs of git that were cut short or changed; a backup or a clone has them whole";
@@ -163,7 +163,7 @@ fn objects_of(found: &mut RootExamination, repository: &Inspection, objects: Obj
 }
 
 /// Whether git has every commit that the log names.
-fn versions(found: &RootExamination, repository: &Inspection) -> Option<CheckFinding> {
+fn versions(found: &RootExamination, repository: &RepoInspection) -> Option<CheckFinding> {
     let log = found.log.as_ref().filter(|log| log.damage.is_empty())?;
     Some(match repository.missing(&log.commits) {
         Err(error) => CheckFinding::problem("versions", format!("git's objects cannot be looked through: {error}")),
@@ -182,7 +182,7 @@ fn versions(found: &RootExamination, repository: &Inspection) -> Option<CheckFin
 }
 
 /// Commits of git's that the log does not know. Not asked while changes wait for theirs, or somebody has the root.
-fn unknown(found: &RootExamination, repository: &Inspection, head: CommitId) -> Vec<CheckFinding> {
+fn unknown(found: &RootExamination, repository: &RepoInspection, head: CommitId) -> Vec<CheckFinding> {
     let is_at_rest = |log: &&LogCheck| log.damage.is_empty() && log.unsettled == 0 && found.holder.is_none();
     let Some(log) = found.log.as_ref().filter(is_at_rest) else { return Vec::new() };
     let known = log.commits.iter().copied().collect();
@@ -215,7 +215,7 @@ pub(super) fn tree(found: &mut RootExamination, watch: &dyn DoctorProgress) {
     });
     let reach = |done, total| watch.reach(done, total);
     let state = if keeps_git {
-        match Inspection::open(&found.root) {
+        match RepoInspection::open(&found.root) {
             Ok(Some(repository)) => repository.tree(reach),
             Ok(None) => return found.add([CheckFinding::skipped("tree", "not compared: there is no repository")]),
             Err(error) => Err(error),

@@ -7,7 +7,7 @@ use percent_encoding::utf8_percent_encode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{Actor, Fault, Timestamp};
-use svcfs_vfs::{Action, Selection, TimelineEvent};
+use svcfs_vfs::{Action, ChangeFilter, TimelineEvent};
 
 use crate::files::{SEGMENT, permalink};
 use crate::kernel::OperationContext;
@@ -64,7 +64,7 @@ pub struct FeedAuthor {
 /// # Errors
 /// `Internal` when the log cannot be read.
 pub fn recent(cx: &OperationContext<'_>, max: usize) -> Result<JsonFeed, Fault> {
-    let selection = Selection { below: cx.caller.reach.folder.clone(), ..Selection::default() };
+    let selection = ChangeFilter { below: cx.caller.reach.folder.clone(), ..ChangeFilter::default() };
     let timeline = cx.space.vfs.timeline(&selection, 0, max)?;
     Ok(JsonFeed {
         version: "https://jsonfeed.org/version/1.1",

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Actor, Fault, Limit, Protocol, Timestamp, TreePath, VersionId};
-use svcfs_vfs::{Action, Selection, TimelineEvent};
+use svcfs_vfs::{Action, ChangeFilter, TimelineEvent};
 
 use super::feeds;
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
@@ -91,7 +91,7 @@ impl Operation for ListEvents {
             Action::Delete => true,
             Action::Write => false,
         });
-        let selection = Selection { actor: self.actor, is_removal, below: self.path_prefix };
+        let selection = ChangeFilter { actor: self.actor, is_removal, below: self.path_prefix };
         let timeline = cx.space.vfs.timeline(&selection, self.offset as usize, self.limit.get())?;
         let reach = &cx.caller.reach;
         let told = |event| {

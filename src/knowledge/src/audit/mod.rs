@@ -20,7 +20,7 @@ use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use svcfs_base::{AuditEntry, Fault, Kind, Timestamp};
 use svcfs_config::AuditSettings;
-use svcfs_store::{Keep, Trail};
+use svcfs_store::{AuditLog, RetentionLimits};
 use svcfs_work::{NextStep, Signal, StopToken, Task, TaskFailure};
 
 use crate::kernel::Space;
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// What keeps the entries of one space.
 #[derive(Debug)]
 pub struct AuditRecorder {
-    trail: Trail,
+    trail: AuditLog,
     waiting: Mutex<PendingEntries>,
     /// Held by whoever writes: entries stay in their order.
     writing: Mutex<()>,
@@ -72,7 +72,7 @@ impl AuditRecorder {
     /// The recorder of a root.
     pub fn of(root: &Path, settings: &AuditSettings) -> Self {
         let AuditSettings { keep_days, max_bytes } = *settings;
-        let trail = Trail::of(root, Keep { days: keep_days, bytes: max_bytes });
+        let trail = AuditLog::of(root, RetentionLimits { days: keep_days, bytes: max_bytes });
         Self { trail, waiting: Mutex::default(), writing: Mutex::default(), wake: Signal::new() }
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use svcfs_base::{ApplyResult, Caller, ChangeSet, Clock, Fault, Seq, Timestamp};
 use svcfs_config::{KeyDigest, PublicUrl, Settings, SpaceVisibility};
 use svcfs_index::Index;
-use svcfs_store::Usage;
+use svcfs_store::UsageCounts;
 use svcfs_vfs::Vfs;
 use svcfs_work::{TaskReports, TaskStatus, Watermark};
 
@@ -61,7 +61,7 @@ pub struct Space {
     /// What the index read while it was not as recorded.
     pub doubts: RecheckQueue,
     /// What readers asked for; ask through [`Cx::usage`].
-    pub usage: Usage,
+    pub usage: UsageCounts,
     /// The last look at how the tree is doing.
     pub health: health::SurveyCache,
     /// What was worked out about the links between pages.
@@ -82,7 +82,7 @@ impl Space {
         name: impl Into<String>,
         vfs: Arc<Vfs>,
         (index, indexed): (Arc<Index>, Seq),
-        usage: Usage,
+        usage: UsageCounts,
         settings: Settings,
     ) -> Self {
         let audit = settings.audit.as_ref().map(|audit| Arc::new(AuditRecorder::of(vfs.root(), audit)));
@@ -333,7 +333,7 @@ impl<'a> OperationContext<'a> {
     ///
     /// # Errors
     /// When the counts cannot be written.
-    pub fn usage(&self) -> Result<&Usage, Fault> {
+    pub fn usage(&self) -> Result<&UsageCounts, Fault> {
         self.space.usage.write(self.now())?;
         Ok(&self.space.usage)
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use svcfs_base::Seq;
 use svcfs_index::{Index, IndexEntry, MergeStep};
-use svcfs_store::Usage;
+use svcfs_store::UsageCounts;
 use svcfs_work::{NextStep, StopToken, Task};
 
 use super::{Indexer, check, reindex};
@@ -442,7 +442,7 @@ fn links_to_pages_are_not_pages() {
 
 /// The same tree with an index of its own, so that a test makes the indexer's steps itself.
 fn beside(space: &TestSpace, index: Index) -> Arc<Space> {
-    let usage = Usage::open(&space.root().join(".svc/state/beside.db")).unwrap();
+    let usage = UsageCounts::open(&space.root().join(".svc/state/beside.db")).unwrap();
     let settings = space.space().settings.clone();
     Arc::new(Space::new("beside", Arc::clone(&space.space().vfs), (Arc::new(index), Seq(0)), usage, settings))
 }

@@ -16,8 +16,8 @@ use svcfs_base::{Caller, Change, Clock, Fault, Kind, Protocol, Seq, TreePath};
 use svcfs_config::edit::EditError;
 use svcfs_config::{Settings, VersioningConfig, name_fault, templates};
 use svcfs_index::Index;
-use svcfs_store::{StatePaths, Usage};
-use svcfs_vfs::{Commits, Options, Strategy, Vfs};
+use svcfs_store::{StatePaths, UsageCounts};
+use svcfs_vfs::{Commits, Options, VersionStrategy, Vfs};
 pub use svcfs_vfs::{OnProgress, Progress};
 use svcfs_work::{Signal, Supervisor};
 
@@ -80,7 +80,7 @@ pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
     // An index that is ahead of the feed is of another life of this root: the indexer reads the whole tree again.
     let known = index.cursor()?;
     let indexed = if known > vfs.feed().last() { Seq(0) } else { known };
-    let usage = Usage::open(&paths.usage())?;
+    let usage = UsageCounts::open(&paths.usage())?;
     let space = Arc::new(Space::new(name, vfs, (Arc::new(index), indexed), usage, settings.clone()));
     if settings.links.update_on_rename {
         space.vfs.follow_links(SpaceLinkResolver::of(&space));
@@ -98,12 +98,12 @@ const fn commits(versioning: &VersioningConfig) -> Commits {
 }
 
 /// What settings call a strategy of versioning, as the tree knows it.
-fn strategy(versioning: &VersioningConfig) -> Strategy {
+fn strategy(versioning: &VersioningConfig) -> VersionStrategy {
     use svcfs_config::VersioningStrategy as Named;
     match versioning.strategy {
-        Named::Git => Strategy::Git,
-        Named::Cow => Strategy::Snapshots { at_most: versioning.snapshots_kept() },
-        Named::None => Strategy::Nothing,
+        Named::Git => VersionStrategy::Git,
+        Named::Cow => VersionStrategy::Snapshots { at_most: versioning.snapshots_kept() },
+        Named::None => VersionStrategy::Nothing,
     }
 }
 

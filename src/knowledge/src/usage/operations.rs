@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use svcfs_base::{Fault, Limit, Timestamp, TreePath};
-use svcfs_store::{Bucket, Span};
+use svcfs_store::{BucketSize, HourRange};
 
 use crate::insight::TimePeriod;
 use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, Route};
@@ -32,12 +32,12 @@ const HOURLY: i64 = 7 * 24;
 /// Pages whose counts are compared for trends: all of them. One that was read most in one period may be the least read of the other.
 const COMPARED: u32 = u32::MAX;
 
-fn span(cx: &OperationContext<'_>, period: &TimePeriod) -> Span {
-    Span::between(period.before(cx.now()), cx.now())
+fn span(cx: &OperationContext<'_>, period: &TimePeriod) -> HourRange {
+    HourRange::between(period.before(cx.now()), cx.now())
 }
 
-fn bucket(span: Span) -> Bucket {
-    if span.is_longer_than(HOURLY) { Bucket::Day } else { Bucket::Hour }
+fn bucket(span: HourRange) -> BucketSize {
+    if span.is_longer_than(HOURLY) { BucketSize::Day } else { BucketSize::Hour }
 }
 
 /// How much more there is now than before, in percent: 100 when there was nothing before, 0 when there is nothing in either.
@@ -210,8 +210,8 @@ pub struct TimeSeriesPoint {
     pub count: i64,
 }
 
-impl From<svcfs_store::Counted> for TimeSeriesPoint {
-    fn from(counted: svcfs_store::Counted) -> Self {
+impl From<svcfs_store::BucketCount> for TimeSeriesPoint {
+    fn from(counted: svcfs_store::BucketCount) -> Self {
         Self { timestamp: counted.timestamp, count: counted.count }
     }
 }
@@ -270,9 +270,9 @@ pub struct FailedSearch {
     pub last_seen: Timestamp,
 }
 
-impl From<svcfs_store::Searched> for FailedSearch {
-    fn from(searched: svcfs_store::Searched) -> Self {
-        let svcfs_store::Searched { query, kind, count, first_seen, last_seen } = searched;
+impl From<svcfs_store::SearchCount> for FailedSearch {
+    fn from(searched: svcfs_store::SearchCount) -> Self {
+        let svcfs_store::SearchCount { query, kind, count, first_seen, last_seen } = searched;
         Self { query, search_type: kind, count, first_seen, last_seen }
     }
 }
@@ -316,7 +316,7 @@ impl Operation for ListFailedSearches {
     const HTTP: &'static [Route] = &[Route::get("/analytics/failed-searches")];
     type Output = FailedSearchList;
     fn run(self, cx: &OperationContext<'_>) -> Result<FailedSearchList, Fault> {
-        let span = Span::between(self.since.unwrap_or(Timestamp::UNIX_EPOCH), cx.now());
+        let span = HourRange::between(self.since.unwrap_or(Timestamp::UNIX_EPOCH), cx.now());
         let found = cx.usage()?.failures(span, most(self.top.get()))?;
         Ok(FailedSearchList { results: found.into_iter().map(FailedSearch::from).collect() })
     }
@@ -398,7 +398,7 @@ impl Operation for ListContentGaps {
     const HTTP: &'static [Route] = &[Route::get("/analytics/content-gaps")];
     type Output = FailedSearchList;
     fn run(self, cx: &OperationContext<'_>) -> Result<FailedSearchList, Fault> {
-        let span = Span::between(Timestamp::UNIX_EPOCH, cx.now());
+        let span = HourRange::between(Timestamp::UNIX_EPOCH, cx.now());
         let found = cx.usage()?.gaps(span, most(self.limit.get()))?;
         Ok(FailedSearchList { results: found.into_iter().map(FailedSearch::from).collect() })
     }

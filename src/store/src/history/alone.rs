@@ -10,27 +10,27 @@ use std::path::{Path, PathBuf};
 use git2::Repository;
 use tracing::warn;
 
-use super::{Outcome, owner, pack};
+use super::{HistoryResult, owner, pack};
 use crate::StoreError;
 
 const LOCK: &str = "server.lock";
 
 /// A repository that is had, and no other server has; given back when this is dropped.
-pub(super) struct Alone(File);
+pub(super) struct RepoLock(File);
 
-impl Drop for Alone {
+impl Drop for RepoLock {
     fn drop(&mut self) {
         // Not by closing alone: a process forked in this moment would hold on to it until it executes its program.
         let _ = self.0.unlock();
     }
 }
 
-impl Alone {
+impl RepoLock {
     /// Takes the repository of a root for the server of that root, or for a moment.
     ///
     /// # Errors
     /// `Served`, when it is had; `State` when the lock cannot be made.
-    pub(super) fn take(repository: &Repository, root: &Path) -> Outcome<Self> {
+    pub(super) fn take(repository: &Repository, root: &Path) -> HistoryResult<Self> {
         let directory = directory(repository);
         fs::create_dir_all(&directory)?;
         owner::give_as_its_directory(&directory)?;

@@ -7,7 +7,7 @@ use git2::{BlameOptions, Blob, DiffOptions, Oid, Patch, Repository};
 use svcfs_base::{Actor, CommitId, ETag, Timestamp, TreePath};
 
 use super::foreign::decoded;
-use super::{History, Outcome, commit_id, oid};
+use super::{History, HistoryResult, commit_id, oid};
 
 /// How many files are remembered, and how many hunks of one at most: together some 10 MB.
 const MAX_KEPT_FILES: usize = 64;
@@ -45,7 +45,7 @@ pub struct FileVersion {
 
 /// Lines that a version replaced: the first of them before and after, from 0, and how many.
 #[derive(Debug, Clone, Copy)]
-struct Replaced {
+struct ReplacedLines {
     old: usize,
     old_count: usize,
     new: usize,
@@ -54,7 +54,7 @@ struct Replaced {
 
 /// A line of the newest version, and where it stands in the version looked at.
 #[derive(Debug, Clone, Copy)]
-struct Line {
+struct BlamedLine {
     newest: usize,
     here: usize,
 }
@@ -64,7 +64,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn blame(&self, path: &TreePath, newest: CommitId) -> Outcome<Vec<BlameHunk>> {
+    pub fn blame(&self, path: &TreePath, newest: CommitId) -> HistoryResult<Vec<BlameHunk>> {
         self.reader(|repository| {
             let mut options = BlameOptions::new();
             options.newest_commit(oid(newest)?);
@@ -92,16 +92,16 @@ impl History {
     ///
     /// # Errors
     /// `Git` when a content is missing.
-    pub fn blame_versions(&self, versions: &[FileVersion]) -> Outcome<Vec<BlameHunk>> {
+    pub fn blame_versions(&self, versions: &[FileVersion]) -> HistoryResult<Vec<BlameHunk>> {
         let Some(newest) = versions.first() else { return Ok(Vec::new()) };
         let hunks = self.reader(|repository| {
             let mut content = None;
-            let mut lines: Option<Vec<Line>> = None;
-            let mut writers: Vec<Writer> = Vec::new();
+            let mut lines: Option<Vec<BlamedLine>> = None;
+            let mut writers: Vec<LineAuthor> = Vec::new();
             for (at, version) in versions.iter().enumerate() {
                 if let Some(known) = self.blamed.lock().of(version) {
                     let Some(lines) = &lines else { return Ok(known.to_vec()) };
-                    lines.iter().for_each(|line| writers[line.newest] = Writer::of_line(known, line.here));
+                    lines.iter().for_each(|line| writers[line.newest] = LineAuthor::of_line(known, line.here));
                     break;
                 }
                 let older = versions.get(at + 1);
@@ -113,14 +113,14 @@ impl History {
                     None => blob(repository, version.blob)?,
                 };
                 let lines = lines.get_or_insert_with(|| all_lines(after.content()));
-                writers.resize(lines.len().max(writers.len()), Writer::of(version));
+                writers.resize(lines.len().max(writers.len()), LineAuthor::of(version));
                 let Some(older) = older.filter(|_| !lines.is_empty()) else {
-                    lines.iter().for_each(|line| writers[line.newest] = Writer::of(version));
+                    lines.iter().for_each(|line| writers[line.newest] = LineAuthor::of(version));
                     break;
                 };
                 let before = blob(repository, older.blob)?;
                 let parts = replaced(&before, &after)?;
-                pass_on(lines, &parts, |line| writers[line] = Writer::of(version));
+                pass_on(lines, &parts, |line| writers[line] = LineAuthor::of(version));
                 content = Some(before);
             }
             Ok(hunks(&writers))
@@ -133,7 +133,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when one of them is missing.
-    pub fn are_alike(&self, one: ETag, other: ETag) -> Outcome<bool> {
+    pub fn are_alike(&self, one: ETag, other: ETag) -> HistoryResult<bool> {
         self.reader(|repository| {
             let (one, other) = (blob(repository, one)?, blob(repository, other)?);
             let total = count_lines(one.content()).max(count_lines(other.content()));
@@ -143,7 +143,7 @@ impl History {
     }
 }
 
-fn blob(repository: &Repository, etag: ETag) -> Outcome<Blob<'_>> {
+fn blob(repository: &Repository, etag: ETag) -> HistoryResult<Blob<'_>> {
     Ok(repository.find_blob(Oid::from_bytes(etag.as_bytes())?)?)
 }
 
@@ -153,7 +153,7 @@ fn count_lines(content: &[u8]) -> usize {
     ends + usize::from(content.last().is_some_and(|byte| *byte != b'\n'))
 }
 
-fn replaced(old: &Blob<'_>, new: &Blob<'_>) -> Outcome<Vec<Replaced>> {
+fn replaced(old: &Blob<'_>, new: &Blob<'_>) -> HistoryResult<Vec<ReplacedLines>> {
     let mut options = DiffOptions::new();
     // As stock git compares for `git blame`.
     options.context_lines(0).interhunk_lines(0).indent_heuristic(true).force_text(true);
@@ -164,7 +164,7 @@ fn replaced(old: &Blob<'_>, new: &Blob<'_>) -> Outcome<Vec<Replaced>> {
         let (hunk, _) = patch.hunk(at)?;
         // Where nothing stands on one side, its number is that of the line before.
         let start = |first: u32, count: u32| (first as usize).saturating_sub(usize::from(count > 0));
-        found.push(Replaced {
+        found.push(ReplacedLines {
             old: start(hunk.old_start(), hunk.old_lines()),
             old_count: hunk.old_lines() as usize,
             new: start(hunk.new_start(), hunk.new_lines()),
@@ -175,7 +175,7 @@ fn replaced(old: &Blob<'_>, new: &Blob<'_>) -> Outcome<Vec<Replaced>> {
 }
 
 /// Keeps the lines that the version before has, too, at their places there; the others are this version's.
-fn pass_on(lines: &mut Vec<Line>, replaced: &[Replaced], mut written_here: impl FnMut(usize)) {
+fn pass_on(lines: &mut Vec<BlamedLine>, replaced: &[ReplacedLines], mut written_here: impl FnMut(usize)) {
     let mut parts = replaced.iter().peekable();
     // What the places before are ahead of those here, behind the last part that was passed.
     let (mut here, mut before) = (0, 0);
@@ -193,13 +193,13 @@ fn pass_on(lines: &mut Vec<Line>, replaced: &[Replaced], mut written_here: impl 
     });
 }
 
-fn all_lines(content: &[u8]) -> Vec<Line> {
-    (0..count_lines(content)).map(|at| Line { newest: at, here: at }).collect()
+fn all_lines(content: &[u8]) -> Vec<BlamedLine> {
+    (0..count_lines(content)).map(|at| BlamedLine { newest: at, here: at }).collect()
 }
 
-fn hunks(writers: &[Writer]) -> Vec<BlameHunk> {
+fn hunks(writers: &[LineAuthor]) -> Vec<BlameHunk> {
     let mut hunks: Vec<BlameHunk> = Vec::new();
-    for (at, Writer { commit, actor, time }) in writers.iter().enumerate() {
+    for (at, LineAuthor { commit, actor, time }) in writers.iter().enumerate() {
         match hunks.last_mut() {
             Some(hunk) if hunk.commit == *commit => hunk.lines += 1,
             _ => hunks.push(BlameHunk {
@@ -216,13 +216,13 @@ fn hunks(writers: &[Writer]) -> Vec<BlameHunk> {
 
 /// Who wrote a line.
 #[derive(Debug, Clone)]
-struct Writer {
+struct LineAuthor {
     commit: CommitId,
     actor: Actor,
     time: Timestamp,
 }
 
-impl Writer {
+impl LineAuthor {
     fn of(version: &FileVersion) -> Self {
         Self { commit: version.commit, actor: version.actor.clone(), time: version.time }
     }
@@ -237,13 +237,13 @@ impl Writer {
 
 /// What was found for the newest version of some files. A version's lines never change, so nothing here is ever wrong.
 #[derive(Debug, Default)]
-pub(super) struct Blamed {
+pub(super) struct BlameCache {
     files: HashMap<TreePath, (CommitId, Vec<BlameHunk>)>,
     /// Longest unused first.
     order: VecDeque<TreePath>,
 }
 
-impl Blamed {
+impl BlameCache {
     fn of(&self, version: &FileVersion) -> Option<&[BlameHunk]> {
         let (commit, hunks) = self.files.get(&version.path)?;
         (*commit == version.commit).then_some(hunks)

@@ -14,9 +14,9 @@ use git2::{Oid, Repository};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use svcfs_base::{CommitId, Timestamp};
 
-use super::{EMAIL, History, Outcome, current_reference, owner};
+use super::{EMAIL, History, HistoryResult, current_reference, owner};
 use crate::FailPoint;
-use crate::disposal::Held;
+use crate::disposal::OpenHandle;
 use crate::rename::is_unsupported;
 use crate::tree::reserve;
 
@@ -27,7 +27,7 @@ const MOVER: &str = "svcfs";
 const END_OF_LOG: u64 = 1 << 18;
 
 /// What the log of a reference has of one move.
-struct Move {
+struct ReflogMove {
     from: CommitId,
     to: CommitId,
     is_ours: bool,
@@ -40,7 +40,7 @@ impl History {
     ///
     /// # Errors
     /// `State` when that log cannot be read.
-    pub fn moves_of_others(&self) -> Outcome<Vec<(CommitId, CommitId)>> {
+    pub fn moves_of_others(&self) -> HistoryResult<Vec<(CommitId, CommitId)>> {
         let others = last_moves(&self.folder.join("logs/HEAD"))?.into_iter().filter(|step| !step.is_ours);
         Ok(others.map(|step| (step.from, step.to)).collect())
     }
@@ -49,7 +49,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when there is no branch, `State` when that log cannot be read.
-    pub fn stood_at(&self) -> Outcome<Vec<CommitId>> {
+    pub fn stood_at(&self) -> HistoryResult<Vec<CommitId>> {
         let log = {
             let writer = self.writer.lock();
             log_of(&writer.repository, &current_reference(&writer.repository)?)
@@ -74,7 +74,7 @@ pub(super) fn stood_since(
 }
 
 /// The last moves that a log has, the newest first; none where there is no log. libgit2 would read all of it, and make one.
-fn last_moves(log: &Path) -> io::Result<Vec<Move>> {
+fn last_moves(log: &Path) -> io::Result<Vec<ReflogMove>> {
     let mut log = match File::open(log) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         log => log?,
@@ -87,7 +87,7 @@ fn last_moves(log: &Path) -> io::Result<Vec<Move>> {
     Ok(end.rsplit(|byte| *byte == b'\n').filter_map(one_move).collect())
 }
 
-fn one_move(line: &[u8]) -> Option<Move> {
+fn one_move(line: &[u8]) -> Option<ReflogMove> {
     let text = String::from_utf8_lossy(line);
     let (step, message) = text.split_once('\t').unwrap_or((&text, ""));
     let mut words = step.split(' ');
@@ -95,7 +95,7 @@ fn one_move(line: &[u8]) -> Option<Move> {
     // We say more where a branch that was lost is put back.
     let (mover, more) = message.split_once(':').map_or((message, None), |(mover, more)| (mover, Some(more)));
     let is_ours = mover == MOVER;
-    Some(Move { from: commit()?, to: commit()?, is_ours, is_mending: is_ours && more.is_some() })
+    Some(ReflogMove { from: commit()?, to: commit()?, is_ours, is_mending: is_ours && more.is_some() })
 }
 
 /// Moves a branch from one commit to another, if it is in a file of its own and stands at the first; false, with nothing changed,
@@ -172,7 +172,7 @@ fn replace(history: &History, lock: &Path, file: &Path) -> io::Result<()> {
         // The branch has moved, whatever becomes of this; but nobody may find the lock.
         return history.branches.keep(lock, &history.disposal).or_else(|_| fs::remove_file(lock));
     }
-    let replaced = Held::at(file);
+    let replaced = OpenHandle::at(file);
     fs::rename(lock, file)?;
     history.disposal.of(replaced);
     Ok(())

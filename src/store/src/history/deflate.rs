@@ -2,7 +2,7 @@
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 
-use super::Outcome;
+use super::HistoryResult;
 
 /// From this length on a content is tried before it is deflated, in bytes.
 const TRIED_FROM: usize = 64 << 10;
@@ -25,14 +25,14 @@ impl Default for Deflater {
 
 impl Deflater {
     /// Appends the zlib form of a content (RFC 1950).
-    pub(super) fn append(&mut self, content: &[u8], bytes: &mut Vec<u8>) -> Outcome<()> {
+    pub(super) fn append(&mut self, content: &[u8], bytes: &mut Vec<u8>) -> HistoryResult<()> {
         if self.is_worth_it(content)? {
             return run(&mut self.fast, content, bytes);
         }
         run(self.stored.get_or_insert_with(|| Compress::new(Compression::none(), true)), content, bytes)
     }
 
-    fn is_worth_it(&mut self, content: &[u8]) -> Outcome<bool> {
+    fn is_worth_it(&mut self, content: &[u8]) -> HistoryResult<bool> {
         if content.len() < TRIED_FROM {
             return Ok(true);
         }
@@ -43,7 +43,7 @@ impl Deflater {
     }
 }
 
-fn run(compress: &mut Compress, content: &[u8], bytes: &mut Vec<u8>) -> Outcome<()> {
+fn run(compress: &mut Compress, content: &[u8], bytes: &mut Vec<u8>) -> HistoryResult<()> {
     compress.reset();
     let mut taken = 0;
     loop {

@@ -15,8 +15,8 @@ use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::mend::is_damaged;
-use super::others::{Writing, written_at};
-use super::{Outcome, owner};
+use super::others::{FileStamp, written_at};
+use super::{HistoryResult, owner};
 use crate::StoreError;
 use crate::rename::is_unsupported;
 
@@ -27,21 +27,21 @@ const DRAFT: &str = "svcfs-index";
 const DRAFT_LOCK: &str = "svcfs-index.lock";
 
 /// A copy of `.git/index` to work on. Only one at a time.
-pub(super) struct Draft {
+pub(super) struct IndexUpdate {
     /// git's folder, also when it gets another name meanwhile.
     directory: OwnedFd,
     /// The index it was made from; open, so that no other file gets its number. None when there was none.
     from: Option<File>,
     /// What the copy was before anybody worked on it.
-    copied: Option<Writing>,
+    copied: Option<FileStamp>,
 }
 
-impl Draft {
+impl IndexUpdate {
     /// Copies the index, and has a repository work on the copy.
     ///
     /// # Errors
     /// `Git` with code `Locked` while somebody holds the index; `State` when it cannot be copied.
-    pub(super) fn of(repository: &Repository) -> Outcome<(Self, Index)> {
+    pub(super) fn of(repository: &Repository) -> HistoryResult<(Self, Index)> {
         let folder = repository.path();
         if folder.join(LOCK).exists() {
             return Err(locked());
@@ -66,7 +66,7 @@ impl Draft {
     ///
     /// # Errors
     /// `Git` with code `Locked`, and nothing done, while somebody holds the index or when somebody wrote it since it was copied.
-    pub(super) fn take(&self, repository: &Repository) -> Outcome<Option<Writing>> {
+    pub(super) fn take(&self, repository: &Repository) -> HistoryResult<Option<FileStamp>> {
         let folder = repository.path();
         let drafted = written_at(&folder.join(DRAFT));
         if drafted == self.copied {
@@ -87,7 +87,7 @@ impl Draft {
         renamed.map(|()| drafted)
     }
 
-    fn lock(&self) -> Outcome<()> {
+    fn lock(&self) -> HistoryResult<()> {
         let directory = &self.directory;
         let taken = match sys::linkat(directory, DRAFT, directory, LOCK, AtFlags::empty()) {
             // A disk that knows no second names.
@@ -111,7 +111,7 @@ impl Draft {
     }
 
     /// Whether the index is still the one that was copied.
-    fn is_current(&self) -> Outcome<bool> {
+    fn is_current(&self) -> HistoryResult<bool> {
         let from = self.from.as_ref().map(File::metadata).transpose()?;
         match sys::statat(&self.directory, INDEX, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(now) => Ok(from.is_some_and(|from| (from.dev(), from.ino()) == (now.st_dev, now.st_ino))),
@@ -121,7 +121,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for IndexUpdate {
     fn drop(&mut self) {
         // Else the next one takes it away.
         let _ = sys::unlinkat(&self.directory, DRAFT, AtFlags::empty());

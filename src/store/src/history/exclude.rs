@@ -9,7 +9,7 @@ use std::path::Path;
 use git2::Repository;
 use svcfs_base::in_both_cases;
 
-use super::{Outcome, owner};
+use super::{HistoryResult, owner};
 use crate::{AUDIT_DIRECTORY, SNAPSHOT_DIRECTORY, STATE_DIRECTORY};
 
 const BEGIN: &[u8] = b"# svcfs: begin of what is never versioned";
@@ -19,7 +19,7 @@ const END: &[u8] = b"# svcfs: end";
 ///
 /// # Errors
 /// `State` with what the disk said; the file is then as it was.
-pub(super) fn exclude(repository: &Repository, names: &[String]) -> Outcome<()> {
+pub(super) fn exclude(repository: &Repository, names: &[String]) -> HistoryResult<()> {
     // Of a linked work tree git reads the one of its main repository.
     let file = repository.commondir().join("info/exclude");
     let present = match fs::read(&file) {

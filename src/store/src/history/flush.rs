@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use git2::{Oid, Repository};
 
 use super::read::is_no_entry;
-use super::{ForeignCommit, History, Outcome, current_reference, oid};
+use super::{ForeignCommit, History, HistoryResult, current_reference, oid};
 use crate::FailPoint;
 
 /// So many commits and files are flushed one by one; more of them with all that the disk has.
@@ -26,13 +26,14 @@ impl History {
     ///
     /// # Errors
     /// `State` with what the disk said; `Git` when one of the commits cannot be read.
-    pub fn flush_commits(&self, commits: &[ForeignCommit]) -> Outcome<()> {
+    pub fn flush_commits(&self, commits: &[ForeignCommit]) -> HistoryResult<()> {
         if commits.iter().map(|commit| 1 + commit.entries.len()).sum::<usize>() > FEW {
             return self.flush_all();
         }
         self.fail.at(FailPoint::AdoptFlush)?;
         let (mut files, packs) = self.reader(|repository| {
-            let objects = commits.iter().map(|commit| objects_of(repository, commit)).collect::<Outcome<Vec<_>>>()?;
+            let objects =
+                commits.iter().map(|commit| objects_of(repository, commit)).collect::<HistoryResult<Vec<_>>>()?;
             let loose = objects.into_iter().flatten().map(|object| loose(repository, object));
             let branch = repository.commondir().join(current_reference(repository)?);
             Ok((loose.chain([branch]).collect::<BTreeSet<_>>(), repository.commondir().join("objects/pack")))
@@ -49,7 +50,7 @@ impl History {
     ///
     /// # Errors
     /// `State` with what the disk said.
-    pub fn flush_all(&self) -> Outcome<()> {
+    pub fn flush_all(&self) -> HistoryResult<()> {
         self.fail.at(FailPoint::AdoptFlush)?;
         let root = File::open(&self.root)?;
         let mut disks = self.elsewhere.iter().chain([&root]);
@@ -74,7 +75,7 @@ pub(super) fn loose(repository: &Repository, object: Oid) -> PathBuf {
 }
 
 /// A commit, the directories on the way to what it changed, and its contents.
-fn objects_of(repository: &Repository, commit: &ForeignCommit) -> Outcome<BTreeSet<Oid>> {
+fn objects_of(repository: &Repository, commit: &ForeignCommit) -> HistoryResult<BTreeSet<Oid>> {
     let found = repository.find_commit(oid(commit.commit)?)?;
     let tree = found.tree()?;
     let mut objects = BTreeSet::from([found.id(), tree.id()]);
@@ -96,7 +97,7 @@ fn objects_of(repository: &Repository, commit: &ForeignCommit) -> Outcome<BTreeS
 }
 
 /// One folder on each of the disks that a repository lies on and its root does not.
-pub(super) fn elsewhere(repository: &Repository, root: &Path) -> Outcome<Vec<File>> {
+pub(super) fn elsewhere(repository: &Repository, root: &Path) -> HistoryResult<Vec<File>> {
     let mut disks = vec![fs::metadata(root)?.dev()];
     let mut found = Vec::new();
     let common = repository.commondir();

@@ -9,8 +9,8 @@ use git2::{Commit, ObjectType, Oid, Repository, Sort, Tree, TreeEntry};
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 
 use super::read::if_there;
-use super::{History, Outcome, commit_id, etag, flush, oid};
-use crate::{Against, StoreError};
+use super::{History, HistoryResult, commit_id, etag, flush, oid};
+use crate::{DiffBase, StoreError};
 
 /// One commit that did not come from svcfs, or not in this life.
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct ForeignCommit {
     /// When it was authored.
     pub time: Timestamp,
     /// What the entries are the difference from.
-    pub against: Against,
+    pub against: DiffBase,
     /// What it changed, removals first, in path order.
     pub entries: Vec<ForeignEntry>,
 }
@@ -44,7 +44,7 @@ pub struct ForeignEntry {
 
 /// How one head became another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
+pub enum HeadMove {
     /// By these commits, oldest first.
     Commits(Vec<CommitId>),
     /// The old head, given here, is no ancestor of the new one: a rebase, another branch.
@@ -53,7 +53,7 @@ pub enum Way {
 
 /// How a head became another one that it is no ancestor of.
 #[derive(Debug, Clone)]
-pub struct Jump {
+pub struct DivergedMove {
     /// The whole difference between the two, under the name of the second.
     pub whole: ForeignCommit,
     /// Commits that the first has and the second has not.
@@ -67,21 +67,21 @@ impl History {
     ///
     /// # Errors
     /// `Git` when a commit is missing.
-    pub fn way(&self, from: Option<CommitId>, to: CommitId) -> Outcome<Way> {
+    pub fn way(&self, from: Option<CommitId>, to: CommitId) -> HistoryResult<HeadMove> {
         if let Some(from) = from
             && !self.has(from)?
         {
-            return Ok(Way::Jump(from));
+            return Ok(HeadMove::Jump(from));
         }
         self.reader(|repository| {
             let target = oid(to)?;
             if let Some(from) = from {
                 let base = oid(from)?;
                 if !(base == target || repository.graph_descendant_of(target, base)?) {
-                    return Ok(Way::Jump(from));
+                    return Ok(HeadMove::Jump(from));
                 }
             }
-            between(repository, from, to).map(Way::Commits)
+            between(repository, from, to).map(HeadMove::Commits)
         })
     }
 
@@ -89,7 +89,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when one of them is missing.
-    pub fn foreign(&self, commits: &[CommitId]) -> Outcome<Vec<ForeignCommit>> {
+    pub fn foreign(&self, commits: &[CommitId]) -> HistoryResult<Vec<ForeignCommit>> {
         self.reader(|repository| {
             let told = |commit: &CommitId| {
                 let found = repository.find_commit(oid(*commit)?)?;
@@ -105,15 +105,15 @@ impl History {
     ///
     /// # Errors
     /// `Git` when the second is missing.
-    pub fn jump(&self, from: CommitId, to: CommitId) -> Outcome<Jump> {
+    pub fn jump(&self, from: CommitId, to: CommitId) -> HistoryResult<DivergedMove> {
         self.reader(|repository| {
             let now = repository.find_commit(oid(to)?)?;
-            let whole = ForeignCommit { against: Against::OtherBranch, ..difference(repository, Some(from), &now)? };
+            let whole = ForeignCommit { against: DiffBase::OtherBranch, ..difference(repository, Some(from), &now)? };
             if if_there(repository.find_commit(oid(from)?).map_err(Into::into))?.is_none() {
-                return Ok(Jump { whole, left: Vec::new(), come: vec![to] });
+                return Ok(DivergedMove { whole, left: Vec::new(), come: vec![to] });
             }
             let [left, come] = [(to, from), (from, to)].map(|(one, other)| between(repository, Some(one), other));
-            Ok(Jump { whole, left: left?, come: come? })
+            Ok(DivergedMove { whole, left: left?, come: come? })
         })
     }
 
@@ -123,7 +123,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when an object is there and cannot be read.
-    pub fn is_whole(&self, from: Option<CommitId>, to: CommitId) -> Outcome<bool> {
+    pub fn is_whole(&self, from: Option<CommitId>, to: CommitId) -> HistoryResult<bool> {
         if let Some(from) = from
             && !self.has(from)?
         {
@@ -150,7 +150,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when it is there and cannot be read.
-    pub fn has(&self, commit: CommitId) -> Outcome<bool> {
+    pub fn has(&self, commit: CommitId) -> HistoryResult<bool> {
         Ok(if_there(self.reader(|repository| Ok(repository.find_commit(oid(commit)?)?.id())))?.is_some())
     }
 
@@ -158,7 +158,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when one of them is missing.
-    pub fn contains(&self, commit: CommitId, ancestor: CommitId) -> Outcome<bool> {
+    pub fn contains(&self, commit: CommitId, ancestor: CommitId) -> HistoryResult<bool> {
         self.reader(
             |repository| Ok(commit == ancestor || repository.graph_descendant_of(oid(commit)?, oid(ancestor)?)?),
         )
@@ -173,7 +173,7 @@ impl History {
         &self,
         (above, commit): (Option<CommitId>, CommitId),
         wanted: &HashSet<CommitId>,
-    ) -> Outcome<HashSet<CommitId>> {
+    ) -> HistoryResult<HashSet<CommitId>> {
         let above = above.map(|above| Ok::<_, StoreError>(self.has(above)?.then_some(above))).transpose()?.flatten();
         self.reader(|repository| {
             let mut walk = repository.revwalk()?;
@@ -197,7 +197,7 @@ impl History {
 }
 
 /// The commits that a head has and another one, if there is one, has not, oldest first.
-fn between(repository: &Repository, from: Option<CommitId>, to: CommitId) -> Outcome<Vec<CommitId>> {
+fn between(repository: &Repository, from: Option<CommitId>, to: CommitId) -> HistoryResult<Vec<CommitId>> {
     let mut walk = repository.revwalk()?;
     walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE)?;
     walk.push(oid(to)?)?;
@@ -207,7 +207,7 @@ fn between(repository: &Repository, from: Option<CommitId>, to: CommitId) -> Out
     walk.map(|id| Ok(commit_id(id?))).collect()
 }
 
-fn difference(repository: &Repository, from: Option<CommitId>, commit: &Commit<'_>) -> Outcome<ForeignCommit> {
+fn difference(repository: &Repository, from: Option<CommitId>, commit: &Commit<'_>) -> HistoryResult<ForeignCommit> {
     let before = match from {
         Some(from) => repository.find_commit(oid(from)?).and_then(|commit| commit.tree()).ok(),
         None => None,
@@ -221,7 +221,7 @@ fn difference(repository: &Repository, from: Option<CommitId>, commit: &Commit<'
         actor: Actor::new(&read(author.name_bytes())),
         message: as_recorded(&read(commit.message_raw_bytes())),
         time: Timestamp::from_second(author.when().seconds()).unwrap_or(Timestamp::UNIX_EPOCH),
-        against: if commit.parent_count() > 1 { Against::FirstParent } else { Against::Parent },
+        against: if commit.parent_count() > 1 { DiffBase::FirstParent } else { DiffBase::Parent },
         entries,
     })
 }
@@ -234,7 +234,7 @@ pub(super) fn decoded<'b>(commit: &Commit<'_>, bytes: &'b [u8]) -> Cow<'b, str> 
 
 /// Adds what a merge let go of: files that commits of another parent's side changed, also if they changed them back, and that are as the first parent
 /// has them. Those commits were told of before, and theirs would be the last word.
-fn dropped(repository: &Repository, merge: &Commit<'_>, entries: &mut Vec<ForeignEntry>) -> Outcome<()> {
+fn dropped(repository: &Repository, merge: &Commit<'_>, entries: &mut Vec<ForeignEntry>) -> HistoryResult<()> {
     let mut parents = merge.parent_ids().map(commit_id);
     let Some(first) = parents.next().filter(|_| merge.parent_count() > 1) else { return Ok(()) };
     for other in parents {
@@ -255,7 +255,7 @@ fn dropped(repository: &Repository, merge: &Commit<'_>, entries: &mut Vec<Foreig
 }
 
 /// What commits changed, each against its first parent.
-fn touched(repository: &Repository, commits: &[CommitId]) -> Outcome<HashSet<TreePath>> {
+fn touched(repository: &Repository, commits: &[CommitId]) -> HistoryResult<HashSet<TreePath>> {
     let mut changed = Vec::new();
     for commit in commits {
         let commit = repository.find_commit(oid(*commit)?)?;
@@ -275,7 +275,7 @@ fn compare(
     (old, new): (Option<&Tree<'_>>, Option<&Tree<'_>>),
     prefix: &str,
     found: &mut Vec<ForeignEntry>,
-) -> Outcome<()> {
+) -> HistoryResult<()> {
     let mut old = old.into_iter().flatten().peekable();
     let mut new = new.into_iter().flatten().peekable();
     loop {

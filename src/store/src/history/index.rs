@@ -10,13 +10,13 @@ use git2::{
 };
 use svcfs_base::{ETag, FileKind, TreePath};
 
-use super::draft::Draft;
-use super::read::Finder;
-use super::{History, Outcome, etag, head_of, oid};
+use super::draft::IndexUpdate;
+use super::read::TreeFinder;
+use super::{History, HistoryResult, etag, head_of, oid};
 use crate::FailPoint;
 
 /// What a commit has at a path, and its mode.
-type Object = Option<(Oid, i32)>;
+type IndexObject = Option<(Oid, i32)>;
 
 impl History {
     /// The paths whose file on disk differs from the newest commit, or may differ; untracked files are among them, ignored
@@ -25,11 +25,11 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn differences(&self) -> Outcome<Vec<TreePath>> {
+    pub fn differences(&self) -> HistoryResult<Vec<TreePath>> {
         let _indexing = self.indexing.lock();
         // Not one that is kept: it would keep the index of the whole tree in memory.
         let repository = Repository::open(&self.root)?;
-        let draft = match Draft::of(&repository) {
+        let draft = match IndexUpdate::of(&repository) {
             // What is found is only not noted: somebody's git is at work, or a killed process left its lock.
             Err(error) if error.is_held() => None,
             Err(_) if repository.index().is_err() => None,
@@ -72,7 +72,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn is_ignored(&self, path: &TreePath) -> Outcome<bool> {
+    pub fn is_ignored(&self, path: &TreePath) -> HistoryResult<bool> {
         self.reader(|repository| Ok(repository.is_path_ignored(Path::new(path.as_str()))?))
     }
 
@@ -86,15 +86,15 @@ impl History {
     pub fn refresh_index<'a>(
         &self,
         paths: impl Iterator<Item = &'a TreePath>,
-        is_version: impl Fn(&TreePath, ETag) -> Outcome<bool>,
-    ) -> Outcome<Vec<TreePath>> {
+        is_version: impl Fn(&TreePath, ETag) -> HistoryResult<bool>,
+    ) -> HistoryResult<Vec<TreePath>> {
         let _indexing = self.indexing.lock();
         let paths: Vec<_> = paths.collect();
         let Some(newest) = self.newest(&paths)? else { return Ok(Vec::new()) };
         // A repository of its own: the index of a large tree takes a while to write, and writers do not wait for it. And not one that
         // stays: with 100,000 files the index takes 20 MB.
         let repository = Repository::open(&self.root)?;
-        let (draft, mut index) = Draft::of(&repository)?;
+        let (draft, mut index) = IndexUpdate::of(&repository)?;
         let conflicts = unmerged(&index)?;
         let stored = repository.odb()?;
         // Flushed by nobody, and lost with the power: git refuses to commit anything while it is noted.
@@ -147,11 +147,11 @@ impl History {
     }
 
     /// What the newest commit has at each of these paths, whatever it is; none before the first commit.
-    fn newest(&self, paths: &[&TreePath]) -> Outcome<Option<Vec<Object>>> {
+    fn newest(&self, paths: &[&TreePath]) -> HistoryResult<Option<Vec<IndexObject>>> {
         let Some(head) = self.head()? else { return Ok(None) };
         self.reader(|repository| {
-            let mut present = Finder::new(repository, repository.find_commit(oid(head)?)?.tree()?);
-            paths.iter().map(|path| present.entry(path)).collect::<Outcome<_>>().map(Some)
+            let mut present = TreeFinder::new(repository, repository.find_commit(oid(head)?)?.tree()?);
+            paths.iter().map(|path| present.entry(path)).collect::<HistoryResult<_>>().map(Some)
         })
     }
 
@@ -160,7 +160,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` where there is no repository.
-    pub fn untouched<'p>(&self, paths: &[&'p TreePath]) -> Outcome<HashSet<&'p TreePath>> {
+    pub fn untouched<'p>(&self, paths: &[&'p TreePath]) -> HistoryResult<HashSet<&'p TreePath>> {
         let _indexing = self.indexing.lock();
         let repository = Repository::open(&self.root)?;
         let Ok(index) = repository.index() else { return Ok(HashSet::new()) };
@@ -175,19 +175,19 @@ impl History {
         Ok(paths.iter().copied().filter(|path| is_untouched(path).unwrap_or_default()).collect())
     }
 
-    fn put_in_place(&self, repository: &Repository, draft: &Draft) -> Outcome<()> {
+    fn put_in_place(&self, repository: &Repository, draft: &IndexUpdate) -> HistoryResult<()> {
         let written = draft.take(repository)?;
         *self.own_index.lock() = written;
         Ok(())
     }
 
     /// Whether a file is what an entry of the index says. An entry that is behind tells of a file that was there.
-    fn has_now(&self, path: &TreePath, entry: &IndexEntry) -> Outcome<bool> {
+    fn has_now(&self, path: &TreePath, entry: &IndexEntry) -> HistoryResult<bool> {
         let Ok(mode) = i32::try_from(entry.mode) else { return Ok(false) };
         Ok(self.index_entry(path, entry.id, mode)?.is_some())
     }
 
-    fn index_entry(&self, path: &TreePath, blob: Oid, mode: i32) -> Outcome<Option<IndexEntry>> {
+    fn index_entry(&self, path: &TreePath, blob: Oid, mode: i32) -> HistoryResult<Option<IndexEntry>> {
         let file = self.root.join(path.as_str());
         let Ok(stat) = std::fs::symlink_metadata(&file) else {
             return Ok(None);
@@ -209,7 +209,7 @@ impl History {
 }
 
 /// Has a repository compare files with the newest commit, as if nobody had ever staged anything.
-pub(super) fn go_without_index(repository: &Repository) -> Outcome<()> {
+pub(super) fn go_without_index(repository: &Repository) -> HistoryResult<()> {
     let mut index = Index::new()?;
     if let Some(head) = head_of(repository)? {
         index.read_tree(&repository.find_commit(oid(head)?)?.tree()?)?;
@@ -224,7 +224,7 @@ fn is_sparse(repository: &Repository) -> bool {
 }
 
 /// Paths whose conflict nobody has settled yet.
-fn unmerged(index: &Index) -> Outcome<HashSet<Vec<u8>>> {
+fn unmerged(index: &Index) -> HistoryResult<HashSet<Vec<u8>>> {
     if !index.has_conflicts() {
         return Ok(HashSet::new());
     }

@@ -6,13 +6,13 @@ use std::path::Path;
 
 use git2::{Repository, RepositoryInitOptions};
 
-use super::{Outcome, owner};
+use super::{HistoryResult, owner};
 use crate::STATE_DIRECTORY;
 
 const INITIAL_BRANCH: &str = "main";
 
 /// Makes a repository, whole or not at all: a power cut in the middle would leave one that nobody can open.
-pub(super) fn repository(root: &Path) -> Outcome<Repository> {
+pub(super) fn repository(root: &Path) -> HistoryResult<Repository> {
     let place = root.join(".git");
     let repository = if place.symlink_metadata().is_ok() {
         // Something of somebody's that is no repository yet: made one where it stands.
@@ -35,7 +35,7 @@ pub(super) fn repository(root: &Path) -> Outcome<Repository> {
     Ok(repository)
 }
 
-fn init_at(root: &Path) -> Outcome<Repository> {
+fn init_at(root: &Path) -> HistoryResult<Repository> {
     let mut options = RepositoryInitOptions::new();
     options.initial_head(INITIAL_BRANCH).external_template(false);
     let repository = Repository::init_opts(root, &options)?;

@@ -14,8 +14,8 @@ use git2::{ErrorClass, Reflog, ReflogEntry};
 use svcfs_base::CommitId;
 use tracing::warn;
 
-use super::inspection::{Holder, holder};
-use super::{History, Outcome, branch, current_reference, head_of, oid, owner};
+use super::inspection::{LockHolder, holder};
+use super::{History, HistoryResult, branch, current_reference, head_of, oid, owner};
 
 pub(super) use index::is_damaged;
 pub(super) use objects::is_torn;
@@ -29,7 +29,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when the branch cannot be read for another reason, `State` when a lock cannot be removed.
-    pub fn mend_branch(&self, settled: Option<CommitId>) -> Outcome<bool> {
+    pub fn mend_branch(&self, settled: Option<CommitId>) -> HistoryResult<bool> {
         let writer = self.writer.lock();
         let repository = &writer.repository;
         let name = current_reference(repository)?;
@@ -52,7 +52,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` as [`History::advance`]; when the log of the branch cannot be written.
-    pub fn take_back(&self, lost: CommitId, to: CommitId) -> Outcome<()> {
+    pub fn take_back(&self, lost: CommitId, to: CommitId) -> HistoryResult<()> {
         let (lost_id, to_id) = (oid(lost)?, oid(to)?);
         let is_lost = |step: &ReflogEntry<'_>| step.id_new() == lost_id;
         let since = |log: &Reflog| log.iter().position(|step| step.id_new() == to_id);
@@ -67,7 +67,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when a log cannot be read or written, `State` as well.
-    pub fn mend_logs(&self, settled: Option<CommitId>) -> Outcome<()> {
+    pub fn mend_logs(&self, settled: Option<CommitId>) -> HistoryResult<()> {
         let Some(head) = self.head()? else { return Ok(()) };
         let lately = self.stood_since(settled)?;
         let whole = self.ancestors_among((None, head), &lately)?;
@@ -89,7 +89,7 @@ impl History {
     }
 
     /// Where HEAD and the current branch stood since they stood at a commit.
-    fn stood_since(&self, settled: Option<CommitId>) -> Outcome<HashSet<CommitId>> {
+    fn stood_since(&self, settled: Option<CommitId>) -> HistoryResult<HashSet<CommitId>> {
         let writer = self.writer.lock();
         let branch = current_reference(&writer.repository)?;
         let mut stood = HashSet::new();
@@ -100,12 +100,12 @@ impl History {
     }
 
     /// Takes the newest moves out of the logs of HEAD and the current branch, as many as `count` says of each.
-    fn drop_from_logs(&self, count: impl Fn(&Reflog) -> usize) -> Outcome<()> {
+    fn drop_from_logs(&self, count: impl Fn(&Reflog) -> usize) -> HistoryResult<()> {
         self.change_logs(|log| (0..count(log)).try_for_each(|_| log.remove(0, false)))
     }
 
     /// Writes the logs of HEAD and the current branch anew, where there are any.
-    fn change_logs(&self, change: impl Fn(&mut Reflog) -> Result<(), git2::Error>) -> Outcome<()> {
+    fn change_logs(&self, change: impl Fn(&mut Reflog) -> Result<(), git2::Error>) -> HistoryResult<()> {
         let writer = self.writer.lock();
         let repository = &writer.repository;
         let branch = current_reference(repository)?;
@@ -130,11 +130,11 @@ fn is_without_bytes(file: &Path) -> bool {
     fs::read(file).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0))
 }
 
-fn drop_stale_lock(lock: &Path, root: &Path) -> Outcome<()> {
+fn drop_stale_lock(lock: &Path, root: &Path) -> HistoryResult<()> {
     let deadline = Instant::now() + MAX_LOCKED;
     while lock.exists() {
         if Instant::now() >= deadline {
-            if let Some(Holder { pid, name }) = holder(lock, root) {
+            if let Some(LockHolder { pid, name }) = holder(lock, root) {
                 warn!(lock = %lock.display(), pid, "`{name}` holds a lock of git; writes wait until it lets go");
                 return Ok(());
             }

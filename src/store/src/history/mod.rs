@@ -32,16 +32,18 @@ use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 use tracing::warn;
 
 pub use blame::{BlameHunk, FileVersion};
-pub use foreign::{ForeignCommit, ForeignEntry, Jump, Way, as_recorded, order_within};
+pub use foreign::{DivergedMove, ForeignCommit, ForeignEntry, HeadMove, as_recorded, order_within};
 pub(crate) use inspection::set_aside;
-pub use inspection::{BadObject, GitLock, Holder, Inspection, Objects, TreeState, UnknownCommits, mend_head};
-pub use others::OtherGit;
+pub use inspection::{
+    BadObject, GitLock, LockHolder, ReachableObjects, RepoInspection, TreeState, UnknownCommits, mend_head,
+};
+pub use others::ExternalGit;
 pub(crate) use owner::{give_as_its_directory, give_below};
 pub use past::PastEntry;
 pub use read::unified_diff;
 
-use crate::disposal::Disposal;
-use crate::spares::Spares;
+use crate::disposal::Reclaimer;
+use crate::spares::RecyclePool;
 use crate::{FailPoint, FailPoints, StoreError};
 
 /// The e-mail of every author: svcfs knows names, not addresses.
@@ -54,7 +56,7 @@ const MAX_PACK_WINDOWS: usize = 12 << 20;
 
 /// Who made a commit, when, and what it says.
 #[derive(Debug, Clone)]
-pub struct Author<'a> {
+pub struct CommitAuthor<'a> {
     /// Author and committer.
     pub actor: &'a Actor,
     /// When.
@@ -65,7 +67,7 @@ pub struct Author<'a> {
 
 /// One file of a commit to be.
 #[derive(Debug, Clone)]
-pub enum Edit<'a> {
+pub enum FileEdit<'a> {
     /// New content.
     Write {
         /// Where.
@@ -91,54 +93,54 @@ pub enum Edit<'a> {
     },
 }
 
-impl Edit<'_> {
+impl FileEdit<'_> {
     /// Which file.
     pub(crate) const fn path(&self) -> &TreePath {
         match self {
-            Edit::Write { path, .. } | Edit::Place { path, .. } | Edit::Remove { path } => path,
+            FileEdit::Write { path, .. } | FileEdit::Place { path, .. } | FileEdit::Remove { path } => path,
         }
     }
 }
 
 /// A commit whose objects exist, but which no reference shows yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Staged {
+pub struct StagedCommit {
     /// The commit; the parent itself when nothing differs.
     pub commit: CommitId,
     /// False when the tree is the parent's and no commit was made.
     pub is_new: bool,
 }
 
-type Outcome<T> = Result<T, StoreError>;
+type HistoryResult<T> = Result<T, StoreError>;
 
 /// The git repository of a knowledge root.
 pub struct History {
     root: PathBuf,
     /// git's folder; of a linked work tree, that work tree's own.
     folder: PathBuf,
-    writer: Mutex<Writer>,
+    writer: Mutex<PackWriter>,
     readers: Mutex<Vec<Repository>>,
     /// Held by whoever writes `.git/index`.
     indexing: Mutex<()>,
     /// The `.git/index` that we wrote or found right last, to tell it from others'.
-    own_index: Mutex<Option<others::Writing>>,
-    disposal: Disposal,
+    own_index: Mutex<Option<others::FileStamp>>,
+    disposal: Reclaimer,
     /// Files of packs that may be used again.
-    spares: Spares,
+    spares: RecyclePool,
     /// Files that a branch was in.
-    branches: Spares,
+    branches: RecyclePool,
     merger: pack::Merger,
     /// The lock of the repository, for whoever serves it.
-    alone: Mutex<Option<alone::Alone>>,
-    blamed: Mutex<blame::Blamed>,
+    alone: Mutex<Option<alone::RepoLock>>,
+    blamed: Mutex<blame::BlameCache>,
     /// Folders of git on other disks than the root.
     elsewhere: Vec<File>,
     fail: FailPoints,
 }
 
-struct Writer {
+struct PackWriter {
     repository: Repository,
-    objects: object::Objects,
+    objects: object::ObjectBuilder,
     /// Packs were taken away whose objects nobody has made again yet.
     is_torn: bool,
 }
@@ -149,9 +151,9 @@ impl History {
     ///
     /// # Errors
     /// `Git` when there is a repository that cannot be opened.
-    pub fn open(root: &Path, unversioned: &[String]) -> Outcome<(Self, bool)> {
+    pub fn open(root: &Path, unversioned: &[String]) -> HistoryResult<(Self, bool)> {
         let (repository, is_new) = found_or_made(root)?;
-        match alone::Alone::take(&repository, root) {
+        match alone::RepoLock::take(&repository, root) {
             Ok(alone) => alone.sweep(&repository),
             // What looks left over is at work.
             Err(StoreError::Served { .. }) => {}
@@ -164,16 +166,16 @@ impl History {
     ///
     /// # Errors
     /// As [`History::open`]; `Served` when the server of another of its work trees has it.
-    pub fn open_alone(root: &Path, unversioned: &[String]) -> Outcome<(Self, bool)> {
+    pub fn open_alone(root: &Path, unversioned: &[String]) -> HistoryResult<(Self, bool)> {
         let (repository, is_new) = found_or_made(root)?;
-        let alone = alone::Alone::take(&repository, root)?;
+        let alone = alone::RepoLock::take(&repository, root)?;
         alone.sweep(&repository);
         let history = Self::of(repository, root, unversioned)?;
         *history.alone.lock() = Some(alone);
         Ok((history, is_new))
     }
 
-    fn of(repository: Repository, root: &Path, unversioned: &[String]) -> Outcome<Self> {
+    fn of(repository: Repository, root: &Path, unversioned: &[String]) -> HistoryResult<Self> {
         let fail = FailPoints::of(root);
         exclude::exclude(&repository, unversioned)?;
         let folder = repository.path().to_owned();
@@ -183,7 +185,7 @@ impl History {
         let spares = alone::directory(&repository);
         let elsewhere = flush::elsewhere(&repository, root)?;
         let merger = pack::Merger::of(repository.commondir().join("objects/pack"), fail.clone());
-        let writer = Mutex::new(Writer { repository, objects: object::Objects::default(), is_torn: false });
+        let writer = Mutex::new(PackWriter { repository, objects: object::ObjectBuilder::default(), is_torn: false });
         Ok(Self {
             // As the kernel names it to those who look where a process works.
             root: root.canonicalize()?,
@@ -192,9 +194,9 @@ impl History {
             readers: Mutex::default(),
             indexing: Mutex::default(),
             own_index: Mutex::default(),
-            disposal: Disposal::default(),
-            branches: Spares::named(spares.join("branch-")),
-            spares: Spares::named(spares.join("pack-")),
+            disposal: Reclaimer::default(),
+            branches: RecyclePool::named(spares.join("branch-")),
+            spares: RecyclePool::named(spares.join("pack-")),
             merger,
             alone: Mutex::default(),
             blamed: Mutex::default(),
@@ -207,7 +209,7 @@ impl History {
     ///
     /// # Errors
     /// `Repository`, with what to do, when it has none, or one that git does not take for one.
-    pub fn must_be_there(root: &Path) -> Outcome<()> {
+    pub fn must_be_there(root: &Path) -> HistoryResult<()> {
         trust_the_root();
         let at = root.display();
         match Repository::open(root) {
@@ -229,7 +231,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn head(&self) -> Outcome<Option<CommitId>> {
+    pub fn head(&self) -> HistoryResult<Option<CommitId>> {
         head_of(&self.writer.lock().repository)
     }
 
@@ -237,7 +239,12 @@ impl History {
     ///
     /// # Errors
     /// `Unrecordable` for a path git refuses; `Git` when the parent cannot be read.
-    pub fn stage(&self, parent: Option<CommitId>, edits: &[Edit<'_>], author: &Author<'_>) -> Outcome<Staged> {
+    pub fn stage(
+        &self,
+        parent: Option<CommitId>,
+        edits: &[FileEdit<'_>],
+        author: &CommitAuthor<'_>,
+    ) -> HistoryResult<StagedCommit> {
         self.staged(parent, (edits, author), false)
     }
 
@@ -245,23 +252,28 @@ impl History {
     ///
     /// # Errors
     /// As [`History::stage`].
-    pub fn stage_shown(&self, parent: Option<CommitId>, edits: &[Edit<'_>], author: &Author<'_>) -> Outcome<Staged> {
+    pub fn stage_shown(
+        &self,
+        parent: Option<CommitId>,
+        edits: &[FileEdit<'_>],
+        author: &CommitAuthor<'_>,
+    ) -> HistoryResult<StagedCommit> {
         self.staged(parent, (edits, author), true)
     }
 
     fn staged(
         &self,
         parent: Option<CommitId>,
-        (edits, author): (&[Edit<'_>], &Author<'_>),
+        (edits, author): (&[FileEdit<'_>], &CommitAuthor<'_>),
         is_shown: bool,
-    ) -> Outcome<Staged> {
+    ) -> HistoryResult<StagedCommit> {
         self.fail.at(FailPoint::StageCommit)?;
         let mut writer = self.writer.lock();
-        let Writer { repository, objects, .. } = &mut *writer;
+        let PackWriter { repository, objects, .. } = &mut *writer;
         objects.is_shown = is_shown;
         let count = objects.count();
         let staged = staged(objects, repository, oid_of(parent)?, (edits, author));
-        if !matches!(staged, Ok(Staged { is_new: true, .. })) {
+        if !matches!(staged, Ok(StagedCommit { is_new: true, .. })) {
             objects.forget_after(count);
         }
         staged
@@ -280,10 +292,10 @@ impl History {
         &self,
         commit: Option<CommitId>,
         paths: &[&TreePath],
-    ) -> Outcome<Vec<Option<(ETag, FileKind)>>> {
+    ) -> HistoryResult<Vec<Option<(ETag, FileKind)>>> {
         let Some(commit) = commit else { return Ok(vec![None; paths.len()]) };
         let mut writer = self.writer.lock();
-        let Writer { repository, objects, .. } = &mut *writer;
+        let PackWriter { repository, objects, .. } = &mut *writer;
         let tree = objects.tree_of(repository, oid(commit)?)?;
         let found = tree::leaves(objects, repository, tree, paths)?;
         Ok(found.into_iter().map(|leaf| leaf.map(|(id, kind)| (etag(id), kind))).collect())
@@ -294,10 +306,10 @@ impl History {
     ///
     /// # Errors
     /// `Git` when the commit or a tree of it cannot be read.
-    pub fn in_the_way(&self, commit: Option<CommitId>, path: &TreePath) -> Outcome<Vec<TreePath>> {
+    pub fn in_the_way(&self, commit: Option<CommitId>, path: &TreePath) -> HistoryResult<Vec<TreePath>> {
         let Some(commit) = commit else { return Ok(Vec::new()) };
         let mut writer = self.writer.lock();
-        let Writer { repository, objects, .. } = &mut *writer;
+        let PackWriter { repository, objects, .. } = &mut *writer;
         let tree = objects.tree_of(repository, oid(commit)?)?;
         tree::in_the_way(objects, repository, tree, path)
     }
@@ -306,7 +318,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn can_record(&self, path: &TreePath) -> Outcome<bool> {
+    pub fn can_record(&self, path: &TreePath) -> HistoryResult<bool> {
         let writer = self.writer.lock();
         for name in path.components() {
             if tree::refusal_of(&writer.repository, name)?.is_some() {
@@ -321,7 +333,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` with code `Modified` or `Locked` when somebody else moved or holds it.
-    pub fn advance(&self, from: Option<CommitId>, to: CommitId) -> Outcome<()> {
+    pub fn advance(&self, from: Option<CommitId>, to: CommitId) -> HistoryResult<()> {
         self.publish()?;
         self.fail.at(FailPoint::BranchMove)?;
         let writer = self.writer.lock();
@@ -346,7 +358,7 @@ impl History {
         Ok(())
     }
 
-    fn reader<T>(&self, question: impl Fn(&Repository) -> Outcome<T>) -> Outcome<T> {
+    fn reader<T>(&self, question: impl Fn(&Repository) -> HistoryResult<T>) -> HistoryResult<T> {
         let idle = self.readers.lock().pop();
         if let Some(repository) = idle {
             match question(&repository) {
@@ -373,7 +385,7 @@ impl History {
 }
 
 /// The repository of a root, and whether it was made now.
-fn found_or_made(root: &Path) -> Outcome<(Repository, bool)> {
+fn found_or_made(root: &Path) -> HistoryResult<(Repository, bool)> {
     FailPoints::of(root).at(FailPoint::OpenHistory)?;
     trust_the_root();
     match Repository::open(root) {
@@ -385,17 +397,17 @@ fn found_or_made(root: &Path) -> Outcome<(Repository, bool)> {
 
 /// Builds a commit of edits on a parent.
 fn staged(
-    objects: &mut object::Objects,
+    objects: &mut object::ObjectBuilder,
     repository: &Repository,
     parent: Option<Oid>,
-    (edits, author): (&[Edit<'_>], &Author<'_>),
-) -> Outcome<Staged> {
-    let mut branch = tree::Branch::default();
+    (edits, author): (&[FileEdit<'_>], &CommitAuthor<'_>),
+) -> HistoryResult<StagedCommit> {
+    let mut branch = tree::TreeChange::default();
     for edit in edits {
         let blob = match edit {
-            Edit::Write { kind, content, .. } => Some((*kind, objects.blob(repository, content)?)),
-            Edit::Place { kind, blob, .. } => Some((*kind, Oid::from_bytes(blob.as_bytes())?)),
-            Edit::Remove { .. } => None,
+            FileEdit::Write { kind, content, .. } => Some((*kind, objects.blob(repository, content)?)),
+            FileEdit::Place { kind, blob, .. } => Some((*kind, Oid::from_bytes(blob.as_bytes())?)),
+            FileEdit::Remove { .. } => None,
         };
         branch.set(edit.path(), blob);
     }
@@ -408,10 +420,10 @@ fn staged(
         None => objects.tree(repository, Vec::new())?,
     };
     if let Some(parent) = parent.filter(|_| Some(tree) == parent_tree) {
-        return Ok(Staged { commit: commit_id(parent), is_new: false });
+        return Ok(StagedCommit { commit: commit_id(parent), is_new: false });
     }
     let commit = objects.commit(repository, tree, commit_text(tree, parent, author).as_bytes())?;
-    Ok(Staged { commit: commit_id(commit), is_new: true })
+    Ok(StagedCommit { commit: commit_id(commit), is_new: true })
 }
 
 /// git refuses repositories that belong to somebody else; a server running as root serves exactly those.
@@ -436,7 +448,7 @@ fn trust_the_root() {
     });
 }
 
-fn commit_text(tree: Oid, parent: Option<Oid>, author: &Author<'_>) -> String {
+fn commit_text(tree: Oid, parent: Option<Oid>, author: &CommitAuthor<'_>) -> String {
     use std::fmt::Write;
     let mut text = format!("tree {tree}\n");
     // Writing to a string cannot fail.
@@ -451,7 +463,7 @@ fn commit_text(tree: Oid, parent: Option<Oid>, author: &Author<'_>) -> String {
     text
 }
 
-fn head_of(repository: &Repository) -> Outcome<Option<CommitId>> {
+fn head_of(repository: &Repository) -> HistoryResult<Option<CommitId>> {
     match repository.head() {
         // Not peeled where it need not be: after a power cut the commit may be missing, and be made again.
         Ok(reference) => match reference.target() {
@@ -464,7 +476,7 @@ fn head_of(repository: &Repository) -> Outcome<Option<CommitId>> {
 }
 
 /// The reference commits go to: the branch HEAD names, or HEAD itself when it is detached.
-fn current_reference(repository: &Repository) -> Outcome<String> {
+fn current_reference(repository: &Repository) -> HistoryResult<String> {
     let head = repository.find_reference("HEAD")?;
     Ok(head.symbolic_target().ok().flatten().unwrap_or("HEAD").to_owned())
 }
@@ -477,11 +489,11 @@ const fn file_mode(kind: FileKind) -> FileMode {
     }
 }
 
-fn oid(commit: CommitId) -> Outcome<Oid> {
+fn oid(commit: CommitId) -> HistoryResult<Oid> {
     Ok(Oid::from_bytes(commit.as_bytes())?)
 }
 
-fn oid_of(commit: Option<CommitId>) -> Outcome<Option<Oid>> {
+fn oid_of(commit: Option<CommitId>) -> HistoryResult<Option<Oid>> {
     commit.map(oid).transpose()
 }
 

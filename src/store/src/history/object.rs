@@ -13,7 +13,7 @@ use flate2::read::ZlibDecoder;
 use git2::{ObjectType, OdbLookupFlags, Oid, Repository};
 use sha1::{Digest, Sha1};
 
-use super::Outcome;
+use super::HistoryResult;
 use super::deflate::Deflater;
 use crate::StoreError;
 
@@ -25,12 +25,12 @@ const MAX_KEPT_COMMITS: usize = 4096;
 const MAX_WHOLE: usize = 2 << 20;
 
 /// One object that no pack has.
-struct Fresh {
+struct NewObject {
     id: Oid,
-    body: Body,
+    body: ObjectBody,
 }
 
-enum Body {
+enum ObjectBody {
     Whole(ObjectType, Arc<[u8]>),
     /// As it stands in a pack.
     Deflated(Vec<u8>),
@@ -38,9 +38,9 @@ enum Body {
 
 /// Objects that no pack has yet, and what the next ones are made from.
 #[derive(Default)]
-pub(super) struct Objects {
+pub(super) struct ObjectBuilder {
     deflater: Deflater,
-    fresh: Vec<Fresh>,
+    fresh: Vec<NewObject>,
     /// Bytes of those that are not deflated yet.
     whole: usize,
     /// Where each of them stands in `fresh`.
@@ -53,16 +53,16 @@ pub(super) struct Objects {
     pub(super) is_shown: bool,
 }
 
-impl Objects {
+impl ObjectBuilder {
     /// Adds a blob. Also one that git has: no reference may show it, and somebody's `git gc` is about to take it away.
-    pub(super) fn blob(&mut self, repository: &Repository, content: &[u8]) -> Outcome<Oid> {
+    pub(super) fn blob(&mut self, repository: &Repository, content: &[u8]) -> HistoryResult<Oid> {
         let id = hash(ObjectType::Blob, content);
         self.add(repository, id, ObjectType::Blob, || content.into())?;
         Ok(id)
     }
 
     /// Adds a tree in git's own form.
-    pub(super) fn tree(&mut self, repository: &Repository, raw: Vec<u8>) -> Outcome<Oid> {
+    pub(super) fn tree(&mut self, repository: &Repository, raw: Vec<u8>) -> HistoryResult<Oid> {
         let id = hash(ObjectType::Tree, &raw);
         let raw: Arc<[u8]> = raw.into();
         self.add(repository, id, ObjectType::Tree, || Arc::clone(&raw))?;
@@ -71,7 +71,7 @@ impl Objects {
     }
 
     /// Adds a commit in git's own form.
-    pub(super) fn commit(&mut self, repository: &Repository, tree: Oid, raw: &[u8]) -> Outcome<Oid> {
+    pub(super) fn commit(&mut self, repository: &Repository, tree: Oid, raw: &[u8]) -> HistoryResult<Oid> {
         let id = hash(ObjectType::Commit, raw);
         self.add(repository, id, ObjectType::Commit, || raw.into())?;
         if self.commits.len() >= MAX_KEPT_COMMITS {
@@ -87,7 +87,7 @@ impl Objects {
         id: Oid,
         kind: ObjectType,
         content: impl FnOnce() -> Arc<[u8]>,
-    ) -> Outcome<()> {
+    ) -> HistoryResult<()> {
         // Not looked for anew: nobody else writes objects that a branch showed before.
         let is_there = || {
             let stored = repository.odb()?;
@@ -99,25 +99,25 @@ impl Objects {
         }
         let content = content();
         let body = if self.whole + content.len() > MAX_WHOLE {
-            Body::Deflated(entry(&mut self.deflater, kind, &content)?)
+            ObjectBody::Deflated(entry(&mut self.deflater, kind, &content)?)
         } else {
             self.whole += content.len();
-            Body::Whole(kind, content)
+            ObjectBody::Whole(kind, content)
         };
-        self.fresh.push(Fresh { id, body });
+        self.fresh.push(NewObject { id, body });
         self.places.insert(id, self.fresh.len() - 1);
         Ok(())
     }
 
     /// A tree in git's own form, published or not.
-    pub(super) fn raw_tree(&mut self, repository: &Repository, id: Oid) -> Outcome<Arc<[u8]>> {
+    pub(super) fn raw_tree(&mut self, repository: &Repository, id: Oid) -> HistoryResult<Arc<[u8]>> {
         if let Some(raw) = self.trees.get(&id) {
             return Ok(Arc::clone(raw));
         }
         if let Some(at) = self.places.get(&id) {
             let raw: Arc<[u8]> = match &self.fresh[*at].body {
-                Body::Whole(_, content) => Arc::clone(content),
-                Body::Deflated(bytes) => inflated(bytes)?.into(),
+                ObjectBody::Whole(_, content) => Arc::clone(content),
+                ObjectBody::Deflated(bytes) => inflated(bytes)?.into(),
             };
             self.keep_tree(id, Arc::clone(&raw));
             return Ok(raw);
@@ -142,7 +142,7 @@ impl Objects {
     }
 
     /// The tree of a commit, published or not.
-    pub(super) fn tree_of(&self, repository: &Repository, commit: Oid) -> Outcome<Oid> {
+    pub(super) fn tree_of(&self, repository: &Repository, commit: Oid) -> HistoryResult<Oid> {
         match self.commits.get(&commit) {
             Some(tree) => Ok(*tree),
             None => Ok(repository.find_commit(commit)?.tree_id()),
@@ -155,17 +155,17 @@ impl Objects {
     }
 
     /// What no pack has yet, as it stands in one.
-    pub(super) fn deflated(&mut self) -> Outcome<Vec<(Oid, &[u8])>> {
-        for Fresh { body, .. } in &mut self.fresh {
-            if let Body::Whole(kind, content) = body {
+    pub(super) fn deflated(&mut self) -> HistoryResult<Vec<(Oid, &[u8])>> {
+        for NewObject { body, .. } in &mut self.fresh {
+            if let ObjectBody::Whole(kind, content) = body {
                 let bytes = entry(&mut self.deflater, *kind, content)?;
                 self.whole -= content.len();
-                *body = Body::Deflated(bytes);
+                *body = ObjectBody::Deflated(bytes);
             }
         }
         let all = self.fresh.iter().filter_map(|fresh| match &fresh.body {
-            Body::Deflated(bytes) => Some((fresh.id, &**bytes)),
-            Body::Whole(..) => None,
+            ObjectBody::Deflated(bytes) => Some((fresh.id, &**bytes)),
+            ObjectBody::Whole(..) => None,
         });
         Ok(all.collect())
     }
@@ -177,8 +177,8 @@ impl Objects {
 
     /// Lets go of all but the first objects, of which there were so many before a set that came to nothing.
     pub(super) fn forget_after(&mut self, count: usize) {
-        for Fresh { body, .. } in self.fresh.drain(count.min(self.fresh.len())..) {
-            if let Body::Whole(_, content) = body {
+        for NewObject { body, .. } in self.fresh.drain(count.min(self.fresh.len())..) {
+            if let ObjectBody::Whole(_, content) = body {
                 self.whole -= content.len();
             }
         }
@@ -195,7 +195,7 @@ fn hash(kind: ObjectType, content: &[u8]) -> Oid {
 }
 
 /// The pack entry of an object (gitformat-pack(5)): kind and length, then the content, deflated.
-fn entry(deflater: &mut Deflater, kind: ObjectType, content: &[u8]) -> Outcome<Vec<u8>> {
+fn entry(deflater: &mut Deflater, kind: ObjectType, content: &[u8]) -> HistoryResult<Vec<u8>> {
     let kind_bits: u8 = match kind {
         ObjectType::Commit => 1,
         ObjectType::Tree => 2,
@@ -220,7 +220,7 @@ fn entry(deflater: &mut Deflater, kind: ObjectType, content: &[u8]) -> Outcome<V
 }
 
 /// The content of a pack entry.
-fn inflated(entry: &[u8]) -> Outcome<Vec<u8>> {
+fn inflated(entry: &[u8]) -> HistoryResult<Vec<u8>> {
     let header = entry.iter().take_while(|byte| **byte & 0x80 != 0).count() + 1;
     let mut content = Vec::new();
     ZlibDecoder::new(entry.get(header..).unwrap_or_default()).read_to_end(&mut content)?;

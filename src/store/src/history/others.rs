@@ -12,7 +12,7 @@ use git2::{Oid, Repository};
 use svcfs_base::CommitId;
 use tracing::warn;
 
-use super::{EMAIL, History, Outcome, commit_id, draft, oid};
+use super::{EMAIL, History, HistoryResult, commit_id, draft, oid};
 
 /// A lock that has been there for this long has lost its process.
 const MAX_LOCKED: Duration = Duration::from_secs(60);
@@ -21,14 +21,14 @@ const KEPT: &str = "refs/svcfs/kept/";
 
 /// A git command that is in the middle of something.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OtherGit {
+pub struct ExternalGit {
     /// The index, or its lock, as it wrote it.
-    trace: Writing,
+    trace: FileStamp,
     /// The git processes that were at work in the root when it was noticed; none where they cannot be seen.
     processes: BTreeSet<u32>,
 }
 
-impl OtherGit {
+impl ExternalGit {
     /// Together with what was passed before.
     #[must_use]
     pub fn and(mut self, before: Option<Self>) -> Self {
@@ -39,9 +39,9 @@ impl OtherGit {
 
 /// One writing of a file: its number, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Writing(u64, SystemTime);
+pub(super) struct FileStamp(u64, SystemTime);
 
-impl Writing {
+impl FileStamp {
     fn of(stat: &Metadata) -> Self {
         Self(stat.ino(), stat.modified().unwrap_or(SystemTime::UNIX_EPOCH))
     }
@@ -53,22 +53,22 @@ impl Writing {
 }
 
 /// Which writing of a file is there; none when there is no file.
-pub(super) fn written_at(file: &Path) -> Option<Writing> {
-    fs::symlink_metadata(file).ok().as_ref().map(Writing::of)
+pub(super) fn written_at(file: &Path) -> Option<FileStamp> {
+    fs::symlink_metadata(file).ok().as_ref().map(FileStamp::of)
 }
 
 impl History {
     /// A git command that is in the middle of something: it holds `.git/index.lock`, or it wrote `.git/index` less than `grace` ago
     /// and may be about to move the branch, which is the last thing `git checkout` and `git merge` do. What was `passed` is not
     /// waited for any more.
-    pub fn other_at_work(&self, grace: Duration, passed: Option<&OtherGit>) -> Option<OtherGit> {
+    pub fn other_at_work(&self, grace: Duration, passed: Option<&ExternalGit>) -> Option<ExternalGit> {
         let trace = self.trace(grace).filter(|trace| passed.is_none_or(|passed| passed.trace != *trace))?;
         let known = |number: &u32| passed.is_some_and(|passed| passed.processes.contains(number));
-        Some(OtherGit { trace, processes: self.gits_in_the_root().filter(|number| !known(number)).collect() })
+        Some(ExternalGit { trace, processes: self.gits_in_the_root().filter(|number| !known(number)).collect() })
     }
 
     /// Whether a git command is still at work; whoever runs one after the other is no reason to wait for all of them.
-    pub fn is_at_work(&self, other: &OtherGit, grace: Duration) -> bool {
+    pub fn is_at_work(&self, other: &ExternalGit, grace: Duration) -> bool {
         self.trace(grace) == Some(other.trace) || other.processes.iter().any(|number| self.is_git_in_the_root(*number))
     }
 
@@ -77,8 +77,8 @@ impl History {
         self.trace(Duration::MAX)
     }
 
-    fn trace(&self, grace: Duration) -> Option<Writing> {
-        let age = |Writing(_, made): Writing| made.elapsed().unwrap_or_default();
+    fn trace(&self, grace: Duration) -> Option<FileStamp> {
+        let age = |FileStamp(_, made): FileStamp| made.elapsed().unwrap_or_default();
         if let Some(lock) = written_at(&self.folder.join("index.lock"))
             && age(lock) < MAX_LOCKED
             && !draft::is_own_lock(&self.folder)
@@ -115,7 +115,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn keep(&self, left: CommitId, to: CommitId) -> Outcome<bool> {
+    pub fn keep(&self, left: CommitId, to: CommitId) -> HistoryResult<bool> {
         let writer = self.writer.lock();
         let repository = &writer.repository;
         let (left, to) = (oid(left)?, oid(to)?);
@@ -135,7 +135,7 @@ impl History {
 }
 
 /// Removes what HEAD has again, and what the newest of them has.
-fn let_go(repository: &Repository, left: Oid, to: Oid) -> Outcome<()> {
+fn let_go(repository: &Repository, left: Oid, to: Oid) -> HistoryResult<()> {
     let names = repository.references_glob(&format!("{KEPT}*"))?;
     for mut reference in names.collect::<Result<Vec<_>, _>>()? {
         let Some(kept) = reference.target().filter(|kept| *kept != left) else { continue };
@@ -148,7 +148,7 @@ fn let_go(repository: &Repository, left: Oid, to: Oid) -> Outcome<()> {
 }
 
 /// Whether a commit that `to` does not have is of our making.
-fn has_ours(repository: &Repository, left: Oid, to: Oid) -> Outcome<bool> {
+fn has_ours(repository: &Repository, left: Oid, to: Oid) -> HistoryResult<bool> {
     let mut walk = repository.revwalk()?;
     walk.push(left)?;
     walk.hide(to)?;

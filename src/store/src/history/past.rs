@@ -6,7 +6,7 @@ use git2::{Commit, ErrorCode, ObjectType, Oid, Repository};
 use svcfs_base::{CommitId, ETag, FileKind, PathComponent, Timestamp, TreePath};
 
 use super::read::{if_there, is_no_entry};
-use super::{History, Outcome, commit_id, etag, head_of, oid};
+use super::{History, HistoryResult, commit_id, etag, head_of, oid};
 use crate::StoreError;
 
 /// What stood under one name of a directory.
@@ -24,7 +24,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn directory(&self, commit: CommitId, path: &TreePath) -> Outcome<Option<Vec<PastEntry>>> {
+    pub fn directory(&self, commit: CommitId, path: &TreePath) -> HistoryResult<Option<Vec<PastEntry>>> {
         self.reader(|repository| {
             let root = repository.find_commit(oid(commit)?)?.tree()?;
             let tree = if path.is_root() {
@@ -56,7 +56,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn blob_size(&self, blob: ETag) -> Outcome<Option<u64>> {
+    pub fn blob_size(&self, blob: ETag) -> HistoryResult<Option<u64>> {
         let id = Oid::from_bytes(blob.as_bytes())?;
         if_there(self.reader(|repository| Ok(repository.odb()?.read_header(id)?.0 as u64)))
     }
@@ -65,7 +65,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn named(&self, name: &str) -> Outcome<Option<CommitId>> {
+    pub fn named(&self, name: &str) -> HistoryResult<Option<CommitId>> {
         self.reader(|repository| {
             for namespace in ["refs/heads", "refs/tags"] {
                 match repository.find_reference(&format!("{namespace}/{name}")) {
@@ -82,7 +82,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when there is no such commit.
-    pub fn time_of(&self, commit: CommitId) -> Outcome<Timestamp> {
+    pub fn time_of(&self, commit: CommitId) -> HistoryResult<Timestamp> {
         self.reader(|repository| Ok(time(&repository.find_commit(oid(commit)?)?)))
     }
 
@@ -91,11 +91,11 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn as_of(&self, second: i64, later: Option<CommitId>) -> Outcome<Option<CommitId>> {
+    pub fn as_of(&self, second: i64, later: Option<CommitId>) -> HistoryResult<Option<CommitId>> {
         self.reader(|repository| {
             let mut next = match later.map(|later| parent_of(repository, later)).transpose()? {
-                Some(Parent::Known(parent)) => parent,
-                Some(Parent::Lost) | None => head_of(repository)?,
+                Some(ParentCommit::Known(parent)) => parent,
+                Some(ParentCommit::Lost) | None => head_of(repository)?,
             };
             while let Some(id) = next {
                 let commit = repository.find_commit(oid(id)?)?;
@@ -109,17 +109,17 @@ impl History {
     }
 }
 
-enum Parent {
+enum ParentCommit {
     /// The first parent; none for a first commit.
     Known(Option<CommitId>),
     /// git does not have the commit any more.
     Lost,
 }
 
-fn parent_of(repository: &Repository, commit: CommitId) -> Result<Parent, StoreError> {
+fn parent_of(repository: &Repository, commit: CommitId) -> Result<ParentCommit, StoreError> {
     match repository.find_commit(oid(commit)?) {
-        Ok(commit) => Ok(Parent::Known(commit.parent_ids().next().map(commit_id))),
-        Err(error) if error.code() == ErrorCode::NotFound => Ok(Parent::Lost),
+        Ok(commit) => Ok(ParentCommit::Known(commit.parent_ids().next().map(commit_id))),
+        Err(error) if error.code() == ErrorCode::NotFound => Ok(ParentCommit::Lost),
         Err(error) => Err(error.into()),
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use git2::{ErrorClass, ErrorCode, ObjectType, Oid, Patch, Repository, Tree};
 use svcfs_base::{CommitId, ETag, FileKind, TreePath};
 
-use super::{History, Outcome, commit_id, etag, oid};
+use super::{History, HistoryResult, commit_id, etag, oid};
 use crate::StoreError;
 
 /// The mode of a directory in a git tree.
@@ -18,7 +18,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn leaf(&self, commit: CommitId, path: &TreePath) -> Outcome<Option<(ETag, FileKind)>> {
+    pub fn leaf(&self, commit: CommitId, path: &TreePath) -> HistoryResult<Option<(ETag, FileKind)>> {
         self.reader(|repository| Ok(leaf_in(repository, commit, path)?.map(|(id, kind)| (etag(id), kind))))
     }
 
@@ -27,10 +27,14 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn leaves_at(&self, commit: Option<CommitId>, paths: &[&TreePath]) -> Outcome<Vec<Option<(ETag, FileKind)>>> {
+    pub fn leaves_at(
+        &self,
+        commit: Option<CommitId>,
+        paths: &[&TreePath],
+    ) -> HistoryResult<Vec<Option<(ETag, FileKind)>>> {
         let Some(commit) = commit else { return Ok(vec![None; paths.len()]) };
         self.reader(|repository| {
-            let mut finder = Finder::new(repository, repository.find_commit(oid(commit)?)?.tree()?);
+            let mut finder = TreeFinder::new(repository, repository.find_commit(oid(commit)?)?.tree()?);
             let leaf = |(id, mode)| Some((etag(id), FileKind::of_git_mode(mode)?));
             paths.iter().map(|path| Ok(finder.entry(path)?.and_then(leaf))).collect()
         })
@@ -40,7 +44,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn leaves(&self, commit: CommitId, below: &TreePath) -> Outcome<Vec<(TreePath, ETag, FileKind)>> {
+    pub fn leaves(&self, commit: CommitId, below: &TreePath) -> HistoryResult<Vec<(TreePath, ETag, FileKind)>> {
         self.reader(|repository| {
             let tree = repository.find_commit(oid(commit)?)?.tree()?;
             let mut found = Vec::new();
@@ -70,7 +74,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when it is there but cannot be read.
-    pub fn blob(&self, blob: ETag) -> Outcome<Option<Bytes>> {
+    pub fn blob(&self, blob: ETag) -> HistoryResult<Option<Bytes>> {
         let id = Oid::from_bytes(blob.as_bytes())?;
         if_there(self.reader(|repository| Ok(Bytes::copy_from_slice(repository.find_blob(id)?.content()))))
     }
@@ -79,7 +83,7 @@ impl History {
     ///
     /// # Errors
     /// `Git`.
-    pub fn find(&self, hash: &str) -> Outcome<Option<CommitId>> {
+    pub fn find(&self, hash: &str) -> HistoryResult<Option<CommitId>> {
         if !(4..=40).contains(&hash.len()) || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(None);
         }
@@ -92,7 +96,7 @@ impl History {
 ///
 /// # Errors
 /// `Git`.
-pub fn unified_diff(path: &TreePath, old: Option<&[u8]>, new: Option<&[u8]>) -> Outcome<String> {
+pub fn unified_diff(path: &TreePath, old: Option<&[u8]>, new: Option<&[u8]>) -> HistoryResult<String> {
     if old == new {
         return Ok(String::new());
     }
@@ -102,24 +106,24 @@ pub fn unified_diff(path: &TreePath, old: Option<&[u8]>, new: Option<&[u8]>) -> 
 }
 
 /// Looks up many paths of one tree; each directory is read once.
-pub(super) struct Finder<'r> {
+pub(super) struct TreeFinder<'r> {
     repository: &'r Repository,
     directories: HashMap<TreePath, Option<Tree<'r>>>,
 }
 
-impl<'r> Finder<'r> {
+impl<'r> TreeFinder<'r> {
     pub(super) fn new(repository: &'r Repository, root: Tree<'r>) -> Self {
         Self { repository, directories: HashMap::from([(TreePath::root(), Some(root))]) }
     }
 
     /// The object at a path and its mode; none when nothing is there.
-    pub(super) fn entry(&mut self, path: &TreePath) -> Outcome<Option<(Oid, i32)>> {
+    pub(super) fn entry(&mut self, path: &TreePath) -> HistoryResult<Option<(Oid, i32)>> {
         let Some(parent) = path.parent() else { return Ok(None) };
         let entry = self.directory(&parent)?.and_then(|tree| tree.get_name(path.name()));
         Ok(entry.map(|entry| (entry.id(), entry.filemode())))
     }
 
-    fn directory(&mut self, path: &TreePath) -> Outcome<Option<&Tree<'r>>> {
+    fn directory(&mut self, path: &TreePath) -> HistoryResult<Option<&Tree<'r>>> {
         if !self.directories.contains_key(path) {
             let found = match self.entry(path)? {
                 Some((id, TREE_MODE)) => Some(self.repository.find_tree(id)?),
@@ -137,7 +141,7 @@ pub(super) fn leaves_in(
     tree: &Tree<'_>,
     prefix: &str,
     found: &mut Vec<(TreePath, ETag, FileKind)>,
-) -> Outcome<()> {
+) -> HistoryResult<()> {
     for entry in tree {
         let Ok(name) = entry.name() else { continue };
         if entry.kind() == Some(ObjectType::Tree) {
@@ -151,7 +155,7 @@ pub(super) fn leaves_in(
     Ok(())
 }
 
-fn leaf_in(repository: &Repository, commit: CommitId, path: &TreePath) -> Outcome<Option<(Oid, FileKind)>> {
+fn leaf_in(repository: &Repository, commit: CommitId, path: &TreePath) -> HistoryResult<Option<(Oid, FileKind)>> {
     let tree = repository.find_commit(oid(commit)?)?.tree()?;
     match tree.get_path(Path::new(path.as_str())) {
         Ok(entry) => Ok(FileKind::of_git_mode(entry.filemode()).map(|kind| (entry.id(), kind))),
@@ -162,7 +166,7 @@ fn leaf_in(repository: &Repository, commit: CommitId, path: &TreePath) -> Outcom
 
 /// None for an object that git does not have, or that one hash does not tell from another. Asked of what a reader said in the end, not of its
 /// first answer: it may not have seen the pack that another was merged into in that moment.
-pub(super) fn if_there<T>(found: Outcome<T>) -> Outcome<Option<T>> {
+pub(super) fn if_there<T>(found: HistoryResult<T>) -> HistoryResult<Option<T>> {
     match found {
         Err(StoreError::Git(error)) if matches!(error.code(), ErrorCode::NotFound | ErrorCode::Ambiguous) => Ok(None),
         found => found.map(Some),

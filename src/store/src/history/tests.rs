@@ -6,7 +6,7 @@ use std::process::Command;
 use svcfs_base::{Actor, FileKind, Timestamp, TreePath};
 
 use super::*;
-use crate::Against;
+use crate::DiffBase;
 
 pub(super) struct Fixture {
     pub(super) directory: tempfile::TempDir,
@@ -28,7 +28,7 @@ impl Fixture {
         assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
-    pub(super) fn commit(&self, parent: Option<CommitId>, edits: &[Edit<'_>]) -> CommitId {
+    pub(super) fn commit(&self, parent: Option<CommitId>, edits: &[FileEdit<'_>]) -> CommitId {
         let staged = self.history.stage(parent, edits, &author(&Actor::new("eve"))).unwrap();
         self.history.advance(parent, staged.commit).unwrap();
         self.history.release();
@@ -36,16 +36,16 @@ impl Fixture {
     }
 }
 
-pub(super) fn author(actor: &Actor) -> Author<'_> {
-    Author { actor, time: Timestamp::from_second(1_800_000_000).unwrap(), message: "m" }
+pub(super) fn author(actor: &Actor) -> CommitAuthor<'_> {
+    CommitAuthor { actor, time: Timestamp::from_second(1_800_000_000).unwrap(), message: "m" }
 }
 
 pub(super) fn at(path: &str) -> TreePath {
     TreePath::parse(path).unwrap()
 }
 
-pub(super) fn write<'a>(path: &'a TreePath, content: &'a str) -> Edit<'a> {
-    Edit::Write { path, kind: FileKind::Regular, content: content.as_bytes() }
+pub(super) fn write<'a>(path: &'a TreePath, content: &'a str) -> FileEdit<'a> {
+    FileEdit::Write { path, kind: FileKind::Regular, content: content.as_bytes() }
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_set_that_changes_nothing_makes_no_commit() {
     let path = at("a.md");
     let first = fixture.commit(None, &[write(&path, "x")]);
     let again = fixture.history.stage(Some(first), &[write(&path, "x")], &author(&Actor::new("eve"))).unwrap();
-    assert_eq!(again, Staged { commit: first, is_new: false });
+    assert_eq!(again, StagedCommit { commit: first, is_new: false });
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn removals_make_room_for_what_the_same_set_puts_there() {
     let fixture = fixture();
     let (file, below) = (at("x"), at("x/y.md"));
     let first = fixture.commit(None, &[write(&file, "file")]);
-    let second = fixture.commit(Some(first), &[write(&below, "y"), Edit::Remove { path: &file }]);
-    fixture.commit(Some(second), &[write(&file, "file"), Edit::Remove { path: &below }]);
+    let second = fixture.commit(Some(first), &[write(&below, "y"), FileEdit::Remove { path: &file }]);
+    fixture.commit(Some(second), &[write(&file, "file"), FileEdit::Remove { path: &below }]);
     assert_eq!(fixture.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "x\n");
     assert_eq!(fixture.git(&["rev-list", "--count", "HEAD"]).trim(), "3");
 }
@@ -145,7 +145,7 @@ fn trees_are_in_the_order_git_gives_them() {
     assert_eq!(fixture.git(&["write-tree"]), tree);
     let mut head = all;
     for path in &paths {
-        head = fixture.commit(Some(head), &[Edit::Remove { path }]);
+        head = fixture.commit(Some(head), &[FileEdit::Remove { path }]);
         fixture.git(&["read-tree", "HEAD"]);
         assert_eq!(fixture.git(&["write-tree"]), fixture.git(&["rev-parse", "HEAD^{tree}"]), "without {path}");
     }
@@ -175,7 +175,7 @@ fn more_than_waits_to_be_deflated_is_published_whole_also_after_a_part_was_let_g
     let fixture = fixture();
     let pages: Vec<_> = (0..5).map(|n| (at(&format!("d/{n}.md")), format!("{n}").repeat(900 << 10))).collect();
     let edits: Vec<_> = pages.iter().map(|(path, content)| write(path, content)).collect();
-    let stage = |parent, edits: &[Edit<'_>]| fixture.history.stage(parent, edits, &author(&Actor::new("eve")));
+    let stage = |parent, edits: &[FileEdit<'_>]| fixture.history.stage(parent, edits, &author(&Actor::new("eve")));
     let first = stage(None, &edits[..3]).unwrap().commit;
     assert!(stage(Some(first), &[edits[3].clone(), write(&at(".git/x"), "refused")]).is_err());
     let second = stage(Some(first), &edits[4..]).unwrap().commit;
@@ -221,12 +221,12 @@ fn commits_of_others_are_told_with_what_they_changed() {
     fixture.git(&["add", "b.md"]);
     fixture.git(&["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-qm", "by hand"]);
     let theirs = fixture.history.head().unwrap().unwrap();
-    assert_eq!(fixture.history.way(Some(ours), theirs).unwrap(), Way::Commits(vec![theirs]));
+    assert_eq!(fixture.history.way(Some(ours), theirs).unwrap(), HeadMove::Commits(vec![theirs]));
     let between = fixture.history.foreign(&[theirs]).unwrap();
     assert_eq!((between[0].actor.as_str(), between[0].message.as_str()), ("Ann", "by hand"));
     let changed: Vec<_> = between[0].entries.iter().map(|entry| (entry.path.as_str(), entry.new.is_some())).collect();
     assert_eq!(changed, [("a.md", false), ("b.md", true)]);
-    assert_eq!(fixture.history.way(None, theirs).unwrap(), Way::Commits(vec![ours, theirs]));
+    assert_eq!(fixture.history.way(None, theirs).unwrap(), HeadMove::Commits(vec![ours, theirs]));
 }
 
 #[test]
@@ -237,10 +237,10 @@ fn a_head_that_was_rewritten_is_told_as_one_difference() {
     fixture.git(&["reset", "-q", "--hard"]);
     let other = fixture.history.stage(None, &[write(&two, "2")], &author(&Actor::new("ann"))).unwrap().commit;
     fixture.history.publish().unwrap();
-    assert_eq!(fixture.history.way(Some(ours), other).unwrap(), Way::Jump(ours));
+    assert_eq!(fixture.history.way(Some(ours), other).unwrap(), HeadMove::Jump(ours));
     let jump = fixture.history.jump(ours, other).unwrap();
-    let Jump { whole, left, come } = jump;
-    assert_eq!((whole.against, whole.commit, whole.entries.len()), (Against::OtherBranch, other, 2));
+    let DivergedMove { whole, left, come } = jump;
+    assert_eq!((whole.against, whole.commit, whole.entries.len()), (DiffBase::OtherBranch, other, 2));
     assert_eq!((left, come), (vec![ours], vec![other]));
 }
 
@@ -353,7 +353,7 @@ fn what_a_reader_does_not_see_in_the_moment_of_a_merge_is_asked_for_again() {
     assert_eq!(fixture.history.find(&commit.to_string()[..8]).unwrap(), Some(commit));
     assert_eq!(fixture.history.find("0123456789abcdef").unwrap(), None);
     blind();
-    assert_eq!(fixture.history.way(Some(commit), commit).unwrap(), Way::Commits(Vec::new()));
+    assert_eq!(fixture.history.way(Some(commit), commit).unwrap(), HeadMove::Commits(Vec::new()));
     stale();
     assert_eq!(fixture.history.leaf(commit, &path).unwrap(), Some((etag, FileKind::Regular)));
     stale();

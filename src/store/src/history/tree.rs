@@ -8,47 +8,47 @@ use std::collections::BTreeMap;
 use git2::{Oid, Repository};
 use svcfs_base::{FileKind, PathComponent, TreePath};
 
-use super::object::Objects;
-use super::{Outcome, file_mode};
+use super::object::ObjectBuilder;
+use super::{HistoryResult, file_mode};
 use crate::StoreError;
 
 const TREE_MODE: u32 = 0o040_000;
 
 /// What becomes of one name, and of the names below it.
 #[derive(Default)]
-pub(super) struct Branch<'a> {
-    leaf: Option<Leaf<'a>>,
-    below: BTreeMap<&'a str, Branch<'a>>,
+pub(super) struct TreeChange<'a> {
+    leaf: Option<TreeLeaf<'a>>,
+    below: BTreeMap<&'a str, TreeChange<'a>>,
 }
 
-struct Leaf<'a> {
+struct TreeLeaf<'a> {
     path: &'a TreePath,
     /// The new blob; none when the file goes.
     blob: Option<(FileKind, Oid)>,
 }
 
-impl<'a> Branch<'a> {
+impl<'a> TreeChange<'a> {
     /// Notes what becomes of a path; the last word counts.
     pub(super) fn set(&mut self, path: &'a TreePath, blob: Option<(FileKind, Oid)>) {
         let branch = path.components().fold(self, |branch, name| branch.below.entry(name).or_default());
-        branch.leaf = Some(Leaf { path, blob });
+        branch.leaf = Some(TreeLeaf { path, blob });
     }
 
     /// A path at or below this branch that gets a file.
     fn any_path(&self) -> Option<&'a TreePath> {
         let own = self.leaf.as_ref().filter(|leaf| leaf.blob.is_some()).map(|leaf| leaf.path);
-        own.or_else(|| self.below.values().find_map(Branch::any_path))
+        own.or_else(|| self.below.values().find_map(TreeChange::any_path))
     }
 }
 
 /// One entry of a tree.
-struct Entry<'a> {
+struct TreeEntry<'a> {
     mode: u32,
     name: &'a [u8],
     id: Oid,
 }
 
-impl Entry<'_> {
+impl TreeEntry<'_> {
     const fn is_tree(&self) -> bool {
         self.mode == TREE_MODE
     }
@@ -56,11 +56,11 @@ impl Entry<'_> {
 
 /// The tree that `branch` makes of `base`; none when nothing is left in it.
 pub(super) fn grown(
-    objects: &mut Objects,
+    objects: &mut ObjectBuilder,
     repository: &Repository,
     base: Option<Oid>,
-    branch: &Branch<'_>,
-) -> Outcome<Option<Oid>> {
+    branch: &TreeChange<'_>,
+) -> HistoryResult<Option<Oid>> {
     let raw = match base {
         Some(id) => objects.raw_tree(repository, id)?,
         None => Vec::new().into(),
@@ -82,7 +82,7 @@ pub(super) fn grown(
             entries.remove(at);
         }
         if let Some((mode, id)) = after {
-            let entry = Entry { mode, name: name.as_bytes(), id };
+            let entry = TreeEntry { mode, name: name.as_bytes(), id };
             let at = entries.partition_point(|other| order(other, &entry) == Ordering::Less);
             entries.insert(at, entry);
         }
@@ -105,41 +105,41 @@ pub(super) fn grown(
 
 /// The files a tree has at these paths, in their order; each directory is read once.
 pub(super) fn leaves(
-    objects: &mut Objects,
+    objects: &mut ObjectBuilder,
     repository: &Repository,
     root: Oid,
     paths: &[&TreePath],
-) -> Outcome<Vec<Option<(Oid, FileKind)>>> {
+) -> HistoryResult<Vec<Option<(Oid, FileKind)>>> {
     let mut wanted: Vec<_> =
-        paths.iter().enumerate().map(|(at, path)| Wanted { names: path.components().collect(), at }).collect();
+        paths.iter().enumerate().map(|(at, path)| WantedPath { names: path.components().collect(), at }).collect();
     wanted.sort_unstable_by(|one, other| one.names.cmp(&other.names));
-    let mut look = Look { objects, repository, found: vec![None; paths.len()] };
+    let mut look = TreeLookup { objects, repository, found: vec![None; paths.len()] };
     look.below(root, 0, &wanted)?;
     Ok(look.found)
 }
 
 /// A path that is looked for, and its place among the answers.
-struct Wanted<'a> {
+struct WantedPath<'a> {
     names: Vec<&'a str>,
     at: usize,
 }
 
-struct Look<'a> {
-    objects: &'a mut Objects,
+struct TreeLookup<'a> {
+    objects: &'a mut ObjectBuilder,
     repository: &'a Repository,
     found: Vec<Option<(Oid, FileKind)>>,
 }
 
-impl Look<'_> {
+impl TreeLookup<'_> {
     /// Looks in the tree of a directory so many names deep, all of which the paths, in order, have in common.
-    fn below(&mut self, tree: Oid, depth: usize, wanted: &[Wanted<'_>]) -> Outcome<()> {
+    fn below(&mut self, tree: Oid, depth: usize, wanted: &[WantedPath<'_>]) -> HistoryResult<()> {
         let raw = self.objects.raw_tree(self.repository, tree)?;
         let entries = parsed(&raw)?;
         // The root itself is no file.
         let wanted = &wanted[wanted.partition_point(|wanted| wanted.names.len() <= depth)..];
         for same in wanted.chunk_by(|one, other| one.names[depth] == other.names[depth]) {
             let Ok(at) = position(&entries, same[0].names[depth].as_bytes()) else { continue };
-            let Entry { mode, id, .. } = entries[at];
+            let TreeEntry { mode, id, .. } = entries[at];
             let (here, deeper) = same.split_at(same.partition_point(|wanted| wanted.names.len() == depth + 1));
             for wanted in here {
                 let kind = i32::try_from(mode).ok().and_then(FileKind::of_git_mode);
@@ -155,11 +155,11 @@ impl Look<'_> {
 
 /// The files of a tree that keep it from having a file at a path: one where a directory above it must be, or all below it.
 pub(super) fn in_the_way(
-    objects: &mut Objects,
+    objects: &mut ObjectBuilder,
     repository: &Repository,
     root: Oid,
     path: &TreePath,
-) -> Outcome<Vec<TreePath>> {
+) -> HistoryResult<Vec<TreePath>> {
     let (mut tree, mut at) = (root, TreePath::root());
     for name in path.components() {
         let raw = objects.raw_tree(repository, tree)?;
@@ -188,39 +188,39 @@ pub(super) fn in_the_way(
 
 /// What stands under one name afterwards.
 fn entry_after(
-    objects: &mut Objects,
+    objects: &mut ObjectBuilder,
     repository: &Repository,
     before: Option<(u32, Oid)>,
-    branch: &Branch<'_>,
-) -> Outcome<Option<(u32, Oid)>> {
+    branch: &TreeChange<'_>,
+) -> HistoryResult<Option<(u32, Oid)>> {
     let directory = before.filter(|(mode, _)| *mode == TREE_MODE).map(|(_, id)| id);
     let file = before.filter(|(mode, _)| *mode != TREE_MODE);
     let is_file_going = branch.leaf.as_ref().is_some_and(|leaf| leaf.blob.is_none());
     let mut below = directory;
     if !branch.below.is_empty() {
         let is_in_the_way = file.is_some() && !is_file_going;
-        if let Some(path) = branch.below.values().find_map(Branch::any_path).filter(|_| is_in_the_way) {
+        if let Some(path) = branch.below.values().find_map(TreeChange::any_path).filter(|_| is_in_the_way) {
             return Err(refused(path, "a file stands where a directory must be"));
         }
         below = grown(objects, repository, directory, branch)?;
     }
     match branch.leaf.as_ref() {
-        Some(Leaf { path, blob: Some((kind, id)) }) => match below {
+        Some(TreeLeaf { path, blob: Some((kind, id)) }) => match below {
             Some(_) => Err(refused(path, "a directory stands where the file must be")),
             None => Ok(Some((u32::try_from(i32::from(file_mode(*kind))).unwrap_or(0o100_644), *id))),
         },
-        Some(Leaf { blob: None, .. }) => Ok(below.map(|id| (TREE_MODE, id))),
+        Some(TreeLeaf { blob: None, .. }) => Ok(below.map(|id| (TREE_MODE, id))),
         None => Ok(below.map(|id| (TREE_MODE, id)).or(file)),
     }
 }
 
 /// Why git would not record a name, if it would not. libgit2 knows which names are git's own in every disguise.
-pub(super) fn refusal_of(repository: &Repository, name: &str) -> Outcome<Option<String>> {
+pub(super) fn refusal_of(repository: &Repository, name: &str) -> HistoryResult<Option<String>> {
     let anything = Oid::from_bytes(&[1; 20])?;
     Ok(repository.treebuilder(None)?.insert(name, anything, 0o100_644).err().map(|error| error.message().to_owned()))
 }
 
-fn check_name(repository: &Repository, name: &str, branch: &Branch<'_>) -> Outcome<()> {
+fn check_name(repository: &Repository, name: &str, branch: &TreeChange<'_>) -> HistoryResult<()> {
     match (refusal_of(repository, name)?, branch.any_path()) {
         (Some(reason), Some(path)) => Err(refused(path, &reason)),
         (Some(_) | None, _) => Ok(()),
@@ -231,7 +231,7 @@ fn refused(path: &TreePath, reason: &str) -> StoreError {
     StoreError::Unrecordable { path: path.clone(), reason: reason.to_owned() }
 }
 
-fn parsed(raw: &[u8]) -> Outcome<Vec<Entry<'_>>> {
+fn parsed(raw: &[u8]) -> HistoryResult<Vec<TreeEntry<'_>>> {
     let damaged = || StoreError::Damaged("a git tree object cannot be read".to_owned());
     let mut entries = Vec::with_capacity(raw.len() / 32);
     let mut rest = raw;
@@ -240,7 +240,7 @@ fn parsed(raw: &[u8]) -> Outcome<Vec<Entry<'_>>> {
         let mode = std::str::from_utf8(&rest[..space]).ok().and_then(|text| u32::from_str_radix(text, 8).ok());
         let name_end = rest.iter().position(|byte| *byte == 0).filter(|end| *end > space).ok_or_else(damaged)?;
         let id = rest.get(name_end + 1..name_end + 21).ok_or_else(damaged)?;
-        entries.push(Entry {
+        entries.push(TreeEntry {
             mode: mode.ok_or_else(damaged)?,
             name: &rest[space + 1..name_end],
             id: Oid::from_bytes(id)?,
@@ -251,11 +251,11 @@ fn parsed(raw: &[u8]) -> Outcome<Vec<Entry<'_>>> {
 }
 
 /// Where a name stands: git sorts a directory as if its name ended in a slash, so both places are looked at.
-fn position(entries: &[Entry<'_>], name: &[u8]) -> Result<usize, ()> {
+fn position(entries: &[TreeEntry<'_>], name: &[u8]) -> Result<usize, ()> {
     [TREE_MODE, 0o100_644]
         .into_iter()
         .find_map(|mode| {
-            let wanted = Entry { mode, name, id: Oid::ZERO_SHA1 };
+            let wanted = TreeEntry { mode, name, id: Oid::ZERO_SHA1 };
             let at = entries.binary_search_by(|other| order(other, &wanted)).ok()?;
             (entries[at].name == name).then_some(at)
         })
@@ -263,10 +263,10 @@ fn position(entries: &[Entry<'_>], name: &[u8]) -> Result<usize, ()> {
 }
 
 /// git's order of entries (`base_name_compare`).
-fn order(one: &Entry<'_>, other: &Entry<'_>) -> Ordering {
+fn order(one: &TreeEntry<'_>, other: &TreeEntry<'_>) -> Ordering {
     let common = one.name.len().min(other.name.len());
     one.name[..common].cmp(&other.name[..common]).then_with(|| {
-        let next = |entry: &Entry<'_>| match entry.name.get(common) {
+        let next = |entry: &TreeEntry<'_>| match entry.name.get(common) {
             Some(byte) => *byte,
             None if entry.is_tree() => b'/',
             None => 0,

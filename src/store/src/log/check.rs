@@ -11,7 +11,7 @@ use svcfs_base::{CommitId, Seq, TreePath};
 
 use super::spool::{earlier_name_of, name_of};
 use super::writer::newest;
-use super::{Log, Outcome, Record, SCHEMA_NUMBER, journal, rows, standing, writer};
+use super::{Log, LogRecord, LogResult, SCHEMA_NUMBER, journal, rows, standing, writer};
 use crate::{StatePaths, StoreError, TreeState};
 
 /// The first form of logs that have a journal.
@@ -48,7 +48,7 @@ impl Log {
     ///
     /// # Errors
     /// `Damaged` when it belongs to a newer svcfs, `Database` or `State` when it cannot be read for another reason than damage.
-    pub fn check(paths: &StatePaths) -> Outcome<Option<LogCheck>> {
+    pub fn check(paths: &StatePaths) -> LogResult<Option<LogCheck>> {
         if !paths.log().exists() {
             return Ok(None);
         }
@@ -64,7 +64,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database` when there is no log, or when it cannot be read.
-    pub fn tree(paths: &StatePaths, mut progress: impl FnMut(usize, usize)) -> Outcome<TreeState> {
+    pub fn tree(paths: &StatePaths, mut progress: impl FnMut(usize, usize)) -> LogResult<TreeState> {
         let (connection, mut recorded) = (opened(paths)?, Vec::new());
         with_journal(&connection, paths, |snapshot, ahead| {
             recorded = standing::below_with(snapshot, &TreePath::root(), &ahead.records)?;
@@ -77,7 +77,7 @@ impl Log {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn set_aside(paths: &StatePaths) -> Outcome<PathBuf> {
+    pub fn set_aside(paths: &StatePaths) -> LogResult<PathBuf> {
         let aside = crate::history::set_aside(&paths.log(), &paths.log())?;
         let named = |path: &PathBuf, suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
         let of_sqlite = ["-wal", "-shm"].map(|suffix| (named(&paths.log(), suffix), suffix));
@@ -101,7 +101,7 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     }
 }
 
-fn opened(paths: &StatePaths) -> Outcome<Connection> {
+fn opened(paths: &StatePaths) -> LogResult<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(paths.log(), flags)?;
     connection.busy_timeout(Duration::from_secs(10))?;
@@ -109,7 +109,7 @@ fn opened(paths: &StatePaths) -> Outcome<Connection> {
     Ok(connection)
 }
 
-fn looked_at(paths: &StatePaths) -> Outcome<LogCheck> {
+fn looked_at(paths: &StatePaths) -> LogResult<LogCheck> {
     let connection = opened(paths)?;
     let number: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     if number == 0 {
@@ -151,8 +151,8 @@ fn looked_at(paths: &StatePaths) -> Outcome<LogCheck> {
 fn with_journal(
     connection: &Connection,
     paths: &StatePaths,
-    mut question: impl FnMut(&Connection, &Ahead) -> Outcome<()>,
-) -> Outcome<()> {
+    mut question: impl FnMut(&Connection, &UnappliedTail) -> LogResult<()>,
+) -> LogResult<()> {
     let mut tries = TRIES;
     loop {
         tries -= 1;
@@ -165,11 +165,11 @@ fn with_journal(
             outcome => outcome?,
         };
         let spooled = ahead.spooled.into_iter().filter(|(seq, _)| *seq > made).map(|(_, name)| name).collect();
-        return question(&snapshot, &Ahead { records, spooled });
+        return question(&snapshot, &UnappliedTail { records, spooled });
     }
 }
 
-fn commits(connection: &Connection, settled: i64) -> Outcome<Vec<CommitId>> {
+fn commits(connection: &Connection, settled: i64) -> LogResult<Vec<CommitId>> {
     let mut statement =
         connection.prepare("SELECT DISTINCT commit_id FROM sets WHERE seq <= ?1 AND commit_id IS NOT NULL")?;
     let mut rows = statement.query([settled])?;
@@ -182,25 +182,25 @@ fn commits(connection: &Connection, settled: i64) -> Outcome<Vec<CommitId>> {
 }
 
 /// What the journal has and the rows do not.
-struct Ahead {
+struct UnappliedTail {
     /// Without their large contents.
-    records: Vec<Record>,
+    records: Vec<LogRecord>,
     /// Files that have those.
     spooled: Vec<String>,
 }
 
 /// What the journal has.
-struct Read {
-    batches: Vec<(Seq, Vec<Record>)>,
+struct JournalRead {
+    batches: Vec<(Seq, Vec<LogRecord>)>,
     /// Whose large contents are in which files.
     spooled: Vec<(Seq, String)>,
 }
 
 /// Read before any row: what is not in the journal any more is rows then.
-fn ahead(connection: &Connection, paths: &StatePaths) -> Outcome<Read> {
+fn ahead(connection: &Connection, paths: &StatePaths) -> LogResult<JournalRead> {
     let number: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     if number < WITH_JOURNAL {
-        return Ok(Read { batches: Vec::new(), spooled: Vec::new() });
+        return Ok(JournalRead { batches: Vec::new(), spooled: Vec::new() });
     }
     let spooled = RefCell::default();
     let note = |seq, ordinal, content| {
@@ -209,11 +209,11 @@ fn ahead(connection: &Connection, paths: &StatePaths) -> Outcome<Read> {
         Ok(Bytes::new())
     };
     let batches = journal::read(&paths.journal(), &writer::keys(connection)?, &note)?;
-    Ok(Read { batches, spooled: spooled.into_inner() })
+    Ok(JournalRead { batches, spooled: spooled.into_inner() })
 }
 
 /// Names of files that records need and that are gone, and files that no record needs.
-fn spool(connection: &Connection, paths: &StatePaths, ahead: &[String]) -> Outcome<(Vec<String>, Vec<PathBuf>)> {
+fn spool(connection: &Connection, paths: &StatePaths, ahead: &[String]) -> LogResult<(Vec<String>, Vec<PathBuf>)> {
     let mut statement = connection
         .prepare("SELECT seq, ordinal, new FROM contents JOIN changes USING (seq, ordinal) WHERE bytes IS NULL")?;
     let mut needed = BTreeSet::new();

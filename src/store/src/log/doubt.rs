@@ -51,12 +51,12 @@ fn warn_of(name: &Path, error: &io::Error) {
 }
 
 /// The file of an open database, held open by itself for as long as any connection to it is: see [`forget`].
-pub(super) struct Database {
+pub(super) struct DatabaseFile {
     pub(super) path: PathBuf,
     file: File,
 }
 
-impl Database {
+impl DatabaseFile {
     pub(super) fn of(path: PathBuf) -> io::Result<Self> {
         Ok(Self { file: File::open(&path)?, path })
     }

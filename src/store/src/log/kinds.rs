@@ -18,7 +18,7 @@ pub(super) use in_history;
 
 /// What a [`Record`](super::Record) stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum RecordKind {
     /// An accepted set with a commit of its own.
     Set,
     /// A commit that somebody else made: replay cannot build it again.
@@ -30,7 +30,7 @@ pub enum Role {
     Gathered,
 }
 
-impl Role {
+impl RecordKind {
     pub(super) const fn number(self) -> i64 {
         match self {
             Self::Set => 0,
@@ -49,7 +49,7 @@ impl Role {
 
 /// What the entries of a [`Record`](super::Record) are the difference from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Against {
+pub enum DiffBase {
     /// The one parent of its commit: they are what the commit itself changed.
     Parent,
     /// The first of several parents: a merge, and much of it was changed by others.
@@ -63,7 +63,7 @@ pub enum Against {
     Left,
 }
 
-impl Against {
+impl DiffBase {
     pub(super) const fn number(self) -> i64 {
         match self {
             Self::Parent => 0,
@@ -100,13 +100,13 @@ mod tests {
     #[test]
     fn conditions_of_questions_say_what_kinds_of_records_say() {
         let database = Connection::open_in_memory().unwrap();
-        let holds = |condition: &str, role: Role, against: Against| -> bool {
+        let holds = |condition: &str, role: RecordKind, against: DiffBase| -> bool {
             let question = format!("SELECT {condition} FROM (SELECT ?1 AS role, ?2 AS against) s");
             database.query_row(&question, params![role.number(), against.number()], |row| row.get(0)).unwrap()
         };
-        for role in Role::ALL {
-            for against in Against::ALL {
-                let counts = role != Role::Deferred;
+        for role in RecordKind::ALL {
+            for against in DiffBase::ALL {
+                let counts = role != RecordKind::Deferred;
                 assert_eq!(holds(told!(), role, against), counts && against.is_told(), "{role:?} {against:?}");
                 assert_eq!(holds(in_history!(), role, against), counts && against.is_history(), "{role:?} {against:?}");
             }

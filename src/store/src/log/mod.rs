@@ -28,14 +28,14 @@ use svcfs_base::{
 use svcfs_work::SerialExecutor;
 
 pub use check::LogCheck;
-pub use kinds::{Against, Role};
-pub use read::{ChangePage, PathChange, PathVersion, SetOf};
-pub use tally::{Activity, DayActivity, Occurrence, PageActivity, Selection};
+pub use kinds::{DiffBase, RecordKind};
+pub use read::{ChangePage, PathChange, PathVersion, SetMetadata};
+pub use tally::{ChangeFilter, DayActivity, PageActivity, PathOccurrence, TotalActivity};
 
-use doubt::Database;
-use journal::Refusal;
-use spool::Spool;
-use writer::Writer;
+use doubt::DatabaseFile;
+use journal::AppendError;
+use spool::SpoolFiles;
+use writer::LogWriter;
 
 use crate::{FailPoint, FailPoints, StatePaths, StoreError, probe};
 
@@ -75,7 +75,7 @@ const KEPT_WAL_BYTES: u32 = 16 << 20;
 
 /// One change set as logged.
 #[derive(Debug, Clone)]
-pub struct Record {
+pub struct LogRecord {
     /// Its place in the log.
     pub seq: Seq,
     /// When it was accepted.
@@ -91,20 +91,20 @@ pub struct Record {
     /// How subscribers hear of it.
     pub announcement: EventAnnouncement,
     /// What it stands for.
-    pub role: Role,
+    pub role: RecordKind,
     /// What its entries are the difference from.
-    pub against: Against,
+    pub against: DiffBase,
     /// Its commit, known before it is logged; none when it is [`Role::Deferred`], when history is not kept or did not change.
     pub commit: Option<CommitId>,
     /// Directory renames that belong to it, old name and new, to be done before the entries.
     pub moves: Vec<(TreePath, TreePath)>,
     /// The files it touches, in order.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<LogEntry>,
 }
 
 /// One file of a [`Record`].
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct LogEntry {
     /// Which path.
     pub path: TreePath,
     /// The content's hash before; none when it was not there.
@@ -124,28 +124,28 @@ pub struct Entry {
 /// The log of one space.
 pub struct Log {
     file: PathBuf,
-    spool: Spool,
+    spool: SpoolFiles,
     /// Makes rows beside writers.
     maker: SerialExecutor,
     readers: Mutex<Vec<Connection>>,
     // Behind all that has connections.
-    writer: Arc<Writer>,
-    tally: RwLock<tally::Tally>,
+    writer: Arc<LogWriter>,
+    tally: RwLock<tally::HistoryStats>,
     fail: FailPoints,
 }
 
-type Outcome<T> = Result<T, StoreError>;
+type LogResult<T> = Result<T, StoreError>;
 
 impl Log {
     /// Opens the log, making it when absent; true beside it when it was made now.
     ///
     /// # Errors
     /// `Database` when the file is damaged, `Damaged` when it belongs to a newer svcfs, `State` when the disk refuses.
-    pub fn open(paths: &StatePaths) -> Outcome<(Self, bool)> {
+    pub fn open(paths: &StatePaths) -> LogResult<(Self, bool)> {
         Self::open_database(paths).map_err(|error| probe::explained(error, &paths.spool(), probe::ROOM))
     }
 
-    fn open_database(paths: &StatePaths) -> Outcome<(Self, bool)> {
+    fn open_database(paths: &StatePaths) -> LogResult<(Self, bool)> {
         let fail = FailPoints::of(paths.root());
         fail.at(FailPoint::OpenLog)?;
         let file = paths.log();
@@ -183,9 +183,14 @@ impl Log {
                 )));
             }
         }
-        let spool = Spool::of(paths.spool(), fail.clone());
+        let spool = SpoolFiles::of(paths.spool(), fail.clone());
         let log = Self {
-            writer: Arc::new(Writer::open(Database::of(file.clone())?, journal, (writer, &spool), fail.clone())?),
+            writer: Arc::new(LogWriter::open(
+                DatabaseFile::of(file.clone())?,
+                journal,
+                (writer, &spool),
+                fail.clone(),
+            )?),
             file,
             spool,
             maker: SerialExecutor::new(),
@@ -205,8 +210,8 @@ impl Log {
     /// # Errors
     /// `Database` or `State`; the log is then as it was. After a crash before the next append, it may be found to have the records
     /// all the same: all of them, whole. `Damaged` when they do not come behind the newest one.
-    pub fn append(&self, records: &[Record]) -> Outcome<()> {
-        let appended = self.spool.write(records).map_err(Refusal::from).and_then(|()| self.writer.append(records));
+    pub fn append(&self, records: &[LogRecord]) -> LogResult<()> {
+        let appended = self.spool.write(records).map_err(AppendError::from).and_then(|()| self.writer.append(records));
         match appended {
             Ok(is_time) => {
                 if is_time && self.writer.is_first_to_call() {
@@ -218,7 +223,7 @@ impl Log {
                 }
                 Ok(())
             }
-            Err(Refusal { error, is_in_doubt }) => {
+            Err(AppendError { error, is_in_doubt }) => {
                 // A record that a crash brings back must find its content, also one that was refused before and is tried again. What is
                 // never looked for is swept with the record that takes its place.
                 if !is_in_doubt && !self.writer.is_in_doubt() {
@@ -233,7 +238,7 @@ impl Log {
     ///
     /// # Errors
     /// `State` with what the disk says now.
-    pub fn probe(&self) -> Outcome<()> {
+    pub fn probe(&self) -> LogResult<()> {
         Ok(probe::write(self.spool.directory(), probe::ROOM)?)
     }
 
@@ -247,7 +252,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database` or `State`; the contents are then kept.
-    pub fn settle(&self, seq: Seq, head: Option<CommitId>) -> Outcome<()> {
+    pub fn settle(&self, seq: Seq, head: Option<CommitId>) -> LogResult<()> {
         self.fail.at(FailPoint::CheckpointSettle)?;
         let head = head.map(|commit| commit.as_bytes().to_vec());
         self.writer.write(|writer| {
@@ -271,7 +276,7 @@ impl Log {
     }
 
     /// Removes the contents of settled records, a part at a time: writers wait for one part only.
-    fn let_go(&self, settled: Seq) -> Outcome<()> {
+    fn let_go(&self, settled: Seq) -> LogResult<()> {
         let part = "DELETE FROM contents WHERE seq <= ?1 AND seq < (SELECT min(seq) FROM contents) + ?2";
         while self
             .writer
@@ -285,7 +290,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn settled(&self) -> Outcome<(Seq, Option<CommitId>)> {
+    pub fn settled(&self) -> LogResult<(Seq, Option<CommitId>)> {
         self.read(|connection| {
             connection.query_row("SELECT seq, head FROM settled", [], |row| {
                 let head: Option<Vec<u8>> = row.get(1)?;
@@ -303,7 +308,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn has_commits(&self) -> Outcome<bool> {
+    pub fn has_commits(&self) -> LogResult<bool> {
         self.read(has_commits)
     }
 
@@ -311,7 +316,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn strategy(&self) -> Outcome<String> {
+    pub fn strategy(&self) -> LogResult<String> {
         self.read(|connection| connection.query_row("SELECT strategy FROM settled", [], |row| row.get(0)))
     }
 
@@ -319,7 +324,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn set_strategy(&self, name: &str) -> Outcome<()> {
+    pub fn set_strategy(&self, name: &str) -> LogResult<()> {
         self.writer.write(|writer| Ok(writer.execute("UPDATE settled SET strategy = ?1", [name]).map(drop)?))
     }
 
@@ -328,7 +333,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn set_commits(&self, commits: &[(Seq, CommitId)]) -> Outcome<()> {
+    pub fn set_commits(&self, commits: &[(Seq, CommitId)]) -> LogResult<()> {
         self.fail.at(FailPoint::OpenRenumber)?;
         self.writer.write(|writer| {
             let transaction = writer.transaction()?;
@@ -338,8 +343,8 @@ impl Log {
                     params![
                         rows::number(*seq),
                         &commit.as_bytes()[..],
-                        Against::Left.number(),
-                        Against::Parent.number()
+                        DiffBase::Left.number(),
+                        DiffBase::Parent.number()
                     ],
                 )?;
             }
@@ -351,7 +356,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn leave(&self, commits: &[CommitId]) -> Outcome<()> {
+    pub fn leave(&self, commits: &[CommitId]) -> LogResult<()> {
         if commits.is_empty() {
             return Ok(());
         }
@@ -360,11 +365,15 @@ impl Log {
             for commit in commits {
                 transaction
                     .prepare_cached("UPDATE sets SET against = ?2 WHERE commit_id = ?1 AND against <> ?3")?
-                    .execute(params![&commit.as_bytes()[..], Against::Left.number(), Against::OtherBranch.number()])?;
+                    .execute(params![
+                        &commit.as_bytes()[..],
+                        DiffBase::Left.number(),
+                        DiffBase::OtherBranch.number()
+                    ])?;
             }
             Ok(transaction.commit()?)
         })?;
-        *self.tally.write() = tally::Tally::default();
+        *self.tally.write() = tally::HistoryStats::default();
         Ok(())
     }
 
@@ -374,7 +383,7 @@ impl Log {
     }
 
     /// What an unsettled record brings for a file, put into its entry.
-    fn complete(&self, connection: &Connection, seq: Seq, (entry, ordinal): (&mut Entry, i64)) -> Outcome<()> {
+    fn complete(&self, connection: &Connection, seq: Seq, (entry, ordinal): (&mut LogEntry, i64)) -> LogResult<()> {
         let found: Option<Option<Vec<u8>>> = connection
             .prepare_cached(
                 "SELECT bytes, mode, uid, gid, over_size, over_modified FROM contents WHERE seq = ?1 AND ordinal = ?2",
@@ -394,17 +403,17 @@ impl Log {
         Ok(())
     }
 
-    fn read<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Outcome<T> {
+    fn read<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> LogResult<T> {
         self.with_reader(|connection| question(connection).map_err(StoreError::from))
     }
 
-    fn with_reader<T>(&self, question: impl FnOnce(&Connection) -> Outcome<T>) -> Outcome<T> {
+    fn with_reader<T>(&self, question: impl FnOnce(&Connection) -> LogResult<T>) -> LogResult<T> {
         self.writer.catch_up().map_err(|error| self.explained(error, 0))?;
         self.of_rows(question)
     }
 
     /// Asks what is rows already.
-    fn of_rows<T>(&self, question: impl FnOnce(&Connection) -> Outcome<T>) -> Outcome<T> {
+    fn of_rows<T>(&self, question: impl FnOnce(&Connection) -> LogResult<T>) -> LogResult<T> {
         let idle = self.readers.lock().pop();
         let connection = match idle {
             Some(connection) => connection,
@@ -429,7 +438,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn close(&self) -> Outcome<()> {
+    pub fn close(&self) -> LogResult<()> {
         self.maker.rest();
         self.readers.lock().clear();
         self.writer.close().map_err(|error| self.explained(error, 0))

@@ -9,7 +9,7 @@ use svcfs_base::{Actor, CommitId, ETag, Seq, Timestamp, TreePath, VersionId};
 use super::kinds::{in_history, told};
 use super::rows;
 use super::writer::newest;
-use super::{Against, Entry, Log, Outcome, Record, Role};
+use super::{DiffBase, Log, LogEntry, LogRecord, LogResult, RecordKind};
 use crate::FailPoint;
 
 const SET_COLUMNS: &str = "seq, time, actor, door, message, provenance, announcement, commit_id, role, against";
@@ -34,7 +34,7 @@ pub struct PathVersion {
     /// The content's hash after; none when this version removed the path.
     pub new: Option<ETag>,
     /// What it is the difference from.
-    pub against: Against,
+    pub against: DiffBase,
 }
 
 /// One path of one set, as the change feed tells it.
@@ -67,7 +67,7 @@ pub struct ChangePage {
 
 /// Who made a set of changes, when, and what for.
 #[derive(Debug, Clone)]
-pub struct SetOf {
+pub struct SetMetadata {
     /// What it is called.
     pub id: VersionId,
     /// Who.
@@ -83,7 +83,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn changes_after(&self, seq: Seq, skip: usize, max: usize) -> Outcome<ChangePage> {
+    pub fn changes_after(&self, seq: Seq, skip: usize, max: usize) -> LogResult<ChangePage> {
         let mut changes = self.changes(
             concat!("WHERE (c.seq, c.ordinal) >= (?1, ?2) AND ", told!(), " ORDER BY c.seq, c.ordinal LIMIT ?3"),
             params![rows::number(seq), count(skip), count(max.saturating_add(1))],
@@ -98,14 +98,14 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn newest_changes(&self, max: usize) -> Outcome<ChangePage> {
+    pub fn newest_changes(&self, max: usize) -> LogResult<ChangePage> {
         let tail = concat!("WHERE ", told!(), " ORDER BY c.seq DESC, c.ordinal DESC LIMIT ?1");
         let mut changes = self.changes(tail, params![count(max)])?;
         changes.reverse();
         Ok(ChangePage { changes, is_split: false })
     }
 
-    fn changes(&self, tail: &str, parameters: &[&dyn rusqlite::ToSql]) -> Outcome<Vec<PathChange>> {
+    fn changes(&self, tail: &str, parameters: &[&dyn rusqlite::ToSql]) -> LogResult<Vec<PathChange>> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(&format!(
                 "SELECT c.seq, iif(s.against = 2, NULL, s.commit_id), c.ordinal, c.path, c.new IS NULL, s.actor, s.time
@@ -130,7 +130,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn sets(&self, wanted: impl IntoIterator<Item = Seq>) -> Outcome<HashMap<Seq, SetOf>> {
+    pub fn sets(&self, wanted: impl IntoIterator<Item = Seq>) -> LogResult<HashMap<Seq, SetMetadata>> {
         self.read(|connection| {
             let mut statement = connection
                 .prepare_cached("SELECT commit_id, actor, time, message FROM sets WHERE seq = ?1 AND role <> 2")?;
@@ -140,7 +140,7 @@ impl Log {
                     continue;
                 }
                 let set = statement.query_row([rows::number(seq)], |row| {
-                    Ok(SetOf {
+                    Ok(SetMetadata {
                         id: rows::version(row, 0, 2)?,
                         actor: Actor::new(row.get_ref(1)?.as_str()?),
                         time: rows::commit_time(row, 2)?,
@@ -157,7 +157,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn after(&self, seq: Seq, max: usize) -> Outcome<Vec<Record>> {
+    pub fn after(&self, seq: Seq, max: usize) -> LogResult<Vec<LogRecord>> {
         self.with_reader(|connection| {
             let mut records =
                 select(connection, "WHERE seq > ?1 ORDER BY seq LIMIT ?2", params![rows::number(seq), count(max)])?;
@@ -172,7 +172,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`, or `State` when a spool file cannot be read.
-    pub fn unsettled(&self) -> Outcome<Vec<Record>> {
+    pub fn unsettled(&self) -> LogResult<Vec<LogRecord>> {
         self.fail.at(FailPoint::OpenUnsettled)?;
         let (settled, _) = self.settled()?;
         let mut records = self.after(settled, usize::MAX)?;
@@ -192,14 +192,14 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn versions(&self, path: &TreePath, before: Seq, max: usize) -> Outcome<Vec<PathVersion>> {
+    pub fn versions(&self, path: &TreePath, before: Seq, max: usize) -> LogResult<Vec<PathVersion>> {
         // The newest is asked for right behind a write: no rows are made for it.
         let owed = self.writer.owed_for(1).map_err(|error| self.explained(error, 0))?;
         self.of_rows(|connection| {
             let snapshot = connection.unchecked_transaction()?;
             let made = newest(&snapshot)?;
             let ahead = owed.iter().rev().filter(|record| record.seq > made && record.seq < before);
-            let ahead = ahead.filter(|record| record.role != Role::Deferred && record.against.is_history());
+            let ahead = ahead.filter(|record| record.role != RecordKind::Deferred && record.against.is_history());
             let ahead = ahead.flat_map(|record| {
                 record.entries.iter().rev().filter(|entry| entry.path == *path).map(|entry| version_of(record, entry))
             });
@@ -236,7 +236,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn count_versions(&self, path: &TreePath) -> Outcome<usize> {
+    pub fn count_versions(&self, path: &TreePath) -> LogResult<usize> {
         self.read(|connection| {
             connection
                 .prepare_cached(concat!(
@@ -251,7 +251,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn changed_after(&self, seq: Seq) -> Outcome<HashSet<TreePath>> {
+    pub fn changed_after(&self, seq: Seq) -> LogResult<HashSet<TreePath>> {
         if self.last() <= seq {
             return Ok(HashSet::new());
         }
@@ -273,7 +273,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn put_at(&self, path: &TreePath, modified: SystemTime) -> Outcome<Vec<ETag>> {
+    pub fn put_at(&self, path: &TreePath, modified: SystemTime) -> LogResult<Vec<ETag>> {
         self.of_rows(|connection| {
             let mut statement = connection
                 .prepare_cached("SELECT new FROM changes WHERE path = ?1 AND modified = ?2 AND new IS NOT NULL")?;
@@ -287,7 +287,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn knows(&self, path: &TreePath) -> Outcome<bool> {
+    pub fn knows(&self, path: &TreePath) -> LogResult<bool> {
         self.read(|connection| {
             // Below a directory lies what is between `/` and the character after it.
             let (from, to) = (format!("{path}/"), format!("{path}0"));
@@ -302,7 +302,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn first_commit_after(&self, second: i64) -> Outcome<Option<CommitId>> {
+    pub fn first_commit_after(&self, second: i64) -> LogResult<Option<CommitId>> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT commit_id, time FROM sets WHERE role IN (0, 3) AND commit_id IS NOT NULL ORDER BY seq DESC",
@@ -323,10 +323,10 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn had(&self, path: &TreePath, content: ETag) -> Outcome<bool> {
+    pub fn had(&self, path: &TreePath, content: ETag) -> LogResult<bool> {
         // Asked while writers are at work: no rows are made for it.
         let owed = self.writer.owed_for(1).map_err(|error| self.explained(error, 0))?;
-        let is_of = |entry: &Entry| entry.path == *path && [entry.old, entry.new].contains(&Some(content));
+        let is_of = |entry: &LogEntry| entry.path == *path && [entry.old, entry.new].contains(&Some(content));
         if owed.iter().any(|record| record.entries.iter().any(is_of)) {
             return Ok(true);
         }
@@ -342,7 +342,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn last_jump(&self) -> Outcome<Option<Seq>> {
+    pub fn last_jump(&self) -> LogResult<Option<Seq>> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached("SELECT max(seq) FROM sets WHERE against = 2")?;
             let found: Option<i64> = statement.query_row([], |row| row.get(0))?;
@@ -354,7 +354,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn removals(&self, seq: Seq, max: usize) -> Outcome<Vec<(TreePath, ETag)>> {
+    pub fn removals(&self, seq: Seq, max: usize) -> LogResult<Vec<(TreePath, ETag)>> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT path, old FROM changes WHERE seq = ?1 AND new IS NULL AND old IS NOT NULL ORDER BY ordinal LIMIT ?2",
@@ -371,7 +371,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn position_of(&self, name: &str) -> Outcome<Option<Seq>> {
+    pub fn position_of(&self, name: &str) -> LogResult<Option<Seq>> {
         if let Some(moment) = VersionId::moment(name)
             && let Some(seq) = self.position_of_moment(moment)?
         {
@@ -380,7 +380,7 @@ impl Log {
         self.position_of_commit(name)
     }
 
-    fn position_of_moment(&self, moment: Timestamp) -> Outcome<Option<Seq>> {
+    fn position_of_moment(&self, moment: Timestamp) -> LogResult<Option<Seq>> {
         self.read(|connection| {
             connection
                 .prepare_cached(
@@ -391,7 +391,7 @@ impl Log {
         })
     }
 
-    fn position_of_commit(&self, hash: &str) -> Outcome<Option<Seq>> {
+    fn position_of_commit(&self, hash: &str) -> LogResult<Option<Seq>> {
         if !(4..=40).contains(&hash.len()) || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(None);
         }
@@ -411,7 +411,7 @@ impl Log {
 }
 
 /// A version, as the row of an entry tells it.
-fn version_of(record: &Record, entry: &Entry) -> PathVersion {
+fn version_of(record: &LogRecord, entry: &LogEntry) -> PathVersion {
     PathVersion {
         seq: record.seq,
         id: record.commit.map_or(VersionId::Moment(record.time), VersionId::Commit),
@@ -425,13 +425,13 @@ fn version_of(record: &Record, entry: &Entry) -> PathVersion {
     }
 }
 
-fn select(connection: &Connection, tail: &str, parameters: &[&dyn rusqlite::ToSql]) -> Outcome<Vec<Record>> {
+fn select(connection: &Connection, tail: &str, parameters: &[&dyn rusqlite::ToSql]) -> LogResult<Vec<LogRecord>> {
     let mut statement = connection.prepare_cached(&format!("SELECT {SET_COLUMNS} FROM sets {tail}"))?;
     let records = statement.query_map(parameters, rows::record)?.collect::<rusqlite::Result<_>>()?;
     Ok(records)
 }
 
-fn complete(connection: &Connection, record: &mut Record) -> Outcome<()> {
+fn complete(connection: &Connection, record: &mut LogRecord) -> LogResult<()> {
     let seq = rows::number(record.seq);
     record.moves = connection
         .prepare_cached("SELECT old_path, new_path FROM moves WHERE seq = ?1 ORDER BY ordinal")?

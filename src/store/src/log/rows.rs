@@ -9,9 +9,9 @@ use svcfs_base::{
     VersionId,
 };
 
-use super::{Against, Entry, Record, Role, spool};
+use super::{DiffBase, LogEntry, LogRecord, RecordKind, spool};
 
-pub(super) fn insert(connection: &Connection, record: &Record) -> rusqlite::Result<()> {
+pub(super) fn insert(connection: &Connection, record: &LogRecord) -> rusqlite::Result<()> {
     let seq = number(record.seq);
     connection
         .prepare_cached(
@@ -65,9 +65,9 @@ pub(super) fn insert(connection: &Connection, record: &Record) -> rusqlite::Resu
 }
 
 /// A row of `sets`, without its entries.
-pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
+pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<LogRecord> {
     let commit: Option<Vec<u8>> = row.get(7)?;
-    Ok(Record {
+    Ok(LogRecord {
         seq: seq(row.get(0)?),
         time: time(row, 1)?,
         actor: Actor::new(&row.get::<_, String>(2)?),
@@ -77,7 +77,7 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
         announcement: EventAnnouncement::parse(&row.get::<_, String>(6)?)
             .ok_or_else(|| damaged(6, "unknown announcement"))?,
         commit: commit.map(|bytes| CommitId::try_from(&*bytes)).transpose().map_err(|error| damaged(7, error))?,
-        role: Role::of_number(row.get(8)?).ok_or_else(|| damaged(8, "unknown role"))?,
+        role: RecordKind::of_number(row.get(8)?).ok_or_else(|| damaged(8, "unknown role"))?,
         against: against(row, 9)?,
         moves: Vec::new(),
         entries: Vec::new(),
@@ -85,10 +85,10 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
 }
 
 /// A row of `changes` as `path, old, new, kind, modified`, without its content and what goes with that.
-pub(super) fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+pub(super) fn entry(row: &Row<'_>) -> rusqlite::Result<LogEntry> {
     let modified: Option<i64> = row.get(4)?;
     let modified = modified.map(moment);
-    Ok(Entry {
+    Ok(LogEntry {
         path: path(row, 0)?,
         old: etag(row, 1)?,
         new: etag(row, 2)?,
@@ -120,8 +120,8 @@ pub(super) fn whole_second(moment: Timestamp) -> Timestamp {
     Timestamp::from_second(second).unwrap_or(moment)
 }
 
-pub(super) fn against(row: &Row<'_>, column: usize) -> rusqlite::Result<Against> {
-    Against::of_number(row.get(column)?).ok_or_else(|| damaged(column, "unknown origin of a difference"))
+pub(super) fn against(row: &Row<'_>, column: usize) -> rusqlite::Result<DiffBase> {
+    DiffBase::of_number(row.get(column)?).ok_or_else(|| damaged(column, "unknown origin of a difference"))
 }
 
 /// What a set is called, by the columns of its commit and its time.

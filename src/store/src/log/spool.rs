@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use svcfs_base::{ETag, Seq};
 
-use super::{Outcome, Record};
+use super::{LogRecord, LogResult};
 use crate::{FailPoint, FailPoints, StoreError};
 
 /// Contents above this many bytes go to a file of their own instead of the database.
@@ -23,12 +23,12 @@ pub(super) const fn is_large(content: &[u8]) -> bool {
 
 /// The files of one log.
 #[derive(Debug, Clone)]
-pub(super) struct Spool {
+pub(super) struct SpoolFiles {
     directory: PathBuf,
     fail: FailPoints,
 }
 
-impl Spool {
+impl SpoolFiles {
     pub(super) fn of(directory: PathBuf, fail: FailPoints) -> Self {
         Self { directory, fail }
     }
@@ -38,7 +38,7 @@ impl Spool {
     }
 
     /// Writes and flushes the large contents of records.
-    pub(super) fn write(&self, records: &[Record]) -> Outcome<()> {
+    pub(super) fn write(&self, records: &[LogRecord]) -> LogResult<()> {
         let mut is_any = false;
         for (name, content) in large(records) {
             self.fail.at(FailPoint::LogSpool)?;
@@ -58,7 +58,7 @@ impl Spool {
     }
 
     /// Removes the large contents of records that were refused.
-    pub(super) fn remove(&self, records: &[Record]) {
+    pub(super) fn remove(&self, records: &[LogRecord]) {
         for (name, _) in large(records) {
             // Best effort: a file without a record is swept at the next opening.
             let _ = fs::remove_file(self.directory.join(name));
@@ -69,7 +69,7 @@ impl Spool {
     ///
     /// # Errors
     /// `State` when it cannot be read.
-    pub(super) fn read(&self, seq: Seq, ordinal: i64, content: Option<ETag>) -> Outcome<Bytes> {
+    pub(super) fn read(&self, seq: Seq, ordinal: i64, content: Option<ETag>) -> LogResult<Bytes> {
         let read = match fs::read(self.directory.join(name_of(seq, ordinal, content))) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::read(self.directory.join(earlier_name_of(seq, ordinal)))
@@ -86,7 +86,7 @@ impl Spool {
     }
 
     /// Removes files by the record they belong to, and what is none.
-    pub(super) fn sweep(&self, is_over: impl Fn(Seq) -> bool) -> Outcome<()> {
+    pub(super) fn sweep(&self, is_over: impl Fn(Seq) -> bool) -> LogResult<()> {
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
             let logged = entry.file_name().to_str().and_then(|name| name.split('-').next()?.parse().ok()).map(Seq);
@@ -103,7 +103,7 @@ impl Spool {
     }
 }
 
-fn large(records: &[Record]) -> impl Iterator<Item = (String, &Bytes)> {
+fn large(records: &[LogRecord]) -> impl Iterator<Item = (String, &Bytes)> {
     records.iter().flat_map(|record| {
         let entries = record.entries.iter().zip(0_i64..);
         let contents = entries.filter_map(|(entry, ordinal)| Some((entry, entry.content.as_ref()?, ordinal)));

@@ -9,14 +9,14 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use svcfs_base::{ETag, FileKind, Seq, Timestamp, TreePath};
 
 use super::writer::newest;
-use super::{Entry, Log, Outcome, Record, rows};
+use super::{Log, LogEntry, LogRecord, LogResult, rows};
 
 impl Log {
     /// What each of these paths holds after the set at a position, in their order; none where no file is.
     ///
     /// # Errors
     /// `Database`.
-    pub fn standing(&self, paths: &[&TreePath], at: Seq) -> Outcome<Vec<Option<(ETag, FileKind)>>> {
+    pub fn standing(&self, paths: &[&TreePath], at: Seq) -> LogResult<Vec<Option<(ETag, FileKind)>>> {
         // Asked before each write where git does not know: no rows are made for it.
         let owed = self.writer.owed_for(paths.len()).map_err(|error| self.explained(error, 0))?;
         self.of_rows(|connection| {
@@ -49,7 +49,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn standing_below(&self, path: &TreePath) -> Outcome<Vec<(TreePath, ETag, FileKind)>> {
+    pub fn standing_below(&self, path: &TreePath) -> LogResult<Vec<(TreePath, ETag, FileKind)>> {
         let owed = self.writer.owed();
         self.of_rows(|connection| {
             let snapshot = connection.unchecked_transaction()?;
@@ -61,7 +61,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn newest_moment(&self) -> Outcome<Option<Timestamp>> {
+    pub fn newest_moment(&self) -> LogResult<Option<Timestamp>> {
         self.read(|connection| {
             connection
                 .prepare_cached("SELECT time FROM sets WHERE commit_id IS NULL ORDER BY time DESC LIMIT 1")?
@@ -94,8 +94,8 @@ fn below(connection: &Connection, path: &TreePath) -> rusqlite::Result<Vec<(Tree
 pub(super) fn below_with<'r>(
     snapshot: &Connection,
     path: &TreePath,
-    ahead: impl IntoIterator<Item = &'r Record>,
-) -> Outcome<Vec<(TreePath, ETag, FileKind)>> {
+    ahead: impl IntoIterator<Item = &'r LogRecord>,
+) -> LogResult<Vec<(TreePath, ETag, FileKind)>> {
     let made = newest(snapshot)?;
     let files = below(snapshot, path)?;
     let mut ahead = ahead.into_iter().filter(|record| record.seq > made).peekable();
@@ -115,7 +115,7 @@ pub(super) fn below_with<'r>(
 }
 
 /// The file that a change left, if it left one.
-fn left_by(entry: &Entry) -> Option<(ETag, FileKind)> {
+fn left_by(entry: &LogEntry) -> Option<(ETag, FileKind)> {
     Some((entry.new?, entry.kind))
 }
 
@@ -135,10 +135,10 @@ mod tests {
         TreePath::parse(path).unwrap()
     }
 
-    fn removal(seq: u64, path: &str) -> Record {
-        let Record { entries, .. } = record(seq, path, b"");
-        let entries = entries.into_iter().map(|entry| Entry { new: None, content: None, ..entry }).collect();
-        Record { entries, commit: None, ..record(seq, path, b"") }
+    fn removal(seq: u64, path: &str) -> LogRecord {
+        let LogRecord { entries, .. } = record(seq, path, b"");
+        let entries = entries.into_iter().map(|entry| LogEntry { new: None, content: None, ..entry }).collect();
+        LogRecord { entries, commit: None, ..record(seq, path, b"") }
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
     fn a_set_without_a_commit_is_found_by_its_moment() {
         let Fixture { log, directory: _directory } = fixture();
         assert_eq!(log.newest_moment().unwrap(), None);
-        let set = Record { commit: None, ..record(1, "a.md", b"one") };
+        let set = LogRecord { commit: None, ..record(1, "a.md", b"one") };
         log.append(&[set.clone(), record(2, "a.md", b"two")]).unwrap();
         assert_eq!(log.newest_moment().unwrap(), Some(set.time));
         let name = VersionId::Moment(set.time);

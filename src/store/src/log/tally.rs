@@ -14,13 +14,13 @@ use rusqlite::{Connection, params};
 use svcfs_base::{Actor, Seq, Timestamp, TreePath};
 
 use super::kinds::in_history;
-use super::{Log, Outcome, rows};
+use super::{Log, LogResult, rows};
 
 const SECONDS_A_DAY: i64 = 86_400;
 
 /// Which changes of the log are meant. Knowledge about the knowledge (`.svc/**`) never is.
 #[derive(Debug, Clone, Default)]
-pub struct Selection {
+pub struct ChangeFilter {
     /// Changes by this name only.
     pub actor: Option<Actor>,
     /// Removals only, or everything but removals.
@@ -31,7 +31,7 @@ pub struct Selection {
 
 /// One change of one path, found by a [`Selection`].
 #[derive(Debug, Clone)]
-pub struct Occurrence {
+pub struct PathOccurrence {
     /// Its set's place in the log.
     pub seq: Seq,
     /// Which path.
@@ -42,7 +42,7 @@ pub struct Occurrence {
 
 /// How much a stretch of time changed.
 #[derive(Debug, Clone, Default)]
-pub struct Activity {
+pub struct TotalActivity {
     /// Changes of all pages in it.
     pub changes: u64,
     /// Every page that was ever recorded, in path order.
@@ -79,19 +79,19 @@ pub struct DayActivity {
 
 /// The columns.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct HistoryStats {
     read: Seq,
-    sets: Vec<Set>,
+    sets: Vec<StatsSet>,
     /// A path's number, with the lowest bit for a removal.
     changes: Vec<u32>,
-    paths: Names<TreePath>,
-    actors: Names<Actor>,
+    paths: NameTable<TreePath>,
+    actors: NameTable<Actor>,
     /// By path number: how it stands after its last change.
-    standing: Vec<Standing>,
+    standing: Vec<LatestChange>,
 }
 
 #[derive(Debug)]
-struct Set {
+struct StatsSet {
     seq: Seq,
     second: i64,
     actor: u32,
@@ -100,25 +100,25 @@ struct Set {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Standing {
+struct LatestChange {
     second: i64,
     is_there: bool,
 }
 
 /// Names and their numbers, in the order of their first appearance.
 #[derive(Debug)]
-struct Names<T> {
+struct NameTable<T> {
     numbers: BTreeMap<T, u32>,
     names: Vec<T>,
 }
 
-impl<T> Default for Names<T> {
+impl<T> Default for NameTable<T> {
     fn default() -> Self {
         Self { numbers: BTreeMap::new(), names: Vec::new() }
     }
 }
 
-impl<T: Ord + Clone> Names<T> {
+impl<T: Ord + Clone> NameTable<T> {
     fn number(&mut self, name: T) -> u32 {
         let next = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
         *self.numbers.entry(name).or_insert_with_key(|name| {
@@ -133,7 +133,7 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn select(&self, selection: &Selection, skip: usize, max: usize) -> Outcome<(Vec<Occurrence>, usize)> {
+    pub fn select(&self, selection: &ChangeFilter, skip: usize, max: usize) -> LogResult<(Vec<PathOccurrence>, usize)> {
         self.tallied(|tally| tally.select(selection, skip, max))
     }
 
@@ -141,11 +141,11 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn activity(&self, since: Timestamp, below: Option<&TreePath>) -> Outcome<Activity> {
+    pub fn activity(&self, since: Timestamp, below: Option<&TreePath>) -> LogResult<TotalActivity> {
         self.tallied(|tally| tally.activity(since.as_second(), below))
     }
 
-    fn tallied<T>(&self, question: impl FnOnce(&Tally) -> T) -> Outcome<T> {
+    fn tallied<T>(&self, question: impl FnOnce(&HistoryStats) -> T) -> LogResult<T> {
         let last = self.last();
         let tally = self.tally.read();
         if last <= tally.read {
@@ -155,7 +155,7 @@ impl Log {
         let mut tally = self.tally.write();
         if let Err(error) = self.with_reader(|connection| Ok(tally.read_on(connection, last)?)) {
             // Half a set must not be counted: the next question begins anew.
-            *tally = Tally::default();
+            *tally = HistoryStats::default();
             return Err(error);
         }
         // Not let go of in between: where a branch was left, it begins anew.
@@ -163,7 +163,7 @@ impl Log {
     }
 }
 
-impl Tally {
+impl HistoryStats {
     /// Takes in what was appended since the last time, which reaches to `last` at least.
     fn read_on(&mut self, connection: &Connection, last: Seq) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(concat!(
@@ -178,11 +178,11 @@ impl Tally {
             let second = rows::commit_time(row, 1)?.as_second();
             if self.sets.last().is_none_or(|set| set.seq != seq) {
                 let actor = self.actors.number(Actor::new(row.get_ref(2)?.as_str()?));
-                self.sets.push(Set { seq, second, actor, end: self.sets.last().map_or(0, |set| set.end) });
+                self.sets.push(StatsSet { seq, second, actor, end: self.sets.last().map_or(0, |set| set.end) });
             }
             let path = self.paths.number(rows::path(row, 3)?);
             let is_removal: bool = row.get(4)?;
-            let standing = Standing { second, is_there: !is_removal };
+            let standing = LatestChange { second, is_there: !is_removal };
             match self.standing.get_mut(path as usize) {
                 Some(known) => *known = standing,
                 None => self.standing.push(standing),
@@ -217,7 +217,7 @@ impl Tally {
         marks
     }
 
-    fn select(&self, selection: &Selection, skip: usize, max: usize) -> (Vec<Occurrence>, usize) {
+    fn select(&self, selection: &ChangeFilter, skip: usize, max: usize) -> (Vec<PathOccurrence>, usize) {
         let actor = match &selection.actor {
             None => None,
             Some(actor) => match self.actors.numbers.get(actor) {
@@ -238,7 +238,7 @@ impl Tally {
                     continue;
                 }
                 if count >= skip && found.len() < max {
-                    found.push(Occurrence { seq: set.seq, path: self.paths.names[path].clone(), is_removal });
+                    found.push(PathOccurrence { seq: set.seq, path: self.paths.names[path].clone(), is_removal });
                 }
                 count += 1;
             }
@@ -246,9 +246,9 @@ impl Tally {
         (found, count)
     }
 
-    fn activity(&self, since: i64, below: Option<&TreePath>) -> Activity {
+    fn activity(&self, since: i64, below: Option<&TreePath>) -> TotalActivity {
         let marks = self.marked(below, |path| path.is_page() && !path.is_dotted());
-        let mut counts: Vec<(u32, Authors)> = vec![(0, Authors::None); marks.len()];
+        let mut counts: Vec<(u32, PageAuthors)> = vec![(0, PageAuthors::None); marks.len()];
         let mut days: HashMap<(i64, u32), u32> = HashMap::new();
         let mut total = 0;
         for (at, set) in self.sets.iter().enumerate().filter(|(_, set)| set.second >= since) {
@@ -268,8 +268,8 @@ impl Tally {
         }
         let page = |(path, number): (&TreePath, usize)| {
             let (changes, authors) = counts[number];
-            let Standing { second, is_there } = self.standing[number];
-            let has_single_author = matches!(authors, Authors::One(_));
+            let LatestChange { second, is_there } = self.standing[number];
+            let has_single_author = matches!(authors, PageAuthors::One(_));
             PageActivity { path: path.clone(), changes, has_single_author, newest: moment(second), is_there }
         };
         let pages = self.paths.numbers.iter().map(|(path, number)| (path, *number as usize));
@@ -282,19 +282,19 @@ impl Tally {
             })
             .collect();
         days.sort_by(|one, other| (one.day, &one.actor).cmp(&(other.day, &other.actor)));
-        Activity { changes: total, pages: pages.filter(|(_, number)| marks[*number]).map(page).collect(), days }
+        TotalActivity { changes: total, pages: pages.filter(|(_, number)| marks[*number]).map(page).collect(), days }
     }
 }
 
 /// Who changed a page.
 #[derive(Debug, Clone, Copy)]
-enum Authors {
+enum PageAuthors {
     None,
     One(u32),
     Several,
 }
 
-impl Authors {
+impl PageAuthors {
     fn and(self, actor: u32) -> Self {
         match self {
             Self::None => Self::One(actor),

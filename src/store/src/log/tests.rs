@@ -18,8 +18,8 @@ pub(super) fn fixture() -> Fixture {
     Fixture { directory, log }
 }
 
-pub(super) fn record(seq: u64, path: &str, content: &[u8]) -> Record {
-    Record {
+pub(super) fn record(seq: u64, path: &str, content: &[u8]) -> LogRecord {
+    LogRecord {
         seq: Seq(seq),
         time: Timestamp::from_second(1_800_000_000 + i64::try_from(seq).unwrap()).unwrap(),
         actor: Actor::new("eve"),
@@ -27,11 +27,11 @@ pub(super) fn record(seq: u64, path: &str, content: &[u8]) -> Record {
         message: format!("eve: {path}"),
         provenance: Some("run:1".to_owned()),
         announcement: EventAnnouncement::Bulk,
-        role: Role::Gathered,
-        against: Against::FirstParent,
+        role: RecordKind::Gathered,
+        against: DiffBase::FirstParent,
         commit: Some(CommitId::from_bytes([u8::try_from(seq).unwrap(); 20])),
         moves: vec![(TreePath::parse("x").unwrap(), TreePath::parse("y").unwrap())],
-        entries: vec![Entry {
+        entries: vec![LogEntry {
             path: TreePath::parse(path).unwrap(),
             old: None,
             new: Some(ETag::of(content)),
@@ -145,7 +145,7 @@ fn an_abbreviation_that_fits_two_commits_is_no_position() {
     for (seq, last) in [(1, 1), (2, 2), (3, 2)] {
         let mut hash = [7; 20];
         hash[19] = last;
-        log.append(&[Record { commit: Some(CommitId::from_bytes(hash)), ..record(seq, "a", b"a") }]).unwrap();
+        log.append(&[LogRecord { commit: Some(CommitId::from_bytes(hash)), ..record(seq, "a", b"a") }]).unwrap();
     }
     assert_eq!(log.position_of("0707").unwrap(), None);
     // One commit may stand at two places: followers go on behind the later one.
@@ -187,9 +187,9 @@ const DOWNGRADES: [(i64, &str); 7] = [
 /// A log of an earlier form with somebody else's commit and one of ours, opened again.
 fn of_form(form: i64) -> Fixture {
     let Fixture { directory, log } = fixture();
-    let records = [(Role::Foreign, "a"), (Role::Set, "b")].into_iter().zip(1..);
+    let records = [(RecordKind::Foreign, "a"), (RecordKind::Set, "b")].into_iter().zip(1..);
     let records: Vec<_> =
-        records.map(|((role, path), seq)| Record { role, ..record(seq, path, path.as_bytes()) }).collect();
+        records.map(|((role, path), seq)| LogRecord { role, ..record(seq, path, path.as_bytes()) }).collect();
     log.append(&records).unwrap();
     log.close().unwrap();
     drop(log);
@@ -209,9 +209,9 @@ fn a_log_of_any_earlier_form_is_taken_over() {
     for form in 1..SCHEMA_NUMBER {
         let Fixture { directory: _directory, log } = of_form(form);
         let roles: Vec<_> = log.after(Seq(0), 9).unwrap().iter().map(|record| record.role).collect();
-        assert_eq!(roles, [Role::Foreign, Role::Set], "form {form}");
+        assert_eq!(roles, [RecordKind::Foreign, RecordKind::Set], "form {form}");
         log.append(&[record(3, "c", b"c")]).unwrap();
-        assert_eq!(log.after(Seq(2), 9).unwrap()[0].role, Role::Gathered, "form {form}");
+        assert_eq!(log.after(Seq(2), 9).unwrap()[0].role, RecordKind::Gathered, "form {form}");
         assert_eq!(log.strategy().unwrap(), "git", "form {form}");
     }
 }
@@ -221,21 +221,21 @@ fn a_log_of_the_first_form_may_have_differences_that_are_no_commits_own() {
     let Fixture { directory: _directory, log } = of_form(1);
     // It did not say which commits of others came from there: any may have.
     let against: Vec<_> = log.after(Seq(0), 9).unwrap().iter().map(|record| record.against).collect();
-    assert_eq!(against, [Against::FirstParent, Against::Parent]);
+    assert_eq!(against, [DiffBase::FirstParent, DiffBase::Parent]);
 }
 
 #[test]
 fn commits_that_left_the_branch_are_told_by_the_feed_and_are_no_history() {
     let Fixture { log, directory: _directory } = fixture();
-    let told = |record: Record| Record { entries: record.entries, role: Role::Foreign, ..record };
-    let jump = Record {
-        against: Against::OtherBranch,
+    let told = |record: LogRecord| LogRecord { entries: record.entries, role: RecordKind::Foreign, ..record };
+    let jump = LogRecord {
+        against: DiffBase::OtherBranch,
         commit: record(1, "a.md", b"").commit,
         ..told(record(3, "a.md", b"one"))
     };
-    let again = Record { against: Against::Again, ..told(record(4, "b.md", b"came")) };
+    let again = LogRecord { against: DiffBase::Again, ..told(record(4, "b.md", b"came")) };
     log.append(&[record(1, "a.md", b"one"), told(record(2, "a.md", b"left"))]).unwrap();
-    assert_eq!(log.select(&Selection::default(), 0, 9).unwrap().1, 2);
+    assert_eq!(log.select(&ChangeFilter::default(), 0, 9).unwrap().1, 2);
     log.leave(&[record(2, "", b"").commit.unwrap()]).unwrap();
     log.append(&[jump.clone(), again]).unwrap();
     let seqs = |path: &str| {
@@ -246,7 +246,7 @@ fn commits_that_left_the_branch_are_told_by_the_feed_and_are_no_history() {
     };
     // Before and after rows are made of them.
     assert_eq!((seqs("a.md"), seqs("b.md"), seqs("a.md")), (vec![1], vec![4], vec![1]));
-    let (lately, count) = log.select(&Selection::default(), 0, 9).unwrap();
+    let (lately, count) = log.select(&ChangeFilter::default(), 0, 9).unwrap();
     assert_eq!((lately.iter().map(|found| found.seq.0).collect::<Vec<_>>(), count), (vec![4, 1], 2));
     let feed = log.changes_after(Seq(0), 0, 9).unwrap().changes;
     assert_eq!(feed.iter().map(|change| change.seq.0).collect::<Vec<_>>(), [1, 2, 3]);

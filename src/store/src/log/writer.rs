@@ -15,9 +15,9 @@ use rusqlite::{Connection, params};
 use svcfs_base::Seq;
 use tracing::debug;
 
-use super::doubt::{self, Database};
-use super::journal::{FILES, Journal, Key, Refusal, new_key};
-use super::{Outcome, Record, journal, rows, spool};
+use super::doubt::{self, DatabaseFile};
+use super::journal::{AppendError, FILES, Journal, JournalKey, new_key};
+use super::{LogRecord, LogResult, journal, rows, spool};
 use crate::{FailPoint, FailPoints, StoreError};
 
 /// At so many records, or bytes of contents, a helper makes rows of them.
@@ -33,23 +33,23 @@ const LARGEST: usize = 16 << 20;
 const MOST_LOOKS: usize = 1 << 14;
 
 /// The one that writes into a log.
-pub(super) struct Writer {
+pub(super) struct LogWriter {
     connection: Mutex<Connection>,
     /// None until something is appended.
     journal: Mutex<Option<Journal>>,
-    ahead: Mutex<Ahead>,
+    ahead: Mutex<JournalTail>,
     paths: [PathBuf; FILES],
     spool: PathBuf,
     /// Whether a helper was told to make rows and has not begun.
     is_called: AtomicBool,
     fail: FailPoints,
-    pub(super) database: Arc<Database>,
+    pub(super) database: Arc<DatabaseFile>,
 }
 
 /// What is ahead of the rows.
-struct Ahead {
+struct JournalTail {
     /// What the journal has and the rows do not, in order.
-    owed: VecDeque<Arc<Record>>,
+    owed: VecDeque<Arc<LogRecord>>,
     bytes: usize,
     changes: usize,
     /// The newest record.
@@ -61,15 +61,15 @@ struct Ahead {
     /// The file that is not being filled, and the newest record in it.
     waiting: Option<(usize, Seq)>,
     /// The file that nothing is needed of any more, and its key from now on.
-    renewed: Option<(usize, Key)>,
+    renewed: Option<(usize, JournalKey)>,
 }
 
-impl Ahead {
+impl JournalTail {
     fn is_overdue(&self) -> bool {
         self.owed.len() >= OVERDUE || self.bytes >= OVERDUE_BYTES
     }
 
-    fn owe(&mut self, records: impl IntoIterator<Item = Record>) {
+    fn owe(&mut self, records: impl IntoIterator<Item = LogRecord>) {
         for record in records {
             self.bytes += size(&record, true);
             self.changes += record.entries.len();
@@ -84,19 +84,19 @@ impl Ahead {
     }
 }
 
-impl Writer {
+impl LogWriter {
     /// The writer of a database, and what the journal has that is not rows yet.
     pub(super) fn open(
-        database: Database,
+        database: DatabaseFile,
         paths: [PathBuf; FILES],
-        (connection, spool): (Connection, &spool::Spool),
+        (connection, spool): (Connection, &spool::SpoolFiles),
         fail: FailPoints,
-    ) -> Outcome<Self> {
+    ) -> LogResult<Self> {
         let last = newest(&connection)?;
         // What is rows already needs no content, and may have none any more.
         let content = |seq, ordinal, etag| if seq > last { spool.read(seq, ordinal, etag) } else { Ok(Bytes::new()) };
         let owed = missing(journal::read(&paths, &keys(&connection)?, &content)?, last)?;
-        let mut ahead = Ahead {
+        let mut ahead = JournalTail {
             owed: VecDeque::new(),
             bytes: 0,
             changes: 0,
@@ -120,7 +120,7 @@ impl Writer {
     }
 
     /// Appends records, and flushes them; true when it is time to make rows. One at a time appends.
-    pub(super) fn append(&self, records: &[Record]) -> Result<bool, Refusal> {
+    pub(super) fn append(&self, records: &[LogRecord]) -> Result<bool, AppendError> {
         let Some(newest) = records.last().map(|record| record.seq) else { return Ok(false) };
         check_order(self.last(), records)?;
         let is_due = {
@@ -159,7 +159,7 @@ impl Writer {
     }
 
     /// Appends what is too much for the journal.
-    fn append_rows(&self, records: &[Record], newest: Seq) -> Result<bool, Refusal> {
+    fn append_rows(&self, records: &[LogRecord], newest: Seq) -> Result<bool, AppendError> {
         let outcome = self.write(|connection| {
             self.fail.at(FailPoint::LogWrite)?;
             let transaction = connection.transaction()?;
@@ -170,11 +170,11 @@ impl Writer {
             self.fail.pass(FailPoint::LogFlushed);
             Ok(false)
         });
-        outcome.map_err(|error| Refusal { is_in_doubt: doubt::is_left_by(&error), error })
+        outcome.map_err(|error| AppendError { is_in_doubt: doubt::is_left_by(&error), error })
     }
 
     /// Makes rows of all that is owed, and sees to it that there is a journal.
-    fn begin(&self) -> Outcome<()> {
+    fn begin(&self) -> LogResult<()> {
         let mut connection = self.connection.lock();
         let is_anew = self.ahead.lock().is_to_begin;
         let Some(keys) = self.rows_made(&mut connection, is_anew)? else { return Ok(()) };
@@ -186,7 +186,7 @@ impl Writer {
 
     /// A flush failed. What was refused may come back until the next transaction is on the disk, which the next who appends begins with: it
     /// gives both files other keys.
-    fn doubt(&self, mut ahead: MutexGuard<'_, Ahead>) {
+    fn doubt(&self, mut ahead: MutexGuard<'_, JournalTail>) {
         (ahead.is_to_begin, ahead.is_in_doubt) = (true, true);
     }
 
@@ -196,13 +196,13 @@ impl Writer {
     }
 
     /// Writes into the database, one after the other, with all rows made.
-    pub(super) fn write<T>(&self, work: impl FnOnce(&mut Connection) -> Outcome<T>) -> Outcome<T> {
+    pub(super) fn write<T>(&self, work: impl FnOnce(&mut Connection) -> LogResult<T>) -> LogResult<T> {
         let mut connection = self.connection.lock();
         self.rows_made(&mut connection, false)?;
         self.not_in_doubt(work(&mut connection))
     }
 
-    fn not_in_doubt<T>(&self, outcome: Outcome<T>) -> Outcome<T> {
+    fn not_in_doubt<T>(&self, outcome: LogResult<T>) -> LogResult<T> {
         if outcome.as_ref().is_err_and(doubt::is_left_by) {
             self.doubt(self.ahead.lock());
             self.database.forget();
@@ -211,7 +211,7 @@ impl Writer {
     }
 
     /// Makes rows of all that is owed.
-    pub(super) fn catch_up(&self) -> Outcome<()> {
+    pub(super) fn catch_up(&self) -> LogResult<()> {
         self.is_called.store(false, Ordering::Release);
         if self.ahead.lock().owed.is_empty() {
             return Ok(());
@@ -237,7 +237,7 @@ impl Writer {
     }
 
     /// What is not rows yet, in order. Whoever asks this first and then the rows misses nothing.
-    pub(super) fn owed(&self) -> Vec<Arc<Record>> {
+    pub(super) fn owed(&self) -> Vec<Arc<LogRecord>> {
         self.ahead.lock().owed.iter().cloned().collect()
     }
 
@@ -245,7 +245,7 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Writer::catch_up`].
-    pub(super) fn owed_for(&self, paths: usize) -> Outcome<Vec<Arc<Record>>> {
+    pub(super) fn owed_for(&self, paths: usize) -> LogResult<Vec<Arc<LogRecord>>> {
         let changes = self.ahead.lock().changes;
         if changes.saturating_mul(paths) > MOST_LOOKS {
             self.catch_up()?;
@@ -255,7 +255,7 @@ impl Writer {
 
     /// Makes rows of all that is owed, in one transaction, and gives a file another key when nothing of it is needed any more; both, when
     /// the journal is begun anew. The keys of both, then.
-    fn rows_made(&self, connection: &mut Connection, is_anew: bool) -> Outcome<Option<[Key; FILES]>> {
+    fn rows_made(&self, connection: &mut Connection, is_anew: bool) -> LogResult<Option<[JournalKey; FILES]>> {
         let (owed, spent) = {
             let ahead = self.ahead.lock();
             let owed: Vec<_> = ahead.owed.iter().cloned().collect();
@@ -266,7 +266,7 @@ impl Writer {
             return Ok(None);
         }
         let renewed: Vec<usize> = if is_anew { (0..FILES).collect() } else { spent.into_iter().collect() };
-        let mut keys = [Key::default(); FILES];
+        let mut keys = [JournalKey::default(); FILES];
         for file in &renewed {
             keys[*file] = new_key()?;
         }
@@ -286,9 +286,9 @@ impl Writer {
     fn committed(
         &self,
         connection: &mut Connection,
-        records: &[Arc<Record>],
-        keys: impl Iterator<Item = (usize, Key)>,
-    ) -> Outcome<()> {
+        records: &[Arc<LogRecord>],
+        keys: impl Iterator<Item = (usize, JournalKey)>,
+    ) -> LogResult<()> {
         let transaction = connection.transaction()?;
         if !records.is_empty() {
             self.fail.at(FailPoint::RowsWrite)?;
@@ -306,7 +306,7 @@ impl Writer {
     }
 
     /// Makes everything rows of a database file that is whole by itself.
-    pub(super) fn close(&self) -> Outcome<()> {
+    pub(super) fn close(&self) -> LogResult<()> {
         let mut connection = self.connection.lock();
         // What was refused must not come back.
         let is_in_doubt = self.is_in_doubt();
@@ -323,7 +323,7 @@ impl Writer {
 
 /// What the journal has and the rows do not, of which a record is the newest. Somebody may be at work on both: whoever reads the keys
 /// first, the journal then, and the rows last, misses nothing.
-pub(super) fn missing(batches: Vec<(Seq, Vec<Record>)>, mut last: Seq) -> Outcome<Vec<Record>> {
+pub(super) fn missing(batches: Vec<(Seq, Vec<LogRecord>)>, mut last: Seq) -> LogResult<Vec<LogRecord>> {
     let mut owed = Vec::new();
     for (after, records) in batches {
         let Some(newest) = records.last().map(|record| record.seq).filter(|newest| *newest > last) else { continue };
@@ -339,13 +339,13 @@ pub(super) fn missing(batches: Vec<(Seq, Vec<Record>)>, mut last: Seq) -> Outcom
 }
 
 /// The keys of the journal's files.
-pub(super) fn keys(connection: &Connection) -> Outcome<[Key; FILES]> {
-    let mut keys = [Key::default(); FILES];
+pub(super) fn keys(connection: &Connection) -> LogResult<[JournalKey; FILES]> {
+    let mut keys = [JournalKey::default(); FILES];
     let mut statement = connection.prepare("SELECT file, key FROM journal")?;
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
         let (file, key): (u32, Vec<u8>) = (row.get(0)?, row.get(1)?);
-        let place = keys.get_mut(file as usize).zip(Key::try_from(key).ok());
+        let place = keys.get_mut(file as usize).zip(JournalKey::try_from(key).ok());
         let (place, key) = place.ok_or_else(|| StoreError::Damaged("`log.db`: a key of the journal".to_owned()))?;
         *place = key;
     }
@@ -353,7 +353,7 @@ pub(super) fn keys(connection: &Connection) -> Outcome<[Key; FILES]> {
 }
 
 /// Position of the newest record that is rows; zero when there is none.
-pub(super) fn newest(connection: &Connection) -> Outcome<Seq> {
+pub(super) fn newest(connection: &Connection) -> LogResult<Seq> {
     Ok(connection.query_row("SELECT coalesce(max(seq), 0) FROM sets", [], |row| Ok(rows::seq(row.get(0)?)))?)
 }
 
@@ -362,7 +362,7 @@ fn number_of(file: usize) -> u32 {
     u32::try_from(file).unwrap_or(u32::MAX)
 }
 
-fn check_order(last: Seq, records: &[Record]) -> Outcome<()> {
+fn check_order(last: Seq, records: &[LogRecord]) -> LogResult<()> {
     let mut last = last;
     for record in records {
         if record.seq <= last {
@@ -374,7 +374,7 @@ fn check_order(last: Seq, records: &[Record]) -> Outcome<()> {
 }
 
 /// Bytes of a record; without or with large contents, which memory holds and the journal does not.
-fn size(record: &Record, is_all: bool) -> usize {
+fn size(record: &LogRecord, is_all: bool) -> usize {
     let content = |content: &Bytes| if spool::is_large(content) && !is_all { 0 } else { content.len() };
     record.entries.iter().map(|entry| entry.content.as_ref().map_or(0, content) + 128).sum::<usize>() + 256
 }

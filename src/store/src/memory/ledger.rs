@@ -10,15 +10,15 @@ use git2::{Odb, Repository};
 use parking_lot::Mutex;
 use svcfs_base::{ETag, FileKind, Seq, Timestamp, TreePath};
 
-use super::{Outcome, State};
-use crate::{Edit, FailPoint, FailPoints, Log, StoreError};
+use super::{PathState, VersionResult};
+use crate::{FailPoint, FailPoints, FileEdit, Log, StoreError};
 
 /// The rows of a log as a memory.
-pub struct Ledger {
+pub struct LogOnlyState {
     log: Arc<Log>,
     /// Without objects and without a folder of its own: only git's rules of which names are ignored.
     rules: Mutex<Repository>,
-    staged: Mutex<Staged>,
+    staged: Mutex<StagedState>,
     /// The newest moment that names a set.
     newest: Mutex<Option<Timestamp>>,
     fail: FailPoints,
@@ -26,14 +26,14 @@ pub struct Ledger {
 
 /// What sets that are not logged yet make of paths.
 #[derive(Default)]
-struct Staged {
+struct StagedState {
     /// By path, and by the position their set will have, oldest first.
-    states: BTreeMap<TreePath, Vec<(Seq, State)>>,
+    states: BTreeMap<TreePath, Vec<(Seq, PathState)>>,
     newest: Seq,
 }
 
-impl Staged {
-    fn get(&self, path: &TreePath, at: Seq) -> Option<State> {
+impl StagedState {
+    fn get(&self, path: &TreePath, at: Seq) -> Option<PathState> {
         self.states.get(path)?.iter().rev().find(|(seq, _)| *seq <= at).map(|(_, state)| *state)
     }
 
@@ -49,8 +49,8 @@ impl Staged {
     }
 }
 
-impl Ledger {
-    pub(super) fn open(root: &Path, log: Arc<Log>) -> Outcome<Self> {
+impl LogOnlyState {
+    pub(super) fn open(root: &Path, log: Arc<Log>) -> VersionResult<Self> {
         let rules = Repository::from_odb(Odb::new()?)?;
         rules.set_workdir(root, false)?;
         let newest = log.newest_moment()?;
@@ -72,19 +72,19 @@ impl Ledger {
         moment
     }
 
-    pub(super) fn recorded(&self, paths: &[&TreePath]) -> Outcome<Vec<State>> {
+    pub(super) fn recorded(&self, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         self.log.standing(paths, Seq(u64::MAX))
     }
 
-    pub(super) fn recorded_below(&self, path: &TreePath) -> Outcome<Vec<(TreePath, ETag, FileKind)>> {
+    pub(super) fn recorded_below(&self, path: &TreePath) -> VersionResult<Vec<(TreePath, ETag, FileKind)>> {
         self.log.standing_below(path)
     }
 
-    pub(super) fn settled(&self, at: Seq, paths: &[&TreePath]) -> Outcome<Vec<State>> {
+    pub(super) fn settled(&self, at: Seq, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         self.log.standing(paths, at)
     }
 
-    pub(super) fn staged(&self, at: Seq, paths: &[&TreePath]) -> Outcome<Vec<State>> {
+    pub(super) fn staged(&self, at: Seq, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         let mut states = self.log.standing(paths, at)?;
         let staged = self.staged.lock();
         for (state, path) in states.iter_mut().zip(paths) {
@@ -94,7 +94,7 @@ impl Ledger {
     }
 
     /// Makes a set after `at` ready.
-    pub(super) fn stage(&self, at: Seq, edits: &[Edit<'_>]) -> Outcome<()> {
+    pub(super) fn stage(&self, at: Seq, edits: &[FileEdit<'_>]) -> VersionResult<()> {
         self.fail.at(FailPoint::StageCommit)?;
         let seq = at.next();
         {
@@ -103,9 +103,9 @@ impl Ledger {
             staged.newest = seq;
             for edit in edits {
                 let state = match edit {
-                    Edit::Write { kind, content, .. } => Some((ETag::of(content), *kind)),
-                    Edit::Place { kind, blob, .. } => Some((*blob, *kind)),
-                    Edit::Remove { .. } => None,
+                    FileEdit::Write { kind, content, .. } => Some((ETag::of(content), *kind)),
+                    FileEdit::Place { kind, blob, .. } => Some((*blob, *kind)),
+                    FileEdit::Remove { .. } => None,
                 };
                 staged.states.entry(edit.path().clone()).or_default().push((seq, state));
             }
@@ -118,10 +118,10 @@ impl Ledger {
     }
 
     /// A file and a directory cannot have one name: what the tree can never take must not be logged.
-    fn must_have_room(&self, at: Seq, edit: &Edit<'_>) -> Outcome<()> {
+    fn must_have_room(&self, at: Seq, edit: &FileEdit<'_>) -> VersionResult<()> {
         let path = match edit {
-            Edit::Write { path, .. } | Edit::Place { path, .. } => *path,
-            Edit::Remove { .. } => return Ok(()),
+            FileEdit::Write { path, .. } | FileEdit::Place { path, .. } => *path,
+            FileEdit::Remove { .. } => return Ok(()),
         };
         let refused = |reason: &str| Err(StoreError::Unrecordable { path: path.clone(), reason: reason.to_owned() });
         let above: Vec<_> = path.ancestors().filter(|above| !above.is_root() && above != path).collect();
@@ -142,10 +142,10 @@ impl Ledger {
     }
 
     pub(super) fn forget_staged(&self) {
-        *self.staged.lock() = Staged::default();
+        *self.staged.lock() = StagedState::default();
     }
 
-    pub(super) fn is_ignored(&self, path: &TreePath) -> Outcome<bool> {
+    pub(super) fn is_ignored(&self, path: &TreePath) -> VersionResult<bool> {
         Ok(self.rules.lock().is_path_ignored(Path::new(path.as_str()))?)
     }
 }

@@ -15,19 +15,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use svcfs_base::{CommitId, ETag, FileKind, Seq, Timestamp, TreePath};
 
-pub use ledger::Ledger;
-pub use snapshots::{SNAPSHOT_DIRECTORY, Snapshots};
+pub use ledger::LogOnlyState;
+pub use snapshots::{SNAPSHOT_DIRECTORY, SnapshotStore};
 
-use crate::{Author, Edit, History, Log, StoreError, WorkTree};
+use crate::{CommitAuthor, FileEdit, History, Log, StoreError, WorkTree};
 
 /// The file at a path, by content and kind; none where there is none.
-pub type State = Option<(ETag, FileKind)>;
+pub type PathState = Option<(ETag, FileKind)>;
 
-type Outcome<T> = Result<T, StoreError>;
+type VersionResult<T> = Result<T, StoreError>;
 
 /// What is to remember earlier states (contract 9.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Strategy {
+pub enum VersionStrategy {
     /// git: every set is a commit.
     Git,
     /// A snapshot of every content.
@@ -39,7 +39,7 @@ pub enum Strategy {
     Nothing,
 }
 
-impl Strategy {
+impl VersionStrategy {
     /// Its name in settings and in the log.
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl Strategy {
 
 /// Where the next set goes: on which commit, where there are commits, and after which record.
 #[derive(Debug, Clone, Copy)]
-pub struct Tip {
+pub struct WriteTip {
     /// The newest commit.
     pub commit: Option<CommitId>,
     /// The newest record.
@@ -66,51 +66,51 @@ pub struct Tip {
 
 /// What remembers earlier states of one space.
 #[expect(clippy::large_enum_variant, reason = "there is one of it for each space, and it never moves")]
-pub enum Memory {
+pub enum VersionStore {
     /// git does.
     Git {
         /// Its repository.
         history: History,
         /// Those of a time when there were snapshots: they can still be read.
-        earlier: Snapshots,
+        earlier: SnapshotStore,
     },
     /// Snapshots do.
     Snapshots {
         /// What stands where.
-        ledger: Ledger,
+        ledger: LogOnlyState,
         /// What stood there.
-        snapshots: Snapshots,
+        snapshots: SnapshotStore,
     },
     /// Nothing does: the log knows what stands where, and nobody what stood there.
     Nothing {
         /// What stands where.
-        ledger: Ledger,
+        ledger: LogOnlyState,
     },
 }
 
-impl Memory {
+impl VersionStore {
     /// Opens what a strategy needs; true beside it when something was made that a crash must not take away. Without git, no repository
     /// is made or touched. `unversioned` are globs of names that git is told to leave alone.
     ///
     /// # Errors
     /// Those of [`History::open_alone`]; `Database` when the log cannot be read.
     pub fn open(
-        strategy: Strategy,
+        strategy: VersionStrategy,
         root: &Path,
         (tree, log): (&Arc<WorkTree>, &Arc<Log>),
         unversioned: &[String],
-    ) -> Outcome<(Self, bool)> {
-        let ledger = || Ledger::open(root, Arc::clone(log));
-        let snapshots = |at_most| Snapshots::new(Arc::clone(tree), at_most);
+    ) -> VersionResult<(Self, bool)> {
+        let ledger = || LogOnlyState::open(root, Arc::clone(log));
+        let snapshots = |at_most| SnapshotStore::new(Arc::clone(tree), at_most);
         Ok(match strategy {
-            Strategy::Git => {
+            VersionStrategy::Git => {
                 let (history, is_new) = History::open_alone(root, unversioned)?;
                 (Self::Git { history, earlier: snapshots(None) }, is_new)
             }
-            Strategy::Snapshots { at_most } => {
+            VersionStrategy::Snapshots { at_most } => {
                 (Self::Snapshots { ledger: ledger()?, snapshots: snapshots(at_most) }, false)
             }
-            Strategy::Nothing => (Self::Nothing { ledger: ledger()? }, false),
+            VersionStrategy::Nothing => (Self::Nothing { ledger: ledger()? }, false),
         })
     }
 
@@ -126,7 +126,7 @@ impl Memory {
     ///
     /// # Errors
     /// `Git`.
-    pub fn head(&self) -> Outcome<Option<CommitId>> {
+    pub fn head(&self) -> VersionResult<Option<CommitId>> {
         match self {
             Self::Git { history, .. } => history.head(),
             Self::Snapshots { .. } | Self::Nothing { .. } => Ok(None),
@@ -145,7 +145,7 @@ impl Memory {
     ///
     /// # Errors
     /// `Git`, `Database`.
-    pub fn recorded(&self, paths: &[&TreePath]) -> Outcome<Vec<State>> {
+    pub fn recorded(&self, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         match self {
             Self::Git { history, .. } => history.leaves_at(history.head()?, paths),
             Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.recorded(paths),
@@ -156,7 +156,7 @@ impl Memory {
     ///
     /// # Errors
     /// As [`Memory::recorded`].
-    pub fn recorded_below(&self, path: &TreePath) -> Outcome<Vec<(TreePath, ETag, FileKind)>> {
+    pub fn recorded_below(&self, path: &TreePath) -> VersionResult<Vec<(TreePath, ETag, FileKind)>> {
         match self {
             Self::Git { history, .. } => match history.head()? {
                 Some(head) => history.leaves(head, path),
@@ -170,7 +170,7 @@ impl Memory {
     ///
     /// # Errors
     /// As [`Memory::recorded`].
-    pub fn settled(&self, tip: Tip, paths: &[&TreePath]) -> Outcome<Vec<State>> {
+    pub fn settled(&self, tip: WriteTip, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         match self {
             Self::Git { history, .. } => history.leaves_at(tip.commit, paths),
             Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.settled(tip.seq, paths),
@@ -181,20 +181,20 @@ impl Memory {
     ///
     /// # Errors
     /// `Unrecordable` for a path that cannot be recorded; nothing is ready then.
-    pub fn stage(&self, tip: Tip, edits: &[Edit<'_>], author: &Author<'_>) -> Outcome<Tip> {
+    pub fn stage(&self, tip: WriteTip, edits: &[FileEdit<'_>], author: &CommitAuthor<'_>) -> VersionResult<WriteTip> {
         let seq = tip.seq.next();
         match self {
             Self::Git { history, .. } => {
-                Ok(Tip { commit: Some(history.stage(tip.commit, edits, author)?.commit), seq })
+                Ok(WriteTip { commit: Some(history.stage(tip.commit, edits, author)?.commit), seq })
             }
             Self::Snapshots { ledger, .. } => {
                 edits.iter().try_for_each(|edit| snapshots::can_keep(edit.path()))?;
                 ledger.stage(tip.seq, edits)?;
-                Ok(Tip { commit: None, seq })
+                Ok(WriteTip { commit: None, seq })
             }
             Self::Nothing { ledger } => {
                 ledger.stage(tip.seq, edits)?;
-                Ok(Tip { commit: None, seq })
+                Ok(WriteTip { commit: None, seq })
             }
         }
     }
@@ -203,7 +203,7 @@ impl Memory {
     ///
     /// # Errors
     /// As [`Memory::recorded`].
-    pub fn staged(&self, tip: Tip, paths: &[&TreePath]) -> Outcome<Vec<State>> {
+    pub fn staged(&self, tip: WriteTip, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         match self {
             Self::Git { history, .. } => history.staged_leaves(tip.commit, paths),
             Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.staged(tip.seq, paths),
@@ -214,7 +214,7 @@ impl Memory {
     ///
     /// # Errors
     /// `Git`.
-    pub fn can_record(&self, path: &TreePath) -> Outcome<bool> {
+    pub fn can_record(&self, path: &TreePath) -> VersionResult<bool> {
         match self {
             Self::Git { history, .. } => history.can_record(path),
             Self::Snapshots { .. } => Ok(snapshots::can_keep(path).is_ok()),
@@ -242,7 +242,7 @@ impl Memory {
     ///
     /// # Errors
     /// `Git`.
-    pub fn is_ignored(&self, path: &TreePath) -> Outcome<bool> {
+    pub fn is_ignored(&self, path: &TreePath) -> VersionResult<bool> {
         match self {
             Self::Git { history, .. } => history.is_ignored(path),
             Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.is_ignored(path),
@@ -253,7 +253,7 @@ impl Memory {
     ///
     /// # Errors
     /// `Git`.
-    pub fn differences(&self) -> Outcome<Vec<TreePath>> {
+    pub fn differences(&self) -> VersionResult<Vec<TreePath>> {
         match self {
             Self::Git { history, .. } => history.differences(),
             // Nothing says which files are as they were but the files.
@@ -265,7 +265,7 @@ impl Memory {
     ///
     /// # Errors
     /// As [`History::untouched`].
-    pub fn untouched<'p>(&self, paths: &[&'p TreePath]) -> Outcome<HashSet<&'p TreePath>> {
+    pub fn untouched<'p>(&self, paths: &[&'p TreePath]) -> VersionResult<HashSet<&'p TreePath>> {
         self.git().map_or_else(|| Ok(HashSet::new()), |history| history.untouched(paths))
     }
 
@@ -273,7 +273,7 @@ impl Memory {
     ///
     /// # Errors
     /// `Git` when it is there but cannot be read.
-    pub fn content(&self, hash: ETag) -> Outcome<Option<Bytes>> {
+    pub fn content(&self, hash: ETag) -> VersionResult<Option<Bytes>> {
         match self {
             Self::Git { history, .. } => history.blob(hash),
             Self::Snapshots { .. } | Self::Nothing { .. } => Ok(None),
@@ -287,8 +287,8 @@ impl Memory {
     pub fn refresh_index<'a>(
         &self,
         paths: impl Iterator<Item = &'a TreePath>,
-        is_version: impl Fn(&TreePath, ETag) -> Outcome<bool>,
-    ) -> Outcome<Vec<TreePath>> {
+        is_version: impl Fn(&TreePath, ETag) -> VersionResult<bool>,
+    ) -> VersionResult<Vec<TreePath>> {
         self.git().map_or(Ok(Vec::new()), |history| history.refresh_index(paths, is_version))
     }
 

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use svcfs_base::{DiskAttributes, FileKind, Timestamp, TreePath, VersionId};
 use tracing::warn;
 
-use super::Outcome;
-use crate::{FailPoint, FailPoints, Install, StatKind, StoreError, WorkTree};
+use super::VersionResult;
+use crate::{FailPoint, FailPoints, FileInstall, StatKind, StoreError, WorkTree};
 
 /// Where snapshots lie below the root.
 pub const SNAPSHOT_DIRECTORY: &str = ".versions";
@@ -19,13 +19,13 @@ pub const SNAPSHOT_DIRECTORY: &str = ".versions";
 const SUFFIX: &str = ".md";
 
 /// The snapshots of a tree.
-pub struct Snapshots {
+pub struct SnapshotStore {
     tree: Arc<WorkTree>,
     at_most: Option<NonZeroUsize>,
     fail: FailPoints,
 }
 
-impl Snapshots {
+impl SnapshotStore {
     pub(super) fn new(tree: Arc<WorkTree>, at_most: Option<NonZeroUsize>) -> Self {
         let fail = tree.fail_points();
         Self { tree, at_most, fail }
@@ -35,18 +35,18 @@ impl Snapshots {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn keep(&self, path: &TreePath, moment: Timestamp, content: &[u8]) -> Outcome<()> {
+    pub fn keep(&self, path: &TreePath, moment: Timestamp, content: &[u8]) -> VersionResult<()> {
         self.fail.at(FailPoint::SnapshotWrite)?;
         let place = place(path, moment)?;
         let (kind, disk) = (FileKind::Regular, DiskAttributes::default());
-        self.tree.install(&Install { path: &place, content, kind, disk })?;
+        self.tree.install(&FileInstall { path: &place, content, kind, disk })?;
         if let Err(error) = self.prune(path) {
             warn!(page.path = %path, %error, "older snapshots could not be removed; the next write tries again");
         }
         Ok(())
     }
 
-    fn prune(&self, path: &TreePath) -> Outcome<()> {
+    fn prune(&self, path: &TreePath) -> VersionResult<()> {
         let Some(at_most) = self.at_most else { return Ok(()) };
         let kept = self.list(path)?;
         for oldest in &kept[..kept.len().saturating_sub(at_most.get())] {
@@ -60,7 +60,7 @@ impl Snapshots {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn list(&self, path: &TreePath) -> Outcome<Vec<Timestamp>> {
+    pub fn list(&self, path: &TreePath) -> VersionResult<Vec<Timestamp>> {
         let Ok(directory) = directory(path) else { return Ok(Vec::new()) };
         match self.tree.list(&directory) {
             Ok(entries) => {
@@ -76,7 +76,7 @@ impl Snapshots {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn read(&self, path: &TreePath, moment: Timestamp) -> Outcome<Option<Bytes>> {
+    pub fn read(&self, path: &TreePath, moment: Timestamp) -> VersionResult<Option<Bytes>> {
         let Ok(place) = place(path, moment) else { return Ok(None) };
         match self.tree.read(&place) {
             Ok((content, _)) => Ok(Some(content)),
@@ -90,7 +90,7 @@ impl Snapshots {
 ///
 /// # Errors
 /// `Unrecordable` when the name is one of snapshots themselves, or the path is too long.
-pub(super) fn can_keep(path: &TreePath) -> Outcome<()> {
+pub(super) fn can_keep(path: &TreePath) -> VersionResult<()> {
     let is_of_snapshots = |name: &str| name.strip_suffix(SUFFIX).is_some_and(|stem| VersionId::moment(stem).is_some());
     if path.components().any(is_of_snapshots) {
         return Err(unrecordable(path, "snapshots of other files have names like it"));
@@ -98,12 +98,12 @@ pub(super) fn can_keep(path: &TreePath) -> Outcome<()> {
     place(path, Timestamp::UNIX_EPOCH).map(|_| ())
 }
 
-fn directory(path: &TreePath) -> Outcome<TreePath> {
+fn directory(path: &TreePath) -> VersionResult<TreePath> {
     let text = format!("{SNAPSHOT_DIRECTORY}/{path}");
     TreePath::parse(&text).map_err(|_| unrecordable(path, "it is too long to keep snapshots of"))
 }
 
-fn place(path: &TreePath, moment: Timestamp) -> Outcome<TreePath> {
+fn place(path: &TreePath, moment: Timestamp) -> VersionResult<TreePath> {
     let text = format!("{SNAPSHOT_DIRECTORY}/{path}/{}{SUFFIX}", VersionId::Moment(moment));
     TreePath::parse(&text).map_err(|_| unrecordable(path, "it is too long to keep snapshots of"))
 }

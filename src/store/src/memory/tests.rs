@@ -1,19 +1,19 @@
 use svcfs_base::{Actor, EventAnnouncement, Protocol};
 
 use super::*;
-use crate::{Against, Entry, Record, StatePaths};
+use crate::{DiffBase, LogEntry, LogRecord, StatePaths};
 
 struct Fixture {
     directory: tempfile::TempDir,
     log: Arc<Log>,
-    memory: Memory,
+    memory: VersionStore,
 }
 
-fn fixture(strategy: Strategy) -> Fixture {
+fn fixture(strategy: VersionStrategy) -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     let tree = Arc::new(WorkTree::open(directory.path()).unwrap());
     let log = Arc::new(Log::open(&StatePaths::of(directory.path())).unwrap().0);
-    let (memory, _) = Memory::open(strategy, directory.path(), (&tree, &log), &[]).unwrap();
+    let (memory, _) = VersionStore::open(strategy, directory.path(), (&tree, &log), &[]).unwrap();
     Fixture { directory, log, memory }
 }
 
@@ -25,23 +25,23 @@ fn second(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn write<'a>(path: &'a TreePath, content: &'a [u8]) -> Edit<'a> {
-    Edit::Write { path, kind: FileKind::Regular, content }
+fn write<'a>(path: &'a TreePath, content: &'a [u8]) -> FileEdit<'a> {
+    FileEdit::Write { path, kind: FileKind::Regular, content }
 }
 
-fn stage(memory: &Memory, tip: Tip, edits: &[Edit<'_>]) -> Outcome<Tip> {
-    memory.stage(tip, edits, &Author { actor: &Actor::new("eve"), time: second(1), message: "m" })
+fn stage(memory: &VersionStore, tip: WriteTip, edits: &[FileEdit<'_>]) -> VersionResult<WriteTip> {
+    memory.stage(tip, edits, &CommitAuthor { actor: &Actor::new("eve"), time: second(1), message: "m" })
 }
 
-fn state(content: &[u8]) -> State {
+fn state(content: &[u8]) -> PathState {
     Some((ETag::of(content), FileKind::Regular))
 }
 
-const START: Tip = Tip { commit: None, seq: Seq(0) };
+const START: WriteTip = WriteTip { commit: None, seq: Seq(0) };
 
 #[test]
 fn what_is_made_ready_counts_for_the_sets_after_it_and_not_when_it_is_refused() {
-    for strategy in [Strategy::Git, Strategy::Snapshots { at_most: None }, Strategy::Nothing] {
+    for strategy in [VersionStrategy::Git, VersionStrategy::Snapshots { at_most: None }, VersionStrategy::Nothing] {
         let Fixture { memory, directory: _directory, .. } = fixture(strategy);
         let (a, b) = (at("a.md"), at("d/b.md"));
         let one = stage(&memory, START, &[write(&a, b"one")]).unwrap();
@@ -50,7 +50,7 @@ fn what_is_made_ready_counts_for_the_sets_after_it_and_not_when_it_is_refused() 
         assert_eq!(memory.staged(two, &[&a, &b]).unwrap(), [state(b"two"), state(b"b")]);
         assert_eq!(memory.recorded(&[&a]).unwrap(), [None], "nobody sees what is not logged");
         // The second is refused, another takes its place.
-        let other = stage(&memory, one, &[Edit::Remove { path: &a }, write(&b, b"other")]).unwrap();
+        let other = stage(&memory, one, &[FileEdit::Remove { path: &a }, write(&b, b"other")]).unwrap();
         assert_eq!(memory.staged(other, &[&a, &b]).unwrap(), [None, state(b"other")]);
         memory.discard();
         assert_eq!(memory.staged(START, &[&a, &b]).unwrap(), [None, None]);
@@ -59,28 +59,28 @@ fn what_is_made_ready_counts_for_the_sets_after_it_and_not_when_it_is_refused() 
 
 #[test]
 fn a_file_and_a_directory_cannot_have_one_name() {
-    for strategy in [Strategy::Git, Strategy::Snapshots { at_most: None }, Strategy::Nothing] {
+    for strategy in [VersionStrategy::Git, VersionStrategy::Snapshots { at_most: None }, VersionStrategy::Nothing] {
         let Fixture { memory, directory: _directory, .. } = fixture(strategy);
         let (a, below, beside) = (at("a"), at("a/b.md"), at("a.md"));
-        let refused = |tip, edits: &[Edit<'_>]| match stage(&memory, tip, edits) {
+        let refused = |tip, edits: &[FileEdit<'_>]| match stage(&memory, tip, edits) {
             Err(StoreError::Unrecordable { path, .. }) => path,
             other => panic!("{strategy:?}: {other:?}"),
         };
         let file = stage(&memory, START, &[write(&a, b"a"), write(&beside, b"beside")]).unwrap();
         assert_eq!(refused(file, &[write(&below, b"b")]), below);
-        let directory = stage(&memory, file, &[Edit::Remove { path: &a }, write(&below, b"b")]).unwrap();
+        let directory = stage(&memory, file, &[FileEdit::Remove { path: &a }, write(&below, b"b")]).unwrap();
         assert_eq!(refused(directory, &[write(&a, b"a")]), a);
-        stage(&memory, directory, &[Edit::Remove { path: &below }, write(&a, b"a")]).unwrap();
+        stage(&memory, directory, &[FileEdit::Remove { path: &below }, write(&a, b"a")]).unwrap();
     }
 }
 
 #[test]
 fn moments_that_name_sets_only_ever_grow() {
-    let Fixture { memory, log, directory } = fixture(Strategy::Nothing);
+    let Fixture { memory, log, directory } = fixture(VersionStrategy::Nothing);
     let moments: Vec<_> = [second(5), second(5), second(3)].map(|now| memory.moment(now)).to_vec();
     assert_eq!(moments[0], second(5));
     assert!(moments[0] < moments[1] && moments[1] < moments[2]);
-    let entry = Entry {
+    let entry = LogEntry {
         path: at("a.md"),
         old: None,
         new: Some(ETag::of(b"a")),
@@ -89,7 +89,7 @@ fn moments_that_name_sets_only_ever_grow() {
         disk: svcfs_base::DiskAttributes::default(),
         over: None,
     };
-    let record = Record {
+    let record = LogRecord {
         seq: Seq(1),
         time: second(9),
         actor: Actor::new("eve"),
@@ -97,21 +97,21 @@ fn moments_that_name_sets_only_ever_grow() {
         message: "m".to_owned(),
         provenance: None,
         announcement: EventAnnouncement::Files,
-        role: crate::Role::Set,
-        against: Against::Parent,
+        role: crate::RecordKind::Set,
+        against: DiffBase::Parent,
         commit: None,
         moves: Vec::new(),
         entries: vec![entry],
     };
     log.append(&[record]).unwrap();
     let tree = Arc::new(WorkTree::open(directory.path()).unwrap());
-    let (again, _) = Memory::open(Strategy::Nothing, directory.path(), (&tree, &log), &[]).unwrap();
+    let (again, _) = VersionStore::open(VersionStrategy::Nothing, directory.path(), (&tree, &log), &[]).unwrap();
     assert!(again.moment(second(1)) > second(9), "also after a restart with a clock that was set back");
 }
 
 #[test]
 fn git_is_neither_made_nor_touched_where_it_is_not_asked_for() {
-    for strategy in [Strategy::Snapshots { at_most: None }, Strategy::Nothing] {
+    for strategy in [VersionStrategy::Snapshots { at_most: None }, VersionStrategy::Nothing] {
         let Fixture { memory, directory, .. } = fixture(strategy);
         std::fs::write(directory.path().join(".gitignore"), "build/\n").unwrap();
         assert!(memory.is_ignored(&at("build/x")).unwrap() && !memory.is_ignored(&at("x")).unwrap());
@@ -121,8 +121,8 @@ fn git_is_neither_made_nor_touched_where_it_is_not_asked_for() {
 
 #[test]
 fn only_the_newest_snapshots_are_kept() {
-    let Fixture { memory, directory, .. } = fixture(Strategy::Snapshots { at_most: NonZeroUsize::new(2) });
-    let Memory::Snapshots { snapshots, .. } = &memory else { panic!("there are snapshots") };
+    let Fixture { memory, directory, .. } = fixture(VersionStrategy::Snapshots { at_most: NonZeroUsize::new(2) });
+    let VersionStore::Snapshots { snapshots, .. } = &memory else { panic!("there are snapshots") };
     let page = at("d/a.md");
     for (moment, text) in [(1, "one"), (2, "two"), (3, "three")] {
         snapshots.keep(&page, second(moment), text.as_bytes()).unwrap();
@@ -135,8 +135,8 @@ fn only_the_newest_snapshots_are_kept() {
 
 #[test]
 fn what_a_person_puts_among_the_snapshots_is_none_and_leads_nowhere() {
-    let Fixture { memory, directory, .. } = fixture(Strategy::Snapshots { at_most: NonZeroUsize::new(1) });
-    let Memory::Snapshots { snapshots, .. } = &memory else { panic!("there are snapshots") };
+    let Fixture { memory, directory, .. } = fixture(VersionStrategy::Snapshots { at_most: NonZeroUsize::new(1) });
+    let VersionStore::Snapshots { snapshots, .. } = &memory else { panic!("there are snapshots") };
     let folder = directory.path().join(".versions/a.md");
     std::fs::create_dir_all(folder.join("0000000004000000000.md")).unwrap();
     std::fs::write(folder.join("notes.txt"), "mine").unwrap();
@@ -152,7 +152,7 @@ fn what_a_person_puts_among_the_snapshots_is_none_and_leads_nowhere() {
 
 #[test]
 fn names_that_snapshots_have_and_paths_without_room_for_one_are_refused() {
-    let Fixture { memory, directory: _directory, .. } = fixture(Strategy::Snapshots { at_most: None });
+    let Fixture { memory, directory: _directory, .. } = fixture(VersionStrategy::Snapshots { at_most: None });
     let long = at(&format!("{}x.md", "d/".repeat(2040)));
     for path in [at("a.md/1234567890123456789.md"), at("1234567890123456789.md/b.md"), long] {
         assert!(!memory.can_record(&path).unwrap(), "{path}");

@@ -27,13 +27,13 @@ const SMALLEST: u64 = 16;
 
 /// Something that was done to a file and must not be lost, although the file is not in the tree yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Promise {
+pub struct StableWrite {
     /// The file.
     pub number: u64,
     /// What stood there when the first of these was made: none when the file was new.
     pub base: Option<ETag>,
     /// What was done.
-    pub act: Act,
+    pub act: StableOperation,
     /// Who did it; none where an earlier program noted it.
     pub author: Option<Actor>,
     /// Permission bits and owner of a file that is not in the tree yet.
@@ -42,7 +42,7 @@ pub struct Promise {
 
 /// What was done to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Act {
+pub enum StableOperation {
     /// It got this length in bytes; a file that was not there was made.
     Resized(u64),
     /// These bytes were written at this offset.
@@ -50,12 +50,12 @@ pub enum Act {
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownFile {
     names: HashMap<u64, (u64, Box<str>)>,
     numbers: HashMap<(u64, Box<str>), u64>,
 }
 
-impl Known {
+impl KnownFile {
     fn add(&mut self, number: u64, parent: u64, name: &str) {
         if self.names.len() >= MOST_KNOWN {
             self.clear();
@@ -70,18 +70,18 @@ impl Known {
     }
 }
 
-struct Inner {
+struct InodeRows {
     connection: Connection,
-    known: Known,
+    known: KnownFile,
 }
 
 /// The numbers of one space.
-pub struct FileNumbers {
+pub struct InodeTable {
     space: u64,
-    inner: Mutex<Inner>,
+    inner: Mutex<InodeRows>,
 }
 
-impl FileNumbers {
+impl InodeTable {
     /// The number of the root.
     pub const ROOT: u64 = 3;
     /// All that is promised of a file.
@@ -102,7 +102,7 @@ impl FileNumbers {
             opened => opened?,
         };
         let space: i64 = connection.query_row("SELECT space FROM identity", [], |row| row.get(0))?;
-        let inner = Inner { connection, known: Known::default() };
+        let inner = InodeRows { connection, known: KnownFile::default() };
         Ok(Self { space: space.cast_unsigned(), inner: Mutex::new(inner) })
     }
 
@@ -252,11 +252,11 @@ impl FileNumbers {
     ///
     /// # Errors
     /// [`StoreError`] of the database; nothing is promised then.
-    pub fn promise(&self, promise: &Promise, is_flushed: bool) -> Result<i64, StoreError> {
-        let Promise { number, base, act, author, disk } = promise;
+    pub fn promise(&self, promise: &StableWrite, is_flushed: bool) -> Result<i64, StoreError> {
+        let StableWrite { number, base, act, author, disk } = promise;
         let (place, data) = match act {
-            Act::Resized(size) => (size, None),
-            Act::Written(offset, data) => (offset, Some(data)),
+            StableOperation::Resized(size) => (size, None),
+            StableOperation::Written(offset, data) => (offset, Some(data)),
         };
         let mut inner = self.inner.lock();
         inner.flushing(is_flushed, |connection| {
@@ -315,7 +315,7 @@ impl FileNumbers {
     ///
     /// # Errors
     /// [`StoreError`] of the database, `Damaged` for a hash that is none.
-    pub fn promised(&self, number: u64) -> Result<Vec<Promise>, StoreError> {
+    pub fn promised(&self, number: u64) -> Result<Vec<StableWrite>, StoreError> {
         let inner = self.inner.lock();
         let tail = "SELECT base, place, data, author, mode, uid, gid FROM promises WHERE number = ?1 ORDER BY position";
         let mut statement = inner.connection.prepare(tail)?;
@@ -330,14 +330,14 @@ impl FileNumbers {
             let (base, (place, data), author, disk) = row?;
             let base = base.map(|base| ETag::parse("base", &base)).transpose();
             let base = base.map_err(|_| StoreError::Damaged("nfs.db: a hash that is none".to_owned()))?;
-            let act = data.map_or(Act::Resized(place), |data| Act::Written(place, data));
-            Ok(Promise { number, base, act, author, disk })
+            let act = data.map_or(StableOperation::Resized(place), |data| StableOperation::Written(place, data));
+            Ok(StableWrite { number, base, act, author, disk })
         })
         .collect()
     }
 }
 
-impl Inner {
+impl InodeRows {
     fn path(&mut self, number: u64) -> Result<Option<TreePath>, StoreError> {
         path_of(number, |number| self.name(number))
     }
@@ -402,7 +402,7 @@ fn path_of<E>(
 ) -> Result<Option<TreePath>, E> {
     let mut parts = Vec::new();
     let mut at = number;
-    while at != FileNumbers::ROOT {
+    while at != InodeTable::ROOT {
         // Deeper than any path can be: the file is damaged.
         if parts.len() > 4096 {
             return Ok(None);
@@ -472,7 +472,7 @@ fn open(file: &Path) -> Result<Connection, StoreError> {
     }
     // What lay in directories whose names are gone.
     let orphans = "DELETE FROM files WHERE parent <> ?1 AND parent NOT IN (SELECT number FROM files)";
-    while connection.execute(orphans, [FileNumbers::ROOT.cast_signed()])? > 0 {}
+    while connection.execute(orphans, [InodeTable::ROOT.cast_signed()])? > 0 {}
     // The disk gets its room back where more than half of the file is of rows that went.
     let pages = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
     let free = pages("PRAGMA freelist_count")?;

@@ -4,9 +4,9 @@ fn path(text: &str) -> TreePath {
     TreePath::parse(text).unwrap()
 }
 
-fn place() -> (tempfile::TempDir, FileNumbers) {
+fn place() -> (tempfile::TempDir, InodeTable) {
     let folder = tempfile::tempdir().unwrap();
-    let numbers = FileNumbers::open(&folder.path().join("nfs.db")).unwrap();
+    let numbers = InodeTable::open(&folder.path().join("nfs.db")).unwrap();
     (folder, numbers)
 }
 
@@ -15,10 +15,10 @@ fn a_number_is_the_same_after_a_restart() {
     let (folder, numbers) = place();
     let (space, page) = (numbers.space(), numbers.number(&path("a/b.md")).unwrap());
     drop(numbers);
-    let again = FileNumbers::open(&folder.path().join("nfs.db")).unwrap();
+    let again = InodeTable::open(&folder.path().join("nfs.db")).unwrap();
     assert_eq!((again.space(), again.number(&path("a/b.md")).unwrap()), (space, page));
     assert_eq!(again.path(page).unwrap(), Some(path("a/b.md")));
-    assert_eq!(again.path(FileNumbers::ROOT).unwrap(), Some(TreePath::root()));
+    assert_eq!(again.path(InodeTable::ROOT).unwrap(), Some(TreePath::root()));
     assert_eq!(again.path(17).unwrap(), None);
 }
 
@@ -38,26 +38,30 @@ fn what_lies_below_a_renamed_directory_keeps_its_number() {
 fn the_number_of_a_removed_name_means_nothing_and_is_not_given_again() {
     let (_folder, numbers) = place();
     let page = numbers.number(&path("a.md")).unwrap();
-    assert_eq!(numbers.number_at_once(FileNumbers::ROOT, "a.md"), Some(page));
+    assert_eq!(numbers.number_at_once(InodeTable::ROOT, "a.md"), Some(page));
     numbers.removed(&path("a.md")).unwrap();
     assert_eq!(numbers.path(page).unwrap(), None);
-    assert_eq!((numbers.path_at_once(page), numbers.number_at_once(FileNumbers::ROOT, "a.md")), (None, None));
+    assert_eq!((numbers.path_at_once(page), numbers.number_at_once(InodeTable::ROOT, "a.md")), (None, None));
     assert_ne!(numbers.number(&path("a.md")).unwrap(), page);
 }
 
 #[test]
 fn promises_are_there_after_a_restart_in_order_until_they_are_kept() {
     let (folder, numbers) = place();
-    let page = numbers.numbers(FileNumbers::ROOT, &["a.md", "b.md"]).unwrap()[0];
+    let page = numbers.numbers(InodeTable::ROOT, &["a.md", "b.md"]).unwrap()[0];
     let base = Some(ETag::of(b"old"));
-    let acts = [Act::Resized(0), Act::Written(5, b"there".to_vec()), Act::Written(0, b"hello".to_vec())];
+    let acts = [
+        StableOperation::Resized(0),
+        StableOperation::Written(5, b"there".to_vec()),
+        StableOperation::Written(0, b"hello".to_vec()),
+    ];
     let disk = DiskAttributes { mode: Some(0o600), owner: Some((1000, 100)), ..DiskAttributes::default() };
-    let promises = acts.map(|act| Promise { number: page, base, act, author: Some(Actor::new("ann")), disk });
+    let promises = acts.map(|act| StableWrite { number: page, base, act, author: Some(Actor::new("ann")), disk });
     let made = promises.iter().zip([false, true, true]);
     let made: Vec<i64> = made.map(|(promise, is_flushed)| numbers.promise(promise, is_flushed).unwrap()).collect();
     let (second, last) = (made[1], made[2]);
     drop(numbers);
-    let again = FileNumbers::open(&folder.path().join("nfs.db")).unwrap();
+    let again = InodeTable::open(&folder.path().join("nfs.db")).unwrap();
     assert_eq!(again.owed().unwrap(), [page]);
     assert_eq!(again.promised(page).unwrap(), promises);
     again.kept(&[(page, second..=second)], true).unwrap();
@@ -65,7 +69,7 @@ fn promises_are_there_after_a_restart_in_order_until_they_are_kept() {
     assert_eq!(again.promised(page).unwrap(), left, "those before and after are not kept yet");
     again.kept(&[(page, second..=last)], true).unwrap();
     assert_eq!(again.promised(page).unwrap(), promises[..1]);
-    again.kept(&[(page, FileNumbers::ALL)], false).unwrap();
+    again.kept(&[(page, InodeTable::ALL)], false).unwrap();
     assert!(again.owed().unwrap().is_empty());
 }
 
@@ -82,11 +86,11 @@ fn promises_of_an_earlier_program_are_kept_without_a_name() {
     let owed = "INSERT INTO promises (number, place, data) VALUES (?1, 0, x'41')";
     connection.execute(owed, [page.cast_signed()]).unwrap();
     drop(connection);
-    let again = FileNumbers::open(&file).unwrap();
-    let promise = Promise {
+    let again = InodeTable::open(&file).unwrap();
+    let promise = StableWrite {
         number: page,
         base: None,
-        act: Act::Written(0, b"A".to_vec()),
+        act: StableOperation::Written(0, b"A".to_vec()),
         author: None,
         disk: DiskAttributes::default(),
     };
@@ -108,11 +112,17 @@ fn numbers_of_names_that_are_gone_are_let_go_of_and_the_file_gets_smaller() {
     let (folder, numbers) = place();
     let names: Vec<String> = (0..40_000).map(|number| format!("a page with a name {number}.md")).collect();
     let texts: Vec<&str> = names.iter().map(String::as_str).collect();
-    let given = numbers.numbers(FileNumbers::ROOT, &texts).unwrap();
+    let given = numbers.numbers(InodeTable::ROOT, &texts).unwrap();
     let (stays, owed) = (given[7], given[8]);
     numbers
         .promise(
-            &Promise { number: owed, base: None, act: Act::Resized(1), author: None, disk: DiskAttributes::default() },
+            &StableWrite {
+                number: owed,
+                base: None,
+                act: StableOperation::Resized(1),
+                author: None,
+                disk: DiskAttributes::default(),
+            },
             false,
         )
         .unwrap();
@@ -134,7 +144,7 @@ fn numbers_of_names_that_are_gone_are_let_go_of_and_the_file_gets_smaller() {
     drop(numbers);
     let file = folder.path().join("nfs.db");
     let before = std::fs::metadata(&file).unwrap().len();
-    drop(FileNumbers::open(&file).unwrap());
+    drop(InodeTable::open(&file).unwrap());
     let after = std::fs::metadata(&file).unwrap().len();
     assert!(after < before / 8, "{before} {after}");
 }
@@ -145,16 +155,22 @@ fn a_file_that_cannot_be_opened_in_this_moment_keeps_what_is_promised_in_it() {
     let page = numbers.number(&path("a.md")).unwrap();
     numbers
         .promise(
-            &Promise { number: page, base: None, act: Act::Resized(1), author: None, disk: DiskAttributes::default() },
+            &StableWrite {
+                number: page,
+                base: None,
+                act: StableOperation::Resized(1),
+                author: None,
+                disk: DiskAttributes::default(),
+            },
             true,
         )
         .unwrap();
     drop(numbers);
     let (file, in_the_way) = (folder.path().join("nfs.db"), folder.path().join("nfs.db-wal"));
     std::fs::create_dir(&in_the_way).unwrap();
-    assert!(FileNumbers::open(&file).is_err());
+    assert!(InodeTable::open(&file).is_err());
     std::fs::remove_dir(&in_the_way).unwrap();
-    assert_eq!(FileNumbers::open(&file).unwrap().owed().unwrap(), [page]);
+    assert_eq!(InodeTable::open(&file).unwrap().owed().unwrap(), [page]);
 }
 
 #[test]
@@ -162,7 +178,7 @@ fn a_damaged_file_is_put_aside_and_begun_anew() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("nfs.db");
     std::fs::write(&file, "no database ".repeat(1000)).unwrap();
-    let numbers = FileNumbers::open(&file).unwrap();
+    let numbers = InodeTable::open(&file).unwrap();
     assert!(numbers.owed().unwrap().is_empty());
     let aside = std::fs::read_to_string(folder.path().join("nfs.db.damaged-1")).unwrap();
     assert_eq!(aside, "no database ".repeat(1000));

@@ -4,15 +4,15 @@ use super::*;
 
 struct Place {
     directory: tempfile::TempDir,
-    spares: Spares,
-    disposal: Disposal,
+    spares: RecyclePool,
+    disposal: Reclaimer,
 }
 
 impl Place {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let spares = Spares::named(directory.path().join(".spare-"));
-        Self { directory, spares, disposal: Disposal::default() }
+        let spares = RecyclePool::named(directory.path().join(".spare-"));
+        Self { directory, spares, disposal: Reclaimer::default() }
     }
     fn at(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)

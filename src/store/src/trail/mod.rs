@@ -26,7 +26,7 @@ const LONGEST_LINE: u64 = 64 << 10;
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keep {
+pub struct RetentionLimits {
     /// Days before the present one.
     pub days: u32,
     /// Bytes of all files together.
@@ -35,27 +35,27 @@ pub struct Keep {
 
 /// The trail of one root. Nothing is made before the first line.
 #[derive(Debug)]
-pub struct Trail {
+pub struct AuditLog {
     root: PathBuf,
     directory: PathBuf,
-    keep: Keep,
-    open: Mutex<Option<Open>>,
+    keep: RetentionLimits,
+    open: Mutex<Option<OpenPart>>,
 }
 
 /// The file that is being written.
 #[derive(Debug)]
-struct Open {
+struct OpenPart {
     day: Date,
     file: File,
     length: u64,
 }
 
 /// Where a file stands among the others: its day, and which part of it; the last part has no number.
-type Order = (Date, u32);
+type PartOrder = (Date, u32);
 
-impl Trail {
+impl AuditLog {
     /// The trail of a root.
-    pub fn of(root: &Path, keep: Keep) -> Self {
+    pub fn of(root: &Path, keep: RetentionLimits) -> Self {
         Self { root: root.to_owned(), directory: root.join(AUDIT_DIRECTORY), keep, open: Mutex::new(None) }
     }
 
@@ -74,7 +74,7 @@ impl Trail {
             *open = Some(self.open(day)?);
             self.tidy(day)?;
         }
-        let Some(Open { file, length, .. }) = open.as_mut() else { return Ok(()) };
+        let Some(OpenPart { file, length, .. }) = open.as_mut() else { return Ok(()) };
         match file.write_all(lines.as_bytes()) {
             Ok(()) => {
                 *length += lines.len() as u64;
@@ -118,7 +118,7 @@ impl Trail {
         LONGEST_PART.min(self.keep.bytes / 8)
     }
 
-    fn open(&self, day: Date) -> io::Result<Open> {
+    fn open(&self, day: Date) -> io::Result<OpenPart> {
         fs::create_dir_all(&self.directory)?;
         history::give_below(&self.root, AUDIT_DIRECTORY)?;
         let path = self.directory.join(format!("{day}.jsonl"));
@@ -135,7 +135,7 @@ impl Trail {
                 length += 1;
             }
         }
-        Ok(Open { day, file, length })
+        Ok(OpenPart { day, file, length })
     }
 
     /// Gives the file of a day a number, so that the next part can begin.
@@ -166,7 +166,7 @@ impl Trail {
     }
 
     /// The files of the trail, oldest first; what is no such file is left alone.
-    fn files(&self) -> Result<BTreeMap<Order, PathBuf>, StoreError> {
+    fn files(&self) -> Result<BTreeMap<PartOrder, PathBuf>, StoreError> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
@@ -184,7 +184,7 @@ impl Trail {
 }
 
 /// What the name of a file says.
-fn order(name: &str) -> Option<Order> {
+fn order(name: &str) -> Option<PartOrder> {
     let stem = name.strip_suffix(".jsonl")?;
     let (day, part) = match stem.split_once('.') {
         Some((day, part)) => (day, part.parse().ok().filter(|part| *part != u32::MAX)?),

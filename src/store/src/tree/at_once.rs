@@ -12,18 +12,18 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use svcfs_base::TreePath;
 
 use super::stat::to_stat;
-use super::{INSIDE, Stat, StatKind, WorkTree, extended, pieces};
+use super::{FileStat, INSIDE, StatKind, WorkTree, extended, pieces};
 
 /// Bytes that are copied and hashed in less time than it takes to wake a thread for them, or little more.
 const AT_ONCE: usize = 64 << 10;
 
 /// A regular file, as it was at one moment.
 #[derive(Debug)]
-pub struct AtOnce {
+pub struct CachedFile {
     /// All of its content.
     pub content: Bytes,
     /// What the disk says of it.
-    pub stat: Stat,
+    pub stat: FileStat,
     /// The extended attribute that was asked for; none where the file does not have it.
     pub extended: Option<Vec<u8>>,
 }
@@ -34,7 +34,7 @@ impl WorkTree {
     ///
     /// Its path and bytes come from the system's caches alone (`RESOLVE_CACHED`, openat2(2); `RWF_NOWAIT`, preadv2(2)); an attribute that does not
     /// fit into the inode may be waited for.
-    pub fn read_at_once(&self, path: &TreePath, extended: Option<&[u8]>) -> Option<AtOnce> {
+    pub fn read_at_once(&self, path: &TreePath, extended: Option<&[u8]>) -> Option<CachedFile> {
         let file = self.open_at_once(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         let stat = to_stat(&sys::fstat(&file).ok()?).filter(|stat| stat.kind == StatKind::File)?;
         let size = usize::try_from(stat.size).ok().filter(|size| *size <= AT_ONCE)?;
@@ -49,16 +49,16 @@ impl WorkTree {
             Some(name) => extended::of_open(&file, name).ok()?,
             None => None,
         };
-        Some(AtOnce { content: content.into(), stat, extended })
+        Some(CachedFile { content: content.into(), stat, extended })
     }
     /// What stands at a path, as [`WorkTree::stat`] has it, as far as the system has it in memory.
-    pub fn stat_at_once(&self, path: &TreePath) -> Option<Stat> {
+    pub fn stat_at_once(&self, path: &TreePath) -> Option<FileStat> {
         let there = self.open_at_once(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         to_stat(&sys::fstat(&there).ok()?)
     }
 
     /// The same of a regular file, and its bytes at an offset: as many as are asked for and are there. None when not all of them are in memory.
-    pub fn part_at_once(&self, path: &TreePath, (offset, length): (u64, usize)) -> Option<(Stat, Bytes)> {
+    pub fn part_at_once(&self, path: &TreePath, (offset, length): (u64, usize)) -> Option<(FileStat, Bytes)> {
         // A pipe or a device is not opened: whoever waits at the other end would hear of it.
         self.stat_at_once(path).filter(|stat| stat.kind == StatKind::File)?;
         let file = self.open_at_once(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW)?;

@@ -7,14 +7,14 @@ use rustix::fs::{self as sys, AtFlags, Gid, Mode, OFlags, Uid};
 use svcfs_base::TreePath;
 
 use super::stat::times;
-use super::{Outcome, WorkTree, disk};
+use super::{TreeResult, WorkTree, disk};
 
 impl WorkTree {
     /// Sets permission bits.
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn set_mode(&self, path: &TreePath, mode: u32) -> Outcome<()> {
+    pub fn set_mode(&self, path: &TreePath, mode: u32) -> TreeResult<()> {
         // Not opened to read: a file nobody may read has bits, too, and opening a device or a pipe does something.
         let descriptor = self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         let itself = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
@@ -22,7 +22,7 @@ impl WorkTree {
     }
 
     /// A directory, and a name in it that leads to the path; the root has such a name, too.
-    fn place_of<'a>(&self, path: &'a TreePath) -> Outcome<(OwnedFd, &'a str)> {
+    fn place_of<'a>(&self, path: &'a TreePath) -> TreeResult<(OwnedFd, &'a str)> {
         if path.is_root() {
             Ok((self.open_at(path, OFlags::PATH | OFlags::DIRECTORY)?, "."))
         } else {
@@ -34,7 +34,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn set_owner(&self, path: &TreePath, uid: Option<u32>, gid: Option<u32>) -> Outcome<()> {
+    pub fn set_owner(&self, path: &TreePath, uid: Option<u32>, gid: Option<u32>) -> TreeResult<()> {
         let (parent, name) = self.place_of(path)?;
         let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
         sys::chownat(&parent, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| disk(path, error))
@@ -49,7 +49,7 @@ impl WorkTree {
         path: &TreePath,
         accessed: Option<SystemTime>,
         modified: Option<SystemTime>,
-    ) -> Outcome<()> {
+    ) -> TreeResult<()> {
         let (parent, name) = self.place_of(path)?;
         sys::utimensat(&parent, name, &times(accessed, modified), AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|error| disk(path, error))

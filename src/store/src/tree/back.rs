@@ -15,20 +15,20 @@ use svcfs_work::SerialExecutor;
 const STEP: usize = 8 << 20;
 
 /// Has the disk begin with what is written to a file, a step at a time, by another thread: to find room for it takes as long as to copy it.
-pub(super) struct WritingBack {
+pub(super) struct WritebackHint {
     helper: Arc<SerialExecutor>,
     /// Bytes since the last time.
     written: usize,
     is_under_way: Arc<AtomicBool>,
 }
 
-impl fmt::Debug for WritingBack {
+impl fmt::Debug for WritebackHint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("WritingBack").field("written", &self.written).finish_non_exhaustive()
     }
 }
 
-impl WritingBack {
+impl WritebackHint {
     /// By a helper, of a file that has nothing yet.
     pub(super) fn by(helper: &Arc<SerialExecutor>) -> Self {
         Self { helper: Arc::clone(helper), written: 0, is_under_way: Arc::default() }

@@ -27,27 +27,27 @@ const FEW: usize = 16;
 const ROOM: u64 = 256;
 
 /// Has files made.
-pub(super) struct Blanks {
-    stock: Arc<Stock>,
+pub(super) struct TempFilePool {
+    stock: Arc<PoolStock>,
     helper: SerialExecutor,
 }
 
-struct Stock {
+struct PoolStock {
     directory: Arc<OwnedFd>,
     waiting: Mutex<VecDeque<String>>,
-    rooms: Mutex<Rooms>,
+    rooms: Mutex<PoolDirs>,
     is_called: AtomicBool,
 }
 
-impl Blanks {
+impl TempFilePool {
     /// Nothing is made before somebody asks for the first.
     pub(super) fn of(directory: &Arc<OwnedFd>) -> Self {
         // Disks that know nothing of it put the rooms where they like.
         let _ = sys::ioctl_getflags(directory).and_then(|flags| sys::ioctl_setflags(directory, flags | IFlags::TOPDIR));
-        let stock = Stock {
+        let stock = PoolStock {
             directory: Arc::clone(directory),
             waiting: Mutex::default(),
-            rooms: Mutex::new(Rooms::of(Arc::clone(directory))),
+            rooms: Mutex::new(PoolDirs::of(Arc::clone(directory))),
             is_called: AtomicBool::new(false),
         };
         Self { stock: Arc::new(stock), helper: SerialExecutor::new() }
@@ -67,7 +67,7 @@ impl Blanks {
     }
 }
 
-impl Blanks {
+impl TempFilePool {
     /// Takes away those that are left, once the last is made.
     pub(super) fn clear(&self) {
         self.helper.rest();
@@ -79,13 +79,13 @@ impl Blanks {
     }
 }
 
-impl Drop for Blanks {
+impl Drop for TempFilePool {
     fn drop(&mut self) {
         self.clear();
     }
 }
 
-impl Stock {
+impl PoolStock {
     fn fill(&self) {
         self.is_called.store(false, Ordering::Relaxed);
         let mut rooms = self.rooms.lock();
@@ -98,7 +98,7 @@ impl Stock {
 }
 
 /// The directories in which files are made.
-struct Rooms {
+struct PoolDirs {
     directory: Arc<OwnedFd>,
     serial: u64,
     made: u64,
@@ -106,7 +106,7 @@ struct Rooms {
     names: Vec<String>,
 }
 
-impl Rooms {
+impl PoolDirs {
     const fn of(directory: Arc<OwnedFd>) -> Self {
         Self { directory, serial: 0, made: 0, names: Vec::new() }
     }

@@ -10,7 +10,7 @@ use rustix::fs::{self as sys, OFlags, XattrFlags};
 use rustix::io::Errno;
 use svcfs_base::TreePath;
 
-use super::{Draft, Outcome, WorkTree, disk};
+use super::{LargeFileStaging, TreeResult, WorkTree, disk};
 
 /// What the names begin with; all others are the system's.
 const PROGRAMS: &[u8] = b"user.";
@@ -19,7 +19,7 @@ const LONGEST: usize = 65_536;
 
 /// Whether an attribute may be there already when it is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SetExtended {
+pub enum SetXattrMode {
     /// It may.
     Either,
     /// It may not (`XATTR_CREATE`).
@@ -31,14 +31,14 @@ pub enum SetExtended {
 /// A file that is nowhere in the tree, and gets the attributes that one is to have which is not there yet: what the disk does not take here, it would
 /// not take there. Taken away when this is dropped.
 #[derive(Debug)]
-pub struct Probe(Draft);
+pub struct XattrProbe(LargeFileStaging);
 
-impl Probe {
+impl XattrProbe {
     /// Sets an attribute, whether it is there or not, of the file that is to come to a path.
     ///
     /// # Errors
     /// As [`WorkTree::set_extended`]; what was there is as it was then.
-    pub fn set_extended(&self, path: &TreePath, name: &[u8], value: &[u8]) -> Outcome<()> {
+    pub fn set_extended(&self, path: &TreePath, name: &[u8], value: &[u8]) -> TreeResult<()> {
         self.0.file().set_extended(name, value).map_err(|error| disk(path, error))
     }
 
@@ -46,7 +46,7 @@ impl Probe {
     ///
     /// # Errors
     /// As [`WorkTree::remove_extended`].
-    pub fn remove_extended(&self, path: &TreePath, name: &[u8]) -> Outcome<()> {
+    pub fn remove_extended(&self, path: &TreePath, name: &[u8]) -> TreeResult<()> {
         self.0.file().remove_extended(name).map_err(|error| disk(path, error))
     }
 }
@@ -56,7 +56,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn extended(&self, path: &TreePath, name: &[u8]) -> Outcome<Option<Vec<u8>>> {
+    pub fn extended(&self, path: &TreePath, name: &[u8]) -> TreeResult<Option<Vec<u8>>> {
         let (_file, itself) = self.itself(path)?;
         value(&itself, name).map_err(|error| disk(path, error))
     }
@@ -65,7 +65,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn extended_names(&self, path: &TreePath) -> Outcome<Vec<Vec<u8>>> {
+    pub fn extended_names(&self, path: &TreePath) -> TreeResult<Vec<Vec<u8>>> {
         let (_file, itself) = self.itself(path)?;
         names(&itself).map_err(|error| disk(path, error))
     }
@@ -74,12 +74,12 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said: there is no room, or this disk has no such attributes.
-    pub fn set_extended(&self, path: &TreePath, name: &[u8], value: &[u8], how: SetExtended) -> Outcome<bool> {
+    pub fn set_extended(&self, path: &TreePath, name: &[u8], value: &[u8], how: SetXattrMode) -> TreeResult<bool> {
         let (_file, itself) = self.itself(path)?;
         let flags = match how {
-            SetExtended::Either => XattrFlags::empty(),
-            SetExtended::Create => XattrFlags::CREATE,
-            SetExtended::Replace => XattrFlags::REPLACE,
+            SetXattrMode::Either => XattrFlags::empty(),
+            SetXattrMode::Create => XattrFlags::CREATE,
+            SetXattrMode::Replace => XattrFlags::REPLACE,
         };
         match sys::setxattr(&itself, name, value, flags) {
             Ok(()) => Ok(true),
@@ -92,15 +92,15 @@ impl WorkTree {
     ///
     /// # Errors
     /// Those of the disk.
-    pub fn probe(&self) -> Outcome<Probe> {
-        self.draft().map(Probe)
+    pub fn probe(&self) -> TreeResult<XattrProbe> {
+        self.draft().map(XattrProbe)
     }
 
     /// Takes an attribute away; false when it was not there.
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn remove_extended(&self, path: &TreePath, name: &[u8]) -> Outcome<bool> {
+    pub fn remove_extended(&self, path: &TreePath, name: &[u8]) -> TreeResult<bool> {
         let (_file, itself) = self.itself(path)?;
         match sys::removexattr(&itself, name) {
             Ok(()) => Ok(true),
@@ -113,13 +113,13 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn flush_at(&self, path: &TreePath) -> Outcome<()> {
+    pub fn flush_at(&self, path: &TreePath) -> TreeResult<()> {
         let file = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW)?;
         sys::fsync(&file).map_err(|error| disk(path, error))
     }
 
     /// A name that leads to exactly this file, as long as the descriptor is open; a file nobody may read has attributes, too.
-    fn itself(&self, path: &TreePath) -> Outcome<(OwnedFd, String)> {
+    fn itself(&self, path: &TreePath) -> TreeResult<(OwnedFd, String)> {
         let file = self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         let itself = name_of(&file);
         Ok((file, itself))

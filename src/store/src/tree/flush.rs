@@ -13,17 +13,17 @@ use std::path::PathBuf;
 use parking_lot::Mutex;
 use tracing::warn;
 
-use super::{Outcome, WorkTree};
+use super::{TreeResult, WorkTree};
 use crate::{FailPoint, StoreError};
 
 /// Whether what was written since the last flush is as it seems.
-pub(super) struct Trust {
+pub(super) struct SyncState {
     mark: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<FlushState>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum FlushState {
     /// No flush failed since the last one that did not.
     Whole,
     /// One failed.
@@ -32,11 +32,11 @@ enum State {
     Renewed,
 }
 
-impl Trust {
+impl SyncState {
     /// What the last process left.
     pub(super) fn read(mark: PathBuf) -> Self {
         // Where nobody can say, it may have.
-        let state = if mark.try_exists().unwrap_or(true) { State::Doubted } else { State::Whole };
+        let state = if mark.try_exists().unwrap_or(true) { FlushState::Doubted } else { FlushState::Whole };
         Self { mark, state: Mutex::new(state) }
     }
 }
@@ -48,7 +48,7 @@ impl WorkTree {
     /// # Errors
     /// `State` with what the system said: nothing may be taken for flushed then, also not when the next flush succeeds. It is
     /// refused until [`WorkTree::renewed`].
-    pub fn flush(&self, elsewhere: &[File]) -> Outcome<()> {
+    pub fn flush(&self, elsewhere: &[File]) -> TreeResult<()> {
         if self.is_doubted() {
             let text = "what was written before a flush failed has to be written anew first";
             return Err(StoreError::State(io::Error::other(text)));
@@ -58,11 +58,11 @@ impl WorkTree {
         let flushed = flushed.and_then(|()| Ok(disks.try_for_each(rustix::fs::syncfs)?));
         let mut state = self.trust.state.lock();
         let marked = match (&flushed, *state) {
-            (Ok(()), State::Whole) => Ok(()),
-            (Ok(()), State::Renewed | State::Doubted) => fs::remove_file(&self.trust.mark),
+            (Ok(()), FlushState::Whole) => Ok(()),
+            (Ok(()), FlushState::Renewed | FlushState::Doubted) => fs::remove_file(&self.trust.mark),
             (Err(_), _) => File::create(&self.trust.mark).and_then(|mark| mark.sync_all()),
         };
-        *state = if flushed.is_ok() { State::Whole } else { State::Doubted };
+        *state = if flushed.is_ok() { FlushState::Whole } else { FlushState::Doubted };
         match marked {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 // This process knows; the next one does when the disk takes it.
@@ -75,14 +75,14 @@ impl WorkTree {
 
     /// Whether a flush failed, and what was written before it was not written anew.
     pub fn is_doubted(&self) -> bool {
-        *self.trust.state.lock() == State::Doubted
+        *self.trust.state.lock() == FlushState::Doubted
     }
 
     /// Says that everything since the last good flush was written anew: the next flush tells the truth.
     pub fn renewed(&self) {
         let mut state = self.trust.state.lock();
-        if *state == State::Doubted {
-            *state = State::Renewed;
+        if *state == FlushState::Doubted {
+            *state = FlushState::Renewed;
         }
     }
 }

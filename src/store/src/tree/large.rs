@@ -13,11 +13,11 @@ use rustix::fs::{self as sys, AtFlags, FallocateFlags, Gid, Mode, OFlags, Rename
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use svcfs_base::{DiskAttributes, LargeFile, MAX_FILE_BYTES, TreePath};
 
-use super::back::WritingBack;
+use super::back::WritebackHint;
 use super::stat::{times, to_any_stat};
-use super::{Outcome, Stat, StatKind, WorkTree, disk, pieces};
+use super::{FileStat, StatKind, TreeResult, WorkTree, disk, pieces};
 use crate::StoreError;
-use crate::disposal::{HOLD, Held};
+use crate::disposal::{HOLD, OpenHandle};
 
 /// Bits that a file loses when its content changes.
 const PRIVILEGES: u32 = 0o6000;
@@ -28,14 +28,14 @@ pub struct OpenFile(File);
 
 /// A file that is written under a name of our own; taken away when this is dropped.
 #[derive(Debug)]
-pub struct Draft {
+pub struct LargeFileStaging {
     file: OpenFile,
     directory: Arc<OwnedFd>,
     name: Option<String>,
-    writing_back: WritingBack,
+    writing_back: WritebackHint,
 }
 
-impl Stat {
+impl FileStat {
     /// Whether it is a file too large to be recorded.
     pub const fn is_large(&self) -> bool {
         matches!(self.kind, StatKind::File) && self.size > MAX_FILE_BYTES as u64
@@ -52,7 +52,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn stat(&self) -> Outcome<Stat> {
+    pub fn stat(&self) -> TreeResult<FileStat> {
         let stat = sys::fstat(&self.0).map_err(io::Error::from)?;
         Ok(to_any_stat(&stat).ok_or(io::ErrorKind::InvalidData).map_err(io::Error::from)?)
     }
@@ -61,7 +61,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn read_at(&self, offset: u64, length: usize) -> Outcome<Bytes> {
+    pub fn read_at(&self, offset: u64, length: usize) -> TreeResult<Bytes> {
         Ok(read_up_to(&self.0, offset, length)?)
     }
 
@@ -78,7 +78,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn write_at(&self, offset: u64, data: &[u8]) -> Outcome<()> {
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> TreeResult<()> {
         let mode = self.stat()?.mode;
         if mode & PRIVILEGES != 0 {
             sys::fchmod(&self.0, Mode::from_raw_mode(mode & !PRIVILEGES)).map_err(io::Error::from)?;
@@ -90,7 +90,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn resize(&self, size: u64) -> Outcome<()> {
+    pub fn resize(&self, size: u64) -> TreeResult<()> {
         Ok(self.0.set_len(size)?)
     }
 
@@ -98,7 +98,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn zero(&self, offset: u64, length: u64) -> Outcome<()> {
+    pub fn zero(&self, offset: u64, length: u64) -> TreeResult<()> {
         if length == 0 {
             return Ok(());
         }
@@ -110,7 +110,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn seek(&self, offset: u64, to_hole: bool) -> Outcome<Option<u64>> {
+    pub fn seek(&self, offset: u64, to_hole: bool) -> TreeResult<Option<u64>> {
         let to = if to_hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) };
         match sys::seek(&self.0, to) {
             Ok(found) => Ok(Some(found)),
@@ -133,12 +133,12 @@ impl OpenFile {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn flush(&self) -> Outcome<()> {
+    pub fn flush(&self) -> TreeResult<()> {
         Ok(self.0.sync_all()?)
     }
 }
 
-impl Draft {
+impl LargeFileStaging {
     /// The file itself.
     pub const fn file(&self) -> &OpenFile {
         &self.file
@@ -148,14 +148,14 @@ impl Draft {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn write_at(&mut self, offset: u64, data: &[u8]) -> Outcome<()> {
+    pub fn write_at(&mut self, offset: u64, data: &[u8]) -> TreeResult<()> {
         self.file.write_at(offset, data)?;
         self.writing_back.wrote(&self.file.0, data.len());
         Ok(())
     }
 }
 
-impl Drop for Draft {
+impl Drop for LargeFileStaging {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
             // A leftover is swept at the next opening.
@@ -169,20 +169,25 @@ impl WorkTree {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn draft(&self) -> Outcome<Draft> {
+    pub fn draft(&self) -> TreeResult<LargeFileStaging> {
         let directory = Arc::clone(&self.temporary);
         let name = self.temporary_name();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = sys::openat(&directory, &*name, flags, Mode::from_raw_mode(0o600)).map_err(io::Error::from)?;
-        let writing_back = WritingBack::by(&self.helper);
-        Ok(Draft { file: OpenFile(file.into()), directory, name: Some(name), writing_back })
+        let writing_back = WritebackHint::by(&self.helper);
+        Ok(LargeFileStaging { file: OpenFile(file.into()), directory, name: Some(name), writing_back })
     }
 
     /// Puts a draft in place over whatever file stands there, with what it gets beside its content.
     ///
     /// # Errors
     /// `Disk` with what the system said; the draft is as it was then.
-    pub fn put(&self, draft: &mut Draft, path: &TreePath, attributes: DiskAttributes) -> Outcome<OpenFile> {
+    pub fn put(
+        &self,
+        draft: &mut LargeFileStaging,
+        path: &TreePath,
+        attributes: DiskAttributes,
+    ) -> TreeResult<OpenFile> {
         self.make_parents(path)?;
         let (parent, place) = self.parent_of(path)?;
         // To free the blocks of as large a file takes a while.
@@ -204,7 +209,7 @@ impl WorkTree {
             Ok(placed)
         };
         let placed = done().map_err(|error| disk(path, error))?;
-        self.disposal.of(Held::from(old));
+        self.disposal.of(OpenHandle::from(old));
         draft.name = None;
         Ok(OpenFile(placed))
     }
@@ -213,7 +218,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn open_to_read(&self, path: &TreePath) -> Outcome<OpenFile> {
+    pub fn open_to_read(&self, path: &TreePath) -> TreeResult<OpenFile> {
         Ok(OpenFile(self.open_file(path)?))
     }
 
@@ -221,7 +226,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn open_to_write(&self, path: &TreePath) -> Outcome<OpenFile> {
+    pub fn open_to_write(&self, path: &TreePath) -> TreeResult<OpenFile> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let opened = self.open_at(path, OFlags::RDWR | flags);
         match opened {

@@ -30,21 +30,21 @@ use rustix::io::Errno;
 use svcfs_base::{MAX_FILE_BYTES, PathComponent, TreePath};
 use svcfs_work::SerialExecutor;
 
-pub use at_once::AtOnce;
+pub use at_once::CachedFile;
 pub(crate) use blanks::PREFIX as BLANK_PREFIX;
-pub use extended::{Probe, SetExtended};
-pub use large::{Draft, OpenFile};
-pub use place::{Install, Known, Placed};
-pub use stat::{Special, SpecialKind, Stat, StatKind, without_privileges};
+pub use extended::{SetXattrMode, XattrProbe};
+pub use large::{LargeFileStaging, OpenFile};
+pub use place::{ExpectedFile, FileInstall, InstallResult};
+pub use stat::{FileStat, SpecialFile, SpecialKind, StatKind, without_privileges};
 
 use self::stat::to_stat;
-use crate::disposal::{Disposal, Hurry};
+use crate::disposal::{DeferGuard, Reclaimer};
 use crate::rename::rename_to_free;
 use crate::{FailPoint, FailPoints, StatePaths, StoreError};
 
 /// Size and free space of the disk below a root.
 #[derive(Debug, Clone, Copy)]
-pub struct Disk {
+pub struct DiskUsage {
     /// Bytes a block.
     pub block_size: u64,
     /// All blocks.
@@ -59,7 +59,7 @@ pub struct Disk {
     pub files_free: u64,
 }
 
-impl From<sys::StatVfs> for Disk {
+impl From<sys::StatVfs> for DiskUsage {
     fn from(stat: sys::StatVfs) -> Self {
         Self {
             block_size: stat.f_frsize,
@@ -78,20 +78,20 @@ pub struct WorkTree {
     temporary: Arc<OwnedFd>,
     counter: AtomicU64,
     // Ends first: files wait in the rooms of blanks to be removed.
-    disposal: Disposal,
+    disposal: Reclaimer,
     /// Has the disk begin with large files.
     helper: Arc<SerialExecutor>,
     // Before the rooms of blanks, in one of which it lies.
-    ready: ready::Ready,
-    blanks: blanks::Blanks,
-    trust: flush::Trust,
+    ready: ready::StagedFiles,
+    blanks: blanks::TempFilePool,
+    trust: flush::SyncState,
     is_root_user: bool,
     /// The mount that files are renamed from; none where the kernel does not tell.
     mount: Option<u64>,
     fail: FailPoints,
 }
 
-type Outcome<T> = Result<T, StoreError>;
+type TreeResult<T> = Result<T, StoreError>;
 
 /// How paths are resolved: below the root, and along no link.
 const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
@@ -101,7 +101,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `State` when the root is no directory or cannot be written.
-    pub fn open(root: &Path) -> Outcome<Self> {
+    pub fn open(root: &Path) -> TreeResult<Self> {
         let paths = StatePaths::of(root);
         let fail = FailPoints::of(root);
         fail.at(FailPoint::OpenTree)?;
@@ -115,21 +115,21 @@ impl WorkTree {
         sweep(&temporary)?;
         Ok(Self {
             root: directory(root)?,
-            ready: ready::Ready::of(&temporary),
-            blanks: blanks::Blanks::of(&temporary),
+            ready: ready::StagedFiles::of(&temporary),
+            blanks: blanks::TempFilePool::of(&temporary),
             mount: mount_of(&temporary),
             temporary,
             counter: AtomicU64::new(0),
-            disposal: Disposal::default(),
+            disposal: Reclaimer::default(),
             helper: Arc::default(),
-            trust: flush::Trust::read(paths.unflushed()),
+            trust: flush::SyncState::read(paths.unflushed()),
             is_root_user: rustix::process::geteuid().is_root(),
             fail,
         })
     }
 
     /// For whoever changes files while somebody waits: what is left of those that were there is taken away when this is dropped.
-    pub fn hurry(&self) -> Hurry<'_> {
+    pub fn hurry(&self) -> DeferGuard<'_> {
         self.disposal.hurry()
     }
 
@@ -137,7 +137,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with `NotFound` when nothing (or nothing a tree can hold) is there.
-    pub fn stat(&self, path: &TreePath) -> Outcome<Stat> {
+    pub fn stat(&self, path: &TreePath) -> TreeResult<FileStat> {
         let descriptor = self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         let stat = sys::fstat(&descriptor).map_err(|error| disk(path, error))?;
         to_stat(&stat).ok_or_else(|| disk(path, Errno::NOENT))
@@ -147,7 +147,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` when it is no directory or cannot be read.
-    pub fn list(&self, path: &TreePath) -> Outcome<Vec<(PathComponent, Stat)>> {
+    pub fn list(&self, path: &TreePath) -> TreeResult<Vec<(PathComponent, FileStat)>> {
         let descriptor = self.open_directory(path)?;
         let mut entries = Vec::new();
         let directory = Dir::read_from(&descriptor).map_err(|error| disk(path, error))?;
@@ -170,7 +170,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Linked` when it, or a directory on the way, is a link; `Disk` with `IsADirectory`, `NotFound`, or `FileTooLarge` over 64 MiB.
-    pub fn read(&self, path: &TreePath) -> Outcome<(Bytes, Stat)> {
+    pub fn read(&self, path: &TreePath) -> TreeResult<(Bytes, FileStat)> {
         self.read_with(path, OFlags::empty())
     }
 
@@ -178,7 +178,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// As [`WorkTree::read`].
-    pub fn read_leaf(&self, path: &TreePath) -> Outcome<(Bytes, Stat)> {
+    pub fn read_leaf(&self, path: &TreePath) -> TreeResult<(Bytes, FileStat)> {
         self.leaf(path, OFlags::NOFOLLOW)
     }
 
@@ -186,7 +186,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// As [`WorkTree::read_leaf`].
-    pub fn inspect_leaf(&self, path: &TreePath) -> Outcome<(Bytes, Stat)> {
+    pub fn inspect_leaf(&self, path: &TreePath) -> TreeResult<(Bytes, FileStat)> {
         match self.leaf(path, OFlags::NOFOLLOW | OFlags::NOATIME) {
             // Somebody else's file.
             Err(StoreError::Disk { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
@@ -196,7 +196,7 @@ impl WorkTree {
         }
     }
 
-    fn leaf(&self, path: &TreePath, flags: OFlags) -> Outcome<(Bytes, Stat)> {
+    fn leaf(&self, path: &TreePath, flags: OFlags) -> TreeResult<(Bytes, FileStat)> {
         let stat = self.stat(path)?;
         match stat.kind {
             StatKind::Symlink => Ok((self.read_link(path)?.into_bytes().into(), stat)),
@@ -206,7 +206,7 @@ impl WorkTree {
         }
     }
 
-    fn read_with(&self, path: &TreePath, extra: OFlags) -> Outcome<(Bytes, Stat)> {
+    fn read_with(&self, path: &TreePath, extra: OFlags) -> TreeResult<(Bytes, FileStat)> {
         // NONBLOCK: opening somebody's FIFO must not wait for a writer.
         let descriptor = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | extra)?;
         let raw = sys::fstat(&descriptor).map_err(|error| disk(path, error))?;
@@ -232,7 +232,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// As [`WorkTree::read`].
-    pub fn read_range(&self, path: &TreePath, offset: u64, length: usize) -> Outcome<Bytes> {
+    pub fn read_range(&self, path: &TreePath, offset: u64, length: usize) -> TreeResult<Bytes> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let file = File::from(self.open_at(path, flags)?);
         large::read_up_to(&file, offset, length).map_err(|source| StoreError::Disk { path: path.clone(), source })
@@ -242,7 +242,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said, and when it is no such file.
-    pub fn open_file(&self, path: &TreePath) -> Outcome<File> {
+    pub fn open_file(&self, path: &TreePath) -> TreeResult<File> {
         let file = File::from(self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW)?);
         let is_file = file.metadata().map(|metadata| metadata.is_file());
         match is_file {
@@ -256,7 +256,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with `InvalidInput` when it is no link, `InvalidData` when its target is no UTF-8.
-    pub fn read_link(&self, path: &TreePath) -> Outcome<String> {
+    pub fn read_link(&self, path: &TreePath) -> TreeResult<String> {
         let (parent, name) = self.parent_of(path)?;
         let target = sys::readlinkat(&parent, name, Vec::new()).map_err(|error| disk(path, error))?;
         target
@@ -268,7 +268,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with `DirectoryNotEmpty` or what else the system said.
-    pub fn remove_directory(&self, path: &TreePath) -> Outcome<()> {
+    pub fn remove_directory(&self, path: &TreePath) -> TreeResult<()> {
         let (parent, name) = self.parent_of(path)?;
         sys::unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(|error| disk(path, error))
     }
@@ -277,7 +277,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with `AlreadyExists` or what else the system said.
-    pub fn make_directory(&self, path: &TreePath, mode: u32) -> Outcome<()> {
+    pub fn make_directory(&self, path: &TreePath, mode: u32) -> TreeResult<()> {
         let (parent, name) = self.parent_of(path)?;
         self.fails_at(FailPoint::TreeParents).map_err(|error| disk(path, error))?;
         sys::mkdirat(&parent, name, Mode::from_raw_mode(mode & 0o7777)).map_err(|error| disk(path, error))?;
@@ -293,7 +293,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with `NotADirectory` when a file is in the way.
-    pub fn make_parents(&self, path: &TreePath) -> Outcome<Vec<TreePath>> {
+    pub fn make_parents(&self, path: &TreePath) -> TreeResult<Vec<TreePath>> {
         let Some(parent) = path.parent().filter(|parent| !parent.is_root()) else {
             return Ok(Vec::new());
         };
@@ -320,7 +320,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with `ReadOnlyFilesystem`, `PermissionDenied`, or `CrossesDevices` below a mount point inside the root: nothing can be renamed there.
-    pub fn may_change(&self, path: &TreePath) -> Outcome<()> {
+    pub fn may_change(&self, path: &TreePath) -> TreeResult<()> {
         let Ok((parent, _)) = self.parent_of(path) else { return Ok(()) };
         match sys::accessat(&parent, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
             Err(error @ (Errno::ROFS | Errno::ACCESS)) => Err(disk(path, error)),
@@ -336,7 +336,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn rename(&self, from: &TreePath, to: &TreePath, replace: bool) -> Outcome<()> {
+    pub fn rename(&self, from: &TreePath, to: &TreePath, replace: bool) -> TreeResult<()> {
         let (old_parent, old_name) = self.parent_of(from)?;
         let (new_parent, new_name) = self.parent_of(to)?;
         self.fails_at(FailPoint::TreeMove).map_err(|error| disk(to, error))?;
@@ -366,11 +366,11 @@ impl WorkTree {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn disk(&self) -> Outcome<Disk> {
-        Ok(Disk::from(sys::fstatvfs(&self.temporary).map_err(io::Error::from)?))
+    pub fn disk(&self) -> TreeResult<DiskUsage> {
+        Ok(DiskUsage::from(sys::fstatvfs(&self.temporary).map_err(io::Error::from)?))
     }
 
-    fn open_at(&self, path: &TreePath, flags: OFlags) -> Outcome<OwnedFd> {
+    fn open_at(&self, path: &TreePath, flags: OFlags) -> TreeResult<OwnedFd> {
         let text = if path.is_root() { "." } else { path.as_str() };
         // EAGAIN: a rename elsewhere raced with the resolution; the kernel asks to try again (openat2(2)).
         for _ in 0..64 {
@@ -385,7 +385,7 @@ impl WorkTree {
     }
 
     /// A directory to list. That the server looks into it is no access of anybody's.
-    fn open_directory(&self, path: &TreePath) -> Outcome<OwnedFd> {
+    fn open_directory(&self, path: &TreePath) -> TreeResult<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         match self.open_at(path, flags | OFlags::NOATIME) {
             // Somebody else's directory.
@@ -396,7 +396,7 @@ impl WorkTree {
         }
     }
 
-    fn parent_of<'a>(&self, path: &'a TreePath) -> Outcome<(OwnedFd, &'a str)> {
+    fn parent_of<'a>(&self, path: &'a TreePath) -> TreeResult<(OwnedFd, &'a str)> {
         let parent = path.parent().ok_or_else(|| disk(path, Errno::BUSY))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         Ok((self.open_at(&parent, flags)?, path.name()))
@@ -413,7 +413,7 @@ impl WorkTree {
 }
 
 /// Removes what a process left that ended while it wrote.
-fn sweep(temporary: &OwnedFd) -> Outcome<()> {
+fn sweep(temporary: &OwnedFd) -> TreeResult<()> {
     for entry in Dir::read_from(temporary).map_err(io::Error::from)? {
         let entry = entry.map_err(io::Error::from)?;
         let name = entry.file_name();

@@ -17,20 +17,20 @@ const SPARE: usize = 4;
 static FREE: [Mutex<Vec<Vec<u8>>>; 2] = [const { Mutex::new(Vec::new()) }; 2];
 
 /// The bytes of a piece, in memory that is given back when nobody has them any more.
-struct Piece {
+struct FileBlock {
     memory: Vec<u8>,
     length: usize,
     /// Where it comes from.
     free: &'static Mutex<Vec<Vec<u8>>>,
 }
 
-impl AsRef<[u8]> for Piece {
+impl AsRef<[u8]> for FileBlock {
     fn as_ref(&self) -> &[u8] {
         &self.memory[..self.length]
     }
 }
 
-impl Drop for Piece {
+impl Drop for FileBlock {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut self.memory);
         let mut free = self.free.lock();
@@ -54,7 +54,7 @@ pub(super) fn filled<E>(length: usize, read: impl FnOnce(&mut [u8]) -> Result<us
         return Ok(content.into());
     };
     let memory = free.lock().pop();
-    let mut piece = Piece { memory: memory.unwrap_or_else(|| vec![0; size]), length: 0, free };
+    let mut piece = FileBlock { memory: memory.unwrap_or_else(|| vec![0; size]), length: 0, free };
     piece.length = read(&mut piece.memory[..length])?.min(length);
     Ok(Bytes::from_owner(piece))
 }

@@ -17,9 +17,9 @@ use svcfs_base::{DiskAttributes, ETag, ETagHasher, FileKind, LargeFile, TreePath
 
 use super::extended::inherit;
 use super::stat::{StatKind, times, to_stat};
-use super::{Outcome, WorkTree, disk, reserve, to_errno};
+use super::{TreeResult, WorkTree, disk, reserve, to_errno};
 use crate::FailPoint;
-use crate::disposal::{HOLD, Held};
+use crate::disposal::{HOLD, OpenHandle};
 use crate::rename::{is_unsupported, rename_to_free};
 
 /// How often a name is looked at anew that somebody makes and takes away all the time.
@@ -30,7 +30,7 @@ const PIECE: usize = 256 << 10;
 
 /// A file to put in place.
 #[derive(Debug, Clone)]
-pub struct Install<'a> {
+pub struct FileInstall<'a> {
     /// Where.
     pub path: &'a TreePath,
     /// The whole content (of a link: its target).
@@ -43,7 +43,7 @@ pub struct Install<'a> {
 
 /// What may stand where a file is put or taken away; anything else was put there by somebody else.
 #[derive(Debug, Clone, Copy)]
-pub struct Known<'a> {
+pub struct ExpectedFile<'a> {
     /// A file or link of one of these contents.
     pub contents: &'a [ETag],
     /// This file, too large for any version.
@@ -52,7 +52,7 @@ pub struct Known<'a> {
     pub is_removed: bool,
 }
 
-impl<'a> From<&'a [ETag]> for Known<'a> {
+impl<'a> From<&'a [ETag]> for ExpectedFile<'a> {
     fn from(contents: &'a [ETag]) -> Self {
         Self { contents, large: None, is_removed: false }
     }
@@ -61,7 +61,7 @@ impl<'a> From<&'a [ETag]> for Known<'a> {
 /// What became of a change of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Placed {
+pub enum InstallResult {
     /// It is done.
     Done,
     /// Somebody edited what stood there; the edit stays, and nothing is done.
@@ -69,13 +69,13 @@ pub enum Placed {
 }
 
 /// A name in a directory that is open, and the file that has it.
-pub(super) struct Spot<'a> {
+pub(super) struct DirectorySlot<'a> {
     pub(super) parent: OwnedFd,
     name: &'a str,
     file: Option<(OwnedFd, sys::Stat)>,
 }
 
-impl Spot<'_> {
+impl DirectorySlot<'_> {
     /// What the file was when it was looked at.
     pub(super) fn before(&self) -> Option<sys::Stat> {
         self.file.as_ref().map(|(_, stat)| *stat)
@@ -87,7 +87,7 @@ impl Spot<'_> {
 }
 
 /// A file in our hands, under a name of our own; taken away when this is dropped.
-pub(super) struct Temporary<'t> {
+pub(super) struct TempFile<'t> {
     tree: &'t WorkTree,
     pub(super) name: String,
     pub(super) has_name: bool,
@@ -95,7 +95,7 @@ pub(super) struct Temporary<'t> {
     bytes: u64,
 }
 
-impl Drop for Temporary<'_> {
+impl Drop for TempFile<'_> {
     fn drop(&mut self) {
         if self.has_name {
             self.tree.disposal.unlink(&self.tree.temporary, std::mem::take(&mut self.name), self.bytes);
@@ -109,7 +109,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said; the old file is then still there, whole.
-    pub fn install(&self, install: &Install<'_>) -> Outcome<()> {
+    pub fn install(&self, install: &FileInstall<'_>) -> TreeResult<()> {
         let spot = self.room(install.path)?;
         let done = self.written(install, &spot, true).and_then(|mut new| new.rename(&spot, RenameFlags::empty()));
         self.let_go(spot);
@@ -120,16 +120,16 @@ impl WorkTree {
     ///
     /// # Errors
     /// As [`WorkTree::install`].
-    pub fn replace(&self, install: &Install<'_>, known: Known<'_>) -> Outcome<Placed> {
+    pub fn replace(&self, install: &FileInstall<'_>, known: ExpectedFile<'_>) -> TreeResult<InstallResult> {
         for _ in 0..MAX_ATTEMPTS {
             let mut spot = self.room(install.path)?;
             let is_over_nothing = spot.file.is_none();
             let done = match self.is_one_of(&spot, known) {
                 Ok(true) => self.written(install, &spot, !known.is_removed).and_then(|mut new| match spot.before() {
-                    None => new.rename(&spot, RenameFlags::NOREPLACE).map(|()| Placed::Done),
+                    None => new.rename(&spot, RenameFlags::NOREPLACE).map(|()| InstallResult::Done),
                     Some(before) => new.exchange(&mut spot, &before, known),
                 }),
-                Ok(false) => Ok(Placed::Edited),
+                Ok(false) => Ok(InstallResult::Edited),
                 Err(error) => Err(error),
             };
             self.let_go(spot);
@@ -147,13 +147,13 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn remove(&self, path: &TreePath) -> Outcome<()> {
+    pub fn remove(&self, path: &TreePath) -> TreeResult<()> {
         self.fails_at(FailPoint::TreeRemove).map_err(|error| disk(path, error))?;
         self.unlink(path)
     }
 
     /// The same of a file that is not part of the tree itself.
-    pub(crate) fn unlink(&self, path: &TreePath) -> Outcome<()> {
+    pub(crate) fn unlink(&self, path: &TreePath) -> TreeResult<()> {
         let spot = self.spot(path)?;
         let done = sys::unlinkat(&spot.parent, spot.name, AtFlags::empty());
         self.let_go(spot);
@@ -164,36 +164,41 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn remove_known(&self, path: &TreePath, known: Known<'_>) -> Outcome<Placed> {
+    pub fn remove_known(&self, path: &TreePath, known: ExpectedFile<'_>) -> TreeResult<InstallResult> {
         let mut spot = self.spot(path)?;
         let done = match (spot.before(), self.is_one_of(&spot, known)) {
             (None, _) => Err(Errno::NOENT),
             (Some(before), Ok(true)) => {
                 self.fails_at(FailPoint::TreeRemove).and_then(|()| self.take_away(&mut spot, &before, known))
             }
-            (Some(_), Ok(false)) => Ok(Placed::Edited),
+            (Some(_), Ok(false)) => Ok(InstallResult::Edited),
             (Some(_), Err(error)) => Err(error),
         };
         self.let_go(spot);
         done.map_err(|error| disk(path, error))
     }
 
-    fn take_away(&self, spot: &mut Spot<'_>, before: &sys::Stat, known: Known<'_>) -> rustix::io::Result<Placed> {
-        let mut old = Temporary { tree: self, name: self.temporary_name(), has_name: false, bytes: size(before) };
+    fn take_away(
+        &self,
+        spot: &mut DirectorySlot<'_>,
+        before: &sys::Stat,
+        known: ExpectedFile<'_>,
+    ) -> rustix::io::Result<InstallResult> {
+        let mut old = TempFile { tree: self, name: self.temporary_name(), has_name: false, bytes: size(before) };
         rename_to_free((&spot.parent, spot.name), (&self.temporary, &*old.name))?;
         old.has_name = true;
         if old.is_what_was_seen(&old.stat()?, before, known) {
             spot.release();
-            return Ok(Placed::Done);
+            return Ok(InstallResult::Done);
         }
         match old.rename(spot, RenameFlags::NOREPLACE) {
             // Whoever wrote it anew in this moment has the last word.
-            Ok(()) | Err(Errno::EXIST) => Ok(Placed::Edited),
+            Ok(()) | Err(Errno::EXIST) => Ok(InstallResult::Edited),
             Err(error) => Err(error),
         }
     }
 
-    pub(super) fn spot<'a>(&self, path: &'a TreePath) -> Outcome<Spot<'a>> {
+    pub(super) fn spot<'a>(&self, path: &'a TreePath) -> TreeResult<DirectorySlot<'a>> {
         let (parent, name) = self.parent_of(path)?;
         let file = match sys::openat(&parent, name, HOLD, Mode::empty()) {
             Ok(file) => {
@@ -203,11 +208,11 @@ impl WorkTree {
             Err(Errno::NOENT) => None,
             Err(error) => return Err(disk(path, error)),
         };
-        Ok(Spot { parent, name, file })
+        Ok(DirectorySlot { parent, name, file })
     }
 
     /// The same, with the directories above it made where they are missing.
-    fn room<'a>(&self, path: &'a TreePath) -> Outcome<Spot<'a>> {
+    fn room<'a>(&self, path: &'a TreePath) -> TreeResult<DirectorySlot<'a>> {
         match self.spot(path) {
             Err(error) if error.is_missing() || error.is_in_the_way() => {
                 self.make_parents(path)?;
@@ -217,12 +222,12 @@ impl WorkTree {
         }
     }
 
-    fn let_go(&self, spot: Spot<'_>) {
-        self.disposal.of(Held::from(spot.file.map(|(file, _)| file)));
+    fn let_go(&self, spot: DirectorySlot<'_>) {
+        self.disposal.of(OpenHandle::from(spot.file.map(|(file, _)| file)));
     }
 
     /// Whether what stands there is nothing, or known.
-    fn is_one_of(&self, spot: &Spot<'_>, known: Known<'_>) -> rustix::io::Result<bool> {
+    fn is_one_of(&self, spot: &DirectorySlot<'_>, known: ExpectedFile<'_>) -> rustix::io::Result<bool> {
         match &spot.file {
             Some((_, stat)) => is_known(&spot.parent, spot.name, stat, known),
             None => Ok(true),
@@ -234,7 +239,12 @@ impl WorkTree {
     }
 
     /// A file under a name of our own, written now if it was not before.
-    fn written(&self, install: &Install<'_>, spot: &Spot<'_>, inherits: bool) -> rustix::io::Result<Temporary<'_>> {
+    fn written(
+        &self,
+        install: &FileInstall<'_>,
+        spot: &DirectorySlot<'_>,
+        inherits: bool,
+    ) -> rustix::io::Result<TempFile<'_>> {
         self.fails_at(FailPoint::TreeWrite)?;
         let new = match self.ready.take(install, spot).filter(|_| inherits) {
             Some(name) => self.own(name),
@@ -246,10 +256,10 @@ impl WorkTree {
 
     pub(super) fn made(
         &self,
-        install: &Install<'_>,
-        spot: &Spot<'_>,
+        install: &FileInstall<'_>,
+        spot: &DirectorySlot<'_>,
         inherits: bool,
-    ) -> rustix::io::Result<Temporary<'_>> {
+    ) -> rustix::io::Result<TempFile<'_>> {
         let new = if install.kind == FileKind::Symlink {
             let link = self.own(self.temporary_name());
             sys::symlinkat(OsStr::from_bytes(install.content), &self.temporary, &*link.name)?;
@@ -271,7 +281,7 @@ impl WorkTree {
     }
 
     /// An empty file of our own.
-    fn empty(&self) -> rustix::io::Result<(Temporary<'_>, File)> {
+    fn empty(&self) -> rustix::io::Result<(TempFile<'_>, File)> {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         if let Some(blank) = self.blanks.take().map(|name| self.own(name))
             && let Ok(file) = sys::openat(&self.temporary, &*blank.name, flags, Mode::empty())
@@ -284,11 +294,16 @@ impl WorkTree {
         Ok((new, file.into()))
     }
 
-    const fn own(&self, name: String) -> Temporary<'_> {
-        Temporary { tree: self, name, has_name: true, bytes: 0 }
+    const fn own(&self, name: String) -> TempFile<'_> {
+        TempFile { tree: self, name, has_name: true, bytes: 0 }
     }
 
-    fn set_new_owner(&self, new: &Temporary<'_>, install: &Install<'_>, spot: &Spot<'_>) -> rustix::io::Result<()> {
+    fn set_new_owner(
+        &self,
+        new: &TempFile<'_>,
+        install: &FileInstall<'_>,
+        spot: &DirectorySlot<'_>,
+    ) -> rustix::io::Result<()> {
         let owner = match (install.disk.owner, &spot.file) {
             (Some(owner), _) => owner,
             (None, Some((_, before))) => (before.st_uid, before.st_gid),
@@ -303,7 +318,7 @@ impl WorkTree {
 }
 
 /// Gives a new file its mode, which is that of the file before it unless said, and its time.
-fn set_attributes(file: &File, install: &Install<'_>, spot: &Spot<'_>) -> rustix::io::Result<()> {
+fn set_attributes(file: &File, install: &FileInstall<'_>, spot: &DirectorySlot<'_>) -> rustix::io::Result<()> {
     let before = spot.file.as_ref().and_then(|(_, stat)| to_stat(stat));
     let kept = before.filter(|stat| stat.kind == StatKind::File).map(|stat| stat.kept_mode());
     let wanted = install.disk.mode.or(kept).unwrap_or(0o644) & 0o7777;
@@ -314,12 +329,12 @@ fn set_attributes(file: &File, install: &Install<'_>, spot: &Spot<'_>) -> rustix
     }
 }
 
-impl Temporary<'_> {
+impl TempFile<'_> {
     fn stat(&self) -> rustix::io::Result<sys::Stat> {
         sys::statat(&self.tree.temporary, &*self.name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    fn rename(&mut self, spot: &Spot<'_>, flags: RenameFlags) -> rustix::io::Result<()> {
+    fn rename(&mut self, spot: &DirectorySlot<'_>, flags: RenameFlags) -> rustix::io::Result<()> {
         if flags == RenameFlags::NOREPLACE {
             rename_to_free((&self.tree.temporary, &*self.name), (&spot.parent, spot.name))?;
         } else {
@@ -330,17 +345,22 @@ impl Temporary<'_> {
     }
 
     /// Whether this is the file that was looked at before it was renamed, or one like it. What cannot be read is not.
-    fn is_what_was_seen(&self, now: &sys::Stat, before: &sys::Stat, known: Known<'_>) -> bool {
+    fn is_what_was_seen(&self, now: &sys::Stat, before: &sys::Stat, known: ExpectedFile<'_>) -> bool {
         is_same(now, before) || is_known(&self.tree.temporary, &self.name, now, known).unwrap_or(false)
     }
 
     /// Changes places with a file, which is in our hands then, and is given its name back when it is not the one that was looked at.
-    fn exchange(&mut self, spot: &mut Spot<'_>, before: &sys::Stat, known: Known<'_>) -> rustix::io::Result<Placed> {
+    fn exchange(
+        &mut self,
+        spot: &mut DirectorySlot<'_>,
+        before: &sys::Stat,
+        known: ExpectedFile<'_>,
+    ) -> rustix::io::Result<InstallResult> {
         let mut placed = self.stat()?;
         match self.rename(spot, RenameFlags::EXCHANGE) {
             // This disk cannot: nobody watches the moment between the look and the rename.
             Err(error) if is_unsupported(error) => {
-                return self.rename(spot, RenameFlags::empty()).map(|()| Placed::Done);
+                return self.rename(spot, RenameFlags::empty()).map(|()| InstallResult::Done);
             }
             outcome => outcome?,
         }
@@ -348,13 +368,13 @@ impl Temporary<'_> {
         if self.is_what_was_seen(&taken, before, known) {
             self.bytes = size(&taken);
             spot.release();
-            return Ok(Placed::Done);
+            return Ok(InstallResult::Done);
         }
         loop {
             self.rename(spot, RenameFlags::EXCHANGE)?;
             let next = self.stat()?;
             if is_same(&next, &placed) {
-                return Ok(Placed::Edited);
+                return Ok(InstallResult::Edited);
             }
             // Edited once more in between: the newest has the last word.
             (placed, taken) = (taken, next);
@@ -363,7 +383,7 @@ impl Temporary<'_> {
 }
 
 /// Whether a file or link is one of those.
-fn is_known(directory: &OwnedFd, name: &str, stat: &sys::Stat, known: Known<'_>) -> rustix::io::Result<bool> {
+fn is_known(directory: &OwnedFd, name: &str, stat: &sys::Stat, known: ExpectedFile<'_>) -> rustix::io::Result<bool> {
     let content = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => return Err(Errno::ISDIR),
         FileType::Symlink => sys::readlinkat(directory, name, Vec::new())?.into_bytes(),

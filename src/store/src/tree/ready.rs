@@ -13,7 +13,7 @@ use rustix::fs::{self as sys, AtFlags};
 use svcfs_base::{DiskAttributes, FileKind, TreePath};
 
 use super::WorkTree;
-use super::place::{Install, Spot};
+use super::place::{DirectorySlot, FileInstall};
 
 /// Longer ones would take as long as the flush itself.
 const MAX_BYTES: usize = 64 << 10;
@@ -21,36 +21,36 @@ const MAX_BYTES: usize = 64 << 10;
 const MAX_WAITING: usize = 16 << 20;
 
 /// The files that were written before their time, until they are taken.
-pub(super) struct Ready {
+pub(super) struct StagedFiles {
     directory: Arc<OwnedFd>,
-    files: Mutex<Files>,
+    files: Mutex<StagedMap>,
 }
 
 #[derive(Default)]
-struct Files {
-    by_path: HashMap<TreePath, Foreseen>,
+struct StagedMap {
+    by_path: HashMap<TreePath, StagedFile>,
     bytes: usize,
 }
 
-struct Foreseen {
+struct StagedFile {
     content: Box<[u8]>,
     kind: FileKind,
     disk: DiskAttributes,
-    over: Over,
+    over: AttributeSource,
     name: String,
 }
 
 /// What a file was made for: another one gives it other attributes.
 #[derive(PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum AttributeSource {
     /// Device, inode, mode, owner and group, and the moment of the last change of content or attributes.
     File([u64; 5], (i64, u64)),
     /// Owner and group of the directory.
     Nothing(u32, u32),
 }
 
-impl Over {
-    fn of(spot: &Spot<'_>) -> rustix::io::Result<Self> {
+impl AttributeSource {
+    fn of(spot: &DirectorySlot<'_>) -> rustix::io::Result<Self> {
         Ok(match spot.before() {
             Some(stat) => {
                 let [mode, user, group] = [stat.st_mode, stat.st_uid, stat.st_gid].map(u64::from);
@@ -61,20 +61,20 @@ impl Over {
     }
 }
 
-impl Ready {
+impl StagedFiles {
     pub(super) fn of(directory: &Arc<OwnedFd>) -> Self {
         Self { directory: Arc::clone(directory), files: Mutex::default() }
     }
 
-    fn has_room(&self, install: &Install<'_>) -> bool {
+    fn has_room(&self, install: &FileInstall<'_>) -> bool {
         install.content.len() <= MAX_BYTES && self.files.lock().bytes + install.content.len() <= MAX_WAITING
     }
 
     /// Keeps a file under the name it was given.
-    pub(super) fn keep(&self, install: &Install<'_>, spot: &Spot<'_>, name: String) {
-        let Ok(over) = Over::of(spot) else { return self.throw_away(name) };
-        let Install { path, content, kind, disk } = *install;
-        let foreseen = Foreseen { content: content.into(), kind, disk, over, name };
+    pub(super) fn keep(&self, install: &FileInstall<'_>, spot: &DirectorySlot<'_>, name: String) {
+        let Ok(over) = AttributeSource::of(spot) else { return self.throw_away(name) };
+        let FileInstall { path, content, kind, disk } = *install;
+        let foreseen = StagedFile { content: content.into(), kind, disk, over, name };
         let mut files = self.files.lock();
         files.bytes += content.len();
         if let Some(older) = files.by_path.insert(path.clone(), foreseen) {
@@ -85,7 +85,7 @@ impl Ready {
     }
 
     /// The name of the file to put in place, if it was foreseen; it belongs to whoever takes it.
-    pub(super) fn take(&self, install: &Install<'_>, spot: &Spot<'_>) -> Option<String> {
+    pub(super) fn take(&self, install: &FileInstall<'_>, spot: &DirectorySlot<'_>) -> Option<String> {
         let mut files = self.files.lock();
         let foreseen = files.by_path.remove(install.path)?;
         files.bytes -= foreseen.content.len();
@@ -93,7 +93,7 @@ impl Ready {
         let is_that = foreseen.kind == install.kind
             && foreseen.disk == install.disk
             && *foreseen.content == *install.content
-            && Over::of(spot).is_ok_and(|over| foreseen.over == over);
+            && AttributeSource::of(spot).is_ok_and(|over| foreseen.over == over);
         if is_that {
             return Some(foreseen.name);
         }
@@ -118,7 +118,7 @@ impl Ready {
 impl WorkTree {
     /// Writes what [`WorkTree::replace`] is about to put in place, while its time has not come: then a rename is all that is left to do.
     /// A guess that costs nothing when it is wrong.
-    pub fn prepare(&self, install: &Install<'_>) {
+    pub fn prepare(&self, install: &FileInstall<'_>) {
         if !self.ready.has_room(install) {
             return;
         }
@@ -135,7 +135,7 @@ impl WorkTree {
     }
 }
 
-impl Drop for Ready {
+impl Drop for StagedFiles {
     fn drop(&mut self) {
         self.forget();
     }

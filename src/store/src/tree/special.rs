@@ -4,7 +4,7 @@ use rustix::fs::{self as sys, AtFlags, Dir, Mode, OFlags};
 use svcfs_base::{PathComponent, TreePath};
 
 use super::stat::to_any_stat;
-use super::{Outcome, Special, Stat, WorkTree, disk};
+use super::{FileStat, SpecialFile, TreeResult, WorkTree, disk};
 use crate::StoreError;
 
 impl WorkTree {
@@ -12,7 +12,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said, other than that nothing is there.
-    pub fn special(&self, path: &TreePath) -> Outcome<Option<Stat>> {
+    pub fn special(&self, path: &TreePath) -> TreeResult<Option<FileStat>> {
         let descriptor = match self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW) {
             Ok(descriptor) => descriptor,
             Err(StoreError::Disk { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -26,7 +26,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` when it is no directory or cannot be read.
-    pub fn list_special(&self, path: &TreePath) -> Outcome<Vec<(PathComponent, Stat)>> {
+    pub fn list_special(&self, path: &TreePath) -> TreeResult<Vec<(PathComponent, FileStat)>> {
         let descriptor = self.open_directory(path)?;
         let mut entries = Vec::new();
         for entry in Dir::read_from(&descriptor).map_err(|error| disk(path, error))? {
@@ -40,7 +40,7 @@ impl WorkTree {
             let Some(name) = name.and_then(|text| PathComponent::parse(text).ok()) else { continue };
             // One that went meanwhile is not there.
             let Ok(stat) = sys::statat(&descriptor, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            entries.extend(to_any_stat(&stat).filter(Stat::is_special).map(|stat| (name, stat)));
+            entries.extend(to_any_stat(&stat).filter(FileStat::is_special).map(|stat| (name, stat)));
         }
         Ok(entries)
     }
@@ -49,7 +49,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// As [`WorkTree::list`].
-    pub fn list_directories(&self, path: &TreePath) -> Outcome<Vec<PathComponent>> {
+    pub fn list_directories(&self, path: &TreePath) -> TreeResult<Vec<PathComponent>> {
         let descriptor = self.open_directory(path)?;
         let mut names = Vec::new();
         for entry in Dir::read_from(&descriptor).map_err(|error| disk(path, error))? {
@@ -70,7 +70,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// As [`Tree::list`].
-    pub fn unnamed_in(&self, path: &TreePath) -> Outcome<Option<String>> {
+    pub fn unnamed_in(&self, path: &TreePath) -> TreeResult<Option<String>> {
         let descriptor = self.open_directory(path)?;
         for entry in Dir::read_from(&descriptor).map_err(|error| disk(path, error))? {
             let entry = entry.map_err(|error| disk(path, error))?;
@@ -87,7 +87,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with `AlreadyExists`, `PermissionDenied` for a device that this process may not make, or what else the system said.
-    pub fn make_special(&self, path: &TreePath, special: Special, mode: u32) -> Outcome<()> {
+    pub fn make_special(&self, path: &TreePath, special: SpecialFile, mode: u32) -> TreeResult<()> {
         let (parent, name) = self.parent_of(path)?;
         let mode = Mode::from_raw_mode(mode & 0o7777);
         sys::mknodat(&parent, name, special.kind.file_type(), mode, special.device)
@@ -100,7 +100,7 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with `AlreadyExists`, or what else the system said.
-    pub fn link_special(&self, path: &TreePath, name: &TreePath) -> Outcome<()> {
+    pub fn link_special(&self, path: &TreePath, name: &TreePath) -> TreeResult<()> {
         let (from, old) = self.parent_of(path)?;
         let (to, new) = self.parent_of(name)?;
         sys::linkat(&from, old, &to, new, AtFlags::empty()).map_err(|error| disk(name, error))

@@ -15,12 +15,12 @@ pub enum StatKind {
     /// A symbolic link.
     Symlink,
     /// A pipe, socket or device.
-    Special(Special),
+    Special(SpecialFile),
 }
 
 /// What is neither file, directory nor link: no version, index or network door knows of it, a mount passes it through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Special {
+pub struct SpecialFile {
     /// What kind.
     pub kind: SpecialKind,
     /// The device's number as `stat(2)` tells it (`st_rdev`); 0 where it is none.
@@ -64,7 +64,7 @@ impl SpecialKind {
 
 /// What the disk knows of a path.
 #[derive(Debug, Clone, Copy)]
-pub struct Stat {
+pub struct FileStat {
     /// What it is.
     pub kind: StatKind,
     /// Length in bytes.
@@ -96,7 +96,7 @@ pub const fn without_privileges(mode: u32) -> u32 {
     mode & 0o1777
 }
 
-impl Stat {
+impl FileStat {
     /// Permission bits that a file keeps when its content is replaced: new content is not what somebody gave the rights of another
     /// user to (set-user-id, set-group-id).
     pub const fn kept_mode(&self) -> u32 {
@@ -120,17 +120,17 @@ impl Stat {
 }
 
 /// What the disk says; nothing for what no kernel of ours makes.
-pub(super) fn to_any_stat(stat: &RawStat) -> Option<Stat> {
+pub(super) fn to_any_stat(stat: &RawStat) -> Option<FileStat> {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => StatKind::Directory,
         FileType::RegularFile => StatKind::File,
         FileType::Symlink => StatKind::Symlink,
         _ => {
             let kind = SpecialKind::of_mode(stat.st_mode)?;
-            StatKind::Special(Special { kind, device: stat.st_rdev })
+            StatKind::Special(SpecialFile { kind, device: stat.st_rdev })
         }
     };
-    Some(Stat {
+    Some(FileStat {
         kind,
         size: u64::try_from(stat.st_size).unwrap_or(0),
         blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
@@ -147,7 +147,7 @@ pub(super) fn to_any_stat(stat: &RawStat) -> Option<Stat> {
 }
 
 /// What the disk says of what a tree holds; nothing for special files.
-pub(super) fn to_stat(stat: &RawStat) -> Option<Stat> {
+pub(super) fn to_stat(stat: &RawStat) -> Option<FileStat> {
     to_any_stat(stat).filter(|stat| !stat.is_special())
 }
 

@@ -19,8 +19,8 @@ fn at(path: &str) -> TreePath {
     TreePath::parse(path).unwrap()
 }
 
-fn install(tree: &WorkTree, path: &str, content: &str, kind: FileKind, disk: DiskAttributes) -> Outcome<()> {
-    tree.install(&Install { path: &at(path), content: content.as_bytes(), kind, disk })
+fn install(tree: &WorkTree, path: &str, content: &str, kind: FileKind, disk: DiskAttributes) -> TreeResult<()> {
+    tree.install(&FileInstall { path: &at(path), content: content.as_bytes(), kind, disk })
 }
 
 fn plain(tree: &WorkTree, path: &str, content: &str) {
@@ -75,7 +75,7 @@ fn a_file_nobody_may_read_has_permission_bits_to_set() {
 fn special_files_are_seen_where_they_are_asked_for_and_nowhere_else() {
     let (directory, tree) = tree();
     plain(&tree, "d/a.md", "x");
-    let fifo = Special { kind: SpecialKind::Fifo, device: 0 };
+    let fifo = SpecialFile { kind: SpecialKind::Fifo, device: 0 };
     tree.make_special(&at("d/pipe"), fifo, 0o640).unwrap();
     let stat = tree.special(&at("d/pipe")).unwrap().unwrap();
     assert_eq!((stat.kind, stat.mode), (StatKind::Special(fifo), 0o640));
@@ -146,7 +146,7 @@ fn a_listing_leaves_out_what_no_tree_can_hold() {
     let (directory, tree) = tree();
     plain(&tree, "d/a.md", "x");
     fs::write(directory.path().join("d").join(OsStr::from_bytes(b"\xff")), "x").unwrap();
-    tree.make_special(&at("d/pipe"), Special { kind: SpecialKind::Fifo, device: 0 }, 0o400).unwrap();
+    tree.make_special(&at("d/pipe"), SpecialFile { kind: SpecialKind::Fifo, device: 0 }, 0o400).unwrap();
     let names: Vec<_> = tree.list(&at("d")).unwrap().into_iter().map(|(name, _)| name.to_string()).collect();
     assert_eq!(names, ["a.md"]);
     assert!(tree.read(&at("d/pipe")).is_err());
@@ -250,7 +250,7 @@ fn a_small_file_in_memory_is_read_at_once_and_what_must_be_waited_for_is_not() {
     let (directory, tree) = tree();
     let on_disk = |path: &str| directory.path().join(path);
     plain(&tree, "a/b.md", "one");
-    assert!(tree.set_extended(&at("a/b.md"), b"user.x", b"y", SetExtended::Either).unwrap());
+    assert!(tree.set_extended(&at("a/b.md"), b"user.x", b"y", SetXattrMode::Either).unwrap());
     plain(&tree, "empty", "");
     plain(&tree, "much", &"x".repeat((64 << 10) + 1));
     symlink("a/b.md", on_disk("link.md")).unwrap();

@@ -16,7 +16,7 @@ use svcfs_base::{Timestamp, TreePath};
 
 use crate::StoreError;
 
-pub use questions::{Bucket, Counted, PageViews, Searched, Span, Totals};
+pub use questions::{BucketCount, BucketSize, HourRange, PageViews, SearchCount, UsageTotals};
 
 const SCHEMA: i32 = 1;
 /// Rows older than this are let go of.
@@ -29,27 +29,27 @@ const MOST_CHARS: usize = 200;
 
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Asked {
+enum UsageQuery {
     View { path: TreePath, source: &'static str },
     Search { query: String, kind: &'static str, has_results: bool },
 }
 
 /// How often, first and last, in microseconds since 1970.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct UsageCount {
     count: i64,
     first: i64,
     last: i64,
 }
 
 /// The counts of one space.
-pub struct Usage {
+pub struct UsageCounts {
     connection: Mutex<Connection>,
     /// What was counted since the last write, with its hour.
-    pending: Mutex<HashMap<(i64, Asked), Seen>>,
+    pending: Mutex<HashMap<(i64, UsageQuery), UsageCount>>,
 }
 
-impl Usage {
+impl UsageCounts {
     /// Opens the file, or makes a new one when it is absent, damaged or of another version.
     ///
     /// # Errors
@@ -75,24 +75,24 @@ impl Usage {
 
     /// Counts a page that was read, through the door `source`.
     pub fn viewed(&self, path: &TreePath, source: &'static str, now: Timestamp) {
-        self.count(Asked::View { path: path.clone(), source }, now);
+        self.count(UsageQuery::View { path: path.clone(), source }, now);
     }
 
     /// Counts a search of a `kind`; spaces around and in the question do not tell questions apart, nor do capitals.
     pub fn searched(&self, query: &str, kind: &'static str, has_results: bool, now: Timestamp) {
         let query = plain(query);
         if !query.is_empty() {
-            self.count(Asked::Search { query, kind, has_results }, now);
+            self.count(UsageQuery::Search { query, kind, has_results }, now);
         }
     }
 
-    fn count(&self, asked: Asked, now: Timestamp) {
+    fn count(&self, asked: UsageQuery, now: Timestamp) {
         let moment = now.as_microsecond();
         let mut pending = self.pending.lock();
         if pending.len() >= MOST_PENDING {
             return;
         }
-        let seen = pending.entry((hour_of(now), asked)).or_insert(Seen { count: 0, first: moment, last: moment });
+        let seen = pending.entry((hour_of(now), asked)).or_insert(UsageCount { count: 0, first: moment, last: moment });
         seen.count += 1;
         seen.first = seen.first.min(moment);
         seen.last = seen.last.max(moment);
@@ -111,7 +111,7 @@ impl Usage {
         if outcome.is_err() {
             let mut pending = self.pending.lock();
             for (asked, before) in taken {
-                let seen = pending.entry(asked).or_insert(Seen { count: 0, ..before });
+                let seen = pending.entry(asked).or_insert(UsageCount { count: 0, ..before });
                 seen.count += before.count;
                 seen.first = seen.first.min(before.first);
             }
@@ -119,7 +119,7 @@ impl Usage {
         outcome
     }
 
-    fn put(&self, taken: &HashMap<(i64, Asked), Seen>, now: Timestamp) -> Result<(), StoreError> {
+    fn put(&self, taken: &HashMap<(i64, UsageQuery), UsageCount>, now: Timestamp) -> Result<(), StoreError> {
         let mut connection = self.connection.lock();
         let transaction = connection.transaction()?;
         {
@@ -131,10 +131,12 @@ impl Usage {
                 "INSERT INTO searches VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO UPDATE SET
                  count = count + excluded.count, last_seen = max(last_seen, excluded.last_seen)",
             )?;
-            for ((hour, asked), Seen { count, first, last }) in taken {
+            for ((hour, asked), UsageCount { count, first, last }) in taken {
                 match asked {
-                    Asked::View { path, source } => view.execute((hour, path.as_str(), source, count, first, last))?,
-                    Asked::Search { query, kind, has_results } => {
+                    UsageQuery::View { path, source } => {
+                        view.execute((hour, path.as_str(), source, count, first, last))?
+                    }
+                    UsageQuery::Search { query, kind, has_results } => {
                         search.execute((hour, query, kind, has_results, count, first, last))?
                     }
                 };

@@ -3,17 +3,17 @@
 use rusqlite::{Row, named_params};
 use svcfs_base::{Timestamp, TreePath};
 
-use super::{Usage, hour_of};
+use super::{UsageCounts, hour_of};
 use crate::StoreError;
 
 /// A time, in whole hours: from the hour of the first moment up to and with the hour of the second.
 #[derive(Debug, Clone, Copy)]
-pub struct Span {
+pub struct HourRange {
     from: i64,
     to: i64,
 }
 
-impl Span {
+impl HourRange {
     /// Between two moments.
     pub fn between(from: Timestamp, to: Timestamp) -> Self {
         Self { from: hour_of(from), to: hour_of(to) }
@@ -31,7 +31,7 @@ impl Span {
 
 /// How much was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Totals {
+pub struct UsageTotals {
     /// Pages read, each as often as it was.
     pub views: i64,
     /// Different pages read.
@@ -57,7 +57,7 @@ pub struct PageViews {
 
 /// A search and how often it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Searched {
+pub struct SearchCount {
     /// The words, in lower case.
     pub query: String,
     /// Which search: `search`, `verified`.
@@ -72,7 +72,7 @@ pub struct Searched {
 
 /// A moment and what was counted in the hour or day that begins there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counted {
+pub struct BucketCount {
     /// The beginning of the hour or day (UTC).
     pub timestamp: Timestamp,
     /// How much.
@@ -81,14 +81,14 @@ pub struct Counted {
 
 /// How finely counts are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bucket {
+pub enum BucketSize {
     /// By the hour.
     Hour,
     /// By the day.
     Day,
 }
 
-impl Bucket {
+impl BucketSize {
     const fn hours(self) -> i64 {
         match self {
             Self::Hour => 1,
@@ -97,12 +97,12 @@ impl Bucket {
     }
 }
 
-impl Usage {
+impl UsageCounts {
     /// How much was asked for in a time. All questions see what was written, see [`Usage::write`].
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn totals(&self, span: Span) -> Result<Totals, StoreError> {
+    pub fn totals(&self, span: HourRange) -> Result<UsageTotals, StoreError> {
         let connection = self.connection.lock();
         let (views, pages) = connection
             .prepare_cached(
@@ -115,7 +115,7 @@ impl Usage {
                  WHERE hour BETWEEN ?1 AND ?2",
             )?
             .query_row((span.from, span.to), |row| row.try_into())?;
-        Ok(Totals { views, pages, searches, successes })
+        Ok(UsageTotals { views, pages, searches, successes })
     }
 
     /// The pages read most in a time, of one path or one source alone when it is given.
@@ -124,7 +124,7 @@ impl Usage {
     /// [`StoreError`] of the database.
     pub fn pages(
         &self,
-        span: Span,
+        span: HourRange,
         (path, source): (Option<&TreePath>, Option<&str>),
         max: u32,
     ) -> Result<Vec<PageViews>, StoreError> {
@@ -151,10 +151,10 @@ impl Usage {
     /// [`StoreError`] of the database.
     pub fn view_series(
         &self,
-        span: Span,
+        span: HourRange,
         (path, source): (Option<&TreePath>, Option<&str>),
-        bucket: Bucket,
-    ) -> Result<Vec<Counted>, StoreError> {
+        bucket: BucketSize,
+    ) -> Result<Vec<BucketCount>, StoreError> {
         let connection = self.connection.lock();
         let mut statement = connection.prepare_cached(
             "SELECT hour / :bucket * :bucket AS begin, sum(count) FROM views
@@ -175,7 +175,7 @@ impl Usage {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn search_series(&self, span: Span, bucket: Bucket) -> Result<Vec<Counted>, StoreError> {
+    pub fn search_series(&self, span: HourRange, bucket: BucketSize) -> Result<Vec<BucketCount>, StoreError> {
         let connection = self.connection.lock();
         let mut statement = connection.prepare_cached(
             "SELECT hour / ?3 * ?3 AS begin, sum(count) FROM searches WHERE hour BETWEEN ?1 AND ?2
@@ -189,7 +189,7 @@ impl Usage {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn failures(&self, span: Span, max: u32) -> Result<Vec<Searched>, StoreError> {
+    pub fn failures(&self, span: HourRange, max: u32) -> Result<Vec<SearchCount>, StoreError> {
         self.failed("", span, max)
     }
 
@@ -197,7 +197,7 @@ impl Usage {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn gaps(&self, span: Span, max: u32) -> Result<Vec<Searched>, StoreError> {
+    pub fn gaps(&self, span: HourRange, max: u32) -> Result<Vec<SearchCount>, StoreError> {
         const OPEN: &str = "
             AND NOT EXISTS (SELECT 1 FROM dismissed WHERE dismissed.query = searches.query AND dismissed.kind = searches.kind)
             AND NOT EXISTS (SELECT 1 FROM searches AS other WHERE other.query = searches.query
@@ -205,7 +205,7 @@ impl Usage {
         self.failed(OPEN, span, max)
     }
 
-    fn failed(&self, and: &'static str, span: Span, max: u32) -> Result<Vec<Searched>, StoreError> {
+    fn failed(&self, and: &'static str, span: HourRange, max: u32) -> Result<Vec<SearchCount>, StoreError> {
         let connection = self.connection.lock();
         let mut statement = connection.prepare_cached(&format!(
             "SELECT query, kind, sum(count) AS total, min(first_seen), max(last_seen) FROM searches
@@ -214,7 +214,7 @@ impl Usage {
         ))?;
         let rows = statement.query_map((span.from, span.to, max), |row| {
             let (first_seen, last_seen) = (moment(row, 3)?, moment(row, 4)?);
-            Ok(Searched { query: row.get(0)?, kind: row.get(1)?, count: row.get(2)?, first_seen, last_seen })
+            Ok(SearchCount { query: row.get(0)?, kind: row.get(1)?, count: row.get(2)?, first_seen, last_seen })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
@@ -223,7 +223,7 @@ impl Usage {
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn sources(&self, span: Span) -> Result<Vec<(String, i64)>, StoreError> {
+    pub fn sources(&self, span: HourRange) -> Result<Vec<(String, i64)>, StoreError> {
         let connection = self.connection.lock();
         let mut statement = connection.prepare_cached(
             "SELECT source, sum(count) AS total FROM views WHERE hour BETWEEN ?1 AND ?2 GROUP BY source ORDER BY total DESC, source",
@@ -238,9 +238,9 @@ fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
     Timestamp::from_microsecond(microsecond).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, microsecond))
 }
 
-fn counted(row: &Row<'_>) -> rusqlite::Result<Counted> {
+fn counted(row: &Row<'_>) -> rusqlite::Result<BucketCount> {
     let hour: i64 = row.get(0)?;
     let timestamp = hour.checked_mul(3_600).and_then(|second| Timestamp::from_second(second).ok());
     let timestamp = timestamp.ok_or(rusqlite::Error::IntegralValueOutOfRange(0, hour))?;
-    Ok(Counted { timestamp, count: row.get(1)? })
+    Ok(BucketCount { timestamp, count: row.get(1)? })
 }

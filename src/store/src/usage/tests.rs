@@ -1,6 +1,6 @@
 use svcfs_base::{Timestamp, TreePath};
 
-use super::{Bucket, Span, Usage};
+use super::{BucketSize, HourRange, UsageCounts};
 
 /// 2026-01-01T00:00:00Z
 const BEGIN: i64 = 1_767_225_600;
@@ -13,15 +13,15 @@ fn path(text: &str) -> TreePath {
     TreePath::parse(text).unwrap()
 }
 
-fn day() -> Span {
-    Span::between(after(0), after(23 * 60))
+fn day() -> HourRange {
+    HourRange::between(after(0), after(23 * 60))
 }
 
 #[test]
 fn pages_are_counted_by_who_read_them_and_when() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("usage.db");
-    let usage = Usage::open(&file).unwrap();
+    let usage = UsageCounts::open(&file).unwrap();
     usage.viewed(&path("a.md"), "http", after(1));
     usage.viewed(&path("a.md"), "mcp", after(61));
     usage.viewed(&path("b.md"), "http", after(2));
@@ -30,7 +30,7 @@ fn pages_are_counted_by_who_read_them_and_when() {
     usage.viewed(&path("a.md"), "http", after(3));
     usage.write(after(63)).unwrap();
     drop(usage);
-    let usage = Usage::open(&file).unwrap();
+    let usage = UsageCounts::open(&file).unwrap();
     let totals = usage.totals(day()).unwrap();
     assert_eq!((totals.views, totals.pages), (4, 2));
     let pages = usage.pages(day(), (None, None), 10).unwrap();
@@ -41,17 +41,17 @@ fn pages_are_counted_by_who_read_them_and_when() {
     assert_eq!(usage.pages(day(), (None, Some("mcp")), 10).unwrap()[0].count, 1);
     assert_eq!(usage.pages(day(), (None, None), 1).unwrap().len(), 1);
     assert_eq!(usage.sources(day()).unwrap(), [("http".to_owned(), 3), ("mcp".to_owned(), 1)]);
-    let series = usage.view_series(day(), (None, None), Bucket::Hour).unwrap();
+    let series = usage.view_series(day(), (None, None), BucketSize::Hour).unwrap();
     let hours: Vec<_> = series.iter().map(|counted| (counted.timestamp, counted.count)).collect();
     assert_eq!(hours, [(after(0), 3), (after(60), 1)]);
-    assert_eq!(usage.view_series(day(), (None, None), Bucket::Day).unwrap().len(), 1);
+    assert_eq!(usage.view_series(day(), (None, None), BucketSize::Day).unwrap().len(), 1);
     assert_eq!(usage.totals(day().before()).unwrap().views, 0);
 }
 
 #[test]
 fn a_gap_is_a_search_that_found_nothing_and_finds_nothing_since() {
     let directory = tempfile::tempdir().unwrap();
-    let usage = Usage::open(&directory.path().join("usage.db")).unwrap();
+    let usage = UsageCounts::open(&directory.path().join("usage.db")).unwrap();
     usage.searched("  Helm   charts ", "search", false, after(1));
     usage.searched("helm charts", "search", false, after(2));
     usage.searched("vault", "search", false, after(3));
@@ -60,7 +60,7 @@ fn a_gap_is_a_search_that_found_nothing_and_finds_nothing_since() {
     usage.searched("later gone", "search", true, after(5));
     usage.searched("later gone", "search", false, after(70));
     usage.write(after(71)).unwrap();
-    let names = |found: Vec<super::Searched>| -> Vec<(String, i64)> {
+    let names = |found: Vec<super::SearchCount>| -> Vec<(String, i64)> {
         found.into_iter().map(|searched| (searched.query, searched.count)).collect()
     };
     let owned = |list: &[(&str, i64)]| -> Vec<(String, i64)> {
@@ -74,24 +74,24 @@ fn a_gap_is_a_search_that_found_nothing_and_finds_nothing_since() {
     assert_eq!(names(usage.gaps(day(), 10).unwrap()), owned(&[("later gone", 1)]));
     let totals = usage.totals(day()).unwrap();
     assert_eq!((totals.searches, totals.successes), (6, 2));
-    assert_eq!(usage.search_series(day(), Bucket::Hour).unwrap().len(), 2);
+    assert_eq!(usage.search_series(day(), BucketSize::Hour).unwrap().len(), 2);
 }
 
 #[test]
 fn counts_are_let_go_of_after_four_hundred_days_and_a_broken_file_begins_anew() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("usage.db");
-    let usage = Usage::open(&file).unwrap();
+    let usage = UsageCounts::open(&file).unwrap();
     usage.viewed(&path("a.md"), "http", after(0));
     usage.write(after(0)).unwrap();
     let later = after(401 * 24 * 60);
     usage.viewed(&path("b.md"), "http", later);
     usage.write(later).unwrap();
-    assert_eq!(usage.totals(Span::between(after(0), later)).unwrap().views, 1);
+    assert_eq!(usage.totals(HourRange::between(after(0), later)).unwrap().views, 1);
     drop(usage);
     std::fs::write(&file, "no database, whatever its name says".repeat(100)).unwrap();
-    let usage = Usage::open(&file).unwrap();
-    assert_eq!(usage.totals(Span::between(after(0), later)).unwrap().views, 0);
+    let usage = UsageCounts::open(&file).unwrap();
+    assert_eq!(usage.totals(HourRange::between(after(0), later)).unwrap().views, 0);
     usage.viewed(&path("a.md"), "http", after(0));
     usage.write(after(0)).unwrap();
     assert_eq!(usage.totals(day()).unwrap().views, 1);
@@ -100,7 +100,7 @@ fn counts_are_let_go_of_after_four_hundred_days_and_a_broken_file_begins_anew() 
 #[test]
 fn a_flood_of_odd_questions_does_not_fill_the_memory() {
     let directory = tempfile::tempdir().unwrap();
-    let usage = Usage::open(&directory.path().join("usage.db")).unwrap();
+    let usage = UsageCounts::open(&directory.path().join("usage.db")).unwrap();
     for number in 0..super::MOST_PENDING + 10 {
         usage.searched(&format!("{number} {}", "x".repeat(1_000)), "search", false, after(0));
     }

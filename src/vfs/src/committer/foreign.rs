@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use svcfs_base::{Actor, CommitId, DiskAttributes, EventAnnouncement, Protocol, Seq};
-use svcfs_store::{Against, Entry, ForeignCommit, ForeignEntry, Jump, Record, Role, StoreError, Way};
+use svcfs_store::{
+    DiffBase, DivergedMove, ForeignCommit, ForeignEntry, HeadMove, LogEntry, LogRecord, RecordKind, StoreError,
+};
 use tracing::{debug, info};
 
 use super::Committer;
@@ -67,7 +69,7 @@ impl Committer {
     }
 
     /// Logs and announces commits of others; their place in the log is given here.
-    fn record_foreign(&mut self, records: &[Record]) -> Result<(), StoreError> {
+    fn record_foreign(&mut self, records: &[LogRecord]) -> Result<(), StoreError> {
         let records = numbered(records, self.last);
         let Some(newest) = records.last() else { return Ok(()) };
         self.core.log.append(&records)?;
@@ -83,16 +85,16 @@ impl Committer {
 }
 
 /// The same records with the places in the log that follow `last`.
-pub(crate) fn numbered(records: &[Record], last: Seq) -> Vec<Record> {
+pub(crate) fn numbered(records: &[LogRecord], last: Seq) -> Vec<LogRecord> {
     let places = std::iter::successors(Some(last.next()), |seq| Some(seq.next()));
-    records.iter().zip(places).map(|(record, seq)| Record { seq, ..record.clone() }).collect()
+    records.iter().zip(places).map(|(record, seq)| LogRecord { seq, ..record.clone() }).collect()
 }
 
 /// Records for the commits that lead from one head to another, without a place in the log yet. What is logged is trusted: they are flushed.
-pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId) -> Result<Vec<Record>, StoreError> {
+pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId) -> Result<Vec<LogRecord>, StoreError> {
     let commits = match core.git()?.way(from, to)? {
-        Way::Commits(commits) => core.git()?.foreign(&commits)?,
-        Way::Jump(from) => return jump_records(core, from, to),
+        HeadMove::Commits(commits) => core.git()?.foreign(&commits)?,
+        HeadMove::Jump(from) => return jump_records(core, from, to),
     };
     core.git()?.flush_commits(&commits)?;
     Ok(commits.into_iter().map(foreign_record).collect())
@@ -100,9 +102,9 @@ pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId)
 
 /// The same for heads of which the first is no ancestor of the second. What was left is no history any more from now on: killed before
 /// these are logged, the next opening finds the same way.
-pub(crate) fn jump_records(core: &Core, from: CommitId, to: CommitId) -> Result<Vec<Record>, StoreError> {
+pub(crate) fn jump_records(core: &Core, from: CommitId, to: CommitId) -> Result<Vec<LogRecord>, StoreError> {
     keep(core, from, to)?;
-    let Jump { whole, left, come } = core.git()?.jump(from, to)?;
+    let DivergedMove { whole, left, come } = core.git()?.jump(from, to)?;
     // All that can fail or takes its time comes before anything is said of what was left.
     let again = core.git()?.foreign(&come)?;
     core.git()?.flush_commits(&again)?;
@@ -110,7 +112,7 @@ pub(crate) fn jump_records(core: &Core, from: CommitId, to: CommitId) -> Result<
     let actor = Actor::new(Protocol::Direct.default_actor());
     let message = format!("{actor}: the branch is at {:.7} now, and was at {:.7}", to.to_string(), from.to_string());
     let time = core.memory.moment(core.clock.now());
-    let again = again.into_iter().map(|commit| ForeignCommit { against: Against::Again, ..commit });
+    let again = again.into_iter().map(|commit| ForeignCommit { against: DiffBase::Again, ..commit });
     let whole = ForeignCommit { actor, message, time, ..whole };
     Ok(std::iter::once(whole).chain(again).map(foreign_record).collect())
 }
@@ -124,8 +126,8 @@ pub(crate) fn keep(core: &Core, from: CommitId, to: CommitId) -> Result<(), Stor
 }
 
 /// The record of a commit that somebody else made, without a place in the log yet.
-pub(crate) fn foreign_record(commit: ForeignCommit) -> Record {
-    let entry = |entry: ForeignEntry| Entry {
+pub(crate) fn foreign_record(commit: ForeignCommit) -> LogRecord {
+    let entry = |entry: ForeignEntry| LogEntry {
         path: entry.path,
         old: entry.old,
         new: entry.new,
@@ -134,7 +136,7 @@ pub(crate) fn foreign_record(commit: ForeignCommit) -> Record {
         disk: DiskAttributes::default(),
         over: None,
     };
-    Record {
+    LogRecord {
         seq: Seq(0),
         time: commit.time,
         actor: commit.actor,
@@ -142,7 +144,7 @@ pub(crate) fn foreign_record(commit: ForeignCommit) -> Record {
         message: commit.message,
         provenance: None,
         announcement: EventAnnouncement::Files,
-        role: Role::Foreign,
+        role: RecordKind::Foreign,
         against: commit.against,
         commit: Some(commit.commit),
         moves: Vec::new(),

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 
 use svcfs_base::{Actor, EventAnnouncement, TreePath};
-use svcfs_store::Record;
+use svcfs_store::LogRecord;
 
 /// Sets that become one commit, in the order of their acceptance.
 pub(super) struct Gathering<'r> {
-    pub(super) sets: Vec<&'r Record>,
+    pub(super) sets: Vec<&'r LogRecord>,
     paths: BTreeSet<&'r TreePath>,
     /// Nothing is added to it.
     is_alone: bool,
@@ -21,7 +21,7 @@ pub(super) struct Gathering<'r> {
 
 /// Gathers sets, given in the order of their acceptance, into commits of at most so many paths, in the order in which the commits
 /// are to be made.
-pub(super) fn gathered(sets: &[Record], max_paths: usize) -> Vec<Gathering<'_>> {
+pub(super) fn gathered(sets: &[LogRecord], max_paths: usize) -> Vec<Gathering<'_>> {
     let mut gatherings: Vec<Gathering<'_>> = Vec::new();
     // The newest commit of each actor, and the newest that has to do with each path.
     let mut of_actor: HashMap<&Actor, usize> = HashMap::new();
@@ -64,7 +64,7 @@ fn in_the_way(of_path: &BTreeMap<&TreePath, usize>, path: &TreePath) -> Option<u
 
 impl<'r> Gathering<'r> {
     /// One set for itself.
-    pub(super) fn of(set: &'r Record) -> Self {
+    pub(super) fn of(set: &'r LogRecord) -> Self {
         let paths = set.entries.iter().map(|entry| &entry.path).collect();
         Self { sets: vec![set], paths, is_alone: true }
     }

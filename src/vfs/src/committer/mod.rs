@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use svcfs_base::{CommitId, Fault, Seq, TreePath};
-use svcfs_store::{OtherGit, Record, State, StoreError, Tip};
+use svcfs_store::{ExternalGit, LogRecord, PathState, StoreError, WriteTip};
 use tracing::{error, info, warn};
 
 use ahead::Ahead;
@@ -54,7 +54,7 @@ pub(crate) struct Committer {
     /// What is known of `.git/index`.
     pub(crate) index: index::GitIndex,
     /// git commands that are not waited for any more.
-    pub(crate) passed: Option<OtherGit>,
+    pub(crate) passed: Option<ExternalGit>,
     pub(crate) unsettled_bytes: usize,
     pub(crate) is_unsettled: bool,
     pub(crate) underway: Option<checkpoint::Underway>,
@@ -63,11 +63,11 @@ pub(crate) struct Committer {
     /// Sets that have no commit yet.
     pub(crate) window: Window,
     /// The newest of what is logged and not remembered: the disk refused until the end, and the next opening goes on.
-    pub(crate) left: Option<Tip>,
+    pub(crate) left: Option<WriteTip>,
     /// Paths that somebody edited before an accepted change was in place: the edits are yet to be recorded.
     pub(crate) edited: BTreeSet<TreePath>,
     /// Commits of others that lie below ours and are yet to be recorded.
-    pub(crate) theirs: Vec<Record>,
+    pub(crate) theirs: Vec<LogRecord>,
     /// What is logged was built on a branch that somebody moved, and it is not on any branch yet.
     pub(crate) is_rebuilding: bool,
     pub(crate) last_work: Instant,
@@ -100,7 +100,7 @@ enum Ending {
 /// A set with its record.
 struct Planned {
     prepared: Prepared,
-    record: Record,
+    record: LogRecord,
     /// Made here for an edit behind us that another set covers.
     is_extra: bool,
 }
@@ -326,11 +326,11 @@ impl Committer {
     }
 
     /// What is recorded of a path, or will be once the window is closed.
-    fn recorded(&self, path: &TreePath) -> Result<State, StoreError> {
+    fn recorded(&self, path: &TreePath) -> Result<PathState, StoreError> {
         if let Some(recorded) = self.core.uncommitted.get(path, Seq(0)) {
             return Ok(recorded);
         }
-        let states = self.core.memory.staged(Tip { commit: self.head, seq: self.last }, &[path])?;
+        let states = self.core.memory.staged(WriteTip { commit: self.head, seq: self.last }, &[path])?;
         Ok(states.into_iter().flatten().next())
     }
 

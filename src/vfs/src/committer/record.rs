@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use svcfs_base::{CommitId, Fault, FileKind, Seq, Timestamp, TreePath};
-use svcfs_store::{Against, Author, Edit, Entry, Record, Role, StoreError, as_recorded, order_within};
+use svcfs_store::{
+    CommitAuthor, DiffBase, FileEdit, LogEntry, LogRecord, RecordKind, StoreError, as_recorded, order_within,
+};
 use tracing::error;
 
 use super::window::Commits;
@@ -30,16 +32,16 @@ pub(super) struct Tip {
 
 impl Tip {
     /// The same without the window.
-    pub(super) const fn recorded(self) -> svcfs_store::Tip {
+    pub(super) const fn recorded(self) -> svcfs_store::WriteTip {
         let Self { commit, seq, committed: _ } = self;
-        svcfs_store::Tip { commit, seq }
+        svcfs_store::WriteTip { commit, seq }
     }
 }
 
 /// What a record is made as.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
-    pub(super) role: Role,
+    pub(super) role: RecordKind,
     pub(super) time: Timestamp,
     /// Whether the log keeps the contents.
     pub(super) is_kept: bool,
@@ -85,7 +87,7 @@ impl Committer {
                 Err(error) => return Err((logged.asked(), error)),
             }
         }
-        let records: Vec<Record> = logged.planned.iter().map(|planned| planned.record.clone()).collect();
+        let records: Vec<LogRecord> = logged.planned.iter().map(|planned| planned.record.clone()).collect();
         if !records.is_empty()
             && let Err(error) = self.append(&records, &logged.planned)
         {
@@ -104,7 +106,7 @@ impl Committer {
     }
 
     /// Step 6, with what the steps behind it need made beside it. Not while the disk refuses: what is not logged then would fill it.
-    fn append(&self, records: &[Record], planned: &[Planned]) -> Result<(), StoreError> {
+    fn append(&self, records: &[LogRecord], planned: &[Planned]) -> Result<(), StoreError> {
         let append = || {
             let begun = Instant::now();
             self.core.log.append(records)?;
@@ -183,7 +185,7 @@ impl Committer {
         &mut self,
         prepared: &mut Prepared,
         tip: &mut Tip,
-    ) -> Result<(Option<Planned>, Option<Record>), Setback> {
+    ) -> Result<(Option<Planned>, Option<LogRecord>), Setback> {
         let (mark, mut ahead) = (self.window.count(), *tip);
         let outcome = self.asked_and_unseen(prepared, &mut ahead);
         if matches!(outcome, Ok((_, Some(_)))) {
@@ -198,7 +200,7 @@ impl Committer {
         &mut self,
         prepared: &mut Prepared,
         tip: &mut Tip,
-    ) -> Result<(Option<Planned>, Option<Record>), Setback> {
+    ) -> Result<(Option<Planned>, Option<LogRecord>), Setback> {
         let unseen = match self.look_below(prepared, tip)? {
             Some(unseen) => {
                 let record = self.made(&unseen, tip)?;
@@ -214,8 +216,8 @@ impl Committer {
     }
 
     /// Makes a set's commit, or puts the set into the window. The log keeps the contents.
-    fn made(&mut self, prepared: &Prepared, tip: &mut Tip) -> Result<Record, StoreError> {
-        let form = Form { role: Role::Set, time: self.core.memory.moment(self.core.clock.now()), is_kept: true };
+    fn made(&mut self, prepared: &Prepared, tip: &mut Tip) -> Result<LogRecord, StoreError> {
+        let form = Form { role: RecordKind::Set, time: self.core.memory.moment(self.core.clock.now()), is_kept: true };
         match self.core.commits {
             Commits::Each => self.build(prepared, tip, form),
             Commits::Gathered { window, .. } => self.defer(prepared, tip, window),
@@ -230,7 +232,7 @@ impl Committer {
         prepared: &mut Prepared,
         tip: &mut Tip,
         logged: &Logged,
-    ) -> Result<Option<Record>, StoreError> {
+    ) -> Result<Option<LogRecord>, StoreError> {
         let paths: Vec<_> = prepared.effects.iter().map(|effect| &effect.path).collect();
         let known = self.core.memory.staged(tip.recorded(), &paths)?;
         let (mut fresh, mut again) = (Vec::with_capacity(prepared.effects.len()), Vec::new());
@@ -263,7 +265,7 @@ impl Committer {
             let content =
                 |effect: &Effect| if let Some(After::Leaf(leaf)) = &effect.after { leaf.content.len() } else { 0 };
             let is_kept = prepared.effects.iter().map(content).sum::<usize>() <= MAX_KEPT_BYTES;
-            let form = Form { role: Role::Set, time: self.core.memory.moment(self.core.clock.now()), is_kept };
+            let form = Form { role: RecordKind::Set, time: self.core.memory.moment(self.core.clock.now()), is_kept };
             match self.build(prepared, tip, form) {
                 Err(StoreError::Unrecordable { path, reason })
                     if prepared.effects.iter().any(|effect| effect.path == path) =>
@@ -286,12 +288,13 @@ impl Committer {
     }
 
     /// Makes a commit and its record.
-    pub(super) fn build(&self, prepared: &Prepared, tip: &mut Tip, form: Form) -> Result<Record, StoreError> {
+    pub(super) fn build(&self, prepared: &Prepared, tip: &mut Tip, form: Form) -> Result<LogRecord, StoreError> {
         let message = as_recorded(&prepared.message);
-        let author = Author { actor: &prepared.actor, time: form.time, message: &message };
+        let author = CommitAuthor { actor: &prepared.actor, time: form.time, message: &message };
         let edits: Vec<_> = prepared.changing().map(edit_of).collect();
         let staged = self.core.memory.stage(tip.recorded(), &edits, &author).map_err(|error| {
-            let content = |edit: &Edit<'_>| if let Edit::Write { content, .. } = edit { content.len() } else { 0 };
+            let content =
+                |edit: &FileEdit<'_>| if let FileEdit::Write { content, .. } = edit { content.len() } else { 0 };
             self.core.log.explained(error, edits.iter().map(content).sum())
         })?;
         *tip = Tip { commit: staged.commit, seq: staged.seq, ..*tip };
@@ -299,14 +302,14 @@ impl Committer {
     }
 
     /// The record of a set.
-    pub(super) fn record_of(&self, prepared: &Prepared, seq: Seq, form: Form, commit: Option<CommitId>) -> Record {
+    pub(super) fn record_of(&self, prepared: &Prepared, seq: Seq, form: Form, commit: Option<CommitId>) -> LogRecord {
         let entry = |effect: &Effect| {
             let leaf = match &effect.after {
                 Some(After::Leaf(leaf)) => Some(leaf),
                 Some(After::Blob(..)) | None => None,
             };
             let kind = effect.after.as_ref().map(After::kind).or(effect.before.as_ref().map(|before| before.kind));
-            Entry {
+            LogEntry {
                 path: effect.path.clone(),
                 old: effect.before.as_ref().map(|before| before.etag),
                 new: effect.after.as_ref().map(After::etag),
@@ -316,9 +319,9 @@ impl Committer {
                 over: effect.over,
             }
         };
-        let mut entries: Vec<Entry> = prepared.changing().map(entry).collect();
+        let mut entries: Vec<LogEntry> = prepared.changing().map(entry).collect();
         entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
-        Record {
+        LogRecord {
             seq,
             time: form.time,
             actor: prepared.actor.clone(),
@@ -327,7 +330,7 @@ impl Committer {
             provenance: prepared.provenance.clone(),
             announcement: prepared.announcement,
             role: form.role,
-            against: Against::Parent,
+            against: DiffBase::Parent,
             commit,
             moves: prepared.moves.clone(),
             entries,
@@ -422,15 +425,15 @@ impl Logged {
     }
 }
 
-pub(super) fn edit_of(effect: &Effect) -> Edit<'_> {
+pub(super) fn edit_of(effect: &Effect) -> FileEdit<'_> {
     let path = &effect.path;
     match &effect.after {
-        Some(After::Leaf(leaf)) => Edit::Write { path, kind: leaf.kind, content: &leaf.content },
-        Some(After::Blob(blob, kind)) => Edit::Place { path, kind: *kind, blob: *blob },
-        None => Edit::Remove { path },
+        Some(After::Leaf(leaf)) => FileEdit::Write { path, kind: leaf.kind, content: &leaf.content },
+        Some(After::Blob(blob, kind)) => FileEdit::Place { path, kind: *kind, blob: *blob },
+        None => FileEdit::Remove { path },
     }
 }
 
-fn size_of_entry(entry: &Entry) -> usize {
+fn size_of_entry(entry: &LogEntry) -> usize {
     entry.content.as_ref().map_or(0, bytes::Bytes::len) + 128
 }

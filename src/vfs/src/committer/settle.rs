@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use svcfs_base::{CommitId, ETag, Fault, LargeFile, Precondition, TreePath};
-use svcfs_store::{Author, FailPoint, History, Known, Memory, Placed, Role, Snapshots, StoreError, Tip};
+use svcfs_store::{
+    CommitAuthor, ExpectedFile, FailPoint, History, InstallResult, RecordKind, SnapshotStore, StoreError, VersionStore,
+    WriteTip,
+};
 use tracing::{debug, error, warn};
 
 use super::foreign::{LOOK, PATIENCE, foreign_records, no_branch};
@@ -138,7 +141,7 @@ impl Committer {
         // The next opening compares the tree with history.
         self.edited.clear();
         let commit = newest_commit(planned).or(self.left.and_then(|left| left.commit)).or(self.head);
-        let newest = planned.last().map(|Planned { record, .. }| Tip { commit, seq: record.seq });
+        let newest = planned.last().map(|Planned { record, .. }| WriteTip { commit, seq: record.seq });
         self.left = newest.or(self.left);
     }
 
@@ -148,13 +151,13 @@ impl Committer {
         // 8
         let core = Arc::clone(&self.core);
         match &core.memory {
-            Memory::Git { history, .. } => {
+            VersionStore::Git { history, .. } => {
                 let entries = planned.iter().flat_map(|planned| &planned.record.entries);
                 self.index.touch(entries.map(|entry| entry.path.clone()));
                 self.advance(history, planned)
             }
-            Memory::Snapshots { snapshots, .. } => self.keep(snapshots, planned),
-            Memory::Nothing { .. } => Ok(()),
+            VersionStore::Snapshots { snapshots, .. } => self.keep(snapshots, planned),
+            VersionStore::Nothing { .. } => Ok(()),
         }
     }
 
@@ -179,7 +182,7 @@ impl Committer {
     }
 
     /// Step 8 with snapshots: one of each new content.
-    fn keep(&self, snapshots: &Snapshots, planned: &[Planned]) -> Result<(), StoreError> {
+    fn keep(&self, snapshots: &SnapshotStore, planned: &[Planned]) -> Result<(), StoreError> {
         for Planned { prepared, record, .. } in planned {
             for Effect { path, after, .. } in prepared.changing() {
                 let content = match after {
@@ -209,7 +212,7 @@ impl Committer {
             }
             for effect in prepared.effects.iter().filter(|effect| prepared.is_put_in_place(effect)) {
                 let fate = &fates[&effect.path];
-                if fate.newest == at && self.put_in_place(effect, fate.known())? == Placed::Edited {
+                if fate.newest == at && self.put_in_place(effect, fate.known())? == InstallResult::Edited {
                     edited.push(effect.path.clone());
                 }
                 self.early.pass();
@@ -223,24 +226,24 @@ impl Committer {
     }
 
     /// Makes a path what a set says, unless somebody edited it since the set was accepted.
-    fn put_in_place(&self, effect: &Effect, known: Known<'_>) -> Result<Placed, StoreError> {
-        let put = |known: Known<'_>| match &effect.after {
+    fn put_in_place(&self, effect: &Effect, known: ExpectedFile<'_>) -> Result<InstallResult, StoreError> {
+        let put = |known: ExpectedFile<'_>| match &effect.after {
             Some(After::Leaf(leaf)) => self.core.put_in_place(&effect.path, leaf, Some(known)),
-            Some(After::Blob(..)) => Ok(Placed::Done),
+            Some(After::Blob(..)) => Ok(InstallResult::Done),
             None => self.remove(&effect.path, Some(known)),
         };
-        if put(known)? == Placed::Done {
-            return Ok(Placed::Done);
+        if put(known)? == InstallResult::Done {
+            return Ok(InstallResult::Done);
         }
         // What somebody else's commit put there a moment ago is in history, and ours comes on top of it.
         let theirs = self.core.memory.recorded(&[&effect.path])?;
         if let Some((theirs, _)) = theirs.into_iter().flatten().next()
-            && put([theirs][..].into())? == Placed::Done
+            && put([theirs][..].into())? == InstallResult::Done
         {
-            return Ok(Placed::Done);
+            return Ok(InstallResult::Done);
         }
         warn!(page.path = %effect.path, "edited behind the server before an accepted change was in place; the edit is kept on top of it");
-        Ok(Placed::Edited)
+        Ok(InstallResult::Edited)
     }
 
     fn move_directory(&self, from: &TreePath, to: &TreePath) -> Result<(), StoreError> {
@@ -255,15 +258,15 @@ impl Committer {
         }
     }
 
-    fn remove(&self, path: &TreePath, known: Option<Known<'_>>) -> Result<Placed, StoreError> {
+    fn remove(&self, path: &TreePath, known: Option<ExpectedFile<'_>>) -> Result<InstallResult, StoreError> {
         let removed = match known {
             Some(known) => self.core.tree.remove_known(path, known),
-            None => self.core.tree.remove(path).map(|()| Placed::Done),
+            None => self.core.tree.remove(path).map(|()| InstallResult::Done),
         };
         match removed {
-            Err(error) if error.is_missing() => Ok(Placed::Done),
+            Err(error) if error.is_missing() => Ok(InstallResult::Done),
             Ok(placed) => Ok(placed),
-            Err(error) => kept_if_in_the_way(path, Err(error)).map(|()| Placed::Done),
+            Err(error) => kept_if_in_the_way(path, Err(error)).map(|()| InstallResult::Done),
         }
     }
 
@@ -276,7 +279,7 @@ impl Committer {
         let mut parent = theirs;
         for Planned { prepared, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some()) {
             let edits: Vec<_> = prepared.changing().map(edit_of).collect();
-            let author = Author { actor: &record.actor, time: record.time, message: &record.message };
+            let author = CommitAuthor { actor: &record.actor, time: record.time, message: &record.message };
             match history.stage(Some(parent), &edits, &author) {
                 Ok(staged) => parent = staged.commit,
                 Err(StoreError::Unrecordable { path, reason }) => {
@@ -313,15 +316,15 @@ struct Fate {
 }
 
 impl Fate {
-    fn known(&self) -> Known<'_> {
-        Known { contents: &self.contents, large: self.large, is_removed: self.is_removed }
+    fn known(&self) -> ExpectedFile<'_> {
+        ExpectedFile { contents: &self.contents, large: self.large, is_removed: self.is_removed }
     }
 }
 
 fn fates(planned: &[Planned]) -> HashMap<&TreePath, Fate> {
     let mut fates: HashMap<_, Fate> = HashMap::new();
     // What is gathered from earlier sets they put in place themselves.
-    let is_meant = |set: &Planned| set.record.role != Role::Gathered;
+    let is_meant = |set: &Planned| set.record.role != RecordKind::Gathered;
     for (at, Planned { prepared, .. }) in planned.iter().enumerate().filter(|(_, set)| is_meant(set)) {
         for effect in prepared.effects.iter().filter(|effect| prepared.is_put_in_place(effect)) {
             let fate = fates.entry(&effect.path).or_default();

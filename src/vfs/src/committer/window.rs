@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use svcfs_base::{Seq, TreePath};
-use svcfs_store::{Entry, Record, Role, StoreError};
+use svcfs_store::{LogEntry, LogRecord, RecordKind, StoreError};
 use tracing::error;
 
 use super::gather::{Gathering, gathered};
@@ -49,7 +49,7 @@ impl Commits {
 /// The sets that have no commit yet, oldest first.
 #[derive(Default)]
 pub(crate) struct Window {
-    sets: Vec<Record>,
+    sets: Vec<LogRecord>,
     bytes: usize,
     due: Option<Instant>,
     /// So many of them are in commits that are planned and not logged yet.
@@ -60,7 +60,7 @@ pub(crate) struct Window {
 
 impl Window {
     /// What a crash left; it is due at once.
-    pub(crate) fn restored(sets: Vec<Record>) -> Self {
+    pub(crate) fn restored(sets: Vec<LogRecord>) -> Self {
         let bytes = sets.iter().map(size).sum();
         Self { due: (!sets.is_empty()).then(Instant::now), sets, bytes, closing: 0, closed: Seq(0) }
     }
@@ -88,7 +88,7 @@ impl Window {
         self.due = self.due.map(|_| Instant::now());
     }
 
-    fn push(&mut self, set: Record, window: Duration) {
+    fn push(&mut self, set: LogRecord, window: Duration) {
         self.bytes += size(&set);
         self.sets.push(set);
         self.due.get_or_insert_with(|| Instant::now() + window);
@@ -98,7 +98,7 @@ impl Window {
     }
 }
 
-fn size(set: &Record) -> usize {
+fn size(set: &LogRecord) -> usize {
     set.entries.iter().filter_map(|entry| entry.content.as_ref()).map(bytes::Bytes::len).sum()
 }
 
@@ -110,10 +110,15 @@ impl Committer {
     }
 
     /// Takes a set into the window; its record.
-    pub(super) fn defer(&mut self, prepared: &Prepared, tip: &mut Tip, window: Duration) -> Result<Record, StoreError> {
+    pub(super) fn defer(
+        &mut self,
+        prepared: &Prepared,
+        tip: &mut Tip,
+        window: Duration,
+    ) -> Result<LogRecord, StoreError> {
         self.check_places(prepared, tip)?;
         tip.seq = tip.seq.next();
-        let form = Form { role: Role::Deferred, time: self.core.clock.now(), is_kept: true };
+        let form = Form { role: RecordKind::Deferred, time: self.core.clock.now(), is_kept: true };
         let record = self.record_of(prepared, tip.seq, form, None);
         self.core.uncommitted.add(&record);
         self.window.push(record.clone(), window);
@@ -190,7 +195,7 @@ impl Committer {
             ahead.seq = ahead.seq.next();
             let closed = closing((newest, &[]), self.core.stamp(), newest.message.clone(), Vec::new());
             let prepared = Prepared { moves: Vec::new(), ..closed };
-            let form = Form { role: Role::Gathered, time: newest.time, is_kept: false };
+            let form = Form { role: RecordKind::Gathered, time: newest.time, is_kept: false };
             let record = self.record_of(&prepared, ahead.seq, form, ahead.commit);
             planned.push(Planned { prepared, record, is_extra: true });
         }
@@ -203,7 +208,7 @@ impl Committer {
     /// Makes one commit; none when the tree is as it would leave it.
     fn gathered(&self, gathering: &Gathering<'_>, tip: &mut Tip) -> Result<Option<Planned>, StoreError> {
         let Some(last) = gathering.sets.last() else { return Ok(None) };
-        let entries: BTreeMap<&TreePath, &Entry> =
+        let entries: BTreeMap<&TreePath, &LogEntry> =
             gathering.sets.iter().flat_map(|set| &set.entries).map(|entry| (&entry.path, entry)).collect();
         let known = self.core.memory.staged(tip.recorded(), &entries.keys().copied().collect::<Vec<_>>())?;
         let effects = entries.into_values().zip(known).filter_map(|(entry, known)| {
@@ -215,7 +220,8 @@ impl Committer {
         if prepared.effects.is_empty() {
             return Ok(None);
         }
-        let record = self.build(&prepared, tip, Form { role: Role::Gathered, time: last.time, is_kept: false })?;
+        let record =
+            self.build(&prepared, tip, Form { role: RecordKind::Gathered, time: last.time, is_kept: false })?;
         Ok(Some(Planned { prepared, record, is_extra: true }))
     }
 
@@ -265,7 +271,7 @@ impl Committer {
 }
 
 /// What closes a window, or a part of it: in the name of the newest of its sets.
-fn closing((newest, all): (&Record, &[&Record]), stamp: u64, message: String, effects: Vec<Effect>) -> Prepared {
+fn closing((newest, all): (&LogRecord, &[&LogRecord]), stamp: u64, message: String, effects: Vec<Effect>) -> Prepared {
     Prepared {
         actor: newest.actor.clone(),
         door: newest.door,
@@ -285,7 +291,7 @@ fn closing((newest, all): (&Record, &[&Record]), stamp: u64, message: String, ef
 }
 
 /// What an entry of a set leaves behind.
-fn after_of(entry: &Entry) -> Option<After> {
+fn after_of(entry: &LogEntry) -> Option<After> {
     let blob = entry.new?;
     Some(match &entry.content {
         Some(content) => After::Leaf(Leaf { content: content.clone(), etag: blob, kind: entry.kind, disk: entry.disk }),

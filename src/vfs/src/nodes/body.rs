@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use svcfs_base::{Fault, Kind, MAX_FILE_BYTES};
-use svcfs_store::{Draft, OpenFile};
+use svcfs_store::{LargeFileStaging, OpenFile};
 
 use crate::Vfs;
 use crate::core::Core;
@@ -61,7 +61,7 @@ pub(crate) enum Body {
     /// At most [`RECORDED`].
     Memory(Counted),
     /// Any number, on the disk.
-    Disk { draft: Draft, length: u64 },
+    Disk { draft: LargeFileStaging, length: u64 },
 }
 
 /// Bytes in memory, and how many of them are counted among those of all files.

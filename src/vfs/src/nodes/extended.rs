@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use svcfs_base::{Change, Fault, Kind, Protocol, TreePath};
-use svcfs_store::{Probe, SetExtended, WorkTree};
+use svcfs_store::{SetXattrMode, WorkTree, XattrProbe};
 use tracing::warn;
 
 use super::NodeId;
@@ -27,7 +27,7 @@ pub(crate) struct Given {
     /// Bytes of all names and values.
     length: usize,
     /// What has them, too: whether the disk takes one more is asked with that one alone.
-    probe: Option<Probe>,
+    probe: Option<XattrProbe>,
 }
 
 impl Given {
@@ -116,7 +116,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Stale`, `NoSpace`; those of the disk.
-    pub fn set_extended(&self, node: NodeId, name: &[u8], value: &[u8], how: SetExtended) -> Result<bool, Fault> {
+    pub fn set_extended(&self, node: NodeId, name: &[u8], value: &[u8], how: SetXattrMode) -> Result<bool, Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         if let Some(path) = self.on_disk(node, &shared) {
@@ -125,9 +125,9 @@ impl Vfs {
         }
         let is_there = shared.extended.all.contains_key(name);
         let may = match how {
-            SetExtended::Either => true,
-            SetExtended::Create => !is_there,
-            SetExtended::Replace => is_there,
+            SetXattrMode::Either => true,
+            SetXattrMode::Create => !is_there,
+            SetXattrMode::Replace => is_there,
         };
         if may {
             let path = self.nodes.path_of(node).unwrap_or_else(|_| TreePath::root());
@@ -178,7 +178,7 @@ impl Vfs {
             return;
         }
         let set = |(name, value): (&Vec<u8>, &Vec<u8>)| {
-            self.core.tree.set_extended(path, name, value, SetExtended::Either).map(drop)
+            self.core.tree.set_extended(path, name, value, SetXattrMode::Either).map(drop)
         };
         if let Err(fault) = self.settle_at(path).and_then(|()| Ok(all.iter().try_for_each(set)?)) {
             warn!(page.path = %path, error = ?fault, "a saved file does not have all attributes that it was given before");
@@ -231,7 +231,7 @@ impl Vfs {
             self.core.tree.remove_extended(to, name)?;
         }
         for (name, value) in &of_it {
-            self.core.tree.set_extended(to, name, value, SetExtended::Either)?;
+            self.core.tree.set_extended(to, name, value, SetXattrMode::Either)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use svcfs_base::TreePath;
-use svcfs_store::{Stat, StatKind, StoreError, WorkTree};
+use svcfs_store::{FileStat, StatKind, StoreError, WorkTree};
 use tracing::warn;
 
 use super::refused::place_of_refused;
@@ -155,7 +155,7 @@ impl Core {
         }
     }
 
-    fn is_old(&self, text: &Stat) -> bool {
+    fn is_old(&self, text: &FileStat) -> bool {
         self.file_time().duration_since(text.modified).is_ok_and(|age| age >= KEPT)
     }
 

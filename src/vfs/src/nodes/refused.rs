@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use svcfs_base::{Caller, DiskAttributes, Durability, Fault, FileKind, Kind, Protocol, TreePath};
-use svcfs_store::{Install, StoreError};
+use svcfs_store::{FileInstall, StoreError};
 use tracing::{error, warn};
 
 use super::table::{Shared, Staging};
@@ -246,7 +246,7 @@ impl Vfs {
             }
         };
         let disk = DiskAttributes { mode: Some(mode), owner, ..DiskAttributes::default() };
-        let install = Install { path: &place, content: &content, kind: FileKind::Regular, disk };
+        let install = FileInstall { path: &place, content: &content, kind: FileKind::Regular, disk };
         Ok(self.core.tree.install(&install)?)
     }
 

@@ -5,7 +5,7 @@
 //! its changes waits for a flush.
 
 use svcfs_base::{Caller, Fault, Kind, PathComponent, Precondition, Protocol, TreePath};
-use svcfs_store::Special;
+use svcfs_store::SpecialFile;
 
 use super::NodeId;
 use crate::Vfs;
@@ -21,7 +21,7 @@ impl Vfs {
         &self,
         caller: &Caller,
         (parent, name): (NodeId, &PathComponent),
-        special: Special,
+        special: SpecialFile,
         mode: u32,
     ) -> Result<(NodeId, Attributes), Fault> {
         let path = self.writable(caller, parent, name)?;

@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use svcfs_base::{ETag, ETagHasher, Fault, MAX_FILE_BYTES, TreePath};
-use svcfs_store::{Draft, OpenFile, Stat};
+use svcfs_store::{FileStat, LargeFileStaging, OpenFile};
 
 use crate::Vfs;
 use crate::view::not_there;
@@ -33,7 +33,7 @@ enum Held {
     /// In a file of the tree.
     Placed(OpenFile, Mutex<Known>),
     /// In one that nobody else has.
-    Own(Draft),
+    Own(LargeFileStaging),
 }
 
 /// How long a file is and when it was written: while both are the same, nobody has written into it.
@@ -63,7 +63,7 @@ impl Still {
     ///
     /// # Errors
     /// `TooLarge` over 64 MiB; those of the disk.
-    pub(super) fn at(vfs: &Vfs, path: &TreePath) -> Result<(Self, Stat), Fault> {
+    pub(super) fn at(vfs: &Vfs, path: &TreePath) -> Result<(Self, FileStat), Fault> {
         let file = vfs.core.tree.open_to_read(path).map_err(|error| not_there(path, error))?;
         let stat = file.stat()?;
         if stat.size > MAX_FILE_BYTES as u64 {

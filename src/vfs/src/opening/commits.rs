@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use svcfs_base::{CommitId, ETag, Fault, Seq, TreePath};
-use svcfs_store::{Against, Author, Edit, History, Record, Role, StoreError, Way};
+use svcfs_store::{CommitAuthor, DiffBase, FileEdit, HeadMove, History, LogRecord, RecordKind, StoreError};
 use tracing::{error, warn};
 
 use super::COMMITS_AT_ONCE;
@@ -31,7 +31,7 @@ pub(super) struct Left {
     /// From where, and to where. Ours may be on top by now.
     pub(super) way: (CommitId, CommitId),
     /// What had not reached the branch before, and is on top now. All else of ours they left with it.
-    pub(super) moved: Vec<Record>,
+    pub(super) moved: Vec<LogRecord>,
 }
 
 /// Where the branch stands.
@@ -47,7 +47,7 @@ enum Branch {
 }
 
 impl Branch {
-    fn look(core: &Core, (settled, ours): (Option<CommitId>, CommitId), records: &[Record]) -> Result<Self, Fault> {
+    fn look(core: &Core, (settled, ours): (Option<CommitId>, CommitId), records: &[LogRecord]) -> Result<Self, Fault> {
         let git = core.git()?;
         let Some(head) = git.head()? else { return Ok(Self::Behind(None)) };
         Ok(if !git.is_whole(Some(ours), head)? {
@@ -72,7 +72,7 @@ impl Completed {
     /// The paths that others changed in commits on top of ours, after all that was logged with a commit: they put in place there what they wanted.
     pub(super) fn changed_on_top(&self, core: &Core) -> Result<HashSet<TreePath>, Fault> {
         let (Some(below), Some(head)) = (self.below, core.git()?.head()?) else { return Ok(HashSet::new()) };
-        let Way::Commits(commits) = core.git()?.way(Some(below), head)? else { return Ok(HashSet::new()) };
+        let HeadMove::Commits(commits) = core.git()?.way(Some(below), head)? else { return Ok(HashSet::new()) };
         let mut paths = HashSet::new();
         for part in commits.chunks(COMMITS_AT_ONCE) {
             let entries = core.git()?.foreign(part)?.into_iter().flat_map(|commit| commit.entries);
@@ -129,18 +129,18 @@ pub(super) fn complete(
 fn shown_commits(
     core: &Core,
     (settled, ours): (Option<CommitId>, CommitId),
-    records: &[Record],
+    records: &[LogRecord],
     mut commits: Vec<(Seq, CommitId)>,
 ) -> Result<Vec<(Seq, CommitId)>, Fault> {
     let left: HashMap<_, _> = records
         .iter()
-        .filter(|record| record.against == Against::Left)
+        .filter(|record| record.against == DiffBase::Left)
         .map(|record| (record.seq, record.commit))
         .collect();
     if !left.is_empty() {
         let wanted = left.values().copied().flatten().collect();
         let mut again = core.git()?.ancestors_among((settled, ours), &wanted)?;
-        for told in records.iter().filter(|record| record.role == Role::Foreign) {
+        for told in records.iter().filter(|record| record.role == RecordKind::Foreign) {
             told.commit.map(|commit| again.remove(&commit));
         }
         commits.retain(|(seq, _)| left.get(seq).is_none_or(|left| left.is_some_and(|commit| again.contains(&commit))));
@@ -153,7 +153,7 @@ fn shown_commits(
 fn beside(
     core: &Core,
     (settled, left, head): (Option<CommitId>, Option<(CommitId, CommitId)>, CommitId),
-    records: &[Record],
+    records: &[LogRecord],
     mut completed: Completed,
 ) -> Result<Completed, Fault> {
     warn!(commit.id = %head, commit.left = ?left, "the branch was moved while changes were unsettled; building on it");
@@ -161,7 +161,7 @@ fn beside(
     // Cut off after the branch was moved, an opening finds them there.
     let present =
         core.git()?.ancestors_among((settled, head), &moved.iter().filter_map(|record| record.commit).collect())?;
-    let is_missing = |record: &&Record| record.commit.is_none_or(|commit| !present.contains(&commit));
+    let is_missing = |record: &&LogRecord| record.commit.is_none_or(|commit| !present.contains(&commit));
     let missing: Vec<_> = moved.iter().filter(is_missing).cloned().collect();
     // The same work once more, told already.
     let built = rebuild(core, Some(head), (&Logged::new(&missing), 0), &mut Reporter::silent())?;
@@ -183,7 +183,7 @@ fn beside(
 fn left_by_others(
     core: &Core,
     (settled, head): (Option<CommitId>, CommitId),
-    records: &[Record],
+    records: &[LogRecord],
 ) -> Result<Option<(CommitId, CommitId)>, Fault> {
     let git = core.git()?;
     let moves = git.moves_of_others()?;
@@ -197,8 +197,8 @@ fn left_by_others(
         if !git.has(*from)? || git.contains(head, *from)? {
             continue;
         }
-        let is_end = |record: &Record| moves[..=at].iter().any(|(_, to)| record.commit == Some(*to));
-        let is_told = records[place..].iter().any(|record| record.role == Role::Foreign && is_end(record));
+        let is_end = |record: &LogRecord| moves[..=at].iter().any(|(_, to)| record.commit == Some(*to));
+        let is_told = records[place..].iter().any(|record| record.role == RecordKind::Foreign && is_end(record));
         return Ok((!is_told).then_some((*from, to)));
     }
     Ok(None)
@@ -235,10 +235,10 @@ pub(super) fn objects(core: &Core, settled: Option<CommitId>, logged: &Logged<'_
 
 /// How many records, from the first, the branch shows: those up to the one whose commit it stands at. None where others committed among
 /// them: they may have taken commits of ours off the branch, and whatever no branch shows somebody's `git gc` takes away.
-fn shown(core: &Core, records: &[Record]) -> Result<usize, Fault> {
+fn shown(core: &Core, records: &[LogRecord]) -> Result<usize, Fault> {
     let head = core.git()?.head()?;
     let count = records.iter().rposition(|record| head.is_some() && record.commit == head).map_or(0, |at| at + 1);
-    let is_ours = records[..count].iter().all(|record| record.role != Role::Foreign);
+    let is_ours = records[..count].iter().all(|record| record.role != RecordKind::Foreign);
     Ok(if is_ours { count } else { 0 })
 }
 
@@ -246,8 +246,8 @@ fn shown(core: &Core, records: &[Record]) -> Result<usize, Fault> {
 fn moved(
     core: &Core,
     (settled, left, head): (Option<CommitId>, Option<(CommitId, CommitId)>, CommitId),
-    records: &[Record],
-) -> Result<Vec<Record>, Fault> {
+    records: &[LogRecord],
+) -> Result<Vec<LogRecord>, Fault> {
     let ours = records.iter().filter_map(|record| record.commit).collect();
     let among = |commit: CommitId| match core.git()?.has(commit)? {
         true => core.git()?.ancestors_among((settled, commit), &ours),
@@ -256,13 +256,14 @@ fn moved(
     let theirs = among(left.map_or(head, |(_, to)| to))?;
     let stay = left.map(|(from, _)| among(from)).transpose()?.unwrap_or_default();
     // What was gathered in a commit that stays does so, too.
-    let stays =
-        |record: &Record| record.against == Against::Left || record.commit.is_some_and(|commit| stay.contains(&commit));
+    let stays = |record: &LogRecord| {
+        record.against == DiffBase::Left || record.commit.is_some_and(|commit| stay.contains(&commit))
+    };
     let first = records.iter().rposition(stays).map_or(0, |last| last + 1);
-    let is_moved = |(at, record): &(usize, &Record)| match record.commit {
-        Some(commit) => !theirs.contains(&commit) && !stays(record) && record.role != Role::Foreign,
+    let is_moved = |(at, record): &(usize, &LogRecord)| match record.commit {
+        Some(commit) => !theirs.contains(&commit) && !stays(record) && record.role != RecordKind::Foreign,
         // It has the contents of one that may not be there.
-        None => *at >= first && record.role == Role::Deferred,
+        None => *at >= first && record.role == RecordKind::Deferred,
     };
     Ok(records.iter().enumerate().filter(is_moved).map(|(_, record)| record.clone()).collect())
 }
@@ -291,15 +292,15 @@ fn rebuild(
     for (at, record) in records.iter().enumerate() {
         reporter.pass(Progress::Replaying { records: at, total });
         match record.role {
-            Role::Foreign if at >= passed => {
+            RecordKind::Foreign if at >= passed => {
                 // One that is gone with the repository that had it is nothing to build on.
                 let there = record.commit.map(|commit| Ok::<_, Fault>(core.git()?.has(commit)?.then_some(commit)));
                 tip = there.transpose()?.flatten().or(tip);
             }
-            Role::Foreign | Role::Deferred => {}
+            RecordKind::Foreign | RecordKind::Deferred => {}
             // A window that came to nothing.
-            Role::Gathered if record.entries.is_empty() => {}
-            Role::Set | Role::Gathered => {
+            RecordKind::Gathered if record.entries.is_empty() => {}
+            RecordKind::Set | RecordKind::Gathered => {
                 let (commit, after) = staged_again(core, tip, (at, record), (logged, shown))?;
                 passed = passed.max(after);
                 tip = commit.or(tip);
@@ -316,14 +317,14 @@ fn rebuild(
 fn staged_again(
     core: &Core,
     tip: Option<CommitId>,
-    (at, record): (usize, &Record),
+    (at, record): (usize, &LogRecord),
     (logged, shown): (&Logged<'_>, usize),
 ) -> Result<(Option<CommitId>, usize), Fault> {
     let commit = stage(core, tip, (record, at < shown), logged)?;
     if commit != record.commit {
         // The branch was moved under ours after they were logged: some of the others' commits, recorded later, lie below.
         let first = at + records_until_others(&logged.records[at..]);
-        let others = logged.records[first..].iter().take_while(|record| record.role == Role::Foreign).count();
+        let others = logged.records[first..].iter().take_while(|record| record.role == RecordKind::Foreign).count();
         for number in others.checked_sub(1).into_iter().chain(0..others.min(FEW)) {
             let theirs = &logged.records[first + number];
             if let Ok(other) = stage(core, theirs.commit, (record, false), logged)
@@ -336,15 +337,15 @@ fn staged_again(
     Ok((commit, 0))
 }
 
-fn records_until_others(records: &[Record]) -> usize {
-    records.iter().position(|record| record.role == Role::Foreign).unwrap_or(records.len())
+fn records_until_others(records: &[LogRecord]) -> usize {
+    records.iter().position(|record| record.role == RecordKind::Foreign).unwrap_or(records.len())
 }
 
 /// Builds the commit of one record; none when git has no place for it there.
 fn stage(
     core: &Core,
     parent: Option<CommitId>,
-    (record, is_shown): (&Record, bool),
+    (record, is_shown): (&LogRecord, bool),
     logged: &Logged<'_>,
 ) -> Result<Option<CommitId>, Fault> {
     let mut contents = Vec::with_capacity(record.entries.len());
@@ -360,15 +361,15 @@ fn stage(
         .iter()
         .zip(&contents)
         .filter_map(|(entry, content)| match (content, entry.new) {
-            (Some(content), _) => Some(Edit::Write { path: &entry.path, kind: entry.kind, content }),
-            (None, None) => Some(Edit::Remove { path: &entry.path }),
+            (Some(content), _) => Some(FileEdit::Write { path: &entry.path, kind: entry.kind, content }),
+            (None, None) => Some(FileEdit::Remove { path: &entry.path }),
             (None, Some(blob)) => {
                 lost(&entry.path, blob);
                 None
             }
         })
         .collect();
-    let author = Author { actor: &record.actor, time: record.time, message: &record.message };
+    let author = CommitAuthor { actor: &record.actor, time: record.time, message: &record.message };
     let stage = if is_shown { History::stage_shown } else { History::stage };
     match stage(core.git()?, parent, &edits, &author) {
         Ok(staged) => Ok(Some(staged.commit)),

@@ -3,7 +3,10 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use svcfs_base::{DiskAttributes, ETag, Fault, LargeFile, TreePath};
-use svcfs_store::{Entry, FailPoint, Known, Placed, Record, StatKind, State, StatePaths, StoreError, Tip, boot};
+use svcfs_store::{
+    ExpectedFile, FailPoint, InstallResult, LogEntry, LogRecord, PathState, StatKind, StatePaths, StoreError, WriteTip,
+    boot,
+};
 use tracing::warn;
 
 use super::logged::Logged;
@@ -18,7 +21,7 @@ const BLOCK: usize = 512;
 /// The paths at which the tree has what was logged last: after a kill nearly all. Nothing is changed, and what is found not to be in
 /// place is looked at once more when its turn comes.
 pub(super) fn in_place<'r>(core: &Core, logged: &Logged<'r>) -> HashSet<&'r TreePath> {
-    let is_in_place = |path: &TreePath, entries: &[&Entry]| {
+    let is_in_place = |path: &TreePath, entries: &[&LogEntry]| {
         let newest = entries.last().map(|newest| newest.new.map(|blob| (blob, newest.kind)));
         let standing = core.standing(path).map(|standing| standing.map(|leaf| (leaf.etag, leaf.kind)));
         let is_that = standing.is_ok_and(|standing| newest == Some(standing));
@@ -30,7 +33,7 @@ pub(super) fn in_place<'r>(core: &Core, logged: &Logged<'r>) -> HashSet<&'r Tree
 
 /// A file that has not got its last logged state.
 struct Behind<'r> {
-    entry: &'r Entry,
+    entry: &'r LogEntry,
     disk: DiskAttributes,
     /// What stood there when it was looked at: anything else was put there since, by somebody.
     stood: Option<ETag>,
@@ -40,8 +43,8 @@ struct Behind<'r> {
 }
 
 impl Behind<'_> {
-    fn known(&self) -> Known<'_> {
-        Known { contents: self.stood.as_slice(), large: self.large, is_removed: self.is_removed }
+    fn known(&self) -> ExpectedFile<'_> {
+        ExpectedFile { contents: self.stood.as_slice(), large: self.large, is_removed: self.is_removed }
     }
 }
 
@@ -49,7 +52,7 @@ impl Behind<'_> {
 /// unless somebody edited the file after it was logged.
 pub(super) fn complete(
     core: &Core,
-    settled: Tip,
+    settled: WriteTip,
     (logged, is_done): (&Logged<'_>, impl Fn(&TreePath) -> bool),
     reporter: &mut Reporter,
 ) -> Result<(), Fault> {
@@ -130,12 +133,12 @@ fn on_top<'r>(
     core: &Core,
     logged: &Logged<'r>,
     paths: &[&'r TreePath],
-) -> Result<HashMap<&'r TreePath, &'r Entry>, StoreError> {
+) -> Result<HashMap<&'r TreePath, &'r LogEntry>, StoreError> {
     let waiting: HashMap<_, _> =
         without_commit(logged.records).flat_map(|record| &record.entries).map(|entry| (&entry.path, entry)).collect();
     let newest = core.memory.recorded(paths)?;
-    let last_word = |(path, newest): (&&'r TreePath, State)| {
-        let is_newest = |entry: &&&Entry| entry.new.map(|blob| (blob, entry.kind)) == newest;
+    let last_word = |(path, newest): (&&'r TreePath, PathState)| {
+        let is_newest = |entry: &&&LogEntry| entry.new.map(|blob| (blob, entry.kind)) == newest;
         let entries = logged.by_path().get(*path)?;
         let entry = waiting.get(*path).or_else(|| entries.iter().rev().find(is_newest))?;
         Some((*path, *entry))
@@ -160,7 +163,7 @@ pub(super) fn renew(core: &Core, logged: &Logged<'_>) -> Result<(), Fault> {
 }
 
 /// Whether one of the entries of a path says that this stood there, before or after it.
-fn may_stand(entries: &[&Entry], present: State) -> bool {
+fn may_stand(entries: &[&LogEntry], present: PathState) -> bool {
     entries
         .iter()
         .flat_map(|entry| [entry.old, entry.new].map(|blob| blob.map(|blob| (blob, entry.kind))))
@@ -174,8 +177,8 @@ fn large_at(core: &Core, path: &TreePath) -> Option<LargeFile> {
 
 /// What the renames of directories brought to each path: a file is written over it when its directory is renamed and its links
 /// are led to the new name.
-fn brought(records: &[Record]) -> HashMap<TreePath, Vec<State>> {
-    let mut brought: HashMap<TreePath, Vec<State>> = HashMap::new();
+fn brought(records: &[LogRecord]) -> HashMap<TreePath, Vec<PathState>> {
+    let mut brought: HashMap<TreePath, Vec<PathState>> = HashMap::new();
     for record in records {
         for (from, to) in &record.moves {
             for entry in record.entries.iter().filter(|entry| entry.new.is_none()) {
@@ -190,7 +193,7 @@ fn brought(records: &[Record]) -> HashMap<TreePath, Vec<State>> {
 
 /// Renames directories whose rename did not reach the disk. Where a later record has to do with either name, it did: what
 /// stands there now is another directory.
-fn rename_directories(core: &Core, records: &[Record]) -> Result<(), Fault> {
+fn rename_directories(core: &Core, records: &[LogRecord]) -> Result<(), Fault> {
     for (at, record) in records.iter().enumerate() {
         for (from, to) in &record.moves {
             let is_used_later = records[at + 1..].iter().any(|later| {
@@ -213,7 +216,11 @@ fn rename_directories(core: &Core, records: &[Record]) -> Result<(), Fault> {
 /// Whether a file is what a power cut or a broken disk left of one of ours: it was renamed into place before its bytes reached the
 /// disk. Zeros in their place are nobody's edit; what is only shorter may be one, unless nobody touched it since the machine was
 /// started.
-fn is_left_torn(core: &Core, logged: &Logged<'_>, (path, entries): (&TreePath, &[&Entry])) -> Result<bool, StoreError> {
+fn is_left_torn(
+    core: &Core,
+    logged: &Logged<'_>,
+    (path, entries): (&TreePath, &[&LogEntry]),
+) -> Result<bool, StoreError> {
     let Ok((present, stat)) = core.tree.read_leaf(path) else { return Ok(false) };
     let is_edit = !present.contains(&0) && stat.changed >= core.tree.started();
     if stat.kind != StatKind::File || is_edit {
@@ -278,15 +285,15 @@ fn remove(core: &Core, behind: &Behind<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn tell_edited(path: &TreePath, placed: Placed) {
-    if placed == Placed::Edited {
+fn tell_edited(path: &TreePath, placed: InstallResult) {
+    if placed == InstallResult::Edited {
         // It is compared with history in a moment.
         warn!(page.path = %path, "edited behind the server while it was opened; the edit is kept and recorded");
     }
 }
 
 /// What a file gets beside its content: each write that says nothing of permission bits or owner keeps what was there.
-fn attributes(entries: &[&Entry]) -> DiskAttributes {
+fn attributes(entries: &[&LogEntry]) -> DiskAttributes {
     entries.iter().fold(DiskAttributes::default(), |before, entry| match entry.new {
         None => DiskAttributes::default(),
         Some(_) => DiskAttributes {
@@ -333,7 +340,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use svcfs_base::Change;
-    use svcfs_store::Role;
+    use svcfs_store::RecordKind;
 
     use super::*;
     use crate::tests::{TestSpace, at, eve};
@@ -394,18 +401,19 @@ mod tests {
         let page = at("a.md");
         let unsettled = core.log.unsettled().unwrap();
         let [one, two] = [&unsettled[0], &unsettled[1]];
-        let last_word = |records: &[Record]| {
+        let last_word = |records: &[LogRecord]| {
             let logged = Logged::new(records);
             assert!(logged.of_others().contains(&page));
             on_top(core, &logged, &[&page]).unwrap()[&page].new
         };
-        let with = |role, record: &Record| Record { role, ..record.clone() };
+        let with = |role, record: &LogRecord| LogRecord { role, ..record.clone() };
         let (first, second) = (one.entries[0].new, two.entries[0].new);
         // The newest commit has the second text.
-        assert_eq!(last_word(&[one.clone(), two.clone(), with(Role::Foreign, one)]), second);
-        assert_eq!(last_word(&[one.clone(), with(Role::Foreign, two)]), second);
-        assert_eq!(last_word(&[with(Role::Deferred, one), with(Role::Foreign, two)]), first);
-        let gathered = [with(Role::Deferred, one), with(Role::Foreign, two), with(Role::Gathered, one)];
+        assert_eq!(last_word(&[one.clone(), two.clone(), with(RecordKind::Foreign, one)]), second);
+        assert_eq!(last_word(&[one.clone(), with(RecordKind::Foreign, two)]), second);
+        assert_eq!(last_word(&[with(RecordKind::Deferred, one), with(RecordKind::Foreign, two)]), first);
+        let gathered =
+            [with(RecordKind::Deferred, one), with(RecordKind::Foreign, two), with(RecordKind::Gathered, one)];
         assert_eq!(last_word(&gathered), second, "what is gathered has its commit");
     }
 

@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::Bytes;
 use svcfs_base::{ETag, TreePath};
-use svcfs_store::{Entry, Record, Role, StoreError};
+use svcfs_store::{LogEntry, LogRecord, RecordKind, StoreError};
 
 use crate::core::Core;
 
 /// Records that were logged and not settled, oldest first.
 pub(super) struct Logged<'r> {
-    pub(super) records: &'r [Record],
+    pub(super) records: &'r [LogRecord],
     contents: HashMap<ETag, &'r Bytes>,
-    by_path: BTreeMap<&'r TreePath, Vec<&'r Entry>>,
+    by_path: BTreeMap<&'r TreePath, Vec<&'r LogEntry>>,
     /// Of which commits of others have the last word in the log.
     of_others: HashSet<&'r TreePath>,
 }
 
 impl<'r> Logged<'r> {
-    pub(super) fn new(records: &'r [Record]) -> Self {
+    pub(super) fn new(records: &'r [LogRecord]) -> Self {
         let mut contents = HashMap::new();
         let mut by_path: BTreeMap<_, Vec<_>> = BTreeMap::new();
         let mut of_others = HashSet::new();
@@ -27,10 +27,10 @@ impl<'r> Logged<'r> {
                 contents.extend(entry.new.zip(entry.content.as_ref()));
                 by_path.entry(&entry.path).or_default().push(entry);
                 match record.role {
-                    Role::Foreign => _ = of_others.insert(&entry.path),
-                    Role::Set | Role::Deferred => _ = of_others.remove(&entry.path),
+                    RecordKind::Foreign => _ = of_others.insert(&entry.path),
+                    RecordKind::Set | RecordKind::Deferred => _ = of_others.remove(&entry.path),
                     // What was gathered stood there before.
-                    Role::Gathered => {}
+                    RecordKind::Gathered => {}
                 }
             }
         }
@@ -38,7 +38,7 @@ impl<'r> Logged<'r> {
     }
 
     /// Each path that the records change, with what they make of it, oldest first and never nothing.
-    pub(super) const fn by_path(&self) -> &BTreeMap<&'r TreePath, Vec<&'r Entry>> {
+    pub(super) const fn by_path(&self) -> &BTreeMap<&'r TreePath, Vec<&'r LogEntry>> {
         &self.by_path
     }
 

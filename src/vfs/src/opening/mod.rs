@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread;
 
 use svcfs_base::{CommitId, Fault};
-use svcfs_store::{FailPoint, History, Memory, Record, Role, StatePaths, Tip, Way, boot};
+use svcfs_store::{FailPoint, HeadMove, History, LogRecord, RecordKind, StatePaths, VersionStore, WriteTip, boot};
 use tracing::{debug, info, warn};
 
 use crate::committer::{Committer, Window, foreign_record, jump_records, numbered};
@@ -46,21 +46,21 @@ fn brought_into_agreement(core: &Arc<Core>, is_new_log: bool, reporter: &mut Rep
         committer.index.touch(unsettled.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
     }
     let logged = Logged::new(&unsettled);
-    let settled = Tip { commit: settled_head, seq };
+    let settled = WriteTip { commit: settled_head, seq };
     match &core.memory {
-        Memory::Git { history, .. } => {
+        VersionStore::Git { history, .. } => {
             let completed = complete_history(&mut committer, history, (settled, &logged), reporter)?;
             follow(&mut committer, &completed, is_new_log, reporter)?;
             core.fail.pass(FailPoint::OpenFollowed);
             open_window(&mut committer, &unsettled);
             return Ok(committer);
         }
-        Memory::Snapshots { snapshots, .. } => {
+        VersionStore::Snapshots { snapshots, .. } => {
             committer.head = None;
             complete_files(core, settled, &logged, reporter)?;
             snapshots::complete(core, snapshots, &logged)?;
         }
-        Memory::Nothing { .. } => {
+        VersionStore::Nothing { .. } => {
             committer.head = None;
             complete_files(core, settled, &logged, reporter)?;
         }
@@ -70,7 +70,7 @@ fn brought_into_agreement(core: &Arc<Core>, is_new_log: bool, reporter: &mut Rep
 }
 
 /// Brings the tree to what the log says, where there are no commits.
-fn complete_files(core: &Core, settled: Tip, logged: &Logged<'_>, reporter: &mut Reporter) -> Result<(), Fault> {
+fn complete_files(core: &Core, settled: WriteTip, logged: &Logged<'_>, reporter: &mut Reporter) -> Result<(), Fault> {
     let in_place = files::in_place(core, logged);
     files::complete(core, settled, (logged, |path| in_place.contains(path)), reporter)?;
     if core.tree.is_doubted() && !logged.records.is_empty() {
@@ -84,7 +84,7 @@ fn complete_files(core: &Core, settled: Tip, logged: &Logged<'_>, reporter: &mut
 fn complete_history(
     committer: &mut Committer,
     history: &History,
-    (settled, logged): (Tip, &Logged<'_>),
+    (settled, logged): (WriteTip, &Logged<'_>),
     reporter: &mut Reporter,
 ) -> Result<Completed, Fault> {
     let core = Arc::clone(&committer.core);
@@ -93,7 +93,7 @@ fn complete_history(
     }
     let mut completed = Completed::nothing(settled.commit);
     let is_settled = logged.records.is_empty();
-    let ours = || logged.records.iter().filter(|record| record.role != Role::Foreign);
+    let ours = || logged.records.iter().filter(|record| record.role != RecordKind::Foreign);
     let since = (!is_settled).then(|| ours().map(|record| record.time).min().unwrap_or_default());
     // Packs first: what one of them has torn is not looked for behind it.
     let packs = history.sweep_torn_packs(since)?;
@@ -119,7 +119,8 @@ fn complete_history(
             }
             let moved = completed.left.as_ref().map(|left| Logged::new(&left.moved));
             // Where they took the branch, their files stand, and ours come on top.
-            let below = completed.left.as_ref().map_or(settled, |left| Tip { commit: Some(left.way.1), ..settled });
+            let below =
+                completed.left.as_ref().map_or(settled, |left| WriteTip { commit: Some(left.way.1), ..settled });
             let is_done = |path: &_| in_place.contains(path) || theirs.contains(path);
             files::complete(&core, below, (moved.as_ref().unwrap_or(logged), is_done), reporter)?;
         }
@@ -155,13 +156,13 @@ fn beside<O: Default + Send, T>(other: impl Fn() -> O + Sync, deed: impl FnOnce(
 }
 
 /// The sets that have no commit yet.
-fn without_commit(unsettled: &[Record]) -> impl Iterator<Item = &Record> {
-    let covered = unsettled.iter().rposition(|record| record.role == Role::Gathered).map_or(0, |last| last + 1);
-    unsettled[covered..].iter().filter(|record| record.role == Role::Deferred)
+fn without_commit(unsettled: &[LogRecord]) -> impl Iterator<Item = &LogRecord> {
+    let covered = unsettled.iter().rposition(|record| record.role == RecordKind::Gathered).map_or(0, |last| last + 1);
+    unsettled[covered..].iter().filter(|record| record.role == RecordKind::Deferred)
 }
 
 /// Sets that had no commit yet get it as the committer's first work.
-fn open_window(committer: &mut Committer, unsettled: &[Record]) {
+fn open_window(committer: &mut Committer, unsettled: &[LogRecord]) {
     let unsettled: Vec<_> = without_commit(unsettled).cloned().collect();
     let core = &committer.core;
     core.uncommitted.replace(unsettled.iter());
@@ -184,7 +185,7 @@ pub(crate) fn write_anew(core: &Core) -> Result<(), Fault> {
 fn renew(core: &Core, settled_head: Option<CommitId>, logged: &Logged<'_>) -> Result<(), Fault> {
     warn!(sets = logged.records.len(), "a flush failed; what was written since the last good one is written anew");
     match &core.memory {
-        Memory::Git { history, .. } => {
+        VersionStore::Git { history, .. } => {
             if let Some(since) = logged.records.iter().map(|record| record.time).min()
                 && history.renew_packs(since)? > 0
             {
@@ -192,8 +193,8 @@ fn renew(core: &Core, settled_head: Option<CommitId>, logged: &Logged<'_>) -> Re
                 history.made_again();
             }
         }
-        Memory::Snapshots { snapshots, .. } => snapshots::complete(core, snapshots, logged)?,
-        Memory::Nothing { .. } => {}
+        VersionStore::Snapshots { snapshots, .. } => snapshots::complete(core, snapshots, logged)?,
+        VersionStore::Nothing { .. } => {}
     }
     files::renew(core, logged)?;
     core.tree.renewed();
@@ -220,9 +221,9 @@ fn follow(
         return Ok(());
     }
     match core.git()?.way(committer.head, head)? {
-        Way::Jump(_) if known.contains(&head) => {}
-        Way::Jump(from) => record(committer, &jump_records(&core, from, head)?)?,
-        Way::Commits(mut commits) => {
+        HeadMove::Jump(_) if known.contains(&head) => {}
+        HeadMove::Jump(from) => record(committer, &jump_records(&core, from, head)?)?,
+        HeadMove::Commits(mut commits) => {
             commits.retain(|commit| !known.contains(commit));
             if is_new_log && !commits.is_empty() {
                 info!(commits = commits.len(), "reading the history that is there");
@@ -241,7 +242,7 @@ fn follow(
 }
 
 /// Logs commits of others.
-fn record(committer: &mut Committer, records: &[Record]) -> Result<(), Fault> {
+fn record(committer: &mut Committer, records: &[LogRecord]) -> Result<(), Fault> {
     let records = numbered(records, committer.last);
     committer.core.log.append(&records)?;
     committer.last = records.last().map_or(committer.last, |record| record.seq);

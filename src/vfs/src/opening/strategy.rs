@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use svcfs_base::Fault;
-use svcfs_store::{Log, Memory, StatePaths, StoreError, Strategy, WorkTree};
+use svcfs_store::{Log, StatePaths, StoreError, VersionStore, VersionStrategy, WorkTree};
 use tracing::info;
 
 use crate::core::Core;
@@ -54,7 +54,7 @@ impl Stores {
     }
 
     /// The strategy under which a root must be opened once more before another begins; none when it need not.
-    fn to_be_completed(&self, root: &Path, wanted: Strategy) -> Result<Option<Strategy>, Fault> {
+    fn to_be_completed(&self, root: &Path, wanted: VersionStrategy) -> Result<Option<VersionStrategy>, Fault> {
         let found = || -> Result<_, StoreError> {
             let name = self.log.strategy()?;
             if name == wanted.name() || self.log.settled()?.0 == self.log.last() {
@@ -62,14 +62,14 @@ impl Stores {
             }
             let unknown =
                 || StoreError::Damaged(format!("the log was written under the strategy `{name}`, which is unknown"));
-            Strategy::named(&name).ok_or_else(unknown).map(Some)
+            VersionStrategy::named(&name).ok_or_else(unknown).map(Some)
         };
         found().map_err(|error| at_root(root, error))
     }
 }
 
 /// Opens a root under the strategy of before, and closes it again.
-fn complete(options: &Options, root: &Path, strategy: Strategy) -> Result<(), Fault> {
+fn complete(options: &Options, root: &Path, strategy: VersionStrategy) -> Result<(), Fault> {
     let Options { clock, scratch, .. } = options;
     let (root, clock, scratch) = (root.to_owned(), Arc::clone(clock), scratch.clone());
     let (gates, commits, watch, progress) = (Vec::new(), Commits::Each, false, None);
@@ -77,12 +77,12 @@ fn complete(options: &Options, root: &Path, strategy: Strategy) -> Result<(), Fa
 }
 
 /// Notes under which strategy the log goes on, once nothing of the other is left to be done.
-pub(crate) fn begin(core: &Core, strategy: Strategy) -> Result<(), Fault> {
+pub(crate) fn begin(core: &Core, strategy: VersionStrategy) -> Result<(), Fault> {
     let before = core.log.strategy()?;
     if before == strategy.name() {
         return Ok(());
     }
-    if let Memory::Snapshots { snapshots, .. } = &core.memory {
+    if let VersionStore::Snapshots { snapshots, .. } = &core.memory {
         super::snapshots::begin(core, snapshots)?;
     }
     core.log.set_strategy(strategy.name())?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use svcfs_base::{Change, ChangeSet, DiskAttributes, ETag, PathComponent, Protocol, Seq};
-use svcfs_store::{History, Log, StatePaths, Way};
+use svcfs_store::{HeadMove, History, Log, StatePaths};
 use tempfile::TempDir;
 
 use crate::committer::{foreign_record, numbered};
@@ -529,7 +529,7 @@ fn reading_a_persons_history_that_was_ended_in_the_middle_is_gone_on_with() {
     fs::create_dir_all(StatePaths::of(root).spool()).unwrap();
     let (history, _) = History::open(root, &[]).unwrap();
     let (log, _) = Log::open(&StatePaths::of(root)).unwrap();
-    let Way::Commits(commits) = history.way(None, history.head().unwrap().unwrap()).unwrap() else { panic!() };
+    let HeadMove::Commits(commits) = history.way(None, history.head().unwrap().unwrap()).unwrap() else { panic!() };
     let part: Vec<_> = history.foreign(&commits[..3]).unwrap().into_iter().map(foreign_record).collect();
     log.append(&numbered(&part, Seq(0))).unwrap();
     drop((history, log));

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{Actor, CommitId, ETag, Fault, Kind, Seq, Timestamp, TreePath, VersionId};
-use svcfs_store::{Against, FileVersion, History, PathVersion};
+use svcfs_store::{DiffBase, FileVersion, History, PathVersion};
 
 use super::MAX_VERSIONS;
 use crate::Vfs;
@@ -78,10 +78,10 @@ impl Vfs {
                 let PathVersion { seq, id, actor, time, old, new, against, .. } = version;
                 // Recorded while git kept no history: git knows the page as it was before and after.
                 let VersionId::Commit(commit) = id else { return Ok(None) };
-                if jump.is_some_and(|jump| seq <= jump) || new != Some(expected) || against == Against::Again {
+                if jump.is_some_and(|jump| seq <= jump) || new != Some(expected) || against == DiffBase::Again {
                     return Ok(None);
                 }
-                if against != Against::Parent {
+                if against != DiffBase::Parent {
                     // A merge that took a file as it was on the other side changed nothing: that side's version comes next.
                     continue;
                 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 use svcfs_base::{Change, DiskAttributes, ETag, Fault, FileKind, Protocol, TreePath};
-use svcfs_store::Install;
+use svcfs_store::FileInstall;
 
 use crate::Vfs;
 use crate::view::{Attributes, EntryKind};
@@ -110,7 +110,7 @@ impl Keeper<'_> {
             let owner = Some((there.uid, there.gid));
             let disk = DiskAttributes { mode: Some(mode), owner, ..DiskAttributes::default() };
             let content = Bytes::copy_from_slice(path.as_str().as_bytes());
-            tree.install(&Install { path: &place, content: &content, kind: FileKind::Regular, disk }).map(drop)
+            tree.install(&FileInstall { path: &place, content: &content, kind: FileKind::Regular, disk }).map(drop)
         });
         if let Err(error) = outcome {
             // A full disk must not keep anybody from removing.

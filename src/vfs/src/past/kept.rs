@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use svcfs_base::{ETag, Fault, Seq, Timestamp, TreePath, VersionId};
-use svcfs_store::{Memory, PathVersion};
+use svcfs_store::{PathVersion, VersionStore};
 
 use super::{MAX_VERSIONS, Version};
 use crate::Vfs;
@@ -51,7 +51,7 @@ impl Vfs {
     pub fn kept_versions(&self, path: &TreePath) -> Result<Vec<KeptVersion>, Fault> {
         self.committed()?;
         match &self.core.memory {
-            Memory::Git { earlier, .. } => {
+            VersionStore::Git { earlier, .. } => {
                 let kept: HashSet<_> = earlier.list(path)?.into_iter().collect();
                 self.numbered(path, |version| match version.id {
                     VersionId::Commit(_) => version.new.map(KeptContent::Blob),
@@ -61,14 +61,14 @@ impl Vfs {
                     VersionId::Moment(_) => None,
                 })
             }
-            Memory::Snapshots { snapshots, .. } => {
+            VersionStore::Snapshots { snapshots, .. } => {
                 let kept: HashSet<_> = snapshots.list(path)?.into_iter().collect();
                 let content = |version: &PathVersion| {
                     kept.contains(&version.moment).then(|| KeptContent::Snapshot(path.clone(), version.moment))
                 };
                 self.numbered(path, content)
             }
-            Memory::Nothing { .. } => Ok(Vec::new()),
+            VersionStore::Nothing { .. } => Ok(Vec::new()),
         }
     }
 
@@ -144,7 +144,7 @@ impl Vfs {
     /// `NotFound` when it is not kept any more; `Internal` when git cannot be read.
     pub fn kept_size(&self, content: &KeptContent) -> Result<u64, Fault> {
         match (content, &self.core.memory) {
-            (KeptContent::Blob(blob), Memory::Git { history, .. }) => history.blob_size(*blob)?.ok_or_else(gone),
+            (KeptContent::Blob(blob), VersionStore::Git { history, .. }) => history.blob_size(*blob)?.ok_or_else(gone),
             (KeptContent::Blob(_) | KeptContent::Snapshot(..), _) => Ok(self.kept_content(content)?.len() as u64),
         }
     }
@@ -155,13 +155,13 @@ impl Vfs {
     /// `NotFound` when it is not kept any more; `Internal` when git cannot be read.
     pub fn kept_content(&self, content: &KeptContent) -> Result<Bytes, Fault> {
         let found = match (content, &self.core.memory) {
-            (KeptContent::Blob(blob), Memory::Git { history, .. }) => history.blob(*blob)?,
-            (KeptContent::Snapshot(path, moment), Memory::Git { earlier: snapshots, .. })
-            | (KeptContent::Snapshot(path, moment), Memory::Snapshots { snapshots, .. }) => {
+            (KeptContent::Blob(blob), VersionStore::Git { history, .. }) => history.blob(*blob)?,
+            (KeptContent::Snapshot(path, moment), VersionStore::Git { earlier: snapshots, .. })
+            | (KeptContent::Snapshot(path, moment), VersionStore::Snapshots { snapshots, .. }) => {
                 snapshots.read(path, *moment)?
             }
-            (KeptContent::Blob(_), Memory::Snapshots { .. } | Memory::Nothing { .. })
-            | (KeptContent::Snapshot(..), Memory::Nothing { .. }) => None,
+            (KeptContent::Blob(_), VersionStore::Snapshots { .. } | VersionStore::Nothing { .. })
+            | (KeptContent::Snapshot(..), VersionStore::Nothing { .. }) => None,
         };
         found.ok_or_else(gone)
     }

@@ -1,7 +1,7 @@
 //! What happened lately, and how much (contract 4.6, 4.17): answered from what the log's rows come to.
 
 use svcfs_base::{Actor, Fault, Timestamp, TreePath, VersionId};
-use svcfs_store::{Activity, Occurrence, Selection};
+use svcfs_store::{ChangeFilter, PathOccurrence, TotalActivity};
 
 use super::Action;
 use crate::Vfs;
@@ -37,11 +37,11 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn timeline(&self, selection: &Selection, skip: usize, max: usize) -> Result<Timeline, Fault> {
+    pub fn timeline(&self, selection: &ChangeFilter, skip: usize, max: usize) -> Result<Timeline, Fault> {
         self.committed()?;
         let (found, total) = self.core.log.select(selection, skip, max)?;
         let sets = self.core.log.sets(found.iter().map(|occurrence| occurrence.seq))?;
-        let event = |Occurrence { seq, path, is_removal }| {
+        let event = |PathOccurrence { seq, path, is_removal }| {
             let set = sets.get(&seq)?;
             Some(Event {
                 action: Action::of(is_removal),
@@ -59,7 +59,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn activity(&self, since: Timestamp, below: Option<&TreePath>) -> Result<Activity, Fault> {
+    pub fn activity(&self, since: Timestamp, below: Option<&TreePath>) -> Result<TotalActivity, Fault> {
         self.committed()?;
         Ok(self.core.log.activity(since, below)?)
     }

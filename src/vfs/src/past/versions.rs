@@ -6,7 +6,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{CommitId, Fault, Seq, Timestamp, TreePath, VersionId};
-use svcfs_store::{History, Memory, PathVersion, Snapshots, StoreError, unified_diff};
+use svcfs_store::{History, PathVersion, SnapshotStore, StoreError, VersionStore, unified_diff};
 
 use super::MAX_VERSIONS;
 use crate::Vfs;
@@ -43,7 +43,7 @@ impl Vfs {
         self.committed()?;
         let recorded = || self.core.log.versions(path, Seq(u64::MAX), MAX_VERSIONS);
         match &self.core.memory {
-            Memory::Git { earlier, .. } => {
+            VersionStore::Git { earlier, .. } => {
                 let kept: HashSet<_> = earlier.list(path)?.into_iter().collect();
                 let is_kept = |version: &PathVersion| match version.id {
                     VersionId::Commit(_) => true,
@@ -51,13 +51,13 @@ impl Vfs {
                 };
                 Ok(recorded()?.into_iter().filter(is_kept).map(Version::from).collect())
             }
-            Memory::Snapshots { snapshots, .. } => {
+            VersionStore::Snapshots { snapshots, .. } => {
                 let recorded = recorded()?.into_iter().map(|version| (version.moment, version));
                 let mut recorded: HashMap<_, _> = recorded.collect();
                 let kept = snapshots.list(path)?.into_iter().rev().take(MAX_VERSIONS);
                 Ok(kept.map(|moment| snapshot(moment, recorded.remove(&moment))).collect())
             }
-            Memory::Nothing { .. } => Ok(Vec::new()),
+            VersionStore::Nothing { .. } => Ok(Vec::new()),
         }
     }
 
@@ -98,12 +98,12 @@ impl Vfs {
     /// What a path was at a version, if anything; none when there is no such version.
     fn content_at(&self, path: &TreePath, version: &str) -> Result<Option<Option<Bytes>>, StoreError> {
         match &self.core.memory {
-            Memory::Git { history, earlier } => match of_snapshots(earlier, path, version)? {
+            VersionStore::Git { history, earlier } => match of_snapshots(earlier, path, version)? {
                 Some(content) => Ok(Some(Some(content))),
                 None => of_commits(history, path, version),
             },
-            Memory::Snapshots { snapshots, .. } => Ok(of_snapshots(snapshots, path, version)?.map(Some)),
-            Memory::Nothing { .. } => Ok(None),
+            VersionStore::Snapshots { snapshots, .. } => Ok(of_snapshots(snapshots, path, version)?.map(Some)),
+            VersionStore::Nothing { .. } => Ok(None),
         }
     }
 }
@@ -116,7 +116,7 @@ fn snapshot(moment: Timestamp, recorded: Option<PathVersion>) -> Version {
     }
 }
 
-fn of_snapshots(snapshots: &Snapshots, path: &TreePath, version: &str) -> Result<Option<Bytes>, StoreError> {
+fn of_snapshots(snapshots: &SnapshotStore, path: &TreePath, version: &str) -> Result<Option<Bytes>, StoreError> {
     VersionId::moment(version).map_or(Ok(None), |moment| snapshots.read(path, moment))
 }
 

@@ -1,6 +1,6 @@
 //! What is told of a tree whose branch became another: by a checkout, a reset, a rebase.
 
-use svcfs_store::Selection;
+use svcfs_store::ChangeFilter;
 
 use super::*;
 use crate::opening::tests::{copied, reopened};
@@ -31,7 +31,7 @@ fn on_a_branch(space: &TestSpace, branch: &str, path: &str) {
 
 /// All that history says: what happened, newest first, and the versions of these pages.
 fn history(space: &TestSpace, pages: &[&str]) -> Vec<String> {
-    let lately = space.vfs.timeline(&Selection::default(), 0, 1000).unwrap();
+    let lately = space.vfs.timeline(&ChangeFilter::default(), 0, 1000).unwrap();
     let events = lately.events.iter().map(|event| {
         let first = event.message.lines().next().unwrap_or_default();
         format!("{} {:?} {} {} {first}", event.id, event.action, event.path, event.actor)

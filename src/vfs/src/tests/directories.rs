@@ -62,7 +62,7 @@ fn a_directory_moves_and_pages_are_written_in_one_commit() {
 
 #[test]
 fn the_same_holds_with_snapshots_without_versions_and_with_commits_made_later() {
-    for strategy in [Strategy::Snapshots { at_most: None }, Strategy::Nothing] {
+    for strategy in [VersionStrategy::Snapshots { at_most: None }, VersionStrategy::Nothing] {
         let space = filled(opened(tempfile::tempdir().unwrap(), strategy));
         renamed(&space).unwrap();
         assert_renamed(&space);

@@ -149,7 +149,7 @@ fn whoever_asks_about_history_sees_what_they_wrote() {
     assert_eq!(space.vfs.blame(&page).unwrap().len(), 2);
     space.put("b.md", "b");
     space.put("c.md", "c");
-    let timeline = space.vfs.timeline(&Selection::default(), 0, 10).unwrap();
+    let timeline = space.vfs.timeline(&ChangeFilter::default(), 0, 10).unwrap();
     assert_eq!((timeline.events.len(), timeline.total), (5, 5));
     let newer = space.vfs.changes(Some(&changes.last_seq), 10).unwrap();
     let paths: Vec<_> = newer.changes.iter().map(|change| (change.path.as_str(), change.seq)).collect();

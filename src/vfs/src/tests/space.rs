@@ -24,7 +24,7 @@ pub(crate) fn options(root: &Path, watch: bool) -> Options {
         root: root.to_owned(),
         clock: Arc::new(SystemClock),
         gates,
-        strategy: Strategy::Git,
+        strategy: VersionStrategy::Git,
         scratch,
         commits: Commits::Each,
         watch,

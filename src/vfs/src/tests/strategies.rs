@@ -7,15 +7,15 @@ use super::faults::{new_space, opened};
 use super::*;
 use crate::opening::tests::{crashed, remove_tree};
 
-const SNAPSHOTS: Strategy = Strategy::Snapshots { at_most: None };
-const WITHOUT_GIT: [Strategy; 2] = [SNAPSHOTS, Strategy::Nothing];
+const SNAPSHOTS: VersionStrategy = VersionStrategy::Snapshots { at_most: None };
+const WITHOUT_GIT: [VersionStrategy; 2] = [SNAPSHOTS, VersionStrategy::Nothing];
 
 fn adam() -> Caller {
     Caller::new(Protocol::Mcp).named(Actor::new("adam"))
 }
 
 /// Closed, and opened again with a strategy.
-fn turned(space: TestSpace, strategy: Strategy) -> TestSpace {
+fn turned(space: TestSpace, strategy: VersionStrategy) -> TestSpace {
     space.vfs.close().unwrap();
     let TestSpace { directory, vfs } = space;
     drop(vfs);
@@ -62,7 +62,7 @@ fn snapshots_are_listed_read_and_compared() {
 
 #[test]
 fn without_versions_what_changed_is_told_all_the_same() {
-    let space = new_space(Strategy::Nothing);
+    let space = new_space(VersionStrategy::Nothing);
     let applied = space.put("a.md", "one");
     assert_eq!((applied.commit, applied.files[0].etag), (None, Some(ETag::of(b"one"))));
     space.vfs.apply(&adam(), Change::rename(at("a.md"), at("b.md"))).unwrap();
@@ -70,7 +70,7 @@ fn without_versions_what_changed_is_told_all_the_same() {
     let moment = space.vfs.changes(None, 1).unwrap().last_seq;
     assert_eq!(space.vfs.version(&at("b.md"), &moment).unwrap_err().kind(), Kind::NotFound);
     assert_eq!(told(&space), ["eve Write a.md", "adam Delete a.md", "adam Write b.md"]);
-    let timeline = space.vfs.timeline(&Selection::default(), 0, 9).unwrap();
+    let timeline = space.vfs.timeline(&ChangeFilter::default(), 0, 9).unwrap();
     assert_eq!((timeline.total, timeline.events[0].actor.as_str()), (3, "adam"));
     assert_eq!(space.vfs.activity(Timestamp::UNIX_EPOCH, None).unwrap().changes, 3);
     assert!(!space.directory.path().join(".git").exists() && !space.directory.path().join(".versions").exists());
@@ -115,13 +115,13 @@ fn changes_page_forward_by_moments_without_a_gap() {
 
 #[test]
 fn the_oldest_snapshots_of_a_file_go_when_there_are_more_than_are_kept() {
-    let mut space = new_space(Strategy::Snapshots { at_most: NonZeroUsize::new(3) });
+    let mut space = new_space(VersionStrategy::Snapshots { at_most: NonZeroUsize::new(3) });
     for n in 0..5 {
         space.put("a.md", &n.to_string());
         space.put("b.md", &n.to_string());
     }
     assert_eq!(texts(&space, "a.md"), ["2", "3", "4"]);
-    space = turned(space, Strategy::Snapshots { at_most: NonZeroUsize::new(2) });
+    space = turned(space, VersionStrategy::Snapshots { at_most: NonZeroUsize::new(2) });
     space.put("a.md", "5");
     assert_eq!(texts(&space, "a.md"), ["4", "5"]);
     assert_eq!(texts(&space, "b.md"), ["2", "3", "4"], "another file keeps its own until it is written");
@@ -274,12 +274,12 @@ fn what_another_strategy_recorded_meanwhile_becomes_a_commit_when_git_is_back() 
         assert_eq!(space.log().len(), 2, "git was not asked");
         let later = space.vfs.changes(Some(&commit), 9).unwrap();
         assert_eq!(later.changes.len(), 3, "names of git's time are still known");
-        space = turned(space, Strategy::Git);
+        space = turned(space, VersionStrategy::Git);
         assert_eq!(space.log(), ["fswatch|fswatch: 2 files", "eve|eve: gone.md", "eve|eve: a.md"]);
         assert_eq!(space.git(&["show", "HEAD:a.md"]), "meanwhile, again");
         let resumed = space.vfs.changes(Some(&later.last_seq), 9).unwrap().changes;
         assert_eq!(resumed.len(), 2, "names of the time without git are still known");
-        assert_eq!(space.vfs.timeline(&Selection::default(), 0, 9).unwrap().total, 7);
+        assert_eq!(space.vfs.timeline(&ChangeFilter::default(), 0, 9).unwrap().total, 7);
         let expected: &[&str] = if strategy == SNAPSHOTS {
             &["of git", "meanwhile", "meanwhile, again", "meanwhile, again"]
         } else {
@@ -297,7 +297,7 @@ fn what_another_strategy_recorded_meanwhile_becomes_a_commit_when_git_is_back() 
 
 #[test]
 fn a_file_of_another_strategys_time_has_a_first_snapshot_before_anything_covers_it() {
-    for before in [Strategy::Git, Strategy::Nothing] {
+    for before in [VersionStrategy::Git, VersionStrategy::Nothing] {
         let mut space = new_space(before);
         space.put("a.md", "one");
         space.vfs.apply(&adam(), Change::put(at("a.md"), "two")).unwrap();
@@ -327,8 +327,11 @@ fn snapshots_without_their_log_are_still_versions() {
 
 #[test]
 fn what_was_accepted_under_one_strategy_is_completed_under_it_before_another_begins() {
-    for (before, after) in [(Strategy::Git, SNAPSHOTS), (SNAPSHOTS, Strategy::Git), (Strategy::Git, Strategy::Nothing)]
-    {
+    for (before, after) in [
+        (VersionStrategy::Git, SNAPSHOTS),
+        (SNAPSHOTS, VersionStrategy::Git),
+        (VersionStrategy::Git, VersionStrategy::Nothing),
+    ] {
         let space = new_space(before);
         let points = svcfs_store::FailPoints::of(space.directory.path());
         points.pause(svcfs_store::FailPoint::CheckpointFlush);
@@ -349,7 +352,7 @@ fn what_was_accepted_under_one_strategy_is_completed_under_it_before_another_beg
 
 #[test]
 fn snapshots_are_nobodys_to_see_to_write_or_to_record() {
-    for strategy in [Strategy::Git, SNAPSHOTS, Strategy::Nothing] {
+    for strategy in [VersionStrategy::Git, SNAPSHOTS, VersionStrategy::Nothing] {
         let space = new_space(strategy);
         space.put("a.md", "one");
         let folder = space.directory.path().join(".versions/b.md");

@@ -15,7 +15,7 @@ use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{RecursiveMode, Watcher as _};
 use parking_lot::Mutex;
 use svcfs_base::{Fault, TreePath};
-use svcfs_store::{OtherGit, StatKind};
+use svcfs_store::{ExternalGit, StatKind};
 use svcfs_work::{NextStep, Signal, StopToken, Supervisor, Task, TaskFailure};
 use tracing::{debug, info, warn};
 
@@ -169,7 +169,7 @@ struct Follower {
     last: Instant,
     rescan_due: Instant,
     /// A git command that we wait for, and since when.
-    other: Option<(OtherGit, Instant)>,
+    other: Option<(ExternalGit, Instant)>,
     /// Whether the last look failed: said once, however often it is tried.
     is_failing: bool,
 }

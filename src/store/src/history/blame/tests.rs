@@ -1,7 +1,7 @@
 use svcfs_base::FileKind;
 
 use super::super::tests::{Fixture, at, fixture};
-use super::super::{Author, Edit};
+use super::super::{CommitAuthor, FileEdit};
 use super::*;
 
 /// A file's versions, each committed under its own name, oldest first.
@@ -12,9 +12,10 @@ fn committed(contents: &[String]) -> (Fixture, Vec<FileVersion>) {
     for (number, content) in (0_i64..).zip(contents) {
         let actor = Actor::new(&format!("agent-{number}"));
         let time = Timestamp::from_second(1_800_000_000 + number).unwrap();
-        let edit = Edit::Write { path: &path, kind: FileKind::Regular, content: content.as_bytes() };
+        let edit = FileEdit::Write { path: &path, kind: FileKind::Regular, content: content.as_bytes() };
         let parent = versions.last().map(|version| version.commit);
-        let staged = fixture.history.stage(parent, &[edit], &Author { actor: &actor, time, message: "m" }).unwrap();
+        let staged =
+            fixture.history.stage(parent, &[edit], &CommitAuthor { actor: &actor, time, message: "m" }).unwrap();
         fixture.history.advance(parent, staged.commit).unwrap();
         versions.push(FileVersion {
             path: path.clone(),

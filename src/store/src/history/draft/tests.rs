@@ -5,7 +5,7 @@ use svcfs_base::{CommitId, ETag};
 
 use super::super::tests::{Fixture, at, fixture, write};
 use super::*;
-use crate::{Edit, History};
+use crate::{FileEdit, History};
 
 /// Pages that history, tree and index have.
 fn indexed(pages: &[(&str, &str)]) -> (Fixture, CommitId) {
@@ -32,9 +32,9 @@ fn folder(fixture: &Fixture) -> PathBuf {
 }
 
 /// A draft that has one page more than the index.
-fn drafted(fixture: &Fixture) -> (Repository, Draft) {
+fn drafted(fixture: &Fixture) -> (Repository, IndexUpdate) {
     let repository = Repository::open(fixture.directory.path()).unwrap();
-    let (draft, mut index) = Draft::of(&repository).unwrap();
+    let (draft, mut index) = IndexUpdate::of(&repository).unwrap();
     fs::write(fixture.directory.path().join("drafted.md"), "drafted").unwrap();
     index.add_path(Path::new("drafted.md")).unwrap();
     index.write().unwrap();
@@ -84,7 +84,7 @@ fn an_earlier_text_that_a_person_put_back_and_staged_stays_staged() {
     let (fixture, head) = indexed(&[("a.md", "one"), ("b.md", "one")]);
     let head = changed(&fixture, Some(head), &[("a.md", "two")]);
     // An agent removes one of them; before the index hears of that, a person has both as they were once.
-    fixture.commit(Some(head), &[Edit::Remove { path: &at("b.md") }]);
+    fixture.commit(Some(head), &[FileEdit::Remove { path: &at("b.md") }]);
     for page in ["a.md", "b.md"] {
         fs::write(fixture.directory.path().join(page), "one").unwrap();
         fixture.git(&["add", page]);
@@ -114,7 +114,7 @@ fn somebodys_lock_is_respected_and_left_alone() {
     fs::write(&lock, "theirs").unwrap();
     assert!(draft.take(&repository).unwrap_err().is_held());
     drop(draft);
-    assert!(Draft::of(&repository).err().unwrap().is_held());
+    assert!(IndexUpdate::of(&repository).err().unwrap().is_held());
     drop(History::open(fixture.directory.path(), &[]).unwrap());
     assert_eq!(fs::read_to_string(&lock).unwrap(), "theirs");
 }

@@ -66,7 +66,7 @@ fn every_commit_changed_what_stock_git_says_it_changed() {
     std::fs::rename(root.join("b-c"), root.join("c-b")).unwrap();
     put("ä/ö.md", "changed");
     commits.push(commit_all(&fixture, "\n names \n\nand a body\n\n"));
-    assert_eq!(fixture.history.way(None, *commits.last().unwrap()).unwrap(), Way::Commits(commits.clone()));
+    assert_eq!(fixture.history.way(None, *commits.last().unwrap()).unwrap(), HeadMove::Commits(commits.clone()));
     let between = fixture.history.foreign(&commits).unwrap();
     for (foreign, commit) in between.iter().zip(commits) {
         assert_eq!(told(foreign), of_git(&fixture, commit), "{}", foreign.message);
@@ -94,7 +94,7 @@ fn submodules_and_names_that_are_no_text_are_left_out() {
     fixture.git(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},b.md")]);
     fixture.git(&["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-qm", "second"]);
     let second = fixture.history.head().unwrap().unwrap();
-    assert_eq!(fixture.history.way(Some(first), second).unwrap(), Way::Commits(vec![second]));
+    assert_eq!(fixture.history.way(Some(first), second).unwrap(), HeadMove::Commits(vec![second]));
     let between = fixture.history.foreign(&[second]).unwrap();
     assert_eq!(told(&between[0]), ["A b.md"]);
 }

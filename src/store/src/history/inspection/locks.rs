@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::Inspection;
+use super::RepoInspection;
 
 /// Younger locks are nobody's leftovers yet.
 const YOUNG: Duration = Duration::from_secs(10);
@@ -20,12 +20,12 @@ pub struct GitLock {
     /// For how long it has been there.
     pub age: Duration,
     /// Who may hold it; none when no process that is alive can.
-    pub holder: Option<Holder>,
+    pub holder: Option<LockHolder>,
 }
 
 /// A process that is at work in a repository.
 #[derive(Debug, Clone)]
-pub struct Holder {
+pub struct LockHolder {
     /// Its number.
     pub pid: u32,
     /// The name of its program.
@@ -39,7 +39,7 @@ impl GitLock {
     }
 }
 
-impl Inspection {
+impl RepoInspection {
     /// Every lock file on `HEAD`, the branches, the index and the configuration.
     pub fn locks(&self) -> Vec<GitLock> {
         let (own, common) = (self.repository.path(), self.repository.commondir());
@@ -70,7 +70,7 @@ fn below(directory: &Path, found: &mut Vec<PathBuf>) {
 
 /// A process that has the lock open, or a git that is at work in the root or may be: where others may not look, one of that
 /// name is enough.
-pub fn holder(lock: &Path, root: &Path) -> Option<Holder> {
+pub fn holder(lock: &Path, root: &Path) -> Option<LockHolder> {
     let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path()))).find_map(
@@ -83,7 +83,7 @@ pub fn holder(lock: &Path, root: &Path) -> Option<Holder> {
                 Ok(directory) => directory.starts_with(&root) || is_named(&process, &root),
                 Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
             };
-            (is_git && works_here() || has_it_open()).then_some(Holder { pid, name })
+            (is_git && works_here() || has_it_open()).then_some(LockHolder { pid, name })
         },
     )
 }

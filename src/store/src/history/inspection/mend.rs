@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use git2::ErrorClass;
 use svcfs_base::{CommitId, ETag};
 
-use super::{BadObject, GitLock, Inspection};
+use super::{BadObject, GitLock, RepoInspection};
 use crate::StoreError;
-use crate::history::{Outcome, current_reference, head_of, oid, owner};
+use crate::history::{HistoryResult, current_reference, head_of, oid, owner};
 
 /// Temporary files of git are left alone for so long: their git may be at work.
 const UNFINISHED: std::time::Duration = std::time::Duration::from_secs(3600);
@@ -18,12 +18,12 @@ const UNFINISHED: std::time::Duration = std::time::Duration::from_secs(3600);
 /// Where damaged files of git are kept, in `.git`.
 const DAMAGED: &str = "damaged";
 
-impl Inspection {
+impl RepoInspection {
     /// Removes a lock whose process is gone.
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn remove_lock(&self, lock: &GitLock) -> Outcome<()> {
+    pub fn remove_lock(&self, lock: &GitLock) -> HistoryResult<()> {
         if lock.is_stale() { removed(&lock.path) } else { Ok(()) }
     }
 
@@ -41,7 +41,7 @@ impl Inspection {
     ///
     /// # Errors
     /// `State` with what the system said.
-    pub fn remove_unfinished(&self) -> Outcome<usize> {
+    pub fn remove_unfinished(&self) -> HistoryResult<usize> {
         let files = self.unfinished();
         files.iter().try_for_each(|file| removed(file))?;
         Ok(files.len())
@@ -51,7 +51,7 @@ impl Inspection {
     ///
     /// # Errors
     /// `State`, `Git` when a pack cannot be read, or its index not be written.
-    pub fn index_packs(&self) -> Outcome<usize> {
+    pub fn index_packs(&self) -> HistoryResult<usize> {
         let packs = self.packs_without_index()?;
         for pack in &packs {
             let directory = pack.parent().unwrap_or(&self.root);
@@ -68,7 +68,7 @@ impl Inspection {
     ///
     /// # Errors
     /// `State`, `Git` when they cannot be written.
-    pub fn restore(&self, bad: &[BadObject]) -> Outcome<usize> {
+    pub fn restore(&self, bad: &[BadObject]) -> HistoryResult<usize> {
         let mut restored = 0;
         for object in bad.iter().filter(|object| object.kind == "content" && !object.path.is_root()) {
             let file = self.root.join(object.path.as_str());
@@ -97,7 +97,7 @@ impl Inspection {
     ///
     /// # Errors
     /// `State`, `Git` when it cannot be written.
-    pub fn mend_branch(&self, settled: CommitId) -> Outcome<bool> {
+    pub fn mend_branch(&self, settled: CommitId) -> HistoryResult<bool> {
         let is_lost = match head_of(&self.repository) {
             Ok(Some(head)) => !self.missing(&[head])?.is_empty(),
             Ok(None) => false,
@@ -123,7 +123,7 @@ impl Inspection {
 ///
 /// # Errors
 /// `State`, `Git` when it cannot be written.
-pub fn mend_head(root: &Path, settled: Option<CommitId>) -> Outcome<Option<String>> {
+pub fn mend_head(root: &Path, settled: Option<CommitId>) -> HistoryResult<Option<String>> {
     let git = root.join(".git");
     let head = git.join("HEAD");
     if !git.join("objects").is_dir() || !git.join("refs").is_dir() || is_a_head(&head) {
@@ -131,7 +131,7 @@ pub fn mend_head(root: &Path, settled: Option<CommitId>) -> Outcome<Option<Strin
     }
     let before = if head.exists() { Some(set_aside_in_git(&git, &head)?) } else { None };
     fs::write(&head, "ref: refs/heads/main\n")?;
-    let chosen = Inspection::open(root).and_then(|inspection| match inspection {
+    let chosen = RepoInspection::open(root).and_then(|inspection| match inspection {
         Some(inspection) => chosen(&inspection, settled),
         None => Ok(None),
     });
@@ -151,7 +151,7 @@ pub fn mend_head(root: &Path, settled: Option<CommitId>) -> Outcome<Option<Strin
     }
 }
 
-fn chosen(inspection: &Inspection, settled: Option<CommitId>) -> Outcome<Option<String>> {
+fn chosen(inspection: &RepoInspection, settled: Option<CommitId>) -> HistoryResult<Option<String>> {
     let branches = inspection.branches()?;
     let has_it = |tip: CommitId| settled.is_some_and(|settled| inspection.contains(tip, settled).unwrap_or(false));
     let ours: Vec<_> = branches.iter().filter(|(_, tip)| has_it(*tip)).map(|(name, _)| name).collect();
@@ -210,7 +210,7 @@ pub(crate) fn set_aside(file: &Path, name: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-fn removed(file: &Path) -> Outcome<()> {
+fn removed(file: &Path) -> HistoryResult<()> {
     match fs::remove_file(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),

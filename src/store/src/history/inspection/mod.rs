@@ -14,14 +14,14 @@ use git2::{BranchType, ErrorCode, Repository};
 use svcfs_base::CommitId;
 
 pub(super) use locks::holder;
-pub use locks::{GitLock, Holder};
+pub use locks::{GitLock, LockHolder};
 pub use mend::mend_head;
 pub(crate) use mend::set_aside;
 pub(super) use mend::set_aside_in_git;
-pub use objects::{BadObject, Objects};
+pub use objects::{BadObject, ReachableObjects};
 pub use tree::TreeState;
 
-use super::{Outcome, commit_id, head_of, oid, trust_the_root};
+use super::{HistoryResult, commit_id, head_of, oid, trust_the_root};
 use crate::StoreError;
 
 /// Commits of git's that a log does not name.
@@ -33,17 +33,17 @@ pub struct UnknownCommits {
 }
 
 /// The repository of a root that nobody serves, or of one that somebody serves and only objects are asked for.
-pub struct Inspection {
+pub struct RepoInspection {
     root: PathBuf,
     repository: Repository,
 }
 
-impl Inspection {
+impl RepoInspection {
     /// Opens the repository of a root; none when git finds none there.
     ///
     /// # Errors
     /// `Git` when there is one that git does not accept.
-    pub fn open(root: &Path) -> Outcome<Option<Self>> {
+    pub fn open(root: &Path) -> HistoryResult<Option<Self>> {
         trust_the_root();
         match Repository::open(root) {
             Ok(repository) => Ok(Some(Self { root: root.to_owned(), repository })),
@@ -56,7 +56,7 @@ impl Inspection {
     ///
     /// # Errors
     /// `Git` when `HEAD` or the branch it names cannot be read.
-    pub fn head(&self) -> Outcome<Option<CommitId>> {
+    pub fn head(&self) -> HistoryResult<Option<CommitId>> {
         head_of(&self.repository)
     }
 
@@ -64,7 +64,7 @@ impl Inspection {
     ///
     /// # Errors
     /// `Git` when the objects cannot be looked through at all.
-    pub fn missing(&self, commits: &[CommitId]) -> Outcome<Vec<CommitId>> {
+    pub fn missing(&self, commits: &[CommitId]) -> HistoryResult<Vec<CommitId>> {
         let stored = self.repository.odb()?;
         let mut missing = Vec::new();
         for commit in commits {
@@ -79,7 +79,7 @@ impl Inspection {
     ///
     /// # Errors
     /// `Git` when one of them cannot be read.
-    pub fn contains(&self, newer: CommitId, older: CommitId) -> Outcome<bool> {
+    pub fn contains(&self, newer: CommitId, older: CommitId) -> HistoryResult<bool> {
         let (newer, older) = (oid(newer)?, oid(older)?);
         Ok(newer == older || self.repository.graph_descendant_of(newer, older)?)
     }
@@ -94,7 +94,7 @@ impl Inspection {
         head: CommitId,
         settled: Option<CommitId>,
         known: &HashSet<CommitId>,
-    ) -> Outcome<UnknownCommits> {
+    ) -> HistoryResult<UnknownCommits> {
         let stored = self.repository.odb()?;
         let settled = match settled {
             Some(settled) if stored.exists(oid(settled)?) => Some(settled),
@@ -106,7 +106,7 @@ impl Inspection {
             if let Some(without) = without {
                 walk.hide(oid(without)?)?;
             }
-            let commits = walk.map(|id| Ok(commit_id(id?))).collect::<Outcome<Vec<_>>>()?;
+            let commits = walk.map(|id| Ok(commit_id(id?))).collect::<HistoryResult<Vec<_>>>()?;
             Ok::<_, StoreError>(commits.into_iter().filter(|commit| !known.contains(commit)).collect())
         };
         let left_out = settled.map_or(Ok(Vec::new()), |settled| unknown(settled, None))?;
@@ -114,7 +114,7 @@ impl Inspection {
     }
 
     /// Where the local branches stand; one that cannot be read is left out.
-    fn branches(&self) -> Outcome<Vec<(String, CommitId)>> {
+    fn branches(&self) -> HistoryResult<Vec<(String, CommitId)>> {
         let branches = self.repository.branches(Some(BranchType::Local))?.flatten();
         let place = |branch: git2::Branch<'_>| {
             let reference = branch.get();

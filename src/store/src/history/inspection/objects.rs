@@ -7,14 +7,14 @@ use std::time::SystemTime;
 use git2::{ErrorCode, ObjectType, Odb, Oid, Repository};
 use svcfs_base::{ETag, TreePath};
 
-use super::Inspection;
+use super::RepoInspection;
 use crate::StoreError;
 use crate::history::pack::is_whole;
-use crate::history::{Outcome, etag, flush, head_of, mend, oid};
+use crate::history::{HistoryResult, etag, flush, head_of, mend, oid};
 
 /// Everything the newest commit leads to.
 #[derive(Debug, Default)]
-pub struct Objects {
+pub struct ReachableObjects {
     /// How many were read.
     pub read: usize,
     /// Those that are missing or damaged; what only they lead to is not known.
@@ -35,41 +35,41 @@ pub struct BadObject {
 }
 
 /// What is still to be read.
-enum Task {
+enum WalkTask {
     Commit(Oid),
     Tree(Oid, String),
 }
 
-struct Walk<'r, P> {
+struct ObjectWalk<'r, P> {
     repository: &'r Repository,
     stored: Odb<'r>,
     seen: HashSet<Oid>,
-    open: Vec<Task>,
-    found: Objects,
+    open: Vec<WalkTask>,
+    found: ReachableObjects,
     progress: P,
 }
 
-impl Inspection {
+impl RepoInspection {
     /// Reads every object that the newest commit leads to, each once, and compares it with its name. `progress` is told how many
     /// were read.
     ///
     /// # Errors
     /// `Git` when the newest commit is not known or the objects cannot be looked through at all.
-    pub fn objects(&self, progress: impl FnMut(usize)) -> Outcome<Objects> {
-        let Some(head) = head_of(&self.repository)? else { return Ok(Objects::default()) };
-        let mut walk = Walk {
+    pub fn objects(&self, progress: impl FnMut(usize)) -> HistoryResult<ReachableObjects> {
+        let Some(head) = head_of(&self.repository)? else { return Ok(ReachableObjects::default()) };
+        let mut walk = ObjectWalk {
             repository: &self.repository,
             stored: self.repository.odb()?,
             seen: HashSet::new(),
-            open: vec![Task::Commit(oid(head)?)],
-            found: Objects::default(),
+            open: vec![WalkTask::Commit(oid(head)?)],
+            found: ReachableObjects::default(),
             progress,
         };
         walk.seen.insert(oid(head)?);
         while let Some(task) = walk.open.pop() {
             match task {
-                Task::Commit(id) => walk.commit(id),
-                Task::Tree(id, prefix) => walk.tree(id, &prefix),
+                WalkTask::Commit(id) => walk.commit(id),
+                WalkTask::Tree(id, prefix) => walk.tree(id, &prefix),
             }
         }
         Ok(walk.found)
@@ -79,7 +79,7 @@ impl Inspection {
     ///
     /// # Errors
     /// `State` when the directory of packs or one of them cannot be read.
-    pub fn torn_packs(&self) -> Outcome<Vec<PathBuf>> {
+    pub fn torn_packs(&self) -> HistoryResult<Vec<PathBuf>> {
         let mut torn = Vec::new();
         for index in self.of_packs()? {
             if index.extension().is_some_and(|extension| extension == "idx")
@@ -97,7 +97,7 @@ impl Inspection {
     ///
     /// # Errors
     /// As [`Inspection::torn_packs`].
-    pub fn packs_without_index(&self) -> Outcome<Vec<PathBuf>> {
+    pub fn packs_without_index(&self) -> HistoryResult<Vec<PathBuf>> {
         let mut found = Vec::new();
         for pack in self.of_packs()? {
             if pack.extension().is_some_and(|extension| extension == "pack")
@@ -111,7 +111,7 @@ impl Inspection {
         Ok(found)
     }
 
-    fn of_packs(&self) -> Outcome<Vec<PathBuf>> {
+    fn of_packs(&self) -> HistoryResult<Vec<PathBuf>> {
         match std::fs::read_dir(self.repository.commondir().join("objects/pack")) {
             Ok(entries) => Ok(entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -120,7 +120,7 @@ impl Inspection {
     }
 }
 
-impl<P: FnMut(usize)> Walk<'_, P> {
+impl<P: FnMut(usize)> ObjectWalk<'_, P> {
     fn commit(&mut self, id: Oid) {
         if !self.is_good(id, ObjectType::Commit, "") {
             return;
@@ -128,13 +128,13 @@ impl<P: FnMut(usize)> Walk<'_, P> {
         match self.repository.find_commit(id) {
             Ok(commit) => {
                 if self.seen.insert(commit.tree_id()) {
-                    self.open.push(Task::Tree(commit.tree_id(), String::new()));
+                    self.open.push(WalkTask::Tree(commit.tree_id(), String::new()));
                 }
                 // What a shallow clone left behind is no damage.
                 let is_cut = self.repository.is_shallow();
                 for parent in commit.parent_ids() {
                     if (!is_cut || self.stored.exists(parent)) && self.seen.insert(parent) {
-                        self.open.push(Task::Commit(parent));
+                        self.open.push(WalkTask::Commit(parent));
                     }
                 }
             }
@@ -153,7 +153,7 @@ impl<P: FnMut(usize)> Walk<'_, P> {
             let path = format!("{prefix}{}", String::from_utf8_lossy(entry.name_bytes()));
             match entry.kind() {
                 Some(ObjectType::Tree) if self.seen.insert(entry.id()) => {
-                    self.open.push(Task::Tree(entry.id(), format!("{path}/")));
+                    self.open.push(WalkTask::Tree(entry.id(), format!("{path}/")));
                 }
                 Some(ObjectType::Blob) if self.seen.insert(entry.id()) => {
                     self.is_good(entry.id(), ObjectType::Blob, &path);

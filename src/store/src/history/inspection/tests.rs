@@ -8,7 +8,7 @@ use svcfs_base::{Actor, FileKind, Timestamp, TreePath};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{Author, Edit, History};
+use crate::{CommitAuthor, FileEdit, History};
 
 /// A repository with two pages, their files in place.
 struct Repo {
@@ -26,8 +26,8 @@ impl Repo {
             let file = folder.path().join(name);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
-            let edit = Edit::Write { path: &path, kind: FileKind::Regular, content: text.as_bytes() };
-            let author = Author { actor: &Actor::new("eve"), time: Timestamp::UNIX_EPOCH, message: name };
+            let edit = FileEdit::Write { path: &path, kind: FileKind::Regular, content: text.as_bytes() };
+            let author = CommitAuthor { actor: &Actor::new("eve"), time: Timestamp::UNIX_EPOCH, message: name };
             let staged = history.stage(newest, &[edit], &author).unwrap();
             history.advance(newest, staged.commit).unwrap();
             history.release();
@@ -39,8 +39,8 @@ impl Repo {
     fn git(&self, name: &str) -> PathBuf {
         self.folder.path().join(".git").join(name)
     }
-    fn inspect(&self) -> Inspection {
-        Inspection::open(self.folder.path()).unwrap().unwrap()
+    fn inspect(&self) -> RepoInspection {
+        RepoInspection::open(self.folder.path()).unwrap().unwrap()
     }
     /// Every object in a file of its own.
     fn loosen(&self) {
@@ -205,7 +205,7 @@ fn a_head_without_sense_names_its_branch_again() {
         assert_eq!(repo.inspect().head().unwrap(), Some(repo.newest));
     }
     fs::remove_file(repo.git("HEAD")).unwrap();
-    assert!(Inspection::open(repo.folder.path()).unwrap().is_none());
+    assert!(RepoInspection::open(repo.folder.path()).unwrap().is_none());
     assert!(mend_head(repo.folder.path(), None).unwrap().is_some());
     assert_eq!(repo.inspect().head().unwrap(), Some(repo.newest));
     assert_eq!(fs::read(repo.git("damaged/HEAD.damaged-1")).unwrap(), b"\0\0\0\0", "what stood there is kept");

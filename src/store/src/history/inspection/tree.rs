@@ -8,12 +8,12 @@ use std::path::Path;
 use git2::{Oid, Repository, Status, StatusOptions, StatusShow};
 use svcfs_base::{ETag, FileKind, MAX_FILE_BYTES, TreePath};
 
-use super::Inspection;
+use super::RepoInspection;
 use crate::history::draft::unknown_kind;
 use crate::history::index::go_without_index;
 use crate::history::mend::is_damaged;
 use crate::history::read::leaves_in;
-use crate::history::{Outcome, etag, head_of, oid};
+use crate::history::{HistoryResult, etag, head_of, oid};
 
 /// How tree, newest commit and `.git/index` differ; or tree and log, where git keeps no versions.
 #[derive(Debug, Default)]
@@ -34,12 +34,12 @@ pub struct TreeState {
     pub index_unknown: Option<String>,
 }
 
-impl Inspection {
+impl RepoInspection {
     /// Compares every file. `progress` is told how many were read, and of how many.
     ///
     /// # Errors
     /// `Git` when the newest commit cannot be read.
-    pub fn tree(&self, mut progress: impl FnMut(usize, usize)) -> Outcome<TreeState> {
+    pub fn tree(&self, mut progress: impl FnMut(usize, usize)) -> HistoryResult<TreeState> {
         let mut recorded = Vec::new();
         if let Some(head) = head_of(&self.repository)? {
             let tree = self.repository.find_commit(oid(head)?)?.tree()?;

@@ -11,7 +11,7 @@ use sha1::{Digest, Sha1};
 use tracing::warn;
 
 use crate::history::inspection::set_aside_in_git;
-use crate::history::{History, Outcome, head_of, oid};
+use crate::history::{History, HistoryResult, head_of, oid};
 
 const MAGIC: &[u8] = b"DIRC";
 const CHECKSUM_BYTES: usize = 20;
@@ -26,7 +26,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when it cannot be written, `State` when it cannot be moved.
-    pub fn mend_index(&self, started: SystemTime) -> Outcome<bool> {
+    pub fn mend_index(&self, started: SystemTime) -> HistoryResult<bool> {
         let writer = self.writer.lock();
         let repository = &writer.repository;
         let lock = repository.path().join("index.lock");
@@ -70,7 +70,7 @@ pub(in super::super) fn is_damaged(index: &[u8]) -> bool {
     !content.starts_with(MAGIC) || !is_left_out && Sha1::digest(content)[..] != *checksum
 }
 
-fn rebuild(repository: &Repository) -> Outcome<()> {
+fn rebuild(repository: &Repository) -> HistoryResult<()> {
     let mut index = repository.index()?;
     if let Some(head) = head_of(repository)? {
         index.read_tree(&repository.find_commit(oid(head)?)?.tree()?)?;

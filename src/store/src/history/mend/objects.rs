@@ -14,14 +14,14 @@ use tracing::warn;
 
 use crate::FailPoint;
 use crate::history::inspection::set_aside_in_git;
-use crate::history::{History, Outcome};
+use crate::history::{History, HistoryResult};
 
 /// Read at once, in bytes.
 const PART: usize = 64 << 10;
 
 /// What the file of an object is.
 #[derive(Debug, PartialEq, Eq)]
-enum Content {
+enum LooseObject {
     Whole,
     /// Something else than its name says.
     Torn,
@@ -35,7 +35,7 @@ impl History {
     ///
     /// # Errors
     /// `State` when a directory of them cannot be read, or one of them not be moved.
-    pub fn sweep_torn_objects(&self) -> Outcome<usize> {
+    pub fn sweep_torn_objects(&self) -> HistoryResult<usize> {
         self.fail.at(FailPoint::OpenSweep)?;
         let writer = self.writer.lock();
         let git = writer.repository.commondir();
@@ -60,9 +60,9 @@ impl History {
                 let id = object.file_name().to_str().and_then(|rest| Oid::from_str(&format!("{prefix}{rest}")).ok());
                 let Some(id) = id else { continue };
                 match content(&object.path(), id) {
-                    Ok(Content::Whole) => continue,
-                    Ok(Content::Blank) => fs::remove_file(object.path())?,
-                    Ok(Content::Torn) => drop(set_aside_in_git(git, &object.path())?),
+                    Ok(LooseObject::Whole) => continue,
+                    Ok(LooseObject::Blank) => fs::remove_file(object.path())?,
+                    Ok(LooseObject::Torn) => drop(set_aside_in_git(git, &object.path())?),
                     // Somebody's `git gc` took it away.
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
                     Err(error) => {
@@ -83,12 +83,12 @@ impl History {
 
 /// Whether the file of an object was read and is something else; false where there is none.
 pub(in super::super) fn is_torn(file: &Path, id: Oid) -> bool {
-    content(file, id).is_ok_and(|content| content != Content::Whole)
+    content(file, id).is_ok_and(|content| content != LooseObject::Whole)
 }
 
 /// Reads the file of an object. libgit2 is not asked: it reads one that was cut off for ever (1.9.7), and one that is too large for memory not at
 /// all.
-fn content(file: &Path, id: Oid) -> io::Result<Content> {
+fn content(file: &Path, id: Oid) -> io::Result<LooseObject> {
     let mut source = ZlibDecoder::new(BufReader::with_capacity(PART, File::open(file)?));
     let (mut hasher, mut part) = (Sha1::new(), vec![0; PART]);
     loop {
@@ -101,9 +101,9 @@ fn content(file: &Path, id: Oid) -> io::Result<Content> {
         }
     }
     if hasher.finalize()[..] == *id.as_bytes() {
-        return Ok(Content::Whole);
+        return Ok(LooseObject::Whole);
     }
-    Ok(if is_blank(file)? { Content::Blank } else { Content::Torn })
+    Ok(if is_blank(file)? { LooseObject::Blank } else { LooseObject::Torn })
 }
 
 fn is_blank(file: &Path) -> io::Result<bool> {

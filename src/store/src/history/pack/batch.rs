@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use git2::Oid;
 use sha1::{Digest, Sha1};
 
-use super::draft::{Draft, created};
+use super::draft::{TempPack, created};
 use super::index::{FAR, write_head};
-use super::set::Pack;
-use super::{CHECKSUM_BYTES, KEEP, MARK, Outcome, Reuse, TEMPORARY};
+use super::set::StoredPack;
+use super::{CHECKSUM_BYTES, FileReuse, HistoryResult, KEEP, MARK, TEMPORARY};
 use crate::{FailPoint, FailPoints, StoreError};
 
 /// Writes a pack that git's housekeeping leaves alone; beside it the file that makes it so, none when there was one, which is
@@ -18,10 +18,10 @@ use crate::{FailPoint, FailPoints, StoreError};
 pub(super) fn kept(
     fail: &FailPoints,
     directory: &Path,
-    reuse: Reuse<'_>,
+    reuse: FileReuse<'_>,
     objects: &[(Oid, &[u8])],
-) -> Outcome<(Pack, Option<PathBuf>)> {
-    let laid = Laid::out(directory, objects)?;
+) -> HistoryResult<(StoredPack, Option<PathBuf>)> {
+    let laid = PackLayout::out(directory, objects)?;
     let keep = laid.path.with_extension("keep");
     match fs::create_dir(directory) {
         // Where all objects are gone, none must begin in their place.
@@ -73,25 +73,25 @@ fn write_mark(file: &Path) -> std::io::Result<File> {
 }
 
 /// An object in a pack.
-struct Place {
+struct PackedObject {
     id: Oid,
     crc: u32,
     start: u64,
 }
 
 /// A pack to be: everything but its objects.
-struct Laid {
+struct PackLayout {
     /// The name git gives it.
     path: PathBuf,
     header: [u8; 12],
     /// In the order of their names.
-    places: Vec<Place>,
+    places: Vec<PackedObject>,
     checksum: [u8; CHECKSUM_BYTES],
     bytes: u64,
 }
 
-impl Laid {
-    fn out(directory: &Path, objects: &[(Oid, &[u8])]) -> Outcome<Self> {
+impl PackLayout {
+    fn out(directory: &Path, objects: &[(Oid, &[u8])]) -> HistoryResult<Self> {
         let count =
             u32::try_from(objects.len()).map_err(|_| StoreError::Damaged("too many objects for a pack".to_owned()))?;
         let header = header(count);
@@ -100,7 +100,7 @@ impl Laid {
         let mut places = Vec::with_capacity(objects.len());
         let mut end = header.len() as u64;
         for (id, bytes) in objects {
-            places.push(Place { id: *id, crc: crc32fast::hash(bytes), start: end });
+            places.push(PackedObject { id: *id, crc: crc32fast::hash(bytes), start: end });
             end += bytes.len() as u64;
             hasher.update(bytes);
         }
@@ -110,15 +110,15 @@ impl Laid {
     }
 
     /// Puts the pack and its index in place.
-    fn stored(&self, fail: &FailPoints, reuse: Reuse<'_>, objects: &[(Oid, &[u8])]) -> Outcome<Pack> {
+    fn stored(&self, fail: &FailPoints, reuse: FileReuse<'_>, objects: &[(Oid, &[u8])]) -> HistoryResult<StoredPack> {
         let bodies = objects.iter().map(|(_, bytes)| *bytes);
         let parts = std::iter::once(&self.header[..]).chain(bodies).chain([&self.checksum[..]]);
         put(fail, &self.path, reuse, parts)?;
         put(fail, &self.path.with_extension("idx"), reuse, std::iter::once(&*self.index()?))?;
-        Ok(Pack { path: self.path.clone(), bytes: self.bytes, is_flushed: false })
+        Ok(StoredPack { path: self.path.clone(), bytes: self.bytes, is_flushed: false })
     }
 
-    fn index(&self) -> Outcome<Vec<u8>> {
+    fn index(&self) -> HistoryResult<Vec<u8>> {
         let mut counts = [0; 256];
         for place in &self.places {
             counts[usize::from(place.id.as_bytes()[0])] += 1;
@@ -160,14 +160,19 @@ pub(super) fn header(count: u32) -> [u8; 12] {
 }
 
 /// The name that git gives to a pack.
-pub(super) fn path_of(directory: &Path, checksum: &[u8; CHECKSUM_BYTES]) -> Outcome<PathBuf> {
+pub(super) fn path_of(directory: &Path, checksum: &[u8; CHECKSUM_BYTES]) -> HistoryResult<PathBuf> {
     Ok(directory.join(format!("pack-{}.pack", Oid::from_bytes(checksum)?)))
 }
 
-fn put<'a>(fail: &FailPoints, path: &Path, reuse: Reuse<'_>, parts: impl Iterator<Item = &'a [u8]>) -> Outcome<()> {
+fn put<'a>(
+    fail: &FailPoints,
+    path: &Path,
+    reuse: FileReuse<'_>,
+    parts: impl Iterator<Item = &'a [u8]>,
+) -> HistoryResult<()> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     fail.at(FailPoint::PackWrite)?;
-    let mut draft = Draft::begin(path.with_file_name(format!("{TEMPORARY}{extension}")), Some(reuse))?;
+    let mut draft = TempPack::begin(path.with_file_name(format!("{TEMPORARY}{extension}")), Some(reuse))?;
     for part in parts {
         draft.write_all(part)?;
     }

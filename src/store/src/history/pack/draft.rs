@@ -5,13 +5,13 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{Reuse, owner};
+use super::{FileReuse, owner};
 
 /// Written at once, in bytes.
 const BUFFER: usize = 128 << 10;
 
 /// A file under a temporary name, which goes unless it is placed.
-pub(super) struct Draft {
+pub(super) struct TempPack {
     name: PathBuf,
     file: BufWriter<File>,
     bytes: u64,
@@ -19,9 +19,9 @@ pub(super) struct Draft {
     used: u64,
 }
 
-impl Draft {
+impl TempPack {
     /// Begins a file: a spare one, where there is one, or a new one with this name.
-    pub(super) fn begin(name: PathBuf, reuse: Option<Reuse<'_>>) -> io::Result<Self> {
+    pub(super) fn begin(name: PathBuf, reuse: Option<FileReuse<'_>>) -> io::Result<Self> {
         let (name, file, used) = match reuse.and_then(|reuse| reuse.spares.take(reuse.disposal)) {
             Some((name, file)) => {
                 let used = file.metadata()?.len();
@@ -60,7 +60,7 @@ impl Draft {
     }
 }
 
-impl Write for Draft {
+impl Write for TempPack {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = self.file.write(bytes)?;
         self.bytes += count as u64;
@@ -72,7 +72,7 @@ impl Write for Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for TempPack {
     fn drop(&mut self) {
         if !self.name.as_os_str().is_empty() {
             // The failure that matters is the first one; a leftover is swept at the next opening.

@@ -18,7 +18,7 @@ const READ_AHEAD: usize = 32 << 10;
 
 /// A table with one row for each object, in the order of their names.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Table {
+pub(super) enum IndexTable {
     /// 20 bytes each.
     Ids,
     /// 4 bytes each.
@@ -39,7 +39,7 @@ pub(super) fn write_head(out: &mut impl Write, counts: &[u32; 256]) -> io::Resul
 }
 
 /// An index of a pack below 2 GiB.
-pub(super) struct Index {
+pub(super) struct PackIndex {
     file: File,
     /// How many objects.
     pub(super) count: u32,
@@ -47,7 +47,7 @@ pub(super) struct Index {
     pub(super) checksum: [u8; CHECKSUM_BYTES],
 }
 
-impl Index {
+impl PackIndex {
     /// Opens an index; none when it is not one, or of another version, or of a larger pack.
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
         let mut file = File::open(path)?;
@@ -69,26 +69,26 @@ impl Index {
     }
 
     /// The rows of a table, which takes the file for itself until its end.
-    pub(super) fn rows<const BYTES: usize>(&self, table: Table) -> io::Result<Rows<'_, BYTES>> {
+    pub(super) fn rows<const BYTES: usize>(&self, table: IndexTable) -> io::Result<TableRows<'_, BYTES>> {
         let count = u64::from(self.count);
         let start = match table {
-            Table::Ids => HEAD_BYTES,
-            Table::Crcs => HEAD_BYTES + count * 20,
-            Table::Offsets => HEAD_BYTES + count * 24,
+            IndexTable::Ids => HEAD_BYTES,
+            IndexTable::Crcs => HEAD_BYTES + count * 20,
+            IndexTable::Offsets => HEAD_BYTES + count * 24,
         };
         (&self.file).seek(SeekFrom::Start(start))?;
         let ahead = (self.count as usize * BYTES).clamp(BYTES, READ_AHEAD);
-        Ok(Rows { reader: BufReader::with_capacity(ahead, &self.file), left: self.count })
+        Ok(TableRows { reader: BufReader::with_capacity(ahead, &self.file), left: self.count })
     }
 }
 
 /// Rows of a table, one after the other.
-pub(super) struct Rows<'i, const BYTES: usize> {
+pub(super) struct TableRows<'i, const BYTES: usize> {
     reader: BufReader<&'i File>,
     left: u32,
 }
 
-impl<const BYTES: usize> Rows<'_, BYTES> {
+impl<const BYTES: usize> TableRows<'_, BYTES> {
     /// The next row; none behind the last one.
     pub(super) fn next(&mut self) -> io::Result<Option<[u8; BYTES]>> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };

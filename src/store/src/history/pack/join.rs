@@ -14,10 +14,10 @@ use std::time::SystemTime;
 use sha1::{Digest, Sha1};
 
 use super::batch::{header, path_of};
-use super::draft::Draft;
-use super::index::{FAR, ID_BYTES, Index, Table, write_head};
-use super::set::Pack;
-use super::{CHECKSUM_BYTES, Reuse, is_whole};
+use super::draft::TempPack;
+use super::index::{FAR, ID_BYTES, IndexTable, PackIndex, write_head};
+use super::set::StoredPack;
+use super::{CHECKSUM_BYTES, FileReuse, is_whole};
 use crate::{FailPoint, FailPoints, StoreError};
 
 /// Marks, in the order of all names, an object that an earlier pack has, too.
@@ -32,7 +32,7 @@ const COMPANIONS: [&str; 5] = ["keep", "promisor", "bitmap", "rev", "mtimes"];
 
 /// Why packs did not become one.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum MergeFailure {
     /// One of them is not ours, or no longer there; or damaged, when there is something to be said about it.
     Unfit(PathBuf, Option<&'static str>),
     /// The server stops.
@@ -41,24 +41,24 @@ pub(super) enum Failure {
     Store(StoreError),
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for MergeFailure {
     fn from(error: io::Error) -> Self {
         Self::Store(error.into())
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for MergeFailure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
 /// A pack whose objects are copied.
-struct Part {
+struct SourcePack {
     path: PathBuf,
     data: File,
     bytes: u64,
-    index: Index,
+    index: PackIndex,
     /// Objects that are left out: where they begin, and how many bytes are left out up to their end.
     left_out: Vec<(u32, u64)>,
     /// Where its objects begin in the new pack.
@@ -66,7 +66,7 @@ struct Part {
 }
 
 /// One pack in the making.
-pub(super) struct Join<'a> {
+pub(super) struct PackMerge<'a> {
     pub(super) fail: &'a FailPoints,
     pub(super) directory: &'a Path,
     /// What its files are called until they are whole, without an extension.
@@ -74,21 +74,21 @@ pub(super) struct Join<'a> {
     /// Whether it is on the disk for good when it is done.
     pub(super) is_flushed: bool,
     /// Files that may be used again for it.
-    pub(super) reuse: Option<Reuse<'a>>,
+    pub(super) reuse: Option<FileReuse<'a>>,
 }
 
-impl Join<'_> {
+impl PackMerge<'_> {
     /// Makes one pack of the objects of many, each once. `between` is called between slices, and may end it.
     pub(super) fn run(
         &self,
-        parts: &[Pack],
-        between: &mut dyn FnMut() -> Result<(), Failure>,
-    ) -> Result<Pack, Failure> {
+        parts: &[StoredPack],
+        between: &mut dyn FnMut() -> Result<(), MergeFailure>,
+    ) -> Result<StoredPack, MergeFailure> {
         self.fail.at(FailPoint::PackMerge)?;
-        let mut parts = parts.iter().map(|part| Part::open(&part.path)).collect::<Result<Vec<_>, _>>()?;
+        let mut parts = parts.iter().map(|part| SourcePack::open(&part.path)).collect::<Result<Vec<_>, _>>()?;
         let (order, counts) = order_of(&parts)?;
-        let begin = |extension| Draft::begin(self.temporary.with_extension(extension), self.reuse);
-        let output = |draft| Output { draft, hasher: Sha1::new() };
+        let begin = |extension| TempPack::begin(self.temporary.with_extension(extension), self.reuse);
+        let output = |draft| MergeOutput { draft, hasher: Sha1::new() };
         let (data, index) = (output(begin("pack")?), output(begin("idx")?));
         let (data, checksum) = self.copied(data, &mut parts, (&order, &counts), between)?;
         let index = indexed(index, &parts, (&order, &counts), &checksum)?;
@@ -106,24 +106,24 @@ impl Join<'_> {
             File::open(self.directory)?.sync_all()?;
         }
         self.fail.pass(FailPoint::PackMerged);
-        Ok(Pack { path, bytes, is_flushed: self.is_flushed })
+        Ok(StoredPack { path, bytes, is_flushed: self.is_flushed })
     }
 
     /// The data file without its name, and its checksum.
     fn copied(
         &self,
-        mut out: Output,
-        parts: &mut [Part],
+        mut out: MergeOutput,
+        parts: &mut [SourcePack],
         (order, counts): (&[u8], &[u32; 256]),
-        between: &mut dyn FnMut() -> Result<(), Failure>,
-    ) -> Result<(Output, [u8; CHECKSUM_BYTES]), Failure> {
+        between: &mut dyn FnMut() -> Result<(), MergeFailure>,
+    ) -> Result<(MergeOutput, [u8; CHECKSUM_BYTES]), MergeFailure> {
         out.write_all(&header(counts.iter().sum()))?;
         self.fail.at(FailPoint::PackCopy)?;
         let mut slice_end = SLICE;
         for (number, part) in parts.iter_mut().enumerate() {
             part.start = out.draft.bytes();
             let objects = part.objects(number, order)?;
-            let mut source = Source::of(part)?;
+            let mut source = PackReader::of(part)?;
             for (at, object) in objects.iter().enumerate() {
                 let end = objects.get(at + 1).map_or(source.end, |next| u64::from(next & !FAR));
                 source.copy(end, (object & FAR == 0).then_some(&mut out))?;
@@ -145,10 +145,10 @@ impl Join<'_> {
     }
 }
 
-impl Part {
+impl SourcePack {
     /// Opens a pack that may be merged.
-    fn open(path: &Path) -> Result<Self, Failure> {
-        let unfit = |reason| Failure::Unfit(path.to_owned(), reason);
+    fn open(path: &Path) -> Result<Self, MergeFailure> {
+        let unfit = |reason| MergeFailure::Unfit(path.to_owned(), reason);
         let if_there = |error: io::Error| match error.kind() {
             // Somebody's `git repack` took it away.
             ErrorKind::NotFound => unfit(None),
@@ -157,7 +157,7 @@ impl Part {
         if COMPANIONS.iter().any(|companion| path.with_extension(companion).exists()) {
             return Err(unfit(None));
         }
-        let index = Index::open(&path.with_extension("idx")).map_err(if_there)?.ok_or_else(|| unfit(None))?;
+        let index = PackIndex::open(&path.with_extension("idx")).map_err(if_there)?.ok_or_else(|| unfit(None))?;
         if !is_whole(&path.with_extension("idx"), SystemTime::UNIX_EPOCH)? {
             return Err(unfit(Some("has a damaged index")));
         }
@@ -172,9 +172,9 @@ impl Part {
     }
 
     /// Where its objects begin, in order, marked [`FAR`] where they are left out.
-    fn objects(&mut self, number: usize, order: &[u8]) -> Result<Vec<u32>, Failure> {
-        let unfit = |reason| Failure::Unfit(self.path.clone(), reason);
-        let mut offsets = self.index.rows::<4>(Table::Offsets)?;
+    fn objects(&mut self, number: usize, order: &[u8]) -> Result<Vec<u32>, MergeFailure> {
+        let unfit = |reason| MergeFailure::Unfit(self.path.clone(), reason);
+        let mut offsets = self.index.rows::<4>(IndexTable::Offsets)?;
         let mut objects = Vec::with_capacity(self.index.count as usize);
         for entry in order.iter().filter(|entry| usize::from(**entry & !AGAIN) == number) {
             let offset = offsets.next()?.map(u32::from_be_bytes).unwrap_or(FAR);
@@ -208,7 +208,7 @@ impl Part {
 }
 
 /// The bytes of a part, read once from the first object to the last.
-struct Source<'p> {
+struct PackReader<'p> {
     path: &'p Path,
     reader: BufReader<&'p File>,
     hasher: Sha1,
@@ -218,8 +218,8 @@ struct Source<'p> {
     end: u64,
 }
 
-impl<'p> Source<'p> {
-    fn of(part: &'p Part) -> io::Result<Self> {
+impl<'p> PackReader<'p> {
+    fn of(part: &'p SourcePack) -> io::Result<Self> {
         (&part.data).seek(SeekFrom::Start(HEADER_BYTES.into()))?;
         let ahead = usize::try_from(part.bytes.min(BUFFER)).unwrap_or(0);
         let mut hasher = Sha1::new();
@@ -235,17 +235,17 @@ impl<'p> Source<'p> {
     }
 
     /// Reads the object that ends at `end`, and writes it where it is wanted.
-    fn copy(&mut self, end: u64, mut out: Option<&mut Output>) -> Result<(), Failure> {
+    fn copy(&mut self, end: u64, mut out: Option<&mut MergeOutput>) -> Result<(), MergeFailure> {
         let mut is_first = true;
         while self.at < end {
             let bytes = self.reader.fill_buf()?;
             let count = bytes.len().min(usize::try_from(end - self.at).unwrap_or(usize::MAX));
             if count == 0 {
-                return Err(Failure::Unfit(self.path.to_owned(), Some("was cut off")));
+                return Err(MergeFailure::Unfit(self.path.to_owned(), Some("was cut off")));
             }
             // Kinds 1 to 4 are objects of their own; what is made of deltas was packed by git, and stays as it is.
             if std::mem::take(&mut is_first) && !(1..=4).contains(&(bytes[0] >> 4 & 7)) {
-                return Err(Failure::Unfit(self.path.to_owned(), None));
+                return Err(MergeFailure::Unfit(self.path.to_owned(), None));
             }
             self.hasher.update(&bytes[..count]);
             if let Some(out) = &mut out {
@@ -258,26 +258,26 @@ impl<'p> Source<'p> {
     }
 
     /// Makes sure that what was read is what was written once.
-    fn finish(mut self) -> Result<(), Failure> {
+    fn finish(mut self) -> Result<(), MergeFailure> {
         let mut checksum = [0; CHECKSUM_BYTES];
         let is_read = self.reader.read_exact(&mut checksum).is_ok();
         let is_same = checksum == self.checksum && self.hasher.finalize()[..] == checksum;
         if is_read && is_same {
             Ok(())
         } else {
-            Err(Failure::Unfit(self.path.to_owned(), Some("is not what was written")))
+            Err(MergeFailure::Unfit(self.path.to_owned(), Some("is not what was written")))
         }
     }
 }
 
 /// From which part each name comes, in the order of all names, and how many different ones begin with each byte.
-fn order_of(parts: &[Part]) -> Result<(Vec<u8>, [u32; 256]), Failure> {
+fn order_of(parts: &[SourcePack]) -> Result<(Vec<u8>, [u32; 256]), MergeFailure> {
     let mut order = Vec::with_capacity(parts.iter().map(|part| part.index.count as usize).sum());
     let mut counts = [0; 256];
     let mut tables = Vec::with_capacity(parts.len());
     let mut next = BinaryHeap::with_capacity(parts.len());
     for (number, part) in parts.iter().enumerate() {
-        let mut table = part.index.rows::<ID_BYTES>(Table::Ids)?;
+        let mut table = part.index.rows::<ID_BYTES>(IndexTable::Ids)?;
         next.extend(table.next()?.map(|id| Reverse((id, number))));
         tables.push(table);
     }
@@ -293,7 +293,7 @@ fn order_of(parts: &[Part]) -> Result<(Vec<u8>, [u32; 256]), Failure> {
         }
         if let Some(after) = tables[number].next()? {
             if after <= id {
-                return Err(Failure::Unfit(parts[number].path.clone(), Some("has an index that is out of order")));
+                return Err(MergeFailure::Unfit(parts[number].path.clone(), Some("has an index that is out of order")));
             }
             next.push(Reverse((after, number)));
         }
@@ -303,15 +303,15 @@ fn order_of(parts: &[Part]) -> Result<(Vec<u8>, [u32; 256]), Failure> {
 
 /// Writes the index of the new pack.
 fn indexed(
-    mut out: Output,
-    parts: &[Part],
+    mut out: MergeOutput,
+    parts: &[SourcePack],
     (order, counts): (&[u8], &[u32; 256]),
     checksum: &[u8; CHECKSUM_BYTES],
-) -> Result<Output, Failure> {
+) -> Result<MergeOutput, MergeFailure> {
     write_head(&mut out, counts)?;
-    rows::<ID_BYTES>(parts, order, Table::Ids, |_, id| Ok(out.write_all(&id)?))?;
-    rows::<4>(parts, order, Table::Crcs, |_, crc| Ok(out.write_all(&crc)?))?;
-    rows::<4>(parts, order, Table::Offsets, |part, offset| {
+    rows::<ID_BYTES>(parts, order, IndexTable::Ids, |_, id| Ok(out.write_all(&id)?))?;
+    rows::<4>(parts, order, IndexTable::Crcs, |_, crc| Ok(out.write_all(&crc)?))?;
+    rows::<4>(parts, order, IndexTable::Offsets, |part, offset| {
         let offset = u32::try_from(part.moved(u32::from_be_bytes(offset))).ok().filter(|offset| offset & FAR == 0);
         let offset = offset.ok_or_else(|| StoreError::Damaged("a merged pack would be too large".to_owned()))?;
         Ok(out.write_all(&offset.to_be_bytes())?)
@@ -323,11 +323,11 @@ fn indexed(
 
 /// The rows of a table of all parts, of each object once, in the order of all names.
 fn rows<const BYTES: usize>(
-    parts: &[Part],
+    parts: &[SourcePack],
     order: &[u8],
-    table: Table,
-    mut each: impl FnMut(&Part, [u8; BYTES]) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    table: IndexTable,
+    mut each: impl FnMut(&SourcePack, [u8; BYTES]) -> Result<(), MergeFailure>,
+) -> Result<(), MergeFailure> {
     let mut tables = parts.iter().map(|part| part.index.rows::<BYTES>(table)).collect::<io::Result<Vec<_>>>()?;
     for entry in order {
         let number = usize::from(entry & !AGAIN);
@@ -340,12 +340,12 @@ fn rows<const BYTES: usize>(
 }
 
 /// A draft, and the checksum of what was written.
-struct Output {
-    draft: Draft,
+struct MergeOutput {
+    draft: TempPack,
     hasher: Sha1,
 }
 
-impl Output {
+impl MergeOutput {
     /// Writes the checksum of what was written.
     fn finish(&mut self) -> io::Result<[u8; CHECKSUM_BYTES]> {
         let checksum: [u8; CHECKSUM_BYTES] = std::mem::take(&mut self.hasher).finalize().into();
@@ -355,7 +355,7 @@ impl Output {
     }
 }
 
-impl Write for Output {
+impl Write for MergeOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = self.draft.write(bytes)?;
         self.hasher.update(&bytes[..count]);

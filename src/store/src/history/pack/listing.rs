@@ -6,18 +6,18 @@ use std::path::Path;
 
 use tracing::warn;
 
-use super::Outcome;
+use super::HistoryResult;
 
 const LISTING: &str = "multi-pack-index";
 /// `pack-<40 digits>.idx`.
 const PACK_NAME_BYTES: usize = 49;
 
 /// The bytes of a listing.
-pub(super) struct Listing(Vec<u8>);
+pub(super) struct PackListing(Vec<u8>);
 
-impl Listing {
+impl PackListing {
     /// That of a directory of packs, if there is one.
-    pub(super) fn of(directory: &Path) -> Outcome<Option<Self>> {
+    pub(super) fn of(directory: &Path) -> HistoryResult<Option<Self>> {
         match fs::read(directory.join(LISTING)) {
             Ok(bytes) => Ok(Some(Self(bytes))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -35,8 +35,8 @@ impl Listing {
 
 /// Takes away a listing that names a pack which is gone: it was being made while we removed that, and git would look for its
 /// objects nowhere else. Without it git looks into every pack.
-pub(super) fn drop_broken(directory: &Path) -> Outcome<()> {
-    let Some(Listing(bytes)) = Listing::of(directory)? else { return Ok(()) };
+pub(super) fn drop_broken(directory: &Path) -> HistoryResult<()> {
+    let Some(PackListing(bytes)) = PackListing::of(directory)? else { return Ok(()) };
     let names = bytes.windows(PACK_NAME_BYTES).filter(|name| name.starts_with(b"pack-") && name.ends_with(b".idx"));
     let is_gone = |name: &[u8]| std::str::from_utf8(name).is_ok_and(|name| !directory.join(name).exists());
     if names.into_iter().any(is_gone) {

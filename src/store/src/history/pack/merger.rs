@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use svcfs_work::SerialExecutor;
 use tracing::warn;
 
-use super::join::{Failure, Join};
-use super::listing::{self, Listing};
-use super::set::{Bounds, FAN, Pack, Packs};
-use super::{Outcome, Reuse, TEMPORARY, remove};
+use super::join::{MergeFailure, PackMerge};
+use super::listing::{self, PackListing};
+use super::set::{FAN, MergeBounds, PackSet, StoredPack};
+use super::{FileReuse, HistoryResult, TEMPORARY, remove};
 use crate::{FailPoint, FailPoints};
 
 /// Larger packs are not made: merging them takes a minute of the disk. Their offsets fit into 31 bits.
@@ -24,13 +24,13 @@ const MAX_AT_THE_END: u64 = 32 << 20;
 
 /// The packs of a repository, and who merges them.
 pub(in super::super) struct Merger {
-    shared: Arc<Shared>,
+    shared: Arc<MergerShared>,
     helper: SerialExecutor,
 }
 
-struct Shared {
+struct MergerShared {
     directory: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<MergerState>,
     /// Tells temporary names apart.
     serial: AtomicUsize,
     /// Packs that went since somebody asked.
@@ -39,8 +39,8 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
-    packs: Packs,
+struct MergerState {
+    packs: PackSet,
     /// The helper was called.
     is_called: bool,
     /// Packs of earlier lives were looked for.
@@ -55,7 +55,7 @@ struct State {
 impl Merger {
     /// For a directory of packs.
     pub(in super::super) fn of(directory: PathBuf, fail: FailPoints) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(MergerShared {
             directory,
             state: Mutex::default(),
             serial: AtomicUsize::new(0),
@@ -65,12 +65,12 @@ impl Merger {
         Self { shared, helper: SerialExecutor::new() }
     }
 
-    pub(super) fn publish(&self, pack: Pack, keep: Option<PathBuf>) {
+    pub(super) fn publish(&self, pack: StoredPack, keep: Option<PathBuf>) {
         self.shared.state.lock().packs.publish(pack, keep);
     }
 
     /// A branch shows all packs: git's housekeeping may have them, and small ones are merged.
-    pub(super) fn release(&self, reuse: Reuse<'_>) {
+    pub(super) fn release(&self, reuse: FileReuse<'_>) {
         let keeps = self.shared.state.lock().packs.release();
         for keep in keeps {
             match fs::remove_file(&keep) {
@@ -80,9 +80,9 @@ impl Merger {
                 Ok(()) | Err(_) => {}
             }
         }
-        let small = Bounds { is_fresh: true, below: u32::MAX, max_bytes: MAX_BY_THE_WAY, least: FAN };
+        let small = MergeBounds { is_fresh: true, below: u32::MAX, max_bytes: MAX_BY_THE_WAY, least: FAN };
         while let Some(parts) = self.shared.claim(small) {
-            self.shared.merge(&parts, Way::Along(reuse));
+            self.shared.merge(&parts, MergeMode::Along(reuse));
         }
         self.call(|_| {});
     }
@@ -123,7 +123,7 @@ impl Merger {
         self.helper.rest();
     }
 
-    fn call(&self, change: impl FnOnce(&mut State)) {
+    fn call(&self, change: impl FnOnce(&mut MergerState)) {
         let mut state = self.shared.state.lock();
         change(&mut state);
         if !std::mem::replace(&mut state.is_called, true) {
@@ -145,14 +145,14 @@ impl Drop for Merger {
 }
 
 /// How packs are merged.
-enum Way<'a> {
+enum MergeMode<'a> {
     /// By the committer, of packs that the log has; their files are used again.
-    Along(Reuse<'a>),
+    Along(FileReuse<'a>),
     /// By the helper, flushed. Packs of lower classes than this, which came meanwhile, are merged first.
     Aside(u32),
 }
 
-impl Shared {
+impl MergerShared {
     fn look_and_merge(&self) {
         let is_to_look = {
             let mut state = self.state.lock();
@@ -168,14 +168,14 @@ impl Shared {
     }
 
     /// Looks for packs of earlier lives of the server.
-    fn look(&self) -> Outcome<()> {
+    fn look(&self) -> HistoryResult<()> {
         for entry in fs::read_dir(&self.directory)? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "pack") && path.with_extension("idx").exists() {
                 let bytes = fs::metadata(&path)?.len();
                 let mut state = self.state.lock();
                 if !state.packs.knows(&path) {
-                    state.packs.add(Pack { path, bytes, is_flushed: true });
+                    state.packs.add(StoredPack { path, bytes, is_flushed: true });
                 }
             }
         }
@@ -183,7 +183,7 @@ impl Shared {
     }
 
     fn merge_below(&self, class: u32) {
-        let bounds = |is_stopping| Bounds {
+        let bounds = |is_stopping| MergeBounds {
             is_fresh: false,
             below: class,
             max_bytes: if is_stopping { MAX_AT_THE_END } else { MAX_BYTES },
@@ -192,14 +192,14 @@ impl Shared {
         loop {
             let is_stopping = self.state.lock().is_stopping;
             let Some(parts) = self.claim(bounds(is_stopping)) else { return };
-            let class = parts.iter().map(Pack::class).max().unwrap_or(0);
-            self.merge(&parts, Way::Aside(class));
+            let class = parts.iter().map(StoredPack::class).max().unwrap_or(0);
+            self.merge(&parts, MergeMode::Aside(class));
         }
     }
 
     /// Takes packs out that are due; none when there are none or the disk refused a moment ago. Packs that are listed are left to
     /// git from here on.
-    fn claim(&self, bounds: Bounds) -> Option<Vec<Pack>> {
+    fn claim(&self, bounds: MergeBounds) -> Option<Vec<StoredPack>> {
         loop {
             let mut parts = {
                 let mut state = self.state.lock();
@@ -208,7 +208,7 @@ impl Shared {
                 }
                 state.packs.claim(bounds)?
             };
-            match Listing::of(&self.directory) {
+            match PackListing::of(&self.directory) {
                 Ok(None) => return Some(parts),
                 Ok(Some(listing)) => {
                     let listed: Vec<_> = parts.extract_if(.., |part| listing.names(&part.path)).collect();
@@ -228,17 +228,17 @@ impl Shared {
     }
 
     /// Packs stay as they are, and the disk is left alone until the next flush.
-    fn refused(&self, parts: &[Pack]) {
+    fn refused(&self, parts: &[StoredPack]) {
         let mut state = self.state.lock();
         state.packs.put_back(parts);
         state.is_refused = true;
     }
 
-    fn merge(&self, parts: &[Pack], way: Way<'_>) {
+    fn merge(&self, parts: &[StoredPack], way: MergeMode<'_>) {
         match self.joined(parts, &way) {
             Ok(()) => {}
-            Err(Failure::Stopping) => self.state.lock().packs.put_back(parts),
-            Err(Failure::Unfit(path, reason)) => {
+            Err(MergeFailure::Stopping) => self.state.lock().packs.put_back(parts),
+            Err(MergeFailure::Unfit(path, reason)) => {
                 if let Some(reason) = reason {
                     warn!(file = %path.display(), "a pack of git {reason}; run `git fsck`");
                 }
@@ -247,31 +247,33 @@ impl Shared {
                 state.packs.drop_claim(&unfit);
                 state.packs.put_back(&fit);
             }
-            Err(Failure::Store(error)) => {
+            Err(MergeFailure::Store(error)) => {
                 warn!(%error, "packs of git could not be merged; they are whole, and it is tried again");
                 self.refused(parts);
             }
         }
     }
 
-    fn joined(&self, parts: &[Pack], way: &Way<'_>) -> Result<(), Failure> {
+    fn joined(&self, parts: &[StoredPack], way: &MergeMode<'_>) -> Result<(), MergeFailure> {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
-        let join = Join {
+        let join = PackMerge {
             fail: &self.fail,
             directory: &self.directory,
             temporary: self.directory.join(format!("{TEMPORARY}merged-{serial}")),
-            is_flushed: matches!(way, Way::Aside(_)),
+            is_flushed: matches!(way, MergeMode::Aside(_)),
             reuse: match way {
-                Way::Along(reuse) => Some(*reuse),
-                Way::Aside(_) => None,
+                MergeMode::Along(reuse) => Some(*reuse),
+                MergeMode::Aside(_) => None,
             },
         };
         let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
         self.has_room_for(bytes)?;
         let mut between = || match way {
-            Way::Along(_) => Ok(()),
-            Way::Aside(_) if bytes > MAX_AT_THE_END && self.state.lock().is_stopping => Err(Failure::Stopping),
-            Way::Aside(class) => {
+            MergeMode::Along(_) => Ok(()),
+            MergeMode::Aside(_) if bytes > MAX_AT_THE_END && self.state.lock().is_stopping => {
+                Err(MergeFailure::Stopping)
+            }
+            MergeMode::Aside(class) => {
                 self.merge_below(*class);
                 Ok(())
             }
@@ -295,7 +297,7 @@ impl Shared {
     }
 
     /// Writers need the disk more than this does.
-    fn has_room_for(&self, bytes: u64) -> Result<(), Failure> {
+    fn has_room_for(&self, bytes: u64) -> Result<(), MergeFailure> {
         let disk = rustix::fs::statvfs(&self.directory).map_err(std::io::Error::from)?;
         if bytes > MAX_BY_THE_WAY && disk.f_bavail.saturating_mul(disk.f_frsize) / 2 < bytes {
             return Err(std::io::Error::from(std::io::ErrorKind::StorageFull).into());
@@ -304,7 +306,7 @@ impl Shared {
     }
 
     /// Removes a pack whose objects are in another; not one that somebody wants to keep meanwhile.
-    fn remove(&self, pack: &Path, way: &Way<'_>) -> Outcome<()> {
+    fn remove(&self, pack: &Path, way: &MergeMode<'_>) -> HistoryResult<()> {
         let index = pack.with_extension("idx");
         if pack.with_extension("keep").exists() {
             return Ok(());
@@ -312,10 +314,10 @@ impl Shared {
         self.state.lock().packs.forget(pack);
         match way {
             // The index first: what has no index is no pack to anybody.
-            Way::Along(Reuse { spares, disposal }) => {
+            MergeMode::Along(FileReuse { spares, disposal }) => {
                 [&*index, pack].into_iter().try_for_each(|file| Ok(spares.keep(file, disposal)?))
             }
-            Way::Aside(_) => remove(&index),
+            MergeMode::Aside(_) => remove(&index),
         }
     }
 }

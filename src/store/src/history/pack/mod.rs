@@ -31,10 +31,10 @@ use git2::Repository;
 use tracing::warn;
 
 use super::inspection::set_aside_in_git;
-use super::{History, Outcome, owner};
+use super::{History, HistoryResult, owner};
 use crate::FailPoint;
-use crate::disposal::Disposal;
-use crate::spares::Spares;
+use crate::disposal::Reclaimer;
+use crate::spares::RecyclePool;
 
 pub(super) use merger::Merger;
 pub(super) use torn::{is_whole, sweep_temporary};
@@ -54,14 +54,14 @@ const MANY_REMOVED: usize = 24;
 /// A power cut may leave such a file under the name that it had, with the bytes of what it became. So only files of packs that were not
 /// flushed are used again: whatever is in them, the log has all of it, and an opening looks at each of them (`torn`).
 #[derive(Clone, Copy)]
-struct Reuse<'a> {
-    spares: &'a Spares,
-    disposal: &'a Disposal,
+struct FileReuse<'a> {
+    spares: &'a RecyclePool,
+    disposal: &'a Reclaimer,
 }
 
 impl History {
-    const fn reuse(&self) -> Reuse<'_> {
-        Reuse { spares: &self.spares, disposal: &self.disposal }
+    const fn reuse(&self) -> FileReuse<'_> {
+        FileReuse { spares: &self.spares, disposal: &self.disposal }
     }
 
     /// Writes what was staged as a pack, so that everybody who opens the repository has it. Nothing is flushed. `git gc`
@@ -69,7 +69,7 @@ impl History {
     ///
     /// # Errors
     /// `State` when it cannot be written; the objects are then kept for the next time.
-    pub fn publish(&self) -> Outcome<()> {
+    pub fn publish(&self) -> HistoryResult<()> {
         let mut writer = self.writer.lock();
         let directory = writer.repository.commondir().join("objects/pack");
         let fresh = writer.objects.deflated()?;
@@ -126,7 +126,7 @@ impl History {
 }
 
 /// Removes a pack, its index first: what has no index is no pack to anybody.
-fn remove(index: &Path) -> Outcome<()> {
+fn remove(index: &Path) -> HistoryResult<()> {
     for file in [index.to_owned(), index.with_extension("pack")] {
         match fs::remove_file(file) {
             Ok(()) => {}
@@ -139,7 +139,7 @@ fn remove(index: &Path) -> Outcome<()> {
 }
 
 /// Moves a damaged pack to where git does not take it for one, its index first.
-fn keep_aside(git: &Path, index: &Path) -> Outcome<()> {
+fn keep_aside(git: &Path, index: &Path) -> HistoryResult<()> {
     for file in [index.to_owned(), index.with_extension("pack")] {
         match set_aside_in_git(git, &file) {
             Ok(aside) => warn!(file = %aside.display(), "a pack of git is damaged; it is kept here"),

@@ -11,11 +11,11 @@ use std::time::SystemTime;
 use git2::Repository;
 use svcfs_base::Timestamp;
 
-use super::draft::Draft;
+use super::draft::TempPack;
 use super::torn::{MAX_CLOCK_ERROR, are_of_each_other, read_through, warn_of};
-use super::{History, Outcome, TEMPORARY, keep_aside};
+use super::{History, HistoryResult, TEMPORARY, keep_aside};
 use crate::FailPoint;
-use crate::history::Writer;
+use crate::history::PackWriter;
 
 /// What is larger was flushed by whoever made it: we when we merged it, git when somebody packed.
 const MAX_BYTES: u64 = 256 << 20;
@@ -27,7 +27,7 @@ impl History {
     ///
     /// # Errors
     /// `State` when one cannot be read, written or moved.
-    pub fn renew_packs(&self, since: Timestamp) -> Outcome<usize> {
+    pub fn renew_packs(&self, since: Timestamp) -> HistoryResult<usize> {
         let mut writer = self.writer.lock();
         self.spares.clear();
         self.branches.clear();
@@ -54,10 +54,10 @@ impl History {
 
     fn renew_each(
         &self,
-        writer: &mut Writer,
+        writer: &mut PackWriter,
         (entries, since): (&[fs::DirEntry], SystemTime),
         renewed: &mut Vec<PathBuf>,
-    ) -> Outcome<usize> {
+    ) -> HistoryResult<usize> {
         let mut lost = 0;
         for index in entries.iter().map(fs::DirEntry::path) {
             let name = index.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -84,7 +84,7 @@ impl History {
     }
 
     /// Writes a pack and its index anew; false, and nothing done, when they are not whole.
-    fn is_renewed(&self, index: &Path) -> Outcome<bool> {
+    fn is_renewed(&self, index: &Path) -> HistoryResult<bool> {
         let [Some(pack), Some(copy)] = [self.copied(&index.with_extension("pack"))?, self.copied(index)?] else {
             return Ok(false);
         };
@@ -103,14 +103,14 @@ impl History {
     /// A copy of a file; none when it does not end as it should, or is gone: merged, or packed by somebody.
     ///
     /// What is looked at is what is copied: read once more it might come from the disk, and be something else.
-    fn copied(&self, file: &Path) -> io::Result<Option<Draft>> {
+    fn copied(&self, file: &Path) -> io::Result<Option<TempPack>> {
         let source = match File::open(file) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
         self.fail.at(FailPoint::PackWrite)?;
         let extension = file.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        let mut draft = Draft::begin(temporary(file, extension), None)?;
+        let mut draft = TempPack::begin(temporary(file, extension), None)?;
         let is_whole = read_through(source, |part| draft.write_all(part))?;
         draft.finish()?;
         Ok(is_whole.then_some(draft))

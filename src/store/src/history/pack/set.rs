@@ -16,7 +16,7 @@ const MAX_PARTS: usize = 64;
 
 /// A whole pack on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pack {
+pub(super) struct StoredPack {
     /// Its data file; its index stands beside it.
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
@@ -24,7 +24,7 @@ pub(super) struct Pack {
     pub(super) is_flushed: bool,
 }
 
-impl Pack {
+impl StoredPack {
     /// Zero for the smallest.
     pub(super) fn class(&self) -> u32 {
         (self.bytes / SMALLEST).checked_ilog(FAN as u64).map_or(0, |class| class + 1)
@@ -33,7 +33,7 @@ impl Pack {
 
 /// Which packs somebody may merge.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct MergeBounds {
     /// Only those that were not flushed.
     pub(super) is_fresh: bool,
     /// Only of classes below this one.
@@ -46,20 +46,20 @@ pub(super) struct Bounds {
 
 /// The packs that are ours.
 #[derive(Debug, Default)]
-pub(super) struct Packs {
+pub(super) struct PackSet {
     /// Those that no branch shows yet, with our `.keep` files.
-    hidden: Vec<(Pack, Option<PathBuf>)>,
+    hidden: Vec<(StoredPack, Option<PathBuf>)>,
     /// Those that may be merged.
-    shown: Vec<Pack>,
+    shown: Vec<StoredPack>,
     /// Those that are being merged.
-    claimed: Vec<Pack>,
+    claimed: Vec<StoredPack>,
     /// Those of which a flush said that the disk has them, whoever made them.
     on_disk: HashSet<PathBuf>,
 }
 
-impl Packs {
+impl PackSet {
     /// Adds a pack that no branch shows yet.
-    pub(super) fn publish(&mut self, pack: Pack, keep: Option<PathBuf>) {
+    pub(super) fn publish(&mut self, pack: StoredPack, keep: Option<PathBuf>) {
         // In the place of its equal, perhaps, and of its flush.
         self.on_disk.remove(&pack.path);
         self.hidden.push((pack, keep));
@@ -107,7 +107,7 @@ impl Packs {
     }
 
     /// Adds a pack that a branch shows. The same objects again are the same file again: replaced by its equal.
-    pub(super) fn add(&mut self, pack: Pack) {
+    pub(super) fn add(&mut self, pack: StoredPack) {
         match self.shown.iter_mut().find(|known| known.path == pack.path) {
             Some(known) => known.is_flushed &= pack.is_flushed,
             None => self.shown.push(pack),
@@ -120,25 +120,25 @@ impl Packs {
     }
 
     /// Takes back what was claimed and may be merged again.
-    pub(super) fn put_back(&mut self, parts: &[Pack]) {
+    pub(super) fn put_back(&mut self, parts: &[StoredPack]) {
         for part in self.taken(parts) {
             self.add(part);
         }
     }
 
     /// Says that what was claimed is thought of no more: it is in another pack, or unfit.
-    pub(super) fn drop_claim(&mut self, parts: &[Pack]) {
+    pub(super) fn drop_claim(&mut self, parts: &[StoredPack]) {
         self.taken(parts);
     }
 
-    fn taken(&mut self, parts: &[Pack]) -> Vec<Pack> {
+    fn taken(&mut self, parts: &[StoredPack]) -> Vec<StoredPack> {
         self.claimed.extract_if(.., |pack| parts.iter().any(|part| part.path == pack.path)).collect()
     }
 
     /// Claims packs of the lowest class that has too many; none when no class has.
-    pub(super) fn claim(&mut self, bounds: Bounds) -> Option<Vec<Pack>> {
+    pub(super) fn claim(&mut self, bounds: MergeBounds) -> Option<Vec<StoredPack>> {
         self.shown.sort_unstable_by_key(|pack| pack.bytes);
-        let is_meant = |pack: &Pack| pack.class() < bounds.below && !(bounds.is_fresh && pack.is_flushed);
+        let is_meant = |pack: &StoredPack| pack.class() < bounds.below && !(bounds.is_fresh && pack.is_flushed);
         let meant: Vec<usize> = (0..self.shown.len()).filter(|at| is_meant(&self.shown[*at])).collect();
         let class = |at: &usize| self.shown[*at].class();
         for crowd in meant.chunk_by(|one, other| class(one) == class(other)).filter(|crowd| crowd.len() >= FAN) {
@@ -163,16 +163,16 @@ impl Packs {
 mod tests {
     use super::*;
 
-    const ALL: Bounds = Bounds { is_fresh: false, below: u32::MAX, max_bytes: u64::MAX, least: 2 };
+    const ALL: MergeBounds = MergeBounds { is_fresh: false, below: u32::MAX, max_bytes: u64::MAX, least: 2 };
 
-    fn pack(name: usize, bytes: u64) -> Pack {
-        Pack { path: PathBuf::from(format!("pack-{name}.pack")), bytes, is_flushed: false }
+    fn pack(name: usize, bytes: u64) -> StoredPack {
+        StoredPack { path: PathBuf::from(format!("pack-{name}.pack")), bytes, is_flushed: false }
     }
 
     /// Packs of one size come one by one and are merged as they are due; how many there were at most, and how often a byte was
     /// copied.
     fn grown(count: usize, bytes: u64) -> (usize, f64) {
-        let (mut packs, mut most, mut copied) = (Packs::default(), 0, 0);
+        let (mut packs, mut most, mut copied) = (PackSet::default(), 0, 0);
         for n in 0..count {
             packs.add(pack(n, bytes));
             while let Some(parts) = packs.claim(ALL) {
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn packs_of_every_size_stay_fewer_than_fifty() {
-        let mut packs = Packs::default();
+        let mut packs = PackSet::default();
         let (mut state, mut most) = (7_u64, 0);
         for n in 0..50_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -213,11 +213,11 @@ mod tests {
 
     #[test]
     fn what_is_claimed_stays_within_its_bounds() {
-        let mut packs = Packs::default();
+        let mut packs = PackSet::default();
         (0..FAN).for_each(|n| packs.add(pack(n, 5000)));
-        let bounds = Bounds { is_fresh: true, max_bytes: 20_000, ..ALL };
-        assert_eq!(packs.claim(Bounds { below: 1, ..bounds }), None, "of a higher class");
-        assert_eq!(packs.claim(Bounds { least: FAN, ..bounds }), None, "too large together");
+        let bounds = MergeBounds { is_fresh: true, max_bytes: 20_000, ..ALL };
+        assert_eq!(packs.claim(MergeBounds { below: 1, ..bounds }), None, "of a higher class");
+        assert_eq!(packs.claim(MergeBounds { least: FAN, ..bounds }), None, "too large together");
         let parts = packs.claim(bounds).unwrap();
         assert_eq!(parts.len(), 4);
         packs.put_back(&parts);
@@ -227,13 +227,13 @@ mod tests {
 
     #[test]
     fn packs_that_were_flushed_while_a_merge_of_them_failed_are_merged_as_flushed_ones() {
-        let mut packs = Packs::default();
+        let mut packs = PackSet::default();
         (0..FAN).for_each(|n| packs.add(pack(n, 5000)));
         let parts = packs.claim(ALL).unwrap();
         packs.flushing();
         packs.flushed();
         packs.put_back(&parts);
-        assert_eq!(packs.claim(Bounds { is_fresh: true, ..ALL }), None);
+        assert_eq!(packs.claim(MergeBounds { is_fresh: true, ..ALL }), None);
         assert!(packs.claim(ALL).unwrap().iter().all(|part| part.is_flushed && packs.is_on_disk(&part.path)));
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use svcfs_base::{Actor, CommitId};
 
-use super::super::Edit;
+use super::super::FileEdit;
 use super::super::tests::{Fixture, at, author, fixture, write};
 use super::set::FAN;
 use super::*;
@@ -50,7 +50,7 @@ impl Fixture {
         self.history.flushed();
     }
 
-    fn stage(&self, parent: Option<CommitId>, edits: &[Edit<'_>]) -> Outcome<CommitId> {
+    fn stage(&self, parent: Option<CommitId>, edits: &[FileEdit<'_>]) -> HistoryResult<CommitId> {
         Ok(self.history.stage(parent, edits, &author(&Actor::new("eve")))?.commit)
     }
 
@@ -267,11 +267,15 @@ fn an_index_that_says_something_else_than_its_pack_is_not_believed() {
         fs::write(&index, &bytes[..]).unwrap();
         let parts: Vec<_> = packs
             .iter()
-            .map(|path| set::Pack { path: path.clone(), bytes: fs::metadata(path).unwrap().len(), is_flushed: true })
+            .map(|path| set::StoredPack {
+                path: path.clone(),
+                bytes: fs::metadata(path).unwrap().len(),
+                is_flushed: true,
+            })
             .collect();
         let target = tempfile::tempdir().unwrap();
         let fail = crate::FailPoints::of(target.path());
-        let join = join::Join {
+        let join = join::PackMerge {
             fail: &fail,
             directory: target.path(),
             temporary: target.path().join("new"),
@@ -279,7 +283,7 @@ fn an_index_that_says_something_else_than_its_pack_is_not_believed() {
             reuse: None,
         };
         match join.run(&parts, &mut || Ok(())) {
-            Err(join::Failure::Unfit(path, _)) => assert_eq!(path, packs[0], "byte {at}"),
+            Err(join::MergeFailure::Unfit(path, _)) => assert_eq!(path, packs[0], "byte {at}"),
             other => panic!("byte {at}: {other:?}"),
         }
         assert_eq!(fs::read_dir(target.path()).unwrap().count(), 0, "byte {at}: something is left over");
@@ -454,7 +458,7 @@ fn a_large_blob_is_read_by_git_as_it_was_written() {
     .take(9 << 20)
     .collect();
     let path = at("large.bin");
-    let edit = Edit::Write { path: &path, kind: svcfs_base::FileKind::Regular, content: &content };
+    let edit = FileEdit::Write { path: &path, kind: svcfs_base::FileKind::Regular, content: &content };
     let mut head = Some(fixture.commit(None, &[edit]));
     head = fixture.pages(head, 0, FAN * 3);
     let blob = fixture.history.leaf(head.unwrap(), &path).unwrap().unwrap().0;

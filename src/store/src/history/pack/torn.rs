@@ -11,8 +11,8 @@ use sha1::{Digest, Sha1};
 use svcfs_base::Timestamp;
 use tracing::warn;
 
-use super::index::Index;
-use super::{CHECKSUM_BYTES, History, KEEP, MARK, Outcome, TEMPORARY, keep_aside, remove};
+use super::index::PackIndex;
+use super::{CHECKSUM_BYTES, History, HistoryResult, KEEP, MARK, TEMPORARY, keep_aside, remove};
 use crate::StoreError;
 
 /// How far the clock may have been wrong before a crash.
@@ -26,7 +26,7 @@ impl History {
     ///
     /// # Errors
     /// `State` when one cannot be read or removed.
-    pub fn sweep_torn_packs(&self, since: Option<Timestamp>) -> Outcome<usize> {
+    pub fn sweep_torn_packs(&self, since: Option<Timestamp>) -> HistoryResult<usize> {
         let mut writer = self.writer.lock();
         let directory = writer.repository.commondir().join("objects/pack");
         let files: Vec<_> = match fs::read_dir(&directory) {
@@ -71,7 +71,7 @@ fn is_ours(keep: &Path, mark: Option<&Metadata>) -> bool {
 }
 
 /// Whether there is anything of a pack, and it is not whole; one that is older than what is doubted is not looked at.
-fn is_torn(index: &Path, since: SystemTime) -> Outcome<bool> {
+fn is_torn(index: &Path, since: SystemTime) -> HistoryResult<bool> {
     let is_there = index.try_exists()? || index.with_extension("pack").try_exists()?;
     let is_torn = is_there && !are_whole(index, since).inspect_err(|error| warn_of(index, error))?;
     Ok(is_torn)
@@ -84,7 +84,7 @@ pub(super) fn warn_of(index: &Path, error: &StoreError) {
 
 /// Whether a pack and its index are whole, and of each other. Each may be whole and another's: files are used again, and a power cut may
 /// leave one under its old name.
-fn are_whole(index: &Path, since: SystemTime) -> Outcome<bool> {
+fn are_whole(index: &Path, since: SystemTime) -> HistoryResult<bool> {
     let data = index.with_extension("pack");
     if !(is_whole(index, since)? && is_whole(&data, since)?) {
         return Ok(false);
@@ -98,8 +98,8 @@ fn are_whole(index: &Path, since: SystemTime) -> Outcome<bool> {
 }
 
 /// Whether a pack is the one of which its index tells; both end as they should.
-pub(super) fn are_of_each_other(index: &Path) -> Outcome<bool> {
-    let Some(told) = Index::open(index)? else {
+pub(super) fn are_of_each_other(index: &Path) -> HistoryResult<bool> {
+    let Some(told) = PackIndex::open(index)? else {
         // Of a size that we do not make.
         return Ok(true);
     };
@@ -111,7 +111,7 @@ pub(super) fn are_of_each_other(index: &Path) -> Outcome<bool> {
 }
 
 /// Takes away files under temporary names: of a process that ended while it wrote them, perhaps large ones.
-pub(in super::super) fn sweep_temporary(directory: &Path) -> Outcome<()> {
+pub(in super::super) fn sweep_temporary(directory: &Path) -> HistoryResult<()> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -127,7 +127,7 @@ pub(in super::super) fn sweep_temporary(directory: &Path) -> Outcome<()> {
 }
 
 /// Whether a file ends in the checksum of what stands before it, as packs and their indexes do. Not read when it is older.
-pub(in super::super) fn is_whole(file: &Path, since: SystemTime) -> Outcome<bool> {
+pub(in super::super) fn is_whole(file: &Path, since: SystemTime) -> HistoryResult<bool> {
     match fs::metadata(file).and_then(|stat| stat.modified()) {
         Ok(modified) if modified < since => return Ok(true),
         Ok(_) => {}

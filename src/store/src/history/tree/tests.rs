@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use svcfs_base::Actor;
 
 use super::super::tests::{at, author, fixture, write};
-use super::super::{Edit, commit_id};
+use super::super::{FileEdit, commit_id};
 use super::*;
 
 #[test]
@@ -74,7 +74,7 @@ fn a_wide_directory_is_changed_and_asked_about_in_one_go() {
     assert!(found.iter().all(|leaf| leaf.is_some_and(|(etag, _)| etag == svcfs_base::ETag::of(b"2"))));
     // One by one it takes ten thousand times as long as a directory takes to read.
     assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
-    let edits: Vec<_> = paths.iter().map(|path| Edit::Remove { path }).collect();
+    let edits: Vec<_> = paths.iter().map(|path| FileEdit::Remove { path }).collect();
     let third = fixture.history.stage(Some(second), &edits, &author(&eve)).unwrap().commit;
     fixture.history.advance(None, third).unwrap();
     fixture.git(&["fsck", "--strict", "--full"]);

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use sha1::{Digest, Sha1};
 use svcfs_base::{ETag, Seq};
 
-use super::Record;
+use super::LogRecord;
 use crate::{FailPoint, FailPoints, StoreError, probe};
 
 /// How many files there are.
@@ -32,29 +32,29 @@ const HEADER: usize = 8 + 20;
 
 /// What makes hashes belong to one life of one file. From a source that nobody can guess: contents come from anywhere, and must not be
 /// taken for batches.
-pub(super) type Key = [u8; 16];
+pub(super) type JournalKey = [u8; 16];
 
 /// A key that no file had before.
-pub(super) fn new_key() -> io::Result<Key> {
-    let mut key = Key::default();
+pub(super) fn new_key() -> io::Result<JournalKey> {
+    let mut key = JournalKey::default();
     getrandom::fill(&mut key).map_err(io::Error::other)?;
     Ok(key)
 }
 
 /// Why a batch was not appended.
-pub(super) struct Refusal {
+pub(super) struct AppendError {
     pub(super) error: StoreError,
     /// Whether it may be found there after a crash all the same, because a flush failed.
     pub(super) is_in_doubt: bool,
 }
 
-impl From<StoreError> for Refusal {
+impl From<StoreError> for AppendError {
     fn from(error: StoreError) -> Self {
         Self { error, is_in_doubt: false }
     }
 }
 
-impl From<io::Error> for Refusal {
+impl From<io::Error> for AppendError {
     fn from(error: io::Error) -> Self {
         StoreError::from(error).into()
     }
@@ -62,15 +62,15 @@ impl From<io::Error> for Refusal {
 
 /// The two files, open to be appended to.
 pub(super) struct Journal {
-    files: [Filling; FILES],
+    files: [ActiveFile; FILES],
     current: usize,
     /// Where it is tried whether the disk has room.
     spool: PathBuf,
 }
 
-struct Filling {
+struct ActiveFile {
     file: File,
-    key: Key,
+    key: JournalKey,
     /// Where the next batch goes.
     end: u64,
     /// Up to here the file has blocks.
@@ -81,11 +81,11 @@ struct Filling {
 
 impl Journal {
     /// Begins with empty files. Whatever they had must be rows, and their keys those of the database.
-    pub(super) fn begin(paths: &[PathBuf; FILES], keys: [Key; FILES], spool: &Path) -> io::Result<Self> {
-        let open = |at: usize| -> io::Result<Filling> {
+    pub(super) fn begin(paths: &[PathBuf; FILES], keys: [JournalKey; FILES], spool: &Path) -> io::Result<Self> {
+        let open = |at: usize| -> io::Result<ActiveFile> {
             // Cut, not only written over: after a flush that failed nobody knows which of its blocks the disk has.
             let file = OpenOptions::new().write(true).create(true).truncate(true).open(&paths[at])?;
-            Ok(Filling { file, key: keys[at], end: 0, filled: 0, newest: Seq(0) })
+            Ok(ActiveFile { file, key: keys[at], end: 0, filled: 0, newest: Seq(0) })
         };
         let files = [open(0)?, open(1)?];
         if let Some(directory) = paths[0].parent() {
@@ -95,7 +95,7 @@ impl Journal {
     }
 
     /// Writes and flushes a batch that comes after a record.
-    pub(super) fn append(&mut self, after: Seq, records: &[Record], fail: &FailPoints) -> Result<(), Refusal> {
+    pub(super) fn append(&mut self, after: Seq, records: &[LogRecord], fail: &FailPoints) -> Result<(), AppendError> {
         if self.files[self.current].end >= TURN && self.files[1 - self.current].end == 0 {
             self.current = 1 - self.current;
         }
@@ -115,7 +115,7 @@ impl Journal {
         }
         filling.file.write_all_at(&bytes, filling.end)?;
         let flushed = fail.at(FailPoint::LogFlush).and_then(|()| filling.file.sync_data());
-        flushed.map_err(|error| Refusal { error: error.into(), is_in_doubt: true })?;
+        flushed.map_err(|error| AppendError { error: error.into(), is_in_doubt: true })?;
         filling.end = end;
         filling.newest = records.last().map_or(filling.newest, |record| record.seq);
         fail.pass(FailPoint::LogFlushed);
@@ -125,12 +125,12 @@ impl Journal {
     /// The file that is not being filled, when it has anything, and its newest record: once that is a row, it can have another key.
     pub(super) fn waiting(&self) -> Option<(usize, Seq)> {
         let other = 1 - self.current;
-        let Filling { end, newest, .. } = self.files[other];
+        let ActiveFile { end, newest, .. } = self.files[other];
         (end > 0).then_some((other, newest))
     }
 
     /// Begins a file anew under the key that the database has for it by now.
-    pub(super) fn renew(&mut self, file: usize, key: Key) {
+    pub(super) fn renew(&mut self, file: usize, key: JournalKey) {
         let filling = &mut self.files[file];
         (filling.key, filling.end) = (key, 0);
     }
@@ -142,9 +142,9 @@ impl Journal {
 /// What the disk says, also when a file is longer than it can give.
 pub(super) fn read(
     paths: &[PathBuf; FILES],
-    keys: &[Key; FILES],
-    spooled: Spooled<'_>,
-) -> Result<Vec<(Seq, Vec<Record>)>, StoreError> {
+    keys: &[JournalKey; FILES],
+    spooled: SpooledContent<'_>,
+) -> Result<Vec<(Seq, Vec<LogRecord>)>, StoreError> {
     let mut batches = Vec::new();
     for (path, key) in paths.iter().zip(keys) {
         let bytes = match std::fs::read(path) {
@@ -162,19 +162,19 @@ pub(super) fn read(
 }
 
 /// The batch at the beginning, if there is a whole one, and what follows it.
-fn first<'b>(bytes: &'b [u8], key: &Key) -> Option<(&'b [u8], &'b [u8])> {
+fn first<'b>(bytes: &'b [u8], key: &JournalKey) -> Option<(&'b [u8], &'b [u8])> {
     let (length, rest) = bytes.split_first_chunk::<8>()?;
     let (told, rest) = rest.split_first_chunk::<20>()?;
     let (batch, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
     (hash(key, batch) == *told).then_some((batch, rest))
 }
 
-fn hash(key: &Key, batch: &[u8]) -> [u8; 20] {
+fn hash(key: &JournalKey, batch: &[u8]) -> [u8; 20] {
     Sha1::new().chain_update(key).chain_update(batch).finalize().into()
 }
 
 /// Gives the large content of an entry of a record.
-pub(super) type Spooled<'s> = &'s dyn Fn(Seq, i64, Option<ETag>) -> Result<Bytes, StoreError>;
+pub(super) type SpooledContent<'s> = &'s dyn Fn(Seq, i64, Option<ETag>) -> Result<Bytes, StoreError>;
 
 #[cfg(test)]
 mod tests;

@@ -9,19 +9,19 @@ use svcfs_base::{
     Actor, CommitId, DiskAttributes, ETag, EventAnnouncement, FileKind, Protocol, Seq, Timestamp, TreePath,
 };
 
-use super::super::{Against, Entry, Record, Role, rows, spool};
-use super::Spooled;
+use super::super::{DiffBase, LogEntry, LogRecord, RecordKind, rows, spool};
+use super::SpooledContent;
 use crate::StoreError;
 
 #[derive(Serialize, Deserialize)]
-struct Batch<'b> {
+struct JournalBatch<'b> {
     after: u64,
     #[serde(borrow)]
-    sets: Vec<Set<'b>>,
+    sets: Vec<JournalSet<'b>>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Set<'b> {
+struct JournalSet<'b> {
     seq: u64,
     /// Nanoseconds since 1970, as all times here.
     time: i64,
@@ -36,22 +36,22 @@ struct Set<'b> {
     #[serde(borrow)]
     moves: Vec<(&'b str, &'b str)>,
     #[serde(borrow)]
-    changes: Vec<Change<'b>>,
+    changes: Vec<JournalChange<'b>>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Change<'b> {
+struct JournalChange<'b> {
     path: &'b str,
     old: Option<[u8; 20]>,
     new: Option<[u8; 20]>,
     kind: i32,
     modified: Option<i64>,
     #[serde(borrow)]
-    content: Option<Content<'b>>,
+    content: Option<JournalContent<'b>>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Content<'b> {
+struct JournalContent<'b> {
     /// None when they are in a spool file.
     #[serde(borrow)]
     bytes: Option<&'b serde_bytes::Bytes>,
@@ -61,12 +61,12 @@ struct Content<'b> {
 
 /// What stands behind a batch: which changes are put in the place of a file too large for any version.
 #[derive(Serialize, Deserialize, Default)]
-struct Behind {
-    overs: Vec<Over>,
+struct BatchTrailer {
+    overs: Vec<LargeReplacement>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Over {
+struct LargeReplacement {
     seq: u64,
     ordinal: usize,
     /// Size and time, as the rows have them.
@@ -74,26 +74,26 @@ struct Over {
 }
 
 /// Records as bytes, with the position that they come after, behind so many zeros.
-pub(super) fn written(after: Seq, records: &[Record], zeros: usize) -> Result<Vec<u8>, StoreError> {
-    let batch = Batch { after: after.0, sets: records.iter().map(set_of).collect() };
+pub(super) fn written(after: Seq, records: &[LogRecord], zeros: usize) -> Result<Vec<u8>, StoreError> {
+    let batch = JournalBatch { after: after.0, sets: records.iter().map(set_of).collect() };
     postcard::to_extend(&batch, vec![0; zeros])
         .and_then(|bytes| postcard::to_extend(&behind(records), bytes))
         .map_err(|error| StoreError::Damaged(format!("a batch cannot be written down: {error}")))
 }
 
-fn behind(records: &[Record]) -> Behind {
+fn behind(records: &[LogRecord]) -> BatchTrailer {
     let overs = records.iter().flat_map(|record| {
         let entries = record.entries.iter().enumerate().filter(|(_, entry)| entry.content.is_some());
         entries.filter_map(|(ordinal, entry)| {
             let large = entry.over.as_ref().and_then(rows::large_numbers)?;
-            Some(Over { seq: record.seq.0, ordinal, large })
+            Some(LargeReplacement { seq: record.seq.0, ordinal, large })
         })
     });
-    Behind { overs: overs.collect() }
+    BatchTrailer { overs: overs.collect() }
 }
 
-fn set_of(record: &Record) -> Set<'_> {
-    Set {
+fn set_of(record: &LogRecord) -> JournalSet<'_> {
+    JournalSet {
         seq: record.seq.0,
         time: rows::nanosecond(record.time),
         actor: record.actor.as_str(),
@@ -109,13 +109,13 @@ fn set_of(record: &Record) -> Set<'_> {
     }
 }
 
-fn change_of(entry: &Entry) -> Change<'_> {
-    let content = entry.content.as_deref().map(|content| Content {
+fn change_of(entry: &LogEntry) -> JournalChange<'_> {
+    let content = entry.content.as_deref().map(|content| JournalContent {
         bytes: (!spool::is_large(content)).then_some(serde_bytes::Bytes::new(content)),
         mode: entry.disk.mode,
         owner: entry.disk.owner,
     });
-    Change {
+    JournalChange {
         path: entry.path.as_str(),
         old: entry.old.map(|etag| *etag.as_bytes()),
         new: entry.new.map(|etag| *etag.as_bytes()),
@@ -126,12 +126,12 @@ fn change_of(entry: &Entry) -> Change<'_> {
 }
 
 /// A batch, and the position that it comes after. Contents in spool files are asked for by record, place in it, and hash.
-pub(super) fn read(bytes: &[u8], spooled: Spooled<'_>) -> Result<(Seq, Vec<Record>), StoreError> {
+pub(super) fn read(bytes: &[u8], spooled: SpooledContent<'_>) -> Result<(Seq, Vec<LogRecord>), StoreError> {
     let unread = |error: postcard::Error| damaged(&error.to_string());
-    let (batch, rest): (Batch<'_>, _) = postcard::take_from_bytes(bytes).map_err(unread)?;
-    let behind = if rest.is_empty() { Behind::default() } else { postcard::from_bytes(rest).map_err(unread)? };
+    let (batch, rest): (JournalBatch<'_>, _) = postcard::take_from_bytes(bytes).map_err(unread)?;
+    let behind = if rest.is_empty() { BatchTrailer::default() } else { postcard::from_bytes(rest).map_err(unread)? };
     let mut records = batch.sets.into_iter().map(|set| record_of(set, spooled)).collect::<Result<Vec<_>, _>>()?;
-    for Over { seq, ordinal, large } in behind.overs {
+    for LargeReplacement { seq, ordinal, large } in behind.overs {
         let record = records.iter_mut().find(|record| record.seq.0 == seq);
         let entry = record.and_then(|record| record.entries.get_mut(ordinal));
         entry.ok_or_else(|| damaged("something is said of a change that is not there"))?.over =
@@ -140,17 +140,17 @@ pub(super) fn read(bytes: &[u8], spooled: Spooled<'_>) -> Result<(Seq, Vec<Recor
     Ok((Seq(batch.after), records))
 }
 
-fn record_of(set: Set<'_>, spooled: Spooled<'_>) -> Result<Record, StoreError> {
+fn record_of(set: JournalSet<'_>, spooled: SpooledContent<'_>) -> Result<LogRecord, StoreError> {
     let seq = Seq(set.seq);
     let entries = set.changes.into_iter().zip(0_i64..).map(|(change, ordinal)| {
         let new = change.new.map(ETag::from_bytes);
         let content = match &change.content {
-            Some(Content { bytes: Some(bytes), .. }) => Some(Bytes::copy_from_slice(bytes)),
-            Some(Content { bytes: None, .. }) => Some(spooled(seq, ordinal, new)?),
+            Some(JournalContent { bytes: Some(bytes), .. }) => Some(Bytes::copy_from_slice(bytes)),
+            Some(JournalContent { bytes: None, .. }) => Some(spooled(seq, ordinal, new)?),
             None => None,
         };
         let (mode, owner) = change.content.map_or((None, None), |content| (content.mode, content.owner));
-        Ok(Entry {
+        Ok(LogEntry {
             path: path(change.path)?,
             old: change.old.map(ETag::from_bytes),
             new,
@@ -160,7 +160,7 @@ fn record_of(set: Set<'_>, spooled: Spooled<'_>) -> Result<Record, StoreError> {
             over: None,
         })
     });
-    Ok(Record {
+    Ok(LogRecord {
         seq,
         time: Timestamp::from_nanosecond(set.time.into()).map_err(|error| damaged(&error.to_string()))?,
         actor: Actor::new(set.actor),
@@ -168,8 +168,8 @@ fn record_of(set: Set<'_>, spooled: Spooled<'_>) -> Result<Record, StoreError> {
         message: set.message.to_owned(),
         provenance: set.provenance.map(str::to_owned),
         announcement: EventAnnouncement::parse(set.announcement).ok_or_else(|| damaged("unknown announcement"))?,
-        role: Role::of_number(set.role).ok_or_else(|| damaged("unknown role"))?,
-        against: Against::of_number(set.against).ok_or_else(|| damaged("unknown origin of a difference"))?,
+        role: RecordKind::of_number(set.role).ok_or_else(|| damaged("unknown role"))?,
+        against: DiffBase::of_number(set.against).ok_or_else(|| damaged("unknown origin of a difference"))?,
         commit: set.commit.map(CommitId::from_bytes),
         moves: set.moves.iter().map(|(from, to)| Ok((path(from)?, path(to)?))).collect::<Result<_, StoreError>>()?,
         entries: entries.collect::<Result<_, StoreError>>()?,

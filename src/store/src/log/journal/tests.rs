@@ -25,7 +25,7 @@ fn unsettled(log: &Log) -> Vec<u64> {
     log.unsettled().unwrap().iter().map(|record| record.seq.0).collect()
 }
 
-fn keys() -> [Key; FILES] {
+fn keys() -> [JournalKey; FILES] {
     [[1; 16], [2; 16]]
 }
 
@@ -33,7 +33,7 @@ fn nothing_spooled(_: Seq, _: i64, _: Option<ETag>) -> Result<Bytes, StoreError>
     unreachable!("nothing is large")
 }
 
-fn read_back(paths: &[PathBuf; FILES], keys: &[Key; FILES]) -> Vec<String> {
+fn read_back(paths: &[PathBuf; FILES], keys: &[JournalKey; FILES]) -> Vec<String> {
     read(paths, keys, &nothing_spooled).unwrap().into_iter().map(|batch| format!("{batch:?}")).collect()
 }
 
@@ -50,7 +50,7 @@ fn files() -> Files {
     Files { directory, paths, journal }
 }
 
-fn append(Files { directory, journal, .. }: &mut Files, after: u64, records: &[Record]) {
+fn append(Files { directory, journal, .. }: &mut Files, after: u64, records: &[LogRecord]) {
     let appended = journal.append(Seq(after), records, &FailPoints::of(directory.path()));
     assert!(appended.is_ok());
 }
@@ -163,9 +163,9 @@ fn what_a_path_holds_is_told_before_there_are_rows_of_it() {
     let Fixture { directory: _directory, log } = fixture();
     log.append(&[record(1, "d/a.md", b"one"), record(2, "e.md", b"two")]).unwrap();
     let removal = |seq, path: &str| {
-        let Record { entries, .. } = record(seq, path, b"");
-        let entries = entries.into_iter().map(|entry| Entry { new: None, content: None, ..entry }).collect();
-        Record { entries, ..record(seq, path, b"") }
+        let LogRecord { entries, .. } = record(seq, path, b"");
+        let entries = entries.into_iter().map(|entry| LogEntry { new: None, content: None, ..entry }).collect();
+        LogRecord { entries, ..record(seq, path, b"") }
     };
     log.append(&[removal(3, "e.md")]).unwrap();
     let versions = |path: &TreePath, before, max| {
@@ -315,8 +315,8 @@ mod refused {
 
 #[test]
 fn a_batch_of_a_program_that_knew_of_no_large_files_is_read() {
-    let records = [Record {
-        entries: record(1, "a.md", b"one").entries.into_iter().map(|entry| Entry { over: None, ..entry }).collect(),
+    let records = [LogRecord {
+        entries: record(1, "a.md", b"one").entries.into_iter().map(|entry| LogEntry { over: None, ..entry }).collect(),
         ..record(1, "a.md", b"one")
     }];
     let now = record::written(Seq(0), &records, 0).unwrap();

@@ -1,15 +1,15 @@
 use super::super::tests::{Fixture, fixture, record};
-use super::super::{Entry, Record};
+use super::super::{LogEntry, LogRecord};
 use super::*;
 
 /// A set by a name on a day of 1970, of paths written (or, with a `-` in front, removed).
-fn set(seq: u64, actor: &str, day: i64, paths: &[&str]) -> Record {
+fn set(seq: u64, actor: &str, day: i64, paths: &[&str]) -> LogRecord {
     let entry = |path: &&str| {
         let (name, is_removal) = path.strip_prefix('-').map_or((*path, false), |name| (name, true));
         let entry = record(seq, name, name.as_bytes()).entries.remove(0);
-        if is_removal { Entry { old: entry.new, new: None, content: None, ..entry } } else { entry }
+        if is_removal { LogEntry { old: entry.new, new: None, content: None, ..entry } } else { entry }
     };
-    Record {
+    LogRecord {
         actor: Actor::new(actor),
         time: Timestamp::from_second(day * SECONDS_A_DAY + 3_600).unwrap(),
         entries: paths.iter().map(entry).collect(),
@@ -29,33 +29,33 @@ fn planted() -> Fixture {
     fixture
 }
 
-fn told(log: &Log, selection: &Selection, skip: usize, max: usize) -> (Vec<String>, usize) {
+fn told(log: &Log, selection: &ChangeFilter, skip: usize, max: usize) -> (Vec<String>, usize) {
     let (found, total) = log.select(selection, skip, max).unwrap();
-    let told = |one: Occurrence| format!("{}{} {}", if one.is_removal { "-" } else { "" }, one.path, one.seq);
+    let told = |one: PathOccurrence| format!("{}{} {}", if one.is_removal { "-" } else { "" }, one.path, one.seq);
     (found.into_iter().map(told).collect(), total)
 }
 
 #[test]
 fn changes_are_selected_newest_first_and_all_are_counted() {
     let Fixture { directory: _directory, log } = planted();
-    let all = Selection::default();
+    let all = ChangeFilter::default();
     let every = ["notes-c.md 4", "-notes/b.md 4", "notes/b.md 3", "a.md 2", "notes/b.md 1", "a.md 1"];
     assert_eq!(told(&log, &all, 0, 9), (every.map(str::to_owned).to_vec(), 6));
     assert_eq!(told(&log, &all, 4, 1), (vec!["notes/b.md 1".to_owned()], 6));
     assert_eq!(told(&log, &all, 60, 1), (Vec::new(), 6));
     let below = |path: &str| Some(TreePath::parse(path).unwrap());
     for (selection, expected) in [
-        (Selection { actor: Some(Actor::new("ann")), ..all.clone() }, &["a.md 2"][..]),
-        (Selection { actor: Some(Actor::new("nobody")), ..all.clone() }, &[]),
-        (Selection { is_removal: Some(true), ..all.clone() }, &["-notes/b.md 4"]),
-        (Selection { below: below("notes"), ..all.clone() }, &["-notes/b.md 4", "notes/b.md 3", "notes/b.md 1"]),
+        (ChangeFilter { actor: Some(Actor::new("ann")), ..all.clone() }, &["a.md 2"][..]),
+        (ChangeFilter { actor: Some(Actor::new("nobody")), ..all.clone() }, &[]),
+        (ChangeFilter { is_removal: Some(true), ..all.clone() }, &["-notes/b.md 4"]),
+        (ChangeFilter { below: below("notes"), ..all.clone() }, &["-notes/b.md 4", "notes/b.md 3", "notes/b.md 1"]),
         (
-            Selection { below: below("notes"), is_removal: Some(false), ..all.clone() },
+            ChangeFilter { below: below("notes"), is_removal: Some(false), ..all.clone() },
             &["notes/b.md 3", "notes/b.md 1"],
         ),
-        (Selection { below: below("a.md"), ..all.clone() }, &["a.md 2", "a.md 1"]),
-        (Selection { below: below("not"), ..all.clone() }, &[]),
-        (Selection { below: below(".svc"), ..all }, &[]),
+        (ChangeFilter { below: below("a.md"), ..all.clone() }, &["a.md 2", "a.md 1"]),
+        (ChangeFilter { below: below("not"), ..all.clone() }, &[]),
+        (ChangeFilter { below: below(".svc"), ..all }, &[]),
     ] {
         assert_eq!(
             told(&log, &selection, 0, 9),
@@ -67,13 +67,13 @@ fn changes_are_selected_newest_first_and_all_are_counted() {
 #[test]
 fn what_is_appended_later_is_counted_with_what_was_counted_before() {
     let Fixture { directory: _directory, log } = planted();
-    let all = Selection::default();
+    let all = ChangeFilter::default();
     assert_eq!(told(&log, &all, 0, 0).1, 6);
     // With or without a commit.
-    log.append(&[Record { commit: None, ..set(5, "eve", 5, &["a.md"]) }, set(6, "zoe", 5, &["new.md", "a.md"])])
+    log.append(&[LogRecord { commit: None, ..set(5, "eve", 5, &["a.md"]) }, set(6, "zoe", 5, &["new.md", "a.md"])])
         .unwrap();
     assert_eq!(told(&log, &all, 0, 2), (vec!["a.md 6".to_owned(), "new.md 6".to_owned()], 9));
-    assert_eq!(told(&log, &Selection { actor: Some(Actor::new("zoe")), ..all }, 0, 0).1, 2);
+    assert_eq!(told(&log, &ChangeFilter { actor: Some(Actor::new("zoe")), ..all }, 0, 0).1, 2);
 }
 
 #[test]

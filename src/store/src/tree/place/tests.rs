@@ -20,11 +20,12 @@ fn at(path: &str) -> TreePath {
     TreePath::parse(path).unwrap()
 }
 
-fn put(tree: &WorkTree, known: &[&str]) -> Placed {
+fn put(tree: &WorkTree, known: &[&str]) -> InstallResult {
     let path = at("a.md");
     let known: Vec<_> = known.iter().map(|text| ETag::of(text.as_bytes())).collect();
     let disk = DiskAttributes::default();
-    tree.replace(&Install { path: &path, content: b"two", kind: FileKind::Regular, disk }, known[..].into()).unwrap()
+    tree.replace(&FileInstall { path: &path, content: b"two", kind: FileKind::Regular, disk }, known[..].into())
+        .unwrap()
 }
 
 /// What was replaced is let go of a moment later.
@@ -43,12 +44,12 @@ fn what_was_replaced_and_removed_by_thousands_is_gone_when_the_tree_is_closed() 
     let (kind, disk) = (FileKind::Regular, DiskAttributes::default());
     for (before, content) in [("", "one"), ("one", "two"), ("two", "three")] {
         for path in &paths {
-            let install = Install { path, content: content.as_bytes(), kind, disk };
-            assert_eq!(tree.replace(&install, [ETag::of(before.as_bytes())][..].into()).unwrap(), Placed::Done);
+            let install = FileInstall { path, content: content.as_bytes(), kind, disk };
+            assert_eq!(tree.replace(&install, [ETag::of(before.as_bytes())][..].into()).unwrap(), InstallResult::Done);
         }
     }
     for path in &paths {
-        assert_eq!(tree.remove_known(path, [ETag::of(b"three")][..].into()).unwrap(), Placed::Done);
+        assert_eq!(tree.remove_known(path, [ETag::of(b"three")][..].into()).unwrap(), InstallResult::Done);
     }
     drop(tree);
     assert_eq!(crate::condition::half_installed(directory.path()), [] as [PathBuf; 0]);
@@ -57,15 +58,15 @@ fn what_was_replaced_and_removed_by_thousands_is_gone_when_the_tree_is_closed() 
 #[test]
 fn a_known_file_is_replaced_and_any_other_stays() {
     let (directory, tree, file) = tree();
-    assert_eq!(put(&tree, &["none", "three"]), Placed::Edited);
+    assert_eq!(put(&tree, &["none", "three"]), InstallResult::Edited);
     assert_eq!(fs::read_to_string(&file).unwrap(), "one");
-    assert_eq!(put(&tree, &["none", "one"]), Placed::Done);
+    assert_eq!(put(&tree, &["none", "one"]), InstallResult::Done);
     assert_eq!(fs::read_to_string(&file).unwrap(), "two");
-    assert_eq!(tree.remove_known(&at("a.md"), [ETag::of(b"one")][..].into()).unwrap(), Placed::Edited);
-    assert_eq!(tree.remove_known(&at("a.md"), [ETag::of(b"two")][..].into()).unwrap(), Placed::Done);
+    assert_eq!(tree.remove_known(&at("a.md"), [ETag::of(b"one")][..].into()).unwrap(), InstallResult::Edited);
+    assert_eq!(tree.remove_known(&at("a.md"), [ETag::of(b"two")][..].into()).unwrap(), InstallResult::Done);
     assert!(!file.exists());
     assert!(tree.remove_known(&at("a.md"), [][..].into()).is_err());
-    assert_eq!(put(&tree, &[]), Placed::Done, "nothing is lost over nothing");
+    assert_eq!(put(&tree, &[]), InstallResult::Done, "nothing is lost over nothing");
     assert_nothing_left(directory.path());
 }
 
@@ -74,7 +75,7 @@ fn a_known_file_is_replaced_and_any_other_stays() {
 fn a_program_in_the_middle_of_writing_finds_its_file_in_place() {
     let (directory, tree, file) = tree();
     let mut open = fs::OpenOptions::new().write(true).truncate(true).open(&file).unwrap();
-    assert_eq!(put(&tree, &["one"]), Placed::Edited);
+    assert_eq!(put(&tree, &["one"]), InstallResult::Edited);
     open.write_all(b"by hand").unwrap();
     assert_eq!(fs::read_to_string(&file).unwrap(), "by hand");
     assert_nothing_left(directory.path());

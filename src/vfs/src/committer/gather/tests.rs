@@ -1,15 +1,15 @@
 use svcfs_base::{DiskAttributes, ETag, EventAnnouncement, FileKind, Protocol, Seq, Timestamp};
-use svcfs_store::{Against, Entry, Role};
+use svcfs_store::{DiffBase, LogEntry, RecordKind};
 
 use super::*;
 
 /// A set by somebody, of paths written (or, with a `-` in front, removed).
-fn set(actor: &str, message: &str, paths: &[&str]) -> Record {
+fn set(actor: &str, message: &str, paths: &[&str]) -> LogRecord {
     let entry = |path: &&str| {
         let (name, new) =
             path.strip_prefix('-').map_or((*path, Some(ETag::of(message.as_bytes()))), |name| (name, None));
         let path = TreePath::parse(name).unwrap();
-        Entry {
+        LogEntry {
             path,
             old: None,
             new,
@@ -19,7 +19,7 @@ fn set(actor: &str, message: &str, paths: &[&str]) -> Record {
             over: None,
         }
     };
-    Record {
+    LogRecord {
         seq: Seq(1),
         time: Timestamp::UNIX_EPOCH,
         actor: Actor::new(actor),
@@ -27,8 +27,8 @@ fn set(actor: &str, message: &str, paths: &[&str]) -> Record {
         message: message.to_owned(),
         provenance: None,
         announcement: EventAnnouncement::Files,
-        role: Role::Deferred,
-        against: Against::Parent,
+        role: RecordKind::Deferred,
+        against: DiffBase::Parent,
         commit: None,
         moves: Vec::new(),
         entries: paths.iter().map(entry).collect(),
@@ -36,7 +36,7 @@ fn set(actor: &str, message: &str, paths: &[&str]) -> Record {
 }
 
 /// Who made the sets of each commit and what they said, in the order of the commits.
-fn commits(sets: &[Record], max_paths: usize) -> Vec<Vec<String>> {
+fn commits(sets: &[LogRecord], max_paths: usize) -> Vec<Vec<String>> {
     let said =
         |gathering: Gathering<'_>| gathering.sets.iter().map(|set| format!("{}{}", set.actor, set.message)).collect();
     gathered(sets, max_paths).into_iter().map(said).collect()
@@ -86,7 +86,7 @@ fn a_set_of_several_paths_is_a_commit_by_itself_however_many_they_are() {
 
 #[test]
 fn a_commit_says_what_each_of_its_sets_said() {
-    let message = |sets: &[Record]| gathered(sets, 50).remove(0).message(&Actor::new("eve"));
+    let message = |sets: &[LogRecord]| gathered(sets, 50).remove(0).message(&Actor::new("eve"));
     assert_eq!(message(&[set("eve", "eve: a.md", &["a.md"])]), "eve: a.md");
     let again = [set("eve", "eve: a.md", &["a.md"]), set("eve", "eve: a.md", &["a.md"])];
     assert_eq!(message(&again), "eve: a.md");

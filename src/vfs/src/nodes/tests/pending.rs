@@ -4,7 +4,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::SystemTime;
 
-use svcfs_store::SetExtended;
+use svcfs_store::SetXattrMode;
 
 use super::*;
 
@@ -107,7 +107,7 @@ fn a_file_made_where_another_was_removed_at_once_has_nothing_of_it() {
     for kind in ["queued", "on the disk"] {
         private(&space, "a.md");
         let (node, _) = space.vfs.find(&ann(), &at("a.md")).unwrap();
-        space.vfs.set_extended(node, b"user.mark", b"old", SetExtended::Either).unwrap();
+        space.vfs.set_extended(node, b"user.mark", b"old", SetXattrMode::Either).unwrap();
         space.vfs.forget(node, 1);
         if kind == "queued" {
             save_again(&space, "a.md", EMPTYING);
@@ -135,7 +135,7 @@ fn a_rename_over_a_file_with_the_same_bytes_keeps_what_its_source_has() {
         if at_rest == "both" {
             let set = SetAttributes { modified: Some(then), ..SetAttributes::default() };
             space.vfs.set_attributes(&ann(), node, set).unwrap();
-            space.vfs.set_extended(node, b"user.mark", b"b", SetExtended::Either).unwrap();
+            space.vfs.set_extended(node, b"user.mark", b"b", SetXattrMode::Either).unwrap();
         }
         let before = space.vfs.attributes(node).unwrap();
         rename(&space, source, "a.md");

@@ -95,7 +95,7 @@ fn packs_that_were_flushed_stay_until_the_one_they_were_merged_into_is_flushed()
     drop(go);
     points.clear(FailPoint::PackFlush);
     assert!(!flushed.is_empty());
-    let again = opened(copy, Strategy::Git);
+    let again = opened(copy, VersionStrategy::Git);
     assert_eq!(again.log().len(), 8);
     again.vfs.close().unwrap();
     again.git(&["fsck", "--strict", "--no-dangling"]);

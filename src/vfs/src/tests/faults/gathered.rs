@@ -37,7 +37,7 @@ fn assert_gathered(directory: TempDir, deeds: RangeInclusive<usize>, when: &str)
     let found = sets(&space);
     let is_known = deeds.clone().any(|deeds| found == commits_after(deeds));
     assert!(is_known, "{when}: {found:#?}, not one of {:#?}", deeds.map(commits_after).collect::<Vec<_>>());
-    assert_sound((&space, Strategy::Git), when);
+    assert_sound((&space, VersionStrategy::Git), when);
 }
 
 /// Images of a whole life of one window, from the first opening to the end.
@@ -65,8 +65,10 @@ fn a_kill_at_any_point_loses_nothing_acknowledged_when_commits_are_gathered() {
         let is_meant = |image: &&Image| image.point == FailPoint::LogFlushed && image.deeds == (deeds..=deeds.max(5));
         images.iter().find(is_meant).unwrap_or_else(|| panic!("no image of the log after {deeds} deeds"))
     };
-    let again: Vec<_> =
-        [4, DEEDS.len()].into_iter().flat_map(|deeds| images_of_an_opening(logged(deeds), Strategy::Git)).collect();
+    let again: Vec<_> = [4, DEEDS.len()]
+        .into_iter()
+        .flat_map(|deeds| images_of_an_opening(logged(deeds), VersionStrategy::Git))
+        .collect();
     assert_all_whole(images, "killed, commits gathered", assert_gathered);
     assert_all_whole(again, "killed while opened, commits gathered", assert_gathered);
 }
@@ -77,7 +79,7 @@ fn deeds_by_point() -> BTreeMap<FailPoint, usize> {
     let points = FailPoints::of(space.directory.path());
     let seen: Arc<Mutex<BTreeMap<FailPoint, usize>>> = Arc::default();
     for (number, deed) in DEEDS.iter().enumerate() {
-        for point in FailPoint::ALL.iter().filter(|point| point.nature() == svcfs_store::Nature::Call) {
+        for point in FailPoint::ALL.iter().filter(|point| point.nature() == svcfs_store::FailPointKind::Call) {
             let seen = Arc::clone(&seen);
             points.call(*point, move || {
                 seen.lock().entry(*point).or_insert(number);
@@ -132,6 +134,6 @@ fn a_disk_that_refuses_at_any_point_loses_nothing_acknowledged_when_commits_are_
             }
             space.vfs.committed().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
         });
-        assert_whole((&space, Strategy::Git), number + 1..=number + 1, &when);
+        assert_whole((&space, VersionStrategy::Git), number + 1..=number + 1, &when);
     }
 }

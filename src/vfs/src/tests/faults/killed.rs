@@ -63,7 +63,7 @@ impl Recorder {
 }
 
 /// Images of a whole life, from the first opening to the end.
-fn images_of_a_life(strategy: Strategy) -> Vec<Image> {
+fn images_of_a_life(strategy: VersionStrategy) -> Vec<Image> {
     let directory = tempfile::tempdir().unwrap();
     let recorder = Recorder::watch(directory.path(), 0..=0);
     let space = opened(directory, strategy);
@@ -78,7 +78,7 @@ fn images_of_a_life(strategy: Strategy) -> Vec<Image> {
 }
 
 /// Images of the opening of an image.
-pub(super) fn images_of_an_opening(image: &Image, strategy: Strategy) -> Vec<Image> {
+pub(super) fn images_of_an_opening(image: &Image, strategy: VersionStrategy) -> Vec<Image> {
     let directory = copied(image.directory.path());
     let recorder = Recorder::watch(directory.path(), image.deeds.clone());
     let again = opened(directory, strategy);

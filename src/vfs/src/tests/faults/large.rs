@@ -38,7 +38,7 @@ fn rename_scratch(space: &TestSpace) -> Result<(), Fault> {
 }
 
 /// A film, and what could take its place.
-fn with_film(strategy: Strategy) -> TestSpace {
+fn with_film(strategy: VersionStrategy) -> TestSpace {
     let space = new_space(strategy);
     space.put("a.md", PAGE);
     fs::write(space.directory.path().join("a.md~"), PAGE).unwrap();
@@ -62,7 +62,7 @@ fn told(space: &TestSpace) -> usize {
 }
 
 /// Images of a space whose film gives way, and of its end.
-fn images(strategy: Strategy, deed: Deed) -> Vec<Image> {
+fn images(strategy: VersionStrategy, deed: Deed) -> Vec<Image> {
     let space = with_film(strategy);
     let recorder = Recorder::watch(space.directory.path(), 0..=1);
     deed(&space).unwrap();
@@ -72,7 +72,7 @@ fn images(strategy: Strategy, deed: Deed) -> Vec<Image> {
     recorder.finish()
 }
 
-fn assert_one_of_both(image: Image, strategy: Strategy, when: &str) {
+fn assert_one_of_both(image: Image, strategy: VersionStrategy, when: &str) {
     let when = format!("{when} at `{}` ({})", image.point.name(), image.point.meaning());
     let found = fs::metadata(image.directory.path().join(FILM)).unwrap_or_else(|error| panic!("{when}: {error}"));
     let space = opened(image.directory, strategy);
@@ -86,7 +86,7 @@ fn assert_one_of_both(image: Image, strategy: Strategy, when: &str) {
         assert_eq!(space.vfs.recorded(&at(FILM)).unwrap(), Some(ETag::of(PAGE.as_bytes())), "{when}");
     }
     space.vfs.close().unwrap();
-    if strategy == Strategy::Git {
+    if strategy == VersionStrategy::Git {
         space.git(&["fsck", "--strict", "--no-dangling"]);
     }
 }
@@ -139,7 +139,7 @@ fn a_page_that_takes_the_place_of_a_large_file_has_its_commit_later() {
 /// What a disk has after the power went that never heard of the rename.
 #[test]
 fn a_large_file_that_the_power_brings_back_gives_way_again_and_one_that_came_later_stays() {
-    let space = with_film(Strategy::Git);
+    let space = with_film(VersionStrategy::Git);
     let before = film(space.directory.path()).modified().unwrap();
     put(&space).unwrap();
     let crashed = || {
@@ -167,7 +167,7 @@ fn a_large_file_that_the_power_brings_back_gives_way_again_and_one_that_came_lat
 fn a_large_file_is_the_same_file_until_the_disk_takes_what_replaces_it() {
     let points = [FailPoint::StageCommit, FailPoint::LogWrite, FailPoint::LogFlush];
     for point in points {
-        let space = with_film(Strategy::Git);
+        let space = with_film(VersionStrategy::Git);
         let before = film(space.directory.path()).ino();
         let points = FailPoints::of(space.directory.path());
         points.refuse(point, 28);
@@ -180,7 +180,7 @@ fn a_large_file_is_the_same_file_until_the_disk_takes_what_replaces_it() {
         assert_eq!(space.text(FILM), PAGE);
     }
     for point in [FailPoint::TreeWrite, FailPoint::TreeRename] {
-        let space = with_film(Strategy::Git);
+        let space = with_film(VersionStrategy::Git);
         let before = film(space.directory.path()).ino();
         let points = FailPoints::of(space.directory.path());
         points.refuse(point, 28);
@@ -202,7 +202,7 @@ fn of_changes_behind_each_other_the_last_takes_the_place_of_a_large_file() {
         ("a page", put_another as Deed),
         ("nothing", |space| space.vfs.apply(&eve(), Change::remove(at(FILM))).map(drop)),
     ] {
-        let space = with_film(Strategy::Git);
+        let space = with_film(VersionStrategy::Git);
         let points = FailPoints::of(space.directory.path());
         // Another's batch is under way: these come behind it, together.
         let stop = Stop::at(&points, FailPoint::LogWrite);
@@ -233,7 +233,7 @@ fn of_changes_behind_each_other_the_last_takes_the_place_of_a_large_file() {
 
 #[test]
 fn a_large_file_that_somebody_writes_into_before_the_page_is_in_its_place_stays_and_the_page_is_a_version() {
-    let space = with_film(Strategy::Git);
+    let space = with_film(VersionStrategy::Git);
     let root = space.directory.path().to_owned();
     let points = FailPoints::of(&root);
     points.call(FailPoint::LogFlushed, move || {
@@ -248,7 +248,7 @@ fn a_large_file_that_somebody_writes_into_before_the_page_is_in_its_place_stays_
 
 #[test]
 fn whoever_has_a_large_file_open_writes_into_the_one_that_gave_way() {
-    let space = with_film(Strategy::Git);
+    let space = with_film(VersionStrategy::Git);
     let caller = Caller::new(Protocol::Fuse);
     let (node, _) = space.vfs.lookup(&caller, crate::NodeId::ROOT, &PathComponent::parse(FILM).unwrap()).unwrap();
     let mode = crate::OpenMode { write: true, truncate: false };

@@ -25,17 +25,17 @@ use crate::opening::tests::{copied, crashed, reopened};
 use story::{DEEDS, Deed, assert_whole};
 
 /// Every way of remembering has points of its own; of snapshots only the newest is kept, so that one is dropped now and then.
-const STRATEGIES: [Strategy; 3] =
-    [Strategy::Git, Strategy::Snapshots { at_most: NonZeroUsize::new(1) }, Strategy::Nothing];
+const STRATEGIES: [VersionStrategy; 3] =
+    [VersionStrategy::Git, VersionStrategy::Snapshots { at_most: NonZeroUsize::new(1) }, VersionStrategy::Nothing];
 
 /// A space with a strategy, over what is there.
-pub(super) fn opened(directory: TempDir, strategy: Strategy) -> TestSpace {
+pub(super) fn opened(directory: TempDir, strategy: VersionStrategy) -> TestSpace {
     let vfs = Vfs::open(Options { strategy, ..options(directory.path(), false) }).unwrap();
     TestSpace { directory, vfs }
 }
 
 /// An empty one.
-pub(super) fn new_space(strategy: Strategy) -> TestSpace {
+pub(super) fn new_space(strategy: VersionStrategy) -> TestSpace {
     opened(tempfile::tempdir().unwrap(), strategy)
 }
 
@@ -52,7 +52,7 @@ impl<T> Once<T> {
     const fn new() -> Self {
         Self([const { OnceLock::new() }; 3])
     }
-    fn get(&'static self, strategy: Strategy, make: impl FnOnce() -> T) -> &'static T {
+    fn get(&'static self, strategy: VersionStrategy, make: impl FnOnce() -> T) -> &'static T {
         let at = STRATEGIES.iter().position(|known| known.name() == strategy.name()).unwrap();
         self.0[at].get_or_init(make)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use svcfs_store::Nature;
+use svcfs_store::FailPointKind;
 
 use super::*;
 use crate::tests::stop::Stop;
@@ -15,7 +15,7 @@ pub(super) const REFUSALS: [(i32, Kind, &str); 3] = [
 ];
 
 /// The first deed that comes by each point.
-pub(super) fn deeds_by_point(strategy: Strategy) -> &'static BTreeMap<FailPoint, usize> {
+pub(super) fn deeds_by_point(strategy: VersionStrategy) -> &'static BTreeMap<FailPoint, usize> {
     static DEEDS_BY_POINT: Once<BTreeMap<FailPoint, usize>> = Once::new();
     DEEDS_BY_POINT.get(strategy, || {
         let space = new_space(strategy);
@@ -63,7 +63,7 @@ fn refused(space: &TestSpace, point: FailPoint, (errno, kind, reason): (i32, Kin
                 false
             }
             Some(Ok(())) => {
-                assert_eq!(point.nature(), Nature::Housekeeping, "{when}: told that all is well");
+                assert_eq!(point.nature(), FailPointKind::Housekeeping, "{when}: told that all is well");
                 true
             }
             None => {
@@ -85,8 +85,8 @@ fn assert_recovers_from(refusal: (i32, Kind, &str)) {
     STRATEGIES.into_iter().for_each(|strategy| assert_recovers_with(strategy, refusal));
 }
 
-fn assert_recovers_with(strategy: Strategy, refusal: (i32, Kind, &str)) {
-    for (point, number) in deeds_by_point(strategy).iter().filter(|(point, _)| point.nature() == Nature::Call) {
+fn assert_recovers_with(strategy: VersionStrategy, refusal: (i32, Kind, &str)) {
+    for (point, number) in deeds_by_point(strategy).iter().filter(|(point, _)| point.nature() == FailPointKind::Call) {
         let space = new_space(strategy);
         for deed in &DEEDS[..*number] {
             (deed.go)(&space).unwrap();
@@ -123,8 +123,8 @@ fn an_opening_that_the_disk_refuses_says_why_and_the_next_one_loses_nothing() {
 }
 
 /// How many refusals an opening was met with.
-fn walk_an_opening(strategy: Strategy) -> usize {
-    let is_of_opening = |point: &&FailPoint| point.name().starts_with("open.") && point.nature() == Nature::Call;
+fn walk_an_opening(strategy: VersionStrategy) -> usize {
+    let is_of_opening = |point: &&FailPoint| point.name().starts_with("open.") && point.nature() == FailPointKind::Call;
     let is_of_git =
         |point: &FailPoint| matches!(point, FailPoint::OpenHistory | FailPoint::OpenSweep | FailPoint::OpenRenumber);
     let space = new_space(strategy);
@@ -138,7 +138,7 @@ fn walk_an_opening(strategy: Strategy) -> usize {
     held.clear(FailPoint::CheckpointFlush);
     let mut walked = 0;
     let points = FailPoint::ALL.iter().filter(is_of_opening);
-    for point in points.filter(|point| strategy == Strategy::Git || !is_of_git(point)) {
+    for point in points.filter(|point| strategy == VersionStrategy::Git || !is_of_git(point)) {
         for (errno, kind, reason) in REFUSALS {
             let copy = copied(unsettled.path());
             let when =
@@ -163,7 +163,7 @@ fn walk_an_opening(strategy: Strategy) -> usize {
 fn a_call_of_the_disk_that_no_story_comes_by_is_a_gap() {
     let missed: Vec<_> = FailPoint::ALL
         .iter()
-        .filter(|point| point.nature() == Nature::Call && !point.name().starts_with("open."))
+        .filter(|point| point.nature() == FailPointKind::Call && !point.name().starts_with("open."))
         .filter(|point| !is_of_others(point))
         .filter(|point| !STRATEGIES.iter().any(|strategy| deeds_by_point(*strategy).contains_key(point)))
         .collect();
@@ -173,9 +173,9 @@ fn a_call_of_the_disk_that_no_story_comes_by_is_a_gap() {
 /// Git's index and merging are tried again or left; a flush or a settling that fails is told.
 #[test]
 fn housekeeping_that_the_disk_refuses_holds_up_no_writer_and_is_made_up_for() {
-    let points = FailPoint::ALL.iter().filter(|point| point.nature() == Nature::Housekeeping);
+    let points = FailPoint::ALL.iter().filter(|point| point.nature() == FailPointKind::Housekeeping);
     for (point, (errno, ..)) in points.flat_map(|point| REFUSALS.map(|refusal| (point, refusal))) {
-        let comes_by = |strategy| strategy == Strategy::Git || deeds_by_point(strategy).contains_key(point);
+        let comes_by = |strategy| strategy == VersionStrategy::Git || deeds_by_point(strategy).contains_key(point);
         for strategy in STRATEGIES.into_iter().filter(|strategy| comes_by(*strategy)) {
             let space = new_space(strategy);
             let points = FailPoints::of(space.directory.path());

@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use svcfs_store::condition::half_installed;
-use svcfs_store::{Log, Memory, Snapshots, StatePaths};
+use svcfs_store::{Log, SnapshotStore, StatePaths, VersionStore};
 
 use super::*;
 
@@ -101,7 +101,7 @@ pub(super) fn is_settled(space: &TestSpace) -> bool {
 }
 
 /// Each set that the story makes, as [`sets`] tells it.
-fn reference(strategy: Strategy) -> &'static [String] {
+fn reference(strategy: VersionStrategy) -> &'static [String] {
     static REFERENCE: Once<Vec<String>> = Once::new();
     REFERENCE.get(strategy, || {
         let space = new_space(strategy);
@@ -122,11 +122,11 @@ pub(super) fn commits_after(deeds: usize) -> usize {
 /// Author, subject and tree of each commit, oldest first; author, subject and files where there are no commits.
 pub(super) fn sets(space: &TestSpace) -> Vec<String> {
     match &space.vfs.core.memory {
-        Memory::Git { history, .. } if history.head().unwrap().is_none() => Vec::new(),
-        Memory::Git { .. } => {
+        VersionStore::Git { history, .. } if history.head().unwrap().is_none() => Vec::new(),
+        VersionStore::Git { .. } => {
             space.git(&["log", "--reverse", "--format=%an|%s|%T"]).lines().map(str::to_owned).collect()
         }
-        Memory::Snapshots { .. } | Memory::Nothing { .. } => {
+        VersionStore::Snapshots { .. } | VersionStore::Nothing { .. } => {
             let told = |event: Arc<Event>| {
                 let files = event.changes.iter().map(|change| format!("{}={:?}", change.path, change.new));
                 format!("{}|{}|{}", event.actor, event.message, files.collect::<Vec<_>>().join(","))
@@ -138,7 +138,7 @@ pub(super) fn sets(space: &TestSpace) -> Vec<String> {
 
 /// Whether a space is what it should be after as many deeds as one of a range says; whichever it is, it is sound. Closes it.
 pub(super) fn assert_whole(
-    (space, strategy): (&TestSpace, Strategy),
+    (space, strategy): (&TestSpace, VersionStrategy),
     deeds: std::ops::RangeInclusive<usize>,
     when: &str,
 ) {
@@ -153,7 +153,7 @@ pub(super) fn assert_whole(
 }
 
 /// Whether nothing is there by half, and nothing is left lying about. Closes the space.
-pub(super) fn assert_sound((space, strategy): (&TestSpace, Strategy), when: &str) {
+pub(super) fn assert_sound((space, strategy): (&TestSpace, VersionStrategy), when: &str) {
     for entry in space.vfs.walk(Protocol::Fuse, &TreePath::root()).unwrap() {
         let present = space.vfs.core.standing(&entry.path).unwrap().map(|leaf| leaf.etag);
         assert_eq!(space.vfs.recorded(&entry.path).unwrap(), present, "{when}: `{}`", entry.path);
@@ -162,14 +162,14 @@ pub(super) fn assert_sound((space, strategy): (&TestSpace, Strategy), when: &str
     space.vfs.close().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
     let root = space.directory.path();
     match &space.vfs.core.memory {
-        Memory::Git { .. } => {
+        VersionStore::Git { .. } => {
             assert_eq!(space.git(&["status", "--porcelain"]), "", "{when}: tree, newest commit and index");
             space.git(&["fsck", "--strict", "--no-dangling"]);
         }
-        Memory::Snapshots { snapshots, .. } => assert_newest_is_kept(space, snapshots, when),
-        Memory::Nothing { .. } => assert!(!root.join(".versions").exists(), "{when}"),
+        VersionStore::Snapshots { snapshots, .. } => assert_newest_is_kept(space, snapshots, when),
+        VersionStore::Nothing { .. } => assert!(!root.join(".versions").exists(), "{when}"),
     }
-    assert_eq!(root.join(".git").exists(), strategy == Strategy::Git, "{when}: a repository");
+    assert_eq!(root.join(".git").exists(), strategy == VersionStrategy::Git, "{when}: a repository");
     let check = Log::check(&StatePaths::of(root)).unwrap().unwrap();
     assert_eq!((check.damage, check.unsettled), (Vec::new(), 0), "{when}: the log");
     assert_eq!((check.missing_spool, check.leftover_spool), (Vec::new(), Vec::new()), "{when}: the spool");
@@ -181,7 +181,7 @@ pub(super) fn assert_sound((space, strategy): (&TestSpace, Strategy), when: &str
 }
 
 /// The newest snapshot of every file is what stands in the tree.
-fn assert_newest_is_kept(space: &TestSpace, snapshots: &Snapshots, when: &str) {
+fn assert_newest_is_kept(space: &TestSpace, snapshots: &SnapshotStore, when: &str) {
     for entry in space.vfs.walk(Protocol::Fuse, &TreePath::root()).unwrap() {
         let Some(present) = space.vfs.core.standing(&entry.path).unwrap() else { continue };
         let newest = snapshots.list(&entry.path).unwrap().pop();
