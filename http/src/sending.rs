@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use svcfs_base::Fault;
 use svcfs_knowledge::access::RETRY;
-use svcfs_knowledge::kernel::{Content, JsonText, PIECE_BYTES, Reader, Route, Space};
+use svcfs_knowledge::kernel::{FileContent, FileReader, JsonText, PIECE_BYTES, Route, Space};
 use svcfs_listener::ReadFunctions;
 use svcfs_work::{Lane, Lanes};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -65,8 +65,8 @@ impl AppState {
             Err(_) => {
                 let kept = content.clone();
                 match self.blocking(Lane::Quick, move || space.vfs.set_aside(content)).await {
-                    Ok(Content::OnDisk(reader)) => self.streamed(reader, 0..length as u64),
-                    Ok(Content::Here(content)) => from_memory(content, ()),
+                    Ok(FileContent::OnDisk(reader)) => self.streamed(reader, 0..length as u64),
+                    Ok(FileContent::Here(content)) => from_memory(content, ()),
                     Err(fault) if is_reading => {
                         let told = "too many clients take long answers slowly, and the disk takes no more of them; try again in a moment";
                         return Err(Fault::unavailable(told).with(RETRY, COME_AGAIN).caused_by(fault));
@@ -101,8 +101,8 @@ impl AppState {
     }
 
     /// A part of a file, read piece by piece as the client takes it.
-    pub(crate) fn streamed(&self, reader: Reader, part: Range<u64>) -> Response {
-        let read = ReadFunctions { now: Reader::read_now, wait: Reader::read };
+    pub(crate) fn streamed(&self, reader: FileReader, part: Range<u64>) -> Response {
+        let read = ReadFunctions { now: FileReader::read_now, wait: FileReader::read };
         piece_by_piece(svcfs_listener::streamed(Arc::clone(&self.lanes), (reader, read), part))
     }
 }

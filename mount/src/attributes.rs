@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use fuser::{Errno, INodeNo, Request};
 use svcfs_base::Fault;
-use svcfs_vfs::{Attributes, EntryKind, NodeId, SetXattrMode};
+use svcfs_vfs::{EntryKind, NodeId, PathAttributes, SetXattrMode};
 
 use crate::answer::RequestFailure;
 use crate::convert::utf8;
@@ -88,7 +88,7 @@ impl FuseServer {
     /// The names of ours that a file has and that are told at once, each ended by NUL.
     pub(crate) fn attributes(&self, node: NodeId) -> Result<Vec<u8>, Fault> {
         let mut names = Vec::new();
-        let Attributes { kind, links, .. } = self.vfs.attributes(node)?;
+        let PathAttributes { kind, links, .. } = self.vfs.attributes(node)?;
         if kind == EntryKind::Symlink || (kind == EntryKind::Directory && links == 0) {
             // The kernel lets nobody have attributes below `user.` of a link; and a directory that was removed has none.
             return Ok(names);

@@ -7,7 +7,7 @@ use fuser::{FileAttr, FileHandle, FileType, INodeNo, OpenAccMode, OpenFlags, Tim
 use nix::libc::{SEEK_DATA, SEEK_HOLE};
 use rustix::fs::{FallocateFlags, OFlags};
 use svcfs_base::{Clock, Fault, Kind, PathComponent};
-use svcfs_vfs::{Allocation, Attributes, EntryKind, HandleId, NodeId, OpenMode, SpecialKind, WriteAt};
+use svcfs_vfs::{Allocation, EntryKind, HandleId, NodeId, OpenMode, PathAttributes, SpecialKind, WriteAt};
 
 use crate::views::is_ours;
 
@@ -54,8 +54,8 @@ pub(crate) const fn blank(inode: INodeNo, kind: FileType) -> FileAttr {
 }
 
 /// Attributes as `stat` shows them.
-pub(crate) fn file_attr(node: NodeId, attributes: &Attributes) -> FileAttr {
-    let Attributes { kind, size, blocks, mode, uid, gid, modified, changed, accessed, links } = *attributes;
+pub(crate) fn file_attr(node: NodeId, attributes: &PathAttributes) -> FileAttr {
+    let PathAttributes { kind, size, blocks, mode, uid, gid, modified, changed, accessed, links } = *attributes;
     FileAttr {
         size,
         blocks,
@@ -105,7 +105,7 @@ pub(crate) const fn node(inode: INodeNo) -> NodeId {
 }
 
 /// Attributes of a file that the kernel asked for by number.
-pub(crate) fn attr_of(asked: INodeNo, attributes: &Attributes) -> FileAttr {
+pub(crate) fn attr_of(asked: INodeNo, attributes: &PathAttributes) -> FileAttr {
     FileAttr { ino: asked, ..file_attr(node(asked), attributes) }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fuser::{Errno, FileAttr, FileHandle, FopenFlags, INodeNo, OpenFlags, Request};
 use rustix::fs::OFlags;
 use svcfs_base::{Actor, Caller, Clock, Fault, Kind, OriginId, PathComponent, Protocol};
-use svcfs_vfs::{Attributes, EntryKind, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, Vfs, WriteAt};
+use svcfs_vfs::{EntryKind, HandleId, NodeId, OpenMode, PathAttributes, SET_GROUP_ID, SetAttributes, Vfs, WriteAt};
 
 use crate::actors::ActorResolver;
 use crate::answer::{OnAnswer, RequestFailure, gone, log};
@@ -347,7 +347,7 @@ impl FuseServer {
         &self,
         request: &Request,
         parent: NodeId,
-        made: (NodeId, Attributes),
+        made: (NodeId, PathAttributes),
     ) -> Result<FileAttr, Fault> {
         let (node, attributes) = made;
         let directory = self.vfs.attributes(parent)?;

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use fuser::Notifier;
 use svcfs_base::{ETag, OriginId, Protocol, Seq, TreePath};
-use svcfs_vfs::{Event, EventChange, Vfs};
+use svcfs_vfs::{EventChange, FeedEvent, Vfs};
 
 use crate::convert::inode;
 use crate::passing::PassthroughFiles;
@@ -93,7 +93,7 @@ fn follow(vfs: &Vfs, kernel: &KernelNotifier, progress: &FollowerProgress) {
     }
 }
 
-fn invalidate(vfs: &Vfs, kernel: &KernelNotifier, event: &Event) {
+fn invalidate(vfs: &Vfs, kernel: &KernelNotifier, event: &FeedEvent) {
     if event.entrance == Some(kernel.entrance) {
         // The kernel made these changes itself; only size and times may differ from what it knows (a gate may have rewritten the
         // bytes: it drops the pages when it sees a new size or modification time). It must keep the names: a directory that was just

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fuser::{FopenFlags, OpenFlags, WriteFlags};
 use rustix::fs::OFlags;
 use svcfs_base::{Actor, Caller, Change, ChangeSet, PathComponent, Protocol, Seq, SystemClock, TreePath};
-use svcfs_vfs::{Event, HandleId, NodeId, OpenMode, Vfs, WriteAt};
+use svcfs_vfs::{FeedEvent, HandleId, NodeId, OpenMode, Vfs, WriteAt};
 
 use crate::actors::{ActorResolver, AttributionPolicy, actor_in};
 use crate::convert::{open_mode, write_at};
@@ -81,12 +81,12 @@ fn options() -> crate::MountOptions {
 }
 
 fn space(root: &Path) -> Arc<Vfs> {
-    Vfs::open(svcfs_vfs::Options {
+    Vfs::open(svcfs_vfs::VfsOptions {
         root: root.to_owned(),
         clock: Arc::new(SystemClock),
         gates: Vec::new(),
         scratch: Vec::new(),
-        commits: svcfs_vfs::Commits::Each,
+        commits: svcfs_vfs::CommitPolicy::Each,
         strategy: svcfs_vfs::VersionStrategy::Git,
         watch: false,
         progress: None,
@@ -155,7 +155,7 @@ fn the_listing_of_a_directory_goes_with_what_others_make_in_it_though_that_was_l
         }
         let events = vfs.feed().after(before, 8).unwrap();
         let of_event =
-            |event: &Event| event.changes.iter().map(|change| traces(&vfs, event.time.into(), change)).collect();
+            |event: &FeedEvent| event.changes.iter().map(|change| traces(&vfs, event.time.into(), change)).collect();
         events.iter().flat_map(|event| -> Vec<Vec<CacheInvalidation>> { of_event(event) }).flatten().collect::<Vec<_>>()
     };
     vfs.apply(&caller, Change::put(at("d/old.md"), "old\n")).unwrap();

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use svcfs_base::{EventAnnouncement, Fault, Permissions, Seq, TreePath};
 use svcfs_knowledge::access::{CallerIdentity, RETRY, RateLimitKey};
-use svcfs_knowledge::kernel::{Event, EventChange, Space};
+use svcfs_knowledge::kernel::{EventChange, FeedEvent, Space};
 use svcfs_work::Lane;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -357,7 +357,7 @@ impl EventSubscriber {
 
 /// What a change set is told as (gaps.md 6.1). Changes below `.svc` are the server's own affair and not told, nor is what lies beyond
 /// the subscriber's reach.
-fn announcements(event: &Event, reach: &Permissions) -> Vec<(&'static str, Value)> {
+fn announcements(event: &FeedEvent, reach: &Permissions) -> Vec<(&'static str, Value)> {
     let told: Vec<&EventChange> = event.changes.iter().filter(|change| is_told(&change.path, reach)).collect();
     if told.is_empty() {
         return Vec::new();
@@ -378,7 +378,7 @@ fn is_told(path: &TreePath, reach: &Permissions) -> bool {
     path.components().next() != Some(".svc") && reach.covers(path)
 }
 
-fn one(event: &Event, change: &EventChange) -> (&'static str, Value) {
+fn one(event: &FeedEvent, change: &EventChange) -> (&'static str, Value) {
     let (path, actor, timestamp) = (&change.path, &event.actor, &event.time);
     match change.new {
         Some(etag) => {

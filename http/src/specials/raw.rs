@@ -13,7 +13,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::json;
 use svcfs_base::{Caller, Fault, Kind, Permissions, Protocol, TreePath};
 use svcfs_knowledge::access::CallerIdentity;
-use svcfs_knowledge::kernel::{Content, Opened, Reader, Space};
+use svcfs_knowledge::kernel::{FileContent, FileReader, OpenedFile, Space};
 use svcfs_work::Lane;
 use warp::reply::Response;
 
@@ -23,14 +23,14 @@ use crate::{media, reply};
 
 /// A file, how long it is, when it was changed, and its type.
 struct RawFile {
-    content: Content,
+    content: FileContent,
     length: u64,
     modified: SystemTime,
     mime: String,
 }
 
 impl RawFile {
-    fn of(path: &TreePath, Opened { content, attributes, .. }: Opened) -> Result<Self, Fault> {
+    fn of(path: &TreePath, OpenedFile { content, attributes, .. }: OpenedFile) -> Result<Self, Fault> {
         let (length, modified) = (attributes.size, attributes.modified);
         let mime = match media::of_path(path) {
             Some(mime) => mime,
@@ -41,7 +41,7 @@ impl RawFile {
 }
 
 /// Whether all of a content is UTF-8.
-fn is_text(content: &Content, length: u64) -> Result<bool, Fault> {
+fn is_text(content: &FileContent, length: u64) -> Result<bool, Fault> {
     let (mut at, mut left) = (0, Vec::new());
     while at < length {
         let piece = content.read(at, PIECE)?;
@@ -144,11 +144,11 @@ pub(super) async fn raw(
         RequestedRange::Beyond => return Ok(beyond(length)),
     };
     let mut response = match content {
-        Content::Here(content) => {
+        FileContent::Here(content) => {
             let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
             Response::new(content.slice(at(part.start)..at(part.end)).into())
         }
-        Content::OnDisk(reader) => app.streamed(reader, part.clone()),
+        FileContent::OnDisk(reader) => app.streamed(reader, part.clone()),
     };
     media::describe(response.headers_mut(), &mime);
     *response.status_mut() = status;
@@ -179,7 +179,7 @@ fn beyond(length: u64) -> Response {
 
 /// A file that no version has, open.
 fn large(space: &Space, path: &TreePath) -> Result<RawFile, Fault> {
-    let (reader, attributes) = Reader::at(&space.vfs, &Caller::new(Protocol::Http), path)?;
+    let (reader, attributes) = FileReader::at(&space.vfs, &Caller::new(Protocol::Http), path)?;
     let (length, modified) = (attributes.size, attributes.modified);
-    Ok(RawFile { content: Content::OnDisk(reader), length, modified, mime: media::of_large(path) })
+    Ok(RawFile { content: FileContent::OnDisk(reader), length, modified, mime: media::of_large(path) })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use svcfs_base::{Fault, FileKind, PathComponent, TreePath};
-use svcfs_vfs::KeptVersion;
+use svcfs_vfs::StoredVersion;
 
 use super::past::PastFile;
 use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
@@ -58,7 +58,7 @@ impl ViewNode for HistoryFolder {
 
 impl HistoryFolder {
     /// The versions as they are now, remembered for whoever looks at them next.
-    fn versions_now(&self, views: &MountViews) -> Result<Arc<Vec<KeptVersion>>, Fault> {
+    fn versions_now(&self, views: &MountViews) -> Result<Arc<Vec<StoredVersion>>, Fault> {
         if self.0.is_root() {
             return Ok(Arc::default());
         }
@@ -72,7 +72,7 @@ impl HistoryFolder {
             return Ok(None);
         }
         let Ok(wanted) = number.parse::<usize>() else { return Ok(None) };
-        let named = |versions: &[KeptVersion]| {
+        let named = |versions: &[StoredVersion]| {
             let at = versions.binary_search_by_key(&wanted, |version| version.number).ok()?;
             (self.name_of(&versions[at], number.len()) == name).then(|| self.file(&versions[at]))
         };
@@ -83,20 +83,20 @@ impl HistoryFolder {
         Ok(named(&self.versions_now(views)?))
     }
 
-    fn file(&self, version: &KeptVersion) -> ViewNodeRef {
-        let KeptVersion { content, time, .. } = version.clone();
+    fn file(&self, version: &StoredVersion) -> ViewNodeRef {
+        let StoredVersion { content, time, .. } = version.clone();
         Arc::new(PastFile { content, kind: FileKind::Regular, time, path: self.0.clone() })
     }
 
-    fn name_of(&self, version: &KeptVersion, digits: usize) -> String {
-        let KeptVersion { number, author, time, .. } = version;
+    fn name_of(&self, version: &StoredVersion, digits: usize) -> String {
+        let StoredVersion { number, author, time, .. } = version;
         let time = time.strftime("%Y%m%dT%H%M%SZ");
         format!("{number:0digits$}-{time}-{}{}", plain(author), extension(self.0.name()))
     }
 }
 
 /// How many digits make the names of these versions sort by number.
-fn digits(versions: &[KeptVersion]) -> usize {
+fn digits(versions: &[StoredVersion]) -> usize {
     versions.last().map_or(0, |newest| newest.number.to_string().len()).max(DIGITS)
 }
 

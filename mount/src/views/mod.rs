@@ -25,7 +25,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fuser::{Errno, FileAttr, FileHandle, FileType, FopenFlags, INodeNo};
 use svcfs_base::{Caller, Clock, Fault, Kind, PathComponent, Protocol, Timestamp, TreePath};
-use svcfs_vfs::{Attributes, EntryKind, NodeId, PastState, Vfs};
+use svcfs_vfs::{EntryKind, NodeId, PastState, PathAttributes, Vfs};
 
 use crate::answer::RequestFailure;
 use crate::convert::{file_attr, file_type, name};
@@ -234,7 +234,7 @@ impl MountViews {
         Ok(file_attr(NodeId(inode.0), &self.attributes_of(caller, &*place)?))
     }
 
-    fn attributes_of(&self, caller: &Caller, place: &dyn ViewNode) -> Result<Attributes, Fault> {
+    fn attributes_of(&self, caller: &Caller, place: &dyn ViewNode) -> Result<PathAttributes, Fault> {
         let ViewAttributes { size, modified, like, is_executable } = place.look(self)?;
         let now = self.nearest(caller.door, like)?;
         let bits = now.mode & 0o666;
@@ -247,14 +247,14 @@ impl MountViews {
             EntryKind::Symlink => 0o777,
         };
         let modified = modified.map_or(now.modified, Into::into);
-        let Attributes { uid, gid, .. } = now;
+        let PathAttributes { uid, gid, .. } = now;
         let links = if kind == EntryKind::Directory { 2 } else { 1 };
         let (blocks, changed, accessed) = (size.div_ceil(512), modified, modified);
-        Ok(Attributes { kind, size, blocks, mode, uid, gid, modified, changed, accessed, links })
+        Ok(PathAttributes { kind, size, blocks, mode, uid, gid, modified, changed, accessed, links })
     }
 
     /// What is known of a path or, where nothing is there, of what was there last or of the nearest directory above it.
-    fn nearest(&self, door: Protocol, mut path: TreePath) -> Result<Attributes, Fault> {
+    fn nearest(&self, door: Protocol, mut path: TreePath) -> Result<PathAttributes, Fault> {
         loop {
             match self.vfs.stat(door, &path) {
                 Err(fault) if fault.kind() == Kind::NotFound => match self.vfs.readers_of_gone(&path)? {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use svcfs_base::{CommitId, Fault, FileKind, Timestamp, TreePath};
-use svcfs_vfs::{KeptContent, KeptVersion, PastName};
+use svcfs_vfs::{PastName, StoredContent, StoredVersion};
 
 use super::recent::RecentCache;
 use super::{MountViews, ViewAttributes, ViewNode, ViewNodeKind};
@@ -11,7 +11,7 @@ use super::{MountViews, ViewAttributes, ViewNode, ViewNodeKind};
 #[derive(Default)]
 pub(super) struct PastCache {
     /// The versions of a page.
-    pub(super) versions: RecentCache<TreePath, Vec<KeptVersion>>,
+    pub(super) versions: RecentCache<TreePath, Vec<StoredVersion>>,
     /// The names of a directory in a commit, in order.
     pub(super) directories: RecentCache<(CommitId, TreePath), Vec<PastName>>,
 }
@@ -19,7 +19,7 @@ pub(super) struct PastCache {
 /// A file, or a link, as it was.
 pub(super) struct PastFile {
     /// What it held.
-    pub(super) content: KeptContent,
+    pub(super) content: StoredContent,
     /// What kind of file it was.
     pub(super) kind: FileKind,
     /// Since when it is known to be so.
@@ -32,8 +32,8 @@ impl ViewNode for PastFile {
     fn key(&self) -> Vec<u8> {
         let Self { content, kind, time, path } = self;
         let mut key = match content {
-            KeptContent::Blob(blob) => [b"blob ", &blob.as_bytes()[..]].concat(),
-            KeptContent::Snapshot(path, moment) => format!("snapshot {moment} {path} ").into_bytes(),
+            StoredContent::Blob(blob) => [b"blob ", &blob.as_bytes()[..]].concat(),
+            StoredContent::Snapshot(path, moment) => format!("snapshot {moment} {path} ").into_bytes(),
         };
         key.extend(kind.git_mode().to_ne_bytes());
         key.extend(time.as_second().to_ne_bytes());

@@ -9,7 +9,7 @@ use std::fs;
 use std::sync::Arc;
 
 use svcfs_base::{Caller, Fault, Kind, Protocol, TreePath};
-use svcfs_vfs::{Attributes, EntryKind, Vfs};
+use svcfs_vfs::{EntryKind, PathAttributes, Vfs};
 
 /// The permission to read a file, and to look names up in a directory.
 const READ: u32 = 0o4;
@@ -23,7 +23,7 @@ pub(super) struct ReaderRights {
 }
 
 impl ReaderRights {
-    fn allow(&self, wanted: u32, of: &Attributes) -> bool {
+    fn allow(&self, wanted: u32, of: &PathAttributes) -> bool {
         let shift = match of {
             of if of.uid == self.uid => 6,
             of if self.groups.contains(&of.gid) => 3,
@@ -111,7 +111,7 @@ impl ReadAccess<'_> {
         Ok(is_found)
     }
 
-    fn look(&self, path: &TreePath) -> Result<Option<Attributes>, Fault> {
+    fn look(&self, path: &TreePath) -> Result<Option<PathAttributes>, Fault> {
         match self.vfs.stat(Protocol::Fuse, path) {
             Ok(there) => Ok(Some(there)),
             Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(None),

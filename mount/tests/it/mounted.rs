@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use svcfs_base::{Caller, Change, Fault, Protocol, SystemClock, TreePath};
 use svcfs_mount::{KnowledgeSource, LintFinding, LocalMount, MountOptions, PageFilter, PageHit};
-use svcfs_vfs::{Gate, Proposal, Vfs};
+use svcfs_vfs::{ProposedFile, Vfs, WriteGate};
 use tempfile::TempDir;
 
 /// Mounting tests run one at a time: a machine under test has two processors, and a mount wants both.
@@ -28,8 +28,8 @@ pub struct Mounted {
 /// Refuses what contains the word FORBIDDEN.
 struct NoForbidden;
 
-impl Gate for NoForbidden {
-    fn pass(&self, _caller: &Caller, proposal: &mut Proposal) -> Result<(), Fault> {
+impl WriteGate for NoForbidden {
+    fn pass(&self, _caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
         match proposal.content.windows(9).any(|word| word == b"FORBIDDEN") {
             true => Err(Fault::rejected("line 1: FORBIDDEN is not allowed")),
             false => Ok(()),
@@ -114,12 +114,12 @@ pub fn options() -> MountOptions {
 
 pub fn open(root: &Path) -> Arc<Vfs> {
     let scratch = ["*.swp", "*.swx", "*~", "4913", "*.tmp"].map(str::to_owned).to_vec();
-    Vfs::open(svcfs_vfs::Options {
+    Vfs::open(svcfs_vfs::VfsOptions {
         root: root.to_owned(),
         clock: Arc::new(SystemClock),
         gates: vec![Box::new(NoForbidden)],
         scratch,
-        commits: svcfs_vfs::Commits::Each,
+        commits: svcfs_vfs::CommitPolicy::Each,
         strategy: svcfs_vfs::VersionStrategy::Git,
         watch: false,
         progress: None,

@@ -11,7 +11,7 @@ use nfs3_types::nfs3::{
 };
 use nfs3_types::xdr_codec::Void;
 use svcfs_base::{Caller, TreePath};
-use svcfs_vfs::{EntryKind, Glance};
+use svcfs_vfs::{CachedRead, EntryKind};
 
 use crate::NfsServer;
 use crate::attributes::told;
@@ -30,7 +30,7 @@ struct CachedEntry {
 
 impl CachedEntry {
     /// What is known of it, and some of its bytes. None of a file that is being written.
-    fn glance(&self, caller: &Caller, part: Option<(u64, usize)>) -> Option<(fattr3, Glance)> {
+    fn glance(&self, caller: &Caller, part: Option<(u64, usize)>) -> Option<(fattr3, CachedRead)> {
         let ExportEntry { export, number } = &self.entry;
         if export.writers.node(*number).is_some() {
             return None;

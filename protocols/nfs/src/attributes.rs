@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nfs3_types::nfs3::{
     Nfs3Option, fattr3, ftype3, nfsstat3, nfstime3, sattr3, set_atime, set_mtime, specdata3, wcc_attr,
 };
-use svcfs_vfs::{Attributes, EntryKind, SetAttributes, SpecialKind};
+use svcfs_vfs::{EntryKind, PathAttributes, SetAttributes, SpecialKind};
 
 use crate::refusal::NfsError;
 
@@ -17,8 +17,8 @@ pub(crate) fn time(time: SystemTime) -> nfstime3 {
 }
 
 /// What the protocol tells of a file.
-pub(crate) fn told(space: u64, number: u64, attributes: &Attributes) -> fattr3 {
-    let Attributes { kind, size, blocks, mode, uid, gid, modified, changed, accessed, links } = *attributes;
+pub(crate) fn told(space: u64, number: u64, attributes: &PathAttributes) -> fattr3 {
+    let PathAttributes { kind, size, blocks, mode, uid, gid, modified, changed, accessed, links } = *attributes;
     let type_ = match kind {
         EntryKind::Directory => ftype3::NF3DIR,
         EntryKind::File => ftype3::NF3REG,
@@ -62,7 +62,7 @@ const fn optional<T: Copy + nfs3_types::xdr_codec::Pack + nfs3_types::xdr_codec:
 }
 
 /// What a client sets. Owners are the disk's; one that stays is none to set.
-pub(crate) fn to_set(asked: &sattr3, now: Option<&Attributes>) -> Result<SetAttributes, NfsError> {
+pub(crate) fn to_set(asked: &sattr3, now: Option<&PathAttributes>) -> Result<SetAttributes, NfsError> {
     if let Some(now) = now {
         let is_other = |asked: Option<u32>, now: u32| asked.is_some_and(|asked| asked != now);
         if is_other(optional(&asked.uid), now.uid) || is_other(optional(&asked.gid), now.gid) {

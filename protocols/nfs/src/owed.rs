@@ -10,8 +10,8 @@ use svcfs_base::{
     Actor, Caller, DiskAttributes, Durability, ETag, Fault, Kind, MAX_FILE_BYTES, PathComponent, Protocol, TreePath,
 };
 use svcfs_vfs::{
-    HandleId, InodeTable, KeptContent, KeptVersion, NodeId, OpenMode, SetAttributes, StableOperation, StableWrite, Vfs,
-    WriteAt,
+    HandleId, InodeTable, NodeId, OpenMode, SetAttributes, StableOperation, StableWrite, StoredContent, StoredVersion,
+    Vfs, WriteAt,
 };
 
 /// Does what was promised, before any client is heard.
@@ -177,12 +177,12 @@ fn keep(
 }
 
 /// What a page was, and its versions since; nothing of one that has no such version.
-fn past(vfs: &Vfs, path: &TreePath, base: Option<ETag>) -> Result<(Bytes, Vec<KeptVersion>), Fault> {
-    let mut since: Vec<KeptVersion> = Vec::new();
+fn past(vfs: &Vfs, path: &TreePath, base: Option<ETag>) -> Result<(Bytes, Vec<StoredVersion>), Fault> {
+    let mut since: Vec<StoredVersion> = Vec::new();
     for version in vfs.kept_versions(path)?.into_iter().rev() {
         let etag = match &version.content {
-            KeptContent::Blob(etag) => *etag,
-            KeptContent::Snapshot(..) => ETag::of(&vfs.kept_content(&version.content)?),
+            StoredContent::Blob(etag) => *etag,
+            StoredContent::Snapshot(..) => ETag::of(&vfs.kept_content(&version.content)?),
         };
         if base == Some(etag) {
             return Ok((vfs.kept_content(&version.content)?, since));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nfs3_types::nfs3::{Nfs3Option, fattr3, nfs_fh3, nfsstat3, post_op_attr, pre_op_attr, wcc_data};
 use nfs3_types::xdr_codec::Opaque;
 use svcfs_base::{Caller, Fault, Kind, PathComponent, TreePath};
-use svcfs_vfs::{Attributes, EntryKind, InodeTable, NodeId};
+use svcfs_vfs::{EntryKind, InodeTable, NodeId, PathAttributes};
 
 use crate::NfsServer;
 use crate::attributes::{before, of_top, told};
@@ -35,7 +35,7 @@ pub(crate) struct ExportEntry {
 /// An entry that is there.
 pub(crate) struct EntryAttributes {
     pub(crate) node: NodeId,
-    pub(crate) attributes: Attributes,
+    pub(crate) attributes: PathAttributes,
     pub(crate) told: fattr3,
 }
 
@@ -138,7 +138,7 @@ impl ExportEntry {
     }
 
     /// The same, without the attributes as the protocol tells them.
-    fn found(&self, caller: &Caller, path: &TreePath) -> Result<(NodeId, Attributes), Fault> {
+    fn found(&self, caller: &Caller, path: &TreePath) -> Result<(NodeId, PathAttributes), Fault> {
         let vfs = self.export.vfs();
         if let Some(node) = self.export.writers.node(self.number)
             && vfs.path_of(node).is_ok_and(|now| now == *path)

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use nfs3_types::nfs3::nfsstat3;
 use parking_lot::Mutex;
 use svcfs_base::{Caller, ETag, Fault, Protocol, TreePath};
-use svcfs_vfs::{HandleId, NodeId, Refused, Vfs};
+use svcfs_vfs::{HandleId, NodeId, RejectedText, Vfs};
 
 use crate::export::NfsExport;
 use crate::refusal::{NfsError, status};
@@ -27,7 +27,7 @@ const MOST_TEXTS: usize = 128;
 const MOST_BYTES: u64 = 64 << 20;
 
 /// A refused text, since when, and what it was refused with.
-type PendingRejection = (Refused, Instant, nfsstat3);
+type PendingRejection = (RejectedText, Instant, nfsstat3);
 
 /// The refusals of a space, by the number of the file.
 #[derive(Default)]
@@ -59,7 +59,7 @@ impl RejectionTable {
     }
 
     /// Keeps a refused text for whoever goes on with it; gives up the oldest ones where there are too many.
-    pub(crate) fn keep(&self, number: u64, text: Refused, fault: &Fault) {
+    pub(crate) fn keep(&self, number: u64, text: RejectedText, fault: &Fault) {
         let mut texts = self.texts.lock();
         texts.insert(number, (text, Instant::now(), status(fault.kind())));
         let is_much = |texts: &HashMap<u64, PendingRejection>| {
@@ -122,7 +122,7 @@ impl TextSlice {
         part
     }
 
-    fn of_refused(text: &Refused, (offset, data): (u64, &[u8])) -> Result<Self, Fault> {
+    fn of_refused(text: &RejectedText, (offset, data): (u64, &[u8])) -> Result<Self, Fault> {
         Ok(Self { length: text.length(), bytes: text.read(offset, data.len())? })
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nfs3_types::nfs3::nfsstat3;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 use svcfs_base::{Caller, DiskAttributes, Durability, ETag, Fault, Kind, MAX_FILE_BYTES};
-use svcfs_vfs::{EntryKind, HandleId, Left, NodeId, OpenMode, StableOperation, StableWrite, WriteAt};
+use svcfs_vfs::{EntryKind, HandleId, NodeId, OpenMode, RejectedBuffer, StableOperation, StableWrite, WriteAt};
 
 use crate::export::NfsExport;
 use crate::owed;
@@ -365,12 +365,12 @@ impl NfsExport {
             writer.promises = None;
         }
         match left {
-            Some(Left::Here) => {
+            Some(RejectedBuffer::Here) => {
                 writer.refused = Some((Instant::now(), fault.kind()));
                 (writer.base, writer.again) = (None, None);
                 return Err(fault);
             }
-            Some(Left::Taken(text)) => self.refused.keep(writer.number, text, &fault),
+            Some(RejectedBuffer::Taken(text)) => self.refused.keep(writer.number, text, &fault),
             None => {}
         }
         writer.is_over = true;

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use svcfs_base::{ETag, TreePath};
 use svcfs_knowledge::kernel::Space;
-use svcfs_vfs::{Attributes, KeptContent};
+use svcfs_vfs::{PathAttributes, StoredContent};
 
 use crate::sums::hex;
 
@@ -44,8 +44,8 @@ struct ObjectStamp {
 }
 
 impl ObjectStamp {
-    fn of(attributes: &Attributes) -> Self {
-        let Attributes { size, modified, changed, .. } = *attributes;
+    fn of(attributes: &PathAttributes) -> Self {
+        let PathAttributes { size, modified, changed, .. } = *attributes;
         Self { size, modified: nanoseconds(modified), changed: nanoseconds(changed) }
     }
 }
@@ -57,7 +57,7 @@ fn nanoseconds(time: SystemTime) -> i64 {
 
 impl CachedETag {
     /// None of what is no ETag of ours.
-    fn of(attributes: &Attributes, etag: &str) -> Option<Self> {
+    fn of(attributes: &PathAttributes, etag: &str) -> Option<Self> {
         let (md5, parts) = etag.split_once('-').map_or((etag, Some(0)), |(md5, parts)| (md5, parts.parse().ok()));
         let bytes: Vec<u8> = (0..md5.len()).step_by(2).map_while(|at| byte(md5, at)).collect();
         let remembered = Self { look: ObjectStamp::of(attributes), md5: bytes.try_into().ok()?, parts: parts? };
@@ -131,10 +131,10 @@ fn key(path: &TreePath) -> PathDigest {
 }
 
 /// The same of an earlier version: no path begins so.
-fn version_key(content: &KeptContent) -> PathDigest {
+fn version_key(content: &StoredContent) -> PathDigest {
     let text = match content {
-        KeptContent::Blob(blob) => format!("\0{blob}"),
-        KeptContent::Snapshot(path, moment) => format!("\0{moment}\0{path}"),
+        StoredContent::Blob(blob) => format!("\0{blob}"),
+        StoredContent::Snapshot(path, moment) => format!("\0{moment}\0{path}"),
     };
     *ETag::of(text.as_bytes()).as_bytes()
 }
@@ -145,14 +145,14 @@ impl ETagStore {
     }
 
     /// What is remembered of a file with these attributes.
-    pub(crate) fn known(&self, (space, path): (&Space, &TreePath), attributes: &Attributes) -> Option<String> {
+    pub(crate) fn known(&self, (space, path): (&Space, &TreePath), attributes: &PathAttributes) -> Option<String> {
         let tables = self.tables.lock();
         let remembered = tables.get(space.vfs.root())?.known.get(&key(path))?;
         (remembered.look == ObjectStamp::of(attributes)).then(|| remembered.etag())
     }
 
     /// Remembers one.
-    pub(crate) fn remember(&self, (space, path): (&Space, &TreePath), attributes: &Attributes, etag: &str) {
+    pub(crate) fn remember(&self, (space, path): (&Space, &TreePath), attributes: &PathAttributes, etag: &str) {
         if !attributes.changed.elapsed().is_ok_and(|age| age >= self.settled) {
             return;
         }
@@ -161,14 +161,14 @@ impl ETagStore {
     }
 
     /// Size and ETag of an earlier version, which is what it is for ever.
-    pub(crate) fn known_version(&self, space: &Space, content: &KeptContent) -> Option<(u64, String)> {
+    pub(crate) fn known_version(&self, space: &Space, content: &StoredContent) -> Option<(u64, String)> {
         let tables = self.tables.lock();
         let remembered = tables.get(space.vfs.root())?.known.get(&version_key(content))?;
         Some((remembered.look.size, remembered.etag()))
     }
 
     /// Remembers one.
-    pub(crate) fn remember_version(&self, space: &Space, content: &KeptContent, (size, md5): (u64, [u8; 16])) {
+    pub(crate) fn remember_version(&self, space: &Space, content: &StoredContent, (size, md5): (u64, [u8; 16])) {
         let look = ObjectStamp { size, modified: 0, changed: 0 };
         self.insert(space, version_key(content), CachedETag { look, md5, parts: 0 });
     }

@@ -3,7 +3,7 @@
 //! Why nodes, where a path would do? Because files too large to be recorded have no other name, and what clients say of an object is kept with its node.
 
 use svcfs_base::{Fault, TreePath};
-use svcfs_vfs::{Attributes, EntryKind, NodeId, Vfs};
+use svcfs_vfs::{EntryKind, NodeId, PathAttributes, Vfs};
 
 use crate::asked::S3RequestContext;
 
@@ -13,7 +13,7 @@ pub(crate) struct ResolvedNode<'a> {
     /// Where it is, links followed.
     pub(crate) path: TreePath,
     pub(crate) node: NodeId,
-    pub(crate) attributes: Attributes,
+    pub(crate) attributes: PathAttributes,
 }
 
 impl Drop for ResolvedNode<'_> {

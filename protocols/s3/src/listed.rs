@@ -6,7 +6,7 @@
 use s3s::S3Result;
 use s3s::dto::{CommonPrefix, ETag, Object, ObjectStorageClass, Owner, Timestamp};
 use svcfs_base::{Fault, MAX_FILE_BYTES, TreePath};
-use svcfs_vfs::Attributes;
+use svcfs_vfs::PathAttributes;
 
 use crate::asked::S3RequestContext;
 use crate::listing::{ListEntry, ListQuery, Page};
@@ -110,8 +110,8 @@ pub(crate) fn told(
 fn described(
     asked: &S3RequestContext,
     key: String,
-    file: Option<(&TreePath, &Attributes)>,
-    attributes: Option<&Attributes>,
+    file: Option<(&TreePath, &PathAttributes)>,
+    attributes: Option<&PathAttributes>,
 ) -> Result<Option<Object>, Fault> {
     let (etag, size) = match file {
         Some((path, attributes)) => match object::etag(asked, path, attributes) {

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use svcfs_base::{Fault, TreePath};
-use svcfs_vfs::{Attributes, EntryKind};
+use svcfs_vfs::{EntryKind, PathAttributes};
 
 use crate::asked::S3RequestContext;
 use crate::beside::is_on_its_way;
@@ -33,7 +33,7 @@ pub(crate) struct ListQuery {
 #[derive(Debug, Clone)]
 pub(crate) enum ListEntry {
     /// A file, and where it is, links followed; or an empty folder, of which no place is told.
-    Object { key: String, file: Option<TreePath>, attributes: Option<Box<Attributes>> },
+    Object { key: String, file: Option<TreePath>, attributes: Option<Box<PathAttributes>> },
     /// What several keys begin with.
     Prefix(String),
 }
@@ -105,7 +105,7 @@ struct KeyWalk<'a> {
 struct FolderChild {
     key: String,
     path: TreePath,
-    attributes: Attributes,
+    attributes: PathAttributes,
     is_folder: bool,
 }
 
@@ -195,7 +195,7 @@ impl KeyWalk<'_> {
         Ok(self.offer(key, Some(place), Some(found)))
     }
 
-    fn offer(&mut self, key: &str, file: Option<TreePath>, attributes: Option<Attributes>) -> ControlFlow<()> {
+    fn offer(&mut self, key: &str, file: Option<TreePath>, attributes: Option<PathAttributes>) -> ControlFlow<()> {
         if !key.starts_with(&self.listing.prefix) || !self.listing.is_ahead(key) {
             return ControlFlow::Continue(());
         }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use svcfs_base::{ETag, Fault, Kind, LargeFile, TreePath};
-use svcfs_vfs::{Attributes, Content, Opened, Reader};
+use svcfs_vfs::{FileContent, FileReader, OpenedFile, PathAttributes};
 
 use crate::asked::S3RequestContext;
 use crate::etags::ETagStore;
@@ -30,9 +30,9 @@ pub(crate) struct S3Object {
     /// The hash of its content; none of a folder, and of a file that no version has.
     pub(crate) blob: Option<ETag>,
     pub(crate) record: ObjectMetadata,
-    pub(crate) content: Content,
+    pub(crate) content: FileContent,
     /// None of a folder and of an earlier version.
-    pub(crate) attributes: Option<Attributes>,
+    pub(crate) attributes: Option<PathAttributes>,
 }
 
 impl S3Object {
@@ -61,7 +61,7 @@ impl S3Object {
             etag: etag_of(b""),
             blob: None,
             record: ObjectMetadata::of(asked, found)?,
-            content: Content::Here(Bytes::new()),
+            content: FileContent::Here(Bytes::new()),
             attributes: None,
         })
     }
@@ -74,15 +74,15 @@ impl S3Object {
             let attributes = found.attributes.clone();
             let look = attributes.large().map(|large| large.to_string()).unwrap_or_default();
             let etag = record.etag.clone().filter(|_| record.of == look).unwrap_or(look);
-            let content = Content::OnDisk(Reader::open(&asked.space.vfs, &asked.caller, found.node)?);
+            let content = FileContent::OnDisk(FileReader::open(&asked.space.vfs, &asked.caller, found.node)?);
             let (size, modified) = (attributes.size, attributes.modified);
             return Ok(Self { path, size, modified, etag, blob: None, record, content, attributes: Some(attributes) });
         }
         let opened = match asked.space.vfs.open_content(asked.caller.door, &path) {
             // Made through a mount, and not saved yet: to all others it is an empty file.
             Err(fault) if fault.kind() == Kind::NotFound => {
-                let (content, attributes) = (Content::Here(Bytes::new()), found.attributes.clone());
-                Opened { content, etag: ETag::of(b""), attributes }
+                let (content, attributes) = (FileContent::Here(Bytes::new()), found.attributes.clone());
+                OpenedFile { content, etag: ETag::of(b""), attributes }
             }
             opened => opened?,
         };
@@ -98,8 +98,8 @@ impl S3Object {
         Self::of(asked, path.clone(), ObjectMetadata::read(record.as_deref()), file.into()).ok()
     }
 
-    fn of(asked: &S3RequestContext, path: TreePath, record: ObjectMetadata, opened: Opened) -> Result<Self, Fault> {
-        let Opened { content, etag: blob, attributes } = opened;
+    fn of(asked: &S3RequestContext, path: TreePath, record: ObjectMetadata, opened: OpenedFile) -> Result<Self, Fault> {
+        let OpenedFile { content, etag: blob, attributes } = opened;
         let kept = record.etag.clone().filter(|_| record.of == blob.to_string());
         let here = (&*asked.space, &path);
         let etags: &ETagStore = &asked.door.etags;
@@ -114,7 +114,7 @@ impl S3Object {
 
     /// What tells its contents apart, where no version has it.
     pub(crate) fn large(&self) -> Option<LargeFile> {
-        self.attributes.as_ref().and_then(Attributes::large)
+        self.attributes.as_ref().and_then(PathAttributes::large)
     }
 
     /// Whether what the record says of a content is said of this one.
@@ -156,7 +156,7 @@ impl S3Object {
 ///
 /// # Errors
 /// Those of reading it.
-pub(crate) fn summed(content: &Content, size: u64) -> Result<String, Fault> {
+pub(crate) fn summed(content: &FileContent, size: u64) -> Result<String, Fault> {
     let mut summing = ContentHasher::new(RequestedChecksums::default());
     let mut at = 0;
     while at < size {
@@ -174,20 +174,20 @@ pub(crate) fn summed(content: &Content, size: u64) -> Result<String, Fault> {
 ///
 /// # Errors
 /// Those of reading it.
-pub(crate) fn etag(asked: &S3RequestContext, path: &TreePath, attributes: &Attributes) -> Result<String, Fault> {
+pub(crate) fn etag(asked: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> Result<String, Fault> {
     match known(asked, path, attributes) {
         Some(etag) => Ok(etag),
         None => S3Object::at(asked, &ParsedKey::File(path.clone())).map(|object| object.etag),
     }
 }
 
-fn known(asked: &S3RequestContext, path: &TreePath, attributes: &Attributes) -> Option<String> {
+fn known(asked: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> Option<String> {
     let etags = &asked.door.etags;
     attributes.large().is_none().then(|| etags.known((&asked.space, path), attributes)).flatten()
 }
 
 /// Bytes that are to be read before its ETag can be told.
-pub(crate) fn unread(asked: &S3RequestContext, path: &TreePath, attributes: &Attributes) -> u64 {
+pub(crate) fn unread(asked: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> u64 {
     let is_told = attributes.large().is_some() || known(asked, path, attributes).is_some();
     if is_told { 0 } else { attributes.size }
 }

@@ -13,7 +13,7 @@ use s3s::dto::{
 use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
 use svcfs_listener::{ReadFunctions, streamed};
-use svcfs_vfs::{Content, Reader};
+use svcfs_vfs::{FileContent, FileReader};
 
 use crate::S3Server;
 use crate::asked::{S3RequestContext, S3RequestError};
@@ -72,7 +72,7 @@ impl ObjectSelection {
     /// Lets an earlier version be read from the disk, for it is streamed as slowly as a client takes it; where there is no room on the disk, it stays
     /// in memory.
     fn set_aside(&mut self, asked: &S3RequestContext) {
-        let Content::Here(content) = &self.object.content else { return };
+        let FileContent::Here(content) = &self.object.content else { return };
         match asked.space.vfs.set_aside(content.clone()) {
             Ok(aside) => self.object.content = aside,
             Err(fault) => tracing::warn!(error = ?fault, "a version is handed on from memory"),
@@ -171,13 +171,13 @@ pub(crate) async fn get(
     };
     let from = answer.range.as_ref().map_or(0, |range| range.start);
     output.body = Some(match answer.object.content {
-        Content::Here(content) => {
+        FileContent::Here(content) => {
             let begin = usize::try_from(from).unwrap_or(usize::MAX).min(content.len());
             let end = begin.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(content.len());
             StreamingBlob::from(Body::from(content.slice(begin..end)))
         }
-        Content::OnDisk(reader) => {
-            let read = ReadFunctions { now: Reader::read_now, wait: Reader::read };
+        FileContent::OnDisk(reader) => {
+            let read = ReadFunctions { now: FileReader::read_now, wait: FileReader::read };
             StreamingBlob::wrap(streamed(Arc::clone(&asked.door.lanes), (reader, read), from..from + length))
         }
     });

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use svcfs_base::{Fault, Kind, VersionId};
 use svcfs_knowledge::kernel::Space;
-use svcfs_vfs::{Action, ChangeRecord};
+use svcfs_vfs::{ChangeRecord, PathAction};
 
 /// Records of the feed that are gone through; of the newest at least as many are known.
 const MAX_CHANGES: usize = 100_000;
@@ -32,7 +32,7 @@ pub(crate) struct RemovedKeys {
 impl RemovedKeys {
     fn take(&mut self, changes: Vec<ChangeRecord>, last_seq: String) {
         (self.seen, self.last_seq) = (self.seen + changes.len(), last_seq);
-        for change in changes.into_iter().filter(|change| change.action == Action::Delete) {
+        for change in changes.into_iter().filter(|change| change.action == PathAction::Delete) {
             let removal = (change.seq, SystemTime::from(change.timestamp));
             self.by_key.entry(change.path.to_string()).or_default().push(removal);
         }

@@ -13,7 +13,7 @@ use s3s::dto::{
 };
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::{Fault, Kind, MAX_FILE_BYTES, Scope, TreePath};
-use svcfs_vfs::{Content, KeptContent};
+use svcfs_vfs::{FileContent, StoredContent};
 
 use crate::S3Server;
 use crate::asked::{S3RequestContext, S3RequestError};
@@ -68,7 +68,7 @@ pub(crate) fn object(
         etag: record.etag.clone().unwrap_or_else(|| etag_of(&content)),
         blob: Some(blob),
         record,
-        content: Content::Here(content),
+        content: FileContent::Here(content),
         attributes: None,
     })
 }
@@ -103,7 +103,7 @@ enum VersionKind {
     Removal,
     /// What no version has: its size and ETag.
     Large(u64, String),
-    Kept(KeptContent),
+    Kept(StoredContent),
     /// To be asked for by its name.
     Named,
 }
@@ -307,12 +307,12 @@ fn described(asked: &S3RequestContext, path: &TreePath, entry: &VersionEntry) ->
 }
 
 /// The ETag that the newest version has as an object, where that is another: of an upload in parts.
-fn of_parts(asked: &S3RequestContext, path: &TreePath, content: &KeptContent) -> Result<Option<String>, Fault> {
+fn of_parts(asked: &S3RequestContext, path: &TreePath, content: &StoredContent) -> Result<Option<String>, Fault> {
     let record = kept_at(asked, path)?;
     let Some(etag) = record.etag else { return Ok(None) };
     let blob = match content {
-        KeptContent::Blob(blob) => *blob,
-        KeptContent::Snapshot(..) => svcfs_base::ETag::of(&asked.space.vfs.kept_content(content)?),
+        StoredContent::Blob(blob) => *blob,
+        StoredContent::Snapshot(..) => svcfs_base::ETag::of(&asked.space.vfs.kept_content(content)?),
     };
     Ok((record.of == blob.to_string()).then_some(etag))
 }

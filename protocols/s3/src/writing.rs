@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use svcfs_base::{Change, Fault, Kind, Precondition, Scope, TreePath};
-use svcfs_vfs::{Content as Read, Reader};
+use svcfs_vfs::{FileContent as Read, FileReader};
 use tracing::warn;
 
 use crate::asked::{S3RequestContext, S3RequestError};
@@ -372,7 +372,7 @@ fn gathered_of(
 
 fn copy_large(
     asked: &S3RequestContext,
-    (reader, summing): (&Reader, &mut ContentHasher),
+    (reader, summing): (&FileReader, &mut ContentHasher),
     size: u64,
     place: &TreePath,
 ) -> Result<StagedUpload, Fault> {

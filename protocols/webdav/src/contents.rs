@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use svcfs_base::{Change, Fault, Kind, TreePath};
-use svcfs_vfs::{Attributes, EntryKind};
+use svcfs_vfs::{EntryKind, PathAttributes};
 
 use crate::asked::WebdavRequestContext;
 use crate::folders::remove_file;
@@ -13,7 +13,7 @@ use crate::found::ResolvedResource;
 #[derive(Default)]
 pub(crate) struct FolderContents {
     /// Files and links, in path order.
-    pub(crate) files: BTreeMap<TreePath, Attributes>,
+    pub(crate) files: BTreeMap<TreePath, PathAttributes>,
     /// Those of them that somebody made through a mount and has not saved yet.
     unsaved: Vec<TreePath>,
     /// Folders, each after the one it lies in.
@@ -54,7 +54,7 @@ impl FolderContents {
     }
 
     /// What changes of history are made of: all files but those that no version has.
-    pub(crate) fn recorded(&self) -> impl Iterator<Item = (&TreePath, &Attributes)> {
+    pub(crate) fn recorded(&self) -> impl Iterator<Item = (&TreePath, &PathAttributes)> {
         self.files.iter().filter(|(path, attributes)| attributes.large().is_none() && !self.unsaved.contains(path))
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use svcfs_base::{ETag, Fault, TreePath};
-use svcfs_vfs::Attributes;
+use svcfs_vfs::PathAttributes;
 
 /// Files of a generation. Two are remembered: when the newer one is full, what nobody asked for since the last time that one was is forgotten.
 const GENERATION: usize = 32_768;
@@ -61,9 +61,9 @@ impl ETagCache {
     pub(crate) fn of(
         &self,
         (space, path): (&str, &TreePath),
-        attributes: Attributes,
-        read: impl FnOnce() -> Result<(Attributes, ETag), Fault>,
-    ) -> Result<(Attributes, ETag), Fault> {
+        attributes: PathAttributes,
+        read: impl FnOnce() -> Result<(PathAttributes, ETag), Fault>,
+    ) -> Result<(PathAttributes, ETag), Fault> {
         let key = (space.to_owned(), path.clone());
         let known = self.0.lock().of(&key, ContentStamp::of(&attributes));
         if let Some(etag) = known {
@@ -78,8 +78,8 @@ impl ETagCache {
 }
 
 impl ContentStamp {
-    const fn of(attributes: &Attributes) -> Self {
-        let Attributes { size, modified, changed, .. } = *attributes;
+    const fn of(attributes: &PathAttributes) -> Self {
+        let PathAttributes { size, modified, changed, .. } = *attributes;
         Self { size, modified, changed }
     }
 }
@@ -91,11 +91,11 @@ mod tests {
     use super::*;
 
     /// A file that nobody changes any more.
-    fn settled(size: u64) -> Attributes {
+    fn settled(size: u64) -> PathAttributes {
         let at = SystemTime::UNIX_EPOCH;
         let (modified, changed, accessed) = (at, at, at);
         let (blocks, mode, uid, gid, links) = (1, 0o644, 0, 0, 1);
-        Attributes { kind: EntryKind::File, size, blocks, mode, uid, gid, modified, changed, accessed, links }
+        PathAttributes { kind: EntryKind::File, size, blocks, mode, uid, gid, modified, changed, accessed, links }
     }
 
     /// Whether a file had to be read.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture};
 use svcfs_base::{Fault, Kind, TreePath};
-use svcfs_vfs::{Content, EntryKind, Opened, Reader};
+use svcfs_vfs::{EntryKind, FileContent, FileReader, OpenedFile};
 use svcfs_work::Lane;
 
 use crate::WebdavServer;
@@ -19,7 +19,7 @@ use crate::tree::sought;
 pub(crate) struct ReadableFile {
     metadata: ResourceMetadata,
     position: u64,
-    content: Arc<Content>,
+    content: Arc<FileContent>,
     door: Arc<WebdavServer>,
 }
 
@@ -55,7 +55,7 @@ impl ReadableFile {
             return Err(Fault::is_directory(path));
         }
         if found.is_large() {
-            let content = Content::OnDisk(Reader::open(&space.vfs, caller, found.node)?);
+            let content = FileContent::OnDisk(FileReader::open(&space.vfs, caller, found.node)?);
             return Ok(Self::new(asked, ResourceMetadata::of_large(found.attributes.clone()), content));
         }
         match space.vfs.open_content(caller.door, &found.path) {
@@ -63,17 +63,17 @@ impl ReadableFile {
             Err(fault) if fault.kind() == Kind::NotFound => {
                 let mut metadata = found.metadata(asked)?;
                 metadata.attributes.size = 0;
-                Ok(Self::new(asked, metadata, Content::Here(Bytes::new())))
+                Ok(Self::new(asked, metadata, FileContent::Here(Bytes::new())))
             }
             opened => Ok(Self::of(asked, opened?)),
         }
     }
 
-    fn of(asked: &WebdavRequestContext, Opened { content, etag, attributes }: Opened) -> Self {
+    fn of(asked: &WebdavRequestContext, OpenedFile { content, etag, attributes }: OpenedFile) -> Self {
         Self::new(asked, ResourceMetadata::of(attributes, etag), content)
     }
 
-    fn new(asked: &WebdavRequestContext, metadata: ResourceMetadata, content: Content) -> Self {
+    fn new(asked: &WebdavRequestContext, metadata: ResourceMetadata, content: FileContent) -> Self {
         // Not what is asked: that has this.
         Self { metadata, position: 0, content: Arc::new(content), door: Arc::clone(asked.door()) }
     }

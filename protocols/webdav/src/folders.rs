@@ -7,7 +7,7 @@
 use svcfs_base::{
     Change, ChangeSet, DiskAttributes, Durability, ETag, Fault, FileKind, Kind, MAX_FILE_BYTES, Precondition, TreePath,
 };
-use svcfs_vfs::{Attributes, EntryKind};
+use svcfs_vfs::{EntryKind, PathAttributes};
 
 use crate::asked::WebdavRequestContext;
 use crate::contents::FolderContents;
@@ -267,7 +267,7 @@ impl CopyPlan<'_> {
 /// The change that makes a copy of a file or link; of a file that was looked at, only of that.
 fn copy_of(
     asked: &WebdavRequestContext,
-    (from, attributes, look): (&TreePath, &Attributes, Option<&ObservedState>),
+    (from, attributes, look): (&TreePath, &PathAttributes, Option<&ObservedState>),
     to: TreePath,
 ) -> Result<Change, Fault> {
     let (vfs, door) = (&asked.space().vfs, asked.caller().door);

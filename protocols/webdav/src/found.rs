@@ -4,7 +4,7 @@
 //! seen by its nodes only.
 
 use svcfs_base::{ETag, Fault, Kind, PathComponent, TreePath};
-use svcfs_vfs::{Attributes, EntryKind, NodeId, Vfs};
+use svcfs_vfs::{EntryKind, NodeId, PathAttributes, Vfs};
 
 use crate::asked::WebdavRequestContext;
 use crate::metadata::ResourceMetadata;
@@ -15,7 +15,7 @@ pub(crate) struct ResolvedResource<'a> {
     /// Where it is, links followed.
     pub(crate) path: TreePath,
     pub(crate) node: NodeId,
-    pub(crate) attributes: Attributes,
+    pub(crate) attributes: PathAttributes,
 }
 
 impl Drop for ResolvedResource<'_> {
@@ -100,7 +100,7 @@ impl<'a> ResolvedResource<'a> {
     ///
     /// # Errors
     /// `NotDirectory`.
-    pub(crate) fn entries(&self, asked: &WebdavRequestContext) -> Result<Vec<(TreePath, Attributes)>, Fault> {
+    pub(crate) fn entries(&self, asked: &WebdavRequestContext) -> Result<Vec<(TreePath, PathAttributes)>, Fault> {
         let mut entries = self.all_entries(asked)?;
         entries.retain(|(_, attributes)| !matches!(attributes.kind, EntryKind::Special(_)));
         Ok(entries)
@@ -109,7 +109,7 @@ impl<'a> ResolvedResource<'a> {
     ///
     /// # Errors
     /// `NotDirectory`.
-    pub(crate) fn all_entries(&self, asked: &WebdavRequestContext) -> Result<Vec<(TreePath, Attributes)>, Fault> {
+    pub(crate) fn all_entries(&self, asked: &WebdavRequestContext) -> Result<Vec<(TreePath, PathAttributes)>, Fault> {
         let entries = self.vfs.entries(asked.caller(), self.node)?.into_iter();
         Ok(entries.map(|(name, _, attributes)| (self.path.join(&name), attributes)).collect())
     }
@@ -152,7 +152,7 @@ pub(crate) fn check_not_ours(asked: &WebdavRequestContext, path: &TreePath) -> R
 pub(crate) fn metadata(
     asked: &WebdavRequestContext,
     path: &TreePath,
-    attributes: Attributes,
+    attributes: PathAttributes,
 ) -> Result<ResourceMetadata, Fault> {
     if attributes.kind != EntryKind::File || !asked.wants_etags() {
         return Ok(ResourceMetadata::without_etag(attributes));

@@ -10,7 +10,7 @@ use dav_server::davpath::DavPath;
 use dav_server::ls::{DavLock, DavLockSystem, LsFuture};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use svcfs_base::{Fault, Kind, Protocol, Timestamp, TreePath};
-use svcfs_vfs::{Lease, Unleased};
+use svcfs_vfs::{Lease, LeaseBarrier};
 use uuid::Uuid;
 use xmltree::{Element, EmitterConfig, Namespace, XMLNode};
 
@@ -86,7 +86,10 @@ impl WebdavLocks {
     ///
     /// # Errors
     /// `Locked`.
-    pub(crate) fn check_again<'a>(asked: &'a WebdavRequestContext, paths: &[&TreePath]) -> Result<Unleased<'a>, Fault> {
+    pub(crate) fn check_again<'a>(
+        asked: &'a WebdavRequestContext,
+        paths: &[&TreePath],
+    ) -> Result<LeaseBarrier<'a>, Fault> {
         Self::look_again(asked, paths, true)
     }
 
@@ -94,7 +97,10 @@ impl WebdavLocks {
     ///
     /// # Errors
     /// `Locked`.
-    pub(crate) fn check_it_again<'a>(asked: &'a WebdavRequestContext, path: &TreePath) -> Result<Unleased<'a>, Fault> {
+    pub(crate) fn check_it_again<'a>(
+        asked: &'a WebdavRequestContext,
+        path: &TreePath,
+    ) -> Result<LeaseBarrier<'a>, Fault> {
         Self::look_again(asked, &[path], false)
     }
 
@@ -102,7 +108,7 @@ impl WebdavLocks {
         asked: &'a WebdavRequestContext,
         paths: &[&TreePath],
         is_deep: bool,
-    ) -> Result<Unleased<'a>, Fault> {
+    ) -> Result<LeaseBarrier<'a>, Fault> {
         let vfs = &asked.space().vfs;
         let none_begins = vfs.without_new_leases(paths);
         let locks = Self { asked: asked.clone(), prefix: String::new() };

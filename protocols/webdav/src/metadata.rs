@@ -4,12 +4,12 @@ use std::time::SystemTime;
 
 use dav_server::fs::{DavDirEntry, DavMetaData, FsFuture, FsResult};
 use svcfs_base::{ETag, TreePath};
-use svcfs_vfs::{Attributes, EntryKind};
+use svcfs_vfs::{EntryKind, PathAttributes};
 
 /// What is known of a file or folder.
 #[derive(Debug, Clone)]
 pub(crate) struct ResourceMetadata {
-    pub(crate) attributes: Attributes,
+    pub(crate) attributes: PathAttributes,
     /// None where nobody asks for it, and for a folder.
     pub(crate) etag: Option<String>,
     /// A folder that is to be handled as one thing.
@@ -20,16 +20,16 @@ pub(crate) struct ResourceMetadata {
 
 impl ResourceMetadata {
     /// Of a file with this content.
-    pub(crate) fn of(attributes: Attributes, etag: ETag) -> Self {
+    pub(crate) fn of(attributes: PathAttributes, etag: ETag) -> Self {
         Self { attributes, etag: Some(etag.to_string()), is_whole: false, is_link: false }
     }
     /// Of a file that is too large to be recorded: no version has it, and size and time must do.
-    pub(crate) fn of_large(attributes: Attributes) -> Self {
+    pub(crate) fn of_large(attributes: PathAttributes) -> Self {
         let etag = attributes.large().map(|large| large.to_string());
         Self { attributes, etag, is_whole: false, is_link: false }
     }
     /// Of something whose hash nobody asks for.
-    pub(crate) const fn without_etag(attributes: Attributes) -> Self {
+    pub(crate) const fn without_etag(attributes: PathAttributes) -> Self {
         Self { attributes, etag: None, is_whole: false, is_link: false }
     }
 }

@@ -13,10 +13,10 @@ use tracing::{debug, warn};
 
 use crate::Vfs;
 use crate::apply::many_message;
-use crate::core::Core;
-use crate::progress::{Progress, Reporter};
-use crate::queue::{After, Before, Effect, Prepared, Receipt};
-use sets::Sets;
+use crate::core::VfsCore;
+use crate::progress::{OpenProgress, ProgressReporter};
+use crate::queue::{FileEffect, QueuedSet, SetReceipt, StateAfter, StateBefore};
+use sets::AdoptionSets;
 
 impl Vfs {
     /// Compares the tree on disk with what is recorded and records what differs, under the name `fswatch`; how many files differed.
@@ -24,14 +24,14 @@ impl Vfs {
     /// # Errors
     /// `Internal` when git cannot compare; `NoSpace`, `ReadOnly` when the log cannot take it.
     pub fn rescan(&self) -> Result<usize, Fault> {
-        self.rescan_and_tell(&mut Reporter::silent())
+        self.rescan_and_tell(&mut ProgressReporter::silent())
     }
 
     /// As [`Vfs::rescan`], for somebody who waits.
-    pub(crate) fn rescan_and_tell(&self, reporter: &mut Reporter) -> Result<usize, Fault> {
+    pub(crate) fn rescan_and_tell(&self, reporter: &mut ProgressReporter) -> Result<usize, Fault> {
         self.core.sweep_refused();
         self.committed()?;
-        reporter.tell(Progress::Comparing);
+        reporter.tell(OpenProgress::Comparing);
         let paths = self.core.memory.differences()?;
         let count = self.adopt_and_tell(&paths, reporter)?;
         if count < paths.len() {
@@ -58,10 +58,10 @@ impl Vfs {
     /// # Errors
     /// As [`Vfs::rescan`].
     pub fn adopt(&self, paths: &[TreePath]) -> Result<usize, Fault> {
-        self.adopt_and_tell(paths, &mut Reporter::silent())
+        self.adopt_and_tell(paths, &mut ProgressReporter::silent())
     }
 
-    fn adopt_and_tell(&self, paths: &[TreePath], reporter: &mut Reporter) -> Result<usize, Fault> {
+    fn adopt_and_tell(&self, paths: &[TreePath], reporter: &mut ProgressReporter) -> Result<usize, Fault> {
         if paths.iter().any(|path| self.core.overlay.get(path).is_some()) {
             // An edit over our own write in this moment brings no second event.
             self.settled()?;
@@ -73,7 +73,7 @@ impl Vfs {
         let committed = self.core.memory.recorded(&leaves.iter().collect::<Vec<_>>())?;
         let recorded = uncommitted.into_iter().zip(committed).map(|(newer, committed)| newer.unwrap_or(committed));
         self.core.fail.pass(FailPoint::AdoptLooked);
-        let mut sets = Sets::new(&self.core, reporter, (leaves.len(), seen));
+        let mut sets = AdoptionSets::new(&self.core, reporter, (leaves.len(), seen));
         for (path, known) in leaves.iter().zip(recorded) {
             let held = self.core.locks.hold([path.clone()].into());
             let difference = self.difference(path, known)?;
@@ -140,7 +140,7 @@ impl Vfs {
 
     /// What the tree has at a path where history has something else. A file too large for any version is nothing to history, as a pipe:
     /// what had versions there is gone. The path is held.
-    fn difference(&self, path: &TreePath, known: Option<(ETag, FileKind)>) -> Result<Option<Effect>, Fault> {
+    fn difference(&self, path: &TreePath, known: Option<(ETag, FileKind)>) -> Result<Option<FileEffect>, Fault> {
         if self.core.overlay.get(path).is_some() || self.core.departures.lock().contains_key(path) {
             // Our own change is on its way; what follows it will be seen then.
             return Ok(None);
@@ -158,19 +158,19 @@ impl Vfs {
             return Ok(None);
         }
         // An executable bit alone says nothing where the disk keeps none.
-        let before = known.map(Before::from);
-        Ok(Some(Effect::new(path.clone(), before, present.map(After::Leaf))))
+        let before = known.map(StateBefore::from);
+        Ok(Some(FileEffect::new(path.clone(), before, present.map(StateAfter::Leaf))))
     }
 }
 
 /// A set of edits that are in the tree already, under the name of the watcher.
 pub(crate) fn adopted(
-    core: &Core,
-    effects: Vec<Effect>,
-    answer: Option<SyncSender<Result<Receipt, Fault>>>,
-) -> Prepared {
+    core: &VfsCore,
+    effects: Vec<FileEffect>,
+    answer: Option<SyncSender<Result<SetReceipt, Fault>>>,
+) -> QueuedSet {
     let actor = Actor::new(Protocol::Direct.default_actor());
-    Prepared {
+    QueuedSet {
         message: adoption_message(&actor, &effects),
         actor,
         door: Protocol::Direct,
@@ -189,7 +189,7 @@ pub(crate) fn adopted(
 }
 
 /// The message of a commit of edits that are in the tree already.
-pub(crate) fn adoption_message(actor: &Actor, effects: &[Effect]) -> String {
+pub(crate) fn adoption_message(actor: &Actor, effects: &[FileEffect]) -> String {
     match effects {
         [effect] if effect.after.is_none() => format!("delete: {}", effect.path),
         [effect] => format!("{actor}: {}", effect.path),

@@ -13,12 +13,12 @@ use svcfs_base::{ApplyResult, Caller, Change, ChangeSet, Durability, Fault, File
 use svcfs_store::{FailPoint, InstallResult, StatKind, StoreError};
 
 use crate::Vfs;
-use crate::core::{Core, LOOK};
-use crate::nodes::Moment;
-use crate::overlay::{Leaf, Pending};
-use crate::past::Going;
-use crate::plan::{Direct, Plan};
-use crate::queue::{After, Prepared, Receipt};
+use crate::core::{LOOK, VfsCore};
+use crate::nodes::RefusalMark;
+use crate::overlay::{OverlayFile, PendingState};
+use crate::past::RemovedPaths;
+use crate::plan::{ChangePlan, DirectChange};
+use crate::queue::{QueuedSet, SetReceipt, StateAfter};
 
 /// How long a writer waits for a disk that does not answer before it is told so.
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -136,7 +136,7 @@ impl Vfs {
     }
 
     /// Steps 3 to 5, and a place in the queue. `is_exclusive` when the whole tree is held and nothing is pending.
-    fn accept(&self, caller: &Caller, set: ChangeSet, is_exclusive: bool) -> Result<Waiting, Fault> {
+    fn accept(&self, caller: &Caller, set: ChangeSet, is_exclusive: bool) -> Result<PendingAnswer, Fault> {
         self.core.fail.pass(FailPoint::AcceptHeld);
         let mut is_awaited = self.core.must_wait(set.durability)?;
         self.core.none_leased(caller, &set.changes)?;
@@ -148,8 +148,8 @@ impl Vfs {
             },
         };
         let written: Vec<TreePath> = set.changes.iter().filter_map(written).cloned().collect();
-        let going = Going::of(&set.changes);
-        let mut plan = Plan::new(&self.core, &self.gates, caller, is_exclusive);
+        let going = RemovedPaths::of(&set.changes);
+        let mut plan = ChangePlan::new(&self.core, &self.gates, caller, is_exclusive);
         for change in set.changes {
             if let Err(fault) = plan.add(change) {
                 plan.give_back();
@@ -159,7 +159,7 @@ impl Vfs {
         plan.without_noise();
         self.core.fail.pass(FailPoint::AcceptPlanned);
         self.keep_readers(&going);
-        let Plan { effects, directs, spent, moves, departures, files, .. } = plan;
+        let ChangePlan { effects, directs, spent, moves, departures, files, .. } = plan;
         self.core.departures.lock().extend(departures);
         for direct in directs {
             self.core.carry_out(direct)?;
@@ -169,7 +169,7 @@ impl Vfs {
                 self.core.tree.remove(path)?;
             }
             self.core.forget_refused(written.iter(), self.core.refusals.now());
-            return Ok(Waiting { answer: None, files, was_needed: false, made: Vec::new() });
+            return Ok(PendingAnswer { answer: None, files, was_needed: false, made: Vec::new() });
         }
         for (_, to) in &moves {
             self.core.make_room(to)?;
@@ -186,7 +186,7 @@ impl Vfs {
         }
         let (sender, receiver) = mpsc::sync_channel(1);
         is_awaited |= !moves.is_empty();
-        let prepared = Prepared {
+        let prepared = QueuedSet {
             actor: caller.actor(),
             door: caller.door,
             entrance: caller.entrance,
@@ -212,14 +212,14 @@ impl Vfs {
             self.core.messages.spent(&said);
         }
         self.core.fail.pass(FailPoint::AcceptQueued);
-        let answer = is_awaited.then_some(Answer { receiver, written, accepted });
-        Ok(Waiting { answer, files, was_needed: true, made })
+        let answer = is_awaited.then_some(ApplyReceiver { receiver, written, accepted });
+        Ok(PendingAnswer { answer, files, was_needed: true, made })
     }
 }
 
 /// A set in the queue, or one that needed none.
-struct Waiting {
-    answer: Option<Answer>,
+struct PendingAnswer {
+    answer: Option<ApplyReceiver>,
     files: Vec<WriteResult>,
     was_needed: bool,
     /// Directories that were made for it, outermost first.
@@ -227,14 +227,14 @@ struct Waiting {
 }
 
 /// What becomes of a set, to be heard once it is settled or refused.
-struct Answer {
-    receiver: Receiver<Result<Receipt, Fault>>,
+struct ApplyReceiver {
+    receiver: Receiver<Result<SetReceipt, Fault>>,
     /// Files of which earlier refusals are void when it is accepted, and since when it stands in the queue.
     written: Vec<TreePath>,
-    accepted: Moment,
+    accepted: RefusalMark,
 }
 
-impl Waiting {
+impl PendingAnswer {
     fn wait(self, vfs: &Vfs, must: bool) -> Result<ApplyResult, Fault> {
         let core = &vfs.core;
         let Some(answer) = self.answer else {
@@ -255,7 +255,7 @@ impl Waiting {
     }
 }
 
-impl Core {
+impl VfsCore {
     /// Whether a set is to be answered only once it is settled, as things are with the disk.
     fn must_wait(&self, durability: Durability) -> Result<bool, Fault> {
         let trouble = self.trouble.lock().as_ref().map(Fault::again);
@@ -270,7 +270,7 @@ impl Core {
 
     /// What becomes of a set, or why that is not known in time: it will happen once it is logged, but nobody waits long for a disk
     /// that refuses.
-    fn answer(&self, answer: &Receiver<Result<Receipt, Fault>>) -> Result<Result<Receipt, Fault>, Fault> {
+    fn answer(&self, answer: &Receiver<Result<SetReceipt, Fault>>) -> Result<Result<SetReceipt, Fault>, Fault> {
         let deadline = Instant::now() + MAX_WAIT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -293,22 +293,22 @@ impl Core {
     }
 
     /// Shows a set to every reader, from its place in the queue's order on.
-    pub(crate) fn show(&self, prepared: &Prepared) {
+    pub(crate) fn show(&self, prepared: &QueuedSet) {
         if !prepared.moves.is_empty() {
             return;
         }
         let accepted = self.file_time();
         for effect in &prepared.effects {
             let leaf = match &effect.after {
-                Some(After::Leaf(leaf)) => Some(leaf.clone()),
-                Some(After::Blob(..)) => continue,
+                Some(StateAfter::Leaf(leaf)) => Some(leaf.clone()),
+                Some(StateAfter::Blob(..)) => continue,
                 None => None,
             };
-            let pending = Pending { stamp: prepared.stamp, leaf, over: effect.over, accepted };
+            let pending = PendingState { stamp: prepared.stamp, leaf, over: effect.over, accepted };
             self.overlay.put(effect.path.clone(), pending);
         }
         for path in &prepared.spent {
-            self.overlay.put(path.clone(), Pending { stamp: prepared.stamp, leaf: None, over: None, accepted });
+            self.overlay.put(path.clone(), PendingState { stamp: prepared.stamp, leaf: None, over: None, accepted });
         }
     }
 
@@ -325,40 +325,40 @@ impl Core {
         }
     }
 
-    fn carry_out(&self, direct: Direct) -> Result<(), Fault> {
+    fn carry_out(&self, direct: DirectChange) -> Result<(), Fault> {
         match direct {
-            Direct::Install(path, leaf) => {
+            DirectChange::Install(path, leaf) => {
                 self.wait_for(&path)?;
                 self.make_room(&path)?;
                 self.install(&path, &leaf)?;
             }
-            Direct::Replace(path, leaf) => {
+            DirectChange::Replace(path, leaf) => {
                 self.wait_for(&path)?;
                 self.replace_same(&path, &leaf)?;
             }
-            Direct::Remove(path) => {
+            DirectChange::Remove(path) => {
                 self.wait_for(&path)?;
                 self.tree.remove(&path)?;
             }
-            Direct::Rename(from, to) => {
+            DirectChange::Rename(from, to) => {
                 if !self.overlay.is_empty() {
                     self.wait_settled(MAX_WAIT)?;
                 }
                 self.tree.make_parents(&to)?;
                 self.tree.rename(&from, &to, true)?;
             }
-            Direct::MakeDirectory(path) => {
+            DirectChange::MakeDirectory(path) => {
                 self.wait_for(&path)?;
                 self.make_room(&path)?;
                 self.tree.make_directory(&path, 0o755)?;
             }
-            Direct::RemoveDirectory(path) => self.tree.remove_directory(&path)?,
+            DirectChange::RemoveDirectory(path) => self.tree.remove_directory(&path)?,
         }
         Ok(())
     }
 
     /// Replaces a file by one with the same bytes. An external edit stays, and is recorded as one.
-    pub(crate) fn replace_same(&self, path: &TreePath, leaf: &Leaf) -> Result<(), Fault> {
+    pub(crate) fn replace_same(&self, path: &TreePath, leaf: &OverlayFile) -> Result<(), Fault> {
         if self.put_in_place(path, leaf, Some([leaf.etag][..].into()))? == InstallResult::Edited {
             self.doubt(vec![path.clone()]);
         }
@@ -392,7 +392,7 @@ fn paths_of(set: &ChangeSet) -> BTreeSet<TreePath> {
 }
 
 /// The commit's message where the writer gives none (gaps.md 4.4, commit conventions).
-fn default_message(caller: &Caller, changes: &[Change], core: &Core) -> String {
+fn default_message(caller: &Caller, changes: &[Change], core: &VfsCore) -> String {
     let actor = caller.actor();
     match changes {
         [Change::Put { path, kind, .. }] => match kind {

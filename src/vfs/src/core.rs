@@ -13,19 +13,19 @@ use svcfs_store::{
 };
 use tracing::warn;
 
-use crate::committer::Commits;
+use crate::committer::CommitPolicy;
 use crate::done::{OnAccepted, OnChange};
-use crate::feed::Feed;
-use crate::leases::Leases;
-use crate::links::Linking;
+use crate::feed::ChangeFeed;
+use crate::leases::LeaseRegistry;
+use crate::links::LinkResolver;
 use crate::load::OnFlush;
-use crate::locks::Locks;
-use crate::messages::Messages;
-use crate::nodes::{Refusals, Unpublished};
-use crate::overlay::{Leaf, Overlay};
-use crate::place::Places;
-use crate::queue::{Before, Queue, Until};
-use crate::uncommitted::Uncommitted;
+use crate::locks::PathLocks;
+use crate::messages::SaveMessages;
+use crate::nodes::{DirtyBytes, RecentRefusals};
+use crate::overlay::{Overlay, OverlayFile};
+use crate::place::PathClassifier;
+use crate::queue::{CommitQueue, StateBefore, WriteBarrier};
+use crate::uncommitted::UncommittedPaths;
 
 /// How long a page renamed to a scratch name may be missing before its removal is recorded: an editor that keeps a backup
 /// writes the page anew within this time, and one save is then one version.
@@ -37,28 +37,28 @@ pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// Permission bits of a new file that nobody gave any.
 pub(crate) const NEW_MODE: u32 = 0o644;
 
-pub(crate) struct Core {
+pub(crate) struct VfsCore {
     pub(crate) root: PathBuf,
-    pub(crate) places: Places,
+    pub(crate) places: PathClassifier,
     pub(crate) tree: Arc<WorkTree>,
     pub(crate) log: Arc<Log>,
     pub(crate) memory: VersionStore,
     pub(crate) clock: Arc<dyn Clock>,
     /// When accepted changes become commits.
-    pub(crate) commits: Commits,
-    pub(crate) locks: Locks,
+    pub(crate) commits: CommitPolicy,
+    pub(crate) locks: PathLocks,
     /// What clients of one door have for themselves.
-    pub(crate) leases: Leases,
+    pub(crate) leases: LeaseRegistry,
     pub(crate) overlay: Overlay,
-    pub(crate) uncommitted: Uncommitted,
-    pub(crate) queue: Queue,
-    pub(crate) feed: Feed,
+    pub(crate) uncommitted: UncommittedPaths,
+    pub(crate) queue: CommitQueue,
+    pub(crate) feed: ChangeFeed,
     /// What writers said of their next saves.
-    pub(crate) messages: Messages,
+    pub(crate) messages: SaveMessages,
     /// Saves that were refused.
-    pub(crate) refusals: Refusals,
+    pub(crate) refusals: RecentRefusals,
     /// Pages that were renamed to a scratch name, until their removal is recorded.
-    pub(crate) departures: Mutex<BTreeMap<TreePath, Departure>>,
+    pub(crate) departures: Mutex<BTreeMap<TreePath, PendingRemoval>>,
     /// Why the committer cannot go on, while it cannot.
     pub(crate) trouble: Mutex<Option<Fault>>,
     /// Since when logged changes wait for a disk that refuses, while they do: nothing else is taken.
@@ -70,11 +70,11 @@ pub(crate) struct Core {
     pub(crate) stamps: AtomicU64,
     pub(crate) fail: FailPoints,
     /// Who compares paths with the tree that a person's commit has something to say about; nobody where nothing is watched.
-    pub(crate) doubter: Mutex<Option<Doubter>>,
+    pub(crate) doubter: Mutex<Option<RescanHook>>,
     /// What the log holds until the next checkpoint, in bytes, as the committer last said.
     pub(crate) unsettled_bytes: AtomicU64,
     /// How many bytes of files that are not published are in memory, with those of other spaces that share it.
-    pub(crate) unpublished: OnceLock<Arc<Unpublished>>,
+    pub(crate) unpublished: OnceLock<Arc<DirtyBytes>>,
     /// Who is told how long the disk took.
     pub(crate) on_flush: OnceLock<OnFlush>,
     /// Who is told of changes.
@@ -82,30 +82,30 @@ pub(crate) struct Core {
     /// The observer of accepted change sets, if any.
     pub(crate) on_accepted: OnceLock<OnAccepted>,
     /// Who knows the links that follow a rename; nobody where they do not.
-    pub(crate) linking: OnceLock<Box<dyn Linking>>,
+    pub(crate) linking: OnceLock<Box<dyn LinkResolver>>,
 }
 
-pub(crate) type Doubter = Box<dyn Fn(Vec<TreePath>) + Send>;
+pub(crate) type RescanHook = Box<dyn Fn(Vec<TreePath>) + Send>;
 
 /// A page that went away under another, unversioned name.
-pub(crate) struct Departure {
-    pub(crate) before: Before,
+pub(crate) struct PendingRemoval {
+    pub(crate) before: StateBefore,
     pub(crate) actor: Actor,
     pub(crate) door: Protocol,
     pub(crate) due: Instant,
 }
 
 /// What stands at a path now, counting changes that are accepted and not installed.
-pub(crate) enum Present {
+pub(crate) enum EffectiveState {
     Absent,
     Directory,
     /// A file or link; true when it was read from the tree.
-    Leaf(Leaf, bool),
+    Leaf(OverlayFile, bool),
     /// A file too large for any version.
     Large(LargeFile),
 }
 
-impl Core {
+impl VfsCore {
     pub(crate) fn stamp(&self) -> u64 {
         self.stamps.fetch_add(1, Ordering::Relaxed)
     }
@@ -143,24 +143,24 @@ impl Core {
     }
 
     /// What stands at a path now; links are not followed.
-    pub(crate) fn present(&self, path: &TreePath) -> Result<Present, Fault> {
+    pub(crate) fn present(&self, path: &TreePath) -> Result<EffectiveState, Fault> {
         match self.overlay.get(path) {
             Some(pending) => match pending.leaf {
-                Some(leaf) => return Ok(Present::Leaf(leaf, false)),
+                Some(leaf) => return Ok(EffectiveState::Leaf(leaf, false)),
                 // A directory may have taken the place of a file whose removal is pending.
                 None => {
                     return Ok(match self.tree.stat(path) {
-                        Ok(stat) if stat.kind == StatKind::Directory => Present::Directory,
-                        Ok(_) | Err(_) => Present::Absent,
+                        Ok(stat) if stat.kind == StatKind::Directory => EffectiveState::Directory,
+                        Ok(_) | Err(_) => EffectiveState::Absent,
                     });
                 }
             },
-            None if path.is_root() => return Ok(Present::Directory),
+            None if path.is_root() => return Ok(EffectiveState::Directory),
             None => {}
         }
         match self.tree.stat(path) {
-            Ok(stat) if stat.kind == StatKind::Directory => Ok(Present::Directory),
-            Ok(stat) if let Some(large) = stat.large() => Ok(Present::Large(large)),
+            Ok(stat) if stat.kind == StatKind::Directory => Ok(EffectiveState::Directory),
+            Ok(stat) if let Some(large) = stat.large() => Ok(EffectiveState::Large(large)),
             Ok(_) => match self.tree.read_leaf(path) {
                 Ok((content, stat)) => {
                     let kind = stat.file_kind().unwrap_or(FileKind::Regular);
@@ -170,12 +170,12 @@ impl Core {
                         modified: Some(stat.modified),
                         accessed: Some(stat.accessed),
                     };
-                    Ok(Present::Leaf(Leaf { disk, ..Leaf::new(content, kind) }, true))
+                    Ok(EffectiveState::Leaf(OverlayFile { disk, ..OverlayFile::new(content, kind) }, true))
                 }
-                Err(error) if error.is_missing() => Ok(Present::Absent),
+                Err(error) if error.is_missing() => Ok(EffectiveState::Absent),
                 Err(error) => Err(error.into()),
             },
-            Err(error) if error.is_missing() => Ok(Present::Absent),
+            Err(error) if error.is_missing() => Ok(EffectiveState::Absent),
             Err(error) => Err(error.into()),
         }
     }
@@ -210,9 +210,9 @@ impl Core {
 
     /// The file or link that stands in the tree at a path, accepted changes not counted; links on the way are not followed. None also
     /// where something stands that no version can have: a file too large, a pipe.
-    pub(crate) fn standing(&self, path: &TreePath) -> Result<Option<Leaf>, StoreError> {
+    pub(crate) fn standing(&self, path: &TreePath) -> Result<Option<OverlayFile>, StoreError> {
         match self.tree.inspect_leaf(path) {
-            Ok((content, stat)) => Ok(Some(Leaf::new(content, stat.file_kind().unwrap_or(FileKind::Regular)))),
+            Ok((content, stat)) => Ok(Some(OverlayFile::new(content, stat.file_kind().unwrap_or(FileKind::Regular)))),
             Err(error) if error.is_missing() || error.is_in_the_way() || error.is_too_large() => Ok(None),
             Err(error) => Err(error),
         }
@@ -226,7 +226,7 @@ impl Core {
     pub(crate) fn put_in_place(
         &self,
         path: &TreePath,
-        leaf: &Leaf,
+        leaf: &OverlayFile,
         known: Option<ExpectedFile<'_>>,
     ) -> Result<InstallResult, StoreError> {
         let put = || match known {
@@ -243,12 +243,12 @@ impl Core {
     }
 
     /// Writes a file that is about to be put in place over one of known content, under a name of our own: its time has not come.
-    pub(crate) fn prepare(&self, path: &TreePath, leaf: &Leaf) {
+    pub(crate) fn prepare(&self, path: &TreePath, leaf: &OverlayFile) {
         self.tree.prepare(&installing(path, leaf));
     }
 
     /// Puts a file in place, whatever stands there.
-    pub(crate) fn install(&self, path: &TreePath, leaf: &Leaf) -> Result<(), StoreError> {
+    pub(crate) fn install(&self, path: &TreePath, leaf: &OverlayFile) -> Result<(), StoreError> {
         self.tree.install(&installing(path, leaf))
     }
 
@@ -257,7 +257,7 @@ impl Core {
     /// # Errors
     /// `NoSpace`, `ReadOnly` when the disk takes nothing now; `Unavailable` when it does not answer in time.
     pub(crate) fn wait_settled(&self, at_most: Duration) -> Result<(), Fault> {
-        self.wait_until(Until::Settled, at_most)
+        self.wait_until(WriteBarrier::Settled, at_most)
     }
 
     /// The same, and until history has it: commits that would have come later are made now.
@@ -265,10 +265,10 @@ impl Core {
     /// # Errors
     /// As [`Core::wait_settled`].
     pub(crate) fn wait_committed(&self, at_most: Duration) -> Result<(), Fault> {
-        self.wait_until(Until::Committed, at_most)
+        self.wait_until(WriteBarrier::Committed, at_most)
     }
 
-    fn wait_until(&self, until: Until, at_most: Duration) -> Result<(), Fault> {
+    fn wait_until(&self, until: WriteBarrier, at_most: Duration) -> Result<(), Fault> {
         let deadline = Instant::now() + at_most;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -298,7 +298,7 @@ pub(crate) fn is_of_disk(fault: &Fault) -> bool {
     matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::DiskFailed)
 }
 
-impl Core {
+impl VfsCore {
     /// What the writer of a logged change is told that is not in place yet.
     pub(crate) fn recorded_only(&self, fault: &Fault) -> Fault {
         let text = if self.log.is_there() {
@@ -312,8 +312,8 @@ impl Core {
     }
 }
 
-fn installing<'a>(path: &'a TreePath, leaf: &'a Leaf) -> FileInstall<'a> {
-    let Leaf { content, kind, disk, etag: _ } = leaf;
+fn installing<'a>(path: &'a TreePath, leaf: &'a OverlayFile) -> FileInstall<'a> {
+    let OverlayFile { content, kind, disk, etag: _ } = leaf;
     FileInstall { path, content, kind: *kind, disk: *disk }
 }
 

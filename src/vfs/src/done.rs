@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use svcfs_base::{ApplyResult, Caller, Change, ChangeSet, Durability, Fault, Seq, Timestamp, TreePath};
 
 use crate::Vfs;
-use crate::core::Core;
+use crate::core::VfsCore;
 
 /// One change that was asked for, without what it brings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changed {
+pub struct RequestedChange {
     /// What it is: `PUT`, `DELETE`, `MOVE`, and of directories `MKCOL` and `RMCOL`.
     pub method: &'static str,
     /// The path it is about; of a move, the old name.
@@ -20,11 +20,11 @@ pub struct Changed {
 
 /// Changes that were asked for together, and what became of them.
 #[derive(Debug)]
-pub struct Done<'a> {
+pub struct ChangeOutcome<'a> {
     /// Who asked.
     pub caller: &'a Caller,
     /// In the order asked.
-    pub changes: &'a [Changed],
+    pub changes: &'a [RequestedChange],
     /// When they were answered.
     pub at: Timestamp,
     /// How long that took.
@@ -34,7 +34,7 @@ pub struct Done<'a> {
 }
 
 /// Told of all changes that are asked for, done or refused; must not block.
-pub type OnChange = Box<dyn Fn(&Done<'_>) + Send + Sync>;
+pub type OnChange = Box<dyn Fn(&ChangeOutcome<'_>) + Send + Sync>;
 
 /// Called with each accepted change set: its caller, and its position in the change log; no position while it may still be queued. Must not
 /// block.
@@ -51,7 +51,7 @@ impl Vfs {
     }
 }
 
-impl Core {
+impl VfsCore {
     /// Does what is asked, and tells of it where somebody wants to know.
     pub(crate) fn telling(
         &self,
@@ -74,10 +74,10 @@ impl Core {
         apply: impl FnOnce(ChangeSet) -> Result<ApplyResult, Fault>,
     ) -> Result<ApplyResult, Fault> {
         let Some(told) = self.on_change.get() else { return apply(set) };
-        let changes: Vec<Changed> = set.changes.iter().map(Changed::of).collect();
+        let changes: Vec<RequestedChange> = set.changes.iter().map(RequestedChange::of).collect();
         let begun = Instant::now();
         let outcome = apply(set);
-        told(&Done {
+        told(&ChangeOutcome {
             caller,
             changes: &changes,
             at: self.clock.now(),
@@ -88,7 +88,7 @@ impl Core {
     }
 }
 
-impl Changed {
+impl RequestedChange {
     fn of(change: &Change) -> Self {
         let (method, to) = match change {
             Change::Put { .. } => ("PUT", None),

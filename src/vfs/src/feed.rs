@@ -16,7 +16,7 @@ const KEPT_EVENTS: usize = 2048;
 
 /// One accepted change set, as its followers see it.
 #[derive(Debug, Clone)]
-pub struct Event {
+pub struct FeedEvent {
     /// Its place in the log.
     pub seq: Seq,
     /// When it was accepted.
@@ -51,7 +51,7 @@ pub struct EventChange {
     pub kind: FileKind,
 }
 
-impl From<LogRecord> for Event {
+impl From<LogRecord> for FeedEvent {
     fn from(record: LogRecord) -> Self {
         let change = |entry: svcfs_store::LogEntry| EventChange {
             path: entry.path,
@@ -76,25 +76,25 @@ impl From<LogRecord> for Event {
     }
 }
 
-type Wake = Box<dyn Fn(Seq) -> bool + Send + Sync>;
+type FeedWaker = Box<dyn Fn(Seq) -> bool + Send + Sync>;
 
 /// The change feed: every accepted change set, in order, without gaps, from any position.
-pub struct Feed {
+pub struct ChangeFeed {
     log: Arc<Log>,
-    recent: Mutex<Recent>,
+    recent: Mutex<RecentEvents>,
     grown: Condvar,
-    wakes: RwLock<Vec<Wake>>,
+    wakes: RwLock<Vec<FeedWaker>>,
 }
 
-struct Recent {
-    events: VecDeque<Arc<Event>>,
+struct RecentEvents {
+    events: VecDeque<Arc<FeedEvent>>,
     last: Seq,
     is_closed: bool,
 }
 
-impl Feed {
+impl ChangeFeed {
     pub(crate) fn new(log: Arc<Log>, last: Seq) -> Self {
-        let recent = Mutex::new(Recent { events: VecDeque::new(), last, is_closed: false });
+        let recent = Mutex::new(RecentEvents { events: VecDeque::new(), last, is_closed: false });
         Self { log, recent, grown: Condvar::new(), wakes: RwLock::default() }
     }
 
@@ -107,7 +107,7 @@ impl Feed {
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn after(&self, seq: Seq, max: usize) -> Result<Vec<Arc<Event>>, Fault> {
+    pub fn after(&self, seq: Seq, max: usize) -> Result<Vec<Arc<FeedEvent>>, Fault> {
         {
             let recent = self.recent.lock();
             if recent.last <= seq {
@@ -123,7 +123,7 @@ impl Feed {
         Ok(records
             .into_iter()
             .filter(|record| record.seq <= last)
-            .map(|record| Arc::new(Event::from(record)))
+            .map(|record| Arc::new(FeedEvent::from(record)))
             .collect())
     }
 
@@ -145,7 +145,7 @@ impl Feed {
         self.wakes.write().push(Box::new(wake));
     }
 
-    pub(crate) fn publish(&self, events: impl Iterator<Item = Event>) {
+    pub(crate) fn publish(&self, events: impl Iterator<Item = FeedEvent>) {
         let last = {
             let mut recent = self.recent.lock();
             for event in events {

@@ -5,7 +5,7 @@ use svcfs_base::{Caller, Fault, TreePath};
 
 /// One file on its way into the tree.
 #[derive(Debug, Clone)]
-pub struct Proposal {
+pub struct ProposedFile {
     /// Where it will stand.
     pub path: TreePath,
     /// Its content; a gate may replace it.
@@ -17,11 +17,11 @@ pub struct Proposal {
 /// A check that may rewrite or refuse a file, and never writes.
 ///
 /// Gates come from above, so that the write path needs neither the linter nor the index.
-pub trait Gate: Send + Sync + 'static {
+pub trait WriteGate: Send + Sync + 'static {
     /// Looks at one file. Only regular files outside `.svc` that are versioned come here; edits made behind the server do
     /// not: they cannot be refused.
     ///
     /// # Errors
     /// The refusal, as the writer should read it.
-    fn pass(&self, caller: &Caller, proposal: &mut Proposal) -> Result<(), Fault>;
+    fn pass(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault>;
 }

@@ -12,7 +12,7 @@ use svcfs_base::{Caller, Change, Fault, Kind, Timestamp, TreePath};
 use svcfs_store::{Lease, LeaseFile, StatKind, StatePaths};
 
 use crate::Vfs;
-use crate::core::{Core, Present};
+use crate::core::{EffectiveState, VfsCore};
 
 /// So many may be had in a space at once.
 const MOST: usize = 4096;
@@ -20,7 +20,7 @@ const MOST: usize = 4096;
 const LONGEST_NOTE: usize = 4096;
 
 /// The leases of a space.
-pub(crate) struct Leases {
+pub(crate) struct LeaseRegistry {
     file: LeaseFile,
     /// How many there are: nearly always none, and nobody waits for a lock to learn that.
     count: AtomicUsize,
@@ -32,12 +32,12 @@ pub(crate) struct Leases {
 }
 
 /// No lease begins at some paths, above and below them, until this is dropped.
-pub struct Unleased<'a> {
-    leases: &'a Leases,
+pub struct LeaseBarrier<'a> {
+    leases: &'a LeaseRegistry,
     paths: Vec<TreePath>,
 }
 
-impl Drop for Unleased<'_> {
+impl Drop for LeaseBarrier<'_> {
     fn drop(&mut self) {
         let mut writing = self.leases.writing.lock();
         for path in &self.paths {
@@ -49,7 +49,7 @@ impl Drop for Unleased<'_> {
     }
 }
 
-impl Leases {
+impl LeaseRegistry {
     /// Those that outlived the last server.
     pub(crate) fn open(paths: &StatePaths) -> Result<Self, Fault> {
         let (file, known) = LeaseFile::open(&paths.leases())?;
@@ -92,7 +92,7 @@ impl Leases {
     }
 }
 
-impl Core {
+impl VfsCore {
     /// The present moment, for leases.
     fn lease_time(&self) -> SystemTime {
         self.clock.now().into()
@@ -125,7 +125,7 @@ impl Core {
         for change in changes {
             match change {
                 Change::Put { path, .. } => {
-                    let is_new = matches!(self.present(path)?, Present::Absent);
+                    let is_new = matches!(self.present(path)?, EffectiveState::Absent);
                     self.not_leased(caller, path, is_new)?;
                 }
                 Change::MakeDir { path } => self.not_leased(caller, path, true)?,
@@ -214,10 +214,10 @@ impl Vfs {
 
     /// No lease begins at these paths, above or below them, until what is given here is dropped: a door that looks whether its own clients may write
     /// there does so in the meantime. Waits for no lease that waits.
-    pub fn without_new_leases(&self, paths: &[&TreePath]) -> Unleased<'_> {
+    pub fn without_new_leases(&self, paths: &[&TreePath]) -> LeaseBarrier<'_> {
         let paths: Vec<TreePath> = paths.iter().copied().cloned().collect();
         self.core.leases.writing.lock().extend(paths.iter().cloned());
-        Unleased { leases: &self.core.leases, paths }
+        LeaseBarrier { leases: &self.core.leases, paths }
     }
 
     /// Lets a lease that holds at a path end at another moment; none when there is no such lease.

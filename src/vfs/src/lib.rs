@@ -29,27 +29,27 @@ mod uncommitted;
 mod view;
 mod watch;
 
-pub use committer::Commits;
-pub use done::{Changed, Done, OnAccepted, OnChange};
-pub use feed::{Event, EventChange, Feed};
-pub use gate::{Gate, Proposal};
-pub use leases::Unleased;
-pub use links::{Linking, Relinked};
-pub use load::{Flush, Load, OnFlush};
+pub use committer::CommitPolicy;
+pub use done::{ChangeOutcome, OnAccepted, OnChange, RequestedChange};
+pub use feed::{ChangeFeed, EventChange, FeedEvent};
+pub use gate::{ProposedFile, WriteGate};
+pub use leases::LeaseBarrier;
+pub use links::{LinkResolver, RelinkedPage};
+pub use load::{FlushKind, OnFlush, QueueLoad};
 pub use nodes::{
-    Allocation, Content, DiskSpace, Glance, HandleId, Left, NodeId, OpenMode, Opened, Reader, Refused, SET_GROUP_ID,
-    SetAttributes, UPLOAD, Unpublished, WriteAt, place_of_refused,
+    Allocation, CachedRead, DirtyBytes, DiskSpace, FileContent, FileReader, HandleId, NodeId, OpenMode, OpenedFile,
+    RejectedBuffer, RejectedText, SET_GROUP_ID, SetAttributes, UPLOAD, WriteAt, place_of_refused,
 };
 pub use past::{
-    Action, BlameLine, ChangeRecord, Changes, KeptContent, KeptVersion, Newest, PastName, PastState, Timeline,
-    TimelineEvent, Version,
+    BlameLine, ChangeFeedPage, ChangeRecord, NewestVersion, PageVersion, PastName, PastState, PathAction, PathTimeline,
+    StoredContent, StoredVersion, TimelineEvent,
 };
-pub use progress::{OnProgress, Progress};
+pub use progress::{OnProgress, OpenProgress};
 pub use svcfs_store::{
     ChangeFilter, DayActivity, InodeTable, Lease, PageActivity, SetXattrMode, SpecialFile, SpecialKind,
     StableOperation, StableWrite, TotalActivity, VersionStrategy,
 };
-pub use view::{Attributes, DirectoryEntry, EntryKind, File};
+pub use view::{DirectoryEntry, EntryKind, FileView, PathAttributes};
 
 use std::fs::{self, TryLockError};
 use std::io::{Read, Write};
@@ -62,26 +62,26 @@ use parking_lot::Mutex;
 use svcfs_base::{Clock, Fault, Kind, OriginId, Seq};
 use svcfs_store::{FailPoints, History, StatePaths, VersionStore};
 
-use crate::core::Core;
-use crate::nodes::Nodes;
-use crate::opening::Stores;
-use crate::place::Places;
-use crate::progress::Reporter;
+use crate::core::VfsCore;
+use crate::nodes::SpaceNodes;
+use crate::opening::RootStores;
+use crate::place::PathClassifier;
+use crate::progress::ProgressReporter;
 
 /// What a space is opened with.
-pub struct Options {
+pub struct VfsOptions {
     /// The knowledge root on the server's disk; made when absent.
     pub root: PathBuf,
     /// Where the present moment comes from.
     pub clock: Arc<dyn Clock>,
     /// What every written page must pass, in order.
-    pub gates: Vec<Box<dyn Gate>>,
+    pub gates: Vec<Box<dyn WriteGate>>,
     /// What remembers earlier states of the tree.
     pub strategy: VersionStrategy,
     /// Names that are stored but never versioned (gaps.md D8), as globs on single path components.
     pub scratch: Vec<String>,
     /// When accepted changes become commits.
-    pub commits: Commits,
+    pub commits: CommitPolicy,
     /// Whether edits made behind the server are looked for while it runs (at opening they always are).
     pub watch: bool,
     /// Who hears how far the opening is; let go when it ends.
@@ -89,18 +89,18 @@ pub struct Options {
 }
 
 /// Brings what a door holds back into the tree.
-type Settle = Arc<dyn Fn() + Send + Sync>;
+type WriteFlusher = Arc<dyn Fn() + Send + Sync>;
 
 /// One space's tree: read it by path or by node, change it through [`Vfs::apply`].
 pub struct Vfs {
-    core: Arc<Core>,
-    seat: Arc<committer::Seat>,
-    gates: Vec<Box<dyn Gate>>,
-    nodes: Nodes,
+    core: Arc<VfsCore>,
+    seat: Arc<committer::CommitLeader>,
+    gates: Vec<Box<dyn WriteGate>>,
+    nodes: SpaceNodes,
     /// Called before a question about history is answered.
-    before_history: Mutex<Vec<Settle>>,
+    before_history: Mutex<Vec<WriteFlusher>>,
     committer: Mutex<Option<JoinHandle<()>>>,
-    watcher: Mutex<Option<watch::Watcher>>,
+    watcher: Mutex<Option<watch::RootWatcher>>,
     /// Held for as long as this root is ours.
     lock: Mutex<Option<RootLock>>,
 }
@@ -113,15 +113,15 @@ impl Vfs {
     /// `Conflict`, naming the other's process id, when a server has this root already, or another work tree of its repository;
     /// `NotDirectory` when the root is a file;
     /// `ReadOnly`, `NoSpace`, `Forbidden` when state cannot be kept below it; `Internal` when log or git are damaged.
-    pub fn open(options: Options) -> Result<Arc<Self>, Fault> {
+    pub fn open(options: VfsOptions) -> Result<Arc<Self>, Fault> {
         let root = prepare_root(&options.root)?;
-        let Stores { tree, log, is_new_log, lock } = Stores::open(&options, &root)?;
+        let RootStores { tree, log, is_new_log, lock } = RootStores::open(&options, &root)?;
         let (tree, log) = (Arc::new(tree), Arc::new(log));
-        let Options { root: _, clock, gates, strategy, scratch, commits, watch, progress } = options;
+        let VfsOptions { root: _, clock, gates, strategy, scratch, commits, watch, progress } = options;
         // There is nothing to be gathered where there are no commits.
-        let commits = if strategy == VersionStrategy::Git { commits } else { Commits::Each };
-        let mut reporter = Reporter::new(progress);
-        let places = Places::new(&scratch)?;
+        let commits = if strategy == VersionStrategy::Git { commits } else { CommitPolicy::Each };
+        let mut reporter = ProgressReporter::new(progress);
+        let places = PathClassifier::new(&scratch)?;
         if strategy == VersionStrategy::Git && log.has_commits()? {
             // Another one in its place would stand in the way of whoever puts the lost one back.
             History::must_be_there(&root)?;
@@ -139,11 +139,11 @@ impl Vfs {
                 tree.flush(memory.elsewhere()).map_err(|error| at_root(&root, error))?;
             }
         }
-        let feed = Feed::new(Arc::clone(&log), log.last());
-        let leases = leases::Leases::open(&StatePaths::of(&root))?;
-        let core = Arc::new(Core {
+        let feed = ChangeFeed::new(Arc::clone(&log), log.last());
+        let leases = leases::LeaseRegistry::open(&StatePaths::of(&root))?;
+        let core = Arc::new(VfsCore {
             leases,
-            refusals: nodes::Refusals::of_tree(&tree),
+            refusals: nodes::RecentRefusals::of_tree(&tree),
             fail: FailPoints::of(&root),
             root,
             places,
@@ -152,12 +152,12 @@ impl Vfs {
             memory,
             clock,
             commits,
-            locks: crate::locks::Locks::default(),
+            locks: crate::locks::PathLocks::default(),
             overlay: crate::overlay::Overlay::default(),
-            uncommitted: crate::uncommitted::Uncommitted::default(),
-            queue: crate::queue::Queue::default(),
+            uncommitted: crate::uncommitted::UncommittedPaths::default(),
+            queue: crate::queue::CommitQueue::default(),
             feed,
-            messages: messages::Messages::default(),
+            messages: messages::SaveMessages::default(),
             departures: Mutex::default(),
             trouble: Mutex::default(),
             stuck: Mutex::default(),
@@ -176,7 +176,7 @@ impl Vfs {
             opening::recover(&core, is_new_log, &mut reporter).map_err(|fault| at_root(&core.root, fault))?;
         opening::begin(&core, strategy).map_err(|fault| at_root(&core.root, fault))?;
         core.feed.restart(committer.last);
-        let seat = Arc::new(committer::Seat::new(committer));
+        let seat = Arc::new(committer::CommitLeader::new(committer));
         let own = Arc::clone(&seat);
         let thread = std::thread::Builder::new()
             .name("committer".to_owned())
@@ -186,7 +186,7 @@ impl Vfs {
             core,
             seat,
             gates,
-            nodes: Nodes::default(),
+            nodes: SpaceNodes::default(),
             before_history: Mutex::default(),
             committer: Mutex::new(Some(thread)),
             watcher: Mutex::default(),
@@ -194,7 +194,7 @@ impl Vfs {
         });
         if watch {
             // Before the rescan, so that nothing falls between them.
-            *vfs.watcher.lock() = Some(watch::Watcher::start(&vfs)?);
+            *vfs.watcher.lock() = Some(watch::RootWatcher::start(&vfs)?);
         }
         vfs.rescan_and_tell(&mut reporter)?;
         Ok(vfs)
@@ -256,7 +256,7 @@ impl Vfs {
     }
 
     /// The change feed.
-    pub fn feed(&self) -> &Feed {
+    pub fn feed(&self) -> &ChangeFeed {
         &self.core.feed
     }
 
@@ -316,11 +316,11 @@ impl Drop for Vfs {
 
 /// A root that is kept from being served for as long as somebody looks at it.
 #[must_use = "the root can be served again when this is dropped"]
-pub struct Held {
+pub struct OfflineRootLock {
     _lock: RootLock,
 }
 
-impl Held {
+impl OfflineRootLock {
     /// Takes the lock of a root whose state directory exists.
     ///
     /// # Errors

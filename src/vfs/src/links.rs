@@ -7,8 +7,8 @@ use bytes::Bytes;
 use svcfs_base::{Caller, Change, ChangeSet, ETag, Fault, Kind, Precondition, TreePath};
 
 use crate::Vfs;
-use crate::gate::Proposal;
-use crate::place::Place;
+use crate::gate::ProposedFile;
+use crate::place::PathClass;
 use crate::view::EntryKind;
 
 /// How often a rename is worked out anew because somebody wrote one of the linking pages meanwhile.
@@ -16,7 +16,7 @@ const ATTEMPTS: usize = 8;
 
 /// A page with links to one that gets another name.
 #[derive(Debug, Clone)]
-pub struct Relinked {
+pub struct RelinkedPage {
     /// Where it stands once that has its name.
     pub path: TreePath,
     /// The hash of its text now.
@@ -27,7 +27,7 @@ pub struct Relinked {
     pub links: usize,
 }
 
-impl Relinked {
+impl RelinkedPage {
     /// A rename and these pages, each under the condition that it still is the one that was read; one that moves is at its new place when its
     /// turn comes. Without any the set is a rename and nothing else, which has a subject of its own.
     pub fn beside(rename: Change, pages: Vec<Self>, subject: &str) -> ChangeSet {
@@ -46,7 +46,7 @@ impl Relinked {
 
 /// Who knows the links between pages. It comes from above, as a [`Gate`](crate::Gate) does, so that the write path needs no index. It waits for
 /// everything that was accepted: nobody calls it who holds a lock of a path, a node, or the tree.
-pub trait Linking: Send + Sync + 'static {
+pub trait LinkResolver: Send + Sync + 'static {
     /// Waits until it knows all of them.
     ///
     /// # Errors
@@ -57,12 +57,12 @@ pub trait Linking: Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`Linking::wait`], and those of reading.
-    fn relinked(&self, caller: &Caller, names: (&TreePath, &TreePath)) -> Result<Vec<Relinked>, Fault>;
+    fn relinked(&self, caller: &Caller, names: (&TreePath, &TreePath)) -> Result<Vec<RelinkedPage>, Fault>;
 }
 
 impl Vfs {
     /// Has links follow from here on when a page is renamed through a filesystem door; only the first who asks is heard.
-    pub fn follow_links(&self, linking: impl Linking) {
+    pub fn follow_links(&self, linking: impl LinkResolver) {
         let _only_the_first = self.core.linking.set(Box::new(linking));
     }
 
@@ -101,9 +101,9 @@ impl Vfs {
     }
 
     /// Who knows the links that follow a rename: between pages that readers see, and only where that is wanted.
-    pub(crate) fn linking(&self, from: &TreePath, to: &TreePath) -> Option<&dyn Linking> {
+    pub(crate) fn linking(&self, from: &TreePath, to: &TreePath) -> Option<&dyn LinkResolver> {
         let is_page =
-            |path: &TreePath| path.is_page() && !path.is_dotted() && self.core.places.of(path) == Place::Content;
+            |path: &TreePath| path.is_page() && !path.is_dotted() && self.core.places.of(path) == PathClass::Content;
         self.core.linking.get().map(|linking| &**linking).filter(|_| is_page(from) && is_page(to))
     }
 
@@ -125,16 +125,21 @@ impl Vfs {
             }
             None => true,
         });
-        let links = Relinked::links_of(&pages);
+        let links = RelinkedPage::links_of(&pages);
         let subject = format!("{}: rename {from} → {to}", caller.actor());
         // What its author said of this save is what the commit says.
         let is_announced = self.announced_save(caller, to).is_some();
-        let set = Relinked::beside(rename, pages, &subject);
+        let set = RelinkedPage::beside(rename, pages, &subject);
         Ok((if is_announced { ChangeSet { message: None, ..set } } else { set }, links))
     }
 
     /// Why a page is left as it is.
-    fn keeps_its_links(&self, caller: &Caller, page: &Relinked, (from, to): (&TreePath, &TreePath)) -> Option<String> {
+    fn keeps_its_links(
+        &self,
+        caller: &Caller,
+        page: &RelinkedPage,
+        (from, to): (&TreePath, &TreePath),
+    ) -> Option<String> {
         let now = if page.path == *to { from } else { &page.path };
         if self.nodes.at(now).is_some_and(|node| self.is_unsaved(node)) {
             return Some("somebody is writing it".to_owned());
@@ -143,7 +148,7 @@ impl Vfs {
             return Some(format!("`{}` has it locked over {}", lease.holder, lease.door.name()));
         }
         let before = self.read(caller.door, now).ok().map(|file| file.content);
-        let mut proposal = Proposal { path: page.path.clone(), content: Bytes::from(page.after.clone()), before };
+        let mut proposal = ProposedFile { path: page.path.clone(), content: Bytes::from(page.after.clone()), before };
         let refusal = self.gates.iter().find_map(|gate| gate.pass(caller, &mut proposal).err())?;
         Some(refusal.message().to_owned())
     }

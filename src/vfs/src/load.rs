@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use svcfs_store::StatePaths;
 
 use crate::Vfs;
-use crate::core::Core;
+use crate::core::VfsCore;
 
 /// What waits at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Load {
+pub struct QueueLoad {
     /// Change sets that are accepted and that the committer has not taken yet.
     pub queued_sets: usize,
     /// What they bring, in bytes.
@@ -25,14 +25,14 @@ pub struct Load {
 
 /// What the disk was waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flush {
+pub enum FlushKind {
     /// One transaction of the log: what every acknowledged write waits for.
     Log,
     /// A checkpoint: tree and history are flushed, the log lets go of contents.
     Checkpoint,
 }
 
-impl Flush {
+impl FlushKind {
     /// Every kind.
     pub const ALL: [Self; 2] = [Self::Log, Self::Checkpoint];
     /// The kind in a word, for metrics.
@@ -45,11 +45,11 @@ impl Flush {
 }
 
 /// Told of each flush that the disk took, and how long it took; must not block.
-pub type OnFlush = Box<dyn Fn(Flush, Duration) + Send + Sync>;
+pub type OnFlush = Box<dyn Fn(FlushKind, Duration) + Send + Sync>;
 
 impl Vfs {
     /// What waits at this moment.
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> QueueLoad {
         let (queued_sets, queued_bytes, pending_sets) = self.core.queue.depth();
         let paths = StatePaths::of(&self.core.root);
         let mut ahead = paths.log().into_os_string();
@@ -57,7 +57,7 @@ impl Vfs {
         let files = [paths.log(), ahead.into()];
         let log_bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum();
         let unsettled_bytes = self.core.unsettled_bytes.load(Ordering::Relaxed);
-        Load { queued_sets, queued_bytes, pending_sets, unsettled_bytes, log_bytes }
+        QueueLoad { queued_sets, queued_bytes, pending_sets, unsettled_bytes, log_bytes }
     }
 
     /// Has somebody told of each flush from here on; only the first who asks is.
@@ -66,9 +66,9 @@ impl Vfs {
     }
 }
 
-impl Core {
+impl VfsCore {
     /// Tells of a flush that began at `begun` and that the disk took.
-    pub(crate) fn flushed(&self, what: Flush, begun: Instant) {
+    pub(crate) fn flushed(&self, what: FlushKind, begun: Instant) {
         if let Some(told) = self.on_flush.get() {
             told(what, begun.elapsed());
         }

@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use svcfs_base::TreePath;
 
 #[derive(Default)]
-pub(crate) struct Locks {
+pub(crate) struct PathLocks {
     /// Shared by changes of files; exclusive while whole directories move.
     tree: RwLock<()>,
     held: Mutex<BTreeSet<TreePath>>,
@@ -16,15 +16,15 @@ pub(crate) struct Locks {
 }
 
 /// Holds some paths until dropped.
-pub(crate) struct Held<'a> {
-    locks: &'a Locks,
+pub(crate) struct PathLockGuard<'a> {
+    locks: &'a PathLocks,
     paths: BTreeSet<TreePath>,
     _tree: RwLockReadGuard<'a, ()>,
 }
 
-impl Locks {
+impl PathLocks {
     /// Waits until none of the paths is held by another, then holds them all.
-    pub(crate) fn hold(&self, paths: BTreeSet<TreePath>) -> Held<'_> {
+    pub(crate) fn hold(&self, paths: BTreeSet<TreePath>) -> PathLockGuard<'_> {
         let tree = self.tree.read();
         let mut held = self.held.lock();
         // All or nothing: nobody waits while holding a path, so no order of waiting can deadlock.
@@ -32,7 +32,7 @@ impl Locks {
             self.freed.wait(&mut held);
         }
         held.extend(paths.iter().cloned());
-        Held { locks: self, paths, _tree: tree }
+        PathLockGuard { locks: self, paths, _tree: tree }
     }
 
     /// Waits until no path is held, then keeps everybody out.
@@ -41,7 +41,7 @@ impl Locks {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for PathLockGuard<'_> {
     fn drop(&mut self) {
         let mut held = self.locks.held.lock();
         for path in &self.paths {

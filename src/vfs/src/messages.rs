@@ -14,9 +14,9 @@ const MAX_WAITING: usize = 1000;
 
 /// Messages that wait for a save, by path and by who will save it.
 #[derive(Default)]
-pub(crate) struct Messages(Mutex<HashMap<(TreePath, Actor), String>>);
+pub(crate) struct SaveMessages(Mutex<HashMap<(TreePath, Actor), String>>);
 
-impl Messages {
+impl SaveMessages {
     /// The message for a set, if it is a save that one waits for; and under what it waits.
     pub(crate) fn of(&self, caller: &Caller, changes: &[Change]) -> Option<((TreePath, Actor), String)> {
         let path = match changes {

@@ -12,14 +12,14 @@ use svcfs_base::{DiskAttributes, ETag, FileKind, LargeFile, TreePath};
 
 /// A file or link with its content.
 #[derive(Debug, Clone)]
-pub(crate) struct Leaf {
+pub(crate) struct OverlayFile {
     pub(crate) content: Bytes,
     pub(crate) etag: ETag,
     pub(crate) kind: FileKind,
     pub(crate) disk: DiskAttributes,
 }
 
-impl Leaf {
+impl OverlayFile {
     pub(crate) fn new(content: Bytes, kind: FileKind) -> Self {
         Self { etag: ETag::of(&content), content, kind, disk: DiskAttributes::default() }
     }
@@ -27,11 +27,11 @@ impl Leaf {
 
 /// What will stand at a path.
 #[derive(Debug, Clone)]
-pub(crate) struct Pending {
+pub(crate) struct PendingState {
     /// Tells this change from a later one to the same path.
     pub(crate) stamp: u64,
     /// The file; none when it will be gone.
-    pub(crate) leaf: Option<Leaf>,
+    pub(crate) leaf: Option<OverlayFile>,
     /// The file too large for any version that stands there in the tree as long as this does not.
     pub(crate) over: Option<LargeFile>,
     /// When it was accepted.
@@ -40,16 +40,16 @@ pub(crate) struct Pending {
 
 #[derive(Default)]
 pub(crate) struct Overlay {
-    entries: RwLock<BTreeMap<TreePath, Pending>>,
+    entries: RwLock<BTreeMap<TreePath, PendingState>>,
 }
 
 impl Overlay {
-    pub(crate) fn get(&self, path: &TreePath) -> Option<Pending> {
+    pub(crate) fn get(&self, path: &TreePath) -> Option<PendingState> {
         self.entries.read().get(path).cloned()
     }
 
     /// Shows a change, unless a later one to the same path is shown.
-    pub(crate) fn put(&self, path: TreePath, pending: Pending) {
+    pub(crate) fn put(&self, path: TreePath, pending: PendingState) {
         let mut entries = self.entries.write();
         if entries.get(&path).is_none_or(|shown| shown.stamp <= pending.stamp) {
             entries.insert(path, pending);
@@ -65,7 +65,7 @@ impl Overlay {
     }
 
     /// Pending paths strictly below a directory.
-    pub(crate) fn below(&self, directory: &TreePath) -> Vec<(TreePath, Pending)> {
+    pub(crate) fn below(&self, directory: &TreePath) -> Vec<(TreePath, PendingState)> {
         let entries = self.entries.read();
         if entries.is_empty() {
             return Vec::new();

@@ -15,11 +15,11 @@ use svcfs_base::{Actor, ETag, Fault, Protocol, Seq, Timestamp, TreePath, Version
 use svcfs_store::{ChangePage, PathChange};
 
 pub use blame::BlameLine;
-pub(crate) use gone::Going;
-pub use kept::{KeptContent, KeptVersion, Newest};
+pub(crate) use gone::RemovedPaths;
+pub use kept::{NewestVersion, StoredContent, StoredVersion};
 pub use states::{PastName, PastState};
-pub use timeline::{Event as TimelineEvent, Timeline};
-pub use versions::Version;
+pub use timeline::{PathTimeline, TimelineEvent};
+pub use versions::PageVersion;
 
 use crate::Vfs;
 
@@ -30,14 +30,14 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 /// What happened to a path (contract 2.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Action {
+pub enum PathAction {
     /// Created or changed.
     Write,
     /// Removed.
     Delete,
 }
 
-impl Action {
+impl PathAction {
     const fn of(is_removal: bool) -> Self {
         if is_removal { Self::Delete } else { Self::Write }
     }
@@ -51,7 +51,7 @@ pub struct ChangeRecord {
     /// Which path.
     pub path: TreePath,
     /// What happened to it.
-    pub action: Action,
+    pub action: PathAction,
     /// Who did it.
     pub actor: Actor,
     /// When.
@@ -60,7 +60,7 @@ pub struct ChangeRecord {
 
 /// A page of the change feed, oldest first (gaps.md D10).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Changes {
+pub struct ChangeFeedPage {
     /// One record for each path of each set.
     pub changes: Vec<ChangeRecord>,
     /// What to pass as `since` next time: the `seq` of the last record, with `.<count>` behind it where the page ended within that
@@ -77,7 +77,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Invalid` (`unknown sequence`) when `since` is nothing this log knows.
-    pub fn changes(&self, since: Option<&str>, limit: usize) -> Result<Changes, Fault> {
+    pub fn changes(&self, since: Option<&str>, limit: usize) -> Result<ChangeFeedPage, Fault> {
         self.committed()?;
         let ChangePage { changes, is_split } = match since {
             Some(text) => {
@@ -97,11 +97,11 @@ impl Vfs {
         let record = |change: PathChange| ChangeRecord {
             seq: change.id,
             path: change.path,
-            action: Action::of(change.is_removal),
+            action: PathAction::of(change.is_removal),
             actor: change.actor,
             timestamp: change.time,
         };
-        Ok(Changes { changes: changes.into_iter().map(record).collect(), last_seq })
+        Ok(ChangeFeedPage { changes: changes.into_iter().map(record).collect(), last_seq })
     }
 
     /// The position a `since` names, and how many records of that set were given already, when it names a part of it.

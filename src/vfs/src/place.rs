@@ -9,7 +9,7 @@ pub(crate) const REJECTED_DIRECTORY: &str = ".svc/rejected";
 
 /// What kind of place a path is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PathClass {
     /// Not part of the tree for anybody: git's and our own state, and snapshots.
     Hidden,
     /// Stored and readable, never versioned, linted, indexed or announced.
@@ -20,7 +20,7 @@ pub(crate) enum Place {
     Content,
 }
 
-impl Place {
+impl PathClass {
     /// True when changes here become commits.
     pub(crate) const fn is_versioned(self) -> bool {
         match self {
@@ -31,7 +31,7 @@ impl Place {
 }
 
 /// Tells places apart.
-pub(crate) struct Places {
+pub(crate) struct PathClassifier {
     scratch: GlobSet,
 }
 
@@ -46,7 +46,7 @@ fn is_hidden(path: &TreePath) -> bool {
     }
 }
 
-impl Places {
+impl PathClassifier {
     /// With these globs for scratch names, each matched against single components, in any case where the glob allows it.
     pub(crate) fn new(scratch: &[String]) -> Result<Self, Fault> {
         let mut set = GlobSetBuilder::new();
@@ -62,21 +62,21 @@ impl Places {
     }
 
     /// What kind of place a path is.
-    pub(crate) fn of(&self, path: &TreePath) -> Place {
+    pub(crate) fn of(&self, path: &TreePath) -> PathClass {
         if is_hidden(path) {
-            return Place::Hidden;
+            return PathClass::Hidden;
         }
         if path.components().take(2).eq([".svc", "rejected"]) {
-            return Place::Scratch;
+            return PathClass::Scratch;
         }
         // A repository cloned into the tree: its files are versioned, its own `.git` cannot be.
         let is_scratch = |part: &str| part.eq_ignore_ascii_case(".git") || self.scratch.is_match(part);
         if path.components().any(is_scratch) {
-            Place::Scratch
+            PathClass::Scratch
         } else if path.components().next() == Some(".svc") {
-            Place::Control
+            PathClass::Control
         } else {
-            Place::Content
+            PathClass::Content
         }
     }
 

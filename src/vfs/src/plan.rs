@@ -12,19 +12,19 @@ use svcfs_base::{
 };
 use svcfs_store::{StatKind, without_privileges};
 
-use crate::core::{Core, Departure, NEW_MODE, Present};
-use crate::gate::{Gate, Proposal};
-use crate::overlay::{Leaf, Pending};
-use crate::place::Place;
-use crate::queue::{After, Before, Effect};
-use crate::standing::{Standing, check};
+use crate::core::{EffectiveState, NEW_MODE, PendingRemoval, VfsCore};
+use crate::gate::{ProposedFile, WriteGate};
+use crate::overlay::{OverlayFile, PendingState};
+use crate::place::PathClass;
+use crate::queue::{FileEffect, StateAfter, StateBefore};
+use crate::standing::{CurrentState, check};
 
 /// Something done to the tree directly, because history does not hear of it.
-pub(crate) enum Direct {
+pub(crate) enum DirectChange {
     /// Put a scratch file, or a page that history has already, in place.
-    Install(TreePath, Leaf),
+    Install(TreePath, OverlayFile),
     /// Replace a page by a file with the same bytes, which has attributes of its own.
-    Replace(TreePath, Leaf),
+    Replace(TreePath, OverlayFile),
     /// Remove a scratch file.
     Remove(TreePath),
     /// Rename a file or directory on the disk.
@@ -34,29 +34,34 @@ pub(crate) enum Direct {
 }
 
 /// What a change set comes to.
-pub(crate) struct Plan<'a> {
-    core: &'a Core,
-    gates: &'a [Box<dyn Gate>],
+pub(crate) struct ChangePlan<'a> {
+    core: &'a VfsCore,
+    gates: &'a [Box<dyn WriteGate>],
     caller: &'a Caller,
     /// The tree is held exclusively and nothing is pending.
     is_exclusive: bool,
     /// The paths of this set as they will stand, for the changes that follow in it.
-    ahead: BTreeMap<TreePath, Option<Leaf>>,
+    ahead: BTreeMap<TreePath, Option<OverlayFile>>,
     at: HashMap<TreePath, usize>,
-    pub(crate) effects: Vec<Effect>,
-    pub(crate) directs: Vec<Direct>,
+    pub(crate) effects: Vec<FileEffect>,
+    pub(crate) directs: Vec<DirectChange>,
     pub(crate) spent: Vec<TreePath>,
     /// Files too large for any version that others take the place of.
     larges: BTreeMap<TreePath, LargeFile>,
     pub(crate) moves: Vec<(TreePath, TreePath)>,
-    pub(crate) departures: Vec<(TreePath, Departure)>,
+    pub(crate) departures: Vec<(TreePath, PendingRemoval)>,
     /// Departures that this set ends, to be given back if it is refused.
-    ended: Vec<(TreePath, Departure)>,
+    ended: Vec<(TreePath, PendingRemoval)>,
     pub(crate) files: Vec<WriteResult>,
 }
 
-impl<'a> Plan<'a> {
-    pub(crate) fn new(core: &'a Core, gates: &'a [Box<dyn Gate>], caller: &'a Caller, is_exclusive: bool) -> Self {
+impl<'a> ChangePlan<'a> {
+    pub(crate) fn new(
+        core: &'a VfsCore,
+        gates: &'a [Box<dyn WriteGate>],
+        caller: &'a Caller,
+        is_exclusive: bool,
+    ) -> Self {
         Self {
             core,
             gates,
@@ -96,21 +101,26 @@ impl<'a> Plan<'a> {
                     self.effects[*at].premise = Some(Precondition::OneOf(vec![brought.etag]));
                 }
                 let disk = self.on_disk(&path, disk, before.as_ref())?;
-                self.put(path, Leaf { disk, ..Leaf::new(content, kind) }, before, is_pending.then_some(expect))
+                self.put(
+                    path,
+                    OverlayFile { disk, ..OverlayFile::new(content, kind) },
+                    before,
+                    is_pending.then_some(expect),
+                )
             }
             Change::Remove { path, expect } => {
                 let is_pending = self.is_pending(&path);
                 let present = self.present(&path)?;
-                check(&path, Standing::of(&path, &present)?, &expect)?;
+                check(&path, CurrentState::of(&path, &present)?, &expect)?;
                 let (leaf, seen) = match present {
-                    Present::Leaf(leaf, seen) => (leaf, seen),
-                    Present::Large(_) => {
+                    EffectiveState::Leaf(leaf, seen) => (leaf, seen),
+                    EffectiveState::Large(_) => {
                         self.files.push(WriteResult { path: path.clone(), etag: None });
-                        self.directs.push(Direct::Remove(path.clone()));
+                        self.directs.push(DirectChange::Remove(path.clone()));
                         self.ahead.insert(path, None);
                         return Ok(());
                     }
-                    Present::Absent | Present::Directory => return Err(Fault::file_not_found(&path)),
+                    EffectiveState::Absent | EffectiveState::Directory => return Err(Fault::file_not_found(&path)),
                 };
                 let premise = if expect == Precondition::Any { Precondition::Present } else { expect };
                 self.remove(path, (leaf, seen), is_pending.then_some(premise));
@@ -119,12 +129,12 @@ impl<'a> Plan<'a> {
             Change::Move { from, to, expect } => {
                 let is_pending = self.is_pending(&from);
                 match self.present(&from)? {
-                    Present::Absent => Err(Fault::file_not_found(&from)),
+                    EffectiveState::Absent => Err(Fault::file_not_found(&from)),
                     // It came after this set was looked at, and what is in it may be pending; before, nothing was there.
-                    Present::Directory if !self.is_exclusive => Err(Fault::file_not_found(&from)),
-                    Present::Directory => self.move_directory(from, to, &expect),
-                    Present::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
-                    Present::Leaf(leaf, seen) => {
+                    EffectiveState::Directory if !self.is_exclusive => Err(Fault::file_not_found(&from)),
+                    EffectiveState::Directory => self.move_directory(from, to, &expect),
+                    EffectiveState::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
+                    EffectiveState::Leaf(leaf, seen) => {
                         self.check_above(&to)?;
                         self.check_below(&to)?;
                         // It takes its text along.
@@ -134,18 +144,20 @@ impl<'a> Plan<'a> {
                 }
             }
             Change::MakeDir { path } => match self.present(&path)? {
-                Present::Absent => {
+                EffectiveState::Absent => {
                     self.check_above(&path)?;
-                    self.directs.push(Direct::MakeDirectory(path));
+                    self.directs.push(DirectChange::MakeDirectory(path));
                     Ok(())
                 }
-                Present::Directory | Present::Leaf(..) | Present::Large(_) => Err(Fault::exists(&path)),
+                EffectiveState::Directory | EffectiveState::Leaf(..) | EffectiveState::Large(_) => {
+                    Err(Fault::exists(&path))
+                }
             },
             Change::RemoveDir { path } => match self.present(&path)? {
-                Present::Absent => Err(Fault::file_not_found(&path)),
-                Present::Leaf(..) | Present::Large(_) => Err(Fault::not_directory(&path)),
-                Present::Directory => {
-                    self.directs.push(Direct::RemoveDirectory(path));
+                EffectiveState::Absent => Err(Fault::file_not_found(&path)),
+                EffectiveState::Leaf(..) | EffectiveState::Large(_) => Err(Fault::not_directory(&path)),
+                EffectiveState::Directory => {
+                    self.directs.push(DirectChange::RemoveDirectory(path));
                     Ok(())
                 }
             },
@@ -159,7 +171,7 @@ impl<'a> Plan<'a> {
         &self,
         path: &TreePath,
         asked: DiskAttributes,
-        replaced: Option<&(Leaf, bool)>,
+        replaced: Option<&(OverlayFile, bool)>,
     ) -> Result<DiskAttributes, Fault> {
         let kept = match replaced {
             Some((leaf, false)) if leaf.kind != FileKind::Symlink => leaf.disk,
@@ -185,15 +197,15 @@ impl<'a> Plan<'a> {
         self.core.overlay.get(path).is_some()
     }
 
-    fn present(&self, path: &TreePath) -> Result<Present, Fault> {
+    fn present(&self, path: &TreePath) -> Result<EffectiveState, Fault> {
         match self.ahead.get(path) {
-            Some(Some(leaf)) => Ok(Present::Leaf(leaf.clone(), false)),
-            Some(None) => Ok(Present::Absent),
+            Some(Some(leaf)) => Ok(EffectiveState::Leaf(leaf.clone(), false)),
+            Some(None) => Ok(EffectiveState::Absent),
             // The directory of this set still has its old name.
             None => match self.moves.first() {
                 Some((from, to)) => match path.moved(to, from) {
                     Some(now) => self.core.present(&now),
-                    None if path.is_under(from) => Ok(Present::Absent),
+                    None if path.is_under(from) => Ok(EffectiveState::Absent),
                     None => self.core.present(path),
                 },
                 None => self.core.present(path),
@@ -202,13 +214,13 @@ impl<'a> Plan<'a> {
     }
 
     /// What stands where something else is about to be put, if it is what is expected. A file that no version has is noted to give way.
-    fn giving_way(&mut self, path: &TreePath, expect: &Precondition) -> Result<Option<(Leaf, bool)>, Fault> {
+    fn giving_way(&mut self, path: &TreePath, expect: &Precondition) -> Result<Option<(OverlayFile, bool)>, Fault> {
         let present = self.present(path)?;
-        check(path, Standing::of(path, &present)?, expect)?;
+        check(path, CurrentState::of(path, &present)?, expect)?;
         match present {
-            Present::Absent | Present::Directory => Ok(None),
-            Present::Leaf(leaf, seen) => Ok(Some((leaf, seen))),
-            Present::Large(large) => {
+            EffectiveState::Absent | EffectiveState::Directory => Ok(None),
+            EffectiveState::Leaf(leaf, seen) => Ok(Some((leaf, seen))),
+            EffectiveState::Large(large) => {
                 self.larges.insert(path.clone(), large);
                 Ok(None)
             }
@@ -244,9 +256,9 @@ impl<'a> Plan<'a> {
                 return Err(Fault::not_directory(&above));
             }
             match self.core.overlay.get(&above) {
-                Some(Pending { leaf: Some(_), .. }) => return Err(Fault::not_directory(&above)),
+                Some(PendingState { leaf: Some(_), .. }) => return Err(Fault::not_directory(&above)),
                 // A file that is about to give way.
-                Some(Pending { leaf: None, .. }) => continue,
+                Some(PendingState { leaf: None, .. }) => continue,
                 None => {}
             }
             match self.core.tree.stat(&above) {
@@ -276,13 +288,13 @@ impl<'a> Plan<'a> {
         path: &TreePath,
         content: Bytes,
         kind: FileKind,
-        before: Option<&(Leaf, bool)>,
+        before: Option<&(OverlayFile, bool)>,
     ) -> Result<Bytes, Fault> {
-        if kind == FileKind::Symlink || self.core.places.of(path) != Place::Content {
+        if kind == FileKind::Symlink || self.core.places.of(path) != PathClass::Content {
             return Ok(content);
         }
         let before = before.filter(|(leaf, _)| leaf.kind != FileKind::Symlink).map(|(leaf, _)| leaf.content.clone());
-        let mut proposal = Proposal { path: path.clone(), content, before };
+        let mut proposal = ProposedFile { path: path.clone(), content, before };
         for gate in self.gates {
             gate.pass(self.caller, &mut proposal)?;
         }
@@ -292,13 +304,13 @@ impl<'a> Plan<'a> {
     fn put(
         &mut self,
         path: TreePath,
-        leaf: Leaf,
-        before: Option<(Leaf, bool)>,
+        leaf: OverlayFile,
+        before: Option<(OverlayFile, bool)>,
         premise: Option<Precondition>,
     ) -> Result<(), Fault> {
         self.files.push(WriteResult { path: path.clone(), etag: Some(leaf.etag) });
         if !self.core.places.of(&path).is_versioned() {
-            self.directs.push(Direct::Install(path.clone(), leaf.clone()));
+            self.directs.push(DirectChange::Install(path.clone(), leaf.clone()));
             self.ahead.insert(path, Some(leaf));
             return Ok(());
         }
@@ -313,7 +325,7 @@ impl<'a> Plan<'a> {
             None => {
                 match self.end_departure(&path) {
                     Some(gone) if is_same(gone.etag, gone.kind) => {
-                        self.directs.push(Direct::Install(path.clone(), leaf.clone()));
+                        self.directs.push(DirectChange::Install(path.clone(), leaf.clone()));
                         self.ahead.insert(path, Some(leaf));
                     }
                     Some(gone) => self.effect(path, Some(gone), Some(leaf), premise),
@@ -325,7 +337,7 @@ impl<'a> Plan<'a> {
     }
 
     /// What stood at a path before it left under a scratch name, in this set or a moment ago; it is back now.
-    fn end_departure(&mut self, path: &TreePath) -> Option<Before> {
+    fn end_departure(&mut self, path: &TreePath) -> Option<StateBefore> {
         if let Some(at) = self.departures.iter().position(|(departed, _)| departed == path) {
             return Some(self.departures.swap_remove(at).1.before);
         }
@@ -340,12 +352,12 @@ impl<'a> Plan<'a> {
         self.core.departures.lock().extend(self.ended.drain(..));
     }
 
-    fn remove(&mut self, path: TreePath, (leaf, seen): (Leaf, bool), premise: Option<Precondition>) {
+    fn remove(&mut self, path: TreePath, (leaf, seen): (OverlayFile, bool), premise: Option<Precondition>) {
         self.files.push(WriteResult { path: path.clone(), etag: None });
         if self.core.places.of(&path).is_versioned() {
             self.effect(path, Some(before_of(leaf, seen)), None, premise);
         } else {
-            self.directs.push(Direct::Remove(path.clone()));
+            self.directs.push(DirectChange::Remove(path.clone()));
             self.ahead.insert(path, None);
         }
     }
@@ -354,7 +366,7 @@ impl<'a> Plan<'a> {
         &mut self,
         (from, premise): (TreePath, Option<Precondition>),
         to: TreePath,
-        (leaf, seen): (Leaf, bool),
+        (leaf, seen): (OverlayFile, bool),
         expect: Precondition,
     ) -> Result<(), Fault> {
         if from == to {
@@ -373,11 +385,11 @@ impl<'a> Plan<'a> {
         }
         if is_to_versioned && (!is_from_versioned || (to.is_page() && !from.is_page())) {
             let content = self.gated(&to, leaf.content.clone(), leaf.kind, target.as_ref())?;
-            moved = Leaf { disk: moved.disk, ..Leaf::new(content, leaf.kind) };
+            moved = OverlayFile { disk: moved.disk, ..OverlayFile::new(content, leaf.kind) };
         }
         if is_to_versioned && target.as_ref().is_some_and(|(old, _)| (old.etag, old.kind) == (moved.etag, moved.kind)) {
             // No version, but another file.
-            self.directs.push(Direct::Replace(to.clone(), moved.clone()));
+            self.directs.push(DirectChange::Replace(to.clone(), moved.clone()));
         }
         match (is_from_versioned, is_to_versioned) {
             (false, false) => {
@@ -391,7 +403,7 @@ impl<'a> Plan<'a> {
                 let before = before_of(leaf.clone(), seen);
                 let (actor, door) = (self.caller.actor(), self.caller.door);
                 let due = std::time::Instant::now() + crate::core::DEPARTURE;
-                self.departures.push((from.clone(), Departure { before, actor, door, due }));
+                self.departures.push((from.clone(), PendingRemoval { before, actor, door, due }));
                 self.rename(from, to, leaf);
                 Ok(())
             }
@@ -407,10 +419,10 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn rename(&mut self, from: TreePath, to: TreePath, leaf: Leaf) {
+    fn rename(&mut self, from: TreePath, to: TreePath, leaf: OverlayFile) {
         self.ahead.insert(from.clone(), None);
         self.ahead.insert(to.clone(), Some(leaf));
-        self.directs.push(Direct::Rename(from, to));
+        self.directs.push(DirectChange::Rename(from, to));
     }
 
     /// Nothing is pending here (`is_exclusive`), so history has every file that is versioned.
@@ -428,14 +440,14 @@ impl<'a> Plan<'a> {
             return Err(Fault::invalid("to", format_args!("`{from}` cannot be moved below itself")));
         }
         match self.present(&to)? {
-            Present::Absent => {}
-            Present::Leaf(..) | Present::Large(_) => return Err(Fault::not_directory(&to)),
-            Present::Directory if *expect == Precondition::Absent => return Err(Fault::exists(&to)),
-            Present::Directory if !self.core.tree.list(&to)?.is_empty() => {
+            EffectiveState::Absent => {}
+            EffectiveState::Leaf(..) | EffectiveState::Large(_) => return Err(Fault::not_directory(&to)),
+            EffectiveState::Directory if *expect == Precondition::Absent => return Err(Fault::exists(&to)),
+            EffectiveState::Directory if !self.core.tree.list(&to)?.is_empty() => {
                 return Err(Fault::new(Kind::NotEmpty, format!("directory `{to}` is not empty")));
             }
             // The disk knows better whether it is empty: a listing leaves out what no tree can hold.
-            Present::Directory => self.directs.push(Direct::RemoveDirectory(to.clone())),
+            EffectiveState::Directory => self.directs.push(DirectChange::RemoveDirectory(to.clone())),
         }
         let is_scratch = |path: &TreePath| !self.core.places.of(path).is_versioned();
         if is_scratch(&from) && !is_scratch(&to) {
@@ -446,19 +458,19 @@ impl<'a> Plan<'a> {
         }
         for (path, blob, kind) in self.core.memory.recorded_below(&from)? {
             let Some(target) = path.moved(&from, &to) else { continue };
-            let before = Some(Before { etag: blob, kind, seen: None });
+            let before = Some(StateBefore { etag: blob, kind, seen: None });
             // A page that left a moment ago under a scratch name is not there to be moved.
             let is_departed = self.end_departure(&path).is_some();
-            self.effects.push(Effect::new(path, before, None));
+            self.effects.push(FileEffect::new(path, before, None));
             if !is_scratch(&target) && !is_departed {
                 self.files.push(WriteResult { path: target.clone(), etag: Some(blob) });
-                let after = Some(After::Blob(blob, kind));
+                let after = Some(StateAfter::Blob(blob, kind));
                 self.at.insert(target.clone(), self.effects.len());
-                self.effects.push(Effect::new(target, None, after));
+                self.effects.push(FileEffect::new(target, None, after));
             }
         }
         if self.effects.is_empty() {
-            self.directs.push(Direct::Rename(from, to));
+            self.directs.push(DirectChange::Rename(from, to));
         } else {
             self.moves.push((from, to));
         }
@@ -466,16 +478,22 @@ impl<'a> Plan<'a> {
     }
 
     /// Adds an effect, or folds it into the one this set already has on the path.
-    fn effect(&mut self, path: TreePath, before: Option<Before>, after: Option<Leaf>, premise: Option<Precondition>) {
+    fn effect(
+        &mut self,
+        path: TreePath,
+        before: Option<StateBefore>,
+        after: Option<OverlayFile>,
+        premise: Option<Precondition>,
+    ) {
         self.ahead.insert(path.clone(), after.clone());
-        let after = after.map(After::Leaf);
+        let after = after.map(StateAfter::Leaf);
         match self.at.get(&path) {
             Some(at) => self.effects[*at].after = after,
             None => {
                 self.at.insert(path.clone(), self.effects.len());
                 // Behind what is only accepted a large file may stand in the tree still.
                 let over = self.larges.remove(&path).or_else(|| self.core.overlay.get(&path)?.over);
-                self.effects.push(Effect { premise, over, ..Effect::new(path, before, after) });
+                self.effects.push(FileEffect { premise, over, ..FileEffect::new(path, before, after) });
             }
         }
     }
@@ -487,6 +505,6 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn before_of(leaf: Leaf, seen: bool) -> Before {
-    Before { etag: leaf.etag, kind: leaf.kind, seen: seen.then_some(leaf.content) }
+fn before_of(leaf: OverlayFile, seen: bool) -> StateBefore {
+    StateBefore { etag: leaf.etag, kind: leaf.kind, seen: seen.then_some(leaf.content) }
 }

@@ -12,7 +12,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Stages come in the order they stand here, those with nothing to do are left out. Within a stage counts never fall, begin
 /// at 0 and end at the total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum OpenProgress {
     /// Commits of what was logged and not settled when the last process ended are built again.
     Replaying {
         /// Log records whose commit is there.
@@ -44,15 +44,15 @@ pub enum Progress {
 
 /// Hears how far an opening is, on the thread that opens: at the beginning and end of each stage, and in between at most 20
 /// times a second and for each commit. It should return at once.
-pub type OnProgress = Box<dyn Fn(Progress) + Send>;
+pub type OnProgress = Box<dyn Fn(OpenProgress) + Send>;
 
 /// Tells a listener, if there is one.
-pub(crate) struct Reporter {
+pub(crate) struct ProgressReporter {
     listener: Option<OnProgress>,
     told: Option<Instant>,
 }
 
-impl Reporter {
+impl ProgressReporter {
     pub(crate) const fn new(listener: Option<OnProgress>) -> Self {
         Self { listener, told: None }
     }
@@ -63,7 +63,7 @@ impl Reporter {
     }
 
     /// Tells at once: for beginnings, ends and what is rare.
-    pub(crate) fn tell(&mut self, progress: Progress) {
+    pub(crate) fn tell(&mut self, progress: OpenProgress) {
         if let Some(listener) = &self.listener {
             listener(progress);
             self.told = Some(Instant::now());
@@ -71,7 +71,7 @@ impl Reporter {
     }
 
     /// Tells unless something was told a moment ago: for each of many.
-    pub(crate) fn pass(&mut self, progress: Progress) {
+    pub(crate) fn pass(&mut self, progress: OpenProgress) {
         if self.listener.is_some() && self.told.is_none_or(|told| told.elapsed() >= INTERVAL) {
             self.tell(progress);
         }

@@ -11,7 +11,7 @@ use svcfs_base::{
     Seq, TreePath,
 };
 
-use crate::overlay::Leaf;
+use crate::overlay::OverlayFile;
 
 /// Sets taken at once: bounds how long the first of them waits for the last.
 const MAX_BATCH_SETS: usize = 512;
@@ -28,7 +28,7 @@ const COME_AGAIN: u64 = 5;
 const SOON: Duration = Duration::from_millis(50);
 
 /// A change set that passed every gate.
-pub(crate) struct Prepared {
+pub(crate) struct QueuedSet {
     pub(crate) actor: Actor,
     pub(crate) door: Protocol,
     pub(crate) entrance: Option<OriginId>,
@@ -40,21 +40,21 @@ pub(crate) struct Prepared {
     pub(crate) stamp: u64,
     /// Directory renames, done before the effects.
     pub(crate) moves: Vec<(TreePath, TreePath)>,
-    pub(crate) effects: Vec<Effect>,
+    pub(crate) effects: Vec<FileEffect>,
     /// Scratch files whose content became a page, to be removed once it is in place.
     pub(crate) spent: Vec<TreePath>,
     /// True when the tree has it already: an edit made behind the server.
     pub(crate) is_adopted: bool,
     /// Of an edit behind the server that was seen before its turn comes: the newest record of the log when the look began.
     pub(crate) seen: Option<Seq>,
-    pub(crate) answer: Option<SyncSender<Result<Receipt, Fault>>>,
+    pub(crate) answer: Option<SyncSender<Result<SetReceipt, Fault>>>,
 }
 
 /// What a change set does to one file.
-pub(crate) struct Effect {
+pub(crate) struct FileEffect {
     pub(crate) path: TreePath,
-    pub(crate) before: Option<Before>,
-    pub(crate) after: Option<After>,
+    pub(crate) before: Option<StateBefore>,
+    pub(crate) after: Option<StateAfter>,
     /// What must be true once more when the set's turn comes: it was held against a change that was itself only accepted, and may
     /// be refused in between.
     pub(crate) premise: Option<Precondition>,
@@ -64,9 +64,9 @@ pub(crate) struct Effect {
     pub(crate) stood: Option<ETag>,
 }
 
-impl Effect {
+impl FileEffect {
     /// One that stands on nothing but what history has.
-    pub(crate) const fn new(path: TreePath, before: Option<Before>, after: Option<After>) -> Self {
+    pub(crate) const fn new(path: TreePath, before: Option<StateBefore>, after: Option<StateAfter>) -> Self {
         Self { path, before, after, premise: None, over: None, stood: None }
     }
 
@@ -82,28 +82,28 @@ impl Effect {
 
 /// What stood at a path when its change was accepted.
 #[derive(Clone)]
-pub(crate) struct Before {
+pub(crate) struct StateBefore {
     pub(crate) etag: ETag,
     pub(crate) kind: FileKind,
     /// The content, when it was read from the tree: history may not have it yet.
     pub(crate) seen: Option<Bytes>,
 }
 
-impl From<(ETag, FileKind)> for Before {
+impl From<(ETag, FileKind)> for StateBefore {
     fn from((etag, kind): (ETag, FileKind)) -> Self {
         Self { etag, kind, seen: None }
     }
 }
 
 /// What will stand at a path.
-pub(crate) enum After {
+pub(crate) enum StateAfter {
     /// New content.
-    Leaf(Leaf),
+    Leaf(OverlayFile),
     /// Content that git has and that a directory rename brings.
     Blob(ETag, FileKind),
 }
 
-impl After {
+impl StateAfter {
     pub(crate) const fn etag(&self) -> ETag {
         match self {
             Self::Leaf(leaf) => leaf.etag,
@@ -120,29 +120,29 @@ impl After {
 
 /// Where an accepted change set ended up.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Receipt {
+pub(crate) struct SetReceipt {
     pub(crate) seq: Seq,
     pub(crate) commit: Option<CommitId>,
 }
 
-impl Prepared {
+impl QueuedSet {
     /// The effects that change anything. Others stay with the set until it is over: what they stand on may still be refused, and until
     /// that is in place readers see it through them.
-    pub(crate) fn changing(&self) -> impl Iterator<Item = &Effect> {
+    pub(crate) fn changing(&self) -> impl Iterator<Item = &FileEffect> {
         self.effects.iter().filter(|effect| !effect.is_noise())
     }
     /// Whether a file is written or removed for an effect; others come or go with their directory.
-    pub(crate) fn is_put_in_place(&self, effect: &Effect) -> bool {
-        !effect.is_noise() && (self.moves.is_empty() || matches!(effect.after, Some(After::Leaf(_))))
+    pub(crate) fn is_put_in_place(&self, effect: &FileEffect) -> bool {
+        !effect.is_noise() && (self.moves.is_empty() || matches!(effect.after, Some(StateAfter::Leaf(_))))
     }
     /// Whether a file gets what an effect says by the rename of its directory, or is written over what that brings.
-    pub(crate) fn is_of_rename(&self, effect: &Effect) -> bool {
+    pub(crate) fn is_of_rename(&self, effect: &FileEffect) -> bool {
         self.moves.iter().any(|(from, to)| effect.path.is_under(from) || effect.path.is_under(to))
     }
     fn size(&self) -> usize {
-        let content = |effect: &Effect| match &effect.after {
-            Some(After::Leaf(leaf)) => leaf.content.len(),
-            Some(After::Blob(..)) | None => 0,
+        let content = |effect: &FileEffect| match &effect.after {
+            Some(StateAfter::Leaf(leaf)) => leaf.content.len(),
+            Some(StateAfter::Blob(..)) | None => 0,
         };
         self.effects.iter().map(|effect| content(effect) + 256).sum()
     }
@@ -150,7 +150,7 @@ impl Prepared {
 
 /// What the committer is told to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum CommitterCommand {
     /// Take a batch and settle it.
     Batch,
     /// Nothing came before the deadline.
@@ -159,8 +159,8 @@ pub(crate) enum Next {
     Closed,
 }
 
-pub(crate) struct Queue {
-    state: Mutex<State>,
+pub(crate) struct CommitQueue {
+    state: Mutex<QueueState>,
     /// Something came, or must be done at once.
     arrived: Condvar,
     /// Something left.
@@ -169,7 +169,7 @@ pub(crate) struct Queue {
     patience: Duration,
 }
 
-impl Default for Queue {
+impl Default for CommitQueue {
     fn default() -> Self {
         let (state, arrived, left) = Default::default();
         Self { state, arrived, left, patience: MAX_WAIT_FOR_ROOM }
@@ -182,14 +182,14 @@ fn no_room() -> Fault {
 }
 
 /// For how long somebody goes on waiting for room.
-struct Patience {
+struct AdmissionDeadline {
     most: Duration,
     until: Instant,
     /// How many sets were done when that was settled; none for those who can be told to come again.
     done: Option<u64>,
 }
 
-impl Patience {
+impl AdmissionDeadline {
     fn new(door: Protocol, most: Duration, done: u64) -> Self {
         Self { most, until: Instant::now() + most, done: (door == Protocol::Fuse).then_some(done) }
     }
@@ -205,7 +205,7 @@ impl Patience {
 
 /// What somebody waits for to have become of every set accepted so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Until {
+pub(crate) enum WriteBarrier {
     /// It is durable, in the tree and announced, or refused.
     Settled,
     /// The same, and history has it.
@@ -213,8 +213,8 @@ pub(crate) enum Until {
 }
 
 #[derive(Default)]
-struct State {
-    waiting: VecDeque<(Instant, Prepared)>,
+struct QueueState {
+    waiting: VecDeque<(Instant, QueuedSet)>,
     bytes: usize,
     /// Sets ever accepted, of those the ones settled or refused, and of those the ones that need no commit any more.
     accepted: u64,
@@ -229,14 +229,14 @@ struct State {
     is_stuck: bool,
 }
 
-impl Queue {
+impl CommitQueue {
     /// Appends a set, and calls `accepted` while its place in the order is certain. The committer's thread hears of one that nobody
     /// waits for; whoever waits sees to it that somebody works (`Seat::attend`).
-    pub(crate) fn push(&self, prepared: Prepared, accepted: impl FnOnce(&Prepared)) -> Result<(), Fault> {
+    pub(crate) fn push(&self, prepared: QueuedSet, accepted: impl FnOnce(&QueuedSet)) -> Result<(), Fault> {
         let size = prepared.size();
         let most = if prepared.durability == Durability::Now { MAX_QUEUED_SETS } else { MAX_QUEUED_SOON };
         let mut state = self.state.lock();
-        let mut patience = Patience::new(prepared.door, self.patience, state.done);
+        let mut patience = AdmissionDeadline::new(prepared.door, self.patience, state.done);
         while !state.is_closed && (state.waiting.len() >= most || state.bytes >= MAX_QUEUED_BYTES) {
             // Whoever waits for room makes what is queued urgent.
             state.is_urgent = true;
@@ -269,7 +269,7 @@ impl Queue {
     }
 
     /// Waits until there is a batch: at once when somebody waits for it, else when its oldest set is 50 ms old.
-    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Next {
+    pub(crate) fn wait(&self, deadline: Option<Instant>) -> CommitterCommand {
         let mut state = self.state.lock();
         loop {
             let due = state.waiting.front().map(|(since, _)| *since + SOON);
@@ -277,17 +277,17 @@ impl Queue {
             let is_ready =
                 state.is_urgent || state.is_closed || is_full || due.is_some_and(|due| due <= Instant::now());
             if !state.waiting.is_empty() && is_ready {
-                return Next::Batch;
+                return CommitterCommand::Batch;
             }
             if state.is_closed {
-                return Next::Closed;
+                return CommitterCommand::Closed;
             }
             if std::mem::take(&mut state.is_nudged) {
-                return Next::Idle;
+                return CommitterCommand::Idle;
             }
             let until = [due, deadline].into_iter().flatten().min();
             match until {
-                Some(until) if until <= Instant::now() => return Next::Idle,
+                Some(until) if until <= Instant::now() => return CommitterCommand::Idle,
                 Some(until) => {
                     self.arrived.wait_until(&mut state, until);
                 }
@@ -322,7 +322,7 @@ impl Queue {
     }
 
     /// All that is queued, however much it is.
-    pub(crate) fn take_all(&self) -> Vec<Prepared> {
+    pub(crate) fn take_all(&self) -> Vec<QueuedSet> {
         let mut state = self.state.lock();
         state.bytes = 0;
         (state.is_urgent, state.is_stuck) = (false, false);
@@ -331,7 +331,7 @@ impl Queue {
 
     /// The next batch; empty when nothing is queued. Only whoever holds the committer's seat may take it: sets are settled in their
     /// order.
-    pub(crate) fn drain(&self) -> Vec<Prepared> {
+    pub(crate) fn drain(&self) -> Vec<QueuedSet> {
         let mut state = self.state.lock();
         let mut batch = Vec::new();
         let mut bytes = 0;
@@ -374,19 +374,19 @@ impl Queue {
     }
 
     /// Waits until everything accepted so far is as far as `until` says, or refused; false when `at_most` was not enough.
-    pub(crate) fn settle(&self, until: Until, at_most: Duration) -> bool {
+    pub(crate) fn settle(&self, until: WriteBarrier, at_most: Duration) -> bool {
         let deadline = Instant::now() + at_most;
         let mut state = self.state.lock();
         let target = state.accepted;
-        let is_reached = |state: &State| match until {
-            Until::Settled => state.done >= target,
-            Until::Committed => state.committed >= target,
+        let is_reached = |state: &QueueState| match until {
+            WriteBarrier::Settled => state.done >= target,
+            WriteBarrier::Committed => state.committed >= target,
         };
         if is_reached(&state) {
             return true;
         }
         state.is_urgent = !state.waiting.is_empty() || state.is_urgent;
-        if until == Until::Committed {
+        if until == WriteBarrier::Committed {
             state.wanted = state.wanted.max(target);
             state.is_nudged = true;
         }

@@ -4,11 +4,11 @@
 
 use svcfs_base::{ETag, Fault, Kind, LargeFile, Precondition, TreePath};
 
-use crate::core::Present;
+use crate::core::EffectiveState;
 
 /// What conditions are compared with.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Standing {
+pub(crate) enum CurrentState {
     Nothing,
     /// A content that versions can have.
     Content(ETag),
@@ -18,35 +18,35 @@ pub(crate) enum Standing {
     Special,
 }
 
-impl Standing {
+impl CurrentState {
     /// # Errors
     /// `IsDirectory`.
-    pub(crate) fn of(path: &TreePath, present: &Present) -> Result<Self, Fault> {
+    pub(crate) fn of(path: &TreePath, present: &EffectiveState) -> Result<Self, Fault> {
         match present {
-            Present::Absent => Ok(Self::Nothing),
-            Present::Leaf(leaf, _) => Ok(Self::Content(leaf.etag)),
-            Present::Large(large) => Ok(Self::Large(*large)),
-            Present::Directory => Err(Fault::is_directory(path)),
+            EffectiveState::Absent => Ok(Self::Nothing),
+            EffectiveState::Leaf(leaf, _) => Ok(Self::Content(leaf.etag)),
+            EffectiveState::Large(large) => Ok(Self::Large(*large)),
+            EffectiveState::Directory => Err(Fault::is_directory(path)),
         }
     }
 }
 
 /// Contract 9.1 and gaps.md D2: a condition that does not hold refuses the write, also on a path that does not exist.
-pub(crate) fn check(path: &TreePath, now: Standing, expect: &Precondition) -> Result<(), Fault> {
+pub(crate) fn check(path: &TreePath, now: CurrentState, expect: &Precondition) -> Result<(), Fault> {
     match (expect, now) {
         (Precondition::Any, _)
-        | (Precondition::Absent, Standing::Nothing)
-        | (Precondition::Present, Standing::Content(_) | Standing::Large(_) | Standing::Special) => Ok(()),
-        (Precondition::OneOf(etags), Standing::Content(etag)) if etags.contains(&etag) => Ok(()),
-        (Precondition::Large(large), Standing::Large(now)) if *large == now => Ok(()),
+        | (Precondition::Absent, CurrentState::Nothing)
+        | (Precondition::Present, CurrentState::Content(_) | CurrentState::Large(_) | CurrentState::Special) => Ok(()),
+        (Precondition::OneOf(etags), CurrentState::Content(etag)) if etags.contains(&etag) => Ok(()),
+        (Precondition::Large(large), CurrentState::Large(now)) if *large == now => Ok(()),
         (Precondition::Absent, _) => {
             Err(Fault::new(Kind::PreconditionFailed, format!("`{path}` exists already, and was to be created only")))
         }
-        (Precondition::Present | Precondition::OneOf(_) | Precondition::Large(_), Standing::Nothing) => {
+        (Precondition::Present | Precondition::OneOf(_) | Precondition::Large(_), CurrentState::Nothing) => {
             Err(Fault::modified(path, None))
         }
-        (_, Standing::Content(etag)) => Err(Fault::modified(path, Some(etag))),
-        (_, Standing::Large(_) | Standing::Special) => {
+        (_, CurrentState::Content(etag)) => Err(Fault::modified(path, Some(etag))),
+        (_, CurrentState::Large(_) | CurrentState::Special) => {
             let told = format!(
                 "conflict: file was modified since your last read: `{path}` is one that no version has now; look at it, and retry"
             );

@@ -181,7 +181,7 @@ fn a_backup_rename_followed_by_a_new_file_is_one_version() {
     assert_eq!(space.log().len(), 2);
     assert_eq!(space.text("a.md"), "new");
     let changes = space.vfs.changes(None, 50).unwrap();
-    assert!(changes.changes.iter().all(|change| change.action == Action::Write));
+    assert!(changes.changes.iter().all(|change| change.action == PathAction::Write));
 }
 
 #[test]

@@ -11,28 +11,28 @@ use svcfs_base::{ETag, FileKind, Seq, TreePath};
 use svcfs_store::{LogEntry, LogRecord};
 
 /// What stands at a path in history: content and kind, or nothing.
-pub(crate) type Recorded = Option<(ETag, FileKind)>;
+pub(crate) type CommittedState = Option<(ETag, FileKind)>;
 
 #[derive(Default)]
-pub(crate) struct Uncommitted {
+pub(crate) struct UncommittedPaths {
     /// By path: the newest set that changed it, and what it made of it.
-    entries: RwLock<BTreeMap<TreePath, (Seq, Recorded)>>,
+    entries: RwLock<BTreeMap<TreePath, (Seq, CommittedState)>>,
 }
 
-impl Uncommitted {
+impl UncommittedPaths {
     /// What a path will have in history, if a set after a position changed it; none when none did.
-    pub(crate) fn get(&self, path: &TreePath, after: Seq) -> Option<Recorded> {
+    pub(crate) fn get(&self, path: &TreePath, after: Seq) -> Option<CommittedState> {
         self.entries.read().get(path).filter(|(seq, _)| *seq > after).map(|(_, recorded)| *recorded)
     }
 
     /// What each of these paths will have in history; none for those that no set without a commit changed.
-    pub(crate) fn at(&self, paths: &[TreePath]) -> Vec<Option<Recorded>> {
+    pub(crate) fn at(&self, paths: &[TreePath]) -> Vec<Option<CommittedState>> {
         let entries = self.entries.read();
         paths.iter().map(|path| entries.get(path).map(|(_, recorded)| *recorded)).collect()
     }
 
     /// Files below a directory that a set after a position made, or changed.
-    pub(crate) fn below(&self, directory: &TreePath, after: Seq) -> Vec<(TreePath, Recorded)> {
+    pub(crate) fn below(&self, directory: &TreePath, after: Seq) -> Vec<(TreePath, CommittedState)> {
         let entries = self.entries.read();
         entries
             .range((Bound::Excluded(directory.clone()), Bound::Unbounded))
@@ -62,7 +62,7 @@ impl Uncommitted {
     }
 }
 
-fn states(set: &LogRecord) -> impl Iterator<Item = (TreePath, (Seq, Recorded))> {
+fn states(set: &LogRecord) -> impl Iterator<Item = (TreePath, (Seq, CommittedState))> {
     let state = |entry: &LogEntry| entry.new.map(|blob| (blob, entry.kind));
     set.entries.iter().map(move |entry| (entry.path.clone(), (set.seq, state(entry))))
 }

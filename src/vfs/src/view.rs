@@ -8,7 +8,7 @@ use svcfs_base::{ETag, Fault, FileKind, Kind, LargeFile, MAX_FILE_BYTES, PathCom
 use svcfs_store::{CachedFile, FileStat, SpecialFile, StatKind, StoreError};
 
 use crate::Vfs;
-use crate::overlay::Leaf;
+use crate::overlay::OverlayFile;
 use crate::place::REJECTED_DIRECTORY;
 
 /// What stands at a path.
@@ -26,7 +26,7 @@ pub enum EntryKind {
 
 /// What is known of a path without reading it.
 #[derive(Debug, Clone)]
-pub struct Attributes {
+pub struct PathAttributes {
     /// What it is.
     pub kind: EntryKind,
     /// Length in bytes; of a directory 0, of a link the length of its target.
@@ -49,7 +49,7 @@ pub struct Attributes {
     pub links: u32,
 }
 
-impl Attributes {
+impl PathAttributes {
     /// What tells its contents apart, of a file too large for any version.
     pub fn large(&self) -> Option<LargeFile> {
         let is_large = self.kind == EntryKind::File && self.size > MAX_FILE_BYTES as u64;
@@ -63,29 +63,29 @@ pub struct DirectoryEntry {
     /// Its full path.
     pub path: TreePath,
     /// What is known of it.
-    pub attributes: Attributes,
+    pub attributes: PathAttributes,
 }
 
 /// A file's content and what goes with it.
 #[derive(Debug, Clone)]
-pub struct File {
+pub struct FileView {
     /// The bytes.
     pub content: Bytes,
     /// Their git blob hash.
     pub etag: ETag,
     /// What is known of the file.
-    pub attributes: Attributes,
+    pub attributes: PathAttributes,
 }
 
 /// A file that was found.
-pub(crate) enum There {
+pub(crate) enum FoundFile {
     /// On its way to the disk.
-    Pending(File),
+    Pending(FileView),
     /// In the tree, where it has so many bytes.
     Placed(TreePath, u64),
 }
 
-impl From<FileStat> for Attributes {
+impl From<FileStat> for PathAttributes {
     fn from(stat: FileStat) -> Self {
         let kind = match stat.kind {
             StatKind::Directory => EntryKind::Directory,
@@ -121,7 +121,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound` when nothing is there, or nothing this door may see.
-    pub fn stat(&self, door: Protocol, path: &TreePath) -> Result<Attributes, Fault> {
+    pub fn stat(&self, door: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
         self.see(door, path)?;
         match self.core.overlay.get(path) {
             Some(pending) => match pending.leaf {
@@ -164,7 +164,7 @@ impl Vfs {
             }
             Err(error) => return Err(not_there(path, error)),
         };
-        let found = found.into_iter().map(|(name, stat)| (name, Attributes::from(stat)));
+        let found = found.into_iter().map(|(name, stat)| (name, PathAttributes::from(stat)));
         let shown = |(name, attributes)| {
             let entry = DirectoryEntry { path: path.join(&name), attributes };
             self.core.places.is_visible(door, &entry.path).then_some(entry)
@@ -172,7 +172,7 @@ impl Vfs {
         if pending.is_empty() {
             return Ok(found.filter_map(shown).collect());
         }
-        let mut entries: BTreeMap<PathComponent, Attributes> = found.collect();
+        let mut entries: BTreeMap<PathComponent, PathAttributes> = found.collect();
         for (pending_path, pending) in pending {
             let Some(name) = child_name(path, &pending_path) else {
                 continue;
@@ -194,32 +194,32 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`, or `Invalid` when a link leads out of the root.
-    pub fn read(&self, door: Protocol, path: &TreePath) -> Result<File, Fault> {
+    pub fn read(&self, door: Protocol, path: &TreePath) -> Result<FileView, Fault> {
         self.taken(path, self.there(door, path)?)
     }
 
     /// What was found where a path leads, whole.
-    pub(crate) fn taken(&self, path: &TreePath, there: There) -> Result<File, Fault> {
+    pub(crate) fn taken(&self, path: &TreePath, there: FoundFile) -> Result<FileView, Fault> {
         let place = match there {
-            There::Pending(file) => return Ok(file),
-            There::Placed(place, _) => place,
+            FoundFile::Pending(file) => return Ok(file),
+            FoundFile::Placed(place, _) => place,
         };
         let (content, stat) = self.core.tree.read(&place).map_err(|error| not_there(path, error))?;
-        Ok(File { etag: ETag::of(&content), content, attributes: stat.into() })
+        Ok(FileView { etag: ETag::of(&content), content, attributes: stat.into() })
     }
 
     /// The file that a path leads to, links that stay inside the root followed.
     ///
     /// # Errors
     /// As [`Vfs::read`].
-    pub(crate) fn there(&self, door: Protocol, path: &TreePath) -> Result<There, Fault> {
+    pub(crate) fn there(&self, door: Protocol, path: &TreePath) -> Result<FoundFile, Fault> {
         let mut place = path.clone();
         for _ in 0..MAX_LINKS {
             self.see(door, &place)?;
             match self.core.overlay.get(&place).map(|pending| (pending.leaf, pending.accepted)) {
                 Some((Some(leaf), accepted)) if leaf.kind != FileKind::Symlink => {
                     let attributes = self.pending_attributes(&place, &leaf, accepted)?;
-                    return Ok(There::Pending(File { content: leaf.content, etag: leaf.etag, attributes }));
+                    return Ok(FoundFile::Pending(FileView { content: leaf.content, etag: leaf.etag, attributes }));
                 }
                 Some((Some(leaf), _)) => place = self.follow(&place, &String::from_utf8_lossy(&leaf.content))?,
                 Some((None, _)) => return Err(Fault::file_not_found(path)),
@@ -228,7 +228,7 @@ impl Vfs {
                         place = self.follow(&place, &self.core.tree.read_link(&place)?)?;
                     }
                     Ok(stat) if stat.kind == StatKind::Directory => return Err(Fault::is_directory(path)),
-                    Ok(stat) => return Ok(There::Placed(place, stat.size)),
+                    Ok(stat) => return Ok(FoundFile::Placed(place, stat.size)),
                     Err(StoreError::Linked(_)) => place = self.led_to(door, &place)?,
                     Err(error) => return Err(not_there(path, error)),
                 },
@@ -244,13 +244,13 @@ impl Vfs {
         door: Protocol,
         path: &TreePath,
         extended: Option<&[u8]>,
-    ) -> Option<(File, Option<Vec<u8>>)> {
+    ) -> Option<(FileView, Option<Vec<u8>>)> {
         self.see(door, path).ok()?;
         if self.core.overlay.get(path).is_some() {
             return None;
         }
         let CachedFile { content, stat, extended } = self.core.tree.read_at_once(path, extended)?;
-        Some((File { etag: ETag::of(&content), content, attributes: stat.into() }, extended))
+        Some((FileView { etag: ETag::of(&content), content, attributes: stat.into() }, extended))
     }
 
     /// The text of the last save of a path, when it was refused and is still kept (gaps.md D6).
@@ -403,9 +403,9 @@ impl Vfs {
     pub(crate) fn pending_attributes(
         &self,
         path: &TreePath,
-        leaf: &Leaf,
+        leaf: &OverlayFile,
         accepted: SystemTime,
-    ) -> Result<Attributes, Fault> {
+    ) -> Result<PathAttributes, Fault> {
         let standing = match self.core.tree.stat(path) {
             Ok(stat) if stat.kind != StatKind::Directory => Some(stat),
             Ok(_) => None,
@@ -427,7 +427,7 @@ impl Vfs {
             FileKind::Executable => (EntryKind::File, bits | ((bits & 0o444) >> 2)),
             FileKind::Regular => (EntryKind::File, bits & !0o111),
         };
-        Ok(Attributes {
+        Ok(PathAttributes {
             kind,
             size: leaf.content.len() as u64,
             mode,
@@ -442,7 +442,7 @@ impl Vfs {
     }
 
     /// A directory that took the place of a file whose removal is pending.
-    fn directory_attributes(&self, path: &TreePath) -> Result<Attributes, Fault> {
+    fn directory_attributes(&self, path: &TreePath) -> Result<PathAttributes, Fault> {
         match self.core.tree.stat(path) {
             Ok(stat) if stat.kind == StatKind::Directory => Ok(stat.into()),
             Ok(_) | Err(_) => Err(Fault::file_not_found(path)),

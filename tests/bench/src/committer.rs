@@ -15,7 +15,7 @@ use svcfs_measure::series::{MeasuredRound, RoundSeries};
 use svcfs_measure::server::{ServerPlace, ServerProcess};
 use svcfs_measure::table::{MarkdownTable, TableCell, column, quotient, text};
 use svcfs_measure::writing::{MANY, expect_commits};
-use svcfs_vfs::{Options, Vfs};
+use svcfs_vfs::{Vfs, VfsOptions};
 
 use crate::plan::Extent;
 
@@ -75,12 +75,12 @@ pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Committer> {
 }
 
 fn open(root: &Path) -> Result<Arc<Vfs>> {
-    let options = Options {
+    let options = VfsOptions {
         root: root.to_owned(),
         clock: Arc::new(SystemClock),
         gates: Vec::new(),
         scratch: Vec::new(),
-        commits: svcfs_vfs::Commits::Each,
+        commits: svcfs_vfs::CommitPolicy::Each,
         strategy: svcfs_vfs::VersionStrategy::Git,
         watch: true,
         progress: None,

@@ -13,7 +13,7 @@ use std::thread;
 use serde_json::json;
 use svcfs_base::{Caller, Change, Fault, Protocol, SystemClock, TreePath};
 use svcfs_mount::LocalMount;
-use svcfs_vfs::{Gate, Options, Proposal, Vfs};
+use svcfs_vfs::{ProposedFile, Vfs, VfsOptions, WriteGate};
 
 use super::server::Binary;
 use crate::space::{can_mount, folder, wait};
@@ -27,8 +27,8 @@ const LOOKS: usize = 20;
 /// Never lets a save pass that has this word, and says so by making a file.
 struct Waits(PathBuf);
 
-impl Gate for Waits {
-    fn pass(&self, _caller: &Caller, proposal: &mut Proposal) -> Result<(), Fault> {
+impl WriteGate for Waits {
+    fn pass(&self, _caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
         while proposal.content.starts_with(b"WAIT") {
             fs::write(&self.0, "").map_err(Fault::internal)?;
             thread::park();
@@ -100,13 +100,13 @@ fn hangs_mounted() {
     let folder = Path::new(&folder);
     let (root, at, waits) = (folder.join("root"), folder.join("mnt"), folder.join("waits"));
     let clock = Arc::new(SystemClock);
-    let gates: Vec<Box<dyn Gate>> = vec![Box::new(Waits(waits.clone()))];
-    let vfs = Vfs::open(Options {
+    let gates: Vec<Box<dyn WriteGate>> = vec![Box::new(Waits(waits.clone()))];
+    let vfs = Vfs::open(VfsOptions {
         root: root.clone(),
         clock: clock.clone(),
         gates,
         scratch: vec![],
-        commits: svcfs_vfs::Commits::Each,
+        commits: svcfs_vfs::CommitPolicy::Each,
         strategy: svcfs_vfs::VersionStrategy::Git,
         watch: false,
         progress: None,

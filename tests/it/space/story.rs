@@ -6,7 +6,7 @@ use std::fmt::Write;
 use svcfs_base::{Seq, TreePath};
 use svcfs_config::VersioningStrategy;
 
-use svcfs_vfs::{Event, EventChange};
+use svcfs_vfs::{EventChange, FeedEvent};
 
 use super::git::{self, Commit};
 use super::{TestSpace, me, tree};
@@ -63,7 +63,7 @@ impl TestSpace {
 }
 
 /// An event as git would tell its commit.
-fn told(event: &Event) -> Commit {
+fn told(event: &FeedEvent) -> Commit {
     let file = |change: &EventChange| {
         let what = match (change.old, change.new) {
             (None, _) => "A",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use s3s::dto::ListObjectsV2Input;
 use svcfs_base::{MAX_FILE_BYTES, Scope};
-use svcfs_vfs::Attributes;
+use svcfs_vfs::PathAttributes;
 use svcfs_work::{Lane, Lanes};
 
 use super::itself::{request, waits};
@@ -24,7 +24,7 @@ impl Served {
         crate::S3Server { etags: ETagStore::of(most, Duration::ZERO), ..crate::S3Server::of(Arc::clone(&self.server)) }
     }
 
-    fn look(&self, path: &str) -> (TreePath, Attributes) {
+    fn look(&self, path: &str) -> (TreePath, PathAttributes) {
         let path = TreePath::parse(path).unwrap();
         let attributes = self.server.primary().vfs.stat(Protocol::S3, &path).unwrap();
         (path, attributes)

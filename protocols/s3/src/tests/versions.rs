@@ -1,6 +1,6 @@
 //! What a listing of versions reads, and how often.
 
-use svcfs_vfs::KeptVersion;
+use svcfs_vfs::StoredVersion;
 
 use super::etags::{asked, listing};
 use super::*;
@@ -12,7 +12,7 @@ use crate::versions::page;
 /// Versions of a path that are known without reading them.
 fn known(asked: &S3RequestContext, path: &str) -> Vec<(u64, String)> {
     let kept = asked.space.vfs.kept_versions(&TreePath::parse(path).unwrap()).unwrap();
-    let known = |kept: KeptVersion| asked.door.etags.known_version(&asked.space, &kept.content);
+    let known = |kept: StoredVersion| asked.door.etags.known_version(&asked.space, &kept.content);
     kept.into_iter().filter_map(known).collect()
 }
 

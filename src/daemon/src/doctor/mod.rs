@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use svcfs_config::{CliOverrides, Settings, VersioningStrategy};
 use svcfs_store::{BadObject, LogCheck, RepoInspection, TreeState};
-use svcfs_vfs::Held;
+use svcfs_vfs::OfflineRootLock;
 
 pub use mending::mend;
 pub use starting::could_start;
@@ -147,7 +147,7 @@ pub fn examine(root: &Path, watch: &dyn DoctorProgress) -> Result<RootExaminatio
         tree: None,
         is_index_wrong: false,
     };
-    let _held = match Held::take(root) {
+    let _held = match OfflineRootLock::take(root) {
         Ok(held) => Some(held),
         // Whatever else keeps the lock from being taken is told by the checks.
         Err(fault) => {

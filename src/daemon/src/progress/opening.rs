@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sd_notify::NotifyState;
-use svcfs_knowledge::spaces::{OnProgress, Progress};
+use svcfs_knowledge::spaces::{OnProgress, OpenProgress};
 
 use super::DRAWN;
 use crate::stop::notify;
@@ -31,7 +31,7 @@ const UNCOUNTED: &str = "{spinner} {prefix}: {msg}, {elapsed}";
 #[derive(Debug)]
 #[must_use = "nothing is shown once this is dropped"]
 pub struct OpeningProgress {
-    newest: Arc<Mutex<Option<Progress>>>,
+    newest: Arc<Mutex<Option<OpenProgress>>>,
     /// Ends the thread when it is dropped; none when there is no thread.
     shown: Option<(Sender<()>, JoinHandle<()>)>,
 }
@@ -71,7 +71,7 @@ impl Drop for OpeningProgress {
 }
 
 struct ProgressScreen {
-    newest: Arc<Mutex<Option<Progress>>>,
+    newest: Arc<Mutex<Option<OpenProgress>>>,
     what: String,
     /// Whether standard error is one.
     is_terminal: bool,
@@ -114,7 +114,7 @@ impl ProgressBar {
         Self(bar)
     }
 
-    fn draw(&self, progress: Progress) {
+    fn draw(&self, progress: OpenProgress) {
         let amount = amount(progress);
         let template = if amount.is_some() { COUNTED } else { UNCOUNTED };
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -136,36 +136,36 @@ impl Drop for ProgressBar {
 }
 
 /// Steps done and steps in all, where that is known. A file that is adopted is two steps: it is read, then it is recorded.
-const fn amount(progress: Progress) -> Option<(usize, usize)> {
+const fn amount(progress: OpenProgress) -> Option<(usize, usize)> {
     match progress {
-        Progress::Replaying { records, total } => Some((records, total)),
-        Progress::Restoring { files, total } => Some((files, total)),
-        Progress::ReadingHistory | Progress::Comparing => None,
-        Progress::Adopting { looked_at, recorded, total } => Some((looked_at + recorded, 2 * total)),
+        OpenProgress::Replaying { records, total } => Some((records, total)),
+        OpenProgress::Restoring { files, total } => Some((files, total)),
+        OpenProgress::ReadingHistory | OpenProgress::Comparing => None,
+        OpenProgress::Adopting { looked_at, recorded, total } => Some((looked_at + recorded, 2 * total)),
     }
 }
 
 /// A stage and its counts, as a person reads them.
-fn told(progress: Progress) -> String {
+fn told(progress: OpenProgress) -> String {
     match progress {
-        Progress::Replaying { records, total } => format!("{records} of {total} unfinished changes replayed"),
-        Progress::Restoring { files, total } => format!("{files} of {total} files of unfinished changes checked"),
-        Progress::ReadingHistory => "reading the history that is there".to_owned(),
-        Progress::Comparing => "comparing the tree with history".to_owned(),
-        Progress::Adopting { looked_at, recorded, total } => {
+        OpenProgress::Replaying { records, total } => format!("{records} of {total} unfinished changes replayed"),
+        OpenProgress::Restoring { files, total } => format!("{files} of {total} files of unfinished changes checked"),
+        OpenProgress::ReadingHistory => "reading the history that is there".to_owned(),
+        OpenProgress::Comparing => "comparing the tree with history".to_owned(),
+        OpenProgress::Adopting { looked_at, recorded, total } => {
             format!("{looked_at} of {total} files read, {recorded} recorded")
         }
     }
 }
 
-fn log(progress: Progress) {
+fn log(progress: OpenProgress) {
     let what = told(progress);
     match progress {
-        Progress::Replaying { records: done, total } | Progress::Restoring { files: done, total } => {
+        OpenProgress::Replaying { records: done, total } | OpenProgress::Restoring { files: done, total } => {
             tracing::info!(done, total, "opening the root: {what}");
         }
-        Progress::ReadingHistory | Progress::Comparing => tracing::info!("opening the root: {what}"),
-        Progress::Adopting { looked_at, recorded, total } => {
+        OpenProgress::ReadingHistory | OpenProgress::Comparing => tracing::info!("opening the root: {what}"),
+        OpenProgress::Adopting { looked_at, recorded, total } => {
             tracing::info!(looked_at, recorded, total, "opening the root: {what}");
         }
     }

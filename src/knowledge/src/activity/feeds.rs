@@ -7,7 +7,7 @@ use percent_encoding::utf8_percent_encode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{Actor, Fault, Timestamp};
-use svcfs_vfs::{Action, ChangeFilter, TimelineEvent};
+use svcfs_vfs::{ChangeFilter, PathAction, TimelineEvent};
 
 use crate::files::{SEGMENT, permalink};
 use crate::kernel::OperationContext;
@@ -79,8 +79,8 @@ pub fn recent(cx: &OperationContext<'_>, max: usize) -> Result<JsonFeed, Fault> 
 fn entry(cx: &OperationContext<'_>, event: TimelineEvent) -> FeedItem {
     let TimelineEvent { action, path, actor, time, message, id } = event;
     let (verb, url) = match action {
-        Action::Write => ("Updated", permalink(cx.public_url(), &path)),
-        Action::Delete => ("Deleted", None),
+        PathAction::Write => ("Updated", permalink(cx.public_url(), &path)),
+        PathAction::Delete => ("Deleted", None),
     };
     FeedItem {
         id: format!("urn:svc:{id}:{}", utf8_percent_encode(path.as_str(), SEGMENT)),

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Actor, Fault, Limit, Protocol, Timestamp, TreePath, VersionId};
-use svcfs_vfs::{Action, ChangeFilter, TimelineEvent};
+use svcfs_vfs::{ChangeFilter, PathAction, TimelineEvent};
 
 use super::feeds;
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
@@ -38,7 +38,7 @@ pub struct ListEvents {
     pub actor: Option<Actor>,
     /// Only events of this kind
     #[serde(default, rename = "type")]
-    pub kind: Option<Action>,
+    pub kind: Option<PathAction>,
     /// Only pages at or below this path
     #[serde(default)]
     pub path_prefix: Option<TreePath>,
@@ -58,7 +58,7 @@ pub struct EventList {
 pub struct ActivityEvent {
     /// What happened
     #[serde(rename = "type")]
-    pub kind: Action,
+    pub kind: PathAction,
     /// To which page
     pub path: TreePath,
     /// Who did it
@@ -88,8 +88,8 @@ impl Operation for ListEvents {
     type Output = EventList;
     fn run(self, cx: &OperationContext<'_>) -> Result<EventList, Fault> {
         let is_removal = self.kind.map(|kind| match kind {
-            Action::Delete => true,
-            Action::Write => false,
+            PathAction::Delete => true,
+            PathAction::Write => false,
         });
         let selection = ChangeFilter { actor: self.actor, is_removal, below: self.path_prefix };
         let timeline = cx.space.vfs.timeline(&selection, self.offset as usize, self.limit.get())?;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use svcfs_base::{AuditEntry, Kind, Protocol};
-use svcfs_vfs::{Changed, Done, Vfs};
+use svcfs_vfs::{ChangeOutcome, RequestedChange, Vfs};
 
 use super::AuditRecorder;
 
@@ -39,9 +39,9 @@ const fn is_folder(door: Protocol) -> bool {
 }
 
 /// One change, in the words of requests.
-fn entry(done: &Done<'_>, change: &Changed, space: &str) -> AuditEntry {
-    let Done { caller, at, took, refusal, changes: _ } = done;
-    let Changed { method, path, to } = change;
+fn entry(done: &ChangeOutcome<'_>, change: &RequestedChange, space: &str) -> AuditEntry {
+    let ChangeOutcome { caller, at, took, refusal, changes: _ } = done;
+    let RequestedChange { method, path, to } = change;
     AuditEntry {
         ts: *at,
         door: caller.door,

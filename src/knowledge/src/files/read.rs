@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use svcfs_base::{Fault, Kind, Timestamp, TreePath};
 use svcfs_config::PublicUrl;
 use svcfs_text::{Link, headings, links};
-use svcfs_vfs::{EntryKind, File};
+use svcfs_vfs::{EntryKind, FileView};
 
 use crate::kernel::{OperationContext, given};
 
@@ -19,7 +19,7 @@ pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.'
 ///
 /// # Errors
 /// `Invalid` for the root; `NotFound` when nothing or a directory is there (contract 7, gaps.md 4.3).
-pub fn file(cx: &OperationContext<'_>, path: &TreePath) -> Result<File, Fault> {
+pub fn file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
     given("path", path)?;
     cx.space
         .vfs

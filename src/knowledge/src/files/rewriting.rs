@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use svcfs_base::{Caller, Change, ChangeSet, Fault, Kind, Protocol, TreePath};
-use svcfs_vfs::{EntryKind, File, Linking, Relinked, Vfs};
+use svcfs_vfs::{EntryKind, FileView, LinkResolver, RelinkedPage, Vfs};
 
 use super::follow::{MovedFiles, PageLinkContext};
 use crate::kernel::{OperationContext, Space};
@@ -37,12 +37,12 @@ impl SpaceLinkResolver {
     }
 }
 
-impl Linking for SpaceLinkResolver {
+impl LinkResolver for SpaceLinkResolver {
     fn wait(&self) -> Result<(), Fault> {
         self.space()?.index_within(DOOR_PATIENCE).map(drop)
     }
 
-    fn relinked(&self, caller: &Caller, names: (&TreePath, &TreePath)) -> Result<Vec<Relinked>, Fault> {
+    fn relinked(&self, caller: &Caller, names: (&TreePath, &TreePath)) -> Result<Vec<RelinkedPage>, Fault> {
         let space = self.space()?;
         let from = names.0;
         let asked = (&*space, caller);
@@ -58,7 +58,7 @@ impl Linking for SpaceLinkResolver {
 /// The pages whose links a rename leads elsewhere, worked out from the tree as it is.
 #[derive(Default)]
 pub(super) struct LinkRewrite {
-    pages: Vec<Relinked>,
+    pages: Vec<RelinkedPage>,
     /// Pages that are left alone, as they are no text.
     without_text: Vec<TreePath>,
 }
@@ -99,7 +99,7 @@ impl LinkRewrite {
             // To whoever is limited to a folder nothing links there from elsewhere, and which page does is none of their business.
             pages.retain(|page| caller.reach.covers(page));
             let mut rewriting = Self::default();
-            let add = |page: &TreePath, file: File| {
+            let add = |page: &TreePath, file: FileView| {
                 let view = PageLinkContext::new((space, caller), &moved, links, page);
                 rewriting.add(view, page, file)
             };
@@ -107,25 +107,25 @@ impl LinkRewrite {
         })?
     }
 
-    fn add(&mut self, view: PageLinkContext<'_, '_, '_>, page: &TreePath, file: File) -> Result<(), Fault> {
+    fn add(&mut self, view: PageLinkContext<'_, '_, '_>, page: &TreePath, file: FileView) -> Result<(), Fault> {
         let Ok(old) = std::str::from_utf8(&file.content) else {
             self.without_text.push(page.clone());
             return Ok(());
         };
         if let Some((after, links)) = view.rewritten(old)? {
-            self.pages.push(Relinked { path: view.into_place(), before: file.etag, after, links });
+            self.pages.push(RelinkedPage { path: view.into_place(), before: file.etag, after, links });
         }
         Ok(())
     }
 
     /// How many links are led elsewhere.
     pub(super) fn links(&self) -> usize {
-        Relinked::links_of(&self.pages)
+        RelinkedPage::links_of(&self.pages)
     }
 
     /// The rename, and the pages beside it.
     pub(super) fn into_set(self, rename: Change, subject: &str) -> ChangeSet {
-        Relinked::beside(rename, self.pages, subject)
+        RelinkedPage::beside(rename, self.pages, subject)
     }
 }
 
@@ -134,9 +134,10 @@ impl LinkRewrite {
 fn each_read(
     (vfs, door): (&Vfs, Protocol),
     pages: &BTreeSet<TreePath>,
-    mut work: impl FnMut(&TreePath, File) -> Result<(), Fault>,
+    mut work: impl FnMut(&TreePath, FileView) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    let mut take = |page: &TreePath, read: Result<Option<File>, Fault>| read?.map_or(Ok(()), |file| work(page, file));
+    let mut take =
+        |page: &TreePath, read: Result<Option<FileView>, Fault>| read?.map_or(Ok(()), |file| work(page, file));
     if pages.len() <= READ_AT_ONCE {
         return pages.iter().try_for_each(|page| take(page, read(vfs, door, page)));
     }
@@ -157,7 +158,7 @@ fn each_read(
 }
 
 /// The file at a path; none when something else stands there.
-fn read(vfs: &Vfs, door: Protocol, page: &TreePath) -> Result<Option<File>, Fault> {
+fn read(vfs: &Vfs, door: Protocol, page: &TreePath) -> Result<Option<FileView>, Fault> {
     let read = vfs.stat(door, page).and_then(|there| match there.kind {
         EntryKind::File => vfs.read(door, page).map(Some),
         EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{Fault, Kind, Protocol, Timestamp, TreePath, is_hidden_name};
-use svcfs_vfs::{Attributes, DirectoryEntry, EntryKind, Vfs};
+use svcfs_vfs::{DirectoryEntry, EntryKind, PathAttributes, Vfs};
 
 use super::read;
 use crate::kernel::OperationContext;
@@ -50,7 +50,7 @@ pub enum NodeType {
 }
 
 impl NodeType {
-    pub(super) const fn of(attributes: &Attributes) -> Self {
+    pub(super) const fn of(attributes: &PathAttributes) -> Self {
         match attributes.kind {
             EntryKind::Directory => Self::Directory,
             EntryKind::File if attributes.mode & 0o100 != 0 => Self::Executable,

@@ -79,7 +79,7 @@ impl TreeText {
     }
 
     /// Writes what only details have, and the end of the node.
-    fn write_details(&self, attributes: &svcfs_vfs::Attributes, text: &mut Vec<u8>) -> Result<(), Fault> {
+    fn write_details(&self, attributes: &svcfs_vfs::PathAttributes, text: &mut Vec<u8>) -> Result<(), Fault> {
         if self.shown.is_detailed {
             text.extend_from_slice(br#","modified":"#);
             write_json(text, read::moment(attributes.modified))?;

@@ -9,7 +9,7 @@ use svcfs_base::{
     Precondition, Provenance, TreePath, WriteResult,
 };
 use svcfs_text::frontmatter;
-use svcfs_vfs::{EntryKind, File};
+use svcfs_vfs::{EntryKind, FileView};
 
 use crate::kernel::OperationContext;
 use crate::lint;
@@ -148,7 +148,7 @@ fn narrowed(asked: &Precondition, now: Option<ETag>) -> Precondition {
     }
 }
 
-fn joined(before: Option<&File>, separator: &str, addition: &Bytes) -> Result<Bytes, Fault> {
+fn joined(before: Option<&FileView>, separator: &str, addition: &Bytes) -> Result<Bytes, Fault> {
     let Some(before) = before.filter(|file| !file.content.is_empty()) else {
         return Ok(addition.clone());
     };
@@ -160,7 +160,7 @@ fn joined(before: Option<&File>, separator: &str, addition: &Bytes) -> Result<By
 }
 
 /// The regular file at a path, if there is one.
-fn present(cx: &OperationContext<'_>, path: &TreePath) -> Result<Option<File>, Fault> {
+fn present(cx: &OperationContext<'_>, path: &TreePath) -> Result<Option<FileView>, Fault> {
     let (vfs, door) = (&cx.space.vfs, cx.caller.door);
     let read = || match vfs.stat(door, path)?.kind {
         EntryKind::Symlink => {

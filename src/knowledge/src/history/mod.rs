@@ -7,7 +7,7 @@ mod operations;
 mod tests;
 
 use svcfs_base::{Fault, Kind, Protocol, TreePath};
-use svcfs_vfs::{Version, Vfs};
+use svcfs_vfs::{PageVersion, Vfs};
 
 pub use operations::AREA;
 
@@ -25,7 +25,7 @@ fn admit(vfs: &Vfs, door: Protocol, path: &TreePath) -> Result<(), Fault> {
 ///
 /// # Errors
 /// `NotFound` for a path that neither exists nor ever existed.
-pub fn versions(vfs: &Vfs, door: Protocol, path: &TreePath) -> Result<Vec<Version>, Fault> {
+pub fn versions(vfs: &Vfs, door: Protocol, path: &TreePath) -> Result<Vec<PageVersion>, Fault> {
     admit(vfs, door, path)?;
     let versions = match vfs.versions(path) {
         Ok(versions) => versions,

@@ -39,7 +39,7 @@ impl Operation for ListVersions {
     const WITHIN: FolderScope = FolderScope::Paths;
     const HTTP: &'static [Route] = &[Route::get("/versions")];
     const TOOL: bool = true;
-    type Output = Vec<svcfs_vfs::Version>;
+    type Output = Vec<svcfs_vfs::PageVersion>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
         let mut versions = super::versions(&cx.space.vfs, cx.caller.door, &self.path)?;
         for version in &mut versions {
@@ -201,7 +201,7 @@ impl Operation for ListChanges {
     const WITHIN: FolderScope = FolderScope::Own;
     const HTTP: &'static [Route] = &[Route::get("/changes")];
     const TOOL: bool = true;
-    type Output = svcfs_vfs::Changes;
+    type Output = svcfs_vfs::ChangeFeedPage;
     fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
         // `last_seq` of a history without commits is empty, and comes back as it was told.
         let since = self.since.filter(|since| !since.is_empty());

@@ -32,4 +32,4 @@ pub(crate) use text::{ListSeparator, write_json};
 pub use within::FolderScope;
 
 /// What [`Space::vfs`] answers doors with.
-pub use svcfs_vfs::{Content, EntryKind, Event, EventChange, File, Opened, Reader};
+pub use svcfs_vfs::{EntryKind, EventChange, FeedEvent, FileContent, FileReader, FileView, OpenedFile};

@@ -17,7 +17,7 @@ use serde_json::Value;
 use svcfs_base::{Caller, Fault};
 use svcfs_config::LintSettings;
 use svcfs_text::lint::{LintIssue, first_error, reject_message};
-use svcfs_vfs::{Gate, Proposal};
+use svcfs_vfs::{ProposedFile, WriteGate};
 
 /// Tidies and checks pages on their way into the tree.
 #[derive(Debug, Clone)]
@@ -32,8 +32,8 @@ impl LintGate {
     }
 }
 
-impl Gate for LintGate {
-    fn pass(&self, caller: &Caller, proposal: &mut Proposal) -> Result<(), Fault> {
+impl WriteGate for LintGate {
+    fn pass(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
         if !proposal.path.is_page() {
             return Ok(());
         }

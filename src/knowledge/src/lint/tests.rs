@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use svcfs_base::{Caller, Fault, Protocol};
 use svcfs_config::{CliOverrides, Config, Settings};
-use svcfs_vfs::{Gate, Proposal};
+use svcfs_vfs::{ProposedFile, WriteGate};
 
 use super::LintGate;
 use crate::spaces::test_space::path;
@@ -12,7 +12,7 @@ fn gate(config: &str) -> LintGate {
 }
 
 fn pass(gate: &LintGate, door: Protocol, name: &str, content: &[u8]) -> Result<Bytes, Fault> {
-    let mut proposal = Proposal { path: path(name), content: Bytes::copy_from_slice(content), before: None };
+    let mut proposal = ProposedFile { path: path(name), content: Bytes::copy_from_slice(content), before: None };
     gate.pass(&Caller::new(door), &mut proposal).map(|()| proposal.content)
 }
 

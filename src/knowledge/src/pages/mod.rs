@@ -11,7 +11,7 @@ mod tests;
 use std::borrow::Cow;
 
 use svcfs_base::{Fault, TreePath};
-use svcfs_vfs::File;
+use svcfs_vfs::FileView;
 
 use crate::files;
 use crate::kernel::OperationContext;
@@ -19,11 +19,11 @@ use crate::kernel::OperationContext;
 pub use operations::AREA;
 
 /// The text of a page; bytes that are not UTF-8 are shown as `U+FFFD`.
-fn text(file: &File) -> Cow<'_, str> {
+fn text(file: &FileView) -> Cow<'_, str> {
     String::from_utf8_lossy(&file.content)
 }
 
 /// A file, read as contract 7 wants it.
-fn file(cx: &OperationContext<'_>, path: &TreePath) -> Result<File, Fault> {
+fn file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
     files::file(cx, path)
 }

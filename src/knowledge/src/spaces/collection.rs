@@ -13,7 +13,7 @@ use std::{fs, io};
 
 use parking_lot::{Mutex, RwLock};
 use svcfs_base::{Caller, Change, Fault, Kind, Protocol, TreePath};
-use svcfs_vfs::Unpublished;
+use svcfs_vfs::DirtyBytes;
 use svcfs_work::Supervisor;
 
 use crate::kernel::Space;
@@ -87,7 +87,7 @@ pub struct SpaceCollection {
     /// Directories below which new roots may lie.
     parents: Vec<PathBuf>,
     /// What is written and not saved, in memory: one room for all of them.
-    unpublished: Arc<Unpublished>,
+    unpublished: Arc<DirtyBytes>,
 }
 
 impl SpaceCollection {

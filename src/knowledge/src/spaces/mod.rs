@@ -17,8 +17,8 @@ use svcfs_config::edit::EditError;
 use svcfs_config::{Settings, VersioningConfig, name_fault, templates};
 use svcfs_index::Index;
 use svcfs_store::{StatePaths, UsageCounts};
-use svcfs_vfs::{Commits, Options, VersionStrategy, Vfs};
-pub use svcfs_vfs::{OnProgress, Progress};
+use svcfs_vfs::{CommitPolicy, VersionStrategy, Vfs, VfsOptions};
+pub use svcfs_vfs::{OnProgress, OpenProgress};
 use svcfs_work::{Signal, Supervisor};
 
 pub use collection::{RunningSpace, SpaceCollection, SpaceOpener, SpaceStatus, made_at_run_time};
@@ -64,7 +64,7 @@ pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
         // there is a new log, so that a crash in between changes nothing.
         Index::open(&index_file)?.ingest(&[], Seq(0))?;
     }
-    let vfs = Vfs::open(Options {
+    let vfs = Vfs::open(VfsOptions {
         root,
         clock,
         gates: vec![Box::new(LintGate::new(settings.lint.clone())), Box::new(ViewGate)],
@@ -89,12 +89,12 @@ pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
 }
 
 /// When accepted changes become commits, by the settings.
-const fn commits(versioning: &VersioningConfig) -> Commits {
+const fn commits(versioning: &VersioningConfig) -> CommitPolicy {
     let VersioningConfig { async_commit, batch_window_ms, batch_max_size, .. } = versioning;
     if !*async_commit {
-        return Commits::Each;
+        return CommitPolicy::Each;
     }
-    Commits::Gathered { window: Duration::from_millis(*batch_window_ms), max_paths: *batch_max_size }
+    CommitPolicy::Gathered { window: Duration::from_millis(*batch_window_ms), max_paths: *batch_max_size }
 }
 
 /// What settings call a strategy of versioning, as the tree knows it.

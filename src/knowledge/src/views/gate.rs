@@ -5,7 +5,7 @@
 
 use svcfs_base::{Caller, Fault, Kind};
 use svcfs_text::frontmatter;
-use svcfs_vfs::{Gate, Proposal};
+use svcfs_vfs::{ProposedFile, WriteGate};
 
 use super::computed;
 
@@ -13,8 +13,8 @@ use super::computed;
 #[derive(Debug, Clone, Copy)]
 pub struct ViewGate;
 
-impl Gate for ViewGate {
-    fn pass(&self, caller: &Caller, proposal: &mut Proposal) -> Result<(), Fault> {
+impl WriteGate for ViewGate {
+    fn pass(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
         let Some(folder) = caller.reach.folder.as_ref().filter(|_| proposal.path.is_page()) else {
             return Ok(());
         };

@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use svcfs_base::{Fault, Protocol};
-use svcfs_vfs::{Flush, Vfs};
+use svcfs_vfs::{FlushKind, Vfs};
 
 /// Bounds of the buckets, in seconds: from what memory answers to what somebody gives up on.
 const BOUNDS: [f64; 13] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
@@ -134,12 +134,12 @@ impl RequestMetrics {
 
 /// How long the disk of a space takes.
 #[derive(Debug, Clone)]
-pub struct FlushTimes([(Flush, Histogram); 2]);
+pub struct FlushTimes([(FlushKind, Histogram); 2]);
 
 impl FlushTimes {
     /// Those of a tree, from here on.
     pub fn of(vfs: &Vfs) -> Self {
-        let flushes = Self(Flush::ALL.map(|flush| (flush, times())));
+        let flushes = Self(FlushKind::ALL.map(|flush| (flush, times())));
         let counted = flushes.clone();
         vfs.on_flush(Box::new(move |flush, took| {
             if let Some((_, times)) = counted.0.iter().find(|(known, _)| *known == flush) {
@@ -150,7 +150,7 @@ impl FlushTimes {
     }
 
     /// The times of each kind.
-    pub(super) fn each(&self) -> impl Iterator<Item = (Flush, Histogram)> {
+    pub(super) fn each(&self) -> impl Iterator<Item = (FlushKind, Histogram)> {
         self.0.iter().cloned()
     }
 }

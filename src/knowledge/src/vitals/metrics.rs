@@ -100,7 +100,7 @@ fn of_spaces(registry: &mut Registry, server: &ServerState) {
         labelled(positions),
     );
     let flushes = open.iter().flat_map(|space| {
-        let of = |(flush, times): (svcfs_vfs::Flush, _)| {
+        let of = |(flush, times): (svcfs_vfs::FlushKind, _)| {
             ([("space", space.name.clone()), ("what", flush.name().to_owned())], times)
         };
         space.flushes.each().map(of).collect::<Vec<_>>()

@@ -7,9 +7,9 @@ use std::time::Duration;
 use svcfs_base::{Fault, Seq};
 
 use super::adopted;
-use crate::core::Core;
-use crate::progress::{Progress, Reporter};
-use crate::queue::{After, Effect, Prepared, Receipt};
+use crate::core::VfsCore;
+use crate::progress::{OpenProgress, ProgressReporter};
+use crate::queue::{FileEffect, QueuedSet, SetReceipt, StateAfter};
 
 /// How much one commit adopts at most: bounds memory when a large tree is opened for the first time.
 const MAX_FILES: usize = 10_000;
@@ -19,9 +19,9 @@ const MAX_UNDER_WAY: usize = 3;
 const MAX_WAIT: Duration = Duration::from_secs(600);
 
 /// Takes differences one by one and hands them to the committer.
-pub(super) struct Sets<'v> {
-    core: &'v Core,
-    reporter: &'v mut Reporter,
+pub(super) struct AdoptionSets<'v> {
+    core: &'v VfsCore,
+    reporter: &'v mut ProgressReporter,
     /// The newest record when the look began.
     seen: Seq,
     /// Files that will be looked at, and those that were.
@@ -31,22 +31,22 @@ pub(super) struct Sets<'v> {
     recorded: usize,
     /// Files that differed.
     count: usize,
-    effects: Vec<Effect>,
+    effects: Vec<FileEffect>,
     bytes: usize,
-    under_way: VecDeque<Submitted>,
+    under_way: VecDeque<SubmittedSet>,
 }
 
 /// What the committer says of a set once it is recorded.
-type Answer = Receiver<Result<Receipt, Fault>>;
+type AdoptionAnswer = Receiver<Result<SetReceipt, Fault>>;
 
-struct Submitted {
-    answer: Answer,
+struct SubmittedSet {
+    answer: AdoptionAnswer,
     /// How many files were looked at when it was handed over.
     looked_at: usize,
 }
 
-impl<'v> Sets<'v> {
-    pub(super) fn new(core: &'v Core, reporter: &'v mut Reporter, (total, seen): (usize, Seq)) -> Self {
+impl<'v> AdoptionSets<'v> {
+    pub(super) fn new(core: &'v VfsCore, reporter: &'v mut ProgressReporter, (total, seen): (usize, Seq)) -> Self {
         let under_way = VecDeque::with_capacity(MAX_UNDER_WAY);
         let sets = Self {
             core,
@@ -67,10 +67,10 @@ impl<'v> Sets<'v> {
     }
 
     /// Takes what one file gave: a difference, or none.
-    pub(super) fn add(&mut self, difference: Option<Effect>) -> Result<(), Fault> {
+    pub(super) fn add(&mut self, difference: Option<FileEffect>) -> Result<(), Fault> {
         self.looked_at += 1;
         if let Some(effect) = difference {
-            if let Some(After::Leaf(leaf)) = &effect.after {
+            if let Some(StateAfter::Leaf(leaf)) = &effect.after {
                 self.bytes += leaf.content.len();
             }
             self.effects.push(effect);
@@ -107,7 +107,7 @@ impl<'v> Sets<'v> {
         }
         self.bytes = 0;
         let answer = submit(self.core, std::mem::take(&mut self.effects), self.seen)?;
-        self.under_way.push_back(Submitted { answer, looked_at: self.looked_at });
+        self.under_way.push_back(SubmittedSet { answer, looked_at: self.looked_at });
         Ok(())
     }
 
@@ -133,15 +133,15 @@ impl<'v> Sets<'v> {
         Ok(())
     }
 
-    const fn progress(&self) -> Progress {
-        Progress::Adopting { looked_at: self.looked_at, recorded: self.recorded, total: self.total }
+    const fn progress(&self) -> OpenProgress {
+        OpenProgress::Adopting { looked_at: self.looked_at, recorded: self.recorded, total: self.total }
     }
 }
 
 /// Hands one set to the committer.
-pub(super) fn submit(core: &Core, effects: Vec<Effect>, seen: Seq) -> Result<Answer, Fault> {
+pub(super) fn submit(core: &VfsCore, effects: Vec<FileEffect>, seen: Seq) -> Result<AdoptionAnswer, Fault> {
     let (sender, answer) = mpsc::sync_channel(1);
-    core.queue.push(Prepared { seen: Some(seen), ..adopted(core, effects, Some(sender)) }, |_| {})?;
+    core.queue.push(QueuedSet { seen: Some(seen), ..adopted(core, effects, Some(sender)) }, |_| {})?;
     // Whoever waits has more to look at first.
     core.queue.call();
     Ok(answer)

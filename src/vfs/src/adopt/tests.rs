@@ -6,11 +6,11 @@ use std::fs;
 use svcfs_base::Change;
 
 use super::sets::submit;
-use crate::queue::Effect;
+use crate::queue::FileEffect;
 use crate::tests::{TestSpace, at, eve};
 
 /// What adoption would record of `a.md` now.
-fn seen(space: &TestSpace) -> Effect {
+fn seen(space: &TestSpace) -> FileEffect {
     let known = space.vfs.core.memory.recorded(&[&at("a.md")]).unwrap()[0];
     space.vfs.difference(&at("a.md"), known).unwrap().unwrap()
 }

@@ -13,21 +13,21 @@ use svcfs_store::History;
 use svcfs_work::SerialExecutor;
 use tracing::debug;
 
-use super::Planned;
-use crate::core::Core;
-use crate::overlay::Leaf;
-use crate::queue::After;
+use super::PlannedSet;
+use crate::core::VfsCore;
+use crate::overlay::OverlayFile;
+use crate::queue::StateAfter;
 
 /// Does what is needed after the flush while that lasts, each by a thread of its own: the disk is waited for meanwhile, and not a processor.
 #[derive(Default)]
-pub(super) struct Ahead {
-    pack: Step,
-    page: Step,
+pub(super) struct FlushOverlap {
+    pack: OverlapStep,
+    page: OverlapStep,
 }
 
-impl Ahead {
+impl FlushOverlap {
     /// Does something while what was staged is published, and a lone page prepared; all of it is over then.
-    pub(super) fn beside<T>(&self, core: &Arc<Core>, planned: &[Planned], deed: impl FnOnce() -> T) -> T {
+    pub(super) fn beside<T>(&self, core: &Arc<VfsCore>, planned: &[PlannedSet], deed: impl FnOnce() -> T) -> T {
         if core.memory.git().is_none() {
             return deed();
         }
@@ -48,14 +48,14 @@ impl Ahead {
 
 /// Something that is done by a helper, if it comes to it in time.
 #[derive(Default)]
-struct Step(SerialExecutor);
+struct OverlapStep(SerialExecutor);
 
 /// Whether a step was begun, or will not be any more.
-type Claim = Arc<AtomicBool>;
+type StepClaim = Arc<AtomicBool>;
 
-impl Step {
-    fn begin(&self, step: impl FnOnce() + Send + 'static) -> Claim {
-        let claim = Claim::default();
+impl OverlapStep {
+    fn begin(&self, step: impl FnOnce() + Send + 'static) -> StepClaim {
+        let claim = StepClaim::default();
         let claimed = Arc::clone(&claim);
         self.0.run(move || {
             if !claimed.swap(true, Ordering::AcqRel) {
@@ -66,26 +66,26 @@ impl Step {
     }
 
     /// Waits for what was begun; what was not is left.
-    fn end(&self, claim: &Claim) {
+    fn end(&self, claim: &StepClaim) {
         if claim.swap(true, Ordering::AcqRel) {
             self.0.rest();
         }
     }
 }
 
-fn publish(core: &Core) {
+fn publish(core: &VfsCore) {
     if let Some(Err(error)) = core.memory.git().map(History::publish) {
         debug!(%error, "a pack could not be written ahead; it is when the branch moves");
     }
 }
 
 /// The only file that is to be put in place; none where there are several, which would keep the processor from the writers behind them.
-fn lone_page(planned: &[Planned]) -> Option<(TreePath, Leaf)> {
-    let [Planned { prepared, .. }] = planned else { return None };
+fn lone_page(planned: &[PlannedSet]) -> Option<(TreePath, OverlayFile)> {
+    let [PlannedSet { prepared, .. }] = planned else { return None };
     match &prepared.effects[..] {
         [effect] if !prepared.is_adopted && prepared.moves.is_empty() => match &effect.after {
-            Some(After::Leaf(leaf)) => Some((effect.path.clone(), leaf.clone())),
-            Some(After::Blob(..)) | None => None,
+            Some(StateAfter::Leaf(leaf)) => Some((effect.path.clone(), leaf.clone())),
+            Some(StateAfter::Blob(..)) | None => None,
         },
         _ => None,
     }

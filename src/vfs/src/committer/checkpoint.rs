@@ -10,15 +10,15 @@ use svcfs_store::{FailPoint, StoreError};
 use tracing::{debug, error, warn};
 
 use super::Committer;
-use super::index::Refreshed;
-use crate::core::Core;
-use crate::load::Flush;
+use super::index::IndexRefresh;
+use crate::core::VfsCore;
+use crate::load::FlushKind;
 use crate::opening::write_anew;
 
 /// A checkpoint on its way, on a thread of its own: writers do not wait for what it flushes.
-pub(crate) struct Underway {
+pub(crate) struct RunningCheckpoint {
     thread: JoinHandle<()>,
-    outcome: Receiver<Done>,
+    outcome: Receiver<CheckpointResult>,
     /// How far it settles the log, and how many bytes of contents that lets go of.
     target: Seq,
     bytes: usize,
@@ -27,17 +27,17 @@ pub(crate) struct Underway {
     started: Instant,
 }
 
-impl Underway {
+impl RunningCheckpoint {
     pub(super) const fn is_flush(&self) -> bool {
         self.is_flush
     }
 }
 
 /// What became of a checkpoint.
-struct Done {
+struct CheckpointResult {
     /// Paths whose entry in `.git/index` was to be brought up to date, whether it was, and how long it took; none when it was
     /// not their time.
-    index: Option<Refreshed>,
+    index: Option<IndexRefresh>,
     /// Whether the log was settled; none when only the index was to be refreshed.
     settled: Option<Result<(), StoreError>>,
 }
@@ -97,11 +97,11 @@ impl Committer {
             let index = touched.map(|touched| {
                 let begun = Instant::now();
                 let outcome = core.refresh_index(touched.iter());
-                Refreshed { paths: touched, outcome, took: begun.elapsed() }
+                IndexRefresh { paths: touched, outcome, took: begun.elapsed() }
             });
             let settled = is_flush.then(|| flushed(&core, target, head));
             // The committer waits for this until its end.
-            let _ = tell.send(Done { index, settled });
+            let _ = tell.send(CheckpointResult { index, settled });
             core.queue.nudge();
         };
         if is_flush {
@@ -110,7 +110,8 @@ impl Committer {
         match thread::Builder::new().name("checkpoint".to_owned()).spawn(run) {
             Ok(thread) => {
                 let bytes = if is_flush { std::mem::take(&mut self.unsettled_bytes) } else { 0 };
-                self.underway = Some(Underway { thread, outcome, target, bytes, is_flush, started: Instant::now() });
+                self.underway =
+                    Some(RunningCheckpoint { thread, outcome, target, bytes, is_flush, started: Instant::now() });
             }
             Err(error) => {
                 self.last_work = Instant::now();
@@ -131,10 +132,10 @@ impl Committer {
                 Err(TryRecvError::Disconnected) => None,
             }
         };
-        let Some(Underway { thread, target, bytes, started, .. }) = self.underway.take() else { return };
+        let Some(RunningCheckpoint { thread, target, bytes, started, .. }) = self.underway.take() else { return };
         // It has the space open until its end.
         let is_whole = thread.join().is_ok();
-        let Some(Done { index, settled }) = done.filter(|_| is_whole) else {
+        let Some(CheckpointResult { index, settled }) = done.filter(|_| is_whole) else {
             error!("a checkpoint died; the log keeps everything and it is tried again");
             self.unsettled_bytes += bytes;
             self.last_work = Instant::now();
@@ -166,12 +167,12 @@ impl Committer {
 }
 
 /// Flushes everything that was logged up to a position, and settles the log there.
-fn flushed(core: &Core, target: Seq, head: Option<CommitId>) -> Result<(), StoreError> {
+fn flushed(core: &VfsCore, target: Seq, head: Option<CommitId>) -> Result<(), StoreError> {
     let begun = Instant::now();
     core.tree.flush(core.memory.elsewhere())?;
     core.fail.pass(FailPoint::CheckpointFlushed);
     core.memory.flushed();
     core.log.settle(target, head)?;
-    core.flushed(Flush::Checkpoint, begun);
+    core.flushed(FlushKind::Checkpoint, begun);
     Ok(())
 }

@@ -9,24 +9,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use svcfs_base::TreePath;
 use svcfs_work::SerialExecutor;
 
-use crate::core::Core;
-use crate::overlay::Leaf;
-use crate::queue::{After, Effect, Prepared};
+use crate::core::VfsCore;
+use crate::overlay::OverlayFile;
+use crate::queue::{FileEffect, QueuedSet, StateAfter};
 
 /// For fewer a second thread is not worth waking.
 const FEWEST: usize = 16;
 
 /// Writes pages before their time.
 #[derive(Default)]
-pub(super) struct Early {
+pub(super) struct ParallelStager {
     helper: SerialExecutor,
     /// How many pages, from the first, need not be written any more; none when nobody is at work.
     passed: Option<Arc<AtomicUsize>>,
 }
 
-impl Early {
+impl ParallelStager {
     /// Begins with the pages of a lone set. Several sets are several writers, and who comes behind them needs the processor.
-    pub(super) fn begin(&mut self, core: &Arc<Core>, sets: &[Prepared]) {
+    pub(super) fn begin(&mut self, core: &Arc<VfsCore>, sets: &[QueuedSet]) {
         let [set] = sets else { return };
         if set.is_adopted || set.effects.len() < FEWEST || core.trouble.lock().is_some() {
             return;
@@ -55,7 +55,7 @@ impl Early {
     }
 
     /// Throws away what was written and not taken.
-    pub(super) fn end(&mut self, core: &Core) {
+    pub(super) fn end(&mut self, core: &VfsCore) {
         if let Some(passed) = self.passed.take() {
             passed.store(usize::MAX, Ordering::Relaxed);
             self.helper.rest();
@@ -64,9 +64,9 @@ impl Early {
     }
 }
 
-fn page_of(set: &Prepared, effect: &Effect) -> Option<(TreePath, Leaf)> {
+fn page_of(set: &QueuedSet, effect: &FileEffect) -> Option<(TreePath, OverlayFile)> {
     match &effect.after {
-        Some(After::Leaf(leaf)) if set.is_put_in_place(effect) => Some((effect.path.clone(), leaf.clone())),
-        Some(After::Leaf(_) | After::Blob(..)) | None => None,
+        Some(StateAfter::Leaf(leaf)) if set.is_put_in_place(effect) => Some((effect.path.clone(), leaf.clone())),
+        Some(StateAfter::Leaf(_) | StateAfter::Blob(..)) | None => None,
     }
 }

@@ -9,8 +9,8 @@ use svcfs_store::{
 use tracing::{debug, info};
 
 use super::Committer;
-use crate::core::Core;
-use crate::feed::Event;
+use crate::core::VfsCore;
+use crate::feed::FeedEvent;
 
 /// How long writers give way to a git command that shows no sign of life, and to one that does: it takes what it finds for the whole
 /// truth until it is done.
@@ -77,7 +77,7 @@ impl Committer {
         self.is_unsettled = true;
         let paths: Vec<_> = records.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()).collect();
         self.index.touch(paths.iter().cloned());
-        self.core.feed.publish(records.into_iter().map(Event::from));
+        self.core.feed.publish(records.into_iter().map(FeedEvent::from));
         // Such as pages that the person's index had an older version of.
         self.core.doubt(paths);
         Ok(())
@@ -91,7 +91,11 @@ pub(crate) fn numbered(records: &[LogRecord], last: Seq) -> Vec<LogRecord> {
 }
 
 /// Records for the commits that lead from one head to another, without a place in the log yet. What is logged is trusted: they are flushed.
-pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId) -> Result<Vec<LogRecord>, StoreError> {
+pub(crate) fn foreign_records(
+    core: &VfsCore,
+    from: Option<CommitId>,
+    to: CommitId,
+) -> Result<Vec<LogRecord>, StoreError> {
     let commits = match core.git()?.way(from, to)? {
         HeadMove::Commits(commits) => core.git()?.foreign(&commits)?,
         HeadMove::Jump(from) => return jump_records(core, from, to),
@@ -102,7 +106,7 @@ pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId)
 
 /// The same for heads of which the first is no ancestor of the second. What was left is no history any more from now on: killed before
 /// these are logged, the next opening finds the same way.
-pub(crate) fn jump_records(core: &Core, from: CommitId, to: CommitId) -> Result<Vec<LogRecord>, StoreError> {
+pub(crate) fn jump_records(core: &VfsCore, from: CommitId, to: CommitId) -> Result<Vec<LogRecord>, StoreError> {
     keep(core, from, to)?;
     let DivergedMove { whole, left, come } = core.git()?.jump(from, to)?;
     // All that can fail or takes its time comes before anything is said of what was left.
@@ -118,7 +122,7 @@ pub(crate) fn jump_records(core: &Core, from: CommitId, to: CommitId) -> Result<
 }
 
 /// Keeps what a branch does not have any more.
-pub(crate) fn keep(core: &Core, from: CommitId, to: CommitId) -> Result<(), StoreError> {
+pub(crate) fn keep(core: &VfsCore, from: CommitId, to: CommitId) -> Result<(), StoreError> {
     if core.git()?.keep(from, to)? {
         info!(commit.left = %from, commit.now = %to, "the branch was changed; what it had is kept below `refs/svcfs/kept`");
     }

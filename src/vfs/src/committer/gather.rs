@@ -12,7 +12,7 @@ use svcfs_base::{Actor, EventAnnouncement, TreePath};
 use svcfs_store::LogRecord;
 
 /// Sets that become one commit, in the order of their acceptance.
-pub(super) struct Gathering<'r> {
+pub(super) struct CommitGroup<'r> {
     pub(super) sets: Vec<&'r LogRecord>,
     paths: BTreeSet<&'r TreePath>,
     /// Nothing is added to it.
@@ -21,8 +21,8 @@ pub(super) struct Gathering<'r> {
 
 /// Gathers sets, given in the order of their acceptance, into commits of at most so many paths, in the order in which the commits
 /// are to be made.
-pub(super) fn gathered(sets: &[LogRecord], max_paths: usize) -> Vec<Gathering<'_>> {
-    let mut gatherings: Vec<Gathering<'_>> = Vec::new();
+pub(super) fn gathered(sets: &[LogRecord], max_paths: usize) -> Vec<CommitGroup<'_>> {
+    let mut gatherings: Vec<CommitGroup<'_>> = Vec::new();
     // The newest commit of each actor, and the newest that has to do with each path.
     let mut of_actor: HashMap<&Actor, usize> = HashMap::new();
     let mut of_path: BTreeMap<&TreePath, usize> = BTreeMap::new();
@@ -37,7 +37,7 @@ pub(super) fn gathered(sets: &[LogRecord], max_paths: usize) -> Vec<Gathering<'_
                 && set.entries.iter().all(|entry| has_room(&entry.path) && is_last(&entry.path))
         });
         let at = newest.unwrap_or_else(|| {
-            gatherings.push(Gathering { sets: Vec::new(), paths: BTreeSet::new(), is_alone });
+            gatherings.push(CommitGroup { sets: Vec::new(), paths: BTreeSet::new(), is_alone });
             gatherings.len() - 1
         });
         gatherings[at].sets.push(set);
@@ -62,7 +62,7 @@ fn in_the_way(of_path: &BTreeMap<&TreePath, usize>, path: &TreePath) -> Option<u
     [of_path.get(path).copied(), above, below].into_iter().flatten().max()
 }
 
-impl<'r> Gathering<'r> {
+impl<'r> CommitGroup<'r> {
     /// One set for itself.
     pub(super) fn of(set: &'r LogRecord) -> Self {
         let paths = set.entries.iter().map(|entry| &entry.path).collect();

@@ -36,7 +36,7 @@ pub(crate) struct GitIndex {
 }
 
 /// What became of an attempt to bring it up to date.
-pub(super) struct Refreshed {
+pub(super) struct IndexRefresh {
     /// For which paths.
     pub(super) paths: BTreeSet<TreePath>,
     /// Those of them that were away.
@@ -96,8 +96,8 @@ impl GitIndex {
 
     /// Takes notice of what became of them. A lock of a person's git is gone in a moment; one that stays is told, once.
     /// Pages that were away at that moment, and `may_come_back`, are not done with.
-    pub(super) fn refreshed(&mut self, refreshed: Refreshed, may_come_back: impl Fn(&TreePath) -> bool) {
-        let Refreshed { paths, outcome, took } = refreshed;
+    pub(super) fn refreshed(&mut self, refreshed: IndexRefresh, may_come_back: impl Fn(&TreePath) -> bool) {
+        let IndexRefresh { paths, outcome, took } = refreshed;
         let error = match outcome {
             Err(error) => error,
             Ok(away) => {

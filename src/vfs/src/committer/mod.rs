@@ -25,17 +25,17 @@ use svcfs_base::{CommitId, Fault, Seq, TreePath};
 use svcfs_store::{ExternalGit, LogRecord, PathState, StoreError, WriteTip};
 use tracing::{error, info, warn};
 
-use ahead::Ahead;
-use early::Early;
+use ahead::FlushOverlap;
+use early::ParallelStager;
 pub(crate) use foreign::{foreign_record, jump_records, numbered};
-use record::Logged;
-pub(crate) use seat::Seat;
-pub use window::Commits;
-pub(crate) use window::Window;
+use record::LoggedBatch;
+pub(crate) use seat::CommitLeader;
+pub use window::CommitPolicy;
+pub(crate) use window::CommitWindow;
 
 use crate::adopt::adopted;
-use crate::core::{Core, Departure};
-use crate::queue::{After, Before, Effect, Prepared};
+use crate::core::{PendingRemoval, VfsCore};
+use crate::queue::{FileEffect, QueuedSet, StateAfter, StateBefore};
 
 /// A checkpoint comes after this long without writes, or when this much waits in the log.
 const IDLE: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ const MAX_UNSETTLED_BYTES: usize = 64 << 20;
 const RETRY: Duration = Duration::from_millis(200);
 
 pub(crate) struct Committer {
-    pub(crate) core: Arc<Core>,
+    pub(crate) core: Arc<VfsCore>,
     /// The newest commit that the log knows.
     pub(crate) head: Option<CommitId>,
     /// The newest position of the log.
@@ -57,11 +57,11 @@ pub(crate) struct Committer {
     pub(crate) passed: Option<ExternalGit>,
     pub(crate) unsettled_bytes: usize,
     pub(crate) is_unsettled: bool,
-    pub(crate) underway: Option<checkpoint::Underway>,
+    pub(crate) underway: Option<checkpoint::RunningCheckpoint>,
     /// Sets that nobody waits for and that the log could not take yet.
-    pub(crate) held: Vec<Prepared>,
+    pub(crate) held: Vec<QueuedSet>,
     /// Sets that have no commit yet.
-    pub(crate) window: Window,
+    pub(crate) window: CommitWindow,
     /// The newest of what is logged and not remembered: the disk refused until the end, and the next opening goes on.
     pub(crate) left: Option<WriteTip>,
     /// Paths that somebody edited before an accepted change was in place: the edits are yet to be recorded.
@@ -72,15 +72,15 @@ pub(crate) struct Committer {
     pub(crate) is_rebuilding: bool,
     pub(crate) last_work: Instant,
     /// Writes packs while the log is flushed, once this runs.
-    ahead: Ahead,
+    ahead: FlushOverlap,
     /// Writes the pages of a set of many.
-    early: Early,
+    early: ParallelStager,
     /// Whether writers come one at a time, by the newest batch.
     is_calm: bool,
     /// Whether a writer is at work here, who has no time for a disk that refuses.
     is_guest: bool,
     /// What a guest could not bring to its end: logged sets, and how many sets they were made of.
-    unfinished: Option<(Logged, usize)>,
+    unfinished: Option<(LoggedBatch, usize)>,
     /// Batches that guests settled and whose packs are not released yet.
     unreleased: usize,
     /// Until when the thread rests, as it last said.
@@ -88,18 +88,18 @@ pub(crate) struct Committer {
 }
 
 /// How the settling of logged sets ended.
-enum Ending {
+enum ApplyOutcome {
     /// They are in place, remembered and announced.
     Settled,
     /// They are left to the next opening.
     Left,
     /// The disk refused, and whoever was at work had no time to wait for it.
-    Unfinished(Vec<Planned>),
+    Unfinished(Vec<PlannedSet>),
 }
 
 /// A set with its record.
-struct Planned {
-    prepared: Prepared,
+struct PlannedSet {
+    prepared: QueuedSet,
     record: LogRecord,
     /// Made here for an edit behind us that another set covers.
     is_extra: bool,
@@ -107,7 +107,7 @@ struct Planned {
 
 impl Committer {
     /// A committer that stands at a position and has nothing to do.
-    pub(crate) fn at(core: Arc<Core>, last: Seq, head: Option<CommitId>) -> Self {
+    pub(crate) fn at(core: Arc<VfsCore>, last: Seq, head: Option<CommitId>) -> Self {
         Self {
             core,
             head,
@@ -119,14 +119,14 @@ impl Committer {
             is_unsettled: false,
             underway: None,
             held: Vec::new(),
-            window: Window::default(),
+            window: CommitWindow::default(),
             left: None,
             edited: BTreeSet::new(),
             theirs: Vec::new(),
             is_rebuilding: false,
             last_work: Instant::now(),
-            ahead: Ahead::default(),
-            early: Early::default(),
+            ahead: FlushOverlap::default(),
+            early: ParallelStager::default(),
             is_calm: true,
             is_guest: false,
             unfinished: None,
@@ -151,7 +151,7 @@ impl Committer {
     fn look_after(&mut self) {
         // A disk that is slower than its writers stops them before the log grows without end.
         let is_full = self.unsettled_bytes > MAX_UNSETTLED_BYTES;
-        self.end_checkpoint(is_full && self.underway.as_ref().is_some_and(checkpoint::Underway::is_flush));
+        self.end_checkpoint(is_full && self.underway.as_ref().is_some_and(checkpoint::RunningCheckpoint::is_flush));
         if is_full {
             self.checkpoint();
         }
@@ -259,27 +259,27 @@ impl Committer {
     }
 
     /// The removal of a page that departed; what a person put in its place meanwhile is kept as an edit of theirs.
-    fn departed(&self, path: TreePath, gone: Departure) -> Option<Prepared> {
+    fn departed(&self, path: TreePath, gone: PendingRemoval) -> Option<QueuedSet> {
         if self.core.overlay.get(&path).is_some() {
             return None;
         }
         let after = match self.core.standing(&path) {
-            Ok(standing) => standing.map(After::Leaf),
+            Ok(standing) => standing.map(StateAfter::Leaf),
             Err(error) => {
                 warn!(page.path = %path, %error, "what stands where a page left cannot be read");
                 return None;
             }
         };
         let before = match self.recorded(&path) {
-            Ok(recorded) => recorded.map(Before::from),
+            Ok(recorded) => recorded.map(StateBefore::from),
             Err(_) => Some(gone.before),
         };
         let is_back = after.is_some();
-        let set = adopted(&self.core, vec![Effect::new(path, before, after)], None);
-        Some(if is_back { set } else { Prepared { actor: gone.actor, door: gone.door, ..set } })
+        let set = adopted(&self.core, vec![FileEffect::new(path, before, after)], None);
+        Some(if is_back { set } else { QueuedSet { actor: gone.actor, door: gone.door, ..set } })
     }
 
-    fn process(&mut self, sets: Vec<Prepared>) {
+    fn process(&mut self, sets: Vec<QueuedSet>) {
         let count = sets.len();
         self.last_work = Instant::now();
         self.give_way();
@@ -298,16 +298,16 @@ impl Committer {
     }
 
     /// Steps 7 to 9 of what is logged, made of so many sets.
-    fn bring_about(&mut self, logged: Logged, count: usize) {
-        let Logged { planned, void } = logged;
+    fn bring_about(&mut self, logged: LoggedBatch, count: usize) {
+        let LoggedBatch { planned, void } = logged;
         let is_any = !planned.is_empty();
         match self.settle(planned) {
             // A batch of which nothing was written says nothing about the disk.
-            Ending::Settled if is_any => *self.core.trouble.lock() = None,
-            Ending::Settled => {}
-            Ending::Left => return self.done(count),
-            Ending::Unfinished(planned) => {
-                self.unfinished = Some((Logged { planned, void }, count));
+            ApplyOutcome::Settled if is_any => *self.core.trouble.lock() = None,
+            ApplyOutcome::Settled => {}
+            ApplyOutcome::Left => return self.done(count),
+            ApplyOutcome::Unfinished(planned) => {
+                self.unfinished = Some((LoggedBatch { planned, void }, count));
                 return;
             }
         }
@@ -335,7 +335,7 @@ impl Committer {
     }
 
     /// A set of the edits that were found in the place of accepted changes, to come on top of those.
-    fn edits(&mut self) -> Option<Prepared> {
+    fn edits(&mut self) -> Option<QueuedSet> {
         let mut effects = Vec::new();
         for path in std::mem::take(&mut self.edited) {
             if self.core.overlay.get(&path).is_some() {
@@ -345,8 +345,8 @@ impl Committer {
             let recorded = self.recorded(&path);
             match recorded.and_then(|recorded| Ok((recorded, self.core.standing(&path)?))) {
                 Ok((recorded, standing)) => {
-                    let (before, after) = (recorded.map(Before::from), standing.map(After::Leaf));
-                    effects.push(Effect::new(path, before, after));
+                    let (before, after) = (recorded.map(StateBefore::from), standing.map(StateAfter::Leaf));
+                    effects.push(FileEffect::new(path, before, after));
                 }
                 Err(error) => warn!(page.path = %path, %error, "an edit behind the server cannot be recorded"),
             }
@@ -356,7 +356,7 @@ impl Committer {
     }
 
     /// Nothing was logged. Those who wait are told; what nobody waits for was accepted and is tried again.
-    fn refuse(&mut self, sets: Vec<Prepared>, fault: &Fault) {
+    fn refuse(&mut self, sets: Vec<QueuedSet>, fault: &Fault) {
         error!(error = ?fault, sets = sets.len(), "changes could not be logged");
         *self.core.trouble.lock() = Some(fault.again());
         // What is left is logged, and what follows is built on it.
@@ -367,7 +367,7 @@ impl Committer {
     }
 
     /// Tells those who wait that nothing of theirs is taken; what nobody waits for was accepted, and is tried again.
-    fn turn_away_or_hold(&mut self, sets: Vec<Prepared>, fault: &Fault) {
+    fn turn_away_or_hold(&mut self, sets: Vec<QueuedSet>, fault: &Fault) {
         for mut prepared in sets {
             match prepared.answer.take() {
                 Some(answer) => {
@@ -384,7 +384,7 @@ impl Committer {
         }
     }
 
-    fn forget(&self, prepared: &Prepared) {
+    fn forget(&self, prepared: &QueuedSet) {
         for effect in &prepared.effects {
             self.core.overlay.clear(&effect.path, prepared.stamp);
         }

@@ -9,13 +9,13 @@ use svcfs_store::{
 };
 use tracing::error;
 
-use super::window::Commits;
-use super::{Committer, Planned};
+use super::window::CommitPolicy;
+use super::{Committer, PlannedSet};
 use crate::adopt::{adopted, adoption_message};
-use crate::load::Flush;
-use crate::overlay::Leaf;
-use crate::queue::{After, Before, Effect, Prepared};
-use crate::standing::{Standing, check};
+use crate::load::FlushKind;
+use crate::overlay::OverlayFile;
+use crate::queue::{FileEffect, QueuedSet, StateAfter, StateBefore};
+use crate::standing::{CurrentState, check};
 
 /// Up to here the log has the contents of edits behind us, too: whoever flushed theirs is not to lose it to a power cut after somebody covered it.
 /// A whole tree that was put there is in git, which is flushed with the next checkpoint.
@@ -23,14 +23,14 @@ const MAX_KEPT_BYTES: usize = 1 << 20;
 
 /// Where the next commit and the next record go.
 #[derive(Clone, Copy)]
-pub(super) struct Tip {
+pub(super) struct RecordTip {
     pub(super) commit: Option<CommitId>,
     pub(super) seq: Seq,
     /// Sets of the window up to here are in `commit`.
     pub(super) committed: Seq,
 }
 
-impl Tip {
+impl RecordTip {
     /// The same without the window.
     pub(super) const fn recorded(self) -> svcfs_store::WriteTip {
         let Self { commit, seq, committed: _ } = self;
@@ -40,7 +40,7 @@ impl Tip {
 
 /// What a record is made as.
 #[derive(Clone, Copy)]
-pub(super) struct Form {
+pub(super) struct RecordForm {
     pub(super) role: RecordKind,
     pub(super) time: Timestamp,
     /// Whether the log keeps the contents.
@@ -49,7 +49,7 @@ pub(super) struct Form {
 
 impl Committer {
     /// Step 6, with the objects of step 8 made first. With the window's commits, when it is their time.
-    pub(super) fn log_all(&mut self, sets: Vec<Prepared>) -> Result<Logged, (Vec<Prepared>, Fault)> {
+    pub(super) fn log_all(&mut self, sets: Vec<QueuedSet>) -> Result<LoggedBatch, (Vec<QueuedSet>, Fault)> {
         if let Err(error) = self.follow_head() {
             return Err((sets, error.into()));
         }
@@ -61,10 +61,10 @@ impl Committer {
         })
     }
 
-    fn log_planned(&mut self, sets: Vec<Prepared>) -> Result<Logged, (Vec<Prepared>, StoreError)> {
-        let mut logged = Logged { planned: Vec::with_capacity(sets.len()), void: Vec::new() };
+    fn log_planned(&mut self, sets: Vec<QueuedSet>) -> Result<LoggedBatch, (Vec<QueuedSet>, StoreError)> {
+        let mut logged = LoggedBatch { planned: Vec::with_capacity(sets.len()), void: Vec::new() };
         let commit = self.left.map_or(self.head, |left| left.commit);
-        let mut tip = Tip { commit, seq: self.last, committed: Seq(0) };
+        let mut tip = RecordTip { commit, seq: self.last, committed: Seq(0) };
         let mut sets = sets.into_iter();
         while let Some(prepared) = sets.next() {
             let refused = match self.plan(prepared, &mut tip, &mut logged) {
@@ -72,11 +72,11 @@ impl Committer {
                 Err(refused) => refused,
             };
             match *refused {
-                (prepared, Setback::Store(StoreError::Unrecordable { path, reason })) => {
+                (prepared, PlanError::Store(StoreError::Unrecordable { path, reason })) => {
                     self.refuse_name(&prepared, path, reason);
                 }
-                (prepared, Setback::Premise(fault)) => self.turn_away(&prepared, fault),
-                (prepared, Setback::Store(error)) => {
+                (prepared, PlanError::Premise(fault)) => self.turn_away(&prepared, fault),
+                (prepared, PlanError::Store(error)) => {
                     return Err((logged.asked().into_iter().chain([prepared]).chain(sets).collect(), error));
                 }
             }
@@ -106,11 +106,11 @@ impl Committer {
     }
 
     /// Step 6, with what the steps behind it need made beside it. Not while the disk refuses: what is not logged then would fill it.
-    fn append(&self, records: &[LogRecord], planned: &[Planned]) -> Result<(), StoreError> {
+    fn append(&self, records: &[LogRecord], planned: &[PlannedSet]) -> Result<(), StoreError> {
         let append = || {
             let begun = Instant::now();
             self.core.log.append(records)?;
-            self.core.flushed(Flush::Log, begun);
+            self.core.flushed(FlushKind::Log, begun);
             Ok(())
         };
         let has_commits = records.iter().any(|record| record.commit.is_some());
@@ -121,11 +121,11 @@ impl Committer {
     }
 
     /// One path that cannot be recorded does not keep the others of its batch from being recorded.
-    fn refuse_name(&self, prepared: &Prepared, path: TreePath, reason: String) {
+    fn refuse_name(&self, prepared: &QueuedSet, path: TreePath, reason: String) {
         if prepared.answer.is_none() {
             error!(page.path = %path, reason, "this path cannot be recorded; the file is on the disk only");
             for effect in prepared.changing() {
-                if let Some(After::Leaf(leaf)) = &effect.after
+                if let Some(StateAfter::Leaf(leaf)) = &effect.after
                     && let Err(error) = self.core.install(&effect.path, leaf)
                 {
                     error!(page.path = %effect.path, %error, "the file could not be kept on the disk");
@@ -136,7 +136,7 @@ impl Committer {
     }
 
     /// Refuses one set; the others of its batch go on.
-    fn turn_away(&self, prepared: &Prepared, fault: Fault) {
+    fn turn_away(&self, prepared: &QueuedSet, fault: Fault) {
         self.forget(prepared);
         if let Some(answer) = &prepared.answer {
             // The writer may have given up waiting.
@@ -148,18 +148,18 @@ impl Committer {
     /// that gets its commit later is put into the window, one that does not comes after those that are in it.
     fn plan(
         &mut self,
-        mut prepared: Prepared,
-        tip: &mut Tip,
-        logged: &mut Logged,
-    ) -> Result<(), Box<(Prepared, Setback)>> {
-        if prepared.is_adopted || self.core.commits == Commits::Each {
+        mut prepared: QueuedSet,
+        tip: &mut RecordTip,
+        logged: &mut LoggedBatch,
+    ) -> Result<(), Box<(QueuedSet, PlanError)>> {
+        if prepared.is_adopted || self.core.commits == CommitPolicy::Each {
             match self.close(tip) {
                 Ok(commits) => logged.planned.extend(commits),
-                Err(error) => return Err(Box::new((prepared, Setback::Store(error)))),
+                Err(error) => return Err(Box::new((prepared, PlanError::Store(error)))),
             }
         }
         let outcome = if prepared.is_adopted {
-            self.plan_adopted(&mut prepared, tip, logged).map(|record| (None, record)).map_err(Setback::Store)
+            self.plan_adopted(&mut prepared, tip, logged).map(|record| (None, record)).map_err(PlanError::Store)
         } else {
             self.plan_asked(&mut prepared, tip)
         };
@@ -168,7 +168,7 @@ impl Committer {
                 if prepared.seen.is_none() {
                     self.told = record.seq;
                 }
-                logged.planned.extend(unseen.into_iter().chain([Planned { prepared, record, is_extra: false }]));
+                logged.planned.extend(unseen.into_iter().chain([PlannedSet { prepared, record, is_extra: false }]));
                 Ok(())
             }
             Ok((_, None)) => {
@@ -183,9 +183,9 @@ impl Committer {
     /// and without that it changes nothing.
     fn plan_asked(
         &mut self,
-        prepared: &mut Prepared,
-        tip: &mut Tip,
-    ) -> Result<(Option<Planned>, Option<LogRecord>), Setback> {
+        prepared: &mut QueuedSet,
+        tip: &mut RecordTip,
+    ) -> Result<(Option<PlannedSet>, Option<LogRecord>), PlanError> {
         let (mark, mut ahead) = (self.window.count(), *tip);
         let outcome = self.asked_and_unseen(prepared, &mut ahead);
         if matches!(outcome, Ok((_, Some(_)))) {
@@ -198,13 +198,13 @@ impl Committer {
 
     fn asked_and_unseen(
         &mut self,
-        prepared: &mut Prepared,
-        tip: &mut Tip,
-    ) -> Result<(Option<Planned>, Option<LogRecord>), Setback> {
+        prepared: &mut QueuedSet,
+        tip: &mut RecordTip,
+    ) -> Result<(Option<PlannedSet>, Option<LogRecord>), PlanError> {
         let unseen = match self.look_below(prepared, tip)? {
             Some(unseen) => {
                 let record = self.made(&unseen, tip)?;
-                Some(Planned { prepared: unseen, record, is_extra: true })
+                Some(PlannedSet { prepared: unseen, record, is_extra: true })
             }
             None => None,
         };
@@ -216,11 +216,12 @@ impl Committer {
     }
 
     /// Makes a set's commit, or puts the set into the window. The log keeps the contents.
-    fn made(&mut self, prepared: &Prepared, tip: &mut Tip) -> Result<LogRecord, StoreError> {
-        let form = Form { role: RecordKind::Set, time: self.core.memory.moment(self.core.clock.now()), is_kept: true };
+    fn made(&mut self, prepared: &QueuedSet, tip: &mut RecordTip) -> Result<LogRecord, StoreError> {
+        let form =
+            RecordForm { role: RecordKind::Set, time: self.core.memory.moment(self.core.clock.now()), is_kept: true };
         match self.core.commits {
-            Commits::Each => self.build(prepared, tip, form),
-            Commits::Gathered { window, .. } => self.defer(prepared, tip, window),
+            CommitPolicy::Each => self.build(prepared, tip, form),
+            CommitPolicy::Gathered { window, .. } => self.defer(prepared, tip, window),
         }
     }
 
@@ -229,9 +230,9 @@ impl Committer {
     /// of it what it had: a page that came and went meanwhile is there for whoever looked in between.
     fn plan_adopted(
         &self,
-        prepared: &mut Prepared,
-        tip: &mut Tip,
-        logged: &Logged,
+        prepared: &mut QueuedSet,
+        tip: &mut RecordTip,
+        logged: &LoggedBatch,
     ) -> Result<Option<LogRecord>, StoreError> {
         let paths: Vec<_> = prepared.effects.iter().map(|effect| &effect.path).collect();
         let known = self.core.memory.staged(tip.recorded(), &paths)?;
@@ -262,10 +263,12 @@ impl Committer {
         prepared.effects = fresh;
         while !prepared.effects.is_empty() {
             prepared.message = adoption_message(&prepared.actor, &prepared.effects);
-            let content =
-                |effect: &Effect| if let Some(After::Leaf(leaf)) = &effect.after { leaf.content.len() } else { 0 };
+            let content = |effect: &FileEffect| {
+                if let Some(StateAfter::Leaf(leaf)) = &effect.after { leaf.content.len() } else { 0 }
+            };
             let is_kept = prepared.effects.iter().map(content).sum::<usize>() <= MAX_KEPT_BYTES;
-            let form = Form { role: RecordKind::Set, time: self.core.memory.moment(self.core.clock.now()), is_kept };
+            let form =
+                RecordForm { role: RecordKind::Set, time: self.core.memory.moment(self.core.clock.now()), is_kept };
             match self.build(prepared, tip, form) {
                 Err(StoreError::Unrecordable { path, reason })
                     if prepared.effects.iter().any(|effect| effect.path == path) =>
@@ -288,7 +291,12 @@ impl Committer {
     }
 
     /// Makes a commit and its record.
-    pub(super) fn build(&self, prepared: &Prepared, tip: &mut Tip, form: Form) -> Result<LogRecord, StoreError> {
+    pub(super) fn build(
+        &self,
+        prepared: &QueuedSet,
+        tip: &mut RecordTip,
+        form: RecordForm,
+    ) -> Result<LogRecord, StoreError> {
         let message = as_recorded(&prepared.message);
         let author = CommitAuthor { actor: &prepared.actor, time: form.time, message: &message };
         let edits: Vec<_> = prepared.changing().map(edit_of).collect();
@@ -297,22 +305,28 @@ impl Committer {
                 |edit: &FileEdit<'_>| if let FileEdit::Write { content, .. } = edit { content.len() } else { 0 };
             self.core.log.explained(error, edits.iter().map(content).sum())
         })?;
-        *tip = Tip { commit: staged.commit, seq: staged.seq, ..*tip };
+        *tip = RecordTip { commit: staged.commit, seq: staged.seq, ..*tip };
         Ok(self.record_of(prepared, tip.seq, form, tip.commit))
     }
 
     /// The record of a set.
-    pub(super) fn record_of(&self, prepared: &Prepared, seq: Seq, form: Form, commit: Option<CommitId>) -> LogRecord {
-        let entry = |effect: &Effect| {
+    pub(super) fn record_of(
+        &self,
+        prepared: &QueuedSet,
+        seq: Seq,
+        form: RecordForm,
+        commit: Option<CommitId>,
+    ) -> LogRecord {
+        let entry = |effect: &FileEffect| {
             let leaf = match &effect.after {
-                Some(After::Leaf(leaf)) => Some(leaf),
-                Some(After::Blob(..)) | None => None,
+                Some(StateAfter::Leaf(leaf)) => Some(leaf),
+                Some(StateAfter::Blob(..)) | None => None,
             };
-            let kind = effect.after.as_ref().map(After::kind).or(effect.before.as_ref().map(|before| before.kind));
+            let kind = effect.after.as_ref().map(StateAfter::kind).or(effect.before.as_ref().map(|before| before.kind));
             LogEntry {
                 path: effect.path.clone(),
                 old: effect.before.as_ref().map(|before| before.etag),
-                new: effect.after.as_ref().map(After::etag),
+                new: effect.after.as_ref().map(StateAfter::etag),
                 kind: kind.unwrap_or(FileKind::Regular),
                 content: leaf.filter(|_| form.is_kept).map(|leaf| leaf.content.clone()),
                 disk: leaf.map(|leaf| leaf.disk).unwrap_or_default(),
@@ -342,7 +356,7 @@ impl Committer {
     /// What the tree had when it was accepted and history has not is an edit behind us that the set is about to cover: a set of its
     /// own, to come before. What was accepted before it and refused since never was: a writer who wanted just that is refused, too;
     /// one who was told that the write is accepted, or wanted it in any case, has it on top of what is there.
-    fn look_below(&self, prepared: &mut Prepared, tip: &Tip) -> Result<Option<Prepared>, Setback> {
+    fn look_below(&self, prepared: &mut QueuedSet, tip: &RecordTip) -> Result<Option<QueuedSet>, PlanError> {
         // The files of a renamed directory are those that history has, and nothing was pending.
         let (mut of_rename, mut effects): (Vec<_>, Vec<_>) =
             std::mem::take(&mut prepared.effects).into_iter().partition(|effect| prepared.is_of_rename(effect));
@@ -354,10 +368,10 @@ impl Committer {
 
     fn look_below_each(
         &self,
-        prepared: &Prepared,
-        effects: &mut [Effect],
-        tip: &Tip,
-    ) -> Result<Option<Prepared>, Setback> {
+        prepared: &QueuedSet,
+        effects: &mut [FileEffect],
+        tip: &RecordTip,
+    ) -> Result<Option<QueuedSet>, PlanError> {
         let paths: Vec<_> = effects.iter().map(|effect| &effect.path).collect();
         let recorded = self.known(&paths, tip)?;
         let mut unseen = Vec::new();
@@ -366,58 +380,58 @@ impl Committer {
                 continue;
             }
             let edit = match (&effect.before, &effect.premise) {
-                (Some(Before { kind, seen: Some(content), .. }), _) => {
-                    Some(After::Leaf(Leaf::new(content.clone(), *kind)))
+                (Some(StateBefore { kind, seen: Some(content), .. }), _) => {
+                    Some(StateAfter::Leaf(OverlayFile::new(content.clone(), *kind)))
                 }
                 (None, None) => None,
                 (Some(_), _) | (None, Some(_)) => {
                     if let Some(premise) = effect.premise.as_ref().filter(|_| prepared.answer.is_some()) {
-                        let now = known.map_or(Standing::Nothing, |(etag, _)| Standing::Content(etag));
-                        check(&effect.path, now, premise).map_err(Setback::Premise)?;
+                        let now = known.map_or(CurrentState::Nothing, |(etag, _)| CurrentState::Content(etag));
+                        check(&effect.path, now, premise).map_err(PlanError::Premise)?;
                     }
                     effect.stood = effect.stood.or(effect.before.as_ref().map(|before| before.etag));
-                    effect.before = known.map(Before::from);
+                    effect.before = known.map(StateBefore::from);
                     continue;
                 }
             };
-            let (path, before) = (effect.path.clone(), known.map(Before::from));
-            unseen.push(Effect::new(path, before, edit));
+            let (path, before) = (effect.path.clone(), known.map(StateBefore::from));
+            unseen.push(FileEffect::new(path, before, edit));
         }
         Ok((!unseen.is_empty()).then(|| adopted(&self.core, unseen, None)))
     }
 }
 
 /// Why a set is not recorded.
-enum Setback {
+enum PlanError {
     /// What it stands on was refused: it alone is.
     Premise(Fault),
     /// The disk or git.
     Store(StoreError),
 }
 
-impl From<StoreError> for Setback {
+impl From<StoreError> for PlanError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
 /// What became of the sets of a batch.
-pub(super) struct Logged {
+pub(super) struct LoggedBatch {
     /// Those that the log has.
-    pub(super) planned: Vec<Planned>,
+    pub(super) planned: Vec<PlannedSet>,
     /// Those that came to nothing: what they ask for is so already, or will be once those before them are in place. Till then they are
     /// neither answered nor forgotten.
-    pub(super) void: Vec<Prepared>,
+    pub(super) void: Vec<QueuedSet>,
 }
 
-impl Logged {
+impl LoggedBatch {
     /// The paths that sets among them change.
     fn changed(&self) -> impl Iterator<Item = &TreePath> {
         self.planned.iter().flat_map(|planned| &planned.record.entries).map(|entry| &entry.path)
     }
 
     /// The sets that were asked for, in their order; those made for edits behind us are made again when their time comes.
-    fn asked(self) -> Vec<Prepared> {
+    fn asked(self) -> Vec<QueuedSet> {
         let planned = self.planned.into_iter().filter(|planned| !planned.is_extra).map(|planned| planned.prepared);
         let mut sets: Vec<_> = planned.chain(self.void).collect();
         sets.sort_by_key(|set| set.stamp);
@@ -425,11 +439,11 @@ impl Logged {
     }
 }
 
-pub(super) fn edit_of(effect: &Effect) -> FileEdit<'_> {
+pub(super) fn edit_of(effect: &FileEffect) -> FileEdit<'_> {
     let path = &effect.path;
     match &effect.after {
-        Some(After::Leaf(leaf)) => FileEdit::Write { path, kind: leaf.kind, content: &leaf.content },
-        Some(After::Blob(blob, kind)) => FileEdit::Place { path, kind: *kind, blob: *blob },
+        Some(StateAfter::Leaf(leaf)) => FileEdit::Write { path, kind: leaf.kind, content: &leaf.content },
+        Some(StateAfter::Blob(blob, kind)) => FileEdit::Place { path, kind: *kind, blob: *blob },
         None => FileEdit::Remove { path },
     }
 }

@@ -7,9 +7,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
 
-use super::{Commits, Committer, MAX_UNSETTLED_BYTES};
-use crate::core::Core;
-use crate::queue::Next;
+use super::{CommitPolicy, Committer, MAX_UNSETTLED_BYTES};
+use crate::core::VfsCore;
+use crate::queue::CommitterCommand;
 
 /// So many batches of guests may be settled before the thread is woken to see after their packs.
 const MAX_UNRELEASED: usize = 8;
@@ -17,9 +17,9 @@ const MAX_UNRELEASED: usize = 8;
 /// The committer, and the right to work as it.
 ///
 /// A lock that is poisoned on purpose: nobody goes on with what a panic left half done.
-pub(crate) struct Seat(Mutex<Committer>);
+pub(crate) struct CommitLeader(Mutex<Committer>);
 
-impl Seat {
+impl CommitLeader {
     pub(crate) const fn new(committer: Committer) -> Self {
         Self(Mutex::new(committer))
     }
@@ -36,16 +36,16 @@ impl Seat {
             let mut committer = self.hold();
             committer.go_on();
             match next {
-                Next::Batch => committer.work(),
-                Next::Idle => committer.idle(),
-                Next::Closed => return committer.finish(),
+                CommitterCommand::Batch => committer.work(),
+                CommitterCommand::Idle => committer.idle(),
+                CommitterCommand::Closed => return committer.finish(),
             }
             committer.look_after();
         }
     }
 
     /// Has somebody work at what is queued: the caller, who waits for a set of its own, when nobody else does; else the thread.
-    pub(crate) fn attend(&self, core: &Core) {
+    pub(crate) fn attend(&self, core: &VfsCore) {
         match self.0.try_lock() {
             Ok(mut committer) if committer.welcomes() => {
                 committer.receive();
@@ -77,7 +77,7 @@ impl Committer {
     /// Whether a writer may do the work: writers come one at a time, and there is nothing but a batch to see to.
     fn welcomes(&self) -> bool {
         self.is_calm
-            && self.core.commits == Commits::Each
+            && self.core.commits == CommitPolicy::Each
             && !self.window.is_open()
             && self.unfinished.is_none()
             && self.held.is_empty()

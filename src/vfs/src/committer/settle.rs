@@ -13,27 +13,27 @@ use tracing::{debug, error, warn};
 
 use super::foreign::{LOOK, PATIENCE, foreign_records, no_branch};
 use super::record::edit_of;
-use super::{Committer, Ending, Planned, RETRY};
+use super::{ApplyOutcome, Committer, PlannedSet, RETRY};
 use crate::core::{is_of_disk, kept_if_in_the_way};
-use crate::feed::Event;
-use crate::queue::{After, Effect, Prepared, Receipt};
+use crate::feed::FeedEvent;
+use crate::queue::{FileEffect, QueuedSet, SetReceipt, StateAfter};
 
 impl Committer {
     /// Steps 7 to 9, tried until they are done: what is logged will happen.
-    pub(super) fn settle(&mut self, planned: Vec<Planned>) -> Ending {
+    pub(super) fn settle(&mut self, planned: Vec<PlannedSet>) -> ApplyOutcome {
         if planned.is_empty() {
-            return Ending::Settled;
+            return ApplyOutcome::Settled;
         }
         let ending = self.settle_in_time(planned);
         *self.core.stuck.lock() = None;
         ending
     }
 
-    fn settle_in_time(&mut self, mut planned: Vec<Planned>) -> Ending {
+    fn settle_in_time(&mut self, mut planned: Vec<PlannedSet>) -> ApplyOutcome {
         if self.left.is_some() {
             // Nothing overtakes what is left.
             self.leave(&planned);
-            return Ending::Left;
+            return ApplyOutcome::Left;
         }
         let mut is_closing = false;
         let patient_until = Instant::now() + PATIENCE;
@@ -46,7 +46,7 @@ impl Committer {
                 Ok(()) => break,
                 Err(error) if self.is_guest => {
                     debug!(%error, "logged changes are not in place yet; the committer's thread goes on with them");
-                    return Ending::Unfinished(planned);
+                    return ApplyOutcome::Unfinished(planned);
                 }
                 // A person's git moves the branch in this moment, or did since it was looked at.
                 Err(error)
@@ -60,7 +60,7 @@ impl Committer {
                     // The log has it; the next opening completes it.
                     error!(%error, "logged changes are not in place yet; they will be when the space is opened again");
                     self.leave(&planned);
-                    return Ending::Left;
+                    return ApplyOutcome::Left;
                 }
                 Err(error) => {
                     // Said once: it may last for hours, five times a second.
@@ -73,15 +73,15 @@ impl Committer {
             }
         }
         self.window_shown();
-        self.core.feed.publish(planned.iter().map(|Planned { prepared, record, .. }| Event {
+        self.core.feed.publish(planned.iter().map(|PlannedSet { prepared, record, .. }| FeedEvent {
             entrance: prepared.entrance,
-            ..Event::from(record.clone())
+            ..FeedEvent::from(record.clone())
         }));
-        for Planned { prepared, record, .. } in &planned {
+        for PlannedSet { prepared, record, .. } in &planned {
             self.forget(prepared);
             if let Some(answer) = &prepared.answer {
                 // The writer may have given up waiting.
-                let _ = answer.send(Ok(Receipt { seq: record.seq, commit: record.commit }));
+                let _ = answer.send(Ok(SetReceipt { seq: record.seq, commit: record.commit }));
             }
         }
         drop(hurry);
@@ -91,16 +91,16 @@ impl Committer {
             self.release();
         }
         self.last_work = Instant::now();
-        Ending::Settled
+        ApplyOutcome::Settled
     }
 
     /// Ends sets that came to nothing, now that what they stand on is in place.
-    pub(super) fn answer_void(&self, sets: &[Prepared]) {
+    pub(super) fn answer_void(&self, sets: &[QueuedSet]) {
         for prepared in sets {
             let removed = prepared.spent.iter().try_for_each(|path| self.remove(path, None).map(drop));
             self.forget(prepared);
             if let Some(answer) = &prepared.answer {
-                let receipt = removed.map(|()| Receipt { seq: self.last, commit: None }).map_err(Fault::from);
+                let receipt = removed.map(|()| SetReceipt { seq: self.last, commit: None }).map_err(Fault::from);
                 // Whoever asked may have given up waiting.
                 let _ = answer.send(receipt);
             }
@@ -118,7 +118,7 @@ impl Committer {
 
     /// Says that logged changes wait. A lock of somebody's git is over in a moment, and others wait behind it; a disk that refuses may
     /// do so for hours, and whoever comes now is told at once that nothing of theirs is taken.
-    fn hold_up(&mut self, planned: &[Planned], fault: Fault) {
+    fn hold_up(&mut self, planned: &[PlannedSet], fault: Fault) {
         if !is_of_disk(&fault) {
             *self.core.trouble.lock() = Some(self.core.recorded_only(&fault));
             return;
@@ -131,21 +131,21 @@ impl Committer {
         let (count, held) = (waiting.len(), self.held.len());
         self.turn_away_or_hold(waiting, &trouble);
         // One that was turned away may have covered a logged one.
-        for Planned { prepared, .. } in planned.iter().filter(|planned| !planned.prepared.is_adopted) {
+        for PlannedSet { prepared, .. } in planned.iter().filter(|planned| !planned.prepared.is_adopted) {
             self.core.show(prepared);
         }
         self.core.queue.done(count - (self.held.len() - held), false);
     }
 
-    fn leave(&mut self, planned: &[Planned]) {
+    fn leave(&mut self, planned: &[PlannedSet]) {
         // The next opening compares the tree with history.
         self.edited.clear();
         let commit = newest_commit(planned).or(self.left.and_then(|left| left.commit)).or(self.head);
-        let newest = planned.last().map(|Planned { record, .. }| WriteTip { commit, seq: record.seq });
+        let newest = planned.last().map(|PlannedSet { record, .. }| WriteTip { commit, seq: record.seq });
         self.left = newest.or(self.left);
     }
 
-    fn try_settle(&mut self, planned: &mut [Planned]) -> Result<(), StoreError> {
+    fn try_settle(&mut self, planned: &mut [PlannedSet]) -> Result<(), StoreError> {
         self.install(planned)?; // 7
         self.core.fail.pass(FailPoint::TreeDone);
         // 8
@@ -162,7 +162,7 @@ impl Committer {
     }
 
     /// Step 8 with git: the branch moves to the newest commit.
-    fn advance(&mut self, history: &History, planned: &mut [Planned]) -> Result<(), StoreError> {
+    fn advance(&mut self, history: &History, planned: &mut [PlannedSet]) -> Result<(), StoreError> {
         let Some(target) = newest_commit(planned) else { return Ok(()) };
         if self.is_rebuilding {
             // They may have moved it back since.
@@ -182,13 +182,13 @@ impl Committer {
     }
 
     /// Step 8 with snapshots: one of each new content.
-    fn keep(&self, snapshots: &SnapshotStore, planned: &[Planned]) -> Result<(), StoreError> {
-        for Planned { prepared, record, .. } in planned {
-            for Effect { path, after, .. } in prepared.changing() {
+    fn keep(&self, snapshots: &SnapshotStore, planned: &[PlannedSet]) -> Result<(), StoreError> {
+        for PlannedSet { prepared, record, .. } in planned {
+            for FileEffect { path, after, .. } in prepared.changing() {
                 let content = match after {
-                    Some(After::Leaf(leaf)) => leaf.content.clone(),
+                    Some(StateAfter::Leaf(leaf)) => leaf.content.clone(),
                     // The rename of its directory brought it.
-                    Some(After::Blob(hash, _)) => match self.core.standing(path)? {
+                    Some(StateAfter::Blob(hash, _)) => match self.core.standing(path)? {
                         Some(leaf) if leaf.etag == *hash => leaf.content,
                         // Edited behind us in this moment; that will be a version, too.
                         Some(_) | None => continue,
@@ -201,10 +201,10 @@ impl Committer {
         Ok(())
     }
 
-    fn install(&mut self, planned: &[Planned]) -> Result<(), StoreError> {
+    fn install(&mut self, planned: &[PlannedSet]) -> Result<(), StoreError> {
         let fates = fates(planned);
         let mut edited = Vec::new();
-        for (at, Planned { prepared, .. }) in
+        for (at, PlannedSet { prepared, .. }) in
             planned.iter().enumerate().filter(|(_, planned)| !planned.prepared.is_adopted)
         {
             for (from, to) in &prepared.moves {
@@ -226,10 +226,10 @@ impl Committer {
     }
 
     /// Makes a path what a set says, unless somebody edited it since the set was accepted.
-    fn put_in_place(&self, effect: &Effect, known: ExpectedFile<'_>) -> Result<InstallResult, StoreError> {
+    fn put_in_place(&self, effect: &FileEffect, known: ExpectedFile<'_>) -> Result<InstallResult, StoreError> {
         let put = |known: ExpectedFile<'_>| match &effect.after {
-            Some(After::Leaf(leaf)) => self.core.put_in_place(&effect.path, leaf, Some(known)),
-            Some(After::Blob(..)) => Ok(InstallResult::Done),
+            Some(StateAfter::Leaf(leaf)) => self.core.put_in_place(&effect.path, leaf, Some(known)),
+            Some(StateAfter::Blob(..)) => Ok(InstallResult::Done),
             None => self.remove(&effect.path, Some(known)),
         };
         if put(known)? == InstallResult::Done {
@@ -271,13 +271,14 @@ impl Committer {
     }
 
     /// The branch moved between staging and advancing: the logged sets get new commits on top of what is there.
-    fn rebuild(&mut self, history: &History, planned: &mut [Planned]) -> Result<(), StoreError> {
+    fn rebuild(&mut self, history: &History, planned: &mut [PlannedSet]) -> Result<(), StoreError> {
         let Some(theirs) = history.head()? else {
             return Err(no_branch());
         };
         self.is_rebuilding = true;
         let mut parent = theirs;
-        for Planned { prepared, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some()) {
+        for PlannedSet { prepared, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some())
+        {
             let edits: Vec<_> = prepared.changing().map(edit_of).collect();
             let author = CommitAuthor { actor: &record.actor, time: record.time, message: &record.message };
             match history.stage(Some(parent), &edits, &author) {
@@ -304,7 +305,7 @@ impl Committer {
 
 /// What becomes of a path in a batch.
 #[derive(Default)]
-struct Fate {
+struct PathPlan {
     /// Which set has the last word.
     newest: usize,
     /// What may stand there without anybody having edited it: contents that history has or gets with this batch.
@@ -315,23 +316,23 @@ struct Fate {
     is_removed: bool,
 }
 
-impl Fate {
+impl PathPlan {
     fn known(&self) -> ExpectedFile<'_> {
         ExpectedFile { contents: &self.contents, large: self.large, is_removed: self.is_removed }
     }
 }
 
-fn fates(planned: &[Planned]) -> HashMap<&TreePath, Fate> {
-    let mut fates: HashMap<_, Fate> = HashMap::new();
+fn fates(planned: &[PlannedSet]) -> HashMap<&TreePath, PathPlan> {
+    let mut fates: HashMap<_, PathPlan> = HashMap::new();
     // What is gathered from earlier sets they put in place themselves.
-    let is_meant = |set: &Planned| set.record.role != RecordKind::Gathered;
-    for (at, Planned { prepared, .. }) in planned.iter().enumerate().filter(|(_, set)| is_meant(set)) {
+    let is_meant = |set: &PlannedSet| set.record.role != RecordKind::Gathered;
+    for (at, PlannedSet { prepared, .. }) in planned.iter().enumerate().filter(|(_, set)| is_meant(set)) {
         for effect in prepared.effects.iter().filter(|effect| prepared.is_put_in_place(effect)) {
             let fate = fates.entry(&effect.path).or_default();
             fate.newest = at;
             fate.is_removed |= effect.after.is_none();
             fate.contents.extend(effect.before.as_ref().map(|before| before.etag));
-            fate.contents.extend(effect.after.as_ref().map(After::etag));
+            fate.contents.extend(effect.after.as_ref().map(StateAfter::etag));
             fate.contents.extend(effect.stood);
             if let Some(Precondition::OneOf(etags)) = &effect.premise {
                 fate.contents.extend(etags);
@@ -343,6 +344,6 @@ fn fates(planned: &[Planned]) -> HashMap<&TreePath, Fate> {
 }
 
 /// The newest commit of a batch; none when all of it gets its commits later.
-fn newest_commit(planned: &[Planned]) -> Option<CommitId> {
+fn newest_commit(planned: &[PlannedSet]) -> Option<CommitId> {
     planned.iter().rev().find_map(|planned| planned.record.commit)
 }

@@ -11,12 +11,12 @@ use svcfs_base::{Seq, TreePath};
 use svcfs_store::{LogEntry, LogRecord, RecordKind, StoreError};
 use tracing::error;
 
-use super::gather::{Gathering, gathered};
-use super::record::{Form, Tip};
-use super::{Committer, Planned};
-use crate::overlay::Leaf;
-use crate::queue::{After, Before, Effect, Prepared};
-use crate::uncommitted::Recorded;
+use super::gather::{CommitGroup, gathered};
+use super::record::{RecordForm, RecordTip};
+use super::{Committer, PlannedSet};
+use crate::overlay::OverlayFile;
+use crate::queue::{FileEffect, QueuedSet, StateAfter, StateBefore};
+use crate::uncommitted::CommittedState;
 
 /// What waits in memory at most; a window that has so much closes before its time.
 const MAX_SETS: usize = 4096;
@@ -24,7 +24,7 @@ const MAX_BYTES: usize = 32 << 20;
 
 /// When accepted changes become commits (contract 9.1, gaps.md D9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Commits {
+pub enum CommitPolicy {
     /// Each set has its own before its writer is answered.
     Each,
     /// Some time after a writer is answered, those of one actor together.
@@ -36,7 +36,7 @@ pub enum Commits {
     },
 }
 
-impl Commits {
+impl CommitPolicy {
     /// How many paths one commit has at most. Without gathering, what an earlier life of the space deferred is not divided.
     const fn max_paths(self) -> usize {
         match self {
@@ -48,7 +48,7 @@ impl Commits {
 
 /// The sets that have no commit yet, oldest first.
 #[derive(Default)]
-pub(crate) struct Window {
+pub(crate) struct CommitWindow {
     sets: Vec<LogRecord>,
     bytes: usize,
     due: Option<Instant>,
@@ -58,7 +58,7 @@ pub(crate) struct Window {
     closed: Seq,
 }
 
-impl Window {
+impl CommitWindow {
     /// What a crash left; it is due at once.
     pub(crate) fn restored(sets: Vec<LogRecord>) -> Self {
         let bytes = sets.iter().map(size).sum();
@@ -112,13 +112,13 @@ impl Committer {
     /// Takes a set into the window; its record.
     pub(super) fn defer(
         &mut self,
-        prepared: &Prepared,
-        tip: &mut Tip,
+        prepared: &QueuedSet,
+        tip: &mut RecordTip,
         window: Duration,
     ) -> Result<LogRecord, StoreError> {
         self.check_places(prepared, tip)?;
         tip.seq = tip.seq.next();
-        let form = Form { role: RecordKind::Deferred, time: self.core.clock.now(), is_kept: true };
+        let form = RecordForm { role: RecordKind::Deferred, time: self.core.clock.now(), is_kept: true };
         let record = self.record_of(prepared, tip.seq, form, None);
         self.core.uncommitted.add(&record);
         self.window.push(record.clone(), window);
@@ -126,7 +126,7 @@ impl Committer {
     }
 
     /// Refuses to its writer what git would refuse when the commit is made: nothing is promised yet.
-    fn check_places(&self, prepared: &Prepared, tip: &Tip) -> Result<(), StoreError> {
+    fn check_places(&self, prepared: &QueuedSet, tip: &RecordTip) -> Result<(), StoreError> {
         let made: Vec<_> = prepared.changing().filter(|effect| effect.after.is_some()).collect();
         let known = self.known(&made.iter().map(|effect| &effect.path).collect::<Vec<_>>(), tip)?;
         for (effect, _) in made.iter().zip(known).filter(|(_, known)| known.is_none()) {
@@ -159,7 +159,7 @@ impl Committer {
     }
 
     /// What history has of these paths, or will have once the window is closed.
-    pub(super) fn known(&self, paths: &[&TreePath], tip: &Tip) -> Result<Vec<Recorded>, StoreError> {
+    pub(super) fn known(&self, paths: &[&TreePath], tip: &RecordTip) -> Result<Vec<CommittedState>, StoreError> {
         let mut known = self.core.memory.staged(tip.recorded(), paths)?;
         for (path, known) in paths.iter().zip(&mut known) {
             if let Some(recorded) = self.core.uncommitted.get(path, tip.committed) {
@@ -170,7 +170,7 @@ impl Committer {
     }
 
     /// Makes the commits of the window, unreferenced, and their records. Nothing when it is empty.
-    pub(super) fn close(&mut self, tip: &mut Tip) -> Result<Vec<Planned>, StoreError> {
+    pub(super) fn close(&mut self, tip: &mut RecordTip) -> Result<Vec<PlannedSet>, StoreError> {
         let open = &self.window.sets[self.window.closing..];
         let Some(newest) = open.last() else { return Ok(Vec::new()) };
         let (mut ahead, mut planned) = (*tip, Vec::new());
@@ -179,7 +179,7 @@ impl Committer {
                 Err(StoreError::Unrecordable { .. }) => {
                     // One that has no place beside another's commit does not take the others with it.
                     for set in gathering.sets {
-                        match self.gathered(&Gathering::of(set), &mut ahead) {
+                        match self.gathered(&CommitGroup::of(set), &mut ahead) {
                             Err(StoreError::Unrecordable { path, reason }) => {
                                 error!(page.path = %path, reason, "a logged change has no place beside another's commit; theirs stands");
                             }
@@ -194,26 +194,26 @@ impl Committer {
             // They came to nothing. The log says so, or the next life would gather them once more, with what came after them.
             ahead.seq = ahead.seq.next();
             let closed = closing((newest, &[]), self.core.stamp(), newest.message.clone(), Vec::new());
-            let prepared = Prepared { moves: Vec::new(), ..closed };
-            let form = Form { role: RecordKind::Gathered, time: newest.time, is_kept: false };
+            let prepared = QueuedSet { moves: Vec::new(), ..closed };
+            let form = RecordForm { role: RecordKind::Gathered, time: newest.time, is_kept: false };
             let record = self.record_of(&prepared, ahead.seq, form, ahead.commit);
-            planned.push(Planned { prepared, record, is_extra: true });
+            planned.push(PlannedSet { prepared, record, is_extra: true });
         }
         let committed = newest.seq;
         self.window.closing = self.window.sets.len();
-        *tip = Tip { committed, ..ahead };
+        *tip = RecordTip { committed, ..ahead };
         Ok(planned)
     }
 
     /// Makes one commit; none when the tree is as it would leave it.
-    fn gathered(&self, gathering: &Gathering<'_>, tip: &mut Tip) -> Result<Option<Planned>, StoreError> {
+    fn gathered(&self, gathering: &CommitGroup<'_>, tip: &mut RecordTip) -> Result<Option<PlannedSet>, StoreError> {
         let Some(last) = gathering.sets.last() else { return Ok(None) };
         let entries: BTreeMap<&TreePath, &LogEntry> =
             gathering.sets.iter().flat_map(|set| &set.entries).map(|entry| (&entry.path, entry)).collect();
         let known = self.core.memory.staged(tip.recorded(), &entries.keys().copied().collect::<Vec<_>>())?;
         let effects = entries.into_values().zip(known).filter_map(|(entry, known)| {
             let after = entry.new.map(|blob| (blob, entry.kind));
-            (known != after).then(|| Effect::new(entry.path.clone(), known.map(Before::from), after_of(entry)))
+            (known != after).then(|| FileEffect::new(entry.path.clone(), known.map(StateBefore::from), after_of(entry)))
         });
         let message = gathering.message(&last.actor);
         let prepared = closing((last, &gathering.sets), self.core.stamp(), message, effects.collect());
@@ -221,8 +221,8 @@ impl Committer {
             return Ok(None);
         }
         let record =
-            self.build(&prepared, tip, Form { role: RecordKind::Gathered, time: last.time, is_kept: false })?;
-        Ok(Some(Planned { prepared, record, is_extra: true }))
+            self.build(&prepared, tip, RecordForm { role: RecordKind::Gathered, time: last.time, is_kept: false })?;
+        Ok(Some(PlannedSet { prepared, record, is_extra: true }))
     }
 
     /// Makes the commits that are not made yet, whatever their time. The window stays open when the disk refuses.
@@ -236,7 +236,7 @@ impl Committer {
 
     /// The log has the commits that were planned: their sets need not be kept in mind any more.
     pub(super) fn window_logged(&mut self) {
-        let Window { sets, bytes, due, closing, closed } = &mut self.window;
+        let CommitWindow { sets, bytes, due, closing, closed } = &mut self.window;
         if *closing == 0 {
             return;
         }
@@ -245,8 +245,8 @@ impl Committer {
             *bytes -= size(&set);
         }
         *due = match (sets.is_empty(), self.core.commits) {
-            (false, Commits::Gathered { window, .. }) => Some(Instant::now() + window),
-            (true, _) | (false, Commits::Each) => None,
+            (false, CommitPolicy::Gathered { window, .. }) => Some(Instant::now() + window),
+            (true, _) | (false, CommitPolicy::Each) => None,
         };
     }
 
@@ -271,8 +271,13 @@ impl Committer {
 }
 
 /// What closes a window, or a part of it: in the name of the newest of its sets.
-fn closing((newest, all): (&LogRecord, &[&LogRecord]), stamp: u64, message: String, effects: Vec<Effect>) -> Prepared {
-    Prepared {
+fn closing(
+    (newest, all): (&LogRecord, &[&LogRecord]),
+    stamp: u64,
+    message: String,
+    effects: Vec<FileEffect>,
+) -> QueuedSet {
+    QueuedSet {
         actor: newest.actor.clone(),
         door: newest.door,
         entrance: None,
@@ -291,10 +296,12 @@ fn closing((newest, all): (&LogRecord, &[&LogRecord]), stamp: u64, message: Stri
 }
 
 /// What an entry of a set leaves behind.
-fn after_of(entry: &LogEntry) -> Option<After> {
+fn after_of(entry: &LogEntry) -> Option<StateAfter> {
     let blob = entry.new?;
     Some(match &entry.content {
-        Some(content) => After::Leaf(Leaf { content: content.clone(), etag: blob, kind: entry.kind, disk: entry.disk }),
-        None => After::Blob(blob, entry.kind),
+        Some(content) => {
+            StateAfter::Leaf(OverlayFile { content: content.clone(), etag: blob, kind: entry.kind, disk: entry.disk })
+        }
+        None => StateAfter::Blob(blob, entry.kind),
     })
 }

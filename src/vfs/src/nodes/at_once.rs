@@ -8,13 +8,13 @@ use svcfs_base::{Caller, TreePath};
 
 use super::NodeId;
 use crate::Vfs;
-use crate::view::{Attributes, EntryKind};
+use crate::view::{EntryKind, PathAttributes};
 
 /// What was found at once.
 #[derive(Debug)]
-pub struct Glance {
+pub struct CachedRead {
     /// What is known of it.
-    pub attributes: Attributes,
+    pub attributes: PathAttributes,
     /// The bytes that were asked for; none where none were.
     pub part: Bytes,
     /// The node of which it was told when it, or its names, changed: that is told again for as long as somebody has found it.
@@ -23,7 +23,7 @@ pub struct Glance {
 
 impl Vfs {
     /// What stands at a path, and of a file some of its bytes, by offset and length, if nothing must be waited for. Does not count as a finding.
-    pub fn glance(&self, caller: &Caller, path: &TreePath, part: Option<(u64, usize)>) -> Option<Glance> {
+    pub fn glance(&self, caller: &Caller, path: &TreePath, part: Option<(u64, usize)>) -> Option<CachedRead> {
         if !self.core.places.is_visible(caller.door, path) {
             return None;
         }
@@ -44,7 +44,7 @@ impl Vfs {
             Some(part) => self.core.tree.part_at_once(path, part)?,
             None => (self.core.tree.stat_at_once(path)?, Bytes::new()),
         };
-        let (mut attributes, mut told) = (Attributes::from(stat), None);
+        let (mut attributes, mut told) = (PathAttributes::from(stat), None);
         if attributes.kind == EntryKind::Directory {
             let names = shared.as_ref().and_then(|shared| shared.names_changed);
             self.count_pending(path, names, &mut attributes);
@@ -61,6 +61,6 @@ impl Vfs {
         }
         drop(shared);
         // Another file may have come there between the looks.
-        (self.nodes.at(path) == node).then_some(Glance { attributes, part, told })
+        (self.nodes.at(path) == node).then_some(CachedRead { attributes, part, told })
     }
 }

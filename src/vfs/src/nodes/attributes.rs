@@ -7,11 +7,11 @@ use svcfs_store::OpenFile;
 use tracing::debug;
 
 use super::kept::stands_in_for;
-use super::table::Staging;
+use super::table::DirtyBuffer;
 use super::{NodeId, PRIVILEGES, SetAttributes};
 use crate::Vfs;
-use crate::core::Present;
-use crate::view::{Attributes, EntryKind};
+use crate::core::EffectiveState;
+use crate::view::{EntryKind, PathAttributes};
 
 /// So many bytes are compared at once.
 const COMPARED: usize = 256 << 10;
@@ -21,12 +21,12 @@ impl Vfs {
     ///
     /// # Errors
     /// `Stale` when the node is gone and nothing of it is open; `NotFound`.
-    pub fn attributes(&self, node: NodeId) -> Result<Attributes, Fault> {
+    pub fn attributes(&self, node: NodeId) -> Result<PathAttributes, Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         let Some(staging) = &shared.staging else {
             if let Some(large) = &shared.large {
-                let mut attributes = Attributes::from(large.stat()?);
+                let mut attributes = PathAttributes::from(large.stat()?);
                 let told = shared.told.as_mut().and_then(|told| told.of(&attributes, false));
                 attributes.changed = told.unwrap_or(attributes.changed);
                 if self.nodes.path_of(node).is_err() {
@@ -60,7 +60,7 @@ impl Vfs {
         let before =
             standing.as_ref().map(|there| if staging.is_changed { there.mode & !PRIVILEGES } else { there.mode });
         let mode = staging.mode.or(before).unwrap_or(0o644);
-        Ok(Attributes {
+        Ok(PathAttributes {
             kind: EntryKind::File,
             size: staging.body.length(),
             blocks: staging.body.blocks()?,
@@ -75,7 +75,12 @@ impl Vfs {
     }
 
     /// As on any disk: a directory whose names change was changed, also where the change is not in the tree yet.
-    pub(super) fn count_pending(&self, directory: &TreePath, names: Option<SystemTime>, attributes: &mut Attributes) {
+    pub(super) fn count_pending(
+        &self,
+        directory: &TreePath,
+        names: Option<SystemTime>,
+        attributes: &mut PathAttributes,
+    ) {
         let changed = self.core.overlay.changed(directory).max(names);
         attributes.modified = attributes.modified.max(changed.unwrap_or(attributes.modified));
         attributes.changed = attributes.changed.max(changed.unwrap_or(attributes.changed));
@@ -86,7 +91,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `TooLarge` where the disk has no such length, `IsDirectory` for a length of a directory, `Forbidden` when the disk refuses.
-    pub fn set_attributes(&self, caller: &Caller, node: NodeId, set: SetAttributes) -> Result<Attributes, Fault> {
+    pub fn set_attributes(&self, caller: &Caller, node: NodeId, set: SetAttributes) -> Result<PathAttributes, Fault> {
         if let Some(size) = set.size {
             self.resize(caller, (node, set.through), size)?;
         }
@@ -128,7 +133,7 @@ impl Vfs {
     /// Whether a file has these bytes already.
     pub(super) fn stands_at(&self, path: &TreePath, content: &[u8]) -> bool {
         // Mostly the size tells, and else the first of them.
-        let is_as_long = |there: &Attributes| there.kind == EntryKind::File && there.size == content.len() as u64;
+        let is_as_long = |there: &PathAttributes| there.kind == EntryKind::File && there.size == content.len() as u64;
         self.stat(Protocol::Internal, path).is_ok_and(|there| is_as_long(&there))
             && match self.core.overlay.get(path) {
                 Some(pending) => pending.leaf.is_some_and(|leaf| leaf.content == content),
@@ -138,13 +143,13 @@ impl Vfs {
 
     /// Gives a file the times of a save that put nothing in place, because its bytes were there already: whoever compares times (make, cargo) was
     /// told of them. It loses its set-user-id bit as with any write. The save is accepted all the same where the disk refuses, as it does with files that the server does not own.
-    pub(super) fn keep_time(&self, path: &TreePath, content: &[u8], staging: &Staging) {
+    pub(super) fn keep_time(&self, path: &TreePath, content: &[u8], staging: &DirtyBuffer) {
         if let Err(fault) = self.set_kept_time(path, content, staging) {
             debug!(page.path = %path, error = ?fault, "a save that changed nothing leaves the file the time it had");
         }
     }
 
-    fn set_kept_time(&self, path: &TreePath, content: &[u8], staging: &Staging) -> Result<(), Fault> {
+    fn set_kept_time(&self, path: &TreePath, content: &[u8], staging: &DirtyBuffer) -> Result<(), Fault> {
         self.settle_at(path)?;
         let _held = self.core.locks.hold([path.clone()].into());
         let there = self.stat(Protocol::Internal, path)?;
@@ -178,7 +183,7 @@ impl Vfs {
     }
 
     fn set_mode(&self, caller: &Caller, path: &TreePath, mode: u32) -> Result<(), Fault> {
-        while let Present::Leaf(leaf, _) = self.core.present(path)?
+        while let EffectiveState::Leaf(leaf, _) = self.core.present(path)?
             && leaf.kind != FileKind::Symlink
         {
             let kind = if mode & 0o100 != 0 { FileKind::Executable } else { FileKind::Regular };

@@ -11,7 +11,7 @@ use svcfs_base::{Fault, Kind, MAX_FILE_BYTES};
 use svcfs_store::{LargeFileStaging, OpenFile};
 
 use crate::Vfs;
-use crate::core::Core;
+use crate::core::VfsCore;
 use crate::view::blocks_of;
 
 /// The longest file that can be recorded, in bytes.
@@ -21,9 +21,9 @@ pub(crate) const RECORDED: u64 = MAX_FILE_BYTES as u64;
 ///
 /// Why not of each space? Because two hundred of them are one process, with one memory.
 #[derive(Debug, Default)]
-pub struct Unpublished(AtomicU64);
+pub struct DirtyBytes(AtomicU64);
 
-impl Unpublished {
+impl DirtyBytes {
     /// At most: four of the longest files.
     const MOST: u64 = 4 * RECORDED;
 
@@ -50,36 +50,36 @@ impl Unpublished {
 impl Vfs {
     /// From now on what is written to files of this space and not published counts among that of all spaces that share this. To be told before anybody
     /// writes, and once.
-    pub fn shares_memory(&self, unpublished: &Arc<Unpublished>) {
+    pub fn shares_memory(&self, unpublished: &Arc<DirtyBytes>) {
         let _stays = self.core.unpublished.set(Arc::clone(unpublished));
     }
 }
 
 /// Bytes that a node will have.
 #[derive(Debug)]
-pub(crate) enum Body {
+pub(crate) enum DirtyBody {
     /// At most [`RECORDED`].
-    Memory(Counted),
+    Memory(CountedBytes),
     /// Any number, on the disk.
     Disk { draft: LargeFileStaging, length: u64 },
 }
 
 /// Bytes in memory, and how many of them are counted among those of all files.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct CountedBytes {
     bytes: Vec<u8>,
     counted: u64,
     /// Those of all files; none while nothing is counted.
-    all: Option<Arc<Unpublished>>,
+    all: Option<Arc<DirtyBytes>>,
 }
 
-impl Counted {
+impl CountedBytes {
     const fn of(bytes: Vec<u8>) -> Self {
         Self { bytes, counted: 0, all: None }
     }
 
     /// Those of a file of the disk, which takes no more, and room for them up to an end; none where they cannot be recorded or there is no room.
-    fn read(file: &OpenFile, length: u64, (end, core): (u64, &Core)) -> Option<Self> {
+    fn read(file: &OpenFile, length: u64, (end, core): (u64, &VfsCore)) -> Option<Self> {
         let size = usize::try_from(end.max(length)).ok().filter(|size| *size <= MAX_FILE_BYTES)?;
         let mut memory = Self::of(Vec::new());
         if memory.count(size, core) {
@@ -90,7 +90,7 @@ impl Counted {
     }
 
     /// Gives them another length; false where there is no room for it.
-    fn resize(&mut self, size: usize, core: &Core) -> bool {
+    fn resize(&mut self, size: usize, core: &VfsCore) -> bool {
         let has_room = self.count(size, core);
         if has_room {
             self.bytes.resize(size, 0);
@@ -100,7 +100,7 @@ impl Counted {
     }
 
     /// Puts bytes at their end, which need not be zeros first; false where there is no room for them.
-    fn append(&mut self, data: &[u8], core: &Core) -> bool {
+    fn append(&mut self, data: &[u8], core: &VfsCore) -> bool {
         let size = self.bytes.len() + data.len();
         let has_room = size <= MAX_FILE_BYTES && self.count(size, core);
         if has_room {
@@ -110,7 +110,7 @@ impl Counted {
     }
 
     /// Counts so many of them among those of all files; false where there is no room.
-    fn count(&mut self, size: usize, core: &Core) -> bool {
+    fn count(&mut self, size: usize, core: &VfsCore) -> bool {
         let all = self.all.get_or_insert_with(|| Arc::clone(core.unpublished.get_or_init(Arc::default)));
         let (before, now) = (self.counted, size as u64);
         if now > before && !all.take(now - before) {
@@ -122,7 +122,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedBytes {
     fn drop(&mut self) {
         if let Some(all) = &self.all {
             all.give_back(self.counted);
@@ -130,20 +130,20 @@ impl Drop for Counted {
     }
 }
 
-impl From<Bytes> for Body {
+impl From<Bytes> for DirtyBody {
     fn from(bytes: Bytes) -> Self {
-        Self::Memory(Counted::of(bytes.into()))
+        Self::Memory(CountedBytes::of(bytes.into()))
     }
 }
 
-impl Body {
+impl DirtyBody {
     /// No bytes.
     pub(crate) const fn empty() -> Self {
-        Self::Memory(Counted::of(Vec::new()))
+        Self::Memory(CountedBytes::of(Vec::new()))
     }
 
     /// No bytes yet, of a file that is expected to become too large to be recorded.
-    pub(crate) fn beside(core: &Core) -> Self {
+    pub(crate) fn beside(core: &VfsCore) -> Self {
         core.tree.draft().map_or_else(|_| Self::empty(), |draft| Self::Disk { draft, length: 0 })
     }
 
@@ -166,7 +166,7 @@ impl Body {
     /// Bytes at an offset; fewer at the end.
     pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         match self {
-            Self::Memory(Counted { bytes, .. }) => {
+            Self::Memory(CountedBytes { bytes, .. }) => {
                 Ok(Bytes::copy_from_slice(&bytes[part(bytes, offset, length as u64)]))
             }
             Self::Disk { draft, .. } => Ok(draft.file().read_at(offset, length)?),
@@ -174,7 +174,7 @@ impl Body {
     }
 
     /// Writes at an offset.
-    pub(crate) fn write(&mut self, core: &Core, offset: u64, data: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn write(&mut self, core: &VfsCore, offset: u64, data: &[u8]) -> Result<(), Fault> {
         let end = offset.checked_add(data.len() as u64).ok_or_else(too_far)?;
         if let Self::Memory(memory) = self
             && offset == memory.bytes.len() as u64
@@ -189,13 +189,13 @@ impl Body {
             self.resize(core, end)?;
         }
         match self {
-            Self::Memory(Counted { bytes, .. }) => {
+            Self::Memory(CountedBytes { bytes, .. }) => {
                 let range = part(bytes, offset, data.len() as u64);
                 bytes[range].copy_from_slice(data);
             }
             Self::Disk { draft, length } => {
                 if let Err(error) = draft.write_at(offset, data) {
-                    if let Some(memory) = Counted::read(draft.file(), *length, (end, core)) {
+                    if let Some(memory) = CountedBytes::read(draft.file(), *length, (end, core)) {
                         *self = Self::Memory(memory);
                         return self.write(core, offset, data);
                     }
@@ -210,7 +210,7 @@ impl Body {
     }
 
     /// Gives them another length; what is new is zeros.
-    pub(crate) fn resize(&mut self, core: &Core, size: u64) -> Result<(), Fault> {
+    pub(crate) fn resize(&mut self, core: &VfsCore, size: u64) -> Result<(), Fault> {
         if let Self::Memory(memory) = self {
             let recorded = usize::try_from(size).ok().filter(|size| *size <= MAX_FILE_BYTES);
             if recorded.is_some_and(|size| memory.resize(size, core)) {
@@ -233,7 +233,7 @@ impl Body {
     /// Makes a part zeros, as far as there are bytes.
     pub(crate) fn zero(&mut self, offset: u64, length: u64) -> Result<(), Fault> {
         match self {
-            Self::Memory(Counted { bytes, .. }) => {
+            Self::Memory(CountedBytes { bytes, .. }) => {
                 let range = part(bytes, offset, length);
                 bytes[range].fill(0);
             }

@@ -10,11 +10,11 @@ use tracing::error;
 
 use super::body::{RECORDED, part};
 use super::kept::stands_in_for;
-use super::table::{Shared, Staging, Told};
+use super::table::{DirtyBuffer, ReportedTimes, SharedNode};
 use super::{Allocation, HandleId, NodeId, OpenMode, PRIVILEGES, WriteAt};
 use crate::Vfs;
-use crate::core::{Present, is_of_disk};
-use crate::view::{Attributes, EntryKind};
+use crate::core::{EffectiveState, is_of_disk};
+use crate::view::{EntryKind, PathAttributes};
 
 impl Vfs {
     /// Gives a file another length, through a handle or by name.
@@ -161,7 +161,7 @@ impl Vfs {
     }
 
     /// A large file is held open for as long as any handle of it is.
-    fn open_held(&self, node: NodeId, attributes: &Attributes) -> Result<(), Fault> {
+    fn open_held(&self, node: NodeId, attributes: &PathAttributes) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         if shared.staging.is_none()
@@ -271,9 +271,9 @@ impl Vfs {
     fn stage_held(
         &self,
         (node, through): (NodeId, Option<HandleId>),
-        shared: &mut Shared,
+        shared: &mut SharedNode,
         is_based: bool,
-        change: impl FnOnce(&mut Staging, std::time::SystemTime) -> Result<(), Fault>,
+        change: impl FnOnce(&mut DirtyBuffer, std::time::SystemTime) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let now = self.core.file_time();
         through.map_or(Ok(()), |handle| shared.take_back(handle))?;
@@ -298,22 +298,26 @@ impl Vfs {
         }
     }
 
-    fn staged(&self, path: &TreePath, is_based: bool) -> Result<Staging, Fault> {
+    fn staged(&self, path: &TreePath, is_based: bool) -> Result<DirtyBuffer, Fault> {
         let attributes = self.stat(Protocol::Internal, path)?;
         if !is_based && let Some(large) = self.opened_large(path, &attributes)? {
             return self.cut_large(&large, 0);
         }
         if !is_based && attributes.kind == EntryKind::File {
             // Neither read nor hashed: how much there was is all that counts.
-            return Ok(Staging { is_changed: attributes.size > 0, ..Staging::of(&attributes) });
+            return Ok(DirtyBuffer { is_changed: attributes.size > 0, ..DirtyBuffer::of(&attributes) });
         }
         let leaf = match self.core.present(path)? {
-            Present::Leaf(leaf, _) => leaf,
-            Present::Directory => return Err(Fault::is_directory(path)),
-            Present::Absent => return Err(Fault::file_not_found(path)),
-            Present::Large(_) => return Err(Fault::too_large("file", MAX_FILE_BYTES)),
+            EffectiveState::Leaf(leaf, _) => leaf,
+            EffectiveState::Directory => return Err(Fault::is_directory(path)),
+            EffectiveState::Absent => return Err(Fault::file_not_found(path)),
+            EffectiveState::Large(_) => return Err(Fault::too_large("file", MAX_FILE_BYTES)),
         };
-        Ok(Staging { base: is_based.then_some(leaf.etag), body: leaf.content.into(), ..Staging::of(&attributes) })
+        Ok(DirtyBuffer {
+            base: is_based.then_some(leaf.etag),
+            body: leaf.content.into(),
+            ..DirtyBuffer::of(&attributes)
+        })
     }
 
     /// Turns the node's unpublished bytes into one version (`flush`: Soon, `fsync`: Now). Nothing to do when clean.
@@ -326,7 +330,7 @@ impl Vfs {
     /// another door wrote the file since, and only parts of it were changed here. What [`Vfs::apply`] says.
     pub fn publish(&self, caller: &Caller, node: NodeId, durability: Durability) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
-        let is_waiting = shared.lock().staging.as_ref().is_some_and(Staging::is_only_emptied);
+        let is_waiting = shared.lock().staging.as_ref().is_some_and(DirtyBuffer::is_only_emptied);
         if is_waiting && durability == Durability::Soon {
             return Ok(());
         }
@@ -344,11 +348,11 @@ impl Vfs {
         &self,
         caller: &Caller,
         node: NodeId,
-        shared: &mut Shared,
+        shared: &mut SharedNode,
         durability: Durability,
     ) -> Result<(), Fault> {
         let Ok(path) = self.nodes.path_of(node) else { return Ok(()) };
-        if let Some(Staging { refused: None, body, .. }) = &shared.staging
+        if let Some(DirtyBuffer { refused: None, body, .. }) = &shared.staging
             && body.length() > RECORDED
         {
             self.put_large(caller, &path, shared, durability)?;
@@ -404,7 +408,7 @@ impl Vfs {
                 if is_same {
                     self.keep_time(&path, &content, &staging);
                 }
-                shared.told = Some(Told::new(staging.changed, staging.modified));
+                shared.told = Some(ReportedTimes::new(staging.changed, staging.modified));
                 self.put_extended(&path, shared);
                 Ok(())
             }
@@ -473,10 +477,10 @@ impl Vfs {
     pub fn etag(&self, node: NodeId) -> Result<ETag, Fault> {
         let path = self.nodes.path_of(node)?;
         match self.core.present(&path)? {
-            Present::Leaf(leaf, _) => Ok(leaf.etag),
-            Present::Directory => Err(Fault::is_directory(&path)),
-            Present::Absent => Err(Fault::file_not_found(&path)),
-            Present::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
+            EffectiveState::Leaf(leaf, _) => Ok(leaf.etag),
+            EffectiveState::Directory => Err(Fault::is_directory(&path)),
+            EffectiveState::Absent => Err(Fault::file_not_found(&path)),
+            EffectiveState::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
         }
     }
 

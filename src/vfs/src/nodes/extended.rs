@@ -10,27 +10,27 @@ use svcfs_store::{SetXattrMode, WorkTree, XattrProbe};
 use tracing::warn;
 
 use super::NodeId;
-use super::table::Shared;
+use super::table::SharedNode;
 use crate::Vfs;
 use crate::view::{EntryKind, not_there};
 
 /// Names and values.
-pub(crate) type Extended = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type XattrMap = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// What a file that is not in the tree has of them at most, names and values, in bytes: the longest single value that Linux knows.
 const MOST: usize = 1 << 16;
 
 /// What a file that is not in the tree was given.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
-    all: Extended,
+pub(crate) struct ScratchXattrs {
+    all: XattrMap,
     /// Bytes of all names and values.
     length: usize,
     /// What has them, too: whether the disk takes one more is asked with that one alone.
     probe: Option<XattrProbe>,
 }
 
-impl Given {
+impl ScratchXattrs {
     /// Sets one, where the disk would take it beside all others. Told to whoever sets it: whoever saves the file can do nothing about it.
     ///
     /// # Errors
@@ -66,14 +66,14 @@ impl Given {
 }
 
 #[cfg(test)]
-impl From<Extended> for Given {
-    fn from(all: Extended) -> Self {
+impl From<XattrMap> for ScratchXattrs {
+    fn from(all: XattrMap) -> Self {
         Self { all, ..Self::default() }
     }
 }
 
 /// The new name of a file that is renamed, what it has, and what the file has whose place it takes.
-pub(crate) type Moved = (TreePath, (Extended, Extended));
+pub(crate) type RenamedXattrs = (TreePath, (XattrMap, XattrMap));
 
 impl Vfs {
     /// The value of an attribute; none when the file does not have it.
@@ -166,14 +166,14 @@ impl Vfs {
     }
 
     /// Where a node's file is on the disk, or will be in a moment; none while it is not in the tree, and when its name is gone.
-    fn on_disk(&self, node: NodeId, shared: &Shared) -> Option<TreePath> {
+    fn on_disk(&self, node: NodeId, shared: &SharedNode) -> Option<TreePath> {
         let is_new = shared.staging.as_ref().is_some_and(|staging| staging.is_new);
         self.nodes.path_of(node).ok().filter(|_| !is_new)
     }
 
     /// Gives a file that came into the tree what it was given before. It is saved, whatever becomes of that.
-    pub(super) fn put_extended(&self, path: &TreePath, shared: &mut Shared) {
-        let Given { all, .. } = std::mem::take(&mut shared.extended);
+    pub(super) fn put_extended(&self, path: &TreePath, shared: &mut SharedNode) {
+        let ScratchXattrs { all, .. } = std::mem::take(&mut shared.extended);
         if all.is_empty() {
             return;
         }
@@ -199,9 +199,9 @@ impl Vfs {
     }
 
     /// What the file at a path has; nothing where nothing is.
-    pub(super) fn extended_at(&self, path: &TreePath) -> Result<Extended, Fault> {
+    pub(super) fn extended_at(&self, path: &TreePath) -> Result<XattrMap, Fault> {
         let names = match self.core.tree.extended_names(path) {
-            Err(error) if error.is_missing() => return Ok(Extended::new()),
+            Err(error) if error.is_missing() => return Ok(XattrMap::new()),
             names => self.names_at_rest(path, names?)?,
         };
         let value = |name: Vec<u8>| Some(self.core.tree.extended(path, &name).transpose()?.map(|value| (name, value)));
@@ -209,7 +209,7 @@ impl Vfs {
     }
 
     /// What files have that a set renames, with what those have whose place they take, by their new names.
-    pub(crate) fn extended_of_moved(&self, changes: &[Change]) -> Result<Vec<Moved>, Fault> {
+    pub(crate) fn extended_of_moved(&self, changes: &[Change]) -> Result<Vec<RenamedXattrs>, Fault> {
         let mut moved = Vec::new();
         for change in changes {
             let Change::Move { from, to, .. } = change else { continue };
@@ -222,7 +222,7 @@ impl Vfs {
     }
 
     /// Makes what a file has at its new name the same as it had at its old one.
-    pub(crate) fn move_extended(&self, to: &TreePath, (of_it, of_other): (Extended, Extended)) -> Result<(), Fault> {
+    pub(crate) fn move_extended(&self, to: &TreePath, (of_it, of_other): (XattrMap, XattrMap)) -> Result<(), Fault> {
         if of_it == of_other {
             return Ok(());
         }

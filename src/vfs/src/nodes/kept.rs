@@ -7,31 +7,31 @@ use bytes::Bytes;
 use svcfs_base::{Change, ETag, Fault, FileKind, Kind, MAX_FILE_BYTES, Protocol, TreePath};
 use svcfs_store::OpenFile;
 
-use super::body::{Body, RECORDED};
-use super::table::{Held, Shared, Staging};
+use super::body::{DirtyBody, RECORDED};
+use super::table::{DirtyBuffer, Held, SharedNode};
 use super::{NodeId, PRIVILEGES, SetAttributes};
 use crate::Vfs;
-use crate::view::{Attributes, EntryKind};
+use crate::view::{EntryKind, PathAttributes};
 
 /// What a file had when its name went.
 #[derive(Debug)]
-pub(crate) enum Kept {
+pub(crate) enum OrphanNode {
     /// A file that had not come to the disk yet.
-    Bytes(Bytes, Attributes),
+    Bytes(Bytes, PathAttributes),
     /// One that was there. The disk lets go of it when we do.
     File(OpenFile),
     /// A directory: nothing is in it, and nothing comes into it any more.
-    Directory(Attributes),
+    Directory(PathAttributes),
 }
 
-impl Kept {
+impl OrphanNode {
     /// What `stat` says of it: among others that it has no name.
-    pub(crate) fn attributes(&self) -> Result<Attributes, Fault> {
+    pub(crate) fn attributes(&self) -> Result<PathAttributes, Fault> {
         let attributes = match self {
             Self::Bytes(_, attributes) | Self::Directory(attributes) => attributes.clone(),
             Self::File(file) => file.stat()?.into(),
         };
-        Ok(Attributes { links: 0, ..attributes })
+        Ok(PathAttributes { links: 0, ..attributes })
     }
 
     /// Bytes at an offset; fewer at the end.
@@ -44,14 +44,14 @@ impl Kept {
     }
 
     /// Unpublished bytes that begin as this; as nothing when the present content does not matter.
-    pub(crate) fn staged(&self, is_based: bool) -> Result<Staging, Fault> {
+    pub(crate) fn staged(&self, is_based: bool) -> Result<DirtyBuffer, Fault> {
         let attributes = self.attributes()?;
         let content = if is_based { Some(self.read(0, MAX_FILE_BYTES)?) } else { None };
-        Ok(Staging {
+        Ok(DirtyBuffer {
             base: content.as_ref().map(|content| ETag::of(content)),
-            body: content.map_or_else(Body::empty, Body::from),
+            body: content.map_or_else(DirtyBody::empty, DirtyBody::from),
             mode: Some(attributes.mode),
-            ..Staging::of(&attributes)
+            ..DirtyBuffer::of(&attributes)
         })
     }
 }
@@ -89,11 +89,11 @@ impl Vfs {
     }
 
     /// Sets attributes of a directory that was removed; they are nobody's but of those who work in it.
-    pub(super) fn set_removed(&self, node: NodeId, set: &SetAttributes) -> Result<Option<Attributes>, Fault> {
+    pub(super) fn set_removed(&self, node: NodeId, set: &SetAttributes) -> Result<Option<PathAttributes>, Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
-        let Some(kept @ Kept::Directory(_)) = &mut shared.kept else { return Ok(None) };
-        if let Kept::Directory(now) = kept {
+        let Some(kept @ OrphanNode::Directory(_)) = &mut shared.kept else { return Ok(None) };
+        if let OrphanNode::Directory(now) = kept {
             now.mode = set.mode.map_or(now.mode, |mode| mode & 0o7777);
             now.uid = set.uid.unwrap_or(now.uid);
             now.gid = set.gid.unwrap_or(now.gid);
@@ -106,7 +106,7 @@ impl Vfs {
 
     /// Whether a node is a directory that was removed: its name may be another's by now.
     pub(super) fn is_removed_directory(&self, node: NodeId) -> bool {
-        let is_kept = |shared: &Shared| matches!(shared.kept, Some(Kept::Directory(_)));
+        let is_kept = |shared: &SharedNode| matches!(shared.kept, Some(OrphanNode::Directory(_)));
         let is_gone = |path: TreePath| {
             self.stat_any(Protocol::Internal, &path).is_err_and(|fault| fault.kind() == Kind::NotFound)
         };
@@ -147,7 +147,7 @@ impl Vfs {
     }
 }
 
-impl Shared {
+impl SharedNode {
     /// Keeps what stands at the node's path, which is about to lose it; the handles of a file with unpublished bytes have those.
     pub(super) fn keep(&mut self, vfs: &Vfs, path: &TreePath) -> Result<(), Fault> {
         if let Some(staging) = &mut self.staging
@@ -161,20 +161,20 @@ impl Shared {
         }
         if let Some(pending) = vfs.core.overlay.get(path) {
             if let Some(leaf) = pending.leaf.filter(|leaf| leaf.kind != FileKind::Symlink) {
-                self.kept = Some(Kept::Bytes(leaf.content, vfs.stat(Protocol::Internal, path)?));
+                self.kept = Some(OrphanNode::Bytes(leaf.content, vfs.stat(Protocol::Internal, path)?));
             }
             return Ok(());
         }
         let stood = vfs.stat_any(Protocol::Internal, path);
         match stood {
-            Ok(Attributes { kind: EntryKind::File, size, .. }) if size > RECORDED => {
+            Ok(PathAttributes { kind: EntryKind::File, size, .. }) if size > RECORDED => {
                 self.large = Some(vfs.core.tree.open_to_write(path)?);
             }
-            Ok(Attributes { kind: EntryKind::File, .. }) => {
-                self.kept = Some(Kept::File(vfs.core.tree.open_to_read(path)?));
+            Ok(PathAttributes { kind: EntryKind::File, .. }) => {
+                self.kept = Some(OrphanNode::File(vfs.core.tree.open_to_read(path)?));
             }
             Ok(there) if there.kind == EntryKind::Directory => {
-                self.kept = Some(Kept::Directory(Attributes { changed: vfs.core.file_time(), ..there }));
+                self.kept = Some(OrphanNode::Directory(PathAttributes { changed: vfs.core.file_time(), ..there }));
             }
             // What else there is has no content; and what is not there cannot go.
             Ok(_) => {}

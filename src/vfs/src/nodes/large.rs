@@ -6,16 +6,16 @@
 use svcfs_base::{Caller, Change, ChangeSet, DiskAttributes, Durability, Fault, Kind, Precondition, TreePath};
 use svcfs_store::OpenFile;
 
-use super::body::{Body, RECORDED};
-use super::table::{Handle, Shared, Staging, Told};
+use super::body::{DirtyBody, RECORDED};
+use super::table::{DirtyBuffer, FileHandle, ReportedTimes, SharedNode};
 use super::{Allocation, HandleId, NodeId, WriteAt};
 use crate::Vfs;
-use crate::core::Present;
-use crate::view::{Attributes, EntryKind};
+use crate::core::EffectiveState;
+use crate::view::{EntryKind, PathAttributes};
 
 impl Vfs {
     /// The large file that stands at a path with these attributes, open; none when it is not large.
-    pub(super) fn opened_large(&self, path: &TreePath, attributes: &Attributes) -> Result<Option<OpenFile>, Fault> {
+    pub(super) fn opened_large(&self, path: &TreePath, attributes: &PathAttributes) -> Result<Option<OpenFile>, Fault> {
         let is_large = attributes.kind == EntryKind::File && attributes.size > RECORDED;
         if !is_large || self.core.overlay.get(path).is_some() {
             return Ok(None);
@@ -28,11 +28,11 @@ impl Vfs {
         &self,
         caller: &Caller,
         path: &TreePath,
-        shared: &mut Shared,
+        shared: &mut SharedNode,
         durability: Durability,
     ) -> Result<(), Fault> {
         let Some(staging) = &mut shared.staging else { return Ok(()) };
-        let Body::Disk { draft, .. } = &mut staging.body else { return Ok(()) };
+        let DirtyBody::Disk { draft, .. } = &mut staging.body else { return Ok(()) };
         self.core.not_leased(caller, path, false)?;
         let mut attributes = DiskAttributes {
             mode: staging.mode,
@@ -44,7 +44,7 @@ impl Vfs {
             if let Some(there) = self.special(path)? {
                 // Another such file, of which history knows nothing.
                 attributes.mode = attributes.mode.or(Some(there.mode));
-            } else if let Present::Leaf(there, _) = self.core.present(path)? {
+            } else if let EffectiveState::Leaf(there, _) = self.core.present(path)? {
                 attributes.mode = attributes.mode.or(there.disk.mode);
                 let expect = staging.base.map_or(Precondition::Any, |etag| Precondition::OneOf(vec![etag]));
                 let removal = ChangeSet::from(Change::remove(path.clone()).expecting(expect)).soon();
@@ -57,7 +57,7 @@ impl Vfs {
             self.settle_at(path)?;
             let held = self.core.locks.hold([path.clone()].into());
             // What another door wrote since is removed as well, so that history has it.
-            if !matches!(self.core.present(path)?, Present::Leaf(..)) {
+            if !matches!(self.core.present(path)?, EffectiveState::Leaf(..)) {
                 break held;
             }
         };
@@ -66,7 +66,7 @@ impl Vfs {
         if durability == Durability::Now {
             large.flush()?;
         }
-        shared.told = Some(Told::new(staging.changed, staging.modified));
+        shared.told = Some(ReportedTimes::new(staging.changed, staging.modified));
         shared.large = Some(large);
         shared.staging = None;
         self.core.forget_refused(std::iter::once(path), self.core.refusals.now());
@@ -87,17 +87,17 @@ impl Vfs {
 
     /// Begins unpublished bytes with the first part of a large file, which becomes a file that can be recorded. One that is emptied is about to be
     /// written anew, and most often as large: those bytes are beside the tree from the first one on.
-    pub(super) fn cut_large(&self, large: &OpenFile, size: u64) -> Result<Staging, Fault> {
+    pub(super) fn cut_large(&self, large: &OpenFile, size: u64) -> Result<DirtyBuffer, Fault> {
         let (stat, now) = (large.stat()?, self.core.file_time());
         let length = usize::try_from(size).map_err(Fault::internal)?;
-        Ok(Staging {
-            body: if length == 0 { Body::beside(&self.core) } else { large.read_at(0, length)?.into() },
+        Ok(DirtyBuffer {
+            body: if length == 0 { DirtyBody::beside(&self.core) } else { large.read_at(0, length)?.into() },
             is_changed: true,
             is_written: size > 0,
             mode: Some(stat.mode),
             modified: now,
             changed: now,
-            ..Staging::of(&stat.into())
+            ..DirtyBuffer::of(&stat.into())
         })
     }
 
@@ -110,7 +110,7 @@ impl Vfs {
         let shared = self.nodes.shared(self.nodes.handle(id)?.node)?;
         let mut shared = shared.lock();
         if let Some(staging) = shared.staging.as_mut().filter(|staging| staging.is_new && staging.body.length() == 0) {
-            staging.body = Body::beside(&self.core);
+            staging.body = DirtyBody::beside(&self.core);
         }
         Ok(())
     }
@@ -127,7 +127,9 @@ impl Vfs {
         let shared = self.nodes.shared(node)?;
         let shared = shared.lock();
         match (&shared.staging, &shared.large) {
-            (Some(Staging { body: Body::Disk { draft, .. }, .. }), _) => Ok(draft.file().seek(offset, to_hole)?),
+            (Some(DirtyBuffer { body: DirtyBody::Disk { draft, .. }, .. }), _) => {
+                Ok(draft.file().seek(offset, to_hole)?)
+            }
             (None, Some(large)) => Ok(large.seek(offset, to_hole)?),
             // What is recorded has no holes: after its end comes the only one.
             (Some(_) | None, _) => Ok(Some(if to_hole { size } else { offset })),
@@ -137,8 +139,8 @@ impl Vfs {
     /// Writes into a large file where it is; false when none is open here, or its bytes are about to be replaced.
     pub(super) fn write_large(
         &self,
-        handle: Handle,
-        shared: &mut Shared,
+        handle: FileHandle,
+        shared: &mut SharedNode,
         (at, data): (WriteAt, &[u8]),
     ) -> Result<bool, Fault> {
         self.change_large(handle, shared, |large| {
@@ -154,7 +156,12 @@ impl Vfs {
     }
 
     /// Makes a part of a large file zeros where it is; false as in [`Vfs::write_large`].
-    pub(super) fn zero_large(&self, handle: Handle, shared: &mut Shared, part: Allocation) -> Result<bool, Fault> {
+    pub(super) fn zero_large(
+        &self,
+        handle: FileHandle,
+        shared: &mut SharedNode,
+        part: Allocation,
+    ) -> Result<bool, Fault> {
         self.change_large(handle, shared, |large| {
             let end = part.offset.saturating_add(part.length).min(large.stat()?.size);
             Ok(large.zero(part.offset, end.saturating_sub(part.offset))?)
@@ -163,8 +170,8 @@ impl Vfs {
 
     fn change_large(
         &self,
-        handle: Handle,
-        shared: &mut Shared,
+        handle: FileHandle,
+        shared: &mut SharedNode,
         change: impl FnOnce(&OpenFile) -> Result<(), Fault>,
     ) -> Result<bool, Fault> {
         let (None, Some(large)) = (&shared.staging, &shared.large) else { return Ok(false) };

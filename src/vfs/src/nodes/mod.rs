@@ -25,14 +25,14 @@ use std::time::SystemTime;
 
 use svcfs_base::Fault;
 
-pub use at_once::Glance;
-pub use body::Unpublished;
+pub use at_once::CachedRead;
+pub use body::DirtyBytes;
 pub use names::UPLOAD;
-pub use reading::{Content, Opened, Reader};
-pub(crate) use refusals::{Moment, Refusals};
+pub use reading::{FileContent, FileReader, OpenedFile};
+pub(crate) use refusals::{RecentRefusals, RefusalMark};
 pub use refused::place_of_refused;
-pub(crate) use table::Nodes;
-pub use taken::{Left, Refused};
+pub(crate) use table::SpaceNodes;
+pub use taken::{RejectedBuffer, RejectedText};
 
 use crate::Vfs;
 

@@ -7,11 +7,11 @@ use svcfs_base::{
 };
 
 use super::renaming::holds_unsaved;
-use super::table::{Held, Staging};
+use super::table::{DirtyBuffer, Held};
 use super::{HandleId, NodeId, SET_GROUP_ID};
-use crate::overlay::Leaf;
-use crate::view::Attributes;
-use crate::{Vfs, core::Present};
+use crate::overlay::OverlayFile;
+use crate::view::PathAttributes;
+use crate::{Vfs, core::EffectiveState};
 
 /// How the names of files begin and end that a door writes beside their place until all of them has come.
 pub const UPLOAD: (&str, &str) = (".svc-upload-", ".part");
@@ -25,7 +25,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn find(&self, caller: &Caller, path: &TreePath) -> Result<(NodeId, Attributes), Fault> {
+    pub fn find(&self, caller: &Caller, path: &TreePath) -> Result<(NodeId, PathAttributes), Fault> {
         loop {
             let known = self.nodes.at(path);
             let attributes = self.attributes_at(caller, path)?;
@@ -42,7 +42,12 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`, `Stale`.
-    pub fn lookup(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<(NodeId, Attributes), Fault> {
+    pub fn lookup(
+        &self,
+        caller: &Caller,
+        parent: NodeId,
+        name: &PathComponent,
+    ) -> Result<(NodeId, PathAttributes), Fault> {
         self.find(caller, &self.directory(parent)?.join(name))
     }
 
@@ -84,14 +89,14 @@ impl Vfs {
         &self,
         caller: &Caller,
         directory: NodeId,
-    ) -> Result<Vec<(PathComponent, NodeId, Attributes)>, Fault> {
+    ) -> Result<Vec<(PathComponent, NodeId, PathAttributes)>, Fault> {
         if self.is_removed_directory(directory) {
             return Ok(Vec::new());
         }
         let path = self.nodes.path_of(directory)?;
         // Before all else, as `list` looks at what is pending before the tree: what is published meanwhile is seen twice, not missed.
         let staged = self.nodes.staged_below(&path);
-        let mut entries: BTreeMap<TreePath, Attributes> =
+        let mut entries: BTreeMap<TreePath, PathAttributes> =
             self.list(caller.door, &path)?.into_iter().map(|entry| (entry.path, entry.attributes)).collect();
         entries.extend(self.specials_in(&path)?);
         for (path, node) in staged {
@@ -124,19 +129,19 @@ impl Vfs {
         parent: NodeId,
         name: &PathComponent,
         mode: u32,
-    ) -> Result<(NodeId, Attributes, HandleId), Fault> {
+    ) -> Result<(NodeId, PathAttributes, HandleId), Fault> {
         let path = self.writable(caller, parent, name)?;
         self.must_be_free(caller, &path)?;
         let now = self.core.file_time();
         let owner = self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?;
-        let staging = Staging {
+        let staging = DirtyBuffer {
             is_changed: true,
             is_new: true,
             writer: Some(caller.clone()),
             mode: Some(mode & 0o7777),
             modified: now,
             changed: now,
-            ..Staging::of(&owner.into())
+            ..DirtyBuffer::of(&owner.into())
         };
         let (node, handle) = {
             // Held, as those do who rename a file to a name that is free: one of us finds it taken.
@@ -166,7 +171,7 @@ impl Vfs {
         parent: NodeId,
         name: &PathComponent,
         mode: u32,
-    ) -> Result<(NodeId, Attributes), Fault> {
+    ) -> Result<(NodeId, PathAttributes), Fault> {
         let path = self.writable(caller, parent, name)?;
         self.apply(caller, Change::MakeDir { path: path.clone() })?;
         let above = self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?;
@@ -237,18 +242,20 @@ impl Vfs {
         let mut held = self.nodes.hold(&[&one, &other]);
         self.publish_all_below(caller, &TreePath::root(), &mut held)?;
         let leaf_at = |path: &TreePath| match self.core.present(path)? {
-            Present::Absent if self.special(path)?.is_some() => {
+            EffectiveState::Absent if self.special(path)?.is_some() => {
                 Err(Fault::invalid("path", format_args!("`{path}` is no file; only files are exchanged")))
             }
-            Present::Absent => Err(Fault::file_not_found(path)),
-            Present::Directory => {
+            EffectiveState::Absent => Err(Fault::file_not_found(path)),
+            EffectiveState::Directory => {
                 Err(Fault::invalid("path", format_args!("`{path}` is a directory; only files are exchanged")))
             }
-            Present::Leaf(leaf, _) => Ok(Leaf { disk: self.core.attributes_to_be(path, leaf.disk)?, ..leaf }),
-            Present::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
+            EffectiveState::Leaf(leaf, _) => {
+                Ok(OverlayFile { disk: self.core.attributes_to_be(path, leaf.disk)?, ..leaf })
+            }
+            EffectiveState::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
         };
         let (first, second) = (leaf_at(&one)?, leaf_at(&other)?);
-        let put = |path: &TreePath, now: &Leaf, new: &Leaf| Change::Put {
+        let put = |path: &TreePath, now: &OverlayFile, new: &OverlayFile| Change::Put {
             path: path.clone(),
             content: new.content.clone(),
             // Whoever writes one of them in this moment is not covered by what the other was.
@@ -283,7 +290,7 @@ impl Vfs {
         parent: NodeId,
         name: &PathComponent,
         target: &str,
-    ) -> Result<(NodeId, Attributes), Fault> {
+    ) -> Result<(NodeId, PathAttributes), Fault> {
         let path = self.writable(caller, parent, name)?;
         if target.len() > 4095 {
             return Err(Fault::new(
@@ -309,7 +316,7 @@ impl Vfs {
     }
 
     /// Attributes of a path, counting a file that is created and not published.
-    pub(super) fn attributes_at(&self, caller: &Caller, path: &TreePath) -> Result<Attributes, Fault> {
+    pub(super) fn attributes_at(&self, caller: &Caller, path: &TreePath) -> Result<PathAttributes, Fault> {
         if !self.core.places.is_visible(caller.door, path) {
             return Err(Fault::file_not_found(path));
         }

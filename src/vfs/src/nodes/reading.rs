@@ -7,10 +7,10 @@ use bytes::Bytes;
 use svcfs_base::{Caller, ETag, Fault, Protocol, TreePath};
 use tracing::debug;
 
-use super::still::Still;
+use super::still::SnapshotReader;
 use super::{HandleId, NodeId, OpenMode};
 use crate::Vfs;
-use crate::view::{Attributes, EntryKind, File, There};
+use crate::view::{EntryKind, FileView, FoundFile, PathAttributes};
 
 /// Most bytes that are read without waiting: so many are copied while others at the same thread do not notice, and an allocator has room for
 /// them at hand.
@@ -21,14 +21,14 @@ const HERE: u64 = 256 << 10;
 
 /// The bytes of a file, to be handed on.
 #[derive(Debug)]
-pub enum Content {
+pub enum FileContent {
     /// Few, or on their way to the disk.
     Here(Bytes),
     /// Many: read piece by piece.
-    OnDisk(Reader),
+    OnDisk(FileReader),
 }
 
-impl Content {
+impl FileContent {
     /// Bytes at an offset; fewer at the end. Waits for the disk.
     ///
     /// # Errors
@@ -51,40 +51,40 @@ impl Content {
 
 /// A file whose bytes are handed on, and what goes with it.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedFile {
     /// Its bytes.
-    pub content: Content,
+    pub content: FileContent,
     /// Their git blob hash.
     pub etag: ETag,
     /// What is known of the file.
-    pub attributes: Attributes,
+    pub attributes: PathAttributes,
 }
 
-impl From<File> for Opened {
-    fn from(File { content, etag, attributes }: File) -> Self {
-        let attributes = Attributes { size: content.len() as u64, ..attributes };
-        Self { content: Content::Here(content), etag, attributes }
+impl From<FileView> for OpenedFile {
+    fn from(FileView { content, etag, attributes }: FileView) -> Self {
+        let attributes = PathAttributes { size: content.len() as u64, ..attributes };
+        Self { content: FileContent::Here(content), etag, attributes }
     }
 }
 
 /// A file that is open to be read, whatever its name becomes; closed when it is let go of.
 ///
 /// One of at most 64 MiB has one content to its end, whatever is written meanwhile; a larger one is read as it is.
-pub struct Reader {
+pub struct FileReader {
     vfs: Arc<Vfs>,
-    of: Of,
+    of: ReaderSource,
 }
 
-enum Of {
-    Still(Still),
+enum ReaderSource {
+    Still(SnapshotReader),
     Large { caller: Caller, node: NodeId, handle: HandleId },
 }
 
-impl fmt::Debug for Reader {
+impl fmt::Debug for FileReader {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.of {
-            Of::Still(still) => write!(formatter, "{}", still.etag),
-            Of::Large { handle, .. } => write!(formatter, "{handle:?}"),
+            ReaderSource::Still(still) => write!(formatter, "{}", still.etag),
+            ReaderSource::Large { handle, .. } => write!(formatter, "{handle:?}"),
         }
     }
 }
@@ -94,12 +94,12 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::read`].
-    pub fn open_content(self: &Arc<Self>, door: Protocol, path: &TreePath) -> Result<Opened, Fault> {
+    pub fn open_content(self: &Arc<Self>, door: Protocol, path: &TreePath) -> Result<OpenedFile, Fault> {
         match self.there(door, path)? {
-            There::Placed(place, size) if size > HERE => {
-                let (still, stat) = Still::at(self, &place)?;
-                let (etag, reader) = (still.etag, Reader { vfs: Arc::clone(self), of: Of::Still(still) });
-                Ok(Opened { content: Content::OnDisk(reader), etag, attributes: stat.into() })
+            FoundFile::Placed(place, size) if size > HERE => {
+                let (still, stat) = SnapshotReader::at(self, &place)?;
+                let (etag, reader) = (still.etag, FileReader { vfs: Arc::clone(self), of: ReaderSource::Still(still) });
+                Ok(OpenedFile { content: FileContent::OnDisk(reader), etag, attributes: stat.into() })
             }
             there => Ok(self.taken(path, there)?.into()),
         }
@@ -109,30 +109,30 @@ impl Vfs {
     ///
     /// # Errors
     /// Those of the disk.
-    pub fn set_aside(self: &Arc<Self>, content: Bytes) -> Result<Content, Fault> {
+    pub fn set_aside(self: &Arc<Self>, content: Bytes) -> Result<FileContent, Fault> {
         if content.len() as u64 <= HERE {
-            return Ok(Content::Here(content));
+            return Ok(FileContent::Here(content));
         }
-        let of = Of::Still(Still::of(self, &content)?);
-        Ok(Content::OnDisk(Reader { vfs: Arc::clone(self), of }))
+        let of = ReaderSource::Still(SnapshotReader::of(self, &content)?);
+        Ok(FileContent::OnDisk(FileReader { vfs: Arc::clone(self), of }))
     }
 }
 
-impl Reader {
+impl FileReader {
     /// Opens a file over 64 MiB.
     ///
     /// # Errors
     /// As [`Vfs::open_node`].
     pub fn open(vfs: &Arc<Vfs>, caller: &Caller, node: NodeId) -> Result<Self, Fault> {
         let handle = vfs.open_node(caller, node, OpenMode::default())?;
-        Ok(Self { vfs: Arc::clone(vfs), of: Of::Large { caller: caller.clone(), node, handle } })
+        Ok(Self { vfs: Arc::clone(vfs), of: ReaderSource::Large { caller: caller.clone(), node, handle } })
     }
 
     /// Opens one that a path leads to, links followed; what it is like besides.
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`; `Invalid` for a link that leads out of the root.
-    pub fn at(vfs: &Arc<Vfs>, caller: &Caller, path: &TreePath) -> Result<(Self, Attributes), Fault> {
+    pub fn at(vfs: &Arc<Vfs>, caller: &Caller, path: &TreePath) -> Result<(Self, PathAttributes), Fault> {
         let (node, attributes) = vfs.find(caller, &vfs.leads_to(caller.door, path)?)?;
         let opened = match attributes.kind {
             EntryKind::File => Self::open(vfs, caller, node),
@@ -150,8 +150,8 @@ impl Reader {
     /// As [`Vfs::read_node`]; `Unavailable` when the content is gone, because somebody wrote into the file behind the server.
     pub fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         match &self.of {
-            Of::Still(still) => still.read(offset, length),
-            Of::Large { node, .. } => self.vfs.read_node(*node, offset, length),
+            ReaderSource::Still(still) => still.read(offset, length),
+            ReaderSource::Large { node, .. } => self.vfs.read_node(*node, offset, length),
         }
     }
 
@@ -161,8 +161,8 @@ impl Reader {
     pub fn read_now(&self, offset: u64, length: usize) -> Option<Bytes> {
         let length = length.min(AT_ONCE);
         let node = match &self.of {
-            Of::Still(still) => return still.read_now(offset, length),
-            Of::Large { node, .. } => *node,
+            ReaderSource::Still(still) => return still.read_now(offset, length),
+            ReaderSource::Large { node, .. } => *node,
         };
         let shared = self.vfs.nodes.shared(node).ok()?;
         let shared = shared.try_lock()?;
@@ -173,9 +173,9 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for FileReader {
     fn drop(&mut self) {
-        let Of::Large { caller, handle, .. } = &self.of else { return };
+        let ReaderSource::Large { caller, handle, .. } = &self.of else { return };
         // Opened to be read: there is nothing to publish that could be refused.
         if let Err(fault) = self.vfs.release(caller, *handle) {
             debug!(error = ?fault, "a file that was read could not be closed");

@@ -10,7 +10,7 @@ use svcfs_store::{FileStat, StatKind, StoreError, WorkTree};
 use tracing::warn;
 
 use super::refused::place_of_refused;
-use crate::core::Core;
+use crate::core::VfsCore;
 use crate::place::REJECTED_DIRECTORY;
 
 /// How long a refused text is kept while no write of its page is accepted (gaps.md D6).
@@ -20,8 +20,8 @@ const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 const MOST_TOLD: usize = 10_000;
 
 /// What was refused lately, and why, by path.
-pub(crate) struct Refusals {
-    told: Mutex<Told>,
+pub(crate) struct RecentRefusals {
+    told: Mutex<RefusalRecord>,
     /// Held while a text is put in its place or taken away.
     keeping: Mutex<()>,
     /// Whether any text may be kept, also from an earlier life of the server: nearly always none is.
@@ -29,7 +29,7 @@ pub(crate) struct Refusals {
 }
 
 #[derive(Default)]
-struct Told {
+struct RefusalRecord {
     /// The number of each refusal, and why.
     reasons: BTreeMap<TreePath, (u64, String)>,
     /// The same in the order of their numbers.
@@ -37,7 +37,7 @@ struct Told {
     last: u64,
 }
 
-impl Told {
+impl RefusalRecord {
     fn add(&mut self, path: &TreePath, reason: &str) {
         self.remove(path);
         self.last += 1;
@@ -59,9 +59,9 @@ impl Told {
 
 /// A moment: before it are the refusals that were noted before it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment(u64);
+pub(crate) struct RefusalMark(u64);
 
-impl Refusals {
+impl RecentRefusals {
     /// Of a tree in which texts may be kept already.
     pub(crate) fn of_tree(tree: &WorkTree) -> Self {
         let has_any = TreePath::parse(REJECTED_DIRECTORY).is_ok_and(|place| tree.stat(&place).is_ok());
@@ -87,12 +87,12 @@ impl Refusals {
     }
 
     /// Now.
-    pub(crate) fn now(&self) -> Moment {
-        Moment(self.told.lock().last)
+    pub(crate) fn now(&self) -> RefusalMark {
+        RefusalMark(self.told.lock().last)
     }
 
     /// Forgets why a path was refused before a moment; false when it was refused since.
-    fn forget(&self, path: &TreePath, before: Moment) -> bool {
+    fn forget(&self, path: &TreePath, before: RefusalMark) -> bool {
         let mut told = self.told.lock();
         if told.reasons.get(path).is_some_and(|(number, _)| *number > before.0) {
             return false;
@@ -102,7 +102,7 @@ impl Refusals {
     }
 }
 
-impl Core {
+impl VfsCore {
     /// Lets go of refused texts that nobody came for in seven days, and of what is known of those that are gone.
     pub(crate) fn sweep_refused(&self) {
         let Ok(place) = TreePath::parse(REJECTED_DIRECTORY) else { return };
@@ -167,7 +167,7 @@ impl Core {
 
     /// An accepted write makes refusals of the same path void that were before it, through whichever door. What is refused because of this write
     /// is after it.
-    pub(crate) fn forget_refused<'a>(&self, paths: impl Iterator<Item = &'a TreePath>, before: Moment) {
+    pub(crate) fn forget_refused<'a>(&self, paths: impl Iterator<Item = &'a TreePath>, before: RefusalMark) {
         if !self.refusals.has_any.load(Ordering::Acquire) {
             return;
         }

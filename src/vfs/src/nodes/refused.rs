@@ -10,7 +10,7 @@ use svcfs_base::{Caller, DiskAttributes, Durability, Fault, FileKind, Kind, Prot
 use svcfs_store::{FileInstall, StoreError};
 use tracing::{error, warn};
 
-use super::table::{Shared, Staging};
+use super::table::{DirtyBuffer, SharedNode};
 use super::{HandleId, NodeId};
 use crate::Vfs;
 use crate::place::REJECTED_DIRECTORY;
@@ -24,7 +24,7 @@ pub fn place_of_refused(path: &TreePath) -> Option<TreePath> {
     TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")).ok()
 }
 
-impl Staging {
+impl DirtyBuffer {
     /// Notes why it was not accepted, where that is for what it is; what the disk refuses is tried again as it is.
     pub(super) fn judge(&mut self, fault: &Fault) {
         if matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked) {
@@ -67,7 +67,7 @@ impl Staging {
     }
 }
 
-impl Shared {
+impl SharedNode {
     /// A handle goes on with what was put aside for it.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ impl Shared {
     }
 
     /// Leaves refused bytes to those who wrote them.
-    pub(super) fn put_aside(&mut self, staging: Staging) {
+    pub(super) fn put_aside(&mut self, staging: DirtyBuffer) {
         let replaced = self.aside.take().map(|aside| aside.writers).unwrap_or_default();
         self.displaced.extend(replaced.difference(&staging.writers).chain(&staging.emptied));
         self.aside = Some(staging);
@@ -129,9 +129,9 @@ impl Vfs {
     /// What becomes of bytes that could not be published.
     pub(super) fn after_refusal(
         &self,
-        shared: &mut Shared,
+        shared: &mut SharedNode,
         path: &TreePath,
-        (staging, content): (Staging, Bytes),
+        (staging, content): (DirtyBuffer, Bytes),
         durability: Durability,
     ) {
         let Some(fault) = staging.verdict.as_ref().map(Fault::again) else {
@@ -168,9 +168,9 @@ impl Vfs {
 
     /// Before a handle is closed: refused bytes go with the last of those who could go on with them. Whoever saved was told; were the bytes kept,
     /// the next one to write the file would publish them unawares.
-    pub(super) fn let_go_of_refused(&self, shared: &mut Shared, closing: HandleId) {
+    pub(super) fn let_go_of_refused(&self, shared: &mut SharedNode, closing: HandleId) {
         shared.displaced.remove(&closing);
-        let is_left = |staging: &Staging| self.nodes.is_any_open(&staging.writers, closing);
+        let is_left = |staging: &DirtyBuffer| self.nodes.is_any_open(&staging.writers, closing);
         if shared.aside.as_ref().is_some_and(|aside| !is_left(aside)) {
             shared.aside = None;
         }

@@ -3,7 +3,7 @@
 use svcfs_base::{Caller, Change, ChangeSet, Durability, Fault, Kind, PathComponent, Precondition, Protocol, TreePath};
 
 use super::NodeId;
-use super::table::{Held, Shared, Staging, Told};
+use super::table::{DirtyBuffer, Held, ReportedTimes, SharedNode};
 use crate::Vfs;
 use crate::view::EntryKind;
 
@@ -70,7 +70,7 @@ impl Vfs {
     /// Whether a node has something that is not published.
     pub(crate) fn is_unsaved(&self, node: NodeId) -> bool {
         let is_staged =
-            |shared: &Shared| shared.staging.as_ref().is_some_and(|staging| staging.is_changed || staging.is_new);
+            |shared: &SharedNode| shared.staging.as_ref().is_some_and(|staging| staging.is_changed || staging.is_new);
         self.nodes.shared(node).is_ok_and(|shared| is_staged(&shared.lock()))
     }
 
@@ -83,7 +83,7 @@ impl Vfs {
         let is_directory =
             |path: &TreePath| self.stat(Protocol::Internal, path).is_ok_and(|there| there.kind == EntryKind::Directory);
         let is_new = |node: NodeId| {
-            let is_new = |shared: &Shared| shared.staging.as_ref().is_some_and(|staging| staging.is_new);
+            let is_new = |shared: &SharedNode| shared.staging.as_ref().is_some_and(|staging| staging.is_new);
             self.nodes.shared(node).is_ok_and(|shared| is_new(&shared.lock()))
         };
         let has_unsaved =
@@ -111,7 +111,7 @@ impl Vfs {
     /// The same of whatever is not saved, of a directory whose nodes are held.
     fn check_only_saved_below(&self, directory: &TreePath, held: &mut Held<'_>) -> Result<(), Fault> {
         let is_below = |path: TreePath| path != *directory && path.is_under(directory);
-        let is_unsaved = |staging: &Staging| staging.is_changed || staging.is_new;
+        let is_unsaved = |staging: &DirtyBuffer| staging.is_changed || staging.is_new;
         let mut nodes = held.all();
         let is_any = nodes.any(|(node, shared)| {
             shared.staging.as_ref().is_some_and(is_unsaved) && self.nodes.path_of(node).is_ok_and(is_below)
@@ -159,7 +159,7 @@ impl Vfs {
         }
         if let Some(shared) = held.at(from) {
             let there = self.stat(caller.door, to).ok();
-            shared.told = there.map(|there| Told::new(self.core.file_time(), there.modified));
+            shared.told = there.map(|there| ReportedTimes::new(self.core.file_time(), there.modified));
         }
         self.nodes.rename(from, to);
         taken_along.into_iter().try_for_each(|(to, extended)| self.move_extended(&to, extended))

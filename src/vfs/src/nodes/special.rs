@@ -9,8 +9,8 @@ use svcfs_store::SpecialFile;
 
 use super::NodeId;
 use crate::Vfs;
-use crate::standing::{Standing, check};
-use crate::view::{Attributes, EntryKind};
+use crate::standing::{CurrentState, check};
+use crate::view::{EntryKind, PathAttributes};
 
 impl Vfs {
     /// Makes a pipe, a socket or a device (found once).
@@ -23,7 +23,7 @@ impl Vfs {
         (parent, name): (NodeId, &PathComponent),
         special: SpecialFile,
         mode: u32,
-    ) -> Result<(NodeId, Attributes), Fault> {
+    ) -> Result<(NodeId, PathAttributes), Fault> {
         let path = self.writable(caller, parent, name)?;
         self.must_be_free(caller, &path)?;
         self.settle_at(&path)?;
@@ -45,9 +45,9 @@ impl Vfs {
         caller: &Caller,
         node: NodeId,
         (parent, name): (NodeId, &PathComponent),
-    ) -> Result<Option<(NodeId, Attributes)>, Fault> {
+    ) -> Result<Option<(NodeId, PathAttributes)>, Fault> {
         let path = self.nodes.path_of(node)?;
-        let is_special = |found: &Attributes| matches!(found.kind, EntryKind::Special(_));
+        let is_special = |found: &PathAttributes| matches!(found.kind, EntryKind::Special(_));
         if !self.special(&path)?.as_ref().is_some_and(is_special) {
             return Ok(None);
         }
@@ -62,18 +62,18 @@ impl Vfs {
     }
 
     /// What is known of a path when a special or large file stands there and nothing is about to take its place.
-    pub(super) fn special(&self, path: &TreePath) -> Result<Option<Attributes>, Fault> {
+    pub(super) fn special(&self, path: &TreePath) -> Result<Option<PathAttributes>, Fault> {
         if self.core.overlay.get(path).is_some_and(|pending| pending.leaf.is_some() || pending.over.is_some()) {
             return Ok(None);
         }
-        Ok(self.core.tree.special(path)?.map(Attributes::from))
+        Ok(self.core.tree.special(path)?.map(PathAttributes::from))
     }
 
     /// Attributes of a path as the disk and accepted changes have it, special files among them.
     ///
     /// # Errors
     /// `NotFound`.
-    pub(crate) fn stat_any(&self, door: Protocol, path: &TreePath) -> Result<Attributes, Fault> {
+    pub(crate) fn stat_any(&self, door: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
         match self.stat(door, path) {
             Err(fault) if fault.kind() == Kind::NotFound && self.core.places.is_visible(door, path) => {
                 self.special(path)?.ok_or(fault)
@@ -91,7 +91,7 @@ impl Vfs {
     }
 
     /// The special files of a directory.
-    pub(super) fn specials_in(&self, directory: &TreePath) -> Result<Vec<(TreePath, Attributes)>, Fault> {
+    pub(super) fn specials_in(&self, directory: &TreePath) -> Result<Vec<(TreePath, PathAttributes)>, Fault> {
         let found = self.core.tree.list_special(directory)?;
         Ok(found.into_iter().map(|(name, stat)| (directory.join(&name), stat.into())).collect())
     }
@@ -130,10 +130,10 @@ impl Vfs {
     pub(super) fn replace_special(&self, path: &TreePath, expect: &Precondition) -> Result<(), Fault> {
         let _held = self.core.locks.hold([path.clone()].into());
         match self.standing(path)? {
-            Standing::Special => {}
-            Standing::Nothing | Standing::Content(_) | Standing::Large(_) => return Ok(()),
+            CurrentState::Special => {}
+            CurrentState::Nothing | CurrentState::Content(_) | CurrentState::Large(_) => return Ok(()),
         }
-        check(path, Standing::Special, expect).map_err(|fault| taken(path, fault))?;
+        check(path, CurrentState::Special, expect).map_err(|fault| taken(path, fault))?;
         self.core.tree.remove(path)?;
         self.nodes.remove(path);
         Ok(())
@@ -169,7 +169,7 @@ impl Vfs {
             self.settle_at(to)?;
             let _held = self.core.locks.hold([from.clone(), to.clone()].into());
             let now = self.standing(to)?;
-            if matches!(now, Standing::Content(_)) && expect == Precondition::Any {
+            if matches!(now, CurrentState::Content(_)) && expect == Precondition::Any {
                 // Written since it was removed: that gets its version, too.
                 continue;
             }
@@ -181,9 +181,9 @@ impl Vfs {
     }
 
     /// What conditions are compared with, of a path that is held.
-    fn standing(&self, path: &TreePath) -> Result<Standing, Fault> {
-        match Standing::of(path, &self.core.present(path)?)? {
-            Standing::Nothing if self.special(path)?.is_some() => Ok(Standing::Special),
+    fn standing(&self, path: &TreePath) -> Result<CurrentState, Fault> {
+        match CurrentState::of(path, &self.core.present(path)?)? {
+            CurrentState::Nothing if self.special(path)?.is_some() => Ok(CurrentState::Special),
             standing => Ok(standing),
         }
     }

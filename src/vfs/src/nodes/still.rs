@@ -22,34 +22,34 @@ use crate::view::not_there;
 const PIECE: usize = 256 << 10;
 
 /// A content that is open.
-pub(super) struct Still {
+pub(super) struct SnapshotReader {
     pub(super) etag: ETag,
     size: u64,
-    held: Held,
+    held: SnapshotSource,
 }
 
 /// Where it is.
-enum Held {
+enum SnapshotSource {
     /// In a file of the tree.
-    Placed(OpenFile, Mutex<Known>),
+    Placed(OpenFile, Mutex<KnownBlocks>),
     /// In one that nobody else has.
     Own(LargeFileStaging),
 }
 
 /// How long a file is and when it was written: while both are the same, nobody has written into it.
-type Looks = (u64, SystemTime);
+type FileStamps = (u64, SystemTime);
 
 /// What is known of a file that somebody may write into.
-struct Known {
+struct KnownBlocks {
     /// How it looked when all of it had that content.
-    looks: Looks,
+    looks: FileStamps,
     /// The hashes of its parts of [`PIECE`] bytes, and how it looked when each was last seen to be right; none before somebody wrote into it.
-    parts: Vec<(ETag, Looks)>,
+    parts: Vec<(ETag, FileStamps)>,
 }
 
-impl Known {
+impl KnownBlocks {
     /// Whether the bytes of a range are right, in a file that looks like this.
-    fn is_right(&self, looks: Looks, (offset, length): (u64, usize)) -> bool {
+    fn is_right(&self, looks: FileStamps, (offset, length): (u64, usize)) -> bool {
         if self.parts.is_empty() {
             return looks == self.looks;
         }
@@ -58,7 +58,7 @@ impl Known {
     }
 }
 
-impl Still {
+impl SnapshotReader {
     /// Opens what a file has now; what else is known of it.
     ///
     /// # Errors
@@ -70,8 +70,8 @@ impl Still {
             return Err(Fault::too_large("file", MAX_FILE_BYTES));
         }
         let etag = each_of(&file, stat.size, |_| {})?;
-        let known = Known { looks: (stat.size, stat.modified), parts: Vec::new() };
-        Ok((Self { etag, size: stat.size, held: Held::Placed(file, Mutex::new(known)) }, stat))
+        let known = KnownBlocks { looks: (stat.size, stat.modified), parts: Vec::new() };
+        Ok((Self { etag, size: stat.size, held: SnapshotSource::Placed(file, Mutex::new(known)) }, stat))
     }
 
     /// Keeps a content that has no file.
@@ -81,7 +81,7 @@ impl Still {
     pub(super) fn of(vfs: &Vfs, content: &[u8]) -> Result<Self, Fault> {
         let draft = vfs.core.tree.draft()?;
         draft.file().write_at(0, content)?;
-        Ok(Self { etag: ETag::of(content), size: content.len() as u64, held: Held::Own(draft) })
+        Ok(Self { etag: ETag::of(content), size: content.len() as u64, held: SnapshotSource::Own(draft) })
     }
 
     /// Bytes at an offset; fewer at the end. Waits for the disk.
@@ -94,8 +94,8 @@ impl Still {
             return Ok(Bytes::new());
         }
         let (file, known) = match &self.held {
-            Held::Placed(file, known) => (file, known),
-            Held::Own(draft) => return Ok(draft.file().read_at(offset, length)?),
+            SnapshotSource::Placed(file, known) => (file, known),
+            SnapshotSource::Own(draft) => return Ok(draft.file().read_at(offset, length)?),
         };
         let mut known = known.lock();
         let piece = file.read_at(offset, length)?;
@@ -112,7 +112,7 @@ impl Still {
     ///
     /// # Errors
     /// `Unavailable` when it has not; those of the disk.
-    fn look_closely(&self, file: &OpenFile) -> Result<Vec<(ETag, Looks)>, Fault> {
+    fn look_closely(&self, file: &OpenFile) -> Result<Vec<(ETag, FileStamps)>, Fault> {
         let (looks, mut parts) = (looks(file)?, Vec::new());
         let etag = each_of(file, self.size, |part| parts.push((ETag::of(part), looks)))?;
         if etag == self.etag { Ok(parts) } else { Err(gone()) }
@@ -125,7 +125,7 @@ impl Still {
     fn read_closely(
         &self,
         file: &OpenFile,
-        parts: &mut [(ETag, Looks)],
+        parts: &mut [(ETag, FileStamps)],
         (offset, length): (u64, usize),
     ) -> Result<Bytes, Fault> {
         let (mut piece, end) = (BytesMut::with_capacity(length), offset + length as u64);
@@ -147,12 +147,12 @@ impl Still {
     pub(super) fn read_now(&self, offset: u64, length: usize) -> Option<Bytes> {
         let length = self.within(offset, length);
         match &self.held {
-            Held::Placed(file, known) => {
+            SnapshotSource::Placed(file, known) => {
                 let known = known.try_lock()?;
                 let piece = file.read_cached(offset, length)?;
                 known.is_right(looks(file).ok()?, (offset, length)).then_some(piece)
             }
-            Held::Own(draft) => draft.file().read_cached(offset, length),
+            SnapshotSource::Own(draft) => draft.file().read_cached(offset, length),
         }
     }
 
@@ -162,7 +162,7 @@ impl Still {
 }
 
 /// How a file looks now. Its names may have changed, and what else is said of it.
-fn looks(file: &OpenFile) -> Result<Looks, Fault> {
+fn looks(file: &OpenFile) -> Result<FileStamps, Fault> {
     let now = file.stat()?;
     Ok((now.size, now.modified))
 }

@@ -8,17 +8,17 @@ use parking_lot::{ArcMutexGuard, Mutex, MutexGuard, RawMutex};
 use svcfs_base::{Caller, ETag, Fault, Kind, Protocol, TreePath};
 use svcfs_store::OpenFile;
 
-use super::body::Body;
-use super::extended::Given;
-use super::kept::Kept;
+use super::body::DirtyBody;
+use super::extended::ScratchXattrs;
+use super::kept::OrphanNode;
 use super::{HandleId, NodeId};
 use crate::Vfs;
-use crate::view::Attributes;
+use crate::view::PathAttributes;
 
 /// Unpublished content of a node.
 #[derive(Debug)]
-pub(crate) struct Staging {
-    pub(crate) body: Body,
+pub(crate) struct DirtyBuffer {
+    pub(crate) body: DirtyBody,
     /// The hash of what staging began from; none for a new file or one emptied first: the last writer wins then.
     pub(crate) base: Option<ETag>,
     /// Something differs from what is published.
@@ -49,11 +49,11 @@ pub(crate) struct Staging {
     pub(crate) changed: SystemTime,
 }
 
-impl Staging {
+impl DirtyBuffer {
     /// No bytes yet, of a file with these attributes; its permission bits are what they are when it is published.
-    pub(crate) fn of(attributes: &Attributes) -> Self {
+    pub(crate) fn of(attributes: &PathAttributes) -> Self {
         Self {
-            body: Body::empty(),
+            body: DirtyBody::empty(),
             base: None,
             is_changed: false,
             is_written: false,
@@ -86,21 +86,21 @@ impl Staging {
 /// The disk dates a change by the moment in which it is put in place, which is a little after it was accepted. Whoever looked in
 /// between, and once more later, would see a change that nobody made.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct ReportedTimes {
     changed: SystemTime,
     modified: SystemTime,
     /// What the disk says of the same change, once it was asked.
     on_disk: Option<SystemTime>,
 }
 
-impl Told {
+impl ReportedTimes {
     /// A file changed and was published.
     pub(crate) const fn new(changed: SystemTime, modified: SystemTime) -> Self {
         Self { changed, modified, on_disk: None }
     }
 
     /// The moment that was told, when this is still the same change of the same file, on its way to the disk or there.
-    pub(crate) fn of(&mut self, now: &Attributes, is_pending: bool) -> Option<SystemTime> {
+    pub(crate) fn of(&mut self, now: &PathAttributes, is_pending: bool) -> Option<SystemTime> {
         if now.modified != self.modified {
             return None;
         }
@@ -114,26 +114,26 @@ impl Told {
 
 /// What all handles of a node share.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
-    pub(crate) staging: Option<Staging>,
+pub(crate) struct SharedNode {
+    pub(crate) staging: Option<DirtyBuffer>,
     /// Unpublished bytes that were refused when a handle was closed, for the handles that wrote them: they may go on with them.
     /// To all others the file is what is published.
-    pub(crate) aside: Option<Staging>,
+    pub(crate) aside: Option<DirtyBuffer>,
     /// Open handles whose bytes gave way to those of others that were refused in turn: there is nothing that they could go on with.
     pub(crate) displaced: BTreeSet<HandleId>,
     /// The file itself, while it is open, too large to be recorded, and none of its bytes are unpublished.
     pub(crate) large: Option<OpenFile>,
     /// What it had, or was, when its name went.
-    pub(crate) kept: Option<Kept>,
+    pub(crate) kept: Option<OrphanNode>,
     /// Attributes that programs gave a file which is not in the tree.
-    pub(crate) extended: Given,
+    pub(crate) extended: ScratchXattrs,
     /// What was told of the last published change.
-    pub(crate) told: Option<Told>,
+    pub(crate) told: Option<ReportedTimes>,
     /// Of a directory: when a file was made in it that is not published yet, or one went that never was.
     pub(crate) names_changed: Option<SystemTime>,
 }
 
-impl Shared {
+impl SharedNode {
     /// Whether the file is what is in the tree at its path, and nothing else.
     pub(crate) const fn is_plain(&self) -> bool {
         self.staging.is_none() && self.large.is_none() && self.kept.is_none()
@@ -141,17 +141,17 @@ impl Shared {
 }
 
 #[derive(Debug)]
-struct Node {
+struct TreeNode {
     path: TreePath,
     /// The name is gone; open handles go on working.
     is_gone: bool,
     found: u64,
     open: u32,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedNode>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Handle {
+pub(crate) struct FileHandle {
     pub(crate) node: NodeId,
     /// Which door it was opened at.
     pub(crate) door: Protocol,
@@ -159,21 +159,21 @@ pub(crate) struct Handle {
 }
 
 #[derive(Debug)]
-struct Table {
+struct NodeTable {
     next_node: u64,
     next_handle: u64,
-    nodes: HashMap<NodeId, Node>,
+    nodes: HashMap<NodeId, TreeNode>,
     names: BTreeMap<TreePath, NodeId>,
-    handles: HashMap<HandleId, Handle>,
+    handles: HashMap<HandleId, FileHandle>,
 }
 
 /// The nodes of one space.
-pub(crate) struct Nodes(Mutex<Table>);
+pub(crate) struct SpaceNodes(Mutex<NodeTable>);
 
-impl Default for Nodes {
+impl Default for SpaceNodes {
     fn default() -> Self {
-        let root = Node { path: TreePath::root(), is_gone: false, found: 1, open: 0, shared: Arc::default() };
-        Self(Mutex::new(Table {
+        let root = TreeNode { path: TreePath::root(), is_gone: false, found: 1, open: 0, shared: Arc::default() };
+        Self(Mutex::new(NodeTable {
             next_node: NodeId::ROOT.0 + 1,
             next_handle: 1,
             nodes: HashMap::from([(NodeId::ROOT, root)]),
@@ -187,8 +187,8 @@ fn stale() -> Fault {
     Fault::new(Kind::Stale, "the file behind this handle is gone")
 }
 
-impl Nodes {
-    fn table(&self) -> MutexGuard<'_, Table> {
+impl SpaceNodes {
+    fn table(&self) -> MutexGuard<'_, NodeTable> {
         self.0.lock()
     }
 
@@ -201,9 +201,10 @@ impl Nodes {
                 let id = NodeId(table.next_node);
                 table.next_node += 1;
                 table.names.insert(path.clone(), id);
-                table
-                    .nodes
-                    .insert(id, Node { path: path.clone(), is_gone: false, found: 0, open: 0, shared: Arc::default() });
+                table.nodes.insert(
+                    id,
+                    TreeNode { path: path.clone(), is_gone: false, found: 0, open: 0, shared: Arc::default() },
+                );
                 id
             }
         };
@@ -220,7 +221,7 @@ impl Nodes {
     pub(crate) fn found(&self, id: NodeId, (directory, name): (NodeId, &str)) -> bool {
         let mut table = self.table();
         let above = table.nodes.get(&directory).filter(|above| !above.is_gone).map(|above| above.path.clone());
-        let is_there = |node: &&mut Node| !node.is_gone && node.path.name() == name && node.path.parent() == above;
+        let is_there = |node: &&mut TreeNode| !node.is_gone && node.path.name() == name && node.path.parent() == above;
         match table.nodes.get_mut(&id).filter(is_there) {
             Some(node) if above.is_some() => node.found += 1,
             Some(_) | None => return false,
@@ -243,7 +244,7 @@ impl Nodes {
         table.nodes.get(&id).filter(|node| !node.is_gone).map(|node| node.path.clone()).ok_or_else(stale)
     }
 
-    pub(crate) fn shared(&self, id: NodeId) -> Result<Arc<Mutex<Shared>>, Fault> {
+    pub(crate) fn shared(&self, id: NodeId) -> Result<Arc<Mutex<SharedNode>>, Fault> {
         self.table().nodes.get(&id).map(|node| Arc::clone(&node.shared)).ok_or_else(stale)
     }
 
@@ -263,11 +264,11 @@ impl Nodes {
         table.nodes.get_mut(&id).ok_or_else(stale)?.open += 1;
         let handle = HandleId(table.next_handle);
         table.next_handle += 1;
-        table.handles.insert(handle, Handle { node: id, door, is_writing });
+        table.handles.insert(handle, FileHandle { node: id, door, is_writing });
         Ok(handle)
     }
 
-    pub(crate) fn handle(&self, handle: HandleId) -> Result<Handle, Fault> {
+    pub(crate) fn handle(&self, handle: HandleId) -> Result<FileHandle, Fault> {
         self.table().handles.get(&handle).copied().ok_or_else(stale)
     }
 
@@ -285,7 +286,7 @@ impl Nodes {
     /// The handles of a node that are open for writing.
     pub(crate) fn writing(&self, id: NodeId) -> BTreeSet<HandleId> {
         let table = self.table();
-        let is_its = |opened: &Handle| opened.node == id && opened.is_writing;
+        let is_its = |opened: &FileHandle| opened.node == id && opened.is_writing;
         table.handles.iter().filter(|(_, opened)| is_its(opened)).map(|(handle, _)| *handle).collect()
     }
 
@@ -295,7 +296,7 @@ impl Nodes {
 
     pub(crate) fn close(&self, handle: HandleId) {
         let mut table = self.table();
-        let Some(Handle { node: id, .. }) = table.handles.remove(&handle) else {
+        let Some(FileHandle { node: id, .. }) = table.handles.remove(&handle) else {
             return;
         };
         if let Some(node) = table.nodes.get_mut(&id) {
@@ -307,16 +308,16 @@ impl Nodes {
     }
 
     /// A file that is new at a path: its node, found once, with unpublished bytes from the first moment on, and the handle it is written through.
-    pub(crate) fn create(&self, path: &TreePath, door: Protocol, mut staging: Staging) -> (NodeId, HandleId) {
+    pub(crate) fn create(&self, path: &TreePath, door: Protocol, mut staging: DirtyBuffer) -> (NodeId, HandleId) {
         let mut table = self.table();
         let swept = table.lose(path);
         let (node, handle) = (NodeId(table.next_node), HandleId(table.next_handle));
         (table.next_node, table.next_handle) = (node.0 + 1, handle.0 + 1);
         staging.writers.insert(handle);
-        let shared = Arc::new(Mutex::new(Shared { staging: Some(staging), ..Shared::default() }));
+        let shared = Arc::new(Mutex::new(SharedNode { staging: Some(staging), ..SharedNode::default() }));
         table.names.insert(path.clone(), node);
-        table.nodes.insert(node, Node { path: path.clone(), is_gone: false, found: 1, open: 1, shared });
-        table.handles.insert(handle, Handle { node, door, is_writing: true });
+        table.nodes.insert(node, TreeNode { path: path.clone(), is_gone: false, found: 1, open: 1, shared });
+        table.handles.insert(handle, FileHandle { node, door, is_writing: true });
         drop(table);
         drop(swept);
         (node, handle)
@@ -381,7 +382,7 @@ impl Nodes {
     }
 
     /// What the known nodes at or below these paths share, in the order in which several may be locked.
-    fn shared_below(&self, paths: &[&TreePath]) -> Vec<(NodeId, Arc<Mutex<Shared>>)> {
+    fn shared_below(&self, paths: &[&TreePath]) -> Vec<(NodeId, Arc<Mutex<SharedNode>>)> {
         let table = self.table();
         let known = paths.iter().flat_map(|path| table.below(path)).filter_map(|path| table.names.get(&path).copied());
         let ids: BTreeSet<NodeId> = known.collect();
@@ -389,7 +390,7 @@ impl Nodes {
     }
 
     /// Nodes at or below a path that have open handles: where they are, and what they share.
-    pub(crate) fn opened_below(&self, path: &TreePath) -> Vec<(TreePath, Arc<Mutex<Shared>>)> {
+    pub(crate) fn opened_below(&self, path: &TreePath) -> Vec<(TreePath, Arc<Mutex<SharedNode>>)> {
         let table = self.table();
         if table.handles.is_empty() {
             return Vec::new();
@@ -409,18 +410,18 @@ impl Nodes {
 
 /// Nodes whose shared content is held.
 pub(crate) struct Held<'a> {
-    nodes: &'a Nodes,
-    shared: BTreeMap<NodeId, ArcMutexGuard<RawMutex, Shared>>,
+    nodes: &'a SpaceNodes,
+    shared: BTreeMap<NodeId, ArcMutexGuard<RawMutex, SharedNode>>,
 }
 
 impl Held<'_> {
     /// What the node at a path shares.
-    pub(crate) fn at(&mut self, path: &TreePath) -> Option<&mut Shared> {
+    pub(crate) fn at(&mut self, path: &TreePath) -> Option<&mut SharedNode> {
         self.shared.get_mut(&self.nodes.at(path)?).map(|shared| &mut **shared)
     }
 
     /// All of them.
-    pub(crate) fn all(&mut self) -> impl Iterator<Item = (NodeId, &mut Shared)> {
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = (NodeId, &mut SharedNode)> {
         self.shared.iter_mut().map(|(node, shared)| (*node, &mut **shared))
     }
 
@@ -455,7 +456,7 @@ impl Drop for Held<'_> {
     }
 }
 
-impl Table {
+impl NodeTable {
     fn below(&self, path: &TreePath) -> Vec<TreePath> {
         let range = self.names.range(path.clone()..).take_while(|(name, _)| name.as_str().starts_with(path.as_str()));
         range.filter(|(name, _)| name.is_under(path)).map(|(name, _)| name.clone()).collect()
@@ -472,7 +473,7 @@ impl Table {
 
     /// The name is gone: the node lives on for its handles only. Answers as [`Table::sweep`].
     #[must_use]
-    fn lose(&mut self, path: &TreePath) -> Option<Node> {
+    fn lose(&mut self, path: &TreePath) -> Option<TreeNode> {
         let id = self.names.remove(path)?;
         if let Some(node) = self.nodes.get_mut(&id) {
             node.is_gone = true;
@@ -483,7 +484,7 @@ impl Table {
     /// Takes a node out that nobody knows any more. To be dropped by whoever does not hold the table: letting go of the last of a file may
     /// take the disk a while.
     #[must_use]
-    fn sweep(&mut self, id: NodeId) -> Option<Node> {
+    fn sweep(&mut self, id: NodeId) -> Option<TreeNode> {
         let is_unknown = self.nodes.get(&id).is_some_and(|node| node.found == 0 && node.open == 0);
         if !is_unknown || id == NodeId::ROOT {
             return None;

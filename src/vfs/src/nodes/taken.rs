@@ -8,15 +8,15 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use svcfs_base::{Caller, Durability, ETag, Fault, Kind, Protocol};
 
-use super::table::{Shared, Staging};
+use super::table::{DirtyBuffer, SharedNode};
 use super::{HandleId, NodeId};
 use crate::Vfs;
 
 /// A text that was refused for what it is, and what it began from.
 #[derive(Debug)]
-pub struct Refused(Box<Staging>);
+pub struct RejectedText(Box<DirtyBuffer>);
 
-impl Refused {
+impl RejectedText {
     /// How long it is, in bytes.
     pub fn length(&self) -> u64 {
         self.0.body.length()
@@ -33,14 +33,14 @@ impl Refused {
 
 /// Where a text is that was refused.
 #[derive(Debug)]
-pub enum Left {
+pub enum RejectedBuffer {
     /// Where it was: nothing of this file was ever accepted, and this is all that there is of it.
     Here,
     /// Out of the file.
-    Taken(Refused),
+    Taken(RejectedText),
 }
 
-impl Staging {
+impl DirtyBuffer {
     /// The same text of nobody.
     fn copied(&self) -> Result<Self, Fault> {
         let length = usize::try_from(self.body.length()).map_err(Fault::internal)?;
@@ -77,14 +77,14 @@ impl Vfs {
         caller: &Caller,
         handle: HandleId,
         durability: Durability,
-    ) -> Result<(), (Fault, Option<Left>)> {
+    ) -> Result<(), (Fault, Option<RejectedBuffer>)> {
         let nowhere = |fault| (fault, None);
         let node = self.nodes.handle(handle).map_err(nowhere)?.node;
         let shared = self.nodes.shared(node).map_err(nowhere)?;
         let mut shared = shared.lock();
         // What another handle was told of these bytes is told once more here.
         shared.take_back(handle).map_err(nowhere)?;
-        if durability == Durability::Soon && shared.staging.as_ref().is_some_and(Staging::is_only_emptied) {
+        if durability == Durability::Soon && shared.staging.as_ref().is_some_and(DirtyBuffer::is_only_emptied) {
             return Ok(());
         }
         let outcome = self.publish_held(caller, node, &mut shared, durability);
@@ -92,8 +92,8 @@ impl Vfs {
     }
 
     /// Where the text is that was refused of a handle.
-    fn left_of(&self, shared: &mut Shared, (node, handle): (NodeId, HandleId)) -> Option<Left> {
-        let is_its = |staging: &Staging| staging.verdict.is_some() && staging.writers.contains(&handle);
+    fn left_of(&self, shared: &mut SharedNode, (node, handle): (NodeId, HandleId)) -> Option<RejectedBuffer> {
+        let is_its = |staging: &DirtyBuffer| staging.verdict.is_some() && staging.writers.contains(&handle);
         let is_here = shared.staging.as_ref().is_some_and(is_its);
         let text = if is_here { &mut shared.staging } else { &mut shared.aside };
         let refused = text.as_ref().filter(|staging| is_its(staging))?;
@@ -101,11 +101,11 @@ impl Vfs {
             if !is_here && shared.staging.is_none() {
                 shared.staging = shared.aside.take();
             }
-            return Some(Left::Here);
+            return Some(RejectedBuffer::Here);
         }
         // Those who wrote it through a mount go on with their own.
         let taken = if refused.writers.len() > 1 { refused.copied().ok()? } else { text.take()? };
-        Some(Left::Taken(Refused(Box::new(taken))))
+        Some(RejectedBuffer::Taken(RejectedText(Box::new(taken))))
     }
 
     /// A handle that was just opened goes on with a refused text, and not with what the file is. Answers with the hash of what that text began from, where
@@ -113,7 +113,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Conflict` when others are writing the file; what the disk says. The text comes back.
-    pub fn go_on_with(&self, handle: HandleId, text: Refused) -> Result<Option<ETag>, (Fault, Refused)> {
+    pub fn go_on_with(&self, handle: HandleId, text: RejectedText) -> Result<Option<ETag>, (Fault, RejectedText)> {
         let shared = match self.nodes.handle(handle).and_then(|handle| self.nodes.shared(handle.node)) {
             Ok(shared) => shared,
             Err(fault) => return Err((fault, text)),
@@ -126,7 +126,7 @@ impl Vfs {
         let mut staging = *text.0;
         let length = staging.body.length();
         if let Err(fault) = staging.body.resize(&self.core, length) {
-            return Err((fault, Refused(Box::new(staging))));
+            return Err((fault, RejectedText(Box::new(staging))));
         }
         (staging.verdict, staging.refused, staging.is_new) = (None, None, false);
         (staging.writers, staging.emptied) = (BTreeSet::from([handle]), BTreeSet::new());

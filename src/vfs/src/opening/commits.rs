@@ -7,15 +7,15 @@ use svcfs_store::{CommitAuthor, DiffBase, FileEdit, HeadMove, History, LogRecord
 use tracing::{error, warn};
 
 use super::COMMITS_AT_ONCE;
-use super::logged::Logged;
-use crate::core::Core;
-use crate::progress::{Progress, Reporter};
+use super::logged::ReplaySet;
+use crate::core::VfsCore;
+use crate::progress::{OpenProgress, ProgressReporter};
 
 /// Of so many commits of others that were told together it is looked whether ours lie on top of them.
 const FEW: usize = 8;
 
 /// Where the log ends in git.
-pub(super) struct Completed {
+pub(super) struct LogEnd {
     /// The newest commit that the log knows.
     pub(super) newest: Option<CommitId>,
     /// Every commit that the log knows after the last checkpoint.
@@ -23,11 +23,11 @@ pub(super) struct Completed {
     /// The newest commit of the log, where others may have committed on top of it.
     below: Option<CommitId>,
     /// Where somebody took the branch elsewhere, and the log does not know.
-    pub(super) left: Option<Left>,
+    pub(super) left: Option<LeftBranch>,
 }
 
 /// A branch that somebody took from the newest commit of ours to another one while no server ran, as `git switch` does and `git reset`.
-pub(super) struct Left {
+pub(super) struct LeftBranch {
     /// From where, and to where. Ours may be on top by now.
     pub(super) way: (CommitId, CommitId),
     /// What had not reached the branch before, and is on top now. All else of ours they left with it.
@@ -35,7 +35,7 @@ pub(super) struct Left {
 }
 
 /// Where the branch stands.
-enum Branch {
+enum BranchState {
     /// At the newest commit of the log, or on top of it.
     Whole,
     /// At one that is below it.
@@ -46,8 +46,12 @@ enum Branch {
     Aside(CommitId, Option<(CommitId, CommitId)>),
 }
 
-impl Branch {
-    fn look(core: &Core, (settled, ours): (Option<CommitId>, CommitId), records: &[LogRecord]) -> Result<Self, Fault> {
+impl BranchState {
+    fn look(
+        core: &VfsCore,
+        (settled, ours): (Option<CommitId>, CommitId),
+        records: &[LogRecord],
+    ) -> Result<Self, Fault> {
         let git = core.git()?;
         let Some(head) = git.head()? else { return Ok(Self::Behind(None)) };
         Ok(if !git.is_whole(Some(ours), head)? {
@@ -63,14 +67,14 @@ impl Branch {
     }
 }
 
-impl Completed {
+impl LogEnd {
     /// Where nothing was unsettled.
     pub(super) fn nothing(settled: Option<CommitId>) -> Self {
         Self { newest: settled, known: HashSet::new(), below: None, left: None }
     }
 
     /// The paths that others changed in commits on top of ours, after all that was logged with a commit: they put in place there what they wanted.
-    pub(super) fn changed_on_top(&self, core: &Core) -> Result<HashSet<TreePath>, Fault> {
+    pub(super) fn changed_on_top(&self, core: &VfsCore) -> Result<HashSet<TreePath>, Fault> {
         let (Some(below), Some(head)) = (self.below, core.git()?.head()?) else { return Ok(HashSet::new()) };
         let HeadMove::Commits(commits) = core.git()?.way(Some(below), head)? else { return Ok(HashSet::new()) };
         let mut paths = HashSet::new();
@@ -84,38 +88,38 @@ impl Completed {
 
 /// Builds the logged commits again and brings the branch to the newest.
 pub(super) fn complete(
-    core: &Core,
+    core: &VfsCore,
     settled: Option<CommitId>,
-    logged: &Logged<'_>,
-    reporter: &mut Reporter,
-) -> Result<Completed, Fault> {
+    logged: &ReplaySet<'_>,
+    reporter: &mut ProgressReporter,
+) -> Result<LogEnd, Fault> {
     let records = logged.records;
     let known: HashSet<_> = records.iter().filter_map(|record| record.commit).collect();
     if let Some(gone) = settled
         && !core.git()?.has(gone)?
     {
         // Somebody put another repository in its place.
-        let completed = Completed { newest: settled, known, below: None, left: None };
+        let completed = LogEnd { newest: settled, known, below: None, left: None };
         let Some(head) = core.git()?.head()? else { return complete(core, None, logged, reporter) };
         return beside(core, (settled, Some((gone, head)), head), records, completed);
     }
     // A kill takes nothing from git: what the branch shows and is whole need not be written once more.
     let built = rebuild(core, settled, (logged, shown(core, records)?), reporter)?;
-    let completed = Completed { newest: built.tip.or(settled), known, below: built.tip, left: None };
+    let completed = LogEnd { newest: built.tip.or(settled), known, below: built.tip, left: None };
     let Some(ours) = built.tip else { return Ok(completed) };
     let commits = shown_commits(core, (settled, ours), records, built.commits)?;
     loop {
-        let branch = Branch::look(core, (settled, ours), records)?;
+        let branch = BranchState::look(core, (settled, ours), records)?;
         match branch {
-            Branch::Lost(head) => take_back(core, head, ours)?,
-            Branch::Aside(head, left) => {
-                let completed = Completed { newest: settled, below: None, ..completed };
+            BranchState::Lost(head) => take_back(core, head, ours)?,
+            BranchState::Aside(head, left) => {
+                let completed = LogEnd { newest: settled, below: None, ..completed };
                 return beside(core, (settled, left, head), records, completed);
             }
-            Branch::Behind(_) | Branch::Whole => {
+            BranchState::Behind(_) | BranchState::Whole => {
                 // Before the branch moves: what is cut off between the two builds the same commits once more, and finds them told.
                 core.log.set_commits(&commits)?;
-                if let Branch::Behind(head) = branch {
+                if let BranchState::Behind(head) = branch {
                     core.git()?.advance(head, ours)?;
                 }
                 core.git()?.release();
@@ -127,7 +131,7 @@ pub(super) fn complete(
 
 /// The commits of our records but of those that somebody left, unless the branch has them again and nothing else tells that.
 fn shown_commits(
-    core: &Core,
+    core: &VfsCore,
     (settled, ours): (Option<CommitId>, CommitId),
     records: &[LogRecord],
     mut commits: Vec<(Seq, CommitId)>,
@@ -151,11 +155,11 @@ fn shown_commits(
 /// Somebody committed on what ours stood on, or took the branch elsewhere: what they left, if they did, stays where it is. Whatever else is
 /// not there yet comes on top of theirs.
 fn beside(
-    core: &Core,
+    core: &VfsCore,
     (settled, left, head): (Option<CommitId>, Option<(CommitId, CommitId)>, CommitId),
     records: &[LogRecord],
-    mut completed: Completed,
-) -> Result<Completed, Fault> {
+    mut completed: LogEnd,
+) -> Result<LogEnd, Fault> {
     warn!(commit.id = %head, commit.left = ?left, "the branch was moved while changes were unsettled; building on it");
     let moved = moved(core, (settled, left, head), records)?;
     // Cut off after the branch was moved, an opening finds them there.
@@ -164,7 +168,7 @@ fn beside(
     let is_missing = |record: &&LogRecord| record.commit.is_none_or(|commit| !present.contains(&commit));
     let missing: Vec<_> = moved.iter().filter(is_missing).cloned().collect();
     // The same work once more, told already.
-    let built = rebuild(core, Some(head), (&Logged::new(&missing), 0), &mut Reporter::silent())?;
+    let built = rebuild(core, Some(head), (&ReplaySet::new(&missing), 0), &mut ProgressReporter::silent())?;
     completed.known.extend(built.commits.iter().map(|(_, commit)| *commit));
     core.log.set_commits(&built.commits)?;
     if let Some(ours) = built.tip.filter(|ours| *ours != head) {
@@ -173,7 +177,7 @@ fn beside(
     core.git()?.release();
     if let Some(way) = left {
         completed.newest = Some(way.0);
-        completed.left = Some(Left { way, moved });
+        completed.left = Some(LeftBranch { way, moved });
     }
     // Without that, whatever leads there from the last checkpoint and is not known is somebody's, also where it lies below ours.
     Ok(completed)
@@ -181,7 +185,7 @@ fn beside(
 
 /// From which newest commit of the log somebody took the branch, and to which one that its present commit has: neither was told.
 fn left_by_others(
-    core: &Core,
+    core: &VfsCore,
     (settled, head): (Option<CommitId>, CommitId),
     records: &[LogRecord],
 ) -> Result<Option<(CommitId, CommitId)>, Fault> {
@@ -205,7 +209,7 @@ fn left_by_others(
 }
 
 /// Takes the branch back from a commit that was lost with the power, where nothing is unsettled.
-pub(super) fn take_back_lost(core: &Core, ours: Option<CommitId>) -> Result<(), Fault> {
+pub(super) fn take_back_lost(core: &VfsCore, ours: Option<CommitId>) -> Result<(), Fault> {
     match (core.git()?.head()?, ours) {
         (Some(head), Some(ours)) if !core.git()?.is_whole(Some(ours), head)? => take_back(core, head, ours),
         _ => Ok(()),
@@ -213,7 +217,7 @@ pub(super) fn take_back_lost(core: &Core, ours: Option<CommitId>) -> Result<(), 
 }
 
 /// Takes the branch back from a commit that was lost: to the newest one of which git knows that it stood there, and that is whole.
-fn take_back(core: &Core, lost: CommitId, ours: CommitId) -> Result<(), Fault> {
+fn take_back(core: &VfsCore, lost: CommitId, ours: CommitId) -> Result<(), Fault> {
     let git = core.git()?;
     let mut whole = ours;
     for before in git.stood_at()?.into_iter().filter(|before| *before != lost) {
@@ -227,15 +231,15 @@ fn take_back(core: &Core, lost: CommitId, ours: CommitId) -> Result<(), Fault> {
 }
 
 /// Makes the objects of the logged commits again, and leaves the branch alone.
-pub(super) fn objects(core: &Core, settled: Option<CommitId>, logged: &Logged<'_>) -> Result<(), Fault> {
-    rebuild(core, settled, (logged, 0), &mut Reporter::silent())?;
+pub(super) fn objects(core: &VfsCore, settled: Option<CommitId>, logged: &ReplaySet<'_>) -> Result<(), Fault> {
+    rebuild(core, settled, (logged, 0), &mut ProgressReporter::silent())?;
     core.git()?.release();
     Ok(())
 }
 
 /// How many records, from the first, the branch shows: those up to the one whose commit it stands at. None where others committed among
 /// them: they may have taken commits of ours off the branch, and whatever no branch shows somebody's `git gc` takes away.
-fn shown(core: &Core, records: &[LogRecord]) -> Result<usize, Fault> {
+fn shown(core: &VfsCore, records: &[LogRecord]) -> Result<usize, Fault> {
     let head = core.git()?.head()?;
     let count = records.iter().rposition(|record| head.is_some() && record.commit == head).map_or(0, |at| at + 1);
     let is_ours = records[..count].iter().all(|record| record.role != RecordKind::Foreign);
@@ -244,7 +248,7 @@ fn shown(core: &Core, records: &[LogRecord]) -> Result<usize, Fault> {
 
 /// Those records of ours that are to be on top of a head: neither others' commits had them, nor the commit that somebody took the branch from.
 fn moved(
-    core: &Core,
+    core: &VfsCore,
     (settled, left, head): (Option<CommitId>, Option<(CommitId, CommitId)>, CommitId),
     records: &[LogRecord],
 ) -> Result<Vec<LogRecord>, Fault> {
@@ -269,7 +273,7 @@ fn moved(
 }
 
 /// What a replay of records gave.
-struct Rebuilt {
+struct ReplayResult {
     /// The commit of each of our records.
     commits: Vec<(Seq, CommitId)>,
     /// The newest commit, ours or another's.
@@ -277,20 +281,20 @@ struct Rebuilt {
 }
 
 fn rebuild(
-    core: &Core,
+    core: &VfsCore,
     parent: Option<CommitId>,
-    (logged, shown): (&Logged<'_>, usize),
-    reporter: &mut Reporter,
-) -> Result<Rebuilt, Fault> {
+    (logged, shown): (&ReplaySet<'_>, usize),
+    reporter: &mut ProgressReporter,
+) -> Result<ReplayResult, Fault> {
     let records = logged.records;
     let total = records.len();
-    reporter.tell(Progress::Replaying { records: 0, total });
+    reporter.tell(OpenProgress::Replaying { records: 0, total });
     let mut tip = parent;
     let mut commits = Vec::with_capacity(records.len());
     // Records of others up to here lie below ours already.
     let mut passed = 0;
     for (at, record) in records.iter().enumerate() {
-        reporter.pass(Progress::Replaying { records: at, total });
+        reporter.pass(OpenProgress::Replaying { records: at, total });
         match record.role {
             RecordKind::Foreign if at >= passed => {
                 // One that is gone with the repository that had it is nothing to build on.
@@ -309,16 +313,16 @@ fn rebuild(
         }
     }
     core.git()?.publish()?;
-    reporter.tell(Progress::Replaying { records: total, total });
-    Ok(Rebuilt { commits, tip })
+    reporter.tell(OpenProgress::Replaying { records: total, total });
+    Ok(ReplayResult { commits, tip })
 }
 
 /// Builds the commit of one record again, and says up to where records of others lie below it already.
 fn staged_again(
-    core: &Core,
+    core: &VfsCore,
     tip: Option<CommitId>,
     (at, record): (usize, &LogRecord),
-    (logged, shown): (&Logged<'_>, usize),
+    (logged, shown): (&ReplaySet<'_>, usize),
 ) -> Result<(Option<CommitId>, usize), Fault> {
     let commit = stage(core, tip, (record, at < shown), logged)?;
     if commit != record.commit {
@@ -343,10 +347,10 @@ fn records_until_others(records: &[LogRecord]) -> usize {
 
 /// Builds the commit of one record; none when git has no place for it there.
 fn stage(
-    core: &Core,
+    core: &VfsCore,
     parent: Option<CommitId>,
     (record, is_shown): (&LogRecord, bool),
-    logged: &Logged<'_>,
+    logged: &ReplaySet<'_>,
 ) -> Result<Option<CommitId>, Fault> {
     let mut contents = Vec::with_capacity(record.entries.len());
     for entry in &record.entries {

@@ -9,18 +9,18 @@ use svcfs_store::{
 };
 use tracing::warn;
 
-use super::logged::Logged;
+use super::logged::ReplaySet;
 use super::without_commit;
-use crate::core::{Core, kept_if_in_the_way};
-use crate::overlay::Leaf;
-use crate::progress::{Progress, Reporter};
+use crate::core::{VfsCore, kept_if_in_the_way};
+use crate::overlay::OverlayFile;
+use crate::progress::{OpenProgress, ProgressReporter};
 
 /// The least a disk writes at once, in bytes.
 const BLOCK: usize = 512;
 
 /// The paths at which the tree has what was logged last: after a kill nearly all. Nothing is changed, and what is found not to be in
 /// place is looked at once more when its turn comes.
-pub(super) fn in_place<'r>(core: &Core, logged: &Logged<'r>) -> HashSet<&'r TreePath> {
+pub(super) fn in_place<'r>(core: &VfsCore, logged: &ReplaySet<'r>) -> HashSet<&'r TreePath> {
     let is_in_place = |path: &TreePath, entries: &[&LogEntry]| {
         let newest = entries.last().map(|newest| newest.new.map(|blob| (blob, newest.kind)));
         let standing = core.standing(path).map(|standing| standing.map(|leaf| (leaf.etag, leaf.kind)));
@@ -32,7 +32,7 @@ pub(super) fn in_place<'r>(core: &Core, logged: &Logged<'r>) -> HashSet<&'r Tree
 }
 
 /// A file that has not got its last logged state.
-struct Behind<'r> {
+struct RedoEntry<'r> {
     entry: &'r LogEntry,
     disk: DiskAttributes,
     /// What stood there when it was looked at: anything else was put there since, by somebody.
@@ -42,7 +42,7 @@ struct Behind<'r> {
     is_removed: bool,
 }
 
-impl Behind<'_> {
+impl RedoEntry<'_> {
     fn known(&self) -> ExpectedFile<'_> {
         ExpectedFile { contents: self.stood.as_slice(), large: self.large, is_removed: self.is_removed }
     }
@@ -51,10 +51,10 @@ impl Behind<'_> {
 /// Puts the last logged state of each path in place of which `is_done` does not say that it is there, or that others put something else there;
 /// unless somebody edited the file after it was logged.
 pub(super) fn complete(
-    core: &Core,
+    core: &VfsCore,
     settled: WriteTip,
-    (logged, is_done): (&Logged<'_>, impl Fn(&TreePath) -> bool),
-    reporter: &mut Reporter,
+    (logged, is_done): (&ReplaySet<'_>, impl Fn(&TreePath) -> bool),
+    reporter: &mut ProgressReporter,
 ) -> Result<(), Fault> {
     rename_directories(core, logged.records)?;
     // What others committed they put in place themselves, and only a power cut takes it from there, or a disk that did not flush.
@@ -69,12 +69,12 @@ pub(super) fn complete(
     let brought = brought(logged.records);
     let total = paths.len();
     let (mut changed, mut others) = (Vec::new(), Vec::new());
-    reporter.tell(Progress::Restoring { files: 0, total });
+    reporter.tell(OpenProgress::Restoring { files: 0, total });
     for (at, ((path, entries), recorded)) in left.into_iter().zip(recorded).enumerate() {
-        reporter.pass(Progress::Restoring { files: at, total });
+        reporter.pass(OpenProgress::Restoring { files: at, total });
         let Some(newest) = on_top.get(*path).or(entries.last()) else { continue };
         let is_removed = entries.iter().any(|entry| entry.new.is_none());
-        let behind = |stood, large, disk| Behind { entry: newest, disk, stood, large, is_removed };
+        let behind = |stood, large, disk| RedoEntry { entry: newest, disk, stood, large, is_removed };
         if let Some(large) = large_at(core, path) {
             if entries.iter().any(|entry| entry.over == Some(large)) {
                 changed.push(behind(None, Some(large), attributes(entries)));
@@ -123,15 +123,15 @@ pub(super) fn complete(
             install(core, (behind, blob), logged)?;
         }
     }
-    reporter.tell(Progress::Restoring { files: total, total });
+    reporter.tell(OpenProgress::Restoring { files: total, total });
     Ok(())
 }
 
 /// What has the last word at paths of which others' commits are the last that is logged: ours that is to be committed on top of theirs, or else
 /// what the newest commit has.
 fn on_top<'r>(
-    core: &Core,
-    logged: &Logged<'r>,
+    core: &VfsCore,
+    logged: &ReplaySet<'r>,
     paths: &[&'r TreePath],
 ) -> Result<HashMap<&'r TreePath, &'r LogEntry>, StoreError> {
     let waiting: HashMap<_, _> =
@@ -147,7 +147,7 @@ fn on_top<'r>(
 }
 
 /// Writes the files anew whose content the log has; what somebody edited or removed since is theirs.
-pub(super) fn renew(core: &Core, logged: &Logged<'_>) -> Result<(), Fault> {
+pub(super) fn renew(core: &VfsCore, logged: &ReplaySet<'_>) -> Result<(), Fault> {
     for (path, entries) in logged.by_path() {
         // Not the last one always: others' commits may be logged behind what came on top of them.
         let present = core.standing(path)?.map(|leaf| leaf.etag);
@@ -157,7 +157,8 @@ pub(super) fn renew(core: &Core, logged: &Logged<'_>) -> Result<(), Fault> {
         let Some(kind) = stat.file_kind() else { continue };
         let disk = DiskAttributes { modified: Some(stat.modified), ..DiskAttributes::default() };
         // An edit is seen by the next look at the tree, as any other.
-        let _ = core.put_in_place(path, &Leaf { disk, ..Leaf::new(content, kind) }, Some([blob][..].into()))?;
+        let _ =
+            core.put_in_place(path, &OverlayFile { disk, ..OverlayFile::new(content, kind) }, Some([blob][..].into()))?;
     }
     Ok(())
 }
@@ -171,7 +172,7 @@ fn may_stand(entries: &[&LogEntry], present: PathState) -> bool {
 }
 
 /// The file too large for any version that stands at a path.
-fn large_at(core: &Core, path: &TreePath) -> Option<LargeFile> {
+fn large_at(core: &VfsCore, path: &TreePath) -> Option<LargeFile> {
     core.tree.stat(path).ok().and_then(|stat| stat.large())
 }
 
@@ -193,7 +194,7 @@ fn brought(records: &[LogRecord]) -> HashMap<TreePath, Vec<PathState>> {
 
 /// Renames directories whose rename did not reach the disk. Where a later record has to do with either name, it did: what
 /// stands there now is another directory.
-fn rename_directories(core: &Core, records: &[LogRecord]) -> Result<(), Fault> {
+fn rename_directories(core: &VfsCore, records: &[LogRecord]) -> Result<(), Fault> {
     for (at, record) in records.iter().enumerate() {
         for (from, to) in &record.moves {
             let is_used_later = records[at + 1..].iter().any(|later| {
@@ -217,8 +218,8 @@ fn rename_directories(core: &Core, records: &[LogRecord]) -> Result<(), Fault> {
 /// disk. Zeros in their place are nobody's edit; what is only shorter may be one, unless nobody touched it since the machine was
 /// started.
 fn is_left_torn(
-    core: &Core,
-    logged: &Logged<'_>,
+    core: &VfsCore,
+    logged: &ReplaySet<'_>,
     (path, entries): (&TreePath, &[&LogEntry]),
 ) -> Result<bool, StoreError> {
     let Ok((present, stat)) = core.tree.read_leaf(path) else { return Ok(false) };
@@ -238,8 +239,8 @@ fn is_left_torn(
 /// before it is safe that it was. Nobody touched them since the machine was started, nor since they were noted as what history had, in
 /// `.git/index` or in the log.
 fn overwritten<'p>(
-    core: &Core,
-    logged: &Logged<'_>,
+    core: &VfsCore,
+    logged: &ReplaySet<'_>,
     paths: impl Iterator<Item = &'p TreePath>,
 ) -> Result<HashSet<&'p TreePath>, Fault> {
     let started = core.tree.started();
@@ -258,7 +259,7 @@ fn overwritten<'p>(
 }
 
 /// Whether a file has the time of change, to the nanosecond, that we gave another content at this path: whoever writes to a file changes that time.
-fn has_time_of_another(core: &Core, logged: &Logged<'_>, path: &TreePath) -> Result<bool, StoreError> {
+fn has_time_of_another(core: &VfsCore, logged: &ReplaySet<'_>, path: &TreePath) -> Result<bool, StoreError> {
     let Ok((present, stat)) = core.tree.read_leaf(path) else { return Ok(false) };
     let entries = logged.by_path().get(path).into_iter().flatten();
     let unsettled = entries.filter(|entry| entry.disk.modified == Some(stat.modified)).filter_map(|entry| entry.new);
@@ -275,7 +276,7 @@ fn is_torn(present: &[u8], content: &[u8]) -> bool {
     is_cut || present.len() == content.len() && blocks.all(is_lost)
 }
 
-fn remove(core: &Core, behind: &Behind<'_>) -> Result<(), Fault> {
+fn remove(core: &VfsCore, behind: &RedoEntry<'_>) -> Result<(), Fault> {
     let path = &behind.entry.path;
     match core.tree.remove_known(path, behind.known()) {
         Ok(placed) => tell_edited(path, placed),
@@ -305,8 +306,8 @@ fn attributes(entries: &[&LogEntry]) -> DiskAttributes {
     })
 }
 
-fn install(core: &Core, (behind, blob): (&Behind<'_>, ETag), logged: &Logged<'_>) -> Result<(), Fault> {
-    let Behind { entry, disk, .. } = behind;
+fn install(core: &VfsCore, (behind, blob): (&RedoEntry<'_>, ETag), logged: &ReplaySet<'_>) -> Result<(), Fault> {
+    let RedoEntry { entry, disk, .. } = behind;
     let path = &entry.path;
     let content = match &entry.content {
         Some(content) => Some(content.clone()),
@@ -314,13 +315,13 @@ fn install(core: &Core, (behind, blob): (&Behind<'_>, ETag), logged: &Logged<'_>
     };
     let Some(content) = content else { return Ok(()) };
     clear_empty_directories(core, path);
-    let leaf = Leaf { disk: *disk, ..Leaf::new(content, entry.kind) };
+    let leaf = OverlayFile { disk: *disk, ..OverlayFile::new(content, entry.kind) };
     tell_edited(path, core.put_in_place(path, &leaf, Some(behind.known()))?);
     Ok(())
 }
 
 /// Directories that hold nothing any more give way to a file of their name.
-fn clear_empty_directories(core: &Core, path: &TreePath) {
+fn clear_empty_directories(core: &VfsCore, path: &TreePath) {
     let mut open = vec![path.clone()];
     let mut seen = BTreeSet::new();
     while let Some(directory) = open.last().cloned() {
@@ -362,7 +363,7 @@ mod tests {
         let core = &space.vfs.core;
         // Of the journal rows are made when it is full, or when a root is opened.
         let unsettled = core.log.unsettled().unwrap();
-        let logged = Logged::new(&unsettled);
+        let logged = ReplaySet::new(&unsettled);
         let is_lost = || has_time_of_another(core, &logged, &at("b.md")).unwrap();
         let modified = core.tree.stat(&at("b.md")).unwrap().modified;
         assert!(!is_lost());
@@ -373,7 +374,7 @@ mod tests {
         assert!(!has_time_of_another(core, &logged, &at("never.md")).unwrap());
         filled(&space, "of a reflog", modified);
         space.vfs.close().unwrap();
-        assert!(has_time_of_another(core, &Logged::new(&[]), &at("b.md")).unwrap());
+        assert!(has_time_of_another(core, &ReplaySet::new(&[]), &at("b.md")).unwrap());
     }
 
     #[test]
@@ -389,7 +390,7 @@ mod tests {
         // The cut takes the removal of the name, and part of what has had the room of the file since is in it.
         filled(&space, &large.replacen("lines", "pages", 7), modified);
         let unsettled = core.log.unsettled().unwrap();
-        assert!(has_time_of_another(core, &Logged::new(&unsettled), &at("b.md")).unwrap());
+        assert!(has_time_of_another(core, &ReplaySet::new(&unsettled), &at("b.md")).unwrap());
     }
 
     #[test]
@@ -402,7 +403,7 @@ mod tests {
         let unsettled = core.log.unsettled().unwrap();
         let [one, two] = [&unsettled[0], &unsettled[1]];
         let last_word = |records: &[LogRecord]| {
-            let logged = Logged::new(records);
+            let logged = ReplaySet::new(records);
             assert!(logged.of_others().contains(&page));
             on_top(core, &logged, &[&page]).unwrap()[&page].new
         };

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use svcfs_base::{ETag, TreePath};
 use svcfs_store::{LogEntry, LogRecord, RecordKind, StoreError};
 
-use crate::core::Core;
+use crate::core::VfsCore;
 
 /// Records that were logged and not settled, oldest first.
-pub(super) struct Logged<'r> {
+pub(super) struct ReplaySet<'r> {
     pub(super) records: &'r [LogRecord],
     contents: HashMap<ETag, &'r Bytes>,
     by_path: BTreeMap<&'r TreePath, Vec<&'r LogEntry>>,
@@ -17,7 +17,7 @@ pub(super) struct Logged<'r> {
     of_others: HashSet<&'r TreePath>,
 }
 
-impl<'r> Logged<'r> {
+impl<'r> ReplaySet<'r> {
     pub(super) fn new(records: &'r [LogRecord]) -> Self {
         let mut contents = HashMap::new();
         let mut by_path: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -54,7 +54,7 @@ impl<'r> Logged<'r> {
     }
 
     /// Content that an entry may not hold itself: of an adopted edit or a directory rename. None when it is nowhere.
-    pub(super) fn content_of(&self, core: &Core, path: &TreePath, blob: ETag) -> Result<Option<Bytes>, StoreError> {
+    pub(super) fn content_of(&self, core: &VfsCore, path: &TreePath, blob: ETag) -> Result<Option<Bytes>, StoreError> {
         if let Some(content) = self.contents.get(&blob) {
             return Ok(Some(Bytes::clone(content)));
         }

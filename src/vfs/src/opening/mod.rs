@@ -16,18 +16,22 @@ use svcfs_base::{CommitId, Fault};
 use svcfs_store::{FailPoint, HeadMove, History, LogRecord, RecordKind, StatePaths, VersionStore, WriteTip, boot};
 use tracing::{debug, info, warn};
 
-use crate::committer::{Committer, Window, foreign_record, jump_records, numbered};
-use crate::core::Core;
-use crate::progress::{Progress, Reporter};
-use commits::{Completed, Left};
-use logged::Logged;
-pub(crate) use strategy::{Stores, begin};
+use crate::committer::{CommitWindow, Committer, foreign_record, jump_records, numbered};
+use crate::core::VfsCore;
+use crate::progress::{OpenProgress, ProgressReporter};
+use commits::{LeftBranch, LogEnd};
+use logged::ReplaySet;
+pub(crate) use strategy::{RootStores, begin};
 
 /// How many commits of others are read and logged at once.
 const COMMITS_AT_ONCE: usize = 1_000;
 
 /// Brings log, memory and tree into agreement, and makes the committer that goes on from there.
-pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporter) -> Result<Committer, Fault> {
+pub(crate) fn recover(
+    core: &Arc<VfsCore>,
+    is_new_log: bool,
+    reporter: &mut ProgressReporter,
+) -> Result<Committer, Fault> {
     let committer = brought_into_agreement(core, is_new_log, reporter)?;
     // From here on a kill takes nothing from the tree.
     if let Err(error) = boot::opened(&StatePaths::of(&core.root), core.tree.started()) {
@@ -36,7 +40,11 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporte
     Ok(committer)
 }
 
-fn brought_into_agreement(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporter) -> Result<Committer, Fault> {
+fn brought_into_agreement(
+    core: &Arc<VfsCore>,
+    is_new_log: bool,
+    reporter: &mut ProgressReporter,
+) -> Result<Committer, Fault> {
     let (seq, settled_head) = core.log.settled()?;
     let unsettled = core.log.unsettled()?;
     let mut committer = Committer::at(Arc::clone(core), core.log.last(), settled_head);
@@ -45,7 +53,7 @@ fn brought_into_agreement(core: &Arc<Core>, is_new_log: bool, reporter: &mut Rep
         committer.is_unsettled = true;
         committer.index.touch(unsettled.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
     }
-    let logged = Logged::new(&unsettled);
+    let logged = ReplaySet::new(&unsettled);
     let settled = WriteTip { commit: settled_head, seq };
     match &core.memory {
         VersionStore::Git { history, .. } => {
@@ -70,7 +78,12 @@ fn brought_into_agreement(core: &Arc<Core>, is_new_log: bool, reporter: &mut Rep
 }
 
 /// Brings the tree to what the log says, where there are no commits.
-fn complete_files(core: &Core, settled: WriteTip, logged: &Logged<'_>, reporter: &mut Reporter) -> Result<(), Fault> {
+fn complete_files(
+    core: &VfsCore,
+    settled: WriteTip,
+    logged: &ReplaySet<'_>,
+    reporter: &mut ProgressReporter,
+) -> Result<(), Fault> {
     let in_place = files::in_place(core, logged);
     files::complete(core, settled, (logged, |path| in_place.contains(path)), reporter)?;
     if core.tree.is_doubted() && !logged.records.is_empty() {
@@ -84,14 +97,14 @@ fn complete_files(core: &Core, settled: WriteTip, logged: &Logged<'_>, reporter:
 fn complete_history(
     committer: &mut Committer,
     history: &History,
-    (settled, logged): (WriteTip, &Logged<'_>),
-    reporter: &mut Reporter,
-) -> Result<Completed, Fault> {
+    (settled, logged): (WriteTip, &ReplaySet<'_>),
+    reporter: &mut ProgressReporter,
+) -> Result<LogEnd, Fault> {
     let core = Arc::clone(&committer.core);
     if history.mend_branch(settled.commit)? {
         warn!("the branch was lost in a crash; it is built again from the last checkpoint and the log");
     }
-    let mut completed = Completed::nothing(settled.commit);
+    let mut completed = LogEnd::nothing(settled.commit);
     let is_settled = logged.records.is_empty();
     let ours = || logged.records.iter().filter(|record| record.role != RecordKind::Foreign);
     let since = (!is_settled).then(|| ours().map(|record| record.time).min().unwrap_or_default());
@@ -117,7 +130,7 @@ fn complete_history(
             for entry in without_commit(logged.records).flat_map(|record| &record.entries) {
                 theirs.remove(&entry.path);
             }
-            let moved = completed.left.as_ref().map(|left| Logged::new(&left.moved));
+            let moved = completed.left.as_ref().map(|left| ReplaySet::new(&left.moved));
             // Where they took the branch, their files stand, and ours come on top.
             let below =
                 completed.left.as_ref().map_or(settled, |left| WriteTip { commit: Some(left.way.1), ..settled });
@@ -168,7 +181,7 @@ fn open_window(committer: &mut Committer, unsettled: &[LogRecord]) {
     core.uncommitted.replace(unsettled.iter());
     core.queue.count(unsettled.len());
     core.queue.done(unsettled.len(), unsettled.is_empty());
-    committer.window = Window::restored(unsettled);
+    committer.window = CommitWindow::restored(unsettled);
 }
 
 /// Writes everything anew that the log has not settled, because a flush failed: it may be in memory only, although the disk
@@ -176,13 +189,13 @@ fn open_window(committer: &mut Committer, unsettled: &[LogRecord]) {
 ///
 /// # Errors
 /// What the disk or git said; the log has everything still.
-pub(crate) fn write_anew(core: &Core) -> Result<(), Fault> {
+pub(crate) fn write_anew(core: &VfsCore) -> Result<(), Fault> {
     let (_, settled_head) = core.log.settled()?;
     let unsettled = core.log.unsettled()?;
-    renew(core, settled_head, &Logged::new(&unsettled))
+    renew(core, settled_head, &ReplaySet::new(&unsettled))
 }
 
-fn renew(core: &Core, settled_head: Option<CommitId>, logged: &Logged<'_>) -> Result<(), Fault> {
+fn renew(core: &VfsCore, settled_head: Option<CommitId>, logged: &ReplaySet<'_>) -> Result<(), Fault> {
     warn!(sets = logged.records.len(), "a flush failed; what was written since the last good one is written anew");
     match &core.memory {
         VersionStore::Git { history, .. } => {
@@ -204,17 +217,17 @@ fn renew(core: &Core, settled_head: Option<CommitId>, logged: &Logged<'_>) -> Re
 /// Records what others put on the branch since the log's last commit; ours that lie among theirs are in the log already.
 fn follow(
     committer: &mut Committer,
-    Completed { known, left, .. }: &Completed,
+    LogEnd { known, left, .. }: &LogEnd,
     is_new_log: bool,
-    reporter: &mut Reporter,
+    reporter: &mut ProgressReporter,
 ) -> Result<(), Fault> {
     let core = Arc::clone(&committer.core);
     let Some(head) = core.git()?.head()?.filter(|head| Some(*head) != committer.head) else {
         return Ok(());
     };
-    reporter.tell(Progress::ReadingHistory);
+    reporter.tell(OpenProgress::ReadingHistory);
     core.git()?.flush_all()?;
-    if let Some(Left { way: (from, to), .. }) = left {
+    if let Some(LeftBranch { way: (from, to), .. }) = left {
         record(committer, &jump_records(&core, *from, *to)?)?;
         committer.head = Some(head);
         committer.is_unsettled = true;

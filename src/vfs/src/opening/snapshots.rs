@@ -4,11 +4,11 @@ use svcfs_base::{Fault, Seq};
 use svcfs_store::SnapshotStore;
 use tracing::{info, warn};
 
-use super::logged::Logged;
-use crate::core::{Core, kept_if_in_the_way};
+use super::logged::ReplaySet;
+use crate::core::{VfsCore, kept_if_in_the_way};
 
 /// Takes the snapshots of logged changes again: nothing of them was flushed.
-pub(super) fn complete(core: &Core, snapshots: &SnapshotStore, logged: &Logged<'_>) -> Result<(), Fault> {
+pub(super) fn complete(core: &VfsCore, snapshots: &SnapshotStore, logged: &ReplaySet<'_>) -> Result<(), Fault> {
     for record in logged.records {
         for entry in &record.entries {
             let Some(hash) = entry.new else { continue };
@@ -30,7 +30,7 @@ pub(super) fn complete(core: &Core, snapshots: &SnapshotStore, logged: &Logged<'
 
 /// Takes a snapshot of every file that has none, named by the set that recorded it last: what another strategy recorded is not to be
 /// lost to the first write that covers it. The snapshots are flushed.
-pub(super) fn begin(core: &Core, snapshots: &SnapshotStore) -> Result<(), Fault> {
+pub(super) fn begin(core: &VfsCore, snapshots: &SnapshotStore) -> Result<(), Fault> {
     let mut count = 0;
     for (path, hash, _) in core.memory.recorded_below(&svcfs_base::TreePath::root())? {
         if !core.places.of(&path).is_versioned() || !snapshots.list(&path)?.is_empty() {

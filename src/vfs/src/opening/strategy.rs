@@ -9,11 +9,11 @@ use svcfs_base::Fault;
 use svcfs_store::{Log, StatePaths, StoreError, VersionStore, VersionStrategy, WorkTree};
 use tracing::info;
 
-use crate::core::Core;
-use crate::{Commits, Options, RootLock, Vfs, at_root, take_lock};
+use crate::core::VfsCore;
+use crate::{CommitPolicy, RootLock, Vfs, VfsOptions, at_root, take_lock};
 
 /// Tree and log of a root, with nothing in the log that another strategy must complete.
-pub(crate) struct Stores {
+pub(crate) struct RootStores {
     pub(crate) tree: WorkTree,
     pub(crate) log: Log,
     /// The log was made now.
@@ -22,12 +22,12 @@ pub(crate) struct Stores {
     pub(crate) lock: RootLock,
 }
 
-impl Stores {
+impl RootStores {
     /// Opens them; what was accepted under another strategy is brought to its end under that one.
     ///
     /// # Errors
     /// What the disk or the log say, with the root; `Unavailable` when it cannot be completed.
-    pub(crate) fn open(options: &Options, root: &Path) -> Result<Self, Fault> {
+    pub(crate) fn open(options: &VfsOptions, root: &Path) -> Result<Self, Fault> {
         let stores = Self::taken(root)?;
         // Read once: after a crash each opening of the log reads its journal through, and each closing moves it into the file.
         let Some(before) = stores.to_be_completed(root, options.strategy)? else { return Ok(stores) };
@@ -69,15 +69,15 @@ impl Stores {
 }
 
 /// Opens a root under the strategy of before, and closes it again.
-fn complete(options: &Options, root: &Path, strategy: VersionStrategy) -> Result<(), Fault> {
-    let Options { clock, scratch, .. } = options;
+fn complete(options: &VfsOptions, root: &Path, strategy: VersionStrategy) -> Result<(), Fault> {
+    let VfsOptions { clock, scratch, .. } = options;
     let (root, clock, scratch) = (root.to_owned(), Arc::clone(clock), scratch.clone());
-    let (gates, commits, watch, progress) = (Vec::new(), Commits::Each, false, None);
-    Vfs::open(Options { root, clock, gates, strategy, scratch, commits, watch, progress })?.close()
+    let (gates, commits, watch, progress) = (Vec::new(), CommitPolicy::Each, false, None);
+    Vfs::open(VfsOptions { root, clock, gates, strategy, scratch, commits, watch, progress })?.close()
 }
 
 /// Notes under which strategy the log goes on, once nothing of the other is left to be done.
-pub(crate) fn begin(core: &Core, strategy: VersionStrategy) -> Result<(), Fault> {
+pub(crate) fn begin(core: &VfsCore, strategy: VersionStrategy) -> Result<(), Fault> {
     let before = core.log.strategy()?;
     if before == strategy.name() {
         return Ok(());

@@ -11,7 +11,7 @@ use svcfs_base::{Change, DiskAttributes, ETag, Fault, FileKind, Protocol, TreePa
 use svcfs_store::FileInstall;
 
 use crate::Vfs;
-use crate::view::{Attributes, EntryKind};
+use crate::view::{EntryKind, PathAttributes};
 
 /// Where they are kept, under the hash of the path.
 const DIRECTORY: &str = ".svc/state/gone";
@@ -24,13 +24,13 @@ fn place_of(path: &TreePath) -> Option<TreePath> {
 }
 
 /// What a set takes away.
-pub(crate) struct Going {
+pub(crate) struct RemovedPaths {
     path: TreePath,
     /// Whether all that is below goes with it.
     is_whole: bool,
 }
 
-impl Going {
+impl RemovedPaths {
     /// What these changes take away, if anything.
     pub(crate) fn of(changes: &[Change]) -> Vec<Self> {
         let going = |change: &Change| match change {
@@ -46,16 +46,16 @@ impl Going {
 
 /// Who may enter a directory and all that are above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Entrants {
+enum TraverseClass {
     Everybody,
     /// A group, beside the owner.
     Group(u32),
     Owner,
 }
 
-impl Entrants {
+impl TraverseClass {
     /// Those of them who may enter this directory, too.
-    const fn into(self, directory: &Attributes) -> Self {
+    const fn into(self, directory: &PathAttributes) -> Self {
         match self {
             _ if directory.mode & 0o001 != 0 => self,
             Self::Everybody if directory.mode & 0o010 != 0 => Self::Group(directory.gid),
@@ -65,7 +65,7 @@ impl Entrants {
     }
 
     /// The permission bits of what stands there: as much as everybody has who can get there.
-    const fn narrowed(self, there: &Attributes) -> u32 {
+    const fn narrowed(self, there: &PathAttributes) -> u32 {
         let mode = there.mode & 0o777;
         match self {
             Self::Everybody => mode,
@@ -76,16 +76,18 @@ impl Entrants {
 }
 
 /// Keeps what is needed to know who may read the past of what goes.
-struct Keeper<'a> {
+struct TombstoneWriter<'a> {
     vfs: &'a Vfs,
     /// By directory.
-    known: HashMap<TreePath, Entrants>,
+    known: HashMap<TreePath, TraverseClass>,
 }
 
-impl Keeper<'_> {
-    fn entrants(&mut self, directory: Option<TreePath>) -> Entrants {
+impl TombstoneWriter<'_> {
+    fn entrants(&mut self, directory: Option<TreePath>) -> TraverseClass {
         // Who may not enter the root gets to no past either: in somebody's own folder nothing has to be kept.
-        let Some(directory) = directory.filter(|directory| !directory.is_root()) else { return Entrants::Everybody };
+        let Some(directory) = directory.filter(|directory| !directory.is_root()) else {
+            return TraverseClass::Everybody;
+        };
         if let Some(known) = self.known.get(&directory) {
             return *known;
         }
@@ -96,7 +98,7 @@ impl Keeper<'_> {
         entrants
     }
 
-    fn keep(&mut self, path: &TreePath, there: &Attributes) {
+    fn keep(&mut self, path: &TreePath, there: &PathAttributes) {
         // A link is read by everybody, and what has no versions has no past.
         if there.kind == EntryKind::Symlink || !self.vfs.is_versioned(path) {
             return;
@@ -121,9 +123,9 @@ impl Keeper<'_> {
 
 impl Vfs {
     /// Keeps what is needed to know who may read the past of what is about to go.
-    pub(crate) fn keep_readers(&self, going: &[Going]) {
-        let mut keeper = Keeper { vfs: self, known: HashMap::new() };
-        for Going { path, is_whole } in going {
+    pub(crate) fn keep_readers(&self, going: &[RemovedPaths]) {
+        let mut keeper = TombstoneWriter { vfs: self, known: HashMap::new() };
+        for RemovedPaths { path, is_whole } in going {
             // What is not there cannot go.
             let Ok(there) = self.stat(Protocol::Internal, path) else { continue };
             keeper.keep(path, &there);
@@ -147,7 +149,7 @@ impl Vfs {
     ///
     /// # Errors
     /// What the disk says.
-    pub fn readers_of_gone(&self, path: &TreePath) -> Result<Option<Attributes>, Fault> {
+    pub fn readers_of_gone(&self, path: &TreePath) -> Result<Option<PathAttributes>, Fault> {
         let Some(place) = place_of(path) else { return Ok(None) };
         match self.core.tree.stat(&place) {
             Ok(kept) => Ok(Some(kept.into())),

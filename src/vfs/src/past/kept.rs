@@ -6,12 +6,12 @@ use bytes::Bytes;
 use svcfs_base::{ETag, Fault, Seq, Timestamp, TreePath, VersionId};
 use svcfs_store::{PathVersion, VersionStore};
 
-use super::{MAX_VERSIONS, Version};
+use super::{MAX_VERSIONS, PageVersion};
 use crate::Vfs;
 
 /// Where the content of an earlier version is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum KeptContent {
+pub enum StoredContent {
     /// In git.
     Blob(ETag),
     /// In the snapshot of a path at a moment.
@@ -20,7 +20,7 @@ pub enum KeptContent {
 
 /// A version that can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptVersion {
+pub struct StoredVersion {
     /// Its place among all versions of the page, 1 for the oldest. Removals are versions too, so that numbers may be missing.
     pub number: usize,
     /// What it is called.
@@ -30,14 +30,14 @@ pub struct KeptVersion {
     /// When, to the second.
     pub time: Timestamp,
     /// Where its content is.
-    pub content: KeptContent,
+    pub content: StoredContent,
 }
 
 /// The newest version of a path that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Newest {
+pub struct NewestVersion {
     /// Who, when and what for.
-    pub version: Version,
+    pub version: PageVersion,
     /// Its content.
     pub etag: ETag,
 }
@@ -48,15 +48,15 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn kept_versions(&self, path: &TreePath) -> Result<Vec<KeptVersion>, Fault> {
+    pub fn kept_versions(&self, path: &TreePath) -> Result<Vec<StoredVersion>, Fault> {
         self.committed()?;
         match &self.core.memory {
             VersionStore::Git { earlier, .. } => {
                 let kept: HashSet<_> = earlier.list(path)?.into_iter().collect();
                 self.numbered(path, |version| match version.id {
-                    VersionId::Commit(_) => version.new.map(KeptContent::Blob),
+                    VersionId::Commit(_) => version.new.map(StoredContent::Blob),
                     VersionId::Moment(moment) if kept.contains(&moment) => {
-                        Some(KeptContent::Snapshot(path.clone(), moment))
+                        Some(StoredContent::Snapshot(path.clone(), moment))
                     }
                     VersionId::Moment(_) => None,
                 })
@@ -64,7 +64,7 @@ impl Vfs {
             VersionStore::Snapshots { snapshots, .. } => {
                 let kept: HashSet<_> = snapshots.list(path)?.into_iter().collect();
                 let content = |version: &PathVersion| {
-                    kept.contains(&version.moment).then(|| KeptContent::Snapshot(path.clone(), version.moment))
+                    kept.contains(&version.moment).then(|| StoredContent::Snapshot(path.clone(), version.moment))
                 };
                 self.numbered(path, content)
             }
@@ -75,8 +75,8 @@ impl Vfs {
     fn numbered(
         &self,
         path: &TreePath,
-        content: impl Fn(&PathVersion) -> Option<KeptContent>,
-    ) -> Result<Vec<KeptVersion>, Fault> {
+        content: impl Fn(&PathVersion) -> Option<StoredContent>,
+    ) -> Result<Vec<StoredVersion>, Fault> {
         let recorded = self.core.log.versions(path, Seq(u64::MAX), MAX_VERSIONS)?;
         let count = match recorded.len() {
             MAX_VERSIONS => self.core.log.count_versions(path)?.max(MAX_VERSIONS),
@@ -86,7 +86,7 @@ impl Vfs {
         let kept = numbered.filter_map(|(number, version)| {
             let content = content(&version)?;
             let PathVersion { id, actor, time, .. } = version;
-            Some(KeptVersion { number, id, author: actor.to_string(), time, content })
+            Some(StoredVersion { number, id, author: actor.to_string(), time, content })
         });
         Ok(kept.collect())
     }
@@ -95,7 +95,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when the log cannot be read; `Unavailable` when the disk does not answer in time.
-    pub fn newest_version(&self, path: &TreePath) -> Result<Option<Newest>, Fault> {
+    pub fn newest_version(&self, path: &TreePath) -> Result<Option<NewestVersion>, Fault> {
         if self.is_pending(path) {
             self.committed()?;
         }
@@ -106,7 +106,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn known_version(&self, path: &TreePath) -> Result<Option<Newest>, Fault> {
+    pub fn known_version(&self, path: &TreePath) -> Result<Option<NewestVersion>, Fault> {
         if self.is_pending(path) { Ok(None) } else { self.newest(path) }
     }
 
@@ -114,9 +114,9 @@ impl Vfs {
         self.core.overlay.get(path).is_some() || self.core.uncommitted.get(path, Seq(0)).is_some()
     }
 
-    fn newest(&self, path: &TreePath) -> Result<Option<Newest>, Fault> {
+    fn newest(&self, path: &TreePath) -> Result<Option<NewestVersion>, Fault> {
         let newest = self.core.log.versions(path, Seq(u64::MAX), 1)?.into_iter().next();
-        Ok(newest.and_then(|version| Some(Newest { etag: version.new?, version: version.into() })))
+        Ok(newest.and_then(|version| Some(NewestVersion { etag: version.new?, version: version.into() })))
     }
 
     /// Whether a version of a path, by its full name, is the removal of it. Versions of that path alone are looked at, of more than 10,000 the newest.
@@ -142,10 +142,12 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound` when it is not kept any more; `Internal` when git cannot be read.
-    pub fn kept_size(&self, content: &KeptContent) -> Result<u64, Fault> {
+    pub fn kept_size(&self, content: &StoredContent) -> Result<u64, Fault> {
         match (content, &self.core.memory) {
-            (KeptContent::Blob(blob), VersionStore::Git { history, .. }) => history.blob_size(*blob)?.ok_or_else(gone),
-            (KeptContent::Blob(_) | KeptContent::Snapshot(..), _) => Ok(self.kept_content(content)?.len() as u64),
+            (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => {
+                history.blob_size(*blob)?.ok_or_else(gone)
+            }
+            (StoredContent::Blob(_) | StoredContent::Snapshot(..), _) => Ok(self.kept_content(content)?.len() as u64),
         }
     }
 
@@ -153,15 +155,15 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound` when it is not kept any more; `Internal` when git cannot be read.
-    pub fn kept_content(&self, content: &KeptContent) -> Result<Bytes, Fault> {
+    pub fn kept_content(&self, content: &StoredContent) -> Result<Bytes, Fault> {
         let found = match (content, &self.core.memory) {
-            (KeptContent::Blob(blob), VersionStore::Git { history, .. }) => history.blob(*blob)?,
-            (KeptContent::Snapshot(path, moment), VersionStore::Git { earlier: snapshots, .. })
-            | (KeptContent::Snapshot(path, moment), VersionStore::Snapshots { snapshots, .. }) => {
+            (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => history.blob(*blob)?,
+            (StoredContent::Snapshot(path, moment), VersionStore::Git { earlier: snapshots, .. })
+            | (StoredContent::Snapshot(path, moment), VersionStore::Snapshots { snapshots, .. }) => {
                 snapshots.read(path, *moment)?
             }
-            (KeptContent::Blob(_), VersionStore::Snapshots { .. } | VersionStore::Nothing { .. })
-            | (KeptContent::Snapshot(..), VersionStore::Nothing { .. }) => None,
+            (StoredContent::Blob(_), VersionStore::Snapshots { .. } | VersionStore::Nothing { .. })
+            | (StoredContent::Snapshot(..), VersionStore::Nothing { .. }) => None,
         };
         found.ok_or_else(gone)
     }

@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use svcfs_base::{CommitId, Fault, FileKind, PathComponent, Timestamp, TreePath};
 use svcfs_store::PastEntry;
 
-use super::KeptContent;
+use super::StoredContent;
 use crate::Vfs;
 
 /// The tree as it was at a commit.
@@ -23,7 +23,7 @@ pub struct PastName {
     /// The name.
     pub name: PathComponent,
     /// Its content and what kind of file it was; none for a directory.
-    pub leaf: Option<(KeptContent, FileKind)>,
+    pub leaf: Option<(StoredContent, FileKind)>,
 }
 
 impl Vfs {
@@ -58,7 +58,7 @@ impl Vfs {
     pub fn past_directory(&self, state: &PastState, path: &TreePath) -> Result<Option<Vec<PastName>>, Fault> {
         let entries = self.core.git()?.directory(state.commit, path)?;
         let named = |PastEntry { name, leaf }: PastEntry| {
-            let leaf = leaf.map(|(blob, kind)| (KeptContent::Blob(blob), kind));
+            let leaf = leaf.map(|(blob, kind)| (StoredContent::Blob(blob), kind));
             PastName { name, leaf }
         };
         Ok(entries.map(|entries| entries.into_iter().map(named).collect()))

@@ -2,7 +2,7 @@
 
 use svcfs_base::{Actor, Change, ChangeSet, Protocol};
 
-use crate::KeptContent;
+use crate::StoredContent;
 use crate::tests::{TestSpace, at, eve};
 
 /// The author of each line, as we tell it and as stock git does.
@@ -118,7 +118,7 @@ fn the_state_at_a_moment_is_where_the_branch_stood_then() {
         let state = space.vfs.past_state(text).unwrap()?;
         let entries = space.vfs.past_directory(&state, &at("")).unwrap().unwrap();
         let content =
-            |content: &KeptContent| String::from_utf8(space.vfs.kept_content(content).unwrap().to_vec()).unwrap();
+            |content: &StoredContent| String::from_utf8(space.vfs.kept_content(content).unwrap().to_vec()).unwrap();
         let told = entries.iter().filter(|entry| entry.name.as_str().ends_with(".md"));
         Some(
             told.map(|entry| format!("{}={} ", entry.name.as_str(), content(&entry.leaf.as_ref().unwrap().0)))
@@ -167,7 +167,7 @@ fn versions_are_numbered_with_their_removals_and_those_that_can_be_read_are_told
     assert_eq!(told, [(1, 3), (3, 5)]);
     assert_eq!(space.vfs.newest_version(&at("a.md")).unwrap().unwrap().version.hash, kept[1].id);
     assert!(space.vfs.has_past(&at("a.md")).unwrap() && !space.vfs.has_past(&at("b.md")).unwrap());
-    let lost = KeptContent::Blob(svcfs_base::ETag::of(b"never written"));
+    let lost = StoredContent::Blob(svcfs_base::ETag::of(b"never written"));
     assert_eq!(space.vfs.kept_content(&lost).unwrap_err().kind(), svcfs_base::Kind::NotFound);
 }
 

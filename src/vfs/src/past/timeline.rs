@@ -3,14 +3,14 @@
 use svcfs_base::{Actor, Fault, Timestamp, TreePath, VersionId};
 use svcfs_store::{ChangeFilter, PathOccurrence, TotalActivity};
 
-use super::Action;
+use super::PathAction;
 use crate::Vfs;
 
 /// One change of one path.
 #[derive(Debug, Clone)]
-pub struct Event {
+pub struct TimelineEvent {
     /// What happened.
-    pub action: Action,
+    pub action: PathAction,
     /// To which path.
     pub path: TreePath,
     /// Who did it.
@@ -25,9 +25,9 @@ pub struct Event {
 
 /// A stretch of what happened.
 #[derive(Debug, Clone)]
-pub struct Timeline {
+pub struct PathTimeline {
     /// The changes, newest first.
-    pub events: Vec<Event>,
+    pub events: Vec<TimelineEvent>,
     /// How many there are in all.
     pub total: usize,
 }
@@ -37,14 +37,14 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn timeline(&self, selection: &ChangeFilter, skip: usize, max: usize) -> Result<Timeline, Fault> {
+    pub fn timeline(&self, selection: &ChangeFilter, skip: usize, max: usize) -> Result<PathTimeline, Fault> {
         self.committed()?;
         let (found, total) = self.core.log.select(selection, skip, max)?;
         let sets = self.core.log.sets(found.iter().map(|occurrence| occurrence.seq))?;
         let event = |PathOccurrence { seq, path, is_removal }| {
             let set = sets.get(&seq)?;
-            Some(Event {
-                action: Action::of(is_removal),
+            Some(TimelineEvent {
+                action: PathAction::of(is_removal),
                 path,
                 actor: set.actor.clone(),
                 time: set.time,
@@ -52,7 +52,7 @@ impl Vfs {
                 id: set.id,
             })
         };
-        Ok(Timeline { events: found.into_iter().filter_map(event).collect(), total })
+        Ok(PathTimeline { events: found.into_iter().filter_map(event).collect(), total })
     }
 
     /// How much the pages at or below a path, or all pages, changed from a moment on.

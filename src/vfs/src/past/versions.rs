@@ -16,7 +16,7 @@ const UNRECORDED: &str = "snapshot";
 
 /// One version of a page (contract 2.3).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Version {
+pub struct PageVersion {
     /// Commit hash, or moment where git keeps no history.
     pub hash: VersionId,
     /// Who wrote it; empty where nobody knows any more.
@@ -27,7 +27,7 @@ pub struct Version {
     pub timestamp: Timestamp,
 }
 
-impl From<PathVersion> for Version {
+impl From<PathVersion> for PageVersion {
     fn from(version: PathVersion) -> Self {
         let PathVersion { id, actor, message, time, .. } = version;
         Self { hash: id, author: actor.to_string(), message, timestamp: time }
@@ -39,7 +39,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn versions(&self, path: &TreePath) -> Result<Vec<Version>, Fault> {
+    pub fn versions(&self, path: &TreePath) -> Result<Vec<PageVersion>, Fault> {
         self.committed()?;
         let recorded = || self.core.log.versions(path, Seq(u64::MAX), MAX_VERSIONS);
         match &self.core.memory {
@@ -49,7 +49,7 @@ impl Vfs {
                     VersionId::Commit(_) => true,
                     VersionId::Moment(moment) => kept.contains(&moment),
                 };
-                Ok(recorded()?.into_iter().filter(is_kept).map(Version::from).collect())
+                Ok(recorded()?.into_iter().filter(is_kept).map(PageVersion::from).collect())
             }
             VersionStore::Snapshots { snapshots, .. } => {
                 let recorded = recorded()?.into_iter().map(|version| (version.moment, version));
@@ -108,11 +108,11 @@ impl Vfs {
     }
 }
 
-fn snapshot(moment: Timestamp, recorded: Option<PathVersion>) -> Version {
+fn snapshot(moment: Timestamp, recorded: Option<PathVersion>) -> PageVersion {
     let hash = VersionId::Moment(moment);
     match recorded {
-        Some(version) => Version { hash, ..Version::from(version) },
-        None => Version { hash, author: String::new(), message: UNRECORDED.to_owned(), timestamp: moment },
+        Some(version) => PageVersion { hash, ..PageVersion::from(version) },
+        None => PageVersion { hash, author: String::new(), message: UNRECORDED.to_owned(), timestamp: moment },
     }
 }
 

@@ -16,14 +16,14 @@ use crate::opening::tests::{crashed, remove_tree};
 use crate::tests::{TestSpace, at, eve, options};
 
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<Progress>>>);
+struct Heard(Arc<Mutex<Vec<OpenProgress>>>);
 
 impl Heard {
     fn listener(&self) -> OnProgress {
         let heard = Arc::clone(&self.0);
         Box::new(move |progress| heard.lock().push(progress))
     }
-    fn all(&self) -> Vec<Progress> {
+    fn all(&self) -> Vec<OpenProgress> {
         self.0.lock().clone()
     }
 }
@@ -46,12 +46,13 @@ fn tree_of(files: usize) -> TempDir {
 }
 
 /// The two counts and the total of each adoption that was told.
-fn adoptions(heard: &[Progress]) -> Vec<(usize, usize, usize)> {
-    let counts = |progress: &Progress| match *progress {
-        Progress::Adopting { looked_at, recorded, total } => Some((looked_at, recorded, total)),
-        Progress::Replaying { .. } | Progress::Restoring { .. } | Progress::ReadingHistory | Progress::Comparing => {
-            None
-        }
+fn adoptions(heard: &[OpenProgress]) -> Vec<(usize, usize, usize)> {
+    let counts = |progress: &OpenProgress| match *progress {
+        OpenProgress::Adopting { looked_at, recorded, total } => Some((looked_at, recorded, total)),
+        OpenProgress::Replaying { .. }
+        | OpenProgress::Restoring { .. }
+        | OpenProgress::ReadingHistory
+        | OpenProgress::Comparing => None,
     };
     heard.iter().filter_map(counts).collect()
 }
@@ -64,7 +65,7 @@ fn opening_tells_how_far_adoption_is() {
     let (vfs, heard) = opened(directory.path());
     assert_eq!(vfs.read(Protocol::Http, &at("d20/10000.md")).unwrap().content.as_ref(), b"# 10000\n");
     let heard = heard.all();
-    assert_eq!(heard[0], Progress::Comparing);
+    assert_eq!(heard[0], OpenProgress::Comparing);
     let counts = adoptions(&heard);
     assert_eq!(counts.len(), heard.len() - 1, "{heard:?}");
     assert_eq!((counts[0], counts[counts.len() - 1]), ((0, 0, total), (total, total, total)));
@@ -92,7 +93,7 @@ fn files_that_turn_out_to_be_the_same_count_as_recorded() {
 fn opening_what_was_closed_well_tells_of_the_comparison_only() {
     let directory = tree_of(3);
     opened(directory.path()).0.close().unwrap();
-    assert_eq!(opened(directory.path()).1.all(), [Progress::Comparing]);
+    assert_eq!(opened(directory.path()).1.all(), [OpenProgress::Comparing]);
 }
 
 #[test]
@@ -110,21 +111,27 @@ fn opening_tells_how_far_the_replay_of_the_log_is() {
     let (vfs, heard) = opened(copy.path());
     assert_eq!(vfs.read(Protocol::Http, &at("19.md")).unwrap().content.as_ref(), b"text");
     let heard = heard.all();
-    let counts = |progress: &Progress| match *progress {
-        Progress::Replaying { records, total } => Some((records, total)),
-        Progress::Restoring { .. } | Progress::ReadingHistory | Progress::Comparing | Progress::Adopting { .. } => None,
+    let counts = |progress: &OpenProgress| match *progress {
+        OpenProgress::Replaying { records, total } => Some((records, total)),
+        OpenProgress::Restoring { .. }
+        | OpenProgress::ReadingHistory
+        | OpenProgress::Comparing
+        | OpenProgress::Adopting { .. } => None,
     };
     let replayed: Vec<_> = heard.iter().map_while(counts).collect();
     assert_eq!((replayed[0], replayed[replayed.len() - 1]), ((0, 21), (21, 21)));
     assert!(replayed.is_sorted(), "{replayed:?}");
-    let counts = |progress: &Progress| match *progress {
-        Progress::Restoring { files, total } => Some((files, total)),
-        Progress::Replaying { .. } | Progress::ReadingHistory | Progress::Comparing | Progress::Adopting { .. } => None,
+    let counts = |progress: &OpenProgress| match *progress {
+        OpenProgress::Restoring { files, total } => Some((files, total)),
+        OpenProgress::Replaying { .. }
+        | OpenProgress::ReadingHistory
+        | OpenProgress::Comparing
+        | OpenProgress::Adopting { .. } => None,
     };
     let restored: Vec<_> = heard[replayed.len()..].iter().map_while(counts).collect();
     // The page that was removed is in place: it is not there.
     assert_eq!((restored[0], restored[restored.len() - 1]), ((0, 19), (19, 19)));
-    assert_eq!(heard[replayed.len() + restored.len()], Progress::Comparing);
+    assert_eq!(heard[replayed.len() + restored.len()], OpenProgress::Comparing);
 }
 
 #[test]
@@ -134,7 +141,7 @@ fn history_that_others_made_is_told_before_the_comparison() {
     space.vfs.close().unwrap();
     space.git(&["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "--allow-empty", "-m", "by hand"]);
     let (vfs, heard) = opened(space.directory.path());
-    assert_eq!(heard.all(), [Progress::ReadingHistory, Progress::Comparing]);
+    assert_eq!(heard.all(), [OpenProgress::ReadingHistory, OpenProgress::Comparing]);
     vfs.close().unwrap();
 }
 
@@ -152,10 +159,10 @@ fn nothing_is_told_once_a_space_is_open() {
 #[test]
 fn many_counts_are_told_at_a_bounded_rate() {
     let heard = Heard::default();
-    let mut reporter = Reporter::new(Some(heard.listener()));
+    let mut reporter = ProgressReporter::new(Some(heard.listener()));
     let started = Instant::now();
     for files in 0..200_000 {
-        reporter.pass(Progress::Restoring { files, total: 200_000 });
+        reporter.pass(OpenProgress::Restoring { files, total: 200_000 });
     }
     let at_most = 1 + started.elapsed().as_millis() / INTERVAL.as_millis();
     let count = heard.all().len() as u128;

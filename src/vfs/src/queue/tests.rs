@@ -2,9 +2,9 @@ use svcfs_base::Kind;
 
 use super::*;
 
-fn set(durability: Durability, content: Bytes) -> Prepared {
+fn set(durability: Durability, content: Bytes) -> QueuedSet {
     let path = TreePath::parse("page.md").unwrap();
-    Prepared {
+    QueuedSet {
         actor: Actor::new("eve"),
         door: Protocol::Http,
         entrance: None,
@@ -14,7 +14,11 @@ fn set(durability: Durability, content: Bytes) -> Prepared {
         durability,
         stamp: 0,
         moves: Vec::new(),
-        effects: vec![Effect::new(path, None, Some(After::Leaf(Leaf::new(content, FileKind::Regular))))],
+        effects: vec![FileEffect::new(
+            path,
+            None,
+            Some(StateAfter::Leaf(OverlayFile::new(content, FileKind::Regular))),
+        )],
         spent: Vec::new(),
         is_adopted: false,
         seen: None,
@@ -30,7 +34,7 @@ fn a_full_queue_keeps_writers_waiting_and_then_sends_them_away_with_a_time_to_co
         (Durability::Soon, Bytes::new(), MAX_QUEUED_SOON),
         (Durability::Now, large, 4),
     ] {
-        let queue = Queue { patience: Duration::from_millis(20), ..Queue::default() };
+        let queue = CommitQueue { patience: Duration::from_millis(20), ..CommitQueue::default() };
         for _ in 0..most {
             queue.push(set(durability, content.clone()), |_| {}).unwrap();
         }
@@ -40,7 +44,7 @@ fn a_full_queue_keeps_writers_waiting_and_then_sends_them_away_with_a_time_to_co
         assert!(began.elapsed() >= queue.patience, "it was not waited for room");
         assert_eq!((refused.kind(), &refused.detail()["retry_after"]), (Kind::Unavailable, &COME_AGAIN.into()));
         assert_eq!(queue.health().unwrap_err().message(), refused.message(), "nobody else is served, either");
-        assert_eq!(queue.wait(None), Next::Batch);
+        assert_eq!(queue.wait(None), CommitterCommand::Batch);
         assert!(!queue.drain().is_empty());
         queue.health().unwrap();
         queue.push(set(durability, content), |_| {}).unwrap();
@@ -49,13 +53,13 @@ fn a_full_queue_keeps_writers_waiting_and_then_sends_them_away_with_a_time_to_co
 
 #[test]
 fn whoever_waits_for_room_goes_on_when_there_is_some() {
-    let queue = Queue { patience: Duration::from_secs(60), ..Queue::default() };
+    let queue = CommitQueue { patience: Duration::from_secs(60), ..CommitQueue::default() };
     for _ in 0..MAX_QUEUED_SOON {
         queue.push(set(Durability::Soon, Bytes::new()), |_| {}).unwrap();
     }
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| queue.push(set(Durability::Soon, Bytes::new()), |_| {}));
-        assert_eq!(queue.wait(None), Next::Batch, "a full queue is urgent");
+        assert_eq!(queue.wait(None), CommitterCommand::Batch, "a full queue is urgent");
         queue.done(queue.drain().len(), true);
         waiting.join().unwrap().unwrap();
     });
@@ -64,7 +68,8 @@ fn whoever_waits_for_room_goes_on_when_there_is_some() {
 #[test]
 fn a_program_waits_for_as_long_as_the_disk_gets_on_and_others_are_told_to_come_again() {
     let most = Duration::from_secs(10);
-    let (mut program, mut client) = (Patience::new(Protocol::Fuse, most, 7), Patience::new(Protocol::Http, most, 7));
+    let (mut program, mut client) =
+        (AdmissionDeadline::new(Protocol::Fuse, most, 7), AdmissionDeadline::new(Protocol::Http, most, 7));
     let (first, theirs) = (program.until(Instant::now(), 7), client.until(Instant::now(), 7));
     let later = first + most * 3;
     assert_eq!((program.until(later, 7), client.until(later, 7)), (first, theirs), "nothing was done");

@@ -93,8 +93,11 @@ fn the_feed_goes_on_behind_every_position_though_the_branch_was_another_meanwhil
     done(&space, &["checkout", "-q", "main"]);
     let rest = space.vfs.changes(Some(&page.last_seq), 10).unwrap().changes;
     let told: Vec<_> = rest.iter().map(|change| (change.path.as_str(), change.action, change.actor.as_str())).collect();
-    let expected =
-        [("z.md", Action::Write, "eve"), ("a.md", Action::Write, "Ann"), ("a.md", Action::Delete, "fswatch")];
+    let expected = [
+        ("z.md", PathAction::Write, "eve"),
+        ("a.md", PathAction::Write, "Ann"),
+        ("a.md", PathAction::Delete, "fswatch"),
+    ];
     assert_eq!(told, expected);
     let last = space.vfs.changes(None, 1).unwrap().last_seq;
     assert!(space.vfs.changes(Some(&last), 10).unwrap().changes.is_empty());

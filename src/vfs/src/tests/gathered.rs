@@ -6,8 +6,8 @@ use crate::opening::tests::{crashed, reopened};
 /// Longer than any test takes: the window closes only when somebody needs its commits.
 pub(super) const NEVER: Duration = Duration::from_secs(600);
 
-pub(super) fn gathering(window: Duration, max_paths: usize) -> Commits {
-    Commits::Gathered { window, max_paths }
+pub(super) fn gathering(window: Duration, max_paths: usize) -> CommitPolicy {
+    CommitPolicy::Gathered { window, max_paths }
 }
 
 impl TestSpace {
@@ -15,8 +15,8 @@ impl TestSpace {
     pub(super) fn gathering(window: Duration, max_paths: usize) -> Self {
         Self::open(tempfile::tempdir().unwrap(), gathering(window, max_paths))
     }
-    pub(super) fn open(directory: TempDir, commits: Commits) -> Self {
-        let vfs = Vfs::open(Options { commits, ..options(directory.path(), false) }).unwrap();
+    pub(super) fn open(directory: TempDir, commits: CommitPolicy) -> Self {
+        let vfs = Vfs::open(VfsOptions { commits, ..options(directory.path(), false) }).unwrap();
         Self { directory, vfs }
     }
     fn put_as(&self, who: &str, path: &str, text: &str) {
@@ -235,7 +235,7 @@ fn what_history_has_in_the_way_is_refused_before_anything_is_promised() {
 #[test]
 fn our_own_writes_without_a_commit_are_no_edits_behind_us() {
     let directory = tempfile::tempdir().unwrap();
-    let vfs = Vfs::open(Options { commits: gathering(NEVER, 50), ..options(directory.path(), true) }).unwrap();
+    let vfs = Vfs::open(VfsOptions { commits: gathering(NEVER, 50), ..options(directory.path(), true) }).unwrap();
     let space = TestSpace { directory, vfs };
     space.put("a.md", "one");
     space.put("d/b.md", "two");

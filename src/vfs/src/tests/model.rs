@@ -377,13 +377,13 @@ impl World {
     }
 
     /// The commit that an event tells of.
-    fn commit_of(event: &Event) -> Commit {
+    fn commit_of(event: &FeedEvent) -> Commit {
         let changes = event.changes.iter().map(|change| (change.path.as_str().to_owned(), change.new));
         (signature(event.actor.as_str(), &event.message), changes.collect())
     }
 
     fn is_gathering(&self) -> bool {
-        self.space.vfs.core.commits != Commits::Each
+        self.space.vfs.core.commits != CommitPolicy::Each
     }
 
     /// What is there after a crash in this moment.

@@ -25,7 +25,7 @@ fn a_page_made_where_another_door_renames_one_in_that_moment_is_saved_or_not_mad
     let ann = Caller::new(Protocol::Fuse).named(Actor::new("ann"));
     let directory = tempfile::tempdir().unwrap();
     let clock = Arc::new(Hooked::default());
-    let vfs = Vfs::open(Options { clock: Arc::clone(&clock) as _, ..options(directory.path(), false) }).unwrap();
+    let vfs = Vfs::open(VfsOptions { clock: Arc::clone(&clock) as _, ..options(directory.path(), false) }).unwrap();
     let space = TestSpace { directory, vfs };
     space.put("from.md", "renamed\n");
     let (found, _) = space.vfs.find(&ann, &at("from.md")).unwrap();
@@ -64,7 +64,7 @@ fn of_two_who_make_one_page_in_one_moment_one_is_told_that_it_is_there() {
     let ann = Caller::new(Protocol::Fuse).named(Actor::new("ann"));
     let directory = tempfile::tempdir().unwrap();
     let clock = Arc::new(Hooked::default());
-    let vfs = Vfs::open(Options { clock: Arc::clone(&clock) as _, ..options(directory.path(), false) }).unwrap();
+    let vfs = Vfs::open(VfsOptions { clock: Arc::clone(&clock) as _, ..options(directory.path(), false) }).unwrap();
     let name = PathComponent::parse("a.md").unwrap();
     let made = Arc::new(Mutex::new(None));
     let (other, maker) = (Arc::clone(&vfs), Arc::clone(&made));

@@ -13,7 +13,7 @@ fn flushers(space: &TestSpace) -> Arc<Mutex<Vec<ThreadId>>> {
     let seen: Arc<Mutex<Vec<ThreadId>>> = Arc::default();
     let told = Arc::clone(&seen);
     space.vfs.on_flush(Box::new(move |what, _| {
-        if what == Flush::Log {
+        if what == FlushKind::Log {
             told.lock().push(thread::current().id());
         }
     }));

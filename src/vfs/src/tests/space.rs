@@ -17,16 +17,16 @@ pub(crate) struct TestSpace {
     pub(crate) vfs: Arc<Vfs>,
 }
 
-pub(crate) fn options(root: &Path, watch: bool) -> Options {
+pub(crate) fn options(root: &Path, watch: bool) -> VfsOptions {
     let scratch = ["*~", "*.swp", "4913", "sed??????"].map(str::to_owned).to_vec();
-    let gates: Vec<Box<dyn Gate>> = vec![Box::new(NoBadWord)];
-    Options {
+    let gates: Vec<Box<dyn WriteGate>> = vec![Box::new(NoBadWord)];
+    VfsOptions {
         root: root.to_owned(),
         clock: Arc::new(SystemClock),
         gates,
         strategy: VersionStrategy::Git,
         scratch,
-        commits: Commits::Each,
+        commits: CommitPolicy::Each,
         watch,
         progress: None,
     }
@@ -35,8 +35,8 @@ pub(crate) fn options(root: &Path, watch: bool) -> Options {
 /// Refuses pages that say so, and stamps pages that ask for it.
 struct NoBadWord;
 
-impl Gate for NoBadWord {
-    fn pass(&self, _: &Caller, proposal: &mut Proposal) -> Result<(), Fault> {
+impl WriteGate for NoBadWord {
+    fn pass(&self, _: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
         if proposal.content.windows(6).any(|window| window == b"refuse") {
             return Err(Fault::rejected("bad word"));
         }
@@ -56,7 +56,7 @@ impl TestSpace {
     pub(crate) fn reopen(&mut self) {
         self.vfs.close().unwrap();
         let commits = self.vfs.core.commits;
-        self.vfs = Vfs::open(Options { commits, ..options(self.directory.path(), false) }).unwrap();
+        self.vfs = Vfs::open(VfsOptions { commits, ..options(self.directory.path(), false) }).unwrap();
     }
     pub(crate) fn put(&self, path: &str, text: &str) -> ApplyResult {
         self.vfs.apply(&eve(), Change::put(at(path), text.to_owned())).unwrap()

@@ -25,7 +25,7 @@ fn turned(space: TestSpace, strategy: VersionStrategy) -> TestSpace {
 /// What each version of a path was, oldest first.
 fn texts(space: &TestSpace, path: &str) -> Vec<String> {
     let versions = space.vfs.versions(&at(path)).unwrap();
-    let text = |version: Version| {
+    let text = |version: PageVersion| {
         let content = space.vfs.version(&at(path), &version.hash.to_string()).ok()?;
         Some(String::from_utf8(content.to_vec()).unwrap())
     };

@@ -12,33 +12,33 @@ use parking_lot::{Mutex, RwLock};
 use tracing::warn;
 
 /// Told of each event; one that [`Event::need_rescan`] says that some were lost.
-pub(super) type Handler = Arc<dyn Fn(Event) + Send + Sync>;
+pub(super) type EventHandler = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// The instance, while there is a root.
-static HUB: Mutex<Weak<Hub>> = Mutex::new(Weak::new());
+static HUB: Mutex<Weak<KernelHub>> = Mutex::new(Weak::new());
 
-struct Hub {
-    roots: Arc<Roots>,
+struct KernelHub {
+    roots: Arc<WatchedRoots>,
     notifier: Mutex<RecommendedWatcher>,
 }
 
-type Roots = RwLock<HashMap<PathBuf, Handler>>;
+type WatchedRoots = RwLock<HashMap<PathBuf, EventHandler>>;
 
 /// The directories of one root that the kernel watches; until dropped.
-pub(super) struct Watched {
-    hub: Arc<Hub>,
+pub(super) struct WatchedDirs {
+    hub: Arc<KernelHub>,
     root: PathBuf,
-    handler: Handler,
+    handler: EventHandler,
     directories: Mutex<BTreeSet<PathBuf>>,
 }
 
-impl Watched {
+impl WatchedDirs {
     /// Nothing of a root yet.
     ///
     /// # Errors
     /// When the kernel gives no more instances.
-    pub(super) fn of(root: &Path, handler: Handler) -> notify::Result<Self> {
-        let hub = Hub::shared()?;
+    pub(super) fn of(root: &Path, handler: EventHandler) -> notify::Result<Self> {
+        let hub = KernelHub::shared()?;
         hub.roots.write().insert(root.to_owned(), Arc::clone(&handler));
         Ok(Self { hub, root: root.to_owned(), handler, directories: Mutex::default() })
     }
@@ -54,7 +54,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedDirs {
     fn drop(&mut self) {
         let has_others = {
             let mut roots = self.hub.roots.write();
@@ -74,13 +74,13 @@ impl Drop for Watched {
     }
 }
 
-impl Hub {
+impl KernelHub {
     fn shared() -> notify::Result<Arc<Self>> {
         let mut shared = HUB.lock();
         if let Some(hub) = shared.upgrade() {
             return Ok(hub);
         }
-        let roots = Arc::<Roots>::default();
+        let roots = Arc::<WatchedRoots>::default();
         let told = Arc::clone(&roots);
         // Not of what is only read: every `grep` in a root, and every look of ours, would wake somebody for each file.
         let changes = EventKindMask::CORE.union(EventKindMask::ACCESS_CLOSE);
@@ -92,12 +92,12 @@ impl Hub {
     }
 }
 
-fn tell(roots: &Roots, event: notify::Result<Event>) {
+fn tell(roots: &WatchedRoots, event: notify::Result<Event>) {
     let event = event.unwrap_or_else(|error| {
         warn!(%error, "watching the roots failed for a moment; comparing all of them");
         Event::new(EventKind::Other).set_flag(Flag::Rescan)
     });
-    let told: Vec<Handler> = {
+    let told: Vec<EventHandler> = {
         let roots = roots.read();
         if event.paths.is_empty() {
             roots.values().cloned().collect()

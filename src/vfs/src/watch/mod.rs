@@ -20,8 +20,8 @@ use svcfs_work::{NextStep, Signal, StopToken, Supervisor, Task, TaskFailure};
 use tracing::{debug, info, warn};
 
 use crate::Vfs;
-use crate::place::Place;
-use kernel::{Handler, Watched};
+use crate::place::PathClass;
+use kernel::{EventHandler, WatchedDirs};
 
 /// An edit is looked at when its path was quiet for this long.
 const QUIET: Duration = Duration::from_millis(200);
@@ -40,22 +40,22 @@ const GIT_LOOK: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Watches a root until dropped.
-pub(crate) struct Watcher {
+pub(crate) struct RootWatcher {
     /// Events end when it is taken.
     notifier: Notifier,
     supervisor: Supervisor,
 }
 
-type Notifier = Arc<Mutex<Option<Eyes>>>;
+type Notifier = Arc<Mutex<Option<WatchBackend>>>;
 
 /// Who sees that something changed.
-enum Eyes {
-    Kernel(Watched),
+enum WatchBackend {
+    Kernel(WatchedDirs),
     /// Looks itself, again and again.
     Polling(Box<notify::PollWatcher>),
 }
 
-impl Eyes {
+impl WatchBackend {
     /// Watches a directory and those below it, except git's and our own state, whose every write would come back as an event.
     fn watch_below(&mut self, vfs: &Vfs, directory: &TreePath) -> notify::Result<()> {
         let at = vfs.root().join(directory.as_str());
@@ -73,13 +73,13 @@ impl Eyes {
         Ok(())
     }
 
-    fn of_kernel(vfs: &Vfs, handler: &Handler) -> notify::Result<Self> {
-        let mut eyes = Self::Kernel(Watched::of(vfs.root(), Arc::clone(handler))?);
+    fn of_kernel(vfs: &Vfs, handler: &EventHandler) -> notify::Result<Self> {
+        let mut eyes = Self::Kernel(WatchedDirs::of(vfs.root(), Arc::clone(handler))?);
         eyes.watch_below(vfs, &TreePath::root())?;
         Ok(eyes)
     }
 
-    fn of_polling(vfs: &Vfs, handler: &Handler) -> notify::Result<Self> {
+    fn of_polling(vfs: &Vfs, handler: &EventHandler) -> notify::Result<Self> {
         let handler = Arc::clone(handler);
         let config = notify::Config::default().with_poll_interval(Duration::from_secs(2));
         // What cannot be read now is looked at again in two seconds.
@@ -90,25 +90,25 @@ impl Eyes {
     }
 }
 
-enum Message {
+enum WatchMessage {
     Seen(notify::Event, Instant),
     /// A person's commit changed these in history: the tree may have something else.
     Doubted(Vec<TreePath>),
 }
 
-impl Watcher {
+impl RootWatcher {
     pub(crate) fn start(vfs: &Arc<Vfs>) -> Result<Self, Fault> {
-        let (mailbox, messages) = Mailbox::new();
+        let (mailbox, messages) = EventQueue::new();
         let called = mailbox.called.clone();
         let (is_awake, doubter) = (Arc::clone(&mailbox.is_awake), mailbox.clone());
-        let handler: Handler = Arc::new(move |event| mailbox.put(Message::Seen(event, Instant::now())));
-        let eyes = Eyes::of_kernel(vfs, &handler).or_else(|error| {
+        let handler: EventHandler = Arc::new(move |event| mailbox.put(WatchMessage::Seen(event, Instant::now())));
+        let eyes = WatchBackend::of_kernel(vfs, &handler).or_else(|error| {
             warn!(%error, "the kernel cannot watch the whole root (see fs.inotify.max_user_watches); looking every 2 s instead");
-            Eyes::of_polling(vfs, &handler)
+            WatchBackend::of_polling(vfs, &handler)
         });
         let notifier = Arc::new(Mutex::new(Some(eyes.map_err(Fault::internal)?)));
-        *vfs.core.doubter.lock() = Some(Box::new(move |paths| doubter.put(Message::Doubted(paths))));
-        let follower = Follower {
+        *vfs.core.doubter.lock() = Some(Box::new(move |paths| doubter.put(WatchMessage::Doubted(paths))));
+        let follower = TreeFollower {
             vfs: Arc::downgrade(vfs),
             root: vfs.root().to_owned(),
             notifier: Arc::clone(&notifier),
@@ -127,7 +127,7 @@ impl Watcher {
     }
 }
 
-impl Drop for Watcher {
+impl Drop for RootWatcher {
     fn drop(&mut self) {
         drop(self.notifier.lock().take());
         self.supervisor.stop(PATIENCE);
@@ -136,20 +136,20 @@ impl Drop for Watcher {
 
 /// What is put there is looked at soon.
 #[derive(Clone)]
-struct Mailbox {
-    sender: Sender<Message>,
+struct EventQueue {
+    sender: Sender<WatchMessage>,
     called: Signal,
     /// The follower looks at its messages before long, without being called.
     is_awake: Arc<AtomicBool>,
 }
 
-impl Mailbox {
-    fn new() -> (Self, Receiver<Message>) {
+impl EventQueue {
+    fn new() -> (Self, Receiver<WatchMessage>) {
         let (sender, messages) = mpsc::channel();
         (Self { sender, called: Signal::new(), is_awake: Arc::default() }, messages)
     }
 
-    fn put(&self, message: Message) {
+    fn put(&self, message: WatchMessage) {
         // The receiver is gone only while stopping.
         let _ = self.sender.send(message);
         if !self.is_awake.swap(true, Ordering::SeqCst) {
@@ -158,11 +158,11 @@ impl Mailbox {
     }
 }
 
-struct Follower {
+struct TreeFollower {
     vfs: Weak<Vfs>,
     root: PathBuf,
     notifier: Notifier,
-    messages: Receiver<Message>,
+    messages: Receiver<WatchMessage>,
     is_awake: Arc<AtomicBool>,
     seen: BTreeSet<TreePath>,
     first: Option<Instant>,
@@ -174,7 +174,7 @@ struct Follower {
     is_failing: bool,
 }
 
-impl Task for Follower {
+impl Task for TreeFollower {
     const NAME: &'static str = "watcher";
 
     fn step(&mut self, _: &StopToken) -> Result<NextStep, TaskFailure> {
@@ -198,7 +198,7 @@ impl Task for Follower {
     }
 }
 
-impl Follower {
+impl TreeFollower {
     /// How long until there is something to look at; none when there is.
     fn wait(&self) -> Option<Duration> {
         let quiet = self.last + QUIET;
@@ -211,13 +211,13 @@ impl Follower {
     fn take_messages(&mut self) {
         while let Ok(message) = self.messages.try_recv() {
             match message {
-                Message::Seen(event, at) => {
+                WatchMessage::Seen(event, at) => {
                     if event.need_rescan() {
                         self.rescan_due = Instant::now();
                     }
                     self.note(event, at);
                 }
-                Message::Doubted(paths) => {
+                WatchMessage::Doubted(paths) => {
                     self.seen.extend(paths);
                     self.last = Instant::now();
                     self.first.get_or_insert(self.last);
@@ -243,8 +243,8 @@ impl Follower {
                 continue;
             };
             match vfs.core.places.of(&path) {
-                Place::Hidden | Place::Scratch => {}
-                Place::Control | Place::Content => {
+                PathClass::Hidden | PathClass::Scratch => {}
+                PathClass::Control | PathClass::Content => {
                     if matches!(event.kind, EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(_))) {
                         self.watch_new(&vfs, &path);
                     }

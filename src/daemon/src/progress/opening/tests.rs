@@ -30,7 +30,7 @@ impl<'w> MakeWriter<'w> for Page {
 }
 
 /// Shows `progress` until the log has what `is_enough` asks for, or the screen ends by itself.
-fn shown(patience: Duration, progress: Progress, is_enough: impl Fn(&str) -> bool) -> String {
+fn shown(patience: Duration, progress: OpenProgress, is_enough: impl Fn(&str) -> bool) -> String {
     let page = Page::default();
     let log = tracing_subscriber::fmt().with_writer(page.clone()).with_ansi(false).finish();
     let newest = Arc::new(Mutex::new(Some(progress)));
@@ -51,7 +51,7 @@ fn shown(patience: Duration, progress: Progress, is_enough: impl Fn(&str) -> boo
 
 #[test]
 fn a_long_adoption_is_told_in_the_log_again_and_again_where_nobody_sees_a_bar() {
-    let progress = Progress::Adopting { looked_at: 23_000, recorded: 20_000, total: 38_405 };
+    let progress = OpenProgress::Adopting { looked_at: 23_000, recorded: 20_000, total: 38_405 };
     let log = shown(Duration::ZERO, progress, |log| log.lines().count() >= 2);
     for line in log.lines() {
         assert!(line.contains("INFO") && line.contains("opening the root: 23000 of 38405 files read, 20000 recorded"));
@@ -61,24 +61,24 @@ fn a_long_adoption_is_told_in_the_log_again_and_again_where_nobody_sees_a_bar() 
 
 #[test]
 fn what_is_over_soon_is_told_to_nobody() {
-    assert_eq!(shown(Duration::from_secs(3600), Progress::Comparing, |_| true), "");
+    assert_eq!(shown(Duration::from_secs(3600), OpenProgress::Comparing, |_| true), "");
 }
 
 #[test]
 fn nothing_is_shown_before_the_opening_has_said_anything() {
     let watched = OpeningProgress::opening(Path::new("kb"));
     assert_eq!(*watched.newest.lock().unwrap(), None);
-    watched.listener()(Progress::Comparing);
-    assert_eq!(*watched.newest.lock().unwrap(), Some(Progress::Comparing));
+    watched.listener()(OpenProgress::Comparing);
+    assert_eq!(*watched.newest.lock().unwrap(), Some(OpenProgress::Comparing));
 }
 
 #[test]
 fn a_bar_is_full_when_everything_is_read_and_recorded_and_not_before() {
-    let adopting = |looked_at, recorded| amount(Progress::Adopting { looked_at, recorded, total: 10 });
+    let adopting = |looked_at, recorded| amount(OpenProgress::Adopting { looked_at, recorded, total: 10 });
     assert_eq!([adopting(0, 0), adopting(10, 0), adopting(10, 10)], [Some((0, 20)), Some((10, 20)), Some((20, 20))]);
-    assert_eq!(amount(Progress::Replaying { records: 3, total: 3 }), Some((3, 3)));
-    assert_eq!(amount(Progress::Restoring { files: 1, total: 2 }), Some((1, 2)));
-    assert_eq!([Progress::Comparing, Progress::ReadingHistory].map(amount), [None, None]);
+    assert_eq!(amount(OpenProgress::Replaying { records: 3, total: 3 }), Some((3, 3)));
+    assert_eq!(amount(OpenProgress::Restoring { files: 1, total: 2 }), Some((1, 2)));
+    assert_eq!([OpenProgress::Comparing, OpenProgress::ReadingHistory].map(amount), [None, None]);
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn set(actor: &str, message: &str, paths: &[&str]) -> LogRecord {
 /// Who made the sets of each commit and what they said, in the order of the commits.
 fn commits(sets: &[LogRecord], max_paths: usize) -> Vec<Vec<String>> {
     let said =
-        |gathering: Gathering<'_>| gathering.sets.iter().map(|set| format!("{}{}", set.actor, set.message)).collect();
+        |gathering: CommitGroup<'_>| gathering.sets.iter().map(|set| format!("{}{}", set.actor, set.message)).collect();
     gathered(sets, max_paths).into_iter().map(said).collect()
 }
 

@@ -12,7 +12,7 @@ fn attributes_set_before_and_after_publishing_reach_the_disk() {
     let set =
         SetAttributes { modified: Some(then), accessed: Some(later), mode: Some(0o640), ..SetAttributes::default() };
     space.vfs.set_attributes(&ann(), node, set).unwrap();
-    let of = |attributes: crate::Attributes| (attributes.modified, attributes.accessed, attributes.mode);
+    let of = |attributes: crate::PathAttributes| (attributes.modified, attributes.accessed, attributes.mode);
     assert_eq!(of(space.vfs.attributes(node).unwrap()), (then, later, 0o640));
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(of(space.vfs.attributes(node).unwrap()), (then, later, 0o640));

@@ -49,7 +49,7 @@ fn what_is_not_published_is_in_memory_as_long_as_there_is_room_for_all_of_it_and
 
 #[test]
 fn what_is_not_published_of_all_spaces_of_a_server_has_one_room_in_memory() {
-    let unpublished = std::sync::Arc::<crate::Unpublished>::default();
+    let unpublished = std::sync::Arc::<crate::DirtyBytes>::default();
     let spaces = [TestSpace::new(), TestSpace::new()];
     for space in &spaces {
         space.vfs.shares_memory(&unpublished);
@@ -208,7 +208,7 @@ fn a_reader_has_a_large_file_at_once_where_it_is_in_memory_and_keeps_it_when_ano
     space.vfs.publish(&ann(), node, Durability::Now).unwrap();
     space.vfs.release(&ann(), handle).unwrap();
     space.vfs.make_link(&ann(), NodeId::ROOT, &name("link"), "a.bin").unwrap();
-    let (reader, attributes) = Reader::at(&space.vfs, &ann(), &at("link")).unwrap();
+    let (reader, attributes) = FileReader::at(&space.vfs, &ann(), &at("link")).unwrap();
     assert_eq!(attributes.size, LARGE + 3);
     assert_eq!(reader.read(LARGE, 100).unwrap(), "end");
     // Where a disk cannot tell what is in memory, one waits.
@@ -220,10 +220,10 @@ fn a_reader_has_a_large_file_at_once_where_it_is_in_memory_and_keeps_it_when_ano
     space.vfs.rename_node(&ann(), (NodeId::ROOT, &name("b.md")), (NodeId::ROOT, &name("a.bin")), true).unwrap();
     assert_eq!(reader.read(LARGE, 100).unwrap(), "end");
     drop(reader);
-    let (reader, _) = Reader::at(&space.vfs, &ann(), &at("a.bin")).unwrap();
+    let (reader, _) = FileReader::at(&space.vfs, &ann(), &at("a.bin")).unwrap();
     assert_eq!((reader.read_now(0, 5), reader.read(0, 5).unwrap()), (None, "text\n".into()));
-    assert_eq!(Reader::at(&space.vfs, &ann(), &at("none")).unwrap_err().kind(), Kind::NotFound);
-    assert_eq!(Reader::at(&space.vfs, &ann(), &at(".svc")).unwrap_err().kind(), Kind::IsDirectory);
+    assert_eq!(FileReader::at(&space.vfs, &ann(), &at("none")).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(FileReader::at(&space.vfs, &ann(), &at(".svc")).unwrap_err().kind(), Kind::IsDirectory);
 }
 
 fn stands(space: &TestSpace, path: &str) -> Precondition {

@@ -7,16 +7,18 @@ use bytes::Bytes;
 use svcfs_base::{ETag, Fault, TreePath};
 
 use super::*;
-use crate::{Lease, Linking, Relinked};
+use crate::{Lease, LinkResolver, RelinkedPage};
 
 /// Somebody who knows the links as a function does.
 struct Known<F>(F);
 
-impl<F: Fn(&TreePath, &TreePath) -> Result<Vec<Relinked>, Fault> + Send + Sync + 'static> Linking for Known<F> {
+impl<F: Fn(&TreePath, &TreePath) -> Result<Vec<RelinkedPage>, Fault> + Send + Sync + 'static> LinkResolver
+    for Known<F>
+{
     fn wait(&self) -> Result<(), Fault> {
         Ok(())
     }
-    fn relinked(&self, _: &Caller, (from, to): (&TreePath, &TreePath)) -> Result<Vec<Relinked>, Fault> {
+    fn relinked(&self, _: &Caller, (from, to): (&TreePath, &TreePath)) -> Result<Vec<RelinkedPage>, Fault> {
         self.0(from, to)
     }
 }
@@ -29,7 +31,7 @@ fn renamed(space: &TestSpace, from: &str, to: &str) -> Result<(), Fault> {
 fn following(
     space: &TestSpace,
     pages: &'static [&'static str],
-) -> impl Fn(&TreePath, &TreePath) -> Vec<Relinked> + use<> {
+) -> impl Fn(&TreePath, &TreePath) -> Vec<RelinkedPage> + use<> {
     let vfs = Arc::downgrade(&space.vfs);
     move |from, to| {
         let vfs = vfs.upgrade().unwrap();
@@ -39,7 +41,7 @@ fn following(
             let links = text.matches(from.as_str()).count();
             let path = if at(page) == *from { to.clone() } else { at(page) };
             let after = text.replace(from.as_str(), to.as_str());
-            (links > 0).then_some(Relinked { path, before: file.etag, after, links })
+            (links > 0).then_some(RelinkedPage { path, before: file.etag, after, links })
         };
         pages.iter().filter_map(relinked).collect()
     }

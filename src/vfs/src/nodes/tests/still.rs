@@ -9,7 +9,7 @@ use bytes::Bytes;
 use svcfs_base::ETag;
 
 use super::*;
-use crate::Content;
+use crate::FileContent;
 
 /// More than is handed on from memory.
 const LONG: usize = 1 << 20;
@@ -19,17 +19,20 @@ fn long(filled_with: u8) -> Bytes {
 }
 
 /// A space with one long file, open.
-fn opened() -> (TestSpace, Content) {
+fn opened() -> (TestSpace, FileContent) {
     let space = TestSpace::new();
     space.vfs.apply(&ann(), Change::put(at("a.bin"), long(b'a'))).unwrap();
     let opened = space.vfs.open_content(Protocol::S3, &at("a.bin")).unwrap();
     assert_eq!((opened.etag, opened.attributes.size), (ETag::of(&long(b'a')), LONG as u64));
-    assert!(matches!(opened.content, Content::OnDisk(_)), "it would stay in memory for as long as a client is slow");
+    assert!(
+        matches!(opened.content, FileContent::OnDisk(_)),
+        "it would stay in memory for as long as a client is slow"
+    );
     (space, opened.content)
 }
 
 /// All of it that is left, as doors take it.
-fn rest(content: &Content, from: usize) -> Result<Vec<u8>, Fault> {
+fn rest(content: &FileContent, from: usize) -> Result<Vec<u8>, Fault> {
     let mut all = Vec::new();
     loop {
         let at = (from + all.len()) as u64;
@@ -118,7 +121,7 @@ fn a_file_that_is_appended_to_all_the_time_is_read_in_the_time_that_its_length_t
 fn a_long_content_that_no_file_has_is_read_from_the_disk_and_leaves_nothing_there() {
     let space = TestSpace::new();
     let aside = space.vfs.set_aside(long(b'x')).unwrap();
-    assert!(matches!(aside, Content::OnDisk(_)));
+    assert!(matches!(aside, FileContent::OnDisk(_)));
     assert_eq!(rest(&aside, 0).unwrap(), long(b'x'));
-    assert!(matches!(space.vfs.set_aside(Bytes::from_static(b"x")).unwrap(), Content::Here(_)));
+    assert!(matches!(space.vfs.set_aside(Bytes::from_static(b"x")).unwrap(), FileContent::Here(_)));
 }

@@ -6,9 +6,9 @@ fn write(space: &TestSpace, handle: HandleId, at: WriteAt, text: &str) {
     space.vfs.write_node(&ann(), handle, at, text.as_bytes()).unwrap();
 }
 
-fn taken(space: &TestSpace, handle: HandleId, durability: Durability) -> Refused {
+fn taken(space: &TestSpace, handle: HandleId, durability: Durability) -> RejectedText {
     match space.vfs.publish_or_take(&ann(), handle, durability) {
-        Err((fault, Some(Left::Taken(text)))) if fault.kind() == Kind::Rejected => text,
+        Err((fault, Some(RejectedBuffer::Taken(text)))) if fault.kind() == Kind::Rejected => text,
         outcome => panic!("{outcome:?}"),
     }
 }
@@ -78,7 +78,7 @@ fn a_refused_text_of_a_file_that_was_never_saved_stays_where_it_is() {
         let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
         write(&space, handle, WriteAt::Offset(0), "refuse\n");
         let refused = space.vfs.publish_or_take(&ann(), handle, durability).unwrap_err();
-        assert!(matches!(refused.1, Some(Left::Here)), "{refused:?}");
+        assert!(matches!(refused.1, Some(RejectedBuffer::Here)), "{refused:?}");
         assert_eq!(space.vfs.attributes(node).unwrap().size, 7, "{durability:?}");
         space.vfs.release(&ann(), handle).unwrap();
         assert!(space.vfs.lookup(&ann(), NodeId::ROOT, &name("a.md")).is_err());

@@ -105,7 +105,7 @@ fn a_branch_that_a_person_switched_to_after_a_crash_is_left_as_they_found_it() {
         assert_eq!(again.text("o.md"), "of both");
         assert!(again.vfs.read(Protocol::Http, &at("a.md")).is_err());
         let told = again.vfs.feed().after(Seq(0), usize::MAX).unwrap();
-        let is_told = |event: &Arc<crate::Event>| event.message.starts_with("fswatch: the branch is at ");
+        let is_told = |event: &Arc<crate::FeedEvent>| event.message.starts_with("fswatch: the branch is at ");
         assert_eq!(told.iter().filter(|event| is_told(event)).count(), 1, "{told:?}");
         again.put("a.md", "here");
         let (log, again) = (again.log(), reopened(crashed(&again)));

@@ -30,7 +30,7 @@ const STRATEGIES: [VersionStrategy; 3] =
 
 /// A space with a strategy, over what is there.
 pub(super) fn opened(directory: TempDir, strategy: VersionStrategy) -> TestSpace {
-    let vfs = Vfs::open(Options { strategy, ..options(directory.path(), false) }).unwrap();
+    let vfs = Vfs::open(VfsOptions { strategy, ..options(directory.path(), false) }).unwrap();
     TestSpace { directory, vfs }
 }
 

@@ -145,7 +145,7 @@ fn walk_an_opening(strategy: VersionStrategy) -> usize {
                 format!("an opening with `{}` while the disk says {errno} at `{}`", strategy.name(), point.name());
             let points = FailPoints::of(copy.path());
             points.refuse(*point, errno);
-            let fault = match Vfs::open(Options { strategy, ..options(copy.path(), false) }) {
+            let fault = match Vfs::open(VfsOptions { strategy, ..options(copy.path(), false) }) {
                 Ok(_) => panic!("{when}: it opened"),
                 Err(fault) => fault,
             };

@@ -127,7 +127,7 @@ pub(super) fn sets(space: &TestSpace) -> Vec<String> {
             space.git(&["log", "--reverse", "--format=%an|%s|%T"]).lines().map(str::to_owned).collect()
         }
         VersionStore::Snapshots { .. } | VersionStore::Nothing { .. } => {
-            let told = |event: Arc<Event>| {
+            let told = |event: Arc<FeedEvent>| {
                 let files = event.changes.iter().map(|change| format!("{}={:?}", change.path, change.new));
                 format!("{}|{}|{}", event.actor, event.message, files.collect::<Vec<_>>().join(","))
             };
