@@ -216,9 +216,7 @@ impl IndexFreshness {
 
     /// The position of the last change of this caller's client that is known to be announced.
     pub(super) fn own(&self, caller: &Caller) -> Seq {
-        let state = self.state.lock();
-        let own = keys(caller).into_iter().filter_map(|key| state.clients.get(&key)?.position);
-        own.max().unwrap_or(Seq(0))
+        self.state.lock().own(caller)
     }
 
     /// What the index must read before a write of this caller is answered, see [`MAX_LAG`]; none when it is answered at once.
@@ -226,8 +224,7 @@ impl IndexFreshness {
         let state = self.state.lock();
         state.last_question.filter(|last| now.saturating_duration_since(*last) < QUESTION_PERIOD)?;
         let due = state.announced_before(now.checked_sub(MAX_LAG));
-        let is_unread = |key: &ClientKey| state.clients.get(key).and_then(|change| change.position) > Some(Seq(read));
-        let is_delayed = due > read && keys(caller).iter().any(is_unread);
+        let is_delayed = due > read && state.own(caller).0 > read;
         drop(state);
         let delay = is_delayed.then(|| DelayedWrite::begin(&self.delayed_writes, Seq(due)))?;
         (delay.number <= MAX_DELAYED_WRITES).then_some(delay)
@@ -287,6 +284,12 @@ impl FreshnessState {
             self.dropped = self.dropped.max(newest.unwrap_or(Seq(0)));
             self.clients.clear();
         }
+    }
+
+    /// See [`Freshness::own`].
+    fn own(&self, caller: &Caller) -> Seq {
+        let own = keys(caller).into_iter().filter_map(|key| self.clients.get(&key)?.position);
+        own.max().unwrap_or(Seq(0))
     }
 
     /// The newest position that was announced at or before a moment.
