@@ -45,7 +45,7 @@ pub(crate) struct HttpRequest {
 }
 
 /// With what somebody comes for a special page.
-pub(crate) struct Pass {
+pub(crate) struct SpecialRequest {
     /// Which page.
     pub page: specials::SpecialPage,
     /// Credentials among them, perhaps.
@@ -141,7 +141,7 @@ impl AppState {
             RouteMatch::Target { target: RouteTarget::Special(page), address } => {
                 address.space(self, &request.headers).iter().for_each(|space| visit.notes.enters(space));
                 let HttpRequest { headers, method, peer, .. } = request;
-                let pass = Pass { page: *page, headers, address, peer };
+                let pass = SpecialRequest { page: *page, headers, address, peer };
                 let (identity, space) = match page.guard() {
                     RequestGuard::Open => (CallerIdentity::ANYBODY, self.shown(&pass)?),
                     RequestGuard::Needs(scope) => {
@@ -187,14 +187,14 @@ impl AppState {
     fn pass(
         &self,
         identity: Result<CallerIdentity, Fault>,
-        pass: &Pass,
+        pass: &SpecialRequest,
     ) -> Result<(CallerIdentity, Arc<Space>), Fault> {
         self.admit(identity, (&pass.headers, &pass.address), |space| pass.page.stranger(space))
     }
 
     /// The space that a page which needs no credentials is about. To ask about one by its name needs them: a stranger learns nothing of which
     /// spaces there are, but by those that let strangers in. Pages that are about no space look at no name.
-    fn shown(&self, pass: &Pass) -> Result<Arc<Space>, Fault> {
+    fn shown(&self, pass: &SpecialRequest) -> Result<Arc<Space>, Fault> {
         if !pass.page.is_about_a_space() || pass.address.named(&pass.headers)?.is_none() {
             return Ok(Arc::clone(self.server.primary()));
         }
@@ -204,7 +204,7 @@ impl AppState {
 
     /// Whether somebody who was let in would be let in now, as the same and to the same space. What lasts asks again and again: keys are
     /// revoked, tokens run out, spaces go or close their doors.
-    pub(crate) async fn still_admits(&self, pass: &Pass, (known, there): (&CallerIdentity, &Arc<Space>)) -> bool {
+    pub(crate) async fn still_admits(&self, pass: &SpecialRequest, (known, there): (&CallerIdentity, &Arc<Space>)) -> bool {
         let identity = self.identify(&pass.headers).await;
         let admitted = self.pass(identity, pass);
         admitted.is_ok_and(|(identity, space)| identity == *known && Arc::ptr_eq(&space, there))

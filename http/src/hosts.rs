@@ -13,7 +13,7 @@ use http::header::{
 use http::uri::Authority;
 use http::{HeaderMap, Method};
 use svcfs_base::{Fault, Kind};
-use svcfs_config::{CorsSettings, ListenAddress, Origins, ServerSettings};
+use svcfs_config::{CorsSettings, ListenAddress, AllowedOrigins, ServerSettings};
 
 /// Headers a script of an allowed origin may send and read (gaps.md 4.1, CORS).
 const MAY_SEND: &str = "Content-Type, Authorization, If-Match, If-None-Match, X-Actor, X-Provenance, X-Svc-Space, X-Space, \
@@ -97,8 +97,8 @@ impl AllowedHosts {
         }
         let is_listed = match &self.others.origins {
             // A page without an origin of its own (`null`) is nobody's.
-            Origins::All => text.contains("://"),
-            Origins::These(origins) => origins.iter().any(|known| known.eq_ignore_ascii_case(text)),
+            AllowedOrigins::All => text.contains("://"),
+            AllowedOrigins::These(origins) => origins.iter().any(|known| known.eq_ignore_ascii_case(text)),
         };
         if !is_listed {
             let text = text.escape_default();

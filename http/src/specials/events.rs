@@ -26,7 +26,7 @@ use warp::sse;
 
 use crate::app::{AppState, log};
 use crate::bind;
-use crate::edge::Pass;
+use crate::edge::SpecialRequest;
 use crate::sending::unbuffered;
 
 /// Subscribers at once, all spaces together.
@@ -215,7 +215,7 @@ impl FromStr for EventPosition {
 pub(super) fn follow(
     app: &Arc<AppState>,
     space: Arc<Space>,
-    (pass, identity): (Pass, CallerIdentity),
+    (pass, identity): (SpecialRequest, CallerIdentity),
 ) -> Result<Response, Fault> {
     let resume = bind::header(&pass.headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
     let newest = app.subscribers.newest_of(&space);
@@ -255,7 +255,7 @@ pub(super) fn follow(
 struct EventSubscriber {
     app: Arc<AppState>,
     space: Arc<Space>,
-    pass: Pass,
+    pass: SpecialRequest,
     identity: CallerIdentity,
     /// When it was last seen that it may read.
     checked: Instant,

@@ -20,7 +20,7 @@ use svcfs_knowledge::kernel::Space;
 use warp::reply::Response;
 
 use crate::app::AppState;
-use crate::edge::Pass;
+use crate::edge::SpecialRequest;
 
 /// Which special page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,7 +212,7 @@ pub(crate) fn is_watched(path: &str) -> bool {
 pub(crate) async fn answer(
     app: &Arc<AppState>,
     space: Arc<Space>,
-    (pass, identity): (Pass, CallerIdentity),
+    (pass, identity): (SpecialRequest, CallerIdentity),
 ) -> Result<Response, Fault> {
     let headers = &pass.headers;
     let parameter = || pass.address.parameters.first().map_or("", |(_, value)| value.as_str());

@@ -65,14 +65,14 @@ impl ViewNode for SearchRoot {
         _reader: &ViewReader,
         name: &PathComponent,
     ) -> Result<Option<ViewNodeRef>, Fault> {
-        Ok(Some(Arc::new(Search(name.as_str().to_owned()))))
+        Ok(Some(Arc::new(SearchFolder(name.as_str().to_owned()))))
     }
 }
 
 /// The pages with these words.
-struct Search(String);
+struct SearchFolder(String);
 
-impl ViewNode for Search {
+impl ViewNode for SearchFolder {
     fn key(&self) -> Vec<u8> {
         format!("search {}", self.0).into_bytes()
     }
@@ -103,7 +103,7 @@ impl ViewNode for Search {
     }
 }
 
-impl Search {
+impl SearchFolder {
     fn question(&self) -> LinkQuery {
         LinkQuery::Search(self.0.clone())
     }

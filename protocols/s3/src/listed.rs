@@ -9,7 +9,7 @@ use svcfs_base::{Fault, MAX_FILE_BYTES, TreePath};
 use svcfs_vfs::PathAttributes;
 
 use crate::asked::S3RequestContext;
-use crate::listing::{ListEntry, ListQuery, Page};
+use crate::listing::{ListEntry, ListQuery, KeyPage};
 use crate::object;
 use crate::operations::KeyEncoding;
 use crate::record::is_missing;
@@ -36,7 +36,7 @@ pub(crate) struct ListOptions {
 /// A page, or as much of it as is known before many bytes are read.
 enum ListAttempt {
     Told(ListResult),
-    Heavy(Page, u64),
+    Heavy(KeyPage, u64),
 }
 
 /// The page of a listing.
@@ -63,7 +63,7 @@ pub(crate) async fn page(asked: &S3RequestContext, listing: ListQuery, manner: L
 }
 
 /// Bytes that are to be read before all of a page can be told.
-fn unread(asked: &S3RequestContext, page: &Page) -> u64 {
+fn unread(asked: &S3RequestContext, page: &KeyPage) -> u64 {
     let of = |line: &ListEntry| match line {
         ListEntry::Object { file: Some(path), attributes: Some(attributes), .. } => {
             object::unread(asked, path, attributes)
@@ -79,7 +79,7 @@ fn unread(asked: &S3RequestContext, page: &Page) -> u64 {
 /// Those of reading files.
 pub(crate) fn told(
     asked: &S3RequestContext,
-    Page { lines, is_truncated }: Page,
+    KeyPage { lines, is_truncated }: KeyPage,
     (ListOptions { encoding, owner }, most_read): (&ListOptions, u64),
 ) -> Result<ListResult, Fault> {
     let (mut told, mut last) = (ListResult { objects: Vec::new(), prefixes: Vec::new(), next: None }, None);

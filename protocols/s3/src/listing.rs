@@ -49,7 +49,7 @@ impl ListEntry {
 
 /// Some lines, and whether there are more.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub(crate) struct KeyPage {
     pub(crate) lines: Vec<ListEntry>,
     pub(crate) is_truncated: bool,
 }
@@ -59,8 +59,8 @@ impl ListQuery {
     ///
     /// # Errors
     /// Those of reading folders.
-    pub(crate) fn page(&self, asked: &S3RequestContext) -> Result<Page, Fault> {
-        let mut walk = KeyWalk { asked, listing: self, page: Page::default() };
+    pub(crate) fn page(&self, asked: &S3RequestContext) -> Result<KeyPage, Fault> {
+        let mut walk = KeyWalk { asked, listing: self, page: KeyPage::default() };
         // No key begins with what is no path.
         let folder = self.prefix.rfind('/').map_or("", |slash| &self.prefix[..slash]);
         let Ok(begin) = TreePath::parse(folder).and_then(|path| match path.as_str() == folder {
@@ -98,7 +98,7 @@ impl ListQuery {
 struct KeyWalk<'a> {
     asked: &'a S3RequestContext,
     listing: &'a ListQuery,
-    page: Page,
+    page: KeyPage,
 }
 
 /// A name in a folder, as its key begins.

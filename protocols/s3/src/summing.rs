@@ -19,19 +19,19 @@ const FEW: usize = 32 << 10;
 /// A body that is summed up as it comes.
 pub(crate) struct HashedBody {
     asked: S3RequestContext,
-    before: Before,
+    before: HashState,
     coming: Vec<u8>,
     /// Whether it is one of those that may have much in memory.
     ahead: Option<OwnedSemaphorePermit>,
 }
 
 /// What came before.
-enum Before {
+enum HashState {
     Summed(Box<ContentHasher>),
     OnItsWay(JoinHandle<S3Result<Box<ContentHasher>>>),
 }
 
-impl Before {
+impl HashState {
     async fn summed(self) -> S3Result<Box<ContentHasher>> {
         match self {
             Self::Summed(summing) => Ok(summing),
@@ -44,7 +44,7 @@ impl Before {
 
 impl HashedBody {
     pub(crate) fn new(asked: &S3RequestContext, wanted: RequestedChecksums) -> Self {
-        let before = Before::Summed(Box::new(ContentHasher::new(wanted)));
+        let before = HashState::Summed(Box::new(ContentHasher::new(wanted)));
         Self { asked: asked.clone(), before, coming: Vec::new(), ahead: None }
     }
 
@@ -66,7 +66,7 @@ impl HashedBody {
         let mut summing = before.summed().await?;
         if coming.len() < STRETCH {
             summing.update(&coming);
-            return Ok(Self { asked, before: Before::Summed(summing), coming: Vec::new(), ahead });
+            return Ok(Self { asked, before: HashState::Summed(summing), coming: Vec::new(), ahead });
         }
         let here = asked.clone();
         let task = tokio::spawn(async move {
@@ -76,7 +76,7 @@ impl HashedBody {
             };
             here.run("PutObject", work).await
         });
-        Ok(Self { asked, before: Before::OnItsWay(task), coming: Vec::new(), ahead })
+        Ok(Self { asked, before: HashState::OnItsWay(task), coming: Vec::new(), ahead })
     }
 
     /// The sums of what has come, to go on with elsewhere.

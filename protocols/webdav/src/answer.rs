@@ -44,12 +44,12 @@ const OF_FOLDERS: &str = "OPTIONS, PROPFIND, PROPPATCH, COPY, MOVE, DELETE, LOCK
 pub(crate) type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// A space, and what its paths begin with.
-struct Place {
+struct RoutedSpace {
     space: Arc<Space>,
     prefix: String,
 }
 
-impl Place {
+impl RoutedSpace {
     /// The same, where a proxy takes this off its addresses.
     fn reached_by(self, outside: &str) -> Self {
         Self { prefix: format!("{outside}{}", self.prefix), ..self }
@@ -165,16 +165,16 @@ impl WebdavServer {
 
     /// The space that a path lies in: the first one, but below `/~NAME`, where there is a space of that name that who asks may enter. For who may not it is
     /// a file's name like any other, so that it tells nothing of which spaces there are.
-    fn place(&self, path: &str, identity: &CallerIdentity) -> Result<Place, Fault> {
+    fn place(&self, path: &str, identity: &CallerIdentity) -> Result<RoutedSpace, Fault> {
         let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
         let first = percent_decode_str(first).decode_utf8_lossy();
         let spaces = self.server.spaces();
         let is_open_to_them = |name: &&str| spaces.known(name).is_ok() && identity.enter(name).is_ok();
         match first.strip_prefix(NAMED).filter(is_open_to_them) {
-            Some(name) => Ok(Place { space: spaces.find(name)?, prefix: format!("/{first}") }),
+            Some(name) => Ok(RoutedSpace { space: spaces.find(name)?, prefix: format!("/{first}") }),
             None => {
                 identity.enter(&spaces.first().name)?;
-                Ok(Place { space: Arc::clone(spaces.first()), prefix: String::new() })
+                Ok(RoutedSpace { space: Arc::clone(spaces.first()), prefix: String::new() })
             }
         }
     }
@@ -183,7 +183,7 @@ impl WebdavServer {
     fn destination(
         &self,
         headers: &HeaderMap,
-        (place, identity): (&Place, &CallerIdentity),
+        (place, identity): (&RoutedSpace, &CallerIdentity),
         outside: &str,
     ) -> Result<Option<String>, Fault> {
         let Some(destination) = headers.get("destination") else { return Ok(None) };
@@ -215,7 +215,7 @@ impl WebdavServer {
         &self,
         mut head: Parts,
         mut destination: Option<String>,
-        (place, caller, outside): (&Place, &Caller, &str),
+        (place, caller, outside): (&RoutedSpace, &Caller, &str),
     ) -> Result<Parts, Fault> {
         let mut renamed = Vec::new();
         let paths = [Some(head.uri.path().to_owned()), destination.clone()];

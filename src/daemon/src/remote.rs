@@ -45,7 +45,7 @@ pub struct RemoteFlags {
     patience: Option<u64>,
     /// Let the files be this user's (name or number), who may then write them; else whoever mounts. Only root gives them away
     #[arg(long, value_name = "USER", requires = "remote", value_parser = owner)]
-    owner: Option<Owner>,
+    owner: Option<FileOwner>,
     /// Where texts that the server did not take are kept; else below ~/.local/state/svcfs, or /var/lib/svcfs for root
     #[arg(long, value_name = "DIR", requires = "remote")]
     state: Option<PathBuf>,
@@ -53,19 +53,19 @@ pub struct RemoteFlags {
 
 /// Whose the files of a mount are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Owner {
+struct FileOwner {
     user: u32,
     group: u32,
 }
 
 /// A user of this machine.
-fn owner(text: &str) -> Result<Owner, String> {
+fn owner(text: &str) -> Result<FileOwner, String> {
     let found = match text.parse() {
         Ok(number) => User::from_uid(Uid::from_raw(number)),
         Err(_) => User::from_name(text),
     };
     match found {
-        Ok(Some(user)) => Ok(Owner { user: user.uid.as_raw(), group: user.gid.as_raw() }),
+        Ok(Some(user)) => Ok(FileOwner { user: user.uid.as_raw(), group: user.gid.as_raw() }),
         Ok(None) => Err(format!("there is no user `{text}` on this machine")),
         Err(errno) => Err(format!("the user `{text}` cannot be looked up: {errno}")),
     }
@@ -119,7 +119,7 @@ impl RemoteFlags {
             let log = log_of(&state, mountpoint)?;
             return output::say(&background::start(arguments, (mountpoint, &manner), &log)?);
         }
-        let owner = owner.map(|Owner { user, group }| (user, group));
+        let owner = owner.map(|FileOwner { user, group }| (user, group));
         let (patience, kept) = (Duration::from_secs(patience), state.join("rejected"));
         let remote = RemoteOptions { url, space, token, patience, owner, kept };
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::INFO)?;

@@ -45,7 +45,7 @@ use parking_lot::Mutex;
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 
 pub use dql::{
-    ColumnSummary, CustomFields, DqlQuery, QueryAnswer, QueryLimits, QueryMode, Refinement, RowFilter, RowGroup,
+    ColumnSummary, CustomFields, DqlQuery, QueryAnswer, QueryLimits, QueryMode, QueryRefinement, RowFilter, RowGroup,
     ViewColumn,
 };
 pub use error::IndexError;

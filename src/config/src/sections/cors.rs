@@ -69,7 +69,7 @@ impl Default for CorsConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CorsSettings {
     /// Whose pages may ask beside our own.
-    pub origins: Origins,
+    pub origins: AllowedOrigins,
     /// Which methods they may use.
     pub methods: Vec<CorsMethod>,
     /// Whether what browsers keep for this server may come along.
@@ -80,7 +80,7 @@ pub struct CorsSettings {
 
 /// Whose pages may ask beside our own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origins {
+pub enum AllowedOrigins {
     /// Those of these origins, as browsers write them; none when empty.
     These(Vec<String>),
     /// All.
@@ -91,7 +91,7 @@ impl Default for CorsSettings {
     fn default() -> Self {
         let CorsConfig { allowed_origins: _, allowed_methods: methods, allow_credentials, max_age } =
             CorsConfig::default();
-        Self { origins: Origins::These(Vec::new()), methods, allow_credentials, max_age }
+        Self { origins: AllowedOrigins::These(Vec::new()), methods, allow_credentials, max_age }
     }
 }
 
@@ -126,7 +126,7 @@ impl CorsConfig {
             if allow_credentials {
                 complain("server.cors.allow_credentials", "is not for every origin; name the origins instead of `*`");
             }
-            Origins::All
+            AllowedOrigins::All
         } else {
             let mut origins = Vec::with_capacity(written.len());
             for (index, text) in written.iter().enumerate() {
@@ -138,7 +138,7 @@ impl CorsConfig {
                     ),
                 }
             }
-            Origins::These(origins)
+            AllowedOrigins::These(origins)
         };
         CorsSettings { origins, methods: allowed_methods, allow_credentials, max_age }
     }

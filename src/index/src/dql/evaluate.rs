@@ -41,20 +41,20 @@ pub(crate) struct EvaluationContext<'c> {
     pub(crate) now: Timestamp,
     /// Fields that the configuration defines.
     pub(crate) custom: &'c BTreeMap<String, ExpressionNode>,
-    clock: Clock,
+    clock: QueryDeadline,
     links: RefCell<LinkedPages<'c>>,
     patterns: RefCell<HashMap<(bool, String), Option<Regex>>>,
 }
 
 /// How long a query may take.
-pub(crate) struct Clock {
+pub(crate) struct QueryDeadline {
     begun: Instant,
     timeout: Duration,
     /// Values that were made since the last look.
     made: Cell<u32>,
 }
 
-impl Clock {
+impl QueryDeadline {
     /// Begins now.
     pub(crate) fn begin(timeout: Duration) -> Self {
         Self { begun: Instant::now(), timeout, made: Cell::new(0) }
@@ -109,7 +109,7 @@ impl<'r> EvaluationScope<'r> {
 
 impl<'c> EvaluationContext<'c> {
     pub(crate) fn new(
-        (links, clock): (LinkedPages<'c>, Clock),
+        (links, clock): (LinkedPages<'c>, QueryDeadline),
         keys: Vec<String>,
         now: Timestamp,
         custom: &'c BTreeMap<String, ExpressionNode>,

@@ -43,7 +43,7 @@ use row::ImplicitField;
 
 pub use ast::QueryMode;
 pub(crate) use lexemes::ValueStep;
-pub use refine::{ColumnSummary, Refinement, RowFilter, ViewColumn};
+pub use refine::{ColumnSummary, QueryRefinement, RowFilter, ViewColumn};
 
 /// Longest query, in bytes.
 const MAX_BYTES: usize = 64 << 10;

@@ -18,7 +18,7 @@ const MAX_ITEMS: usize = 64;
 
 /// What is said about a query beside its text.
 #[derive(Debug, Clone, Default)]
-pub struct Refinement<'v> {
+pub struct QueryRefinement<'v> {
     /// Columns instead of the query's own; none keeps those, and formulas alone stand beside them.
     pub columns: Vec<ViewColumn<'v>>,
     /// Conditions that must hold, too.
@@ -85,7 +85,7 @@ impl DqlQuery {
     ///
     /// # Errors
     /// [`IndexError::Invalid`] on `columns`, `filters`, `sort` or `group_by`, naming the place in it.
-    pub fn refined(self, refinement: &Refinement<'_>) -> Result<Self, IndexError> {
+    pub fn refined(self, refinement: &QueryRefinement<'_>) -> Result<Self, IndexError> {
         let mut parsed = self.parsed;
         let counts = [
             ("columns", refinement.columns.len()),

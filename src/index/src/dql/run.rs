@@ -4,7 +4,7 @@ use rusqlite::{Transaction, params_from_iter};
 use serde_json::Value as Json;
 
 use super::ast::{Expression, NamedColumn, ParsedQuery, QueryMode};
-use super::evaluate::{Clock, EvaluationContext, EvaluationScope};
+use super::evaluate::{QueryDeadline, EvaluationContext, EvaluationScope};
 use super::lexemes::ValueStep;
 use super::links::LinkedPages;
 use super::narrow::{NarrowingSql, includes};
@@ -69,7 +69,7 @@ pub(crate) fn plan(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>
     index.readers.read(|connection| {
         let RequiredParts { keys, facts, deciding } = needs;
         let context = EvaluationContext::new(
-            (LinkedPages::new(index, connection, asking.below), Clock::begin(asking.timeout)),
+            (LinkedPages::new(index, connection, asking.below), QueryDeadline::begin(asking.timeout)),
             keys,
             asking.now,
             &asking.custom_fields.0,
@@ -88,7 +88,7 @@ fn attempt(index: &Index, parsed: &ParsedQuery, asking: &QueryLimits<'_>) -> Res
     index.readers.answer_within(asking.timeout, "q", |connection| {
         let RequiredParts { keys, facts, deciding } = needs;
         let context = EvaluationContext::new(
-            (LinkedPages::new(index, connection, asking.below), Clock::begin(asking.timeout)),
+            (LinkedPages::new(index, connection, asking.below), QueryDeadline::begin(asking.timeout)),
             keys,
             asking.now,
             &asking.custom_fields.0,

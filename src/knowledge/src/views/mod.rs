@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use svcfs_base::{Change, Fault, Kind, TreePath};
-use svcfs_index::{ColumnSummary as Made, DqlQuery, Refinement, RowFilter, ViewColumn};
+use svcfs_index::{ColumnSummary as Made, DqlQuery, QueryRefinement, RowFilter, ViewColumn};
 
 use crate::files;
 use crate::kernel::OperationContext;
@@ -129,7 +129,7 @@ fn query(view: &SavedView) -> Result<DqlQuery, Fault> {
     if view.query.trim().is_empty() {
         return Err(Fault::new(Kind::Invalid, "query is required"));
     }
-    let refinement = Refinement {
+    let refinement = QueryRefinement {
         columns: view
             .columns
             .iter()

@@ -43,7 +43,7 @@ pub struct SavedView {
     pub filters: Vec<ViewCondition>,
     /// Order instead of the query's
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sort: Vec<SortBy>,
+    pub sort: Vec<ViewSortKey>,
     /// The field to group rows by
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_by: Option<String>,
@@ -113,7 +113,7 @@ pub struct ViewCondition {
 /// One sort key of a view.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SortBy {
+pub struct ViewSortKey {
     /// A column of the query, or a field of the page
     pub field: String,
     /// Which way it runs
@@ -212,7 +212,7 @@ pub struct SaveView {
     pub filters: Vec<ViewCondition>,
     /// Order instead of the query's
     #[serde(default)]
-    pub sort: Vec<SortBy>,
+    pub sort: Vec<ViewSortKey>,
     /// The field to group rows by
     #[serde(default)]
     pub group_by: Option<String>,

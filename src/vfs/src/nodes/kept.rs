@@ -8,7 +8,7 @@ use svcfs_base::{Change, ETag, Fault, FileKind, Kind, MAX_FILE_BYTES, Protocol, 
 use svcfs_store::OpenFile;
 
 use super::body::{DirtyBody, RECORDED};
-use super::table::{DirtyBuffer, Held, SharedNode};
+use super::table::{DirtyBuffer, LockedNodes, SharedNode};
 use super::{NodeId, PRIVILEGES, SetAttributes};
 use crate::Vfs;
 use crate::view::{EntryKind, PathAttributes};
@@ -117,7 +117,7 @@ impl Vfs {
 
 impl Vfs {
     /// What a set of another door renames to names that are free, where that is open here; held until the handles can follow.
-    pub(crate) fn hold_renamed(&self, changes: &[Change]) -> (Vec<(TreePath, TreePath)>, Held<'_>) {
+    pub(crate) fn hold_renamed(&self, changes: &[Change]) -> (Vec<(TreePath, TreePath)>, LockedNodes<'_>) {
         let mut renames = Vec::new();
         for change in changes {
             if let Change::Move { from, to, .. } = change
@@ -135,7 +135,7 @@ impl Vfs {
     }
 
     /// Handles go on under the names that their files have now.
-    pub(crate) fn follow_renames(&self, renames: &[(TreePath, TreePath)], held: &mut Held<'_>) {
+    pub(crate) fn follow_renames(&self, renames: &[(TreePath, TreePath)], held: &mut LockedNodes<'_>) {
         for (from, to) in renames {
             self.nodes.rename(from, to);
         }

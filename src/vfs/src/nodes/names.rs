@@ -7,7 +7,7 @@ use svcfs_base::{
 };
 
 use super::renaming::holds_unsaved;
-use super::table::{DirtyBuffer, Held};
+use super::table::{DirtyBuffer, LockedNodes};
 use super::{HandleId, NodeId, SET_GROUP_ID};
 use crate::overlay::OverlayFile;
 use crate::view::PathAttributes;
@@ -358,7 +358,7 @@ impl Vfs {
     }
 
     /// Publishes those of the held nodes that lie at or below a path, before its name changes: each for who wrote it.
-    pub(super) fn publish_all_below(&self, caller: &Caller, path: &TreePath, held: &mut Held<'_>) -> Result<(), Fault> {
+    pub(super) fn publish_all_below(&self, caller: &Caller, path: &TreePath, held: &mut LockedNodes<'_>) -> Result<(), Fault> {
         for (node, shared) in held.all() {
             if let Some(staging) = &shared.staging
                 && self.nodes.path_of(node).is_ok_and(|place| place.is_under(path))

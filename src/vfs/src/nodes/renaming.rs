@@ -3,7 +3,7 @@
 use svcfs_base::{Caller, Change, ChangeSet, Durability, Fault, Kind, PathComponent, Precondition, Protocol, TreePath};
 
 use super::NodeId;
-use super::table::{DirtyBuffer, Held, ReportedTimes, SharedNode};
+use super::table::{DirtyBuffer, LockedNodes, ReportedTimes, SharedNode};
 use crate::Vfs;
 use crate::view::EntryKind;
 
@@ -109,7 +109,7 @@ impl Vfs {
     }
 
     /// The same of whatever is not saved, of a directory whose nodes are held.
-    fn check_only_saved_below(&self, directory: &TreePath, held: &mut Held<'_>) -> Result<(), Fault> {
+    fn check_only_saved_below(&self, directory: &TreePath, held: &mut LockedNodes<'_>) -> Result<(), Fault> {
         let is_below = |path: TreePath| path != *directory && path.is_under(directory);
         let is_unsaved = |staging: &DirtyBuffer| staging.is_changed || staging.is_new;
         let mut nodes = held.all();

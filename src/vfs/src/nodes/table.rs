@@ -361,12 +361,12 @@ impl SpaceNodes {
     }
 
     /// Holds what the nodes at or below these paths share, so that nothing of them is published, renamed or removed meanwhile.
-    pub(crate) fn hold(&self, paths: &[&TreePath]) -> Held<'_> {
+    pub(crate) fn hold(&self, paths: &[&TreePath]) -> LockedNodes<'_> {
         loop {
             // Whoever finds one of these names from now on finds the same node, and waits for us.
             let named: Vec<NodeId> = paths.iter().map(|path| self.find(path, 0)).collect();
             let shared = self.shared_below(paths).into_iter().map(|(node, shared)| (node, shared.lock_arc())).collect();
-            let held = Held { nodes: self, shared };
+            let held = LockedNodes { nodes: self, shared };
             // Another file may have come there while we waited.
             let is_still =
                 |(path, node): (&&TreePath, &NodeId)| self.at(path) == Some(*node) && held.shared.contains_key(node);
@@ -409,12 +409,12 @@ impl SpaceNodes {
 }
 
 /// Nodes whose shared content is held.
-pub(crate) struct Held<'a> {
+pub(crate) struct LockedNodes<'a> {
     nodes: &'a SpaceNodes,
     shared: BTreeMap<NodeId, ArcMutexGuard<RawMutex, SharedNode>>,
 }
 
-impl Held<'_> {
+impl LockedNodes<'_> {
     /// What the node at a path shares.
     pub(crate) fn at(&mut self, path: &TreePath) -> Option<&mut SharedNode> {
         self.shared.get_mut(&self.nodes.at(path)?).map(|shared| &mut **shared)
@@ -447,7 +447,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for LockedNodes<'_> {
     fn drop(&mut self) {
         // Those that were made only to be held.
         for node in self.shared.keys() {
