@@ -204,7 +204,11 @@ impl AppState {
 
     /// Whether somebody who was let in would be let in now, as the same and to the same space. What lasts asks again and again: keys are
     /// revoked, tokens run out, spaces go or close their doors.
-    pub(crate) async fn still_admits(&self, pass: &SpecialRequest, (known, there): (&CallerIdentity, &Arc<Space>)) -> bool {
+    pub(crate) async fn still_admits(
+        &self,
+        pass: &SpecialRequest,
+        (known, there): (&CallerIdentity, &Arc<Space>),
+    ) -> bool {
         let identity = self.identify(&pass.headers).await;
         let admitted = self.pass(identity, pass);
         admitted.is_ok_and(|(identity, space)| identity == *known && Arc::ptr_eq(&space, there))

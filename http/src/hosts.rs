@@ -13,7 +13,7 @@ use http::header::{
 use http::uri::Authority;
 use http::{HeaderMap, Method};
 use svcfs_base::{Fault, Kind};
-use svcfs_config::{CorsSettings, ListenAddress, AllowedOrigins, ServerSettings};
+use svcfs_config::{AllowedOrigins, CorsSettings, ListenAddress, ServerSettings};
 
 /// Headers a script of an allowed origin may send and read (gaps.md 4.1, CORS).
 const MAY_SEND: &str = "Content-Type, Authorization, If-Match, If-None-Match, X-Actor, X-Provenance, X-Svc-Space, X-Space, \

@@ -119,7 +119,7 @@ pub(crate) fn log(operation: &'static str, fault: &Fault) {
 }
 
 macro_rules! refuse {
-    ($($reply:ty),*) => { $(impl Refuse for $reply {
+    ($($reply:ty),*) => { $(impl ErrorReply for $reply {
         fn refuse(self, errno: Errno) { self.error(errno); }
     })* };
 }

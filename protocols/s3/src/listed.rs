@@ -9,7 +9,7 @@ use svcfs_base::{Fault, MAX_FILE_BYTES, TreePath};
 use svcfs_vfs::PathAttributes;
 
 use crate::asked::S3RequestContext;
-use crate::listing::{ListEntry, ListQuery, KeyPage};
+use crate::listing::{KeyPage, ListEntry, ListQuery};
 use crate::object;
 use crate::operations::KeyEncoding;
 use crate::record::is_missing;

@@ -40,9 +40,9 @@ pub(crate) struct ObjectMetadata {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) etag: Option<String>,
     /// How long the parts are that it came in; none where it came in one piece, or they are not known.
-    #[serde(skip_serializing_if = "Lengths::is_empty")]
+    #[serde(skip_serializing_if = "PartLengths::is_empty")]
     pub(crate) parts: PartLengths,
-    #[serde(skip_serializing_if = "Sums::is_empty")]
+    #[serde(skip_serializing_if = "ContentChecksums::is_empty")]
     pub(crate) sums: ContentChecksums,
     /// Headers that are given back as they came: `content-type` and its like.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

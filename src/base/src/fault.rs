@@ -50,7 +50,7 @@ macro_rules! faults {
             /// S3 error code.
             pub const fn s3(self) -> &'static str { match self { $(Kind::$kind => $s3),* } }
             /// Severity at which the edge logs it.
-            pub const fn level(self) -> Level { match self { $(Kind::$kind => Level::$level),* } }
+            pub const fn level(self) -> LogLevel { match self { $(Kind::$kind => LogLevel::$level),* } }
             /// Shape in which an agent sees it.
             pub const fn mcp(self) -> McpError { match self { $(Kind::$kind => McpError::$mcp),* } }
         }

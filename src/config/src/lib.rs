@@ -42,7 +42,7 @@ pub use reference::{FLAGS, ServeFlag, reference};
 pub use sections::assets::AssetsSettings;
 pub use sections::audit::AuditSettings;
 pub use sections::auth::{AuthSettings, AuthType, KeyDigest, KeySettings, OidcSettings};
-pub use sections::cors::{CorsMethod, CorsSettings, AllowedOrigins};
+pub use sections::cors::{AllowedOrigins, CorsMethod, CorsSettings};
 pub use sections::dataview::DataviewSettings;
 pub use sections::janitor::JanitorSettings;
 pub use sections::links::LinksConfig;

@@ -50,8 +50,8 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
     pub fn page(&self, path: &TreePath) -> Result<Option<PageRow>, IndexError> {
-        type PageRow = (String, String, String, i64, String, [u8; 20], i64);
-        let row: Option<PageRow> = self.readers.read(|connection| {
+        type StoredRow = (String, String, String, i64, String, [u8; 20], i64);
+        let row: Option<StoredRow> = self.readers.read(|connection| {
             Ok(connection
                 .prepare_cached(
                     "SELECT title, excerpt, frontmatter, word_count, headings, etag, modified FROM pages WHERE path = ?1",

@@ -34,7 +34,7 @@ macro_rules! fail_points {
             /// What it stands for.
             pub const fn meaning(self) -> &'static str { match self { $(Self::$point => $meaning),* } }
             /// What may go wrong there.
-            pub const fn nature(self) -> Nature { match self { $(Self::$point => Nature::$nature),* } }
+            pub const fn nature(self) -> FailPointKind { match self { $(Self::$point => FailPointKind::$nature),* } }
         }
     };
 }

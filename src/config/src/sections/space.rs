@@ -51,7 +51,7 @@ pub(crate) struct OtherSpace {
     /// Who may read it without credentials, where there is authentication: beats `space.visibility` of its own settings, and no request
     /// changes it. Its own settings hold when this is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Visibility")]
+    #[schemars(with = "SpaceVisibility")]
     pub visibility: Option<SpaceVisibility>,
 }
 

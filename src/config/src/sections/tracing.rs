@@ -12,7 +12,7 @@ pub(crate) struct TracingConfig {
     /// Whether there is a log at all.
     pub enabled: bool,
     /// What the log is written to.
-    pub output: LogOutput,
+    pub output: OutputSetting,
     /// Absolute path of the log file; needed when `output` is `file`, and only then.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -21,14 +21,14 @@ pub(crate) struct TracingConfig {
 
 impl Default for TracingConfig {
     fn default() -> Self {
-        Self { enabled: true, output: LogOutput::Stderr, file: None }
+        Self { enabled: true, output: OutputSetting::Stderr, file: None }
     }
 }
 
 /// What the log is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum LogOutput {
+pub(crate) enum OutputSetting {
     /// Standard error, where systemd and terminals pick it up.
     Stderr,
     /// The file named by `file`, appended to.
@@ -51,21 +51,21 @@ impl TracingConfig {
     pub(crate) fn resolve(self) -> Result<LogOutput, &'static str> {
         let Self { enabled, output, file } = self;
         let output = match (output, file.filter(|file| !file.is_empty())) {
-            (LogOutput::Stderr, None) => LogOutput::Stderr,
-            (LogOutput::Stderr, Some(_)) => {
+            (OutputSetting::Stderr, None) => LogOutput::Stderr,
+            (OutputSetting::Stderr, Some(_)) => {
                 return Err(
                     "has no effect while `tracing.output` is `stderr`; remove it, or set `tracing.output = \"file\"`",
                 );
             }
-            (LogOutput::File, None) => {
+            (OutputSetting::File, None) => {
                 return Err("is missing; `tracing.output = \"file\"` needs the path of the log file");
             }
             // Against the working directory it would depend on how the server was started; inside the root it would be
             // a page tree's file, versioned at every line.
-            (LogOutput::File, Some(file)) if !Path::new(&file).is_absolute() => {
+            (OutputSetting::File, Some(file)) if !Path::new(&file).is_absolute() => {
                 return Err("is a relative path; give the absolute path of the log file");
             }
-            (LogOutput::File, Some(file)) => LogOutput::File(PathBuf::from(file)),
+            (OutputSetting::File, Some(file)) => LogOutput::File(PathBuf::from(file)),
         };
         Ok(if enabled { output } else { LogOutput::Off })
     }

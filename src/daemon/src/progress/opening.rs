@@ -84,7 +84,7 @@ impl ProgressScreen {
         if ended.recv_timeout(self.patience) != Err(RecvTimeoutError::Timeout) {
             return;
         }
-        let bar = self.is_terminal.then(|| ProgressBar::new(&self.what));
+        let bar = self.is_terminal.then(|| OpeningBar::new(&self.what));
         let (mut status_due, mut line_due) = (Instant::now() + STATUS, Instant::now() + self.line);
         while ended.recv_timeout(DRAW) == Err(RecvTimeoutError::Timeout) {
             let newest = *self.newest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,9 +105,9 @@ impl ProgressScreen {
 }
 
 /// The bar on a terminal; taken away when dropped.
-struct ProgressBar(ProgressBar);
+struct OpeningBar(ProgressBar);
 
-impl ProgressBar {
+impl OpeningBar {
     fn new(what: &str) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_prefix(what.to_owned());
         *DRAWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
@@ -128,7 +128,7 @@ impl ProgressBar {
     }
 }
 
-impl Drop for ProgressBar {
+impl Drop for OpeningBar {
     fn drop(&mut self) {
         *DRAWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.0.finish_and_clear();

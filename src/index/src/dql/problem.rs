@@ -36,7 +36,7 @@ impl QueryProblem {
 }
 
 impl<'i> ParserError<LexerInput<'i>> for QueryProblem {
-    type ProblemDetails = Self;
+    type Inner = Self;
     fn from_input(input: &LexerInput<'i>) -> Self {
         Self::at(input.current_token_start(), "")
     }

@@ -4,7 +4,7 @@ use rusqlite::{Transaction, params_from_iter};
 use serde_json::Value as Json;
 
 use super::ast::{Expression, NamedColumn, ParsedQuery, QueryMode};
-use super::evaluate::{QueryDeadline, EvaluationContext, EvaluationScope};
+use super::evaluate::{EvaluationContext, EvaluationScope, QueryDeadline};
 use super::lexemes::ValueStep;
 use super::links::LinkedPages;
 use super::narrow::{NarrowingSql, includes};

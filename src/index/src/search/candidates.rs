@@ -9,7 +9,7 @@ use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, params_from_iter};
 
 use super::anchors::{self, AnchorCounts};
-use super::query::{QueryWord, SearchQuery};
+use super::query::{QueryWord, WordQuery};
 use super::trust::{RISING, TrustBoost};
 use super::{SearchQuery, score};
 use crate::IndexError;
@@ -71,7 +71,7 @@ impl CandidateSet {
 pub(super) fn gather(
     connection: &Connection,
     query: &SearchQuery,
-    question: &SearchQuery,
+    question: &WordQuery,
 ) -> Result<Option<CandidateSet>, IndexError> {
     let mut found = CandidateSet::default();
     let named = if question.is_positive {
@@ -157,7 +157,7 @@ fn some(
 fn about(
     connection: &Connection,
     query: &SearchQuery,
-    question: &SearchQuery,
+    question: &WordQuery,
     found: &mut CandidateSet,
 ) -> Result<(), IndexError> {
     let single = |word: &QueryWord| {
@@ -197,7 +197,7 @@ fn about(
 pub(super) fn beyond(
     connection: &Connection,
     query: &SearchQuery,
-    question: &SearchQuery,
+    question: &WordQuery,
     weighed: &[i64],
     (skipped, missing): (usize, usize),
 ) -> Result<Vec<i64>, IndexError> {

@@ -26,7 +26,7 @@ use crate::pages::{self, tree_path};
 use crate::words::ForwardIndex;
 use crate::{AnswerLimit, Index, IndexError};
 use candidates::CandidateSet;
-use query::{SearchQuery, Vocabulary};
+use query::{Vocabulary, WordQuery};
 use score::{ScoreScale, ScoreScratch};
 
 pub(crate) use answers::AnswerCache;
@@ -147,7 +147,7 @@ struct SearchCandidate {
     source_of_truth: bool,
 }
 
-fn answer(connection: &Connection, query: &SearchQuery, mut question: SearchQuery) -> Result<SearchAnswer, IndexError> {
+fn answer(connection: &Connection, query: &SearchQuery, mut question: WordQuery) -> Result<SearchAnswer, IndexError> {
     let offset = usize::try_from(query.offset).unwrap_or(usize::MAX);
     let gathered = candidates::gather(connection, query, &question)?;
     let Some(found) = gathered else { return Ok(SearchAnswer { note: question.note, ..SearchAnswer::default() }) };
@@ -194,7 +194,7 @@ fn lift(weighed: &mut [WeighedPage], found: &CandidateSet) {
 /// How well each of the pages fits. Where no word is asked for, only fields, all fit alike, and trust alone says which come first.
 fn weighed(
     connection: &Connection,
-    (trust, question): (TrustBoost, &SearchQuery),
+    (trust, question): (TrustBoost, &WordQuery),
     found: &CandidateSet,
 ) -> Result<Vec<WeighedPage>, IndexError> {
     let scale = ScoreScale::of(connection, &question.words)?;
@@ -251,7 +251,7 @@ fn candidate(connection: &Connection, id: i64, score: f64) -> Result<SearchCandi
     })
 }
 
-fn hit(connection: &Connection, question: &SearchQuery, candidate: SearchCandidate) -> Result<SearchHit, IndexError> {
+fn hit(connection: &Connection, question: &WordQuery, candidate: SearchCandidate) -> Result<SearchHit, IndexError> {
     let SearchCandidate { id, path, title, score, status, source_of_truth } = candidate;
     let mut statement = connection.prepare_cached(
         "SELECT bodies.body, bodies.frontmatter, forwards.words FROM bodies CROSS JOIN forwards ON forwards.page = bodies.page

@@ -22,7 +22,7 @@ const MAX_WORDS: usize = 128;
 
 /// A question, understood.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct SearchQuery {
+pub(super) struct WordQuery {
     /// In the words of FTS5, over the columns of `texts`.
     pub(super) expression: String,
     /// The words that pages are to have: they make the score and are marked. Those after `NOT` are not among them.
@@ -115,7 +115,7 @@ pub(super) trait Vocabulary {
 }
 
 /// Reads `q`; none when there is nothing to look for.
-pub(super) fn read(q: &str, vocabulary: &impl Vocabulary) -> Result<Option<SearchQuery>, IndexError> {
+pub(super) fn read(q: &str, vocabulary: &impl Vocabulary) -> Result<Option<WordQuery>, IndexError> {
     measured(q)?;
     if q.chars().all(|c| matches!(c, '*' | '?') || c.is_whitespace()) {
         return Ok(None);
@@ -181,14 +181,14 @@ pub(super) fn measured(q: &str) -> Result<(), IndexError> {
 }
 
 /// The words of `q`, all of which must occur.
-fn plain(q: &str) -> SearchQuery {
+fn plain(q: &str) -> WordQuery {
     let words: Vec<QueryWord> = q
         .split(|c: char| c.is_whitespace() || matches!(c, '"' | '(' | ')' | '\0'))
         .filter(|word| !matches!(*word, "AND" | "OR" | "NOT" | "NEAR"))
         .filter_map(|word| QueryWord::read(word, word.ends_with('*')))
         .collect();
     let expressions: Vec<String> = words.iter().map(QueryWord::expression).collect();
-    SearchQuery { expression: expressions.join(" AND "), words, is_plain: true, is_positive: true, note: None }
+    WordQuery { expression: expressions.join(" AND "), words, is_plain: true, is_positive: true, note: None }
 }
 
 /// The words of `q` that somebody may have misspelt: without operators and the signs of the query language.

@@ -358,7 +358,12 @@ impl Vfs {
     }
 
     /// Publishes those of the held nodes that lie at or below a path, before its name changes: each for who wrote it.
-    pub(super) fn publish_all_below(&self, caller: &Caller, path: &TreePath, held: &mut LockedNodes<'_>) -> Result<(), Fault> {
+    pub(super) fn publish_all_below(
+        &self,
+        caller: &Caller,
+        path: &TreePath,
+        held: &mut LockedNodes<'_>,
+    ) -> Result<(), Fault> {
         for (node, shared) in held.all() {
             if let Some(staging) = &shared.staging
                 && self.nodes.path_of(node).is_ok_and(|place| place.is_under(path))

@@ -1,7 +1,7 @@
 //! The pieces of a question as an expression: `NOT` binds closest, then `AND` (also between two words with nothing but space), then `OR`.
 
 use super::tokens::QueryToken;
-use super::{QueryWord, SearchQuery};
+use super::{QueryWord, WordQuery};
 use crate::field_words;
 use crate::words::{Dictionary, TextWords};
 
@@ -21,14 +21,14 @@ type SyntaxMistake = &'static str;
 type FtsExpression = Option<String>;
 
 /// Reads all of a question.
-pub(super) fn parse(tokens: &[QueryToken]) -> Result<SearchQuery, SyntaxMistake> {
+pub(super) fn parse(tokens: &[QueryToken]) -> Result<WordQuery, SyntaxMistake> {
     let mut parser =
         QueryParser { tokens, words: Vec::new(), is_plain: true, is_positive: true, is_wanted: true, depth: 0 };
     let expression = parser.either()?;
     if !parser.tokens.is_empty() {
         return Err("a bracket is closed that was not opened");
     }
-    Ok(SearchQuery {
+    Ok(WordQuery {
         expression: expression.unwrap_or_default(),
         words: parser.words,
         is_plain: parser.is_plain,

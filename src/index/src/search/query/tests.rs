@@ -14,7 +14,7 @@ impl Vocabulary for Known {
     }
 }
 
-fn asked(q: &str) -> SearchQuery {
+fn asked(q: &str) -> WordQuery {
     read(q, &Known).unwrap().unwrap_or_default()
 }
 
