@@ -13,8 +13,8 @@ mod fault;
 mod hash;
 mod limit;
 mod path;
+mod permissions;
 mod plain;
-mod reach;
 mod scratch;
 mod version;
 
@@ -30,8 +30,8 @@ pub use fault::{Fault, Kind, LogLevel, McpError};
 pub use hash::{CommitId, ETag, ETagHasher, Seq};
 pub use limit::Limit;
 pub use path::{PathComponent, TreePath, is_hidden_name};
+pub use permissions::{Permissions, Scope};
 pub use plain::plain;
-pub use reach::{Permissions, Scope};
 pub use scratch::{in_both_cases, is_any_case};
 pub use version::VersionId;
 

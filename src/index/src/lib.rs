@@ -23,14 +23,14 @@ mod inspection;
 mod links;
 mod meta;
 mod moments;
-mod newest;
 mod outline;
 mod pages;
-mod parts;
 mod pipeline;
 mod rebuild;
+mod recent_pages;
 mod schema;
 mod search;
+mod segments;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -57,11 +57,11 @@ pub use meta::{MetaCondition, MetaQuery, MetaRow, SortKey, SortOrder};
 pub use moments::day_of;
 pub use outline::{TopCounts, TreeOutline};
 pub use pages::{PageHeading, PageRow};
-pub use parts::MergeStep;
 pub use search::{SearchAnswer, SearchHit, SearchQuery, SpellingSuggestion, TrustBoost};
+pub use segments::MergeStep;
 
 use connections::ReaderPool;
-use parts::WriterLock;
+use segments::WriterLock;
 use words::Dictionary;
 use writer::{IndexWriter, WriteBatch};
 

@@ -5,45 +5,47 @@
 #![warn(missing_docs)]
 #![expect(clippy::disallowed_methods, reason = "the disk lives here")]
 
-pub mod boot;
-pub mod condition;
-mod disposal;
+mod audit_log;
+pub mod boot_marker;
+mod deferred_unlink;
 mod error;
-mod fail;
+mod fail_points;
 mod history;
+mod inode_table;
 mod leases;
 mod log;
-mod memory;
-mod numbers;
 mod paths;
+pub mod preflight;
 mod probe;
+mod recycled_files;
 mod removal;
 mod rename;
-mod spares;
-mod trail;
 mod tree;
 mod usage;
+mod version_store;
 
-pub use disposal::DeferGuard;
+pub use audit_log::{AuditLog, RetentionLimits};
+pub use deferred_unlink::DeferGuard;
 pub use error::StoreError;
-pub use fail::{FailPoint, FailPointKind, FailPoints};
+pub use fail_points::{FailPoint, FailPointKind, FailPoints};
 pub use history::{
     BadObject, BlameHunk, CommitAuthor, DivergedMove, ExternalGit, FileEdit, FileVersion, ForeignCommit, ForeignEntry,
     GitLock, HeadMove, History, LockHolder, PastEntry, ReachableObjects, RepoInspection, StagedCommit, TreeState,
     UnknownCommits, as_recorded, mend_head, order_within, unified_diff,
 };
+pub use inode_table::{InodeTable, StableOperation, StableWrite};
 pub use leases::{Lease, LeaseFile};
 pub use log::{
     ChangeFilter, ChangePage, DayActivity, DiffBase, Log, LogCheck, LogEntry, LogRecord, PageActivity, PathChange,
     PathOccurrence, PathVersion, RecordKind, SetMetadata, TotalActivity,
 };
-pub use memory::{LogOnlyState, PathState, SNAPSHOT_DIRECTORY, SnapshotStore, VersionStore, VersionStrategy, WriteTip};
-pub use numbers::{InodeTable, StableOperation, StableWrite};
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
 pub use removal::remove_root;
-pub use trail::{AuditLog, RetentionLimits};
 pub use tree::{
     CachedFile, DiskUsage, ExpectedFile, FileInstall, FileStat, InstallResult, LargeFileStaging, OpenFile,
     SetXattrMode, SpecialFile, SpecialKind, StatKind, WorkTree, XattrProbe, without_privileges,
 };
 pub use usage::{BucketCount, BucketSize, HourRange, PageViews, SearchCount, UsageCounts, UsageTotals};
+pub use version_store::{
+    LogOnlyState, PathState, SNAPSHOT_DIRECTORY, SnapshotStore, VersionStore, VersionStrategy, WriteTip,
+};

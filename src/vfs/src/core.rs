@@ -13,18 +13,18 @@ use svcfs_store::{
 };
 use tracing::warn;
 
+use crate::audit_hook::{OnAccepted, OnChange};
 use crate::committer::CommitPolicy;
-use crate::done::{OnAccepted, OnChange};
 use crate::feed::ChangeFeed;
 use crate::leases::LeaseRegistry;
 use crate::links::LinkResolver;
-use crate::load::OnFlush;
-use crate::locks::PathLocks;
 use crate::messages::SaveMessages;
 use crate::nodes::{DirtyBytes, RecentRefusals};
 use crate::overlay::{Overlay, OverlayFile};
-use crate::place::PathClassifier;
+use crate::path_class::PathClassifier;
+use crate::path_locks::PathLocks;
 use crate::queue::{CommitQueue, StateBefore, WriteBarrier};
+use crate::queue_load::OnFlush;
 use crate::uncommitted::UncommittedPaths;
 
 /// How long a page renamed to a scratch name may be missing before its removal is recorded: an editor that keeps a backup

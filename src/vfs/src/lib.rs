@@ -6,36 +6,35 @@
 
 mod adopt;
 mod apply;
+mod audit_hook;
 mod committer;
 mod core;
-mod done;
 mod feed;
 mod gate;
 mod leases;
 mod links;
-mod load;
-mod locks;
 mod messages;
 mod nodes;
-mod opening;
 mod overlay;
 mod past;
-mod place;
+mod path_class;
+mod path_locks;
 mod plan;
+mod precondition;
 mod progress;
 mod queue;
-mod standing;
+mod queue_load;
+mod recovery;
 mod uncommitted;
 mod view;
 mod watch;
 
+pub use audit_hook::{ChangeOutcome, OnAccepted, OnChange, RequestedChange};
 pub use committer::CommitPolicy;
-pub use done::{ChangeOutcome, OnAccepted, OnChange, RequestedChange};
 pub use feed::{ChangeFeed, EventChange, FeedEvent};
 pub use gate::{ProposedFile, WriteGate};
 pub use leases::LeaseBarrier;
 pub use links::{LinkResolver, RelinkedPage};
-pub use load::{FlushKind, OnFlush, QueueLoad};
 pub use nodes::{
     Allocation, CachedRead, DirtyBytes, DiskSpace, FileContent, FileReader, HandleId, NodeId, OpenMode, OpenedFile,
     RejectedBuffer, RejectedText, SET_GROUP_ID, SetAttributes, UPLOAD, WriteAt, place_of_refused,
@@ -45,6 +44,7 @@ pub use past::{
     StoredContent, StoredVersion, TimelineEvent,
 };
 pub use progress::{OnProgress, OpenProgress};
+pub use queue_load::{FlushKind, OnFlush, QueueLoad};
 pub use svcfs_store::{
     ChangeFilter, DayActivity, InodeTable, Lease, PageActivity, SetXattrMode, SpecialFile, SpecialKind,
     StableOperation, StableWrite, TotalActivity, VersionStrategy,
@@ -64,9 +64,9 @@ use svcfs_store::{FailPoints, History, StatePaths, VersionStore};
 
 use crate::core::VfsCore;
 use crate::nodes::SpaceNodes;
-use crate::opening::RootStores;
-use crate::place::PathClassifier;
+use crate::path_class::PathClassifier;
 use crate::progress::ProgressReporter;
+use crate::recovery::RootStores;
 
 /// What a space is opened with.
 pub struct VfsOptions {
@@ -152,7 +152,7 @@ impl Vfs {
             memory,
             clock,
             commits,
-            locks: crate::locks::PathLocks::default(),
+            locks: crate::path_locks::PathLocks::default(),
             overlay: crate::overlay::Overlay::default(),
             uncommitted: crate::uncommitted::UncommittedPaths::default(),
             queue: crate::queue::CommitQueue::default(),
@@ -173,8 +173,8 @@ impl Vfs {
             linking: OnceLock::new(),
         });
         let committer =
-            opening::recover(&core, is_new_log, &mut reporter).map_err(|fault| at_root(&core.root, fault))?;
-        opening::begin(&core, strategy).map_err(|fault| at_root(&core.root, fault))?;
+            recovery::recover(&core, is_new_log, &mut reporter).map_err(|fault| at_root(&core.root, fault))?;
+        recovery::begin(&core, strategy).map_err(|fault| at_root(&core.root, fault))?;
         core.feed.restart(committer.last);
         let seat = Arc::new(committer::CommitLeader::new(committer));
         let own = Arc::clone(&seat);

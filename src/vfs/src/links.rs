@@ -8,7 +8,7 @@ use svcfs_base::{Caller, Change, ChangeSet, ETag, Fault, Kind, Precondition, Tre
 
 use crate::Vfs;
 use crate::gate::ProposedFile;
-use crate::place::PathClass;
+use crate::path_class::PathClass;
 use crate::view::EntryKind;
 
 /// How often a rename is worked out anew because somebody wrote one of the linking pages meanwhile.

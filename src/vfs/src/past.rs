@@ -1,10 +1,10 @@
 //! History by path (contract 2.3–2.5, 4.4), answered from the log where it can be, from git or snapshots where content is needed.
 
 mod blame;
-mod gone;
-mod kept;
 mod states;
+mod stored_versions;
 mod timeline;
+mod tombstones;
 mod versions;
 
 use std::time::Duration;
@@ -15,10 +15,10 @@ use svcfs_base::{Actor, ETag, Fault, Protocol, Seq, Timestamp, TreePath, Version
 use svcfs_store::{ChangePage, PathChange};
 
 pub use blame::BlameLine;
-pub(crate) use gone::RemovedPaths;
-pub use kept::{NewestVersion, StoredContent, StoredVersion};
 pub use states::{PastName, PastState};
+pub use stored_versions::{NewestVersion, StoredContent, StoredVersion};
 pub use timeline::{PathTimeline, TimelineEvent};
+pub(crate) use tombstones::RemovedPaths;
 pub use versions::PageVersion;
 
 use crate::Vfs;

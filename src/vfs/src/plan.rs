@@ -15,9 +15,9 @@ use svcfs_store::{StatKind, without_privileges};
 use crate::core::{EffectiveState, NEW_MODE, PendingRemoval, VfsCore};
 use crate::gate::{ProposedFile, WriteGate};
 use crate::overlay::{OverlayFile, PendingState};
-use crate::place::PathClass;
+use crate::path_class::PathClass;
+use crate::precondition::{CurrentState, check};
 use crate::queue::{FileEffect, StateAfter, StateBefore};
-use crate::standing::{CurrentState, check};
 
 /// Something done to the tree directly, because history does not hear of it.
 pub(crate) enum DirectChange {

@@ -9,7 +9,7 @@ use svcfs_store::{CachedFile, FileStat, SpecialFile, StatKind, StoreError};
 
 use crate::Vfs;
 use crate::overlay::OverlayFile;
-use crate::place::REJECTED_DIRECTORY;
+use crate::path_class::REJECTED_DIRECTORY;
 
 /// What stands at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

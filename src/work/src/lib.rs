@@ -8,17 +8,17 @@
 //! waits needs no thread: those of all spaces take their steps on a few that they share.
 #![warn(missing_docs)]
 
-mod beside;
 mod lanes;
 mod pool;
+mod serial_executor;
 mod signal;
 mod supervisor;
 #[cfg(test)]
 mod tests;
 mod watermark;
 
-pub use beside::SerialExecutor;
 pub use lanes::{Lane, LaneError, LaneOccupancy, Lanes, StartedWork};
+pub use serial_executor::SerialExecutor;
 pub use signal::{Signal, StopToken};
 pub use supervisor::{Backoff, NextStep, Supervisor, Task, TaskFailure, TaskReports, TaskState, TaskStatus};
 pub use watermark::Watermark;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use svcfs_base::TreePath;
 use svcfs_knowledge::search::reindex;
-use svcfs_store::{History, Log, StatePaths, condition, mend_head};
+use svcfs_store::{History, Log, StatePaths, mend_head, preflight};
 
 use super::{DoctorProgress, RootExamination, counted};
 use crate::failure::CommandFailure;
@@ -45,9 +45,9 @@ fn mend_mount(root: &Path, done: &mut Vec<String>) -> Result<(), CommandFailure>
 }
 
 fn mend_owner(root: &Path, done: &mut Vec<String>) -> Result<(), CommandFailure> {
-    let files = condition::misowned(root);
+    let files = preflight::misowned(root);
     if !files.is_empty() && nix::unistd::geteuid().is_root() {
-        condition::give_back(root, &files).context("files could not be given to the owner of the root")?;
+        preflight::give_back(root, &files).context("files could not be given to the owner of the root")?;
         done.push(format!("gave {} to the owner of the root", counted(files.len(), "file")));
     }
     Ok(())
@@ -108,12 +108,12 @@ fn can_open(found: &RootExamination) -> bool {
 }
 
 fn sweep(found: &RootExamination, done: &mut Vec<String>) -> Result<(), CommandFailure> {
-    let mut files = condition::half_installed(&found.root);
+    let mut files = preflight::half_installed(&found.root);
     files.extend(found.log.iter().flat_map(|log| log.leftover_spool.iter().cloned()));
     if let Some(repository) = found.repository()? {
         files.extend(repository.unfinished());
     }
-    condition::remove(&files).context("unfinished files could not be removed")?;
+    preflight::remove(&files).context("unfinished files could not be removed")?;
     if !files.is_empty() {
         done.push(format!("removed {}", counted(files.len(), "unfinished file")));
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use svcfs_store::condition;
+use svcfs_store::preflight;
 
 use super::{CheckFinding, RootExamination, counted};
 use crate::client;
@@ -32,7 +32,7 @@ pub(super) fn root(root: &Path) -> Vec<CheckFinding> {
         found.push(CheckFinding::problem("root", format!("`{}` cannot be read: {error}", root.display())));
         return found;
     }
-    let unwritable = condition::unwritable(root);
+    let unwritable = preflight::unwritable(root);
     found.push(match unwritable.first() {
         None => CheckFinding::ok("root", format!("`{}` can be read and written", root.display())),
         Some((_, error)) => {
@@ -40,7 +40,7 @@ pub(super) fn root(root: &Path) -> Vec<CheckFinding> {
             CheckFinding::problem("root", told).at(unwritable.iter().map(|(path, _)| path.display()))
         }
     });
-    let misowned = condition::misowned(root);
+    let misowned = preflight::misowned(root);
     found.push(if misowned.is_empty() {
         CheckFinding::ok("owner", "nothing below `.git` and `.svc/state` belongs to the superuser alone")
     } else {
@@ -56,7 +56,7 @@ pub(super) fn root(root: &Path) -> Vec<CheckFinding> {
 }
 
 pub(super) fn disk(root: &Path) -> CheckFinding {
-    let disk = match condition::disk(root) {
+    let disk = match preflight::disk(root) {
         Ok(disk) => disk,
         Err(error) => return CheckFinding::problem("disk", format!("its free space cannot be asked for: {error}")),
     };
@@ -76,7 +76,7 @@ pub(super) fn leftovers(found: &RootExamination) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     let mut files = Vec::new();
     if found.holder.is_none() {
-        files.extend(condition::half_installed(&found.root));
+        files.extend(preflight::half_installed(&found.root));
         files.extend(found.log.iter().flat_map(|log| log.leftover_spool.iter().cloned()));
         if let Ok(Some(repository)) = found.repository() {
             files.extend(repository.unfinished());
@@ -92,7 +92,7 @@ pub(super) fn leftovers(found: &RootExamination) -> Vec<CheckFinding> {
         .at(files.iter().map(|path| path.display()))
         .mended_by("removes them; what matters of them is in the log")
     });
-    let rejected = condition::rejected(&found.root);
+    let rejected = preflight::rejected(&found.root);
     if !rejected.is_empty() {
         let told = format!(
             "{} of refused saves are kept in `.svc/rejected`; they are their writers', remove them when nobody needs them",

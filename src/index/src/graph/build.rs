@@ -9,8 +9,8 @@ use serde_json::Value;
 use svcfs_base::TreePath;
 use svcfs_text::links::candidates;
 
+use super::cache::GraphChanges;
 use super::facts::GraphFields;
-use super::kept::GraphChanges;
 use super::{GraphNode, GraphPage, LinkGraph, Neighbours, node_of};
 use crate::IndexError;
 use crate::links::{NameLookup, SOURCES, each_link, kind_of};

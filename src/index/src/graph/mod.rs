@@ -7,9 +7,9 @@
 //! links mean its name, in the transaction of a write; here it costs who asks, once, and only if somebody asks.
 
 mod build;
+mod cache;
 mod facts;
-mod fresh;
-mod kept;
+mod incremental;
 #[cfg(test)]
 mod tests;
 
@@ -20,8 +20,8 @@ use svcfs_base::TreePath;
 
 use crate::pages::range_below;
 
+pub(crate) use cache::GraphCache;
 pub use facts::{PageFacts, ReviewDay, UnresolvedLink};
-pub(crate) use kept::GraphCache;
 
 /// A page of a [`Graph`], by its place in the order of paths.
 pub type GraphNode = u32;

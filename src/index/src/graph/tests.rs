@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use svcfs_base::Seq;
 
-use super::{LinkGraph, fresh};
+use super::{LinkGraph, incremental};
 use crate::connections;
 use crate::tests::{Space, at, page};
 
@@ -21,7 +21,7 @@ fn pairs(graph: &LinkGraph) -> BTreeSet<(String, String)> {
 fn fresh(space: &Space) -> LinkGraph {
     let read = |connections: &mut [rusqlite::Connection]| {
         connections::begin(connections)?;
-        fresh::fresh(connections)
+        incremental::fresh(connections)
     };
     space.index.readers.read_together(3, read).unwrap()
 }

@@ -5,9 +5,9 @@
 //! links of others lead without any of their rows being touched.
 
 mod all_names;
-mod following;
+mod backlink_cache;
+mod follower;
 mod names;
-mod recent;
 #[cfg(test)]
 mod tests;
 
@@ -20,9 +20,9 @@ use svcfs_text::links::{KeyKind, LinkKind, candidates};
 use crate::pages::tree_path;
 use crate::{Index, IndexError};
 pub(crate) use all_names::{AllNames, AllPages, PageOrdinal};
-pub use following::LinkFollower;
+pub(crate) use backlink_cache::{BacklinkCache, PageBacklinks};
+pub use follower::LinkFollower;
 pub(crate) use names::NameLookup;
-pub(crate) use recent::{BacklinkCache, PageBacklinks};
 
 /// A page that links to the one asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 //! milliseconds a page and never quite where the cursor says.
 
 mod anchors;
-mod answers;
+mod answer_cache;
 mod candidates;
 mod query;
 mod score;
@@ -29,7 +29,7 @@ use candidates::CandidateSet;
 use query::{Vocabulary, WordQuery};
 use score::{ScoreScale, ScoreScratch};
 
-pub(crate) use answers::AnswerCache;
+pub(crate) use answer_cache::AnswerCache;
 pub use spelling::SpellingSuggestion;
 pub use trust::TrustBoost;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use git2::{BlameOptions, Blob, DiffOptions, Oid, Patch, Repository};
 use svcfs_base::{Actor, CommitId, ETag, Timestamp, TreePath};
 
-use super::foreign::decoded;
+use super::external_commits::decoded;
 use super::{History, HistoryResult, commit_id, oid};
 
 /// How many files are remembered, and how many hunks of one at most: together some 10 MB.

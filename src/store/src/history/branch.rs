@@ -16,7 +16,7 @@ use svcfs_base::{CommitId, Timestamp};
 
 use super::{EMAIL, History, HistoryResult, current_reference, owner};
 use crate::FailPoint;
-use crate::disposal::OpenHandle;
+use crate::deferred_unlink::OpenHandle;
 use crate::rename::is_unsupported;
 use crate::tree::reserve;
 

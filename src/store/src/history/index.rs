@@ -10,7 +10,7 @@ use git2::{
 };
 use svcfs_base::{ETag, FileKind, TreePath};
 
-use super::draft::IndexUpdate;
+use super::index_update::IndexUpdate;
 use super::read::TreeFinder;
 use super::{History, HistoryResult, etag, head_of, oid};
 use crate::FailPoint;

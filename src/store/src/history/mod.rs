@@ -3,24 +3,24 @@
 //! One rule: a commit is built from its parent's tree in memory, without an index file and without a subprocess. A batch of them
 //! is published as one pack, unflushed; the log holds everything until a checkpoint flushes it.
 
-mod alone;
 mod blame;
 mod branch;
 mod deflate;
-mod draft;
 mod exclude;
+mod external_commits;
+mod external_git;
 mod flush;
-mod foreign;
 mod index;
+mod index_update;
+mod init_repo;
 mod inspection;
-mod made;
-mod mend;
 mod object;
-mod others;
 mod owner;
 mod pack;
-mod past;
+mod past_tree;
 mod read;
+mod repair;
+mod repo_lock;
 mod tree;
 
 use std::fs::File;
@@ -32,18 +32,18 @@ use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 use tracing::warn;
 
 pub use blame::{BlameHunk, FileVersion};
-pub use foreign::{DivergedMove, ForeignCommit, ForeignEntry, HeadMove, as_recorded, order_within};
+pub use external_commits::{DivergedMove, ForeignCommit, ForeignEntry, HeadMove, as_recorded, order_within};
+pub use external_git::ExternalGit;
 pub(crate) use inspection::set_aside;
 pub use inspection::{
     BadObject, GitLock, LockHolder, ReachableObjects, RepoInspection, TreeState, UnknownCommits, mend_head,
 };
-pub use others::ExternalGit;
 pub(crate) use owner::{give_as_its_directory, give_below};
-pub use past::PastEntry;
+pub use past_tree::PastEntry;
 pub use read::unified_diff;
 
-use crate::disposal::Reclaimer;
-use crate::spares::RecyclePool;
+use crate::deferred_unlink::Reclaimer;
+use crate::recycled_files::RecyclePool;
 use crate::{FailPoint, FailPoints, StoreError};
 
 /// The e-mail of every author: svcfs knows names, not addresses.
@@ -123,7 +123,7 @@ pub struct History {
     /// Held by whoever writes `.git/index`.
     indexing: Mutex<()>,
     /// The `.git/index` that we wrote or found right last, to tell it from others'.
-    own_index: Mutex<Option<others::FileStamp>>,
+    own_index: Mutex<Option<external_git::FileStamp>>,
     disposal: Reclaimer,
     /// Files of packs that may be used again.
     spares: RecyclePool,
@@ -131,7 +131,7 @@ pub struct History {
     branches: RecyclePool,
     merger: pack::Merger,
     /// The lock of the repository, for whoever serves it.
-    alone: Mutex<Option<alone::RepoLock>>,
+    alone: Mutex<Option<repo_lock::RepoLock>>,
     blamed: Mutex<blame::BlameCache>,
     /// Folders of git on other disks than the root.
     elsewhere: Vec<File>,
@@ -153,7 +153,7 @@ impl History {
     /// `Git` when there is a repository that cannot be opened.
     pub fn open(root: &Path, unversioned: &[String]) -> HistoryResult<(Self, bool)> {
         let (repository, is_new) = found_or_made(root)?;
-        match alone::RepoLock::take(&repository, root) {
+        match repo_lock::RepoLock::take(&repository, root) {
             Ok(alone) => alone.sweep(&repository),
             // What looks left over is at work.
             Err(StoreError::Served { .. }) => {}
@@ -168,7 +168,7 @@ impl History {
     /// As [`History::open`]; `Served` when the server of another of its work trees has it.
     pub fn open_alone(root: &Path, unversioned: &[String]) -> HistoryResult<(Self, bool)> {
         let (repository, is_new) = found_or_made(root)?;
-        let alone = alone::RepoLock::take(&repository, root)?;
+        let alone = repo_lock::RepoLock::take(&repository, root)?;
         alone.sweep(&repository);
         let history = Self::of(repository, root, unversioned)?;
         *history.alone.lock() = Some(alone);
@@ -179,10 +179,10 @@ impl History {
         let fail = FailPoints::of(root);
         exclude::exclude(&repository, unversioned)?;
         let folder = repository.path().to_owned();
-        if let Err(error) = draft::sweep(&folder) {
+        if let Err(error) = index_update::sweep(&folder) {
             warn!(%error, "what a crash left of `.git/index` cannot be removed");
         }
-        let spares = alone::directory(&repository);
+        let spares = repo_lock::directory(&repository);
         let elsewhere = flush::elsewhere(&repository, root)?;
         let merger = pack::Merger::of(repository.commondir().join("objects/pack"), fail.clone());
         let writer = Mutex::new(PackWriter { repository, objects: object::ObjectBuilder::default(), is_torn: false });
@@ -390,7 +390,7 @@ fn found_or_made(root: &Path) -> HistoryResult<(Repository, bool)> {
     trust_the_root();
     match Repository::open(root) {
         Ok(repository) => Ok((repository, false)),
-        Err(error) if error.code() == ErrorCode::NotFound => Ok((made::repository(root)?, true)),
+        Err(error) if error.code() == ErrorCode::NotFound => Ok((init_repo::repository(root)?, true)),
         Err(error) => Err(error.into()),
     }
 }

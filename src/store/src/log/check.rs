@@ -11,7 +11,7 @@ use svcfs_base::{CommitId, Seq, TreePath};
 
 use super::spool::{earlier_name_of, name_of};
 use super::writer::newest;
-use super::{Log, LogRecord, LogResult, SCHEMA_NUMBER, journal, rows, standing, writer};
+use super::{Log, LogRecord, LogResult, SCHEMA_NUMBER, journal, latest_state, rows, writer};
 use crate::{StatePaths, StoreError, TreeState};
 
 /// The first form of logs that have a journal.
@@ -67,7 +67,7 @@ impl Log {
     pub fn tree(paths: &StatePaths, mut progress: impl FnMut(usize, usize)) -> LogResult<TreeState> {
         let (connection, mut recorded) = (opened(paths)?, Vec::new());
         with_journal(&connection, paths, |snapshot, ahead| {
-            recorded = standing::below_with(snapshot, &TreePath::root(), &ahead.records)?;
+            recorded = latest_state::below_with(snapshot, &TreePath::root(), &ahead.records)?;
             Ok(())
         })?;
         Ok(TreeState::against(paths.root(), &recorded, &mut progress).0)

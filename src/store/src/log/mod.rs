@@ -4,15 +4,15 @@
 //! together with one flush; rows of SQLite are made of them a moment later. Contents stay until a checkpoint has flushed what was made
 //! from them; the rows stay for good and are what history questions are answered from.
 
+mod cache_drop;
 mod check;
-mod doubt;
+mod history_stats;
 mod journal;
 mod kinds;
+mod latest_state;
 mod read;
 mod rows;
 mod spool;
-mod standing;
-mod tally;
 mod writer;
 
 use std::path::PathBuf;
@@ -28,11 +28,11 @@ use svcfs_base::{
 use svcfs_work::SerialExecutor;
 
 pub use check::LogCheck;
+pub use history_stats::{ChangeFilter, DayActivity, PageActivity, PathOccurrence, TotalActivity};
 pub use kinds::{DiffBase, RecordKind};
 pub use read::{ChangePage, PathChange, PathVersion, SetMetadata};
-pub use tally::{ChangeFilter, DayActivity, PageActivity, PathOccurrence, TotalActivity};
 
-use doubt::DatabaseFile;
+use cache_drop::DatabaseFile;
 use journal::AppendError;
 use spool::SpoolFiles;
 use writer::LogWriter;
@@ -130,7 +130,7 @@ pub struct Log {
     readers: Mutex<Vec<Connection>>,
     // Behind all that has connections.
     writer: Arc<LogWriter>,
-    tally: RwLock<tally::HistoryStats>,
+    tally: RwLock<history_stats::HistoryStats>,
     fail: FailPoints,
 }
 
@@ -149,10 +149,10 @@ impl Log {
         let fail = FailPoints::of(paths.root());
         fail.at(FailPoint::OpenLog)?;
         let file = paths.log();
-        let (wal, journal) = (doubt::wal_of(&file), paths.journal());
+        let (wal, journal) = (cache_drop::wal_of(&file), paths.journal());
         if std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > 0) {
             // Killed, perhaps after a flush that failed.
-            doubt::forget([&file, &wal].into_iter().chain(&journal));
+            cache_drop::forget([&file, &wal].into_iter().chain(&journal));
         }
         let writer = Connection::open(&file)?;
         writer.pragma_update(None, "journal_mode", "wal")?;
@@ -373,7 +373,7 @@ impl Log {
             }
             Ok(transaction.commit()?)
         })?;
-        *self.tally.write() = tally::HistoryStats::default();
+        *self.tally.write() = history_stats::HistoryStats::default();
         Ok(())
     }
 

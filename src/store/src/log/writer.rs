@@ -15,7 +15,7 @@ use rusqlite::{Connection, params};
 use svcfs_base::Seq;
 use tracing::debug;
 
-use super::doubt::{self, DatabaseFile};
+use super::cache_drop::{self, DatabaseFile};
 use super::journal::{AppendError, FILES, Journal, JournalKey, new_key};
 use super::{LogRecord, LogResult, journal, rows, spool};
 use crate::{FailPoint, FailPoints, StoreError};
@@ -150,7 +150,7 @@ impl LogWriter {
         if let Err(refusal) = appended {
             if refusal.is_in_doubt {
                 self.doubt(ahead);
-                doubt::forget(&self.paths);
+                cache_drop::forget(&self.paths);
             }
             return Err(refusal);
         }
@@ -170,7 +170,7 @@ impl LogWriter {
             self.fail.pass(FailPoint::LogFlushed);
             Ok(false)
         });
-        outcome.map_err(|error| AppendError { is_in_doubt: doubt::is_left_by(&error), error })
+        outcome.map_err(|error| AppendError { is_in_doubt: cache_drop::is_left_by(&error), error })
     }
 
     /// Makes rows of all that is owed, and sees to it that there is a journal.
@@ -203,7 +203,7 @@ impl LogWriter {
     }
 
     fn not_in_doubt<T>(&self, outcome: LogResult<T>) -> LogResult<T> {
-        if outcome.as_ref().is_err_and(doubt::is_left_by) {
+        if outcome.as_ref().is_err_and(cache_drop::is_left_by) {
             self.doubt(self.ahead.lock());
             self.database.forget();
         }

@@ -3,18 +3,18 @@
 //! One rule: no path ever leaves the root. Everything is opened relative to the root's descriptor with `openat2`,
 //! `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`: who follows a link must say so, and look again at where it leads.
 
-mod at_once;
 mod attributes;
-mod back;
-mod blanks;
+mod blocks;
 mod extended;
 mod flush;
-mod large;
-mod pieces;
-mod place;
-mod ready;
+mod install;
+mod large_files;
+mod nonblocking;
 mod special;
+mod staged_files;
 mod stat;
+mod temp_pool;
+mod writeback;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -30,15 +30,15 @@ use rustix::io::Errno;
 use svcfs_base::{MAX_FILE_BYTES, PathComponent, TreePath};
 use svcfs_work::SerialExecutor;
 
-pub use at_once::CachedFile;
-pub(crate) use blanks::PREFIX as BLANK_PREFIX;
 pub use extended::{SetXattrMode, XattrProbe};
-pub use large::{LargeFileStaging, OpenFile};
-pub use place::{ExpectedFile, FileInstall, InstallResult};
+pub use install::{ExpectedFile, FileInstall, InstallResult};
+pub use large_files::{LargeFileStaging, OpenFile};
+pub use nonblocking::CachedFile;
 pub use stat::{FileStat, SpecialFile, SpecialKind, StatKind, without_privileges};
+pub(crate) use temp_pool::PREFIX as BLANK_PREFIX;
 
 use self::stat::to_stat;
-use crate::disposal::{DeferGuard, Reclaimer};
+use crate::deferred_unlink::{DeferGuard, Reclaimer};
 use crate::rename::rename_to_free;
 use crate::{FailPoint, FailPoints, StatePaths, StoreError};
 
@@ -82,8 +82,8 @@ pub struct WorkTree {
     /// Has the disk begin with large files.
     helper: Arc<SerialExecutor>,
     // Before the rooms of blanks, in one of which it lies.
-    ready: ready::StagedFiles,
-    blanks: blanks::TempFilePool,
+    ready: staged_files::StagedFiles,
+    blanks: temp_pool::TempFilePool,
     trust: flush::SyncState,
     is_root_user: bool,
     /// The mount that files are renamed from; none where the kernel does not tell.
@@ -115,8 +115,8 @@ impl WorkTree {
         sweep(&temporary)?;
         Ok(Self {
             root: directory(root)?,
-            ready: ready::StagedFiles::of(&temporary),
-            blanks: blanks::TempFilePool::of(&temporary),
+            ready: staged_files::StagedFiles::of(&temporary),
+            blanks: temp_pool::TempFilePool::of(&temporary),
             mount: mount_of(&temporary),
             temporary,
             counter: AtomicU64::new(0),
@@ -235,7 +235,7 @@ impl WorkTree {
     pub fn read_range(&self, path: &TreePath, offset: u64, length: usize) -> TreeResult<Bytes> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let file = File::from(self.open_at(path, flags)?);
-        large::read_up_to(&file, offset, length).map_err(|source| StoreError::Disk { path: path.clone(), source })
+        large_files::read_up_to(&file, offset, length).map_err(|source| StoreError::Disk { path: path.clone(), source })
     }
 
     /// Opens a regular file to be read.

@@ -12,8 +12,8 @@ use tracing::{debug, error, warn};
 use super::Committer;
 use super::index::IndexRefresh;
 use crate::core::VfsCore;
-use crate::load::FlushKind;
-use crate::opening::write_anew;
+use crate::queue_load::FlushKind;
+use crate::recovery::write_anew;
 
 /// A checkpoint on its way, on a thread of its own: writers do not wait for what it flushes.
 pub(crate) struct RunningCheckpoint {

@@ -5,15 +5,15 @@
 //! nothing of it is visible but unreferenced objects; from then on it will happen, whatever breaks. Where commits are gathered, a
 //! set is logged without one, and its commit is logged in the same way later: see `window`.
 
-mod ahead;
+mod apply;
 mod checkpoint;
-mod early;
-mod foreign;
-mod gather;
+mod coalesce;
+mod external_commits;
 mod index;
+mod leader;
+mod overlap;
+mod parallel_stage;
 mod record;
-mod seat;
-mod settle;
 mod window;
 
 use std::collections::BTreeSet;
@@ -25,11 +25,11 @@ use svcfs_base::{CommitId, Fault, Seq, TreePath};
 use svcfs_store::{ExternalGit, LogRecord, PathState, StoreError, WriteTip};
 use tracing::{error, info, warn};
 
-use ahead::FlushOverlap;
-use early::ParallelStager;
-pub(crate) use foreign::{foreign_record, jump_records, numbered};
+pub(crate) use external_commits::{foreign_record, jump_records, numbered};
+pub(crate) use leader::CommitLeader;
+use overlap::FlushOverlap;
+use parallel_stage::ParallelStager;
 use record::LoggedBatch;
-pub(crate) use seat::CommitLeader;
 pub use window::CommitPolicy;
 pub(crate) use window::CommitWindow;
 

@@ -12,10 +12,10 @@ use tracing::error;
 use super::window::CommitPolicy;
 use super::{Committer, PlannedSet};
 use crate::adopt::{adopted, adoption_message};
-use crate::load::FlushKind;
 use crate::overlay::OverlayFile;
+use crate::precondition::{CurrentState, check};
 use crate::queue::{FileEffect, QueuedSet, StateAfter, StateBefore};
-use crate::standing::{CurrentState, check};
+use crate::queue_load::FlushKind;
 
 /// Up to here the log has the contents of edits behind us, too: whoever flushed theirs is not to lose it to a power cut after somebody covered it.
 /// A whole tree that was put there is in git, which is flushed with the next checkpoint.

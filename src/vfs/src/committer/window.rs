@@ -11,7 +11,7 @@ use svcfs_base::{Seq, TreePath};
 use svcfs_store::{LogEntry, LogRecord, RecordKind, StoreError};
 use tracing::error;
 
-use super::gather::{CommitGroup, gathered};
+use super::coalesce::{CommitGroup, gathered};
 use super::record::{RecordForm, RecordTip};
 use super::{Committer, PlannedSet};
 use crate::overlay::OverlayFile;

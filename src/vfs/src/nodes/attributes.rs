@@ -6,7 +6,7 @@ use svcfs_base::{Caller, Change, DiskAttributes, Fault, FileKind, Kind, Precondi
 use svcfs_store::OpenFile;
 use tracing::debug;
 
-use super::kept::stands_in_for;
+use super::orphans::stands_in_for;
 use super::table::DirtyBuffer;
 use super::{NodeId, PRIVILEGES, SetAttributes};
 use crate::Vfs;

@@ -9,7 +9,7 @@ use svcfs_store::OpenFile;
 use tracing::error;
 
 use super::body::{RECORDED, part};
-use super::kept::stands_in_for;
+use super::orphans::stands_in_for;
 use super::table::{DirtyBuffer, ReportedTimes, SharedNode};
 use super::{Allocation, HandleId, NodeId, OpenMode, PRIVILEGES, WriteAt};
 use crate::Vfs;

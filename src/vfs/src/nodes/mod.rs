@@ -3,36 +3,36 @@
 //! One rule: a node is a file or directory whatever its name becomes. Its unpublished bytes are shared by all its handles;
 //! history hears of them when they are published, and one publication is one version.
 
-mod at_once;
 mod attributes;
 mod body;
 mod content;
+mod detached;
 mod extended;
-mod kept;
 mod large;
 mod names;
+mod nonblocking;
+mod orphans;
+mod passthrough;
 mod reading;
 mod refusals;
-mod refused;
+mod rejected;
 mod renaming;
-mod settled;
+mod snapshot_reader;
 mod special;
-mod still;
 mod table;
-mod taken;
 
 use std::time::SystemTime;
 
 use svcfs_base::Fault;
 
-pub use at_once::CachedRead;
 pub use body::DirtyBytes;
+pub use detached::{RejectedBuffer, RejectedText};
 pub use names::UPLOAD;
+pub use nonblocking::CachedRead;
 pub use reading::{FileContent, FileReader, OpenedFile};
 pub(crate) use refusals::{RecentRefusals, RefusalMark};
-pub use refused::place_of_refused;
+pub use rejected::place_of_refused;
 pub(crate) use table::SpaceNodes;
-pub use taken::{RejectedBuffer, RejectedText};
 
 use crate::Vfs;
 

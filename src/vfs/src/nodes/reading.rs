@@ -7,7 +7,7 @@ use bytes::Bytes;
 use svcfs_base::{Caller, ETag, Fault, Protocol, TreePath};
 use tracing::debug;
 
-use super::still::SnapshotReader;
+use super::snapshot_reader::SnapshotReader;
 use super::{HandleId, NodeId, OpenMode};
 use crate::Vfs;
 use crate::view::{EntryKind, FileView, FoundFile, PathAttributes};

@@ -9,9 +9,9 @@ use svcfs_base::TreePath;
 use svcfs_store::{FileStat, StatKind, StoreError, WorkTree};
 use tracing::warn;
 
-use super::refused::place_of_refused;
+use super::rejected::place_of_refused;
 use crate::core::VfsCore;
-use crate::place::REJECTED_DIRECTORY;
+use crate::path_class::REJECTED_DIRECTORY;
 
 /// How long a refused text is kept while no write of its page is accepted (gaps.md D6).
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);

@@ -9,7 +9,7 @@ use svcfs_store::SpecialFile;
 
 use super::NodeId;
 use crate::Vfs;
-use crate::standing::{CurrentState, check};
+use crate::precondition::{CurrentState, check};
 use crate::view::{EntryKind, PathAttributes};
 
 impl Vfs {

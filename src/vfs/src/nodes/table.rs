@@ -10,7 +10,7 @@ use svcfs_store::OpenFile;
 
 use super::body::DirtyBody;
 use super::extended::ScratchXattrs;
-use super::kept::OrphanNode;
+use super::orphans::OrphanNode;
 use super::{HandleId, NodeId};
 use crate::Vfs;
 use crate::view::PathAttributes;

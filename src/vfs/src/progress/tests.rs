@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::Vfs;
-use crate::opening::tests::{crashed, remove_tree};
+use crate::recovery::tests::{crashed, remove_tree};
 use crate::tests::{TestSpace, at, eve, options};
 
 #[derive(Clone, Default)]

@@ -3,7 +3,7 @@
 use svcfs_store::ChangeFilter;
 
 use super::*;
-use crate::opening::tests::{copied, reopened};
+use crate::recovery::tests::{copied, reopened};
 
 /// Lets a person do something in git once the index has what was written, and waits until the server has seen it.
 fn done(space: &TestSpace, command: &[&str]) {

@@ -3,7 +3,7 @@
 use super::faults::opened;
 use super::gathered::NEVER;
 use super::*;
-use crate::opening::tests::{crashed, reopened};
+use crate::recovery::tests::{crashed, reopened};
 
 fn etag(text: &str) -> Precondition {
     Precondition::OneOf(vec![ETag::of(text.as_bytes())])

@@ -63,7 +63,7 @@ fn assert_both(space: &TestSpace, when: &str, (ours, edit): (Option<&str>, &str)
     }
     assert_eq!(space.vfs.core.standing(&at("a.md")).unwrap().unwrap().content, edit, "{when}");
     assert_eq!(space.vfs.rescan().unwrap(), 0, "{when}");
-    let is_tidy = |space: &TestSpace| svcfs_store::condition::half_installed(space.directory.path()).is_empty();
+    let is_tidy = |space: &TestSpace| svcfs_store::preflight::half_installed(space.directory.path()).is_empty();
     space.wait_until(&format!("{when}: temporary files are gone"), is_tidy);
 }
 

@@ -1,7 +1,7 @@
 //! Commits made some time after their writers were answered (`async_commit`).
 
 use super::*;
-use crate::opening::tests::{crashed, reopened};
+use crate::recovery::tests::{crashed, reopened};
 
 /// Longer than any test takes: the window closes only when somebody needs its commits.
 pub(super) const NEVER: Duration = Duration::from_secs(600);

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use svcfs_store::{FailPoint, FailPoints};
 
 use super::*;
-use crate::opening::tests::{crashed, reopened};
+use crate::recovery::tests::{crashed, reopened};
 
 fn fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());

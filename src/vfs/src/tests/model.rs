@@ -10,7 +10,7 @@ use svcfs_store::FailPoint;
 
 use super::gathered::NEVER;
 use super::*;
-use crate::opening::tests::crashed;
+use crate::recovery::tests::crashed;
 
 /// What stands at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]

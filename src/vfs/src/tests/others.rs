@@ -10,7 +10,7 @@ use svcfs_store::{FailPoint, FailPoints};
 
 use super::stop::Stop;
 use super::*;
-use crate::opening::tests::{crashed, reopened};
+use crate::recovery::tests::{crashed, reopened};
 
 /// What a disk says (errno(3)).
 const NO_SPACE: i32 = 28;

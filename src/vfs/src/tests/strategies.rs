@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use super::faults::{new_space, opened};
 use super::*;
-use crate::opening::tests::{crashed, remove_tree};
+use crate::recovery::tests::{crashed, remove_tree};
 
 const SNAPSHOTS: VersionStrategy = VersionStrategy::Snapshots { at_most: None };
 const WITHOUT_GIT: [VersionStrategy; 2] = [SNAPSHOTS, VersionStrategy::Nothing];

@@ -20,7 +20,7 @@ use svcfs_work::{NextStep, Signal, StopToken, Supervisor, Task, TaskFailure};
 use tracing::{debug, info, warn};
 
 use crate::Vfs;
-use crate::place::PathClass;
+use crate::path_class::PathClass;
 use kernel::{EventHandler, WatchedDirs};
 
 /// An edit is looked at when its path was quiet for this long.

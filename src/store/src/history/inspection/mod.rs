@@ -3,8 +3,8 @@
 //! One rule: looking changes nothing. What mends is in `mend.rs`, loses nothing, and is done only when asked for.
 
 mod locks;
-mod mend;
 mod objects;
+mod repair;
 mod tree;
 
 use std::collections::HashSet;
@@ -15,10 +15,10 @@ use svcfs_base::CommitId;
 
 pub(super) use locks::holder;
 pub use locks::{GitLock, LockHolder};
-pub use mend::mend_head;
-pub(crate) use mend::set_aside;
-pub(super) use mend::set_aside_in_git;
 pub use objects::{BadObject, ReachableObjects};
+pub use repair::mend_head;
+pub(crate) use repair::set_aside;
+pub(super) use repair::set_aside_in_git;
 pub use tree::TreeState;
 
 use super::{HistoryResult, commit_id, head_of, oid, trust_the_root};

@@ -10,7 +10,7 @@ use svcfs_base::{ETag, TreePath};
 use super::RepoInspection;
 use crate::StoreError;
 use crate::history::pack::is_whole;
-use crate::history::{HistoryResult, etag, flush, head_of, mend, oid};
+use crate::history::{HistoryResult, etag, flush, head_of, oid, repair};
 
 /// Everything the newest commit leads to.
 #[derive(Debug, Default)]
@@ -168,7 +168,7 @@ impl<P: FnMut(usize)> ObjectWalk<'_, P> {
     fn is_good(&mut self, id: Oid, kind: ObjectType, place: &str) -> bool {
         self.found.read += 1;
         (self.progress)(self.found.read);
-        if mend::is_torn(&flush::loose(self.repository, id), id) {
+        if repair::is_torn(&flush::loose(self.repository, id), id) {
             self.note(id, kind, place, false);
             return false;
         }

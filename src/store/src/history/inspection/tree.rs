@@ -9,10 +9,10 @@ use git2::{Oid, Repository, Status, StatusOptions, StatusShow};
 use svcfs_base::{ETag, FileKind, MAX_FILE_BYTES, TreePath};
 
 use super::RepoInspection;
-use crate::history::draft::unknown_kind;
 use crate::history::index::go_without_index;
-use crate::history::mend::is_damaged;
+use crate::history::index_update::unknown_kind;
 use crate::history::read::leaves_in;
+use crate::history::repair::is_damaged;
 use crate::history::{HistoryResult, etag, head_of, oid};
 
 /// How tree, newest commit and `.git/index` differ; or tree and log, where git keeps no versions.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use git2::Oid;
 use sha1::{Digest, Sha1};
 
-use super::draft::{TempPack, created};
 use super::index::{FAR, write_head};
-use super::set::StoredPack;
+use super::pack_set::StoredPack;
+use super::temp_pack::{TempPack, created};
 use super::{CHECKSUM_BYTES, FileReuse, HistoryResult, KEEP, MARK, TEMPORARY};
 use crate::{FailPoint, FailPoints, StoreError};
 

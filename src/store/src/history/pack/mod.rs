@@ -14,13 +14,13 @@
 //! tightly is what `git gc` is for.
 
 mod batch;
-mod draft;
+mod compaction;
 mod index;
-mod join;
 mod listing;
-mod merger;
-mod renewal;
-mod set;
+mod merge;
+mod pack_set;
+mod rewrite;
+mod temp_pack;
 mod torn;
 
 use std::fs;
@@ -33,10 +33,10 @@ use tracing::warn;
 use super::inspection::set_aside_in_git;
 use super::{History, HistoryResult, owner};
 use crate::FailPoint;
-use crate::disposal::Reclaimer;
-use crate::spares::RecyclePool;
+use crate::deferred_unlink::Reclaimer;
+use crate::recycled_files::RecyclePool;
 
-pub(super) use merger::Merger;
+pub(super) use compaction::Merger;
 pub(super) use torn::{is_whole, sweep_temporary};
 
 const CHECKSUM_BYTES: usize = 20;

@@ -10,7 +10,7 @@ use svcfs_base::{Actor, CommitId};
 
 use super::super::FileEdit;
 use super::super::tests::{Fixture, at, author, fixture, write};
-use super::set::FAN;
+use super::pack_set::FAN;
 use super::*;
 use crate::StoreError;
 
@@ -267,7 +267,7 @@ fn an_index_that_says_something_else_than_its_pack_is_not_believed() {
         fs::write(&index, &bytes[..]).unwrap();
         let parts: Vec<_> = packs
             .iter()
-            .map(|path| set::StoredPack {
+            .map(|path| pack_set::StoredPack {
                 path: path.clone(),
                 bytes: fs::metadata(path).unwrap().len(),
                 is_flushed: true,
@@ -275,7 +275,7 @@ fn an_index_that_says_something_else_than_its_pack_is_not_believed() {
             .collect();
         let target = tempfile::tempdir().unwrap();
         let fail = crate::FailPoints::of(target.path());
-        let join = join::PackMerge {
+        let join = merge::PackMerge {
             fail: &fail,
             directory: target.path(),
             temporary: target.path().join("new"),
@@ -283,7 +283,7 @@ fn an_index_that_says_something_else_than_its_pack_is_not_believed() {
             reuse: None,
         };
         match join.run(&parts, &mut || Ok(())) {
-            Err(join::MergeFailure::Unfit(path, _)) => assert_eq!(path, packs[0], "byte {at}"),
+            Err(merge::MergeFailure::Unfit(path, _)) => assert_eq!(path, packs[0], "byte {at}"),
             other => panic!("byte {at}: {other:?}"),
         }
         assert_eq!(fs::read_dir(target.path()).unwrap().count(), 0, "byte {at}: something is left over");

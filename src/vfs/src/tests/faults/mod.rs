@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use svcfs_store::{FailPoint, FailPoints};
 
 use super::*;
-use crate::opening::tests::{copied, crashed, reopened};
+use crate::recovery::tests::{copied, crashed, reopened};
 use story::{DEEDS, Deed, assert_whole};
 
 /// Every way of remembering has points of its own; of snapshots only the newest is kept, so that one is dropped now and then.

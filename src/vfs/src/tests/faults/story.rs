@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use svcfs_store::condition::half_installed;
+use svcfs_store::preflight::half_installed;
 use svcfs_store::{Log, SnapshotStore, StatePaths, VersionStore};
 
 use super::*;

@@ -14,8 +14,8 @@ use git2::{ErrorClass, ErrorCode, Index, Repository};
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::mend::is_damaged;
-use super::others::{FileStamp, written_at};
+use super::external_git::{FileStamp, written_at};
+use super::repair::is_damaged;
 use super::{HistoryResult, owner};
 use crate::StoreError;
 use crate::rename::is_unsupported;

@@ -31,8 +31,8 @@ fn put(tree: &WorkTree, known: &[&str]) -> InstallResult {
 /// What was replaced is let go of a moment later.
 fn assert_nothing_left(directory: &Path) {
     let deadline = Instant::now() + Duration::from_secs(20);
-    while crate::condition::half_installed(directory) != [] as [PathBuf; 0] {
-        assert!(Instant::now() < deadline, "left over: {:?}", crate::condition::half_installed(directory));
+    while crate::preflight::half_installed(directory) != [] as [PathBuf; 0] {
+        assert!(Instant::now() < deadline, "left over: {:?}", crate::preflight::half_installed(directory));
         std::thread::yield_now();
     }
 }
@@ -52,7 +52,7 @@ fn what_was_replaced_and_removed_by_thousands_is_gone_when_the_tree_is_closed() 
         assert_eq!(tree.remove_known(path, [ETag::of(b"three")][..].into()).unwrap(), InstallResult::Done);
     }
     drop(tree);
-    assert_eq!(crate::condition::half_installed(directory.path()), [] as [PathBuf; 0]);
+    assert_eq!(crate::preflight::half_installed(directory.path()), [] as [PathBuf; 0]);
 }
 
 #[test]

@@ -14,9 +14,9 @@ use std::time::SystemTime;
 use sha1::{Digest, Sha1};
 
 use super::batch::{header, path_of};
-use super::draft::TempPack;
 use super::index::{FAR, ID_BYTES, IndexTable, PackIndex, write_head};
-use super::set::StoredPack;
+use super::pack_set::StoredPack;
+use super::temp_pack::TempPack;
 use super::{CHECKSUM_BYTES, FileReuse, is_whole};
 use crate::{FailPoint, FailPoints, StoreError};
 

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use git2::Repository;
 use svcfs_base::Timestamp;
 
-use super::draft::TempPack;
+use super::temp_pack::TempPack;
 use super::torn::{MAX_CLOCK_ERROR, are_of_each_other, read_through, warn_of};
 use super::{History, HistoryResult, TEMPORARY, keep_aside};
 use crate::FailPoint;

@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use svcfs_work::SerialExecutor;
 use tracing::warn;
 
-use super::join::{MergeFailure, PackMerge};
 use super::listing::{self, PackListing};
-use super::set::{FAN, MergeBounds, PackSet, StoredPack};
+use super::merge::{MergeFailure, PackMerge};
+use super::pack_set::{FAN, MergeBounds, PackSet, StoredPack};
 use super::{FileReuse, HistoryResult, TEMPORARY, remove};
 use crate::{FailPoint, FailPoints};
 

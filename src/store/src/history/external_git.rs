@@ -12,7 +12,7 @@ use git2::{Oid, Repository};
 use svcfs_base::CommitId;
 use tracing::warn;
 
-use super::{EMAIL, History, HistoryResult, commit_id, draft, oid};
+use super::{EMAIL, History, HistoryResult, commit_id, index_update, oid};
 
 /// A lock that has been there for this long has lost its process.
 const MAX_LOCKED: Duration = Duration::from_secs(60);
@@ -81,7 +81,7 @@ impl History {
         let age = |FileStamp(_, made): FileStamp| made.elapsed().unwrap_or_default();
         if let Some(lock) = written_at(&self.folder.join("index.lock"))
             && age(lock) < MAX_LOCKED
-            && !draft::is_own_lock(&self.folder)
+            && !index_update::is_own_lock(&self.folder)
         {
             return Some(lock);
         }

@@ -13,7 +13,7 @@ use rustix::fs::{self as sys, AtFlags};
 use svcfs_base::{DiskAttributes, FileKind, TreePath};
 
 use super::WorkTree;
-use super::place::{DirectorySlot, FileInstall};
+use super::install::{DirectorySlot, FileInstall};
 
 /// Longer ones would take as long as the flush itself.
 const MAX_BYTES: usize = 64 << 10;

@@ -12,7 +12,7 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use svcfs_base::TreePath;
 
 use super::stat::to_stat;
-use super::{FileStat, INSIDE, StatKind, WorkTree, extended, pieces};
+use super::{FileStat, INSIDE, StatKind, WorkTree, blocks, extended};
 
 /// Bytes that are copied and hashed in less time than it takes to wake a thread for them, or little more.
 const AT_ONCE: usize = 64 << 10;
@@ -67,7 +67,7 @@ impl WorkTree {
         if length == 0 {
             return Some((stat, Bytes::new()));
         }
-        let read = pieces::filled(length, |memory| {
+        let read = blocks::filled(length, |memory| {
             preadv2(&file, &mut [IoSliceMut::new(memory)], offset, ReadWriteFlags::NOWAIT)
         });
         read.ok().filter(|read| read.len() == length).map(|read| (stat, read))

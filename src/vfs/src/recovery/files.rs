@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use svcfs_base::{DiskAttributes, ETag, Fault, LargeFile, TreePath};
 use svcfs_store::{
     ExpectedFile, FailPoint, InstallResult, LogEntry, LogRecord, PathState, StatKind, StatePaths, StoreError, WriteTip,
-    boot,
+    boot_marker,
 };
 use tracing::warn;
 
@@ -59,7 +59,7 @@ pub(super) fn complete(
     rename_directories(core, logged.records)?;
     // What others committed they put in place themselves, and only a power cut takes it from there, or a disk that did not flush.
     let is_as_left =
-        !core.tree.is_doubted() && boot::was_opened_since(&StatePaths::of(&core.root), core.tree.started());
+        !core.tree.is_doubted() && boot_marker::was_opened_since(&StatePaths::of(&core.root), core.tree.started());
     let is_done = |path: &TreePath| is_done(path) || is_as_left && logged.of_others().contains(path);
     let lost: Vec<_> = logged.of_others().iter().copied().filter(|path| !is_done(path)).collect();
     let on_top = on_top(core, logged, &lost)?;

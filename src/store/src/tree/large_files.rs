@@ -13,11 +13,11 @@ use rustix::fs::{self as sys, AtFlags, FallocateFlags, Gid, Mode, OFlags, Rename
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use svcfs_base::{DiskAttributes, LargeFile, MAX_FILE_BYTES, TreePath};
 
-use super::back::WritebackHint;
 use super::stat::{times, to_any_stat};
-use super::{FileStat, StatKind, TreeResult, WorkTree, disk, pieces};
+use super::writeback::WritebackHint;
+use super::{FileStat, StatKind, TreeResult, WorkTree, blocks, disk};
 use crate::StoreError;
-use crate::disposal::{HOLD, OpenHandle};
+use crate::deferred_unlink::{HOLD, OpenHandle};
 
 /// Bits that a file loses when its content changes.
 const PRIVILEGES: u32 = 0o6000;
@@ -68,7 +68,7 @@ impl OpenFile {
     /// The same of what the system has in memory, fewer where it has not all of them: nobody waits for the disk. None when it has nothing,
     /// at the end, and on disks that cannot tell.
     pub fn read_cached(&self, offset: u64, length: usize) -> Option<Bytes> {
-        let read = pieces::filled(length, |memory| {
+        let read = blocks::filled(length, |memory| {
             preadv2(&self.0, &mut [IoSliceMut::new(memory)], offset, ReadWriteFlags::NOWAIT)
         });
         read.ok().filter(|read| !read.is_empty())
@@ -244,7 +244,7 @@ const fn is_for_readers(refusal: io::ErrorKind) -> bool {
 
 /// Bytes of a file at an offset; fewer at its end.
 pub(super) fn read_up_to(file: &File, offset: u64, length: usize) -> io::Result<Bytes> {
-    pieces::filled(length, |memory| {
+    blocks::filled(length, |memory| {
         let mut filled = 0;
         while filled < length {
             match file.read_at(&mut memory[filled..], offset + filled as u64) {

@@ -19,7 +19,7 @@ use super::extended::inherit;
 use super::stat::{StatKind, times, to_stat};
 use super::{TreeResult, WorkTree, disk, reserve, to_errno};
 use crate::FailPoint;
-use crate::disposal::{HOLD, OpenHandle};
+use crate::deferred_unlink::{HOLD, OpenHandle};
 use crate::rename::{is_unsupported, rename_to_free};
 
 /// How often a name is looked at anew that somebody makes and takes away all the time.

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OptionalExtension};
 use svcfs_base::TreePath;
 
-use super::{LinkGraph, build, fresh};
+use super::{LinkGraph, build, incremental};
 use crate::document::PageDocument;
 use crate::writer::{self, WriteStep};
 use crate::{Index, IndexError, connections};
@@ -184,7 +184,7 @@ impl Index {
             connections::begin(connections)?;
             *since = PendingChanges::These(GraphChanges::default());
             drop(since);
-            fresh::fresh(connections).map(Arc::new)
+            incremental::fresh(connections).map(Arc::new)
         })
     }
 }

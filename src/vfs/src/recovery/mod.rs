@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::thread;
 
 use svcfs_base::{CommitId, Fault};
-use svcfs_store::{FailPoint, HeadMove, History, LogRecord, RecordKind, StatePaths, VersionStore, WriteTip, boot};
+use svcfs_store::{
+    FailPoint, HeadMove, History, LogRecord, RecordKind, StatePaths, VersionStore, WriteTip, boot_marker,
+};
 use tracing::{debug, info, warn};
 
 use crate::committer::{CommitWindow, Committer, foreign_record, jump_records, numbered};
@@ -34,7 +36,7 @@ pub(crate) fn recover(
 ) -> Result<Committer, Fault> {
     let committer = brought_into_agreement(core, is_new_log, reporter)?;
     // From here on a kill takes nothing from the tree.
-    if let Err(error) = boot::opened(&StatePaths::of(&core.root), core.tree.started()) {
+    if let Err(error) = boot_marker::opened(&StatePaths::of(&core.root), core.tree.started()) {
         debug!(%error, "the next start looks at the tree as after a power cut");
     }
     Ok(committer)

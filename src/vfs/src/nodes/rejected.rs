@@ -13,7 +13,7 @@ use tracing::{error, warn};
 use super::table::{DirtyBuffer, SharedNode};
 use super::{HandleId, NodeId};
 use crate::Vfs;
-use crate::place::REJECTED_DIRECTORY;
+use crate::path_class::REJECTED_DIRECTORY;
 
 /// Where the refused text of a page is kept; none for a page whose name is too long for that. What is below the root is kept below the place of
 /// the root.

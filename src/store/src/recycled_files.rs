@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::disposal::{OpenHandle, Reclaimer};
+use crate::deferred_unlink::{OpenHandle, Reclaimer};
 
 /// More are not kept.
 const MAX_SPARES: usize = 24;

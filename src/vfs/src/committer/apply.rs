@@ -11,7 +11,7 @@ use svcfs_store::{
 };
 use tracing::{debug, error, warn};
 
-use super::foreign::{LOOK, PATIENCE, foreign_records, no_branch};
+use super::external_commits::{LOOK, PATIENCE, foreign_records, no_branch};
 use super::record::edit_of;
 use super::{ApplyOutcome, Committer, PlannedSet, RETRY};
 use crate::core::{is_of_disk, kept_if_in_the_way};
