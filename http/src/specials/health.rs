@@ -8,7 +8,7 @@ use serde_json::json;
 use svcfs_base::{Fault, Permissions};
 use svcfs_knowledge::access::CallerIdentity;
 use svcfs_knowledge::kernel::Space;
-use svcfs_knowledge::vitals::{MetricsAudience, ServerReadiness, index_progress, report};
+use svcfs_knowledge::metrics::{MetricsAudience, ServerReadiness, index_progress, report};
 use svcfs_work::Lane;
 use warp::reply::Response;
 

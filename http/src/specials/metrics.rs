@@ -10,7 +10,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, VARY};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::gauge::ConstGauge;
 use svcfs_base::Fault;
-use svcfs_knowledge::vitals::{MetricsAudience, labelled, registry};
+use svcfs_knowledge::metrics::{MetricsAudience, labelled, registry};
 use svcfs_work::{Lane, LaneOccupancy};
 use warp::reply::Response;
 

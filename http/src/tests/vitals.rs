@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 use svcfs_config::SpaceVisibility;
 use svcfs_knowledge::CATALOGUE;
-use svcfs_knowledge::vitals::{ProtocolEndpoint, ProtocolServer};
+use svcfs_knowledge::metrics::{ProtocolEndpoint, ProtocolServer};
 
 use super::server::{Answer, TestServer};
 

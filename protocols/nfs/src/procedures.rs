@@ -10,7 +10,7 @@ use nfs3_types::rpc::accept_stat_data;
 use nfs3_types::xdr_codec::{Opaque, Pack, Void};
 use nfs3_types::{mount, portmap};
 use svcfs_base::Caller;
-use svcfs_knowledge::vitals::RequestMetrics;
+use svcfs_knowledge::metrics::RequestMetrics;
 
 use crate::NfsServer;
 use crate::arguments::{GarbageArguments, XdrReader};

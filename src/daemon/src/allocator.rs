@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 #[cfg(target_env = "gnu")]
-use svcfs_knowledge::vitals::ProcessUsage;
+use svcfs_knowledge::metrics::ProcessUsage;
 #[cfg(target_env = "gnu")]
 use tokio::time::MissedTickBehavior;
 

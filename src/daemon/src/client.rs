@@ -19,7 +19,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use svcfs_knowledge::kernel::{BodyKind, OperationEntry, Route};
-use svcfs_knowledge::vitals::ReadinessReport;
+use svcfs_knowledge::metrics::ReadinessReport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use svcfs_base::SystemClock;
 use svcfs_knowledge::kernel::ServerState;
-use svcfs_knowledge::vitals::MountReport;
+use svcfs_knowledge::metrics::MountReport;
 use svcfs_mount::{LocalMount, MountError, MountNamespace};
 use svcfs_vfs::{PastState, Vfs};
 use tokio::sync::Notify;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use svcfs_config::{ListenAddress, Settings};
 use svcfs_knowledge::kernel::ServerState;
-use svcfs_knowledge::vitals::{ProtocolEndpoint, ProtocolServer as Told};
+use svcfs_knowledge::metrics::{ProtocolEndpoint, ProtocolServer as Told};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

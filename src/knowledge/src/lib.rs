@@ -8,14 +8,15 @@ pub mod access;
 pub mod activity;
 pub mod appearance;
 pub mod audit;
+pub mod content_quality;
 pub mod files;
 pub mod graph;
-pub mod health;
 pub mod history;
 pub mod insight;
 pub mod kernel;
 pub mod lint;
 pub mod memory;
+pub mod metrics;
 pub mod pages;
 pub mod query;
 pub mod search;
@@ -23,7 +24,6 @@ pub mod spaces;
 pub mod tasks;
 pub mod usage;
 pub mod views;
-pub mod vitals;
 
 use kernel::OperationArea;
 
@@ -38,7 +38,7 @@ pub const CATALOGUE: &[OperationArea] = &[
     graph::AREA,
     activity::AREA,
     insight::AREA,
-    health::AREA,
+    content_quality::AREA,
     usage::AREA,
     memory::AREA,
     tasks::AREA,

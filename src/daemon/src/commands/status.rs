@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bytesize::ByteSize;
 use clap::Args;
 use serde_json::{Value, json};
-use svcfs_knowledge::vitals::{ReadinessDetails, ReadinessReport, ServerReadiness, SpaceReport};
+use svcfs_knowledge::metrics::{ReadinessDetails, ReadinessReport, ServerReadiness, SpaceReport};
 
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::output::one_line;

@@ -4,11 +4,11 @@
 //! a door opens up. What an operation needs stands with the operation ([`Entry::needs`](crate::kernel::Entry::needs),
 //! [`Within`](crate::kernel::Within)), and is checked where all doors meet.
 
+mod guard;
 mod issuer;
 #[cfg(test)]
 mod issuer_tests;
 mod limiter;
-mod policy;
 mod signing;
 #[cfg(test)]
 mod tests;
@@ -20,8 +20,8 @@ use svcfs_base::{Actor, Caller, Client, Fault, Kind, Permissions};
 use svcfs_config::edit::id_of;
 use svcfs_config::{AuthSettings, KeyDigest, KeySettings, SpaceVisibility};
 
+pub use guard::RequestGuard;
 pub use limiter::{RETRY, RateLimitKey, RequestLimiter};
-pub use policy::RequestGuard;
 pub use signing::SigningKey;
 
 use crate::kernel::{HttpMethod, OperationEntry};

@@ -4,7 +4,7 @@
 //! [`Recorder`] and go on; a task writes it within a tenth of a second. When the disk is too slow or full, entries wait in memory, at most
 //! [`MAX_WAITING`]; those beyond are counted, the count stands in the next entry that is kept, in the metrics, and makes the server unready.
 
-mod changes;
+mod filesystem_changes;
 mod operations;
 mod request;
 #[cfg(test)]
@@ -24,7 +24,7 @@ use svcfs_store::{AuditLog, RetentionLimits};
 use svcfs_work::{NextStep, Signal, StopToken, Task, TaskFailure};
 
 use crate::kernel::Space;
-pub(crate) use changes::follow;
+pub(crate) use filesystem_changes::follow;
 pub use operations::AREA;
 pub use request::{RequestHead, RequestNotes, TrackedRequest};
 

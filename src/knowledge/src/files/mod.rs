@@ -5,13 +5,13 @@
 
 mod assets;
 mod content;
-mod follow;
 mod lines;
-mod link;
+mod link_rewrite;
+mod link_targets;
 mod operations;
 mod read;
 mod rename;
-mod rewriting;
+mod symlink;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -23,12 +23,12 @@ use svcfs_base::{Fault, TreePath};
 use crate::kernel::given;
 
 pub use content::TextOrBytes;
-pub use follow::target_of;
 pub use lines::{LineRange, part_of};
+pub(crate) use link_rewrite::SpaceLinkResolver;
+pub use link_targets::target_of;
 pub use operations::AREA;
 pub(crate) use read::SEGMENT;
 pub use read::{file, moment, permalink, stems};
-pub(crate) use rewriting::SpaceLinkResolver;
 
 /// The path of a file that is to be changed: any but the root.
 fn named(path: TreePath) -> Result<TreePath, Fault> {

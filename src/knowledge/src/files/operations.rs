@@ -14,7 +14,7 @@ use super::content::TextOrBytes;
 use super::lines::{self, LineRange};
 use super::tree::FileTreeNode;
 use super::tree_text::TreeText;
-use super::{assets, link, read, tree, write};
+use super::{assets, read, symlink, tree, write};
 use crate::kernel::{FolderScope, JsonText, Operation, OperationArea, OperationContext, OperationEntry, Route};
 use crate::usage;
 use renames::{RenameDirectory, RenameFile};
@@ -172,7 +172,7 @@ impl Operation for ReadFile {
             etag: file.etag,
             modified: read::moment(file.attributes.modified),
             size: file.content.len() as u64,
-            kind: link::is_link(cx, &self.path).then_some(FileType::Symlink),
+            kind: symlink::is_link(cx, &self.path).then_some(FileType::Symlink),
             permalink: read::permalink(cx.public_url(), &self.path),
             not_modified: self.if_not_etag == Some(file.etag),
             content: None,
@@ -292,7 +292,7 @@ impl Operation for WriteFile {
         if !self.symlink {
             return write::write(cx, path, self.content.0, self.exact)?.try_into();
         }
-        let written: WrittenFile = link::make(cx, path, &self.content.0)?.try_into()?;
+        let written: WrittenFile = symlink::make(cx, path, &self.content.0)?.try_into()?;
         Ok(WrittenFile { kind: Some(FileType::Symlink), ..written })
     }
     fn words(written: &WrittenFile) -> Option<String> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use svcfs_base::{Change, ETag, Fault, Kind, Precondition, TreePath};
 use svcfs_vfs::EntryKind;
 
-use super::rewriting::LinkRewrite;
+use super::link_rewrite::LinkRewrite;
 use crate::kernel::OperationContext;
 
 /// How often a rename is worked out anew because somebody wrote one of the linking pages meanwhile.

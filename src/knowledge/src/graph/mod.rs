@@ -4,17 +4,17 @@
 //! graph is kept as long as it is the newest, so that a question asked again before anything changed costs nothing.
 
 mod betweenness;
+mod cached_json;
 mod clusters;
 mod communities;
 mod components;
-mod drawing;
+mod graph_text;
 mod operations;
 mod paths;
 mod rank;
+mod siblings;
 #[cfg(test)]
 mod tests;
-mod walk;
-mod written;
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,9 +25,9 @@ use svcfs_index::{GraphNode, Index, LinkGraph};
 pub use operations::AREA;
 
 use betweenness::BetweennessScores;
+use cached_json::CachedJson;
 use components::GraphComponents;
 use operations::{CommunityList, PageCluster};
-use written::CachedJson;
 
 /// A graph and what was worked out for it, each part when somebody first asks for it.
 pub struct GraphAnalysis {
@@ -37,7 +37,7 @@ pub struct GraphAnalysis {
     communities: OnceLock<NodeGroups>,
     components: OnceLock<GraphComponents>,
     by_rank: OnceLock<Vec<GraphNode>>,
-    tags: OnceLock<walk::PagesByTag>,
+    tags: OnceLock<siblings::PagesByTag>,
     clusters: OnceLock<Vec<PageCluster>>,
     /// The answer that tells of every page.
     grouped: Mutex<Option<CachedJson<CommunityList>>>,
@@ -112,8 +112,8 @@ impl GraphAnalysis {
         self.clusters.get_or_init(|| clusters::largest(self))
     }
     /// The pages of each tag.
-    fn tags(&self) -> &walk::PagesByTag {
-        self.tags.get_or_init(|| walk::tags(&self.graph))
+    fn tags(&self) -> &siblings::PagesByTag {
+        self.tags.get_or_init(|| siblings::tags(&self.graph))
     }
     /// The path of a node.
     fn path(&self, node: GraphNode) -> TreePath {

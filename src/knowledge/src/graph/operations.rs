@@ -10,9 +10,9 @@ use svcfs_base::{Fault, Limit, TreePath};
 use svcfs_index::GraphNode;
 use svcfs_work::Lane;
 
-use super::drawing::{GraphSelection, GraphText};
-use super::walk::{self, SiblingPage};
-use super::written::CachedJson;
+use super::cached_json::CachedJson;
+use super::graph_text::{GraphSelection, GraphText};
+use super::siblings::{self, SiblingPage};
 use super::{GraphAnalysis, paths};
 use crate::kernel::{
     FolderScope, JsonText, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route, given,
@@ -434,14 +434,14 @@ impl Operation for ListNeighbors {
         let listed = |nodes: &[GraphNode]| nodes.iter().take(limit).map(|node| analysis.path(*node)).collect();
         let mut siblings = Vec::new();
         if self.include_siblings {
-            siblings.extend(walk::in_directory(graph, node).take(limit));
-            siblings.extend(walk::with_tags(graph, analysis.tags(), node).take(limit));
+            siblings.extend(siblings::in_directory(graph, node).take(limit));
+            siblings.extend(siblings::with_tags(graph, analysis.tags(), node).take(limit));
         }
         Ok(PageNeighborhood {
             links_out: listed(out),
             links_in: listed(into),
             siblings,
-            hub_score: walk::hub_score((out, into), graph.len()),
+            hub_score: siblings::hub_score((out, into), graph.len()),
             in_degree: into.len(),
             out_degree: out.len(),
             path: self.path,

@@ -1,4 +1,4 @@
-mod rebuilt;
+mod log_rebuild;
 
 use serde_json::json;
 

@@ -15,15 +15,15 @@ use svcfs_work::{TaskReports, TaskStatus, Watermark};
 
 use crate::access::{AccessControl, RequestLimiter};
 use crate::audit::{self, AuditRecorder};
+use crate::content_quality;
 use crate::graph::AnalysisCache;
-use crate::health;
+use crate::metrics::{FlushTimes, ServerMetrics};
 use crate::search::RecheckQueue;
 use crate::spaces::SpaceCollection;
-use crate::vitals::{FlushTimes, ServerMetrics};
 
 use super::MinSeq;
 use super::freshness::{IndexFreshness, RequiredFreshness};
-use super::remarks::{self, MetaCollector, ResponseMeta};
+use super::response_meta::{self, MetaCollector, ResponseMeta};
 
 /// How long a question waits for the index to have read everything accepted before it.
 const INDEX_PATIENCE: Duration = Duration::from_secs(2);
@@ -63,7 +63,7 @@ pub struct Space {
     /// What readers asked for; ask through [`Cx::usage`].
     pub usage: UsageCounts,
     /// The last look at how the tree is doing.
-    pub health: health::SurveyCache,
+    pub health: content_quality::SurveyCache,
     /// What was worked out about the links between pages.
     pub graph: AnalysisCache,
     /// Who asked for what; none where that is not kept.
@@ -99,7 +99,7 @@ impl Space {
             indexed: Watermark::new(indexed.0),
             doubts: RecheckQueue::default(),
             usage,
-            health: health::SurveyCache::default(),
+            health: content_quality::SurveyCache::default(),
             graph: AnalysisCache::default(),
             visibility: RwLock::new(settings.visibility),
             settings,
@@ -181,7 +181,7 @@ impl Space {
     /// The same of the changes up to a position.
     fn index_lag_at(&self, last: Seq) -> Option<String> {
         let read = self.indexed.level();
-        remarks::lag(read, last.0, self.freshness.age(read, Instant::now()))
+        response_meta::lag(read, last.0, self.freshness.age(read, Instant::now()))
     }
     /// How far its index has come.
     pub fn index_progress(&self) -> IndexProgress {

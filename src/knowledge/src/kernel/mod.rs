@@ -7,29 +7,29 @@
 //! compile time: nothing can be registered late, twice or conditionally, and a test can walk all of it.
 
 mod arguments;
-mod at_least;
 mod context;
 mod freshness;
 mod inputs;
+mod json_text;
+mod min_seq;
 mod operation;
-mod remarks;
+mod response_meta;
 mod route;
+mod scope;
 #[cfg(test)]
 mod tests;
-mod text;
-mod within;
 
 pub(crate) use arguments::given;
-pub use at_least::MinSeq;
 pub use context::{IndexProgress, OperationContext, ServerState, Space};
 pub use freshness::IndexFreshness;
 pub use inputs::{InputField, InputKind, OperationInputs};
+pub use json_text::{JsonPieces, JsonText, PIECE_BYTES};
+pub(crate) use json_text::{ListSeparator, write_json};
+pub use min_seq::MinSeq;
 pub use operation::{Operation, OperationAnswer, OperationArea, OperationEntry, OperationHandler};
-pub use remarks::ResponseMeta;
+pub use response_meta::ResponseMeta;
 pub use route::{BodyKind, HttpMethod, PREFIX, ResponseMedia, Route};
-pub use text::{JsonPieces, JsonText, PIECE_BYTES};
-pub(crate) use text::{ListSeparator, write_json};
-pub use within::FolderScope;
+pub use scope::FolderScope;
 
 /// What [`Space::vfs`] answers doors with.
 pub use svcfs_vfs::{EntryKind, EventChange, FeedEvent, FileContent, FileReader, FileView, OpenedFile};

@@ -10,7 +10,7 @@ use svcfs_base::{Fault, Permissions, Precondition, Scope};
 use svcfs_work::Lane;
 
 use super::{FolderScope, HttpMethod, JsonText, OperationContext, Route};
-use super::{arguments, within};
+use super::{arguments, scope};
 
 /// One thing a caller may ask, whichever door the caller came through.
 ///
@@ -157,7 +157,7 @@ impl OperationEntry {
     /// `Forbidden`.
     pub fn allow(&self, reach: &Permissions) -> Result<(), Fault> {
         reach.allow(self.needs(), self.name)?;
-        within::allow(self, reach)
+        scope::allow(self, reach)
     }
     /// The method of its first route; `POST` for a tool without one.
     pub fn method(&self) -> HttpMethod {
@@ -204,7 +204,7 @@ fn tell<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<Ope
 
 fn told<O: Operation>(output: &O::Output, cx: &OperationContext<'_>) -> Result<Value, Fault> {
     let output = serde_json::to_value(output).map_err(Fault::internal)?;
-    Ok(within::leave_out(&OperationEntry::of::<O>(), output, &cx.caller.reach))
+    Ok(scope::leave_out(&OperationEntry::of::<O>(), output, &cx.caller.reach))
 }
 
 /// Runs an operation by one of its methods, and counts it.
@@ -227,7 +227,7 @@ fn admitted<O: Operation, T>(
     let entry = OperationEntry::of::<O>();
     entry.allow(&cx.caller.reach)?;
     let arguments = arguments::under_own_names(arguments, O::ALIASES)?;
-    let operation: O = arguments::read(within::admit(&entry, arguments, cx)?)?;
+    let operation: O = arguments::read(scope::admit(&entry, arguments, cx)?)?;
     if !O::CONDITIONAL && !entry.is_reading() && cx.caller.expect != Precondition::Any {
         let why = format!(
             "`{}` does not change one single file, so no condition can be held against it; where it takes several files, \

@@ -3,7 +3,7 @@
 //! One rule: these answers are made from the text as it is now, not from the index; only where links lead is asked there.
 
 mod operations;
-mod peek;
+mod page_summary;
 mod templates;
 #[cfg(test)]
 mod tests;

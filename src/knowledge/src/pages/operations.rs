@@ -10,7 +10,7 @@ use svcfs_text::lint::{self, LintIssue};
 use svcfs_text::sections::{SectionSelector, section};
 use svcfs_text::{Heading, headings};
 
-use super::peek::{self, PageSummary};
+use super::page_summary::{self, PageSummary};
 use super::templates;
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route, given};
 
@@ -199,7 +199,7 @@ impl Operation for PeekPage {
     const TOOL: bool = true;
     type Output = PageSummary;
     fn run(self, cx: &OperationContext<'_>) -> Result<PageSummary, Fault> {
-        peek::glance(cx, self.path)
+        page_summary::glance(cx, self.path)
     }
 }
 

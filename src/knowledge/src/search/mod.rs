@@ -3,17 +3,17 @@
 //! One rule: nothing but the indexer writes to the index, and it only ever writes what stands in the tree.
 
 mod compare;
-mod doubts;
 mod evaluation;
 mod grep;
 mod indexer;
 mod operations;
+mod result_text;
+mod stale_reads;
 mod suggest;
 #[cfg(test)]
 mod tests;
-mod words;
 
 pub use compare::{IndexState, compare};
-pub use doubts::RecheckQueue;
 pub use indexer::{Indexer, ReindexReport, check, reindex};
 pub use operations::AREA;
+pub use stale_reads::RecheckQueue;

@@ -9,7 +9,7 @@ use svcfs_base::{Fault, Kind, Timestamp, TreePath};
 use svcfs_config::SearchEngine;
 use svcfs_index::{AnswerLimit, MetaCondition, MetaQuery, MetaRow, SearchHit, SearchQuery, SortKey};
 
-use super::{evaluation, grep, suggest, words};
+use super::{evaluation, grep, result_text, suggest};
 use crate::kernel::{FolderScope, MinSeq, Operation, OperationArea, OperationContext, OperationEntry, Route};
 use crate::usage;
 
@@ -137,10 +137,10 @@ impl Operation for SearchPages {
         Ok(hits.into_iter().map(found).collect())
     }
     fn adapt_for_agents(found: &mut Vec<SearchResult>) {
-        found.iter_mut().for_each(|page| page.snippet = words::plain(&page.snippet));
+        found.iter_mut().for_each(|page| page.snippet = result_text::plain(&page.snippet));
     }
     fn words(found: &Vec<SearchResult>) -> Option<String> {
-        Some(words::words(found))
+        Some(result_text::words(found))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! One rule: spaces know nothing of each other. One that cannot be opened is there under its name, and says why; the others are served.
 
-mod blank;
+mod buckets;
 
 use std::any::Any;
 use std::collections::BTreeMap;

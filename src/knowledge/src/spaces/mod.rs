@@ -1,8 +1,8 @@
 //! Spaces brought to life: a tree, its index, and the task that keeps one up to date with the other.
 
 mod collection;
+mod install_template;
 mod operations;
-mod planting;
 #[cfg(test)]
 pub(crate) mod test_space;
 #[cfg(test)]
@@ -22,12 +22,12 @@ pub use svcfs_vfs::{OnProgress, OpenProgress};
 use svcfs_work::{Signal, Supervisor};
 
 pub use collection::{RunningSpace, SpaceCollection, SpaceOpener, SpaceStatus, made_at_run_time};
+pub use install_template::{InstalledTemplate, plant};
 pub use operations::AREA;
-pub use planting::{InstalledTemplate, plant};
 
 use crate::audit::AuditWriter;
+use crate::content_quality::JanitorTask;
 use crate::files::SpaceLinkResolver;
-use crate::health::JanitorTask;
 use crate::kernel::{OperationContext, Space};
 use crate::lint::LintGate;
 use crate::search::Indexer;

@@ -7,7 +7,7 @@ use svcfs_base::{Caller, Fault, Kind};
 use svcfs_text::frontmatter;
 use svcfs_vfs::{ProposedFile, WriteGate};
 
-use super::computed;
+use super::computed_pages;
 
 /// Refuses queries of computed pages that look beyond the folder that their writer's key is limited to.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ impl WriteGate for ViewGate {
         };
         let asked_by = |content: &[u8]| {
             let map = frontmatter::parse(&String::from_utf8_lossy(content)).map;
-            computed::is_computed(&map).then(|| map.get(computed::QUERY).cloned())
+            computed_pages::is_computed(&map).then(|| map.get(computed_pages::QUERY).cloned())
         };
         let Some(asked) = asked_by(&proposal.content) else { return Ok(()) };
         // What somebody else had answered there may stay.

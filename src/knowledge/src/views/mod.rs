@@ -6,7 +6,7 @@
 //! Beside them stand computed pages, which hold the answer of the query in their frontmatter (`computed`), and the task that writes them
 //! anew (`refresher`).
 
-mod computed;
+mod computed_pages;
 mod gate;
 mod operations;
 mod refresher;
@@ -106,12 +106,13 @@ fn refresh(cx: &OperationContext<'_>, path: Option<TreePath>) -> Result<RefreshR
         if !path.is_page() || path.is_dotted() {
             return Err(Fault::invalid("path", format_args!("there is no page at `{path}`")));
         }
-        answer.status = Some(computed::refresh(cx.space, Some(&author), asking, &path)?);
+        answer.status = Some(computed_pages::refresh(cx.space, Some(&author), asking, &path)?);
         (answer.path, answer.refreshed) = (Some(path), 1);
     } else {
-        let pages = index.having(&[computed::FLAG])?.into_iter().filter(|page| cx.caller.reach.covers(&page.path));
-        for page in pages.filter(|page| page.metadata.as_object().is_some_and(computed::is_computed)) {
-            match computed::refresh(cx.space, Some(&author), asking, &page.path) {
+        let pages =
+            index.having(&[computed_pages::FLAG])?.into_iter().filter(|page| cx.caller.reach.covers(&page.path));
+        for page in pages.filter(|page| page.metadata.as_object().is_some_and(computed_pages::is_computed)) {
+            match computed_pages::refresh(cx.space, Some(&author), asking, &page.path) {
                 Ok(_) => answer.refreshed += 1,
                 Err(fault) if is_of_page(fault.kind()) => {
                     answer.failed.push(FailedRefresh { path: page.path, error: fault.message().to_owned() });

@@ -7,7 +7,7 @@ use svcfs_base::{Fault, TreePath};
 use svcfs_index::AnswerLimit;
 use svcfs_work::Lane;
 
-use super::computed::RefreshOutcome;
+use super::computed_pages::RefreshOutcome;
 use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, OperationEntry, Route};
 use crate::query::{QueryResult, RowWindow, answer};
 

@@ -8,7 +8,7 @@ use svcfs_base::{Clock, Fault, Kind, Protocol, Seq, TreePath};
 use svcfs_config::DataviewSettings;
 use svcfs_work::{NextStep, StopToken, Task, TaskFailure};
 
-use super::computed::{self, ComputedQuery, RefreshOutcome};
+use super::computed_pages::{self, ComputedQuery, RefreshOutcome};
 use crate::kernel::Space;
 
 /// Changes read at once.
@@ -76,7 +76,7 @@ impl ViewRefresher {
         if !self.space.indexed.wait(start.0, PATIENCE) {
             return Ok(false);
         }
-        for page in self.space.index.having(&[computed::FLAG])? {
+        for page in self.space.index.having(&[computed_pages::FLAG])? {
             self.written(&page.path)?;
         }
         self.read = Some(start);
@@ -86,7 +86,7 @@ impl ViewRefresher {
     /// A page was written, or is gone.
     fn written(&mut self, path: &TreePath) -> Result<(), Fault> {
         let was_fresh = self.stale.is_empty();
-        let page = self.space.index.page(path)?.filter(|page| computed::is_computed(&page.frontmatter));
+        let page = self.space.index.page(path)?.filter(|page| computed_pages::is_computed(&page.frontmatter));
         match page.map(|page| ComputedQuery::read(path, &page.frontmatter)) {
             Some(Ok(asked)) => {
                 // Fields of the configuration may look at anything.
@@ -118,7 +118,7 @@ impl ViewRefresher {
         let Some(path) = self.stale.pop_first() else { return };
         let begun = Instant::now();
         let space = &self.space;
-        match computed::refresh(space, None, (&self.settings, self.clock.now()), &path) {
+        match computed_pages::refresh(space, None, (&self.settings, self.clock.now()), &path) {
             Ok(RefreshOutcome::Regenerated) => {
                 tracing::debug!(space = space.name, page = %path, "a computed page was written")
             }
@@ -127,7 +127,7 @@ impl ViewRefresher {
                 // Whoever writes it all the time is a change that is still to be read.
             }
             Err(fault) => {
-                if let Err(why) = computed::tell_unreadable(space, &path) {
+                if let Err(why) = computed_pages::tell_unreadable(space, &path) {
                     tracing::info!(space = space.name, page = %path, error = %why.message(), "nothing could be said of it");
                 }
                 tracing::info!(space = space.name, page = %path, error = %fault.message(), "a computed page is left as it is");

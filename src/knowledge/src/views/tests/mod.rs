@@ -1,4 +1,4 @@
-mod computed;
+mod computed_pages;
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-mod carried;
+mod incremental;
 
 use std::sync::Arc;
 

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use svcfs_base::{Permissions, TreePath};
 
-use crate::health::findings::{FindingKind, FindingSeverity, PageFinding};
-use crate::health::{ReviewPolicy, disputes, message, page, survey};
+use crate::content_quality::findings::{FindingKind, FindingSeverity, PageFinding};
+use crate::content_quality::{ReviewPolicy, disputes, messages, page, survey};
 use crate::spaces::test_space::{TestSpace, caller};
 
 /// One change, or a question in between.
@@ -81,13 +81,13 @@ fn recomputed(space: &TestSpace) -> (Value, Value) {
             .filter(|other| *other != path)
             .any(|other| index.links_out(other).unwrap().iter().any(|link| link.resolved.as_ref() == Some(path)));
         if !is_linked && !survey::is_entrance(path) {
-            findings.push(PageFinding::new(path.clone(), FindingKind::Orphan, message::ORPHAN));
+            findings.push(PageFinding::new(path.clone(), FindingKind::Orphan, messages::ORPHAN));
         }
         titles.entry(row.title.to_lowercase()).or_default().push(path.clone());
     }
     for group in titles.values().filter(|group| group.len() > 1) {
         let of = |path: &TreePath| {
-            PageFinding::new(path.clone(), FindingKind::Duplicate, message::duplicate(group.len() - 1))
+            PageFinding::new(path.clone(), FindingKind::Duplicate, messages::duplicate(group.len() - 1))
         };
         findings.extend(group.iter().map(|path| of(path).about(group)));
     }

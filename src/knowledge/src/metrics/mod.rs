@@ -3,11 +3,11 @@
 //! One rule: looking changes nothing and waits for nobody but the disk. Counters stand beside what they count; everything else is asked of its
 //! owner at the moment of looking. `/metrics`, `/readyz` and `svcfs status` show the same.
 
-mod measures;
-mod metrics;
+mod counters;
 mod process;
 mod protocols;
-mod report;
+mod readiness;
+mod registry;
 #[cfg(test)]
 mod tests;
 
@@ -17,14 +17,14 @@ use std::sync::OnceLock;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 
-pub use measures::{FlushTimes, RequestMetrics};
-pub use metrics::{MetricsAudience, labelled, registry};
+pub use counters::{FlushTimes, RequestMetrics};
 pub use process::ProcessUsage;
 pub use protocols::{ProtocolEndpoint, ProtocolReport, ProtocolServer};
-pub use report::{
+pub use readiness::{
     ComponentProblem, QueueReport, ReadinessDetails, ReadinessReport, ServerReadiness, SpaceReport, TaskReport,
     index_progress, report,
 };
+pub use registry::{MetricsAudience, labelled, registry};
 
 /// What is known of a server beside its spaces.
 #[derive(Default)]

@@ -12,9 +12,9 @@ use svcfs_base::{Fault, Permissions, Seq, Timestamp, TreePath};
 use svcfs_index::{GraphNode, LinkGraph, UnresolvedLink};
 
 use super::disputes::{PageDispute, disputes_of};
-use super::files::LinkedFiles;
 use super::findings::{FindingKind, FindingSeverity, MAX_RELATED, PageFinding};
-use super::{MAX_ISSUES, ReviewPolicy, message};
+use super::linked_files::LinkedFiles;
+use super::{MAX_ISSUES, ReviewPolicy, messages};
 use crate::kernel::Space;
 
 /// Pages that nobody needs to link to: readers begin there.
@@ -256,16 +256,16 @@ impl IssueGroups {
         let kind = issue.kind();
         let finding = |message: String| PageFinding::new(graph.page(node).path.clone(), kind, message);
         match issue {
-            SurveyIssue::Stale(due, days) => finding(message::stale(due, days)),
-            SurveyIssue::Orphan => finding(message::ORPHAN.to_owned()),
-            SurveyIssue::BrokenLink(link) => finding(message::broken_link(&link.target)),
-            SurveyIssue::Empty => finding(message::EMPTY.to_owned()),
-            SurveyIssue::MissingFrontmatter => finding(message::MISSING_FRONTMATTER.to_owned()),
+            SurveyIssue::Stale(due, days) => finding(messages::stale(due, days)),
+            SurveyIssue::Orphan => finding(messages::ORPHAN.to_owned()),
+            SurveyIssue::BrokenLink(link) => finding(messages::broken_link(&link.target)),
+            SurveyIssue::Empty => finding(messages::EMPTY.to_owned()),
+            SurveyIssue::MissingFrontmatter => finding(messages::MISSING_FRONTMATTER.to_owned()),
             SurveyIssue::Duplicate(number) => {
                 let group = &self.titles[number];
                 // One more than are named, because the page itself is not.
                 let first = group.iter().take(MAX_RELATED + 1).map(|node| graph.page(*node).path.clone());
-                finding(message::duplicate(group.len() - 1)).about(&first.collect::<Vec<_>>())
+                finding(messages::duplicate(group.len() - 1)).about(&first.collect::<Vec<_>>())
             }
             SurveyIssue::Contradiction(number) => {
                 let PageDispute { pages, details, .. } = &self.disputes[number];

@@ -9,7 +9,7 @@ use std::time::Duration;
 use svcfs_base::{Caller, Change, ChangeSet, Fault, Kind, Protocol, TreePath};
 use svcfs_vfs::{EntryKind, FileView, LinkResolver, RelinkedPage, Vfs};
 
-use super::follow::{MovedFiles, PageLinkContext};
+use super::link_targets::{MovedFiles, PageLinkContext};
 use crate::kernel::{OperationContext, Space};
 
 /// How long a rename waits for the index to know every link. One that is asked for right behind another, of a page that ten thousand

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use svcfs_base::Fault;
 use svcfs_work::{TaskState, TaskStatus};
 
-use super::metrics::behind;
+use super::registry::behind;
 use super::{MetricsAudience, MountReport, ProcessUsage, ProtocolReport};
 use crate::kernel::{IndexProgress, ServerState, Space};
 use crate::spaces::SpaceStatus;

@@ -3,10 +3,10 @@
 //! One rule: a finding is what the text of the pages says, never a guess about its meaning. Whoever mends the text is rid of it.
 
 mod disputes;
-mod files;
 mod findings;
 mod janitor;
-mod message;
+mod linked_files;
+mod messages;
 mod operations;
 mod page;
 mod review;

@@ -7,7 +7,7 @@ use svcfs_index::{OutLink, PageRow, ReviewDay};
 use svcfs_text::links::{LinkKind, candidates};
 
 use super::findings::{FindingKind, PageFinding};
-use super::{ReviewPolicy, disputes, files, message, survey};
+use super::{ReviewPolicy, disputes, linked_files, messages, survey};
 use crate::kernel::OperationContext;
 
 /// How one page is doing.
@@ -50,7 +50,7 @@ pub fn page_health(cx: &OperationContext<'_>, path: TreePath) -> Result<PageHeal
     let review = ReviewPolicy::at(cx.now(), cx.settings().janitor.stale_days);
     let mut findings = findings(cx, &review, (&path, &page), &links)?;
     if backlinks == 0 && !survey::is_entrance(&path) {
-        findings.push(PageFinding::new(path.clone(), FindingKind::Orphan, message::ORPHAN));
+        findings.push(PageFinding::new(path.clone(), FindingKind::Orphan, messages::ORPHAN));
     }
     for dispute in disputes(index, reach)?.into_iter().filter(|dispute| dispute.pages.contains(&path)) {
         findings.push(PageFinding::new(path.clone(), FindingKind::Contradiction, dispute.details));
@@ -78,19 +78,19 @@ pub(super) fn findings(
     let mut findings = Vec::new();
     let mut find = |kind, message: String| findings.push(PageFinding::new(path.clone(), kind, message));
     if let Some((due, days)) = ReviewDay::of(&page.frontmatter).and_then(|day| review.overdue(day)) {
-        find(FindingKind::Stale, message::stale(due, days));
+        find(FindingKind::Stale, messages::stale(due, days));
     }
     for link in links {
         let leads_to_page = link.resolved.as_ref().is_some_and(|target| reach.covers(target));
         if !leads_to_page && !leads_to_file(cx, path, link)? {
-            find(FindingKind::BrokenLink, message::broken_link(&link.target));
+            find(FindingKind::BrokenLink, messages::broken_link(&link.target));
         }
     }
     if page.word_count == 0 {
-        find(FindingKind::Empty, message::EMPTY.to_owned());
+        find(FindingKind::Empty, messages::EMPTY.to_owned());
     }
     if page.frontmatter.is_empty() {
-        find(FindingKind::MissingFrontmatter, message::MISSING_FRONTMATTER.to_owned());
+        find(FindingKind::MissingFrontmatter, messages::MISSING_FRONTMATTER.to_owned());
     }
     Ok(findings)
 }
@@ -101,5 +101,5 @@ fn leads_to_file(cx: &OperationContext<'_>, from: &TreePath, link: &OutLink) -> 
     let address = candidates(from.as_str(), kind, &link.target).into_iter().next();
     let path = address.and_then(|address| TreePath::parse(&address.text).ok());
     path.filter(|path| cx.caller.reach.covers(path))
-        .map_or(Ok(false), |path| files::leads_to_file(&cx.space.vfs, &path, link.is_wiki))
+        .map_or(Ok(false), |path| linked_files::leads_to_file(&cx.space.vfs, &path, link.is_wiki))
 }
