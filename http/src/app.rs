@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bind::bearer;
 use crate::hosts::AllowedHosts;
+use crate::response_budget::ResponseBudget;
 use crate::routes::RouteTable;
-use crate::sending::ResponseBudget;
 use crate::specials::events::SubscriberRegistry;
 use crate::{HttpError, openapi};
 

@@ -5,22 +5,22 @@
 #![warn(missing_docs)]
 
 pub mod access;
+mod active_request;
 mod app;
 mod bind;
-mod edge;
 mod hosts;
 mod listener;
 pub mod mcp;
 mod media;
 pub mod openapi;
-mod patterns;
 mod reply;
+mod request_handler;
+mod response_budget;
 mod routes;
-mod sending;
+mod schema_patterns;
 mod specials;
 #[cfg(test)]
 mod tests;
-mod visit;
 
 pub use listener::serve;
 pub use mcp::serve_stdio;

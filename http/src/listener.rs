@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use crate::app::AppState;
-use crate::{HttpError, edge, mcp};
+use crate::{HttpError, mcp, request_handler};
 
 /// Longest head of a request (line and headers), in bytes; what is read in the same go as its last part may exceed it.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -107,13 +107,16 @@ async fn converse(
     }
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_PATIENCE));
-    let pages = warp::service(edge::filter(Arc::clone(&app), (peer, NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed))));
+    let pages = warp::service(request_handler::filter(
+        Arc::clone(&app),
+        (peer, NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed)),
+    ));
     let service = service_fn(move |request: http::Request<Incoming>| {
         let (app, agents, mut pages) = (Arc::clone(&app), agents.clone(), pages.clone());
         async move {
             let (begun, method) = (Instant::now(), request.method().clone());
             let response: ListenerResponse = if let Err(fault) = svcfs_listener::check_form(&request) {
-                edge::misshapen(&app, &request, (&fault, peer)).map(boxed)
+                request_handler::misshapen(&app, &request, (&fault, peer)).map(boxed)
             } else if request.uri().path() == mcp::PATH {
                 mcp::answer(&app, agents, request, peer).await.map(boxed)
             } else {

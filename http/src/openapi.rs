@@ -10,7 +10,7 @@ use svcfs_knowledge::kernel::{BodyKind, HttpMethod, OperationArea, OperationEntr
 use crate::bind::is_of_file;
 use crate::routes::SPACE;
 use crate::specials::{RoutePrefix, SPECIAL, SpecialRoute, VERSION};
-use crate::{media, patterns};
+use crate::{media, schema_patterns};
 
 const ABOUT: &str = "Read, write, search and follow a tree of markdown pages. Every write is a git commit whose author is \
     `X-Actor`. A space other than the primary one is named by `X-Svc-Space` or in the path: `/api/svc/{space}/…`.";
@@ -107,7 +107,7 @@ fn insert(paths: &mut Map<String, Value>, path: String, method: HttpMethod, desc
 
 fn header((key, name, description): (&str, &str, &str)) -> (String, Value) {
     let schema = match key {
-        "IfMatch" => json!({ "type": "string", "pattern": patterns::IF_MATCH }),
+        "IfMatch" => json!({ "type": "string", "pattern": schema_patterns::IF_MATCH }),
         "IfNoneMatch" => json!({ "type": "string", "examples": ["*"] }),
         _ => json!({ "type": "string" }),
     };
@@ -140,8 +140,8 @@ fn describe(special: &SpecialRoute) -> Value {
             let name = name.trim_start_matches('*');
             let mut schema = json!({ "type": "string" });
             if special.path.contains("{*path}") {
-                schema["format"] = patterns::PATH.into();
-                patterns::narrow(&mut schema, true);
+                schema["format"] = schema_patterns::PATH.into();
+                schema_patterns::narrow(&mut schema, true);
             }
             json!({ "name": name, "in": "path", "required": true, "schema": schema })
         })
@@ -278,7 +278,7 @@ impl OpenApiWriter {
     fn schemas(mut self) -> Map<String, Value> {
         let mut schemas = self.outputs.take_definitions(true);
         for (name, mut schema) in self.inputs.take_definitions(true) {
-            patterns::narrow(&mut schema, true);
+            schema_patterns::narrow(&mut schema, true);
             schemas.entry(name).or_insert(schema);
         }
         let error = json!({
@@ -322,7 +322,7 @@ fn parameters(entry: &OperationEntry, route: &Route, schema: &Value) -> Vec<Valu
             continue;
         }
         let mut schema = schema.clone();
-        patterns::narrow(&mut schema, required(name));
+        schema_patterns::narrow(&mut schema, required(name));
         let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
         let example = example(&mut schema);
         let mut parameter = json!({
@@ -445,7 +445,7 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
                 // An unknown member is refused, and one that stands in the path is given already.
                 object.insert("additionalProperties".to_owned(), false.into());
             }
-            patterns::narrow(&mut schema, true);
+            schema_patterns::narrow(&mut schema, true);
             // What may stand in the query is told of there: given in both places it is refused.
             for name in in_path(route.path).chain(route.in_query.iter().copied()) {
                 let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
@@ -458,7 +458,7 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
             }
             for name in route.either {
                 let property = schema.pointer_mut(&format!("/properties/{name}"));
-                property.into_iter().for_each(|property| patterns::narrow(property, true));
+                property.into_iter().for_each(|property| schema_patterns::narrow(property, true));
             }
             if !route.either.is_empty() {
                 let given = |name: &&str| json!({ "required": [name], "properties": { *name: { "type": "string" } } });

@@ -16,16 +16,16 @@ use fuser::{
 use svcfs_base::{Caller, Durability, Fault};
 use svcfs_vfs::{SetAttributes, SpecialFile, SpecialKind, Vfs};
 
-use crate::answer::{ErrorReply, FuseRequest, LookupReply, RequestFailure, ValueReply, answer, answer_with, gone};
-use crate::attributes::VirtualXattr;
 use crate::convert::{
     PERMISSIONS, allocation, attr_of, handle, hole_search, kept_for, moment, node, open_mode, utf8, write_at,
 };
-use crate::door::FuseServer;
-use crate::passing::{OpenReply, is_fit};
+use crate::fuse_server::FuseServer;
+use crate::init_flags::{MAX_WRITE_BYTES, WANTED};
+use crate::passthrough::{OpenReply, is_fit};
+use crate::reply::{ErrorReply, FuseRequest, LookupReply, RequestFailure, ValueReply, answer, answer_with, gone};
 use crate::session::SessionSentinel;
 use crate::views::is_ours;
-use crate::wanted::{MAX_WRITE_BYTES, WANTED};
+use crate::xattrs::VirtualXattr;
 
 /// The door as fuser drives it.
 pub(crate) struct LocalCallbacks {

@@ -13,7 +13,7 @@ use svcfs_base::{ETag, OriginId, Protocol, Seq, TreePath};
 use svcfs_vfs::{EventChange, FeedEvent, Vfs};
 
 use crate::convert::inode;
-use crate::passing::PassthroughFiles;
+use crate::passthrough::PassthroughFiles;
 
 const BATCH: usize = 256;
 

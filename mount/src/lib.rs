@@ -18,29 +18,29 @@
 #![warn(missing_docs)]
 
 mod actors;
-mod answer;
-mod attributes;
 mod callbacks;
 mod convert;
-mod door;
 mod follower;
+mod fuse_server;
+mod init_flags;
 mod listings;
 mod mountpoint;
-mod outside;
-mod passing;
+mod namespace;
+mod passthrough;
 mod remote;
+mod reply;
 mod session;
 mod views;
-mod wanted;
-mod writers;
+mod write_handles;
+mod xattrs;
 
 #[cfg(test)]
 mod tests;
 
 pub use actors::AttributionPolicy;
-pub use answer::OnAnswer;
 pub use mountpoint::{MountError, abort, check_mountpoint, is_dead_mount, is_mounted, unmount};
-pub use outside::MountNamespace;
+pub use namespace::MountNamespace;
 pub use remote::{RemoteError, RemoteMount, RemoteOptions};
+pub use reply::OnAnswer;
 pub use session::{LocalMount, MountOptions};
 pub use views::{KnowledgeSource, LintFinding, PageFilter, PageHit};

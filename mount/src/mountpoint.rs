@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use crate::outside::MountNamespace;
+use crate::namespace::MountNamespace;
 
 /// The kind of filesystem in the mount table, after `fuse.`; how [`unmount`] knows one of ours.
 pub(crate) const FILESYSTEM_NAME: &str = "svcfs";

@@ -13,12 +13,12 @@ use svcfs_base::{Clock, Durability};
 use svcfs_vfs::{PastState, Vfs};
 
 use crate::actors::AttributionPolicy;
-use crate::answer::OnAnswer;
 use crate::callbacks::LocalCallbacks;
-use crate::door::FuseServer;
 use crate::follower::{FeedFollower, FollowerProgress};
+use crate::fuse_server::FuseServer;
 use crate::mountpoint::{FILESYSTEM_NAME, MountError, check_mountpoint, connection, detach};
-use crate::outside::MountNamespace;
+use crate::namespace::MountNamespace;
+use crate::reply::OnAnswer;
 use crate::views::KnowledgeSource;
 
 /// How a space is mounted.

@@ -9,10 +9,10 @@ use svcfs_vfs::{FeedEvent, HandleId, NodeId, OpenMode, Vfs, WriteAt};
 
 use crate::actors::{ActorResolver, AttributionPolicy, actor_in};
 use crate::convert::{open_mode, write_at};
-use crate::door::FuseServer;
 use crate::follower::{CacheInvalidation, FollowerProgress, traces};
+use crate::fuse_server::FuseServer;
 use crate::mountpoint::mounted;
-use crate::writers::WriteHandle;
+use crate::write_handles::WriteHandle;
 
 #[test]
 fn the_mount_table_is_read_as_the_kernel_writes_it() {

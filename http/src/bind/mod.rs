@@ -6,12 +6,12 @@
 mod body;
 mod caller;
 mod form;
-mod text;
+mod url_encoding;
 
 pub(crate) use body::{BodyStream, MAX_BODY_BYTES, UnreadBody, read};
 pub(crate) use caller::{bearer, compared, from_arguments, from_headers, header};
 pub(crate) use form::is_of_file;
-pub(crate) use text::{decoded, pairs};
+pub(crate) use url_encoding::{decoded, pairs};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

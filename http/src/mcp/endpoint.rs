@@ -20,11 +20,11 @@ use svcfs_knowledge::access::CallerIdentity;
 
 use super::messages::{self, MessageBody, ResponseFormat};
 use super::{BoxError, McpHandler, PATH};
+use crate::active_request::ActiveRequest;
 use crate::app::AppState;
 use crate::bind::{MAX_BODY_BYTES, UnreadBody, header, read};
+use crate::response_budget::{PIECE, unbuffered};
 use crate::routes::SPACE;
-use crate::sending::{PIECE, unbuffered};
-use crate::visit::ActiveRequest;
 use crate::{media, reply};
 
 /// What `rmcp` wants a client to accept; what the client does accept is decided here.

@@ -30,11 +30,11 @@ use svcfs_knowledge::kernel::{OperationAnswer, ServerState, Space};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
+use crate::active_request;
 use crate::app::{AppState, log};
 use crate::bind::{from_arguments, header};
 use crate::routes::SPACE;
 use crate::specials::VERSION;
-use crate::visit;
 use crate::{HttpError, media, reply};
 pub(crate) use endpoint::{McpService, answer, service};
 use stdio::StdioTransport;
@@ -284,7 +284,7 @@ impl ServerHandler for McpHandler {
         };
         told.end(outcome.as_ref().err());
         outcome.map(Into::into).map_err(|fault| {
-            let id = visit::new_id();
+            let id = active_request::new_id();
             log(&fault, &request.uri, &id);
             if reply::is_generic(fault.kind()) {
                 ErrorData::internal_error(reply::generic(&id), None)
@@ -339,7 +339,7 @@ impl AuditTarget {
 
 /// A fault as an agent sees it: a result it can read and act on, except our own failure.
 fn failure(fault: &Fault, tool: &str) -> Result<CallToolResponse, ErrorData> {
-    let id = visit::new_id();
+    let id = active_request::new_id();
     log(fault, tool, &id);
     let is_generic = reply::is_generic(fault.kind());
     let mut text = if is_generic { reply::generic(&id) } else { fault.message().to_owned() };

@@ -26,8 +26,8 @@ use warp::sse;
 
 use crate::app::{AppState, log};
 use crate::bind;
-use crate::edge::SpecialRequest;
-use crate::sending::unbuffered;
+use crate::request_handler::SpecialRequest;
+use crate::response_budget::unbuffered;
 
 /// Subscribers at once, all spaces together.
 const MAX_SUBSCRIBERS: usize = 256;

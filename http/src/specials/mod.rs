@@ -20,7 +20,7 @@ use svcfs_knowledge::kernel::Space;
 use warp::reply::Response;
 
 use crate::app::AppState;
-use crate::edge::SpecialRequest;
+use crate::request_handler::SpecialRequest;
 
 /// Which special page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

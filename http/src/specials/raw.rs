@@ -18,7 +18,7 @@ use svcfs_work::Lane;
 use warp::reply::Response;
 
 use crate::app::AppState;
-use crate::sending::PIECE;
+use crate::response_budget::PIECE;
 use crate::{media, reply};
 
 /// A file, how long it is, when it was changed, and its type.

@@ -21,7 +21,7 @@ use warp::reply::Response;
 
 use crate::app::AppState;
 use crate::bind::UnreadBody;
-use crate::edge::HttpRequest;
+use crate::request_handler::HttpRequest;
 
 /// A door to two spaces, `default` and `other`, with their indexers running.
 pub(super) struct TestServer {

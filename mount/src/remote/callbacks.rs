@@ -16,15 +16,15 @@ use rustix::fs::OFlags;
 use svcfs_base::{Actor, Fault, Kind};
 use svcfs_vfs::{DiskSpace, NodeId, OpenMode, WriteAt};
 
-use super::answers::{PAST_PAGES, gone};
-use super::saving::{ChangeAuthor, WriteOffset};
+use super::replies::{PAST_PAGES, gone};
 use super::tree::RemoteTree;
+use super::writeback::{ChangeAuthor, WriteOffset};
 use crate::actors::{ActorResolver, AttributionPolicy};
-use crate::answer::{RequestFailure, ValueReply, answer, answer_with};
 use crate::convert::{blank, flag_bits, name, open_mode, utf8, write_at};
 use crate::listings::OpenDirectories;
+use crate::reply::{RequestFailure, ValueReply, answer, answer_with};
 use crate::session::SessionSentinel;
-use crate::writers::{WriteHandle, WriteHandles, process_of};
+use crate::write_handles::{WriteHandle, WriteHandles, process_of};
 
 /// Longest write of one request, in bytes; the most Linux sends.
 const MAX_WRITE_BYTES: u32 = 1 << 20;

@@ -15,7 +15,7 @@ use ureq::http::header::{
 use ureq::http::{HeaderMap, Method, Request, Response, StatusCode};
 use ureq::{Agent, Body, BodyReader};
 
-use super::reach::{RetryMode, ServerConnectivity};
+use super::connectivity::{RetryMode, ServerConnectivity};
 
 /// Where the operations are, below the server's address.
 const PREFIX: &str = "/api/svc";

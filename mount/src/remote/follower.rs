@@ -12,7 +12,7 @@ use fuser::Notifier;
 use svcfs_base::TreePath;
 
 use super::cache::CacheEffect;
-use super::events::{self, ServerEvent};
+use super::event_stream::{self, ServerEvent};
 use super::tree::RemoteTree;
 
 /// How soon the stream is opened again, at first and at last.
@@ -74,7 +74,7 @@ pub(super) fn follow(tree: &RemoteTree, kernel: &SyncSender<KernelInvalidation>,
                 pause = AGAIN[0];
                 tree.cache.opened();
                 tell(kernel, KernelInvalidation::Everything);
-                let end = events::follow(BufReader::new(stream), |news| {
+                let end = event_stream::follow(BufReader::new(stream), |news| {
                     tree.client.reach.heard();
                     hear(tree, kernel, news);
                     !is_over.load(Ordering::Acquire)

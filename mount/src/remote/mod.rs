@@ -11,19 +11,19 @@
 //! Not offered, because the API has nothing of the kind: modes, owners and times of one's own, hard links, pipes and devices, exchanging two
 //! names, renaming a directory of the server (`mv` copies it), and what the local mount shows below `.svc/`.
 
-mod answers;
 mod cache;
 mod callbacks;
 mod client;
-mod drafts;
-mod events;
+mod connectivity;
+mod dirty_buffers;
+mod event_stream;
 mod follower;
-mod kept;
 mod nodes;
-mod reach;
-mod readers;
-mod saving;
+mod read_versions;
+mod rejected;
+mod replies;
 mod tree;
+mod writeback;
 
 #[cfg(test)]
 mod tests;
@@ -38,16 +38,16 @@ use svcfs_base::{Fault, TreePath};
 use self::cache::RemoteCache;
 use self::callbacks::RemoteCallbacks;
 use self::client::{ApiClient, ClientOptions};
-use self::drafts::DirtyBufferPool;
+use self::dirty_buffers::DirtyBufferPool;
 use self::follower::EventFollower;
-use self::kept::RejectedSaves;
 use self::nodes::RemoteNodes;
-use self::readers::ReadVersions;
-use self::saving::ChangeAuthor;
+use self::read_versions::ReadVersions;
+use self::rejected::RejectedSaves;
 use self::tree::RemoteTree;
+use self::writeback::ChangeAuthor;
 use crate::mountpoint::{MountError, check_remote};
 use crate::session::{FuseSession, MountOptions};
-use crate::writers::WriteHandles;
+use crate::write_handles::WriteHandles;
 
 /// Which tree is mounted.
 #[derive(Clone)]

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use svcfs_base::{Fault, Kind, TreePath};
 
 use super::client::{ExpectedVersion, VersionedContent};
-use super::drafts::RemoteDirtyBuffer;
+use super::dirty_buffers::RemoteDirtyBuffer;
 
 /// What was written to a file and is not on the server.
 pub(super) struct UnsavedChange {

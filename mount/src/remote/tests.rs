@@ -14,12 +14,12 @@ use tempfile::TempDir;
 
 use super::cache::RemoteCache;
 use super::client::{ApiClient, ClientOptions};
-use super::drafts::DirtyBufferPool;
-use super::kept::RejectedSaves;
+use super::dirty_buffers::DirtyBufferPool;
 use super::nodes::RemoteNodes;
-use super::readers::ReadVersions;
-use super::saving::{ChangeAuthor, WriteOffset};
+use super::read_versions::ReadVersions;
+use super::rejected::RejectedSaves;
 use super::tree::RemoteTree;
+use super::writeback::{ChangeAuthor, WriteOffset};
 
 /// Longest time anything in a test is waited for.
 const LIMIT: Duration = Duration::from_secs(10);

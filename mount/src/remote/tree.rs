@@ -9,10 +9,10 @@ use svcfs_base::{ETag, Fault, Kind, PathComponent, TreePath};
 
 use super::cache::{CacheLookup, RemoteCache};
 use super::client::{ApiClient, EntryType, ExpectedVersion, RemoteEntry, VersionedContent};
-use super::drafts::DirtyBufferPool;
-use super::kept::RejectedSaves;
+use super::dirty_buffers::DirtyBufferPool;
 use super::nodes::{RemoteHandle, RemoteNodes, UnsavedChange};
-use super::readers::ReadVersions;
+use super::read_versions::ReadVersions;
+use super::rejected::RejectedSaves;
 use crate::convert::blank;
 use crate::listings::{DirectoryListing, ListingEntry};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use svcfs_base::{Fault, FileKind, PathComponent, TreePath};
 use svcfs_vfs::StoredVersion;
 
-use super::past::PastFile;
+use super::past_file::PastFile;
 use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
 
 /// Fewest digits of a version's number.

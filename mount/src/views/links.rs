@@ -8,7 +8,7 @@ use svcfs_vfs::EntryKind;
 
 use super::knowledge::PageHit;
 use super::reader::ReaderRights;
-use super::recent::RecentCache;
+use super::recent_cache::RecentCache;
 use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
 
 /// What stands in a folder whose question cannot be answered, and says why.

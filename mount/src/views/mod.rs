@@ -6,17 +6,17 @@
 //! The folders are not listed where they lie: whoever searches the mount with `grep -r` or `find` must not come through every
 //! version of every page. [`guide`] is listed in their stead, and names them.
 
-mod at;
 mod guide;
 mod history;
+mod inode_table;
 mod knowledge;
 mod links;
 mod lint;
-mod past;
+mod past_file;
+mod past_tree;
 mod queries;
 mod reader;
-mod recent;
-mod table;
+mod recent_cache;
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use fuser::{Errno, FileAttr, FileHandle, FileType, FopenFlags, INodeNo};
 use svcfs_base::{Caller, Clock, Fault, Kind, PathComponent, Protocol, Timestamp, TreePath};
 use svcfs_vfs::{EntryKind, NodeId, PastState, PathAttributes, Vfs};
 
-use crate::answer::RequestFailure;
 use crate::convert::{file_attr, file_type, name};
 use crate::listings::{DirectoryListing, ListingEntry};
-use table::{OpenContents, ViewInodeTable};
+use crate::reply::RequestFailure;
+use inode_table::{OpenContents, ViewInodeTable};
 
 use guide::GUIDE;
 
@@ -142,7 +142,7 @@ pub(crate) struct MountViews {
     knowledge: Option<Arc<dyn KnowledgeSource>>,
     table: ViewInodeTable,
     contents: OpenContents,
-    past: past::PastCache,
+    past: past_file::PastCache,
     asked: links::RecentAnswers,
 }
 
@@ -155,14 +155,14 @@ impl MountViews {
             knowledge,
             table: ViewInodeTable::default(),
             contents: OpenContents::default(),
-            past: past::PastCache::default(),
+            past: past_file::PastCache::default(),
             asked: links::RecentAnswers::default(),
         }
     }
 
     /// The root of the tree as it was; known for good.
     pub(crate) fn root(&self, state: PastState) -> INodeNo {
-        self.table.find(Arc::new(at::PastDirectory::root(state, state.commit.to_string())))
+        self.table.find(Arc::new(past_tree::PastDirectory::root(state, state.commit.to_string())))
     }
 
     /// Whether a name of a directory of the tree is one of a view: it then is nobody's to make, rename or remove.
@@ -181,7 +181,7 @@ impl MountViews {
         let found: Option<ViewNodeRef> = match (view.to_str(), &self.knowledge) {
             (Some(GUIDE), _) => Some(Arc::new(guide::GuideFile)),
             (Some("history"), _) => Some(Arc::new(history::HistoryFolder(root()))),
-            (Some("at"), _) => Some(Arc::new(at::PastStates)),
+            (Some("at"), _) => Some(Arc::new(past_tree::PastStates)),
             (Some("search"), Some(_)) => Some(Arc::new(links::SearchRoot)),
             (Some("query"), Some(_)) => Some(Arc::new(queries::QueryFolder(String::new()))),
             (Some("tags"), Some(_)) => Some(Arc::new(links::TagFolder(String::new()))),

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::crowd::{ConnectionLimiter, ConnectionPermit};
+use crate::connection_limiter::{ConnectionLimiter, ConnectionPermit};
 
 /// Longest head of a request (line and headers), in bytes; what is read in the same go as its last part may exceed it.
 const MAX_HEAD_BYTES: usize = 64 << 10;

@@ -4,27 +4,27 @@
 //! stand behind it; the limits of connections and the form of requests are these.
 #![warn(missing_docs)]
 
-mod coming;
+mod catch_panic;
+mod connection_limiter;
 mod connections;
-mod crowd;
-mod form;
-mod gathering;
-mod login;
-mod names;
+mod file_stream;
+mod http_credentials;
 mod pipeline;
-mod streamed;
-mod unbroken;
+mod server_names;
+mod spill_buffer;
+mod timed_body;
+mod validate;
 
-pub use coming::{BodyError, TimedBody};
+pub use catch_panic::unbroken;
+pub use connection_limiter::{ConnectionLimiter, ConnectionPermit};
 pub use connections::serve;
-pub use crowd::{ConnectionLimiter, ConnectionPermit};
-pub use form::{check_form, ignore_odd_ranges, one_range};
-pub use gathering::{MemoryBudget, SpillBuffer};
-pub use login::HttpCredentials;
-pub use names::ServerNames;
+pub use file_stream::{ReadFunctions, streamed};
+pub use http_credentials::HttpCredentials;
 pub use pipeline::{BlockBuffer, BlockSink, PipelineStage};
-pub use streamed::{ReadFunctions, streamed};
-pub use unbroken::unbroken;
+pub use server_names::ServerNames;
+pub use spill_buffer::{MemoryBudget, SpillBuffer};
+pub use timed_body::{BodyError, TimedBody};
+pub use validate::{check_form, ignore_odd_ranges, one_range};
 
 use svcfs_base::Fault;
 use svcfs_work::{Lane, LaneError, Lanes};

@@ -15,8 +15,8 @@ use svcfs_base::Fault;
 use svcfs_work::{Lane, LaneError, Lanes, StartedWork};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::gathering::MemoryBudget;
 use crate::of_lane;
+use crate::spill_buffer::MemoryBudget;
 
 /// Blocks that a consumer has at most: one it works on, and others, so that it need not wait until the next is received.
 const MAX_QUEUED: usize = 3;

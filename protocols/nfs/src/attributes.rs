@@ -7,7 +7,7 @@ use nfs3_types::nfs3::{
 };
 use svcfs_vfs::{EntryKind, PathAttributes, SetAttributes, SpecialKind};
 
-use crate::refusal::NfsError;
+use crate::error::NfsError;
 
 /// The permission bits that clients may set. Bits by which a program gets another user's rights are not among them: clients are not proved.
 const PERMISSIONS: u32 = 0o777;
@@ -99,8 +99,8 @@ pub(crate) fn of_top(spaces: usize) -> fattr3 {
         size: 4096,
         used: 4096,
         rdev: specdata3::default(),
-        fsid: crate::place::TOP,
-        fileid: crate::place::TOP,
+        fsid: crate::file_handle::TOP,
+        fileid: crate::file_handle::TOP,
         atime: time(UNIX_EPOCH),
         mtime: time(UNIX_EPOCH),
         ctime: time(UNIX_EPOCH),

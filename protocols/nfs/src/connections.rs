@@ -16,11 +16,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::NfsServer;
-use crate::call::RpcReply;
 use crate::clients::NfsClient;
-use crate::crowd::{LruConnectionLimiter, SlotGuard};
-use crate::records::{self, LONGEST, MessageBudget, kib};
-use crate::writers::IDLE;
+use crate::connection_limiter::{LruConnectionLimiter, SlotGuard};
+use crate::record_marking::{self, LONGEST, MessageBudget, kib};
+use crate::rpc::RpcReply;
+use crate::write_sessions::IDLE;
 
 /// Connections at once; one more takes the place of another ([`crate::crowd`]).
 const MAX_CONNECTIONS: usize = 256;
@@ -225,7 +225,7 @@ impl ReplyWriter {
         let sent = tokio::select! {
             biased;
             () = self.gone.cancelled() => return,
-            sent = records::write(&mut *output, answer) => sent,
+            sent = record_marking::write(&mut *output, answer) => sent,
         };
         if let Err(error) = sent {
             tracing::debug!(%error, from = %self.from, "a client does not take its answers");
@@ -246,7 +246,7 @@ async fn listen(
     loop {
         let next = async {
             let turn = Arc::clone(asked).acquire_owned().await.ok()?;
-            match records::read(&mut input, &shared.room).await {
+            match record_marking::read(&mut input, &shared.room).await {
                 Ok(read) => read.map(|(record, room)| (record, room, turn)),
                 Err(error) => {
                     tracing::debug!(%error, from = %line.from, "a connection ended early");

@@ -11,9 +11,9 @@ use svcfs_knowledge::kernel::Space;
 use svcfs_vfs::{InodeTable, NodeId, Vfs};
 
 use crate::listing::ListingCache;
-use crate::owed;
-use crate::refused::RejectionTable;
-use crate::writers::WriteSessions;
+use crate::rejected::RejectionTable;
+use crate::stable_write_replay;
+use crate::write_sessions::WriteSessions;
 
 /// So many files are remembered that somebody looked at: what was told of their times stays true for them.
 const MOST_FOUND: usize = 1024;
@@ -44,7 +44,7 @@ impl NfsExport {
     /// Opens what is kept of a space, and does first what was promised by a server that died.
     pub(crate) fn open(space: Arc<Space>) -> Result<Arc<Self>, Fault> {
         let numbers = space.vfs.file_numbers()?;
-        owed::settle(&space.vfs, &numbers)?;
+        stable_write_replay::settle(&space.vfs, &numbers)?;
         let (writers, refused, listings, names, found, gone) = Default::default();
         let export = Arc::new(Self { space, numbers, writers, refused, listings, names, found, gone });
         let weak = Arc::downgrade(&export);

@@ -8,30 +8,30 @@
 //! for REMOVE and RMDIR, and has room made for as many bytes as a client announces, in the head of a record and in every string.
 #![warn(missing_docs)]
 
-mod arguments;
-mod at_once;
 mod attributes;
-mod call;
-mod changing;
 mod clients;
+mod connection_limiter;
 mod connections;
-mod creating;
-mod crowd;
+mod create_procedures;
+mod dispatch;
+mod error;
 mod export;
+mod file_handle;
 mod listing;
-mod looking;
-mod mounting;
-mod owed;
-mod place;
+mod mount_protocol;
+mod nonblocking;
 mod portmap;
-mod procedures;
-mod records;
-mod refusal;
-mod refused;
-mod replies;
+mod read_procedures;
+mod record_marking;
+mod rejected;
+mod reply_cache;
+mod rpc;
+mod stable_write_replay;
 #[cfg(test)]
 mod tests;
-mod writers;
+mod write_procedures;
+mod write_sessions;
+mod xdr_reader;
 
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -46,7 +46,7 @@ use tokio_util::sync::CancellationToken;
 
 use clients::ClientActors;
 use export::ExportTable;
-use replies::ReplyCache;
+use reply_cache::ReplyCache;
 
 /// What every request shares.
 pub(crate) struct NfsServer {

@@ -16,10 +16,10 @@ use parking_lot::Mutex;
 use svcfs_base::{Caller, PathComponent, TreePath};
 
 use crate::NfsServer;
-use crate::arguments::GarbageArguments;
-use crate::place::{ExportEntry, HandleTarget};
-use crate::procedures::CallContext;
-use crate::refusal::NfsError;
+use crate::dispatch::CallContext;
+use crate::error::NfsError;
+use crate::file_handle::{ExportEntry, HandleTarget};
+use crate::xdr_reader::GarbageArguments;
 
 /// Most bytes of an answer.
 const LONGEST: u32 = 1 << 20;
@@ -192,7 +192,7 @@ impl ExportEntry {
 
 fn number_of(place: &HandleTarget) -> u64 {
     match place {
-        HandleTarget::Top => crate::place::TOP,
+        HandleTarget::Top => crate::file_handle::TOP,
         HandleTarget::Entry(entry) => entry.number,
     }
 }

@@ -8,8 +8,8 @@ use nfs3_types::xdr_codec::{List, Void};
 use nfs3_types::{mount, nfs3};
 
 use crate::NfsServer;
-use crate::arguments::GarbageArguments;
-use crate::procedures::{CallContext, ProcedureError};
+use crate::dispatch::{CallContext, ProcedureError};
+use crate::xdr_reader::GarbageArguments;
 
 impl NfsServer {
     /// What is heard here, by program and version. All of it is heard on one port.

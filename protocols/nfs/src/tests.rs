@@ -1,17 +1,17 @@
 //! Through the procedures, with the bytes that clients send; without a network where that tells nothing more.
 
-mod at_once;
 mod changes;
 mod clients;
 mod fidelity;
 mod hostile;
-mod locked;
-mod looks;
-mod promises;
+mod nonblocking;
 mod races;
-mod refused;
+mod rejected_saves;
+mod reported_attributes;
 mod restarts;
-mod told;
+mod stable_writes;
+mod visibility;
+mod webdav_locks;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -36,8 +36,8 @@ use svcfs_knowledge::spaces::{self, SpaceCollection, SpaceOptions};
 use tempfile::TempDir;
 
 use crate::NfsServer;
-use crate::call::RpcReply;
 use crate::clients::NfsClient;
+use crate::rpc::RpcReply;
 
 /// A door to one space, with nobody's background tasks: what is not asked for is not saved.
 struct Served {

@@ -8,9 +8,9 @@ use svcfs_base::{Caller, Fault, Kind, Scope};
 use svcfs_knowledge::spaces::check_name;
 use svcfs_work::Lane;
 
-use crate::normalized::VerifiedRequest;
-use crate::refusal::refuse;
-use crate::{S3Server, beyond};
+use crate::error::refuse;
+use crate::normalize::VerifiedRequest;
+use crate::{S3Server, unsupported};
 
 /// `CreateBucket`
 pub(crate) async fn create(
@@ -18,7 +18,7 @@ pub(crate) async fn create(
     request: S3Request<CreateBucketInput>,
 ) -> S3Result<S3Response<CreateBucketOutput>> {
     const WHAT: &str = "CreateBucket";
-    beyond::refuse(&request)?;
+    unsupported::refuse(&request)?;
     let name = request.input.bucket.clone();
     match door.asked(&request, &name, (Scope::Write, WHAT)) {
         // Clients make sure that a bucket is there by making it.

@@ -8,10 +8,10 @@ use s3s::dto::{ETag as Tag, ETagCondition, Timestamp};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use svcfs_base::{Fault, Precondition};
 
-use crate::asked::{S3RequestContext, S3RequestError};
+use crate::context::{S3RequestContext, S3RequestError};
 use crate::key::ParsedKey;
 use crate::object::S3Object;
-use crate::record::is_missing;
+use crate::object_metadata::is_missing;
 
 /// The conditions of a request that reads.
 #[derive(Debug, Default)]

@@ -10,8 +10,8 @@ use svcfs_knowledge::access::SigningKey;
 use svcfs_knowledge::audit::TrackedRequest as Visit;
 
 use crate::S3Server;
-use crate::normalized::VerifiedRequest;
-use crate::refusal::refuse;
+use crate::error::refuse;
+use crate::normalize::VerifiedRequest;
 
 /// The secret of every name where nobody is asked who they are: clients sign all the same, most of them cannot but.
 const OPEN_SECRET: &str = "svcfs";

@@ -3,7 +3,7 @@
 //! A file says its content by nothing but its bytes, and a listing has no time to read them: what it looks like stands for them, to the nanosecond of
 //! its last change, which nobody sets. What is lost of this is worked out again, so that nothing here waits for the disk.
 
-mod kept;
+mod cache_file;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use svcfs_base::{ETag, TreePath};
 use svcfs_knowledge::kernel::Space;
 use svcfs_vfs::{PathAttributes, StoredContent};
 
-use crate::sums::hex;
+use crate::checksums::hex;
 
 /// Objects and versions that are remembered, of all spaces: some 130 bytes each. Of more than these, some are read again.
 const MAX_REMEMBERED: usize = 1 << 20;
@@ -203,7 +203,7 @@ impl ETagStore {
         if is_read(&self.tables.lock()) {
             return;
         }
-        let before: HashMap<_, _> = kept::read(&file(space)).into_iter().collect();
+        let before: HashMap<_, _> = cache_file::read(&file(space)).into_iter().collect();
         let mut tables = self.tables.lock();
         let table = tables.entry(space.vfs.root().to_owned()).or_default();
         table.is_read = true;
@@ -229,7 +229,7 @@ impl ETagStore {
             known.into_iter().flatten().map(|(key, known)| (*key, *known)).collect()
         };
         if !waiting.is_empty()
-            && let Err(error) = kept::add(&file(space), &waiting, (count, all))
+            && let Err(error) = cache_file::add(&file(space), &waiting, (count, all))
         {
             tracing::debug!(%error, "the ETags of what was listed are not kept; after a restart it is read again");
         }

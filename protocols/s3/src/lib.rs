@@ -4,47 +4,47 @@
 //! what is `access`'s; signatures, routes and XML are s3s's.
 #![warn(missing_docs)]
 
-mod answer;
-mod asked;
-mod beside;
-mod beyond;
 mod buckets;
-mod completing;
+mod checksums;
+mod chunked_body;
 mod conditions;
+mod context;
+mod continuation_token;
 mod credentials;
-mod described;
+mod delete_objects;
+mod error;
 mod etags;
-mod found;
+mod get_object;
+mod hashed_body;
 mod hosts;
-mod keeping;
+mod inflight;
 mod key;
-mod lengths;
-mod listed;
-mod listing;
-mod normalized;
+mod key_walk;
+mod list_objects;
+mod list_uploads;
+mod multipart_checksum;
+mod multipart_upload;
+mod normalize;
 mod object;
+mod object_locks;
+mod object_metadata;
 mod operations;
-mod parts;
-mod pending;
-mod pieces;
-mod reading;
-mod record;
-mod refusal;
-mod removed;
-mod removing;
-mod signed;
-mod staged;
-mod summing;
-mod sums;
+mod part_lengths;
+mod part_store;
+mod put_object;
+mod received_body;
+mod removal_cache;
+mod request_handler;
+mod resolved;
+mod response_info;
+mod signature_check;
+mod staged_body;
+mod staged_upload;
 mod tagging;
 #[cfg(test)]
 mod tests;
-mod token;
-mod upload;
-mod uploads;
+mod unsupported;
 mod versions;
-mod whole;
-mod writing;
 
 use std::sync::Arc;
 
@@ -55,11 +55,11 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use completing::InFlightCompletions;
+use chunked_body::ChunkStorage;
 use etags::ETagStore;
-use keeping::ObjectLocks;
-use pieces::ChunkStorage;
-use removed::RemovalCache;
+use inflight::InFlightCompletions;
+use object_locks::ObjectLocks;
+use removal_cache::RemovalCache;
 
 /// What every request shares.
 struct S3Server {
@@ -87,7 +87,7 @@ impl S3Server {
             etags: ETagStore::default(),
             removals: RemovalCache::default(),
             room: Arc::default(),
-            ahead: Arc::new(Semaphore::new(summing::AHEAD)),
+            ahead: Arc::new(Semaphore::new(hashed_body::AHEAD)),
             completing: Arc::default(),
             keeping: ObjectLocks::default(),
         }
@@ -103,17 +103,17 @@ impl S3Server {
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) {
     let door = Arc::new(S3Server::of(server));
-    let service = match answer::service(&door) {
+    let service = match request_handler::service(&door) {
         Ok(service) => Arc::new(service),
         Err(fault) => {
             tracing::error!(error = ?fault, "S3 cannot be served");
             return;
         }
     };
-    let expiring = tokio::spawn(uploads::expire(Arc::clone(&door), stop.clone()));
+    let expiring = tokio::spawn(multipart_upload::expire(Arc::clone(&door), stop.clone()));
     svcfs_listener::serve(listener, stop, move |request, peer| {
         let (door, service) = (Arc::clone(&door), Arc::clone(&service));
-        async move { answer::answer(&door, &service, (request, peer)).await }
+        async move { request_handler::answer(&door, &service, (request, peer)).await }
     })
     .await;
     if let Err(error) = expiring.await {

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use svcfs_base::{ETag, Fault, Kind, LargeFile, TreePath};
 use svcfs_vfs::{FileContent, FileReader, OpenedFile, PathAttributes};
 
-use crate::asked::S3RequestContext;
+use crate::checksums::{ContentHasher, RequestedChecksums, etag_of, hex};
+use crate::context::S3RequestContext;
 use crate::etags::ETagStore;
-use crate::found::ResolvedNode;
 use crate::key::ParsedKey;
-use crate::record::{ATTRIBUTE, BLOB, ObjectMetadata};
-use crate::sums::{ContentHasher, RequestedChecksums, etag_of, hex};
+use crate::object_metadata::{ATTRIBUTE, BLOB, ObjectMetadata};
+use crate::resolved::ResolvedNode;
 
 /// Bytes that are read at once to be summed up.
 const PIECE: usize = 256 << 10;

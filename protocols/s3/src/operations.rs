@@ -7,11 +7,14 @@ use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
 
-use crate::listed::ListOptions;
-use crate::listing::{ListQuery, MOST};
-use crate::normalized::VerifiedRequest;
-use crate::refusal::refuse;
-use crate::{S3Server, buckets, listed, pending, reading, removing, tagging, token, uploads, versions, writing};
+use crate::error::refuse;
+use crate::key_walk::{ListQuery, MOST};
+use crate::list_objects::ListOptions;
+use crate::normalize::VerifiedRequest;
+use crate::{
+    S3Server, buckets, continuation_token, delete_objects, get_object, list_objects, list_uploads, multipart_upload,
+    put_object, tagging, versions,
+};
 
 /// What is not encoded where keys are told as URLs have them.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -137,7 +140,7 @@ impl S3 for S3Operations {
             delimiter,
             most,
         };
-        let told = listed::page(&asked, listing, ListOptions { encoding, owner: Some(owner()) }).await?;
+        let told = list_objects::page(&asked, listing, ListOptions { encoding, owner: Some(owner()) }).await?;
         Ok(S3Response::new(ListObjectsOutput {
             name: Some(input.bucket),
             prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),
@@ -161,13 +164,13 @@ impl S3 for S3Operations {
         let input = request.input;
         let (encoding, most) = (KeyEncoding::of(input.encoding_type.as_ref())?, most(input.max_keys)?);
         let told_before = input.continuation_token.as_deref().filter(|token| !token.is_empty());
-        let told_before = told_before.map(token::read).transpose()?;
+        let told_before = told_before.map(continuation_token::read).transpose()?;
         let after = told_before.or_else(|| input.start_after.clone()).unwrap_or_default();
         let owner = input.fetch_owner.unwrap_or_default().then(owner);
         let delimiter = input.delimiter.clone().filter(|delimiter| !delimiter.is_empty());
         let prefix = input.prefix.clone().unwrap_or_default();
         let listing = ListQuery { prefix, after, delimiter, most };
-        let told = listed::page(&asked, listing, ListOptions { encoding, owner }).await?;
+        let told = list_objects::page(&asked, listing, ListOptions { encoding, owner }).await?;
         Ok(S3Response::new(ListObjectsV2Output {
             name: Some(input.bucket),
             prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),
@@ -177,7 +180,7 @@ impl S3 for S3Operations {
             max_keys: Some(most as i32),
             key_count: Some((told.objects.len() + told.prefixes.len()) as i32),
             is_truncated: Some(told.next.is_some()),
-            next_continuation_token: told.next.as_deref().map(token::of),
+            next_continuation_token: told.next.as_deref().map(continuation_token::of),
             contents: Some(told.objects),
             common_prefixes: Some(told.prefixes),
             encoding_type: input.encoding_type,
@@ -186,25 +189,25 @@ impl S3 for S3Operations {
     }
 
     async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
-        reading::get(&self.0, request).await
+        get_object::get(&self.0, request).await
     }
     async fn head_object(&self, request: S3Request<HeadObjectInput>) -> S3Result<S3Response<HeadObjectOutput>> {
-        reading::head(&self.0, request).await
+        get_object::head(&self.0, request).await
     }
     async fn put_object(&self, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
-        writing::put(&self.0, request).await
+        put_object::put(&self.0, request).await
     }
     async fn copy_object(&self, request: S3Request<CopyObjectInput>) -> S3Result<S3Response<CopyObjectOutput>> {
-        writing::copy(&self.0, request).await
+        put_object::copy(&self.0, request).await
     }
     async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> S3Result<S3Response<DeleteObjectOutput>> {
-        removing::one(&self.0, request).await
+        delete_objects::one(&self.0, request).await
     }
     async fn delete_objects(
         &self,
         request: S3Request<DeleteObjectsInput>,
     ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-        removing::many(&self.0, request).await
+        delete_objects::many(&self.0, request).await
     }
     async fn list_object_versions(
         &self,
@@ -234,36 +237,36 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<CreateMultipartUploadInput>,
     ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
-        uploads::create(&self.0, request).await
+        multipart_upload::create(&self.0, request).await
     }
     async fn upload_part(&self, request: S3Request<UploadPartInput>) -> S3Result<S3Response<UploadPartOutput>> {
-        uploads::part(&self.0, request).await
+        multipart_upload::part(&self.0, request).await
     }
     async fn upload_part_copy(
         &self,
         request: S3Request<UploadPartCopyInput>,
     ) -> S3Result<S3Response<UploadPartCopyOutput>> {
-        uploads::part_copy(&self.0, request).await
+        multipart_upload::part_copy(&self.0, request).await
     }
     async fn complete_multipart_upload(
         &self,
         request: S3Request<CompleteMultipartUploadInput>,
     ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-        uploads::complete(&self.0, request).await
+        multipart_upload::complete(&self.0, request).await
     }
     async fn abort_multipart_upload(
         &self,
         request: S3Request<AbortMultipartUploadInput>,
     ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
-        uploads::abort(&self.0, request).await
+        multipart_upload::abort(&self.0, request).await
     }
     async fn list_parts(&self, request: S3Request<ListPartsInput>) -> S3Result<S3Response<ListPartsOutput>> {
-        pending::list_parts(&self.0, request).await
+        list_uploads::list_parts(&self.0, request).await
     }
     async fn list_multipart_uploads(
         &self,
         request: S3Request<ListMultipartUploadsInput>,
     ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
-        pending::list(&self.0, request).await
+        list_uploads::list(&self.0, request).await
     }
 }

@@ -10,10 +10,10 @@ use s3s::{S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::{Fault, Scope};
 
 use crate::S3Server;
-use crate::asked::{S3RequestContext, S3RequestError};
-use crate::found::ResolvedNode;
+use crate::context::{S3RequestContext, S3RequestError};
 use crate::key::ParsedKey;
-use crate::record::{ObjectMetadata, check_tags, is_missing};
+use crate::object_metadata::{ObjectMetadata, check_tags, is_missing};
+use crate::resolved::ResolvedNode;
 
 /// What a key names.
 fn found<'a>(

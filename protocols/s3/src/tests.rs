@@ -1,21 +1,21 @@
+mod audit;
 mod buckets;
 mod checksums;
+mod concurrent_writes;
 mod conditions;
+mod direct_calls;
 mod etags;
 mod hostile;
-mod itself;
-mod kept;
-mod later;
-mod listed;
-mod long;
-mod meanwhile;
+mod large_objects;
+mod listings;
 mod missing;
-mod numbered;
+mod object_headers;
+mod part_numbers;
 mod parts;
-mod refused;
-mod signed;
-mod told;
+mod rejections;
+mod signatures;
 mod versions;
+mod versions_and_uploads;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -37,7 +37,7 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use crate::sums::etag_of;
+use crate::checksums::etag_of;
 
 /// A server of two spaces, `default` and `team`, with nobody's background tasks.
 pub(crate) struct Served {
@@ -176,7 +176,7 @@ impl Drop for Served {
 }
 
 /// A request of nobody in particular, to a door of its own.
-pub(crate) fn asked_of(served: &Served) -> crate::asked::S3RequestContext {
+pub(crate) fn asked_of(served: &Served) -> crate::context::S3RequestContext {
     etags::asked(served.door(100))
 }
 

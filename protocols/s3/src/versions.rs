@@ -16,16 +16,16 @@ use svcfs_base::{Fault, Kind, MAX_FILE_BYTES, Scope, TreePath};
 use svcfs_vfs::{FileContent, StoredContent};
 
 use crate::S3Server;
-use crate::asked::{S3RequestContext, S3RequestError};
-use crate::found::ResolvedNode;
+use crate::checksums::{etag_of, hex};
+use crate::context::{S3RequestContext, S3RequestError};
 use crate::key::ParsedKey;
-use crate::listed::MOST_READ;
-use crate::listing::{ListEntry, ListQuery, MOST};
+use crate::key_walk::{ListEntry, ListQuery, MOST};
+use crate::list_objects::MOST_READ;
 use crate::object::S3Object;
+use crate::object_metadata::ObjectMetadata;
 use crate::operations::{KeyEncoding, owner};
-use crate::record::ObjectMetadata;
-use crate::removed::{RemovalMarker, RemovedKeys};
-use crate::sums::{etag_of, hex};
+use crate::removal_cache::{RemovalMarker, RemovedKeys};
+use crate::resolved::ResolvedNode;
 
 /// The version of what has none, as S3 calls it.
 const NULL: &str = "null";

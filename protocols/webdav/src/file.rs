@@ -10,10 +10,10 @@ use svcfs_vfs::{EntryKind, FileContent, FileReader, OpenedFile};
 use svcfs_work::Lane;
 
 use crate::WebdavServer;
-use crate::asked::WebdavRequestContext;
-use crate::found::{ResolvedResource, check_reach};
+use crate::context::WebdavRequestContext;
+use crate::file_system::sought;
 use crate::metadata::ResourceMetadata;
-use crate::tree::sought;
+use crate::resolved::{ResolvedResource, check_reach};
 
 /// A file that is open to be read.
 pub(crate) struct ReadableFile {

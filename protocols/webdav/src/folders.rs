@@ -9,13 +9,13 @@ use svcfs_base::{
 };
 use svcfs_vfs::{EntryKind, PathAttributes};
 
-use crate::asked::WebdavRequestContext;
-use crate::contents::FolderContents;
-use crate::found::{ResolvedResource, check_not_ours};
+use crate::context::WebdavRequestContext;
+use crate::folder_contents::FolderContents;
 use crate::locks::WebdavLocks;
-use crate::look::{self, ObservedState};
+use crate::observed_state::{self, ObservedState};
+use crate::resolved::{ResolvedResource, check_not_ours};
 use crate::upload::StagedResource;
-use crate::{properties, replaced};
+use crate::{dead_properties, replace};
 
 /// Bytes of a large file copied at once.
 const PIECE: usize = 1 << 20;
@@ -57,7 +57,7 @@ pub(crate) fn remove(asked: &WebdavRequestContext, path: &TreePath) -> Result<()
 pub(crate) fn remove_file(asked: &WebdavRequestContext, found: &ResolvedResource<'_>) -> Result<(), Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     let look = asked.seen(&found.path);
-    let change = Change::remove(found.path.clone()).expecting(look::expect(look.as_ref()));
+    let change = Change::remove(found.path.clone()).expecting(observed_state::expect(look.as_ref()));
     match vfs.apply(caller, change) {
         // Made through a mount, and not saved yet.
         Err(fault) if fault.kind() == Kind::NotFound => {}
@@ -78,17 +78,17 @@ pub(crate) fn rename(asked: &WebdavRequestContext, from: &TreePath, to: &TreePat
     let source = ResolvedResource::itself(asked, from)?;
     check_not_ours(asked, from)?;
     // What is written meanwhile goes along, and is not lost.
-    look::check(asked, asked.seen(from).as_ref(), from)?;
+    observed_state::check(asked, asked.seen(from).as_ref(), from)?;
     asked.space().check_reach(&caller.reach, caller.door, to)?;
     let mut over = Some(ObservedState::Nothing);
     if asked.is_to_replace(to) {
         over = asked.seen(to);
         let there = ResolvedResource::itself(asked, to)?;
         if source.is_folder() || there.is_folder() {
-            return replaced::by_move(asked, &source, &there);
+            return replace::by_move(asked, &source, &there);
         }
     }
-    give_name(asked, &source, to, look::expect(over.as_ref()))
+    give_name(asked, &source, to, observed_state::expect(over.as_ref()))
 }
 
 /// Gives what was found another name, where what is expected stands.
@@ -115,7 +115,8 @@ pub(crate) fn give_name(
 pub(crate) fn make(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
     let vfs = &asked.space().vfs;
     vfs.apply(asked.caller(), Change::MakeDir { path: path.clone() })?;
-    let copied = asked.path().filter(|_| asked.is_copy()).map_or(Ok(()), |from| properties::copy(asked, from, path));
+    let copied =
+        asked.path().filter(|_| asked.is_copy()).map_or(Ok(()), |from| dead_properties::copy(asked, from, path));
     if copied.is_err() {
         // Somebody may have put something there: it stays then.
         let _ = vfs.apply(asked.caller(), Change::RemoveDir { path: path.clone() });
@@ -152,8 +153,8 @@ pub(crate) fn copy(asked: &WebdavRequestContext, from: &TreePath, to: &TreePath)
         left.leave_out(&copies.copied, &moved);
         return copies.put(large, &over, &left);
     }
-    look::check(asked, asked.seen(to).as_ref(), to)?;
-    replaced::aside(asked, &there, || copies.put(large, &nothing, &FolderContents::default()), || copies.take_away())
+    observed_state::check(asked, asked.seen(to).as_ref(), to)?;
+    replace::aside(asked, &there, || copies.put(large, &nothing, &FolderContents::default()), || copies.take_away())
 }
 
 /// Takes away what came of a copy that a server before this one did not end, as of one that failed; nothing where something stands there that no
@@ -207,13 +208,13 @@ impl CopyPlan<'_> {
     ) -> Result<(), Fault> {
         self.put_recorded(over, left)?;
         for (path, copy) in large {
-            look::check(self.asked, self.asked.seen(self.from).as_ref(), &path)?;
+            observed_state::check(self.asked, self.asked.seen(self.from).as_ref(), &path)?;
             let to = self.place(&path);
             copy.into_place(self.asked, &to, over(&to).as_ref())?;
         }
         left.remove_unrecorded(self.asked)?;
         let mut all = self.copied.folders.iter().chain(self.copied.files.keys());
-        all.try_for_each(|path| properties::copy(self.asked, path, &self.place(path)))
+        all.try_for_each(|path| dead_properties::copy(self.asked, path, &self.place(path)))
     }
 
     /// Takes away what has come of a copy that failed, and nothing that others put there: what has no versions stays.
@@ -244,7 +245,7 @@ impl CopyPlan<'_> {
         let mut bytes = 0;
         for (path, attributes) in copied.files.iter().filter(|(_, attributes)| attributes.large().is_none()) {
             let to = self.place(path);
-            let expect = look::expect(over(&to).as_ref());
+            let expect = observed_state::expect(over(&to).as_ref());
             let change = copy_of(asked, (path, attributes, look.as_ref()), to)?.expecting(expect);
             if let Change::Put { content, .. } = &change {
                 bytes += content.len();

@@ -8,31 +8,31 @@
 //! copy, move or remove them ([`asked`]), and are then copied, moved and removed whole ([`folders`]): one change set, one commit.
 #![warn(missing_docs)]
 
-mod answer;
-mod asked;
 mod body;
-mod composed;
 mod conditions;
-mod contents;
+mod context;
+mod dead_properties;
 mod etags;
 mod file;
+mod file_system;
+mod folder_contents;
 mod folders;
-mod found;
 mod live;
 mod locks;
-mod look;
 mod markup;
 mod metadata;
-mod outside;
-mod patch;
-mod properties;
+mod normalize;
+mod observed_state;
 mod propfind;
-mod replaced;
+mod proppatch;
+mod public_url;
+mod replace;
+mod replace_journal;
+mod request_handler;
+mod resolved;
 #[cfg(test)]
 mod tests;
-mod tree;
-mod understood;
-mod unfinished;
+mod unicode_names;
 mod upload;
 
 use std::sync::Arc;
@@ -46,7 +46,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use etags::ETagCache;
-pub use unfinished::finish;
+pub use replace_journal::finish;
 
 /// What every request shares.
 struct WebdavServer {

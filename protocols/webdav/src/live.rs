@@ -9,10 +9,10 @@ use svcfs_base::{Fault, TreePath, is_hidden_name};
 use svcfs_vfs::{EntryKind, Lease};
 use xmltree::{Element, Namespace, XMLNode};
 
-use crate::asked::WebdavRequestContext;
-use crate::found;
+use crate::context::WebdavRequestContext;
 use crate::locks::WebdavLocks;
 use crate::metadata::ListedResource;
+use crate::resolved;
 
 pub(crate) const DAV: &str = "DAV:";
 const APACHE: &str = "http://apache.org/dav/props/";
@@ -140,7 +140,7 @@ impl ListedResource {
     pub(crate) fn read(self, asked: &WebdavRequestContext) -> Result<Self, Fault> {
         let metadata = match self.metadata.etag {
             Some(_) => self.metadata,
-            None => found::metadata(asked, &self.place, self.metadata.attributes)?,
+            None => resolved::metadata(asked, &self.place, self.metadata.attributes)?,
         };
         Ok(Self { metadata, ..self })
     }

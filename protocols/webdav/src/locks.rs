@@ -14,11 +14,11 @@ use svcfs_vfs::{Lease, LeaseBarrier};
 use uuid::Uuid;
 use xmltree::{Element, EmitterConfig, Namespace, XMLNode};
 
-use crate::asked::{LockConflict, WebdavRequestContext};
-use crate::found::ResolvedResource;
+use crate::context::{LockConflict, WebdavRequestContext};
+use crate::file_system::path_of;
 use crate::live::{DAV, dav, declared, message, text};
 use crate::markup;
-use crate::tree::path_of;
+use crate::resolved::ResolvedResource;
 
 /// How long a lock holds whose client names no time, or asks for one without end.
 const USUAL: Duration = Duration::from_secs(600);

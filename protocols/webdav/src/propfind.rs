@@ -16,15 +16,15 @@ use svcfs_base::{Fault, TreePath};
 use svcfs_work::Lane;
 use xmltree::{Element, EmitterConfig, XMLNode};
 
-use crate::answer::ResponseBody;
-use crate::asked::WebdavRequestContext;
-use crate::found::ResolvedResource;
+use crate::context::WebdavRequestContext;
+use crate::dead_properties;
+use crate::file_system::{is_nothing, listing};
 use crate::live::{DAV, PropertyName, dav, declared, text};
 use crate::locks::WebdavLocks;
 use crate::markup::{self, elements};
 use crate::metadata::ListedResource;
-use crate::properties;
-use crate::tree::{is_nothing, listing};
+use crate::request_handler::ResponseBody;
+use crate::resolved::ResolvedResource;
 
 /// Lines of a listing that are written at once, and bytes of files that are read for their hashes meanwhile.
 const LINES: usize = 64;
@@ -192,7 +192,7 @@ fn properties_of(
 ) -> Result<(Vec<Element>, Vec<Element>), Fault> {
     let live = |name: &PropertyName| subject.live(name, (asked, locks));
     let dead = || -> Result<Vec<Element>, Fault> {
-        let all = properties::of(asked, &subject.path)?.into_iter();
+        let all = dead_properties::of(asked, &subject.path)?.into_iter();
         Ok(all.filter_map(|property| markup::parse(&property.xml?)).collect())
     };
     let all_of = |names: &mut dyn Iterator<Item = PropertyName>| {

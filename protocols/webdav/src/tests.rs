@@ -1,18 +1,18 @@
-mod habits;
+mod audit;
+mod depth_zero;
+mod desktop_clients;
 mod headers;
+mod hidden_members;
 mod hostile;
-mod kept;
+mod large_files;
 mod links;
 mod locks;
-mod long;
-mod looked;
 mod modes;
-mod outside;
+mod observed_state;
 mod propfind;
-mod removed;
-mod replaced;
-mod shallow;
-mod unfinished;
+mod public_url;
+mod replace;
+mod replace_journal;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

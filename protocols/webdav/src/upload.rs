@@ -11,12 +11,12 @@ use svcfs_vfs::{EntryKind, HandleId, NodeId, UPLOAD, Vfs, WriteAt};
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
-use crate::asked::WebdavRequestContext;
-use crate::found::ResolvedResource;
+use crate::context::WebdavRequestContext;
+use crate::file_system::sought;
 use crate::locks::WebdavLocks;
-use crate::look::{self, ObservedState};
 use crate::metadata::ResourceMetadata;
-use crate::tree::sought;
+use crate::observed_state::{self, ObservedState};
+use crate::resolved::ResolvedResource;
 
 /// How a file is opened.
 pub(crate) struct UploadOptions {
@@ -270,7 +270,7 @@ fn put(
     content: Bytes,
 ) -> Result<Option<ResourceMetadata>, Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
-    let saved = vfs.save(caller, path.clone(), content, look::expect(over))?;
+    let saved = vfs.save(caller, path.clone(), content, observed_state::expect(over))?;
     asked.set_time(path);
     let found = ResolvedResource::itself(asked, path)?;
     Ok(saved.etag.map(|etag| ResourceMetadata::of(found.attributes.clone(), etag)))
@@ -370,7 +370,7 @@ impl StagedResource {
         self.flush()?;
         let (beside, folder) = (ResolvedResource::parent_of(asked, &path)?, ResolvedResource::parent_of(asked, place)?);
         let (old, new) = (PathComponent::parse(path.name())?, PathComponent::parse(place.name())?);
-        let how = (look::expect(over), Durability::Now);
+        let how = (observed_state::expect(over), Durability::Now);
         self.vfs.rename_node_expecting(&self.caller, (beside.node, &old), (folder.node, &new), how)?;
         self.path = None;
         // It is there; only its name may be nowhere but in memory.

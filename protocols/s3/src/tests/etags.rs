@@ -7,12 +7,12 @@ use svcfs_base::{MAX_FILE_BYTES, Scope};
 use svcfs_vfs::PathAttributes;
 use svcfs_work::{Lane, Lanes};
 
-use super::itself::{request, waits};
+use super::direct_calls::{request, waits};
 use super::*;
-use crate::asked::S3RequestContext;
+use crate::context::S3RequestContext;
 use crate::etags::ETagStore;
-use crate::listed::{self, ListOptions};
-use crate::listing::ListQuery;
+use crate::key_walk::ListQuery;
+use crate::list_objects::{self, ListOptions};
 use crate::object::unread;
 use crate::operations::KeyEncoding;
 
@@ -54,7 +54,7 @@ fn what_was_listed_is_not_read_again_by_the_next_server_unless_it_is_another() {
     let keys = ["a.md", "b/c.md", "d.txt"];
     keys.iter().for_each(|key| served.put(key, "# As long\n"));
     let list = |asked: &S3RequestContext| {
-        let told = served.runtime.block_on(listed::page(asked, listing(), MANNER)).unwrap();
+        let told = served.runtime.block_on(list_objects::page(asked, listing(), MANNER)).unwrap();
         told.objects.into_iter().filter_map(|object| Some(object.e_tag?.value().to_owned())).collect::<Vec<_>>()
     };
     let first = asked(served.door(100));
@@ -69,7 +69,7 @@ fn what_was_listed_is_not_read_again_by_the_next_server_unless_it_is_another() {
     // By somebody who takes care that nobody sees it.
     let file = served.folder.path().join("default/d.txt");
     let modified = file.metadata().unwrap().modified().unwrap();
-    later::rewrite(&file, "# Another\n");
+    versions_and_uploads::rewrite(&file, "# Another\n");
     std::fs::File::open(&file).unwrap().set_modified(modified).unwrap();
     assert_eq!(served.unread(&again, &keys), 10);
     assert_eq!(list(&again), [&*etag, &*etag, &etag_of(b"# Another\n")]);
@@ -106,7 +106,7 @@ fn a_page_ends_where_too_much_would_be_read_and_goes_on_there() {
     let asked = asked(served.door(100));
     let page = |after: &str, most_read: u64| {
         let listing = ListQuery { after: after.to_owned(), ..listing() };
-        let told = listed::told(&asked, listing.page(&asked).unwrap(), (&MANNER, most_read)).unwrap();
+        let told = list_objects::told(&asked, listing.page(&asked).unwrap(), (&MANNER, most_read)).unwrap();
         (told.objects.into_iter().filter_map(|object| object.key).collect::<Vec<_>>(), told.next)
     };
     let next = |key: &str| Some(key.to_owned());
@@ -128,7 +128,7 @@ fn a_listing_that_reads_much_takes_no_place_of_what_is_quick() {
     let list = |prefix: &str| {
         let listing = ListQuery { prefix: prefix.to_owned(), ..listing() };
         let asked = asked.clone();
-        async move { listed::page(&asked, listing, MANNER).await }
+        async move { list_objects::page(&asked, listing, MANNER).await }
     };
     let (release, released) = std::sync::mpsc::channel();
     served.runtime.block_on(async {

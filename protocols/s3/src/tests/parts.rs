@@ -75,12 +75,12 @@ fn what_is_remembered_of_a_completed_upload_goes_after_a_day() {
     assert_eq!(served.send("POST", &target, &[], parts).status, 200);
     let root = served.folder.path().join("default");
     let file = root.join(".svc/state/s3").join(&id).join("completed.json");
-    crate::parts::PendingUpload::expire(&root).unwrap();
+    crate::part_store::PendingUpload::expire(&root).unwrap();
     let mut completed: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let when = completed["when"]["secs_since_epoch"].as_u64().unwrap();
     completed["when"]["secs_since_epoch"] = (when - 24 * 60 * 60 - 1).into();
-    later::rewrite(&file, &completed.to_string());
-    crate::parts::PendingUpload::expire(&root).unwrap();
+    versions_and_uploads::rewrite(&file, &completed.to_string());
+    crate::part_store::PendingUpload::expire(&root).unwrap();
     assert!(!file.parent().unwrap().exists());
     served.send("POST", &target, &[], parts).is(404, "NoSuchUpload");
 }
@@ -316,10 +316,10 @@ fn what_is_left_of_an_upload_that_nobody_knows_goes_after_a_day() {
     let root = served.folder.path().join("default");
     let [old, fresh] = [old, fresh].map(|id| root.join(".svc/state/s3").join(id));
     // As a server leaves them that dies before it has said what they are.
-    [&old, &fresh].into_iter().for_each(|folder| later::rewrite(&folder.join("upload.json"), "{"));
+    [&old, &fresh].into_iter().for_each(|folder| versions_and_uploads::rewrite(&folder.join("upload.json"), "{"));
     let yesterday = std::time::SystemTime::now() - std::time::Duration::from_secs(25 * 60 * 60);
     std::fs::File::open(&old).unwrap().set_modified(yesterday).unwrap();
-    crate::parts::PendingUpload::expire(&root).unwrap();
+    crate::part_store::PendingUpload::expire(&root).unwrap();
     assert_eq!((old.exists(), fresh.exists()), (false, true));
 }
 

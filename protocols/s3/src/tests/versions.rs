@@ -4,9 +4,9 @@ use svcfs_vfs::StoredVersion;
 
 use super::etags::{asked, listing};
 use super::*;
-use crate::asked::S3RequestContext;
-use crate::listing::ListQuery;
-use crate::removed::RemovalCache;
+use crate::context::S3RequestContext;
+use crate::key_walk::ListQuery;
+use crate::removal_cache::RemovalCache;
 use crate::versions::page;
 
 /// Versions of a path that are known without reading them.

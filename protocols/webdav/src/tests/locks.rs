@@ -6,9 +6,9 @@ use dav_server::ls::DavLockSystem;
 use svcfs_base::{Actor, Caller, Change, Kind};
 
 use super::*;
+use crate::file_system::WebdavFileSystem;
 use crate::locks::WebdavLocks;
-use crate::patch::{PropertyUpdate, WindowsProperties};
-use crate::tree::WebdavFileSystem;
+use crate::proppatch::{PropertyUpdate, WindowsProperties};
 
 const EXCLUSIVE: &str = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype>\
                          <owner><href>mailto:ann@example.org</href></owner></lockinfo>";

@@ -1,0 +1,162 @@
+//! Remote procedure calls (RFC 5531): the head of a message, and of its answer.
+
+use bytes::Bytes;
+use nfs3_types::rpc::{
+    accept_stat_data, accepted_reply, auth_stat, msg_body, opaque_auth, rejected_reply, reply_body, rpc_msg,
+};
+use nfs3_types::xdr_codec::Pack;
+
+use crate::xdr_reader::{GarbageArguments, XdrReader};
+
+const VERSION: u32 = 2;
+/// `AUTH_NONE` and `AUTH_SYS` (RFC 5531 8.2).
+const NOBODY: u32 = 0;
+const UNIX: u32 = 1;
+/// The longest credentials, in bytes.
+const CREDENTIALS: usize = 400;
+/// Most groups of a user.
+const GROUPS: u32 = 16;
+
+/// A call: what is asked, and who says to ask.
+#[derive(Debug)]
+pub(crate) struct RpcCall<'a> {
+    pub(crate) id: u32,
+    pub(crate) program: u32,
+    pub(crate) version: u32,
+    pub(crate) procedure: u32,
+    /// The number of the user; none when the client names none.
+    pub(crate) user: Option<u32>,
+    pub(crate) arguments: XdrReader<'a>,
+}
+
+/// An answer: its head, and the bytes of a file with which it ends, which are handed on as they were read.
+#[derive(Debug)]
+pub(crate) struct RpcReply {
+    pub(crate) head: Vec<u8>,
+    pub(crate) data: Bytes,
+}
+
+impl From<Vec<u8>> for RpcReply {
+    fn from(head: Vec<u8>) -> Self {
+        Self { head, data: Bytes::new() }
+    }
+}
+
+impl RpcReply {
+    /// Zeros behind the bytes, up to a multiple of four.
+    pub(crate) const fn padding(&self) -> &'static [u8] {
+        match self.data.len() % 4 {
+            1 => &[0; 3],
+            2 => &[0; 2],
+            3 => &[0; 1],
+            _ => &[],
+        }
+    }
+
+    /// How long it is.
+    pub(crate) const fn length(&self) -> usize {
+        self.head.len() + self.data.len() + self.padding().len()
+    }
+}
+
+/// What is not answered by a procedure.
+#[derive(Debug)]
+pub(crate) enum RpcRejection {
+    /// No call at all: there is nothing to answer to.
+    Nonsense,
+    /// Answered so.
+    Told(Vec<u8>),
+}
+
+impl From<GarbageArguments> for RpcRejection {
+    fn from(GarbageArguments: GarbageArguments) -> Self {
+        Self::Nonsense
+    }
+}
+
+impl<'a> RpcCall<'a> {
+    /// Reads the head of a message.
+    pub(crate) fn of(record: &'a [u8]) -> Result<Self, RpcRejection> {
+        let mut head = XdrReader::of(record);
+        let id = head.value()?;
+        if head.value::<u32>()? != 0 {
+            return Err(RpcRejection::Nonsense);
+        }
+        if head.value::<u32>()? != VERSION {
+            return Err(RpcRejection::Told(denied(id, rejected_reply::rpc_mismatch(VERSION, VERSION))));
+        }
+        let (program, version, procedure) = (head.value()?, head.value()?, head.value()?);
+        let (flavor, credentials) = (head.value::<u32>()?, head.bytes(CREDENTIALS)?);
+        head.value::<u32>()?;
+        head.bytes(CREDENTIALS)?;
+        let refused = |stat| RpcRejection::Told(denied(id, rejected_reply::auth_error(stat)));
+        let user = match flavor {
+            NOBODY => None,
+            UNIX => Some(user(credentials).map_err(|GarbageArguments| refused(auth_stat::AUTH_BADCRED))?),
+            _ => return Err(refused(auth_stat::AUTH_TOOWEAK)),
+        };
+        Ok(Self { id, program, version, procedure, user, arguments: head })
+    }
+
+    /// The answer of a procedure.
+    pub(crate) fn answer(&self, body: &impl Pack) -> Vec<u8> {
+        let mut answer = accepted(self.id, accept_stat_data::SUCCESS);
+        answer.reserve(body.packed_size());
+        // Written into memory.
+        let _written = body.pack(&mut answer);
+        answer
+    }
+
+    /// The answer of a procedure that ends with these bytes; `body` ends with none, of which there is the length (RFC 4506 4.10).
+    pub(crate) fn answer_with(&self, body: &impl Pack, data: Bytes) -> RpcReply {
+        let mut head = self.answer(body);
+        head.truncate(head.len() - size_of::<u32>());
+        // Nothing that is read at once is longer.
+        head.extend(u32::try_from(data.len()).unwrap_or(u32::MAX).to_be_bytes());
+        RpcReply { head, data }
+    }
+
+    /// The answer to what no procedure answers.
+    pub(crate) fn refuse(&self, why: accept_stat_data) -> Vec<u8> {
+        accepted(self.id, why)
+    }
+
+    /// The answer to somebody who is not let in.
+    pub(crate) fn deny(&self) -> Vec<u8> {
+        denied(self.id, rejected_reply::auth_error(auth_stat::AUTH_TOOWEAK))
+    }
+}
+
+/// The user whom credentials name (RFC 5531, appendix A).
+fn user(credentials: &[u8]) -> Result<u32, GarbageArguments> {
+    let mut credentials = XdrReader::of(credentials);
+    credentials.value::<u32>()?;
+    credentials.bytes(255)?;
+    let user = credentials.value()?;
+    credentials.value::<u32>()?;
+    let groups = credentials.value::<u32>()?;
+    if groups > GROUPS {
+        return Err(GarbageArguments);
+    }
+    for _ in 0..groups {
+        credentials.value::<u32>()?;
+    }
+    credentials.end()?;
+    Ok(user)
+}
+
+fn accepted(id: u32, reply_data: accept_stat_data) -> Vec<u8> {
+    packed(id, reply_body::MSG_ACCEPTED(accepted_reply { verf: opaque_auth::default(), reply_data }))
+}
+
+fn denied(id: u32, why: rejected_reply) -> Vec<u8> {
+    packed(id, reply_body::MSG_DENIED(why))
+}
+
+fn packed(xid: u32, body: reply_body<'static>) -> Vec<u8> {
+    let message = rpc_msg { xid, body: msg_body::REPLY(body) };
+    let mut bytes = Vec::with_capacity(64);
+    // Written into memory.
+    let _written = message.pack(&mut bytes);
+    bytes
+}

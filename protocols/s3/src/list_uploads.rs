@@ -1,0 +1,132 @@
+//! Uploads in parts that are not completed, and what came of them.
+
+use std::sync::Arc;
+
+use s3s::dto::*;
+use s3s::{S3Request, S3Response, S3Result, s3_error};
+use svcfs_base::Scope;
+
+use crate::S3Server;
+use crate::checksums::hex;
+use crate::key::ParsedKey;
+use crate::multipart_checksum::MultipartChecksum;
+use crate::multipart_upload::found;
+use crate::operations::KeyEncoding;
+use crate::part_store::{LIFETIME, PendingUpload, StoredPart as Kept};
+
+/// Uploads or parts told at once.
+const MOST: usize = 1000;
+
+/// As many as a request asks for, and no more than are told at once.
+fn most(asked: Option<i32>, name: &str) -> S3Result<usize> {
+    match asked.map(usize::try_from) {
+        None => Ok(MOST),
+        Some(Ok(asked)) => Ok(asked.min(MOST)),
+        Some(Err(_)) => Err(s3_error!(InvalidArgument, "`{name}` must not be negative")),
+    }
+}
+
+/// `ListParts`
+pub(crate) async fn list_parts(
+    door: &Arc<S3Server>,
+    request: S3Request<ListPartsInput>,
+) -> S3Result<S3Response<ListPartsOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "ListParts"))?;
+    let input = request.input;
+    let after = input.part_number_marker.unwrap_or_default();
+    let most = most(input.max_parts, "max-parts")?;
+    let (id, key) = (input.upload_id.clone(), input.key.clone());
+    let (upload, mut parts) = asked
+        .run("ListParts", move |asked| {
+            let upload = found(asked, &id, &key)?;
+            let parts = upload.parts(asked.space.vfs.root())?;
+            Ok((upload, parts))
+        })
+        .await?;
+    parts.retain(|part| part.number > after);
+    // Nobody would get further who asks for none.
+    let is_truncated = most > 0 && parts.len() > most;
+    parts.truncate(most);
+    let next = parts.last().map(|part| part.number).filter(|_| is_truncated);
+    let told = |part: Kept| Part {
+        e_tag: Some(ETag::Strong(hex(&part.md5))),
+        last_modified: Some(Timestamp::from(part.modified)),
+        part_number: Some(part.number),
+        size: i64::try_from(part.size).ok(),
+        checksum_crc32: part.sums.crc32,
+        checksum_crc32c: part.sums.crc32c,
+        checksum_sha1: part.sums.sha1,
+        checksum_sha256: part.sums.sha256,
+        checksum_crc64nvme: part.sums.crc64nvme,
+    };
+    let (checksum_algorithm, checksum_type) = MultipartChecksum::named(upload.checksum.as_ref());
+    Ok(S3Response::new(ListPartsOutput {
+        checksum_algorithm,
+        checksum_type,
+        abort_date: Some(Timestamp::from(upload.began + LIFETIME)),
+        bucket: Some(input.bucket),
+        key: Some(input.key),
+        upload_id: Some(input.upload_id),
+        is_truncated: Some(is_truncated),
+        max_parts: Some(most as i32),
+        next_part_number_marker: next,
+        part_number_marker: input.part_number_marker,
+        parts: Some(parts.into_iter().map(told).collect()),
+        initiator: Some(Initiator { display_name: Some(upload.actor.clone()), id: Some(upload.actor) }),
+        ..ListPartsOutput::default()
+    }))
+}
+
+/// `ListMultipartUploads`
+pub(crate) async fn list(
+    door: &Arc<S3Server>,
+    request: S3Request<ListMultipartUploadsInput>,
+) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "ListMultipartUploads"))?;
+    let input = request.input;
+    if input.delimiter.as_ref().is_some_and(|delimiter| !delimiter.is_empty()) {
+        return Err(s3_error!(NotImplemented, "uploads are listed one by one, without a delimiter"));
+    }
+    let encoding = KeyEncoding::of(input.encoding_type.as_ref())?;
+    let most = most(input.max_uploads, "max-uploads")?;
+    let mut all = asked.run("ListMultipartUploads", |asked| Ok(PendingUpload::all(asked.space.vfs.root())?)).await?;
+    let prefix = input.prefix.clone().unwrap_or_default();
+    let marker = (input.key_marker.clone().unwrap_or_default(), input.upload_id_marker.clone());
+    let is_ahead = |upload: &PendingUpload| match &marker {
+        (key, Some(id)) => (&upload.key, &upload.id) > (key, id),
+        (key, None) => upload.key > *key,
+    };
+    all.retain(|upload| {
+        let is_seen = ParsedKey::parse(&upload.key).is_ok_and(|key| asked.caller.reach.covers(key.path()));
+        is_seen && !upload.is_over() && upload.key.starts_with(&prefix) && is_ahead(upload)
+    });
+    let is_truncated = most > 0 && all.len() > most;
+    all.truncate(most);
+    let next = all.last().filter(|_| is_truncated).map(|upload| (upload.key.clone(), upload.id.clone()));
+    let (next_key, next_id) = next.unzip();
+    let told = |upload: PendingUpload| {
+        let (checksum_algorithm, checksum_type) = MultipartChecksum::named(upload.checksum.as_ref());
+        MultipartUpload {
+            checksum_algorithm,
+            checksum_type,
+            initiated: Some(Timestamp::from(upload.began)),
+            initiator: Some(Initiator { display_name: Some(upload.actor.clone()), id: Some(upload.actor) }),
+            key: Some(encoding.text(&upload.key)),
+            upload_id: Some(upload.id),
+            ..MultipartUpload::default()
+        }
+    };
+    Ok(S3Response::new(ListMultipartUploadsOutput {
+        bucket: Some(input.bucket),
+        prefix: input.prefix.map(|text| encoding.text(&text)),
+        encoding_type: input.encoding_type,
+        is_truncated: Some(is_truncated),
+        key_marker: input.key_marker.map(|text| encoding.text(&text)),
+        upload_id_marker: input.upload_id_marker,
+        max_uploads: Some(most as i32),
+        next_key_marker: next_key.map(|text| encoding.text(&text)),
+        next_upload_id_marker: next_id,
+        uploads: Some(all.into_iter().map(told).collect()),
+        ..ListMultipartUploadsOutput::default()
+    }))
+}
