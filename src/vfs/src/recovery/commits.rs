@@ -7,7 +7,7 @@ use svcfs_store::{CommitAuthor, DiffBase, FileEdit, HeadMove, History, LogRecord
 use tracing::{error, warn};
 
 use super::COMMITS_AT_ONCE;
-use super::logged::ReplaySet;
+use super::replay_set::ReplaySet;
 use crate::core::VfsCore;
 use crate::progress::{OpenProgress, ProgressReporter};
 

@@ -4,8 +4,8 @@
 //! give the same ids), files are installed again where the tree does not have them, and snapshots are taken again.
 
 mod commits;
-mod files;
-mod logged;
+mod redo;
+mod replay_set;
 mod snapshots;
 mod strategy;
 
@@ -22,7 +22,7 @@ use crate::committer::{CommitWindow, Committer, foreign_record, jump_records, nu
 use crate::core::VfsCore;
 use crate::progress::{OpenProgress, ProgressReporter};
 use commits::{LeftBranch, LogEnd};
-use logged::ReplaySet;
+use replay_set::ReplaySet;
 pub(crate) use strategy::{RootStores, begin};
 
 /// How many commits of others are read and logged at once.
@@ -86,8 +86,8 @@ fn complete_files(
     logged: &ReplaySet<'_>,
     reporter: &mut ProgressReporter,
 ) -> Result<(), Fault> {
-    let in_place = files::in_place(core, logged);
-    files::complete(core, settled, (logged, |path| in_place.contains(path)), reporter)?;
+    let in_place = redo::in_place(core, logged);
+    redo::complete(core, settled, (logged, |path| in_place.contains(path)), reporter)?;
     if core.tree.is_doubted() && !logged.records.is_empty() {
         renew(core, None, logged)?;
     }
@@ -122,7 +122,7 @@ fn complete_history(
     }
     if !is_settled {
         let (outcome, in_place) =
-            beside(|| files::in_place(&core, logged), || commits::complete(&core, settled.commit, logged, reporter));
+            beside(|| redo::in_place(&core, logged), || commits::complete(&core, settled.commit, logged, reporter));
         completed = outcome?;
         core.fail.pass(FailPoint::OpenCommits);
         committer.head = completed.newest;
@@ -137,7 +137,7 @@ fn complete_history(
             let below =
                 completed.left.as_ref().map_or(settled, |left| WriteTip { commit: Some(left.way.1), ..settled });
             let is_done = |path: &_| in_place.contains(path) || theirs.contains(path);
-            files::complete(&core, below, (moved.as_ref().unwrap_or(logged), is_done), reporter)?;
+            redo::complete(&core, below, (moved.as_ref().unwrap_or(logged), is_done), reporter)?;
         }
         if core.tree.is_doubted() {
             renew(&core, settled.commit, logged)?;
@@ -211,7 +211,7 @@ fn renew(core: &VfsCore, settled_head: Option<CommitId>, logged: &ReplaySet<'_>)
         VersionStore::Snapshots { snapshots, .. } => snapshots::complete(core, snapshots, logged)?,
         VersionStore::Nothing { .. } => {}
     }
-    files::renew(core, logged)?;
+    redo::renew(core, logged)?;
     core.tree.renewed();
     Ok(())
 }

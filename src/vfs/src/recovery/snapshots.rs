@@ -4,7 +4,7 @@ use svcfs_base::{Fault, Seq};
 use svcfs_store::SnapshotStore;
 use tracing::{info, warn};
 
-use super::logged::ReplaySet;
+use super::replay_set::ReplaySet;
 use crate::core::{VfsCore, kept_if_in_the_way};
 
 /// Takes the snapshots of logged changes again: nothing of them was flushed.

@@ -9,7 +9,7 @@ use svcfs_store::{
 };
 use tracing::warn;
 
-use super::logged::ReplaySet;
+use super::replay_set::ReplaySet;
 use super::without_commit;
 use crate::core::{VfsCore, kept_if_in_the_way};
 use crate::overlay::OverlayFile;
