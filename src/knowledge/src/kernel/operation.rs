@@ -108,7 +108,6 @@ pub struct OperationEntry {
     pub write: OperationHandler<JsonText>,
     /// The same as [`Entry::call`] for an agent: with its defaults, and with the output in words beside it.
     pub tell: OperationHandler<OperationAnswer>,
-    type_name: fn() -> &'static str,
 }
 
 impl OperationEntry {
@@ -130,13 +129,7 @@ impl OperationEntry {
             call: call::<O>,
             write: write::<O>,
             tell: tell::<O>,
-            type_name: std::any::type_name::<O>,
         }
-    }
-    /// The name of the Rust type, without its module.
-    pub fn type_name(&self) -> &'static str {
-        let full = (self.type_name)();
-        full.rsplit("::").next().unwrap_or(full)
     }
     /// Whether it changes nothing; a tool without a route is taken to write.
     pub fn is_reading(&self) -> bool {

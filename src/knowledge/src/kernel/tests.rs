@@ -62,7 +62,7 @@ fn refusal(arguments: serde_json::Value) -> Fault {
 #[test]
 fn an_erased_operation_keeps_its_declaration() {
     let entry = TABLE[0];
-    assert_eq!((entry.name, entry.type_name(), entry.tool), ("greet", "Greet", true));
+    assert_eq!((entry.name, entry.tool), ("greet", true));
     assert_eq!((entry.method(), entry.http[1].success), (HttpMethod::Get, 201));
     let mut generator = SchemaGenerator::default();
     let input = (entry.input)(&mut generator);
@@ -140,24 +140,6 @@ fn an_output_is_told_in_words_beside_its_json() {
 
 fn entries() -> impl Iterator<Item = &'static OperationEntry> {
     CATALOGUE.iter().flat_map(|area| area.operations)
-}
-
-fn snake_case(type_name: &str) -> String {
-    let mut name = String::new();
-    for c in type_name.chars() {
-        if c.is_uppercase() && !name.is_empty() {
-            name.push('_');
-        }
-        name.extend(c.to_lowercase());
-    }
-    name
-}
-
-#[test]
-fn an_operation_is_named_after_its_type() {
-    for entry in entries() {
-        assert_eq!(entry.name, snake_case(entry.type_name()), "{entry:?}");
-    }
 }
 
 #[test]
