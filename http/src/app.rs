@@ -137,7 +137,7 @@ impl AppState {
         W: FnOnce() -> Result<T, Fault> + Send + 'static,
     {
         let span = tracing::Span::current();
-        told(Lanes::aside(move || span.in_scope(work)).await)
+        told(Lanes::run_unbounded(move || span.in_scope(work)).await)
     }
 
     /// Runs blocking work in a lane, inside the present tracing span.
@@ -163,7 +163,7 @@ impl AppState {
         W: FnOnce() -> Result<T, Fault> + Send + 'static,
     {
         let span = tracing::Span::current();
-        told(self.lanes.watched(lane, move || span.in_scope(work)).await)
+        told(self.lanes.run_spawned(lane, move || span.in_scope(work)).await)
     }
 }
 
@@ -172,7 +172,7 @@ fn told<T>(outcome: Result<Result<T, Fault>, LaneError>) -> Result<T, Fault> {
     match outcome {
         Ok(outcome) => outcome,
         Err(error @ LaneError::Busy { retry_after, .. }) => {
-            Err(Fault::unavailable(error.to_string()).with(RETRY, retry_after.as_secs()))
+            Err(Fault::unavailable(error.to_string()).with_detail(RETRY, retry_after.as_secs()))
         }
         Err(error @ LaneError::Panicked(_)) => Err(Fault::internal(error)),
         Err(error @ LaneError::Stopped) => Err(Fault::unavailable(error.to_string())),

@@ -146,7 +146,7 @@ impl AppState {
                     RequestGuard::Open => (CallerIdentity::ANYBODY, self.shown(&pass)?),
                     RequestGuard::Needs(scope) => {
                         let (identity, space) = self.pass(identity, &pass)?;
-                        identity.reach.allow(scope, method.as_str())?;
+                        identity.reach.check_scope(scope, method.as_str())?;
                         (identity, space)
                     }
                 };
@@ -229,7 +229,7 @@ impl AppState {
         if route.is_at_root && entry.is_admin {
             identity.administer()?;
         }
-        identity.reach.allow(entry.needs(), route.method.name())?;
+        identity.reach.check_scope(entry.needs(), route.method.name())?;
         let client = Client { key: None, connection: request.connection };
         let caller = Caller { client, ..bind::from_headers(headers, route.is_reading)? };
         let caller = identity.vouch(caller);

@@ -69,7 +69,7 @@ impl AppState {
                     Ok(FileContent::Here(content)) => from_memory(content, ()),
                     Err(fault) if is_reading => {
                         let told = "too many clients take long answers slowly, and the disk takes no more of them; try again in a moment";
-                        return Err(Fault::unavailable(told).with(RETRY, COME_AGAIN).caused_by(fault));
+                        return Err(Fault::unavailable(told).with_detail(RETRY, COME_AGAIN).with_source(fault));
                     }
                     Err(_) => from_memory(kept, ()),
                 }

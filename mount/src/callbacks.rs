@@ -172,7 +172,7 @@ impl Filesystem for LocalCallbacks {
     ) {
         self.answer("mknod", reply, || {
             let (directory, entry) = self.door.entry(parent, entry)?;
-            if let Some(kind) = SpecialKind::of_mode(mode) {
+            if let Some(kind) = SpecialKind::from_mode(mode) {
                 let special = SpecialFile { kind, device: u64::from(device) };
                 let (caller, mode) = (self.caller(request), mode & PERMISSIONS);
                 let made = self.vfs.make_special(&caller, (directory, &entry), special, mode)?;

@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_a_rename_of_our_own_changed_beside_the_name_is_told_from_what_it_moved() {
-        let etag = |text: &str| Some(ETag::of(text.as_bytes()));
+        let etag = |text: &str| Some(ETag::from_content(text.as_bytes()));
         let change = |path: &str, old, new| EventChange {
             path: TreePath::parse(path).unwrap(),
             old,

@@ -434,6 +434,6 @@ impl FuseServer {
     }
 
     fn caller(&self, actor: Actor) -> Caller {
-        Caller::new(Protocol::Fuse).through(self.entrance).named(actor)
+        Caller::new(Protocol::Fuse).with_origin(self.entrance).with_actor(actor)
     }
 }

@@ -128,7 +128,7 @@ impl FuseServer {
             return Err(RequestFailure::Word(Errno::ENOTSUP));
         }
         let (how, otherwise) = match flags {
-            0 => (SetXattrMode::Either, Errno::EIO),
+            0 => (SetXattrMode::CreateOrReplace, Errno::EIO),
             XATTR_CREATE => (SetXattrMode::Create, Errno::EEXIST),
             XATTR_REPLACE => (SetXattrMode::Replace, Errno::NO_XATTR),
             _ => return Err(RequestFailure::Word(Errno::EINVAL)),

@@ -232,7 +232,10 @@ impl ServerHandler for McpHandler {
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
         let Some(tool) = self.tools.find(&request.name) else {
-            let message = format!("there is no tool `{}`; tools/list names them all", svcfs_base::plain(&request.name));
+            let message = format!(
+                "there is no tool `{}`; tools/list names them all",
+                svcfs_base::escape_unprintable(&request.name)
+            );
             return Err(ErrorData::invalid_params(message, None));
         };
         let told = AuditTarget::of(&self.app, &context, ("tools/call", &request.name));
@@ -263,7 +266,7 @@ impl ServerHandler for McpHandler {
         request: CustomRequest,
         _: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        let method = svcfs_base::plain(&request.method);
+        let method = svcfs_base::escape_unprintable(&request.method);
         if METHODS.contains(&request.method.as_str()) {
             let message = format!("the params of `{method}` are missing, or not what this method takes");
             return Err(ErrorData::invalid_params(message, None));

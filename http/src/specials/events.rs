@@ -140,7 +140,7 @@ impl SubscriberRegistry {
             return Ok(SubscriberPermit(Arc::clone(&self.count), taker));
         };
         let text = format!("{too_many} {whose} follow the event stream already; try again later");
-        Err(Fault::unavailable(text).with(RETRY, 60))
+        Err(Fault::unavailable(text).with_detail(RETRY, 60))
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) async fn metrics(app: &Arc<AppState>, headers: &HeaderMap) -> Result<
 type LaneGauge = (&'static str, &'static str, fn(LaneOccupancy) -> usize);
 
 const OF_LANES: [LaneGauge; 3] = [
-    ("svc_lane_places", "Requests that are worked on at once, at most", |lane| lane.places),
+    ("svc_lane_places", "Requests that are worked on at once, at most", |lane| lane.capacity),
     ("svc_lane_busy", "Requests that are worked on", |lane| lane.busy),
     ("svc_lane_waiting", "Requests that wait for a place", |lane| lane.waiting),
 ];

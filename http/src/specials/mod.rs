@@ -62,11 +62,11 @@ impl SpecialPage {
         match (self, space.visibility()) {
             // Told of pages that say of themselves that they are public, and of no others (gaps.md 4.2).
             (Self::Llms, SpaceVisibility::Private | SpaceVisibility::Unlisted) => {
-                Some(CallerIdentity { reach: Permissions::READING, ..CallerIdentity::ANYBODY })
+                Some(CallerIdentity { reach: Permissions::READ_ONLY, ..CallerIdentity::ANYBODY })
             }
             (Self::Mcp, _) | (_, SpaceVisibility::Private | SpaceVisibility::Unlisted) => None,
             (_, SpaceVisibility::Public) => {
-                Some(CallerIdentity { reach: Permissions::READING, ..CallerIdentity::ANYBODY })
+                Some(CallerIdentity { reach: Permissions::READ_ONLY, ..CallerIdentity::ANYBODY })
             }
         }
     }

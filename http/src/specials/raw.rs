@@ -101,7 +101,7 @@ impl RequestedRange {
 /// A file, if nothing must be waited for; [`find`] tells of all others.
 fn at_once(space: &Space, reach: &Permissions, path: &TreePath) -> Option<RawFile> {
     // A file that is found at once has no link on its way: it lies where its path says.
-    reach.check(path).ok()?;
+    reach.check_path(path).ok()?;
     let (file, _) = space.vfs.read_now(Protocol::Http, path, None)?;
     RawFile::of(path, file.into()).ok()
 }
@@ -125,7 +125,7 @@ pub(super) async fn raw(
 ) -> Result<Response, Fault> {
     let is_everybodys = app.server.access().is_open() || identity.token.is_none();
     let path = TreePath::parse(path)?;
-    if path.is_dotted() {
+    if path.is_hidden() {
         return Err(Fault::file_not_found(&path));
     }
     let found = match at_once(&space, &identity.reach, &path) {

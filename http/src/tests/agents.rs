@@ -133,7 +133,7 @@ async fn a_tool_writes_under_the_agents_name_and_precondition() {
 
     let read = call(&door, "svc_read", json!({ "path": "a.md" })).await;
     let text = read["result"]["content"][0]["text"].as_str().unwrap();
-    let etag = svcfs_base::ETag::of(b"# B\n");
+    let etag = svcfs_base::ETag::from_content(b"# B\n");
     assert_eq!(text, format!("[ETag: {etag}]\n\n# B\n"));
     let text = versions["result"]["content"][0]["text"].as_str().unwrap();
     assert_eq!(serde_json::from_str::<Value>(text).unwrap(), versions["result"]["structuredContent"]);

@@ -138,12 +138,12 @@ async fn what_a_client_asks_that_goes_away_is_kept_too() {
     // So many are there that the next one waits for its turn.
     let (over, mut held) = (CancellationToken::new(), JoinSet::new());
     for lane in [Lane::Quick, Lane::Slow] {
-        for _ in 0..lanes.occupancy(lane).places {
+        for _ in 0..lanes.occupancy(lane).capacity {
             let (lanes, over, here) = (Arc::clone(lanes), over.clone(), Handle::current());
-            held.spawn(async move { lanes.watched(lane, move || here.block_on(over.cancelled())).await });
+            held.spawn(async move { lanes.run_spawned(lane, move || here.block_on(over.cancelled())).await });
         }
     }
-    while [Lane::Quick, Lane::Slow].map(|lane| lanes.occupancy(lane)).iter().any(|lane| lane.busy < lane.places) {
+    while [Lane::Quick, Lane::Slow].map(|lane| lanes.occupancy(lane)).iter().any(|lane| lane.busy < lane.capacity) {
         tokio::task::yield_now().await;
     }
     let mut stream = TcpStream::connect(door.address).await.unwrap();

@@ -316,7 +316,7 @@ impl Operation for Fail {
             "internal" => Err(Fault::internal("secret /home/owner")),
             "upstream" => Err(Fault::new(Kind::Upstream, "secret host")),
             "disabled" => Err(Fault::new(Kind::Disabled, "drafts are off")),
-            "unavailable" => Err(Fault::unavailable("claims not enabled").with("retry_after", 7)),
+            "unavailable" => Err(Fault::unavailable("claims not enabled").with_detail("retry_after", 7)),
             _ => Ok(Done {}),
         }
     }

@@ -46,7 +46,7 @@ impl TestServer {
     /// A door that offers `catalogue`, with this `config.toml`.
     pub(super) fn of(catalogue: &'static [OperationArea], config: &str) -> Self {
         let settings = Settings::resolve(Config::parse(config, &|_| None), CliOverrides::default()).unwrap();
-        let clock = Arc::new(FrozenClock::at(1_767_225_600));
+        let clock = Arc::new(FrozenClock::starting_at(1_767_225_600));
         let supervisor = Supervisor::new();
         let roots = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let [primary, other] = [("default", &roots[0]), ("other", &roots[1])].map(|(name, root)| {

@@ -236,7 +236,7 @@ impl MountViews {
 
     fn attributes_of(&self, caller: &Caller, place: &dyn ViewNode) -> Result<PathAttributes, Fault> {
         let ViewAttributes { size, modified, like, is_executable } = place.look(self)?;
-        let now = self.nearest(caller.door, like)?;
+        let now = self.nearest(caller.protocol, like)?;
         let bits = now.mode & 0o666;
         let passing = (bits & 0o444) >> 2;
         let kind = place.shape().kind();

@@ -49,7 +49,7 @@ fn hits(paths: &[(&str, &str)]) -> Vec<PageHit> {
 
 impl KnowledgeSource for Told {
     fn search(&self, caller: &Caller, words: &str) -> Result<Vec<PageHit>, Fault> {
-        assert_eq!(caller.door, Protocol::Fuse);
+        assert_eq!(caller.protocol, Protocol::Fuse);
         match words {
             "tide OR moon" => Ok(hits(&[("notes/tides.md", "Tides & Moon"), ("a.md", "")])),
             "wrong" => Err(Fault::invalid("q", "cannot be read")),

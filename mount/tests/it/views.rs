@@ -21,7 +21,7 @@ fn names(space: &Mounted, directory: &str) -> Vec<String> {
 }
 
 fn put(space: &Mounted, actor: &str, path: &str, text: &str) {
-    let caller = Caller::new(Protocol::Http).named(Actor::new(actor));
+    let caller = Caller::new(Protocol::Http).with_actor(Actor::new(actor));
     space.vfs.apply(&caller, Change::put(TreePath::parse(path).unwrap(), text.to_owned())).unwrap();
 }
 

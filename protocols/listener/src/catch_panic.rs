@@ -18,7 +18,7 @@ pub async fn unbroken<T>(work: impl Future<Output = Result<T, Fault>>) -> Result
     // It is not polled again, and what it held is dropped.
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
         Ok(polled) => polled,
-        Err(panic) => Poll::Ready(Err(Fault::internal(LaneError::of_panic(&*panic)))),
+        Err(panic) => Poll::Ready(Err(Fault::internal(LaneError::from_panic(&*panic)))),
     })
     .await
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use svcfs_base::network;
+use svcfs_base::network_prefix;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Connections at once; more wait in the system's queue.
@@ -48,7 +48,7 @@ impl ConnectionLimiter {
         if address.to_canonical().is_loopback() {
             return Some(ConnectionPermit { _held: room, from: None });
         }
-        let address = network(address);
+        let address = network_prefix(address);
         let mut from = self.from.lock();
         let count = from.entry(address).or_default();
         if *count >= self.from_one {

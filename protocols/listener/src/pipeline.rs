@@ -152,7 +152,7 @@ impl<S: BlockSink> PipelineStage<S> {
         };
         if is_first {
             let (queue, span) = (Arc::clone(&self.queue), tracing::Span::current());
-            let started = self.lanes.start(Lane::Quick, move || span.in_scope(|| run(&queue))).await;
+            let started = self.lanes.spawn(Lane::Quick, move || span.in_scope(|| run(&queue))).await;
             self.running = Some(started.map_err(|error| {
                 self.queue.lock().give_up();
                 of_lane(error)
@@ -216,7 +216,7 @@ fn run<S: BlockSink>(queue: &Mutex<BlockQueue<S>>) {
             next
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| sink.write_block(&block)))
-            .unwrap_or_else(|panic| Err(of_lane(LaneError::of_panic(&*panic))));
+            .unwrap_or_else(|panic| Err(of_lane(LaneError::from_panic(&*panic))));
         // Before whoever waits for this uses its memory again.
         drop(block);
         if let Err(error) = outcome {

@@ -163,7 +163,7 @@ impl SpillBuffer {
 fn failed(error: std::io::Error) -> Fault {
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            Fault::new(Kind::NoSpace, "no space left on the disk for what is on its way here").caused_by(error)
+            Fault::new(Kind::NoSpace, "no space left on the disk for what is on its way here").with_source(error)
         }
         _ => Fault::internal(error),
     }

@@ -154,7 +154,7 @@ async fn settle(door: Arc<NfsServer>, stop: CancellationToken) {
             }
         }
         let settling = Arc::clone(&door);
-        let settled = Lanes::aside(move || {
+        let settled = Lanes::run_unbounded(move || {
             let exports = settling.exports.lock().open.clone();
             exports.iter().filter_map(|export| export.settle_due(Instant::now())).min()
         });
@@ -172,7 +172,7 @@ async fn tidy(door: Arc<NfsServer>, stop: CancellationToken) {
         }
         let exports = door.exports.lock().open.clone();
         for export in exports {
-            match Lanes::aside(move || export.tidy()).await {
+            match Lanes::run_unbounded(move || export.tidy()).await {
                 Ok(Err(fault)) => {
                     tracing::warn!(error = ?fault, "numbers of files that are gone could not be let go of")
                 }

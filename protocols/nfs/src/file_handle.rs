@@ -43,7 +43,7 @@ impl HandleTarget {
     pub(crate) fn handle(&self) -> nfs_fh3 {
         let (space, number) = match self {
             Self::Top => (TOP, TOP),
-            Self::Entry(entry) => (entry.export.numbers.space(), entry.number),
+            Self::Entry(entry) => (entry.export.numbers.space_id(), entry.number),
         };
         let bytes = [&[LAYOUT][..], &space.to_be_bytes(), &number.to_be_bytes()].concat();
         nfs_fh3 { data: Opaque::owned(bytes) }
@@ -133,7 +133,7 @@ impl ExportEntry {
             Kind::NotFound => NfsError::Word(nfsstat3::NFS3ERR_STALE),
             _ => NfsError::Fault(fault),
         })?;
-        let told = told(self.export.numbers.space(), self.number, &attributes);
+        let told = told(self.export.numbers.space_id(), self.number, &attributes);
         Ok(EntryAttributes { node, attributes, told })
     }
 
@@ -204,7 +204,7 @@ impl NfsServer {
             return Ok(HandleTarget::Top);
         }
         let stale = || NfsError::Word(nfsstat3::NFS3ERR_STALE);
-        let export = self.exports().find(|export| export.numbers.space() == space, |_| true)?.ok_or_else(stale)?;
+        let export = self.exports().find(|export| export.numbers.space_id() == space, |_| true)?.ok_or_else(stale)?;
         export.numbers.path(number).map_err(Fault::from)?.ok_or_else(stale)?;
         Ok(HandleTarget::Entry(ExportEntry { export, number }))
     }

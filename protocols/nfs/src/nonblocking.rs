@@ -39,12 +39,12 @@ impl CachedEntry {
         if glance.told.is_some_and(|node| !export.found_again(node)) {
             return None;
         }
-        Some((told(export.numbers.space(), *number, &glance.attributes), glance))
+        Some((told(export.numbers.space_id(), *number, &glance.attributes), glance))
     }
 
     fn child(&self, entry: &[u8]) -> Option<Self> {
         let name = name(entry).ok()?;
-        let number = self.entry.export.numbers.number_at_once(self.entry.number, name.as_str())?;
+        let number = self.entry.export.numbers.try_inode(self.entry.number, name.as_str())?;
         let entry = ExportEntry { export: Arc::clone(&self.entry.export), number };
         Some(Self { entry, path: self.path.join(&name) })
     }
@@ -74,13 +74,13 @@ impl NfsServer {
         let (space, number) = numbers(handle)?;
         let export = self.open_export(space)?;
         let _names = export.names.try_read()?;
-        let path = export.numbers.path_at_once(number)?;
+        let path = export.numbers.try_path(number)?;
         look(CachedEntry { entry: ExportEntry { export: Arc::clone(&export), number }, path })
     }
 
     /// The space of this number, if it is open already, and still is.
     fn open_export(&self, space: u64) -> Option<Arc<NfsExport>> {
-        let export = self.exports.try_lock()?.open.iter().find(|export| export.numbers.space() == space).cloned()?;
+        let export = self.exports.try_lock()?.open.iter().find(|export| export.numbers.space_id() == space).cloned()?;
         let is_served = self.server.spaces().open().iter().any(|served| Arc::ptr_eq(served, &export.space));
         is_served.then_some(export)
     }

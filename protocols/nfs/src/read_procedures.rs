@@ -72,7 +72,7 @@ impl NfsServer {
         let export = &entry.export;
         let _names = export.names.read();
         let Some(path) = entry.now()?.parent() else { return self.top() };
-        let number = export.numbers.number(&path).map_err(svcfs_base::Fault::from)?;
+        let number = export.numbers.inode(&path).map_err(svcfs_base::Fault::from)?;
         Ok(HandleTarget::Entry(ExportEntry { export: export.clone(), number }))
     }
 

@@ -70,7 +70,7 @@ fn administrator<T>(door: &S3Server, request: &S3Request<T>, what: &str) -> S3Re
         let (identity, actor) =
             door.identify(VerifiedRequest::access_key(request.credentials.as_ref(), &request.extensions))?;
         identity.administer()?;
-        identity.reach.allow(Scope::Admin, what)?;
+        identity.reach.check_scope(Scope::Admin, what)?;
         if identity.reach.folder.is_some() {
             return Err(Fault::new(Kind::Forbidden, "spaces are not administered with a key for one folder"));
         }

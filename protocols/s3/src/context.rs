@@ -48,14 +48,14 @@ impl S3Server {
                 self.identify(VerifiedRequest::access_key(request.credentials.as_ref(), &request.extensions))?;
             // Before it is looked for: who may not enter learns nothing of which spaces there are.
             identity.enter(bucket)?;
-            identity.reach.allow(needs, what)?;
+            identity.reach.check_scope(needs, what)?;
             let caller = identity.vouch(Caller { actor, ..Caller::new(svcfs_base::Protocol::S3) });
             Ok((self.server.spaces().find(bucket), caller, identity))
         };
         let (space, caller, identity) = asked().map_err(|fault| refuse(fault, what))?;
         hosts::check(self, (&request.uri, &request.headers), |space| identity.enter(space).is_ok())?;
         let space = space.map_err(|fault| match fault.kind() {
-            Kind::NotFound => s3_error!(NoSuchBucket, "there is no space `{}`", svcfs_base::plain(bucket)),
+            Kind::NotFound => s3_error!(NoSuchBucket, "there is no space `{}`", svcfs_base::escape_unprintable(bucket)),
             _ => refuse(fault, what),
         })?;
         Ok(S3RequestContext { door: Arc::clone(self), space, caller })
@@ -108,7 +108,7 @@ impl S3RequestContext {
     /// # Errors
     /// `Forbidden` beyond the caller's reach.
     pub(crate) fn check(&self, path: &TreePath) -> Result<(), Fault> {
-        self.space.check_reach(&self.caller.reach, self.caller.door, path)
+        self.space.check_reach(&self.caller.permissions, self.caller.protocol, path)
     }
 }
 

@@ -112,12 +112,12 @@ struct FolderChild {
 impl KeyWalk<'_> {
     /// Whether something that the caller may see can lie in a folder.
     fn may_look(&self, path: &TreePath) -> bool {
-        let folder = self.asked.caller.reach.folder.as_ref();
+        let folder = self.asked.caller.permissions.folder.as_ref();
         folder.is_none_or(|folder| path.is_under(folder) || folder.is_under(path))
     }
 
     fn folder(&mut self, path: &TreePath) -> Result<ControlFlow<()>, Fault> {
-        let (vfs, door) = (&self.asked.space.vfs, self.asked.caller.door);
+        let (vfs, door) = (&self.asked.space.vfs, self.asked.caller.protocol);
         let entries = match vfs.list(door, path) {
             Ok(entries) => entries,
             // Never there, or removed while we walk.
@@ -134,7 +134,11 @@ impl KeyWalk<'_> {
             })
             .collect();
         // The server's own folder is there whatever is in it.
-        if children.is_empty() && !path.is_root() && path.as_str() != SERVERS && self.asked.caller.reach.covers(path) {
+        if children.is_empty()
+            && !path.is_root()
+            && path.as_str() != SERVERS
+            && self.asked.caller.permissions.covers(path)
+        {
             let key = format!("{path}/");
             let folder = vfs.stat(door, path).ok();
             return Ok(self.offer(&key, None, folder));
@@ -181,7 +185,7 @@ impl KeyWalk<'_> {
         if !key.starts_with(&self.listing.prefix) || !self.listing.is_ahead(key) {
             return Ok(ControlFlow::Continue(()));
         }
-        let (vfs, door) = (&self.asked.space.vfs, self.asked.caller.door);
+        let (vfs, door) = (&self.asked.space.vfs, self.asked.caller.protocol);
         let (mut place, mut found) = (path.clone(), attributes.clone());
         if attributes.kind == EntryKind::Symlink {
             // Folders behind links are not walked into: links may lead in circles.

@@ -97,7 +97,7 @@ pub(crate) async fn list(
         (key, None) => upload.key > *key,
     };
     all.retain(|upload| {
-        let is_seen = ParsedKey::parse(&upload.key).is_ok_and(|key| asked.caller.reach.covers(key.path()));
+        let is_seen = ParsedKey::parse(&upload.key).is_ok_and(|key| asked.caller.permissions.covers(key.path()));
         is_seen && !upload.is_over() && upload.key.starts_with(&prefix) && is_ahead(upload)
     });
     let is_truncated = most > 0 && all.len() > most;

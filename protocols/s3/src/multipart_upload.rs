@@ -46,7 +46,7 @@ fn of_part(fault: Fault) -> S3RequestError {
 
 /// The upload of a request, if it is one of this key and within the caller's reach.
 pub(crate) fn found(asked: &S3RequestContext, id: &str, key: &str) -> Result<PendingUpload, S3RequestError> {
-    asked.caller.reach.check(ParsedKey::parse(key)?.path())?;
+    asked.caller.permissions.check_path(ParsedKey::parse(key)?.path())?;
     let upload = PendingUpload::find(asked.space.vfs.root(), id)?;
     upload.filter(|upload| upload.key == key && !upload.is_over()).ok_or_else(|| unknown().into())
 }
@@ -75,7 +75,7 @@ pub(crate) async fn create(
     let text = input.key.clone();
     let upload = asked
         .run("CreateMultipartUpload", move |asked| {
-            asked.caller.reach.check(key.path())?;
+            asked.caller.permissions.check_path(key.path())?;
             check_way(asked, key.path())?;
             let actor = asked.caller.actor().to_string();
             Ok(PendingUpload::begin(asked.space.vfs.root(), &text, &actor, record, checksum)?)
@@ -384,7 +384,7 @@ fn told_again(
     key: &str,
     named: Option<&CompletedMultipartUpload>,
 ) -> Result<Option<CompletedUpload>, S3RequestError> {
-    asked.caller.reach.check(ParsedKey::parse(key)?.path())?;
+    asked.caller.permissions.check_path(ParsedKey::parse(key)?.path())?;
     let completed = CompletedUpload::find(asked.space.vfs.root(), id)?.filter(|completed| completed.key == key);
     let named = named.and_then(|named| named.parts.as_deref()).unwrap_or_default();
     let is_same = |(part, (number, md5)): (&CompletedPart, &(i32, [u8; 16]))| {

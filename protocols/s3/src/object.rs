@@ -78,11 +78,11 @@ impl S3Object {
             let (size, modified) = (attributes.size, attributes.modified);
             return Ok(Self { path, size, modified, etag, blob: None, record, content, attributes: Some(attributes) });
         }
-        let opened = match asked.space.vfs.open_content(asked.caller.door, &path) {
+        let opened = match asked.space.vfs.open_content(asked.caller.protocol, &path) {
             // Made through a mount, and not saved yet: to all others it is an empty file.
             Err(fault) if fault.kind() == Kind::NotFound => {
                 let (content, attributes) = (FileContent::Here(Bytes::new()), found.attributes.clone());
-                OpenedFile { content, etag: ETag::of(b""), attributes }
+                OpenedFile { content, etag: ETag::from_content(b""), attributes }
             }
             opened => opened?,
         };
@@ -93,8 +93,8 @@ impl S3Object {
     pub(crate) fn at_once(asked: &S3RequestContext, key: &ParsedKey) -> Option<Self> {
         let ParsedKey::File(path) = key else { return None };
         // One that is found at once has no link on its way: it lies where its path says.
-        asked.caller.reach.check(path).ok()?;
-        let (file, record) = asked.space.vfs.read_now(asked.caller.door, path, Some(ATTRIBUTE))?;
+        asked.caller.permissions.check_path(path).ok()?;
+        let (file, record) = asked.space.vfs.read_now(asked.caller.protocol, path, Some(ATTRIBUTE))?;
         Self::of(asked, path.clone(), ObjectMetadata::read(record.as_deref()), file.into()).ok()
     }
 

@@ -81,7 +81,7 @@ impl ObjectMetadata {
         let before = vfs.extended(node, ATTRIBUTE)?;
         if !self.says_nothing() || !self.sums.is_empty() {
             let value = serde_json::to_vec(self).map_err(Fault::internal)?;
-            vfs.set_extended(node, ATTRIBUTE, &value, SetXattrMode::Either)?;
+            vfs.set_extended(node, ATTRIBUTE, &value, SetXattrMode::CreateOrReplace)?;
         } else if before.is_some() {
             vfs.remove_extended(node, ATTRIBUTE)?;
         }

@@ -79,7 +79,7 @@ impl S3 for S3Operations {
             .map_err(|fault| refuse(fault, "ListBuckets"))?;
         let spaces = self.0.server.spaces().open().into_iter().filter(|space| identity.enter(&space.name).is_ok());
         // Who is limited to a folder is told of the spaces that have it.
-        let (spaces, top) = (spaces.collect::<Vec<_>>(), identity.reach.top());
+        let (spaces, top) = (spaces.collect::<Vec<_>>(), identity.reach.visible_root());
         let with_folder = move || {
             Ok(spaces
                 .into_iter()

@@ -176,7 +176,7 @@ pub(crate) fn put_in_place(
             return Err(s3_error!(InvalidArgument, "a key that ends with `/` is a folder, which has no content").into());
         }
         (ParsedKey::File(_), BodyContent::Here(content)) => {
-            let sent = svcfs_base::ETag::of(&content);
+            let sent = svcfs_base::ETag::from_content(&content);
             let stored = vfs.save(&asked.caller, place.clone(), content, expected)?.etag.unwrap_or(sent);
             record.of = stored.to_string();
             // Somebody else may have written it since: that is another one.
@@ -190,7 +190,7 @@ pub(crate) fn put_in_place(
             version = newest.map(|newest| newest.version.hash.to_string());
             if stored != sent {
                 // A gate tidied it: what is there is not what came.
-                match vfs.read(asked.caller.door, &place) {
+                match vfs.read(asked.caller.protocol, &place) {
                     Err(fault) if is_missing(&fault) => {}
                     file => etag = etag_of(&file?.content),
                 }

@@ -22,11 +22,11 @@ pub(crate) fn is_on_its_way(name: &str) -> bool {
 /// # Errors
 /// `NotDirectory` where a file stands in the way; `Invalid` for what belongs to the server.
 pub(crate) fn check_way(asked: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
-    if !asked.space.vfs.is_visible(asked.caller.door, path) {
+    if !asked.space.vfs.is_visible(asked.caller.protocol, path) {
         return Err(Fault::invalid("path", format_args!("path denied: `{path}` belongs to the server")));
     }
     let mut folder = path.parent();
-    while let Some(path) = folder.filter(|path| !path.is_root() && asked.caller.reach.covers(path)) {
+    while let Some(path) = folder.filter(|path| !path.is_root() && asked.caller.permissions.covers(path)) {
         match ResolvedNode::at(asked, &path) {
             Ok(found) if found.is_folder() => break,
             Ok(_) => return Err(Fault::not_directory(&path)),
@@ -45,7 +45,7 @@ pub(crate) fn check_way(asked: &S3RequestContext, path: &TreePath) -> Result<(),
 pub(crate) fn make_way(asked: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
     let mut missing = Vec::new();
     let mut folder = path.parent();
-    while let Some(path) = folder.filter(|path| !path.is_root() && asked.caller.reach.covers(path)) {
+    while let Some(path) = folder.filter(|path| !path.is_root() && asked.caller.permissions.covers(path)) {
         match ResolvedNode::at(asked, &path) {
             Ok(found) if found.is_folder() => break,
             Ok(_) => return Err(Fault::not_directory(&path)),

@@ -42,9 +42,10 @@ pub(crate) fn object(
     let Some(version) = version.filter(|version| *version != NULL) else { return Ok(S3Object::at(asked, key)?) };
     asked.check(key.path())?;
     let vfs = &asked.space.vfs;
-    let unknown = || s3_error!(NoSuchVersion, "`{}` has no version `{}`", key.path(), svcfs_base::plain(version));
+    let unknown =
+        || s3_error!(NoSuchVersion, "`{}` has no version `{}`", key.path(), svcfs_base::escape_unprintable(version));
     let path = match key {
-        ParsedKey::File(path) if vfs.is_visible(asked.caller.door, path) => path,
+        ParsedKey::File(path) if vfs.is_visible(asked.caller.protocol, path) => path,
         ParsedKey::File(_) | ParsedKey::Folder(_) => return Err(unknown().into()),
     };
     let content = match vfs.version(path, version) {
@@ -57,7 +58,7 @@ pub(crate) fn object(
     let versions = vfs.versions(path)?;
     let at = versions.iter().position(|told| told.hash.to_string().starts_with(version));
     let told = at.and_then(|at| versions.get(at));
-    let blob = svcfs_base::ETag::of(&content);
+    let blob = svcfs_base::ETag::from_content(&content);
     // How it came is kept of the newest alone, and of earlier ones not even where they had the same content.
     let kept = if at == Some(0) { kept_at(asked, path)? } else { ObjectMetadata::default() };
     let record = if kept.of == blob.to_string() { kept.of_content() } else { ObjectMetadata::default() };
@@ -135,7 +136,7 @@ fn entries(asked: &S3RequestContext, path: &TreePath, removals: &[RemovalMarker]
     all.retain(|version| !removals.iter().any(|removal| removal.id == version.id));
     all.extend(removals);
     // History knows seconds: of what happened in one, the last is what is there now.
-    let there = vfs.stat(asked.caller.door, path);
+    let there = vfs.stat(asked.caller.protocol, path);
     let is_there = there.is_ok();
     all.sort_by_key(|entry| (Reverse(entry.time), matches!(entry.what, VersionKind::Removal) == is_there));
     if there.is_ok_and(|there| there.large().is_some()) {
@@ -178,8 +179,8 @@ fn keys(
     let mut keys: Vec<ListEntry> = Vec::new();
     let is_told = |path: &TreePath| {
         path.as_str().starts_with(&listing.prefix)
-            && asked.caller.reach.covers(path)
-            && asked.space.vfs.is_visible(asked.caller.door, path)
+            && asked.caller.permissions.covers(path)
+            && asked.space.vfs.is_visible(asked.caller.protocol, path)
     };
     if let (Some(_), Ok(ParsedKey::File(path))) = (after_version, ParsedKey::parse(&listing.after))
         && is_told(&path)
@@ -312,7 +313,7 @@ fn of_parts(asked: &S3RequestContext, path: &TreePath, content: &StoredContent) 
     let Some(etag) = record.etag else { return Ok(None) };
     let blob = match content {
         StoredContent::Blob(blob) => *blob,
-        StoredContent::Snapshot(..) => svcfs_base::ETag::of(&asked.space.vfs.kept_content(content)?),
+        StoredContent::Snapshot(..) => svcfs_base::ETag::from_content(&asked.space.vfs.kept_content(content)?),
     };
     Ok((record.of == blob.to_string()).then_some(etag))
 }

@@ -95,5 +95,5 @@ fn keep(asked: &WebdavRequestContext, path: &TreePath, all: Vec<DavProp>) -> Res
         DeadProperty { namespace, prefix, name, xml }
     });
     let value = serde_json::to_vec(&kept.collect::<Vec<_>>()).map_err(Fault::internal)?;
-    vfs.set_extended(found.node, ATTRIBUTE, &value, SetXattrMode::Either).map(drop)
+    vfs.set_extended(found.node, ATTRIBUTE, &value, SetXattrMode::CreateOrReplace).map(drop)
 }

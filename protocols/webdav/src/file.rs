@@ -34,8 +34,8 @@ impl ReadableFile {
     pub(crate) fn at_once(asked: &WebdavRequestContext, path: &TreePath) -> Option<Self> {
         let (space, caller) = (asked.space(), asked.caller());
         // One that is found at once has no link on its way: it lies where its path says.
-        caller.reach.check(path).ok()?;
-        let (file, _) = space.vfs.read_now(caller.door, path, None)?;
+        caller.permissions.check_path(path).ok()?;
+        let (file, _) = space.vfs.read_now(caller.protocol, path, None)?;
         Some(Self::of(asked, file.into()))
     }
 
@@ -47,7 +47,7 @@ impl ReadableFile {
         let (space, caller) = (asked.space(), asked.caller());
         check_reach(asked, path)?;
         // Nearly everything that is read has a version, and then there is no more to know.
-        if let Ok(opened) = space.vfs.open_content(caller.door, path) {
+        if let Ok(opened) = space.vfs.open_content(caller.protocol, path) {
             return Ok(Self::of(asked, opened));
         }
         let found = ResolvedResource::at(asked, path)?;
@@ -58,7 +58,7 @@ impl ReadableFile {
             let content = FileContent::OnDisk(FileReader::open(&space.vfs, caller, found.node)?);
             return Ok(Self::new(asked, ResourceMetadata::of_large(found.attributes.clone()), content));
         }
-        match space.vfs.open_content(caller.door, &found.path) {
+        match space.vfs.open_content(caller.protocol, &found.path) {
             // Made through a mount, and not saved yet.
             Err(fault) if fault.kind() == Kind::NotFound => {
                 let mut metadata = found.metadata(asked)?;

@@ -76,7 +76,7 @@ impl FolderContents {
     pub(crate) fn check_removable(&self, asked: &WebdavRequestContext) -> Result<(), Fault> {
         self.folders.iter().try_for_each(|folder| match asked.space().vfs.unseen_in(asked.caller(), folder)? {
             Some(unseen) => {
-                let unseen = svcfs_base::plain(&unseen);
+                let unseen = svcfs_base::escape_unprintable(&unseen);
                 let told = format!(
                     "directory `{folder}` holds `{unseen}`, which cannot be removed from here; nothing was removed; remove it on the server's disk"
                 );
@@ -146,7 +146,7 @@ impl FolderContents {
 }
 
 fn is_unsaved(asked: &WebdavRequestContext, path: &TreePath) -> Result<bool, Fault> {
-    match asked.space().vfs.stat(asked.caller().door, path) {
+    match asked.space().vfs.stat(asked.caller().protocol, path) {
         Err(fault) if fault.kind() == Kind::NotFound => Ok(true),
         outcome => outcome.map(|_| false),
     }

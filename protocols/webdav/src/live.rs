@@ -246,7 +246,7 @@ fn supported() -> Element {
 
 /// A lock that holds (RFC 4918 14.1).
 fn active(lease: &Lease, locks: &WebdavLocks) -> Element {
-    let left = lease.until.duration_since(SystemTime::now()).unwrap_or_default();
+    let left = lease.expires_at.duration_since(SystemTime::now()).unwrap_or_default();
     let owner = Element::parse(lease.note.as_bytes()).ok();
     let href = |address: &str| text("href", address);
     let parts = [

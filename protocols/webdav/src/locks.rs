@@ -42,7 +42,7 @@ impl fmt::Debug for WebdavLocks {
 
 impl WebdavLocks {
     fn ours(&self, leases: Vec<Lease>) -> impl Iterator<Item = Lease> {
-        leases.into_iter().filter(|lease| lease.door == Protocol::WebDav)
+        leases.into_iter().filter(|lease| lease.protocol == Protocol::WebDav)
     }
 
     fn at(&self, path: &DavPath) -> Vec<Lease> {
@@ -133,8 +133,8 @@ impl WebdavLocks {
             path: Box::new(path),
             principal: Some(lease.holder.clone()),
             owner: Element::parse(lease.note.as_bytes()).ok().map(Box::new),
-            timeout_at: Some(lease.until),
-            timeout: Some(lease.until.duration_since(SystemTime::now()).unwrap_or_default()),
+            timeout_at: Some(lease.expires_at),
+            timeout: Some(lease.expires_at.duration_since(SystemTime::now()).unwrap_or_default()),
             shared: lease.is_shared,
             deep: lease.is_deep,
         }
@@ -178,7 +178,7 @@ impl WebdavLocks {
         };
         let granted = self.run(move |asked| {
             let lease = wanted?;
-            asked.caller().reach.check(&lease.path)?;
+            asked.caller().permissions.check_path(&lease.path)?;
             asked.space().vfs.lease(lease)
         });
         match granted.await {
@@ -216,10 +216,10 @@ impl DavLockSystem for WebdavLocks {
                 path,
                 is_deep,
                 is_shared,
-                door: Protocol::WebDav,
+                protocol: Protocol::WebDav,
                 holder: principal.unwrap_or_default().to_owned(),
                 note: owner.map(written).transpose()?.unwrap_or_default(),
-                until,
+                expires_at: until,
             })
         });
         Box::pin(self.grant(path.clone(), wanted))
@@ -349,7 +349,7 @@ fn check_holder(asked: &WebdavRequestContext, path: &TreePath, token: &str) -> R
 }
 
 /// What is locked, by whom and until when.
-fn in_words(Lease { path, holder, until, .. }: &Lease) -> String {
+fn in_words(Lease { path, holder, expires_at: until, .. }: &Lease) -> String {
     let what = if path.is_root() { "the whole space".to_owned() } else { format!("`{path}`") };
     let until = Timestamp::try_from(*until).map(|until| format!("{until:.0}")).unwrap_or_default();
     format!("{what} is locked by `{holder}` until {until}")
@@ -362,10 +362,10 @@ fn nothing() -> Lease {
         path: TreePath::root(),
         is_deep: false,
         is_shared: false,
-        door: Protocol::WebDav,
+        protocol: Protocol::WebDav,
         holder: String::new(),
         note: String::new(),
-        until: SystemTime::UNIX_EPOCH,
+        expires_at: SystemTime::UNIX_EPOCH,
     }
 }
 

@@ -137,7 +137,7 @@ fn failed(error: io::Error) -> Fault {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             Fault::new(Kind::NoSpace, "no space left on the disk to note what is replaced; nothing was changed")
-                .caused_by(error)
+                .with_source(error)
         }
         _ => Fault::internal(error),
     }

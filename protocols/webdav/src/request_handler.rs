@@ -108,7 +108,7 @@ impl WebdavServer {
         let outside = public_url::prefix(self.public.as_ref().map(PublicUrl::path), &head.headers, peer);
         let place = self.place(head.uri.path(), &identity)?.reached_by(&outside);
         visit.notes().enters(&place.space);
-        identity.reach.allow(needs(&head.method), head.method.as_str())?;
+        identity.reach.check_scope(needs(&head.method), head.method.as_str())?;
         head.uri = public_url::with_path(&head.uri, &format!("{outside}{}", head.uri.path()))?;
         let destination = self.destination(&head.headers, (&place, &identity), &outside)?;
         let caller = Caller { actor: user.map(|user| Actor::new(&user)), ..Caller::new(svcfs_base::Protocol::WebDav) };

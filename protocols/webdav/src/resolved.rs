@@ -62,10 +62,10 @@ impl<'a> ResolvedResource<'a> {
     pub(crate) fn parent_of(asked: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         let parent = path.parent().ok_or_else(|| Fault::is_directory(path))?;
         // With a key for one folder, that folder is the highest that may be looked at.
-        let found = if asked.caller().reach.covers(&parent) {
+        let found = if asked.caller().permissions.covers(&parent) {
             Self::at(asked, &parent)?
         } else {
-            asked.caller().reach.check(path)?;
+            asked.caller().permissions.check_path(path)?;
             Self::exactly(asked, parent)?
         };
         if !found.is_folder() {
@@ -138,7 +138,7 @@ fn lost(asked: &WebdavRequestContext, path: &TreePath, fault: Fault) -> Fault {
 /// # Errors
 /// `Forbidden`.
 pub(crate) fn check_not_ours(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
-    if !asked.space().vfs.is_the_servers(asked.caller().door, path) {
+    if !asked.space().vfs.is_the_servers(asked.caller().protocol, path) {
         return Ok(());
     }
     let what = if path.is_root() { "the root of a space".to_owned() } else { format!("`{path}`") };
@@ -162,11 +162,11 @@ pub(crate) fn metadata(
     }
     let space = asked.space();
     let unread = attributes.clone();
-    let read = || match space.vfs.read(asked.caller().door, path) {
+    let read = || match space.vfs.read(asked.caller().protocol, path) {
         // What is told of it is of the same moment as its hash.
         Ok(file) => Ok((file.attributes, file.etag)),
         // Made through a mount, and not saved yet: to all others it is an empty file.
-        Err(fault) if fault.kind() == Kind::NotFound => Ok((unread, ETag::of(b""))),
+        Err(fault) if fault.kind() == Kind::NotFound => Ok((unread, ETag::from_content(b""))),
         Err(fault) => Err(fault),
     };
     let (attributes, etag) = asked.door().etags.of((&space.name, path), attributes, read)?;
@@ -183,6 +183,6 @@ struct LookupContext<'a> {
 impl<'a> LookupContext<'a> {
     fn of(asked: &'a WebdavRequestContext) -> Self {
         let caller = asked.caller();
-        Self { vfs: &asked.space().vfs, door: caller.door, reach: &caller.reach }
+        Self { vfs: &asked.space().vfs, door: caller.protocol, reach: &caller.permissions }
     }
 }

@@ -189,7 +189,7 @@ fn a_file_is_one_commit_by_its_author_and_has_the_etag_of_every_other_door() {
     served.commits(&mut seen);
     let ann = ("authorization", "Basic YW5uOg==");
     let reply = served.send("PUT", "/a.md", &[ann], "# A  \n");
-    let etag = ETag::of(b"# A  \n");
+    let etag = ETag::from_content(b"# A  \n");
     assert_eq!((reply.status, reply.header("etag")), (201, format!("\"{etag}\"").as_str()));
     assert_eq!(served.commits(&mut seen), ["ann: ann: a.md"]);
     let reply = served.get("/a.md");
@@ -260,12 +260,12 @@ fn a_page_that_lint_refuses_is_told_why_and_kept() {
 fn conditions_are_held_against_what_is_there_when_it_is_written() {
     let served = Served::new();
     served.put("/a.md", "# A\n");
-    let stale = format!("\"{}\"", ETag::of(b"# older\n"));
+    let stale = format!("\"{}\"", ETag::from_content(b"# older\n"));
     assert_eq!(served.send("PUT", "/a.md", &[("if-match", &stale)], "# B\n").status, 412);
     assert_eq!(served.send("DELETE", "/a.md", &[("if-match", &stale)], "").status, 412);
     assert_eq!(served.send("PUT", "/a.md", &[("if-none-match", "*")], "# B\n").status, 412);
     assert_eq!(served.text("a.md").unwrap(), "# A\n");
-    let fresh = format!("\"{}\"", ETag::of(b"# A\n"));
+    let fresh = format!("\"{}\"", ETag::from_content(b"# A\n"));
     assert_eq!(served.send("PUT", "/a.md", &[("if-match", &fresh)], "# B\n").status, 204);
     assert_eq!(served.send("PUT", "/b.md", &[("if-none-match", "*")], "# B\n").status, 201);
     assert_eq!(served.send("PUT", "/no/such/folder.md", &[], "# B\n").status, 409);

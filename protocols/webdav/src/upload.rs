@@ -92,7 +92,7 @@ impl FileUpload {
                     if found.is_large() {
                         return Err(Fault::too_large("file of which a part is written", MAX_FILE_BYTES));
                     }
-                    let file = asked.space().vfs.read(asked.caller().door, &found.path)?;
+                    let file = asked.space().vfs.read(asked.caller().protocol, &found.path)?;
                     upload.over.as_ref().map_or(Ok(()), |over| over.admits(&found.path, file.etag))?;
                     upload.over =
                         Some(ObservedState::File(ResourceMetadata::of(file.attributes, file.etag), file.etag));
@@ -246,7 +246,7 @@ fn patched(
 ) -> Result<Bytes, Fault> {
     let mut content = Vec::new();
     if let Some(over @ ObservedState::File(..)) = over {
-        let file = asked.space().vfs.read(asked.caller().door, path)?;
+        let file = asked.space().vfs.read(asked.caller().protocol, path)?;
         over.admits(path, file.etag)?;
         content.extend_from_slice(&file.content);
     }

@@ -127,7 +127,7 @@ fn told(
     arguments: Map<String, Value>,
 ) -> Result<Value, Fault> {
     let (method, path, query) = ("call".to_owned(), entry.name.to_owned(), String::new());
-    let head = RequestHead { door: caller.door, method, path, query, peer: None, id: None };
+    let head = RequestHead { door: caller.protocol, method, path, query, peer: None, id: None };
     let request = TrackedRequest::begin(root.server(), head);
     let notes = request.notes();
     notes.enters(space);

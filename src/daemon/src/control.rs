@@ -118,7 +118,7 @@ pub fn listen(
     root: &Path,
     runtime: &Runtime,
 ) -> Result<ControlSocket, CommandFailure> {
-    let path = StatePaths::of(root).directory().join(SOCKET);
+    let path = StatePaths::new(root).directory().join(SOCKET);
     let _inside = runtime.enter();
     let bound = bind(&path).with_context(|| format!("cannot make the socket `{}`", path.display()))?;
     let answering = runtime.spawn(accept(bound, ControlContext { mounts: Arc::clone(mounts), reloading }));
@@ -309,7 +309,7 @@ fn json(status: StatusCode, body: &impl Serialize) -> Result<Response<Full<Bytes
 
 /// Whether a server has `root` that may be asked.
 pub fn is_there(root: &Path) -> bool {
-    let path = StatePaths::of(root).directory().join(SOCKET);
+    let path = StatePaths::new(root).directory().join(SOCKET);
     short(&path).and_then(|(_directory, short)| std::os::unix::net::UnixStream::connect(short)).is_ok()
 }
 
@@ -349,7 +349,7 @@ pub fn index_anew(root: &Path, check: bool) -> Result<Option<Value>, CommandFail
 }
 
 fn post<T: DeserializeOwned>(root: &Path, place: &str, body: Vec<u8>) -> Result<Option<T>, CommandFailure> {
-    let path = StatePaths::of(root).directory().join(SOCKET);
+    let path = StatePaths::new(root).directory().join(SOCKET);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
     runtime.block_on(async {
@@ -417,7 +417,7 @@ mod tests {
         root: &Path,
         then: impl FnOnce(UnixListener) + Send + 'static,
     ) -> Result<Option<PathBuf>, CommandFailure> {
-        let state = StatePaths::of(root).directory().to_owned();
+        let state = StatePaths::new(root).directory().to_owned();
         fs::create_dir_all(&state).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let inside = runtime.enter();

@@ -115,7 +115,7 @@ impl OpenRoot {
         // Who lingers is named in the log by the supervisor; the process ends anyway.
         let others = self.server.spaces().close_others();
         self.supervisor.stop(TASK_PATIENCE);
-        if let Err(error) = self.space().usage.write(self.server.now()) {
+        if let Err(error) = self.space().usage.flush(self.server.now()) {
             tracing::warn!(%error, "what was read and searched for could not be counted");
         }
         // What is still open is saved now, by somebody.
@@ -284,7 +284,7 @@ pub fn is_new(root: &Path) -> bool {
 pub fn whoever(given: Option<&str>) -> Caller {
     let caller = Caller::new(Protocol::Cli);
     match given.map(str::to_owned).or_else(login) {
-        Some(name) => caller.named(Actor::new(&name)),
+        Some(name) => caller.with_actor(Actor::new(&name)),
         None => caller,
     }
 }

@@ -39,13 +39,13 @@ impl From<IndexError> for Fault {
         match error {
             IndexError::Invalid { field, why } => Self::invalid(field, why),
             IndexError::Database(source) if source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {
-                Self::new(Kind::NoSpace, "no space left on the server's disk for the search index").caused_by(source)
+                Self::new(Kind::NoSpace, "no space left on the server's disk for the search index").with_source(source)
             }
             IndexError::Disk(source) if source.kind() == std::io::ErrorKind::StorageFull => {
-                Self::new(Kind::NoSpace, "no space left on the server's disk for the search index").caused_by(source)
+                Self::new(Kind::NoSpace, "no space left on the server's disk for the search index").with_source(source)
             }
             IndexError::Database(_) | IndexError::Disk(_) | IndexError::Source(_) | IndexError::Damaged(_) => {
-                Self::unavailable("search index not available").inside(error.to_string()).caused_by(error)
+                Self::unavailable("search index not available").with_context(error.to_string()).with_source(error)
             }
         }
     }

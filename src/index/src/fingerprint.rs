@@ -115,7 +115,7 @@ pub(crate) fn fingerprint(connection: &Connection) -> Result<IndexFingerprint, I
         all.extend_from_slice(digest.as_bytes());
     }
     Ok(IndexFingerprint {
-        digest: ETag::of(&all),
+        digest: ETag::from_content(&all),
         pages: by_page.len(),
         links: count(connection, "links")?,
         words,
@@ -174,7 +174,7 @@ fn by_page(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexErr
             "SELECT position, folded FROM link_keys WHERE page = ?1 ORDER BY position, folded",
             id,
         )?;
-        digests.insert(tree_path(&row.get::<_, String>(1)?)?, ETag::of(&canon.bytes));
+        digests.insert(tree_path(&row.get::<_, String>(1)?)?, ETag::from_content(&canon.bytes));
     }
     Ok(digests)
 }
@@ -194,7 +194,7 @@ fn postings(connection: &Connection) -> Result<(ETag, usize), IndexError> {
         }
         canon.bytes.push(b'.');
     }
-    Ok((ETag::of(&canon.bytes), words))
+    Ok((ETag::from_content(&canon.bytes), words))
 }
 
 /// Values one after the other, each with its kind and length before it, so that no two lists give the same bytes.

@@ -43,7 +43,7 @@ impl Vfs {
     /// Where a file is as history has it and git says that it differs, `.git/index` is behind: somebody's lock kept it so until
     /// the server ended. What a person staged of other files is left alone.
     fn refresh_git_index(&self, paths: &[TreePath]) {
-        let known = self.core.memory.recorded(&paths.iter().collect::<Vec<_>>());
+        let known = self.core.memory.current_states(&paths.iter().collect::<Vec<_>>());
         let recorded = known.and_then(|known| {
             let recorded = paths.iter().zip(known).filter(|(_, known)| known.is_some()).map(|(path, _)| path);
             self.core.refresh_index(recorded.collect::<Vec<_>>().into_iter()).map(drop)
@@ -67,12 +67,12 @@ impl Vfs {
             self.settled()?;
         }
         let leaves = self.leaves_at(paths)?;
-        let seen = self.core.log.last();
+        let seen = self.core.log.last_seq();
         let uncommitted = self.core.uncommitted.at(&leaves);
         // What is recorded between this look and the submission is left out by the committer.
-        let committed = self.core.memory.recorded(&leaves.iter().collect::<Vec<_>>())?;
+        let committed = self.core.memory.current_states(&leaves.iter().collect::<Vec<_>>())?;
         let recorded = uncommitted.into_iter().zip(committed).map(|(newer, committed)| newer.unwrap_or(committed));
-        self.core.fail.pass(FailPoint::AdoptLooked);
+        self.core.fail.hit(FailPoint::AdoptCompared);
         let mut sets = AdoptionSets::new(&self.core, reporter, (leaves.len(), seen));
         for (path, known) in leaves.iter().zip(recorded) {
             let held = self.core.locks.hold([path.clone()].into());
@@ -94,14 +94,14 @@ impl Vfs {
             match self.core.tree.stat(path) {
                 Ok(stat) if stat.kind == StatKind::Directory => {
                     self.disk_leaves(path, &mut leaves)?;
-                    leaves.extend(self.core.memory.recorded_below(path)?.into_iter().map(|(path, ..)| path));
+                    leaves.extend(self.core.memory.list_states(path)?.into_iter().map(|(path, ..)| path));
                 }
                 Ok(_) => {
                     leaves.insert(path.clone());
                 }
                 Err(_) => {
                     leaves.insert(path.clone());
-                    leaves.extend(self.core.memory.recorded_below(path)?.into_iter().map(|(path, ..)| path));
+                    leaves.extend(self.core.memory.list_states(path)?.into_iter().map(|(path, ..)| path));
                 }
             }
         }

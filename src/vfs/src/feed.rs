@@ -60,13 +60,13 @@ impl From<LogRecord> for FeedEvent {
             kind: entry.kind,
         };
         // The sets of a commit that tells of several were told of themselves, and commits of another branch by its difference from the old one.
-        let is_told = record.role != RecordKind::Gathered && record.against.is_told();
+        let is_told = record.kind != RecordKind::Commit && record.diff_base.is_in_feed();
         let entries = if is_told { record.entries } else { Vec::new() };
         Self {
             seq: record.seq,
             time: record.time,
             actor: record.actor,
-            door: record.door,
+            door: record.protocol,
             entrance: None,
             message: record.message,
             announcement: record.announcement,
@@ -118,7 +118,7 @@ impl ChangeFeed {
             }
         }
         let last = self.last();
-        let records = self.log.after(seq, max)?;
+        let records = self.log.records_after(seq, max)?;
         // What is logged but not yet announced is not there for followers.
         Ok(records
             .into_iter()

@@ -124,7 +124,7 @@ impl Vfs {
         let places = PathClassifier::new(&scratch)?;
         if strategy == VersionStrategy::Git && log.has_commits()? {
             // Another one in its place would stand in the way of whoever puts the lost one back.
-            History::must_be_there(&root)?;
+            History::check_repository(&root)?;
         }
         let (memory, is_new_memory) =
             VersionStore::open(strategy, &root, (&tree, &log), &scratch).map_err(|error| at_root(&root, error))?;
@@ -133,18 +133,18 @@ impl Vfs {
             // directories that name the log.
             if is_new_log {
                 // Nothing that could have been lost is logged.
-                tree.renewed();
+                tree.mark_rewritten();
             }
-            if !tree.is_doubted() {
-                tree.flush(memory.elsewhere()).map_err(|error| at_root(&root, error))?;
+            if !tree.has_sync_failed() {
+                tree.flush(memory.other_disks()).map_err(|error| at_root(&root, error))?;
             }
         }
-        let feed = ChangeFeed::new(Arc::clone(&log), log.last());
-        let leases = leases::LeaseRegistry::open(&StatePaths::of(&root))?;
+        let feed = ChangeFeed::new(Arc::clone(&log), log.last_seq());
+        let leases = leases::LeaseRegistry::open(&StatePaths::new(&root))?;
         let core = Arc::new(VfsCore {
             leases,
             refusals: nodes::RecentRefusals::of_tree(&tree),
-            fail: FailPoints::of(&root),
+            fail: FailPoints::new(&root),
             root,
             places,
             tree,
@@ -226,7 +226,7 @@ impl Vfs {
             let text = format!(
                 "the log could not be closed; everything acknowledged is in it, and the next start goes on from there: {fault}"
             );
-            Fault::new(fault.kind(), text).caused_by(fault)
+            Fault::new(fault.kind(), text).with_source(fault)
         })
     }
 
@@ -236,13 +236,13 @@ impl Vfs {
         if lost.is_empty() {
             return Ok(());
         }
-        let trouble = self.core.trouble.lock().as_ref().map(Fault::again);
+        let trouble = self.core.trouble.lock().as_ref().map(Fault::duplicate);
         let trouble = trouble.unwrap_or_else(|| Fault::unavailable("the disk refused them"));
         let text = format!(
             "saved without waiting for the disk, and lost as the space was closed: {}: {trouble}",
             lost.join(", ")
         );
-        Err(Fault::new(trouble.kind(), text).caused_by(trouble))
+        Err(Fault::new(trouble.kind(), text).with_source(trouble))
     }
 
     /// The knowledge root on the server's disk.
@@ -265,7 +265,7 @@ impl Vfs {
     /// # Errors
     /// What the disk says when they cannot be kept.
     pub fn file_numbers(&self) -> Result<InodeTable, Fault> {
-        Ok(InodeTable::open(&StatePaths::of(&self.core.root).numbers())?)
+        Ok(InodeTable::open(&StatePaths::new(&self.core.root).inode_table())?)
     }
 
     /// Has `settle` called before each question about history is answered, for doors that hold writes back. It must not ask such a question
@@ -290,10 +290,10 @@ impl Vfs {
     /// Why not.
     pub fn health(&self) -> Result<(), Fault> {
         if let Some(trouble) = self.core.trouble.lock().as_ref() {
-            return Err(trouble.again());
+            return Err(trouble.duplicate());
         }
         if let Some(trouble) = self.core.unflushed.lock().as_ref() {
-            return Err(trouble.again());
+            return Err(trouble.duplicate());
         }
         self.core.queue.health()?;
         self.core.tree.stat(&svcfs_base::TreePath::root())?;
@@ -334,7 +334,7 @@ fn prepare_root(root: &Path) -> Result<PathBuf, Fault> {
     let told = |error| refused(root, error);
     fs::create_dir_all(root).map_err(told)?;
     let root = root.canonicalize().map_err(told)?;
-    fs::create_dir_all(StatePaths::of(&root).directory()).map_err(told)?;
+    fs::create_dir_all(StatePaths::new(&root).directory()).map_err(told)?;
     Ok(root)
 }
 
@@ -352,7 +352,7 @@ fn refused(root: &Path, error: std::io::Error) -> Fault {
             Fault::new(Kind::NotDirectory, format!("root `{text}` is a file, not a directory; name a directory"))
         }
         E::InvalidFilename | E::NotFound | E::InvalidInput => Fault::invalid("root", format_args!("`{text}`: {error}")),
-        _ => Fault::internal(error).inside(format!("root `{text}`")),
+        _ => Fault::internal(error).with_context(format!("root `{text}`")),
     }
 }
 
@@ -362,7 +362,7 @@ fn at_root(root: &Path, error: impl Into<Fault>) -> Fault {
     if !matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::Forbidden | Kind::DiskFailed) {
         return fault;
     }
-    Fault::new(fault.kind(), format!("root `{}`: {fault}", root.display())).caused_by(fault)
+    Fault::new(fault.kind(), format!("root `{}`: {fault}", root.display())).with_source(fault)
 }
 
 /// The lock of a root, given back also when an opening fails.
@@ -376,7 +376,7 @@ impl Drop for RootLock {
 }
 
 fn take_lock(root: &Path) -> Result<RootLock, Fault> {
-    let path = StatePaths::of(root).lock();
+    let path = StatePaths::new(root).lock();
     let mut file = fs::OpenOptions::new()
         .read(true)
         .write(true)
@@ -394,7 +394,7 @@ fn take_lock(root: &Path) -> Result<RootLock, Fault> {
                 Kind::Conflict,
                 format!("root `{text}` is served already by process {}; stop it first", other.trim()),
             )
-            .with("pid", other.trim()));
+            .with_detail("pid", other.trim()));
         }
         Err(TryLockError::Error(error)) => return Err(Fault::internal(error)),
     }

@@ -33,7 +33,8 @@ impl RelinkedPage {
     pub fn beside(rename: Change, pages: Vec<Self>, subject: &str) -> ChangeSet {
         let links = Self::links_of(&pages);
         let message = (links > 0).then(|| format!("{subject} (updated {links} links)"));
-        let put = |page: Self| Change::put(page.path, page.after).expecting(Precondition::OneOf(vec![page.before]));
+        let put =
+            |page: Self| Change::put(page.path, page.after).with_precondition(Precondition::OneOf(vec![page.before]));
         let changes = std::iter::once(rename).chain(pages.into_iter().map(put)).collect();
         ChangeSet { message, ..ChangeSet::new(changes) }
     }
@@ -103,18 +104,18 @@ impl Vfs {
     /// Who knows the links that follow a rename: between pages that readers see, and only where that is wanted.
     pub(crate) fn linking(&self, from: &TreePath, to: &TreePath) -> Option<&dyn LinkResolver> {
         let is_page =
-            |path: &TreePath| path.is_page() && !path.is_dotted() && self.core.places.of(path) == PathClass::Content;
+            |path: &TreePath| path.is_page() && !path.is_hidden() && self.core.places.of(path) == PathClass::Content;
         self.core.linking.get().map(|linking| &**linking).filter(|_| is_page(from) && is_page(to))
     }
 
     fn with_links(&self, caller: &Caller, rename: Change) -> Result<(ChangeSet, usize), Fault> {
-        let Change::Move { from, to, expect } = &rename else { return Ok((rename.into(), 0)) };
+        let Change::Move { from, to, precondition: expect } = &rename else { return Ok((rename.into(), 0)) };
         let Some(linking) = self.linking(from, to) else { return Ok((rename.into(), 0)) };
-        let is_refused = match self.stat_any(caller.door, to) {
+        let is_refused = match self.stat_any(caller.protocol, to) {
             Ok(there) => there.kind == EntryKind::Directory || *expect == Precondition::Absent,
             Err(_) => false,
         };
-        if is_refused || self.stat(caller.door, from)?.kind != EntryKind::File {
+        if is_refused || self.stat(caller.protocol, from)?.kind != EntryKind::File {
             return Ok((rename.into(), 0));
         }
         let mut pages = linking.relinked(caller, (from, to))?;
@@ -145,9 +146,9 @@ impl Vfs {
             return Some("somebody is writing it".to_owned());
         }
         if let Some(lease) = self.leases_at(now).first() {
-            return Some(format!("`{}` has it locked over {}", lease.holder, lease.door.name()));
+            return Some(format!("`{}` has it locked over {}", lease.holder, lease.protocol.name()));
         }
-        let before = self.read(caller.door, now).ok().map(|file| file.content);
+        let before = self.read(caller.protocol, now).ok().map(|file| file.content);
         let mut proposal = ProposedFile { path: page.path.clone(), content: Bytes::from(page.after.clone()), before };
         let refusal = self.gates.iter().find_map(|gate| gate.pass(caller, &mut proposal).err())?;
         Some(refusal.message().to_owned())

@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_message_is_for_the_next_accepted_save_of_its_path_by_its_caller() {
         let space = TestSpace::new();
-        let (ann, bob) = (eve().named(Actor::new("ann")), eve().named(Actor::new("bob")));
+        let (ann, bob) = (eve().with_actor(Actor::new("ann")), eve().with_actor(Actor::new("bob")));
         space.vfs.announce_save(&ann, &at("a.md"), Some("because\n\nof the tide\n")).unwrap();
         assert_eq!(space.vfs.announced_save(&ann, &at("a.md")).as_deref(), Some("because\n\nof the tide"));
         assert_eq!(space.vfs.announced_save(&bob, &at("a.md")), None);

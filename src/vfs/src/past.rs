@@ -106,12 +106,13 @@ impl Vfs {
 
     /// The position a `since` names, and how many records of that set were given already, when it names a part of it.
     fn position(&self, since: &str) -> Result<(Seq, Option<usize>), Fault> {
-        let unknown = || Fault::invalid("since", format_args!("unknown sequence `{}`", svcfs_base::plain(since)));
+        let unknown =
+            || Fault::invalid("since", format_args!("unknown sequence `{}`", svcfs_base::escape_unprintable(since)));
         let (name, given) = match since.split_once('.') {
             Some((name, given)) => (name, Some(given.parse().map_err(|_| unknown())?)),
             None => (since, None),
         };
-        Ok((self.core.log.position_of(name)?.ok_or_else(unknown)?, given))
+        Ok((self.core.log.find_seq(name)?.ok_or_else(unknown)?, given))
     }
 
     /// Whether callers of a door see a path at all (gaps.md D4), whether or not something is there.
@@ -155,7 +156,7 @@ impl Vfs {
     /// # Errors
     /// `Internal` when git or the log cannot be read.
     pub fn recorded(&self, path: &TreePath) -> Result<Option<ETag>, Fault> {
-        let recorded = self.core.memory.recorded(&[path])?.into_iter().flatten().next();
+        let recorded = self.core.memory.current_states(&[path])?.into_iter().flatten().next();
         Ok(recorded.map(|(etag, _)| etag))
     }
 }

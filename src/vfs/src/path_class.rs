@@ -1,7 +1,7 @@
 //! What kind of place a path is, and who may see it (gaps.md D4, D8).
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use svcfs_base::{Fault, Protocol, TreePath, is_any_case};
+use svcfs_base::{Fault, Protocol, TreePath, is_case_insensitive};
 use svcfs_store::SNAPSHOT_DIRECTORY;
 
 /// Refused saves are kept below this directory (gaps.md D6).
@@ -52,7 +52,7 @@ impl PathClassifier {
         let mut set = GlobSetBuilder::new();
         for pattern in scratch {
             let glob = GlobBuilder::new(pattern)
-                .case_insensitive(is_any_case(pattern))
+                .case_insensitive(is_case_insensitive(pattern))
                 .build()
                 .map_err(|error| Fault::invalid("files.scratch", format_args!("`{pattern}`: {error}")))?;
             set.add(glob);

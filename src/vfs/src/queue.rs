@@ -178,7 +178,7 @@ impl Default for CommitQueue {
 
 fn no_room() -> Fault {
     let text = "too many writes are waiting for the disk; try again in a few seconds";
-    Fault::unavailable(text).with("retry_after", COME_AGAIN)
+    Fault::unavailable(text).with_detail("retry_after", COME_AGAIN)
 }
 
 /// For how long somebody goes on waiting for room.

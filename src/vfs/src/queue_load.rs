@@ -51,7 +51,7 @@ impl Vfs {
     /// What waits at this moment.
     pub fn load(&self) -> QueueLoad {
         let (queued_sets, queued_bytes, pending_sets) = self.core.queue.depth();
-        let paths = StatePaths::of(&self.core.root);
+        let paths = StatePaths::new(&self.core.root);
         let mut ahead = paths.log().into_os_string();
         ahead.push("-wal");
         let files = [paths.log(), ahead.into()];

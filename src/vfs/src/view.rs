@@ -130,7 +130,7 @@ impl Vfs {
             },
             None => match self.core.tree.stat(path) {
                 Ok(stat) => Ok(stat.into()),
-                Err(StoreError::Linked(_)) => self.stat(door, &self.led_to(door, path)?),
+                Err(StoreError::SymlinkInPath(_)) => self.stat(door, &self.led_to(door, path)?),
                 Err(error) => Err(not_there(path, error)),
             },
         }
@@ -149,7 +149,7 @@ impl Vfs {
             Err(StoreError::Disk { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
                 return Err(Fault::not_directory(path));
             }
-            Err(StoreError::Linked(_)) => {
+            Err(StoreError::SymlinkInPath(_)) => {
                 let place = self.led_to(door, path)?;
                 let place = match self.core.tree.read_link(&place) {
                     Ok(target) => self.follow(&place, &target)?,
@@ -157,7 +157,7 @@ impl Vfs {
                 };
                 // Under the names the caller knows.
                 let renamed = |entry: DirectoryEntry| {
-                    let path = entry.path.moved(&place, path).unwrap_or(entry.path);
+                    let path = entry.path.rebase(&place, path).unwrap_or(entry.path);
                     DirectoryEntry { path, ..entry }
                 };
                 return Ok(self.list(door, &place)?.into_iter().map(renamed).collect());
@@ -205,7 +205,7 @@ impl Vfs {
             FoundFile::Placed(place, _) => place,
         };
         let (content, stat) = self.core.tree.read(&place).map_err(|error| not_there(path, error))?;
-        Ok(FileView { etag: ETag::of(&content), content, attributes: stat.into() })
+        Ok(FileView { etag: ETag::from_content(&content), content, attributes: stat.into() })
     }
 
     /// The file that a path leads to, links that stay inside the root followed.
@@ -229,7 +229,7 @@ impl Vfs {
                     }
                     Ok(stat) if stat.kind == StatKind::Directory => return Err(Fault::is_directory(path)),
                     Ok(stat) => return Ok(FoundFile::Placed(place, stat.size)),
-                    Err(StoreError::Linked(_)) => place = self.led_to(door, &place)?,
+                    Err(StoreError::SymlinkInPath(_)) => place = self.led_to(door, &place)?,
                     Err(error) => return Err(not_there(path, error)),
                 },
             }
@@ -249,8 +249,8 @@ impl Vfs {
         if self.core.overlay.get(path).is_some() {
             return None;
         }
-        let CachedFile { content, stat, extended } = self.core.tree.read_at_once(path, extended)?;
-        Some((FileView { etag: ETag::of(&content), content, attributes: stat.into() }, extended))
+        let CachedFile { content, stat, xattr: extended } = self.core.tree.try_read_cached(path, extended)?;
+        Some((FileView { etag: ETag::from_content(&content), content, attributes: stat.into() }, extended))
     }
 
     /// The text of the last save of a path, when it was refused and is still kept (gaps.md D6).
@@ -421,7 +421,7 @@ impl Vfs {
             }
         };
         let modified = leaf.disk.modified.unwrap_or_else(|| self.core.file_time());
-        let bits = leaf.disk.mode.or(standing.map(|stat| stat.kept_mode())).unwrap_or(0o644);
+        let bits = leaf.disk.mode.or(standing.map(|stat| stat.preserved_mode())).unwrap_or(0o644);
         let (kind, mode) = match leaf.kind {
             FileKind::Symlink => (EntryKind::Symlink, 0o777),
             FileKind::Executable => (EntryKind::File, bits | ((bits & 0o444) >> 2)),

@@ -31,7 +31,7 @@ use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use svcfs_measure::machine;
 use svcfs_measure::reading::{self, ReadingResults};
-use svcfs_measure::run::{BenchRun, end_by_signal};
+use svcfs_measure::run::{BenchRun, stop_on_signal};
 use svcfs_measure::table::MarkdownTable;
 use svcfs_measure::writing::{self, WritingResults};
 use svcfs_work::StopToken;
@@ -151,17 +151,17 @@ fn main() -> Result<()> {
     }
     std::fs::create_dir_all(&dir)?;
     let stop = StopToken::new();
-    end_by_signal(stop.clone())?;
+    stop_on_signal(stop.clone())?;
     let version = machine::run(Command::new("git").args(["describe", "--always", "--dirty"]));
     let version = version.map_or_else(|_| "unknown".to_owned(), |commit| format!("commit {}", commit.trim()));
-    let facts = machine::facts(&dir, &version);
+    let facts = machine::describe_machine(&dir, &version);
     let mut measured = Measured::default();
     let mut failed = Vec::new();
     let is_asked = |part: &Part| {
         if *part == Part::Large { extent.large.is_some() } else { only.is_empty() || only.contains(part) }
     };
     for part in Part::value_variants().iter().copied().filter(is_asked) {
-        let begin = || BenchRun::begin(program.clone(), &dir, stop.clone(), tell);
+        let begin = || BenchRun::start(program.clone(), &dir, stop.clone(), tell);
         if let Err(error) = begin().and_then(|run| measured.add(part, run, &extent)) {
             ensure!(!stop.is_requested(), "ended before everything was measured; nothing is left behind");
             // The others are worth their time.
@@ -204,7 +204,7 @@ impl Measured {
             Part::Answers => self.answers = Some(answers::measure(&run, extent)?),
             Part::LargeTrees => self.large_trees = Some(large_trees::measure(&run, extent)?),
         }
-        run.end()?;
+        run.finish()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
         Ok(())
     }
@@ -252,7 +252,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(searching.iter().flat_map(Searching::tables));
     tables.extend(answers.iter().map(Answers::table));
     tables.extend(large_trees.iter().map(LargeTrees::table));
-    text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::markdown));
+    text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(MarkdownTable::to_markdown));
     text
 }
 

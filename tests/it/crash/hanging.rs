@@ -118,7 +118,7 @@ fn hangs_mounted() {
     fs::write(root.join(".svc/state/server.json"), announced.to_string()).unwrap();
     wait::until("somebody locks the folder", || waits.exists());
     let removal =
-        Change::Remove { path: TreePath::parse("notes/old.md").unwrap(), expect: svcfs_base::Precondition::Any };
+        Change::Remove { path: TreePath::parse("notes/old.md").unwrap(), precondition: svcfs_base::Precondition::Any };
     vfs.apply(&Caller::new(Protocol::Http), removal).unwrap();
     thread::park();
 }

@@ -24,7 +24,7 @@ pub fn nothing_is_lost(space: &TestSpace, written: &[Written], by_hand: &[String
     let lost: Vec<_> = written
         .iter()
         .filter(|Written { author, path, content }| {
-            let hash = ETag::of(content.as_bytes()).to_string();
+            let hash = ETag::from_content(content.as_bytes()).to_string();
             // A person's `git commit --all` may take a page along that stands in the tree and is about to be committed.
             ![author.as_str(), NAME].iter().any(|by| kept.contains(&((*by).to_owned(), path.clone(), hash.clone())))
         })

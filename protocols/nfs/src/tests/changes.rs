@@ -219,7 +219,7 @@ fn numbers_of_files_that_another_door_removed_are_let_go_of_and_no_others() {
     let vfs = &served.server.primary().vfs;
     let caller = svcfs_base::Caller::new(svcfs_base::Protocol::Http);
     let export = served.door.exports().open.remove(0);
-    let rows = || export.numbers.given(0, 100).unwrap().len();
+    let rows = || export.numbers.list_inodes(0, 100).unwrap().len();
     for name in ["gone.md", "back.md"] {
         vfs.apply(&caller, svcfs_base::Change::remove(super::path(name))).unwrap();
     }

@@ -16,7 +16,7 @@ impl Served {
 }
 
 fn blob_of(content: &str) -> String {
-    svcfs_base::ETag::of(content.as_bytes()).to_string()
+    svcfs_base::ETag::from_content(content.as_bytes()).to_string()
 }
 
 #[test]

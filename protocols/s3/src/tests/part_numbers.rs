@@ -61,7 +61,8 @@ impl Served {
         let (node, _) = vfs.find(&Caller::new(Protocol::Internal), &TreePath::parse(key).unwrap()).unwrap();
         let mut record = serde_json::from_slice(&vfs.extended(node, ATTRIBUTE).unwrap().unwrap()).unwrap();
         change(&mut record);
-        vfs.set_extended(node, ATTRIBUTE, &serde_json::to_vec(&record).unwrap(), SetXattrMode::Either).unwrap();
+        vfs.set_extended(node, ATTRIBUTE, &serde_json::to_vec(&record).unwrap(), SetXattrMode::CreateOrReplace)
+            .unwrap();
         vfs.forget(node, 1);
     }
 }

@@ -66,10 +66,10 @@ fn what_a_client_asks_that_goes_away_is_kept_too() {
         stream
     };
     // So many that the next one waits for its turn.
-    let points = FailPoints::of(served.server.primary().vfs.root());
+    let points = FailPoints::new(served.server.primary().vfs.root());
     let (came, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (here, until) = (Arc::clone(&came), Arc::clone(&is_over));
-    points.call(FailPoint::AcceptHeld, move || {
+    points.set_callback(FailPoint::AcceptLocked, move || {
         here.fetch_add(1, Ordering::Relaxed);
         in_time(|| until.load(Ordering::Relaxed).then_some(()));
     });
@@ -81,7 +81,7 @@ fn what_a_client_asks_that_goes_away_is_kept_too() {
     drop(last);
     let gone = in_time(|| kept(&served).into_iter().find(|entry| entry["path"] == "/last.md"));
     is_over.store(true, Ordering::Relaxed);
-    points.clear(FailPoint::AcceptHeld);
+    points.clear(FailPoint::AcceptLocked);
     drop(held);
     are_there.unwrap();
     let gone = gone.expect("who went away is not kept");

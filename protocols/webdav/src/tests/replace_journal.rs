@@ -15,7 +15,7 @@ use crate::resolved::ResolvedResource;
 
 /// Where the steps of a request begin and end: before anything of one is done, logged, in the tree, in history.
 const MOMENTS: [FailPoint; 4] =
-    [FailPoint::AcceptHeld, FailPoint::LogFlushed, FailPoint::TreeDone, FailPoint::BranchMoved];
+    [FailPoint::AcceptLocked, FailPoint::LogFlushed, FailPoint::TreeDone, FailPoint::BranchMoved];
 
 /// What a disk says (errno(3)).
 const NO_SPACE: i32 = 28;
@@ -54,11 +54,11 @@ impl Served {
     /// What a kill would leave at each moment of a request, which succeeds.
     fn images_of(&self, (method, from, to): (&str, &str, &str), headers: &[(&str, &str)]) -> Vec<TempDir> {
         let root = self.folder.path().join("default");
-        let points = FailPoints::of(self.server.primary().vfs.root());
+        let points = FailPoints::new(self.server.primary().vfs.root());
         let images = Arc::new(Mutex::new(Vec::new()));
         for moment in MOMENTS {
             let (root, images) = (root.clone(), Arc::clone(&images));
-            points.call(moment, move || {
+            points.set_callback(moment, move || {
                 let mut images = images.lock();
                 images.push(copied(&root));
             });
@@ -201,8 +201,8 @@ fn what_others_put_where_a_killed_server_replaced_something_stays_and_so_does_wh
 fn what_could_not_be_ended_when_the_space_was_opened_takes_nothing_away_of_what_people_did_since() {
     let served = killed("COPY", |served| apply(served, vec![Change::put(at("to/a.md"), "# A\n")]));
     let served = served.again();
-    let points = FailPoints::of(served.server.primary().vfs.root());
-    points.refuse(FailPoint::LogWrite, NO_SPACE);
+    let points = FailPoints::new(served.server.primary().vfs.root());
+    points.inject_error(FailPoint::LogWrite, NO_SPACE);
     crate::finish(&served.server, served.server.primary());
     points.clear(FailPoint::LogWrite);
     assert_eq!(served.send("COPY", "/from", &[("destination", "/to"), ("overwrite", "T")], "").status, 204);

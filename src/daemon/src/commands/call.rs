@@ -108,7 +108,7 @@ impl CallArgs {
         let Self { whom, actor, if_match, .. } = self;
         let caller = whoever(actor.as_deref());
         let expect = if_match.as_deref().map(expectation).transpose()?.unwrap_or_default();
-        whom.ask(entry, arguments, Caller { expect, ..caller }, if_match)
+        whom.ask(entry, arguments, Caller { precondition: expect, ..caller }, if_match)
     }
 }
 

@@ -39,7 +39,7 @@ impl SortKey {
     /// # Errors
     /// [`IndexError::Invalid`] on `sort`.
     pub fn parse(text: &str) -> Result<Self, IndexError> {
-        let named = || svcfs_base::plain(&text.chars().take(40).collect::<String>());
+        let named = || svcfs_base::escape_unprintable(&text.chars().take(40).collect::<String>());
         match JsonField::parse(text) {
             Ok(field) if field.paths.len() == 1 => Ok(Self(field)),
             Ok(_) => Err(IndexError::invalid("sort", format!("`{}` has `[*]`; sort by one value of a page", named()))),

@@ -63,7 +63,7 @@ pub(crate) fn at(path: &str) -> TreePath {
 pub(crate) fn page(path: &str, text: &str) -> IndexEntry {
     IndexEntry::Page {
         path: at(path),
-        etag: ETag::of(text.as_bytes()),
+        etag: ETag::from_content(text.as_bytes()),
         text: text.to_owned(),
         modified: Timestamp::from_second(1_767_225_600).unwrap(),
     }
@@ -259,7 +259,7 @@ fn a_page_is_kept_with_what_was_read_from_it() {
     assert_eq!((row.title.as_str(), row.excerpt.as_str()), ("Héading One", "First words."));
     assert_eq!(serde_json::to_string(&row.frontmatter).unwrap(), r#"{"zeta":1,"alpha":["x",{"y":2}]}"#);
     assert_eq!(row.headings.iter().map(|heading| heading.level).collect::<Vec<_>>(), [1, 2]);
-    assert_eq!(row.etag, ETag::of(text.as_bytes()));
+    assert_eq!(row.etag, ETag::from_content(text.as_bytes()));
     assert_eq!(row.modified.to_string(), "2026-01-01T00:00:00Z");
     assert_eq!(space.index.page(&at("none.md")).unwrap(), None);
 }

@@ -11,7 +11,7 @@ use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use parking_lot::Mutex;
-use svcfs_base::{Fault, Kind, network};
+use svcfs_base::{Fault, Kind, network_prefix};
 use svcfs_config::{KeyDigest, RateLimitSettings};
 
 /// The member of a fault's detail with the seconds after which a caller may ask again.
@@ -39,7 +39,7 @@ pub enum RateLimitKey {
 impl RateLimitKey {
     /// Who asks with this token, if it is good, from there.
     pub fn of(token: Option<&KeyDigest>, address: IpAddr) -> Self {
-        token.map_or_else(|| Self::Address(network(address)), |token| Self::Token(token.short(TOKEN_BYTES)))
+        token.map_or_else(|| Self::Address(network_prefix(address)), |token| Self::Token(token.short(TOKEN_BYTES)))
     }
 }
 
@@ -71,7 +71,7 @@ impl<C: Clock + Clone> RequestLimiter<C> {
     /// `RateLimited`, with the seconds to wait.
     pub fn admit(&self, token: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
         self.sweep();
-        let refused = |_| Fault::new(Kind::RateLimited, "rate limit exceeded").with(RETRY, WAIT);
+        let refused = |_| Fault::new(Kind::RateLimited, "rate limit exceeded").with_detail(RETRY, WAIT);
         self.buckets.check_key(&RateLimitKey::of(token, address)).map_err(refused)
     }
 

@@ -94,7 +94,7 @@ impl CallerIdentity {
             SpaceVisibility::Unlisted => is_reading && OF_UNLISTED.contains(&entry.name),
             SpaceVisibility::Private => false,
         };
-        may.then_some(Self { reach: Permissions::READING, ..Self::ANYBODY })
+        may.then_some(Self { reach: Permissions::READ_ONLY, ..Self::ANYBODY })
     }
 
     /// Checks that the server's own affairs may be looked after: not with what opens one space only.
@@ -128,7 +128,7 @@ impl CallerIdentity {
         let key = self.token.as_ref().map(KeyDigest::short_number).or(caller.client.key);
         Caller {
             actor: self.actor.clone().or(caller.actor),
-            reach: self.reach.clone(),
+            permissions: self.reach.clone(),
             client: Client { key, ..caller.client },
             ..caller
         }

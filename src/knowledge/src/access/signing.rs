@@ -41,12 +41,13 @@ impl SigningKey {
                 Fault::internal(told)
             }),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Fault::internal(error).inside(format!("cannot read `{}`", path.display()))),
+            Err(error) => Err(Fault::internal(error).with_context(format!("cannot read `{}`", path.display()))),
         };
         if let Some(there) = read()? {
             return Ok(there);
         }
-        make(&path).map_err(|error| Fault::internal(error).inside(format!("cannot write `{}`", path.display())))?;
+        make(&path)
+            .map_err(|error| Fault::internal(error).with_context(format!("cannot write `{}`", path.display())))?;
         read()?.ok_or_else(|| Fault::internal(format!("`{}` is gone again", path.display())))
     }
 

@@ -48,7 +48,7 @@ fn each_key_opens_its_space_under_its_name() {
     let ann = access.identify(Some("ann")).unwrap();
     assert!(ann.enter("team").is_ok());
     assert_eq!(ann.enter("other").unwrap_err().kind(), Kind::Unauthenticated);
-    let caller = ann.vouch(Caller::new(Protocol::Http).named(Actor::new("somebody else")));
+    let caller = ann.vouch(Caller::new(Protocol::Http).with_actor(Actor::new("somebody else")));
     assert_eq!(caller.actor().as_str(), "ann", "the key tells who it is, not the caller");
     assert!(access.identify(Some("root")).unwrap().enter("other").is_ok());
     assert_eq!(refusal(&access, Some("eve")), "invalid API key");
@@ -82,7 +82,7 @@ fn two_halves() -> (TestSpace, Caller) {
     );
     space.settle();
     let reach = Permissions { scope: Scope::Write, folder: Some(path("docs")) };
-    (space, Caller { reach, ..Caller::new(Protocol::Http) })
+    (space, Caller { permissions: reach, ..Caller::new(Protocol::Http) })
 }
 
 /// Inputs that an operation accepts, with this path wherever one is asked for, and those that are not asked for only where `all`.
@@ -317,7 +317,7 @@ fn a_rename_by_the_key_of_a_folder_leaves_links_from_elsewhere_and_does_not_tell
 #[test]
 fn a_reading_key_changes_nothing_through_any_operation() {
     let (space, _) = two_halves();
-    let caller = Caller { reach: Permissions::READING, ..Caller::new(Protocol::Mcp) };
+    let caller = Caller { permissions: Permissions::READ_ONLY, ..Caller::new(Protocol::Mcp) };
     for entry in CATALOGUE.iter().flat_map(|area| area.operations).filter(|entry| entry.needs() > Scope::Read) {
         let (status, said) = told(space.ask_as(&caller, entry.name, inputs(entry, "docs/a.md", true)));
         assert_eq!(status, 403, "`{}`", entry.name);

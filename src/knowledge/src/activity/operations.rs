@@ -93,10 +93,10 @@ impl Operation for ListEvents {
         });
         let selection = ChangeFilter { actor: self.actor, is_removal, below: self.path_prefix };
         let timeline = cx.space.vfs.timeline(&selection, self.offset as usize, self.limit.get())?;
-        let reach = &cx.caller.reach;
+        let reach = &cx.caller.permissions;
         let told = |event| {
             let event = ActivityEvent::from(event);
-            ActivityEvent { message: reach.of_message(event.message), ..event }
+            ActivityEvent { message: reach.redact_message(event.message), ..event }
         };
         Ok(EventList { events: timeline.events.into_iter().map(told).collect(), total: timeline.total })
     }
@@ -117,7 +117,7 @@ impl Operation for ReadJsonFeed {
     const TOOL: bool = true;
     type Output = feeds::JsonFeed;
     fn run(self, cx: &OperationContext<'_>) -> Result<feeds::JsonFeed, Fault> {
-        let by_default = if cx.caller.door == Protocol::Mcp { FOR_AGENTS } else { IN_DOCUMENT };
+        let by_default = if cx.caller.protocol == Protocol::Mcp { FOR_AGENTS } else { IN_DOCUMENT };
         feeds::recent(cx, self.limit.map_or(by_default, Limit::get))
     }
 }

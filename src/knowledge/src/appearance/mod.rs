@@ -85,7 +85,7 @@ fn text(cx: &OperationContext<'_>, place: &str) -> Result<Option<String>, Fault>
 fn write(cx: &OperationContext<'_>, place: &str, text: String, message: &str) -> Result<ApplyResult, Fault> {
     let actor = cx.caller.actor.clone().unwrap_or_else(|| Actor::new("svc"));
     let caller = Caller { actor: Some(actor), ..cx.caller.clone() };
-    let change = Change::put(TreePath::parse(place)?, text).expecting(cx.caller.expect.clone());
-    let set = ChangeSet::from(change).message(message);
+    let change = Change::put(TreePath::parse(place)?, text).with_precondition(cx.caller.precondition.clone());
+    let set = ChangeSet::from(change).with_message(message);
     cx.space.vfs.apply(&caller, set)
 }

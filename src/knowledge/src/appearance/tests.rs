@@ -32,7 +32,8 @@ fn what_is_no_theme_or_too_much_of_one_is_refused() {
 #[test]
 fn a_theme_and_rules_that_are_not_what_the_caller_knows_stay() {
     let space = TestSpace::new();
-    let caller = Caller { expect: Precondition::OneOf(vec![ETag::of(b"other")]), ..Caller::new(Protocol::Http) };
+    let caller =
+        Caller { precondition: Precondition::OneOf(vec![ETag::from_content(b"other")]), ..Caller::new(Protocol::Http) };
     for (name, asked) in [("set_theme", json!({ "theme": {} })), ("set_rules", json!({ "content": "# Rules\n" }))] {
         assert_eq!(told(space.ask_as(&caller, name, asked)).0, 409, "{name}");
     }

@@ -18,7 +18,7 @@ pub(crate) fn follow(vfs: &Vfs, recorder: &Arc<AuditRecorder>, space: &str) {
     let (recorder, space) = (Arc::clone(recorder), space.to_owned());
     vfs.on_change(Box::new(move |done| {
         // A save that lost a race is tried again, and told of then.
-        if is_folder(done.caller.door) && done.refusal.is_none_or(|fault| fault.kind() != Kind::Stale) {
+        if is_folder(done.caller.protocol) && done.refusal.is_none_or(|fault| fault.kind() != Kind::Stale) {
             done.changes.iter().for_each(|change| recorder.record(entry(done, change, &space)));
         }
     }));
@@ -44,7 +44,7 @@ fn entry(done: &ChangeOutcome<'_>, change: &RequestedChange, space: &str) -> Aud
     let RequestedChange { method, path, to } = change;
     AuditEntry {
         ts: *at,
-        door: caller.door,
+        door: caller.protocol,
         method: (*method).to_owned(),
         path: path.to_string(),
         query: to.as_ref().map(|to| format!("to={to}")),

@@ -72,7 +72,7 @@ impl AuditRecorder {
     /// The recorder of a root.
     pub fn of(root: &Path, settings: &AuditSettings) -> Self {
         let AuditSettings { keep_days, max_bytes } = *settings;
-        let trail = AuditLog::of(root, RetentionLimits { days: keep_days, bytes: max_bytes });
+        let trail = AuditLog::new(root, RetentionLimits { days: keep_days, bytes: max_bytes });
         Self { trail, waiting: Mutex::default(), writing: Mutex::default(), wake: Signal::new() }
     }
 
@@ -117,7 +117,7 @@ impl AuditRecorder {
                     batch.into_iter().rev().for_each(|entry| waiting.entries.push_front(entry));
                     waiting.trouble = Some(error.to_string());
                     let told = "the audit log cannot be written";
-                    return Err(Fault::new(Kind::Unavailable, told).caused_by(error));
+                    return Err(Fault::new(Kind::Unavailable, told).with_source(error));
                 }
             }
         }

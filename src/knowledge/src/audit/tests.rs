@@ -113,7 +113,7 @@ fn what_the_disk_refuses_waits_and_what_is_too_much_is_counted_and_told() {
 fn what_is_changed_through_a_folder_is_kept_and_other_doors_tell_of_their_requests() {
     let space = TestSpace::with(ON, &[]);
     let vfs = &space.space().vfs;
-    let ann = |door| Caller { address: Some([10, 0, 0, 7].into()), ..Caller::new(door).named(Actor::new("ann")) };
+    let ann = |door| Caller { address: Some([10, 0, 0, 7].into()), ..Caller::new(door).with_actor(Actor::new("ann")) };
     vfs.apply(&ann(Protocol::Nfs), Change::put(path("a.md"), "# A\n")).unwrap();
     vfs.apply(&ann(Protocol::Fuse), Change::rename(path("a.md"), path("b.md"))).unwrap();
     vfs.apply(&ann(Protocol::Fuse), Change::remove(path(".git/config"))).unwrap_err();

@@ -101,7 +101,7 @@ impl Operation for ListContradictions {
     const HTTP: &'static [Route] = &[Route::get("/contradictions")];
     type Output = Vec<PageDispute>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<PageDispute>, Fault> {
-        let mut found = super::disputes(cx.index(), &cx.caller.reach)?;
+        let mut found = super::disputes(cx.index(), &cx.caller.permissions)?;
         if let Some(path) = self.path {
             found.retain(|dispute| dispute.pages.contains(&path));
         }

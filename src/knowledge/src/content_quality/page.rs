@@ -45,7 +45,7 @@ pub fn page_health(cx: &OperationContext<'_>, path: TreePath) -> Result<PageHeal
     let index = cx.index();
     let page = index.page(&path)?.ok_or_else(|| Fault::file_not_found(&path))?;
     let links = index.links_out(&path)?;
-    let reach = &cx.caller.reach;
+    let reach = &cx.caller.permissions;
     let backlinks = index.sources(&path)?.iter().filter(|source| reach.covers(source)).count();
     let review = ReviewPolicy::at(cx.now(), cx.settings().janitor.stale_days);
     let mut findings = findings(cx, &review, (&path, &page), &links)?;
@@ -74,7 +74,7 @@ pub(super) fn findings(
     (path, page): (&TreePath, &PageRow),
     links: &[OutLink],
 ) -> Result<Vec<PageFinding>, Fault> {
-    let reach = &cx.caller.reach;
+    let reach = &cx.caller.permissions;
     let mut findings = Vec::new();
     let mut find = |kind, message: String| findings.push(PageFinding::new(path.clone(), kind, message));
     if let Some((due, days)) = ReviewDay::of(&page.frontmatter).and_then(|day| review.overdue(day)) {
@@ -100,6 +100,6 @@ fn leads_to_file(cx: &OperationContext<'_>, from: &TreePath, link: &OutLink) -> 
     let kind = if link.is_wiki { LinkKind::Wiki } else { LinkKind::Markdown };
     let address = candidates(from.as_str(), kind, &link.target).into_iter().next();
     let path = address.and_then(|address| TreePath::parse(&address.text).ok());
-    path.filter(|path| cx.caller.reach.covers(path))
+    path.filter(|path| cx.caller.permissions.covers(path))
         .map_or(Ok(false), |path| linked_files::leads_to_file(&cx.space.vfs, &path, link.is_wiki))
 }

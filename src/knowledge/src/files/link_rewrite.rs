@@ -93,17 +93,17 @@ impl LinkRewrite {
             let moved = MovedFiles::new((from, to), files, links.names_of_text(from)?);
             let mut pages = links.concerned(from, files)?;
             // What the index leaves out.
-            pages.extend(files.iter().filter(|file| file.is_dotted() && file.is_page()).chain(other).cloned());
+            pages.extend(files.iter().filter(|file| file.is_hidden() && file.is_page()).chain(other).cloned());
             // What is there gives way.
             pages.remove(to);
             // To whoever is limited to a folder nothing links there from elsewhere, and which page does is none of their business.
-            pages.retain(|page| caller.reach.covers(page));
+            pages.retain(|page| caller.permissions.covers(page));
             let mut rewriting = Self::default();
             let add = |page: &TreePath, file: FileView| {
                 let view = PageLinkContext::new((space, caller), &moved, links, page);
                 rewriting.add(view, page, file)
             };
-            Ok(each_read((&space.vfs, caller.door), &pages, add).map(|()| rewriting))
+            Ok(each_read((&space.vfs, caller.protocol), &pages, add).map(|()| rewriting))
         })?
     }
 

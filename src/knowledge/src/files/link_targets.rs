@@ -43,7 +43,7 @@ fn file_of((space, caller): (&Space, &Caller), from: &TreePath, link: &Link) -> 
     let Some(path) = wanted.first().and_then(|address| TreePath::parse(&address.text).ok()) else {
         return Ok(None);
     };
-    match space.vfs.stat(caller.door, &path) {
+    match space.vfs.stat(caller.protocol, &path) {
         Ok(attributes) if attributes.kind == EntryKind::Directory => Ok(None),
         Ok(_) => Ok(Some(path)),
         Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(None),
@@ -97,7 +97,7 @@ impl<'a> MovedFiles<'a> {
                     before.add(key, file.clone());
                 }
             }
-            if let Some(path) = file.moved(from, to) {
+            if let Some(path) = file.rebase(from, to) {
                 for key in keys_of(path.as_str(), None, &[]) {
                     after.add(key, path.clone());
                 }
@@ -105,7 +105,7 @@ impl<'a> MovedFiles<'a> {
         }
         for (file, key) in of_text {
             meant_by.insert(key.folded.clone());
-            if let Some(path) = file.moved(from, to) {
+            if let Some(path) = file.rebase(from, to) {
                 after.add(key, path);
             }
         }
@@ -120,7 +120,7 @@ impl<'a> MovedFiles<'a> {
 
     /// Whether a moved file, given by its path now, answered to one of these names by its path before.
     fn was_by_path(&self, path: &str, wanted: &[LinkKey]) -> bool {
-        let before = TreePath::parse(path).ok().and_then(|path| path.moved(self.to, self.from));
+        let before = TreePath::parse(path).ok().and_then(|path| path.rebase(self.to, self.from));
         let names = before.map(|before| keys_of(before.as_str(), None, &[])).unwrap_or_default();
         names.iter().any(|name| wanted.iter().any(|key| key.kind == name.kind && key.folded == name.folded))
     }
@@ -155,7 +155,7 @@ impl<'a, 'f, 'c> PageLinkContext<'a, 'f, 'c> {
         links: &'f mut LinkFollower<'c>,
         page: &'a TreePath,
     ) -> Self {
-        let after = page.moved(moved.from, moved.to).unwrap_or_else(|| page.clone());
+        let after = page.rebase(moved.from, moved.to).unwrap_or_else(|| page.clone());
         Self { asked, moved, links: RefCell::new(links), before: page, after, fault: RefCell::new(None) }
     }
 
@@ -232,7 +232,7 @@ impl RetargetContext for PageLinkContext<'_, '_, '_> {
         self.answer(self.target_before(link))
     }
     fn moved(&self, path: &str) -> Option<String> {
-        let moved = TreePath::parse(path).ok()?.moved(self.moved.from, self.moved.to)?;
+        let moved = TreePath::parse(path).ok()?.rebase(self.moved.from, self.moved.to)?;
         Some(moved.as_str().to_owned())
     }
     fn leads_to(&self, target: &str, path: &str) -> bool {

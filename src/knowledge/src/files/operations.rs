@@ -232,7 +232,7 @@ impl Operation for ReadSymlink {
     const HTTP: &'static [Route] = &[Route::get("/readlink").text("target", "text/plain; charset=utf-8")];
     type Output = SymlinkTarget;
     fn run(self, cx: &OperationContext<'_>) -> Result<SymlinkTarget, Fault> {
-        let target = cx.space.vfs.read_link(cx.caller.door, &self.path)?;
+        let target = cx.space.vfs.read_link(cx.caller.protocol, &self.path)?;
         Ok(SymlinkTarget { path: self.path, target })
     }
 }

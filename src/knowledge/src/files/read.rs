@@ -23,7 +23,7 @@ pub fn file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Faul
     given("path", path)?;
     cx.space
         .vfs
-        .read(cx.caller.door, path)
+        .read(cx.caller.protocol, path)
         .map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(path) } else { fault })
 }
 
@@ -32,7 +32,7 @@ pub fn file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Faul
 /// # Errors
 /// `Internal` when the folder cannot be read.
 pub fn stems(cx: &OperationContext<'_>, folder: &TreePath, suffix: &str) -> Result<Vec<String>, Fault> {
-    let entries = match cx.space.vfs.list(cx.caller.door, folder) {
+    let entries = match cx.space.vfs.list(cx.caller.protocol, folder) {
         Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => return Ok(Vec::new()),
         entries => entries?,
     };
@@ -73,7 +73,7 @@ pub fn with_addresses(cx: &OperationContext<'_>, path: &TreePath, content: Bytes
             continue;
         };
         let target = index.resolve(path, &link.target)?;
-        let Some(target) = target.filter(|target| cx.caller.reach.covers(&target.path)) else {
+        let Some(target) = target.filter(|target| cx.caller.permissions.covers(&target.path)) else {
             continue;
         };
         written.push_str(&text[from..start]);

@@ -79,7 +79,7 @@ pub struct ListingOptions {
 /// `NotFound`, with `path not found: <path>` where nothing is there. Reading conflicts with nothing: of a file it is the same kind,
 /// because there is no directory of this name.
 pub fn first(cx: &OperationContext<'_>, path: &TreePath, shown: ListingOptions) -> Result<Vec<DirectoryEntry>, Fault> {
-    let (vfs, door) = (&cx.space.vfs, cx.caller.door);
+    let (vfs, door) = (&cx.space.vfs, cx.caller.protocol);
     if shown.is_detailed
         && !path.is_root()
         && let Ok(attributes) = vfs.stat(door, path)
@@ -142,7 +142,7 @@ fn node(cx: &OperationContext<'_>, entry: DirectoryEntry, shown: ListingOptions)
         EntryKind::Directory => {
             let below = ListingOptions { depth: shown.depth.saturating_sub(1), ..shown };
             let is_listed = below.depth > 0;
-            let entries = if is_listed { inside(&cx.space.vfs, cx.caller.door, &path, below)? } else { Vec::new() };
+            let entries = if is_listed { inside(&cx.space.vfs, cx.caller.protocol, &path, below)? } else { Vec::new() };
             let children = Some(nodes(cx, entries, below)?);
             Ok(FileTreeNode { path, name, is_dir: true, size: 0, children, permalink: None, modified, kind })
         }

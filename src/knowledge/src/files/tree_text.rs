@@ -44,7 +44,7 @@ impl TreeText {
     pub fn of(cx: &OperationContext<'_>, entries: Vec<DirectoryEntry>, shown: ListingOptions) -> Self {
         Self {
             vfs: Arc::clone(&cx.space.vfs),
-            door: cx.caller.door,
+            door: cx.caller.protocol,
             site: cx.public_url().cloned(),
             shown,
             has_begun: false,

@@ -73,7 +73,7 @@ impl Operation for ListBacklinks {
     type Output = Vec<LinkingPage>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<LinkingPage>, Fault> {
         given("path", &self.path)?;
-        let (index, below) = (cx.index_at_least(self.at_least)?, cx.caller.reach.top());
+        let (index, below) = (cx.index_at_least(self.at_least)?, cx.caller.permissions.visible_root());
         let (found, total) = index.backlinks(&self.path, &below, self.limit.get())?;
         cx.has_in_all(total, found.len());
         let shown = |svcfs_index::Backlink { path, title, context }| LinkingPage { path, title, context };
@@ -451,7 +451,7 @@ impl Operation for ListNeighbors {
 
 /// What the links between the pages that the caller may see say: to a key of a folder there are no others.
 fn analysis(cx: &OperationContext<'_>) -> Result<Arc<GraphAnalysis>, Fault> {
-    cx.space.graph.of(cx.index(), cx.caller.reach.folder.as_ref())
+    cx.space.graph.of(cx.index(), cx.caller.permissions.folder.as_ref())
 }
 
 /// The node of a page that the caller named.

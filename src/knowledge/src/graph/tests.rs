@@ -15,7 +15,7 @@ fn graph(count: usize, links: &[(usize, usize)]) -> GraphAnalysis {
     let page = |number: usize| {
         let own = links.iter().filter(|(from, _)| *from == number);
         let text: String = own.map(|(_, to)| format!("[[p{to:03}]] ")).collect();
-        let etag = ETag::of(text.as_bytes());
+        let etag = ETag::from_content(text.as_bytes());
         IndexEntry::Page { path: path(&format!("p{number:03}.md")), etag, text, modified: Timestamp::UNIX_EPOCH }
     };
     index.ingest(&(0..count).map(page).collect::<Vec<_>>(), Seq(1)).unwrap();

@@ -41,9 +41,9 @@ impl Operation for ListVersions {
     const TOOL: bool = true;
     type Output = Vec<svcfs_vfs::PageVersion>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
-        let mut versions = super::versions(&cx.space.vfs, cx.caller.door, &self.path)?;
+        let mut versions = super::versions(&cx.space.vfs, cx.caller.protocol, &self.path)?;
         for version in &mut versions {
-            version.message = cx.caller.reach.of_message(std::mem::take(&mut version.message));
+            version.message = cx.caller.permissions.redact_message(std::mem::take(&mut version.message));
         }
         Ok(versions)
     }
@@ -89,7 +89,7 @@ impl Operation for ReadVersion {
     const ANSWERS_TEXT: bool = true;
     type Output = VersionContent;
     fn run(self, cx: &OperationContext<'_>) -> Result<VersionContent, Fault> {
-        super::admit(&cx.space.vfs, cx.caller.door, &self.path)?;
+        super::admit(&cx.space.vfs, cx.caller.protocol, &self.path)?;
         let content = cx.space.vfs.version(&self.path, &self.version)?;
         let (content, lines) = files::part_of(content, self.offset, self.limit)?;
         Ok(VersionContent { path: self.path, version: self.version, content: TextOrBytes(content), lines })
@@ -130,7 +130,7 @@ impl Operation for DiffVersions {
     const ANSWERS_TEXT: bool = true;
     type Output = VersionDiff;
     fn run(self, cx: &OperationContext<'_>) -> Result<VersionDiff, Fault> {
-        super::admit(&cx.space.vfs, cx.caller.door, &self.path)?;
+        super::admit(&cx.space.vfs, cx.caller.protocol, &self.path)?;
         let diff = cx.space.vfs.diff(&self.path, &self.from, &self.to)?;
         Ok(VersionDiff { path: self.path, diff })
     }
@@ -164,7 +164,7 @@ impl Operation for BlamePage {
     const ANSWERS_TEXT: bool = true;
     type Output = Vec<BlameLine>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<BlameLine>, Fault> {
-        super::admit(&cx.space.vfs, cx.caller.door, &self.path)?;
+        super::admit(&cx.space.vfs, cx.caller.protocol, &self.path)?;
         let mut lines = cx.space.vfs.blame(&self.path)?;
         let total = lines.len();
         let (_, selected) = LineRange::select(total, self.offset, self.limit);
@@ -177,7 +177,12 @@ impl Operation for BlamePage {
         let row = |line: &BlameLine| {
             let (hash, day) = (line.hash.to_string(), line.timestamp.to_string());
             let (hash, day) = (hash.get(..12).unwrap_or(&hash), day.get(..10).unwrap_or(&day));
-            format!("{hash} {day} {} {}: {}\n", svcfs_base::plain(line.author.as_str()), line.line, line.content)
+            format!(
+                "{hash} {day} {} {}: {}\n",
+                svcfs_base::escape_unprintable(line.author.as_str()),
+                line.line,
+                line.content
+            )
         };
         let header = "commit, date, author, line number: line\n\n";
         Some(lines.iter().fold(header.to_owned(), |text, line| text + &row(line)))
@@ -206,11 +211,11 @@ impl Operation for ListChanges {
         // `last_seq` of a history without commits is empty, and comes back as it was told.
         let since = self.since.filter(|since| !since.is_empty());
         let mut page = cx.space.vfs.changes(since.as_deref(), self.limit.get())?;
-        let reach = &cx.caller.reach;
+        let reach = &cx.caller.permissions;
         // A page may be empty then; `last_seq` leads on all the same.
         page.changes.retain(|record| {
             let path = &record.path;
-            cx.space.vfs.is_visible(cx.caller.door, path) && reach.covers(path)
+            cx.space.vfs.is_visible(cx.caller.protocol, path) && reach.covers(path)
         });
         Ok(page)
     }

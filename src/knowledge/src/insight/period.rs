@@ -32,7 +32,7 @@ impl TimePeriod {
         let wrong = || {
             format!(
                 "`{}` is no period; write days, weeks or months, such as `30d`, `2w` or `6m`",
-                svcfs_base::plain(text)
+                svcfs_base::escape_unprintable(text)
             )
         };
         let unit = text.chars().next_back().ok_or_else(wrong)?;

@@ -334,7 +334,7 @@ impl<'a> OperationContext<'a> {
     /// # Errors
     /// When the counts cannot be written.
     pub fn usage(&self) -> Result<&UsageCounts, Fault> {
-        self.space.usage.write(self.now())?;
+        self.space.usage.flush(self.now())?;
         Ok(&self.space.usage)
     }
     /// The index, once it has read the change at this position of the log; without one, as [`Cx::index`].
@@ -356,7 +356,7 @@ impl<'a> OperationContext<'a> {
         if !self.space.wait_for_index(Seq(position), patience) {
             let read = self.space.indexed.level();
             let why = format!("the search index has read the changes up to {read}, not yet {position}; ask again");
-            return Err(Fault::unavailable(why).with("retry_after", AT_LEAST_RETRY.as_secs()));
+            return Err(Fault::unavailable(why).with_detail("retry_after", AT_LEAST_RETRY.as_secs()));
         }
         Ok(&self.space.index)
     }

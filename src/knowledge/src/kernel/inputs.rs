@@ -137,7 +137,7 @@ impl OperationInputs {
                 format!("known are {}", names.join(", "))
             }
         };
-        let given = svcfs_base::plain(given);
+        let given = svcfs_base::escape_unprintable(given);
         Fault::new(Kind::Invalid, format!("there is no parameter `{given}`; {hint}"))
     }
 }
@@ -149,7 +149,7 @@ impl InputField {
     /// `Invalid`, naming the input, when the text is not of its type or a second one that is no list.
     pub fn add(&self, object: &mut Map<String, Value>, text: &str) -> Result<(), Fault> {
         let value = self.shape.read(text).map_err(|wanted| {
-            let text = svcfs_base::plain(text);
+            let text = svcfs_base::escape_unprintable(text);
             Fault::invalid(&self.name, format_args!("`{text}` is not {wanted}"))
         })?;
         match object.get_mut(&self.name) {

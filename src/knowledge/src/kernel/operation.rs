@@ -149,7 +149,7 @@ impl OperationEntry {
     /// # Errors
     /// `Forbidden`.
     pub fn allow(&self, reach: &Permissions) -> Result<(), Fault> {
-        reach.allow(self.needs(), self.name)?;
+        reach.check_scope(self.needs(), self.name)?;
         scope::allow(self, reach)
     }
     /// The method of its first route; `POST` for a tool without one.
@@ -173,7 +173,7 @@ fn call<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<Val
 }
 
 fn write<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
-    match cx.caller.reach.folder {
+    match cx.caller.permissions.folder {
         None => run(arguments, cx, O::write),
         Some(_) if O::WITHIN != FolderScope::Rows => run(arguments, cx, O::write),
         Some(_) => JsonText::whole(&call::<O>(arguments, cx)?),
@@ -190,14 +190,14 @@ fn tell<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<Ope
     let mut output = run(arguments, cx, O::run)?;
     O::adapt_for_agents(&mut output);
     // Words may tell of the rows that are left out of the output.
-    let is_whole = cx.caller.reach.folder.is_none() || O::WITHIN != FolderScope::Rows;
+    let is_whole = cx.caller.permissions.folder.is_none() || O::WITHIN != FolderScope::Rows;
     let words = if is_whole { O::words(&output) } else { None };
     Ok(OperationAnswer { output: told::<O>(&output, cx)?, words })
 }
 
 fn told<O: Operation>(output: &O::Output, cx: &OperationContext<'_>) -> Result<Value, Fault> {
     let output = serde_json::to_value(output).map_err(Fault::internal)?;
-    Ok(scope::leave_out(&OperationEntry::of::<O>(), output, &cx.caller.reach))
+    Ok(scope::leave_out(&OperationEntry::of::<O>(), output, &cx.caller.permissions))
 }
 
 /// Runs an operation by one of its methods, and counts it.
@@ -208,7 +208,7 @@ fn run<O: Operation, T>(
 ) -> Result<T, Fault> {
     let begun = Instant::now();
     let outcome = admitted(arguments, cx, act);
-    cx.vitals().measures.asked(cx.caller.door, O::NAME, &outcome, begun.elapsed());
+    cx.vitals().measures.asked(cx.caller.protocol, O::NAME, &outcome, begun.elapsed());
     outcome
 }
 
@@ -218,10 +218,10 @@ fn admitted<O: Operation, T>(
     act: impl FnOnce(O, &OperationContext<'_>) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
     let entry = OperationEntry::of::<O>();
-    entry.allow(&cx.caller.reach)?;
+    entry.allow(&cx.caller.permissions)?;
     let arguments = arguments::under_own_names(arguments, O::ALIASES)?;
     let operation: O = arguments::read(scope::admit(&entry, arguments, cx)?)?;
-    if !O::CONDITIONAL && !entry.is_reading() && cx.caller.expect != Precondition::Any {
+    if !O::CONDITIONAL && !entry.is_reading() && cx.caller.precondition != Precondition::Any {
         let why = format!(
             "`{}` does not change one single file, so no condition can be held against it; where it takes several files, \
              each of them takes an `if_match` of its own",

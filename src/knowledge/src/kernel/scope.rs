@@ -50,7 +50,7 @@ pub(super) fn allow(entry: &OperationEntry, reach: &Permissions) -> Result<(), F
 /// # Errors
 /// `Forbidden` for whatever lies elsewhere; `Invalid` for a path that is none.
 pub(super) fn admit(entry: &OperationEntry, mut arguments: Value, cx: &OperationContext<'_>) -> Result<Value, Fault> {
-    let reach = &cx.caller.reach;
+    let reach = &cx.caller.permissions;
     let Some(folder) = &reach.folder else { return Ok(arguments) };
     if let FolderScope::Folder(input) = entry.within
         && let Some(members) = arguments.as_object_mut()
@@ -66,7 +66,7 @@ pub(super) fn admit(entry: &OperationEntry, mut arguments: Value, cx: &Operation
     let mut paths = Vec::new();
     collect(&schema, &definitions, &arguments, &mut paths);
     for text in paths {
-        cx.space.check_reach(reach, cx.caller.door, &TreePath::parse(text)?)?;
+        cx.space.check_reach(reach, cx.caller.protocol, &TreePath::parse(text)?)?;
     }
     Ok(arguments)
 }
@@ -78,7 +78,7 @@ impl Space {
     /// # Errors
     /// `Forbidden`; `Invalid` for links that lead out of the root or in a circle.
     pub fn check_reach(&self, reach: &Permissions, door: Protocol, path: &TreePath) -> Result<(), Fault> {
-        reach.check(path)?;
+        reach.check_path(path)?;
         if reach.folder.is_none() || reach.covers(&self.vfs.leads_to(door, path)?) {
             return Ok(());
         }

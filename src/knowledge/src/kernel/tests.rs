@@ -119,7 +119,7 @@ impl Operation for Several {
 fn a_condition_that_cannot_be_held_is_refused_and_never_ignored() {
     let space = TestSpace::new();
     let ask = |entry: &OperationEntry, expect: Precondition| {
-        let caller = Caller { expect, ..Caller::new(Protocol::Http) };
+        let caller = Caller { precondition: expect, ..Caller::new(Protocol::Http) };
         (entry.call)(json!({"path": "a.md"}), &space.cx(&caller))
     };
     let several = OperationEntry::of::<Several>();

@@ -41,8 +41,8 @@ impl WriteGate for LintGate {
         let Ok(text) = std::str::from_utf8(&proposal.content) else {
             return Ok(());
         };
-        if caller.door.is_filesystem()
-            && self.settings.formats(caller.door)
+        if caller.protocol.is_filesystem()
+            && self.settings.formats(caller.protocol)
             && let Cow::Owned(tidy) = tidied(text)
         {
             proposal.content = Bytes::from(tidy);
@@ -51,7 +51,8 @@ impl WriteGate for LintGate {
             return Ok(());
         }
         let text = std::str::from_utf8(&proposal.content).unwrap_or_default();
-        refusal(&svcfs_text::lint::lint(text)).map_or(Ok(()), |fault| Err(fault.with("path", proposal.path.as_str())))
+        refusal(&svcfs_text::lint::lint(text))
+            .map_or(Ok(()), |fault| Err(fault.with_detail("path", proposal.path.as_str())))
     }
 }
 
@@ -63,5 +64,5 @@ pub fn tidied(text: &str) -> Cow<'_, str> {
 /// Why a page with these issues is refused: its first error, with all issues beside it. None when it has no error.
 fn refusal(issues: &[LintIssue]) -> Option<Fault> {
     let fault = Fault::rejected(reject_message(first_error(issues)?));
-    Some(fault.with("issues", serde_json::to_value(issues).unwrap_or(Value::Null)))
+    Some(fault.with_detail("issues", serde_json::to_value(issues).unwrap_or(Value::Null)))
 }

@@ -43,9 +43,9 @@ pub fn places(reach: &Permissions, name: &str) -> Result<Vec<TreePath>, Fault> {
 }
 
 fn page(cx: &OperationContext<'_>, name: &str) -> Result<String, Fault> {
-    let reach = &cx.caller.reach;
+    let reach = &cx.caller.permissions;
     for place in places(reach, name)? {
-        cx.space.check_reach(reach, cx.caller.door, &place)?;
+        cx.space.check_reach(reach, cx.caller.protocol, &place)?;
         match files::file(cx, &place) {
             Err(fault) if fault.kind() == Kind::NotFound => {}
             file => return Ok(String::from_utf8_lossy(&file?.content).into_owned()),

@@ -67,6 +67,6 @@ impl Operation for GetMemoryReport {
         if prefix.is_root() {
             return Err(Fault::invalid("episodes_prefix", "names the whole tree; name a folder such as `episodes`"));
         }
-        super::report(cx.index(), &prefix, &cx.caller.reach)
+        super::report(cx.index(), &prefix, &cx.caller.permissions)
     }
 }

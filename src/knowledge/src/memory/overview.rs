@@ -87,5 +87,5 @@ fn short(name: &str) -> String {
     if cut.len() < name.len() {
         cut.push('…');
     }
-    plain(&cut)
+    escape_unprintable(&cut)
 }

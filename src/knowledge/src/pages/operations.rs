@@ -158,8 +158,8 @@ impl Operation for ResolveLinks {
             let why = format!("{} are too many; at most {MAX_LINKS} are resolved at once", self.links.len());
             return Err(Fault::invalid("links", why));
         }
-        let reach = &cx.caller.reach;
-        let from = self.from.unwrap_or_else(|| reach.top());
+        let reach = &cx.caller.permissions;
+        let from = self.from.unwrap_or_else(|| reach.visible_root());
         let index = cx.index();
         let mut answer = ResolvedLinks { resolved: BTreeMap::new(), unresolved: Vec::new() };
         let mut seen = HashSet::with_capacity(self.links.len());

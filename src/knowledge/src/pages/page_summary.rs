@@ -53,14 +53,14 @@ pub fn glance(cx: &OperationContext<'_>, path: TreePath) -> Result<PageSummary, 
     let (mut paths, mut targets) = (BTreeSet::new(), BTreeSet::new());
     for link in page.links {
         // To a key of a folder what leads elsewhere leads nowhere: that something is there is not told either.
-        let target = files::target_of(cx, index, &path, &link)?.filter(|target| cx.caller.reach.covers(target));
+        let target = files::target_of(cx, index, &path, &link)?.filter(|target| cx.caller.permissions.covers(target));
         match target {
             Some(target) if target.is_page() && paths.insert(target.clone()) => links_out.push(target),
             None if targets.insert(link.target.clone()) => links_broken.push(link.target),
             Some(_) | None => {}
         }
     }
-    let links_in = index.sources(&path)?.into_iter().filter(|path| cx.caller.reach.covers(path)).collect();
+    let links_in = index.sources(&path)?.into_iter().filter(|path| cx.caller.permissions.covers(path)).collect();
     Ok(PageSummary {
         title: page.title,
         snippet: page.excerpt,

@@ -28,7 +28,7 @@ pub fn template(cx: &OperationContext<'_>, name: &str) -> Result<TemplateText, F
     if stem.is_empty() || stem.starts_with('.') || stem.contains(['/', '\\']) {
         return Err(Fault::invalid(
             "name",
-            format_args!("`{}` is no template's name; use one such as `meeting`", svcfs_base::plain(name)),
+            format_args!("`{}` is no template's name; use one such as `meeting`", svcfs_base::escape_unprintable(name)),
         ));
     }
     let path = TreePath::parse(&format!("{FOLDER}/{stem}.md"))?;

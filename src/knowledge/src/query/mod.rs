@@ -52,7 +52,7 @@ fn answer_from(
     query: &DqlQuery,
     window: RowWindow,
 ) -> Result<QueryAnswer, Fault> {
-    let below = cx.caller.reach.folder.as_ref();
+    let below = cx.caller.permissions.folder.as_ref();
     let answer = answer_below(index, query, (&cx.settings().dataview, cx.now(), below), window)?;
     truncation_note(&answer).into_iter().for_each(|note| cx.note(note));
     Ok(answer)

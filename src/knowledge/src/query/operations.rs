@@ -229,7 +229,7 @@ impl Operation for AggregatePages {
     type Output = Vec<Map<String, Value>>;
     fn run(self, cx: &OperationContext<'_>) -> Result<Self::Output, Fault> {
         let prefix = self.path_prefix.filter(|path| !path.is_root()).map(|path| path.to_string());
-        let by_default = || (cx.caller.door == Protocol::Mcp).then(CalculationList::count);
+        let by_default = || (cx.caller.protocol == Protocol::Mcp).then(CalculationList::count);
         let asked = self.calc.or_else(by_default).ok_or_else(|| Fault::new(Kind::Invalid, "calc is required"))?;
         let query =
             svcfs_index::DqlQuery::aggregate(&self.group, &asked.each(), self.condition.as_deref(), prefix.as_deref())?;

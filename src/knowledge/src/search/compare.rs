@@ -83,7 +83,7 @@ fn with_ignored(
     old: &IndexFingerprint,
     read: impl Fn(&TreePath) -> Option<Vec<u8>>,
 ) -> Vec<TreePath> {
-    pages.retain(|path| path.is_page() && !path.is_dotted());
+    pages.retain(|path| path.is_page() && !path.is_hidden());
     pages.sort();
     let ignored = old.by_page.keys().filter(|path| pages.binary_search(path).is_err() && read(path).is_some());
     let ignored: Vec<_> = ignored.cloned().collect();
@@ -94,7 +94,7 @@ fn with_ignored(
 fn entry(path: &TreePath, content: &[u8]) -> IndexEntry {
     IndexEntry::Page {
         path: path.clone(),
-        etag: ETag::of(content),
+        etag: ETag::from_content(content),
         text: String::from_utf8_lossy(content).into_owned(),
         // No part of what is compared.
         modified: Timestamp::UNIX_EPOCH,

@@ -101,7 +101,7 @@ impl Indexer {
             return Ok(());
         }
         index.ingest(&[], start)?;
-        self.space.indexed.reach(start.0);
+        self.space.indexed.advance(start.0);
         Ok(())
     }
 
@@ -165,14 +165,14 @@ fn follow(space: &Space, cursor: Seq, max_events: usize) -> Result<usize, Fault>
         return Ok(0);
     };
     let changes = events.iter().flat_map(|event| &event.changes);
-    let pages = changes.filter(|change| change.path.is_page() && !change.path.is_dotted());
+    let pages = changes.filter(|change| change.path.is_page() && !change.path.is_hidden());
     let text = |change: &EventChange| change.new.filter(|_| change.kind != FileKind::Symlink);
     let told: BTreeMap<TreePath, Option<ETag>> = pages.map(|change| (change.path.clone(), text(change))).collect();
     look(space, &told, cursor, last)?;
     if told.is_empty() {
         index.ingest(&[], last)?;
     }
-    space.indexed.reach(last.0);
+    space.indexed.advance(last.0);
     Ok(events.len())
 }
 
@@ -203,7 +203,7 @@ fn doubt(space: &Space, cursor: Seq) -> Result<(), Fault> {
 /// The pages of a tree that belong into its index.
 fn pages(vfs: &Vfs) -> Result<Vec<TreePath>, Fault> {
     let files = vfs.walk(Protocol::Internal, &TreePath::root())?.into_iter();
-    let pages = files.filter(|file| file.path.is_page() && !file.path.is_dotted());
+    let pages = files.filter(|file| file.path.is_page() && !file.path.is_hidden());
     Ok(pages.map(|file| file.path).collect())
 }
 

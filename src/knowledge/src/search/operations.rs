@@ -332,7 +332,7 @@ impl Operation for EvaluateSearch {
         if cx.settings().search.engine == SearchEngine::Grep {
             return Err(needs_index("an evaluation"));
         }
-        evaluation::evaluate(cx.index(), &self.queries, cx.caller.reach.folder.as_ref())
+        evaluation::evaluate(cx.index(), &self.queries, cx.caller.permissions.folder.as_ref())
     }
 }
 
@@ -433,7 +433,7 @@ impl Operation for QueryMetadata {
         let query = MetaQuery {
             conditions: self.conditions.conditions()?,
             any: self.or.map_or(Ok(Vec::new()), |any| any.conditions())?,
-            below: cx.caller.reach.folder.clone(),
+            below: cx.caller.permissions.folder.clone(),
             sort: self.sort.as_deref().map(SortKey::parse).transpose()?,
             order: match self.order {
                 SortDirection::Asc => svcfs_index::SortOrder::Ascending,

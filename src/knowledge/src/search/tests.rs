@@ -434,9 +434,9 @@ fn links_to_pages_are_not_pages() {
     let space = TestSpace::new();
     space.put("a.md", "needle\n");
     let caller = crate::spaces::test_space::caller();
-    space.space().vfs.apply(&caller, svcfs_base::Change::link(path("b.md"), "a.md")).unwrap();
+    space.space().vfs.apply(&caller, svcfs_base::Change::symlink(path("b.md"), "a.md")).unwrap();
     assert_eq!(paths(&space.get("search", json!({ "q": "needle" }))), ["a.md"]);
-    space.space().vfs.apply(&caller, svcfs_base::Change::link(path("a.md"), "b.md")).unwrap();
+    space.space().vfs.apply(&caller, svcfs_base::Change::symlink(path("a.md"), "b.md")).unwrap();
     assert_eq!(space.get("search", json!({ "q": "needle" })), json!([]));
 }
 
@@ -512,7 +512,7 @@ fn an_index_of_another_life_is_put_right() {
     let index = Index::open(&folder.path().join("index.db")).unwrap();
     let stranger = IndexEntry::Page {
         path: path("stranger.md"),
-        etag: svcfs_base::ETag::of(b"x"),
+        etag: svcfs_base::ETag::from_content(b"x"),
         text: "x".to_owned(),
         modified: svcfs_base::Timestamp::UNIX_EPOCH,
     };

@@ -64,7 +64,7 @@ impl SpaceSlot {
     fn known(&self) -> SpaceStatus {
         match self {
             Self::Open(live) => SpaceStatus::Open(Arc::clone(&live.space)),
-            Self::Failed { name, root, why } => SpaceStatus::Failed(name.clone(), root.clone(), why.again()),
+            Self::Failed { name, root, why } => SpaceStatus::Failed(name.clone(), root.clone(), why.duplicate()),
         }
     }
 }
@@ -385,7 +385,7 @@ fn missing(root: &Path) -> Fault {
 }
 
 fn not_found(name: &str) -> Fault {
-    Fault::not_found(format!("space not found: {}", svcfs_base::plain(name)))
+    Fault::not_found(format!("space not found: {}", svcfs_base::escape_unprintable(name)))
 }
 
 fn close(live: RunningSpace) -> Result<(), Fault> {

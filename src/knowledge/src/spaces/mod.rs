@@ -57,7 +57,7 @@ pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
     let SpaceOptions { name, root, clock, watch, progress } = opening;
     // Settings that no query could be answered under are refused here, not at the first query.
     crate::query::custom_fields(&settings.dataview)?;
-    let paths = StatePaths::of(&root);
+    let paths = StatePaths::new(&root);
     let index_file = paths.index();
     if index_file.exists() && !paths.log().exists() {
         // The log will be made again from git, with positions of its own: those of the old one mean nothing any more. Said before
@@ -102,8 +102,8 @@ fn strategy(versioning: &VersioningConfig) -> VersionStrategy {
     use svcfs_config::VersioningStrategy as Named;
     match versioning.strategy {
         Named::Git => VersionStrategy::Git,
-        Named::Cow => VersionStrategy::Snapshots { at_most: versioning.snapshots_kept() },
-        Named::None => VersionStrategy::Nothing,
+        Named::Cow => VersionStrategy::Snapshots { max_snapshots: versioning.snapshots_kept() },
+        Named::None => VersionStrategy::LogOnly,
     }
 }
 
@@ -117,7 +117,7 @@ pub fn start(space: &Arc<Space>, supervisor: &Supervisor) -> Result<(), Fault> {
     space.freshness.woken_by(signal.clone());
     supervisor
         .start(Indexer::new(Arc::clone(space)), signal)
-        .map_err(|error| Fault::new(Kind::Internal, "the indexer could not be started").caused_by(error))
+        .map_err(|error| Fault::new(Kind::Internal, "the indexer could not be started").with_source(error))
 }
 
 /// A signal that every change of a space raises.
@@ -148,7 +148,7 @@ pub fn attend(
         .and_then(|()| supervisor.start(refresher, changed(space)))
         .and_then(|()| supervisor.start(UsageWriter::new(Arc::clone(space), clock), Signal::new()))
         .and_then(|()| AuditWriter::of(space).map_or(Ok(()), |(scribe, wake)| supervisor.start(scribe, wake)));
-    begun.map_err(|error| Fault::new(Kind::Internal, "a background task could not be started").caused_by(error))
+    begun.map_err(|error| Fault::new(Kind::Internal, "a background task could not be started").with_source(error))
 }
 
 /// First parts of paths below `/api/svc` that are endpoints, of this version or of the contract: a space of such a name could not be reached by
@@ -228,7 +228,7 @@ const RESERVED: &[&str] = &[
 /// `Invalid` for a name that no URL carries, `Exists` for an endpoint's.
 pub fn check_name(name: &str) -> Result<(), Fault> {
     if let Some(told) = name_fault(name) {
-        return Err(Fault::invalid("name", format_args!("`{}` {told}", svcfs_base::plain(name))));
+        return Err(Fault::invalid("name", format_args!("`{}` {told}", svcfs_base::escape_unprintable(name))));
     }
     if RESERVED.contains(&name) {
         let told = format!("`{name}` is an endpoint's name: the space could not be reached by its path");
@@ -261,6 +261,6 @@ fn change_settings(
         Err(fault) => return Err(fault),
     };
     let new = edit(&old).map_err(|error| Fault::new(Kind::Conflict, error.to_string()))?;
-    let caller = Caller { door: Protocol::Internal, ..cx.caller.clone() };
+    let caller = Caller { protocol: Protocol::Internal, ..cx.caller.clone() };
     vfs.apply(&caller, Change::put(path, new)).map(drop)
 }

@@ -61,8 +61,8 @@ impl SpaceRecord {
     }
 
     fn of_open(space: &Space, caller: &Caller) -> Result<Self, Fault> {
-        let files = space.vfs.walk(caller.door, &svcfs_base::TreePath::root())?;
-        let counted = files.iter().filter(|file| !file.path.is_dotted() && file.attributes.kind == EntryKind::File);
+        let files = space.vfs.walk(caller.protocol, &svcfs_base::TreePath::root())?;
+        let counted = files.iter().filter(|file| !file.path.is_hidden() && file.attributes.kind == EntryKind::File);
         let (mut file_count, mut size_bytes, mut newest) = (0, 0, None);
         for file in counted {
             file_count += 1;
@@ -188,8 +188,8 @@ impl Operation for CreateSpace {
         if let Some(template) = template {
             // Settings are the server's own affair, not the caller's.
             let caller = Caller {
-                door: svcfs_base::Protocol::Internal,
-                reach: svcfs_base::Permissions::FULL,
+                protocol: svcfs_base::Protocol::Internal,
+                permissions: svcfs_base::Permissions::FULL,
                 ..cx.caller.clone()
             };
             plant(&space, template, &caller)?;
@@ -246,7 +246,7 @@ impl Operation for GetSpaceInfo {
     type Output = SpaceDetails;
     fn run(self, cx: &OperationContext<'_>) -> Result<SpaceDetails, Fault> {
         let root = || cx.space.vfs.root().display().to_string();
-        let may_know = cx.caller.reach.scope >= Scope::Admin;
+        let may_know = cx.caller.permissions.scope >= Scope::Admin;
         Ok(SpaceDetails { visibility: cx.space.visibility(), root: may_know.then(root) })
     }
 }

@@ -113,7 +113,7 @@ impl TestSpace {
 
     fn beside(root: Arc<TempDir>, parent: Arc<TempDir>, config: &str) -> Self {
         let settings = Settings::resolve(Config::parse(config, &|_| None), CliOverrides::default()).unwrap();
-        let clock = Arc::new(FrozenClock::at(START));
+        let clock = Arc::new(FrozenClock::starting_at(START));
         let (name, root_path) = ("default".to_owned(), root.path().to_owned());
         let opening = SpaceOptions { name, root: root_path, clock: clock.clone(), watch: false, progress: None };
         let space = open(opening, &settings).unwrap();
@@ -121,7 +121,7 @@ impl TestSpace {
         start(&space, &supervisor).unwrap();
         attend(&space, clock.clone(), &settings, &attending).unwrap();
         let opener = Box::new(move |name: &str, root: &Path| {
-            let clock = Arc::new(FrozenClock::at(START));
+            let clock = Arc::new(FrozenClock::starting_at(START));
             let (name, root) = (name.to_owned(), root.to_owned());
             let settings = Settings::resolve(Config::default(), CliOverrides::default()).unwrap();
             let space = open(SpaceOptions { name, root, clock, watch: false, progress: None }, &settings)?;
@@ -255,12 +255,12 @@ pub(crate) fn told(outcome: Result<Value, Fault>) -> (u16, String) {
 
 /// A caller over HTTP with a condition.
 pub(crate) fn expecting(expect: Precondition) -> Caller {
-    Caller { expect, ..caller() }
+    Caller { precondition: expect, ..caller() }
 }
 
 /// A caller over HTTP with a name and an origin.
 pub(crate) fn from_run(name: &str, origin: &str) -> Caller {
-    Caller { provenance: Provenance::parse(origin), ..caller().named(Actor::new(name)) }
+    Caller { provenance: Provenance::parse(origin), ..caller().with_actor(Actor::new(name)) }
 }
 
 impl Drop for TestSpace {

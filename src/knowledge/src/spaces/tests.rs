@@ -9,7 +9,7 @@ use crate::CATALOGUE;
 fn a_space_keeps_its_state_out_of_its_history() {
     let space = TestSpace::new();
     space.put("a.md", "a\n");
-    assert!(svcfs_store::StatePaths::of(space.root()).index().is_file());
+    assert!(svcfs_store::StatePaths::new(space.root()).index().is_file());
     let changes = space.get("changes", json!({}));
     assert!(!changes.to_string().contains("index.db"), "{changes}");
 }
@@ -158,7 +158,7 @@ fn a_space_whose_root_is_not_there_is_told_as_missing_and_not_made_anew() {
 fn where_a_space_lies_on_the_disk_is_told_to_those_who_administer_it() {
     let space = TestSpace::new();
     let ask = |scope| {
-        let caller = Caller { reach: Permissions { scope, folder: None }, ..Caller::new(Protocol::Http) };
+        let caller = Caller { permissions: Permissions { scope, folder: None }, ..Caller::new(Protocol::Http) };
         space.ask_as(&caller, "space_info", json!({})).unwrap()
     };
     assert_eq!(ask(Scope::Admin)["root"], space.root().to_str().unwrap());

@@ -151,7 +151,7 @@ pub(super) fn refresh(
 /// Those of reading and writing the page.
 pub(super) fn tell_unreadable(space: &Space, path: &TreePath) -> Result<(), Fault> {
     let caller = Caller::new(Protocol::Internal);
-    let file = space.vfs.read(caller.door, path)?;
+    let file = space.vfs.read(caller.protocol, path)?;
     let Ok(text) = std::str::from_utf8(&file.content) else { return Ok(()) };
     let frontmatter = svcfs_text::frontmatter::parse(text).map;
     let Err(fault) = ComputedQuery::read(path, &frontmatter) else { return Ok(()) };
@@ -163,9 +163,9 @@ pub(super) fn tell_unreadable(space: &Space, path: &TreePath) -> Result<(), Faul
     let told = format!("> This page is not computed:\n\n```text\n{why}\n```\n");
     let Ok(written) = with_answer(text, &lint::tidied(&told)) else { return Ok(()) };
     if written != text {
-        let change = Change::put(path.clone(), written).expecting(Precondition::OneOf(vec![file.etag]));
+        let change = Change::put(path.clone(), written).with_precondition(Precondition::OneOf(vec![file.etag]));
         let message = format!("{}: the query of {path} cannot be read", caller.actor());
-        space.vfs.apply(&caller, ChangeSet::from(change).message(message))?;
+        space.vfs.apply(&caller, ChangeSet::from(change).with_message(message))?;
     }
     Ok(())
 }
@@ -176,7 +176,7 @@ fn attempt(
     asking: (&DataviewSettings, Timestamp),
     path: &TreePath,
 ) -> Result<RefreshOutcome, Fault> {
-    let file = space.vfs.read(caller.door, path).map_err(|fault| {
+    let file = space.vfs.read(caller.protocol, path).map_err(|fault| {
         let is_missing = matches!(fault.kind(), Kind::NotFound | Kind::IsDirectory | Kind::NotDirectory);
         if is_missing { Fault::invalid("path", format_args!("there is no page at `{path}`")) } else { fault }
     })?;
@@ -188,9 +188,9 @@ fn attempt(
     if written == text {
         return Ok(RefreshOutcome::Unchanged);
     }
-    let change = Change::put(path.clone(), written).expecting(Precondition::OneOf(vec![file.etag]));
+    let change = Change::put(path.clone(), written).with_precondition(Precondition::OneOf(vec![file.etag]));
     let message = format!("{}: refresh {path}", caller.actor());
-    space.vfs.apply(caller, ChangeSet::from(change).message(message))?;
+    space.vfs.apply(caller, ChangeSet::from(change).with_message(message))?;
     Ok(RefreshOutcome::Regenerated)
 }
 

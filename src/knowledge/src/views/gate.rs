@@ -15,7 +15,7 @@ pub struct ViewGate;
 
 impl WriteGate for ViewGate {
     fn pass(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
-        let Some(folder) = caller.reach.folder.as_ref().filter(|_| proposal.path.is_page()) else {
+        let Some(folder) = caller.permissions.folder.as_ref().filter(|_| proposal.path.is_page()) else {
             return Ok(());
         };
         let asked_by = |content: &[u8]| {

@@ -41,7 +41,7 @@ fn place(name: &str) -> Result<TreePath, Fault> {
         && name.len() <= MAX_NAME
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | '-'));
     if !is_good {
-        let shown: String = svcfs_base::plain(&name.chars().take(40).collect::<String>());
+        let shown: String = svcfs_base::escape_unprintable(&name.chars().take(40).collect::<String>());
         let why = format!("`{shown}` is no view's name; use letters, digits, blanks, `_` and `-`, at most {MAX_NAME}");
         return Err(Fault::invalid("name", why));
     }
@@ -57,7 +57,7 @@ fn names(cx: &OperationContext<'_>) -> Result<Vec<String>, Fault> {
 
 /// The view of a name.
 fn view(cx: &OperationContext<'_>, name: &str) -> Result<SavedView, Fault> {
-    let file = match cx.space.vfs.read(cx.caller.door, &place(name)?) {
+    let file = match cx.space.vfs.read(cx.caller.protocol, &place(name)?) {
         Err(fault) if fault.kind() == Kind::NotFound => {
             return Err(Fault::not_found(format!("view not found: {name}")));
         }
@@ -103,14 +103,14 @@ fn refresh(cx: &OperationContext<'_>, path: Option<TreePath>) -> Result<RefreshR
     let mut answer = RefreshResult { path: None, status: None, refreshed: 0, failed: Vec::new(), duration_ms: 0 };
     if let Some(path) = path {
         // Who may not see a file has no page there.
-        if !path.is_page() || path.is_dotted() {
+        if !path.is_page() || path.is_hidden() {
             return Err(Fault::invalid("path", format_args!("there is no page at `{path}`")));
         }
         answer.status = Some(computed_pages::refresh(cx.space, Some(&author), asking, &path)?);
         (answer.path, answer.refreshed) = (Some(path), 1);
     } else {
         let pages =
-            index.having(&[computed_pages::FLAG])?.into_iter().filter(|page| cx.caller.reach.covers(&page.path));
+            index.having(&[computed_pages::FLAG])?.into_iter().filter(|page| cx.caller.permissions.covers(&page.path));
         for page in pages.filter(|page| page.metadata.as_object().is_some_and(computed_pages::is_computed)) {
             match computed_pages::refresh(cx.space, Some(&author), asking, &page.path) {
                 Ok(_) => answer.refreshed += 1,

@@ -62,7 +62,7 @@ impl ViewRefresher {
             }
             let others = events.iter().filter(|event| event.door != Protocol::Internal);
             let paths = others.flat_map(|event| &event.changes).map(|change| &change.path);
-            let paths: BTreeSet<&TreePath> = paths.filter(|path| path.is_page() && !path.is_dotted()).collect();
+            let paths: BTreeSet<&TreePath> = paths.filter(|path| path.is_page() && !path.is_hidden()).collect();
             for path in paths {
                 self.written(path)?;
             }

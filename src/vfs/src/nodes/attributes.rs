@@ -194,9 +194,9 @@ impl Vfs {
                 path: path.clone(),
                 content: leaf.content,
                 // A bit must not bring back what somebody else replaces in this moment.
-                expect: Precondition::OneOf(vec![leaf.etag]),
+                precondition: Precondition::OneOf(vec![leaf.etag]),
                 kind: Some(kind),
-                disk: DiskAttributes { mode: Some(mode), ..leaf.disk },
+                attributes: DiskAttributes { mode: Some(mode), ..leaf.disk },
             };
             match self.apply_held(caller, change.into()) {
                 Err(fault) if fault.kind() == Kind::Conflict => {}

@@ -52,7 +52,7 @@ impl DirtyBuffer {
             is_new: self.is_new,
             refused: None,
             verdict: None,
-            lost: self.lost.as_ref().map(Fault::again),
+            lost: self.lost.as_ref().map(Fault::duplicate),
             writers: BTreeSet::new(),
             emptied: BTreeSet::new(),
             writer: self.writer.clone(),

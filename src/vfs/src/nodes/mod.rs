@@ -129,7 +129,7 @@ impl Vfs {
     /// # Errors
     /// `Internal` when the disk does not say.
     pub fn disk(&self) -> Result<DiskSpace, Fault> {
-        let disk = self.core.tree.disk()?;
+        let disk = self.core.tree.disk_usage()?;
         Ok(DiskSpace {
             block_size: u32::try_from(disk.block_size).unwrap_or(4096),
             blocks: disk.blocks,

@@ -24,7 +24,7 @@ pub struct CachedRead {
 impl Vfs {
     /// What stands at a path, and of a file some of its bytes, by offset and length, if nothing must be waited for. Does not count as a finding.
     pub fn glance(&self, caller: &Caller, path: &TreePath, part: Option<(u64, usize)>) -> Option<CachedRead> {
-        if !self.core.places.is_visible(caller.door, path) {
+        if !self.core.places.is_visible(caller.protocol, path) {
             return None;
         }
         let node = self.nodes.at(path);
@@ -41,8 +41,8 @@ impl Vfs {
             return None;
         }
         let (stat, part) = match part {
-            Some(part) => self.core.tree.part_at_once(path, part)?,
-            None => (self.core.tree.stat_at_once(path)?, Bytes::new()),
+            Some(part) => self.core.tree.try_read_range(path, part)?,
+            None => (self.core.tree.try_stat_cached(path)?, Bytes::new()),
         };
         let (mut attributes, mut told) = (PathAttributes::from(stat), None);
         if attributes.kind == EntryKind::Directory {

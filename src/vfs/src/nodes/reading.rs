@@ -133,7 +133,7 @@ impl FileReader {
     /// # Errors
     /// `NotFound`, `IsDirectory`; `Invalid` for a link that leads out of the root.
     pub fn at(vfs: &Arc<Vfs>, caller: &Caller, path: &TreePath) -> Result<(Self, PathAttributes), Fault> {
-        let (node, attributes) = vfs.find(caller, &vfs.leads_to(caller.door, path)?)?;
+        let (node, attributes) = vfs.find(caller, &vfs.leads_to(caller.protocol, path)?)?;
         let opened = match attributes.kind {
             EntryKind::File => Self::open(vfs, caller, node),
             EntryKind::Directory => Err(Fault::is_directory(path)),

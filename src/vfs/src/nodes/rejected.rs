@@ -28,10 +28,10 @@ impl DirtyBuffer {
     /// Notes why it was not accepted, where that is for what it is; what the disk refuses is tried again as it is.
     pub(super) fn judge(&mut self, fault: &Fault) {
         if matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked) {
-            self.verdict = Some(fault.again());
+            self.verdict = Some(fault.duplicate());
         }
         if fault.kind() == Kind::Conflict {
-            self.lost = Some(fault.again());
+            self.lost = Some(fault.duplicate());
         }
     }
 
@@ -134,7 +134,7 @@ impl Vfs {
         (staging, content): (DirtyBuffer, Bytes),
         durability: Durability,
     ) {
-        let Some(fault) = staging.verdict.as_ref().map(Fault::again) else {
+        let Some(fault) = staging.verdict.as_ref().map(Fault::duplicate) else {
             // The disk, or we: the bytes stay with the node, and the next flush tries again.
             shared.staging = Some(staging);
             return;
@@ -211,7 +211,7 @@ impl Vfs {
     /// # Errors
     /// What the disk says.
     pub fn flush(&self) -> Result<(), Fault> {
-        Ok(self.core.tree.flush(self.core.memory.elsewhere())?)
+        Ok(self.core.tree.flush(self.core.memory.other_disks())?)
     }
 
     /// Keeps it, readable for those who may read the page.
@@ -246,7 +246,7 @@ impl Vfs {
             }
         };
         let disk = DiskAttributes { mode: Some(mode), owner, ..DiskAttributes::default() };
-        let install = FileInstall { path: &place, content: &content, kind: FileKind::Regular, disk };
+        let install = FileInstall { path: &place, content: &content, kind: FileKind::Regular, attributes: disk };
         Ok(self.core.tree.install(&install)?)
     }
 

@@ -66,7 +66,7 @@ impl Vfs {
         if self.core.overlay.get(path).is_some_and(|pending| pending.leaf.is_some() || pending.over.is_some()) {
             return Ok(None);
         }
-        Ok(self.core.tree.special(path)?.map(PathAttributes::from))
+        Ok(self.core.tree.stat_special(path)?.map(PathAttributes::from))
     }
 
     /// Attributes of a path as the disk and accepted changes have it, special files among them.
@@ -102,12 +102,12 @@ impl Vfs {
     /// # Errors
     /// `NotFound`, `NotDirectory`.
     pub fn unseen_in(&self, caller: &Caller, directory: &TreePath) -> Result<Option<String>, Fault> {
-        let directory = self.led_to(caller.door, directory)?;
-        if let Some(unnamed) = self.core.tree.unnamed_in(&directory)? {
+        let directory = self.led_to(caller.protocol, directory)?;
+        if let Some(unnamed) = self.core.tree.find_invalid_name(&directory)? {
             return Ok(Some(unnamed));
         }
         let there = self.core.tree.list(&directory)?.into_iter().map(|(name, _)| directory.join(&name));
-        let mut hidden = there.filter(|path| !self.core.places.is_visible(caller.door, path));
+        let mut hidden = there.filter(|path| !self.core.places.is_visible(caller.protocol, path));
         Ok(hidden.next().map(|path| path.name().to_owned()))
     }
 

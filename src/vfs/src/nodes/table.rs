@@ -353,7 +353,7 @@ impl SpaceNodes {
             first.iter().chain(&second).filter_map(|path| Some((path.clone(), table.names.remove(path)?))).collect();
         for (path, id) in taken {
             let (from, to) = if path.is_under(one) { (one, other) } else { (other, one) };
-            if let (Some(path), Some(node)) = (path.moved(from, to), table.nodes.get_mut(&id)) {
+            if let (Some(path), Some(node)) = (path.rebase(from, to), table.nodes.get_mut(&id)) {
                 node.path = path.clone();
                 table.names.insert(path, id);
             }
@@ -464,7 +464,7 @@ impl NodeTable {
 
     fn rename_one(&mut self, path: &TreePath, from: &TreePath, to: &TreePath) {
         let Some(id) = self.names.remove(path) else { return };
-        let Some(target) = path.moved(from, to) else { return };
+        let Some(target) = path.rebase(from, to) else { return };
         if let Some(node) = self.nodes.get_mut(&id) {
             node.path = target.clone();
         }

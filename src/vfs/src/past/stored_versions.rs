@@ -51,24 +51,25 @@ impl Vfs {
     pub fn kept_versions(&self, path: &TreePath) -> Result<Vec<StoredVersion>, Fault> {
         self.committed()?;
         match &self.core.memory {
-            VersionStore::Git { earlier, .. } => {
+            VersionStore::Git { legacy_snapshots: earlier, .. } => {
                 let kept: HashSet<_> = earlier.list(path)?.into_iter().collect();
                 self.numbered(path, |version| match version.id {
                     VersionId::Commit(_) => version.new.map(StoredContent::Blob),
-                    VersionId::Moment(moment) if kept.contains(&moment) => {
+                    VersionId::Timestamp(moment) if kept.contains(&moment) => {
                         Some(StoredContent::Snapshot(path.clone(), moment))
                     }
-                    VersionId::Moment(_) => None,
+                    VersionId::Timestamp(_) => None,
                 })
             }
             VersionStore::Snapshots { snapshots, .. } => {
                 let kept: HashSet<_> = snapshots.list(path)?.into_iter().collect();
                 let content = |version: &PathVersion| {
-                    kept.contains(&version.moment).then(|| StoredContent::Snapshot(path.clone(), version.moment))
+                    kept.contains(&version.recorded_at)
+                        .then(|| StoredContent::Snapshot(path.clone(), version.recorded_at))
                 };
                 self.numbered(path, content)
             }
-            VersionStore::Nothing { .. } => Ok(Vec::new()),
+            VersionStore::LogOnly { .. } => Ok(Vec::new()),
         }
     }
 
@@ -135,7 +136,7 @@ impl Vfs {
     /// `Internal` when the log cannot be read.
     pub fn has_past(&self, path: &TreePath) -> Result<bool, Fault> {
         self.committed()?;
-        Ok(self.core.log.knows(path)?)
+        Ok(self.core.log.has_path(path)?)
     }
 
     /// The length of a kept content in bytes; of one in git without reading it.
@@ -157,13 +158,13 @@ impl Vfs {
     /// `NotFound` when it is not kept any more; `Internal` when git cannot be read.
     pub fn kept_content(&self, content: &StoredContent) -> Result<Bytes, Fault> {
         let found = match (content, &self.core.memory) {
-            (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => history.blob(*blob)?,
-            (StoredContent::Snapshot(path, moment), VersionStore::Git { earlier: snapshots, .. })
+            (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => history.read_blob(*blob)?,
+            (StoredContent::Snapshot(path, moment), VersionStore::Git { legacy_snapshots: snapshots, .. })
             | (StoredContent::Snapshot(path, moment), VersionStore::Snapshots { snapshots, .. }) => {
                 snapshots.read(path, *moment)?
             }
-            (StoredContent::Blob(_), VersionStore::Snapshots { .. } | VersionStore::Nothing { .. })
-            | (StoredContent::Snapshot(..), VersionStore::Nothing { .. }) => None,
+            (StoredContent::Blob(_), VersionStore::Snapshots { .. } | VersionStore::LogOnly { .. })
+            | (StoredContent::Snapshot(..), VersionStore::LogOnly { .. }) => None,
         };
         found.ok_or_else(gone)
     }

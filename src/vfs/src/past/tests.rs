@@ -28,7 +28,7 @@ fn assert_as_git(space: &TestSpace, path: &str, lines: usize) {
 }
 
 fn by(name: &str) -> svcfs_base::Caller {
-    eve().named(Actor::new(name))
+    eve().with_actor(Actor::new(name))
 }
 
 fn commit(space: &TestSpace, name: &str, text: &str) {
@@ -167,7 +167,7 @@ fn versions_are_numbered_with_their_removals_and_those_that_can_be_read_are_told
     assert_eq!(told, [(1, 3), (3, 5)]);
     assert_eq!(space.vfs.newest_version(&at("a.md")).unwrap().unwrap().version.hash, kept[1].id);
     assert!(space.vfs.has_past(&at("a.md")).unwrap() && !space.vfs.has_past(&at("b.md")).unwrap());
-    let lost = StoredContent::Blob(svcfs_base::ETag::of(b"never written"));
+    let lost = StoredContent::Blob(svcfs_base::ETag::from_content(b"never written"));
     assert_eq!(space.vfs.kept_content(&lost).unwrap_err().kind(), svcfs_base::Kind::NotFound);
 }
 

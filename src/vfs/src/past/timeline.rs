@@ -39,7 +39,7 @@ impl Vfs {
     /// `Internal` when the log cannot be read.
     pub fn timeline(&self, selection: &ChangeFilter, skip: usize, max: usize) -> Result<PathTimeline, Fault> {
         self.committed()?;
-        let (found, total) = self.core.log.select(selection, skip, max)?;
+        let (found, total) = self.core.log.select_changes(selection, skip, max)?;
         let sets = self.core.log.sets(found.iter().map(|occurrence| occurrence.seq))?;
         let event = |PathOccurrence { seq, path, is_removal }| {
             let set = sets.get(&seq)?;

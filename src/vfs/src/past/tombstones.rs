@@ -20,7 +20,7 @@ const GROUP: u32 = 0o040;
 const OTHERS: u32 = 0o004;
 
 fn place_of(path: &TreePath) -> Option<TreePath> {
-    TreePath::parse(&format!("{DIRECTORY}/{}", ETag::of(path.as_str().as_bytes()))).ok()
+    TreePath::parse(&format!("{DIRECTORY}/{}", ETag::from_content(path.as_str().as_bytes()))).ok()
 }
 
 /// What a set takes away.
@@ -112,7 +112,8 @@ impl TombstoneWriter<'_> {
             let owner = Some((there.uid, there.gid));
             let disk = DiskAttributes { mode: Some(mode), owner, ..DiskAttributes::default() };
             let content = Bytes::copy_from_slice(path.as_str().as_bytes());
-            tree.install(&FileInstall { path: &place, content: &content, kind: FileKind::Regular, disk }).map(drop)
+            tree.install(&FileInstall { path: &place, content: &content, kind: FileKind::Regular, attributes: disk })
+                .map(drop)
         });
         if let Err(error) = outcome {
             // A full disk must not keep anybody from removing.
@@ -199,7 +200,7 @@ mod tests {
         space.put("own.md", "for all\n");
         space.vfs.settled().unwrap();
         set("own.md", 0o644);
-        space.vfs.apply(&eve(), Change::remove(at("own.md")).expecting(Precondition::Any)).unwrap();
+        space.vfs.apply(&eve(), Change::remove(at("own.md")).with_precondition(Precondition::Any)).unwrap();
         assert_eq!(mode("own.md"), None);
     }
     #[test]

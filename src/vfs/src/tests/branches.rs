@@ -78,7 +78,7 @@ fn history_is_that_of_the_present_branch_and_a_log_made_anew_says_the_same() {
     done(&space, &["merge", "-q", "--no-edit", "-s", "ours", "other"]);
     told("merged, and not what the other branch had");
     let newest = space.vfs.newest_version(&at("a.md")).unwrap().unwrap();
-    assert_eq!(newest.etag, ETag::of(space.text("a.md").as_bytes()));
+    assert_eq!(newest.etag, ETag::from_content(space.text("a.md").as_bytes()));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_side_branch_that_changed_a_page_and_changed_it_back_does_not_have_the_last_
     space.put("a.md", "ours");
     done(&space, &["merge", "-q", "--no-edit", "--no-ff", "side"]);
     let newest = space.vfs.newest_version(&at("a.md")).unwrap().unwrap();
-    assert_eq!((space.text("a.md").as_str(), newest.etag), ("ours", ETag::of(b"ours")));
+    assert_eq!((space.text("a.md").as_str(), newest.etag), ("ours", ETag::from_content(b"ours")));
     // As after a kill, with a write that is not settled.
     space.put("b.md", "another");
     let again = reopened(copied(space.directory.path()));

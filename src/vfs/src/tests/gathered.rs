@@ -20,7 +20,7 @@ impl TestSpace {
         Self { directory, vfs }
     }
     fn put_as(&self, who: &str, path: &str, text: &str) {
-        let caller = Caller::new(Protocol::Http).named(Actor::new(who));
+        let caller = Caller::new(Protocol::Http).with_actor(Actor::new(who));
         self.vfs.apply(&caller, Change::put(at(path), text.to_owned())).unwrap();
     }
     fn has_commits(&self) -> bool {
@@ -118,7 +118,10 @@ fn a_bulk_write_and_a_rename_are_commits_by_themselves() {
     let space = TestSpace::gathering(NEVER, 2);
     space.put("a.md", "a");
     let many = (0..7).map(|number| Change::put(at(&format!("many/{number}.md")), "x")).collect::<Vec<_>>();
-    space.vfs.apply(&eve(), ChangeSet::new(many).message("many").announced(EventAnnouncement::Bulk)).unwrap();
+    space
+        .vfs
+        .apply(&eve(), ChangeSet::new(many).with_message("many").with_announcement(EventAnnouncement::Bulk))
+        .unwrap();
     space.put("b.md", "b");
     space.vfs.apply(&eve(), Change::rename(at("b.md"), at("c.md"))).unwrap();
     space.vfs.apply(&eve(), Change::rename(at("many"), at("moved"))).unwrap();
@@ -196,7 +199,7 @@ fn a_stop_makes_the_commits_that_are_missing() {
     space.vfs.close().unwrap();
     assert_eq!(space.log(), ["eve|eve: 2 files"]);
     assert_eq!(space.git(&["status", "--porcelain"]), "");
-    assert!(space.vfs.core.log.unsettled().unwrap().is_empty());
+    assert!(space.vfs.core.log.pending_records().unwrap().is_empty());
 }
 
 #[test]
@@ -317,8 +320,8 @@ fn both_stay_in_history_when_a_person_commits_over_what_we_wrote() {
 #[test]
 fn a_disk_that_is_full_when_commits_are_due_is_told_and_they_are_made_when_it_is_not() {
     let space = TestSpace::gathering(Duration::from_millis(1), 50);
-    let points = svcfs_store::FailPoints::of(space.directory.path());
-    points.refuse(svcfs_store::FailPoint::StageCommit, 28);
+    let points = svcfs_store::FailPoints::new(space.directory.path());
+    points.inject_error(svcfs_store::FailPoint::StageCommit, 28);
     space.put("a.md", "one");
     space.wait_until("the server says so", |space| space.vfs.health().is_err());
     assert_eq!(space.vfs.health().unwrap_err().kind(), Kind::NoSpace);
@@ -334,8 +337,8 @@ fn commits_that_the_disk_refuses_until_the_end_are_made_by_the_next_start() {
     let space = TestSpace::gathering(NEVER, 50);
     space.put("a.md", "one");
     space.put("b.md", "two");
-    let points = svcfs_store::FailPoints::of(space.directory.path());
-    points.refuse(svcfs_store::FailPoint::StageCommit, 28);
+    let points = svcfs_store::FailPoints::new(space.directory.path());
+    points.inject_error(svcfs_store::FailPoint::StageCommit, 28);
     space.vfs.close().unwrap();
     points.clear(svcfs_store::FailPoint::StageCommit);
     assert!(!space.has_commits());

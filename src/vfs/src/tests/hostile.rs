@@ -143,7 +143,7 @@ fn what_a_person_puts_back_where_a_backup_rename_left_is_kept() {
     fs::write(space.directory.path().join("a.md"), "by hand").unwrap();
     space.reopen();
     assert_eq!(space.text("a.md"), "by hand");
-    assert_eq!(space.vfs.recorded(&at("a.md")).unwrap(), Some(ETag::of(b"by hand")));
+    assert_eq!(space.vfs.recorded(&at("a.md")).unwrap(), Some(ETag::from_content(b"by hand")));
     assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 2);
 }
 
@@ -291,7 +291,7 @@ fn two_work_trees_of_one_repository_are_not_served_at_once() {
 #[test]
 fn a_root_whose_history_went_before_its_first_checkpoint_begins_no_other() {
     let space = TestSpace::new();
-    let points = svcfs_store::FailPoints::of(space.directory.path());
+    let points = svcfs_store::FailPoints::new(space.directory.path());
     points.pause(FailPoint::CheckpointFlush);
     space.put("a.md", "one");
     let copy = crashed(&space);
@@ -338,7 +338,7 @@ fn history_with_names_that_are_no_text_is_read_and_kept() {
     let space = TestSpace { directory, vfs };
     space.vfs.apply(&eve(), Change::rename(at("d"), at("e"))).unwrap();
     assert_eq!(space.text("e/a.md"), "one");
-    assert_eq!(space.vfs.recorded(&at("e/a.md")).unwrap(), Some(ETag::of(b"one")));
+    assert_eq!(space.vfs.recorded(&at("e/a.md")).unwrap(), Some(ETag::from_content(b"one")));
     assert_eq!(reopened(crashed(&space)).text("e/a.md"), "one");
 }
 
@@ -352,7 +352,7 @@ fn an_edit_in_a_renamed_directory_is_recorded_under_its_new_name() {
     space.vfs.apply(&eve(), Change::MakeDir { path: at("d") }).unwrap();
     space.wait_until("the new name is watched", |space| {
         fs::write(space.directory.path().join("e/x/a.md"), "behind").unwrap();
-        space.vfs.recorded(&at("e/x/a.md")).unwrap() == Some(ETag::of(b"behind"))
+        space.vfs.recorded(&at("e/x/a.md")).unwrap() == Some(ETag::from_content(b"behind"))
     });
 }
 
@@ -369,11 +369,13 @@ fn a_set_refused_for_a_file_in_the_way_writes_no_scratch_file_either() {
 fn a_commit_made_while_ours_is_built_lies_below_it_in_the_feed_in_git_and_after_a_crash() {
     let space = TestSpace::new();
     space.put("a.md", "one");
-    space.wait_until("a checkpoint is made", |space| space.vfs.core.log.settled().unwrap().0 == space.vfs.last_seq());
+    space.wait_until("a checkpoint is made", |space| {
+        space.vfs.core.log.last_checkpoint().unwrap().0 == space.vfs.last_seq()
+    });
     // Between the look at the branch and its advance.
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let (root, is_done) = (space.directory.path().to_owned(), std::sync::atomic::AtomicBool::new(false));
-    points.call(FailPoint::StageCommit, move || {
+    points.set_callback(FailPoint::StageCommit, move || {
         if !is_done.swap(true, std::sync::atomic::Ordering::SeqCst) {
             let by = ["-c", "user.name=Ann", "-c", "user.email=a@x"];
             git_in(&root, &[&by[..], &["commit", "-q", "--allow-empty", "-m", "by hand"]].concat());
@@ -466,7 +468,7 @@ fn the_directory_of_the_servers_own_files_is_neither_moved_nor_removed_nor_cover
         let changes = [
             Change::rename(at(".svc"), at("x")),
             Change::rename(at("d"), at(".svc")),
-            Change::Remove { path: at(".svc"), expect: Precondition::Any },
+            Change::Remove { path: at(".svc"), precondition: Precondition::Any },
         ];
         for change in changes {
             let fault = space.vfs.apply(&caller, change).unwrap_err();

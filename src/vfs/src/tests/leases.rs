@@ -10,15 +10,15 @@ fn lease(space: &TestSpace, path: &str) -> Lease {
         path: at(path),
         is_deep: true,
         is_shared: false,
-        door: Protocol::WebDav,
+        protocol: Protocol::WebDav,
         holder: "ann".to_owned(),
         note: String::new(),
-        until: space.vfs.lease_end(LONG),
+        expires_at: space.vfs.lease_end(LONG),
     }
 }
 
 fn dav() -> Caller {
-    Caller { door: Protocol::WebDav, ..eve() }
+    Caller { protocol: Protocol::WebDav, ..eve() }
 }
 
 #[track_caller]
@@ -34,7 +34,7 @@ fn what_is_leased_at_one_door_is_left_alone_by_every_other() {
     space.put("a.md", "one\n");
     space.vfs.lease(lease(&space, "a.md")).unwrap().unwrap();
     for door in [Protocol::Http, Protocol::Mcp, Protocol::Fuse, Protocol::Nfs, Protocol::S3, Protocol::Cli] {
-        let caller = Caller { door, ..eve() };
+        let caller = Caller { protocol: door, ..eve() };
         let told = refused(space.vfs.apply(&caller, Change::put(at("a.md"), "two\n")));
         assert!(told.starts_with("`a.md` is locked by `ann` over webdav until 20"), "{told}");
         refused(space.vfs.apply(&caller, Change::remove(at("a.md"))));
@@ -53,7 +53,7 @@ fn what_is_leased_at_one_door_is_left_alone_by_every_other() {
 fn through_a_mount_the_leased_file_is_read_and_neither_opened_to_write_nor_cut() {
     let space = TestSpace::new();
     space.put("a.md", "one\n");
-    let caller = Caller { door: Protocol::Fuse, ..eve() };
+    let caller = Caller { protocol: Protocol::Fuse, ..eve() };
     let (node, _) = space.vfs.find(&caller, &at("a.md")).unwrap();
     let before = space.vfs.open_node(&caller, node, OpenMode { write: true, truncate: false }).unwrap();
     space.vfs.write_node(&caller, before, WriteAt::Offset(0), b"mine").unwrap();
@@ -70,7 +70,7 @@ fn through_a_mount_the_leased_file_is_read_and_neither_opened_to_write_nor_cut()
 #[test]
 fn a_large_file_that_was_open_before_is_not_written_where_it_is() {
     let space = TestSpace::new();
-    let caller = Caller { door: Protocol::Fuse, ..eve() };
+    let caller = Caller { protocol: Protocol::Fuse, ..eve() };
     let name = svcfs_base::PathComponent::parse("a.bin").unwrap();
     let (node, _, handle) = space.vfs.create(&caller, NodeId::ROOT, &name, 0o644).unwrap();
     let end = svcfs_base::MAX_FILE_BYTES as u64;
@@ -135,7 +135,7 @@ fn leases_outlive_the_server() {
     let mut space = TestSpace::new();
     space.put("a.md", "one\n");
     space.vfs.lease(lease(&space, "a.md")).unwrap().unwrap();
-    let over = Lease { until: space.vfs.lease_end(Duration::ZERO), ..lease(&space, "b.md") };
+    let over = Lease { expires_at: space.vfs.lease_end(Duration::ZERO), ..lease(&space, "b.md") };
     space.vfs.lease(over).unwrap().unwrap();
     space.reopen();
     refused(space.vfs.apply(&eve(), Change::put(at("a.md"), "two\n")));

@@ -87,7 +87,7 @@ impl Model {
     }
     fn state(&self, path: &TreePath) -> Option<ETag> {
         self.leaves.get(path).filter(|_| is_versioned(path)).map(|leaf| match leaf {
-            Leaf::File(text) | Leaf::Link(text) => ETag::of(text.as_bytes()),
+            Leaf::File(text) | Leaf::Link(text) => ETag::from_content(text.as_bytes()),
         })
     }
     /// Does something, and notes a version of each path that stands differently after it.
@@ -126,7 +126,7 @@ impl World {
             Step::Link { path, to } => {
                 let (path, target) = (path_of(*path), path_of(*to).as_str().to_owned());
                 if is_versioned(&path) {
-                    self.apply(vec![Change::link(path.clone(), &target)], true, |leaves| {
+                    self.apply(vec![Change::symlink(path.clone(), &target)], true, |leaves| {
                         leaves.insert(path, Leaf::Link(target));
                     });
                 }
@@ -189,9 +189,9 @@ impl World {
     ) -> bool {
         self.asked += 1;
         let (actor, message) = (["eve", "adam"][self.asked % 2], format!("step {}", self.asked));
-        let set = ChangeSet::new(changes).message(message.as_str());
+        let set = ChangeSet::new(changes).with_message(message.as_str());
         let set = if is_soon { set.soon() } else { set };
-        let outcome = self.space.vfs.apply(&Caller::new(Protocol::Fuse).named(Actor::new(actor)), set);
+        let outcome = self.space.vfs.apply(&Caller::new(Protocol::Fuse).with_actor(Actor::new(actor)), set);
         if let Err(fault) = &outcome {
             assert!(
                 !matches!(fault.kind(), Kind::Internal | Kind::Unavailable | Kind::NoSpace | Kind::ReadOnly),
@@ -265,7 +265,7 @@ impl World {
         let before = self.model.state(path);
         if file.is_dir()
             || !self.is_real(path)
-            || before == Some(ETag::of(text_of(text).as_bytes()))
+            || before == Some(ETag::from_content(text_of(text).as_bytes()))
             || fs::create_dir_all(file.parent().unwrap()).is_err()
             || fs::write(&file, text_of(text)).is_err()
         {
@@ -289,7 +289,7 @@ impl World {
             leaves.insert(path.clone(), Leaf::File(text_of(text)));
         });
         // Something of ours, so that theirs is followed.
-        let stamp = ETag::of(format!("{:?}", self.model.versions).as_bytes()).to_string();
+        let stamp = ETag::from_content(format!("{:?}", self.model.versions).as_bytes()).to_string();
         self.apply(vec![Change::put(at("last.md"), stamp.clone())], false, |leaves| {
             leaves.insert(at("last.md"), Leaf::File(stamp));
         });
@@ -402,20 +402,20 @@ fn in_head((path, leaf): (&TreePath, &Leaf)) -> String {
         Leaf::File(text) => ("100644", text),
         Leaf::Link(target) => ("120000", target),
     };
-    format!("{mode} blob {}\t{path}\n", ETag::of(text.as_bytes()))
+    format!("{mode} blob {}\t{path}\n", ETag::from_content(text.as_bytes()))
 }
 
 /// A file, or a directory with what is below it.
 fn rename(leaves: &mut BTreeMap<TreePath, Leaf>, from: &TreePath, to: &TreePath) {
     let moved: Vec<_> = leaves.keys().filter(|path| path.is_under(from)).cloned().collect();
     let taken: Vec<_> =
-        moved.into_iter().filter_map(|path| Some((path.moved(from, to)?, leaves.remove(&path)?))).collect();
+        moved.into_iter().filter_map(|path| Some((path.rebase(from, to)?, leaves.remove(&path)?))).collect();
     leaves.extend(taken);
 }
 
 /// A door that keeps bytes and follows no links.
 fn fuse() -> Caller {
-    Caller::new(Protocol::Fuse).named(Actor::new("eve"))
+    Caller::new(Protocol::Fuse).with_actor(Actor::new("eve"))
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -517,14 +517,14 @@ fn a_scratch_file_below_a_file_that_is_being_removed_is_put_when_that_is_gone_an
     let space = TestSpace::new();
     space.put("d", "text\n");
     space.vfs.apply(&fuse(), Change::put(at("e/c~"), "scratch\n")).unwrap();
-    let stop = super::stop::Stop::at(&FailPoints::of(space.directory.path()), FailPoint::LogWrite);
+    let stop = super::stop::Stop::at(&FailPoints::new(space.directory.path()), FailPoint::LogWrite);
     space.vfs.apply(&fuse(), ChangeSet::from(Change::remove(at("d"))).soon()).unwrap();
     stop.wait();
     std::thread::scope(|scope| {
         let both = ChangeSet::new(vec![Change::remove(at("e/c~")), Change::put(at("d/c~"), "scratch\n")]);
         let writer = scope.spawn(|| space.vfs.apply(&fuse(), both));
         space.wait_until("the first is done", |space| !space.directory.path().join("e/c~").exists());
-        FailPoints::of(space.directory.path()).clear(FailPoint::LogWrite);
+        FailPoints::new(space.directory.path()).clear(FailPoint::LogWrite);
         stop.go_on();
         writer.join().unwrap().unwrap();
     });

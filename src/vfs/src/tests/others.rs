@@ -109,7 +109,7 @@ fn the_index_follows_while_there_are_writes() {
         }
         assert!(Instant::now() < deadline, "the index has nothing after {number} writes");
     }
-    assert_eq!(space.vfs.core.log.settled().unwrap().0, Seq(0), "this was no checkpoint");
+    assert_eq!(space.vfs.core.log.last_checkpoint().unwrap().0, Seq(0), "this was no checkpoint");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_logged_write_comes_on_top_of_the_branch_a_person_switched_to_meanwhile() {
     fs::write(&lock, "").unwrap();
     std::thread::scope(|scope| {
         let write = scope.spawn(|| space.put("a.md", "ours"));
-        space.wait_until("it is logged", |space| space.vfs.core.log.last() > seq);
+        space.wait_until("it is logged", |space| space.vfs.core.log.last_seq() > seq);
         space.git(&["symbolic-ref", "HEAD", "refs/heads/other"]);
         fs::remove_file(&lock).unwrap();
         write.join().unwrap();
@@ -235,15 +235,15 @@ fn a_logged_write_comes_on_top_of_the_branch_a_person_switched_to_meanwhile() {
 #[test]
 fn after_a_kill_what_came_on_top_of_anothers_commit_still_stands() {
     let space = TestSpace::new();
-    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    FailPoints::new(space.directory.path()).inject_error(FailPoint::CheckpointRelease, NO_SPACE);
     space.put("a.md", "one");
     space.git(&["reset", "-q"]);
     let lock = space.directory.path().join(".git/refs/heads/main.lock");
     fs::write(&lock, "").unwrap();
-    let seq = space.vfs.core.log.last();
+    let seq = space.vfs.core.log.last_seq();
     std::thread::scope(|scope| {
         let write = scope.spawn(|| space.put("a.md", "ours"));
-        space.wait_until("it is logged", |space| space.vfs.core.log.last() > seq);
+        space.wait_until("it is logged", |space| space.vfs.core.log.last_seq() > seq);
         let theirs = space.git(&["rev-parse", "HEAD"]);
         let blob = hashed(&space, "theirs");
         let index = [("GIT_INDEX_FILE", space.directory.path().join(".git/another"))];
@@ -274,7 +274,7 @@ fn after_a_kill_a_commit_from_an_older_index_is_put_over_no_page() {
     space.vfs.apply(&eve(), Change::remove(at("gone.md"))).unwrap();
     space.vfs.settled().unwrap();
     space.git(&["update-index", "--cacheinfo", &format!("100644,{},a.md", old.trim())]);
-    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    FailPoints::new(space.directory.path()).inject_error(FailPoint::CheckpointRelease, NO_SPACE);
     space.git(&[&ANN[..], &["commit", "-q", "-m", "by hand"]].concat());
     space.wait_until("it is told", |space| {
         space.vfs.feed().after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
@@ -294,7 +294,7 @@ fn after_a_kill_a_commit_from_an_older_index_is_put_over_no_page() {
 fn what_others_put_in_place_and_the_power_or_a_broken_disk_took_is_put_there_again() {
     let space = TestSpace::new();
     space.put("a.md", "one");
-    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    FailPoints::new(space.directory.path()).inject_error(FailPoint::CheckpointRelease, NO_SPACE);
     for page in ["theirs.md", "also.md"] {
         fs::write(space.directory.path().join(page), page).unwrap();
         space.git(&["add", page]);
@@ -338,11 +338,11 @@ fn a_branch_that_is_held_for_a_moment_is_no_trouble() {
 fn a_branch_that_is_moved_again_and_again_is_no_trouble() {
     let space = TestSpace::new();
     space.put("a.md", "one");
-    let (points, root) = (FailPoints::of(space.directory.path()), space.directory.path().to_owned());
+    let (points, root) = (FailPoints::new(space.directory.path()), space.directory.path().to_owned());
     let (moved, is_moved) = mpsc::sync_channel(0);
     let (go_on, may_go_on) = mpsc::sync_channel(0);
     let (attempts, may_go_on) = (AtomicUsize::new(0), Mutex::new(may_go_on));
-    points.call(FailPoint::BranchMove, move || match attempts.fetch_add(1, Ordering::SeqCst) {
+    points.set_callback(FailPoint::BranchMove, move || match attempts.fetch_add(1, Ordering::SeqCst) {
         0..3 => {
             let commit = [&ANN[..], &["commit", "-q", "--allow-empty", "-m", "by hand"]].concat();
             assert!(Command::new("git").arg("-C").arg(&root).args(commit).status().unwrap().success());
@@ -398,7 +398,7 @@ fn a_conflict_of_a_merge_stays_in_the_index_until_the_person_settles_it() {
 fn a_write_over_one_that_was_only_accepted_stands_though_a_person_commits_an_older_index_between_them() {
     let space = TestSpace::new();
     space.put("a.md", "one");
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let soon = |text: &str| {
         space.vfs.apply(&eve(), ChangeSet::from(Change::put(at("a.md"), text.to_owned())).soon()).unwrap();
     };

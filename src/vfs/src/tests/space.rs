@@ -95,5 +95,5 @@ pub(crate) fn at(path: &str) -> TreePath {
 }
 
 pub(crate) fn eve() -> Caller {
-    Caller::new(Protocol::Http).named(Actor::new("eve"))
+    Caller::new(Protocol::Http).with_actor(Actor::new("eve"))
 }

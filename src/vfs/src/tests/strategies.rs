@@ -7,11 +7,11 @@ use super::faults::{new_space, opened};
 use super::*;
 use crate::recovery::tests::{crashed, remove_tree};
 
-const SNAPSHOTS: VersionStrategy = VersionStrategy::Snapshots { at_most: None };
-const WITHOUT_GIT: [VersionStrategy; 2] = [SNAPSHOTS, VersionStrategy::Nothing];
+const SNAPSHOTS: VersionStrategy = VersionStrategy::Snapshots { max_snapshots: None };
+const WITHOUT_GIT: [VersionStrategy; 2] = [SNAPSHOTS, VersionStrategy::LogOnly];
 
 fn adam() -> Caller {
-    Caller::new(Protocol::Mcp).named(Actor::new("adam"))
+    Caller::new(Protocol::Mcp).with_actor(Actor::new("adam"))
 }
 
 /// Closed, and opened again with a strategy.
@@ -62,9 +62,9 @@ fn snapshots_are_listed_read_and_compared() {
 
 #[test]
 fn without_versions_what_changed_is_told_all_the_same() {
-    let space = new_space(VersionStrategy::Nothing);
+    let space = new_space(VersionStrategy::LogOnly);
     let applied = space.put("a.md", "one");
-    assert_eq!((applied.commit, applied.files[0].etag), (None, Some(ETag::of(b"one"))));
+    assert_eq!((applied.commit, applied.files[0].etag), (None, Some(ETag::from_content(b"one"))));
     space.vfs.apply(&adam(), Change::rename(at("a.md"), at("b.md"))).unwrap();
     assert_eq!(space.vfs.versions(&at("b.md")).unwrap(), []);
     let moment = space.vfs.changes(None, 1).unwrap().last_seq;
@@ -115,13 +115,13 @@ fn changes_page_forward_by_moments_without_a_gap() {
 
 #[test]
 fn the_oldest_snapshots_of_a_file_go_when_there_are_more_than_are_kept() {
-    let mut space = new_space(VersionStrategy::Snapshots { at_most: NonZeroUsize::new(3) });
+    let mut space = new_space(VersionStrategy::Snapshots { max_snapshots: NonZeroUsize::new(3) });
     for n in 0..5 {
         space.put("a.md", &n.to_string());
         space.put("b.md", &n.to_string());
     }
     assert_eq!(texts(&space, "a.md"), ["2", "3", "4"]);
-    space = turned(space, VersionStrategy::Snapshots { at_most: NonZeroUsize::new(2) });
+    space = turned(space, VersionStrategy::Snapshots { max_snapshots: NonZeroUsize::new(2) });
     space.put("a.md", "5");
     assert_eq!(texts(&space, "a.md"), ["4", "5"]);
     assert_eq!(texts(&space, "b.md"), ["2", "3", "4"], "another file keeps its own until it is written");
@@ -189,7 +189,7 @@ fn files_and_snapshots_that_never_reached_the_disk_are_made_again_from_the_log()
         let space = new_space(strategy);
         space.put("kept.md", "settled");
         let space = turned(space, strategy);
-        let points = svcfs_store::FailPoints::of(space.directory.path());
+        let points = svcfs_store::FailPoints::new(space.directory.path());
         points.pause(svcfs_store::FailPoint::CheckpointFlush);
         space.put("a.md", "one");
         space.put("a.md", "two");
@@ -297,7 +297,7 @@ fn what_another_strategy_recorded_meanwhile_becomes_a_commit_when_git_is_back() 
 
 #[test]
 fn a_file_of_another_strategys_time_has_a_first_snapshot_before_anything_covers_it() {
-    for before in [VersionStrategy::Git, VersionStrategy::Nothing] {
+    for before in [VersionStrategy::Git, VersionStrategy::LogOnly] {
         let mut space = new_space(before);
         space.put("a.md", "one");
         space.vfs.apply(&adam(), Change::put(at("a.md"), "two")).unwrap();
@@ -330,10 +330,10 @@ fn what_was_accepted_under_one_strategy_is_completed_under_it_before_another_beg
     for (before, after) in [
         (VersionStrategy::Git, SNAPSHOTS),
         (SNAPSHOTS, VersionStrategy::Git),
-        (VersionStrategy::Git, VersionStrategy::Nothing),
+        (VersionStrategy::Git, VersionStrategy::LogOnly),
     ] {
         let space = new_space(before);
-        let points = svcfs_store::FailPoints::of(space.directory.path());
+        let points = svcfs_store::FailPoints::new(space.directory.path());
         points.pause(svcfs_store::FailPoint::CheckpointFlush);
         space.put("a.md", "one");
         space.put("a.md", "two");
@@ -352,7 +352,7 @@ fn what_was_accepted_under_one_strategy_is_completed_under_it_before_another_beg
 
 #[test]
 fn snapshots_are_nobodys_to_see_to_write_or_to_record() {
-    for strategy in [VersionStrategy::Git, SNAPSHOTS, VersionStrategy::Nothing] {
+    for strategy in [VersionStrategy::Git, SNAPSHOTS, VersionStrategy::LogOnly] {
         let space = new_space(strategy);
         space.put("a.md", "one");
         let folder = space.directory.path().join(".versions/b.md");

@@ -10,7 +10,7 @@ fn rename_rewrites_links_in_the_same_commit() {
     space.put("index.md", "[[auth]] and [[notes/auth#Tokens|tokens]], ![[auth.md]], `[[auth]]`\n");
     space.put("notes/other.md", "[sign in](./auth.md#top) and [again](auth.md)\n");
     space.put("far.md", "nothing here\n");
-    let etag = ETag::of(b"# Auth\n");
+    let etag = ETag::from_content(b"# Auth\n");
     let renamed = space.get("rename", json!({ "from": "notes/auth.md", "to": "security/sign-in.md" }));
     let expected = json!({ "from": "notes/auth.md", "to": "security/sign-in.md", "etag": etag, "updated_links": 5 });
     assert_eq!(renamed, expected);
@@ -167,7 +167,7 @@ fn a_moved_page_keeps_leading_where_it_led() {
         space.text("deep/er/a.md"),
         "[b](../../notes/b.md) ![p](../../notes/pic.txt) [gone](gone.md) [[b]] [me](a.md)\n"
     );
-    assert_eq!(renamed["etag"], json!(ETag::of(space.text("deep/er/a.md").as_bytes())));
+    assert_eq!(renamed["etag"], json!(ETag::from_content(space.text("deep/er/a.md").as_bytes())));
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_rename_that_cannot_be_is_refused() {
     ] {
         assert_eq!(space.refusal("rename", arguments), (status, message.to_owned()));
     }
-    let stale = expecting(Precondition::OneOf(vec![ETag::of(b"old")]));
+    let stale = expecting(Precondition::OneOf(vec![ETag::from_content(b"old")]));
     assert_eq!(told(space.ask_as(&stale, "rename", json!({ "from": "a.md", "to": "z.md" }))).0, 409);
     let unchanged = space.get("rename", json!({ "from": "a.md", "to": "./a.md" }));
     assert_eq!(unchanged, json!({ "from": "a.md", "to": "a.md", "etag": etag, "updated_links": 0 }));
@@ -252,7 +252,7 @@ fn a_rename_replaces_the_version_it_names_and_no_other() {
     let etag = space.put("a.md", "# Old\n");
     let ask = |replacing| json!({ "from": "new.md", "to": "a.md", "replacing": replacing });
     assert_eq!(space.refusal("rename", json!({ "from": "new.md", "to": "a.md" })).0, 409);
-    assert_eq!(space.refusal("rename", ask(json!(ETag::of(b"x")))).0, 409);
+    assert_eq!(space.refusal("rename", ask(json!(ETag::from_content(b"x")))).0, 409);
     let (status, message) = space.refusal("rename", ask(json!("nonsense")));
     assert_eq!(status, 400);
     assert!(message.starts_with("`replacing`: "), "{message}");

@@ -35,8 +35,8 @@ impl SpaceCollection {
         let space = self.create(name, None)?;
         let settings = TreePath::parse(CONFIG.path)?;
         // Settings are the server's own affair, not the caller's.
-        let caller = Caller { door: Protocol::Internal, reach: Permissions::FULL, ..caller.clone() };
-        let written = Change::put(settings, CONFIG.content.as_bytes()).expecting(Precondition::Absent);
+        let caller = Caller { protocol: Protocol::Internal, permissions: Permissions::FULL, ..caller.clone() };
+        let written = Change::put(settings, CONFIG.content.as_bytes()).with_precondition(Precondition::Absent);
         match space.vfs.apply(&caller, written) {
             Err(fault) if fault.kind() != Kind::PreconditionFailed && fault.kind() != Kind::Exists => Err(fault),
             _ => Ok(space),
@@ -72,7 +72,7 @@ impl SpaceCollection {
                 "the space `{name}` is not served any more, but its directory `{}` could not be removed: {error}; remove it on the server's disk",
                 root.display()
             ))
-            .caused_by(error)
+            .with_source(error)
         })
     }
 }
@@ -110,5 +110,5 @@ fn first_file(root: &Path) -> Result<Option<PathBuf>, Fault> {
 }
 
 fn unreadable(directory: &Path, error: io::Error) -> Fault {
-    Fault::unavailable(format!("`{}` cannot be read: {error}", directory.display())).caused_by(error)
+    Fault::unavailable(format!("`{}` cannot be read: {error}", directory.display())).with_source(error)
 }

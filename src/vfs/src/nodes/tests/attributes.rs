@@ -88,7 +88,7 @@ fn what_programs_gave_a_file_goes_with_it_whichever_door_renames_it() {
     let space = TestSpace::new();
     let mark = |path: &str, value: &[u8]| {
         let (node, _) = space.vfs.find(&ann(), &at(path)).unwrap();
-        space.vfs.set_extended(node, b"user.mood", value, SetXattrMode::Either).unwrap();
+        space.vfs.set_extended(node, b"user.mood", value, SetXattrMode::CreateOrReplace).unwrap();
         space.vfs.forget(node, 1);
     };
     let marked = |path: &str| {
@@ -106,7 +106,7 @@ fn what_programs_gave_a_file_goes_with_it_whichever_door_renames_it() {
     let set = vec![Change::rename(at("b.md"), at("d/e.md")), Change::put(at("a.md"), "[b](d/e.md)\n")];
     space.vfs.apply(&eve(), ChangeSet::new(set)).unwrap();
     assert_eq!((marked("d/e.md").as_deref(), marked("a.md").as_deref()), (Some("of b"), Some("of a")));
-    let over = Change::rename(at("c.md"), at("d/e.md")).expecting(Precondition::Any);
+    let over = Change::rename(at("c.md"), at("d/e.md")).with_precondition(Precondition::Any);
     space.vfs.apply(&eve(), ChangeSet::from(over)).unwrap();
     assert_eq!(marked("d/e.md"), None, "another file");
     space.vfs.apply(&eve(), Change::rename(at("d"), at("f"))).unwrap();
@@ -120,7 +120,7 @@ fn a_file_that_is_not_saved_takes_as_many_attributes_as_the_disk_will_and_whoeve
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"text\n").unwrap();
     let set = |number: i32| {
-        space.vfs.set_extended(node, format!("user.{number}").as_bytes(), &[b'x'; 1000], SetXattrMode::Either)
+        space.vfs.set_extended(node, format!("user.{number}").as_bytes(), &[b'x'; 1000], SetXattrMode::CreateOrReplace)
     };
     let refused = (0..200).find_map(|number| Some((number, set(number).err()?)));
     let (taken, fault) = refused.expect("somewhere is an end");
@@ -134,7 +134,7 @@ fn a_file_that_is_not_saved_takes_as_many_attributes_as_the_disk_will_and_whoeve
 fn an_attribute_of_a_file_that_is_not_saved_is_tried_on_the_disk_once() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
-    let set = |name: &str| space.vfs.set_extended(node, name.as_bytes(), b"x", SetXattrMode::Either).unwrap();
+    let set = |name: &str| space.vfs.set_extended(node, name.as_bytes(), b"x", SetXattrMode::CreateOrReplace).unwrap();
     assert!(set("user.first") && set("user.second"));
     let drafts = std::fs::read_dir(space.vfs.state_directory().join("tmp")).unwrap();
     let drafts = drafts.map(|draft| draft.unwrap().path()).collect::<Vec<_>>();

@@ -247,8 +247,11 @@ fn a_large_file_is_replaced_and_removed_only_by_whoever_looked_at_it() {
         let (old, new) = (name(from), name("film.bin"));
         space.vfs.rename_node_expecting(&ann(), (NodeId::ROOT, &old), (NodeId::ROOT, &new), (expect, Durability::Soon))
     };
-    let put = |expect: Precondition| space.vfs.apply(&eve(), Change::put(at("film.bin"), "small\n").expecting(expect));
-    let remove = |expect: Precondition| space.vfs.apply(&eve(), Change::remove(at("film.bin")).expecting(expect));
+    let put = |expect: Precondition| {
+        space.vfs.apply(&eve(), Change::put(at("film.bin"), "small\n").with_precondition(expect))
+    };
+    let remove =
+        |expect: Precondition| space.vfs.apply(&eve(), Change::remove(at("film.bin")).with_precondition(expect));
     large(&space, "film.bin", LARGE);
     let first = stands(&space, "film.bin");
     large(&space, "next.bin", LARGE + 1);
@@ -263,14 +266,17 @@ fn a_large_file_is_replaced_and_removed_only_by_whoever_looked_at_it() {
     assert_eq!(rename("late.md", first.clone()).unwrap_err().kind(), Kind::Conflict);
     assert_eq!(put(first.clone()).unwrap_err().kind(), Kind::Conflict);
     assert_eq!(put(Precondition::Absent).unwrap_err().kind(), Kind::PreconditionFailed);
-    assert_eq!(put(Precondition::OneOf(vec![svcfs_base::ETag::of(b"x")])).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(
+        put(Precondition::OneOf(vec![svcfs_base::ETag::from_content(b"x")])).unwrap_err().kind(),
+        Kind::Conflict
+    );
     assert_eq!(remove(first).unwrap_err().kind(), Kind::Conflict);
     assert_eq!(stands(&space, "film.bin"), second);
     put(second.clone()).unwrap();
     assert_eq!(space.text("film.bin"), "small\n");
     assert_eq!(rename("late.bin", second.clone()).unwrap_err().kind(), Kind::Conflict, "a page is no large file");
     assert_eq!(space.text("film.bin"), "small\n");
-    rename("late.bin", Precondition::OneOf(vec![svcfs_base::ETag::of(b"small\n")])).unwrap();
+    rename("late.bin", Precondition::OneOf(vec![svcfs_base::ETag::from_content(b"small\n")])).unwrap();
     rename("late.md", stands(&space, "film.bin")).unwrap();
     assert_eq!(space.text("film.bin"), "late\n");
     large(&space, "next.bin", LARGE);
@@ -338,7 +344,7 @@ fn of_doors_that_replace_one_large_file_one_does() {
         let putters = [0, 1, 2, 3].map(|number| {
             let (space, expected) = (&space, expected.clone());
             scope.spawn(move || {
-                let change = Change::put(at("film.bin"), format!("{number}\n")).expecting(expected);
+                let change = Change::put(at("film.bin"), format!("{number}\n")).with_precondition(expected);
                 space.vfs.apply(&eve(), change).is_ok()
             })
         });

@@ -32,7 +32,7 @@ fn a_node_that_a_listing_gave_is_found_only_by_the_name_that_it_still_has() {
 #[test]
 fn what_is_not_saved_below_a_directory_that_another_renames_is_saved_for_who_wrote_it() {
     let space = TestSpace::new();
-    let bob = Caller::new(Protocol::Fuse).named(svcfs_base::Actor::new("bob"));
+    let bob = Caller::new(Protocol::Fuse).with_actor(svcfs_base::Actor::new("bob"));
     let (directory, _) = space.vfs.make_directory(&ann(), NodeId::ROOT, &name("d"), 0o755).unwrap();
     space.put("d/b.md", "old\n");
     let (_, _, made) = space.vfs.create(&ann(), directory, &name("a.md"), 0o644).unwrap();
@@ -207,7 +207,7 @@ fn a_handle_goes_on_under_the_name_that_another_door_gives_its_page() {
     let renames = [("b.md", "b.md", "elsewhere.md"), ("d/page.md", "d", "e")];
     for (page, from, to) in renames {
         for (is_settled, is_written) in [(true, false), (false, false), (true, true), (false, true)] {
-            let new = at(page).moved(&at(from), &at(to)).unwrap();
+            let new = at(page).rebase(&at(from), &at(to)).unwrap();
             let (found, handle) = opened(&space, page, is_settled);
             if is_written {
                 space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"K").unwrap();
@@ -312,7 +312,7 @@ fn state_of_the_server_is_neither_found_nor_made_through_the_mount() {
         space.vfs.make_directory(&ann(), NodeId::ROOT, &name(".git"), 0o755).unwrap_err().kind(),
         Kind::Forbidden
     );
-    let put = svcfs_base::Change::put(at(".svc/config.toml"), "").expecting(Precondition::Any);
+    let put = svcfs_base::Change::put(at(".svc/config.toml"), "").with_precondition(Precondition::Any);
     space.vfs.apply(&ann(), put).unwrap();
     assert_eq!(space.vfs.read(Protocol::Http, &at(".svc/config.toml")).unwrap_err().kind(), Kind::NotFound);
     assert!(space.vfs.apply(&eve(), svcfs_base::Change::remove(at(".svc/config.toml"))).is_err());

@@ -107,7 +107,7 @@ fn a_file_made_where_another_was_removed_at_once_has_nothing_of_it() {
     for kind in ["queued", "on the disk"] {
         private(&space, "a.md");
         let (node, _) = space.vfs.find(&ann(), &at("a.md")).unwrap();
-        space.vfs.set_extended(node, b"user.mark", b"old", SetXattrMode::Either).unwrap();
+        space.vfs.set_extended(node, b"user.mark", b"old", SetXattrMode::CreateOrReplace).unwrap();
         space.vfs.forget(node, 1);
         if kind == "queued" {
             save_again(&space, "a.md", EMPTYING);
@@ -135,7 +135,7 @@ fn a_rename_over_a_file_with_the_same_bytes_keeps_what_its_source_has() {
         if at_rest == "both" {
             let set = SetAttributes { modified: Some(then), ..SetAttributes::default() };
             space.vfs.set_attributes(&ann(), node, set).unwrap();
-            space.vfs.set_extended(node, b"user.mark", b"b", SetXattrMode::Either).unwrap();
+            space.vfs.set_extended(node, b"user.mark", b"b", SetXattrMode::CreateOrReplace).unwrap();
         }
         let before = space.vfs.attributes(node).unwrap();
         rename(&space, source, "a.md");
@@ -162,7 +162,7 @@ fn an_edit_behind_the_server_is_not_covered_by_a_rename_of_the_same_bytes() {
     let root = space.directory.path().to_owned();
     let page = root.join("a.md");
     let edit = move || std::fs::write(&page, "of a person\n").unwrap();
-    svcfs_store::FailPoints::of(&root).call(svcfs_store::FailPoint::AcceptPlanned, edit);
+    svcfs_store::FailPoints::new(&root).set_callback(svcfs_store::FailPoint::AcceptPlanned, edit);
     rename(&space, "b.md", "a.md");
     space.vfs.settled().unwrap();
     assert_eq!(std::fs::read_to_string(root.join("a.md")).unwrap(), "of a person\n");

@@ -179,16 +179,16 @@ fn a_page_that_somebody_has_locked_keeps_its_links_whatever_door_the_rename_come
     space.put("index.md", "a.md\n");
     let lease = Lease {
         path: at("index.md"),
-        door: Protocol::WebDav,
+        protocol: Protocol::WebDav,
         token: "token".to_owned(),
         holder: "eve".to_owned(),
         note: String::new(),
         is_deep: false,
         is_shared: false,
-        until: std::time::SystemTime::now() + std::time::Duration::from_secs(60),
+        expires_at: std::time::SystemTime::now() + std::time::Duration::from_secs(60),
     };
     space.vfs.lease(lease).unwrap().unwrap();
-    let dav = Caller::new(Protocol::WebDav).named(svcfs_base::Actor::new("bob"));
+    let dav = Caller::new(Protocol::WebDav).with_actor(svcfs_base::Actor::new("bob"));
     space.vfs.rename_node(&dav, (NodeId::ROOT, &name("a.md")), (NodeId::ROOT, &name("b.md")), true).unwrap();
     renamed(&space, "b.md", "c.md").unwrap();
     assert_eq!((space.text("c.md"), space.text("index.md")), ("page\n".to_owned(), "a.md\n".to_owned()));
@@ -228,14 +228,14 @@ fn the_commit_of_a_rename_with_links_says_what_its_author_announced() {
     space.vfs.settled().unwrap();
     assert_eq!(space.log()[0], "ann|Call it what it is");
     assert_eq!(space.vfs.announced_save(&ann(), &at("b.md")), None);
-    assert_ne!(index.files[0].etag, Some(ETag::of(space.text("index.md").as_bytes())));
+    assert_ne!(index.files[0].etag, Some(ETag::from_content(space.text("index.md").as_bytes())));
 }
 
 #[test]
 fn a_rename_that_is_to_be_durable_now_and_is_refused_does_not_happen_later_either() {
     let space = TestSpace::new();
     space.put("a.md", "page\n");
-    let points = svcfs_store::FailPoints::of(space.directory.path());
+    let points = svcfs_store::FailPoints::new(space.directory.path());
     let rename = |durability| {
         let (from, to) = (name("a.md"), name("b.md"));
         space.vfs.rename_node_expecting(
@@ -245,7 +245,7 @@ fn a_rename_that_is_to_be_durable_now_and_is_refused_does_not_happen_later_eithe
             (Precondition::Any, durability),
         )
     };
-    points.refuse(svcfs_store::FailPoint::LogWrite, 28);
+    points.inject_error(svcfs_store::FailPoint::LogWrite, 28);
     assert_eq!(rename(Durability::Now).unwrap_err().kind(), Kind::NoSpace);
     points.clear(svcfs_store::FailPoint::LogWrite);
     space.put("c.md", "another\n");

@@ -23,7 +23,7 @@ fn opened() -> (TestSpace, FileContent) {
     let space = TestSpace::new();
     space.vfs.apply(&ann(), Change::put(at("a.bin"), long(b'a'))).unwrap();
     let opened = space.vfs.open_content(Protocol::S3, &at("a.bin")).unwrap();
-    assert_eq!((opened.etag, opened.attributes.size), (ETag::of(&long(b'a')), LONG as u64));
+    assert_eq!((opened.etag, opened.attributes.size), (ETag::from_content(&long(b'a')), LONG as u64));
     assert!(
         matches!(opened.content, FileContent::OnDisk(_)),
         "it would stay in memory for as long as a client is slow"

@@ -76,12 +76,12 @@ fn a_kill_at_any_point_loses_nothing_acknowledged_when_commits_are_gathered() {
 /// Which deed comes by a point first, or the question about history after it.
 fn deeds_by_point() -> BTreeMap<FailPoint, usize> {
     let space = TestSpace::gathering(NEVER, MAX_PATHS);
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let seen: Arc<Mutex<BTreeMap<FailPoint, usize>>> = Arc::default();
     for (number, deed) in DEEDS.iter().enumerate() {
-        for point in FailPoint::ALL.iter().filter(|point| point.nature() == svcfs_store::FailPointKind::Call) {
+        for point in FailPoint::ALL.iter().filter(|point| point.nature() == svcfs_store::FailPointKind::Syscall) {
             let seen = Arc::clone(&seen);
-            points.call(*point, move || {
+            points.set_callback(*point, move || {
                 seen.lock().entry(*point).or_insert(number);
             });
         }
@@ -103,8 +103,8 @@ fn a_disk_that_refuses_at_any_point_loses_nothing_acknowledged_when_commits_are_
             go(&space, deed).unwrap();
             space.vfs.committed().unwrap();
         }
-        let points = FailPoints::of(space.directory.path());
-        points.refuse(point, errno);
+        let points = FailPoints::new(space.directory.path());
+        points.inject_error(point, errno);
         std::thread::scope(|scope| {
             let (sender, done) = std::sync::mpsc::channel();
             let space = &space;

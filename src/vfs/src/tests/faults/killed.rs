@@ -38,7 +38,7 @@ impl Recorder {
         });
         for point in FailPoint::ALL {
             let recorder = Arc::clone(&recorder);
-            FailPoints::of(root).call(*point, move || recorder.come_by(*point));
+            FailPoints::new(root).set_callback(*point, move || recorder.come_by(*point));
         }
         recorder
     }
@@ -56,7 +56,7 @@ impl Recorder {
 
     pub(super) fn finish(&self) -> Vec<Image> {
         for point in FailPoint::ALL {
-            FailPoints::of(&self.root).clear(*point);
+            FailPoints::new(&self.root).clear(*point);
         }
         std::mem::take(&mut self.images.lock())
     }

@@ -52,9 +52,9 @@ fn readers_go_on_while_a_write_is_held_up_at_any_point() {
             (deed.go)(&space).unwrap();
         }
         let gate = Arc::new(Gate::default());
-        let points = FailPoints::of(space.directory.path());
+        let points = FailPoints::new(space.directory.path());
         let at_gate = Arc::clone(&gate);
-        points.call(*point, move || at_gate.come_by());
+        points.set_callback(*point, move || at_gate.come_by());
         std::thread::scope(|scope| {
             let (sender, done) = std::sync::mpsc::channel();
             let space = &space;
@@ -64,7 +64,7 @@ fn readers_go_on_while_a_write_is_held_up_at_any_point() {
             for entry in space.vfs.walk(Protocol::Fuse, &TreePath::root()).unwrap() {
                 // Gone in this moment, or read whole.
                 if let Ok(file) = space.vfs.read(Protocol::Fuse, &entry.path) {
-                    assert_eq!(file.etag, ETag::of(&file.content), "`{}` at `{}`", entry.path, point.name());
+                    assert_eq!(file.etag, ETag::from_content(&file.content), "`{}` at `{}`", entry.path, point.name());
                 }
             }
             assert!(
@@ -84,9 +84,9 @@ fn a_directory_in_the_place_of_a_file_whose_removal_is_on_its_way_moves_with_all
     let space = TestSpace::new();
     space.put("notes", "a file without an extension");
     let gate = Arc::new(Gate::default());
-    let points = FailPoints::of(space.directory.path());
+    let points = FailPoints::new(space.directory.path());
     let at_gate = Arc::clone(&gate);
-    points.call(FailPoint::TreeDone, move || at_gate.come_by());
+    points.set_callback(FailPoint::TreeDone, move || at_gate.come_by());
     space.vfs.apply(&eve(), ChangeSet::from(Change::remove(at("notes"))).soon()).unwrap();
     gate.wait_for_somebody("the removal");
     // The file is gone from the tree, and its removal from history is pending: so is the page.
