@@ -64,9 +64,9 @@ impl AppState {
             Ok(room) => from_memory(content, room),
             Err(_) => {
                 let kept = content.clone();
-                match self.blocking(Lane::Quick, move || space.vfs.set_aside(content)).await {
+                match self.blocking(Lane::Quick, move || space.vfs.spill_content(content)).await {
                     Ok(FileContent::OnDisk(reader)) => self.streamed(reader, 0..length as u64),
-                    Ok(FileContent::Here(content)) => from_memory(content, ()),
+                    Ok(FileContent::InMemory(content)) => from_memory(content, ()),
                     Err(fault) if is_reading => {
                         let told = "too many clients take long answers slowly, and the disk takes no more of them; try again in a moment";
                         return Err(Fault::unavailable(told).with_detail(RETRY, COME_AGAIN).with_source(fault));
@@ -102,7 +102,7 @@ impl AppState {
 
     /// A part of a file, read piece by piece as the client takes it.
     pub(crate) fn streamed(&self, reader: FileReader, part: Range<u64>) -> Response {
-        let read = ReadFunctions { now: FileReader::read_now, wait: FileReader::read };
+        let read = ReadFunctions { now: FileReader::try_read_cached, wait: FileReader::read };
         piece_by_piece(svcfs_listener::streamed(Arc::clone(&self.lanes), (reader, read), part))
     }
 }

@@ -144,7 +144,7 @@ impl Filesystem for LocalCallbacks {
             gid,
             modified: modified.map(moment),
             accessed: accessed.map(moment),
-            through: file.filter(|file| !is_ours(file.0)).map(handle),
+            handle: file.filter(|file| !is_ours(file.0)).map(handle),
         };
         self.answer("setattr", reply, || {
             let node = self.door.node(inode)?;
@@ -258,7 +258,7 @@ impl Filesystem for LocalCallbacks {
             Ok::<_, RequestFailure>(OpenReply { flags: opened.flags | self.door.to_write(inode, flags), ..opened })
         };
         self.answer_with("open", reply, opened, |reply, opened| {
-            self.door.passing.give(reply, inode, opened, || self.vfs.settled_file(node(inode), is_fit));
+            self.door.passing.give(reply, inode, opened, || self.vfs.clean_backing_file(node(inode), is_fit));
         });
     }
 
@@ -322,7 +322,7 @@ impl Filesystem for LocalCallbacks {
             return reply.ok();
         }
         let caller = self.door.saver(request, file);
-        self.answer("flush", reply, || self.vfs.publish_opened(&caller, handle(file), Durability::Soon));
+        self.answer("flush", reply, || self.vfs.publish_handle(&caller, handle(file), Durability::Soon));
     }
 
     fn fsync(&self, request: &Request, _inode: INodeNo, file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
@@ -330,7 +330,7 @@ impl Filesystem for LocalCallbacks {
             return reply.ok();
         }
         let caller = self.door.saver(request, file);
-        self.answer("fsync", reply, || self.vfs.publish_opened(&caller, handle(file), Durability::Now));
+        self.answer("fsync", reply, || self.vfs.publish_handle(&caller, handle(file), Durability::Now));
     }
 
     fn release(
@@ -395,11 +395,11 @@ impl Filesystem for LocalCallbacks {
     }
 
     fn fsyncdir(&self, _request: &Request, _inode: INodeNo, _file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        self.answer("fsyncdir", reply, || self.vfs.settled().map(drop));
+        self.answer("fsyncdir", reply, || self.vfs.wait_applied().map(drop));
     }
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
-        self.answer("statfs", reply, || self.vfs.disk());
+        self.answer("statfs", reply, || self.vfs.disk_space());
     }
 
     fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr, room: u32, reply: ReplyXattr) {

@@ -158,7 +158,7 @@ impl LocalMount {
     /// When the directory does not serve (each variant of [`MountError`] says what to do), or the system refuses.
     pub fn start(vfs: Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Result<Self, MountError> {
         let mountpoint = check_mountpoint(mountpoint, vfs.root(), &options.outside)?;
-        let progress = FollowerProgress::at(vfs.feed().last());
+        let progress = FollowerProgress::at(vfs.feed().last_seq());
         let door = FuseServer::new(vfs.clone(), options, progress.clone());
         let source = source(vfs.root());
         let mounted =

@@ -319,7 +319,7 @@ impl EventSubscriber {
     /// Reads on in the log.
     async fn read(&mut self) {
         let (space, from) = (Arc::clone(&self.space), Seq(self.position.seq));
-        let batch = self.app.blocking(Lane::Quick, move || space.vfs.feed().after(from, BATCH)).await;
+        let batch = self.app.blocking(Lane::Quick, move || space.vfs.feed().events_after(from, BATCH)).await;
         match batch {
             Ok(events) if events.is_empty() => {
                 // Announced, and not in the log: nothing more will come by this way.

@@ -102,7 +102,7 @@ impl RequestedRange {
 fn at_once(space: &Space, reach: &Permissions, path: &TreePath) -> Option<RawFile> {
     // A file that is found at once has no link on its way: it lies where its path says.
     reach.check_path(path).ok()?;
-    let (file, _) = space.vfs.read_now(Protocol::Http, path, None)?;
+    let (file, _) = space.vfs.try_read_cached(Protocol::Http, path, None)?;
     RawFile::of(path, file.into()).ok()
 }
 
@@ -144,7 +144,7 @@ pub(super) async fn raw(
         RequestedRange::Beyond => return Ok(beyond(length)),
     };
     let mut response = match content {
-        FileContent::Here(content) => {
+        FileContent::InMemory(content) => {
             let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
             Response::new(content.slice(at(part.start)..at(part.end)).into())
         }
@@ -179,7 +179,7 @@ fn beyond(length: u64) -> Response {
 
 /// A file that no version has, open.
 fn large(space: &Space, path: &TreePath) -> Result<RawFile, Fault> {
-    let (reader, attributes) = FileReader::at(&space.vfs, &Caller::new(Protocol::Http), path)?;
+    let (reader, attributes) = FileReader::open_path(&space.vfs, &Caller::new(Protocol::Http), path)?;
     let (length, modified) = (attributes.size, attributes.modified);
     Ok(RawFile { content: FileContent::OnDisk(reader), length, modified, mime: media::of_large(path) })
 }

@@ -257,7 +257,7 @@ impl MountViews {
     fn nearest(&self, door: Protocol, mut path: TreePath) -> Result<PathAttributes, Fault> {
         loop {
             match self.vfs.stat(door, &path) {
-                Err(fault) if fault.kind() == Kind::NotFound => match self.vfs.readers_of_gone(&path)? {
+                Err(fault) if fault.kind() == Kind::NotFound => match self.vfs.tombstone_attributes(&path)? {
                     Some(last) => return Ok(last),
                     None => path = path.parent().ok_or(fault)?,
                 },

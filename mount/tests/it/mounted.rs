@@ -29,7 +29,7 @@ pub struct Mounted {
 struct NoForbidden;
 
 impl WriteGate for NoForbidden {
-    fn pass(&self, _caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
+    fn check(&self, _caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
         match proposal.content.windows(9).any(|word| word == b"FORBIDDEN") {
             true => Err(Fault::rejected("line 1: FORBIDDEN is not allowed")),
             false => Ok(()),
@@ -118,8 +118,8 @@ pub fn open(root: &Path) -> Arc<Vfs> {
         root: root.to_owned(),
         clock: Arc::new(SystemClock),
         gates: vec![Box::new(NoForbidden)],
-        scratch,
-        commits: svcfs_vfs::CommitPolicy::Each,
+        scratch_patterns: scratch,
+        commit_policy: svcfs_vfs::CommitPolicy::PerSet,
         strategy: svcfs_vfs::VersionStrategy::Git,
         watch: false,
         progress: None,

@@ -95,7 +95,7 @@ fn the_tree_as_it_was_is_there_by_time_commit_branch_and_tag() {
     space.put("notes/a.md", "old");
     space
         .shell("mkdir bin; printf '#!/bin/sh\\necho ran\\n' > bin/run; chmod +x bin/run; ln -s ../notes/a.md bin/link");
-    let settled = space.vfs.committed().unwrap();
+    let settled = space.vfs.wait_committed().unwrap();
     assert!(settled.0 > 0);
     let git = |arguments: &[&str]| {
         let output = Command::new("git").arg("-C").arg(space.folder().join("root")).args(arguments).output().unwrap();
@@ -271,7 +271,7 @@ fn ten_thousand_versions_are_listed_at_once() {
         let change = Change::put(path.clone(), format!("version {number}\n"));
         space.vfs.apply(&caller, ChangeSet::from(change).soon()).unwrap();
     }
-    space.vfs.committed().unwrap();
+    space.vfs.wait_committed().unwrap();
     let list = || {
         let started = Instant::now();
         let count = fs::read_dir(space.at(".svc/history/page.md")).unwrap().count();

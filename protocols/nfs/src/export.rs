@@ -43,12 +43,12 @@ pub(crate) struct NfsExport {
 impl NfsExport {
     /// Opens what is kept of a space, and does first what was promised by a server that died.
     pub(crate) fn open(space: Arc<Space>) -> Result<Arc<Self>, Fault> {
-        let numbers = space.vfs.file_numbers()?;
+        let numbers = space.vfs.inode_table()?;
         stable_write_replay::settle(&space.vfs, &numbers)?;
         let (writers, refused, listings, names, found, gone) = Default::default();
         let export = Arc::new(Self { space, numbers, writers, refused, listings, names, found, gone });
         let weak = Arc::downgrade(&export);
-        export.vfs().before_history(move || {
+        export.vfs().add_write_flusher(move || {
             if let Some(export) = weak.upgrade() {
                 export.settle_all();
             }
@@ -62,7 +62,7 @@ impl NfsExport {
 
     /// Waits until a name that was changed cannot be lost any more: clients do not ask for that (RFC 1813, 1.6 and 4.8).
     pub(crate) fn names_are_safe(&self) -> Result<(), Fault> {
-        self.vfs().settled().map(drop)
+        self.vfs().wait_applied().map(drop)
     }
 
     /// The numbers of names in a directory.
@@ -78,7 +78,7 @@ impl NfsExport {
     /// Those of the numbers.
     pub(crate) fn tidy(&self) -> Result<(), Fault> {
         let caller = Caller::new(Protocol::Nfs);
-        let is_gone = |path: &TreePath| match self.vfs().find(&caller, path) {
+        let is_gone = |path: &TreePath| match self.vfs().lookup_path(&caller, path) {
             Ok((node, _)) => {
                 self.vfs().forget(node, 1);
                 false

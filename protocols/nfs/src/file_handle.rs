@@ -104,7 +104,7 @@ impl ExportEntry {
     pub(crate) fn there_held(&self, caller: &Caller, name: &PathComponent) -> Result<Self, NfsError> {
         self.directory_held(caller)?;
         // Looked for first: a name that is nowhere needs no number.
-        match self.export.vfs().find(caller, &self.now()?.join(name)) {
+        match self.export.vfs().lookup_path(caller, &self.now()?.join(name)) {
             Ok((node, _)) => self.export.found(node),
             Err(fault) if fault.kind() == Kind::NotFound => return Err(nfsstat3::NFS3ERR_NOENT.into()),
             Err(fault) => return Err(fault.into()),
@@ -145,7 +145,7 @@ impl ExportEntry {
         {
             return Ok((node, vfs.attributes(node)?));
         }
-        let found = vfs.find(caller, path)?;
+        let found = vfs.lookup_path(caller, path)?;
         self.export.found(found.0);
         Ok(found)
     }

@@ -35,8 +35,8 @@ impl CachedEntry {
         if export.writers.node(*number).is_some() {
             return None;
         }
-        let glance = export.vfs().glance(caller, &self.path, part)?;
-        if glance.told.is_some_and(|node| !export.found_again(node)) {
+        let glance = export.vfs().try_lookup_cached(caller, &self.path, part)?;
+        if glance.pinned_node.is_some_and(|node| !export.found_again(node)) {
             return None;
         }
         Some((told(export.numbers.space_id(), *number, &glance.attributes), glance))
@@ -123,7 +123,7 @@ impl NfsServer {
         let (offset, count) = (arguments.value::<u64>().ok()?, arguments.value::<u32>().ok()?);
         let part = (offset, count.min(TRANSFER) as usize);
         let (told, glance) = self.there(handle, |there| there.glance(&asked.caller, Some(part)))?;
-        let is_end = offset.saturating_add(glance.part.len() as u64) >= glance.attributes.size;
-        asked.answer_read(Ok(ReadReply { told, data: glance.part, is_end })).ok()
+        let is_end = offset.saturating_add(glance.data.len() as u64) >= glance.attributes.size;
+        asked.answer_read(Ok(ReadReply { told, data: glance.data, is_end })).ok()
     }
 }

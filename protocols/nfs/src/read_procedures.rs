@@ -145,8 +145,8 @@ impl NfsServer {
     pub(crate) fn fsstat(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let found = self.told(asked).and_then(|(place, attributes)| {
             let disk = match &place {
-                HandleTarget::Top => self.server.primary().vfs.disk()?,
-                HandleTarget::Entry(entry) => entry.export.vfs().disk()?,
+                HandleTarget::Top => self.server.primary().vfs.disk_space()?,
+                HandleTarget::Entry(entry) => entry.export.vfs().disk_space()?,
             };
             let bytes = |blocks: u64| blocks.saturating_mul(u64::from(disk.block_size));
             Ok(FSSTAT3resok {

@@ -101,13 +101,13 @@ fn own(promises: &[StableWrite]) -> DiskAttributes {
 
 /// The file, made where nothing is. Found once.
 fn open(vfs: &Vfs, path: &TreePath, (caller, own): (&Caller, DiskAttributes)) -> Result<(NodeId, HandleId), Fault> {
-    match vfs.find(caller, path) {
+    match vfs.lookup_path(caller, path) {
         Ok((node, _)) => {
             let opened = vfs.open_node(caller, node, OpenMode { write: true, truncate: false });
             opened.map(|handle| (node, handle)).inspect_err(|_| vfs.forget(node, 1))
         }
         Err(fault) if fault.kind() == Kind::NotFound => {
-            let (parent, _) = vfs.find(caller, &path.parent().unwrap_or_else(TreePath::root))?;
+            let (parent, _) = vfs.lookup_path(caller, &path.parent().unwrap_or_else(TreePath::root))?;
             let made = PathComponent::parse(path.name())
                 .and_then(|name| vfs.create(caller, parent, &name, own.mode.unwrap_or(0o644)));
             vfs.forget(parent, 1);
@@ -131,7 +131,7 @@ fn open(vfs: &Vfs, path: &TreePath, (caller, own): (&Caller, DiskAttributes)) ->
 /// large for any version, that of its size and time. None of one that was made and never saved.
 pub(crate) fn standing(vfs: &Vfs, node: NodeId) -> Option<ETag> {
     let there = vfs.path_of(node).and_then(|path| vfs.stat(Protocol::Internal, &path));
-    match there.ok().and_then(|there| there.large()) {
+    match there.ok().and_then(|there| there.large_file()) {
         Some(large) => Some(ETag::from_content(large.to_string().as_bytes())),
         None => vfs.etag(node).ok(),
     }
@@ -139,7 +139,7 @@ pub(crate) fn standing(vfs: &Vfs, node: NodeId) -> Option<ETag> {
 
 /// The same by name; none where nothing is.
 fn standing_at(vfs: &Vfs, path: &TreePath) -> Result<Option<ETag>, Fault> {
-    match vfs.find(&Caller::new(Protocol::Nfs), path) {
+    match vfs.lookup_path(&Caller::new(Protocol::Nfs), path) {
         Ok((node, _)) => {
             let now = standing(vfs, node);
             vfs.forget(node, 1);
@@ -165,27 +165,27 @@ fn keep(
         return Ok(false);
     }
     for version in since {
-        let version = vfs.kept_content(&version.content)?;
+        let version = vfs.stored_content(&version.content)?;
         if written.iter().all(|range| version.get(range.clone()) == text.get(range.clone())) {
             return Ok(false);
         }
     }
     let by = author(promises);
     let told = format!("`{by}` wrote this over NFS before the server died, and it was not saved: {}", fault.message());
-    vfs.keep_unsaved((path, place), text.into(), &Fault::new(fault.kind(), told), own(promises))?;
+    vfs.store_rejected((path, place), text.into(), &Fault::new(fault.kind(), told), own(promises))?;
     Ok(true)
 }
 
 /// What a page was, and its versions since; nothing of one that has no such version.
 fn past(vfs: &Vfs, path: &TreePath, base: Option<ETag>) -> Result<(Bytes, Vec<StoredVersion>), Fault> {
     let mut since: Vec<StoredVersion> = Vec::new();
-    for version in vfs.kept_versions(path)?.into_iter().rev() {
+    for version in vfs.stored_versions(path)?.into_iter().rev() {
         let etag = match &version.content {
             StoredContent::Blob(etag) => *etag,
-            StoredContent::Snapshot(..) => ETag::from_content(&vfs.kept_content(&version.content)?),
+            StoredContent::Snapshot(..) => ETag::from_content(&vfs.stored_content(&version.content)?),
         };
         if base == Some(etag) {
-            return Ok((vfs.kept_content(&version.content)?, since));
+            return Ok((vfs.stored_content(&version.content)?, since));
         }
         // A number is missing where the page was removed: what was there before is of another one.
         if base.is_none() && since.last().is_some_and(|later| later.number != version.number + 1) {
@@ -225,7 +225,7 @@ fn done(text: Bytes, promises: &[StableWrite]) -> Result<(Vec<u8>, Vec<Range<usi
 
 /// Whether what stands there has these parts of a text.
 fn stands(vfs: &Vfs, path: &TreePath, text: &[u8], parts: &[Range<usize>]) -> bool {
-    let Ok((node, _)) = vfs.find(&Caller::new(Protocol::Nfs), path) else { return false };
+    let Ok((node, _)) = vfs.lookup_path(&Caller::new(Protocol::Nfs), path) else { return false };
     let is_there = |part: &Range<usize>| {
         let there = vfs.read_node(node, part.start as u64, part.len());
         there.is_ok_and(|there| text.get(part.clone()) == Some(&there[..]))

@@ -247,7 +247,7 @@ impl Served {
 
     /// Author and subject of every commit, oldest first, as somebody hears who asks about history.
     fn commits(&self) -> Vec<String> {
-        self.server.primary().vfs.committed().unwrap();
+        self.server.primary().vfs.wait_committed().unwrap();
         let mut git = Command::new("git");
         git.arg("-C").arg(self.folder.path().join("root")).args(["log", "--reverse", "--format=%an: %s"]);
         let log = String::from_utf8(git.output().unwrap().stdout).unwrap();

@@ -81,7 +81,7 @@ impl NfsServer {
             }
             // Held open: what is emptied is filled in a moment, and nobody's version before.
             let mut writer = export.writer(entry, &asked.caller, (size, &[]))?;
-            let set = svcfs_vfs::SetAttributes { through: Some(writer.handle), ..*set };
+            let set = svcfs_vfs::SetAttributes { handle: Some(writer.handle), ..*set };
             export.vfs().set_attributes(&asked.caller, writer.node, set).map_err(too_far)?;
             export.wrote(&mut writer);
             export.promise(&mut writer, StableOperation::Resize(size), false)?;
@@ -147,7 +147,7 @@ impl NfsServer {
             file_wcc = entry.changed(&asked.caller, before);
             outcome?;
             // What another question has saved may be on its way to the disk.
-            Ok(entry.export.vfs().settled().map(drop)?)
+            Ok(entry.export.vfs().wait_applied().map(drop)?)
         });
         let done = |(), file_wcc| COMMIT3resok { file_wcc, verf: writeverf3(self.verifier) };
         asked.answer_with("COMMIT", (outcome, file_wcc), done, |file_wcc| COMMIT3resfail { file_wcc })

@@ -354,7 +354,7 @@ impl NfsExport {
             writer.promises = None;
         }
         let outcome = goes_on.map_err(|fault| (fault, None));
-        let outcome = outcome.and_then(|()| self.vfs().publish_or_take(&writer.caller, writer.handle, durability));
+        let outcome = outcome.and_then(|()| self.vfs().publish_or_detach(&writer.caller, writer.handle, durability));
         let Err((fault, left)) = outcome else {
             writer.is_over = true;
             return self.vfs().release(&writer.caller, writer.handle);
@@ -371,12 +371,12 @@ impl NfsExport {
             writer.promises = None;
         }
         match left {
-            Some(RejectedBuffer::Here) => {
+            Some(RejectedBuffer::InPlace) => {
                 writer.refused = Some((Instant::now(), fault.kind()));
                 (writer.base, writer.again) = (None, None);
                 return Err(fault);
             }
-            Some(RejectedBuffer::Taken(text)) => self.refused.keep(writer.number, text, &fault),
+            Some(RejectedBuffer::Detached(text)) => self.refused.keep(writer.number, text, &fault),
             None => {}
         }
         writer.is_over = true;
@@ -451,7 +451,7 @@ impl NfsExport {
             }
         }
         if !saved.is_empty() {
-            let kept = self.vfs().settled().and_then(|_| Ok(self.numbers.discard_writes(&saved, is_flushed)?));
+            let kept = self.vfs().wait_applied().and_then(|_| Ok(self.numbers.discard_writes(&saved, is_flushed)?));
             if let Err(fault) = kept {
                 // They are done again when the space is opened next, if they have to.
                 tracing::error!(error = ?fault, "files that were written over NFS are saved, and still remembered as if they were not");

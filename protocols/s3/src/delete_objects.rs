@@ -165,7 +165,7 @@ fn remove(
                 Err(fault) => failed.push((ParsedKey::File(path), fault)),
             }
         }
-        asked.space.vfs.settled()?;
+        asked.space.vfs.wait_applied()?;
     }
     // The deepest first.
     folders.sort_unstable_by(|one, other| other.cmp(one));

@@ -72,8 +72,8 @@ impl ObjectSelection {
     /// Lets an earlier version be read from the disk, for it is streamed as slowly as a client takes it; where there is no room on the disk, it stays
     /// in memory.
     fn set_aside(&mut self, asked: &S3RequestContext) {
-        let FileContent::Here(content) = &self.object.content else { return };
-        match asked.space.vfs.set_aside(content.clone()) {
+        let FileContent::InMemory(content) = &self.object.content else { return };
+        match asked.space.vfs.spill_content(content.clone()) {
             Ok(aside) => self.object.content = aside,
             Err(fault) => tracing::warn!(error = ?fault, "a version is handed on from memory"),
         }
@@ -171,13 +171,13 @@ pub(crate) async fn get(
     };
     let from = answer.range.as_ref().map_or(0, |range| range.start);
     output.body = Some(match answer.object.content {
-        FileContent::Here(content) => {
+        FileContent::InMemory(content) => {
             let begin = usize::try_from(from).unwrap_or(usize::MAX).min(content.len());
             let end = begin.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(content.len());
             StreamingBlob::from(Body::from(content.slice(begin..end)))
         }
         FileContent::OnDisk(reader) => {
-            let read = ReadFunctions { now: FileReader::read_now, wait: FileReader::read };
+            let read = ReadFunctions { now: FileReader::try_read_cached, wait: FileReader::read };
             StreamingBlob::wrap(streamed(Arc::clone(&asked.door.lanes), (reader, read), from..from + length))
         }
     });

@@ -189,7 +189,7 @@ impl KeyWalk<'_> {
         let (mut place, mut found) = (path.clone(), attributes.clone());
         if attributes.kind == EntryKind::Symlink {
             // Folders behind links are not walked into: links may lead in circles.
-            let led = self.asked.check(path).and_then(|()| vfs.leads_to(door, path));
+            let led = self.asked.check(path).and_then(|()| vfs.resolve_links(door, path));
             let led = led.and_then(|path| Ok((vfs.stat(door, &path)?, path)));
             match led {
                 Ok((attributes, path)) if attributes.kind == EntryKind::File => (place, found) = (path, attributes),

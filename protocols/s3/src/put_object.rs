@@ -180,7 +180,7 @@ pub(crate) fn put_in_place(
             let stored = vfs.save(&asked.caller, place.clone(), content, expected)?.etag.unwrap_or(sent);
             record.of = stored.to_string();
             // Somebody else may have written it since: that is another one.
-            let newest = match vfs.known_version(&place) {
+            let newest = match vfs.try_newest_version(&place) {
                 Ok(newest) => newest.filter(|newest| newest.etag == stored),
                 Err(fault) => {
                     warn!(page.path = %place, error = ?fault, "what a version is called that was written cannot be told");

@@ -29,7 +29,7 @@ impl<'a> ResolvedNode<'a> {
     /// `NotFound`, `Forbidden` beyond the caller's reach, `Invalid` for a link that leads out of the tree.
     pub(crate) fn at(asked: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
         asked.check(path)?;
-        Self::exactly(asked, asked.space.vfs.leads_to(asked.caller.protocol, path)?)
+        Self::exactly(asked, asked.space.vfs.resolve_links(asked.caller.protocol, path)?)
     }
 
     /// What stands at a path itself.
@@ -43,7 +43,7 @@ impl<'a> ResolvedNode<'a> {
 
     fn exactly(asked: &'a S3RequestContext, path: TreePath) -> Result<Self, Fault> {
         let vfs = &*asked.space.vfs;
-        let (node, attributes) = vfs.find(&asked.caller, &path)?;
+        let (node, attributes) = vfs.lookup_path(&asked.caller, &path)?;
         Ok(Self { vfs, node, attributes, path })
     }
 
@@ -71,6 +71,6 @@ impl<'a> ResolvedNode<'a> {
     }
     /// Whether no version has it.
     pub(crate) fn is_large(&self) -> bool {
-        self.attributes.large().is_some()
+        self.attributes.large_file().is_some()
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn object(
         ParsedKey::File(path) if vfs.is_visible(asked.caller.protocol, path) => path,
         ParsedKey::File(_) | ParsedKey::Folder(_) => return Err(unknown().into()),
     };
-    let content = match vfs.version(path, version) {
+    let content = match vfs.read_version(path, version) {
         Err(fault) if fault.kind() == Kind::NotFound && vfs.is_removal(path, version)? => {
             return Err(s3_error!(MethodNotAllowed, "`{path}` was removed by that version; it has no content").into());
         }
@@ -69,7 +69,7 @@ pub(crate) fn object(
         etag: record.etag.clone().unwrap_or_else(|| etag_of(&content)),
         blob: Some(blob),
         record,
-        content: FileContent::Here(content),
+        content: FileContent::InMemory(content),
         attributes: None,
     })
 }
@@ -81,7 +81,7 @@ pub(crate) fn current(asked: &S3RequestContext, key: &ParsedKey, object: &S3Obje
         ParsedKey::File(_) | ParsedKey::Folder(_) => return None,
     };
     let Some(blob) = object.blob else { return Some(NULL.to_owned()) };
-    match asked.space.vfs.known_version(path) {
+    match asked.space.vfs.try_newest_version(path) {
         Ok(newest) => newest.filter(|newest| newest.etag == blob).map(|newest| newest.version.hash.to_string()),
         Err(fault) => {
             tracing::warn!(page.path = %path, error = ?fault, "what the version of an object is called cannot be told");
@@ -119,7 +119,7 @@ fn entries(asked: &S3RequestContext, path: &TreePath, removals: &[RemovalMarker]
         is_latest: false,
         what,
     };
-    let kept = vfs.kept_versions(path)?.into_iter().rev();
+    let kept = vfs.stored_versions(path)?.into_iter().rev();
     let kept =
         kept.map(|kept| entry(kept.id.to_string(), SystemTime::from(kept.time), VersionKind::Kept(kept.content)));
     let mut all: Vec<_> = kept.collect();
@@ -139,7 +139,7 @@ fn entries(asked: &S3RequestContext, path: &TreePath, removals: &[RemovalMarker]
     let there = vfs.stat(asked.caller.protocol, path);
     let is_there = there.is_ok();
     all.sort_by_key(|entry| (Reverse(entry.time), matches!(entry.what, VersionKind::Removal) == is_there));
-    if there.is_ok_and(|there| there.large().is_some()) {
+    if there.is_ok_and(|there| there.large_file().is_some()) {
         // What no version has stands in front of all of them; its removal of the page that was there is told behind it.
         let large = S3Object::at(asked, &ParsedKey::File(path.clone()))?;
         all.insert(0, entry(NULL.to_owned(), large.modified, VersionKind::Large(large.size, large.etag)));
@@ -270,7 +270,7 @@ fn unread(asked: &S3RequestContext, entry: &VersionEntry) -> Result<u64, Fault> 
     if asked.door.etags.known_version(&asked.space, content).is_some() {
         return Ok(0);
     }
-    match asked.space.vfs.kept_size(content) {
+    match asked.space.vfs.stored_size(content) {
         Err(fault) if fault.kind() == Kind::NotFound => Ok(0),
         size => size,
     }
@@ -288,7 +288,7 @@ fn described(asked: &S3RequestContext, path: &TreePath, entry: &VersionEntry) ->
         VersionKind::Removal => return Ok(Some(Default::default())),
         VersionKind::Large(size, etag) => return Ok(Some((*size, etag.clone()))),
         VersionKind::Named => {
-            let content = had(vfs.version(path, &entry.id))?;
+            let content = had(vfs.read_version(path, &entry.id))?;
             return Ok(content.map(|content| (content.len() as u64, etag_of(&content))));
         }
         VersionKind::Kept(content) => content,
@@ -297,7 +297,7 @@ fn described(asked: &S3RequestContext, path: &TreePath, entry: &VersionEntry) ->
     let told = match etags.known_version(&asked.space, content) {
         Some(told) => told,
         None => {
-            let Some(bytes) = had(vfs.kept_content(content))? else { return Ok(None) };
+            let Some(bytes) = had(vfs.stored_content(content))? else { return Ok(None) };
             let (size, md5) = (bytes.len() as u64, Md5::checksum(&bytes));
             etags.remember_version(&asked.space, content, (size, md5));
             (size, hex(&md5))
@@ -313,7 +313,7 @@ fn of_parts(asked: &S3RequestContext, path: &TreePath, content: &StoredContent) 
     let Some(etag) = record.etag else { return Ok(None) };
     let blob = match content {
         StoredContent::Blob(blob) => *blob,
-        StoredContent::Snapshot(..) => svcfs_base::ETag::from_content(&asked.space.vfs.kept_content(content)?),
+        StoredContent::Snapshot(..) => svcfs_base::ETag::from_content(&asked.space.vfs.stored_content(content)?),
     };
     Ok((record.of == blob.to_string()).then_some(etag))
 }

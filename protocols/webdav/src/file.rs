@@ -35,7 +35,7 @@ impl ReadableFile {
         let (space, caller) = (asked.space(), asked.caller());
         // One that is found at once has no link on its way: it lies where its path says.
         caller.permissions.check_path(path).ok()?;
-        let (file, _) = space.vfs.read_now(caller.protocol, path, None)?;
+        let (file, _) = space.vfs.try_read_cached(caller.protocol, path, None)?;
         Some(Self::of(asked, file.into()))
     }
 
@@ -63,7 +63,7 @@ impl ReadableFile {
             Err(fault) if fault.kind() == Kind::NotFound => {
                 let mut metadata = found.metadata(asked)?;
                 metadata.attributes.size = 0;
-                Ok(Self::new(asked, metadata, FileContent::Here(Bytes::new())))
+                Ok(Self::new(asked, metadata, FileContent::InMemory(Bytes::new())))
             }
             opened => Ok(Self::of(asked, opened?)),
         }
@@ -97,7 +97,7 @@ impl DavFile for ReadableFile {
     }
     fn read_bytes(&mut self, count: usize) -> FsFuture<'_, Bytes> {
         Box::pin(async move {
-            let read = match self.content.read_now(self.position, count) {
+            let read = match self.content.try_read_cached(self.position, count) {
                 Some(read) => read,
                 None => {
                     let (content, position) = (Arc::clone(&self.content), self.position);

@@ -65,7 +65,7 @@ pub(crate) fn remove_file(asked: &WebdavRequestContext, found: &ResolvedResource
     }
     let folder = ResolvedResource::parent_of(asked, &found.path)?;
     vfs.unlink(caller, folder.node, &found.name()?)?;
-    vfs.settled().map(drop)
+    vfs.wait_applied().map(drop)
 }
 
 /// Gives a file or folder another name; a folder in one change set.
@@ -193,7 +193,7 @@ impl CopyPlan<'_> {
 
     /// Copies of large files, beside the place.
     fn of_large(&self) -> Result<Vec<(TreePath, StagedResource)>, Fault> {
-        let large = self.copied.files.iter().filter(|(_, attributes)| attributes.large().is_some());
+        let large = self.copied.files.iter().filter(|(_, attributes)| attributes.large_file().is_some());
         large
             .map(|(path, attributes)| Ok((path.clone(), copy_large(self.asked, path, attributes.size, self.to)?)))
             .collect()
@@ -245,7 +245,7 @@ impl CopyPlan<'_> {
         // What conditions were about, if it is a file.
         let look = asked.seen(from);
         let mut bytes = 0;
-        for (path, attributes) in copied.files.iter().filter(|(_, attributes)| attributes.large().is_none()) {
+        for (path, attributes) in copied.files.iter().filter(|(_, attributes)| attributes.large_file().is_none()) {
             let to = self.place(path);
             let expect = observed_state::expect(over(&to).as_ref());
             let change = copy_of(asked, (path, attributes, look.as_ref()), to)?.with_precondition(expect);

@@ -110,7 +110,7 @@ impl WebdavLocks {
         is_deep: bool,
     ) -> Result<LeaseBarrier<'a>, Fault> {
         let vfs = &asked.space().vfs;
-        let none_begins = vfs.without_new_leases(paths);
+        let none_begins = vfs.block_new_leases(paths);
         let locks = Self { asked: asked.clone(), prefix: String::new() };
         let other = |path: &&TreePath| {
             let below = || locks.ours(vfs.leases_below(path)).find(|lease| !asked.holds(lease));
@@ -179,7 +179,7 @@ impl WebdavLocks {
         let granted = self.run(move |asked| {
             let lease = wanted?;
             asked.caller().permissions.check_path(&lease.path)?;
-            asked.space().vfs.lease(lease)
+            asked.space().vfs.acquire_lease(lease)
         });
         match granted.await {
             Ok(Ok(())) => Ok(shown),
@@ -209,7 +209,7 @@ impl DavLockSystem for WebdavLocks {
             self.asked.met(LockConflict { lease: other, is_conflict: false });
             return Box::pin(std::future::ready(Err(shown)));
         }
-        let until = self.asked.space().vfs.lease_end(timeout.unwrap_or(USUAL));
+        let until = self.asked.space().vfs.lease_expiry(timeout.unwrap_or(USUAL));
         let wanted = path_of(path).and_then(|path| {
             Ok(Lease {
                 token: Uuid::new_v4().urn().to_string(),
@@ -239,7 +239,7 @@ impl DavLockSystem for WebdavLocks {
     }
 
     fn refresh(&self, path: &DavPath, token: &str, timeout: Option<Duration>) -> LsFuture<'_, Result<DavLock, ()>> {
-        let until = self.asked.space().vfs.lease_end(timeout.unwrap_or(USUAL));
+        let until = self.asked.space().vfs.lease_expiry(timeout.unwrap_or(USUAL));
         let (asked, path, token) = (path.clone(), path_of(path), token.to_owned());
         Box::pin(async move {
             let refreshed = move |asked: &WebdavRequestContext| {

@@ -72,7 +72,7 @@ pub(crate) fn expect(look: Option<&ObservedState>) -> Precondition {
         Some(ObservedState::Nothing) => Precondition::Absent,
         Some(ObservedState::File(_, etag)) => Precondition::OneOf(vec![*etag]),
         Some(ObservedState::Large(metadata)) => {
-            metadata.attributes.large().map_or(Precondition::Present, Precondition::Large)
+            metadata.attributes.large_file().map_or(Precondition::Present, Precondition::Large)
         }
     }
 }

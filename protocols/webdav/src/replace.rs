@@ -143,7 +143,7 @@ pub(crate) fn aside(
         undo();
         back()
     });
-    if vfs.settled().is_ok() {
+    if vfs.wait_applied().is_ok() {
         note.over();
     }
     let Err(error) = is_back else { return Err(fault) };

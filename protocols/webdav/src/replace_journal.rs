@@ -226,5 +226,5 @@ fn end(door: &Arc<WebdavServer>, space: &Arc<Space>, note: &ReplaceRecord) -> Re
     let [old, new] = [beside, place].map(|path| PathComponent::parse(path.name()));
     space.vfs.rename_node(asked.caller(), (folder.node, &old?), (folder.node, &new?), false)?;
     tracing::warn!(page.path = %place, "a server was killed while it replaced this; it is back");
-    space.vfs.settled().map(drop)
+    space.vfs.wait_applied().map(drop)
 }

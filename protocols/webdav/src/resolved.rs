@@ -32,7 +32,7 @@ impl<'a> ResolvedResource<'a> {
     pub(crate) fn at(asked: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         let LookupContext { vfs, door, .. } = LookupContext::of(asked);
         check_reach(asked, path)?;
-        let place = vfs.leads_to(door, path).map_err(|fault| lost(asked, path, fault))?;
+        let place = vfs.resolve_links(door, path).map_err(|fault| lost(asked, path, fault))?;
         Self::exactly(asked, place)
     }
 
@@ -48,7 +48,7 @@ impl<'a> ResolvedResource<'a> {
     fn exactly(asked: &'a WebdavRequestContext, path: TreePath) -> Result<Self, Fault> {
         let vfs = &*asked.space().vfs;
         // Nothing is below a file. Who puts something there has no folder to put it into, which is asked for by itself.
-        let (node, attributes) = vfs.find(asked.caller(), &path).map_err(|fault| match fault.kind() {
+        let (node, attributes) = vfs.lookup_path(asked.caller(), &path).map_err(|fault| match fault.kind() {
             Kind::NotDirectory => Fault::file_not_found(&path),
             _ => fault,
         })?;
@@ -80,7 +80,7 @@ impl<'a> ResolvedResource<'a> {
     }
     /// Whether no version has it.
     pub(crate) fn is_large(&self) -> bool {
-        self.attributes.large().is_some()
+        self.attributes.large_file().is_some()
     }
     /// The name of the node that is found, for the vfs.
     ///
@@ -138,7 +138,7 @@ fn lost(asked: &WebdavRequestContext, path: &TreePath, fault: Fault) -> Fault {
 /// # Errors
 /// `Forbidden`.
 pub(crate) fn check_not_ours(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
-    if !asked.space().vfs.is_the_servers(asked.caller().protocol, path) {
+    if !asked.space().vfs.is_protected(asked.caller().protocol, path) {
         return Ok(());
     }
     let what = if path.is_root() { "the root of a space".to_owned() } else { format!("`{path}`") };
@@ -157,7 +157,7 @@ pub(crate) fn metadata(
     if attributes.kind != EntryKind::File || !asked.wants_etags() {
         return Ok(ResourceMetadata::without_etag(attributes));
     }
-    if attributes.large().is_some() {
+    if attributes.large_file().is_some() {
         return Ok(ResourceMetadata::of_large(attributes));
     }
     let space = asked.space();

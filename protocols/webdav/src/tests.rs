@@ -135,7 +135,7 @@ impl Served {
 
     /// Author and subject of every commit of the first space since the last question, oldest first.
     fn commits(&self, seen: &mut usize) -> Vec<String> {
-        self.server.primary().vfs.committed().unwrap();
+        self.server.primary().vfs.wait_committed().unwrap();
         let mut git = Command::new("git");
         git.arg("-C").arg(self.folder.path().join("default")).args(["log", "--reverse", "--format=%an: %s"]);
         let log = String::from_utf8(git.output().unwrap().stdout).unwrap();

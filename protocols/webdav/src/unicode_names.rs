@@ -27,7 +27,7 @@ pub(crate) fn stored(vfs: &Vfs, caller: &Caller, path: &TreePath) -> TreePath {
 /// The name of a folder that has the same letters.
 fn same_name(vfs: &Vfs, caller: &Caller, folder: &TreePath, name: &str) -> Option<TreePath> {
     let composed: String = name.nfc().collect();
-    let folder = vfs.leads_to(caller.protocol, folder).ok()?;
+    let folder = vfs.resolve_links(caller.protocol, folder).ok()?;
     let entries = vfs.list(caller.protocol, &folder).ok()?;
     let mut same = entries.into_iter().map(|entry| entry.path).filter(|path| path.name().nfc().eq(composed.chars()));
     same.next().filter(|path| caller.permissions.check_path(path).is_ok())

@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult};
 use svcfs_base::{Caller, Durability, Fault, FileKind, Kind, MAX_FILE_BYTES, PathComponent, TreePath};
 use svcfs_listener::{BlockBuffer, BlockSink, PipelineStage, SpillBuffer};
-use svcfs_vfs::{EntryKind, HandleId, NodeId, UPLOAD, Vfs, WriteAt};
+use svcfs_vfs::{EntryKind, HandleId, NodeId, UPLOAD_AFFIXES, Vfs, WriteAt};
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
@@ -329,12 +329,13 @@ impl StagedResource {
     pub(crate) fn new(asked: &WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         let (vfs, caller) = (Arc::clone(&asked.space().vfs), asked.caller().clone());
         let folder = ResolvedResource::parent_of(asked, path)?;
-        let name = PathComponent::parse(&format!("{}{}{}", UPLOAD.0, Uuid::new_v4().simple(), UPLOAD.1))?;
+        let name =
+            PathComponent::parse(&format!("{}{}{}", UPLOAD_AFFIXES.0, Uuid::new_v4().simple(), UPLOAD_AFFIXES.1))?;
         let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
         let path = Some(folder.path.join(&name));
         drop(folder);
         let beside = Self { vfs, caller, node, handle, path, length: 0 };
-        beside.vfs.expect_large(handle)?;
+        beside.vfs.spill_to_disk(handle)?;
         Ok(beside)
     }
 

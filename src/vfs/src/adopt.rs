@@ -30,7 +30,7 @@ impl Vfs {
     /// As [`Vfs::rescan`], for somebody who waits.
     pub(crate) fn rescan_and_tell(&self, reporter: &mut ProgressReporter) -> Result<usize, Fault> {
         self.core.sweep_refused();
-        self.committed()?;
+        self.wait_committed()?;
         reporter.tell(OpenProgress::Comparing);
         let paths = self.core.memory.differences()?;
         let count = self.adopt_and_tell(&paths, reporter)?;
@@ -64,7 +64,7 @@ impl Vfs {
     fn adopt_and_tell(&self, paths: &[TreePath], reporter: &mut ProgressReporter) -> Result<usize, Fault> {
         if paths.iter().any(|path| self.core.overlay.get(path).is_some()) {
             // An edit over our own write in this moment brings no second event.
-            self.settled()?;
+            self.wait_applied()?;
         }
         let leaves = self.leaves_at(paths)?;
         let seen = self.core.log.last_seq();

@@ -241,7 +241,7 @@ impl PendingAnswer {
             if must && self.was_needed {
                 core.wait_settled(MAX_WAIT)?;
             }
-            return Ok(ApplyResult { seq: core.feed.last(), commit: None, files: self.files });
+            return Ok(ApplyResult { seq: core.feed.last_seq(), commit: None, files: self.files });
         };
         vfs.seat.attend(core);
         let outcome = core.answer(&answer.receiver)?;

@@ -165,7 +165,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `TooLarge` for a note over 4 KiB; `Unavailable` while 4,096 are had; those of the disk.
-    pub fn lease(&self, lease: Lease) -> Result<Result<(), Vec<Lease>>, Fault> {
+    pub fn acquire_lease(&self, lease: Lease) -> Result<Result<(), Vec<Lease>>, Fault> {
         if lease.note.len() > LONGEST_NOTE {
             let told = format!("what a lock says of its owner is {} bytes long; the limit is 4 KiB", lease.note.len());
             return Err(Fault::new(Kind::TooLarge, told));
@@ -214,7 +214,7 @@ impl Vfs {
 
     /// No lease begins at these paths, above or below them, until what is given here is dropped: a door that looks whether its own clients may write
     /// there does so in the meantime. Waits for no lease that waits.
-    pub fn without_new_leases(&self, paths: &[&TreePath]) -> LeaseBarrier<'_> {
+    pub fn block_new_leases(&self, paths: &[&TreePath]) -> LeaseBarrier<'_> {
         let paths: Vec<TreePath> = paths.iter().copied().cloned().collect();
         self.core.leases.writing.lock().extend(paths.iter().cloned());
         LeaseBarrier { leases: &self.core.leases, paths }
@@ -264,7 +264,7 @@ impl Vfs {
     }
 
     /// The moment at which a lease of this length ends that begins now.
-    pub fn lease_end(&self, length: std::time::Duration) -> SystemTime {
+    pub fn lease_expiry(&self, length: std::time::Duration) -> SystemTime {
         self.core.lease_time() + length
     }
 }

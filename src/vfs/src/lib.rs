@@ -37,7 +37,7 @@ pub use leases::LeaseBarrier;
 pub use links::{LinkResolver, RelinkedPage};
 pub use nodes::{
     Allocation, CachedRead, DirtyBytes, DiskSpace, FileContent, FileReader, HandleId, NodeId, OpenMode, OpenedFile,
-    RejectedBuffer, RejectedText, SET_GROUP_ID, SetAttributes, UPLOAD, WriteAt, place_of_refused,
+    RejectedBuffer, RejectedText, SET_GROUP_ID, SetAttributes, UPLOAD_AFFIXES, WriteAt, rejected_path,
 };
 pub use past::{
     BlameLine, ChangeFeedPage, ChangeRecord, NewestVersion, PageVersion, PastName, PastState, PathAction, PathTimeline,
@@ -79,9 +79,9 @@ pub struct VfsOptions {
     /// What remembers earlier states of the tree.
     pub strategy: VersionStrategy,
     /// Names that are stored but never versioned (gaps.md D8), as globs on single path components.
-    pub scratch: Vec<String>,
+    pub scratch_patterns: Vec<String>,
     /// When accepted changes become commits.
-    pub commits: CommitPolicy,
+    pub commit_policy: CommitPolicy,
     /// Whether edits made behind the server are looked for while it runs (at opening they always are).
     pub watch: bool,
     /// Who hears how far the opening is; let go when it ends.
@@ -117,9 +117,18 @@ impl Vfs {
         let root = prepare_root(&options.root)?;
         let RootStores { tree, log, is_new_log, lock } = RootStores::open(&options, &root)?;
         let (tree, log) = (Arc::new(tree), Arc::new(log));
-        let VfsOptions { root: _, clock, gates, strategy, scratch, commits, watch, progress } = options;
+        let VfsOptions {
+            root: _,
+            clock,
+            gates,
+            strategy,
+            scratch_patterns: scratch,
+            commit_policy: commits,
+            watch,
+            progress,
+        } = options;
         // There is nothing to be gathered where there are no commits.
-        let commits = if strategy == VersionStrategy::Git { commits } else { CommitPolicy::Each };
+        let commits = if strategy == VersionStrategy::Git { commits } else { CommitPolicy::PerSet };
         let mut reporter = ProgressReporter::new(progress);
         let places = PathClassifier::new(&scratch)?;
         if strategy == VersionStrategy::Git && log.has_commits()? {
@@ -264,24 +273,24 @@ impl Vfs {
     ///
     /// # Errors
     /// What the disk says when they cannot be kept.
-    pub fn file_numbers(&self) -> Result<InodeTable, Fault> {
+    pub fn inode_table(&self) -> Result<InodeTable, Fault> {
         Ok(InodeTable::open(&StatePaths::new(&self.core.root).inode_table())?)
     }
 
     /// Has `settle` called before each question about history is answered, for doors that hold writes back. It must not ask such a question
     /// itself.
-    pub fn before_history(&self, settle: impl Fn() + Send + Sync + 'static) {
+    pub fn add_write_flusher(&self, settle: impl Fn() + Send + Sync + 'static) {
         self.before_history.lock().push(Arc::new(settle));
     }
 
     /// A new entrance, for a door that has several: its events say which of them a change came through.
-    pub fn entrance(&self) -> OriginId {
+    pub fn new_origin_id(&self) -> OriginId {
         OriginId(self.core.stamp())
     }
 
     /// Position of the newest announced change set. To count accepted ones too, ask [`Vfs::settled`].
     pub fn last_seq(&self) -> Seq {
-        self.core.feed.last()
+        self.core.feed.last_seq()
     }
 
     /// Whether writes can be taken: the fault a writer would get now.
@@ -325,7 +334,7 @@ impl OfflineRootLock {
     ///
     /// # Errors
     /// As [`Vfs::open`]: `Conflict`, naming the other's process id, when somebody has it.
-    pub fn take(root: &Path) -> Result<Self, Fault> {
+    pub fn acquire(root: &Path) -> Result<Self, Fault> {
         Ok(Self { _lock: take_lock(root)? })
     }
 }

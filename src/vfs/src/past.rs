@@ -78,7 +78,7 @@ impl Vfs {
     /// # Errors
     /// `Invalid` (`unknown sequence`) when `since` is nothing this log knows.
     pub fn changes(&self, since: Option<&str>, limit: usize) -> Result<ChangeFeedPage, Fault> {
-        self.committed()?;
+        self.wait_committed()?;
         let ChangePage { changes, is_split } = match since {
             Some(text) => {
                 let (seq, given) = self.position(text)?;
@@ -129,9 +129,9 @@ impl Vfs {
     ///
     /// # Errors
     /// `Unavailable` when the disk does not answer in time.
-    pub fn settled(&self) -> Result<Seq, Fault> {
+    pub fn wait_applied(&self) -> Result<Seq, Fault> {
         self.core.wait_settled(MAX_WAIT)?;
-        Ok(self.core.feed.last())
+        Ok(self.core.feed.last_seq())
     }
 
     /// The same, and until history has it: a commit that would have come later ([`Commits::Gathered`](crate::Commits)) is made now.
@@ -139,10 +139,10 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::settled`].
-    pub fn committed(&self) -> Result<Seq, Fault> {
+    pub fn wait_committed(&self) -> Result<Seq, Fault> {
         self.settle_doors();
         self.core.wait_committed(MAX_WAIT)?;
-        Ok(self.core.feed.last())
+        Ok(self.core.feed.last_seq())
     }
 
     /// Has doors that hold writes back save them.
@@ -155,7 +155,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when git or the log cannot be read.
-    pub fn recorded(&self, path: &TreePath) -> Result<Option<ETag>, Fault> {
+    pub fn recorded_etag(&self, path: &TreePath) -> Result<Option<ETag>, Fault> {
         let recorded = self.core.memory.current_states(&[path])?.into_iter().flatten().next();
         Ok(recorded.map(|(etag, _)| etag))
     }

@@ -294,9 +294,9 @@ impl<'a> ChangePlan<'a> {
             return Ok(content);
         }
         let before = before.filter(|(leaf, _)| leaf.kind != FileKind::Symlink).map(|(leaf, _)| leaf.content.clone());
-        let mut proposal = ProposedFile { path: path.clone(), content, before };
+        let mut proposal = ProposedFile { path: path.clone(), content, old_content: before };
         for gate in self.gates {
-            gate.pass(self.caller, &mut proposal)?;
+            gate.check(self.caller, &mut proposal)?;
         }
         Ok(proposal.content)
     }

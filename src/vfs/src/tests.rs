@@ -225,7 +225,7 @@ fn versions_diff_and_blame_tell_who_wrote_what() {
     let two = space.vfs.apply(&adam, Change::put(at("a.md"), "first\nchanged\n")).unwrap().commit.unwrap().to_string();
     let versions = space.vfs.versions(&at("a.md")).unwrap();
     assert_eq!(versions.iter().map(|v| v.author.as_str()).collect::<Vec<_>>(), ["adam", "eve"]);
-    assert_eq!(space.vfs.version(&at("a.md"), &one[..7]).unwrap(), "first\nsecond\n");
+    assert_eq!(space.vfs.read_version(&at("a.md"), &one[..7]).unwrap(), "first\nsecond\n");
     let diff = space.vfs.diff(&at("a.md"), &one, &two).unwrap();
     assert!(diff.contains("-second\n+changed\n"), "{diff}");
     let blame = space.vfs.blame(&at("a.md")).unwrap();
@@ -233,7 +233,7 @@ fn versions_diff_and_blame_tell_who_wrote_what() {
         blame.iter().map(|l| (l.content.as_str(), l.author.as_str())).collect::<Vec<_>>(),
         [("first", "eve"), ("changed", "adam")]
     );
-    assert_eq!(space.vfs.version(&at("a.md"), "dead").unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(space.vfs.read_version(&at("a.md"), "dead").unwrap_err().kind(), Kind::NotFound);
 }
 
 #[test]
@@ -438,10 +438,10 @@ fn edits_behind_a_running_server_are_recorded() {
     fs::create_dir_all(space.directory.path().join("x/y")).unwrap();
     fs::write(space.directory.path().join("x/y/z.md"), "new").unwrap();
     space.wait_until("both are in history", |space| {
-        space.vfs.recorded(&at("a.md")).unwrap() == Some(ETag::from_content(b"behind"))
-            && space.vfs.recorded(&at("x/y/z.md")).unwrap() == Some(ETag::from_content(b"new"))
+        space.vfs.recorded_etag(&at("a.md")).unwrap() == Some(ETag::from_content(b"behind"))
+            && space.vfs.recorded_etag(&at("x/y/z.md")).unwrap() == Some(ETag::from_content(b"new"))
     });
     fs::remove_dir_all(space.directory.path().join("x")).unwrap();
-    space.wait_until("the removal is in history", |space| space.vfs.recorded(&at("x/y/z.md")).unwrap().is_none());
+    space.wait_until("the removal is in history", |space| space.vfs.recorded_etag(&at("x/y/z.md")).unwrap().is_none());
     assert!(space.log().iter().all(|line| line.starts_with("eve|") || line.starts_with("fswatch|")));
 }

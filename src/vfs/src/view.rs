@@ -51,7 +51,7 @@ pub struct PathAttributes {
 
 impl PathAttributes {
     /// What tells its contents apart, of a file too large for any version.
-    pub fn large(&self) -> Option<LargeFile> {
+    pub fn large_file(&self) -> Option<LargeFile> {
         let is_large = self.kind == EntryKind::File && self.size > MAX_FILE_BYTES as u64;
         is_large.then_some(LargeFile { size: self.size, modified: self.modified })
     }
@@ -239,7 +239,7 @@ impl Vfs {
 
     /// The content of a small file that can be had without waiting for the disk, as [`Vfs::read`] has it, and one of its extended attributes.
     /// None for all else, which `read` then tells of: a door that is async asks here first, where it is, and needs no thread for what is there.
-    pub fn read_now(
+    pub fn try_read_cached(
         &self,
         door: Protocol,
         path: &TreePath,
@@ -257,7 +257,7 @@ impl Vfs {
     ///
     /// # Errors
     /// Those of [`Vfs::read`], but `NotFound`.
-    pub fn refused_text(&self, path: &TreePath) -> Result<Option<Bytes>, Fault> {
+    pub fn rejected_text(&self, path: &TreePath) -> Result<Option<Bytes>, Fault> {
         let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else { return Ok(None) };
         match self.read(Protocol::Internal, &place) {
             Ok(file) => Ok(Some(file.content)),
@@ -314,7 +314,7 @@ impl Vfs {
     }
 
     /// Whether callers of a door can neither make nor take away what is at a path, whatever stands there: the root, and what belongs to the server.
-    pub fn is_the_servers(&self, door: Protocol, path: &TreePath) -> bool {
+    pub fn is_protected(&self, door: Protocol, path: &TreePath) -> bool {
         let places = &self.core.places;
         path.is_root() || !places.is_visible(door, path) || places.is_fixed(door, path)
     }
@@ -324,7 +324,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Invalid` for links that lead out of the root or in a circle.
-    pub fn leads_to(&self, door: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
+    pub fn resolve_links(&self, door: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
         // Nearly no path has a link in it, and the disk says so of the whole at once.
         self.see(door, path)?;
         if self.core.tree.stat(path).is_ok_and(|stat| stat.kind != StatKind::Symlink)

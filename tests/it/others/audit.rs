@@ -60,7 +60,7 @@ fn versions(space: &TestSpace) -> BTreeSet<(String, String, String)> {
 
 /// Followers of the feed heard of each of these commits.
 pub fn followers_heard(space: &TestSpace, by_hand: &[String]) {
-    let events = space.space().vfs.feed().after(Seq(0), usize::MAX / 2).unwrap();
+    let events = space.space().vfs.feed().events_after(Seq(0), usize::MAX / 2).unwrap();
     let heard: BTreeSet<_> = events.iter().filter_map(|event| event.commit).map(|commit| commit.to_string()).collect();
     for commit in by_hand {
         assert!(heard.contains(commit), "the person's commit {commit} is in no feed");

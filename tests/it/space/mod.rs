@@ -228,7 +228,7 @@ impl TestSpace {
 
     /// Waits until everything accepted is committed, announced and indexed.
     pub fn settle(&self) {
-        let settled = self.space().vfs.committed().unwrap();
+        let settled = self.space().vfs.wait_committed().unwrap();
         assert!(self.space().wait_for_index(settled, LIMIT), "the indexer does not follow");
     }
 

@@ -55,7 +55,7 @@ impl TestSpace {
             VersioningStrategy::Git if git::has_commits(&self.root()) => git::log(&self.root()),
             VersioningStrategy::Git => Vec::new(),
             VersioningStrategy::Cow | VersioningStrategy::None => {
-                let events = self.space().vfs.feed().after(Seq(0), usize::MAX).unwrap();
+                let events = self.space().vfs.feed().events_after(Seq(0), usize::MAX).unwrap();
                 events.iter().map(|event| told(event)).collect()
             }
         }

@@ -195,7 +195,7 @@ fn a_save_that_is_refused_while_somebody_asks_about_history_is_not_answered_as_d
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                served.server.primary().vfs.committed().unwrap();
+                served.server.primary().vfs.wait_committed().unwrap();
             }
         });
         let answers = (0..300).map(|number| {

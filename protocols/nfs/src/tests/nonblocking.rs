@@ -34,7 +34,7 @@ fn what_is_asked_all_the_time_is_answered_from_memory_in_the_words_of_every_answ
     let served = Served::new();
     let root = served.root();
     served.put("a/page.md", &"text\n".repeat(100_000));
-    served.server.primary().vfs.settled().unwrap();
+    served.server.primary().vfs.wait_applied().unwrap();
     let folder = served.lookup(&root, "a").unwrap();
     let file = served.lookup(&folder, "page.md").unwrap();
     // The first who reads a file changes when it was read last.
@@ -49,7 +49,7 @@ fn what_is_asked_all_the_time_is_answered_from_memory_in_the_words_of_every_answ
     // A file that was saved here: its times are those that were told before the disk knew.
     let saved = served.save(&folder, "saved.md", "text\n");
     served.door.exports().open.iter().for_each(|export| export.settle_all());
-    served.server.primary().vfs.settled().unwrap();
+    served.server.primary().vfs.wait_applied().unwrap();
     served.read(&saved, 0, 1).unwrap();
     for (number, (at_once, answer)) in served.asked((&folder, "saved.md"), &saved).into_iter().enumerate() {
         assert!(at_once.is_none_or(|at_once| at_once == answer), "{number}");
@@ -62,7 +62,7 @@ fn what_must_be_waited_for_is_not_answered_at_once() {
     let root = served.root();
     served.put("page.md", "text\n");
     served.put("other.md", "text\n");
-    served.server.primary().vfs.settled().unwrap();
+    served.server.primary().vfs.wait_applied().unwrap();
     let (file, other) = (served.lookup(&root, "page.md").unwrap(), served.lookup(&root, "other.md").unwrap());
     let is_at_once = |file: &nfs_fh3| served.both(1, &GETATTR3args { object: file.clone() }).0.is_some();
     // Somebody writes it.
@@ -74,7 +74,7 @@ fn what_must_be_waited_for_is_not_answered_at_once() {
     assert!(!is_at_once(&other) && served.getattr(&other).is_err());
     // Names change.
     served.put("third.md", "text\n");
-    served.server.primary().vfs.settled().unwrap();
+    served.server.primary().vfs.wait_applied().unwrap();
     let third = served.lookup(&root, "third.md").unwrap();
     let exports = served.door.exports();
     let names = exports.open[0].names.write();

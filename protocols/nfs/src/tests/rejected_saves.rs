@@ -142,7 +142,7 @@ fn what_others_write_meanwhile_is_not_mixed_with_what_was_refused() {
     let file = served.save(&served.root(), "a.md", "# Fine\n");
     served.refused_in_a_pause(&file, HALF, UNSTABLE);
     let (vfs, caller) = (&served.server.primary().vfs, Caller::new(Entry::Fuse));
-    let (node, _) = vfs.find(&caller, &path("a.md")).unwrap();
+    let (node, _) = vfs.lookup_path(&caller, &path("a.md")).unwrap();
     let handle = vfs.open_node(&caller, node, OpenMode { write: true, truncate: false }).unwrap();
     vfs.write_node(&caller, handle, WriteAt::End, b"Theirs\n").unwrap();
     let went_on = served.write(&file, HALF.len() as u64, REST.as_bytes(), UNSTABLE);

@@ -231,7 +231,7 @@ fn a_file_made_with_a_mode_shows_it_with_its_owner_from_the_first_moment_on() {
         served.rename((&root, name), (&root, "other.md")).unwrap();
         served.rename((&root, "other.md"), (&root, name)).unwrap();
         is_shown("renamed");
-        served.server.primary().vfs.settled().unwrap();
+        served.server.primary().vfs.wait_applied().unwrap();
         is_shown("at rest");
     }
 }

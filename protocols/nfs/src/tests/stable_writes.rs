@@ -31,7 +31,7 @@ impl Served {
             note: String::new(),
             expires_at: SystemTime::now() + Duration::from_secs(600),
         };
-        assert!(self.server.primary().vfs.lease(lease).unwrap().is_ok());
+        assert!(self.server.primary().vfs.acquire_lease(lease).unwrap().is_ok());
     }
 
     /// Why a page was not saved. What was promised is done by then, and asked for no more.
@@ -39,8 +39,8 @@ impl Served {
         let owed = self.door.exports().open.remove(0).numbers.pending_inodes().unwrap();
         assert!(owed.is_empty(), "{owed:?}");
         let vfs = &self.server.primary().vfs;
-        let (node, _) = vfs.find(&Caller::new(Entry::Internal), &path(place)).ok()?;
-        let told = vfs.refusal(node);
+        let (node, _) = vfs.lookup_path(&Caller::new(Entry::Internal), &path(place)).ok()?;
+        let told = vfs.rejection_reason(node);
         vfs.forget(node, 1);
         told
     }
@@ -192,7 +192,7 @@ fn what_was_promised_before_and_after_another_save_is_all_kept_aside() {
     let died = served.died();
     died.put("a.md", "two\n");
     died.put("a.md", "three\n");
-    let numbers = died.server.primary().vfs.file_numbers().unwrap();
+    let numbers = died.server.primary().vfs.inode_table().unwrap();
     let later = StableWrite {
         inode: number,
         base_etag: base,

@@ -11,7 +11,7 @@ use crate::versions::page;
 
 /// Versions of a path that are known without reading them.
 fn known(asked: &S3RequestContext, path: &str) -> Vec<(u64, String)> {
-    let kept = asked.space.vfs.kept_versions(&TreePath::parse(path).unwrap()).unwrap();
+    let kept = asked.space.vfs.stored_versions(&TreePath::parse(path).unwrap()).unwrap();
     let known = |kept: StoredVersion| asked.door.etags.known_version(&asked.space, &kept.content);
     kept.into_iter().filter_map(known).collect()
 }

@@ -65,7 +65,7 @@ impl Served {
         }
         let headers = [&[("destination", to)], headers].concat();
         let done = self.send(method, from, &headers, "");
-        self.server.primary().vfs.committed().unwrap();
+        self.server.primary().vfs.wait_committed().unwrap();
         MOMENTS.into_iter().for_each(|moment| points.clear(moment));
         assert_eq!(done.status, 204, "{method}: {}", done.text());
         std::mem::take(&mut *images.lock())
@@ -155,7 +155,7 @@ fn killed(method: &str, work: impl FnOnce(&Served)) -> Served {
     drop(there);
     drop(asked);
     // The rename is in the tree by then.
-    served.server.primary().vfs.settled().unwrap();
+    served.server.primary().vfs.wait_applied().unwrap();
     assert_eq!(served.leftovers().len(), 2);
     served
 }

@@ -40,8 +40,8 @@ const fn is_folder(door: Protocol) -> bool {
 
 /// One change, in the words of requests.
 fn entry(done: &ChangeOutcome<'_>, change: &RequestedChange, space: &str) -> AuditEntry {
-    let ChangeOutcome { caller, at, took, refusal, changes: _ } = done;
-    let RequestedChange { method, path, to } = change;
+    let ChangeOutcome { caller, timestamp: at, duration: took, refusal, changes: _ } = done;
+    let RequestedChange { method, path, destination: to } = change;
     AuditEntry {
         ts: *at,
         door: caller.protocol,

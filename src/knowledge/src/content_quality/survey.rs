@@ -80,7 +80,7 @@ impl SurveyCache {
         let mut files = self.files.lock();
         let files = files.get_or_insert_with(|| LinkedFiles::new(&space.vfs));
         let day = |moment: Timestamp| moment.as_second().div_euclid(86_400);
-        let (at, graph) = (space.vfs.feed().last(), space.index.graph()?);
+        let (at, graph) = (space.vfs.feed().last_seq(), space.index.graph()?);
         let is_good = |known: &Arc<TreeSurvey>| {
             known.is_of(&graph) && known.at == at && known.stale_days == stale_days && day(known.made) == day(now)
         };

@@ -38,11 +38,11 @@ impl SpaceLinkResolver {
 }
 
 impl LinkResolver for SpaceLinkResolver {
-    fn wait(&self) -> Result<(), Fault> {
+    fn catch_up(&self) -> Result<(), Fault> {
         self.space()?.index_within(DOOR_PATIENCE).map(drop)
     }
 
-    fn relinked(&self, caller: &Caller, names: (&TreePath, &TreePath)) -> Result<Vec<RelinkedPage>, Fault> {
+    fn relink_pages(&self, caller: &Caller, names: (&TreePath, &TreePath)) -> Result<Vec<RelinkedPage>, Fault> {
         let space = self.space()?;
         let from = names.0;
         let asked = (&*space, caller);
@@ -113,19 +113,24 @@ impl LinkRewrite {
             return Ok(());
         };
         if let Some((after, links)) = view.rewritten(old)? {
-            self.pages.push(RelinkedPage { path: view.into_place(), before: file.etag, after, links });
+            self.pages.push(RelinkedPage {
+                path: view.into_place(),
+                old_etag: file.etag,
+                new_text: after,
+                link_count: links,
+            });
         }
         Ok(())
     }
 
     /// How many links are led elsewhere.
     pub(super) fn links(&self) -> usize {
-        RelinkedPage::links_of(&self.pages)
+        RelinkedPage::count_links(&self.pages)
     }
 
     /// The rename, and the pages beside it.
     pub(super) fn into_set(self, rename: Change, subject: &str) -> ChangeSet {
-        RelinkedPage::beside(rename, self.pages, subject)
+        RelinkedPage::build_change_set(rename, self.pages, subject)
     }
 }
 

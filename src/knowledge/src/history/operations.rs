@@ -90,7 +90,7 @@ impl Operation for ReadVersion {
     type Output = VersionContent;
     fn run(self, cx: &OperationContext<'_>) -> Result<VersionContent, Fault> {
         super::admit(&cx.space.vfs, cx.caller.protocol, &self.path)?;
-        let content = cx.space.vfs.version(&self.path, &self.version)?;
+        let content = cx.space.vfs.read_version(&self.path, &self.version)?;
         let (content, lines) = files::part_of(content, self.offset, self.limit)?;
         Ok(VersionContent { path: self.path, version: self.version, content: TextOrBytes(content), lines })
     }

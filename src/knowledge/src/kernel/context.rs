@@ -143,7 +143,7 @@ impl Space {
     /// Waits until the index has read everything accepted so far; else up to where that is.
     fn wait_for_everything(&self, timeout: Duration) -> Result<(), Seq> {
         // A save through the mount is accepted before it is announced; a question asked after it must still see it.
-        let accepted = self.vfs.settled().unwrap_or_else(|_| self.vfs.last_seq());
+        let accepted = self.vfs.wait_applied().unwrap_or_else(|_| self.vfs.last_seq());
         if self.wait_for_index(accepted, timeout) { Ok(()) } else { Err(accepted) }
     }
     /// Waits until the index is as fresh as a question of this caller must have it; else the position that it has not read.
@@ -348,7 +348,7 @@ impl<'a> OperationContext<'a> {
     /// As [`Cx::index_at_least`], waiting no longer than that.
     pub(crate) fn index_having_read(&self, position: Option<u64>, patience: Duration) -> Result<&Index, Fault> {
         let Some(position) = position else { return Ok(self.index()) };
-        let last = self.space.vfs.settled().unwrap_or_else(|_| self.space.vfs.last_seq()).0;
+        let last = self.space.vfs.wait_applied().unwrap_or_else(|_| self.space.vfs.last_seq()).0;
         if position > last {
             let why = format!("{position} lies ahead; the newest change of this space is {last}");
             return Err(Fault::invalid("at_least", why));

@@ -79,7 +79,7 @@ impl Space {
     /// `Forbidden`; `Invalid` for links that lead out of the root or in a circle.
     pub fn check_reach(&self, reach: &Permissions, door: Protocol, path: &TreePath) -> Result<(), Fault> {
         reach.check_path(path)?;
-        if reach.folder.is_none() || reach.covers(&self.vfs.leads_to(door, path)?) {
+        if reach.folder.is_none() || reach.covers(&self.vfs.resolve_links(door, path)?) {
             return Ok(());
         }
         Err(Fault::new(Kind::Forbidden, format!("path outside key scope: `{path}` is a link that leads out of it")))

@@ -33,7 +33,7 @@ impl LintGate {
 }
 
 impl WriteGate for LintGate {
-    fn pass(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
+    fn check(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
         if !proposal.path.is_page() {
             return Ok(());
         }

@@ -12,8 +12,8 @@ fn gate(config: &str) -> LintGate {
 }
 
 fn pass(gate: &LintGate, door: Protocol, name: &str, content: &[u8]) -> Result<Bytes, Fault> {
-    let mut proposal = ProposedFile { path: path(name), content: Bytes::copy_from_slice(content), before: None };
-    gate.pass(&Caller::new(door), &mut proposal).map(|()| proposal.content)
+    let mut proposal = ProposedFile { path: path(name), content: Bytes::copy_from_slice(content), old_content: None };
+    gate.check(&Caller::new(door), &mut proposal).map(|()| proposal.content)
 }
 
 const BROKEN: &[u8] = b"# a\n\n```mermaid\n```\n";

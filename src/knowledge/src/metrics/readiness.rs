@@ -206,11 +206,11 @@ fn of_space(known: SpaceStatus, sick: &mut Vec<ComponentProblem>) -> SpaceReport
             complain(format!("task {}", task.name), error.clone());
         }
     }
-    let load = space.vfs.load();
+    let load = space.vfs.queue_load();
     let queue = QueueReport {
         sets: load.queued_sets as u64,
         bytes: load.queued_bytes as u64,
-        unsettled_bytes: load.unsettled_bytes,
+        unsettled_bytes: load.uncheckpointed_bytes,
         log_bytes: load.log_bytes,
     };
     SpaceReport {

@@ -69,7 +69,7 @@ impl Indexer {
     /// many costs little more than one of one. The first one after a pause is taken in at once.
     fn wait(&self, cursor: Seq) -> Option<Duration> {
         let last_pass = self.last_pass?;
-        let newest = self.space.vfs.feed().last();
+        let newest = self.space.vfs.feed().last_seq();
         let search = &self.space.settings.search;
         let waiting = newest.0.saturating_sub(cursor.0);
         if waiting == 0 || !search.async_index || self.space.freshness.is_demanded_beyond(cursor) {
@@ -88,7 +88,7 @@ impl Indexer {
     fn read_everything(&self, stop: &StopToken) -> Result<(), Fault> {
         let Space { vfs, index, .. } = &*self.space;
         // Read before the walk: what is written meanwhile is looked at twice, never missed.
-        let start = vfs.feed().last();
+        let start = vfs.feed().last_seq();
         let kept = index.cursor()?;
         let mut gone: BTreeSet<TreePath> = index.paths(&TreePath::root())?.into_iter().collect();
         let pages = pages(vfs)?;
@@ -110,8 +110,8 @@ impl Indexer {
     fn rest(&self) -> NextStep {
         let begun = Instant::now();
         let vfs = Arc::clone(&self.space.vfs);
-        let last = vfs.feed().last();
-        match self.space.index.join_parts(move || vfs.feed().last() != last) {
+        let last = vfs.feed().last_seq();
+        match self.space.index.join_parts(move || vfs.feed().last_seq() != last) {
             Ok(MergeStep::Some) => return NextStep::After(begun.elapsed()),
             Ok(MergeStep::All | MergeStep::GaveWay) => {}
             // Questions are answered as before, and a failure would keep changes waiting that the index can take in.
@@ -128,7 +128,7 @@ impl Task for Indexer {
     const NAME: &'static str = "indexer";
     fn step(&mut self, stop: &StopToken) -> Result<NextStep, TaskFailure> {
         let cursor = self.space.index.cursor().map_err(Fault::from)?;
-        if !self.is_caught_up && (cursor == Seq(0) || cursor > self.space.vfs.feed().last()) {
+        if !self.is_caught_up && (cursor == Seq(0) || cursor > self.space.vfs.feed().last_seq()) {
             self.read_everything(stop)?;
             self.is_caught_up = !stop.is_requested();
             return Ok(NextStep::Now);
@@ -137,7 +137,7 @@ impl Task for Indexer {
         if let Some(wait) = self.wait(cursor) {
             return Ok(NextStep::After(wait));
         }
-        let (begun, last) = (Instant::now(), self.space.vfs.feed().last());
+        let (begun, last) = (Instant::now(), self.space.vfs.feed().last_seq());
         Ok(match follow(&self.space, cursor, 2 * self.space.settings.search.index_batch_max)? {
             0 => {
                 doubt(&self.space, cursor)?;
@@ -149,7 +149,7 @@ impl Task for Indexer {
             }
             _ => {
                 self.is_warm = true;
-                let (ended, is_followed) = (Instant::now(), self.space.vfs.feed().last() != last);
+                let (ended, is_followed) = (Instant::now(), self.space.vfs.feed().last_seq() != last);
                 self.last_pass = Some(IndexPass { ended, took: begun.elapsed(), is_followed });
                 NextStep::Now
             }
@@ -160,7 +160,7 @@ impl Task for Indexer {
 /// Takes in the next changes; how many there were.
 fn follow(space: &Space, cursor: Seq, max_events: usize) -> Result<usize, Fault> {
     let Space { vfs, index, .. } = space;
-    let events = vfs.feed().after(cursor, max_events)?;
+    let events = vfs.feed().events_after(cursor, max_events)?;
     let Some(last) = events.last().map(|event| event.seq) else {
         return Ok(0);
     };
@@ -234,7 +234,7 @@ impl<'v> PathBatches<'v> {
             };
             batch.push(entry);
         }
-        self.vfs.settled()?;
+        self.vfs.wait_applied()?;
         Ok(batch)
     }
 }
@@ -330,7 +330,7 @@ pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<
     let Space { vfs, index, .. } = space;
     catch_up(space)?;
     let before = index.fingerprint()?;
-    let start = vfs.feed().last();
+    let start = vfs.feed().last_seq();
     let pages = pages(vfs)?;
     let total = pages.len();
     index.rebuild(pages.iter().map(|path| entry(vfs, path)), start, |done| progress(done, total))?;

@@ -94,7 +94,7 @@ impl SpaceCollection {
     /// Only this one, and no way to open more.
     pub fn only(first: Arc<Space>) -> Self {
         let (others, changing, parents, unpublished) = Default::default();
-        first.vfs.shares_memory(&unpublished);
+        first.vfs.share_dirty_bytes(&unpublished);
         Self { first, others, changing, opener: None, parents, unpublished }
     }
     /// The same, with a way to open more; below these directories when callers ask for it.
@@ -110,7 +110,7 @@ impl SpaceCollection {
     }
     /// A space that is one of these from now on.
     fn joined(&self, live: RunningSpace) -> SpaceSlot {
-        live.space.vfs.shares_memory(&self.unpublished);
+        live.space.vfs.share_dirty_bytes(&self.unpublished);
         SpaceSlot::Open(live)
     }
     /// The one that answers when none is named.

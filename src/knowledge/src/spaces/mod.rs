@@ -69,8 +69,8 @@ pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
         clock,
         gates: vec![Box::new(LintGate::new(settings.lint.clone())), Box::new(ViewGate)],
         strategy: strategy(&settings.versioning),
-        scratch: settings.scratch.clone(),
-        commits: commits(&settings.versioning),
+        scratch_patterns: settings.scratch.clone(),
+        commit_policy: commits(&settings.versioning),
         watch,
         progress,
     })?;
@@ -79,11 +79,11 @@ pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
         .with_auto_indexes(settings.dataview.max_auto_indexes);
     // An index that is ahead of the feed is of another life of this root: the indexer reads the whole tree again.
     let known = index.cursor()?;
-    let indexed = if known > vfs.feed().last() { Seq(0) } else { known };
+    let indexed = if known > vfs.feed().last_seq() { Seq(0) } else { known };
     let usage = UsageCounts::open(&paths.usage())?;
     let space = Arc::new(Space::new(name, vfs, (Arc::new(index), indexed), usage, settings.clone()));
     if settings.links.update_on_rename {
-        space.vfs.follow_links(SpaceLinkResolver::of(&space));
+        space.vfs.set_link_resolver(SpaceLinkResolver::of(&space));
     }
     Ok(space)
 }
@@ -92,9 +92,9 @@ pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
 const fn commits(versioning: &VersioningConfig) -> CommitPolicy {
     let VersioningConfig { async_commit, batch_window_ms, batch_max_size, .. } = versioning;
     if !*async_commit {
-        return CommitPolicy::Each;
+        return CommitPolicy::PerSet;
     }
-    CommitPolicy::Gathered { window: Duration::from_millis(*batch_window_ms), max_paths: *batch_max_size }
+    CommitPolicy::Coalesced { window: Duration::from_millis(*batch_window_ms), max_paths: *batch_max_size }
 }
 
 /// What settings call a strategy of versioning, as the tree knows it.

@@ -14,7 +14,7 @@ use super::computed_pages;
 pub struct ViewGate;
 
 impl WriteGate for ViewGate {
-    fn pass(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
+    fn check(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault> {
         let Some(folder) = caller.permissions.folder.as_ref().filter(|_| proposal.path.is_page()) else {
             return Ok(());
         };
@@ -24,7 +24,7 @@ impl WriteGate for ViewGate {
         };
         let Some(asked) = asked_by(&proposal.content) else { return Ok(()) };
         // What somebody else had answered there may stay.
-        if proposal.before.as_deref().and_then(asked_by).is_some_and(|before| before == asked) {
+        if proposal.old_content.as_deref().and_then(asked_by).is_some_and(|before| before == asked) {
             return Ok(());
         }
         // What is no query is never answered.

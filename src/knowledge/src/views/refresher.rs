@@ -53,14 +53,14 @@ impl ViewRefresher {
             return self.begin();
         };
         loop {
-            let events = self.space.vfs.feed().after(self.read.unwrap_or(read), BATCH)?;
+            let events = self.space.vfs.feed().events_after(self.read.unwrap_or(read), BATCH)?;
             let Some(last) = events.last().map(|event| event.seq) else {
                 return Ok(true);
             };
             if !self.space.indexed.wait(last.0, PATIENCE) {
                 return Ok(false);
             }
-            let others = events.iter().filter(|event| event.door != Protocol::Internal);
+            let others = events.iter().filter(|event| event.protocol != Protocol::Internal);
             let paths = others.flat_map(|event| &event.changes).map(|change| &change.path);
             let paths: BTreeSet<&TreePath> = paths.filter(|path| path.is_page() && !path.is_hidden()).collect();
             for path in paths {
@@ -72,7 +72,7 @@ impl ViewRefresher {
 
     /// Finds the computed pages. What was written while nobody followed may have changed the answer of each.
     fn begin(&mut self) -> Result<bool, Fault> {
-        let start = self.space.vfs.feed().last();
+        let start = self.space.vfs.feed().last_seq();
         if !self.space.indexed.wait(start.0, PATIENCE) {
             return Ok(false);
         }

@@ -65,7 +65,7 @@ fn an_edit_that_was_noticed_twice_is_one_version() {
         answer.recv().unwrap().unwrap();
     }
     assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 1);
-    assert_eq!(space.vfs.feed().after(svcfs_base::Seq(0), 10).unwrap().len(), 1);
+    assert_eq!(space.vfs.feed().events_after(svcfs_base::Seq(0), 10).unwrap().len(), 1);
 }
 
 #[test]

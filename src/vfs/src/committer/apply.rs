@@ -74,7 +74,7 @@ impl Committer {
         }
         self.window_shown();
         self.core.feed.publish(planned.iter().map(|PlannedSet { prepared, record, .. }| FeedEvent {
-            entrance: prepared.entrance,
+            origin_id: prepared.entrance,
             ..FeedEvent::from(record.clone())
         }));
         for PlannedSet { prepared, record, .. } in &planned {

@@ -152,7 +152,7 @@ impl Committer {
         tip: &mut RecordTip,
         logged: &mut LoggedBatch,
     ) -> Result<(), Box<(QueuedSet, PlanError)>> {
-        if prepared.is_adopted || self.core.commits == CommitPolicy::Each {
+        if prepared.is_adopted || self.core.commits == CommitPolicy::PerSet {
             match self.close(tip) {
                 Ok(commits) => logged.planned.extend(commits),
                 Err(error) => return Err(Box::new((prepared, PlanError::Store(error)))),
@@ -223,8 +223,8 @@ impl Committer {
             is_kept: true,
         };
         match self.core.commits {
-            CommitPolicy::Each => self.build(prepared, tip, form),
-            CommitPolicy::Gathered { window, .. } => self.defer(prepared, tip, window),
+            CommitPolicy::PerSet => self.build(prepared, tip, form),
+            CommitPolicy::Coalesced { window, .. } => self.defer(prepared, tip, window),
         }
     }
 

@@ -26,9 +26,9 @@ const MAX_BYTES: usize = 32 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitPolicy {
     /// Each set has its own before its writer is answered.
-    Each,
+    PerSet,
     /// Some time after a writer is answered, those of one actor together.
-    Gathered {
+    Coalesced {
         /// How long the first set without a commit waits for it.
         window: Duration,
         /// How many paths a commit has at most; a set of several is not divided.
@@ -40,8 +40,8 @@ impl CommitPolicy {
     /// How many paths one commit has at most. Without gathering, what an earlier life of the space deferred is not divided.
     const fn max_paths(self) -> usize {
         match self {
-            Self::Each => usize::MAX,
-            Self::Gathered { max_paths, .. } => max_paths,
+            Self::PerSet => usize::MAX,
+            Self::Coalesced { max_paths, .. } => max_paths,
         }
     }
 }
@@ -245,8 +245,8 @@ impl Committer {
             *bytes -= size(&set);
         }
         *due = match (sets.is_empty(), self.core.commits) {
-            (false, CommitPolicy::Gathered { window, .. }) => Some(Instant::now() + window),
-            (true, _) | (false, CommitPolicy::Each) => None,
+            (false, CommitPolicy::Coalesced { window, .. }) => Some(Instant::now() + window),
+            (true, _) | (false, CommitPolicy::PerSet) => None,
         };
     }
 

@@ -50,7 +50,7 @@ impl DirtyBytes {
 impl Vfs {
     /// From now on what is written to files of this space and not published counts among that of all spaces that share this. To be told before anybody
     /// writes, and once.
-    pub fn shares_memory(&self, unpublished: &Arc<DirtyBytes>) {
+    pub fn share_dirty_bytes(&self, unpublished: &Arc<DirtyBytes>) {
         let _stays = self.core.unpublished.set(Arc::clone(unpublished));
     }
 }

@@ -92,7 +92,7 @@ impl Vfs {
         let too_far = || Fault::new(Kind::TooLarge, "no file is as long as that");
         let end = part.offset.checked_add(part.length).ok_or_else(too_far)?;
         let size = self.attributes(handle.node)?.size;
-        let disk = self.disk()?;
+        let disk = self.disk_space()?;
         if end.saturating_sub(size) > disk.available.saturating_mul(u64::from(disk.block_size)) {
             return Err(Fault::new(Kind::NoSpace, format!("no space left on the disk for {} bytes", part.length)));
         }
@@ -174,7 +174,7 @@ impl Vfs {
     }
 
     /// Whether a change of the file a handle has open is accepted and not announced yet. Readers of some doors may have seen it.
-    pub fn is_settling(&self, handle: HandleId) -> bool {
+    pub fn has_pending_change(&self, handle: HandleId) -> bool {
         let path = self.nodes.handle(handle).and_then(|handle| self.nodes.path_of(handle.node));
         path.is_ok_and(|path| self.core.overlay.get(&path).is_some())
     }
@@ -362,7 +362,7 @@ impl Vfs {
         let Some(mut staging) = shared.staging.take() else {
             if durability == Durability::Now {
                 shared.large.as_ref().map_or(Ok(()), OpenFile::flush)?;
-                self.settled()?;
+                self.wait_applied()?;
             }
             return Ok(());
         };
@@ -379,7 +379,7 @@ impl Vfs {
                 self.keep_time(&path, &content, &staging);
             }
             // What another handle saved a moment ago is in this file, too.
-            return if durability == Durability::Now { self.settled().map(drop) } else { Ok(()) };
+            return if durability == Durability::Now { self.wait_applied().map(drop) } else { Ok(()) };
         }
         let Some(content) = staging.body.take_recorded()? else {
             return Err(Fault::too_large("file", MAX_FILE_BYTES));

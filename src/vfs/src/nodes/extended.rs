@@ -80,7 +80,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Stale`; those of the disk.
-    pub fn extended(&self, node: NodeId, name: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+    pub fn xattr(&self, node: NodeId, name: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         let shared = self.nodes.shared(node)?;
         let shared = shared.lock();
         match self.on_disk(node, &shared) {
@@ -96,7 +96,7 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::extended`].
-    pub fn extended_names(&self, node: NodeId) -> Result<Vec<Vec<u8>>, Fault> {
+    pub fn xattr_names(&self, node: NodeId) -> Result<Vec<Vec<u8>>, Fault> {
         let shared = self.nodes.shared(node)?;
         let shared = shared.lock();
         match self.on_disk(node, &shared) {
@@ -116,7 +116,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Stale`, `NoSpace`; those of the disk.
-    pub fn set_extended(&self, node: NodeId, name: &[u8], value: &[u8], how: SetXattrMode) -> Result<bool, Fault> {
+    pub fn set_xattr(&self, node: NodeId, name: &[u8], value: &[u8], how: SetXattrMode) -> Result<bool, Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         if let Some(path) = self.on_disk(node, &shared) {
@@ -140,7 +140,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Stale`; those of the disk.
-    pub fn remove_extended(&self, node: NodeId, name: &[u8]) -> Result<bool, Fault> {
+    pub fn remove_xattr(&self, node: NodeId, name: &[u8]) -> Result<bool, Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         match self.on_disk(node, &shared) {

@@ -106,7 +106,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Stale`, `NotFound`.
-    pub fn expect_large(&self, id: HandleId) -> Result<(), Fault> {
+    pub fn spill_to_disk(&self, id: HandleId) -> Result<(), Fault> {
         let shared = self.nodes.shared(self.nodes.handle(id)?.node)?;
         let mut shared = shared.lock();
         if let Some(staging) = shared.staging.as_mut().filter(|staging| staging.is_new && staging.body.length() == 0) {

@@ -14,10 +14,10 @@ use crate::view::PathAttributes;
 use crate::{Vfs, core::EffectiveState};
 
 /// How the names of files begin and end that a door writes beside their place until all of them has come.
-pub const UPLOAD: (&str, &str) = (".svc-upload-", ".part");
+pub const UPLOAD_AFFIXES: (&str, &str) = (".svc-upload-", ".part");
 
 fn is_of_upload(name: &str) -> bool {
-    name.starts_with(UPLOAD.0) && name.ends_with(UPLOAD.1)
+    name.starts_with(UPLOAD_AFFIXES.0) && name.ends_with(UPLOAD_AFFIXES.1)
 }
 
 impl Vfs {
@@ -25,7 +25,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`.
-    pub fn find(&self, caller: &Caller, path: &TreePath) -> Result<(NodeId, PathAttributes), Fault> {
+    pub fn lookup_path(&self, caller: &Caller, path: &TreePath) -> Result<(NodeId, PathAttributes), Fault> {
         loop {
             let known = self.nodes.at(path);
             let attributes = self.attributes_at(caller, path)?;
@@ -48,17 +48,17 @@ impl Vfs {
         parent: NodeId,
         name: &PathComponent,
     ) -> Result<(NodeId, PathAttributes), Fault> {
-        self.find(caller, &self.directory(parent)?.join(name))
+        self.lookup_path(caller, &self.directory(parent)?.join(name))
     }
 
     /// Counts one more finding of a node that a listing gave by a name in a directory; false when that is its name no longer, or nobody knows
     /// it any more.
-    pub fn found(&self, node: NodeId, at: (NodeId, &str)) -> bool {
+    pub fn add_lookup(&self, node: NodeId, at: (NodeId, &str)) -> bool {
         self.nodes.found(node, at)
     }
 
     /// Whether anybody outside may still ask for a node.
-    pub fn is_known(&self, node: NodeId) -> bool {
+    pub fn has_lookups(&self, node: NodeId) -> bool {
         self.nodes.is_known(node)
     }
 
@@ -266,7 +266,7 @@ impl Vfs {
         let (of_one, of_other) = (self.extended_at(&one)?, self.extended_at(&other)?);
         if (first.etag, first.kind) == (second.etag, second.kind) {
             // No version, but each name leads to the other file.
-            self.settled()?;
+            self.wait_applied()?;
             let _held = self.core.locks.hold([one.clone(), other.clone()].into());
             self.core.replace_same(&one, &second)?;
             self.core.replace_same(&other, &first)?;

@@ -16,14 +16,19 @@ pub struct CachedRead {
     /// What is known of it.
     pub attributes: PathAttributes,
     /// The bytes that were asked for; none where none were.
-    pub part: Bytes,
+    pub data: Bytes,
     /// The node of which it was told when it, or its names, changed: that is told again for as long as somebody has found it.
-    pub told: Option<NodeId>,
+    pub pinned_node: Option<NodeId>,
 }
 
 impl Vfs {
     /// What stands at a path, and of a file some of its bytes, by offset and length, if nothing must be waited for. Does not count as a finding.
-    pub fn glance(&self, caller: &Caller, path: &TreePath, part: Option<(u64, usize)>) -> Option<CachedRead> {
+    pub fn try_lookup_cached(
+        &self,
+        caller: &Caller,
+        path: &TreePath,
+        part: Option<(u64, usize)>,
+    ) -> Option<CachedRead> {
         if !self.core.places.is_visible(caller.protocol, path) {
             return None;
         }
@@ -61,6 +66,6 @@ impl Vfs {
         }
         drop(shared);
         // Another file may have come there between the looks.
-        (self.nodes.at(path) == node).then_some(CachedRead { attributes, part, told })
+        (self.nodes.at(path) == node).then_some(CachedRead { attributes, data: part, pinned_node: told })
     }
 }

@@ -52,7 +52,7 @@ impl Vfs {
             if self.stat(caller.protocol, &from)?.kind == EntryKind::Directory {
                 return Err(Fault::not_directory(&to));
             }
-            if there.large().is_none() {
+            if there.large_file().is_none() {
                 // Not removed for a rename that is then refused.
                 self.await_links(&from, &to)?;
                 self.replace_special(&to, &expect)?;

@@ -85,7 +85,7 @@ impl Vfs {
     /// What is accepted for a path reaches the disk before the disk is changed by hand.
     pub(super) fn settle_at(&self, path: &TreePath) -> Result<(), Fault> {
         if self.core.overlay.get(path).is_some() {
-            self.settled()?;
+            self.wait_applied()?;
         }
         Ok(())
     }
@@ -101,7 +101,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`.
-    pub fn unseen_in(&self, caller: &Caller, directory: &TreePath) -> Result<Option<String>, Fault> {
+    pub fn find_hidden_entry(&self, caller: &Caller, directory: &TreePath) -> Result<Option<String>, Fault> {
         let directory = self.led_to(caller.protocol, directory)?;
         if let Some(unnamed) = self.core.tree.find_invalid_name(&directory)? {
             return Ok(Some(unnamed));

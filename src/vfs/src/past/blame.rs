@@ -36,7 +36,7 @@ impl Vfs {
             let text = "who wrote a line is known where git keeps versions, with `versioning.strategy = \"git\"`";
             Fault::new(Kind::Disabled, text)
         })?;
-        self.committed()?;
+        self.wait_committed()?;
         let missing = || self.not_in_history(Fault::file_not_found(path));
         let head = history.head()?.ok_or_else(missing)?;
         let (blob, _) = history.leaf(head, path)?.ok_or_else(missing)?;

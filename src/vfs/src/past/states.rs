@@ -35,7 +35,7 @@ impl Vfs {
     /// # Errors
     /// `Internal` when log or git cannot be read.
     pub fn past_state(&self, text: &str) -> Result<Option<PastState>, Fault> {
-        self.committed()?;
+        self.wait_committed()?;
         let Some(history) = self.core.memory.git() else { return Ok(None) };
         let commit = match moment(text) {
             Some(moment) => {

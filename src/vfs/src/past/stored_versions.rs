@@ -48,8 +48,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn kept_versions(&self, path: &TreePath) -> Result<Vec<StoredVersion>, Fault> {
-        self.committed()?;
+    pub fn stored_versions(&self, path: &TreePath) -> Result<Vec<StoredVersion>, Fault> {
+        self.wait_committed()?;
         match &self.core.memory {
             VersionStore::Git { legacy_snapshots: earlier, .. } => {
                 let kept: HashSet<_> = earlier.list(path)?.into_iter().collect();
@@ -98,7 +98,7 @@ impl Vfs {
     /// `Internal` when the log cannot be read; `Unavailable` when the disk does not answer in time.
     pub fn newest_version(&self, path: &TreePath) -> Result<Option<NewestVersion>, Fault> {
         if self.is_pending(path) {
-            self.committed()?;
+            self.wait_committed()?;
         }
         self.newest(path)
     }
@@ -107,7 +107,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn known_version(&self, path: &TreePath) -> Result<Option<NewestVersion>, Fault> {
+    pub fn try_newest_version(&self, path: &TreePath) -> Result<Option<NewestVersion>, Fault> {
         if self.is_pending(path) { Ok(None) } else { self.newest(path) }
     }
 
@@ -125,7 +125,7 @@ impl Vfs {
     /// # Errors
     /// `Internal` when the log cannot be read.
     pub fn is_removal(&self, path: &TreePath, version: &str) -> Result<bool, Fault> {
-        self.committed()?;
+        self.wait_committed()?;
         let recorded = self.core.log.versions(path, Seq(u64::MAX), MAX_VERSIONS)?;
         Ok(recorded.iter().any(|recorded| recorded.new.is_none() && recorded.id.to_string() == version))
     }
@@ -134,8 +134,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn has_past(&self, path: &TreePath) -> Result<bool, Fault> {
-        self.committed()?;
+    pub fn has_history(&self, path: &TreePath) -> Result<bool, Fault> {
+        self.wait_committed()?;
         Ok(self.core.log.has_path(path)?)
     }
 
@@ -143,12 +143,12 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound` when it is not kept any more; `Internal` when git cannot be read.
-    pub fn kept_size(&self, content: &StoredContent) -> Result<u64, Fault> {
+    pub fn stored_size(&self, content: &StoredContent) -> Result<u64, Fault> {
         match (content, &self.core.memory) {
             (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => {
                 history.blob_size(*blob)?.ok_or_else(gone)
             }
-            (StoredContent::Blob(_) | StoredContent::Snapshot(..), _) => Ok(self.kept_content(content)?.len() as u64),
+            (StoredContent::Blob(_) | StoredContent::Snapshot(..), _) => Ok(self.stored_content(content)?.len() as u64),
         }
     }
 
@@ -156,7 +156,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound` when it is not kept any more; `Internal` when git cannot be read.
-    pub fn kept_content(&self, content: &StoredContent) -> Result<Bytes, Fault> {
+    pub fn stored_content(&self, content: &StoredContent) -> Result<Bytes, Fault> {
         let found = match (content, &self.core.memory) {
             (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => history.read_blob(*blob)?,
             (StoredContent::Snapshot(path, moment), VersionStore::Git { legacy_snapshots: snapshots, .. })

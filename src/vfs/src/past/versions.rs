@@ -40,7 +40,7 @@ impl Vfs {
     /// # Errors
     /// `Internal` when the log cannot be read.
     pub fn versions(&self, path: &TreePath) -> Result<Vec<PageVersion>, Fault> {
-        self.committed()?;
+        self.wait_committed()?;
         let recorded = || self.core.log.versions(path, Seq(u64::MAX), MAX_VERSIONS);
         match &self.core.memory {
             VersionStore::Git { legacy_snapshots: earlier, .. } => {
@@ -65,12 +65,12 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound` (`version not found`) for an unknown version, or one that does not have the path.
-    pub fn version(&self, path: &TreePath, version: &str) -> Result<Bytes, Fault> {
+    pub fn read_version(&self, path: &TreePath, version: &str) -> Result<Bytes, Fault> {
         let missing = || {
             let told = format!("version not found: `{path}` at `{}`", svcfs_base::escape_unprintable(version));
             self.not_in_history(Fault::not_found(told))
         };
-        self.committed()?;
+        self.wait_committed()?;
         self.content_at(path, version)?.flatten().ok_or_else(missing)
     }
 
@@ -79,7 +79,7 @@ impl Vfs {
     /// # Errors
     /// `NotFound` for a version that is unknown.
     pub fn diff(&self, path: &TreePath, from: &str, to: &str) -> Result<String, Fault> {
-        self.committed()?;
+        self.wait_committed()?;
         let content = |field: &str, version: &str| {
             let missing = || {
                 let told = format!("version not found: `{field}` is `{}`", svcfs_base::escape_unprintable(version));

@@ -360,7 +360,7 @@ mod tests {
         let space = TestSpace::new();
         space.put("a.md", "one");
         space.vfs.apply(&eve(), Change::rename(at("a.md"), at("b.md"))).unwrap();
-        space.vfs.committed().unwrap();
+        space.vfs.wait_committed().unwrap();
         let core = &space.vfs.core;
         // Of the journal rows are made when it is full, or when a root is opened.
         let unsettled = core.log.pending_records().unwrap();
@@ -383,11 +383,11 @@ mod tests {
         let space = TestSpace::new();
         let large = "of many lines\n".repeat(100_000);
         space.put("b.md", &large);
-        space.vfs.settled().unwrap();
+        space.vfs.wait_applied().unwrap();
         let core = &space.vfs.core;
         let modified = core.tree.stat(&at("b.md")).unwrap().modified;
         space.vfs.apply(&eve(), Change::remove(at("b.md"))).unwrap();
-        space.vfs.committed().unwrap();
+        space.vfs.wait_committed().unwrap();
         // The cut takes the removal of the name, and part of what has had the room of the file since is in it.
         filled(&space, &large.replacen("lines", "pages", 7), modified);
         let unsettled = core.log.pending_records().unwrap();

@@ -70,10 +70,20 @@ impl RootStores {
 
 /// Opens a root under the strategy of before, and closes it again.
 fn complete(options: &VfsOptions, root: &Path, strategy: VersionStrategy) -> Result<(), Fault> {
-    let VfsOptions { clock, scratch, .. } = options;
+    let VfsOptions { clock, scratch_patterns: scratch, .. } = options;
     let (root, clock, scratch) = (root.to_owned(), Arc::clone(clock), scratch.clone());
-    let (gates, commits, watch, progress) = (Vec::new(), CommitPolicy::Each, false, None);
-    Vfs::open(VfsOptions { root, clock, gates, strategy, scratch, commits, watch, progress })?.close()
+    let (gates, commits, watch, progress) = (Vec::new(), CommitPolicy::PerSet, false, None);
+    Vfs::open(VfsOptions {
+        root,
+        clock,
+        gates,
+        strategy,
+        scratch_patterns: scratch,
+        commit_policy: commits,
+        watch,
+        progress,
+    })?
+    .close()
 }
 
 /// Notes under which strategy the log goes on, once nothing of the other is left to be done.

@@ -15,8 +15,8 @@ fn seen(space: &TestSpace, command: &[&str]) {
     space.git(&[&["-c", "user.name=Ann", "-c", "user.email=a@x"], command].concat());
     let head = space.git(&["rev-parse", "HEAD"]);
     space.wait_until("the server knows the branch", |space| {
-        space.vfs.committed().unwrap();
-        let events = space.vfs.feed().after(Seq(0), 1000).unwrap();
+        space.vfs.wait_committed().unwrap();
+        let events = space.vfs.feed().events_after(Seq(0), 1000).unwrap();
         events.last().and_then(|event| event.commit).is_some_and(|commit| commit.to_string() == head.trim())
     });
 }

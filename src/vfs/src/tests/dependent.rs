@@ -70,7 +70,7 @@ fn writes_that_stood_on_a_refused_one_are_refused_or_recorded_on_what_is_there()
         assert_eq!(create.join().unwrap(), Err(Kind::PreconditionFailed));
         assert_eq!((remove.join().unwrap(), rename.join().unwrap()), (Err(Kind::Conflict), Err(Kind::Conflict)));
     });
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert!(space.vfs.core.overlay.is_empty());
     let one = ETag::from_content(b"one");
     for path in ["any.md", "soon.md"] {
@@ -115,7 +115,7 @@ fn a_write_of_what_another_is_writing_waits_for_what_becomes_of_that() {
         assert_eq!(any.join().unwrap(), Ok(()));
         assert_eq!(matching.join().unwrap(), Err(Kind::Conflict));
     });
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!((space.text("any.md"), space.text("soon.md")), ("two".to_owned(), "two".to_owned()));
     assert_eq!(space.vfs.versions(&at("match.md")).unwrap().len(), 0);
     assert!(space.vfs.core.overlay.is_empty());

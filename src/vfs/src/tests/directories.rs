@@ -70,7 +70,7 @@ fn the_same_holds_with_snapshots_without_versions_and_with_commits_made_later() 
     let space = filled(TestSpace::gathering(NEVER, 50));
     renamed(&space).unwrap();
     assert_renamed(&space);
-    space.vfs.committed().unwrap();
+    space.vfs.wait_committed().unwrap();
     assert_eq!(space.git(&["show", "HEAD:new/e/a.md"]), "a, rewritten\n");
 }
 

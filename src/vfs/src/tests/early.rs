@@ -81,7 +81,7 @@ fn a_page_that_is_edited_while_a_set_of_many_is_logged_is_not_covered_by_what_wa
     });
     space.vfs.apply(&eve(), many("two")).unwrap();
     points.clear(FailPoint::LogFlushed);
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     for path in ["d/0.md", "d/199.md"] {
         assert_eq!(space.git(&["show", &format!("HEAD:{path}")]), "by hand\n");
         assert_eq!(space.git(&["show", &format!("HEAD~:{path}")]), format!("two {}\n", &path[2..path.len() - 3]));

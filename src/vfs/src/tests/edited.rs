@@ -49,7 +49,7 @@ fn edited_meanwhile(space: &TestSpace, point: FailPoint, edit: fn(&Path), change
     });
     space.vfs.apply(&eve(), change).unwrap();
     points.clear(point);
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
 }
 
 /// Both are versions, the edit on top, and everybody agrees.
@@ -144,7 +144,7 @@ fn an_edit_under_several_accepted_changes_stays_on_top_of_all() {
         points.clear(FailPoint::LogFlushed);
         stop.go_on();
     });
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     let content = |revision: &str| space.git(&["show", &format!("{revision}:a.md")]);
     assert_eq!(["HEAD", "HEAD~1", "HEAD~2", "HEAD~4"].map(content), ["by hand", "three", "two", "one"]);
     assert_eq!(space.text("a.md"), "by hand");

@@ -7,7 +7,7 @@ use crate::recovery::tests::{crashed, reopened};
 pub(super) const NEVER: Duration = Duration::from_secs(600);
 
 pub(super) fn gathering(window: Duration, max_paths: usize) -> CommitPolicy {
-    CommitPolicy::Gathered { window, max_paths }
+    CommitPolicy::Coalesced { window, max_paths }
 }
 
 impl TestSpace {
@@ -16,7 +16,7 @@ impl TestSpace {
         Self::open(tempfile::tempdir().unwrap(), gathering(window, max_paths))
     }
     pub(super) fn open(directory: TempDir, commits: CommitPolicy) -> Self {
-        let vfs = Vfs::open(VfsOptions { commits, ..options(directory.path(), false) }).unwrap();
+        let vfs = Vfs::open(VfsOptions { commit_policy: commits, ..options(directory.path(), false) }).unwrap();
         Self { directory, vfs }
     }
     fn put_as(&self, who: &str, path: &str, text: &str) {
@@ -28,7 +28,7 @@ impl TestSpace {
     }
     /// What history has, oldest commit first, with everything it waits for.
     fn committed(&self) -> Vec<String> {
-        self.vfs.committed().unwrap();
+        self.vfs.wait_committed().unwrap();
         self.log().into_iter().rev().collect()
     }
 }
@@ -44,7 +44,8 @@ fn the_writes_of_one_author_in_a_window_are_one_commit() {
     assert_eq!(space.committed(), ["eve|eve: 3 files"]);
     assert_eq!(space.git(&["log", "--format=%b"]).trim(), "eve: a.md\neve: d/b.md\neve: c.md");
     assert_eq!(space.git(&["show", "HEAD:d/b.md"]), "d/b.md");
-    let told: Vec<_> = space.vfs.feed().after(Seq(0), 9).unwrap().iter().map(|event| event.changes.len()).collect();
+    let told: Vec<_> =
+        space.vfs.feed().events_after(Seq(0), 9).unwrap().iter().map(|event| event.changes.len()).collect();
     assert_eq!(told, [1, 1, 1, 0], "each is told at once, and not again with its commit");
 }
 
@@ -86,7 +87,7 @@ fn each_author_keeps_a_commit_of_their_own_and_the_changes_of_a_page_their_order
     let versions: Vec<_> = space.vfs.versions(&at("a.md")).unwrap();
     let authors: Vec<_> = versions.iter().map(|version| version.author.as_str().to_owned()).collect();
     assert_eq!(authors, ["eve", "adam", "eve"]);
-    let texts = versions.iter().map(|version| space.vfs.version(&at("a.md"), &version.hash.to_string()).unwrap());
+    let texts = versions.iter().map(|version| space.vfs.read_version(&at("a.md"), &version.hash.to_string()).unwrap());
     assert_eq!(texts.collect::<Vec<_>>(), ["5", "4", "1"]);
 }
 
@@ -217,7 +218,7 @@ fn what_history_has_in_the_way_is_refused_before_anything_is_promised() {
     let space = TestSpace::gathering(NEVER, 50);
     space.put("x", "a file");
     space.put("d/a.md", "below");
-    space.vfs.committed().unwrap();
+    space.vfs.wait_committed().unwrap();
     let root = space.directory.path();
     // Somebody's doing behind the server, which it has not seen yet.
     fs::remove_file(root.join("x")).unwrap();
@@ -231,20 +232,20 @@ fn what_history_has_in_the_way_is_refused_before_anything_is_promised() {
     space.put("d", "in its place");
     space.vfs.apply(&eve(), Change::remove(at("d"))).unwrap();
     space.put("d/b.md", "again");
-    space.vfs.committed().unwrap();
+    space.vfs.wait_committed().unwrap();
     assert_eq!(space.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "d/b.md\nx/a.md\n");
 }
 
 #[test]
 fn our_own_writes_without_a_commit_are_no_edits_behind_us() {
     let directory = tempfile::tempdir().unwrap();
-    let vfs = Vfs::open(VfsOptions { commits: gathering(NEVER, 50), ..options(directory.path(), true) }).unwrap();
+    let vfs = Vfs::open(VfsOptions { commit_policy: gathering(NEVER, 50), ..options(directory.path(), true) }).unwrap();
     let space = TestSpace { directory, vfs };
     space.put("a.md", "one");
     space.put("d/b.md", "two");
     // The watcher has seen ours when it has seen what was done after it.
     fs::write(space.directory.path().join("z.md"), "behind").unwrap();
-    space.wait_until("the edit is recorded", |space| space.vfs.recorded(&at("z.md")).unwrap().is_some());
+    space.wait_until("the edit is recorded", |space| space.vfs.recorded_etag(&at("z.md")).unwrap().is_some());
     assert_eq!(space.log(), ["fswatch|fswatch: z.md", "eve|eve: 2 files"]);
     assert_eq!(space.vfs.adopt(&[at("a.md"), at("d"), TreePath::root()]).unwrap(), 0);
     space.put("d/b.md", "three");
@@ -274,7 +275,7 @@ fn commit_by_hand(space: &TestSpace, arguments: &[&str]) {
 fn a_persons_commit_in_a_window_is_recorded_and_ours_come_on_top() {
     let space = TestSpace::gathering(NEVER, 50);
     space.put("a.md", "one");
-    space.vfs.committed().unwrap();
+    space.vfs.wait_committed().unwrap();
     space.put("b.md", "two");
     fs::write(space.directory.path().join("c.md"), "by hand").unwrap();
     space.git(&["add", "c.md"]);
@@ -326,7 +327,7 @@ fn a_disk_that_is_full_when_commits_are_due_is_told_and_they_are_made_when_it_is
     space.wait_until("the server says so", |space| space.vfs.health().is_err());
     assert_eq!(space.vfs.health().unwrap_err().kind(), Kind::NoSpace);
     assert_eq!(space.text("a.md"), "one");
-    assert_eq!(space.vfs.committed().unwrap_err().kind(), Kind::NoSpace);
+    assert_eq!(space.vfs.wait_committed().unwrap_err().kind(), Kind::NoSpace);
     points.clear(svcfs_store::FailPoint::StageCommit);
     space.wait_until("the server is well again", |space| space.vfs.health().is_ok());
     assert_eq!(space.committed(), ["eve|eve: a.md"]);

@@ -143,7 +143,7 @@ fn what_a_person_puts_back_where_a_backup_rename_left_is_kept() {
     fs::write(space.directory.path().join("a.md"), "by hand").unwrap();
     space.reopen();
     assert_eq!(space.text("a.md"), "by hand");
-    assert_eq!(space.vfs.recorded(&at("a.md")).unwrap(), Some(ETag::from_content(b"by hand")));
+    assert_eq!(space.vfs.recorded_etag(&at("a.md")).unwrap(), Some(ETag::from_content(b"by hand")));
     assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 2);
 }
 
@@ -188,7 +188,7 @@ fn a_scratch_file_written_anew_after_it_became_a_page_is_kept() {
     space.put("a.md~", "page");
     soon(&space, Change::rename(at("a.md~"), at("a.md"))).unwrap();
     space.put("a.md~", "scratch again");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.text("a.md"), "page");
     assert_eq!(space.text("a.md~"), "scratch again");
 }
@@ -204,7 +204,7 @@ fn a_set_that_the_log_refuses_over_an_edit_behind_us_is_written_later() {
     space.wait_until("the log has refused it", |space| space.vfs.health().is_err());
     fs::rename(spool.with_extension("away"), &spool).unwrap();
     space.wait_until("it is written", |space| space.vfs.health().is_ok());
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.log(), ["eve|eve: a.md", "fswatch|fswatch: a.md", "eve|eve: a.md"]);
     assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 3);
 }
@@ -338,7 +338,7 @@ fn history_with_names_that_are_no_text_is_read_and_kept() {
     let space = TestSpace { directory, vfs };
     space.vfs.apply(&eve(), Change::rename(at("d"), at("e"))).unwrap();
     assert_eq!(space.text("e/a.md"), "one");
-    assert_eq!(space.vfs.recorded(&at("e/a.md")).unwrap(), Some(ETag::from_content(b"one")));
+    assert_eq!(space.vfs.recorded_etag(&at("e/a.md")).unwrap(), Some(ETag::from_content(b"one")));
     assert_eq!(reopened(crashed(&space)).text("e/a.md"), "one");
 }
 
@@ -352,7 +352,7 @@ fn an_edit_in_a_renamed_directory_is_recorded_under_its_new_name() {
     space.vfs.apply(&eve(), Change::MakeDir { path: at("d") }).unwrap();
     space.wait_until("the new name is watched", |space| {
         fs::write(space.directory.path().join("e/x/a.md"), "behind").unwrap();
-        space.vfs.recorded(&at("e/x/a.md")).unwrap() == Some(ETag::from_content(b"behind"))
+        space.vfs.recorded_etag(&at("e/x/a.md")).unwrap() == Some(ETag::from_content(b"behind"))
     });
 }
 
@@ -386,11 +386,11 @@ fn a_commit_made_while_ours_is_built_lies_below_it_in_the_feed_in_git_and_after_
     space.put("c.md", "three");
     assert_eq!(space.log(), ["eve|eve: c.md", "eve|eve: b.md", "Ann|by hand", "eve|eve: a.md"]);
     assert_eq!(applied.commit.unwrap().to_string(), space.git(&["rev-parse", "HEAD^"]).trim());
-    let seqs: Vec<u64> = space.vfs.feed().after(Seq(0), 10).unwrap().iter().map(|event| event.seq.0).collect();
+    let seqs: Vec<u64> = space.vfs.feed().events_after(Seq(0), 10).unwrap().iter().map(|event| event.seq.0).collect();
     assert_eq!(seqs, [1, 2, 3, 4]);
     let again = reopened(crashed(&space));
     assert_eq!(again.log(), space.log());
-    assert_eq!(again.vfs.feed().after(Seq(0), 10).unwrap().len(), 4);
+    assert_eq!(again.vfs.feed().events_after(Seq(0), 10).unwrap().len(), 4);
     assert_eq!(again.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "a.md\nb.md\nc.md\n");
 }
 
@@ -436,7 +436,7 @@ fn a_repository_with_another_inside_is_opened_and_leaves_that_one_alone() {
     let mut space = TestSpace { directory, vfs };
     fs::write(space.directory.path().join("sub/new.md"), "inside").unwrap();
     fs::write(space.directory.path().join("new.md"), "outside").unwrap();
-    space.wait_until("the edit is recorded", |space| space.vfs.recorded(&at("new.md")).unwrap().is_some());
+    space.wait_until("the edit is recorded", |space| space.vfs.recorded_etag(&at("new.md")).unwrap().is_some());
     let _ = space.vfs.apply(&eve(), Change::put(at("sub/b.md"), "git has no place for it"));
     space.reopen();
     assert_eq!(space.git(&["ls-tree", "HEAD", "sub"]).split(' ').next(), Some("160000"));

@@ -163,7 +163,7 @@ impl World {
             Step::EditBehind { path, text } => self.edit_behind(&path_of(*path), *text),
             Step::RemoveBehind { which } => {
                 let Some(path) = self.model.pick(*which) else { return };
-                self.space.vfs.committed().unwrap();
+                self.space.vfs.wait_committed().unwrap();
                 fs::remove_file(self.on_disk(&path)).unwrap();
                 let by = signature("fswatch", &format!("delete: {path}"));
                 self.model.commit(&by, |leaves| {
@@ -174,7 +174,7 @@ impl World {
             Step::CommitBehind { path, text } => self.commit_behind(&path_of(*path), *text),
             Step::Reopen => self.space.reopen(),
             Step::Crash => {
-                self.space.vfs.settled().unwrap();
+                self.space.vfs.wait_applied().unwrap();
                 self.space = self.crashed();
             }
         }
@@ -236,7 +236,7 @@ impl World {
     }
 
     fn edit_behind(&mut self, path: &TreePath, text: u8) {
-        self.space.vfs.committed().unwrap();
+        self.space.vfs.wait_committed().unwrap();
         let file = self.on_disk(path);
         if file.is_dir() || file.is_symlink() || fs::create_dir_all(file.parent().unwrap()).is_err() {
             return;
@@ -260,7 +260,7 @@ impl World {
         if !is_versioned(path) || matches!(self.model.leaves.get(path), Some(Leaf::Link(_))) {
             return;
         }
-        self.space.vfs.committed().unwrap();
+        self.space.vfs.wait_committed().unwrap();
         let file = self.on_disk(path);
         let before = self.model.state(path);
         if file.is_dir()
@@ -317,7 +317,7 @@ impl World {
 
     /// Tree, newest commit, versions and feed.
     fn agrees_when_settled(&self) {
-        self.space.vfs.committed().unwrap();
+        self.space.vfs.wait_committed().unwrap();
         let listed = self.space.vfs.walk(Protocol::Fuse, &TreePath::root()).unwrap();
         let listed: Vec<_> = listed.into_iter().map(|entry| entry.path).collect();
         let versioned: Vec<_> = self.model.leaves.keys().filter(|path| is_versioned(path)).cloned().collect();
@@ -326,7 +326,7 @@ impl World {
         let leaves = head.map(|head| self.space.git(&["ls-tree", "-r", &head.to_string()])).unwrap_or_default();
         let wanted: String = self.model.leaves.iter().filter(|(path, _)| is_versioned(path)).map(in_head).collect();
         assert_eq!(leaves, wanted, "the newest commit");
-        let events = self.space.vfs.feed().after(Seq(0), usize::MAX).unwrap();
+        let events = self.space.vfs.feed().events_after(Seq(0), usize::MAX).unwrap();
         let mut told: BTreeMap<TreePath, Vec<Version>> = BTreeMap::new();
         for event in &events {
             for change in &event.changes {
@@ -383,7 +383,7 @@ impl World {
     }
 
     fn is_gathering(&self) -> bool {
-        self.space.vfs.core.commits != CommitPolicy::Each
+        self.space.vfs.core.commits != CommitPolicy::PerSet
     }
 
     /// What is there after a crash in this moment.
@@ -450,7 +450,7 @@ fn run_in(space: TestSpace, steps: &[Step]) {
         world.take(step);
         world.agrees_at_once();
     }
-    world.space.vfs.settled().unwrap();
+    world.space.vfs.wait_applied().unwrap();
     let before_commits = world.crashed();
     world.agrees_when_settled();
     world.space = world.crashed();

@@ -44,7 +44,7 @@ fn a_persons_commit_is_announced_though_nobody_writes() {
     space.put("a.md", "one");
     space.git(&[&ANN[..], &["commit", "-q", "--allow-empty", "-m", "by hand"]].concat());
     space.wait_until("followers hear of it", |space| {
-        space.vfs.feed().after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
+        space.vfs.feed().events_after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
     });
 }
 
@@ -59,7 +59,7 @@ fn a_persons_commit_in_another_encoding_is_told_in_letters() {
     let latin = |bytes: &'static [u8]| std::ffi::OsStr::from_bytes(bytes).to_owned();
     commit.arg("-C").arg(space.directory.path()).args(["-c", "user.email=l@x", "-c"]).arg(latin(b"user.name=L\xe9on"));
     assert!(commit.args(["commit", "-q", "-m"]).arg(latin(b"caf\xe9")).status().unwrap().success());
-    space.wait_until("it is known", |space| space.vfs.known_version(&at("b.md")).unwrap().is_some());
+    space.wait_until("it is known", |space| space.vfs.try_newest_version(&at("b.md")).unwrap().is_some());
     let version = space.vfs.versions(&at("b.md")).unwrap().remove(0);
     assert_eq!((version.author.as_str(), version.message.trim()), ("Léon", "café"));
     let blamed = space.vfs.blame(&at("b.md")).unwrap();
@@ -88,7 +88,7 @@ fn a_page_that_a_persons_index_had_an_older_version_of_is_brought_back() {
     space.put("a.md", "one");
     let old = space.git(&["rev-parse", "HEAD:a.md"]);
     space.put("a.md", "two");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
     space.git(&["update-index", "--cacheinfo", &format!("100644,{},a.md", old.trim())]);
     space.git(&[&ANN[..], &["commit", "-q", "-m", "by hand"]].concat());
@@ -257,7 +257,7 @@ fn after_a_kill_what_came_on_top_of_anothers_commit_still_stands() {
     });
     assert_eq!(space.log()[..2], ["eve|eve: a.md", "Ann|by hand"]);
     space.wait_until("theirs is told", |space| {
-        space.vfs.feed().after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
+        space.vfs.feed().events_after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
     });
     let again = reopened(crashed(&space));
     assert_eq!((again.text("a.md").as_str(), again.log()), ("ours", space.log()));
@@ -272,12 +272,12 @@ fn after_a_kill_a_commit_from_an_older_index_is_put_over_no_page() {
     space.put("gone.md", "of no use");
     space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
     space.vfs.apply(&eve(), Change::remove(at("gone.md"))).unwrap();
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     space.git(&["update-index", "--cacheinfo", &format!("100644,{},a.md", old.trim())]);
     FailPoints::new(space.directory.path()).inject_error(FailPoint::CheckpointRelease, NO_SPACE);
     space.git(&[&ANN[..], &["commit", "-q", "-m", "by hand"]].concat());
     space.wait_until("it is told", |space| {
-        space.vfs.feed().after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
+        space.vfs.feed().events_after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
     });
     let again = reopened(crashed(&space));
     assert_eq!(again.text("a.md"), "two");
@@ -361,7 +361,7 @@ fn a_branch_that_is_moved_again_and_again_is_no_trouble() {
     assert!(space.vfs.health().is_ok(), "{:?}", space.vfs.health());
     soon("c.md").unwrap();
     go_on.send(()).unwrap();
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     points.clear(FailPoint::BranchMove);
     assert_eq!((space.text("b.md").as_str(), space.text("c.md").as_str()), ("soon", "soon"));
     assert_eq!(space.log().iter().filter(|line| *line == "Ann|by hand").count(), 3);
@@ -414,7 +414,7 @@ fn a_write_over_one_that_was_only_accepted_stands_though_a_person_commits_an_old
     space.git(&["-c", "user.name=Ann", "-c", "user.email=ann@x", "commit", "-qm", "by hand"]);
     points.clear(FailPoint::FeedAnswered);
     answers.go_on();
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     space.vfs.rescan().unwrap();
     assert_eq!(space.text("a.md"), "three");
     let log = space.log();

@@ -28,7 +28,7 @@ fn a_page_made_where_another_door_renames_one_in_that_moment_is_saved_or_not_mad
     let vfs = Vfs::open(VfsOptions { clock: Arc::clone(&clock) as _, ..options(directory.path(), false) }).unwrap();
     let space = TestSpace { directory, vfs };
     space.put("from.md", "renamed\n");
-    let (found, _) = space.vfs.find(&ann, &at("from.md")).unwrap();
+    let (found, _) = space.vfs.lookup_path(&ann, &at("from.md")).unwrap();
     let reader = space.vfs.open_node(&ann, found, OpenMode::default()).unwrap();
     let points = FailPoints::new(space.directory.path());
     let stop = Stop::at(&points, FailPoint::AcceptLocked);

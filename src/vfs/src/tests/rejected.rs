@@ -10,7 +10,7 @@ fn refuse(space: &TestSpace, path: &str, text: &str, expect: Precondition) -> Ki
 }
 
 fn kept(space: &TestSpace, path: &str) -> Option<String> {
-    let text = space.vfs.refused_text(&at(path)).unwrap()?;
+    let text = space.vfs.rejected_text(&at(path)).unwrap()?;
     Some(String::from_utf8(text.to_vec()).unwrap())
 }
 

@@ -28,7 +28,7 @@ fn a_lone_writer_who_waits_does_the_work_itself_and_nobody_else_s_save_does() {
     space.put("a.md", "two\n");
     assert_eq!(*flushers.lock(), vec![thread::current().id(); 2]);
     space.vfs.apply(&eve(), ChangeSet::from(Change::put(at("b.md"), "soon\n")).soon()).unwrap();
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     let all = flushers.lock().clone();
     assert_ne!(all[2..], [] as [ThreadId; 0]);
     assert!(!all[2..].contains(&thread::current().id()), "who does not wait does not work either");
@@ -88,7 +88,7 @@ fn a_page_that_changes_while_its_next_version_is_flushed_is_not_covered_by_what_
     space.put("a.md", "three\n");
     points.clear(FailPoint::LogFlushed);
     assert_eq!(fs::read_to_string(&path).unwrap(), "by hand\n");
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.git(&["log", "--format=%s", "-2"]).lines().count(), 2);
     assert_eq!(space.git(&["show", "HEAD:a.md"]), "by hand\n");
     assert_eq!(space.git(&["show", "HEAD~:a.md"]), "three\n");

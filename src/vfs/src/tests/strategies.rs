@@ -26,7 +26,7 @@ fn turned(space: TestSpace, strategy: VersionStrategy) -> TestSpace {
 fn texts(space: &TestSpace, path: &str) -> Vec<String> {
     let versions = space.vfs.versions(&at(path)).unwrap();
     let text = |version: PageVersion| {
-        let content = space.vfs.version(&at(path), &version.hash.to_string()).ok()?;
+        let content = space.vfs.read_version(&at(path), &version.hash.to_string()).ok()?;
         Some(String::from_utf8(content.to_vec()).unwrap())
     };
     versions.into_iter().rev().filter_map(text).collect()
@@ -54,7 +54,7 @@ fn snapshots_are_listed_read_and_compared() {
     space.vfs.apply(&eve(), Change::remove(at("d/a.md"))).unwrap();
     assert_eq!(texts(&space, "d/a.md").len(), 2, "a removed page still has its versions");
     for unknown in ["dead", &one[..18], "1234567890123456789", "../../d/a.md", ""] {
-        assert_eq!(space.vfs.version(&at("d/a.md"), unknown).unwrap_err().kind(), Kind::NotFound, "{unknown}");
+        assert_eq!(space.vfs.read_version(&at("d/a.md"), unknown).unwrap_err().kind(), Kind::NotFound, "{unknown}");
         assert_eq!(space.vfs.diff(&at("d/a.md"), unknown, &two).unwrap_err().kind(), Kind::NotFound, "{unknown}");
     }
     assert!(!space.directory.path().join(".git").exists());
@@ -68,7 +68,7 @@ fn without_versions_what_changed_is_told_all_the_same() {
     space.vfs.apply(&adam(), Change::rename(at("a.md"), at("b.md"))).unwrap();
     assert_eq!(space.vfs.versions(&at("b.md")).unwrap(), []);
     let moment = space.vfs.changes(None, 1).unwrap().last_seq;
-    assert_eq!(space.vfs.version(&at("b.md"), &moment).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(space.vfs.read_version(&at("b.md"), &moment).unwrap_err().kind(), Kind::NotFound);
     assert_eq!(told(&space), ["eve Write a.md", "adam Delete a.md", "adam Write b.md"]);
     let timeline = space.vfs.timeline(&ChangeFilter::default(), 0, 9).unwrap();
     assert_eq!((timeline.total, timeline.events[0].actor.as_str()), (3, "adam"));

@@ -136,7 +136,7 @@ impl World {
     }
 
     fn behind(&self, deed: impl FnOnce(&Path)) {
-        self.space.space().vfs.committed().unwrap();
+        self.space.space().vfs.wait_committed().unwrap();
         deed(self.space.root());
         self.space.space().vfs.rescan().unwrap();
     }

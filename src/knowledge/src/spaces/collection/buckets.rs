@@ -51,7 +51,7 @@ impl SpaceCollection {
         let _changing = self.changing.lock();
         let root = match self.known(name)? {
             SpaceStatus::Open(space) => {
-                space.vfs.committed()?;
+                space.vfs.wait_committed()?;
                 space.vfs.root().to_owned()
             }
             SpaceStatus::Failed(_, _, why) => {

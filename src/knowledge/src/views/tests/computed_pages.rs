@@ -17,7 +17,7 @@ const OPEN: &str = "svc-query: TABLE hours FROM \"tasks/\" WHERE status = \"open
 fn shows(space: &TestSpace, path: &str, part: &str) -> String {
     let feed = space.space().vfs.feed();
     loop {
-        let last = feed.last();
+        let last = feed.last_seq();
         let text = space.text(path);
         if text.contains(part) {
             return text;

@@ -104,7 +104,7 @@ fn a_branch_that_a_person_switched_to_after_a_crash_is_left_as_they_found_it() {
         assert_eq!(again.log(), space.log()[3..]);
         assert_eq!(again.text("o.md"), "of both");
         assert!(again.vfs.read(Protocol::Http, &at("a.md")).is_err());
-        let told = again.vfs.feed().after(Seq(0), usize::MAX).unwrap();
+        let told = again.vfs.feed().events_after(Seq(0), usize::MAX).unwrap();
         let is_told = |event: &Arc<crate::FeedEvent>| event.message.starts_with("fswatch: the branch is at ");
         assert_eq!(told.iter().filter(|event| is_told(event)).count(), 1, "{told:?}");
         again.put("a.md", "here");
@@ -277,7 +277,7 @@ fn commits_of_others_that_were_told_together_are_found_below_and_above_ours() {
     }
     space.put("b.md", "between");
     space.wait_until("the person's commits are told", |space| {
-        let told = space.vfs.feed().after(Seq(0), usize::MAX).unwrap();
+        let told = space.vfs.feed().events_after(Seq(0), usize::MAX).unwrap();
         told.iter().any(|event| event.message == "above.md")
     });
     assert_eq!(space.log()[..4], ["Ann|above.md", "eve|eve: b.md", "Ann|below.md", "eve|eve: a.md"]);

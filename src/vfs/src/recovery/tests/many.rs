@@ -32,7 +32,7 @@ fn crashed_with_many_records<const COPIES: usize>() -> (TestSpace, [TempDir; COP
         let set = ChangeSet::from(Change::put(path, format!("# Page {number}\n")));
         space.vfs.apply(&eve(), set.soon()).unwrap();
     }
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.vfs.core.log.pending_records().unwrap().len(), RECORDS, "a checkpoint came between");
     let copies = std::array::from_fn(|_| crashed(&space));
     points.clear(FailPoint::CheckpointFlush);

@@ -13,7 +13,7 @@ const MAX_PATHS: usize = 2;
 /// Does a deed; what waits for history to be complete would wait for ever otherwise.
 fn go(space: &TestSpace, deed: &Deed) -> Result<(), Fault> {
     if deed.commits == 0 {
-        space.vfs.committed()?;
+        space.vfs.wait_committed()?;
     }
     (deed.go)(space)
 }
@@ -26,7 +26,7 @@ fn commits_after(deeds: usize) -> &'static [String] {
         for deed in &DEEDS[..deeds] {
             go(&space, deed).unwrap();
         }
-        space.vfs.committed().unwrap();
+        space.vfs.wait_committed().unwrap();
         sets(&space)
     };
     &KNOWN.get_or_init(|| (0..=DEEDS.len()).map(after).collect())[deeds]
@@ -52,7 +52,7 @@ fn images_of_a_life() -> Vec<Image> {
         recorder.safe.fetch_add(1, Ordering::SeqCst);
     }
     recorder.stage.fetch_add(1, Ordering::SeqCst);
-    space.vfs.committed().unwrap();
+    space.vfs.wait_committed().unwrap();
     space.vfs.close().unwrap();
     recorder.finish()
 }
@@ -86,7 +86,7 @@ fn deeds_by_point() -> BTreeMap<FailPoint, usize> {
             });
         }
         go(&space, deed).unwrap();
-        space.vfs.committed().unwrap();
+        space.vfs.wait_committed().unwrap();
     }
     FailPoint::ALL.iter().for_each(|point| points.clear(*point));
     std::mem::take(&mut *seen.lock())
@@ -101,7 +101,7 @@ fn a_disk_that_refuses_at_any_point_loses_nothing_acknowledged_when_commits_are_
         let space = TestSpace::gathering(NEVER, MAX_PATHS);
         for deed in &DEEDS[..number] {
             go(&space, deed).unwrap();
-            space.vfs.committed().unwrap();
+            space.vfs.wait_committed().unwrap();
         }
         let points = FailPoints::new(space.directory.path());
         points.inject_error(point, errno);
@@ -110,7 +110,7 @@ fn a_disk_that_refuses_at_any_point_loses_nothing_acknowledged_when_commits_are_
             let space = &space;
             scope.spawn(move || {
                 let outcome = go(space, deed);
-                let asked = space.vfs.committed();
+                let asked = space.vfs.wait_committed();
                 sender.send((outcome, asked)).unwrap();
             });
             let mut outcome = None;
@@ -132,7 +132,7 @@ fn a_disk_that_refuses_at_any_point_loses_nothing_acknowledged_when_commits_are_
             if outcome.is_err() {
                 go(space, deed).unwrap_or_else(|fault| panic!("again, {when}: {fault:?}"));
             }
-            space.vfs.committed().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
+            space.vfs.wait_committed().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
         });
         assert_whole((&space, VersionStrategy::Git), number + 1..=number + 1, &when);
     }

@@ -26,7 +26,7 @@ fn put_another(space: &TestSpace) -> Result<(), Fault> {
 
 fn put_soon(space: &TestSpace) -> Result<(), Fault> {
     space.vfs.apply(&eve(), ChangeSet::from(Change::put(at(FILM), PAGE)).soon())?;
-    space.vfs.settled().map(drop)
+    space.vfs.wait_applied().map(drop)
 }
 
 fn rename(space: &TestSpace) -> Result<(), Fault> {
@@ -58,7 +58,7 @@ fn film(root: &Path) -> fs::Metadata {
 
 /// How many sets the space tells of.
 fn told(space: &TestSpace) -> usize {
-    space.vfs.feed().after(Seq(0), usize::MAX).unwrap().iter().filter(|event| !event.changes.is_empty()).count()
+    space.vfs.feed().events_after(Seq(0), usize::MAX).unwrap().iter().filter(|event| !event.changes.is_empty()).count()
 }
 
 /// Images of a space whose film gives way, and of its end.
@@ -80,10 +80,10 @@ fn assert_one_of_both(image: Image, strategy: VersionStrategy, when: &str) {
     if now.len() == LARGE {
         assert_eq!((now.ino(), now.mtime_nsec()), (found.ino(), found.mtime_nsec()), "{when}");
         assert_eq!(*image.deeds.start(), 0, "{when}: acknowledged, and the large file is back");
-        assert_eq!((told(&space), space.vfs.recorded(&at(FILM)).unwrap()), (1, None), "{when}");
+        assert_eq!((told(&space), space.vfs.recorded_etag(&at(FILM)).unwrap()), (1, None), "{when}");
     } else {
         assert_eq!((space.text(FILM).as_str(), told(&space)), (PAGE, 2), "{when}");
-        assert_eq!(space.vfs.recorded(&at(FILM)).unwrap(), Some(ETag::from_content(PAGE.as_bytes())), "{when}");
+        assert_eq!(space.vfs.recorded_etag(&at(FILM)).unwrap(), Some(ETag::from_content(PAGE.as_bytes())), "{when}");
     }
     space.vfs.close().unwrap();
     if strategy == VersionStrategy::Git {
@@ -132,7 +132,7 @@ fn a_page_that_takes_the_place_of_a_large_file_has_its_commit_later() {
         let again = reopened(image);
         assert_eq!((again.text(FILM).as_str(), again.log()), (PAGE, vec!["eve|eve: film.bin".to_owned()]));
     });
-    space.vfs.committed().unwrap();
+    space.vfs.wait_committed().unwrap();
     assert_eq!((space.text(FILM).as_str(), space.log()), (PAGE, vec!["eve|eve: film.bin".to_owned()]));
 }
 
@@ -223,7 +223,7 @@ fn of_changes_behind_each_other_the_last_takes_the_place_of_a_large_file() {
             first.join().unwrap();
             second.join().unwrap();
         });
-        space.vfs.settled().unwrap();
+        space.vfs.wait_applied().unwrap();
         let standing = fs::read_to_string(space.directory.path().join(FILM)).ok();
         assert_eq!(standing.as_deref(), (what == "a page").then_some("two\n"), "{what}");
         assert_eq!(space.vfs.rescan().unwrap(), 0, "{what}");
@@ -241,7 +241,7 @@ fn a_large_file_that_somebody_writes_into_before_the_page_is_in_its_place_stays_
     });
     put(&space).unwrap();
     points.clear(FailPoint::LogFlushed);
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(film(space.directory.path()).len(), LARGE + 1);
     assert_eq!(space.log(), ["fswatch|delete: film.bin", "eve|eve: film.bin", "eve|eve: a.md"]);
 }

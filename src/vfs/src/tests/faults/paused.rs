@@ -103,7 +103,7 @@ fn a_directory_in_the_place_of_a_file_whose_removal_is_on_its_way_moves_with_all
         gate.let_go();
         rename.join().unwrap().unwrap();
     });
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "moved/page.md\n");
     assert_eq!(space.text("moved/page.md"), "text");
 }

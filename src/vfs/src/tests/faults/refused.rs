@@ -324,7 +324,7 @@ fn writers_behind_a_change_that_waits_for_a_full_disk_are_turned_away_and_saves_
         points.clear(FailPoint::TreeWrite);
         held.join().unwrap().unwrap();
     });
-    space.vfs.settled().unwrap();
+    space.vfs.wait_applied().unwrap();
     assert_eq!(space.log(), ["eve|eve: soon.md", "eve|eve: held.md"]);
     assert_eq!(space.text("soon.md"), "text");
     assert!(space.vfs.read(Protocol::Http, &at("behind.md")).is_err());

@@ -49,7 +49,7 @@ fn put(space: &TestSpace, who: &str, path: &str, text: &str) -> Result<(), Fault
 /// Waits for the disk afterwards, so that the next deed finds everything quiet.
 fn save(space: &TestSpace) -> Result<(), Fault> {
     apply(space, "eve", ChangeSet::from(Change::put(at("a.md"), "two\n")).soon())?;
-    space.vfs.settled().map(|_| ())
+    space.vfs.wait_applied().map(|_| ())
 }
 
 fn rename_directory(space: &TestSpace) -> Result<(), Fault> {
@@ -131,7 +131,7 @@ pub(super) fn sets(space: &TestSpace) -> Vec<String> {
                 let files = event.changes.iter().map(|change| format!("{}={:?}", change.path, change.new));
                 format!("{}|{}|{}", event.actor, event.message, files.collect::<Vec<_>>().join(","))
             };
-            space.vfs.feed().after(Seq(0), usize::MAX).unwrap().into_iter().map(told).collect()
+            space.vfs.feed().events_after(Seq(0), usize::MAX).unwrap().into_iter().map(told).collect()
         }
     }
 }
@@ -147,7 +147,7 @@ pub(super) fn assert_whole(
     let allowed = commits_after(*deeds.start())..=commits_after(*deeds.end());
     assert!(allowed.contains(&found.len()), "{when}: {} commits, not {allowed:?}: {found:#?}", found.len());
     assert_eq!(found, reference(strategy)[..found.len()], "{when}: author, message or content");
-    let told = space.vfs.feed().after(Seq(0), usize::MAX).unwrap();
+    let told = space.vfs.feed().events_after(Seq(0), usize::MAX).unwrap();
     assert_eq!(told.iter().filter(|event| !event.changes.is_empty()).count(), found.len(), "{when}: the feed");
     assert_sound((space, strategy), &when);
 }
@@ -156,7 +156,7 @@ pub(super) fn assert_whole(
 pub(super) fn assert_sound((space, strategy): (&TestSpace, VersionStrategy), when: &str) {
     for entry in space.vfs.walk(Protocol::Fuse, &TreePath::root()).unwrap() {
         let present = space.vfs.core.standing(&entry.path).unwrap().map(|leaf| leaf.etag);
-        assert_eq!(space.vfs.recorded(&entry.path).unwrap(), present, "{when}: `{}`", entry.path);
+        assert_eq!(space.vfs.recorded_etag(&entry.path).unwrap(), present, "{when}: `{}`", entry.path);
     }
     space.vfs.health().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
     space.vfs.close().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
