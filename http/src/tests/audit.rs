@@ -52,7 +52,7 @@ async fn every_request_is_kept_with_who_asked_what_and_the_answer_and_no_key() {
         ("file", json!("a.md")),
         ("space", json!("default")),
         ("actor", json!("agent:scribe")),
-        ("token_hash", json!(svcfs_config::KeyDigest::of("writer").short(4))),
+        ("token_hash", json!(svcfs_config::KeyDigest::from_key("writer").short_hex(4))),
         ("status", json!(200)),
         ("x_space", json!("claimed")),
         ("provenance", json!("run:249")),

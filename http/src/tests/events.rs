@@ -239,7 +239,7 @@ type Loss = (&'static str, &'static [(&'static str, &'static str)], fn(&TestServ
 
 const LOSSES: [Loss; 4] = [
     ("a key is revoked", &[KEY], |server| {
-        server.app.server.access().exchange(AuthSettings::ApiKey(KeyDigest::of("another"))).unwrap();
+        server.app.server.access().exchange(AuthSettings::ApiKey(KeyDigest::from_key("another"))).unwrap();
     }),
     ("a public space is private", &[], |server| server.space().see(SpaceVisibility::Private)),
     ("a public space is unlisted", &[], |server| server.space().see(SpaceVisibility::Unlisted)),

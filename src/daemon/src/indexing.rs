@@ -24,6 +24,6 @@ pub fn made_anew(space: &Space, is_check: bool, progress: impl FnMut(usize, usiz
         reindex(space, progress)?
     };
     let ReindexReport { pages, before, after, differences } = &report;
-    let equal = before.is_as_good_as(after);
+    let equal = before.is_equivalent_to(after);
     Ok(json!({ "equal": equal, "pages": pages, "before": before, "after": after, "differences": differences }))
 }

@@ -79,7 +79,7 @@ impl SettingsReloader {
     /// Whether somebody wrote down how callers prove who they are.
     fn says_so(&self) -> bool {
         let text = std::fs::read_to_string(Path::new(&self.file())).unwrap_or_default();
-        self.overrides.auth.is_some() || edit::says_who(&text)
+        self.overrides.auth.is_some() || edit::has_auth_type(&text)
     }
 
     /// Whether keys are asked for, and which of these are good.

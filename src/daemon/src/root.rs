@@ -51,7 +51,7 @@ impl OpenRoot {
         let key = credentials::fresh("").map_err(|failure| Fault::internal(failure.told(false)))?;
         let told = Arc::new(AnnouncedSpaces { url: OnceLock::new(), key });
         let parents = parents(&space, &settings);
-        let access = AccessControl::new(settings.auth.clone(), Some(KeyDigest::of(&told.key)));
+        let access = AccessControl::new(settings.auth.clone(), Some(KeyDigest::from_key(&told.key)));
         let server = Arc::new_cyclic(|server| {
             let opener = opener((Arc::clone(&told), Weak::clone(server)), settings.spaces.clone());
             ServerState::new(SpaceCollection::only(space).opened_by(opener, parents), clock, access)
@@ -220,10 +220,10 @@ pub fn settings(root: &Path, config: Option<&Path>, overrides: CliOverrides) -> 
 pub fn understood(root: &Path, config: Option<&Path>, overrides: CliOverrides) -> Result<Settings, ConfigError> {
     let environment = |name: &str| std::env::var(name).ok();
     let read = match config {
-        Some(file) => Config::read_named(file, &environment),
+        Some(file) => Config::read_existing(file, &environment),
         None => Config::read(&root.join(templates::CONFIG.path), &environment),
     }?;
-    Ok(Settings { elsewhere: config.map(Path::to_owned), ..Settings::resolve(read, overrides)? })
+    Ok(Settings { config_file: config.map(Path::to_owned), ..Settings::resolve(read, overrides)? })
 }
 
 /// Refuses what is not a knowledge root yet, so that a slip in a path does not make a repository of somebody's directory.

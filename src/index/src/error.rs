@@ -11,7 +11,7 @@ pub enum IndexError {
         /// The argument that is wrong: `q`, `where`, `sort`, …
         field: &'static str,
         /// What is wrong with it, and what would be right.
-        why: String,
+        reason: String,
     },
     /// SQLite failed. The index can be deleted and made anew, so nothing is lost.
     #[error("the index database failed")]
@@ -30,14 +30,14 @@ pub enum IndexError {
 impl IndexError {
     /// The value of `field` cannot be used.
     pub(crate) fn invalid(field: &'static str, why: impl Into<String>) -> Self {
-        Self::Invalid { field, why: why.into() }
+        Self::Invalid { field, reason: why.into() }
     }
 }
 
 impl From<IndexError> for Fault {
     fn from(error: IndexError) -> Self {
         match error {
-            IndexError::Invalid { field, why } => Self::invalid(field, why),
+            IndexError::Invalid { field, reason: why } => Self::invalid(field, why),
             IndexError::Database(source) if source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {
                 Self::new(Kind::NoSpace, "no space left on the server's disk for the search index").with_source(source)
             }

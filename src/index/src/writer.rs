@@ -70,7 +70,7 @@ impl WriteStep {
                 let reading = ReadContext { typed_links, dictionary };
                 Self::Put(Box::new(PageDocument::read((path.clone(), *etag), text, *modified, reading)?))
             }
-            IndexEntry::Page { path, .. } | IndexEntry::Gone(path) => Self::Remove(path.clone()),
+            IndexEntry::Page { path, .. } | IndexEntry::Deleted(path) => Self::Remove(path.clone()),
         })
     }
     pub(crate) fn path(&self) -> &TreePath {

@@ -42,8 +42,8 @@ impl TestSpace {
         Story {
             tree: kept(tree::files(&self.root())),
             log: self.log(),
-            pages: fingerprint.by_page.keys().map(row).collect(),
-            index: fingerprint.by_page.iter().map(|(path, hash)| (path.to_string(), hash.to_string())).collect(),
+            pages: fingerprint.page_digests.keys().map(row).collect(),
+            index: fingerprint.page_digests.iter().map(|(path, hash)| (path.to_string(), hash.to_string())).collect(),
         }
     }
 }

@@ -16,7 +16,7 @@ use super::*;
 /// A request, by the key whose text this is.
 pub(super) fn request<T>(input: T, key: Option<&str>) -> S3Request<T> {
     let credentials = key.map(|key| Credentials {
-        access_key: svcfs_config::edit::id_of(&KeyDigest::of(key)),
+        access_key: svcfs_config::edit::key_id(&KeyDigest::from_key(key)),
         secret_key: SecretKey::from("checked already"),
     });
     S3Request {

@@ -55,7 +55,7 @@ pub struct LintSettings {
 impl LintSettings {
     /// Whether a page written through `door` is tidied (gaps.md D5).
     #[must_use]
-    pub fn formats(&self, door: Protocol) -> bool {
+    pub fn should_format(&self, door: Protocol) -> bool {
         let written_as = match door {
             Protocol::Http | Protocol::Cli => FormatDoor::Http,
             Protocol::Mcp => FormatDoor::Mcp,

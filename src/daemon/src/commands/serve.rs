@@ -229,7 +229,7 @@ fn wait(
 /// What `--space` takes.
 fn other_space(text: &str) -> Result<(String, PathBuf), String> {
     let (name, root) = text.split_once('=').ok_or("write it like `team=/srv/team`")?;
-    if let Some(told) = svcfs_config::name_fault(name) {
+    if let Some(told) = svcfs_config::space_name_error(name) {
         return Err(format!("the name `{name}` {told}"));
     }
     let root = std::path::absolute(root).map_err(|error| error.to_string())?;

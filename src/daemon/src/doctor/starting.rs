@@ -57,7 +57,7 @@ pub fn could_start(at: Option<&Path>, config: Option<&Path>) -> Vec<CheckFinding
 fn complaints(file: &Path, error: ConfigError) -> Vec<CheckFinding> {
     let shown = file.display();
     match error {
-        ConfigError::Refused { path: _, complaints } => complaints
+        ConfigError::Invalid { path: _, problems: complaints } => complaints
             .iter()
             .map(|complaint| CheckFinding::problem("settings", format!("`{shown}`: {complaint}")))
             .collect(),

@@ -45,7 +45,7 @@ impl Provider {
     }
 
     fn access(&self) -> AccessControl {
-        AccessControl::new(AuthSettings::Oidc(self.settings()), Some(KeyDigest::of("local")))
+        AccessControl::new(AuthSettings::Oidc(self.settings()), Some(KeyDigest::from_key("local")))
     }
 
     /// A token as good as any, with these claims in place of its own; null takes one away.
@@ -250,7 +250,7 @@ fn while_the_provider_is_away_nobody_is_let_in_and_settings_that_need_it_are_not
     assert!(told.contains("auth.oidc.issuer") && told.contains(&closed.to_string()), "{told}");
     assert_eq!(access.identify(Some("a.b.c")).unwrap_err().kind(), Kind::Unavailable);
 
-    let before = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("before")), None);
+    let before = AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("before")), None);
     assert_eq!(before.exchange(AuthSettings::Oidc(settings)).unwrap_err().kind(), Kind::Unavailable);
     assert!(before.identify(Some("before")).is_ok(), "what held before holds on");
 }

@@ -39,7 +39,7 @@ pub enum RateLimitKey {
 impl RateLimitKey {
     /// Who asks with this token, if it is good, from there.
     pub fn of(token: Option<&KeyDigest>, address: IpAddr) -> Self {
-        token.map_or_else(|| Self::Address(network_prefix(address)), |token| Self::Token(token.short(TOKEN_BYTES)))
+        token.map_or_else(|| Self::Address(network_prefix(address)), |token| Self::Token(token.short_hex(TOKEN_BYTES)))
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn callers_are_counted_by_their_token_else_by_address_and_each_for_itself() {
         let (limiter, _) = limiter(1, 1);
-        let (one, other) = (KeyDigest::of("one"), KeyDigest::of("other"));
+        let (one, other) = (KeyDigest::from_key("one"), KeyDigest::from_key("other"));
         assert!(limiter.admit(Some(&one), address("10.0.0.1")).is_ok());
         assert!(limiter.admit(Some(&one), address("10.0.0.2")).is_err(), "a key is one caller wherever it comes from");
         assert!(limiter.admit(Some(&other), address("10.0.0.1")).is_ok());

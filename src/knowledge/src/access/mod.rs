@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use svcfs_base::{Actor, Caller, Client, Fault, Kind, Permissions};
-use svcfs_config::edit::id_of;
+use svcfs_config::edit::key_id;
 use svcfs_config::{AuthSettings, KeyDigest, KeySettings, SpaceVisibility};
 
 pub use guard::RequestGuard;
@@ -172,7 +172,7 @@ impl AccessControl {
         let gate = Arc::clone(&self.gate.read());
         match &*gate {
             AuthMode::Open | AuthMode::ApiKey(_) | AuthMode::PerSpace(_) => false,
-            AuthMode::Oidc(issuer) => !self.is_local(KeyDigest::of(bearer)) && issuer.must_be_asked(bearer),
+            AuthMode::Oidc(issuer) => !self.is_local(KeyDigest::from_key(bearer)) && issuer.must_be_asked(bearer),
         }
     }
 
@@ -186,7 +186,7 @@ impl AccessControl {
             return Ok(CallerIdentity::ANYBODY);
         }
         let bearer = bearer.ok_or_else(|| refused("missing bearer token"))?;
-        let token = KeyDigest::of(bearer);
+        let token = KeyDigest::from_key(bearer);
         let known = CallerIdentity { token: Some(token), ..CallerIdentity::ANYBODY };
         if self.is_local(token) {
             return Ok(known);
@@ -196,7 +196,8 @@ impl AccessControl {
             AuthMode::PerSpace(keys) => {
                 // Every key is looked at, so that the time taken tells nothing of which one it was.
                 let found = keys.iter().fold(None, |found, key| if key.digest == token { Some(key) } else { found });
-                let KeySettings { actor, space, reach, digest: _ } = found.ok_or_else(|| refused("invalid API key"))?;
+                let KeySettings { actor, space, permissions: reach, digest: _ } =
+                    found.ok_or_else(|| refused("invalid API key"))?;
                 Ok(CallerIdentity { actor: actor.clone(), space: space.clone(), reach: reach.clone(), ..known })
             }
             AuthMode::Oidc(issuer) => Ok(CallerIdentity { actor: Some(issuer.identify(bearer)?), ..known }),
@@ -214,12 +215,12 @@ impl AccessControl {
         let unknown = || refused("no key has this name");
         match &*gate {
             AuthMode::Open => Ok(CallerIdentity::ANYBODY),
-            AuthMode::ApiKey(key) if id_of(key) == id => {
+            AuthMode::ApiKey(key) if key_id(key) == id => {
                 Ok(CallerIdentity { token: Some(*key), ..CallerIdentity::ANYBODY })
             }
             AuthMode::PerSpace(keys) => {
-                let found = keys.iter().find(|key| id_of(&key.digest) == id).ok_or_else(unknown)?;
-                let KeySettings { actor, space, reach, digest } = found.clone();
+                let found = keys.iter().find(|key| key_id(&key.digest) == id).ok_or_else(unknown)?;
+                let KeySettings { actor, space, permissions: reach, digest } = found.clone();
                 Ok(CallerIdentity { actor, space, reach, token: Some(digest) })
             }
             AuthMode::ApiKey(_) | AuthMode::Oidc(_) => Err(unknown()),

@@ -10,10 +10,10 @@ use crate::spaces::test_space::{TestSpace, path, told};
 
 fn key(text: &str, space: Option<&str>, scope: Scope) -> KeySettings {
     KeySettings {
-        digest: KeyDigest::of(text),
+        digest: KeyDigest::from_key(text),
         space: space.map(str::to_owned),
         actor: Some(Actor::new(text)),
-        reach: Permissions { scope, folder: None },
+        permissions: Permissions { scope, folder: None },
     }
 }
 
@@ -33,7 +33,7 @@ fn without_authentication_everybody_is_let_in() {
 
 #[test]
 fn the_one_key_opens_everything_and_nothing_else_does() {
-    let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("right")), None);
+    let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("right")), None);
     assert_eq!(access.identify(Some("right")).unwrap().reach, Permissions::FULL);
     assert_eq!(refusal(&access, None), "missing bearer token");
     for wrong in ["wrong", "", "right ", "RIGHT", "righ"] {
@@ -56,15 +56,16 @@ fn each_key_opens_its_space_under_its_name() {
 
 #[test]
 fn who_can_read_the_servers_files_is_let_in_and_others_are_not_by_an_empty_key() {
-    let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("right")), Some(KeyDigest::of("local")));
+    let access =
+        AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("right")), Some(KeyDigest::from_key("local")));
     assert_eq!(access.identify(Some("local")).unwrap().reach, Permissions::FULL);
     assert_eq!(refusal(&access, Some("")), "invalid API key");
 }
 
 #[test]
 fn exchanged_settings_hold_from_then_on() {
-    let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("old")), None);
-    access.exchange(AuthSettings::ApiKey(KeyDigest::of("new"))).unwrap();
+    let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("old")), None);
+    access.exchange(AuthSettings::ApiKey(KeyDigest::from_key("new"))).unwrap();
     assert!(access.identify(Some("new")).is_ok());
     assert_eq!(refusal(&access, Some("old")), "invalid API key");
 }
@@ -328,13 +329,13 @@ fn a_reading_key_changes_nothing_through_any_operation() {
 #[test]
 fn who_signs_is_whoever_has_the_key_of_that_name() {
     let ann = key("ann", Some("team"), Scope::Write);
-    let id = svcfs_config::edit::id_of(&ann.digest);
-    let access = AccessControl::new(AuthSettings::PerSpace(vec![ann]), Some(KeyDigest::of("local")));
+    let id = svcfs_config::edit::key_id(&ann.digest);
+    let access = AccessControl::new(AuthSettings::PerSpace(vec![ann]), Some(KeyDigest::from_key("local")));
     assert_eq!(access.named(&id).unwrap(), access.identify(Some("ann")).unwrap());
-    for wrong in ["", "ann", &id[..6], &svcfs_config::edit::id_of(&KeyDigest::of("local"))] {
+    for wrong in ["", "ann", &id[..6], &svcfs_config::edit::key_id(&KeyDigest::from_key("local"))] {
         assert_eq!(access.named(wrong).unwrap_err().kind(), Kind::Unauthenticated, "{wrong:?}");
     }
-    let one = AccessControl::new(AuthSettings::ApiKey(KeyDigest::of("right")), None);
-    assert!(one.named(&svcfs_config::edit::id_of(&KeyDigest::of("right"))).is_ok());
+    let one = AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("right")), None);
+    assert!(one.named(&svcfs_config::edit::key_id(&KeyDigest::from_key("right"))).is_ok());
     assert!(one.named(&id).is_err());
 }

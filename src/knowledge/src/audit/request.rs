@@ -152,9 +152,9 @@ impl TrackedRequest {
     /// `RateLimited`, with the seconds to wait.
     pub fn admit(&self, identity: Option<&CallerIdentity>, sent: Option<&str>) -> Result<(), Fault> {
         let good = identity.and_then(|identity| identity.token);
-        let token = good.or_else(|| sent.map(KeyDigest::of));
+        let token = good.or_else(|| sent.map(KeyDigest::from_key));
         let mut known = self.notes.0.lock();
-        known.token = token.map(|token| token.short(TOKEN_BYTES));
+        known.token = token.map(|token| token.short_hex(TOKEN_BYTES));
         if let Some(actor) = identity.and_then(|identity| identity.actor.clone()) {
             known.actor = Some(actor);
         }

@@ -236,7 +236,7 @@ impl Operation for AnalyzeTree {
     type Output = TreeStatistics;
     fn run(self, cx: &OperationContext<'_>) -> Result<TreeStatistics, Fault> {
         let found = looked(cx, cx.settings().janitor.stale_days)?;
-        let newest = cx.space.index.newest(self.limit.get())?;
+        let newest = cx.space.index.recent_pages(self.limit.get())?;
         Ok(TreeStatistics {
             total_pages: found.scanned,
             stale_pages: found.count(FindingKind::Stale),

@@ -46,7 +46,7 @@ pub fn page_health(cx: &OperationContext<'_>, path: TreePath) -> Result<PageHeal
     let page = index.page(&path)?.ok_or_else(|| Fault::file_not_found(&path))?;
     let links = index.links_out(&path)?;
     let reach = &cx.caller.permissions;
-    let backlinks = index.sources(&path)?.iter().filter(|source| reach.covers(source)).count();
+    let backlinks = index.linking_pages(&path)?.iter().filter(|source| reach.covers(source)).count();
     let review = ReviewPolicy::at(cx.now(), cx.settings().janitor.stale_days);
     let mut findings = findings(cx, &review, (&path, &page), &links)?;
     if backlinks == 0 && !survey::is_entrance(&path) {
@@ -77,11 +77,11 @@ pub(super) fn findings(
     let reach = &cx.caller.permissions;
     let mut findings = Vec::new();
     let mut find = |kind, message: String| findings.push(PageFinding::new(path.clone(), kind, message));
-    if let Some((due, days)) = ReviewDay::of(&page.frontmatter).and_then(|day| review.overdue(day)) {
+    if let Some((due, days)) = ReviewDay::from_metadata(&page.frontmatter).and_then(|day| review.overdue(day)) {
         find(FindingKind::Stale, messages::stale(due, days));
     }
     for link in links {
-        let leads_to_page = link.resolved.as_ref().is_some_and(|target| reach.covers(target));
+        let leads_to_page = link.resolved_path.as_ref().is_some_and(|target| reach.covers(target));
         if !leads_to_page && !leads_to_file(cx, path, link)? {
             find(FindingKind::BrokenLink, messages::broken_link(&link.target));
         }

@@ -52,11 +52,11 @@ impl ReviewPolicy {
 /// # Errors
 /// Those of the index.
 pub fn overdue(index: &Index, review: &ReviewPolicy) -> Result<Vec<OverduePage>, Fault> {
-    let pages = index.having(&ReviewDay::KEYS)?;
+    let pages = index.pages_with_keys(&ReviewDay::KEYS)?;
     let mut found: Vec<OverduePage> = pages
         .into_iter()
         .filter_map(|page| {
-            let day = ReviewDay::of(page.metadata.as_object()?)?;
+            let day = ReviewDay::from_metadata(page.metadata.as_object()?)?;
             let (due, days_overdue) = review.overdue(day)?;
             Some(OverduePage { path: page.path, title: page.title, review_by: due.to_string(), days_overdue })
         })

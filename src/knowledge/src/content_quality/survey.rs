@@ -150,8 +150,8 @@ fn survey(
         if is_orphan(graph, node) {
             issues.push(SurveyIssue::Orphan);
         }
-        for link in &facts.unresolved {
-            let address = link.address.as_ref();
+        for link in &facts.unresolved_links {
+            let address = link.expected_path.as_ref();
             if !address.map_or(Ok(false), |address| files.has(&space.vfs, address, link.is_wiki))? {
                 issues.push(SurveyIssue::BrokenLink(link));
             }
@@ -163,7 +163,7 @@ fn survey(
             issues.push(SurveyIssue::MissingFrontmatter);
         }
         issues.extend(std::iter::from_fn(|| of_groups.next_if(|(of, _)| *of == node).map(|(_, issue)| issue)));
-        counted.links += facts.links as usize;
+        counted.links += facts.link_count as usize;
         counted.add(node, &mut issues);
     }
     let SurveyCounts { links, broken_links, findings, pages, healthy, worst } = counted;

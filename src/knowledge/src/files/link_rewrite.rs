@@ -89,9 +89,9 @@ impl LinkRewrite {
         other: Option<&TreePath>,
     ) -> Result<Self, Fault> {
         let index = space.index_within(patience)?;
-        index.following(from, |links| {
-            let moved = MovedFiles::new((from, to), files, links.names_of_text(from)?);
-            let mut pages = links.concerned(from, files)?;
+        index.with_link_follower(from, |links| {
+            let moved = MovedFiles::new((from, to), files, links.titles_and_aliases(from)?);
+            let mut pages = links.affected_pages(from, files)?;
             // What the index leaves out.
             pages.extend(files.iter().filter(|file| file.is_hidden() && file.is_page()).chain(other).cloned());
             // What is there gives way.

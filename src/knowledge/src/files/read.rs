@@ -77,7 +77,7 @@ pub fn with_addresses(cx: &OperationContext<'_>, path: &TreePath, content: Bytes
             continue;
         };
         written.push_str(&text[from..start]);
-        let label = link.label.as_deref().unwrap_or(&text[link.range.clone()]);
+        let label = link.label.as_deref().unwrap_or(&text[link.target_range.clone()]);
         written.push_str(&format!("[{label}]({})", address(site.as_str(), &target.path, link.heading.as_deref())));
         from = end;
     }
@@ -87,8 +87,8 @@ pub fn with_addresses(cx: &OperationContext<'_>, path: &TreePath, content: Bytes
 
 /// Where the brackets of a wiki link begin and end.
 fn brackets(text: &str, link: &Link) -> Option<(usize, usize)> {
-    let start = text.get(..link.range.start)?.rfind("[[")?;
-    let end = link.range.end + text.get(link.range.end..)?.find("]]")? + 2;
+    let start = text.get(..link.target_range.start)?.rfind("[[")?;
+    let end = link.target_range.end + text.get(link.target_range.end..)?.find("]]")? + 2;
     Some((start, end))
 }
 

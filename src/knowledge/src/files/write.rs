@@ -199,7 +199,7 @@ fn prepare(
     };
     let origin_noted = noted.as_deref().unwrap_or(text);
     if !is_exact
-        && cx.settings().lint.formats(caller.protocol)
+        && cx.settings().lint.should_format(caller.protocol)
         && let Cow::Owned(tidy) = lint::tidied(origin_noted)
     {
         return Ok(tidy.into());

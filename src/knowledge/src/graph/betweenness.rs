@@ -28,7 +28,7 @@ pub(super) fn of(graph: &LinkGraph) -> BetweennessScores {
 /// The same within a number of steps.
 pub(super) fn of_at_most(graph: &LinkGraph, steps: usize) -> BetweennessScores {
     let sources: Vec<GraphNode> = graph.nodes().filter(|node| !graph.links_out(*node).is_empty()).collect();
-    let most = (steps / (graph.len() + graph.links()).max(1)).max(1);
+    let most = (steps / (graph.len() + graph.link_count()).max(1)).max(1);
     let taken = sources.len().min(most);
     let mut search = ShortestPathSearch::new(graph);
     for nth in 0..taken {

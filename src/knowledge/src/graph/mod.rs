@@ -160,7 +160,7 @@ impl AnalysisCache {
         let Some(folder) = folder else { return Ok(Arc::clone(whole)) };
         let part = match parts.iter().position(|(known, _)| known == folder) {
             Some(at) => parts.remove(at).1,
-            None => Arc::new(GraphAnalysis::of(Arc::new(whole.graph.part(folder)))),
+            None => Arc::new(GraphAnalysis::of(Arc::new(whole.graph.subgraph(folder)))),
         };
         if parts.len() >= MOST_PARTS {
             parts.remove(0);

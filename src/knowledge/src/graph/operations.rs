@@ -235,7 +235,7 @@ impl Operation for AnalyzeGraph {
         };
         Ok(GraphStatistics {
             total_nodes: graph.len(),
-            total_edges: graph.links(),
+            total_edges: graph.link_count(),
             components: analysis.components().count,
             largest_component_size: analysis.components().largest,
             orphans: graph

@@ -251,7 +251,7 @@ proptest! {
         let analysis = graph(count, &links);
         let graph = analysis.graph();
         let expected: BTreeSet<(usize, usize)> = links.iter().copied().filter(|(from, to)| from != to).collect();
-        prop_assert_eq!(graph.links(), expected.len());
+        prop_assert_eq!(graph.link_count(), expected.len());
         prop_assert!((analysis.ranks().iter().sum::<f64>() - 1.0).abs() < 1e-9);
 
         for from in graph.nodes() {
@@ -282,7 +282,7 @@ proptest! {
         prop_assert_eq!(pages, graph.nodes().collect::<Vec<_>>(), "every page is in one group");
         let alone: Vec<Vec<GraphNode>> = graph.nodes().map(|node| vec![node]).collect();
         let found = communities(&analysis);
-        prop_assert!(graph.links() == 0 || modularity(&analysis, &found) >= modularity(&analysis, &alone));
+        prop_assert!(graph.link_count() == 0 || modularity(&analysis, &found) >= modularity(&analysis, &alone));
     }
 }
 

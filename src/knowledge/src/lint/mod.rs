@@ -42,7 +42,7 @@ impl WriteGate for LintGate {
             return Ok(());
         };
         if caller.protocol.is_filesystem()
-            && self.settings.formats(caller.protocol)
+            && self.settings.should_format(caller.protocol)
             && let Cow::Owned(tidy) = tidied(text)
         {
             proposal.content = Bytes::from(tidy);

@@ -76,8 +76,8 @@ fn list(text: &mut String, (title, about): (&str, &str), counts: &TopCounts) {
     for (name, pages) in &counts.top {
         let _infallible = writeln!(text, "- {} ({pages})", short(name));
     }
-    if counts.more > 0 {
-        let _infallible = writeln!(text, "- and {} more", counts.more);
+    if counts.other_count > 0 {
+        let _infallible = writeln!(text, "- and {} more", counts.other_count);
     }
 }
 

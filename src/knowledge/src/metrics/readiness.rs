@@ -199,7 +199,7 @@ fn of_space(known: SpaceStatus, sick: &mut Vec<ComponentProblem>) -> SpaceReport
         complain("storage".to_owned(), fault.message().to_owned());
     }
     let pages =
-        space.index.count().map_err(|error| complain("index".to_owned(), Fault::from(error).message().to_owned()));
+        space.index.page_count().map_err(|error| complain("index".to_owned(), Fault::from(error).message().to_owned()));
     let tasks: Vec<TaskReport> = space.tasks().into_iter().map(of_task).collect();
     for task in &tasks {
         if let Some(error) = &task.error {

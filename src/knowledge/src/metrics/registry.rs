@@ -63,7 +63,9 @@ type SpaceGauge = (&'static str, &'static str, fn(&Space) -> u64);
 
 const OF_SPACES: [SpaceGauge; 8] = [
     ("svc_space_writable", "Whether a space takes writes: 1 or 0", |space| u64::from(space.vfs.health().is_ok())),
-    ("svc_space_pages", "Pages that the search index has", |space| space.index.count().map_or(0, |count| count as u64)),
+    ("svc_space_pages", "Pages that the search index has", |space| {
+        space.index.page_count().map_or(0, |count| count as u64)
+    }),
     ("svc_queue_sets", "Change sets that wait for the committer", |space| space.vfs.queue_load().queued_sets as u64),
     ("svc_queue_bytes", "What they bring, in bytes", |space| space.vfs.queue_load().queued_bytes as u64),
     ("svc_pending_sets", "Change sets accepted and not settled, queued or in work", |space| {

@@ -167,7 +167,7 @@ impl Operation for ResolveLinks {
             if !seen.insert(written.clone()) {
                 continue;
             }
-            let found = match svcfs_text::links::link_of(&written) {
+            let found = match svcfs_text::links::parse_link(&written) {
                 Some(link) => index.resolve(&from, &link.target)?,
                 None => None,
             };

@@ -47,7 +47,7 @@ pub struct PageSummary {
 pub fn glance(cx: &OperationContext<'_>, path: TreePath) -> Result<PageSummary, Fault> {
     let file = super::file(cx, &path)?;
     let text = super::text(&file);
-    let page = Page::read(path.as_str(), &text);
+    let page = Page::parse(path.as_str(), &text);
     let index = cx.index();
     let (mut links_out, mut links_broken) = (Vec::new(), Vec::new());
     let (mut paths, mut targets) = (BTreeSet::new(), BTreeSet::new());
@@ -60,7 +60,7 @@ pub fn glance(cx: &OperationContext<'_>, path: TreePath) -> Result<PageSummary, 
             Some(_) | None => {}
         }
     }
-    let links_in = index.sources(&path)?.into_iter().filter(|path| cx.caller.permissions.covers(path)).collect();
+    let links_in = index.linking_pages(&path)?.into_iter().filter(|path| cx.caller.permissions.covers(path)).collect();
     Ok(PageSummary {
         title: page.title,
         snippet: page.excerpt,

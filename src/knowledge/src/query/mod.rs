@@ -22,7 +22,7 @@ pub use render::{MarkdownStyle, RenderTarget, rendered};
 /// `Invalid`, naming the setting, when an expression cannot be read.
 pub fn custom_fields(settings: &DataviewSettings) -> Result<CustomFields, Fault> {
     let fields = settings.custom_fields.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-    CustomFields::read(fields).map_err(|(name, why)| Fault::invalid(&format!("dataview.custom_fields.{name}"), why))
+    CustomFields::parse(fields).map_err(|(name, why)| Fault::invalid(&format!("dataview.custom_fields.{name}"), why))
 }
 
 /// How much of an answer is wanted.
@@ -60,7 +60,7 @@ fn answer_from(
 
 /// What a reader of an answer must know when not all pages were looked at.
 fn truncation_note(answer: &QueryAnswer) -> Option<String> {
-    let looked_at = answer.looked_at?;
+    let looked_at = answer.scanned_rows?;
     Some(format!(
         "only the first {looked_at} pages, items or tasks were looked at (`dataview.max_scan_rows`), and the answer is of those; narrow the \
          query with FROM, or raise the setting"
@@ -80,12 +80,12 @@ pub fn answer_below(
     let custom_fields = custom_fields(settings)?;
     let asking = QueryLimits {
         now,
-        scan_rows: settings.max_scan_rows,
+        max_scan_rows: settings.max_scan_rows,
         timeout: settings.query_timeout,
-        auto_indexes: settings.max_auto_indexes,
+        max_auto_indexes: settings.max_auto_indexes,
         computed_fields: settings.computed_fields,
         custom_fields: &custom_fields,
-        below,
+        folder: below,
         limit: window.limit,
         offset: window.offset,
     };

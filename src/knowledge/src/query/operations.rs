@@ -123,7 +123,8 @@ impl QueryResult {
     /// The wire shape of an answer.
     pub fn of(answer: QueryAnswer, style: Option<MarkdownStyle>) -> Self {
         let text = style.map(|style| rendered(&answer, style, RenderTarget::Alone));
-        let QueryAnswer { mode, headers, rows, total, looked_at, has_more, count, groups, summaries } = answer;
+        let QueryAnswer { mode, headers, rows, total, scanned_rows: looked_at, has_more, count, groups, summaries } =
+            answer;
         let group = |svcfs_index::RowGroup { key, count, rows }| ResultGroup { key, count, rows };
         let groups = groups.map(|groups| groups.into_iter().map(group).collect());
         Self {

@@ -46,7 +46,7 @@ pub fn rendered(answer: &QueryAnswer, style: MarkdownStyle, standing: RenderTarg
     let style =
         if style == MarkdownStyle::Task && answer.mode != QueryMode::Task { MarkdownStyle::Table } else { style };
     let mut text = complete(answer, style, standing);
-    if let Some(looked_at) = answer.looked_at {
+    if let Some(looked_at) = answer.scanned_rows {
         text.push_str(&format!("\n*Only the first {looked_at} pages, items or tasks were looked at*\n"));
     }
     text
@@ -167,7 +167,7 @@ fn plain(value: &Value) -> String {
 
 /// `2026-01-31` and moments of that day as `Jan 31, 2026`.
 fn dated(text: &str) -> Option<String> {
-    svcfs_index::day_of(text).map(|day| day.strftime("%b %d, %Y").to_string())
+    svcfs_index::parse_day(text).map(|day| day.strftime("%b %d, %Y").to_string())
 }
 
 /// What would end a cell or a line is taken out of its meaning.

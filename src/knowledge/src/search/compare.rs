@@ -42,8 +42,8 @@ pub fn compare(
         IndexInspection::Absent => return Ok(IndexState::Absent),
         IndexInspection::Damaged(what) => return Ok(IndexState::Damaged(what)),
         IndexInspection::Outdated => return Ok(IndexState::Outdated),
-        IndexInspection::Whole(cursor, _) if cursor != last => return Ok(IndexState::Elsewhere(cursor)),
-        IndexInspection::Whole(_, old) => old,
+        IndexInspection::Intact(cursor, _) if cursor != last => return Ok(IndexState::Elsewhere(cursor)),
+        IndexInspection::Intact(_, old) => old,
     };
     if let Some(damage) = old.damage {
         return Ok(IndexState::Damaged(damage));
@@ -54,7 +54,7 @@ pub fn compare(
         Ok::<_, IndexError>(batch.iter().filter_map(|path| Some(entry(path, &read(path)?))).collect())
     });
     let fresh = made_anew(scratch, &old, batches, last)?;
-    Ok(if old.is_as_good_as(&fresh) {
+    Ok(if old.is_equivalent_to(&fresh) {
         IndexState::Equal(fresh.pages)
     } else {
         IndexState::Differs(old.differences(&fresh))
@@ -85,7 +85,7 @@ fn with_ignored(
 ) -> Vec<TreePath> {
     pages.retain(|path| path.is_page() && !path.is_hidden());
     pages.sort();
-    let ignored = old.by_page.keys().filter(|path| pages.binary_search(path).is_err() && read(path).is_some());
+    let ignored = old.page_digests.keys().filter(|path| pages.binary_search(path).is_err() && read(path).is_some());
     let ignored: Vec<_> = ignored.cloned().collect();
     pages.extend(ignored);
     pages

@@ -117,8 +117,8 @@ fn search_within(vfs: &Vfs, pattern: &GrepPattern, patience: Duration) -> Result
         }
         let marks: Vec<Range<usize>> = wanted.find_iter(first).map(|found| found.range()).collect();
         found.pages.push(GrepMatch {
-            title: Page::read(path.as_str(), &text).title,
-            snippet: snippet::of_line(first, &marks),
+            title: Page::parse(path.as_str(), &text).title,
+            snippet: snippet::highlight_line(first, &marks),
             lines: 1 + lines.count(),
             path,
         });

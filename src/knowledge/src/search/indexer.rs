@@ -111,13 +111,13 @@ impl Indexer {
         let begun = Instant::now();
         let vfs = Arc::clone(&self.space.vfs);
         let last = vfs.feed().last_seq();
-        match self.space.index.join_parts(move || vfs.feed().last_seq() != last) {
-            Ok(MergeStep::Some) => return NextStep::After(begun.elapsed()),
-            Ok(MergeStep::All | MergeStep::GaveWay) => {}
+        match self.space.index.merge_segments(move || vfs.feed().last_seq() != last) {
+            Ok(MergeStep::Partial) => return NextStep::After(begun.elapsed()),
+            Ok(MergeStep::Complete | MergeStep::Preempted) => {}
             // Questions are answered as before, and a failure would keep changes waiting that the index can take in.
             Err(error) => tracing::warn!(error = %error, "the parts of the search index could not be joined"),
         }
-        if self.space.index.rest() {
+        if self.space.index.release_memory() {
             self.space.graph.rest();
         }
         NextStep::After(RELEASE_INTERVAL)
@@ -230,7 +230,7 @@ impl<'v> PathBatches<'v> {
             let entry = entry(self.vfs, path)?;
             bytes += match &entry {
                 IndexEntry::Page { text, .. } => text.len(),
-                IndexEntry::Gone(_) => 0,
+                IndexEntry::Deleted(_) => 0,
             };
             batch.push(entry);
         }
@@ -259,12 +259,12 @@ fn entry(vfs: &Vfs, path: &TreePath) -> Result<IndexEntry, Fault> {
             text: String::from_utf8_lossy(&file.content).into_owned(),
             modified: files::moment(file.attributes.modified),
         }),
-        Ok(None) => Ok(IndexEntry::Gone(path.clone())),
+        Ok(None) => Ok(IndexEntry::Deleted(path.clone())),
         Err(fault) if is_about_the_file(fault.kind()) => {
             if fault.kind() != Kind::NotFound {
                 tracing::warn!(page.path = %path, error = ?fault, "page cannot be read; it is left out of the index");
             }
-            Ok(IndexEntry::Gone(path.clone()))
+            Ok(IndexEntry::Deleted(path.clone()))
         }
         Err(fault) => Err(fault),
     }

@@ -113,13 +113,13 @@ impl Operation for SearchPages {
             q: question(self.q)?,
             limit: self.limit,
             offset: self.offset,
-            below: self.path_prefix,
+            folder: self.path_prefix,
             modified_after: self.modified_after,
             trust: match self.boost {
                 BoostMode::Trust => svcfs_index::TrustBoost::Soft,
                 BoostMode::None => svcfs_index::TrustBoost::Off,
             },
-            or_some: true,
+            allow_partial: true,
         };
         let suggest::SuggestedAnswer { hits, instead, note, is_partial } =
             suggest::search(cx.index_at_least(self.at_least)?, query, threshold)?;
@@ -244,10 +244,10 @@ impl Operation for SearchVerifiedPages {
             q: question(self.q)?,
             limit: self.limit,
             offset: self.offset,
-            below: self.path_prefix,
+            folder: self.path_prefix,
             modified_after: None,
             trust: svcfs_index::TrustBoost::Hard,
-            or_some: true,
+            allow_partial: true,
         };
         let svcfs_index::SearchAnswer { hits, note, is_partial } = cx.index_at_least(self.at_least)?.search(&query)?;
         let note = with_remarks(cx, note, hits.is_empty());
@@ -259,7 +259,7 @@ impl Operation for SearchVerifiedPages {
             trust: TrustSignals { status: hit.status, source_of_truth: hit.source_of_truth },
             note: note.clone(),
         };
-        let is_whole = query.below.is_none() && query.offset == 0;
+        let is_whole = query.folder.is_none() && query.offset == 0;
         count(cx, (&query.q, "verified"), !hits.is_empty() && !is_partial, is_whole);
         Ok(hits.into_iter().map(found).collect())
     }
@@ -432,8 +432,8 @@ impl Operation for QueryMetadata {
     fn run(self, cx: &OperationContext<'_>) -> Result<Vec<MetadataResult>, Fault> {
         let query = MetaQuery {
             conditions: self.conditions.conditions()?,
-            any: self.or.map_or(Ok(Vec::new()), |any| any.conditions())?,
-            below: cx.caller.permissions.folder.clone(),
+            any_of: self.or.map_or(Ok(Vec::new()), |any| any.conditions())?,
+            folder: cx.caller.permissions.folder.clone(),
             sort: self.sort.as_deref().map(SortKey::parse).transpose()?,
             order: match self.order {
                 SortDirection::Asc => svcfs_index::SortOrder::Ascending,
@@ -443,6 +443,6 @@ impl Operation for QueryMetadata {
             offset: self.offset,
         };
         let shown = |MetaRow { path, title, metadata }| MetadataResult { path, title, metadata };
-        Ok(cx.index_at_least(self.at_least)?.meta(&query)?.into_iter().map(shown).collect())
+        Ok(cx.index_at_least(self.at_least)?.query_metadata(&query)?.into_iter().map(shown).collect())
     }
 }

@@ -402,7 +402,7 @@ fn a_new_index_takes_in_the_whole_tree() {
     ]);
     let space = TestSpace::with("", &files);
     space.settle();
-    assert_eq!(space.space().index.count().unwrap(), 251);
+    assert_eq!(space.space().index.page_count().unwrap(), 251);
     assert_eq!(paths(&space.get("search", json!({ "q": "word7" }))), ["UPPER.MD", "d0/p7.md"]);
 }
 
@@ -414,7 +414,7 @@ fn a_bulk_larger_than_a_batch_is_indexed_whole() {
     space.get("bulk_write", json!({ "files": files }));
     assert_eq!(paths(&space.get("search", json!({ "q": "word0 OR word229" }))).len(), 2);
     space.settle();
-    assert_eq!(space.space().index.count().unwrap(), 230);
+    assert_eq!(space.space().index.page_count().unwrap(), 230);
 }
 
 #[test]
@@ -467,7 +467,7 @@ fn an_indexer_that_rests_joins_the_parts_of_its_index_and_then_sleeps() {
         rests.push(indexer.step(&StopToken::new()).unwrap());
     }
     assert!(rests.len() > 2, "{rests:?}");
-    assert_eq!(beside.index.join_parts(|| false).unwrap(), MergeStep::All);
+    assert_eq!(beside.index.merge_segments(|| false).unwrap(), MergeStep::Complete);
     assert_eq!(indexer.step(&StopToken::new()).unwrap(), NextStep::After(long));
 }
 
@@ -533,9 +533,9 @@ fn an_indexer_that_is_stopped_in_the_middle_starts_again() {
     let stop = StopToken::new();
     stop.request();
     Indexer::new(Arc::clone(&beside)).step(&stop).unwrap();
-    assert_eq!((beside.index.cursor().unwrap(), beside.index.count().unwrap()), (Seq(0), 0));
+    assert_eq!((beside.index.cursor().unwrap(), beside.index.page_count().unwrap()), (Seq(0), 0));
     run(&beside);
-    assert_eq!(beside.index.count().unwrap(), 1);
+    assert_eq!(beside.index.page_count().unwrap(), 1);
 }
 
 #[test]
@@ -551,7 +551,7 @@ fn a_rebuild_equals_what_grew_and_repairs_what_did_not() {
     assert_eq!((report.before.digest, report.differences.len()), (report.after.digest, 0));
     assert_eq!((report.pages, told.last()), (19, Some(&(19, 19))));
     let index = &space.space().index;
-    index.ingest(&[IndexEntry::Gone(path("p7.md"))], index.cursor().unwrap()).unwrap();
+    index.ingest(&[IndexEntry::Deleted(path("p7.md"))], index.cursor().unwrap()).unwrap();
     let report = reindex(space.space(), |_, _| ()).unwrap();
     assert_eq!(report.differences.iter().map(|difference| &difference.path).collect::<Vec<_>>(), [&path("p7.md")]);
     assert_eq!(paths(&space.get("search", json!({ "q": "word7" }))), ["p7.md"]);
@@ -567,7 +567,7 @@ fn a_check_tells_what_differs_and_replaces_nothing() {
     let right = look();
     assert!(right.before == right.after && right.pages == 20 && right.differences.is_empty(), "{right:?}");
     let index = &space.space().index;
-    index.ingest(&[IndexEntry::Gone(path("p7.md"))], index.cursor().unwrap()).unwrap();
+    index.ingest(&[IndexEntry::Deleted(path("p7.md"))], index.cursor().unwrap()).unwrap();
     for report in [look(), look()] {
         assert_eq!(report.differences.iter().map(|difference| &difference.path).collect::<Vec<_>>(), [&path("p7.md")]);
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use svcfs_base::{Caller, Change, Clock, Fault, Kind, Protocol, Seq, TreePath};
 use svcfs_config::edit::EditError;
-use svcfs_config::{Settings, VersioningConfig, name_fault, templates};
+use svcfs_config::{Settings, VersioningConfig, space_name_error, templates};
 use svcfs_index::Index;
 use svcfs_store::{StatePaths, UsageCounts};
 use svcfs_vfs::{CommitPolicy, VersionStrategy, Vfs, VfsOptions};
@@ -75,7 +75,7 @@ pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fa
         progress,
     })?;
     let index = Index::open(&index_file)?
-        .with_typed_links(settings.links.naming_pages())?
+        .with_typed_links(settings.links.link_fields())?
         .with_auto_indexes(settings.dataview.max_auto_indexes);
     // An index that is ahead of the feed is of another life of this root: the indexer reads the whole tree again.
     let known = index.cursor()?;
@@ -102,7 +102,7 @@ fn strategy(versioning: &VersioningConfig) -> VersionStrategy {
     use svcfs_config::VersioningStrategy as Named;
     match versioning.strategy {
         Named::Git => VersionStrategy::Git,
-        Named::Cow => VersionStrategy::Snapshots { max_snapshots: versioning.snapshots_kept() },
+        Named::Cow => VersionStrategy::Snapshots { max_snapshots: versioning.max_snapshots() },
         Named::None => VersionStrategy::LogOnly,
     }
 }
@@ -227,7 +227,7 @@ const RESERVED: &[&str] = &[
 /// # Errors
 /// `Invalid` for a name that no URL carries, `Exists` for an endpoint's.
 pub fn check_name(name: &str) -> Result<(), Fault> {
-    if let Some(told) = name_fault(name) {
+    if let Some(told) = space_name_error(name) {
         return Err(Fault::invalid("name", format_args!("`{}` {told}", svcfs_base::escape_unprintable(name))));
     }
     if RESERVED.contains(&name) {
@@ -246,7 +246,7 @@ fn change_settings(
     cx: &OperationContext<'_>,
     edit: impl FnOnce(&str) -> Result<String, EditError>,
 ) -> Result<(), Fault> {
-    if let Some(file) = &cx.space.settings.elsewhere {
+    if let Some(file) = &cx.space.settings.config_file {
         let told = format!(
             "the settings are in `{}`, which this server was started with and does not write; change them there, and start it again",
             file.display()

@@ -431,7 +431,7 @@ impl Operation for CountSources {
     type Output = SourceCounts;
     fn run(self, cx: &OperationContext<'_>) -> Result<SourceCounts, Fault> {
         let mut sources = BTreeMap::new();
-        for page in cx.index().having(&["_source"])? {
+        for page in cx.index().pages_with_keys(&["_source"])? {
             if let Some(source) = page.metadata.get("_source").and_then(Value::as_str) {
                 *sources.entry(source.to_owned()).or_default() += 1;
             }

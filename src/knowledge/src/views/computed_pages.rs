@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use svcfs_base::{Actor, Caller, Change, ChangeSet, Fault, Kind, Precondition, Protocol, Timestamp, TreePath};
 use svcfs_config::DataviewSettings;
 use svcfs_index::{DqlQuery, Index};
-use svcfs_text::computed::{self, BEGIN, ComputedAnswer, END};
+use svcfs_text::computed_block::{self, ComputedAnswer, END_MARKER, START_MARKER};
 use svcfs_text::frontmatter::{FrontmatterBlock, split};
 
 use crate::kernel::Space;
@@ -200,15 +200,15 @@ fn with_answer(text: &str, answer: &str) -> Result<String, String> {
     if page.block != FrontmatterBlock::Present {
         return Err("has no frontmatter that can be read".to_owned());
     }
-    let block = format!("{BEGIN}\n\n{answer}\n{END}\n");
-    match computed::answer(page.body) {
-        ComputedAnswer::There(range) => {
+    let block = format!("{START_MARKER}\n\n{answer}\n{END_MARKER}\n");
+    match computed_block::find_answer(page.body) {
+        ComputedAnswer::Present(range) => {
             let [begin, end] = [range.start, range.end].map(|offset| page.body_offset + offset);
             Ok([&text[..begin], &block, &text[end..]].concat())
         }
-        ComputedAnswer::Open(_) => {
-            Err(format!("has a line `{BEGIN}` and no line `{END}` behind it; what stands between is replaced"))
-        }
+        ComputedAnswer::Unterminated(_) => Err(format!(
+            "has a line `{START_MARKER}` and no line `{END_MARKER}` behind it; what stands between is replaced"
+        )),
         ComputedAnswer::Absent => {
             let head = &text[..page.body_offset];
             let (ending, gap) =

@@ -30,7 +30,7 @@ impl WriteGate for ViewGate {
         // What is no query is never answered.
         let query = asked.as_ref().and_then(|query| svcfs_index::DqlQuery::parse(query.as_str()?).ok());
         let own = format!("{folder}/");
-        if query.is_none_or(|query| query.prefix().is_some_and(|prefix| prefix.starts_with(&own))) {
+        if query.is_none_or(|query| query.path_prefix().is_some_and(|prefix| prefix.starts_with(&own))) {
             return Ok(());
         }
         let told = format!(

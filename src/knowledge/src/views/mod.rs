@@ -109,8 +109,10 @@ fn refresh(cx: &OperationContext<'_>, path: Option<TreePath>) -> Result<RefreshR
         answer.status = Some(computed_pages::refresh(cx.space, Some(&author), asking, &path)?);
         (answer.path, answer.refreshed) = (Some(path), 1);
     } else {
-        let pages =
-            index.having(&[computed_pages::FLAG])?.into_iter().filter(|page| cx.caller.permissions.covers(&page.path));
+        let pages = index
+            .pages_with_keys(&[computed_pages::FLAG])?
+            .into_iter()
+            .filter(|page| cx.caller.permissions.covers(&page.path));
         for page in pages.filter(|page| page.metadata.as_object().is_some_and(computed_pages::is_computed)) {
             match computed_pages::refresh(cx.space, Some(&author), asking, &page.path) {
                 Ok(_) => answer.refreshed += 1,
@@ -145,7 +147,7 @@ fn query(view: &SavedView) -> Result<DqlQuery, Fault> {
         sort: view.sort.iter().map(|sort| (sort.field.as_str(), sort.order.is_descending())).collect(),
         group: view.group_by.as_deref().filter(|field| !field.is_empty()),
     };
-    Ok(DqlQuery::parse(&view.query)?.refined(&refinement)?)
+    Ok(DqlQuery::parse(&view.query)?.refine(&refinement)?)
 }
 
 fn filter(condition: &ViewCondition) -> RowFilter<'_> {
@@ -158,7 +160,7 @@ const fn made(summary: SummaryFunction) -> Made {
         SummaryFunction::Sum => Made::Sum,
         SummaryFunction::Avg => Made::Average,
         SummaryFunction::Count => Made::Count,
-        SummaryFunction::Min => Made::Least,
-        SummaryFunction::Max => Made::Greatest,
+        SummaryFunction::Min => Made::Min,
+        SummaryFunction::Max => Made::Max,
     }
 }

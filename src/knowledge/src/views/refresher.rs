@@ -76,7 +76,7 @@ impl ViewRefresher {
         if !self.space.indexed.wait(start.0, PATIENCE) {
             return Ok(false);
         }
-        for page in self.space.index.having(&[computed_pages::FLAG])? {
+        for page in self.space.index.pages_with_keys(&[computed_pages::FLAG])? {
             self.written(&page.path)?;
         }
         self.read = Some(start);
@@ -90,7 +90,7 @@ impl ViewRefresher {
         match page.map(|page| ComputedQuery::read(path, &page.frontmatter)) {
             Some(Ok(asked)) => {
                 // Fields of the configuration may look at anything.
-                let prefix = asked.query.prefix().filter(|_| self.settings.custom_fields.is_empty());
+                let prefix = asked.query.path_prefix().filter(|_| self.settings.custom_fields.is_empty());
                 self.pages.insert(path.clone(), prefix.map(str::to_owned));
                 self.stale.insert(path.clone());
             }

@@ -222,6 +222,6 @@ fn index(trial: &Trial, file: &Path) -> Result<Index> {
 }
 
 fn search(index: &Index, q: &str) -> Result<Vec<String>> {
-    let query = SearchQuery { or_some: true, ..SearchQuery::new(q) };
+    let query = SearchQuery { allow_partial: true, ..SearchQuery::new(q) };
     Ok(index.search(&query)?.hits.into_iter().map(|hit| hit.path.to_string()).collect())
 }

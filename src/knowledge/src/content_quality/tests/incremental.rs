@@ -79,7 +79,7 @@ fn recomputed(space: &TestSpace) -> (Value, Value) {
         let is_linked = paths
             .iter()
             .filter(|other| *other != path)
-            .any(|other| index.links_out(other).unwrap().iter().any(|link| link.resolved.as_ref() == Some(path)));
+            .any(|other| index.links_out(other).unwrap().iter().any(|link| link.resolved_path.as_ref() == Some(path)));
         if !is_linked && !survey::is_entrance(path) {
             findings.push(PageFinding::new(path.clone(), FindingKind::Orphan, messages::ORPHAN));
         }

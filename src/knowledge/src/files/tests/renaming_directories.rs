@@ -140,7 +140,7 @@ fn a_hub_and_everything_that_links_to_it_change_in_one_commit() {
 fn leading(space: &TestSpace) -> BTreeMap<TreePath, Vec<Option<TreePath>>> {
     let index = &space.space().index;
     space.settle();
-    let links = |page: &TreePath| index.links_out(page).unwrap().into_iter().map(|link| link.resolved).collect();
+    let links = |page: &TreePath| index.links_out(page).unwrap().into_iter().map(|link| link.resolved_path).collect();
     index.paths(&TreePath::root()).unwrap().into_iter().map(|page| (page.clone(), links(&page))).collect()
 }
 

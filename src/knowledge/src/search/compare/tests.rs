@@ -25,7 +25,7 @@ fn an_index_is_held_against_one_made_from_the_same_pages() {
     space.settle();
     assert!(matches!(looked_at(&space), IndexState::Equal(2)));
     let (index, last) = (&space.space().index, space.space().vfs.last_seq());
-    index.ingest(&[IndexEntry::Gone(path("a.md")), entry(&path("b.md"), b"# Other\n")], last).unwrap();
+    index.ingest(&[IndexEntry::Deleted(path("a.md")), entry(&path("b.md"), b"# Other\n")], last).unwrap();
     match looked_at(&space) {
         IndexState::Differs(found) => {
             let told: Vec<_> = found.iter().map(|found| (found.path.as_str(), found.divergence)).collect();

@@ -189,7 +189,7 @@ fn agrees(space: &TestSpace) {
     }
     let report = check(space.space(), tempfile::tempdir().unwrap().path(), |_, _| ()).unwrap();
     assert_eq!((report.differences.as_slice(), report.pages), ([].as_slice(), pages.len()));
-    assert!(report.before.is_as_good_as(&report.after));
+    assert!(report.before.is_equivalent_to(&report.after));
 }
 
 fn cases() -> u32 {
