@@ -50,7 +50,7 @@ pub(crate) struct FuseServer {
 impl FuseServer {
     /// The door of a space, with nothing open.
     pub(crate) fn new(vfs: Arc<Vfs>, options: &MountOptions, progress: Arc<FollowerProgress>) -> Arc<Self> {
-        let MountOptions { clock, attribution, knowledge, at, on_answer, .. } = options.clone();
+        let MountOptions { clock, attribution, knowledge, past_state: at, on_answer, .. } = options.clone();
         let views = MountViews::new(Arc::clone(&vfs), Arc::clone(&clock), knowledge);
         Arc::new(Self {
             entrance: vfs.new_origin_id(),

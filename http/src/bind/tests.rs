@@ -51,11 +51,11 @@ impl Operation for Try {
 }
 
 const GET: Route = Route::get("/try/{path}");
-const PUT: Route = Route::put("/try").raw("content").marked_by("application/x-link", "is_link");
+const PUT: Route = Route::put("/try").raw("content").media_flag("application/x-link", "is_link");
 const POST: Route = Route::post("/try").query(&["limit"]);
 
 fn bind(route: &Route, query: &str, content: ParsedBody) -> Result<Value, Fault> {
-    arguments(route, &OperationInputs::of(&OperationEntry::of::<Try>()), pairs(query)?, content)
+    arguments(route, &OperationInputs::from_entry(&OperationEntry::new::<Try>()), pairs(query)?, content)
 }
 
 fn members(value: Value) -> Map<String, Value> {
@@ -94,7 +94,7 @@ fn an_input_is_known_under_its_other_name_too() {
     assert_eq!(fault.message(), "`path`: is given twice");
     let body = ParsedBody::Json(members(json!({ "page": "a.md" })));
     assert_eq!(bind(&POST, "", body).unwrap(), json!({ "page": "a.md" }), "the operation knows the name");
-    let inputs = OperationInputs::of(&OperationEntry::of::<Try>());
+    let inputs = OperationInputs::from_entry(&OperationEntry::new::<Try>());
     let fault = inputs.check_names(&members(json!({ "actr": "me" })), &["actor"]).unwrap_err();
     assert_eq!(fault.message(), "there is no parameter `actr`; did you mean `actor`?");
 }

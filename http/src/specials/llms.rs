@@ -41,7 +41,7 @@ pub(super) async fn index(
     identity: &CallerIdentity,
 ) -> Result<Response, Fault> {
     let server = Arc::clone(&app.server);
-    let reach = identity.reach.clone();
+    let reach = identity.permissions.clone();
     let is_stranger = identity.token.is_none() && !server.access().is_open();
     if is_stranger && space.visibility() != SpaceVisibility::Public {
         // The pages themselves are refused, and as everywhere: who has no key learns not even which spaces there are.

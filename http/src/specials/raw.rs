@@ -72,7 +72,7 @@ enum RequestedRange {
 impl RequestedRange {
     /// As a request says of a file with so many bytes.
     fn of(headers: &HeaderMap, length: u64, modified: SystemTime) -> Self {
-        if svcfs_listener::one_range(headers).is_none() {
+        if svcfs_listener::single_range(headers).is_none() {
             return Self::All;
         }
         let Ok(Some(wanted)) = headers.typed_try_get::<headers::Range>() else { return Self::All };
@@ -107,7 +107,7 @@ fn at_once(space: &Space, reach: &Permissions, path: &TreePath) -> Option<RawFil
 }
 
 fn find(space: &Space, reach: &Permissions, path: &TreePath) -> Result<RawFile, Fault> {
-    space.check_reach(reach, Protocol::Http, path)?;
+    space.check_path_access(reach, Protocol::Http, path)?;
     match space.vfs.open_content(Protocol::Http, path) {
         Err(fault) if fault.kind() == Kind::TooLarge => large(space, path),
         opened => RawFile::of(path, opened?),
@@ -128,10 +128,10 @@ pub(super) async fn raw(
     if path.is_hidden() {
         return Err(Fault::file_not_found(&path));
     }
-    let found = match at_once(&space, &identity.reach, &path) {
+    let found = match at_once(&space, &identity.permissions, &path) {
         Some(found) => found,
         None => {
-            let (reach, wanted) = (identity.reach.clone(), path.clone());
+            let (reach, wanted) = (identity.permissions.clone(), path.clone());
             let found = app.blocking(Lane::Quick, move || find(&space, &reach, &wanted)).await;
             found
                 .map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(&path) } else { fault })?

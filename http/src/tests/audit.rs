@@ -112,7 +112,7 @@ async fn a_log_that_cannot_be_written_makes_the_server_unready() {
     let place = server.space().vfs.root().join(".svc/audit");
     std::os::unix::fs::symlink("/proc/no/such/place", &place).unwrap();
     server.get("/api/svc/tree").await;
-    assert!(audit.write().is_err());
+    assert!(audit.flush().is_err());
     let unready = server.get("/readyz").await;
     assert_eq!(unready.status, 503);
     assert!(
@@ -126,7 +126,7 @@ async fn a_log_that_cannot_be_written_makes_the_server_unready() {
 
 /// What the log tells first, as it is on the disk: nobody has to be asked for it.
 fn first_line(server: &TestServer) -> Option<Value> {
-    server.space().audit.as_ref().unwrap().write().unwrap();
+    server.space().audit.as_ref().unwrap().flush().unwrap();
     let day = std::fs::read_dir(server.space().vfs.root().join(".svc/audit")).ok()?.next()?.unwrap().path();
     serde_json::from_str(std::fs::read_to_string(day).unwrap().lines().next()?).ok()
 }

@@ -12,7 +12,7 @@ use svcfs_knowledge::kernel::{FolderScope, OperationEntry, Route};
 use super::connections::Listening;
 use super::issuer::Issuer;
 use super::server::{Answer, TestServer};
-use crate::specials::{RoutePrefix, SPECIAL};
+use crate::specials::{RoutePrefix, SPECIAL_ROUTES};
 
 const ONE_KEY: &str = "[auth]\ntype = \"apikey\"\napi_key = \"full\"\n";
 
@@ -89,9 +89,9 @@ async fn every_operation_asks_for_what_the_table_says_whatever_the_mode_and_the_
         assert_eq!(status(&keys, &line, Some("elsewhere")).await, 401, "{line} with a key of another space");
         for (token, scope) in [("reader", Scope::Read), ("writer", Scope::Write)] {
             let is_refused = status(&keys, &line, Some(token)).await == 403;
-            assert_eq!(is_refused, entry.needs() > scope, "{line} with {token}");
+            assert_eq!(is_refused, entry.required_scope() > scope, "{line} with {token}");
         }
-        if entry.within == FolderScope::Tree {
+        if entry.folder_scope == FolderScope::WholeTree {
             let status = status(&keys, &line, Some("folder")).await;
             assert_eq!(status, 403, "{line} with the key of a folder");
         }
@@ -105,8 +105,8 @@ async fn every_special_page_asks_for_what_the_table_says() {
     let provided = TestServer::of(CATALOGUE, &issuer.config());
     let good = issuer.token(json!({}));
     let (open, one_key) = (TestServer::new(), TestServer::of(CATALOGUE, ONE_KEY));
-    for special in SPECIAL.iter().filter(|special| special.place != RoutePrefix::Elsewhere) {
-        let prefix = if special.place == RoutePrefix::Space { "/api/svc" } else { "" };
+    for special in SPECIAL_ROUTES.iter().filter(|special| special.prefix != RoutePrefix::Unrouted) {
+        let prefix = if special.prefix == RoutePrefix::Space { "/api/svc" } else { "" };
         let path = special.path.replace("{*file}", "index.html").replace("{*path}", "a.md");
         let line = format!("GET {prefix}{path}");
         let (none, reader) = (status(&keys, &line, None).await, status(&keys, &line, Some("reader")).await);
@@ -201,7 +201,7 @@ async fn every_tool_and_resource_asks_for_what_the_table_says_whatever_the_mode_
         |entry: &OperationEntry| ("tools/call", json!({ "name": format!("svc_{}", entry.name), "arguments": {} }));
     let read = |uri: &str| ("resources/read", json!({ "uri": uri }));
     let asked: Vec<_> = tools
-        .map(|entry| (tool(entry), entry.needs(), entry.within == FolderScope::Tree))
+        .map(|entry| (tool(entry), entry.required_scope(), entry.folder_scope == FolderScope::WholeTree))
         .chain(["svc://file/a.md", "svc://tree/"].map(|uri| (read(uri), Scope::Read, true)))
         .chain(["svc://file/docs/a.md", "svc://tree/docs", "svc://schema"].map(|uri| (read(uri), Scope::Read, false)))
         .collect();
@@ -356,7 +356,7 @@ async fn a_public_space_is_read_by_strangers_an_unlisted_one_by_those_who_know_a
 #[tokio::test]
 async fn a_stranger_in_a_public_space_is_not_told_what_others_read_and_looked_for_nor_where_it_lies() {
     let server = TestServer::of(CATALOGUE, KEYS);
-    server.space().see(SpaceVisibility::Public);
+    server.space().set_visibility(SpaceVisibility::Public);
     let of_readers = svcfs_knowledge::usage::AREA.operations;
     for (entry, line) in lines().filter(|(entry, _)| of_readers.iter().any(|other| other.name == entry.name)) {
         assert_eq!(status(&server, &line, None).await, 401, "{line}");

@@ -69,7 +69,7 @@ impl JsonPieces for Pieces {
         Ok(!is_last)
     }
 
-    fn held_bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         1 << 20
     }
 }
@@ -85,11 +85,12 @@ impl Operation for Count {
         let mut gates = GATES.lock();
         let at = gates.iter().position(|(test, _)| *test == self.test);
         let gate = at.map(|at| Mutex::new(gates.remove(at).1));
-        JsonText::pieces(Pieces { gate, written: 0, count: self })
+        JsonText::from_pieces(Pieces { gate, written: 0, count: self })
     }
 }
 
-const COUNTING: &[OperationArea] = &[OperationArea { title: "Counting", operations: &[OperationEntry::of::<Count>()] }];
+const COUNTING: &[OperationArea] =
+    &[OperationArea { title: "Counting", operations: &[OperationEntry::new::<Count>()] }];
 
 async fn ask(door: &Listening, path: &str) -> Response<Incoming> {
     let request = Request::get(format!("/api/svc{path}")).header("Host", "localhost");

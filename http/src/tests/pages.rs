@@ -200,7 +200,7 @@ async fn a_hostile_path_is_refused_by_every_operation_that_takes_one() {
                 let schema = (entry.input)(&mut schemars::SchemaGenerator::default());
                 schema.pointer("/properties/path").is_some()
             };
-            if !takes_path || route.accepts == BodyKind::Json {
+            if !takes_path || route.body == BodyKind::Json {
                 continue;
             }
             for path in HOSTILE.into_iter().chain([&*long]) {
@@ -323,7 +323,7 @@ impl Operation for Fail {
 }
 
 pub(super) const FAILING: &[OperationArea] =
-    &[OperationArea { title: "Failures", operations: &[OperationEntry::of::<Fail>()] }];
+    &[OperationArea { title: "Failures", operations: &[OperationEntry::new::<Fail>()] }];
 
 #[tokio::test]
 async fn our_own_failures_are_told_without_what_is_inside() {

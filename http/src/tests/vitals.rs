@@ -46,7 +46,7 @@ async fn a_stranger_learns_from_no_page_which_spaces_there_are() {
     }
     let named = server.ask("GET /readyz", &[("X-Svc-Space", "other")], "").await;
     assert_eq!(named.error(401), "missing bearer token");
-    server.app.server.spaces().find("other").unwrap().see(SpaceVisibility::Public);
+    server.app.server.spaces().find("other").unwrap().set_visibility(SpaceVisibility::Public);
     assert_eq!(server.ask("GET /readyz", &[("X-Svc-Space", "other")], "").await.status, 200, "a public space");
 }
 
@@ -126,9 +126,10 @@ async fn a_sick_space_is_named_with_its_reason_and_does_not_take_the_others_down
 #[tokio::test]
 async fn a_protocol_server_that_does_not_answer_is_named_also_to_strangers() {
     let server = TestServer::of(CATALOGUE, CLOSED);
-    let failing = ProtocolEndpoint { port: 2049, endpoint: None, probe: Box::new(|| Err("nobody listens".to_owned())) };
-    server.app.server.vitals().serves(ProtocolServer { name: "nfs", served: Some(failing) });
-    server.app.server.vitals().serves(ProtocolServer { name: "webdav", served: None });
+    let failing =
+        ProtocolEndpoint { port: 2049, client_address: None, probe: Box::new(|| Err("nobody listens".to_owned())) };
+    server.app.server.metrics().add_protocol(ProtocolServer { name: "nfs", endpoint: Some(failing) });
+    server.app.server.metrics().add_protocol(ProtocolServer { name: "webdav", endpoint: None });
     let answer = server.get("/readyz").await;
     let expected = json!({
         "status": "protocol-unhealthy",

@@ -71,7 +71,7 @@ impl KnowledgeSource for Told {
         let is_told = lets_through.map_or(Ok(true), |lets_through| lets_through(&page))?;
         Ok(if is_told { ["..", "area/work", "sea", "sea/deep"].map(str::to_owned).to_vec() } else { Vec::new() })
     }
-    fn tagged(&self, _: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault> {
+    fn pages_by_tag(&self, _: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault> {
         Ok(hits(if tag == "area" { &[] } else { &[("notes/tides.md", "Tides")] }))
     }
     fn backlinks(&self, _: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault> {

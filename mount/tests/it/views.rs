@@ -379,7 +379,7 @@ fn a_whole_mount_shows_the_tree_as_it_was_and_changes_nothing() {
     let then = space.vfs.past_state("main").unwrap();
     space.put("notes/a.md", "new");
     space.remove("gone.md");
-    let (mount, at) = space.another(&MountOptions { at: then, ..options() });
+    let (mount, at) = space.another(&MountOptions { past_state: then, ..options() });
     for _ in 0..2 {
         let listed: Vec<_> = fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(listed, ["gone.md", "notes"]);

@@ -240,7 +240,7 @@ impl ExportTable {
 impl crate::NfsServer {
     /// The spaces that are served in this moment.
     pub(crate) fn exports(&self) -> ExportTable {
-        ExportTable::follow(&self.exports, &self.server.spaces().open(), Instant::now());
+        ExportTable::follow(&self.exports, &self.server.spaces().list_open(), Instant::now());
         let exports = self.exports.lock();
         let broken = exports.broken.iter().map(|(space, tried, fault)| (Arc::clone(space), *tried, fault.duplicate()));
         ExportTable { open: exports.open.clone(), broken: broken.collect() }

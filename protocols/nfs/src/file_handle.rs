@@ -59,7 +59,7 @@ impl HandleTarget {
 
     pub(crate) fn attributes(&self, door: &NfsServer, caller: &Caller) -> Result<fattr3, NfsError> {
         match self {
-            Self::Top => Ok(of_top(door.server.spaces().open().len())),
+            Self::Top => Ok(of_top(door.server.spaces().list_open().len())),
             Self::Entry(entry) => Ok(entry.seen(caller)?.told),
         }
     }

@@ -59,7 +59,7 @@ impl NfsServer {
         }
         let procedure = NFS_PROGRAM::try_from(call.procedure).ok()?;
         let caller = self.names.known(NfsClient { user: call.user, ..client })?;
-        let asked = CallContext::of(&call, caller, &self.server.vitals().measures);
+        let asked = CallContext::of(&call, caller, &self.server.metrics().requests);
         match procedure {
             NFS_PROGRAM::NFSPROC3_GETATTR => self.getattr_at_once(&asked).map(RpcReply::from),
             NFS_PROGRAM::NFSPROC3_LOOKUP => self.lookup_at_once(&asked).map(RpcReply::from),
@@ -81,7 +81,7 @@ impl NfsServer {
     /// The space of this number, if it is open already, and still is.
     fn open_export(&self, space: u64) -> Option<Arc<NfsExport>> {
         let export = self.exports.try_lock()?.open.iter().find(|export| export.numbers.space_id() == space).cloned()?;
-        let is_served = self.server.spaces().open().iter().any(|served| Arc::ptr_eq(served, &export.space));
+        let is_served = self.server.spaces().list_open().iter().any(|served| Arc::ptr_eq(served, &export.space));
         is_served.then_some(export)
     }
 

@@ -53,8 +53,11 @@ struct Served {
 fn open(root: &Path) -> Arc<Space> {
     let settings = Settings::resolve(Config::parse("", &|_| None), CliOverrides::default()).unwrap();
     let (name, root) = ("default".to_owned(), root.to_owned());
-    spaces::open(SpaceOptions { name, root, clock: Arc::new(SystemClock), watch: false, progress: None }, &settings)
-        .unwrap()
+    spaces::open(
+        SpaceOptions { name, root, clock: Arc::new(SystemClock), is_watched: false, on_progress: None },
+        &settings,
+    )
+    .unwrap()
 }
 
 fn path(text: &str) -> TreePath {
@@ -72,7 +75,7 @@ impl Served {
 
     /// With settings, as the file has them.
     fn configured(folder: TempDir, settings: &str) -> Self {
-        let spaces = SpaceCollection::only(open(&folder.path().join("root")));
+        let spaces = SpaceCollection::single(open(&folder.path().join("root")));
         let access = AccessControl::new(spaces.first().settings.auth.clone(), None);
         let server = Arc::new(ServerState::new(spaces, Arc::new(SystemClock), access));
         let nfs = NfsFlags { enabled: true, ..NfsFlags::default() };

@@ -35,8 +35,8 @@ pub(crate) async fn create(
         ));
     }
     let (server, made) = (Arc::clone(&door.server), name.clone());
-    let made = move || server.spaces().create_blank(&made, &caller).map(drop);
-    match svcfs_listener::blocking(&door.lanes, Lane::Slow, made).await {
+    let made = move || server.spaces().create_empty(&made, &caller).map(drop);
+    match svcfs_listener::run_blocking(&door.lanes, Lane::Slow, made).await {
         Ok(()) => {
             let location = Some(format!("/{name}"));
             Ok(S3Response::new(CreateBucketOutput { location }))
@@ -56,8 +56,8 @@ pub(crate) async fn delete(
     door.asked(&request, &name, (Scope::Write, WHAT))?;
     let _caller = administrator(door, &request, WHAT)?;
     let (server, removed) = (Arc::clone(&door.server), name);
-    let removed = move || server.spaces().remove_blank(&removed);
-    match svcfs_listener::blocking(&door.lanes, Lane::Slow, removed).await {
+    let removed = move || server.spaces().remove_empty(&removed);
+    match svcfs_listener::run_blocking(&door.lanes, Lane::Slow, removed).await {
         Ok(()) => Ok(S3Response::new(DeleteBucketOutput {})),
         Err(fault) if fault.kind() == Kind::Conflict => Err(s3_error!(AccessDenied, "{}", fault.message())),
         Err(fault) => Err(refuse(fault, WHAT)),
@@ -69,12 +69,12 @@ fn administrator<T>(door: &S3Server, request: &S3Request<T>, what: &str) -> S3Re
     let identified = || {
         let (identity, actor) =
             door.identify(VerifiedRequest::access_key(request.credentials.as_ref(), &request.extensions))?;
-        identity.administer()?;
-        identity.reach.check_scope(Scope::Admin, what)?;
-        if identity.reach.folder.is_some() {
+        identity.check_server_admin()?;
+        identity.permissions.check_scope(Scope::Admin, what)?;
+        if identity.permissions.folder.is_some() {
             return Err(Fault::new(Kind::Forbidden, "spaces are not administered with a key for one folder"));
         }
-        Ok(identity.vouch(Caller { actor, ..Caller::new(svcfs_base::Protocol::S3) }))
+        Ok(identity.apply_to(Caller { actor, ..Caller::new(svcfs_base::Protocol::S3) }))
     };
     identified().map_err(|fault| refuse(fault, what))
 }

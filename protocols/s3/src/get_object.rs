@@ -12,7 +12,7 @@ use s3s::dto::{
 };
 use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
-use svcfs_listener::{ReadFunctions, streamed};
+use svcfs_listener::{ReadFunctions, stream_file};
 use svcfs_vfs::{FileContent, FileReader};
 
 use crate::S3Server;
@@ -177,8 +177,8 @@ pub(crate) async fn get(
             StreamingBlob::from(Body::from(content.slice(begin..end)))
         }
         FileContent::OnDisk(reader) => {
-            let read = ReadFunctions { now: FileReader::try_read_cached, wait: FileReader::read };
-            StreamingBlob::wrap(streamed(Arc::clone(&asked.door.lanes), (reader, read), from..from + length))
+            let read = ReadFunctions { try_read: FileReader::try_read_cached, read: FileReader::read };
+            StreamingBlob::wrap(stream_file(Arc::clone(&asked.door.lanes), (reader, read), from..from + length))
         }
     });
     let mut response = S3Response::new(output);

@@ -43,7 +43,7 @@ fn named<'a>(door: &S3Server, host: &'a str) -> Option<HostBucket<'a>> {
     };
     let is_address = bare.parse::<IpAddr>().is_ok();
     let (first, rest) = bare.split_once('.').filter(|_| !is_address && !is_ours(bare))?;
-    let spaces = door.server.spaces().all();
+    let spaces = door.server.spaces().list_all();
     // Host names have no case.
     let space =
         spaces.iter().map(svcfs_knowledge::spaces::SpaceStatus::name).find(|name| name.eq_ignore_ascii_case(first));
@@ -78,7 +78,7 @@ pub(crate) fn check(
     let Some(HostBucket { bucket, is_below_ours: false, .. }) = named(door, host_of(headers)) else { return Ok(()) };
     let first = uri.path().trim_start_matches('/').split('/').next().unwrap_or_default();
     let first = percent_decode_str(first).decode_utf8_lossy();
-    if may_enter(&first) && door.server.spaces().all().iter().any(|space| space.name() == first) {
+    if may_enter(&first) && door.server.spaces().list_all().iter().any(|space| space.name() == first) {
         return Err(s3_error!(
             InvalidRequest,
             "the host may name the bucket `{bucket}`, and the path `{}`; say in `server.public_url` under which name this server is reached",

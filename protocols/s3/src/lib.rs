@@ -81,7 +81,7 @@ struct S3Server {
 impl S3Server {
     fn of(server: Arc<ServerState>) -> Self {
         Self {
-            names: ServerNames::of(&server.settings().server),
+            names: ServerNames::from_settings(&server.settings().server),
             server,
             lanes: Arc::default(),
             etags: ETagStore::default(),

@@ -417,8 +417,8 @@ pub(crate) async fn expire(door: Arc<S3Server>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             _ = round.tick() => {}
         }
-        let spaces = door.server.spaces().open();
-        let outcome = svcfs_listener::blocking(&door.lanes, Lane::Slow, move || {
+        let spaces = door.server.spaces().list_open();
+        let outcome = svcfs_listener::run_blocking(&door.lanes, Lane::Slow, move || {
             for space in spaces {
                 for key in PendingUpload::expire(space.vfs.root())? {
                     tracing::info!(space = space.name, key, "an upload that took over a week was removed");

@@ -163,7 +163,7 @@ pub(crate) fn gathering(asked: &S3RequestContext) -> SpillBuffer {
 async fn write_out(asked: &S3RequestContext, mut coming: SpillBuffer) -> S3Result<SpillBuffer> {
     asked
         .run("PutObject", move |_| {
-            coming.write_out()?;
+            coming.spill()?;
             Ok(coming)
         })
         .await
@@ -210,5 +210,5 @@ async fn beside_with(asked: &S3RequestContext, path: &TreePath, data: SpillBuffe
 /// # Errors
 /// `ServiceUnavailable`.
 pub(crate) async fn room_for(asked: &S3RequestContext, length: u64) -> S3Result<OwnedSemaphorePermit> {
-    asked.door.room.whole(length).await.map_err(|fault| refuse(fault, "PutObject"))
+    asked.door.room.reserve_buffer(length).await.map_err(|fault| refuse(fault, "PutObject"))
 }

@@ -40,7 +40,7 @@ const FORM: &[u8] = b"multipart/form-data";
 /// # Errors
 /// Those of the file that secrets are worked out from.
 pub(crate) fn service(door: &Arc<S3Server>) -> Result<S3Service, Fault> {
-    let signing = SigningKey::of(door.server.primary().vfs.root())?;
+    let signing = SigningKey::load_or_create(door.server.primary().vfs.root())?;
     let mut config = S3Config::default();
     config.xml_max_body_size = MAX_XML_BYTES;
     let config = Arc::new(StaticConfigProvider::new(Arc::new(config)));
@@ -65,18 +65,18 @@ pub(crate) async fn answer(
     (mut request, peer): (Request<Incoming>, IpAddr),
 ) -> Response<Body> {
     let head = RequestHead {
-        door: svcfs_base::Protocol::S3,
+        protocol: svcfs_base::Protocol::S3,
         method: request.method().as_str().to_owned(),
         path: request.uri().path().to_owned(),
         query: request.uri().query().map(unsigned).unwrap_or_default(),
         peer: Some(peer),
         id: None,
     };
-    let visit = Arc::new(Visit::begin(&door.server, head));
+    let visit = Arc::new(Visit::start(&door.server, head));
     request.extensions_mut().insert(Arc::clone(&visit));
     let (brings_body, expects) = (!request.body().is_end_stream(), request.headers().contains_key(EXPECT));
     let what = format!("{} {}", request.method(), request.uri().path().escape_default());
-    let checked = svcfs_listener::check_form(&request).and_then(|()| door.names.check(request.headers()));
+    let checked = svcfs_listener::validate_request(&request).and_then(|()| door.names.check(request.headers()));
     let checked = checked.map_err(|fault| told(&fault));
     let checked = checked.and_then(|()| check(request.method(), request.headers()));
     let checked = checked.and_then(|()| signature_check::check(request.uri().query(), request.headers()));
@@ -95,7 +95,7 @@ pub(crate) async fn answer(
                 true => Body::http_body_unsync(ChunkedBody::new(TimedBody::new(body), door.place())),
                 false => Body::http_body_unsync(TimedBody::new(body)),
             });
-            match svcfs_listener::unbroken(async { Ok(service.call(request).await) }).await {
+            match svcfs_listener::catch_panic(async { Ok(service.call(request).await) }).await {
                 Ok(answered) => answered.map_err(|error| s3_error!(InternalError, "{error:?}")),
                 Err(panicked) => refuse(panicked, &what).to_http_response(),
             }
@@ -126,7 +126,7 @@ pub(crate) async fn answer(
     if may_follow_a_body || expects && !brings_body {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    visit.end(status.as_u16());
+    visit.finish(status.as_u16());
     response
 }
 

@@ -59,7 +59,7 @@ impl<S: BlockSink> StagedBody<S> {
     /// # Errors
     /// Those of the disk.
     pub(crate) async fn finish(mut self) -> S3Result<(S, [u8; 16], ContentChecksums)> {
-        if let Some(block) = self.blocks.last() {
+        if let Some(block) = self.blocks.take_partial() {
             self.write_block(block).await?;
         }
         let operation = self.operation;

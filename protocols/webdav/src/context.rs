@@ -312,7 +312,7 @@ impl WebdavRequestContext {
         W: FnOnce(&Self) -> Result<T, Fault> + Send + 'static,
     {
         let asked = self.clone();
-        let outcome = svcfs_listener::blocking(&self.0.door.lanes, Lane::Quick, move || {
+        let outcome = svcfs_listener::run_blocking(&self.0.door.lanes, Lane::Quick, move || {
             let outcome = work(&asked)?;
             asked.0.space.wait_for_indexed_writes(&asked.0.caller);
             Ok(outcome)

@@ -103,9 +103,9 @@ impl DavFile for ReadableFile {
                     let (content, position) = (Arc::clone(&self.content), self.position);
                     let read = move || content.read(position, count);
                     // The answer has begun: the connection breaks off, and the client knows.
-                    let read = svcfs_listener::blocking(&self.door.lanes, Lane::Quick, read).await;
+                    let read = svcfs_listener::run_blocking(&self.door.lanes, Lane::Quick, read).await;
                     read.map_err(|fault| {
-                        svcfs_listener::log(&fault, "GET");
+                        svcfs_listener::log_fault(&fault, "GET");
                         FsError::GeneralFailure
                     })?
                 }

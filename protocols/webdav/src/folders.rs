@@ -79,7 +79,7 @@ pub(crate) fn rename(asked: &WebdavRequestContext, from: &TreePath, to: &TreePat
     check_not_ours(asked, from)?;
     // What is written meanwhile goes along, and is not lost.
     observed_state::check(asked, asked.seen(from).as_ref(), from)?;
-    asked.space().check_reach(&caller.permissions, caller.protocol, to)?;
+    asked.space().check_path_access(&caller.permissions, caller.protocol, to)?;
     let mut over = Some(ObservedState::Nothing);
     if asked.is_to_replace(to) {
         over = asked.seen(to);
@@ -131,7 +131,7 @@ pub(crate) fn make(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), 
 pub(crate) fn copy(asked: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     check_apart(from, to)?;
     let source = ResolvedResource::at(asked, from)?;
-    asked.space().check_reach(&asked.caller().permissions, asked.caller().protocol, to)?;
+    asked.space().check_path_access(&asked.caller().permissions, asked.caller().protocol, to)?;
     ResolvedResource::parent_of(asked, to)?;
     let copies = CopyPlan { asked, from, source: &source.path, to, copied: FolderContents::of(asked, &source)? };
     let large = copies.of_large()?;

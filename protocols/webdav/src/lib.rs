@@ -46,7 +46,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use etags::ETagCache;
-pub use replace_journal::finish;
+pub use replace_journal::recover_replacements;
 
 /// What every request shares.
 struct WebdavServer {
@@ -66,7 +66,8 @@ impl WebdavServer {
     fn of(server: Arc<ServerState>) -> Self {
         let public = server.settings().webdav.as_ref().and_then(|webdav| webdav.public_url.clone());
         Self {
-            names: ServerNames::of(&server.settings().server).and(public.as_ref().map(PublicUrl::host)),
+            names: ServerNames::from_settings(&server.settings().server)
+                .with_name(public.as_ref().map(PublicUrl::host)),
             public,
             server,
             lanes: Arc::default(),

@@ -145,7 +145,7 @@ fn failed(error: io::Error) -> Fault {
 
 /// Ends what servers before this one began to replace in a space, and did not end. To be called where the space is opened, before any door is. What fails
 /// is left for the next start, and the log says why.
-pub fn finish(server: &Arc<ServerState>, space: &Arc<Space>) {
+pub fn recover_replacements(server: &Arc<ServerState>, space: &Arc<Space>) {
     let door = Arc::new(WebdavServer::of(Arc::clone(server)));
     let notes = notes(&space.vfs.state_directory().join(FOLDER)).unwrap_or_else(|error| {
         tracing::error!(space = space.name, %error, "what a killed server was replacing cannot be looked up");

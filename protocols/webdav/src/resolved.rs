@@ -121,7 +121,7 @@ impl<'a> ResolvedResource<'a> {
 /// `Forbidden`; `NotFound` to whoever looks, `Invalid` to whoever writes, for a link that leads out of the tree.
 pub(crate) fn check_reach(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
     let LookupContext { door, reach, .. } = LookupContext::of(asked);
-    asked.space().check_reach(reach, door, path).map_err(|fault| lost(asked, path, fault))
+    asked.space().check_path_access(reach, door, path).map_err(|fault| lost(asked, path, fault))
 }
 
 /// A link that leads out of the tree or in a circle is not there, as nothing is below a file; but nothing may be made in its place.

@@ -64,8 +64,11 @@ impl Reply {
 fn open(folder: &Path, name: &str, config: &str) -> Arc<Space> {
     let settings = Settings::resolve(Config::parse(config, &|_| None), CliOverrides::default()).unwrap();
     let (name, root) = (name.to_owned(), folder.join(name));
-    spaces::open(SpaceOptions { name, root, clock: Arc::new(SystemClock), watch: false, progress: None }, &settings)
-        .unwrap()
+    spaces::open(
+        SpaceOptions { name, root, clock: Arc::new(SystemClock), is_watched: false, on_progress: None },
+        &settings,
+    )
+    .unwrap()
 }
 
 impl Served {
@@ -86,10 +89,14 @@ impl Served {
 
     fn of(folder: Arc<TempDir>, config: &str) -> Self {
         let sick = Box::new(|_: &str, _: &Path| Err(Fault::unavailable("the reason of this test")));
-        let spaces = SpaceCollection::only(open(folder.path(), "default", config)).opened_by(sick, Vec::new());
+        let spaces = SpaceCollection::single(open(folder.path(), "default", config)).with_opener(sick, Vec::new());
         std::fs::create_dir_all(folder.path().join("sick")).unwrap();
-        spaces.open_listed(vec![("sick".to_owned(), folder.path().join("sick"))]).unwrap();
-        spaces.add(RunningSpace { space: open(folder.path(), "team", ""), supervisor: Supervisor::new(), kept: None });
+        spaces.open_configured(vec![("sick".to_owned(), folder.path().join("sick"))]).unwrap();
+        spaces.add(RunningSpace {
+            space: open(folder.path(), "team", ""),
+            supervisor: Supervisor::new(),
+            resource_guard: None,
+        });
         let access = AccessControl::new(spaces.first().settings.auth.clone(), None);
         let server = Arc::new(ServerState::new(spaces, Arc::new(SystemClock), access));
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -150,7 +157,7 @@ impl Drop for Served {
         if let Some(task) = self.task.take() {
             self.runtime.block_on(task).unwrap();
         }
-        self.server.spaces().close_others().unwrap();
+        self.server.spaces().close_secondary().unwrap();
         self.server.primary().vfs.close().unwrap();
     }
 }

@@ -135,7 +135,7 @@ impl FileUpload {
             self.coming = self
                 .asked
                 .run(move |_| {
-                    coming.write_out()?;
+                    coming.spill()?;
                     Ok(coming)
                 })
                 .await?;
@@ -150,7 +150,7 @@ impl FileUpload {
 
     /// Room for what came back from the disk.
     async fn room(&self, length: u64) -> FsResult<OwnedSemaphorePermit> {
-        self.asked.door().room.whole(length).await.map_err(|fault| self.asked.refuse(fault))
+        self.asked.door().room.reserve_buffer(length).await.map_err(|fault| self.asked.refuse(fault))
     }
 
     /// Writes more of a long file beside its place: by another thread, while the next block comes.
@@ -188,7 +188,7 @@ impl FileUpload {
 
     /// The file beside its place, once all of it is written; none of a short one.
     async fn finish_beside(&mut self) -> FsResult<Option<StagedResource>> {
-        if let Some(block) = self.blocks.last() {
+        if let Some(block) = self.blocks.take_partial() {
             self.write_block(block).await?;
         }
         let Some(beside) = self.beside.take() else { return Ok(None) };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::{Value, json};
 use svcfs_knowledge::kernel::Space;
-use svcfs_knowledge::search::{ReindexReport, check, reindex};
+use svcfs_knowledge::search::{ReindexReport, check_index, reindex};
 
 use crate::failure::CommandFailure;
 
@@ -19,7 +19,7 @@ pub const PATIENCE: Duration = Duration::from_secs(3600);
 pub fn made_anew(space: &Space, is_check: bool, progress: impl FnMut(usize, usize)) -> Result<Value, CommandFailure> {
     let report = if is_check {
         let scratch = tempfile::tempdir().context("no place for temporary files")?;
-        check(space, scratch.path(), progress)?
+        check_index(space, scratch.path(), progress)?
     } else {
         reindex(space, progress)?
     };

@@ -69,7 +69,7 @@ impl SettingsReloader {
                 self.file().display()
             ));
         }
-        access.exchange(read.auth).map_err(|fault| fault.to_string())
+        access.reload(read.auth).map_err(|fault| fault.to_string())
     }
 
     fn file(&self) -> PathBuf {
@@ -86,7 +86,7 @@ impl SettingsReloader {
     pub fn good_of(&self, mut ids: Vec<String>) -> (bool, Vec<String>) {
         let access = self.server.access();
         let asks = !access.is_open();
-        ids.retain(|id| asks && access.named(id).is_ok());
+        ids.retain(|id| asks && access.identify_by_key_id(id).is_ok());
         (asks, ids)
     }
 }

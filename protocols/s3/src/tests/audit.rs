@@ -8,7 +8,7 @@ const EDGES: &str = "[audit]\nenabled = true\n[server.rate_limit]\nrequests_per_
 
 /// What the audit log of the first space has.
 fn kept(served: &Served) -> Vec<Value> {
-    served.server.primary().audit.as_ref().unwrap().write().unwrap();
+    served.server.primary().audit.as_ref().unwrap().flush().unwrap();
     let folder = served.folder.path().join("default/.svc/audit");
     let day = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
     let lines = std::fs::read_to_string(day).unwrap();

@@ -15,7 +15,7 @@ const ANN: (&str, &str) = ("authorization", "Basic eDpr");
 
 /// What the audit log of the first space has.
 fn kept(served: &Served) -> Vec<Value> {
-    served.server.primary().audit.as_ref().unwrap().write().unwrap();
+    served.server.primary().audit.as_ref().unwrap().flush().unwrap();
     let folder = served.folder.path().join("default/.svc/audit");
     let Ok(mut days) = std::fs::read_dir(folder) else { return Vec::new() };
     let day = days.next().unwrap().unwrap().path();

@@ -74,7 +74,7 @@ impl Served {
     /// What the next server of this root finds, once it has ended what this one left.
     fn finished(self) -> Self {
         let served = self.again();
-        crate::finish(&served.server, served.server.primary());
+        crate::recover_replacements(&served.server, served.server.primary());
         served
     }
 
@@ -116,7 +116,7 @@ fn whenever_a_server_is_killed_what_was_replaced_is_there_or_what_takes_its_plac
         for image in served.images_of((method, "/from", "/to"), &[("depth", depth)]) {
             let again = Served::of(Arc::new(image), "");
             let was_begun = !again.leftovers().is_empty();
-            crate::finish(&again.server, again.server.primary());
+            crate::recover_replacements(&again.server, again.server.primary());
             let root = again.folder.path().join("default");
             let stands = if root.join("to").is_dir() {
                 again.below("to")
@@ -203,7 +203,7 @@ fn what_could_not_be_ended_when_the_space_was_opened_takes_nothing_away_of_what_
     let served = served.again();
     let points = FailPoints::new(served.server.primary().vfs.root());
     points.inject_error(FailPoint::LogWrite, NO_SPACE);
-    crate::finish(&served.server, served.server.primary());
+    crate::recover_replacements(&served.server, served.server.primary());
     points.clear(FailPoint::LogWrite);
     assert_eq!(served.send("COPY", "/from", &[("destination", "/to"), ("overwrite", "T")], "").status, 204);
     let served = served.finished();
@@ -245,6 +245,6 @@ fn what_takes_the_place_by_a_move_is_there_when_it_is_not_where_it_was() {
     // One that is half written is of what had not begun.
     let note = served.folder.path().join("default/.svc/state/webdav/odd.new");
     std::fs::File::create(&note).unwrap();
-    crate::finish(&served.server, served.server.primary());
+    crate::recover_replacements(&served.server, served.server.primary());
     assert!(!note.exists() && served.below("to").len() == 2);
 }

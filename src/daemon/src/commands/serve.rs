@@ -151,8 +151,9 @@ impl ServeArgs {
         // A process that covers its root stands elsewhere.
         let mountpoint = mountpoint.map(std::path::absolute).transpose().context("the current directory is gone")?;
         // Before there is any other thread.
-        let outside =
-            mountpoint.as_ref().map_or_else(|| Ok(MountNamespace::default()), |at| MountNamespace::of(&root, at))?;
+        let outside = mountpoint
+            .as_ref()
+            .map_or_else(|| Ok(MountNamespace::default()), |at| MountNamespace::for_mount(&root, at))?;
         let inherited = socket::inherited()?;
         let s3 = ProtocolFlags { enabled: s3, port: s3_port };
         let webdav = ProtocolFlags { enabled: webdav, port: webdav_port };
@@ -180,7 +181,7 @@ impl ServeArgs {
         let advice = "stop it first, or serve another root";
         let opened = OpenRoot::open(&root, settings, true).map_err(|fault| presence::taken(&root, fault, advice))?;
         // Nobody could be let in (gaps.md D12).
-        opened.server().access().prepare()?;
+        opened.server().access().fetch_issuer_keys()?;
         let url = socket::url(&opened.server().settings().server, &doors.socket)?;
         opened.open_others(&url, spaces)?;
         let mut running = RunningServer::with(opened, outside);
@@ -271,7 +272,7 @@ impl ServeContext {
         let Self { socket, protocols, mountpoint, manner, left, begins } = self;
         let space = Arc::clone(running.root.space());
         if begins && let Some(template) = Template::find(templates::DEFAULT) {
-            let planted = spaces::plant(&space, template, &whoever(None))?;
+            let planted = spaces::write_template(&space, template, &whoever(None))?;
             let files = planted.written.len();
             tracing::info!(template = template.id, files, "the root is new; it begins with a template");
         }

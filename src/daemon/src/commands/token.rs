@@ -214,13 +214,13 @@ fn space_name(text: &str) -> Result<String, String> {
 /// Whether the server of a root has a space of this name, as far as its settings and its list say.
 fn has_space(root: &Path, name: &str) -> bool {
     let settings = root::understood(root, None, CliOverrides::default());
-    let made = spaces::made_at_run_time(root).unwrap_or_default();
+    let made = spaces::runtime_spaces(root).unwrap_or_default();
     settings.is_ok_and(|settings| root::is_space(name, &settings, &made))
 }
 
 /// The secret of a key, for clients that sign.
 fn secret(root: &Path, id: &str) -> Result<String, CommandFailure> {
-    Ok(SigningKey::of(root)?.secret(id))
+    Ok(SigningKey::load_or_create(root)?.derive_secret(id))
 }
 
 /// As clients of S3 call them.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use svcfs_base::{CommitId, FileKind, Seq};
-use svcfs_knowledge::search::{IndexState, compare};
+use svcfs_knowledge::search::{IndexState, compare_index};
 use svcfs_store::{GitLock, Log, LogCheck, ReachableObjects, RepoInspection, StatePaths, TreeState};
 
 use super::{CheckFinding, DoctorProgress, RootExamination, counted};
@@ -294,7 +294,7 @@ pub(super) fn search_index(found: &mut RootExamination, watch: &dyn DoctorProgre
         Ok(IndexState::Equal(pages)) => {
             (false, CheckFinding::ok(CHECK, format!("equal to one made anew, {}", counted(pages, "page"))))
         }
-        Ok(IndexState::Elsewhere(cursor)) => {
+        Ok(IndexState::OtherSeq(cursor)) => {
             let told = format!("it has read the log up to {cursor}");
             (false, CheckFinding::warning(CHECK, told).mended_by("lets it read the rest, as the next start does"))
         }
@@ -307,7 +307,7 @@ pub(super) fn search_index(found: &mut RootExamination, watch: &dyn DoctorProgre
         Ok(IndexState::Damaged(what)) => {
             (true, CheckFinding::problem(CHECK, format!("`.svc/state/index.db` is damaged: {what}")).mended_by(fix))
         }
-        Ok(IndexState::Differs(pages)) => {
+        Ok(IndexState::Different(pages)) => {
             let told = match pages.len() {
                 0 => "search finds other words than the pages have".to_owned(),
                 count => format!("it is wrong about {}", counted(count, "page")),
@@ -327,7 +327,7 @@ fn compared(
     let scratch = tempfile::tempdir().context("no place for temporary files")?;
     let pages = tree.files.iter().filter(|(_, kind)| *kind != FileKind::Symlink).map(|(path, _)| path.clone());
     let files = (&*StatePaths::new(root).index(), scratch.path());
-    let state = compare(
+    let state = compare_index(
         files,
         (pages.collect(), last),
         |path| TreeState::read_content(root, path),

@@ -27,14 +27,14 @@ fn refusal(access: &AccessControl, bearer: Option<&str>) -> String {
 fn without_authentication_everybody_is_let_in() {
     let access = AccessControl::new(AuthSettings::None, None);
     for bearer in [None, Some("whatever")] {
-        assert_eq!(access.identify(bearer).unwrap(), CallerIdentity::ANYBODY);
+        assert_eq!(access.identify(bearer).unwrap(), CallerIdentity::UNRESTRICTED);
     }
 }
 
 #[test]
 fn the_one_key_opens_everything_and_nothing_else_does() {
     let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("right")), None);
-    assert_eq!(access.identify(Some("right")).unwrap().reach, Permissions::FULL);
+    assert_eq!(access.identify(Some("right")).unwrap().permissions, Permissions::FULL);
     assert_eq!(refusal(&access, None), "missing bearer token");
     for wrong in ["wrong", "", "right ", "RIGHT", "righ"] {
         assert_eq!(refusal(&access, Some(wrong)), "invalid API key", "{wrong:?}");
@@ -46,11 +46,11 @@ fn each_key_opens_its_space_under_its_name() {
     let keys = vec![key("ann", Some("team"), Scope::Write), key("root", None, Scope::Admin)];
     let access = AccessControl::new(AuthSettings::PerSpace(keys), None);
     let ann = access.identify(Some("ann")).unwrap();
-    assert!(ann.enter("team").is_ok());
-    assert_eq!(ann.enter("other").unwrap_err().kind(), Kind::Unauthenticated);
-    let caller = ann.vouch(Caller::new(Protocol::Http).with_actor(Actor::new("somebody else")));
+    assert!(ann.check_space("team").is_ok());
+    assert_eq!(ann.check_space("other").unwrap_err().kind(), Kind::Unauthenticated);
+    let caller = ann.apply_to(Caller::new(Protocol::Http).with_actor(Actor::new("somebody else")));
     assert_eq!(caller.actor().as_str(), "ann", "the key tells who it is, not the caller");
-    assert!(access.identify(Some("root")).unwrap().enter("other").is_ok());
+    assert!(access.identify(Some("root")).unwrap().check_space("other").is_ok());
     assert_eq!(refusal(&access, Some("eve")), "invalid API key");
 }
 
@@ -58,14 +58,14 @@ fn each_key_opens_its_space_under_its_name() {
 fn who_can_read_the_servers_files_is_let_in_and_others_are_not_by_an_empty_key() {
     let access =
         AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("right")), Some(KeyDigest::from_key("local")));
-    assert_eq!(access.identify(Some("local")).unwrap().reach, Permissions::FULL);
+    assert_eq!(access.identify(Some("local")).unwrap().permissions, Permissions::FULL);
     assert_eq!(refusal(&access, Some("")), "invalid API key");
 }
 
 #[test]
 fn exchanged_settings_hold_from_then_on() {
     let access = AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("old")), None);
-    access.exchange(AuthSettings::ApiKey(KeyDigest::from_key("new"))).unwrap();
+    access.reload(AuthSettings::ApiKey(KeyDigest::from_key("new"))).unwrap();
     assert!(access.identify(Some("new")).is_ok());
     assert_eq!(refusal(&access, Some("old")), "invalid API key");
 }
@@ -275,7 +275,7 @@ fn no_operation_takes_a_path_that_lies_elsewhere_from_a_key_of_one_folder() {
         let asked = inputs(entry, "secret/hidden.md", true);
         if !asked.to_string().contains("secret/hidden.md") {
             assert!(
-                matches!(entry.within, FolderScope::Tree | FolderScope::Rows | FolderScope::Own),
+                matches!(entry.folder_scope, FolderScope::WholeTree | FolderScope::Rows | FolderScope::CallerFolder),
                 "`{}` has no path to keep to",
                 entry.name
             );
@@ -319,7 +319,8 @@ fn a_rename_by_the_key_of_a_folder_leaves_links_from_elsewhere_and_does_not_tell
 fn a_reading_key_changes_nothing_through_any_operation() {
     let (space, _) = two_halves();
     let caller = Caller { permissions: Permissions::READ_ONLY, ..Caller::new(Protocol::Mcp) };
-    for entry in CATALOGUE.iter().flat_map(|area| area.operations).filter(|entry| entry.needs() > Scope::Read) {
+    for entry in CATALOGUE.iter().flat_map(|area| area.operations).filter(|entry| entry.required_scope() > Scope::Read)
+    {
         let (status, said) = told(space.ask_as(&caller, entry.name, inputs(entry, "docs/a.md", true)));
         assert_eq!(status, 403, "`{}`", entry.name);
         assert!(said.starts_with("read-only token cannot perform"), "`{}` said {said}", entry.name);
@@ -331,11 +332,11 @@ fn who_signs_is_whoever_has_the_key_of_that_name() {
     let ann = key("ann", Some("team"), Scope::Write);
     let id = svcfs_config::edit::key_id(&ann.digest);
     let access = AccessControl::new(AuthSettings::PerSpace(vec![ann]), Some(KeyDigest::from_key("local")));
-    assert_eq!(access.named(&id).unwrap(), access.identify(Some("ann")).unwrap());
+    assert_eq!(access.identify_by_key_id(&id).unwrap(), access.identify(Some("ann")).unwrap());
     for wrong in ["", "ann", &id[..6], &svcfs_config::edit::key_id(&KeyDigest::from_key("local"))] {
-        assert_eq!(access.named(wrong).unwrap_err().kind(), Kind::Unauthenticated, "{wrong:?}");
+        assert_eq!(access.identify_by_key_id(wrong).unwrap_err().kind(), Kind::Unauthenticated, "{wrong:?}");
     }
     let one = AccessControl::new(AuthSettings::ApiKey(KeyDigest::from_key("right")), None);
-    assert!(one.named(&svcfs_config::edit::key_id(&KeyDigest::from_key("right"))).is_ok());
-    assert!(one.named(&id).is_err());
+    assert!(one.identify_by_key_id(&svcfs_config::edit::key_id(&KeyDigest::from_key("right"))).is_ok());
+    assert!(one.identify_by_key_id(&id).is_err());
 }

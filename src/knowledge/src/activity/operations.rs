@@ -12,9 +12,9 @@ use crate::kernel::{FolderScope, Operation, OperationArea, OperationContext, Ope
 pub const AREA: OperationArea = OperationArea {
     title: "Activity",
     operations: &[
-        OperationEntry::of::<ListEvents>(),
-        OperationEntry::of::<ReadJsonFeed>(),
-        OperationEntry::of::<ReadAtomFeed>(),
+        OperationEntry::new::<ListEvents>(),
+        OperationEntry::new::<ReadJsonFeed>(),
+        OperationEntry::new::<ReadAtomFeed>(),
     ],
 };
 
@@ -82,7 +82,7 @@ impl From<TimelineEvent> for ActivityEvent {
 
 impl Operation for ListEvents {
     const NAME: &'static str = "timeline";
-    const WITHIN: FolderScope = FolderScope::Folder("path_prefix");
+    const FOLDER_SCOPE: FolderScope = FolderScope::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/timeline")];
     const TOOL: bool = true;
     type Output = EventList;
@@ -112,8 +112,8 @@ pub struct ReadJsonFeed {
 
 impl Operation for ReadJsonFeed {
     const NAME: &'static str = "feed";
-    const WITHIN: FolderScope = FolderScope::Own;
-    const HTTP: &'static [Route] = &[Route::get("/feed.json").json_as("application/feed+json; charset=utf-8")];
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
+    const HTTP: &'static [Route] = &[Route::get("/feed.json").json_media_type("application/feed+json; charset=utf-8")];
     const TOOL: bool = true;
     type Output = feeds::JsonFeed;
     fn run(self, cx: &OperationContext<'_>) -> Result<feeds::JsonFeed, Fault> {
@@ -135,7 +135,7 @@ pub struct AtomDocument {
 
 impl Operation for ReadAtomFeed {
     const NAME: &'static str = "feed_xml";
-    const WITHIN: FolderScope = FolderScope::Own;
+    const FOLDER_SCOPE: FolderScope = FolderScope::CallerFolder;
     const HTTP: &'static [Route] = &[Route::get("/feed.xml").text("xml", "application/atom+xml; charset=utf-8")];
     type Output = AtomDocument;
     fn run(self, cx: &OperationContext<'_>) -> Result<AtomDocument, Fault> {

@@ -88,25 +88,25 @@ fn no_door_shows_the_log_and_no_version_holds_it() {
 fn what_the_disk_refuses_waits_and_what_is_too_much_is_counted_and_told() {
     let root = tempfile::tempdir().unwrap();
     let settings = svcfs_config::AuditSettings { keep_days: 9, max_bytes: 1 << 30 };
-    let recorder = AuditRecorder::of(root.path(), &settings);
+    let recorder = AuditRecorder::new(root.path(), &settings);
     let directory = root.path().join(".svc/audit");
     std::fs::create_dir(root.path().join(".svc")).unwrap();
     std::fs::write(&directory, "in the way").unwrap();
     for second in 0..MAX_WAITING + 5 {
         recorder.record(entry("/a", EARLIER + i64::try_from(second % 60).unwrap()));
     }
-    assert!(recorder.write().is_err());
-    let keeping = recorder.keeping();
-    assert_eq!((keeping.waiting, keeping.lost), (MAX_WAITING, 5));
-    assert!(keeping.trouble.is_some());
+    assert!(recorder.flush().is_err());
+    let keeping = recorder.status();
+    assert_eq!((keeping.pending, keeping.dropped), (MAX_WAITING, 5));
+    assert!(keeping.last_error.is_some());
     std::fs::remove_file(&directory).unwrap();
-    recorder.write().unwrap();
+    recorder.flush().unwrap();
     recorder.record(entry("/after", EARLIER + 60));
     let kept = recorder.entries(Timestamp::UNIX_EPOCH, MAX_WAITING * 2, false).unwrap();
     assert_eq!(kept.len(), MAX_WAITING + 1);
     let last = kept.last().unwrap();
     assert_eq!((last.path.as_str(), last.lost_before), ("/after", 5));
-    assert_eq!((recorder.keeping().waiting, recorder.keeping().trouble), (0, None));
+    assert_eq!((recorder.status().pending, recorder.status().last_error), (0, None));
 }
 
 #[test]

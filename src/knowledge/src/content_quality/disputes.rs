@@ -30,7 +30,7 @@ const GIVEN_UP: [&str; 4] = ["archived", "deprecated", "outdated", "superseded"]
 ///
 /// # Errors
 /// Those of the index.
-pub fn disputes(index: &Index, reach: &Permissions) -> Result<Vec<PageDispute>, Fault> {
+pub fn find_disputes(index: &Index, reach: &Permissions) -> Result<Vec<PageDispute>, Fault> {
     of_rows(index, index.pages_with_keys(&KEYS)?, reach)
 }
 

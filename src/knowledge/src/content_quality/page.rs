@@ -41,18 +41,18 @@ pub struct PageIssue {
 ///
 /// # Errors
 /// `NotFound` when there is no such page; those of the index.
-pub fn page_health(cx: &OperationContext<'_>, path: TreePath) -> Result<PageHealth, Fault> {
+pub fn check_page(cx: &OperationContext<'_>, path: TreePath) -> Result<PageHealth, Fault> {
     let index = cx.index();
     let page = index.page(&path)?.ok_or_else(|| Fault::file_not_found(&path))?;
     let links = index.links_out(&path)?;
     let reach = &cx.caller.permissions;
     let backlinks = index.linking_pages(&path)?.iter().filter(|source| reach.covers(source)).count();
-    let review = ReviewPolicy::at(cx.now(), cx.settings().janitor.stale_days);
+    let review = ReviewPolicy::new(cx.now(), cx.settings().janitor.stale_days);
     let mut findings = findings(cx, &review, (&path, &page), &links)?;
     if backlinks == 0 && !survey::is_entrance(&path) {
         findings.push(PageFinding::new(path.clone(), FindingKind::Orphan, messages::ORPHAN));
     }
-    for dispute in disputes(index, reach)?.into_iter().filter(|dispute| dispute.pages.contains(&path)) {
+    for dispute in find_disputes(index, reach)?.into_iter().filter(|dispute| dispute.pages.contains(&path)) {
         findings.push(PageFinding::new(path.clone(), FindingKind::Contradiction, dispute.details));
     }
     findings.sort_by_key(|finding| finding.kind);
@@ -77,7 +77,7 @@ pub(super) fn findings(
     let reach = &cx.caller.permissions;
     let mut findings = Vec::new();
     let mut find = |kind, message: String| findings.push(PageFinding::new(path.clone(), kind, message));
-    if let Some((due, days)) = ReviewDay::from_metadata(&page.frontmatter).and_then(|day| review.overdue(day)) {
+    if let Some((due, days)) = ReviewDay::from_metadata(&page.frontmatter).and_then(|day| review.check_overdue(day)) {
         find(FindingKind::Stale, messages::stale(due, days));
     }
     for link in links {

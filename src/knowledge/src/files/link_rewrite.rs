@@ -76,7 +76,7 @@ impl LinkRewrite {
     ) -> Result<Self, Fault> {
         let rewriting = Self::within(INDEX_PATIENCE, (cx.space, cx.caller), names, files, other)?;
         for page in &rewriting.without_text {
-            cx.note(format!("the page `{page}` is not UTF-8, so that its links stay as they are"));
+            cx.add_note(format!("the page `{page}` is not UTF-8, so that its links stay as they are"));
         }
         Ok(rewriting)
     }

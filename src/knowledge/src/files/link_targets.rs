@@ -21,7 +21,7 @@ use crate::kernel::{OperationContext, Space};
 ///
 /// # Errors
 /// Those of the index and of the tree.
-pub fn target_of(
+pub fn resolve_target(
     cx: &OperationContext<'_>,
     index: &Index,
     from: &TreePath,

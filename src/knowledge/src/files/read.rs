@@ -19,7 +19,7 @@ pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.'
 ///
 /// # Errors
 /// `Invalid` for the root; `NotFound` when nothing or a directory is there (contract 7, gaps.md 4.3).
-pub fn file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
+pub fn read_file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Fault> {
     given("path", path)?;
     cx.space
         .vfs
@@ -31,7 +31,7 @@ pub fn file(cx: &OperationContext<'_>, path: &TreePath) -> Result<FileView, Faul
 ///
 /// # Errors
 /// `Internal` when the folder cannot be read.
-pub fn stems(cx: &OperationContext<'_>, folder: &TreePath, suffix: &str) -> Result<Vec<String>, Fault> {
+pub fn list_stems(cx: &OperationContext<'_>, folder: &TreePath, suffix: &str) -> Result<Vec<String>, Fault> {
     let entries = match cx.space.vfs.list(cx.caller.protocol, folder) {
         Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => return Ok(Vec::new()),
         entries => entries?,
@@ -44,7 +44,7 @@ pub fn stems(cx: &OperationContext<'_>, folder: &TreePath, suffix: &str) -> Resu
 }
 
 /// A moment of the disk as it is written in answers; one outside the years that RFC 3339 knows becomes 1970.
-pub fn moment(time: SystemTime) -> Timestamp {
+pub fn to_timestamp(time: SystemTime) -> Timestamp {
     Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 

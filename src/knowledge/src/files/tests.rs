@@ -32,8 +32,8 @@ fn an_agent_is_shown_three_levels_unless_it_asks_for_more() {
     let space = TestSpace::with("", &[("a/b/c/d.md", "# d\n")]);
     let agent = Caller::new(Protocol::Mcp);
     let told = |arguments| {
-        let entry = OperationEntry::of::<super::operations::ListTree>();
-        (entry.tell)(arguments, &space.cx(&agent)).unwrap().words.unwrap()
+        let entry = OperationEntry::new::<super::operations::ListTree>();
+        (entry.call_for_agent)(arguments, &space.cx(&agent)).unwrap().text.unwrap()
     };
     assert_eq!(told(json!({})), "a/\n  b/\n    c/\n");
     assert_eq!(told(json!({ "depth": 4 })), "a/\n  b/\n    c/\n      d.md (4 bytes)\n");

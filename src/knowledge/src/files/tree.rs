@@ -136,7 +136,7 @@ pub fn nodes(
 fn node(cx: &OperationContext<'_>, entry: DirectoryEntry, shown: ListingOptions) -> Result<FileTreeNode, Fault> {
     let DirectoryEntry { path, attributes } = entry;
     let name = path.name().to_owned();
-    let modified = shown.is_detailed.then(|| read::moment(attributes.modified));
+    let modified = shown.is_detailed.then(|| read::to_timestamp(attributes.modified));
     let kind = shown.is_detailed.then(|| NodeType::of(&attributes));
     match attributes.kind {
         EntryKind::Directory => {

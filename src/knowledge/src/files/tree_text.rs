@@ -82,7 +82,7 @@ impl TreeText {
     fn write_details(&self, attributes: &svcfs_vfs::PathAttributes, text: &mut Vec<u8>) -> Result<(), Fault> {
         if self.shown.is_detailed {
             text.extend_from_slice(br#","modified":"#);
-            write_json(text, read::moment(attributes.modified))?;
+            write_json(text, read::to_timestamp(attributes.modified))?;
             text.extend_from_slice(br#","type":"#);
             write_json(text, NodeType::of(attributes))?;
         }
@@ -115,7 +115,7 @@ impl JsonPieces for TreeText {
         Ok(false)
     }
 
-    fn held_bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         let entries: usize = self.open.iter().map(|list| list.entries.len()).sum();
         entries * (size_of::<DirectoryEntry>() + MEAN_PATH)
     }

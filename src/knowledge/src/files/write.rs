@@ -200,7 +200,7 @@ fn prepare(
     let origin_noted = noted.as_deref().unwrap_or(text);
     if !is_exact
         && cx.settings().lint.should_format(caller.protocol)
-        && let Cow::Owned(tidy) = lint::tidied(origin_noted)
+        && let Cow::Owned(tidy) = lint::format_text(origin_noted)
     {
         return Ok(tidy.into());
     }

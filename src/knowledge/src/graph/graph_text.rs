@@ -150,7 +150,7 @@ impl JsonPieces for GraphText {
         Ok(has_more)
     }
 
-    fn held_bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         let shown = self.shown.nodes.as_ref().map_or(0, Vec::len);
         self.paths.text.len()
             + self.paths.ends.len() * size_of::<usize>()

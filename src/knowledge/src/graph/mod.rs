@@ -148,7 +148,7 @@ impl AnalysisCache {
     ///
     /// # Errors
     /// Those of [`Index::graph`].
-    pub fn of(&self, index: &Index, folder: Option<&TreePath>) -> Result<Arc<GraphAnalysis>, Fault> {
+    pub fn analysis(&self, index: &Index, folder: Option<&TreePath>) -> Result<Arc<GraphAnalysis>, Fault> {
         let graph = index.graph()?;
         let mut newest = self.0.lock();
         let is_newest = newest.as_ref().is_some_and(|analyses| Arc::ptr_eq(&analyses.whole.graph, &graph));

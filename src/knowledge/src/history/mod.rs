@@ -25,7 +25,7 @@ fn admit(vfs: &Vfs, door: Protocol, path: &TreePath) -> Result<(), Fault> {
 ///
 /// # Errors
 /// `NotFound` for a path that neither exists nor ever existed.
-pub fn versions(vfs: &Vfs, door: Protocol, path: &TreePath) -> Result<Vec<PageVersion>, Fault> {
+pub fn list_versions(vfs: &Vfs, door: Protocol, path: &TreePath) -> Result<Vec<PageVersion>, Fault> {
     admit(vfs, door, path)?;
     let versions = match vfs.versions(path) {
         Ok(versions) => versions,

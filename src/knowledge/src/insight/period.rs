@@ -64,7 +64,7 @@ impl TimePeriod {
     }
 
     /// When it began, if it ends at `now`.
-    pub fn before(&self, now: Timestamp) -> Timestamp {
+    pub fn start_before(&self, now: Timestamp) -> Timestamp {
         let second = now.as_second().saturating_sub(i64::from(self.days) * SECONDS_A_DAY);
         Timestamp::from_second(second).unwrap_or(Timestamp::MIN)
     }

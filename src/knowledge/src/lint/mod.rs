@@ -43,7 +43,7 @@ impl WriteGate for LintGate {
         };
         if caller.protocol.is_filesystem()
             && self.settings.should_format(caller.protocol)
-            && let Cow::Owned(tidy) = tidied(text)
+            && let Cow::Owned(tidy) = format_text(text)
         {
             proposal.content = Bytes::from(tidy);
         }
@@ -57,7 +57,7 @@ impl WriteGate for LintGate {
 }
 
 /// The text of a page, tidied; borrowed when it is tidy.
-pub fn tidied(text: &str) -> Cow<'_, str> {
+pub fn format_text(text: &str) -> Cow<'_, str> {
     svcfs_text::format::format(text)
 }
 

@@ -33,7 +33,7 @@ const HOW_TO_WRITE: &str = "\
 ///
 /// # Errors
 /// Those of the index.
-pub fn overview(space: &Space, reach: &Permissions) -> Result<String, Fault> {
+pub fn describe_tree(space: &Space, reach: &Permissions) -> Result<String, Fault> {
     let folder = reach.folder.clone().unwrap_or_else(TreePath::root);
     // Behind or not: the overview says what the index does not know yet.
     let _lag = space.index_within(INDEX_TIMEOUT);

@@ -19,13 +19,13 @@ pub struct ProcessUsage {
 
 impl ProcessUsage {
     /// What of this process is in memory and in no file, in bytes; none where `/proc` cannot be read.
-    pub fn own_memory() -> Option<u64> {
+    pub fn anonymous_memory_bytes() -> Option<u64> {
         let status = procfs::process::Process::myself().ok()?.status().ok()?;
         Some(status.rssanon? * 1024)
     }
 
     /// This process; none where `/proc` cannot be read.
-    pub fn now() -> Option<Self> {
+    pub fn current() -> Option<Self> {
         let process = procfs::process::Process::myself().ok()?;
         let (status, stat) = (process.status().ok()?, process.stat().ok()?);
         let bytes = |kibibytes: Option<u64>| kibibytes.unwrap_or_default() * 1024;

@@ -128,22 +128,22 @@ pub struct TaskReport {
 }
 
 /// How the server is doing, asked about one of its spaces. Waits for the disk, and for protocol servers 200 ms each at most.
-pub fn report(server: &ServerState, space: &Space, audience: MetricsAudience) -> ReadinessReport {
-    let storage = space.storage();
-    let protocols = server.vitals().protocols();
+pub fn readiness_report(server: &ServerState, space: &Space, audience: MetricsAudience) -> ReadinessReport {
+    let storage = space.check_storage();
+    let protocols = server.metrics().protocol_reports();
     let unhealthy = protocols.iter().find_map(|(name, protocol)| Some((name, protocol.error.as_ref()?)));
     let (status, error) = match (&storage, unhealthy) {
         (Err(fault), _) => (ServerReadiness::StorageUnreachable, Some(fault.message().to_owned())),
         (Ok(()), Some((name, error))) => (ServerReadiness::ProtocolUnhealthy, Some(format!("{name}: {error}"))),
         (Ok(()), None) => (ServerReadiness::Ready, None),
     };
-    let details = (audience == MetricsAudience::Operators).then(|| details(server, &protocols));
+    let details = (audience == MetricsAudience::Operator).then(|| details(server, &protocols));
     ReadinessReport { status, error, index: space.index_progress(), protocols, details }
 }
 
 /// How far the search indexes of all open spaces have come together.
 pub fn index_progress(server: &ServerState) -> IndexProgress {
-    let spaces = server.spaces().all();
+    let spaces = server.spaces().list_all();
     let behind = spaces.iter().map(|known| match known {
         SpaceStatus::Open(space) => space.index_progress().behind,
         SpaceStatus::Failed(..) => 0,
@@ -154,20 +154,20 @@ pub fn index_progress(server: &ServerState) -> IndexProgress {
 
 fn details(server: &ServerState, protocols: &BTreeMap<String, ProtocolReport>) -> ReadinessDetails {
     let mut sick = Vec::new();
-    let spaces = server.spaces().all().into_iter().map(|known| of_space(known, &mut sick)).collect();
+    let spaces = server.spaces().list_all().into_iter().map(|known| of_space(known, &mut sick)).collect();
     for (name, protocol) in protocols {
         if let Some(reason) = &protocol.error {
             sick.push(ComponentProblem { part: format!("protocol {name}"), space: None, reason: reason.clone() });
         }
     }
-    let uptime = server.now().duration_since(server.started()).as_secs();
+    let uptime = server.now().duration_since(server.started_at()).as_secs();
     ReadinessDetails {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         uptime_seconds: u64::try_from(uptime).unwrap_or_default(),
-        process: ProcessUsage::now(),
+        process: ProcessUsage::current(),
         spaces,
-        mounts: server.vitals().mounts(),
+        mounts: server.metrics().mounts(),
         sick,
     }
 }
@@ -194,7 +194,7 @@ fn of_space(known: SpaceStatus, sick: &mut Vec<ComponentProblem>) -> SpaceReport
             };
         }
     };
-    let health = space.storage();
+    let health = space.check_storage();
     if let Err(fault) = &health {
         complain("storage".to_owned(), fault.message().to_owned());
     }

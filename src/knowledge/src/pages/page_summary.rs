@@ -53,7 +53,8 @@ pub fn glance(cx: &OperationContext<'_>, path: TreePath) -> Result<PageSummary, 
     let (mut paths, mut targets) = (BTreeSet::new(), BTreeSet::new());
     for link in page.links {
         // To a key of a folder what leads elsewhere leads nowhere: that something is there is not told either.
-        let target = files::target_of(cx, index, &path, &link)?.filter(|target| cx.caller.permissions.covers(target));
+        let target =
+            files::resolve_target(cx, index, &path, &link)?.filter(|target| cx.caller.permissions.covers(target));
         match target {
             Some(target) if target.is_page() && paths.insert(target.clone()) => links_out.push(target),
             None if targets.insert(link.target.clone()) => links_broken.push(link.target),
@@ -72,7 +73,7 @@ pub fn glance(cx: &OperationContext<'_>, path: TreePath) -> Result<PageSummary, 
         word_count: page.word_count,
         etag: file.etag,
         size: file.content.len() as u64,
-        modified: files::moment(file.attributes.modified),
+        modified: files::to_timestamp(file.attributes.modified),
         path,
     })
 }

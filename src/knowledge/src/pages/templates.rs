@@ -14,7 +14,7 @@ const FOLDER: &str = ".svc/templates";
 /// # Errors
 /// `Internal` when the folder cannot be read; a missing one holds none.
 pub fn names(cx: &OperationContext<'_>) -> Result<Vec<String>, Fault> {
-    let mut names = files::stems(cx, &TreePath::parse(FOLDER)?, ".md")?;
+    let mut names = files::list_stems(cx, &TreePath::parse(FOLDER)?, ".md")?;
     names.retain(|name| !name.starts_with('.'));
     Ok(names)
 }

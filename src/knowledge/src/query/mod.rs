@@ -14,7 +14,7 @@ use svcfs_index::{CustomFields, DqlQuery, Index, QueryAnswer, QueryLimits};
 use crate::kernel::OperationContext;
 
 pub use operations::{AREA, QueryResult};
-pub use render::{MarkdownStyle, RenderTarget, rendered};
+pub use render::{MarkdownStyle, RenderTarget, render_markdown};
 
 /// The fields that the configuration gives every page.
 ///
@@ -38,7 +38,7 @@ pub struct RowWindow {
 ///
 /// # Errors
 /// As [`answer_below`].
-pub fn answer(cx: &OperationContext<'_>, query: &DqlQuery, window: RowWindow) -> Result<QueryAnswer, Fault> {
+pub fn run_query(cx: &OperationContext<'_>, query: &DqlQuery, window: RowWindow) -> Result<QueryAnswer, Fault> {
     answer_from(cx, cx.index(), query, window)
 }
 
@@ -53,8 +53,8 @@ fn answer_from(
     window: RowWindow,
 ) -> Result<QueryAnswer, Fault> {
     let below = cx.caller.permissions.folder.as_ref();
-    let answer = answer_below(index, query, (&cx.settings().dataview, cx.now(), below), window)?;
-    truncation_note(&answer).into_iter().for_each(|note| cx.note(note));
+    let answer = run_query_below(index, query, (&cx.settings().dataview, cx.now(), below), window)?;
+    truncation_note(&answer).into_iter().for_each(|note| cx.add_note(note));
     Ok(answer)
 }
 
@@ -71,7 +71,7 @@ fn truncation_note(answer: &QueryAnswer) -> Option<String> {
 ///
 /// # Errors
 /// `Invalid` when it takes longer than it may; those of the index.
-pub fn answer_below(
+pub fn run_query_below(
     index: &Index,
     query: &DqlQuery,
     (settings, now, below): (&DataviewSettings, Timestamp, Option<&TreePath>),

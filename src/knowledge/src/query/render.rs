@@ -20,7 +20,7 @@ pub enum MarkdownStyle {
 
 impl MarkdownStyle {
     /// The form that goes with a mode.
-    pub const fn of(mode: QueryMode) -> Self {
+    pub const fn from_mode(mode: QueryMode) -> Self {
         match mode {
             QueryMode::Table | QueryMode::Calendar | QueryMode::Json => Self::Table,
             QueryMode::List => Self::List,
@@ -35,13 +35,13 @@ impl MarkdownStyle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RenderTarget {
     /// In an answer: links are paths.
-    Alone,
+    Response,
     /// In a page, wherever that is: links begin at the knowledge root.
-    InPage,
+    Page,
 }
 
 /// An answer as markdown; ends with a line break.
-pub fn rendered(answer: &QueryAnswer, style: MarkdownStyle, standing: RenderTarget) -> String {
+pub fn render_markdown(answer: &QueryAnswer, style: MarkdownStyle, standing: RenderTarget) -> String {
     // Tasks can only be made of the rows of a TASK query.
     let style =
         if style == MarkdownStyle::Task && answer.mode != QueryMode::Task { MarkdownStyle::Table } else { style };
@@ -178,8 +178,8 @@ fn escaped(text: &str) -> String {
 /// A path inside `(…)` of a link.
 fn linked(path: &str, standing: RenderTarget) -> String {
     let root = match standing {
-        RenderTarget::Alone => "",
-        RenderTarget::InPage => "/",
+        RenderTarget::Response => "",
+        RenderTarget::Page => "/",
     };
     let path = format!("{root}{path}");
     if path.contains(['(', ')', ' ', '<', '>']) { format!("<{}>", path.replace(['<', '>'], "")) } else { path }

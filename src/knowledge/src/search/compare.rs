@@ -19,9 +19,9 @@ pub enum IndexState {
     /// It is of another version of svcfs.
     Outdated,
     /// It reflects the tree up to this position of the log, which is another than the newest.
-    Elsewhere(Seq),
+    OtherSeq(Seq),
     /// It is not what the pages make; the pages for which it is not, none when only its word lists are wrong.
-    Differs(Vec<PageDifference>),
+    Different(Vec<PageDifference>),
     /// It is what the pages make: so many.
     Equal(usize),
 }
@@ -32,7 +32,7 @@ pub enum IndexState {
 ///
 /// # Errors
 /// [`IndexError`] when one of them cannot be read or made.
-pub fn compare(
+pub fn compare_index(
     (file, scratch): (&Path, &Path),
     (pages, last): (Vec<TreePath>, Seq),
     read: impl Fn(&TreePath) -> Option<Vec<u8>>,
@@ -42,7 +42,7 @@ pub fn compare(
         IndexInspection::Absent => return Ok(IndexState::Absent),
         IndexInspection::Damaged(what) => return Ok(IndexState::Damaged(what)),
         IndexInspection::Outdated => return Ok(IndexState::Outdated),
-        IndexInspection::Intact(cursor, _) if cursor != last => return Ok(IndexState::Elsewhere(cursor)),
+        IndexInspection::Intact(cursor, _) if cursor != last => return Ok(IndexState::OtherSeq(cursor)),
         IndexInspection::Intact(_, old) => old,
     };
     if let Some(damage) = old.damage {
@@ -57,7 +57,7 @@ pub fn compare(
     Ok(if old.is_equivalent_to(&fresh) {
         IndexState::Equal(fresh.pages)
     } else {
-        IndexState::Differs(old.differences(&fresh))
+        IndexState::Different(old.differences(&fresh))
     })
 }
 

@@ -91,7 +91,7 @@ fn search_within(vfs: &Vfs, pattern: &GrepPattern, patience: Duration) -> Result
     let mut passed = 0;
     for file in files {
         let path = file.path;
-        let is_new = pattern.modified_after.is_none_or(|after| files::moment(file.attributes.modified) > after);
+        let is_new = pattern.modified_after.is_none_or(|after| files::to_timestamp(file.attributes.modified) > after);
         if file.attributes.kind != EntryKind::File || !path.is_page() || path.is_hidden() || !is_new {
             continue;
         }

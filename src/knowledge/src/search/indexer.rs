@@ -101,7 +101,7 @@ impl Indexer {
             return Ok(());
         }
         index.ingest(&[], start)?;
-        self.space.indexed.advance(start.0);
+        self.space.index_watermark.advance(start.0);
         Ok(())
     }
 
@@ -142,7 +142,7 @@ impl Task for Indexer {
             0 => {
                 doubt(&self.space, cursor)?;
                 let rest = if std::mem::take(&mut self.is_warm) { NextStep::After(RESTED) } else { self.rest() };
-                match (rest, self.space.doubts.wait()) {
+                match (rest, self.space.recheck_queue.wait()) {
                     (NextStep::After(rest), Some(wait)) => NextStep::After(rest.min(wait)),
                     (rest, _) => rest,
                 }
@@ -172,7 +172,7 @@ fn follow(space: &Space, cursor: Seq, max_events: usize) -> Result<usize, Fault>
     if told.is_empty() {
         index.ingest(&[], last)?;
     }
-    space.indexed.advance(last.0);
+    space.index_watermark.advance(last.0);
     Ok(events.len())
 }
 
@@ -184,7 +184,7 @@ fn look(space: &Space, told: &BTreeMap<TreePath, Option<ETag>>, cursor: Seq, las
         let batch = batch?;
         space.index.ingest(&batch, if batches.is_over() { last } else { cursor })?;
         for read in &batch {
-            space.doubts.weigh(read, told.get(read.path()).copied().flatten());
+            space.recheck_queue.weigh(read, told.get(read.path()).copied().flatten());
         }
     }
     Ok(())
@@ -192,10 +192,10 @@ fn look(space: &Space, told: &BTreeMap<TreePath, Option<ETag>>, cursor: Seq, las
 
 /// Looks again at what was not as its event told, when it is time.
 fn doubt(space: &Space, cursor: Seq) -> Result<(), Fault> {
-    let told = space.doubts.due();
+    let told = space.recheck_queue.due();
     if !told.is_empty() {
         look(space, &told, cursor, cursor)?;
-        space.doubts.looked();
+        space.recheck_queue.looked();
     }
     Ok(())
 }
@@ -257,7 +257,7 @@ fn entry(vfs: &Vfs, path: &TreePath) -> Result<IndexEntry, Fault> {
             path: path.clone(),
             etag: file.etag,
             text: String::from_utf8_lossy(&file.content).into_owned(),
-            modified: files::moment(file.attributes.modified),
+            modified: files::to_timestamp(file.attributes.modified),
         }),
         Ok(None) => Ok(IndexEntry::Deleted(path.clone())),
         Err(fault) if is_about_the_file(fault.kind()) => {
@@ -344,7 +344,11 @@ pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<
 ///
 /// # Errors
 /// Those of the tree and of the indexes.
-pub fn check(space: &Space, scratch: &Path, mut progress: impl FnMut(usize, usize)) -> Result<ReindexReport, Fault> {
+pub fn check_index(
+    space: &Space,
+    scratch: &Path,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<ReindexReport, Fault> {
     let Space { vfs, index, .. } = space;
     catch_up(space)?;
     let before = index.fingerprint()?;

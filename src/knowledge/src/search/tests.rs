@@ -7,7 +7,7 @@ use svcfs_index::{Index, IndexEntry, MergeStep};
 use svcfs_store::UsageCounts;
 use svcfs_work::{NextStep, StopToken, Task};
 
-use super::{Indexer, check, reindex};
+use super::{Indexer, check_index, reindex};
 use crate::kernel::Space;
 use crate::spaces::test_space::{TestSpace, path};
 
@@ -79,8 +79,8 @@ fn what_was_found_is_told_as_a_numbered_list() {
     space.put("d/a.md", "---\ntitle: The fox\n---\n\nA quick fox.\n");
     let caller = svcfs_base::Caller::new(svcfs_base::Protocol::Mcp);
     let told = |arguments| {
-        let entry = crate::kernel::OperationEntry::of::<super::operations::SearchPages>();
-        (entry.tell)(arguments, &space.cx(&caller)).unwrap().words.unwrap()
+        let entry = crate::kernel::OperationEntry::new::<super::operations::SearchPages>();
+        (entry.call_for_agent)(arguments, &space.cx(&caller)).unwrap().text.unwrap()
     };
     let text = told(json!({ "query": "fox" }));
     let lines: Vec<&str> = text.lines().collect();
@@ -128,7 +128,7 @@ fn told(space: &TestSpace, name: &str, arguments: Value) -> (Value, crate::kerne
     let cx = space.cx(&caller);
     let mut entries = crate::CATALOGUE.iter().flat_map(|area| area.operations);
     let answer = (entries.find(|entry| entry.name == name).unwrap().call)(arguments, &cx).unwrap();
-    (answer, cx.remarks())
+    (answer, cx.response_meta())
 }
 
 #[test]
@@ -202,14 +202,14 @@ fn with_async_index_off_a_write_is_answered_once_it_is_found() {
     let mut entries = crate::CATALOGUE.iter().flat_map(|area| area.operations);
     let entry = entries.find(|entry| entry.name == "write").unwrap();
     (entry.call)(json!({ "path": "late.md", "content": "late" }), &cx).unwrap();
-    assert_eq!(cx.remarks().notes, ["the change is stored, but the search index has not read it yet"]);
+    assert_eq!(cx.response_meta().notes, ["the change is stored, but the search index has not read it yet"]);
 }
 
 #[test]
 fn changes_that_keep_coming_are_taken_in_together() {
     let config = "[search]\nindex_window_ms = 60000\nindex_batch_max = 5\n";
     let space = TestSpace::with(config, &[]);
-    let read = || space.space().indexed.level();
+    let read = || space.space().index_watermark.level();
     space.put("first.md", "first\n");
     space.settle();
     let last = space.space().vfs.last_seq();
@@ -220,7 +220,7 @@ fn changes_that_keep_coming_are_taken_in_together() {
     assert_eq!(read(), last.0);
     space.ask_as(&client(1), "write", json!({ "path": "fifth.md", "content": "more" })).unwrap();
     let full = space.space().vfs.last_seq();
-    assert!(space.space().indexed.wait(full.0, Duration::from_secs(20)), "a full batch is taken in");
+    assert!(space.space().index_watermark.wait(full.0, Duration::from_secs(20)), "a full batch is taken in");
     // A search of the client that wrote does not wait for the window.
     space.ask_as(&client(1), "write", json!({ "path": "sixth.md", "content": "sixth" })).unwrap();
     assert_eq!(paths(&space.ask_as(&client(1), "search", json!({ "q": "sixth" })).unwrap()), ["sixth.md"]);
@@ -500,7 +500,7 @@ fn what_git_took_away_for_a_moment_and_put_back_is_found_again() {
             StopToken::new().wait(wait.min(Duration::from_secs(2)));
         }
     }
-    panic!("indexed are {:?}, and the next look is in {:?}", indexed(), beside.doubts.wait());
+    panic!("indexed are {:?}, and the next look is in {:?}", indexed(), beside.recheck_queue.wait());
 }
 
 #[test]
@@ -521,7 +521,7 @@ fn an_index_of_another_life_is_put_right() {
     run(&beside);
     assert_eq!(beside.index.paths(&path("")).unwrap(), [path("a.md"), path("b.md")]);
     assert_eq!(beside.index.cursor().unwrap(), space.space().vfs.last_seq());
-    assert_eq!(beside.indexed.level(), space.space().vfs.last_seq().0);
+    assert_eq!(beside.index_watermark.level(), space.space().vfs.last_seq().0);
 }
 
 #[test]
@@ -563,7 +563,7 @@ fn a_check_tells_what_differs_and_replaces_nothing() {
     for n in 0..20 {
         space.put(&format!("p{n}.md"), &format!("[[p{}]] word{n}\n", n + 1));
     }
-    let look = || check(space.space(), tempfile::tempdir().unwrap().path(), |_, _| ()).unwrap();
+    let look = || check_index(space.space(), tempfile::tempdir().unwrap().path(), |_, _| ()).unwrap();
     let right = look();
     assert!(right.before == right.after && right.pages == 20 && right.differences.is_empty(), "{right:?}");
     let index = &space.space().index;

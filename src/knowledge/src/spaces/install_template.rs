@@ -19,7 +19,7 @@ pub struct InstalledTemplate {
 ///
 /// # Errors
 /// Those of the write path; nothing is written then.
-pub fn plant(space: &Space, template: &Template, caller: &Caller) -> Result<InstalledTemplate, Fault> {
+pub fn write_template(space: &Space, template: &Template, caller: &Caller) -> Result<InstalledTemplate, Fault> {
     let mut planted = InstalledTemplate { written: Vec::new(), kept: Vec::new() };
     let mut changes = Vec::new();
     for file in template.files() {

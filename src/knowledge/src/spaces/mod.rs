@@ -21,8 +21,8 @@ use svcfs_vfs::{CommitPolicy, VersionStrategy, Vfs, VfsOptions};
 pub use svcfs_vfs::{OnProgress, OpenProgress};
 use svcfs_work::{Signal, Supervisor};
 
-pub use collection::{RunningSpace, SpaceCollection, SpaceOpener, SpaceStatus, made_at_run_time};
-pub use install_template::{InstalledTemplate, plant};
+pub use collection::{RunningSpace, SpaceCollection, SpaceOpener, SpaceStatus, runtime_spaces};
+pub use install_template::{InstalledTemplate, write_template};
 pub use operations::AREA;
 
 use crate::audit::AuditWriter;
@@ -43,9 +43,9 @@ pub struct SpaceOptions {
     /// Where the present moment comes from.
     pub clock: Arc<dyn Clock>,
     /// Whether edits made behind the server are looked for.
-    pub watch: bool,
+    pub is_watched: bool,
     /// Who hears how far the opening is.
-    pub progress: Option<OnProgress>,
+    pub on_progress: Option<OnProgress>,
 }
 
 /// Opens a space: its tree (which replays and adopts what has to be), then its index. Nothing runs in the background yet; see
@@ -54,7 +54,7 @@ pub struct SpaceOptions {
 /// # Errors
 /// Those of [`Vfs::open`]; `Unavailable` when the index cannot be made; `Invalid` for a `dataview.custom_fields` that is no expression.
 pub fn open(opening: SpaceOptions, settings: &Settings) -> Result<Arc<Space>, Fault> {
-    let SpaceOptions { name, root, clock, watch, progress } = opening;
+    let SpaceOptions { name, root, clock, is_watched: watch, on_progress: progress } = opening;
     // Settings that no query could be answered under are refused here, not at the first query.
     crate::query::custom_fields(&settings.dataview)?;
     let paths = StatePaths::new(&root);
@@ -111,7 +111,7 @@ fn strategy(versioning: &VersioningConfig) -> VersionStrategy {
 ///
 /// # Errors
 /// `Internal` when the operating system has no thread left.
-pub fn start(space: &Arc<Space>, supervisor: &Supervisor) -> Result<(), Fault> {
+pub fn start_indexer(space: &Arc<Space>, supervisor: &Supervisor) -> Result<(), Fault> {
     space.attended(supervisor.reports());
     let signal = changed(space);
     space.freshness.woken_by(signal.clone());
@@ -136,7 +136,7 @@ fn changed(space: &Space) -> Signal {
 ///
 /// # Errors
 /// As [`start`].
-pub fn attend(
+pub fn start_service_tasks(
     space: &Arc<Space>,
     clock: Arc<dyn Clock>,
     settings: &Settings,
@@ -147,7 +147,7 @@ pub fn attend(
         .start(JanitorTask::new(Arc::clone(space), Arc::clone(&clock), settings.janitor.clone()), Signal::new())
         .and_then(|()| supervisor.start(refresher, changed(space)))
         .and_then(|()| supervisor.start(UsageWriter::new(Arc::clone(space), clock), Signal::new()))
-        .and_then(|()| AuditWriter::of(space).map_or(Ok(()), |(scribe, wake)| supervisor.start(scribe, wake)));
+        .and_then(|()| AuditWriter::for_space(space).map_or(Ok(()), |(scribe, wake)| supervisor.start(scribe, wake)));
     begun.map_err(|error| Fault::new(Kind::Internal, "a background task could not be started").with_source(error))
 }
 

@@ -7,21 +7,21 @@ use svcfs_config::templates::{TEMPLATES, Template};
 use svcfs_config::{SpaceVisibility, edit};
 use svcfs_vfs::EntryKind;
 
-use super::{SpaceStatus, plant};
-use crate::files::moment;
+use super::{SpaceStatus, write_template};
+use crate::files::to_timestamp;
 use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, Route, Space};
 
 /// What callers may do with spaces.
 pub const AREA: OperationArea = OperationArea {
     title: "Spaces",
     operations: &[
-        OperationEntry::of::<ListSpaces>(),
-        OperationEntry::of::<GetSpace>(),
-        OperationEntry::of::<ListInitTemplates>(),
-        OperationEntry::of::<CreateSpace>(),
-        OperationEntry::of::<DeleteSpace>(),
-        OperationEntry::of::<GetSpaceInfo>(),
-        OperationEntry::of::<SetSpaceVisibility>(),
+        OperationEntry::new::<ListSpaces>(),
+        OperationEntry::new::<GetSpace>(),
+        OperationEntry::new::<ListInitTemplates>(),
+        OperationEntry::new::<CreateSpace>(),
+        OperationEntry::new::<DeleteSpace>(),
+        OperationEntry::new::<GetSpaceInfo>(),
+        OperationEntry::new::<SetSpaceVisibility>(),
     ],
 };
 
@@ -74,7 +74,7 @@ impl SpaceRecord {
             root: space.vfs.root().display().to_string(),
             file_count,
             size_bytes,
-            last_modified: newest.map(moment),
+            last_modified: newest.map(to_timestamp),
             error: None,
         })
     }
@@ -100,7 +100,7 @@ impl Operation for ListSpaces {
     const ADMIN: bool = true;
     type Output = SpaceList;
     fn run(self, cx: &OperationContext<'_>) -> Result<SpaceList, Fault> {
-        let spaces = cx.spaces().all().iter().map(|known| SpaceRecord::of(known, cx)).collect::<Result<_, _>>()?;
+        let spaces = cx.spaces().list_all().iter().map(|known| SpaceRecord::of(known, cx)).collect::<Result<_, _>>()?;
         Ok(SpaceList { spaces })
     }
 }
@@ -119,7 +119,7 @@ impl Operation for GetSpace {
     const ADMIN: bool = true;
     type Output = SpaceRecord;
     fn run(self, cx: &OperationContext<'_>) -> Result<SpaceRecord, Fault> {
-        SpaceRecord::of(&cx.spaces().known(&self.name)?, cx)
+        SpaceRecord::of(&cx.spaces().status(&self.name)?, cx)
     }
 }
 
@@ -192,7 +192,7 @@ impl Operation for CreateSpace {
                 permissions: svcfs_base::Permissions::FULL,
                 ..cx.caller.clone()
             };
-            plant(&space, template, &caller)?;
+            write_template(&space, template, &caller)?;
         }
         SpaceRecord::of_open(&space, cx.caller)
     }
@@ -280,7 +280,7 @@ impl Operation for SetSpaceVisibility {
             return Err(Fault::new(Kind::Conflict, told));
         }
         super::change_settings(cx, |text| edit::set_visibility(text, visibility))?;
-        cx.space.see(visibility);
+        cx.space.set_visibility(visibility);
         Ok(VisibilityResponse { visibility })
     }
 }

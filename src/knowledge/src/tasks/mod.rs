@@ -43,7 +43,7 @@ const USUAL: f64 = 3.0;
 ///
 /// # Errors
 /// Those of the index.
-pub fn eligible(index: &Index, below: &TreePath, limit: usize) -> Result<Vec<MetaRow>, Fault> {
+pub fn list_eligible(index: &Index, below: &TreePath, limit: usize) -> Result<Vec<MetaRow>, Fault> {
     let mut tasks = index.pages_with_status(AVAILABLE, below)?;
     tasks.sort_by(|one, other| {
         let (one, other) = (urgency(&one.metadata), urgency(&other.metadata));

@@ -20,14 +20,14 @@ pub use operations::AREA;
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Counts a page that was read.
-pub fn viewed(cx: &OperationContext<'_>, path: &TreePath) {
+pub fn record_view(cx: &OperationContext<'_>, path: &TreePath) {
     if path.is_page() && !path.is_hidden() {
         cx.space.usage.record_view(path, cx.caller.protocol.name(), cx.now());
     }
 }
 
 /// Counts a search of a kind (`search`, `verified`) and whether it found anything.
-pub fn searched(cx: &OperationContext<'_>, query: &str, kind: &'static str, has_results: bool) {
+pub fn record_search(cx: &OperationContext<'_>, query: &str, kind: &'static str, has_results: bool) {
     cx.space.usage.record_search(query, kind, has_results, cx.now());
 }
 

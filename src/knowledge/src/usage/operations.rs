@@ -15,15 +15,15 @@ use crate::kernel::{Operation, OperationArea, OperationContext, OperationEntry, 
 pub const AREA: OperationArea = OperationArea {
     title: "Usage",
     operations: &[
-        OperationEntry::of::<GetUsageOverview>(),
-        OperationEntry::of::<ListTopPages>(),
-        OperationEntry::of::<GetViewsOverTime>(),
-        OperationEntry::of::<GetSearchStatistics>(),
-        OperationEntry::of::<ListFailedSearches>(),
-        OperationEntry::of::<GetViewTrends>(),
-        OperationEntry::of::<ListContentGaps>(),
-        OperationEntry::of::<CountSources>(),
-        OperationEntry::of::<DismissContentGap>(),
+        OperationEntry::new::<GetUsageOverview>(),
+        OperationEntry::new::<ListTopPages>(),
+        OperationEntry::new::<GetViewsOverTime>(),
+        OperationEntry::new::<GetSearchStatistics>(),
+        OperationEntry::new::<ListFailedSearches>(),
+        OperationEntry::new::<GetViewTrends>(),
+        OperationEntry::new::<ListContentGaps>(),
+        OperationEntry::new::<CountSources>(),
+        OperationEntry::new::<DismissContentGap>(),
     ],
 };
 
@@ -33,7 +33,7 @@ const HOURLY: i64 = 7 * 24;
 const COMPARED: u32 = u32::MAX;
 
 fn span(cx: &OperationContext<'_>, period: &TimePeriod) -> HourRange {
-    HourRange::new(period.before(cx.now()), cx.now())
+    HourRange::new(period.start_before(cx.now()), cx.now())
 }
 
 fn bucket(span: HourRange) -> BucketSize {

@@ -14,7 +14,7 @@ use svcfs_text::frontmatter::{FrontmatterBlock, split};
 
 use crate::kernel::Space;
 use crate::lint;
-use crate::query::{MarkdownStyle, QueryResult, RenderTarget, RowWindow, answer_below, rendered};
+use crate::query::{MarkdownStyle, QueryResult, RenderTarget, RowWindow, render_markdown, run_query_below};
 
 /// The key that makes a page a computed one when it is `true`.
 pub(super) const FLAG: &str = "svc-view";
@@ -72,7 +72,7 @@ impl ComputedQuery {
         })?;
         let query = DqlQuery::parse(text).map_err(|error| of_page(path, error.into()))?;
         let form = match frontmatter.get(FORM) {
-            None | Some(Value::Null) => ComputedFormat::Markdown(MarkdownStyle::of(query.mode())),
+            None | Some(Value::Null) => ComputedFormat::Markdown(MarkdownStyle::from_mode(query.mode())),
             Some(named) => form(named.as_str().unwrap_or_default()).ok_or_else(|| {
                 let why = format!(
                     "`{FORM}` of `{path}` is {named}; `table`, `list`, `count`, `distinct`, `task` and `json` are known"
@@ -87,16 +87,16 @@ impl ComputedQuery {
     fn answered(&self, index: &Index, asking: (&DataviewSettings, Timestamp)) -> Result<String, Fault> {
         let (settings, now) = asking;
         // For whom the page may be answered was looked at when its query was written (`gate`).
-        let answer = answer_below(index, &self.query, (settings, now, None), RowWindow::default())?;
+        let answer = run_query_below(index, &self.query, (settings, now, None), RowWindow::default())?;
         let text = match self.form {
-            ComputedFormat::Markdown(style) => rendered(&answer, style, RenderTarget::InPage),
+            ComputedFormat::Markdown(style) => render_markdown(&answer, style, RenderTarget::Page),
             ComputedFormat::Json => {
-                let text = serde_json::to_string_pretty(&QueryResult::of(answer, None)).map_err(Fault::internal)?;
+                let text = serde_json::to_string_pretty(&QueryResult::new(answer, None)).map_err(Fault::internal)?;
                 format!("```json\n{text}\n```\n")
             }
         };
         // Whoever writes the page through an operation has it formatted: that is then no other answer.
-        Ok(lint::tidied(&text).into_owned())
+        Ok(lint::format_text(&text).into_owned())
     }
 }
 
@@ -161,7 +161,7 @@ pub(super) fn tell_unreadable(space: &Space, path: &TreePath) -> Result<(), Faul
     // In a block of code nothing of the query is a link.
     let why = fault.message().replace("```", "~~~");
     let told = format!("> This page is not computed:\n\n```text\n{why}\n```\n");
-    let Ok(written) = with_answer(text, &lint::tidied(&told)) else { return Ok(()) };
+    let Ok(written) = with_answer(text, &lint::format_text(&told)) else { return Ok(()) };
     if written != text {
         let change = Change::put(path.clone(), written).with_precondition(Precondition::OneOf(vec![file.etag]));
         let message = format!("{}: the query of {path} cannot be read", caller.actor());

@@ -50,7 +50,7 @@ fn place(name: &str) -> Result<TreePath, Fault> {
 
 /// The names of the views, in order.
 fn names(cx: &OperationContext<'_>) -> Result<Vec<String>, Fault> {
-    let mut names = files::stems(cx, &TreePath::parse(FOLDER)?, ".json")?;
+    let mut names = files::list_stems(cx, &TreePath::parse(FOLDER)?, ".json")?;
     names.retain(|name| place(name).is_ok());
     Ok(names)
 }
@@ -98,7 +98,7 @@ const fn is_of_page(kind: Kind) -> bool {
 /// Writes the answer of a computed page anew, or of all, in the name of whoever asks.
 fn refresh(cx: &OperationContext<'_>, path: Option<TreePath>) -> Result<RefreshResult, Fault> {
     let begun = Instant::now();
-    let index = cx.index_within(INDEX_PATIENCE)?;
+    let index = cx.up_to_date_index(INDEX_PATIENCE)?;
     let (author, asking) = (cx.caller.actor(), (&cx.settings().dataview, cx.now()));
     let mut answer = RefreshResult { path: None, status: None, refreshed: 0, failed: Vec::new(), duration_ms: 0 };
     if let Some(path) = path {

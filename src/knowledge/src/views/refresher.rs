@@ -57,7 +57,7 @@ impl ViewRefresher {
             let Some(last) = events.last().map(|event| event.seq) else {
                 return Ok(true);
             };
-            if !self.space.indexed.wait(last.0, PATIENCE) {
+            if !self.space.index_watermark.wait(last.0, PATIENCE) {
                 return Ok(false);
             }
             let others = events.iter().filter(|event| event.protocol != Protocol::Internal);
@@ -73,7 +73,7 @@ impl ViewRefresher {
     /// Finds the computed pages. What was written while nobody followed may have changed the answer of each.
     fn begin(&mut self) -> Result<bool, Fault> {
         let start = self.space.vfs.feed().last_seq();
-        if !self.space.indexed.wait(start.0, PATIENCE) {
+        if !self.space.index_watermark.wait(start.0, PATIENCE) {
             return Ok(false);
         }
         for page in self.space.index.pages_with_keys(&[computed_pages::FLAG])? {

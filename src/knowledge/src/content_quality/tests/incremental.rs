@@ -68,7 +68,7 @@ fn recomputed(space: &TestSpace) -> (Value, Value) {
     let caller = caller();
     let cx = space.cx(&caller);
     let index = &cx.space.index;
-    let review = ReviewPolicy::at(cx.now(), cx.settings().janitor.stale_days);
+    let review = ReviewPolicy::new(cx.now(), cx.settings().janitor.stale_days);
     let (mut findings, mut links) = (Vec::new(), 0);
     let mut titles: BTreeMap<String, Vec<TreePath>> = BTreeMap::new();
     let paths = index.paths(&TreePath::root()).unwrap();
@@ -91,7 +91,7 @@ fn recomputed(space: &TestSpace) -> (Value, Value) {
         };
         findings.extend(group.iter().map(|path| of(path).about(group)));
     }
-    for dispute in disputes(index, &Permissions::FULL).unwrap() {
+    for dispute in find_disputes(index, &Permissions::FULL).unwrap() {
         let of = |path: &TreePath| PageFinding::new(path.clone(), FindingKind::Contradiction, dispute.details.clone());
         findings.extend(dispute.pages.iter().map(|path| of(path).about(&dispute.pages)));
     }

@@ -273,7 +273,7 @@ fn a_rename_never_relies_on_an_index_that_is_behind() {
     space.stop_indexing();
     space.put("b.md", "[[a]]\n");
     let caller = caller();
-    let Err(fault) = space.cx(&caller).index_within(std::time::Duration::ZERO) else { panic!("it knows all") };
+    let Err(fault) = space.cx(&caller).up_to_date_index(std::time::Duration::ZERO) else { panic!("it knows all") };
     assert_eq!(fault.kind().http(), 503);
     assert_eq!(fault.message(), "the search index is behind (changes to read: 1); try again in a moment");
 }
@@ -291,6 +291,6 @@ fn a_linking_page_that_is_not_utf_8_stays_as_it_is_and_the_caller_is_told() {
     let rename = super::super::AREA.operations.iter().find(|entry| entry.name == "rename").unwrap();
     let renamed = (rename.call)(json!({ "from": "a.md", "to": "c.md" }), &cx).unwrap();
     assert_eq!(renamed["updated_links"], 0);
-    assert_eq!(cx.remarks().notes, ["the page `b.md` is not UTF-8, so that its links stay as they are"]);
+    assert_eq!(cx.response_meta().notes, ["the page `b.md` is not UTF-8, so that its links stay as they are"]);
     assert_eq!(std::fs::read(space.root().join("b.md")).unwrap(), b"\xff[[a]]\n");
 }

@@ -11,7 +11,7 @@ use proptest::strategy::Strategy;
 use serde_json::json;
 use svcfs_base::{Caller, Change, ChangeSet, Kind, Protocol};
 
-use super::{check, paths};
+use super::{check_index, paths};
 use crate::spaces::test_space::{TestSpace, path};
 
 const PATHS: [&str; 8] = ["a.md", "b.md", "d/a.md", "d/b.md", "d/x/c.md", "e/a.md", "e", "notes.txt"];
@@ -187,7 +187,7 @@ fn agrees(space: &TestSpace) {
         let expected: Vec<_> = pages.iter().filter(|(_, text)| has(text)).map(|(page, _)| page.as_str()).collect();
         assert_eq!(found, expected, "`{word}`, which links to {}", PATHS[number]);
     }
-    let report = check(space.space(), tempfile::tempdir().unwrap().path(), |_, _| ()).unwrap();
+    let report = check_index(space.space(), tempfile::tempdir().unwrap().path(), |_, _| ()).unwrap();
     assert_eq!((report.differences.as_slice(), report.pages), ([].as_slice(), pages.len()));
     assert!(report.before.is_equivalent_to(&report.after));
 }

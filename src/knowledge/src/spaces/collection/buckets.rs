@@ -22,7 +22,7 @@ impl SpaceCollection {
     ///
     /// # Errors
     /// As [`Spaces::create`]; `Exists` where the directory holds a file.
-    pub fn create_blank(&self, name: &str, caller: &Caller) -> Result<Arc<Space>, Fault> {
+    pub fn create_empty(&self, name: &str, caller: &Caller) -> Result<Arc<Space>, Fault> {
         let root = self.place_of(name)?;
         if let Some(file) = first_file(&root)? {
             let message = format!(
@@ -47,9 +47,9 @@ impl SpaceCollection {
     ///
     /// # Errors
     /// `NotEmpty`, and the space stays; as [`Spaces::remove`]; `Unavailable` where the directory cannot be removed.
-    pub fn remove_blank(&self, name: &str) -> Result<(), Fault> {
+    pub fn remove_empty(&self, name: &str) -> Result<(), Fault> {
         let _changing = self.changing.lock();
-        let root = match self.known(name)? {
+        let root = match self.status(name)? {
             SpaceStatus::Open(space) => {
                 space.vfs.wait_committed()?;
                 space.vfs.root().to_owned()
