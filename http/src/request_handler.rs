@@ -242,7 +242,7 @@ impl AppState {
         arguments.as_object().into_iter().for_each(|arguments| notes.set_arguments(arguments));
         let kept_by = Arc::clone(&space);
         let (mut response, remarks) = if reply::is_plain(route) {
-            let (text, remarks) = self.ask((entry, entry.write), space, caller, arguments).await?;
+            let (text, remarks) = self.ask((entry, entry.call_json), space, caller, arguments).await?;
             (self.written(route, text).await?, remarks)
         } else {
             let (output, remarks) = self.ask((entry, entry.call), space, caller, arguments).await?;

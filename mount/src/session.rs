@@ -144,7 +144,7 @@ impl FuseSession {
 /// A mounted space. A space may have several: each kernel is told of what the others change.
 pub struct LocalMount {
     vfs: Arc<Vfs>,
-    door: Arc<FuseServer>,
+    protocol: Arc<FuseServer>,
     mounted: FuseSession,
     follower: Option<FeedFollower>,
     is_stopped: bool,
@@ -160,14 +160,14 @@ impl LocalMount {
     pub fn start(vfs: Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Result<Self, MountError> {
         let mountpoint = check_mountpoint(mountpoint, vfs.root(), &options.namespace)?;
         let progress = FollowerProgress::at(vfs.feed().last_seq());
-        let door = FuseServer::new(vfs.clone(), options, progress.clone());
+        let protocol = FuseServer::new(vfs.clone(), options, progress.clone());
         let source = source(vfs.root());
         let mounted =
-            FuseSession::start(|alive| LocalCallbacks::new(door.clone(), alive), (source, mountpoint), options)?;
-        let mut mount = Self { vfs, door, mounted, follower: None, is_stopped: false };
+            FuseSession::start(|alive| LocalCallbacks::new(protocol.clone(), alive), (source, mountpoint), options)?;
+        let mut mount = Self { vfs, protocol, mounted, follower: None, is_stopped: false };
         let follower = FeedFollower::start(
             &mount.vfs,
-            (mount.mounted.notifier(), mount.door.entrance, Arc::clone(&mount.door.passing)),
+            (mount.mounted.notifier(), mount.protocol.entrance, Arc::clone(&mount.protocol.passing)),
             progress,
         );
         mount.follower = Some(
@@ -195,7 +195,7 @@ impl LocalMount {
         self.mounted.detach()?;
         self.is_stopped = true;
         let left_open = self.mounted.is_used_after(limit);
-        let writers = self.door.still_open();
+        let writers = self.protocol.still_open();
         for (caller, node) in &writers {
             if let Err(fault) = self.vfs.publish(caller, *node, Durability::Now) {
                 tracing::error!(error = ?fault, "an open file could not be saved at unmount");

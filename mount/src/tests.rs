@@ -104,8 +104,8 @@ fn a_file_opened_while_the_follower_is_behind_is_read_past_the_page_cache() {
     let after = FollowerProgress::at(vfs.feed().last_seq());
     assert!(before.done() < after.done() && after.done() > Seq(0));
     let flags = |progress: &Arc<FollowerProgress>, writer| {
-        let door = FuseServer::new(vfs.clone(), &options(), progress.clone());
-        door.opened(HandleId(1), writer, FopenFlags::FOPEN_DIRECT_IO).1
+        let protocol = FuseServer::new(vfs.clone(), &options(), progress.clone());
+        protocol.opened(HandleId(1), writer, FopenFlags::FOPEN_DIRECT_IO).1
     };
     assert_eq!(flags(&before, None), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
     assert_eq!(flags(&after, None), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
@@ -122,10 +122,10 @@ fn a_file_opened_while_a_change_of_it_is_about_to_be_announced_is_read_past_the_
     vfs.apply(&caller, Change::put(page.clone(), "old")).unwrap();
     let flags = || {
         let progress = FollowerProgress::at(vfs.feed().last_seq());
-        let door = FuseServer::new(vfs.clone(), &options(), progress);
+        let protocol = FuseServer::new(vfs.clone(), &options(), progress);
         let (node, _) = vfs.lookup(&caller, NodeId::ROOT, &PathComponent::parse("a.md").unwrap()).unwrap();
         let handle = vfs.open_node(&caller, node, OpenMode::default()).unwrap();
-        door.opened(handle, None, FopenFlags::FOPEN_DIRECT_IO).1
+        protocol.opened(handle, None, FopenFlags::FOPEN_DIRECT_IO).1
     };
     assert_eq!(flags(), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
     // Whoever holds the branch keeps the change from being committed and announced.

@@ -254,9 +254,9 @@ impl MountViews {
     }
 
     /// What is known of a path or, where nothing is there, of what was there last or of the nearest directory above it.
-    fn nearest(&self, door: Protocol, mut path: TreePath) -> Result<PathAttributes, Fault> {
+    fn nearest(&self, protocol: Protocol, mut path: TreePath) -> Result<PathAttributes, Fault> {
         loop {
-            match self.vfs.stat(door, &path) {
+            match self.vfs.stat(protocol, &path) {
                 Err(fault) if fault.kind() == Kind::NotFound => match self.vfs.tombstone_attributes(&path)? {
                     Some(last) => return Ok(last),
                     None => path = path.parent().ok_or(fault)?,

@@ -57,16 +57,16 @@ impl HandleTarget {
         }
     }
 
-    pub(crate) fn attributes(&self, door: &NfsServer, caller: &Caller) -> Result<fattr3, NfsError> {
+    pub(crate) fn attributes(&self, protocol: &NfsServer, caller: &Caller) -> Result<fattr3, NfsError> {
         match self {
-            Self::Top => Ok(of_top(door.server.spaces().list_open().len())),
+            Self::Top => Ok(of_top(protocol.server.spaces().list_open().len())),
             Self::Entry(entry) => Ok(entry.seen(caller)?.told),
         }
     }
 
     /// The attributes for an answer that does not hang on them.
-    pub(crate) fn after(&self, door: &NfsServer, caller: &Caller) -> post_op_attr {
-        self.attributes(door, caller).map_or(Nfs3Option::None, Nfs3Option::Some)
+    pub(crate) fn after(&self, protocol: &NfsServer, caller: &Caller) -> post_op_attr {
+        self.attributes(protocol, caller).map_or(Nfs3Option::None, Nfs3Option::Some)
     }
 }
 

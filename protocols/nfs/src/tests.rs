@@ -41,7 +41,7 @@ use crate::rpc::RpcReply;
 
 /// A door to one space, with nobody's background tasks: what is not asked for is not saved.
 struct Served {
-    door: Arc<NfsServer>,
+    protocol: Arc<NfsServer>,
     server: Arc<ServerState>,
     folder: TempDir,
     calls: AtomicU32,
@@ -81,16 +81,16 @@ impl Served {
         let nfs = NfsFlags { enabled: true, ..NfsFlags::default() };
         let overrides = CliOverrides { nfs, ..CliOverrides::default() };
         let settings = Settings::resolve(Config::parse(settings, &|_| None), overrides).unwrap();
-        let door = NfsServer::new(Arc::clone(&server), settings.nfs.unwrap());
+        let protocol = NfsServer::new(Arc::clone(&server), settings.nfs.unwrap());
         let (calls, address, user) = (AtomicU32::new(1), IpAddr::V4(Ipv4Addr::LOCALHOST), 4711);
-        Self { door, server, folder, calls, address, user }
+        Self { protocol, server, folder, calls, address, user }
     }
 
     /// The same root, opened by another life of the server.
     fn again(self) -> Self {
-        let Self { door, server, folder, .. } = self;
-        door.exports().open.iter().for_each(|export| export.end());
-        drop(door);
+        let Self { protocol, server, folder, .. } = self;
+        protocol.exports().open.iter().for_each(|export| export.end());
+        drop(protocol);
         server.primary().vfs.close().unwrap();
         drop(server);
         Self::over(folder)
@@ -131,7 +131,7 @@ impl Served {
     fn send(&self, message: &[u8]) -> Option<Vec<u8>> {
         let client = NfsClient { address: self.address, user: None };
         // As a connection does.
-        let answer = self.door.at_once(client, message).or_else(|| self.door.answer(client, message));
+        let answer = self.protocol.at_once(client, message).or_else(|| self.protocol.answer(client, message));
         answer.map(whole)
     }
 

@@ -17,7 +17,7 @@ use crate::object_locks::ObjectLockGuard;
 /// Who asks, and in which space.
 #[derive(Clone)]
 pub(crate) struct S3RequestContext {
-    pub(crate) door: Arc<S3Server>,
+    pub(crate) protocol: Arc<S3Server>,
     pub(crate) space: Arc<Space>,
     pub(crate) caller: Caller,
 }
@@ -58,7 +58,7 @@ impl S3Server {
             Kind::NotFound => s3_error!(NoSuchBucket, "there is no space `{}`", svcfs_base::escape_unprintable(bucket)),
             _ => refuse(fault, what),
         })?;
-        Ok(S3RequestContext { door: Arc::clone(self), space, caller })
+        Ok(S3RequestContext { protocol: Arc::clone(self), space, caller })
     }
 }
 
@@ -87,7 +87,7 @@ impl S3RequestContext {
         let asked = self.clone();
         let lane = if bytes > MAX_FILE_BYTES as u64 { Lane::Slow } else { Lane::Quick };
         // The lane knows faults only: what the protocol refuses by itself passes through it as an outcome.
-        let outcome = svcfs_listener::run_blocking(&self.door.lanes, lane, move || match work(&asked) {
+        let outcome = svcfs_listener::run_blocking(&self.protocol.lanes, lane, move || match work(&asked) {
             Ok(outcome) => {
                 asked.space.wait_for_indexed_writes(&asked.caller);
                 Ok(Ok(outcome))
@@ -100,7 +100,7 @@ impl S3RequestContext {
 
     /// Keeps other requests from writing what stands at a place and what is said of it, until it is dropped. Blocks.
     pub(crate) fn hold(&self, place: &TreePath) -> ObjectLockGuard<'_> {
-        self.door.keeping.hold(&self.space.name, place)
+        self.protocol.keeping.hold(&self.space.name, place)
     }
 
     /// Checks that a path may be seen.

@@ -18,14 +18,14 @@ const OPEN_SECRET: &str = "svcfs";
 
 /// Who may sign.
 pub(crate) struct SignatureKeys {
-    pub(crate) door: Arc<S3Server>,
+    pub(crate) protocol: Arc<S3Server>,
     pub(crate) signing: SigningKey,
 }
 
 #[async_trait::async_trait]
 impl S3Auth for SignatureKeys {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        let access = self.door.server.access();
+        let access = self.protocol.server.access();
         if access.is_open() {
             return Ok(SecretKey::from(OPEN_SECRET));
         }

@@ -20,10 +20,10 @@ const MOST: usize = 1000;
 
 /// `DeleteObject`
 pub(crate) async fn one(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObject"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObject"))?;
     let input = request.input;
     if input.version_id.is_some() {
         return Err(s3_error!(NotImplemented, "versions are not removed: they are the history of the tree"));
@@ -50,10 +50,10 @@ pub(crate) async fn one(
 
 /// `DeleteObjects`
 pub(crate) async fn many(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObjects"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObjects"))?;
     let delete = request.input.delete;
     if delete.objects.len() > MOST {
         return Err(s3_error!(MalformedXML, "{} keys are named, and {MOST} are removed at once", delete.objects.len()));

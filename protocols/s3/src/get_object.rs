@@ -120,10 +120,10 @@ impl ObjectSelection {
 
 /// `GetObject`
 pub(crate) async fn get(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "GetObject"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Read, "GetObject"))?;
     let input = request.input;
     let (is_asked_for, is_of_part) = (input.checksum_mode.is_some(), input.part_number.is_some());
     let question = ReadRequest {
@@ -178,7 +178,7 @@ pub(crate) async fn get(
         }
         FileContent::OnDisk(reader) => {
             let read = ReadFunctions { try_read: FileReader::try_read_cached, read: FileReader::read };
-            StreamingBlob::wrap(stream_file(Arc::clone(&asked.door.lanes), (reader, read), from..from + length))
+            StreamingBlob::wrap(stream_file(Arc::clone(&asked.protocol.lanes), (reader, read), from..from + length))
         }
     });
     let mut response = S3Response::new(output);
@@ -235,10 +235,10 @@ fn part_of(object: &S3Object, part: i32) -> S3Result<Option<std::ops::Range<u64>
 
 /// `HeadObject`
 pub(crate) async fn head(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "HeadObject"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Read, "HeadObject"))?;
     let input = request.input;
     let (is_asked_for, is_of_part) = (input.checksum_mode.is_some(), input.part_number.is_some());
     let question = ReadRequest {

@@ -68,7 +68,7 @@ impl S3Object {
 
     fn file(asked: &S3RequestContext, found: &ResolvedNode<'_>) -> Result<Self, Fault> {
         let record = ObjectMetadata::of(asked, found)?;
-        asked.door.etags.recall(&asked.space);
+        asked.protocol.etags.recall(&asked.space);
         let path = found.path.clone();
         if found.is_large() {
             let attributes = found.attributes.clone();
@@ -102,7 +102,7 @@ impl S3Object {
         let OpenedFile { content, etag: blob, attributes } = opened;
         let kept = record.etag.clone().filter(|_| record.of == blob.to_string());
         let here = (&*asked.space, &path);
-        let etags: &ETagStore = &asked.door.etags;
+        let etags: &ETagStore = &asked.protocol.etags;
         let etag = match kept.or_else(|| etags.known(here, &attributes)) {
             Some(etag) => etag,
             None => summed(&content, attributes.size)?,
@@ -182,7 +182,7 @@ pub(crate) fn etag(asked: &S3RequestContext, path: &TreePath, attributes: &PathA
 }
 
 fn known(asked: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> Option<String> {
-    let etags = &asked.door.etags;
+    let etags = &asked.protocol.etags;
     attributes.large_file().is_none().then(|| etags.known((&asked.space, path), attributes)).flatten()
 }
 

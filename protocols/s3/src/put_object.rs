@@ -41,10 +41,10 @@ pub(crate) struct WrittenObject {
 
 /// `PutObject`
 pub(crate) async fn put(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "PutObject"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "PutObject"))?;
     unsupported::refuse(&request)?;
     let S3Request { input, headers, trailing_headers, extensions, .. } = request;
     let trailing_headers = VerifiedRequest::trailing(trailing_headers, &extensions);
@@ -230,7 +230,7 @@ pub(crate) struct SourceObject {
 /// # Errors
 /// `NotImplemented` for access points; those of asking for it.
 pub(crate) async fn source<T>(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: &S3Request<T>,
     source: &CopySource,
     conditions: ReadConditions,
@@ -238,7 +238,7 @@ pub(crate) async fn source<T>(
     let CopySource::Bucket { bucket, key, version_id } = source else {
         return Err(s3_error!(NotImplemented, "there are no access points; name the bucket"));
     };
-    let asked = door.asked(request, bucket, (Scope::Read, "GetObject"))?;
+    let asked = protocol.asked(request, bucket, (Scope::Read, "GetObject"))?;
     let (text, version) = (key.to_string(), version_id.as_ref().map(ToString::to_string));
     let (object, version) = asked
         .run("CopyObject", move |asked| {
@@ -254,10 +254,10 @@ pub(crate) async fn source<T>(
 
 /// `CopyObject`
 pub(crate) async fn copy(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<CopyObjectInput>,
 ) -> S3Result<S3Response<CopyObjectOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "CopyObject"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "CopyObject"))?;
     let input = &request.input;
     unsupported::refuse(&request)?;
     let conditions = ReadConditions {
@@ -266,7 +266,7 @@ pub(crate) async fn copy(
         if_modified_since: input.copy_source_if_modified_since.clone(),
         if_unmodified_since: input.copy_source_if_unmodified_since.clone(),
     };
-    let SourceObject { space, object, version } = source(door, &request, &input.copy_source, conditions).await?;
+    let SourceObject { space, object, version } = source(protocol, &request, &input.copy_source, conditions).await?;
     let key = ParsedKey::parse(&input.key).map_err(|fault| told(&fault))?;
     let replaces = |directive: Option<&str>| directive == Some("REPLACE");
     let says_anew = replaces(input.metadata_directive.as_ref().map(s3s::dto::MetadataDirective::as_str));

@@ -34,7 +34,7 @@ impl<S: BlockSink> StagedBody<S> {
         operation: &'static str,
         (sink, summing): (S, Box<ContentHasher>),
     ) -> Self {
-        let (lanes, blocks) = (&asked.door.lanes, BlockBuffer::new(&asked.door.room));
+        let (lanes, blocks) = (&asked.protocol.lanes, BlockBuffer::new(&asked.protocol.room));
         Self { blocks, hashes: PipelineStage::new(lanes, summing), sink: PipelineStage::new(lanes, sink), operation }
     }
 

@@ -185,7 +185,7 @@ impl Drop for Served {
 
 /// A request of nobody in particular, to a door of its own.
 pub(crate) fn asked_of(served: &Served) -> crate::context::S3RequestContext {
-    etags::asked(served.door(100))
+    etags::asked(served.protocol(100))
 }
 
 #[test]

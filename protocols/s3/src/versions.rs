@@ -221,8 +221,8 @@ pub(crate) fn page(
     after_version: Option<&str>,
     most_read: u64,
 ) -> Result<VersionListing, Fault> {
-    asked.door.etags.recall(&asked.space);
-    let removed = asked.door.removals.up_to_now(&asked.space)?;
+    asked.protocol.etags.recall(&asked.space);
+    let removed = asked.protocol.removals.up_to_now(&asked.space)?;
     let (keys, last) = keys(asked, listing, (&removed, after_version))?;
     let mut page = VersionListing::default();
     // What is told together is one line like any other, and the last line is what the next page lies behind.
@@ -267,7 +267,7 @@ pub(crate) fn page(
 /// Bytes that are to be read before the ETag of a version can be told.
 fn unread(asked: &S3RequestContext, entry: &VersionEntry) -> Result<u64, Fault> {
     let VersionKind::Kept(content) = &entry.what else { return Ok(0) };
-    if asked.door.etags.known_version(&asked.space, content).is_some() {
+    if asked.protocol.etags.known_version(&asked.space, content).is_some() {
         return Ok(0);
     }
     match asked.space.vfs.stored_size(content) {
@@ -293,7 +293,7 @@ fn described(asked: &S3RequestContext, path: &TreePath, entry: &VersionEntry) ->
         }
         VersionKind::Kept(content) => content,
     };
-    let etags = &asked.door.etags;
+    let etags = &asked.protocol.etags;
     let told = match etags.known_version(&asked.space, content) {
         Some(told) => told,
         None => {
@@ -342,16 +342,16 @@ async fn whole_page(asked: &S3RequestContext, listing: ListQuery, marker: Option
 
 /// Writes down what was found out.
 fn kept<T>(asked: &S3RequestContext, outcome: T) -> T {
-    asked.door.etags.keep(&asked.space);
+    asked.protocol.etags.keep(&asked.space);
     outcome
 }
 
 /// `ListObjectVersions`
 pub(crate) async fn list(
-    door: &Arc<S3Server>,
+    protocol: &Arc<S3Server>,
     request: S3Request<ListObjectVersionsInput>,
 ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
-    let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "ListObjectVersions"))?;
+    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Read, "ListObjectVersions"))?;
     let input = request.input;
     let encoding = KeyEncoding::of(input.encoding_type.as_ref())?;
     let most = usize::try_from(input.max_keys.unwrap_or(MOST as i32)).unwrap_or_default().min(MOST);

@@ -51,7 +51,7 @@ pub(crate) fn change(
     path: &TreePath,
     patch: Vec<(bool, DavProp)>,
 ) -> Result<Vec<(StatusCode, DavProp)>, Fault> {
-    let _alone = asked.door().properties.lock();
+    let _alone = asked.protocol().properties.lock();
     let mut all = of(asked, path)?;
     let mut outcomes = Vec::with_capacity(patch.len());
     let mut sent: Vec<_> = asked.sent().iter().collect();

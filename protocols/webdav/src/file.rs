@@ -20,7 +20,7 @@ pub(crate) struct ReadableFile {
     metadata: ResourceMetadata,
     position: u64,
     content: Arc<FileContent>,
-    door: Arc<WebdavServer>,
+    protocol: Arc<WebdavServer>,
 }
 
 impl std::fmt::Debug for ReadableFile {
@@ -75,7 +75,7 @@ impl ReadableFile {
 
     fn new(asked: &WebdavRequestContext, metadata: ResourceMetadata, content: FileContent) -> Self {
         // Not what is asked: that has this.
-        Self { metadata, position: 0, content: Arc::new(content), door: Arc::clone(asked.door()) }
+        Self { metadata, position: 0, content: Arc::new(content), protocol: Arc::clone(asked.protocol()) }
     }
 
     /// What is known of it.
@@ -103,7 +103,7 @@ impl DavFile for ReadableFile {
                     let (content, position) = (Arc::clone(&self.content), self.position);
                     let read = move || content.read(position, count);
                     // The answer has begun: the connection breaks off, and the client knows.
-                    let read = svcfs_listener::run_blocking(&self.door.lanes, Lane::Quick, read).await;
+                    let read = svcfs_listener::run_blocking(&self.protocol.lanes, Lane::Quick, read).await;
                     read.map_err(|fault| {
                         svcfs_listener::log_fault(&fault, "GET");
                         FsError::GeneralFailure

@@ -273,11 +273,11 @@ fn copy_of(
     (from, attributes, look): (&TreePath, &PathAttributes, Option<&ObservedState>),
     to: TreePath,
 ) -> Result<Change, Fault> {
-    let (vfs, door) = (&asked.space().vfs, asked.caller().protocol);
+    let (vfs, protocol) = (&asked.space().vfs, asked.caller().protocol);
     if attributes.kind == EntryKind::Symlink {
-        return Ok(Change::symlink(to, &vfs.read_link(door, from)?));
+        return Ok(Change::symlink(to, &vfs.read_link(protocol, from)?));
     }
-    let (content, etag) = match vfs.read(door, from) {
+    let (content, etag) = match vfs.read(protocol, from) {
         // Made through a mount, and not saved yet.
         Err(fault) if fault.kind() == Kind::NotFound => (bytes::Bytes::new(), ETag::from_content(b"")),
         file => file.map(|file| (file.content, file.etag))?,

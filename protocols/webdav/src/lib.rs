@@ -80,10 +80,10 @@ impl WebdavServer {
 
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) {
-    let door = Arc::new(WebdavServer::of(server));
+    let protocol = Arc::new(WebdavServer::of(server));
     svcfs_listener::serve(listener, stop, move |request, peer| {
-        let door = Arc::clone(&door);
-        async move { door.answer(request, peer).await }
+        let protocol = Arc::clone(&protocol);
+        async move { protocol.answer(request, peer).await }
     })
     .await;
 }

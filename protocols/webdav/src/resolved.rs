@@ -30,9 +30,9 @@ impl<'a> ResolvedResource<'a> {
     /// # Errors
     /// `NotFound`, `Forbidden` beyond the caller's reach, `Invalid` for a link that leads out of the tree.
     pub(crate) fn at(asked: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
-        let LookupContext { vfs, door, .. } = LookupContext::of(asked);
+        let LookupContext { vfs, protocol, .. } = LookupContext::of(asked);
         check_reach(asked, path)?;
-        let place = vfs.resolve_links(door, path).map_err(|fault| lost(asked, path, fault))?;
+        let place = vfs.resolve_links(protocol, path).map_err(|fault| lost(asked, path, fault))?;
         Self::exactly(asked, place)
     }
 
@@ -120,8 +120,8 @@ impl<'a> ResolvedResource<'a> {
 /// # Errors
 /// `Forbidden`; `NotFound` to whoever looks, `Invalid` to whoever writes, for a link that leads out of the tree.
 pub(crate) fn check_reach(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
-    let LookupContext { door, reach, .. } = LookupContext::of(asked);
-    asked.space().check_path_access(reach, door, path).map_err(|fault| lost(asked, path, fault))
+    let LookupContext { protocol, reach, .. } = LookupContext::of(asked);
+    asked.space().check_path_access(reach, protocol, path).map_err(|fault| lost(asked, path, fault))
 }
 
 /// A link that leads out of the tree or in a circle is not there, as nothing is below a file; but nothing may be made in its place.
@@ -169,20 +169,20 @@ pub(crate) fn metadata(
         Err(fault) if fault.kind() == Kind::NotFound => Ok((unread, ETag::from_content(b""))),
         Err(fault) => Err(fault),
     };
-    let (attributes, etag) = asked.door().etags.of((&space.name, path), attributes, read)?;
+    let (attributes, etag) = asked.protocol().etags.of((&space.name, path), attributes, read)?;
     Ok(ResourceMetadata::of(attributes, etag))
 }
 
 /// What looking up needs of a request.
 struct LookupContext<'a> {
     vfs: &'a Vfs,
-    door: svcfs_base::Protocol,
+    protocol: svcfs_base::Protocol,
     reach: &'a svcfs_base::Permissions,
 }
 
 impl<'a> LookupContext<'a> {
     fn of(asked: &'a WebdavRequestContext) -> Self {
         let caller = asked.caller();
-        Self { vfs: &asked.space().vfs, door: caller.protocol, reach: &caller.permissions }
+        Self { vfs: &asked.space().vfs, protocol: caller.protocol, reach: &caller.permissions }
     }
 }

@@ -79,7 +79,7 @@ impl FileUpload {
             received: 0,
             what: WriteRange::All,
             coming: gathering(asked),
-            blocks: BlockBuffer::new(&asked.door().room),
+            blocks: BlockBuffer::new(&asked.protocol().room),
             beside: None,
             outcome: None,
             path,
@@ -150,7 +150,7 @@ impl FileUpload {
 
     /// Room for what came back from the disk.
     async fn room(&self, length: u64) -> FsResult<OwnedSemaphorePermit> {
-        self.asked.door().room.reserve_buffer(length).await.map_err(|fault| self.asked.refuse(fault))
+        self.asked.protocol().room.reserve_buffer(length).await.map_err(|fault| self.asked.refuse(fault))
     }
 
     /// Writes more of a long file beside its place: by another thread, while the next block comes.
@@ -166,7 +166,7 @@ impl FileUpload {
             Some(beside) => beside,
             None => {
                 let beside = self.begin_beside().await?;
-                self.beside.insert(PipelineStage::new(&self.asked.door().lanes, beside))
+                self.beside.insert(PipelineStage::new(&self.asked.protocol().lanes, beside))
             }
         };
         beside.write(block).await.map_err(|fault| self.asked.refuse(fault))
@@ -234,7 +234,7 @@ impl FileUpload {
 
 /// Something that bytes are gathered in.
 fn gathering(asked: &WebdavRequestContext) -> SpillBuffer {
-    SpillBuffer::new(&asked.door().room, &asked.space().vfs.state_directory())
+    SpillBuffer::new(&asked.protocol().room, &asked.space().vfs.state_directory())
 }
 
 /// A file of which a part is another one.

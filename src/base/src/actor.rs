@@ -136,7 +136,7 @@ impl Protocol {
     ];
     /// The door of a name, as [`Door::name`] gives it.
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|door| door.name() == name)
+        Self::ALL.iter().copied().find(|protocol| protocol.name() == name)
     }
     /// The name used in settings (`lint.format_doors`), logs and metrics.
     pub const fn name(self) -> &'static str {
@@ -211,9 +211,9 @@ pub struct Caller {
 
 impl Caller {
     /// A caller without a name, origin or precondition, who may do everything.
-    pub const fn new(door: Protocol) -> Self {
+    pub const fn new(protocol: Protocol) -> Self {
         Self {
-            protocol: door,
+            protocol,
             origin: None,
             actor: None,
             address: None,

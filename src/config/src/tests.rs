@@ -285,13 +285,18 @@ fn public_urls_are_http_addresses_without_query_or_password() {
 fn pages_are_tidied_at_the_listed_doors_and_nowhere_while_formatting_is_off() {
     let tidied = |text: &str| {
         let lint = resolve(text).unwrap().lint;
-        let doors =
+        let protocols =
             [Protocol::Http, Protocol::Mcp, Protocol::Cli, Protocol::Fuse, Protocol::Direct, Protocol::Internal];
-        doors.into_iter().filter(|door| lint.should_format(*door)).map(Protocol::name).collect::<Vec<_>>().join(" ")
+        protocols
+            .into_iter()
+            .filter(|protocol| lint.should_format(*protocol))
+            .map(Protocol::name)
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     assert_eq!(tidied(""), "http mcp cli");
-    assert_eq!(tidied("lint.format_doors = ['mcp', 'fuse']"), "mcp fuse");
-    assert_eq!(tidied("lint.format_doors = []"), "");
+    assert_eq!(tidied("lint.format_protocols = ['mcp', 'fuse']"), "mcp fuse");
+    assert_eq!(tidied("lint.format_protocols = []"), "");
     assert_eq!(tidied("lint.auto_format = false"), "");
 }
 

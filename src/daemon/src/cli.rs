@@ -90,6 +90,6 @@ mod tests {
             .filter_map(|flag| Some((flag.get_long()?, flag.get_env().and_then(std::ffi::OsStr::to_str))))
             .filter(|(flag, _)| !OF_ONE_START.contains(flag) && !everywhere.contains(flag))
             .collect();
-        assert_eq!(known, SERVE_FLAGS.iter().map(|ServeFlag { name, env_var, .. }| (*name, *variable)).collect());
+        assert_eq!(known, SERVE_FLAGS.iter().map(|ServeFlag { name, env_var, .. }| (*name, *env_var)).collect());
     }
 }

@@ -159,10 +159,10 @@ fn short(path: &Path) -> io::Result<(File, PathBuf)> {
     Ok((directory, short))
 }
 
-async fn accept(listener: UnixListener, doors: ControlContext) {
+async fn accept(listener: UnixListener, protocols: ControlContext) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(serve(stream, doors.clone()))),
+            Ok((stream, _)) => drop(tokio::spawn(serve(stream, protocols.clone()))),
             Err(error) => {
                 tracing::warn!(%error, "nobody can ask for mounts at the moment");
                 // Descriptors that ran out come back when others close theirs.
@@ -172,18 +172,18 @@ async fn accept(listener: UnixListener, doors: ControlContext) {
     }
 }
 
-async fn serve(stream: UnixStream, doors: ControlContext) {
+async fn serve(stream: UnixStream, protocols: ControlContext) {
     let refusal = refusal(&stream);
     let is_elsewhere = stream
         .peer_cred()
-        .is_ok_and(|peer| peer.pid().is_some_and(|peer| sees_other_mounts(peer, doors.mounts.outside())));
+        .is_ok_and(|peer| peer.pid().is_some_and(|peer| sees_other_mounts(peer, protocols.mounts.outside())));
     let answer = service_fn(move |request: Request<Incoming>| {
-        let doors = doors.clone();
+        let protocols = protocols.clone();
         async move {
             match (refusal, request.uri().path()) {
                 (Some(why), _) => told(StatusCode::FORBIDDEN, why),
                 (None, MOUNTS) if is_elsewhere => told(StatusCode::FORBIDDEN, ELSEWHERE),
-                (None, _) => answer(request, doors).await,
+                (None, _) => answer(request, protocols).await,
             }
         }
     });
@@ -213,7 +213,7 @@ fn sees_other_mounts(process: i32, outside: &MountNamespace) -> bool {
     theirs.is_ok_and(|theirs| ours.is_ok_and(|ours| theirs != ours))
 }
 
-async fn answer(request: Request<Incoming>, doors: ControlContext) -> Result<Response<Full<Bytes>>, http::Error> {
+async fn answer(request: Request<Incoming>, protocols: ControlContext) -> Result<Response<Full<Bytes>>, http::Error> {
     let path = request.uri().path().to_owned();
     if ![MOUNTS, KEYS, INDEXES].contains(&path.as_str()) {
         return told(
@@ -229,9 +229,9 @@ async fn answer(request: Request<Incoming>, doors: ControlContext) -> Result<Res
         Err(error) => return told(StatusCode::BAD_REQUEST, &format!("the request cannot be read: {error}")),
     };
     match path.as_str() {
-        KEYS => keys(&body, doors.reloading).await,
-        INDEXES => index(&body, doors.mounts).await,
-        _ => mount(&body, doors.mounts).await,
+        KEYS => keys(&body, protocols.reloading).await,
+        INDEXES => index(&body, protocols.mounts).await,
+        _ => mount(&body, protocols.mounts).await,
     }
 }
 

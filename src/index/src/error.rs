@@ -6,7 +6,7 @@ use svcfs_base::{Fault, Kind};
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
     /// What the caller asked cannot be understood; the text names the field and says what to do.
-    #[error("`{field}`: {why}")]
+    #[error("`{field}`: {reason}")]
     Invalid {
         /// The argument that is wrong: `q`, `where`, `sort`, …
         field: &'static str,

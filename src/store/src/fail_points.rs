@@ -32,9 +32,9 @@ macro_rules! fail_points {
             /// Its name: `<step>.<what>`.
             pub const fn name(self) -> &'static str { match self { $(Self::$point => $name),* } }
             /// What it stands for.
-            pub const fn meaning(self) -> &'static str { match self { $(Self::$point => $meaning),* } }
+            pub const fn description(self) -> &'static str { match self { $(Self::$point => $meaning),* } }
             /// What may go wrong there.
-            pub const fn nature(self) -> FailPointKind { match self { $(Self::$point => FailPointKind::$nature),* } }
+            pub const fn kind(self) -> FailPointKind { match self { $(Self::$point => FailPointKind::$nature),* } }
         }
     };
 }
@@ -110,7 +110,7 @@ pub struct FailPoints {
 impl FailPoints {
     /// The points of a root.
     #[inline(always)]
-    pub const fn of(_: &Path) -> Self {
+    pub const fn new(_: &Path) -> Self {
         Self {}
     }
 
@@ -119,13 +119,13 @@ impl FailPoints {
     /// # Errors
     /// None.
     #[inline(always)]
-    pub const fn at(&self, _: FailPoint) -> io::Result<()> {
+    pub const fn check(&self, _: FailPoint) -> io::Result<()> {
         Ok(())
     }
 
     /// Passes a point at which nothing is asked of the disk.
     #[inline(always)]
-    pub const fn pass(&self, _: FailPoint) {}
+    pub const fn hit(&self, _: FailPoint) {}
 }
 
 #[cfg(feature = "fail-points")]

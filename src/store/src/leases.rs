@@ -132,14 +132,14 @@ fn all(connection: &Connection) -> Result<Vec<Lease>, StoreError> {
     let mut rows = statement.query([])?;
     let mut leases = Vec::new();
     while let Some(row) = rows.next()? {
-        let (path, door, until): (String, String, i64) = (row.get(1)?, row.get(4)?, row.get(7)?);
-        let (Ok(path), Some(door)) = (TreePath::parse(&path), Protocol::parse(&door)) else { continue };
+        let (path, protocol, until): (String, String, i64) = (row.get(1)?, row.get(4)?, row.get(7)?);
+        let (Ok(path), Some(protocol)) = (TreePath::parse(&path), Protocol::parse(&protocol)) else { continue };
         leases.push(Lease {
             token: row.get(0)?,
             path,
             is_deep: row.get(2)?,
             is_shared: row.get(3)?,
-            protocol: door,
+            protocol,
             holder: row.get(5)?,
             note: row.get(6)?,
             expires_at: SystemTime::UNIX_EPOCH + Duration::from_millis(until.max(0).cast_unsigned()),

@@ -173,7 +173,7 @@ pub(crate) fn adopted(
     QueuedSet {
         message: adoption_message(&actor, &effects),
         actor,
-        door: Protocol::Direct,
+        protocol: Protocol::Direct,
         entrance: None,
         provenance: None,
         announcement: EventAnnouncement::Files,

@@ -188,7 +188,7 @@ impl Vfs {
         is_awaited |= !moves.is_empty();
         let prepared = QueuedSet {
             actor: caller.actor(),
-            door: caller.protocol,
+            protocol: caller.protocol,
             entrance: caller.origin,
             provenance: caller.provenance.as_ref().map(ToString::to_string),
             announcement: set.announcement,

@@ -91,7 +91,7 @@ pub(crate) type RescanHook = Box<dyn Fn(Vec<TreePath>) + Send>;
 pub(crate) struct PendingRemoval {
     pub(crate) before: StateBefore,
     pub(crate) actor: Actor,
-    pub(crate) door: Protocol,
+    pub(crate) protocol: Protocol,
     pub(crate) due: Instant,
 }
 

@@ -155,8 +155,8 @@ fn refuse(path: &TreePath, caller: &Caller, leases: &[Lease]) -> Result<(), Faul
         format!("`{path}` cannot be changed: `{}` is locked", lease.path)
     };
     let until = Timestamp::try_from(lease.expires_at).map(|until| format!("{until:.0}")).unwrap_or_default();
-    let (door, holder) = (lease.protocol.name(), &lease.holder);
-    let told = format!("{what} by `{holder}` over {door} until {until}; try again then, or ask them to unlock it");
+    let (protocol, holder) = (lease.protocol.name(), &lease.holder);
+    let told = format!("{what} by `{holder}` over {protocol} until {until}; try again then, or ask them to unlock it");
     Err(Fault::new(Kind::Locked, told))
 }
 

@@ -116,8 +116,8 @@ impl Vfs {
     }
 
     /// Whether callers of a door see a path at all (gaps.md D4), whether or not something is there.
-    pub fn is_visible(&self, door: Protocol, path: &TreePath) -> bool {
-        self.core.places.is_visible(door, path)
+    pub fn is_visible(&self, protocol: Protocol, path: &TreePath) -> bool {
+        self.core.places.is_visible(protocol, path)
     }
 
     /// Whether what is at a path becomes part of history: neither the server's own state nor a scratch name is.

@@ -401,9 +401,9 @@ impl<'a> ChangePlan<'a> {
                 // An editor keeps the old text under a backup name and will write the page anew: see DEPARTURE.
                 self.files.push(WriteResult { path: to.clone(), etag: Some(leaf.etag) });
                 let before = before_of(leaf.clone(), seen);
-                let (actor, door) = (self.caller.actor(), self.caller.protocol);
+                let (actor, protocol) = (self.caller.actor(), self.caller.protocol);
                 let due = std::time::Instant::now() + crate::core::DEPARTURE;
-                self.departures.push((from.clone(), PendingRemoval { before, actor, door, due }));
+                self.departures.push((from.clone(), PendingRemoval { before, actor, protocol, due }));
                 self.rename(from, to, leaf);
                 Ok(())
             }

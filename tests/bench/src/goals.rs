@@ -9,13 +9,13 @@ use svcfs_measure::writing::{CROWD_CLIENTS, WritingResults};
 use crate::Measured;
 use crate::answers::{Answers, Judged as JudgedAnswer};
 use crate::committer::Committer;
-use crate::doors::{Doors, Judged};
 use crate::files::Files;
 use crate::large_trees::LargeTrees;
 use crate::links::Links;
 use crate::mounted::Mounted;
 use crate::past::Past;
 use crate::pauses::Pauses;
+use crate::protocols::{Doors, Judged};
 use crate::questions::Questions;
 use crate::ranking::{Engine, Ranking};
 use crate::scale::{self, Scale};
@@ -41,7 +41,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
         large,
         mounted,
         files,
-        doors,
+        protocols,
         pauses,
         past,
         links,
@@ -58,7 +58,7 @@ pub fn table(measured: &Measured) -> MarkdownTable {
     mounted.iter().for_each(|mounted| goals.mounted(mounted));
     writing.iter().filter_map(|writing| writing.history.as_ref()).for_each(|left| goals.left(left));
     files.iter().for_each(|files| goals.files(files));
-    doors.iter().for_each(|doors| goals.doors(doors));
+    protocols.iter().for_each(|protocols| goals.protocols(protocols));
     pauses.iter().for_each(|pauses| goals.pauses(pauses));
     past.iter().for_each(|past| goals.past(past));
     links.iter().for_each(|links| goals.links(links));
@@ -176,8 +176,8 @@ impl Goals {
         self.within(what, Duration::from_millis(10), files.seen_after());
     }
 
-    fn doors(&mut self, doors: &Doors) {
-        for Judged { what, times } in doors.judged() {
+    fn protocols(&mut self, protocols: &Doors) {
+        for Judged { what, times } in protocols.judged() {
             self.at_least(&what, (1.0, "1"), times, TableCell::Factor);
         }
     }

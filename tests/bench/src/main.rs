@@ -7,7 +7,6 @@ mod answers;
 mod asked;
 mod committer;
 mod document;
-mod doors;
 mod files;
 mod goals;
 mod large_trees;
@@ -17,6 +16,7 @@ mod passthrough;
 mod past;
 mod pauses;
 mod plan;
+mod protocols;
 mod questions;
 mod ranking;
 mod scale;
@@ -38,7 +38,6 @@ use svcfs_work::StopToken;
 
 use crate::answers::Answers;
 use crate::committer::Committer;
-use crate::doors::Doors;
 use crate::files::Files;
 use crate::large_trees::LargeTrees;
 use crate::links::Links;
@@ -46,6 +45,7 @@ use crate::mounted::Mounted;
 use crate::past::Past;
 use crate::pauses::Pauses;
 use crate::plan::Extent;
+use crate::protocols::Doors;
 use crate::questions::Questions;
 use crate::ranking::Ranking;
 use crate::scale::Scale;
@@ -125,7 +125,7 @@ struct Measured {
     large: Option<scale::Measured>,
     mounted: Option<Mounted>,
     files: Option<Files>,
-    doors: Option<Doors>,
+    protocols: Option<Doors>,
     pauses: Option<Pauses>,
     past: Option<Past>,
     links: Option<Links>,
@@ -194,7 +194,7 @@ impl Measured {
             }
             Part::Mounted => self.mounted = Some(mounted::measure(&run, extent)?),
             Part::Files => self.files = Some(files::measure(&run, extent)?),
-            Part::Doors => self.doors = Some(doors::measure(&run, extent)?),
+            Part::Doors => self.protocols = Some(protocols::measure(&run, extent)?),
             Part::Pauses => self.pauses = Some(pauses::measure(&run, extent)?),
             Part::History => self.past = Some(past::measure(&run, extent)?),
             Part::Links => self.links = Some(links::measure(&run, extent)?),
@@ -222,7 +222,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         large,
         mounted,
         files,
-        doors,
+        protocols,
         pauses,
         past,
         links,
@@ -242,7 +242,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     }
     tables.extend(mounted.iter().map(Mounted::table));
     tables.extend(files.iter().map(Files::table));
-    tables.extend(doors.iter().map(Doors::table));
+    tables.extend(protocols.iter().map(Doors::table));
     tables.extend(pauses.iter().map(Pauses::table));
     tables.extend(reading.iter().flat_map(ReadingResults::tables));
     tables.extend(past.iter().map(Past::table));

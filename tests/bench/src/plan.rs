@@ -7,7 +7,7 @@ use svcfs_measure::pages::PageTree;
 use svcfs_measure::plan::RunPlan;
 use svcfs_measure::series::{RoundBound, round_bound};
 
-use crate::doors::Amount;
+use crate::protocols::Amount;
 
 /// The extent of the long benchmark.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct Extent {
     /// A tree of large pages, and how long one client writes them.
     pub heavy: (PageTree, RoundBound),
     /// Files over WebDAV and S3.
-    pub doors: Amount,
+    pub protocols: Amount,
     /// Commits of the history that is asked about.
     pub commits: usize,
     /// Where the corpora are.
@@ -71,7 +71,7 @@ impl Extent {
             copied: 10_000,
             renames: round_bound(3, 30),
             heavy: (heavy(1_000), round_bound(100_000, 20)),
-            doors: Amount { files: 1_000, reading: round_bound(1_000_000, 3), large: 256 },
+            protocols: Amount { files: 1_000, reading: round_bound(1_000_000, 3), large: 256 },
             commits: 100_000,
             corpora: corpora.to_owned(),
             questions: 150,
@@ -105,7 +105,7 @@ impl Extent {
             copied: 500,
             renames: round_bound(2, 5),
             heavy: (heavy(100), round_bound(100, 1)),
-            doors: Amount { files: 100, reading: round_bound(100_000, 1), large: 72 },
+            protocols: Amount { files: 100, reading: round_bound(100_000, 1), large: 72 },
             commits: 2_000,
             corpora: corpora.to_owned(),
             questions: 20,

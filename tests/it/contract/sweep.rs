@@ -10,7 +10,7 @@ use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::{BodyKind, OperationEntry, Route};
 
 use super::{hostile, served};
-use crate::doors::Kind;
+use crate::protocols::Kind;
 use crate::space::client::{Client, PREFIX, Reply, check_result, encoded};
 use crate::space::git::{self, Commit};
 use crate::space::{TestSpace, tree};

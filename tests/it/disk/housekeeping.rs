@@ -46,7 +46,7 @@ const ONE_SNAPSHOT: &str = "versioning = { strategy = \"cow\", max_versions = 1 
 #[test]
 fn every_point_of_housekeeping_is_either_told_when_it_is_refused_or_safe() {
     let known: BTreeSet<_> = NEEDED.into_iter().chain(SAFE).chain([LAST]).collect();
-    let all = FailPoint::ALL.iter().copied().filter(|point| point.nature() == FailPointKind::Housekeeping);
+    let all = FailPoint::ALL.iter().copied().filter(|point| point.kind() == FailPointKind::Housekeeping);
     assert_eq!(
         all.collect::<BTreeSet<_>>(),
         known,
@@ -147,7 +147,7 @@ fn a_search_index_that_cannot_be_written_is_named_as_sick_with_the_reason_and_th
     let binary = Binary::build();
     let server = binary.serve(&root, None);
     let client = Client::new(server.address());
-    let sick = || client.get("/readyz").json()["sick"].clone();
+    let sick = || client.get("/readyz").json()["problems"].clone();
     must_put(&client, "before.md", "# Before\n\nwalrus\n");
     wait::until("search finds it", || client.found("walrus") == ["before.md"]);
     let writing = Writing::begin(&root.join(".svc/state/index.db"));
@@ -155,7 +155,7 @@ fn a_search_index_that_cannot_be_written_is_named_as_sick_with_the_reason_and_th
     let mut told = Value::Null;
     wait::until("the indexer is named as sick", || {
         told = sick();
-        told[0]["part"] == "task indexer"
+        told[0]["component"] == "task indexer"
     });
     assert!(told[0]["reason"].as_str().is_some_and(|reason| reason.contains("search index")), "{told}");
     assert_eq!(trouble(&client), None);

@@ -10,7 +10,7 @@ use svcfs_vfs::{EventChange, FeedEvent};
 
 use super::git::{self, Commit};
 use super::{TestSpace, me, tree};
-use crate::doors::GUEST;
+use crate::protocols::GUEST;
 
 /// What the message of a commit says that gives a file another name.
 const RENAMED: &str = ": rename ";

@@ -147,7 +147,7 @@ fn what_waits_to_be_saved_is_counted_by_the_memory_it_takes_not_by_what_was_writ
     const MIB: u64 = 1 << 20;
     let served = Served::new();
     let root = served.root();
-    let export = served.door.exports().open.remove(0);
+    let export = served.protocol.exports().open.remove(0);
     let resized = served.create(&root, "resized.bin");
     served.resize(&resized, MIB).unwrap();
     assert_eq!(export.writers.waiting(), MIB, "nothing was written");
@@ -218,7 +218,7 @@ fn numbers_of_files_that_another_door_removed_are_let_go_of_and_no_others() {
     let fresh = served.create(&root, "fresh.md");
     let vfs = &served.server.primary().vfs;
     let caller = svcfs_base::Caller::new(svcfs_base::Protocol::Http);
-    let export = served.door.exports().open.remove(0);
+    let export = served.protocol.exports().open.remove(0);
     let rows = || export.numbers.list_inodes(0, 100).unwrap().len();
     for name in ["gone.md", "back.md"] {
         vfs.apply(&caller, svcfs_base::Change::remove(super::path(name))).unwrap();

@@ -19,7 +19,7 @@ const LONG: &str = "# The old page\n\nwhich is longer than what comes in its pla
 impl Served {
     /// So much later, with nobody writing meanwhile.
     fn after(&self, pause: Duration) {
-        for export in self.door.exports().open {
+        for export in self.protocol.exports().open {
             export.settle_due(Instant::now() + pause);
         }
     }

@@ -157,7 +157,7 @@ fn exports_are_listed_and_nobody_is_told_who_has_mounted_them() {
 #[test]
 fn the_port_is_told_to_those_who_ask_the_port_mapper() {
     let served = Served::new();
-    served.door.port.set(20_049).unwrap();
+    served.protocol.port.set(20_049).unwrap();
     let port = |prog: u32, vers: u32, prot: u32| -> u32 {
         served.ask_of((portmap::PROGRAM, 3), &mapping { prog, vers, prot, port: 0 })
     };

@@ -36,7 +36,7 @@ impl Served {
 
     /// Why a page was not saved. What was promised is done by then, and asked for no more.
     fn told(&self, place: &str) -> Option<String> {
-        let owed = self.door.exports().open.remove(0).numbers.pending_inodes().unwrap();
+        let owed = self.protocol.exports().open.remove(0).numbers.pending_inodes().unwrap();
         assert!(owed.is_empty(), "{owed:?}");
         let vfs = &self.server.primary().vfs;
         let (node, _) = vfs.lookup_path(&Caller::new(Entry::Internal), &path(place)).ok()?;
@@ -227,7 +227,7 @@ fn what_the_disk_refused_at_the_start_stays_promised_when_the_file_is_saved_late
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one two\n");
     let number = served.getattr(&file).unwrap().fileid;
-    let export = served.door.exports().open.remove(0);
+    let export = served.protocol.exports().open.remove(0);
     let (base, act) = (Some(ETag::from_content(b"one two\n")), StableOperation::Write(0, b"1".to_vec()));
     export
         .numbers
@@ -260,7 +260,7 @@ fn what_a_full_disk_refused_at_the_start_is_saved_at_the_next_one() {
     let died = served.died();
     let points = FailPoints::new(&died.folder.path().join("root"));
     points.inject_error(FailPoint::LogWrite, 28);
-    assert_eq!(died.door.exports().open.remove(0).numbers.pending_inodes().unwrap().len(), 1);
+    assert_eq!(died.protocol.exports().open.remove(0).numbers.pending_inodes().unwrap().len(), 1);
     points.clear(FailPoint::LogWrite);
     once_there_is_room(|| died.write(&file, 0, b"one", stable_how::UNSTABLE));
     let again = died.again();

@@ -16,7 +16,7 @@ fn kept(served: &Served) -> Vec<Value> {
 }
 
 fn told(entry: &Value) -> Value {
-    json!([entry["door"], entry["method"], entry["operation"], entry["file"], entry["space"], entry["status"]])
+    json!([entry["protocol"], entry["method"], entry["operation"], entry["file"], entry["space"], entry["status"]])
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn requests_are_kept_and_counted_as_those_of_every_door() {
 
     let kept = kept(&served);
     let told = |entry: &Value| {
-        json!([entry["door"], entry["method"], entry["path"], entry["file"], entry["status"], entry["actor"]])
+        json!([entry["protocol"], entry["method"], entry["path"], entry["file"], entry["status"], entry["actor"]])
     };
     assert_eq!(told(&kept[0]), json!(["webdav", "PUT", "/docs.md", "docs.md", 201, "ann"]));
     assert_eq!(told(&kept[1]), json!(["webdav", "GET", "/none.md", "none.md", 404, "ann"]));

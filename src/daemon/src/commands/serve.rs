@@ -175,19 +175,19 @@ impl ServeArgs {
         if settings.auth == AuthSettings::None {
             warn_when_open(&settings.server);
         }
-        let doors = ServeContext { socket, protocols, mountpoint, manner, left, begins: is_new(&root) };
+        let protocols = ServeContext { socket, protocols, mountpoint, manner, left, begins: is_new(&root) };
         stop::notify(&[NotifyState::Status("opening the root")]);
         tracing::info!(root = %root.display(), "opening the root; a large tree that is new to svcfs takes a while");
         let advice = "stop it first, or serve another root";
         let opened = OpenRoot::open(&root, settings, true).map_err(|fault| presence::taken(&root, fault, advice))?;
         // Nobody could be let in (gaps.md D12).
         opened.server().access().fetch_issuer_keys()?;
-        let url = socket::url(&opened.server().settings().server, &doors.socket)?;
+        let url = socket::url(&opened.server().settings().server, &protocols.socket)?;
         opened.open_others(&url, spaces)?;
         let mut running = RunningServer::with(opened, outside);
         let (server, end) = (Arc::clone(running.root.server()), listening.end.clone());
         let reloading = Arc::new(SettingsReloader::new(server, (root, config), overrides, end));
-        let outcome = doors.open(&mut running, &reloading, &listening);
+        let outcome = protocols.open(&mut running, &reloading, &listening);
         let outcome = outcome.map(|http| wait(&http, (&running.mounts, &reloading), &listening));
         stop::after(outcome, running, listening)
     }

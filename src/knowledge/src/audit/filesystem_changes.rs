@@ -25,8 +25,8 @@ pub(crate) fn follow(vfs: &Vfs, recorder: &Arc<AuditRecorder>, space: &str) {
 }
 
 /// Whether what comes through a door are calls on a folder.
-const fn is_folder(door: Protocol) -> bool {
-    match door {
+const fn is_folder(protocol: Protocol) -> bool {
+    match protocol {
         Protocol::Fuse | Protocol::Nfs => true,
         Protocol::Http
         | Protocol::Mcp
@@ -44,7 +44,7 @@ fn entry(done: &ChangeOutcome<'_>, change: &RequestedChange, space: &str) -> Aud
     let RequestedChange { method, path, destination: to } = change;
     AuditEntry {
         ts: *at,
-        door: caller.protocol,
+        protocol: caller.protocol,
         method: (*method).to_owned(),
         path: path.to_string(),
         query: to.as_ref().map(|to| format!("to={to}")),

@@ -174,14 +174,14 @@ impl TrackedRequest {
             return;
         }
         let server = &*self.server;
-        let RequestHead { protocol: door, method, path, query, peer, id } = self.head.clone();
+        let RequestHead { protocol: protocol, method, path, query, peer, id } = self.head.clone();
         let known = std::mem::take(&mut *self.notes.0.lock());
         let RequestFacts { space, actor, operation, file, status: own, token, x_space, provenance } = known;
         let status = own.unwrap_or(status);
-        if matches!(door, Protocol::WebDav | Protocol::S3) {
+        if matches!(protocol, Protocol::WebDav | Protocol::S3) {
             // What comes over HTTP and MCP is counted where operations are.
             let named = (operation.as_deref(), method.as_str());
-            server.metrics().requests.requested(door, named, status, self.begun.elapsed());
+            server.metrics().requests.requested(protocol, named, status, self.begun.elapsed());
         }
         let duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let actor = actor.as_ref().map_or(NOBODY, Actor::as_str);
@@ -190,7 +190,7 @@ impl TrackedRequest {
             target: ACCESS,
             tracing::Level::DEBUG,
             request.id = id,
-            door = door.name(),
+            protocol = protocol.name(),
             method,
             path = %escaped,
             status,
@@ -205,7 +205,7 @@ impl TrackedRequest {
         let Some(audit) = &keeper.audit else { return };
         audit.record(AuditEntry {
             ts: server.now(),
-            door,
+            protocol,
             method: kept(&method),
             path: kept(&path),
             query: (!query.is_empty()).then(|| kept(&query)),

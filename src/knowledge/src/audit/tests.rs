@@ -11,7 +11,7 @@ const ON: &str = "[audit]\nenabled = true\n";
 fn entry(path: &str, second: i64) -> AuditEntry {
     AuditEntry {
         ts: Timestamp::from_second(second).unwrap(),
-        door: Protocol::Http,
+        protocol: Protocol::Http,
         method: "GET".to_owned(),
         path: path.to_owned(),
         query: None,
@@ -113,16 +113,19 @@ fn what_the_disk_refuses_waits_and_what_is_too_much_is_counted_and_told() {
 fn what_is_changed_through_a_folder_is_kept_and_other_doors_tell_of_their_requests() {
     let space = TestSpace::with(ON, &[]);
     let vfs = &space.space().vfs;
-    let ann = |door| Caller { address: Some([10, 0, 0, 7].into()), ..Caller::new(door).with_actor(Actor::new("ann")) };
+    let ann = |protocol| Caller {
+        address: Some([10, 0, 0, 7].into()),
+        ..Caller::new(protocol).with_actor(Actor::new("ann"))
+    };
     vfs.apply(&ann(Protocol::Nfs), Change::put(path("a.md"), "# A\n")).unwrap();
     vfs.apply(&ann(Protocol::Fuse), Change::rename(path("a.md"), path("b.md"))).unwrap();
     vfs.apply(&ann(Protocol::Fuse), Change::remove(path(".git/config"))).unwrap_err();
-    for door in [Protocol::Http, Protocol::WebDav, Protocol::S3, Protocol::Internal] {
-        vfs.apply(&ann(door), Change::put(path("c.md"), format!("# {door:?}\n"))).unwrap();
+    for protocol in [Protocol::Http, Protocol::WebDav, Protocol::S3, Protocol::Internal] {
+        vfs.apply(&ann(protocol), Change::put(path("c.md"), format!("# {protocol:?}\n"))).unwrap();
     }
     let kept = space.get("audit", json!({}));
     let told = |entry: &Value| {
-        json!([entry["door"], entry["method"], entry["path"], entry["query"], entry["actor"], entry["status"]])
+        json!([entry["protocol"], entry["method"], entry["path"], entry["query"], entry["actor"], entry["status"]])
     };
     let told: Vec<Value> = kept.as_array().unwrap().iter().map(told).collect();
     assert_eq!(

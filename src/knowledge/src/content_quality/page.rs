@@ -7,7 +7,7 @@ use svcfs_index::{OutLink, PageRow, ReviewDay};
 use svcfs_text::links::{LinkKind, candidates};
 
 use super::findings::{FindingKind, PageFinding};
-use super::{ReviewPolicy, disputes, linked_files, messages, survey};
+use super::{ReviewPolicy, find_disputes, linked_files, messages, survey};
 use crate::kernel::OperationContext;
 
 /// How one page is doing.

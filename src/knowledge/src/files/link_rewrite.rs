@@ -137,21 +137,21 @@ impl LinkRewrite {
 /// Hands over what stands at each of these paths, as far as it is a file. The next ones are read by another thread meanwhile, when they
 /// are many: reading ten thousand takes as long as rewriting them.
 fn each_read(
-    (vfs, door): (&Vfs, Protocol),
+    (vfs, protocol): (&Vfs, Protocol),
     pages: &BTreeSet<TreePath>,
     mut work: impl FnMut(&TreePath, FileView) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let mut take =
         |page: &TreePath, read: Result<Option<FileView>, Fault>| read?.map_or(Ok(()), |file| work(page, file));
     if pages.len() <= READ_AT_ONCE {
-        return pages.iter().try_for_each(|page| take(page, read(vfs, door, page)));
+        return pages.iter().try_for_each(|page| take(page, read(vfs, protocol, page)));
     }
     let all: Vec<&TreePath> = pages.iter().collect();
     thread::scope(|scope| {
         let (hand_over, handed) = sync_channel(1);
         scope.spawn(move || {
             for some in all.chunks(READ_AT_ONCE) {
-                let files: Vec<_> = some.iter().map(|page| (*page, read(vfs, door, page))).collect();
+                let files: Vec<_> = some.iter().map(|page| (*page, read(vfs, protocol, page))).collect();
                 if hand_over.send(files).is_err() {
                     // One of those before was refused, which is told below.
                     return;
@@ -163,9 +163,9 @@ fn each_read(
 }
 
 /// The file at a path; none when something else stands there.
-fn read(vfs: &Vfs, door: Protocol, page: &TreePath) -> Result<Option<FileView>, Fault> {
-    let read = vfs.stat(door, page).and_then(|there| match there.kind {
-        EntryKind::File => vfs.read(door, page).map(Some),
+fn read(vfs: &Vfs, protocol: Protocol, page: &TreePath) -> Result<Option<FileView>, Fault> {
+    let read = vfs.stat(protocol, page).and_then(|there| match there.kind {
+        EntryKind::File => vfs.read(protocol, page).map(Some),
         EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),
     });
     match read {

@@ -74,7 +74,7 @@ impl Operation for ListTree {
         let shown = self.shown();
         tree::nodes(cx, tree::first(cx, &self.path, shown)?, shown)
     }
-    fn write(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
+    fn run_to_json(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
         let shown = self.shown();
         JsonText::from_pieces(TreeText::of(cx, tree::first(cx, &self.path, shown)?, shown))
     }

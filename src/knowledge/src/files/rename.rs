@@ -103,15 +103,15 @@ pub struct RenamedDirectory {
 /// would be rewritten has a lint error, and those of [`svcfs_vfs::Vfs::apply`].
 pub fn rename_directory(cx: &OperationContext<'_>, from: TreePath, to: TreePath) -> Result<RenamedDirectory, Fault> {
     check_named(&from, &to)?;
-    let (vfs, door) = (&cx.space.vfs, cx.caller.protocol);
+    let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
     settled(|| {
-        let there = vfs.stat(door, &from).map_err(|fault| missing(fault, "source directory not found", &from))?;
+        let there = vfs.stat(protocol, &from).map_err(|fault| missing(fault, "source directory not found", &from))?;
         if there.kind != EntryKind::Directory {
             return Err(Fault::not_directory(&from));
         }
-        let files: Vec<TreePath> = vfs.walk(door, &from)?.into_iter().map(|file| file.path).collect();
+        let files: Vec<TreePath> = vfs.walk(protocol, &from)?.into_iter().map(|file| file.path).collect();
         if from != to {
-            if vfs.stat(door, &to).is_ok() {
+            if vfs.stat(protocol, &to).is_ok() {
                 return Err(Fault::exists(&to));
             }
             let rewriting = LinkRewrite::of(cx, (&from, &to), &files, None)?;
@@ -175,14 +175,14 @@ impl RenameSource {
     }
 
     fn at(cx: &OperationContext<'_>, from: &TreePath) -> Result<Self, Fault> {
-        let (vfs, door) = (&cx.space.vfs, cx.caller.protocol);
-        match vfs.stat(door, from)?.kind {
+        let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
+        match vfs.stat(protocol, from)?.kind {
             EntryKind::Directory => Err(Fault::is_directory(from)),
             EntryKind::Special(_) => Err(Fault::file_not_found(from)),
             EntryKind::Symlink => {
-                Ok(Self { etag: ETag::from_content(vfs.read_link(door, from)?.as_bytes()), is_page: false })
+                Ok(Self { etag: ETag::from_content(vfs.read_link(protocol, from)?.as_bytes()), is_page: false })
             }
-            EntryKind::File => Ok(Self { etag: vfs.read(door, from)?.etag, is_page: from.is_page() }),
+            EntryKind::File => Ok(Self { etag: vfs.read(protocol, from)?.etag, is_page: from.is_page() }),
         }
     }
 }

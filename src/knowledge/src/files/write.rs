@@ -161,14 +161,14 @@ fn joined(before: Option<&FileView>, separator: &str, addition: &Bytes) -> Resul
 
 /// The regular file at a path, if there is one.
 fn present(cx: &OperationContext<'_>, path: &TreePath) -> Result<Option<FileView>, Fault> {
-    let (vfs, door) = (&cx.space.vfs, cx.caller.protocol);
-    let read = || match vfs.stat(door, path)?.kind {
+    let (vfs, protocol) = (&cx.space.vfs, cx.caller.protocol);
+    let read = || match vfs.stat(protocol, path)?.kind {
         EntryKind::Symlink => {
-            let target = vfs.read_link(door, path)?;
+            let target = vfs.read_link(protocol, path)?;
             let why = format!("`{path}` is a symbolic link to `{target}`; append to the file it leads to");
             Err(Fault::new(Kind::Invalid, why))
         }
-        EntryKind::File | EntryKind::Directory | EntryKind::Special(_) => vfs.read(door, path),
+        EntryKind::File | EntryKind::Directory | EntryKind::Special(_) => vfs.read(protocol, path),
     };
     match read() {
         Ok(file) => Ok(Some(file)),

@@ -130,7 +130,7 @@ impl Operation for GetGraph {
     fn run(self, cx: &OperationContext<'_>) -> Result<PageGraph, Fault> {
         Ok(self.shown(cx)?.drawing())
     }
-    fn write(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
+    fn run_to_json(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
         JsonText::from_pieces(GraphText::of(self.shown(cx)?)?)
     }
 }

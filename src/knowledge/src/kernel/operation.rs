@@ -52,7 +52,7 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     ///
     /// # Errors
     /// Those of [`Operation::run`].
-    fn write(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
+    fn run_to_json(self, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
         JsonText::from_value(&self.run(cx)?)
     }
     /// Takes out of an output what agents have no use for, such as marks for browsers.
@@ -105,7 +105,7 @@ pub struct OperationEntry {
     /// Reads the inputs from a JSON object, runs the operation and writes its output as JSON.
     pub call: OperationHandler<Value>,
     /// The same as text: for doors that look at nothing in the output, which may be as long as the tree.
-    pub write: OperationHandler<JsonText>,
+    pub call_json: OperationHandler<JsonText>,
     /// The same as [`Entry::call`] for an agent: with its defaults, and with the output in words beside it.
     pub call_for_agent: OperationHandler<OperationAnswer>,
 }
@@ -127,7 +127,7 @@ impl OperationEntry {
             input: O::json_schema,
             output: output::<O>,
             call: call::<O>,
-            write: write::<O>,
+            call_json: call_json::<O>,
             call_for_agent: tell::<O>,
         }
     }
@@ -172,10 +172,10 @@ fn call<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<Val
     told::<O>(&run(arguments, cx, O::run)?, cx)
 }
 
-fn write<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
+fn call_json<O: Operation>(arguments: Value, cx: &OperationContext<'_>) -> Result<JsonText, Fault> {
     match cx.caller.permissions.folder {
-        None => run(arguments, cx, O::write),
-        Some(_) if O::FOLDER_SCOPE != FolderScope::Rows => run(arguments, cx, O::write),
+        None => run(arguments, cx, O::run_to_json),
+        Some(_) if O::FOLDER_SCOPE != FolderScope::Rows => run(arguments, cx, O::run_to_json),
         Some(_) => JsonText::from_value(&call::<O>(arguments, cx)?),
     }
 }

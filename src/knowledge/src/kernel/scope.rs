@@ -77,9 +77,9 @@ impl Space {
     ///
     /// # Errors
     /// `Forbidden`; `Invalid` for links that lead out of the root or in a circle.
-    pub fn check_path_access(&self, reach: &Permissions, door: Protocol, path: &TreePath) -> Result<(), Fault> {
+    pub fn check_path_access(&self, reach: &Permissions, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
         reach.check_path(path)?;
-        if reach.folder.is_none() || reach.covers(&self.vfs.resolve_links(door, path)?) {
+        if reach.folder.is_none() || reach.covers(&self.vfs.resolve_links(protocol, path)?) {
             return Ok(());
         }
         Err(Fault::new(Kind::Forbidden, format!("path outside key scope: `{path}` is a link that leads out of it")))

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use svcfs_base::{Fault, Permissions, TreePath, plain};
+use svcfs_base::{Fault, Permissions, TreePath, escape_unprintable};
 use svcfs_index::TopCounts;
 
 use crate::kernel::Space;

@@ -60,55 +60,55 @@ impl RequestMetrics {
     /// An operation was asked through a door, and answered or refused.
     pub fn record_operation<T>(
         &self,
-        door: Protocol,
+        protocol: Protocol,
         operation: &'static str,
         outcome: &Result<T, Fault>,
         took: Duration,
     ) {
         let outcome = outcome.as_ref().map_or_else(|fault| fault.kind().name(), |_| OK);
-        self.served(door, operation, Cow::Borrowed(outcome), took);
+        self.served(protocol, operation, Cow::Borrowed(outcome), took);
     }
 
     /// An operation of a protocol, by the protocol's names for it and for what became of it (none when it was done).
     pub fn record_protocol_call(
         &self,
-        door: Protocol,
+        protocol: Protocol,
         operation: &'static str,
         refusal: Option<String>,
         took: Duration,
     ) {
-        self.served(door, operation, refusal.map_or(Cow::Borrowed(OK), Cow::Owned), took);
+        self.served(protocol, operation, refusal.map_or(Cow::Borrowed(OK), Cow::Owned), took);
     }
 
     /// A request of a protocol over HTTP was answered, as far as the head of its answer; `operation` is the protocol's name for it, where it has
     /// one beside the method.
     pub(crate) fn requested(
         &self,
-        door: Protocol,
+        protocol: Protocol,
         (operation, method): (Option<&str>, &str),
         status: u16,
         took: Duration,
     ) {
         let mut methods = METHODS.into_iter().chain(METHODS_OF_WEBDAV);
-        let operation = match (door, operation) {
+        let operation = match (protocol, operation) {
             (Protocol::S3, Some(operation)) => Cow::Owned(operation.to_owned()),
             (Protocol::S3, None) => Cow::Borrowed(OTHER),
             _ => Cow::Borrowed(methods.find(|known| *known == method).unwrap_or(OTHER)),
         };
         let outcome = if status < 400 { Cow::Borrowed(OK) } else { Cow::Owned(status.to_string()) };
-        self.served(door, operation, outcome, took);
+        self.served(protocol, operation, outcome, took);
     }
 
     fn served(
         &self,
-        door: Protocol,
+        protocol: Protocol,
         operation: impl Into<Cow<'static, str>>,
         outcome: Cow<'static, str>,
         took: Duration,
     ) {
-        let (door, operation) = (("door", Cow::Borrowed(door.name())), ("operation", operation.into()));
-        self.operations.get_or_create(&[door.clone(), operation.clone(), ("outcome", outcome)]).inc();
-        self.operation_times.get_or_create(&[door, operation]).observe(took.as_secs_f64());
+        let (protocol, operation) = (("protocol", Cow::Borrowed(protocol.name())), ("operation", operation.into()));
+        self.operations.get_or_create(&[protocol.clone(), operation.clone(), ("outcome", outcome)]).inc();
+        self.operation_times.get_or_create(&[protocol, operation]).observe(took.as_secs_f64());
     }
 
     /// An HTTP request was answered, as far as the head of its answer.

@@ -60,14 +60,14 @@ pub struct ReadinessDetails {
     /// Where the first space is mounted.
     pub mounts: Vec<MountReport>,
     /// What is not as it should be; empty when all is well.
-    pub sick: Vec<ComponentProblem>,
+    pub problems: Vec<ComponentProblem>,
 }
 
 /// A part that is sick.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComponentProblem {
     /// Which part: `space`, `storage`, `task NAME` or `protocol NAME`.
-    pub part: String,
+    pub component: String,
     /// Of which space; none when it is the server's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<String>,
@@ -153,11 +153,15 @@ pub fn index_progress(server: &ServerState) -> IndexProgress {
 }
 
 fn details(server: &ServerState, protocols: &BTreeMap<String, ProtocolReport>) -> ReadinessDetails {
-    let mut sick = Vec::new();
-    let spaces = server.spaces().list_all().into_iter().map(|known| of_space(known, &mut sick)).collect();
+    let mut problems = Vec::new();
+    let spaces = server.spaces().list_all().into_iter().map(|known| of_space(known, &mut problems)).collect();
     for (name, protocol) in protocols {
         if let Some(reason) = &protocol.error {
-            sick.push(ComponentProblem { part: format!("protocol {name}"), space: None, reason: reason.clone() });
+            problems.push(ComponentProblem {
+                component: format!("protocol {name}"),
+                space: None,
+                reason: reason.clone(),
+            });
         }
     }
     let uptime = server.now().duration_since(server.started_at()).as_secs();
@@ -168,14 +172,15 @@ fn details(server: &ServerState, protocols: &BTreeMap<String, ProtocolReport>) -
         process: ProcessUsage::current(),
         spaces,
         mounts: server.metrics().mounts(),
-        sick,
+        problems,
     }
 }
 
-fn of_space(known: SpaceStatus, sick: &mut Vec<ComponentProblem>) -> SpaceReport {
+fn of_space(known: SpaceStatus, problems: &mut Vec<ComponentProblem>) -> SpaceReport {
     let name = known.name().to_owned();
-    let mut complain =
-        |part: String, reason: String| sick.push(ComponentProblem { part, space: Some(name.clone()), reason });
+    let mut complain = |component: String, reason: String| {
+        problems.push(ComponentProblem { component, space: Some(name.clone()), reason })
+    };
     let space = match known {
         SpaceStatus::Open(space) => space,
         SpaceStatus::Failed(name, root, why) => {

@@ -47,7 +47,7 @@ pub fn build_registry(server: &ServerState, audience: MetricsAudience) -> Regist
 fn of_process(registry: &mut Registry, server: &ServerState) {
     let started = ConstGauge::new(server.started_at().as_second());
     registry.register("process_start_time_seconds", "When the server started, in seconds since 1970", started);
-    let Some(ProcessUsage { memory_bytes, most_memory_bytes: _, threads, open_files, cpu_seconds }) =
+    let Some(ProcessUsage { memory_bytes, peak_memory_bytes: _, threads, open_files, cpu_seconds }) =
         ProcessUsage::current()
     else {
         return;

@@ -38,6 +38,6 @@ fn the_later_of_two_protocol_servers_of_one_name_is_told_of() {
 #[test]
 fn this_process_is_found_in_proc() {
     let process = ProcessUsage::current().unwrap();
-    assert!(process.memory_bytes > 0 && process.most_memory_bytes >= process.memory_bytes / 2);
+    assert!(process.memory_bytes > 0 && process.peak_memory_bytes >= process.memory_bytes / 2);
     assert!(process.threads >= 1 && process.open_files >= 3, "{process:?}");
 }

@@ -192,7 +192,7 @@ impl TestSpace {
         let entry = entry.unwrap_or_else(|| panic!("no operation is named `{name}`"));
         let answer = (entry.call)(arguments.clone(), &self.cx(caller));
         if matches!(name, "tree" | "graph") {
-            let text = (entry.write)(arguments, &self.cx(caller)).and_then(JsonText::collect);
+            let text = (entry.call_json)(arguments, &self.cx(caller)).and_then(JsonText::collect);
             let text = text.map(|text| String::from_utf8(text).unwrap());
             assert_eq!(
                 text.map_err(status_and_message),

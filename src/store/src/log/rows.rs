@@ -71,7 +71,7 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<LogRecord> {
         seq: seq(row.get(0)?),
         time: time(row, 1)?,
         actor: Actor::new(&row.get::<_, String>(2)?),
-        protocol: Protocol::parse(&row.get::<_, String>(3)?).ok_or_else(|| damaged(3, "unknown door"))?,
+        protocol: Protocol::parse(&row.get::<_, String>(3)?).ok_or_else(|| damaged(3, "unknown protocol"))?,
         message: row.get(4)?,
         provenance: row.get(5)?,
         announcement: EventAnnouncement::parse(&row.get::<_, String>(6)?)

@@ -67,7 +67,7 @@ pub enum YamlError {
         column: usize,
     },
     /// The block is YAML, and something other than `key: value` lines.
-    #[error("frontmatter must be a mapping of keys to values, found {found}")]
+    #[error("frontmatter must be a mapping of keys to values, found {actual}")]
     NotAMapping {
         /// What the block is instead: `a list`, `text`, …
         actual: &'static str,

@@ -276,7 +276,7 @@ impl Committer {
         };
         let is_back = after.is_some();
         let set = adopted(&self.core, vec![FileEffect::new(path, before, after)], None);
-        Some(if is_back { set } else { QueuedSet { actor: gone.actor, door: gone.door, ..set } })
+        Some(if is_back { set } else { QueuedSet { actor: gone.actor, protocol: gone.protocol, ..set } })
     }
 
     fn process(&mut self, sets: Vec<QueuedSet>) {

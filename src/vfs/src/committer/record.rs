@@ -345,7 +345,7 @@ impl Committer {
             seq,
             time: form.time,
             actor: prepared.actor.clone(),
-            protocol: prepared.door,
+            protocol: prepared.protocol,
             message: normalize_message(&prepared.message),
             provenance: prepared.provenance.clone(),
             announcement: prepared.announcement,

@@ -279,7 +279,7 @@ fn closing(
 ) -> QueuedSet {
     QueuedSet {
         actor: newest.actor.clone(),
-        door: newest.protocol,
+        protocol: newest.protocol,
         entrance: None,
         provenance: newest.provenance.clone().filter(|_| all.iter().all(|set| set.provenance == newest.provenance)),
         announcement: newest.announcement,

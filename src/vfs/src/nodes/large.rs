@@ -180,7 +180,7 @@ impl Vfs {
         // Whoever wants it for themselves in this moment waits until this is written.
         let _held = path.clone().map(|path| self.core.locks.hold([path].into()));
         if let Some(path) = &path {
-            self.core.not_leased(&Caller::new(handle.door), path, false)?;
+            self.core.not_leased(&Caller::new(handle.protocol), path, false)?;
             // What takes its place by its size and time must find it as it was.
             self.settle_at(path)?;
         }

@@ -94,8 +94,8 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::read`].
-    pub fn open_content(self: &Arc<Self>, door: Protocol, path: &TreePath) -> Result<OpenedFile, Fault> {
-        match self.there(door, path)? {
+    pub fn open_content(self: &Arc<Self>, protocol: Protocol, path: &TreePath) -> Result<OpenedFile, Fault> {
+        match self.there(protocol, path)? {
             FoundFile::Placed(place, size) if size > HERE => {
                 let (still, stat) = SnapshotReader::at(self, &place)?;
                 let (etag, reader) = (still.etag, FileReader { vfs: Arc::clone(self), of: ReaderSource::Still(still) });

@@ -73,9 +73,9 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`.
-    pub(crate) fn stat_any(&self, door: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
-        match self.stat(door, path) {
-            Err(fault) if fault.kind() == Kind::NotFound && self.core.places.is_visible(door, path) => {
+    pub(crate) fn stat_any(&self, protocol: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
+        match self.stat(protocol, path) {
+            Err(fault) if fault.kind() == Kind::NotFound && self.core.places.is_visible(protocol, path) => {
                 self.special(path)?.ok_or(fault)
             }
             outcome => outcome,

@@ -463,8 +463,8 @@ fn the_directory_of_the_servers_own_files_is_neither_moved_nor_removed_nor_cover
     let space = TestSpace::new();
     space.put("a.md", "one");
     space.put("d/b.md", "two");
-    for door in [Protocol::Http, Protocol::Mcp, Protocol::Fuse, Protocol::Cli] {
-        let caller = Caller::new(door);
+    for protocol in [Protocol::Http, Protocol::Mcp, Protocol::Fuse, Protocol::Cli] {
+        let caller = Caller::new(protocol);
         let changes = [
             Change::rename(at(".svc"), at("x")),
             Change::rename(at("d"), at(".svc")),
@@ -472,7 +472,7 @@ fn the_directory_of_the_servers_own_files_is_neither_moved_nor_removed_nor_cover
         ];
         for change in changes {
             let fault = space.vfs.apply(&caller, change).unwrap_err();
-            assert!(fault.message().contains("stays where it is"), "{door:?}: {fault}");
+            assert!(fault.message().contains("stays where it is"), "{protocol:?}: {fault}");
         }
     }
     assert!(space.directory.path().join(".svc/state/log.db").is_file());

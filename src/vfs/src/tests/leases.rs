@@ -33,8 +33,8 @@ fn what_is_leased_at_one_door_is_left_alone_by_every_other() {
     let space = TestSpace::new();
     space.put("a.md", "one\n");
     space.vfs.acquire_lease(lease(&space, "a.md")).unwrap().unwrap();
-    for door in [Protocol::Http, Protocol::Mcp, Protocol::Fuse, Protocol::Nfs, Protocol::S3, Protocol::Cli] {
-        let caller = Caller { protocol: door, ..eve() };
+    for protocol in [Protocol::Http, Protocol::Mcp, Protocol::Fuse, Protocol::Nfs, Protocol::S3, Protocol::Cli] {
+        let caller = Caller { protocol, ..eve() };
         let told = refused(space.vfs.apply(&caller, Change::put(at("a.md"), "two\n")));
         assert!(told.starts_with("`a.md` is locked by `ann` over webdav until 20"), "{told}");
         refused(space.vfs.apply(&caller, Change::remove(at("a.md"))));

@@ -360,10 +360,12 @@ fn snapshots_are_nobodys_to_see_to_write_or_to_record() {
         fs::write(folder.join("0000000000000000001.md"), "forged").unwrap();
         assert_eq!(space.vfs.rescan().unwrap(), 0, "{strategy:?}");
         let place = at(".versions/b.md/0000000000000000001.md");
-        for door in [Protocol::Fuse, Protocol::Http, Protocol::Mcp, Protocol::S3] {
-            assert_eq!(space.vfs.read(door, &place).unwrap_err().kind(), Kind::NotFound, "{door:?}");
-            assert!(space.vfs.list(door, &TreePath::root()).unwrap().iter().all(|entry| entry.path != at(".versions")));
-            let caller = Caller::new(door);
+        for protocol in [Protocol::Fuse, Protocol::Http, Protocol::Mcp, Protocol::S3] {
+            assert_eq!(space.vfs.read(protocol, &place).unwrap_err().kind(), Kind::NotFound, "{protocol:?}");
+            assert!(
+                space.vfs.list(protocol, &TreePath::root()).unwrap().iter().all(|entry| entry.path != at(".versions"))
+            );
+            let caller = Caller::new(protocol);
             for change in [
                 Change::put(place.clone(), "x"),
                 Change::remove(place.clone()),

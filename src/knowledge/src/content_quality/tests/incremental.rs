@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use svcfs_base::{Permissions, TreePath};
 
 use crate::content_quality::findings::{FindingKind, FindingSeverity, PageFinding};
-use crate::content_quality::{ReviewPolicy, disputes, messages, page, survey};
+use crate::content_quality::{ReviewPolicy, find_disputes, messages, page, survey};
 use crate::spaces::test_space::{TestSpace, caller};
 
 /// One change, or a question in between.

@@ -79,7 +79,7 @@ fn deeds_by_point() -> BTreeMap<FailPoint, usize> {
     let points = FailPoints::new(space.directory.path());
     let seen: Arc<Mutex<BTreeMap<FailPoint, usize>>> = Arc::default();
     for (number, deed) in DEEDS.iter().enumerate() {
-        for point in FailPoint::ALL.iter().filter(|point| point.nature() == svcfs_store::FailPointKind::Syscall) {
+        for point in FailPoint::ALL.iter().filter(|point| point.kind() == svcfs_store::FailPointKind::Syscall) {
             let seen = Arc::clone(&seen);
             points.set_callback(*point, move || {
                 seen.lock().entry(*point).or_insert(number);

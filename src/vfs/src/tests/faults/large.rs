@@ -73,7 +73,7 @@ fn images(strategy: VersionStrategy, deed: Deed) -> Vec<Image> {
 }
 
 fn assert_one_of_both(image: Image, strategy: VersionStrategy, when: &str) {
-    let when = format!("{when} at `{}` ({})", image.point.name(), image.point.meaning());
+    let when = format!("{when} at `{}` ({})", image.point.name(), image.point.description());
     let found = fs::metadata(image.directory.path().join(FILM)).unwrap_or_else(|error| panic!("{when}: {error}"));
     let space = opened(image.directory, strategy);
     let now = film(space.directory.path());

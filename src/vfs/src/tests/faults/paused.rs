@@ -42,7 +42,7 @@ fn readers_go_on_while_a_write_is_held_up_at_any_point() {
     // What a writer comes by itself: checkpoints, and what else is done now and then, go on beside it (`beside`).
     let others = ["open.", "close.", "checkpoint.", "adopt.", "merge."];
     let is_of_a_write = |point: &&FailPoint| {
-        point.nature() != FailPointKind::Housekeeping && !others.iter().any(|step| point.name().starts_with(step))
+        point.kind() != FailPointKind::Housekeeping && !others.iter().any(|step| point.name().starts_with(step))
     };
     let points = FailPoint::ALL.iter().filter(is_of_a_write);
     for (point, strategy) in points.flat_map(|point| STRATEGIES.map(|strategy| (point, strategy))) {

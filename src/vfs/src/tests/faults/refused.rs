@@ -63,7 +63,7 @@ fn refused(space: &TestSpace, point: FailPoint, (errno, kind, reason): (i32, Kin
                 false
             }
             Some(Ok(())) => {
-                assert_eq!(point.nature(), FailPointKind::Housekeeping, "{when}: told that all is well");
+                assert_eq!(point.kind(), FailPointKind::Housekeeping, "{when}: told that all is well");
                 true
             }
             None => {
@@ -86,8 +86,7 @@ fn assert_recovers_from(refusal: (i32, Kind, &str)) {
 }
 
 fn assert_recovers_with(strategy: VersionStrategy, refusal: (i32, Kind, &str)) {
-    for (point, number) in deeds_by_point(strategy).iter().filter(|(point, _)| point.nature() == FailPointKind::Syscall)
-    {
+    for (point, number) in deeds_by_point(strategy).iter().filter(|(point, _)| point.kind() == FailPointKind::Syscall) {
         let space = new_space(strategy);
         for deed in &DEEDS[..*number] {
             (deed.go)(&space).unwrap();
@@ -126,7 +125,7 @@ fn an_opening_that_the_disk_refuses_says_why_and_the_next_one_loses_nothing() {
 /// How many refusals an opening was met with.
 fn walk_an_opening(strategy: VersionStrategy) -> usize {
     let is_of_opening =
-        |point: &&FailPoint| point.name().starts_with("open.") && point.nature() == FailPointKind::Syscall;
+        |point: &&FailPoint| point.name().starts_with("open.") && point.kind() == FailPointKind::Syscall;
     let is_of_git =
         |point: &FailPoint| matches!(point, FailPoint::OpenHistory | FailPoint::OpenSweep | FailPoint::OpenRenumber);
     let space = new_space(strategy);
@@ -165,7 +164,7 @@ fn walk_an_opening(strategy: VersionStrategy) -> usize {
 fn a_call_of_the_disk_that_no_story_comes_by_is_a_gap() {
     let missed: Vec<_> = FailPoint::ALL
         .iter()
-        .filter(|point| point.nature() == FailPointKind::Syscall && !point.name().starts_with("open."))
+        .filter(|point| point.kind() == FailPointKind::Syscall && !point.name().starts_with("open."))
         .filter(|point| !is_of_others(point))
         .filter(|point| !STRATEGIES.iter().any(|strategy| deeds_by_point(*strategy).contains_key(point)))
         .collect();
@@ -175,7 +174,7 @@ fn a_call_of_the_disk_that_no_story_comes_by_is_a_gap() {
 /// Git's index and merging are tried again or left; a flush or a settling that fails is told.
 #[test]
 fn housekeeping_that_the_disk_refuses_holds_up_no_writer_and_is_made_up_for() {
-    let points = FailPoint::ALL.iter().filter(|point| point.nature() == FailPointKind::Housekeeping);
+    let points = FailPoint::ALL.iter().filter(|point| point.kind() == FailPointKind::Housekeeping);
     for (point, (errno, ..)) in points.flat_map(|point| REFUSALS.map(|refusal| (point, refusal))) {
         let comes_by = |strategy| strategy == VersionStrategy::Git || deeds_by_point(strategy).contains_key(point);
         for strategy in STRATEGIES.into_iter().filter(|strategy| comes_by(*strategy)) {

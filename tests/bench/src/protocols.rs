@@ -102,18 +102,18 @@ struct At<'a> {
 /// # Errors
 /// When something is refused, or when the run is to end.
 pub fn measure(run: &BenchRun, extent: &Extent) -> Result<Doors> {
-    let amount = extent.doors;
+    let amount = extent.protocols;
     let (root, log, large) = (run.path("root"), run.path("doors.log"), run.path("large.bin"));
     fs::create_dir(&root)?;
     fs::write(&large, noise(amount.large * MIB))?;
     let ports = [free_port()?, free_port()?, free_port()?].map(|port| port.to_string());
-    let doors = [
+    let protocols = [
         ["--webdav", "--webdav-port", &ports[0]],
         ["--s3", "--s3-port", &ports[1]],
         ["--nfs", "--nfs-port", &ports[2]],
     ];
     let place = ServerPlace { root: &root, mountpoint: None, log: &log, idle_time: extent.plan.idle_time };
-    let server = ServerProcess::start_with_args(run, place, &doors.concat())?;
+    let server = ServerProcess::start_with_args(run, place, &protocols.concat())?;
     let (rivals, missing) = Rival::start_all(run)?;
     let ours = |port: &str, prefix: &'static str| -> Result<At<'_>> {
         let address = format!("127.0.0.1:{port}").parse()?;
