@@ -1,4 +1,5 @@
-//! Whether the machine was started since a space was opened last: only then may what was written and not flushed be lost.
+//! Whether the machine has rebooted since a space was last opened. Only then can written but
+//! unflushed data be lost.
 
 use std::fs;
 use std::io;
@@ -6,29 +7,30 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::StatePaths;
 
-/// How far two answers to when the machine was started may be apart.
-const SAME: Duration = Duration::from_millis(500);
+/// Two readings of the boot time may differ by this much.
+const TOLERANCE: Duration = Duration::from_millis(500);
 
-/// Whether a space was opened whole since the machine was started at this time. Where nobody can say, it was not.
-pub fn opened_since_boot(paths: &StatePaths, started: SystemTime) -> bool {
-    let noted = fs::read_to_string(paths.boot_marker()).ok().and_then(|text| text.trim().parse().ok());
-    let noted = noted.and_then(|nanoseconds| UNIX_EPOCH.checked_add(Duration::from_nanos(nanoseconds)));
-    noted.is_some_and(|noted| {
-        let apart = started.duration_since(noted).or_else(|_| noted.duration_since(started));
-        apart.is_ok_and(|apart| apart < SAME)
+/// Whether a space was completely opened since the machine booted at `boot_time`; false when unknown.
+pub fn opened_since_boot(paths: &StatePaths, boot_time: SystemTime) -> bool {
+    let recorded = fs::read_to_string(paths.boot_marker()).ok().and_then(|text| text.trim().parse().ok());
+    let recorded = recorded.and_then(|nanoseconds| UNIX_EPOCH.checked_add(Duration::from_nanos(nanoseconds)));
+    recorded.is_some_and(|recorded| {
+        let difference = boot_time.duration_since(recorded).or_else(|_| recorded.duration_since(boot_time));
+        difference.is_ok_and(|difference| difference < TOLERANCE)
     })
 }
 
-/// Notes that a space is opened whole, on a machine that was started at this time. Not flushed: what is lost with the power is not true any more.
+/// Records that a space is completely open, on a machine that booted at `boot_time`. Not flushed:
+/// after a power failure the record is not valid anyway.
 ///
 /// # Errors
-/// What the disk says.
-pub fn write_marker(paths: &StatePaths, started: SystemTime) -> io::Result<()> {
-    if opened_since_boot(paths, started) {
+/// The error of the write.
+pub fn write_marker(paths: &StatePaths, boot_time: SystemTime) -> io::Result<()> {
+    if opened_since_boot(paths, boot_time) {
         return Ok(());
     }
-    let since = started.duration_since(UNIX_EPOCH).unwrap_or_default();
-    fs::write(paths.boot_marker(), format!("{}\n", since.as_nanos()))
+    let since_epoch = boot_time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    fs::write(paths.boot_marker(), format!("{}\n", since_epoch.as_nanos()))
 }
 
 #[cfg(test)]
@@ -40,15 +42,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let paths = StatePaths::new(directory.path());
         fs::create_dir_all(paths.directory()).unwrap();
-        let started = SystemTime::now();
-        assert!(!opened_since_boot(&paths, started));
-        write_marker(&paths, started).unwrap();
-        assert!(opened_since_boot(&paths, started + Duration::from_millis(3)));
-        assert!(opened_since_boot(&paths, started - Duration::from_millis(3)));
-        assert!(!opened_since_boot(&paths, started + Duration::from_secs(1)));
+        let boot_time = SystemTime::now();
+        assert!(!opened_since_boot(&paths, boot_time));
+        write_marker(&paths, boot_time).unwrap();
+        assert!(opened_since_boot(&paths, boot_time + Duration::from_millis(3)));
+        assert!(opened_since_boot(&paths, boot_time - Duration::from_millis(3)));
+        assert!(!opened_since_boot(&paths, boot_time + Duration::from_secs(1)));
         for torn in ["", "17", "\0\0\0", "99999999999999999999999"] {
             fs::write(paths.boot_marker(), torn).unwrap();
-            assert!(!opened_since_boot(&paths, started), "{torn:?}");
+            assert!(!opened_since_boot(&paths, boot_time), "{torn:?}");
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Letting go of files that lost their names, or are about to.
+//! Asynchronous close and unlink.
 //!
-//! Whoever takes the last name or handle of a file waits until its blocks are free; on a disk that is told of every free block
-//! (`discard`, ext4(5)) that is a round trip to the device, several times as long as a rename: half of the time of a change of thousands of
-//! pages, as measured. Files that are replaced or removed while somebody waits are therefore given to a helper.
+//! Dropping the last name or handle of a file waits until its blocks are free. With online
+//! `discard` (ext4(5)) that is a device round trip of several rename times: half of the time of a
+//! change of thousands of pages (measured). Files that are replaced or removed while a writer waits
+//! are therefore passed to a helper.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -12,45 +13,46 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use svcfs_work::SerialExecutor;
 
-/// So many files may wait to be closed; beyond that, they are closed at once. Each is an open descriptor.
-const MAX_HELD: usize = 64;
-/// So many files may wait to be unlinked; beyond that, they are unlinked at once. Closing the root waits for them, for some seconds at most.
-const MAX_NAMED: usize = 8192;
-/// So much of the disk they may keep from others.
-const MAX_NAMED_BYTES: u64 = 256 << 20;
+/// More files are closed on the calling thread. Each is an open descriptor.
+const MAX_OPEN_FILES: usize = 64;
+/// More files are unlinked on the calling thread. Closing the root waits for the queue, some
+/// seconds at most.
+const MAX_UNLINKS: usize = 8192;
+/// Disk space that the queue may occupy, in bytes.
+const MAX_UNLINK_BYTES: u64 = 256 << 20;
 
-/// So few wait for the helper without its being woken.
-const FEW: usize = 8;
+/// With fewer queued jobs the helper is not woken while a guard lives.
+const MIN_WAKE_JOBS: usize = 8;
 
-/// Holds a file without opening it.
-pub(crate) const HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Opens a file without access to its contents, to keep its inode alive.
+pub(crate) const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Closes and unlinks files. What was removed is gone when this is.
+/// Closes and unlinks files. Dropping it waits for the queue.
 #[derive(Default)]
 pub(crate) struct Reclaimer {
     queue: Arc<ReclaimQueue>,
     helper: SerialExecutor,
-    /// So many are in a hurry.
-    hurried: AtomicUsize,
+    /// Number of live guards.
+    guards: AtomicUsize,
 }
 
-/// While this lives, files are let go of once it does not, or there are many.
-#[must_use = "it is over when this is dropped"]
+/// While it lives, the helper is woken only for a long queue.
+#[must_use = "dropping it ends the postponement"]
 pub struct DeferGuard<'d>(&'d Reclaimer);
 
 impl Drop for DeferGuard<'_> {
     fn drop(&mut self) {
-        self.0.hurried.fetch_sub(1, Ordering::Relaxed);
+        self.0.guards.fetch_sub(1, Ordering::Relaxed);
         self.0.helper.kick();
     }
 }
 
-/// What waits for the helper.
+/// Counters of what is queued.
 #[derive(Default)]
 struct ReclaimQueue {
-    held: AtomicUsize,
-    named: AtomicUsize,
-    named_bytes: AtomicU64,
+    open_files: AtomicUsize,
+    unlinks: AtomicUsize,
+    unlink_bytes: AtomicU64,
 }
 
 /// A file with a name of our own, the last it has.
@@ -61,19 +63,19 @@ struct NamedFile {
 
 impl NamedFile {
     fn unlink(self) {
-        // A leftover is swept at the next opening.
+        // A leftover is removed by the sweep at the next open.
         let _ = rustix::fs::unlinkat(&self.directory, self.name, AtFlags::empty());
     }
 }
 
-/// A file to be let go of; without its name it is gone once this is disposed of.
-#[must_use = "pass it to `Disposal::of` once its name is gone"]
+/// An open file. Once its name is removed, closing it frees the blocks.
+#[must_use = "pass it to `Reclaimer::close` once its name is removed"]
 pub(crate) struct OpenHandle(Option<OwnedFd>);
 
 impl OpenHandle {
-    /// Holds a file that is about to lose its name; nothing when there is none.
+    /// Opens a file that is about to lose its name; empty when it does not exist.
     pub(crate) fn at(file: &Path) -> Self {
-        Self(rustix::fs::open(file, HOLD, Mode::empty()).ok())
+        Self(rustix::fs::open(file, PATH_ONLY, Mode::empty()).ok())
     }
 }
 
@@ -84,56 +86,56 @@ impl From<Option<OwnedFd>> for OpenHandle {
 }
 
 impl Reclaimer {
-    /// For somebody who has others waiting: the helper is not woken meanwhile, which takes as long as a rename.
-    pub(crate) fn hurry(&self) -> DeferGuard<'_> {
-        self.hurried.fetch_add(1, Ordering::Relaxed);
+    /// Postpones waking the helper while writers wait: a wake-up takes as long as a rename.
+    pub(crate) fn defer_wakeups(&self) -> DeferGuard<'_> {
+        self.guards.fetch_add(1, Ordering::Relaxed);
         DeferGuard(self)
     }
 
-    /// Gives something to the helper that so many wait for already.
-    fn give(&self, waiting: usize, job: impl FnOnce() + Send + 'static) {
-        if self.hurried.load(Ordering::Relaxed) > 0 && waiting < FEW {
+    /// Queues a job behind `waiting` others.
+    fn enqueue(&self, waiting: usize, job: impl FnOnce() + Send + 'static) {
+        if self.guards.load(Ordering::Relaxed) > 0 && waiting < MIN_WAKE_JOBS {
             self.helper.enqueue_lazily(job);
         } else {
             self.helper.submit(job);
         }
     }
 
-    /// Lets go of a file.
-    pub(crate) fn of(&self, file: OpenHandle) {
+    /// Closes a file, asynchronously unless too many are queued.
+    pub(crate) fn close(&self, file: OpenHandle) {
         let Some(file) = file.0 else { return };
-        let held = self.queue.held.load(Ordering::Relaxed);
-        if held < MAX_HELD {
-            self.queue.held.fetch_add(1, Ordering::Relaxed);
+        let waiting = self.queue.open_files.load(Ordering::Relaxed);
+        if waiting < MAX_OPEN_FILES {
+            self.queue.open_files.fetch_add(1, Ordering::Relaxed);
             let queue = Arc::clone(&self.queue);
-            self.give(held, move || {
+            self.enqueue(waiting, move || {
                 drop(file);
-                queue.held.fetch_sub(1, Ordering::Relaxed);
+                queue.open_files.fetch_sub(1, Ordering::Relaxed);
             });
         }
-        // Else closed here, by being dropped.
+        // Otherwise the drop closes it here.
     }
 
-    /// Waits until everything that was given so far is gone.
-    pub(crate) fn rest(&self) {
+    /// Waits until the queue is empty.
+    pub(crate) fn wait_idle(&self) {
         self.helper.wait_idle();
     }
 
-    /// Takes away the name of a file of so many bytes that nobody holds open: the sooner, the more wait already.
+    /// Unlinks a file of `bytes` bytes that is not open: asynchronously, unless the queue is full.
     pub(crate) fn unlink(&self, directory: &Arc<OwnedFd>, name: String, bytes: u64) {
-        let named = NamedFile { directory: Arc::clone(directory), name };
-        let waiting = self.queue.named_bytes.load(Ordering::Relaxed).saturating_add(bytes);
-        let count = self.queue.named.fetch_add(1, Ordering::Relaxed);
-        if count >= MAX_NAMED || waiting > MAX_NAMED_BYTES {
-            self.queue.named.fetch_sub(1, Ordering::Relaxed);
-            return named.unlink();
+        let file = NamedFile { directory: Arc::clone(directory), name };
+        let waiting = self.queue.unlink_bytes.load(Ordering::Relaxed).saturating_add(bytes);
+        let count = self.queue.unlinks.fetch_add(1, Ordering::Relaxed);
+        if count >= MAX_UNLINKS || waiting > MAX_UNLINK_BYTES {
+            self.queue.unlinks.fetch_sub(1, Ordering::Relaxed);
+            return file.unlink();
         }
-        self.queue.named_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.queue.unlink_bytes.fetch_add(bytes, Ordering::Relaxed);
         let queue = Arc::clone(&self.queue);
-        self.give(count, move || {
-            named.unlink();
-            queue.named.fetch_sub(1, Ordering::Relaxed);
-            queue.named_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.enqueue(count, move || {
+            file.unlink();
+            queue.unlinks.fetch_sub(1, Ordering::Relaxed);
+            queue.unlink_bytes.fetch_sub(bytes, Ordering::Relaxed);
         });
     }
 }

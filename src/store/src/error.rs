@@ -1,4 +1,4 @@
-//! What can go wrong on the disk.
+//! Errors of the disk, of git and of SQLite, and their translation into [`Fault`].
 
 use std::error::Error;
 use std::io;
@@ -10,80 +10,82 @@ use svcfs_base::{Fault, Kind, TreePath};
 /// A failure of the disk, of git or of SQLite.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The operating system refused something on a path of the tree.
+    /// A system call failed on a path of the tree.
     #[error("`{path}`: {source}")]
     Disk {
-        /// Which path.
+        /// The path.
         path: TreePath,
-        /// What it said.
+        /// The error of the system call.
         source: io::Error,
     },
-    /// A part of the path is a link, which is not followed here.
+    /// A component of the path is a symbolic link; links are not followed here.
     #[error("a part of `{0}` is a symbolic link")]
     SymlinkInPath(TreePath),
     /// libgit2 failed.
     #[error("git: {0}")]
     Git(#[from] git2::Error),
-    /// This path cannot be recorded: git has no place for one named `.git`.
+    /// The version store cannot record this path; git, for example, refuses a file named `.git`.
     #[error("`{path}` cannot be recorded: {reason}")]
     Unrecordable {
-        /// Which path.
+        /// The path.
         path: TreePath,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// SQLite failed.
     #[error("log.db: {0}")]
     Database(#[from] rusqlite::Error),
-    /// A file of our own state could not be read or written.
+    /// A file of svcfs's own state could not be read or written.
     #[error("state: {0}")]
     State(#[from] io::Error),
-    /// git's folder is gone, broken or locked by somebody; the text says what to do and may be shown to every caller.
+    /// The git directory is missing, damaged or locked by another process. The text says what to do
+    /// and may be shown to every caller.
     #[error("{0}")]
     Repository(String),
-    /// A server has the repository already, for another of its work trees.
+    /// Another server already serves this repository, through another of its work trees.
     #[error(
-        "root `{root}` is a work tree of a repository that is served already, as root `{other}` by process {process}; stop it first, or \
-         serve a clone of the repository: two servers would take each other's packs for left-overs", root = root.display(), other = other.display()
+        "root `{root}` is a work tree of a repository that process {process} already serves as root `{other}`; stop that process, or \
+         serve a clone: two servers would delete each other's packs", root = root.display(), other = other.display()
     )]
     AlreadyServed {
         /// The root that was to be served.
         root: PathBuf,
-        /// The one that is.
+        /// The root that is served already.
         other: PathBuf,
-        /// By which process.
+        /// The process that serves it.
         process: String,
     },
-    /// A stored value makes no sense.
-    #[error("state is damaged: {0}")]
+    /// A stored value is invalid.
+    #[error("the state is damaged: {0}")]
     Damaged(String),
 }
 
 impl StoreError {
-    /// Nothing is there, or cannot be: a part of the way is a file.
+    /// Whether no file exists at the path, or none can: a component above it is a file.
     pub fn is_missing(&self) -> bool {
         use io::ErrorKind as E;
-        matches!(self.of_tree(), Some(E::NotFound | E::NotADirectory))
+        matches!(self.io_kind(), Some(E::NotFound | E::NotADirectory))
     }
 
-    /// Something of another kind stands there or on the way: a directory, a file, a link, the mount of another disk.
+    /// Whether the path, or a component above it, is of another type: a directory, a file, a link,
+    /// another mount.
     pub fn is_type_conflict(&self) -> bool {
         use io::ErrorKind as E;
         let is_link = matches!(self, Self::SymlinkInPath(_));
         is_link
             || matches!(
-                self.of_tree(),
+                self.io_kind(),
                 Some(E::IsADirectory | E::NotADirectory | E::DirectoryNotEmpty | E::CrossesDevices)
             )
     }
 
-    /// A file stands there that is too large for any version.
+    /// Whether the file is too large to have versions.
     pub fn is_too_large(&self) -> bool {
-        self.of_tree() == Some(io::ErrorKind::FileTooLarge)
+        self.io_kind() == Some(io::ErrorKind::FileTooLarge)
     }
 
-    /// What the system said about a path of the tree.
-    pub(crate) fn of_tree(&self) -> Option<io::ErrorKind> {
+    /// The kind of a system error on a path of the tree.
+    pub(crate) fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {
             Self::Disk { source, .. } => Some(source.kind()),
             Self::SymlinkInPath(_)
@@ -97,12 +99,13 @@ impl StoreError {
         }
     }
 
-    /// Whether somebody's git holds what is to be written; it lets go of it within milliseconds.
+    /// Whether another git process locks what is to be written. Such locks usually last
+    /// milliseconds.
     pub fn is_locked(&self) -> bool {
         matches!(self, Self::Git(error) if error.code() == git2::ErrorCode::Locked)
     }
 
-    /// Whether another program moved the branch while it was about to be moved.
+    /// Whether another program moved the branch at the same time.
     pub fn is_branch_moved(&self) -> bool {
         matches!(self, Self::Git(error) if is_branch_moved(error))
     }
@@ -118,7 +121,7 @@ impl From<StoreError> for Fault {
             StoreError::Unrecordable { path, reason } => {
                 Self::invalid("path", format_args!("`{path}` cannot be recorded: {reason}; choose another name"))
             }
-            StoreError::State(source) => of_state(source),
+            StoreError::State(source) => state_fault(source),
             StoreError::Repository(text) => Self::unavailable(text),
             StoreError::AlreadyServed { .. } => Self::new(Kind::Conflict, error.to_string()),
             StoreError::Database(source) => match source.sqlite_error_code() {
@@ -128,7 +131,7 @@ impl From<StoreError> for Fault {
                 Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => unreadable_log(source),
                 _ => Self::internal(StoreError::Database(source)),
             },
-            // libgit2 keeps the system's words and not its number.
+            // libgit2 keeps the message of the system error, but not its number.
             StoreError::Git(source) => match source.message() {
                 text if text.contains("No space left on device") || text.contains("Disk quota exceeded") => {
                     no_space(source)
@@ -138,9 +141,9 @@ impl From<StoreError> for Fault {
                 text if text.contains("Permission denied") => no_permission(source),
                 _ if source.code() == git2::ErrorCode::Locked || is_branch_moved(&source) => locked(source),
                 _ if source.class() == git2::ErrorClass::Reference => unreadable_branch(source),
-                // Not always with its code.
+                // libgit2 does not always set the code.
                 text if source.class() == git2::ErrorClass::Odb && text.starts_with("object not found") => {
-                    lost_object(source)
+                    missing_object(source)
                 }
                 _ => Self::internal(StoreError::Git(source)),
             },
@@ -153,19 +156,18 @@ fn is_branch_moved(error: &git2::Error) -> bool {
     error.class() == git2::ErrorClass::Reference && error.code() == git2::ErrorCode::Modified
 }
 
-/// What the system said about a file of our own.
-fn of_state(source: io::Error) -> Fault {
+/// Translates a system error on a file of svcfs's own state.
+fn state_fault(source: io::Error) -> Fault {
     use io::ErrorKind as E;
     match source.kind() {
         E::StorageFull | E::QuotaExceeded => no_space(source),
         E::ReadOnlyFilesystem => read_only(source),
         E::PermissionDenied => no_permission(source),
-        E::FileTooLarge => {
-            Fault::new(Kind::TooLarge, "no file is as long as that on the server's disk").with_source(source)
-        }
+        E::FileTooLarge => Fault::new(Kind::TooLarge, "the file is longer than the file system of the server allows")
+            .with_source(source),
         _ if source.raw_os_error() == Some(Kind::DiskFailed.errno()) => disk_failed(source),
         E::NotFound => Fault::unavailable(
-            "a directory below `.git` or `.svc/state` of the root is gone; put it back, or run `svcfs doctor`",
+            "a directory below `.git` or `.svc/state` of the root is missing; restore it, or run `svcfs doctor`",
         )
         .with_source(source),
         _ => Fault::internal(StoreError::State(source)),
@@ -177,13 +179,12 @@ fn no_space(source: impl Error + Send + Sync + 'static) -> Fault {
 }
 
 fn disk_failed(source: impl Error + Send + Sync + 'static) -> Fault {
-    Fault::new(Kind::DiskFailed, "the server's disk failed: input/output error; look at the disk").with_source(source)
+    Fault::new(Kind::DiskFailed, "the server's disk failed: input/output error; check the disk").with_source(source)
 }
 
-/// SQLite calls it malformed; who writes it right is not the one who can tell why it is not read as it was written.
+/// SQLite reports a malformed file; the cause is usually the disk.
 fn unreadable_log(source: rusqlite::Error) -> Fault {
-    let text =
-        "the server's disk does not give its log back as it was written; look at the disk, and run `svcfs doctor`";
+    let text = "the log (`.svc/state/log.db`) is corrupt; check the server's disk, and run `svcfs doctor`";
     Fault::new(Kind::DiskFailed, text).with_source(source)
 }
 
@@ -192,19 +193,19 @@ fn read_only(source: impl Error + Send + Sync + 'static) -> Fault {
 }
 
 fn locked(source: git2::Error) -> Fault {
-    let text = "another program holds a lock of git on the branch, or moves it; wait until it ends, and if none is at work, \
-                `svcfs doctor` says which lock is left over";
+    let text = "another program holds git's lock on the branch, or moves it; retry when it has ended. If no git command runs, \
+                `svcfs doctor` names the stale lock";
     Fault::unavailable(text).with_source(source)
 }
 
 fn unreadable_branch(source: git2::Error) -> Fault {
-    let text = "git's `HEAD` or the branch it names cannot be read; put it back, or run `svcfs doctor`";
+    let text = "git's `HEAD` or its branch cannot be read; restore it, or run `svcfs doctor`";
     Fault::unavailable(text).with_source(source)
 }
 
-fn lost_object(source: git2::Error) -> Fault {
+fn missing_object(source: git2::Error) -> Fault {
     let text = format!(
-        "git does not have what the branch leads to ({}); put `.git/objects` back, or run `svcfs doctor`, which says what is missing",
+        "an object of the branch is missing in git ({}); restore `.git/objects`, or run `svcfs doctor` to list the missing objects",
         source.message()
     );
     Fault::unavailable(text).with_source(source)

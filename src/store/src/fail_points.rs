@@ -1,105 +1,105 @@
-//! Fail points: the named moments of the write path at which a test may break things off (habit H15).
+//! Fail points: named steps of the write path at which a test can inject an error, pause or kill.
 //!
-//! One rule: the list below is the only one. A step that is not in it cannot be broken, and a name in it that no test walks
-//! fails the tests. Without the feature `fail-points`, which only tests switch on, nothing of this is compiled into the program.
+//! Invariant: the list below is complete. A name in it that no test uses fails the tests. Without
+//! the feature `fail-points`, which only tests enable, nothing of this is compiled.
 //!
-//! The machinery is the crate `fail`. Its points belong to the whole process; ours are named by root and point, so that tests
-//! run beside each other.
+//! The crate `fail` has points of the process; svcfs names them by root and point, so that tests
+//! run in parallel.
 
 use std::io;
 use std::path::Path;
 
-/// What may go wrong at a point beside the end of the process.
+/// What can be injected at a point, besides the end of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailPointKind {
-    /// Between two steps: nothing is asked of the disk.
+    /// Between two steps: no system call.
     Marker,
-    /// Something is asked of the disk, and a writer waits for it.
+    /// A system call that a writer waits for.
     Syscall,
-    /// Something is asked of the disk that no write depends on: it is tried again later, or left.
+    /// A system call that no write depends on: it is retried later, or skipped.
     Housekeeping,
 }
 
 macro_rules! fail_points {
-    ($($point:ident $name:literal $nature:ident $meaning:literal)*) => {
-        /// A named moment of the write path. Steps are numbered as in ARCHITECTURE.md.
+    ($($point:ident $name:literal $kind_of_point:ident $description:literal)*) => {
+        /// A step of the write path. Steps are numbered as in ARCHITECTURE.md.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum FailPoint { $(#[doc = $meaning] $point,)* }
+        pub enum FailPoint { $(#[doc = $description] $point,)* }
 
         impl FailPoint {
             /// Every point, in the order of the write path.
             pub const ALL: &'static [Self] = &[$(Self::$point),*];
             /// Its name: `<step>.<what>`.
             pub const fn name(self) -> &'static str { match self { $(Self::$point => $name),* } }
-            /// What it stands for.
-            pub const fn description(self) -> &'static str { match self { $(Self::$point => $meaning),* } }
-            /// What may go wrong there.
-            pub const fn kind(self) -> FailPointKind { match self { $(Self::$point => FailPointKind::$nature),* } }
+            /// A description of the step.
+            pub const fn description(self) -> &'static str { match self { $(Self::$point => $description),* } }
+            /// What can be injected there.
+            pub const fn kind(self) -> FailPointKind { match self { $(Self::$point => FailPointKind::$kind_of_point),* } }
         }
     };
 }
 
 fail_points! {
-    AcceptLocked         "accept.held"          Marker       "2: the paths are held, nothing is looked at"
-    AcceptPlanned      "accept.planned"       Marker       "4: conditions and gates are passed, nothing is queued"
-    AcceptQueued       "accept.queued"        Marker       "5: the set stands in the queue and every reader sees it"
-    StageCommit        "stage.commit"         Syscall         "6: the objects of a commit are about to be made in memory"
-    LogSpool           "log.spool"            Syscall         "6: a large content is about to be written beside the log"
-    LogSpoolFlush      "log.spool_flush"      Syscall         "6: it is written and about to be flushed"
-    LogWrite           "log.write"            Syscall         "6: a batch is about to be written into the journal"
-    LogFlush           "log.flush"            Syscall         "6: it is written, and about to be flushed"
-    LogFlushed         "log.flushed"          Marker       "6: the batch is in the log: it will happen"
-    RowsWrite          "rows.write"           Housekeeping "rows: what the journal has is about to be written into the database"
-    RowsCommit         "rows.commit"          Housekeeping "rows: it is written, and about to be flushed"
-    RowsApplied           "rows.made"            Marker       "rows: the database has it, and the journal still has it, too"
-    TreeParents        "tree.parents"         Syscall         "7: a directory is about to be made"
-    TreeWrite          "tree.write"           Syscall         "7: a file is about to be written under a temporary name"
-    TreeRename         "tree.rename"          Syscall         "7: it is written and about to get its own name"
-    TreeRemove         "tree.remove"          Syscall         "7: a file is about to be removed"
-    TreeMove           "tree.move"            Syscall         "7: a directory is about to be renamed"
-    TreeDone           "tree.done"            Marker       "7: the tree has the batch, what remembers it has not"
-    PackWrite          "pack.write"           Syscall         "8: a file of a pack is about to be written under a temporary name"
-    PackRename         "pack.rename"          Syscall         "8: it is written and about to get its own name"
-    PackDone           "pack.done"            Marker       "8: the pack is whole, no branch shows it"
-    BranchMove         "branch.move"          Syscall         "8: the branch is about to move"
-    BranchRename       "branch.rename"        Syscall         "8: the branch is locked, its new commit is written and about to get its place"
-    BranchMoved        "branch.moved"         Marker       "8: the branch shows the batch, nobody has heard of it"
-    SnapshotWrite      "snapshot.write"       Syscall         "8: the snapshot of a file is about to be written"
-    SnapshotDrop       "snapshot.drop"        Housekeeping "8: a snapshot more than are kept is about to be removed"
-    PackMerge          "merge.begin"          Housekeeping "merging: packs are about to become one"
-    PackCopy           "merge.copy"           Housekeeping "merging: a stretch of them is about to be copied"
-    PackFlush          "merge.flush"          Housekeeping "merging: the new pack is written and about to be flushed; or one that is written anew"
-    PackInstall          "merge.place"          Housekeeping "merging: it is about to get its own name"
-    PackMerged         "merge.done"            Marker       "merging: it is in place, and they are still there beside it"
-    PackDrop           "merge.drop"           Housekeeping "merging: a pack that is in another now is about to be removed"
-    FeedAnswered       "feed.answered"        Marker       "9: followers and writers have heard of the batch"
-    CheckpointIndex    "checkpoint.index"     Housekeeping "checkpoint: `.git/index` is about to be written"
-    CheckpointFlush    "checkpoint.flush"     Housekeeping "checkpoint: tree and packs are about to be flushed"
-    CheckpointFlushed  "checkpoint.flushed"   Marker       "checkpoint: they are flushed, the log does not know"
-    CheckpointRelease   "checkpoint.settle"    Housekeeping "checkpoint: the log is about to let go of contents"
-    CheckpointRecorded  "checkpoint.settled"   Marker       "checkpoint: it need not have them any more, and still has them"
-    CheckpointSpool    "checkpoint.spool"     Housekeeping "checkpoint: a spool file is about to be removed"
-    AdoptFlush         "adopt.flush"          Syscall         "adoption: what somebody else committed is about to be flushed"
-    AdoptCompared        "adopt.looked"         Marker       "adoption: what differs is known, nothing is queued"
-    OpenTree           "open.tree"            Syscall         "opening: the state directories are about to be made"
-    OpenLog            "open.log"             Syscall         "opening: the log is about to be opened"
-    OpenHistory        "open.history"         Syscall         "opening: the repository is about to be opened"
-    OpenPending      "open.unsettled"       Syscall         "opening: what was not settled is about to be read"
-    OpenSweep          "open.sweep"           Syscall         "opening: what a crash tore is about to be taken away"
-    OpenCommits        "open.commits"         Marker       "opening: the commits are there, the files may not be"
-    OpenRenumber       "open.renumber"        Syscall         "opening: the log is about to be told the commits"
-    OpenRestore        "open.restore"         Marker       "opening: it is known which files are behind, none of them is changed"
-    OpenFiles          "open.files"           Marker       "opening: the files are there, too"
-    OpenReconciled       "open.followed"        Marker       "opening: log, branch and tree agree again"
-    CloseLog           "close.log"            Housekeeping "closing: everything is in place, the log is about to be closed"
+    AcceptLocked         "accept.held"          Marker       "2: the paths are locked, nothing is checked"
+    AcceptPlanned      "accept.planned"       Marker       "4: preconditions and gates have passed, nothing is queued"
+    AcceptQueued       "accept.queued"        Marker       "5: the set is queued and visible to every reader"
+    StageCommit        "stage.commit"         Syscall         "6: before the objects of a commit are built in memory"
+    LogSpool           "log.spool"            Syscall         "6: before a large content is written to the spool"
+    LogSpoolFlush      "log.spool_flush"      Syscall         "6: before a spooled content is flushed"
+    LogWrite           "log.write"            Syscall         "6: before a batch is written to the journal"
+    LogFlush           "log.flush"            Syscall         "6: before the journal is flushed"
+    LogFlushed         "log.flushed"          Marker       "6: the batch is logged and durable"
+    RowsWrite          "rows.write"           Housekeeping "rows: before the journal tail is written to the database"
+    RowsCommit         "rows.commit"          Housekeeping "rows: before the transaction is committed"
+    RowsApplied           "rows.made"            Marker       "rows: the tail is in the database, and still in the journal"
+    TreeParents        "tree.parents"         Syscall         "7: before a directory is created"
+    TreeWrite          "tree.write"           Syscall         "7: before a temporary file is written"
+    TreeRename         "tree.rename"          Syscall         "7: before a file is renamed into place"
+    TreeRemove         "tree.remove"          Syscall         "7: before a file is removed"
+    TreeMove           "tree.move"            Syscall         "7: before a directory is renamed"
+    TreeDone           "tree.done"            Marker       "7: the tree has the batch, the version store does not"
+    PackWrite          "pack.write"           Syscall         "8: before a temporary pack file is written"
+    PackRename         "pack.rename"          Syscall         "8: before a pack is renamed into place"
+    PackDone           "pack.done"            Marker       "8: the pack is complete, no branch refers to it"
+    BranchMove         "branch.move"          Syscall         "8: before the branch moves"
+    BranchRename       "branch.rename"        Syscall         "8: the branch is locked; before the reference is renamed into place"
+    BranchMoved        "branch.moved"         Marker       "8: the branch has the batch, nothing is announced"
+    SnapshotWrite      "snapshot.write"       Syscall         "8: before a snapshot is written"
+    SnapshotDrop       "snapshot.drop"        Housekeeping "8: before an excess snapshot is removed"
+    PackMerge          "merge.begin"          Housekeeping "compaction: before packs are merged"
+    PackCopy           "merge.copy"           Housekeeping "compaction: before a range of a pack is copied"
+    PackFlush          "merge.flush"          Housekeeping "compaction: before a merged or rewritten pack is flushed"
+    PackInstall          "merge.place"          Housekeeping "compaction: before the new pack is renamed into place"
+    PackMerged         "merge.done"            Marker       "compaction: the new pack is installed, the old ones still exist"
+    PackDrop           "merge.drop"           Housekeeping "compaction: before a merged pack is removed"
+    FeedAnswered       "feed.answered"        Marker       "9: followers and writers are notified"
+    CheckpointIndex    "checkpoint.index"     Housekeeping "checkpoint: before `.git/index` is written"
+    CheckpointFlush    "checkpoint.flush"     Housekeeping "checkpoint: before tree and packs are flushed"
+    CheckpointFlushed  "checkpoint.flushed"   Marker       "checkpoint: tree and packs are flushed, the log does not know it"
+    CheckpointRelease   "checkpoint.settle"    Housekeeping "checkpoint: before the log drops contents"
+    CheckpointRecorded  "checkpoint.settled"   Marker       "checkpoint: recorded, the contents still exist"
+    CheckpointSpool    "checkpoint.spool"     Housekeeping "checkpoint: before a spool file is removed"
+    AdoptFlush         "adopt.flush"          Syscall         "adoption: before external commits are flushed"
+    AdoptCompared        "adopt.looked"         Marker       "adoption: differences are known, nothing is queued"
+    OpenTree           "open.tree"            Syscall         "opening: before the state directories are created"
+    OpenLog            "open.log"             Syscall         "opening: before the log is opened"
+    OpenHistory        "open.history"         Syscall         "opening: before the repository is opened"
+    OpenPending      "open.unsettled"       Syscall         "opening: before the records since the checkpoint are read"
+    OpenSweep          "open.sweep"           Syscall         "opening: before torn packs are removed"
+    OpenCommits        "open.commits"         Marker       "opening: the commits are restored, the files may not be"
+    OpenRenumber       "open.renumber"        Syscall         "opening: before new commit ids are written to the log"
+    OpenRestore        "open.restore"         Marker       "opening: outdated files are known, none is changed"
+    OpenFiles          "open.files"           Marker       "opening: the files are restored"
+    OpenReconciled       "open.followed"        Marker       "opening: log, branch and tree agree"
+    CloseLog           "close.log"            Housekeeping "closing: before the log is closed"
 }
 
-/// How often somebody was refused at each point, by its name.
+/// Number of injected errors, by point.
 #[cfg(feature = "fail-points")]
-static REFUSALS: parking_lot::Mutex<std::collections::BTreeMap<String, usize>> =
+static INJECTED_ERRORS: parking_lot::Mutex<std::collections::BTreeMap<String, usize>> =
     parking_lot::Mutex::new(std::collections::BTreeMap::new());
 
-/// The points of one root. Nothing, in a program that is not a test.
+/// The points of one root; without the feature `fail-points`, nothing.
 #[derive(Debug, Clone)]
 pub struct FailPoints {
     #[cfg(feature = "fail-points")]
@@ -114,7 +114,7 @@ impl FailPoints {
         Self {}
     }
 
-    /// Passes a point.
+    /// Reaches a point.
     ///
     /// # Errors
     /// None.
@@ -123,7 +123,7 @@ impl FailPoints {
         Ok(())
     }
 
-    /// Passes a point at which nothing is asked of the disk.
+    /// Reaches a point without a system call.
     #[inline(always)]
     pub const fn hit(&self, _: FailPoint) {}
 }
@@ -135,52 +135,53 @@ impl FailPoints {
         Self { scope: root.to_string_lossy().into() }
     }
 
-    /// Passes a point, or does there what a test wants to be done.
+    /// Reaches a point, and runs what a test configured there.
     ///
     /// # Errors
-    /// What a test wants the disk to say.
+    /// The error that a test injects.
     pub fn check(&self, point: FailPoint) -> io::Result<()> {
         let name = self.name_of(point);
         fail::fail_point!(&name, |number| {
-            *REFUSALS.lock().entry(name.clone()).or_default() += 1;
-            Err(said(number))
+            *INJECTED_ERRORS.lock().entry(name.clone()).or_default() += 1;
+            Err(injected_error(number))
         });
         Ok(())
     }
 
-    /// Passes a point at which nothing is asked of the disk.
+    /// Reaches a point without a system call.
     pub fn hit(&self, point: FailPoint) {
         fail::fail_point!(&self.name_of(point));
     }
 
-    /// What the disk says at a point from now on, as the number of an error.
+    /// From now on, fails at a point with this error number.
     pub fn inject_error(&self, point: FailPoint, errno: i32) {
         self.set(point, &format!("return({errno})"));
     }
 
-    /// How often somebody was refused at a point: what no writer hears of is known to have happened.
+    /// How many errors were injected at a point; shows that a step failed which no writer waits
+    /// for.
     pub fn injected_errors(&self, point: FailPoint) -> usize {
-        REFUSALS.lock().get(&self.name_of(point)).copied().unwrap_or(0)
+        INJECTED_ERRORS.lock().get(&self.name_of(point)).copied().unwrap_or(0)
     }
 
-    /// Whoever comes to a point stays there until [`FailPoints::clear`].
+    /// Blocks every thread that reaches a point until [`FailPoints::clear`].
     pub fn pause(&self, point: FailPoint) {
         self.set(point, "pause");
     }
 
-    /// Calls a function at a point from now on, on the thread that comes there.
+    /// Calls a function from now on on each thread that reaches a point.
     ///
     /// # Panics
-    /// When `fail` does not take it.
+    /// When the crate `fail` rejects it.
     pub fn set_callback(&self, point: FailPoint, function: impl Fn() + Send + Sync + 'static) {
         if let Err(error) = fail::cfg_callback(self.name_of(point), function) {
             panic!("{}: {error}", point.name());
         }
     }
 
-    /// A point is passed again as if it were not there.
+    /// Removes the configuration of a point.
     pub fn clear(&self, point: FailPoint) {
-        // Not only removed: whoever pauses there must hear of it.
+        // Removing it alone would not wake paused threads.
         self.set(point, "off");
         fail::remove(self.name_of(point));
     }
@@ -197,7 +198,7 @@ impl FailPoints {
 }
 
 #[cfg(feature = "fail-points")]
-fn said(number: Option<String>) -> io::Error {
+fn injected_error(number: Option<String>) -> io::Error {
     let number = number.and_then(|text| text.parse().ok());
-    number.map_or_else(|| io::Error::other("a fail point without a number"), io::Error::from_raw_os_error)
+    number.map_or_else(|| io::Error::other("a fail point without an error number"), io::Error::from_raw_os_error)
 }

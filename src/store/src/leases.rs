@@ -1,6 +1,6 @@
-//! `leases.db`: what clients of one door have for themselves, and until when.
+//! `leases.db`: which client of a protocol has exclusive use of a path, and until when.
 //!
-//! One rule: this file only remembers. Whom a lease binds, and what it means to a client, is said above.
+//! Invariant: this file only stores leases. The protocols decide what a lease means and enforce it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -13,36 +13,36 @@ use crate::StoreError;
 
 const SCHEMA: i32 = 1;
 
-/// A file or folder that a client of one door has for itself for a while.
+/// The exclusive or shared use of a file or folder by a client of a protocol, for a limited time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// What tells it from others; whoever names it is its holder.
+    /// Identifies the lease; a client that presents it is the holder.
     pub token: String,
-    /// The file or folder. Of a folder: which names are in it.
+    /// The file or folder. A lease on a folder protects the names in it.
     pub path: TreePath,
-    /// Everything below, too.
+    /// Whether everything below is included.
     pub is_deep: bool,
-    /// Others may have one of this kind beside it.
+    /// Whether other shared leases may exist beside it.
     pub is_shared: bool,
-    /// The door whose clients it is for, and who asks for it there.
+    /// The protocol of the client.
     pub protocol: Protocol,
-    /// Who has it, as they are known at that door.
+    /// The holder, as the protocol identifies clients.
     pub holder: String,
-    /// What the door keeps with it.
+    /// Data of the protocol.
     pub note: String,
-    /// When it ends by itself.
+    /// When it expires.
     pub expires_at: SystemTime,
 }
 
-/// The file, which is made when there is something to remember.
+/// The file; it is created with the first lease.
 pub struct LeaseFile {
     file: PathBuf,
     connection: Mutex<Option<Connection>>,
 }
 
 impl LeaseFile {
-    /// The file of a space, and what it remembers. One that cannot be read is told to the log and begun anew: leases end by themselves, and a
-    /// space must not stay closed for them.
+    /// Opens the file of a space and reads its leases. An unreadable file is logged and replaced:
+    /// leases expire anyway, and a space must open without them.
     ///
     /// # Errors
     /// [`StoreError`] when a damaged file cannot be removed.
@@ -51,18 +51,18 @@ impl LeaseFile {
         if !file.exists() {
             return Ok((new(None), Vec::new()));
         }
-        let opened = connect(file).and_then(|connection| Ok((all(&connection)?, connection)));
+        let opened = connect(file).and_then(|connection| Ok((read_all(&connection)?, connection)));
         match opened {
             Ok((leases, connection)) => Ok((new(Some(connection)), leases)),
             Err(error) => {
-                tracing::error!(leases.file = %file.display(), %error, "locks of before cannot be read, and have ended");
+                tracing::error!(leases.file = %file.display(), %error, "the leases of WebDAV clients cannot be read and are dropped; clients must lock again");
                 std::fs::remove_file(file)?;
                 Ok((new(None), Vec::new()))
             }
         }
     }
 
-    /// Remembers a lease, or what became of it.
+    /// Stores a new or changed lease.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
@@ -72,7 +72,7 @@ impl LeaseFile {
             Some(connection) => connection,
             none => none.insert(connect(&self.file)?),
         };
-        let until = lease.expires_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let expires_at = lease.expires_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         connection.prepare_cached("INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(
             (
                 &lease.token,
@@ -82,13 +82,13 @@ impl LeaseFile {
                 lease.protocol.name(),
                 &lease.holder,
                 &lease.note,
-                i64::try_from(until.as_millis()).unwrap_or(i64::MAX),
+                i64::try_from(expires_at.as_millis()).unwrap_or(i64::MAX),
             ),
         )?;
         Ok(())
     }
 
-    /// Forgets a lease.
+    /// Removes a lease.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
@@ -103,7 +103,7 @@ impl LeaseFile {
 fn connect(file: &Path) -> Result<Connection, StoreError> {
     let mut connection = Connection::open(file)?;
     connection.busy_timeout(Duration::from_secs(5))?;
-    // Of few rows, each written seldom: a journal beside the file would only be one more to look after.
+    // Few rows, rarely written: a WAL file would be one more file to manage.
     connection.pragma_update_and_check(None, "journal_mode", "TRUNCATE", |_| Ok(()))?;
     let version: i32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     match version {
@@ -125,8 +125,8 @@ fn connect(file: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// What is remembered and makes sense.
-fn all(connection: &Connection) -> Result<Vec<Lease>, StoreError> {
+/// Reads all leases; invalid rows are skipped.
+fn read_all(connection: &Connection) -> Result<Vec<Lease>, StoreError> {
     let mut statement =
         connection.prepare("SELECT token, path, is_deep, is_shared, door, holder, note, until FROM leases")?;
     let mut rows = statement.query([])?;

@@ -1,9 +1,10 @@
-//! The disk: the tree of files, the durable log in front of it, and git (or snapshots, or nothing) as its memory.
+//! The disk: the tree of files, the durable log in front of it, and the version store (git,
+//! snapshots or nothing) behind it.
 //!
-//! One rule: only this crate touches the knowledge root. It knows files, records and commits, and decides nothing: what may be
-//! written, and in which order, is `vfs`'s affair.
+//! Invariant: only this crate accesses the knowledge root. It handles files, records and commits.
+//! `vfs` decides what may be written and in which order.
 #![warn(missing_docs)]
-#![expect(clippy::disallowed_methods, reason = "the disk lives here")]
+#![expect(clippy::disallowed_methods, reason = "only this crate accesses the disk")]
 
 mod audit_log;
 pub mod boot_marker;

@@ -1,11 +1,12 @@
-//! Where svcfs keeps its own state below a knowledge root.
+//! The files of svcfs's own state below a knowledge root.
 
 use std::path::{Path, PathBuf};
 
-/// The state directory, relative to the knowledge root; ignored by git and invisible through every door (gaps.md D4).
+/// The state directory, relative to the knowledge root. git ignores it and no protocol shows it.
 pub const STATE_DIRECTORY: &str = ".svc/state";
 
-/// Where the audit log lies, relative to the knowledge root; ignored by git and invisible through every door.
+/// The directory of the audit log, relative to the knowledge root. git ignores it and no protocol
+/// shows it.
 pub const AUDIT_DIRECTORY: &str = ".svc/audit";
 
 /// The files below [`STATE_DIRECTORY`] of one root.
@@ -16,7 +17,7 @@ pub struct StatePaths {
 }
 
 impl StatePaths {
-    /// Of a knowledge root.
+    /// Paths for a knowledge root.
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned(), directory: root.join(STATE_DIRECTORY) }
     }
@@ -24,7 +25,7 @@ impl StatePaths {
     pub fn root(&self) -> &Path {
         &self.root
     }
-    /// The directory itself.
+    /// The state directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -32,43 +33,43 @@ impl StatePaths {
     pub fn log(&self) -> PathBuf {
         self.directory.join("log.db")
     }
-    /// What is in front of the log's rows, in two files.
+    /// The two journal files in front of the log's rows.
     pub fn journal(&self) -> [PathBuf; 2] {
         [0, 1].map(|number| self.directory.join(format!("log.journal-{number}")))
     }
-    /// Large contents of unsettled log records.
+    /// Large contents of log records since the last checkpoint.
     pub fn spool(&self) -> PathBuf {
         self.directory.join("spool")
     }
-    /// Files on their way into the tree.
+    /// Files that are about to be installed in the tree.
     pub fn temp_directory(&self) -> PathBuf {
         self.directory.join("tmp")
     }
-    /// There while a flush has failed and no later one is to be trusted.
+    /// Exists while a flush has failed and later ones cannot be trusted.
     pub fn sync_failed_marker(&self) -> PathBuf {
         self.directory.join("unflushed")
     }
-    /// When the machine was started on which the root was opened last.
+    /// Boot time of the machine when the root was last opened.
     pub fn boot_marker(&self) -> PathBuf {
         self.directory.join("boot")
     }
-    /// The search index, which may be deleted at any time.
+    /// The search index; it may be deleted at any time.
     pub fn index(&self) -> PathBuf {
         self.directory.join("index.db")
     }
-    /// What was read and searched for, which may be deleted at any time.
+    /// Counts of reads and searches; they may be deleted at any time.
     pub fn usage(&self) -> PathBuf {
         self.directory.join("usage.db")
     }
-    /// Numbers of files for NFS handles, and what was promised over NFS of files before they are in the tree.
+    /// Inode numbers for NFS handles, and stable NFS writes that are not in the tree yet.
     pub fn inode_table(&self) -> PathBuf {
         self.directory.join("nfs.db")
     }
-    /// What clients of one door have for themselves, and until when.
+    /// Leases of protocol clients.
     pub fn leases(&self) -> PathBuf {
         self.directory.join("leases.db")
     }
-    /// Held by the one server of this root; its text is that server's process id.
+    /// Lock of the one server of this root; it contains the process id.
     pub fn lock(&self) -> PathBuf {
         self.directory.join("server.lock")
     }

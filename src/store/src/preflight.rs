@@ -1,4 +1,4 @@
-//! What a root is like from outside, before anybody opens it: whose it is, whether it can be written, how full its disk is.
+//! Checks on a root that is not open: owner, write permission, free space, leftover files.
 
 use std::fs;
 use std::io;
@@ -9,19 +9,20 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::tree::BLANK_PREFIX;
+use crate::tree::TEMP_POOL_PREFIX;
 use crate::{DiskUsage, StatePaths};
 
-/// Refused saves, relative to the root; they are their writers' until somebody takes them away.
-const REJECTED: &str = ".svc/rejected";
+/// Texts of rejected saves, relative to the root. They stay until a person removes them.
+const REJECTED_DIRECTORY: &str = ".svc/rejected";
 
 const SUPERUSER: u32 = 0;
 
-/// Of the root, and what svcfs must be able to change below it, those that this process may not write, and why.
+/// The paths that svcfs must write and this process may not, each with the error: the root, its
+/// `.git` and its state.
 pub fn unwritable_paths(root: &Path) -> Vec<(PathBuf, io::Error)> {
     let state = StatePaths::new(root);
     let git = root.join(".git");
-    let places = [
+    let paths = [
         root.to_owned(),
         state.directory().to_owned(),
         state.log(),
@@ -33,52 +34,54 @@ pub fn unwritable_paths(root: &Path) -> Vec<(PathBuf, io::Error)> {
         git.join("refs/heads"),
         git,
     ];
-    let refused = |place: PathBuf| match rustix::fs::accessat(CWD, &place, Access::WRITE_OK, AtFlags::EACCESS) {
-        Err(error) if error != Errno::NOENT => Some((place, error.into())),
+    let check = |path: PathBuf| match rustix::fs::accessat(CWD, &path, Access::WRITE_OK, AtFlags::EACCESS) {
+        Err(error) if error != Errno::NOENT => Some((path, error.into())),
         Ok(()) | Err(_) => None,
     };
-    let mut found: Vec<_> = places.into_iter().filter_map(refused).collect();
-    if found.is_empty()
-        && let Err(error) = tried(root)
+    let mut unwritable: Vec<_> = paths.into_iter().filter_map(check).collect();
+    if unwritable.is_empty()
+        && let Err(error) = try_write(root)
     {
-        found.push((root.to_owned(), error));
+        unwritable.push((root.to_owned(), error));
     }
-    found
+    unwritable
 }
 
-/// Makes a file without a name: a disk that became read-only after an error says so only to whoever writes.
-fn tried(root: &Path) -> io::Result<()> {
+/// Creates an unnamed file: after an I/O error a remounted read-only disk is noticed only by
+/// writing.
+fn try_write(root: &Path) -> io::Result<()> {
     let state = StatePaths::new(root).temp_directory();
     let directory = if state.is_dir() { &state } else { root };
     match rustix::fs::open(directory, OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR) {
-        // A disk that knows no such files.
+        // The file system does not support unnamed files.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT) | Ok(_) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Files of `.git` and of our state that belong to the superuser in a root that does not, because a command was run here with
-/// more rights than it needs: a server of anybody else cannot change them. Other owners are somebody's arrangement.
+/// Files of `.git` and of the state that belong to root (user 0) although the root directory does
+/// not. A command was run with `sudo`; the server of another user cannot change them. Other owners
+/// are deliberate.
 pub fn misowned_files(root: &Path) -> Vec<PathBuf> {
     let Ok(owner) = fs::metadata(root).map(|stat| stat.uid()) else { return Vec::new() };
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     if owner == SUPERUSER {
-        return found;
+        return files;
     }
     for start in [root.join(".git"), StatePaths::new(root).directory().to_owned()] {
         collect(&start, &mut |path, stat| {
             if stat.uid() == SUPERUSER {
-                found.push(path.to_owned());
+                files.push(path.to_owned());
             }
         });
     }
-    found
+    files
 }
 
-/// Gives files to the owner of the root.
+/// Gives files to the owner of the root directory.
 ///
 /// # Errors
-/// What the system said; only the superuser may.
+/// The error of lchown(2); only user 0 may.
 pub fn restore_owner(root: &Path, files: &[PathBuf]) -> io::Result<()> {
     let stat = fs::metadata(root)?;
     files.iter().try_for_each(|file| lchown(file, Some(stat.uid()), Some(stat.gid())))
@@ -87,38 +90,38 @@ pub fn restore_owner(root: &Path, files: &[PathBuf]) -> io::Result<()> {
 /// Size and free space of the disk of a root.
 ///
 /// # Errors
-/// What the system said.
+/// The error of statvfs(2).
 pub fn disk_usage(root: &Path) -> io::Result<DiskUsage> {
     Ok(DiskUsage::from(rustix::fs::statvfs(root)?))
 }
 
-/// Files that were on their way into the tree when their server was killed. The log has what matters of them.
+/// Temporary files of a killed server. Their contents are in the log as far as they were accepted.
 pub fn leftover_temp_files(root: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     collect(&StatePaths::new(root).temp_directory(), &mut |path, stat| {
-        let is_blank = path.file_name().is_some_and(|name| name.as_bytes().starts_with(BLANK_PREFIX.as_bytes()));
-        if !stat.is_dir() && !is_blank {
-            found.push(path.to_owned());
+        let is_pooled = path.file_name().is_some_and(|name| name.as_bytes().starts_with(TEMP_POOL_PREFIX.as_bytes()));
+        if !stat.is_dir() && !is_pooled {
+            files.push(path.to_owned());
         }
     });
-    found
+    files
 }
 
-/// Texts of refused saves.
+/// Texts of rejected saves.
 pub fn rejected_saves(root: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    collect(&root.join(REJECTED), &mut |path, stat| {
+    let mut files = Vec::new();
+    collect(&root.join(REJECTED_DIRECTORY), &mut |path, stat| {
         if !stat.is_dir() {
-            found.push(path.to_owned());
+            files.push(path.to_owned());
         }
     });
-    found
+    files
 }
 
-/// Removes files that nobody needs any more.
+/// Removes files.
 ///
 /// # Errors
-/// What the system said; one that is gone already is no error.
+/// The error of unlink(2); a file that does not exist is no error.
 pub fn remove_files(files: &[PathBuf]) -> io::Result<()> {
     files.iter().try_for_each(|file| match fs::remove_file(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -126,12 +129,12 @@ pub fn remove_files(files: &[PathBuf]) -> io::Result<()> {
     })
 }
 
-fn collect(start: &Path, note: &mut dyn FnMut(&Path, &fs::Metadata)) {
+fn collect(start: &Path, visit: &mut dyn FnMut(&Path, &fs::Metadata)) {
     let Ok(stat) = fs::symlink_metadata(start) else { return };
-    note(start, &stat);
+    visit(start, &stat);
     if stat.is_dir() {
         let mut below: Vec<_> = fs::read_dir(start).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
         below.sort();
-        below.iter().for_each(|path| collect(path, note));
+        below.iter().for_each(|path| collect(path, visit));
     }
 }

@@ -1,4 +1,5 @@
-//! Whether a disk takes writes: SQLite tells no more than "disk I/O error", libgit2 at times nothing, whatever the disk said.
+//! Test writes: SQLite says only "disk I/O error", and libgit2 sometimes nothing, whatever the
+//! system error was.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,60 +10,62 @@ use rusqlite::ErrorCode;
 
 use crate::StoreError;
 
-/// Room that must be left: what a small page needs in the log, in git and in the tree.
-pub(crate) const ROOM: usize = 64 << 10;
+/// Free space that a write needs, in bytes: a small page in the log, in git and in the tree.
+pub(crate) const MIN_FREE_BYTES: usize = 64 << 10;
 
-/// With so much left a disk is not asked by writing.
-const PLENTY: u64 = 8 << 20;
+/// With this many free bytes no test write is needed.
+const PLENTY_BYTES: u64 = 8 << 20;
 
-/// Name of the file that is written and removed; a leftover is swept with the spool.
-const NAME: &str = "probe";
+/// Name of the test file; a leftover is removed with the spool.
+const FILE_NAME: &str = "probe";
 
 /// Writes, flushes and removes a file of `size` bytes in `directory`.
 ///
 /// # Errors
-/// What the disk said: `StorageFull`, `ReadOnlyFilesystem`, `PermissionDenied`, …
+/// The system error: `StorageFull`, `ReadOnlyFilesystem`, `PermissionDenied`, …
 pub(crate) fn write(directory: &Path, size: usize) -> io::Result<()> {
-    let path = directory.join(NAME);
+    let path = directory.join(FILE_NAME);
     let written = File::create(&path).and_then(|mut file| {
         file.write_all(&vec![0; size])?;
         file.sync_all()
     });
-    // The first failure is the one that tells.
-    let removed = match fs::remove_file(&path) {
-        // Somebody else tried it at the same time, or swept it away.
+    // The first failure is the meaningful one.
+    let unlinked = match fs::remove_file(&path) {
+        // A concurrent probe or a sweep removed it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         outcome => outcome,
     };
-    written.and(removed)
+    written.and(unlinked)
 }
 
-/// Whether the disk of a file has plenty of room for some bytes; false when it is little, and enough for what is made of them.
+/// Whether the disk of `file` has plenty of free space for `bytes`; false when little is free, but
+/// enough.
 ///
-/// What is in the log must be possible in git and in the tree: the log has room of its own already when there is none left for those.
+/// What is logged must also fit into git and the tree, which need space later than the log.
 ///
 /// # Errors
-/// `StorageFull` when it is not enough, or what else the disk says.
-pub(crate) fn has_room(file: &File, directory: &Path, bytes: usize) -> io::Result<bool> {
+/// `StorageFull` when the free space does not suffice, or another system error.
+pub(crate) fn has_plenty_free(file: &File, directory: &Path, bytes: usize) -> io::Result<bool> {
     let disk = rustix::fs::fstatvfs(file)?;
-    if disk.f_bavail.saturating_mul(disk.f_frsize) >= PLENTY + 4 * bytes as u64 {
+    if disk.f_bavail.saturating_mul(disk.f_frsize) >= PLENTY_BYTES + 4 * bytes as u64 {
         return Ok(true);
     }
-    // Some may be left that only root has: writing tells.
-    write(directory, ROOM + 2 * bytes)?;
+    // The rest may be reserved for root: only writing shows that.
+    write(directory, MIN_FREE_BYTES + 2 * bytes)?;
     Ok(false)
 }
 
-/// An error that does not say what the disk refused becomes what the disk says to a file of `size` bytes.
-pub(crate) fn explained(error: StoreError, directory: &Path, size: usize) -> StoreError {
+/// Replaces an error without a cause by the system error of a test write of `size` bytes.
+pub(crate) fn with_cause(error: StoreError, directory: &Path, size: usize) -> StoreError {
     let is_vague = match &error {
         StoreError::Database(source) => matches!(
             source.sqlite_error_code(),
             Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly)
-                // So it calls a file that the disk cannot read.
+                // SQLite's code for a file that the disk cannot read.
                 | Some(ErrorCode::DatabaseCorrupt)
         ),
-        // libgit2 forgets the reason when a write into its buffer fails, or misses what it could not write a moment ago.
+        // libgit2 loses the cause when a write into its buffer fails, or misses the object it
+        // failed to write.
         StoreError::Git(source) => {
             source.class() == ErrorClass::None
                 || source.class() == ErrorClass::Odb && source.code() == git2::ErrorCode::NotFound

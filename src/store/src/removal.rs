@@ -1,13 +1,14 @@
-//! A whole root that is taken off the disk.
+//! Removal of a complete root.
 
 use std::io;
 use std::path::Path;
 
-/// Removes a root with everything in it. It gets another name first, so that nothing finds half of it where it was.
+/// Removes a root with everything in it. It is renamed to `temporary` first, so that no reader sees
+/// half of it.
 ///
 /// # Errors
 /// Those of the disk.
-pub fn remove_root(root: &Path, beside: &Path) -> io::Result<()> {
-    std::fs::rename(root, beside)?;
-    std::fs::remove_dir_all(beside)
+pub fn remove_root(root: &Path, temporary: &Path) -> io::Result<()> {
+    std::fs::rename(root, temporary)?;
+    std::fs::remove_dir_all(temporary)
 }

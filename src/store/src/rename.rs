@@ -1,4 +1,4 @@
-//! Renames on disks that do not know the flags of renameat2(2): bindfs, some network disks.
+//! Renames on file systems without the flags of renameat2(2): bindfs, some network file systems.
 
 use std::os::fd::AsFd;
 
@@ -6,16 +6,16 @@ use rustix::fs::{AtFlags, RenameFlags, renameat, renameat_with, statat};
 use rustix::io::{self, Errno};
 use rustix::path::Arg;
 
-/// Whether a disk does not know a flag.
+/// Whether the file system does not support a flag.
 pub(crate) const fn is_unsupported(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
-/// Renames to a name that is free. Where the disk does not know `RENAME_NOREPLACE`, it is asked for the name first: what
-/// another process puts there in between is replaced.
+/// Renames to a free name. Without `RENAME_NOREPLACE` the name is checked first, and a file that
+/// another process creates in between is replaced.
 ///
 /// # Errors
-/// `EXIST`; what else the system said.
+/// `EXIST`, or another system error.
 pub(crate) fn rename_to_free(
     (old_directory, old): (impl AsFd, impl Arg + Copy),
     (new_directory, new): (impl AsFd, impl Arg + Copy),

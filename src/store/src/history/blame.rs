@@ -1,4 +1,4 @@
-//! Who last wrote each line.
+//! Blame: the last author of each line.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -6,19 +6,19 @@ use std::path::Path;
 use git2::{BlameOptions, Blob, DiffOptions, Oid, Patch, Repository};
 use svcfs_base::{Actor, CommitId, ETag, Timestamp, TreePath};
 
-use super::external_commits::decoded;
+use super::external_commits::decode;
 use super::{History, HistoryResult, commit_id, oid};
 
-/// How many files are remembered, and how many hunks of one at most: together some 10 MB.
-const MAX_KEPT_FILES: usize = 64;
-const MAX_KEPT_HUNKS: usize = 2_000;
+/// Limits of the cache: number of files, and hunks of one file; together about 10 MB.
+const MAX_CACHED_FILES: usize = 64;
+const MAX_CACHED_HUNKS: usize = 2_000;
 
 /// Consecutive lines last written by one commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlameHunk {
     /// Number of the first line, from 1.
     pub first_line: usize,
-    /// How many lines.
+    /// Number of lines.
     pub lines: usize,
     /// The commit.
     pub commit: CommitId,
@@ -31,9 +31,9 @@ pub struct BlameHunk {
 /// One version of a file.
 #[derive(Debug, Clone)]
 pub struct FileVersion {
-    /// The file's name then.
+    /// The path of the file at that time.
     pub path: TreePath,
-    /// The commit that made it.
+    /// The commit that wrote it.
     pub commit: CommitId,
     /// Its author.
     pub actor: Actor,
@@ -43,7 +43,7 @@ pub struct FileVersion {
     pub blob: ETag,
 }
 
-/// Lines that a version replaced: the first of them before and after, from 0, and how many.
+/// Lines that a version replaced: the first one before and after, from 0, and the counts.
 #[derive(Debug, Clone, Copy)]
 struct ReplacedLines {
     old: usize,
@@ -52,7 +52,7 @@ struct ReplacedLines {
     new_count: usize,
 }
 
-/// A line of the newest version, and where it stands in the version looked at.
+/// A line of the newest version, and its position in the version being compared.
 #[derive(Debug, Clone, Copy)]
 struct BlamedLine {
     newest: usize,
@@ -60,7 +60,7 @@ struct BlamedLine {
 }
 
 impl History {
-    /// Who last wrote each line of a path as of a commit, by walking through every commit before it.
+    /// The last author of each line of a path at a commit, by walking all earlier commits.
     ///
     /// # Errors
     /// `Git`.
@@ -78,7 +78,7 @@ impl History {
                         first_line: hunk.final_start_line(),
                         lines: hunk.lines_in_hunk(),
                         commit: commit_id(commit.id()),
-                        actor: Actor::new(&decoded(&commit, author.name_bytes())),
+                        actor: Actor::new(&decode(&commit, author.name_bytes())),
                         time: Timestamp::from_second(author.when().seconds()).unwrap_or(Timestamp::UNIX_EPOCH),
                     })
                 })
@@ -86,9 +86,9 @@ impl History {
         })
     }
 
-    /// Who last wrote each line of the first of these versions, which are all there are, newest first: the same as
-    /// [`History::blame`] without looking at commits that did not touch the file. What was found for one version is remembered
-    /// and used for the next.
+    /// The last author of each line of the first of these versions, which are the complete history,
+    /// newest first: the result of [`History::blame`] without reading commits that do not touch the
+    /// file. Results are cached and reused for the next version.
     ///
     /// # Errors
     /// `Git` when a content is missing.
@@ -97,11 +97,11 @@ impl History {
         let hunks = self.reader(|repository| {
             let mut content = None;
             let mut lines: Option<Vec<BlamedLine>> = None;
-            let mut writers: Vec<LineAuthor> = Vec::new();
+            let mut authors: Vec<LineAuthor> = Vec::new();
             for (at, version) in versions.iter().enumerate() {
-                if let Some(known) = self.blamed.lock().of(version) {
-                    let Some(lines) = &lines else { return Ok(known.to_vec()) };
-                    lines.iter().for_each(|line| writers[line.newest] = LineAuthor::of_line(known, line.here));
+                if let Some(cached) = self.blame_cache.lock().get(version) {
+                    let Some(lines) = &lines else { return Ok(cached.to_vec()) };
+                    lines.iter().for_each(|line| authors[line.newest] = LineAuthor::of_line(cached, line.here));
                     break;
                 }
                 let older = versions.get(at + 1);
@@ -113,31 +113,31 @@ impl History {
                     None => blob(repository, version.blob)?,
                 };
                 let lines = lines.get_or_insert_with(|| all_lines(after.content()));
-                writers.resize(lines.len().max(writers.len()), LineAuthor::of(version));
+                authors.resize(lines.len().max(authors.len()), LineAuthor::of(version));
                 let Some(older) = older.filter(|_| !lines.is_empty()) else {
-                    lines.iter().for_each(|line| writers[line.newest] = LineAuthor::of(version));
+                    lines.iter().for_each(|line| authors[line.newest] = LineAuthor::of(version));
                     break;
                 };
                 let before = blob(repository, older.blob)?;
-                let parts = replaced(&before, &after)?;
-                pass_on(lines, &parts, |line| writers[line] = LineAuthor::of(version));
+                let parts = changed_lines(&before, &after)?;
+                map_to_older(lines, &parts, |line| authors[line] = LineAuthor::of(version));
                 content = Some(before);
             }
-            Ok(hunks(&writers))
+            Ok(hunks(&authors))
         })?;
-        self.blamed.lock().keep(newest, &hunks);
+        self.blame_cache.lock().insert(newest, &hunks);
         Ok(hunks)
     }
 
-    /// Whether two contents are so alike that one may be the other under another name: at least half of the lines are the same.
+    /// Whether two contents are similar enough for a rename: at least half of the lines are equal.
     ///
     /// # Errors
     /// `Git` when one of them is missing.
-    pub fn are_similar(&self, one: ETag, other: ETag) -> HistoryResult<bool> {
+    pub fn are_similar(&self, a: ETag, b: ETag) -> HistoryResult<bool> {
         self.reader(|repository| {
-            let (one, other) = (blob(repository, one)?, blob(repository, other)?);
-            let total = count_lines(one.content()).max(count_lines(other.content()));
-            let changed: usize = replaced(&one, &other)?.iter().map(|part| part.old_count.max(part.new_count)).sum();
+            let (a, b) = (blob(repository, a)?, blob(repository, b)?);
+            let total = count_lines(a.content()).max(count_lines(b.content()));
+            let changed: usize = changed_lines(&a, &b)?.iter().map(|part| part.old_count.max(part.new_count)).sum();
             Ok(total > 0 && changed * 2 <= total)
         })
     }
@@ -147,37 +147,39 @@ fn blob(repository: &Repository, etag: ETag) -> HistoryResult<Blob<'_>> {
     Ok(repository.find_blob(Oid::from_bytes(etag.as_bytes())?)?)
 }
 
-/// A last line without its end is a line, too.
+/// A last line without a line end counts.
 fn count_lines(content: &[u8]) -> usize {
     let ends = content.iter().filter(|byte| **byte == b'\n').count();
     ends + usize::from(content.last().is_some_and(|byte| *byte != b'\n'))
 }
 
-fn replaced(old: &Blob<'_>, new: &Blob<'_>) -> HistoryResult<Vec<ReplacedLines>> {
+fn changed_lines(old: &Blob<'_>, new: &Blob<'_>) -> HistoryResult<Vec<ReplacedLines>> {
     let mut options = DiffOptions::new();
-    // As stock git compares for `git blame`.
+    // The settings of `git blame`.
     options.context_lines(0).interhunk_lines(0).indent_heuristic(true).force_text(true);
-    // Not as blobs of a repository: libgit2 then looks for attributes, in several files for each comparison.
+    // From buffers: for blobs of a repository libgit2 reads attributes from several files for each
+    // comparison.
     let patch = Patch::from_buffers(old.content(), None, new.content(), None, Some(&mut options))?;
-    let mut found = Vec::with_capacity(patch.num_hunks());
+    let mut changes = Vec::with_capacity(patch.num_hunks());
     for at in 0..patch.num_hunks() {
         let (hunk, _) = patch.hunk(at)?;
-        // Where nothing stands on one side, its number is that of the line before.
+        // An empty side has the number of the line before.
         let start = |first: u32, count: u32| (first as usize).saturating_sub(usize::from(count > 0));
-        found.push(ReplacedLines {
+        changes.push(ReplacedLines {
             old: start(hunk.old_start(), hunk.old_lines()),
             old_count: hunk.old_lines() as usize,
             new: start(hunk.new_start(), hunk.new_lines()),
             new_count: hunk.new_lines() as usize,
         });
     }
-    Ok(found)
+    Ok(changes)
 }
 
-/// Keeps the lines that the version before has, too, at their places there; the others are this version's.
-fn pass_on(lines: &mut Vec<BlamedLine>, replaced: &[ReplacedLines], mut written_here: impl FnMut(usize)) {
-    let mut parts = replaced.iter().peekable();
-    // What the places before are ahead of those here, behind the last part that was passed.
+/// Maps the lines that the older version has, too, to their positions there, and reports the
+/// others.
+fn map_to_older(lines: &mut Vec<BlamedLine>, changed_lines: &[ReplacedLines], mut on_new_line: impl FnMut(usize)) {
+    let mut parts = changed_lines.iter().peekable();
+    // Positions after the last passed hunk, in this version and in the older one.
     let (mut here, mut before) = (0, 0);
     lines.retain_mut(|line| {
         while let Some(part) = parts.next_if(|part| part.new + part.new_count <= line.here) {
@@ -185,7 +187,7 @@ fn pass_on(lines: &mut Vec<BlamedLine>, replaced: &[ReplacedLines], mut written_
         }
         let is_new = parts.peek().is_some_and(|part| (part.new..part.new + part.new_count).contains(&line.here));
         if is_new {
-            written_here(line.newest);
+            on_new_line(line.newest);
         } else {
             line.here = before + (line.here - here);
         }
@@ -197,9 +199,9 @@ fn all_lines(content: &[u8]) -> Vec<BlamedLine> {
     (0..count_lines(content)).map(|at| BlamedLine { newest: at, here: at }).collect()
 }
 
-fn hunks(writers: &[LineAuthor]) -> Vec<BlameHunk> {
+fn hunks(authors: &[LineAuthor]) -> Vec<BlameHunk> {
     let mut hunks: Vec<BlameHunk> = Vec::new();
-    for (at, LineAuthor { commit, actor, time }) in writers.iter().enumerate() {
+    for (at, LineAuthor { commit, actor, time }) in authors.iter().enumerate() {
         match hunks.last_mut() {
             Some(hunk) if hunk.commit == *commit => hunk.lines += 1,
             _ => hunks.push(BlameHunk {
@@ -214,7 +216,7 @@ fn hunks(writers: &[LineAuthor]) -> Vec<BlameHunk> {
     hunks
 }
 
-/// Who wrote a line.
+/// The author of a line.
 #[derive(Debug, Clone)]
 struct LineAuthor {
     commit: CommitId,
@@ -227,7 +229,7 @@ impl LineAuthor {
         Self { commit: version.commit, actor: version.actor.clone(), time: version.time }
     }
 
-    /// That of a line, from 0, of a version whose hunks are known and cover all its lines.
+    /// The author of a line, from 0, from hunks that cover all lines.
     fn of_line(hunks: &[BlameHunk], line: usize) -> Self {
         let BlameHunk { commit, actor, time, .. } =
             &hunks[hunks.partition_point(|hunk| hunk.first_line <= line + 1) - 1];
@@ -235,28 +237,28 @@ impl LineAuthor {
     }
 }
 
-/// What was found for the newest version of some files. A version's lines never change, so nothing here is ever wrong.
+/// Hunks of recent versions, by path. A commit's lines never change, so entries never become stale.
 #[derive(Debug, Default)]
 pub(super) struct BlameCache {
     files: HashMap<TreePath, (CommitId, Vec<BlameHunk>)>,
-    /// Longest unused first.
+    /// Oldest first.
     order: VecDeque<TreePath>,
 }
 
 impl BlameCache {
-    fn of(&self, version: &FileVersion) -> Option<&[BlameHunk]> {
+    fn get(&self, version: &FileVersion) -> Option<&[BlameHunk]> {
         let (commit, hunks) = self.files.get(&version.path)?;
         (*commit == version.commit).then_some(hunks)
     }
 
-    fn keep(&mut self, version: &FileVersion, hunks: &[BlameHunk]) {
-        if hunks.len() > MAX_KEPT_HUNKS {
+    fn insert(&mut self, version: &FileVersion, hunks: &[BlameHunk]) {
+        if hunks.len() > MAX_CACHED_HUNKS {
             return;
         }
         self.order.retain(|path| *path != version.path);
         self.order.push_back(version.path.clone());
         self.files.insert(version.path.clone(), (version.commit, hunks.to_vec()));
-        if self.order.len() > MAX_KEPT_FILES
+        if self.order.len() > MAX_CACHED_FILES
             && let Some(oldest) = self.order.pop_front()
         {
             self.files.remove(&oldest);

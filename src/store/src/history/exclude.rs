@@ -1,6 +1,6 @@
-//! `.git/info/exclude`: what git is told to leave alone without touching a file of a person's.
+//! `.git/info/exclude`: ignores files without changing a person's `.gitignore`.
 //!
-//! One rule: lines between two marks are ours, every other byte is a person's and stays.
+//! Invariant: the lines between two markers belong to svcfs; every other byte stays.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -15,77 +15,78 @@ use crate::{AUDIT_DIRECTORY, SNAPSHOT_DIRECTORY, STATE_DIRECTORY};
 const BEGIN: &[u8] = b"# svcfs: begin of what is never versioned";
 const END: &[u8] = b"# svcfs: end";
 
-/// Keeps our state, and names that are never versioned, out of a person's `git status`.
+/// Excludes the state of svcfs and unversioned names from `git status`.
 ///
 /// # Errors
-/// `State` with what the disk said; the file is then as it was.
+/// `State` with the system error; the file is unchanged then.
 pub(super) fn exclude(repository: &Repository, names: &[String]) -> HistoryResult<()> {
-    // Of a linked work tree git reads the one of its main repository.
+    // In a linked work tree git reads the file of the main repository.
     let file = repository.commondir().join("info/exclude");
-    let present = match fs::read(&file) {
+    let current = match fs::read(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    let wanted = with_ours(&present, names);
-    if wanted != present {
-        // A person may keep theirs elsewhere, behind a link.
-        replace(&fs::canonicalize(&file).unwrap_or(file), &wanted)?;
+    let updated = with_own_lines(&current, names);
+    if updated != current {
+        // The file may be a symbolic link.
+        replace(&fs::canonicalize(&file).unwrap_or(file), &updated)?;
     }
     Ok(())
 }
 
-fn with_ours(present: &[u8], names: &[String]) -> Vec<u8> {
-    let (before, after) = match split_at(present, BEGIN) {
+fn with_own_lines(current: &[u8], names: &[String]) -> Vec<u8> {
+    let (before, after) = match split_at(current, BEGIN) {
         Some((before, rest)) => (before, split_at(rest, END).map_or(&[][..], |(_, after)| after)),
-        None => (present, &b"\n"[..]),
+        None => (current, &b"\n"[..]),
     };
-    let mut wanted = before.to_vec();
+    let mut updated = before.to_vec();
     if !before.is_empty() && !before.ends_with(b"\n") {
-        wanted.push(b'\n');
+        updated.push(b'\n');
     }
-    wanted.extend_from_slice(BEGIN);
-    wanted.push(b'\n');
+    updated.extend_from_slice(BEGIN);
+    updated.push(b'\n');
     for directory in [STATE_DIRECTORY, AUDIT_DIRECTORY, SNAPSHOT_DIRECTORY, ".svc/rejected"] {
-        wanted.extend_from_slice(format!("/{directory}/\n").as_bytes());
+        updated.extend_from_slice(format!("/{directory}/\n").as_bytes());
     }
     for name in names {
-        // A leading `#` or `!` means something else in this file.
+        // A leading `#` or `!` has a special meaning in this file.
         let escape = if name.starts_with(['#', '!']) { "\\" } else { "" };
-        wanted.extend_from_slice(format!("{escape}{}\n", expand_case(name)).as_bytes());
+        updated.extend_from_slice(format!("{escape}{}\n", expand_case(name)).as_bytes());
     }
-    wanted.extend_from_slice(END);
-    wanted.extend_from_slice(after);
-    wanted
+    updated.extend_from_slice(END);
+    updated.extend_from_slice(after);
+    updated
 }
 
-/// What stands before and behind a text; its lines may be in any encoding.
-fn split_at<'t>(text: &'t [u8], mark: &[u8]) -> Option<(&'t [u8], &'t [u8])> {
-    let at = text.windows(mark.len()).position(|window| window == mark)?;
-    Some((&text[..at], &text[at + mark.len()..]))
+/// The bytes before and after a marker; the lines may be in any encoding.
+fn split_at<'t>(text: &'t [u8], marker: &[u8]) -> Option<(&'t [u8], &'t [u8])> {
+    let at = text.windows(marker.len()).position(|window| window == marker)?;
+    Some((&text[..at], &text[at + marker.len()..]))
 }
 
-/// Writes beside a file, flushes, and renames: a power cut leaves the old lines or the new ones, whole.
+/// Writes a temporary file, flushes and renames it: after a power failure the old or the new lines
+/// are complete.
 fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(".svcfs");
-    let beside = Path::new(&beside);
+    let mut temporary = file.as_os_str().to_owned();
+    temporary.push(".svcfs");
+    let temporary = Path::new(&temporary);
     if let Some(directory) = file.parent() {
         fs::create_dir_all(directory)?;
     }
     let outcome = (|| {
-        let mut new = File::create(beside)?;
+        let mut new = File::create(temporary)?;
         new.write_all(content)?;
         if let Ok(old) = fs::metadata(file) {
             new.set_permissions(old.permissions())?;
         }
-        owner::give_as_its_directory(beside)?;
+        owner::give_as_its_directory(temporary)?;
         new.sync_all()?;
-        fs::rename(beside, file)
+        fs::rename(temporary, file)
     })();
     if outcome.is_err() {
-        // The failure that matters is the first one.
-        let _ = fs::remove_file(beside);
+        // The first error is the meaningful one.
+        let _ = fs::remove_file(temporary);
     }
     outcome
 }

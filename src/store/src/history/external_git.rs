@@ -1,6 +1,7 @@
-//! Somebody else's git at work in the same repository, and what it leaves behind.
+//! External git commands in the same repository, and what they leave behind.
 //!
-//! One rule: a person's git is never stopped. We look for its traces, give way for a moment, and keep what it would let go of.
+//! Invariant: svcfs never stops an external git command. It detects one, waits for a limited time,
+//! and retains commits that git would drop.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
@@ -14,22 +15,22 @@ use tracing::warn;
 
 use super::{EMAIL, History, HistoryResult, commit_id, index_update, oid};
 
-/// A lock that has been there for this long has lost its process.
-const MAX_LOCKED: Duration = Duration::from_secs(60);
-/// Where the ends of lines of commits stand that left their branch.
-const KEPT: &str = "refs/svcfs/kept/";
+/// An older lock is stale.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+/// References to commits that left their branch.
+const PINNED_REFS: &str = "refs/svcfs/kept/";
 
-/// A git command that is in the middle of something.
+/// An external git command in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalGit {
-    /// The index, or its lock, as it wrote it.
-    trace: FileStamp,
-    /// The git processes that were at work in the root when it was noticed; none where they cannot be seen.
+    /// The stamp of the index or its lock.
+    stamp: FileStamp,
+    /// The git processes in the root when it was detected; empty where they are not visible.
     processes: BTreeSet<u32>,
 }
 
 impl ExternalGit {
-    /// Together with what was passed before.
+    /// Combines it with the ignored processes of an earlier one.
     #[must_use]
     pub fn merge(mut self, before: Option<Self>) -> Self {
         self.processes.extend(before.into_iter().flat_map(|before| before.processes));
@@ -37,120 +38,122 @@ impl ExternalGit {
     }
 }
 
-/// One writing of a file: its number, and when.
+/// Identifies one write of a file: inode number and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileStamp(u64, SystemTime);
 
 impl FileStamp {
-    fn of(stat: &Metadata) -> Self {
+    fn new(stat: &Metadata) -> Self {
         Self(stat.ino(), stat.modified().unwrap_or(SystemTime::UNIX_EPOCH))
     }
 
-    /// The number of its file.
-    pub(super) const fn number(self) -> u64 {
+    /// The inode number.
+    pub(super) const fn inode(self) -> u64 {
         self.0
     }
 }
 
-/// Which writing of a file is there; none when there is no file.
-pub(super) fn written_at(file: &Path) -> Option<FileStamp> {
-    fs::symlink_metadata(file).ok().as_ref().map(FileStamp::of)
+/// The stamp of a file; none when it does not exist.
+pub(super) fn stamp_of(file: &Path) -> Option<FileStamp> {
+    fs::symlink_metadata(file).ok().as_ref().map(FileStamp::new)
 }
 
 impl History {
-    /// A git command that is in the middle of something: it holds `.git/index.lock`, or it wrote `.git/index` less than `grace` ago
-    /// and may be about to move the branch, which is the last thing `git checkout` and `git merge` do. What was `passed` is not
-    /// waited for any more.
-    pub fn detect_external_git(&self, grace: Duration, passed: Option<&ExternalGit>) -> Option<ExternalGit> {
-        let trace = self.trace(grace).filter(|trace| passed.is_none_or(|passed| passed.trace != *trace))?;
-        let known = |number: &u32| passed.is_some_and(|passed| passed.processes.contains(number));
-        Some(ExternalGit { trace, processes: self.gits_in_the_root().filter(|number| !known(number)).collect() })
+    /// Detects an external git command: it holds `.git/index.lock`, or it wrote `.git/index` less
+    /// than `grace` ago and may move the branch next, as `git checkout` and `git merge` do last.
+    /// `ignored` is not reported again.
+    pub fn detect_external_git(&self, grace: Duration, ignored: Option<&ExternalGit>) -> Option<ExternalGit> {
+        let stamp = self.current_stamp(grace).filter(|stamp| ignored.is_none_or(|ignored| ignored.stamp != *stamp))?;
+        let is_ignored = |pid: &u32| ignored.is_some_and(|ignored| ignored.processes.contains(pid));
+        Some(ExternalGit { stamp, processes: self.git_processes().filter(|pid| !is_ignored(pid)).collect() })
     }
 
-    /// Whether a git command is still at work; whoever runs one after the other is no reason to wait for all of them.
+    /// Whether a detected git command still runs. Commands started later do not count.
     pub fn is_git_running(&self, other: &ExternalGit, grace: Duration) -> bool {
-        self.trace(grace) == Some(other.trace) || other.processes.iter().any(|number| self.is_git_in_the_root(*number))
+        self.current_stamp(grace) == Some(other.stamp) || other.processes.iter().any(|pid| self.is_git_process(*pid))
     }
 
-    /// The mark that a git command of somebody else left last; another one is a sign of life.
+    /// The last stamp of an external git command; a changed one shows progress.
     pub fn index_stamp(&self) -> Option<impl Eq + use<>> {
-        self.trace(Duration::MAX)
+        self.current_stamp(Duration::MAX)
     }
 
-    fn trace(&self, grace: Duration) -> Option<FileStamp> {
+    fn current_stamp(&self, grace: Duration) -> Option<FileStamp> {
         let age = |FileStamp(_, made): FileStamp| made.elapsed().unwrap_or_default();
-        if let Some(lock) = written_at(&self.folder.join("index.lock"))
-            && age(lock) < MAX_LOCKED
-            && !index_update::is_own_lock(&self.folder)
+        if let Some(lock) = stamp_of(&self.git_dir.join("index.lock"))
+            && age(lock) < LOCK_TIMEOUT
+            && !index_update::is_own_lock(&self.git_dir)
         {
             return Some(lock);
         }
-        let index = written_at(&self.folder.join("index")).filter(|index| age(*index) < grace)?;
+        let index = stamp_of(&self.git_dir.join("index")).filter(|index| age(*index) < grace)?;
         (*self.own_index.lock() != Some(index)).then_some(index)
     }
 
-    /// Whether somebody wrote `.git/index` since we looked at it last.
+    /// Whether another process has written `.git/index` since svcfs last read it.
     pub fn is_index_modified(&self) -> bool {
-        *self.own_index.lock() != written_at(&self.folder.join("index"))
+        *self.own_index.lock() != stamp_of(&self.git_dir.join("index"))
     }
 
-    /// The numbers of the git processes that work in the root. Looks at every process of the machine: a few milliseconds.
-    fn gits_in_the_root(&self) -> impl Iterator<Item = u32> {
+    /// The git processes that work in the root. Reads every process of the machine: a few
+    /// milliseconds.
+    fn git_processes(&self) -> impl Iterator<Item = u32> {
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
         let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        numbers.filter(|number| self.is_git_in_the_root(*number))
+        numbers.filter(|pid| self.is_git_process(*pid))
     }
 
-    fn is_git_in_the_root(&self, number: u32) -> bool {
-        let process = Path::new("/proc").join(number.to_string());
+    fn is_git_process(&self, pid: u32) -> bool {
+        let process = Path::new("/proc").join(pid.to_string());
         let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
         (name.trim() == "git" || name.starts_with("git-"))
-            && fs::read_link(process.join("cwd")).is_ok_and(|folder| folder.starts_with(&self.root))
+            && fs::read_link(process.join("cwd")).is_ok_and(|directory| directory.starts_with(&self.root))
     }
 
-    /// Keeps the commits of this server that lead to `left` and that `to`, where HEAD is now, does not have, under a reference of
-    /// ours: a rebase or a reset takes them off their branch, and `git gc` would take them away one day. True when there are any.
+    /// Retains commits of svcfs that lead to `dropped` and that `to`, the current HEAD, does not
+    /// contain, with a reference: a rebase or reset removes them from the branch, and `git gc`
+    /// would delete them later. True when there are any.
     ///
-    /// What HEAD has again, and what another of these references has, is let go of.
+    /// References whose commits HEAD or another such reference contains are removed.
     ///
     /// # Errors
     /// `Git`.
-    pub fn pin_commits(&self, left: CommitId, to: CommitId) -> HistoryResult<bool> {
+    pub fn pin_commits(&self, dropped: CommitId, to: CommitId) -> HistoryResult<bool> {
         let writer = self.writer.lock();
         let repository = &writer.repository;
-        let (left, to) = (oid(left)?, oid(to)?);
-        // After a crash it may be one that never reached the disk; the log makes it again.
-        if repository.find_commit(left).is_err() || !has_ours(repository, left, to)? {
+        let (dropped, to) = (oid(dropped)?, oid(to)?);
+        // After a crash the commit may be missing on the disk; the log replays it.
+        if repository.find_commit(dropped).is_err() || !has_own_commits(repository, dropped, to)? {
             return Ok(false);
         }
-        let name = format!("{KEPT}{}", commit_id(left));
-        repository.reference(&name, left, true, "svcfs: it left its branch")?;
+        let name = format!("{PINNED_REFS}{}", commit_id(dropped));
+        repository.reference(&name, dropped, true, "svcfs: it left its branch")?;
         super::owner::give_below(repository.commondir(), &name)?;
-        if let Err(error) = let_go(repository, left, to) {
-            // One too many harms nobody.
-            warn!(%error, "a reference below `{KEPT}` that is needed no more could not be removed");
+        if let Err(error) = remove_unneeded_refs(repository, dropped, to) {
+            // An excess reference does no harm.
+            warn!(%error, "an unneeded reference below `{PINNED_REFS}` could not be removed");
         }
         Ok(true)
     }
 }
 
-/// Removes what HEAD has again, and what the newest of them has.
-fn let_go(repository: &Repository, left: Oid, to: Oid) -> HistoryResult<()> {
-    let names = repository.references_glob(&format!("{KEPT}*"))?;
+/// Removes references whose commits HEAD or the newest reference contains.
+fn remove_unneeded_refs(repository: &Repository, newest: Oid, to: Oid) -> HistoryResult<()> {
+    let names = repository.references_glob(&format!("{PINNED_REFS}*"))?;
     for mut reference in names.collect::<Result<Vec<_>, _>>()? {
-        let Some(kept) = reference.target().filter(|kept| *kept != left) else { continue };
-        let has = |tip| Ok::<_, git2::Error>(kept == tip || repository.graph_descendant_of(tip, kept)?);
-        if has(to)? || has(left)? {
+        let Some(pinned) = reference.target().filter(|pinned| *pinned != newest) else { continue };
+        let contains = |tip| Ok::<_, git2::Error>(pinned == tip || repository.graph_descendant_of(tip, pinned)?);
+        if contains(to)? || contains(newest)? {
             reference.delete()?;
         }
     }
     Ok(())
 }
 
-/// Whether a commit that `to` does not have is of our making.
-fn has_ours(repository: &Repository, left: Oid, to: Oid) -> HistoryResult<bool> {
+/// Whether `tip` leads to a commit of svcfs that `to` does not contain.
+fn has_own_commits(repository: &Repository, tip: Oid, to: Oid) -> HistoryResult<bool> {
     let mut walk = repository.revwalk()?;
-    walk.push(left)?;
+    walk.push(tip)?;
     walk.hide(to)?;
     for id in walk {
         if repository.find_commit(id?)?.committer().email_bytes() == EMAIL.as_bytes() {

@@ -1,4 +1,4 @@
-//! Flushing what the flush of the root does not bring to the disk, or does too late.
+//! Flushes that the flush of the root does not include, or that must come earlier.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -12,54 +12,57 @@ use super::read::is_no_entry;
 use super::{ForeignCommit, History, HistoryResult, current_reference, oid};
 use crate::FailPoint;
 
-/// So many commits and files are flushed one by one; more of them with all that the disk has.
-const FEW: usize = 100;
+/// More commits and files are flushed with the complete disk.
+const MAX_SINGLE_FLUSHES: usize = 100;
 
 impl History {
-    /// Folders of the repository that lie on other disks than the root.
+    /// Directories of the repository on other disks than the root.
     pub fn other_disks(&self) -> &[File] {
-        &self.elsewhere
+        &self.other_disks
     }
 
-    /// Flushes what somebody else committed, and that the branch shows it. git leaves its objects to the system, one file each: lost with the
-    /// power they would take along whatever was built on them.
+    /// Flushes external commits and the branch. git does not flush loose objects: if they were lost
+    /// in a power failure, all commits on top of them would be, too.
     ///
     /// # Errors
-    /// `State` with what the disk said; `Git` when one of the commits cannot be read.
+    /// `State` with the system error; `Git` when one of the commits cannot be read.
     pub fn flush_commits(&self, commits: &[ForeignCommit]) -> HistoryResult<()> {
-        if commits.iter().map(|commit| 1 + commit.entries.len()).sum::<usize>() > FEW {
+        if commits.iter().map(|commit| 1 + commit.entries.len()).sum::<usize>() > MAX_SINGLE_FLUSHES {
             return self.flush_all();
         }
         self.fail.check(FailPoint::AdoptFlush)?;
         let (mut files, packs) = self.reader(|repository| {
             let objects =
-                commits.iter().map(|commit| objects_of(repository, commit)).collect::<HistoryResult<Vec<_>>>()?;
-            let loose = objects.into_iter().flatten().map(|object| loose(repository, object));
+                commits.iter().map(|commit| commit_objects(repository, commit)).collect::<HistoryResult<Vec<_>>>()?;
+            let loose_files = objects.into_iter().flatten().map(|object| loose_path(repository, object));
             let branch = repository.commondir().join(current_reference(repository)?);
-            Ok((loose.chain([branch]).collect::<BTreeSet<_>>(), repository.commondir().join("objects/pack")))
+            Ok((loose_files.chain([branch]).collect::<BTreeSet<_>>(), repository.commondir().join("objects/pack")))
         })?;
-        files.extend([self.folder.join("HEAD"), self.folder.join("logs/HEAD")]);
+        files.extend([self.git_dir.join("HEAD"), self.git_dir.join("logs/HEAD")]);
         let mut folders = BTreeSet::from([packs.as_path()]);
-        for file in files.iter().filter_map(|file| is_flushed(file).map(|there| there.then_some(file)).transpose()) {
+        for file in
+            files.iter().filter_map(|file| flush_if_exists(file).map(|exists| exists.then_some(file)).transpose())
+        {
             folders.extend(file?.ancestors().skip(1).take(2));
         }
-        Ok(folders.into_iter().try_for_each(|folder| is_flushed(folder).map(drop))?)
+        Ok(folders.into_iter().try_for_each(|directory| flush_if_exists(directory).map(drop))?)
     }
 
-    /// Flushes whatever git has.
+    /// Flushes the complete repository.
     ///
     /// # Errors
-    /// `State` with what the disk said.
+    /// `State` with the system error.
     pub fn flush_all(&self) -> HistoryResult<()> {
         self.fail.check(FailPoint::AdoptFlush)?;
         let root = File::open(&self.root)?;
-        let mut disks = self.elsewhere.iter().chain([&root]);
+        let mut disks = self.other_disks.iter().chain([&root]);
         Ok(disks.try_for_each(rustix::fs::syncfs).map_err(io::Error::from)?)
     }
 }
 
-/// Flushes a file or a folder; false when it is not there: in a pack, or packed with other references, which git flushes by itself.
-fn is_flushed(path: &Path) -> io::Result<bool> {
+/// Flushes a file or directory; false when it does not exist: objects in a pack and packed
+/// references, which git flushes.
+fn flush_if_exists(path: &Path) -> io::Result<bool> {
     match File::open(path).and_then(|file| file.sync_all()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
@@ -67,27 +70,27 @@ fn is_flushed(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The file of an object that is in no pack.
-pub(super) fn loose(repository: &Repository, object: Oid) -> PathBuf {
+/// The file of a loose object.
+pub(super) fn loose_path(repository: &Repository, object: Oid) -> PathBuf {
     let name = object.to_string();
-    let (folder, file) = name.split_at(2);
-    repository.commondir().join("objects").join(folder).join(file)
+    let (prefix, file) = name.split_at(2);
+    repository.commondir().join("objects").join(prefix).join(file)
 }
 
-/// A commit, the directories on the way to what it changed, and its contents.
-fn objects_of(repository: &Repository, commit: &ForeignCommit) -> HistoryResult<BTreeSet<Oid>> {
-    let found = repository.find_commit(oid(commit.commit)?)?;
-    let tree = found.tree()?;
-    let mut objects = BTreeSet::from([found.id(), tree.id()]);
+/// A commit, the directories above its changed files, and their contents.
+fn commit_objects(repository: &Repository, commit: &ForeignCommit) -> HistoryResult<BTreeSet<Oid>> {
+    let commit_object = repository.find_commit(oid(commit.commit)?)?;
+    let tree = commit_object.tree()?;
+    let mut objects = BTreeSet::from([commit_object.id(), tree.id()]);
     for entry in &commit.entries {
         if let Some(blob) = entry.new {
             objects.insert(Oid::from_bytes(blob.as_bytes())?);
         }
         let above = Path::new(entry.path.as_str()).ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
-        for directory in above {
-            match tree.get_path(directory) {
-                Ok(there) => drop(objects.insert(there.id())),
-                // Gone with the last file that was in it.
+        for parent in above {
+            match tree.get_path(parent) {
+                Ok(entry) => drop(objects.insert(entry.id())),
+                // Removed with the last file in it.
                 Err(error) if is_no_entry(&error) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -96,18 +99,18 @@ fn objects_of(repository: &Repository, commit: &ForeignCommit) -> HistoryResult<
     Ok(objects)
 }
 
-/// One folder on each of the disks that a repository lies on and its root does not.
-pub(super) fn elsewhere(repository: &Repository, root: &Path) -> HistoryResult<Vec<File>> {
+/// One directory on each disk of the repository that is not the disk of the root.
+pub(super) fn other_disks(repository: &Repository, root: &Path) -> HistoryResult<Vec<File>> {
     let mut disks = vec![fs::metadata(root)?.dev()];
-    let mut found = Vec::new();
+    let mut directories = Vec::new();
     let common = repository.commondir();
-    for folder in [repository.path(), common, &common.join("objects")] {
-        let folder = File::open(folder)?;
-        let disk = folder.metadata()?.dev();
+    for directory in [repository.path(), common, &common.join("objects")] {
+        let directory = File::open(directory)?;
+        let disk = directory.metadata()?.dev();
         if !disks.contains(&disk) {
             disks.push(disk);
-            found.push(folder);
+            directories.push(directory);
         }
     }
-    Ok(found)
+    Ok(directories)
 }

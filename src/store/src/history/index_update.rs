@@ -1,8 +1,8 @@
-//! A new `.git/index`: drafted beside git, put in place under git's lock.
+//! A new `.git/index`: prepared in a copy, installed under git's lock.
 //!
-//! One rule: `index.lock` is ours for a look and a rename, never for work. What takes time is done on a copy; when somebody wrote
-//! the index meanwhile, theirs stays and the draft was for nothing. Our lock is a second name of the draft, by which the next
-//! start knows one that a kill left behind.
+//! Invariant: svcfs holds `index.lock` for a check and a rename only. The slow work is done on the
+//! copy; if another process wrote the index meanwhile, the copy is discarded. The lock is a hard
+//! link to the copy, so that the next start can recognize one that a killed process left.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use git2::{ErrorClass, ErrorCode, Index, Repository};
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::external_git::{FileStamp, written_at};
+use super::external_git::{FileStamp, stamp_of};
 use super::repair::is_damaged;
 use super::{HistoryResult, owner};
 use crate::StoreError;
@@ -22,100 +22,106 @@ use crate::rename::is_unsupported;
 
 const INDEX: &str = "index";
 const LOCK: &str = "index.lock";
-const DRAFT: &str = "svcfs-index";
-/// libgit2's own, while it writes the draft.
-const DRAFT_LOCK: &str = "svcfs-index.lock";
+const COPY: &str = "svcfs-index";
+/// libgit2's own, while it writes the copy.
+const COPY_LOCK: &str = "svcfs-index.lock";
 
-/// A copy of `.git/index` to work on. Only one at a time.
+/// A copy of `.git/index` to work on; one at a time.
 pub(super) struct IndexUpdate {
-    /// git's folder, also when it gets another name meanwhile.
+    /// The git directory, even if it is renamed meanwhile.
     directory: OwnedFd,
-    /// The index it was made from; open, so that no other file gets its number. None when there was none.
-    from: Option<File>,
-    /// What the copy was before anybody worked on it.
-    copied: Option<FileStamp>,
+    /// The index that was copied; kept open, so that its inode number is not reused. None when
+    /// there was none.
+    original: Option<File>,
+    /// The stamp of the unmodified copy.
+    original_stamp: Option<FileStamp>,
 }
 
 impl IndexUpdate {
-    /// Copies the index, and has a repository work on the copy.
+    /// Copies the index and makes a repository use the copy.
     ///
     /// # Errors
-    /// `Git` with code `Locked` while somebody holds the index; `State` when it cannot be copied.
-    pub(super) fn of(repository: &Repository) -> HistoryResult<(Self, Index)> {
-        let folder = repository.path();
-        if folder.join(LOCK).exists() {
-            return Err(locked());
+    /// `Git` with code `Locked` while another process holds the index; `State` when it cannot be
+    /// copied.
+    pub(super) fn new(repository: &Repository) -> HistoryResult<(Self, Index)> {
+        let git_dir = repository.path();
+        if git_dir.join(LOCK).exists() {
+            return Err(lock_error());
         }
-        sweep(folder)?;
-        let directory = sys::open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        sweep(git_dir)?;
+        let directory = sys::open(git_dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(io::Error::from)?;
-        let (path, from) = (folder.join(DRAFT), opened(&folder.join(INDEX))?);
-        if let Some(mut from) = from.as_ref() {
+        let (path, original) = (git_dir.join(COPY), open_if_exists(&git_dir.join(INDEX))?);
+        if let Some(mut original) = original.as_ref() {
             let mut copy = File::create_new(&path)?;
-            io::copy(&mut from, &mut copy)?;
-            // By this git tells files that may have been edited since without showing it.
-            copy.set_modified(from.metadata()?.modified()?)?;
+            io::copy(&mut original, &mut copy)?;
+            // git compares this time with file times to detect racy edits.
+            copy.set_modified(original.metadata()?.modified()?)?;
         }
-        let draft = Self { directory, from, copied: written_at(&path) };
-        let mut index = Index::open(&path).map_err(|error| explained(&path, error))?;
+        let copy = Self { directory, original, original_stamp: stamp_of(&path) };
+        let mut index = Index::open(&path).map_err(|error| describe_error(&path, error))?;
         repository.set_index(&mut index)?;
-        Ok((draft, index))
+        Ok((copy, index))
     }
 
-    /// Puts the copy in place, if anything was written to it; which writing of the index is ours now.
+    /// Installs the copy if it was modified; returns the stamp of the index that svcfs knows.
     ///
     /// # Errors
-    /// `Git` with code `Locked`, and nothing done, while somebody holds the index or when somebody wrote it since it was copied.
-    pub(super) fn take(&self, repository: &Repository) -> HistoryResult<Option<FileStamp>> {
-        let folder = repository.path();
-        let drafted = written_at(&folder.join(DRAFT));
-        if drafted == self.copied {
-            let number = self.from.as_ref().map(|from| from.metadata().map(|stat| stat.ino())).transpose()?;
-            return Ok(written_at(&folder.join(INDEX)).filter(|now| Some(now.number()) == number));
+    /// `Git` with code `Locked`, without a change, when another process holds the index or wrote it
+    /// since the copy.
+    pub(super) fn install(&self, repository: &Repository) -> HistoryResult<Option<FileStamp>> {
+        let git_dir = repository.path();
+        let copy_stamp = stamp_of(&git_dir.join(COPY));
+        if copy_stamp == self.original_stamp {
+            let number =
+                self.original.as_ref().map(|original| original.metadata().map(|stat| stat.ino())).transpose()?;
+            return Ok(stamp_of(&git_dir.join(INDEX)).filter(|now| Some(now.inode()) == number));
         }
-        owner::give_as_its_directory(&folder.join(DRAFT))?;
+        owner::give_as_its_directory(&git_dir.join(COPY))?;
         self.lock()?;
         let renamed = if self.is_current()? {
             sys::renameat(&self.directory, LOCK, &self.directory, INDEX).map_err(|error| io::Error::from(error).into())
         } else {
-            Err(locked())
+            Err(lock_error())
         };
         if renamed.is_err() {
-            // The failure that matters is the first one.
+            // The first error is the meaningful one.
             let _ = sys::unlinkat(&self.directory, LOCK, AtFlags::empty());
         }
-        renamed.map(|()| drafted)
+        renamed.map(|()| copy_stamp)
     }
 
     fn lock(&self) -> HistoryResult<()> {
         let directory = &self.directory;
-        let taken = match sys::linkat(directory, DRAFT, directory, LOCK, AtFlags::empty()) {
-            // A disk that knows no second names.
+        let result = match sys::linkat(directory, COPY, directory, LOCK, AtFlags::empty()) {
+            // The file system does not support hard links.
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::NOSYS) => {
-                match sys::renameat_with(directory, DRAFT, directory, LOCK, RenameFlags::NOREPLACE) {
-                    // Nor that flag: whoever makes the lock has it, and may replace it.
+                match sys::renameat_with(directory, COPY, directory, LOCK, RenameFlags::NOREPLACE) {
+                    // Nor RENAME_NOREPLACE: create the lock, then replace it.
                     Err(error) if is_unsupported(error) => {
                         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
                         sys::openat(directory, LOCK, flags, Mode::from_raw_mode(0o644))
-                            .and_then(|_| sys::renameat(directory, DRAFT, directory, LOCK))
+                            .and_then(|_| sys::renameat(directory, COPY, directory, LOCK))
                     }
                     outcome => outcome,
                 }
             }
             outcome => outcome,
         };
-        match taken {
-            Err(Errno::EXIST) => Err(locked()),
+        match result {
+            Err(Errno::EXIST) => Err(lock_error()),
             outcome => Ok(outcome.map_err(io::Error::from)?),
         }
     }
 
     /// Whether the index is still the one that was copied.
     fn is_current(&self) -> HistoryResult<bool> {
-        let from = self.from.as_ref().map(File::metadata).transpose()?;
+        let original = self.original.as_ref().map(File::metadata).transpose()?;
         match sys::statat(&self.directory, INDEX, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(now) => Ok(from.is_some_and(|from| (from.dev(), from.ino()) == (now.st_dev, now.st_ino))),
-            Err(Errno::NOENT) => Ok(from.is_none()),
+            Ok(now) => {
+                Ok(original.is_some_and(|original| (original.dev(), original.ino()) == (now.st_dev, now.st_ino)))
+            }
+            Err(Errno::NOENT) => Ok(original.is_none()),
             Err(error) => Err(io::Error::from(error).into()),
         }
     }
@@ -123,25 +129,25 @@ impl IndexUpdate {
 
 impl Drop for IndexUpdate {
     fn drop(&mut self) {
-        // Else the next one takes it away.
-        let _ = sys::unlinkat(&self.directory, DRAFT, AtFlags::empty());
+        // Otherwise the next update removes it.
+        let _ = sys::unlinkat(&self.directory, COPY, AtFlags::empty());
     }
 }
 
-/// Whether the lock of the index is our own of this moment, or one that our own last process left.
-pub(super) fn is_own_lock(folder: &Path) -> bool {
-    let file = |name| fs::symlink_metadata(folder.join(name)).ok().map(|stat| (stat.dev(), stat.ino()));
-    file(DRAFT).is_some_and(|draft| file(LOCK) == Some(draft))
+/// Whether the lock of the index is ours, or was left by an earlier process of svcfs.
+pub(super) fn is_own_lock(git_dir: &Path) -> bool {
+    let file = |name| fs::symlink_metadata(git_dir.join(name)).ok().map(|stat| (stat.dev(), stat.ino()));
+    file(COPY).is_some_and(|copy| file(LOCK) == Some(copy))
 }
 
-/// Takes away what a killed server left.
+/// Removes leftovers of a killed server.
 ///
 /// # Errors
-/// What the disk said.
-pub(super) fn sweep(folder: &Path) -> io::Result<()> {
-    let lock = is_own_lock(folder).then_some(LOCK);
-    for name in lock.into_iter().chain([DRAFT_LOCK, DRAFT]) {
-        match fs::remove_file(folder.join(name)) {
+/// The system error.
+pub(super) fn sweep(git_dir: &Path) -> io::Result<()> {
+    let lock = is_own_lock(git_dir).then_some(LOCK);
+    for name in lock.into_iter().chain([COPY_LOCK, COPY]) {
+        match fs::remove_file(git_dir.join(name)) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
@@ -149,7 +155,7 @@ pub(super) fn sweep(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn opened(file: &Path) -> io::Result<Option<File>> {
+fn open_if_exists(file: &Path) -> io::Result<Option<File>> {
     match File::open(file) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -157,24 +163,25 @@ fn opened(file: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Why an index cannot be worked on: libgit2 knows neither split nor sparse ones, nor what newer gits may write.
-fn explained(index: &Path, error: git2::Error) -> StoreError {
+/// The reason why an index cannot be used: libgit2 does not support split and sparse indexes, nor
+/// newer formats.
+fn describe_error(index: &Path, error: git2::Error) -> StoreError {
     if fs::read(index).map_or(true, |bytes| is_damaged(&bytes)) {
         return error.into();
     }
-    StoreError::Repository(unknown_kind(error.message()))
+    StoreError::Repository(unsupported_index(error.message()))
 }
 
-/// What to say of an index of a kind that we do not know, and to whom it is no secret.
-pub(super) fn unknown_kind(reason: &str) -> String {
+/// The error for an unsupported index; it may be shown to every caller.
+pub(super) fn unsupported_index(reason: &str) -> String {
     format!(
-        "`.git/index` is of a kind that svcfs does not know ({reason}); it is left as it is, and `git status` shows changes that are none. \
-         After `git update-index --no-split-index`, or `git sparse-checkout reapply --no-sparse-index`, svcfs keeps it up to date"
+        "`.git/index` has a format that svcfs does not support ({reason}); it is not updated, so `git status` shows changes that do not exist. \
+         Run `git update-index --no-split-index`, or `git sparse-checkout reapply --no-sparse-index`, then svcfs updates it again"
     )
 }
 
-fn locked() -> StoreError {
-    let text = "somebody writes git's index at this moment";
+fn lock_error() -> StoreError {
+    let text = "another process is writing git's index";
     StoreError::Git(git2::Error::new(ErrorCode::Locked, ErrorClass::Index, text))
 }
 

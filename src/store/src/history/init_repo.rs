@@ -1,4 +1,4 @@
-//! A repository where there is none.
+//! Creation of a repository.
 
 use std::fs;
 use std::io;
@@ -11,24 +11,25 @@ use crate::STATE_DIRECTORY;
 
 const INITIAL_BRANCH: &str = "main";
 
-/// Makes a repository, whole or not at all: a power cut in the middle would leave one that nobody can open.
+/// Creates a repository, completely or not at all: a partial one after a power failure could not be
+/// opened.
 pub(super) fn repository(root: &Path) -> HistoryResult<Repository> {
-    let place = root.join(".git");
-    let repository = if place.symlink_metadata().is_ok() {
-        // Something of somebody's that is no repository yet: made one where it stands.
+    let git_dir = root.join(".git");
+    let repository = if git_dir.symlink_metadata().is_ok() {
+        // `.git` exists, but is no repository yet: initialize it in place.
         init_at(root)?
     } else {
-        let nursery = root.join(STATE_DIRECTORY).join("git.new");
-        match fs::remove_dir_all(&nursery) {
+        let temporary = root.join(STATE_DIRECTORY).join("git.new");
+        match fs::remove_dir_all(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             Ok(()) | Err(_) => {}
         }
-        fs::create_dir_all(&nursery)?;
+        fs::create_dir_all(&temporary)?;
         owner::give_below(root, STATE_DIRECTORY)?;
-        drop(init_at(&nursery)?);
-        rustix::fs::syncfs(fs::File::open(&nursery)?).map_err(io::Error::from)?;
-        fs::rename(nursery.join(".git"), place)?;
-        fs::remove_dir(nursery)?;
+        drop(init_at(&temporary)?);
+        rustix::fs::syncfs(fs::File::open(&temporary)?).map_err(io::Error::from)?;
+        fs::rename(temporary.join(".git"), git_dir)?;
+        fs::remove_dir(temporary)?;
         Repository::open(root)?
     };
     owner::give_all(repository.path())?;
@@ -40,7 +41,7 @@ fn init_at(root: &Path) -> HistoryResult<Repository> {
     options.initial_head(INITIAL_BRANCH).external_template(false);
     let repository = Repository::init_opts(root, &options)?;
     let mut config = repository.config()?;
-    // Bytes are kept as written, whatever the platform's habit (gaps.md 4.4).
+    // Contents are stored unchanged on every platform.
     config.set_bool("core.autocrlf", false)?;
     fs::create_dir_all(repository.path().join("info"))?;
     fs::write(repository.path().join("info/attributes"), "* -text\n")?;

@@ -1,7 +1,8 @@
-//! git: what the tree was, commit by commit.
+//! git: the history of the tree, commit by commit.
 //!
-//! One rule: a commit is built from its parent's tree in memory, without an index file and without a subprocess. A batch of them
-//! is published as one pack, unflushed; the log holds everything until a checkpoint flushes it.
+//! Invariant: a commit is built in memory from its parent's tree, without an index file or a
+//! subprocess. A batch of commits is published as one pack, unflushed; the log has everything until
+//! a checkpoint flushes it.
 
 mod blame;
 mod branch;
@@ -46,55 +47,55 @@ use crate::deferred_unlink::Reclaimer;
 use crate::recycled_files::RecyclePool;
 use crate::{FailPoint, FailPoints, StoreError};
 
-/// The e-mail of every author: svcfs knows names, not addresses.
+/// The e-mail address of every author: svcfs knows names only.
 const EMAIL: &str = "svc@internal";
-/// How many bytes of objects libgit2 keeps in memory; with what it makes of them they take about twice as many.
-const OBJECT_CACHE: isize = 8 << 20;
-/// How many bytes of a pack libgit2 maps into memory at once, and of all packs together.
-const PACK_WINDOW: usize = 1 << 20;
-const MAX_PACK_WINDOWS: usize = 12 << 20;
+/// Bytes of objects that libgit2 caches; its structures about double them.
+const OBJECT_CACHE_BYTES: isize = 8 << 20;
+/// Bytes of a pack that libgit2 maps per window, and of all packs together.
+const PACK_WINDOW_BYTES: usize = 1 << 20;
+const MAX_MAPPED_BYTES: usize = 12 << 20;
 
-/// Who made a commit, when, and what it says.
+/// Author, time and message of a commit.
 #[derive(Debug, Clone)]
 pub struct CommitAuthor<'a> {
     /// Author and committer.
     pub actor: &'a Actor,
-    /// When.
+    /// Time of author and committer.
     pub time: Timestamp,
-    /// The whole message.
+    /// The full message.
     pub message: &'a str,
 }
 
-/// One file of a commit to be.
+/// The change of one file in a commit.
 #[derive(Debug, Clone)]
 pub enum FileEdit<'a> {
     /// New content.
     Write {
-        /// Where.
+        /// The path.
         path: &'a TreePath,
-        /// What kind of file.
+        /// The kind of file.
         kind: FileKind,
-        /// The whole content.
+        /// The full content.
         content: &'a [u8],
     },
-    /// Content git has already, such as that of a renamed file.
+    /// A content that git has already, for example of a renamed file.
     Reuse {
-        /// Where.
+        /// The path.
         path: &'a TreePath,
-        /// What kind of file.
+        /// The kind of file.
         kind: FileKind,
         /// Its blob.
         blob: ETag,
     },
-    /// No file any more.
+    /// Removes the file.
     Remove {
-        /// Which.
+        /// The path.
         path: &'a TreePath,
     },
 }
 
 impl FileEdit<'_> {
-    /// Which file.
+    /// The path.
     pub(crate) const fn path(&self) -> &TreePath {
         match self {
             FileEdit::Write { path, .. } | FileEdit::Reuse { path, .. } | FileEdit::Remove { path } => path,
@@ -102,12 +103,12 @@ impl FileEdit<'_> {
     }
 }
 
-/// A commit whose objects exist, but which no reference shows yet.
+/// A commit whose objects exist, but no reference contains it yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StagedCommit {
-    /// The commit; the parent itself when nothing differs.
+    /// The commit; the parent if nothing differs.
     pub commit: CommitId,
-    /// False when the tree is the parent's and no commit was made.
+    /// False when the tree equals the parent's and no commit was made.
     pub is_new: bool,
 }
 
@@ -116,118 +117,120 @@ type HistoryResult<T> = Result<T, StoreError>;
 /// The git repository of a knowledge root.
 pub struct History {
     root: PathBuf,
-    /// git's folder; of a linked work tree, that work tree's own.
-    folder: PathBuf,
+    /// The git directory; of a linked work tree, its own.
+    git_dir: PathBuf,
     writer: Mutex<PackWriter>,
     readers: Mutex<Vec<Repository>>,
-    /// Held by whoever writes `.git/index`.
-    indexing: Mutex<()>,
-    /// The `.git/index` that we wrote or found right last, to tell it from others'.
+    /// Locked while `.git/index` is written.
+    index_lock: Mutex<()>,
+    /// The `.git/index` that svcfs last wrote or verified, to detect external writes.
     own_index: Mutex<Option<external_git::FileStamp>>,
-    disposal: Reclaimer,
-    /// Files of packs that may be used again.
-    spares: RecyclePool,
-    /// Files that a branch was in.
-    branches: RecyclePool,
+    reclaimer: Reclaimer,
+    /// Recycled pack files.
+    recycled_packs: RecyclePool,
+    /// Recycled branch files.
+    recycled_refs: RecyclePool,
     merger: pack::Merger,
-    /// The lock of the repository, for whoever serves it.
-    alone: Mutex<Option<repo_lock::RepoLock>>,
-    blamed: Mutex<blame::BlameCache>,
-    /// Folders of git on other disks than the root.
-    elsewhere: Vec<File>,
+    /// The lock of the repository, while it is served.
+    repo_lock: Mutex<Option<repo_lock::RepoLock>>,
+    blame_cache: Mutex<blame::BlameCache>,
+    /// Directories of the repository on other disks than the root.
+    other_disks: Vec<File>,
     fail: FailPoints,
 }
 
 struct PackWriter {
     repository: Repository,
     objects: object::ObjectBuilder,
-    /// Packs were taken away whose objects nobody has made again yet.
+    /// Packs were removed whose objects were not written again yet.
     is_torn: bool,
 }
 
 impl History {
-    /// Opens the repository of a root, or makes one; true beside it when it was made now. A repository that is there is
-    /// used as it is: branch, configuration and hooks stay. `unversioned` are globs of names that git is told to leave alone.
+    /// Opens the repository of a root, or creates one; the flag is true for a new one. Branch,
+    /// configuration and hooks of an existing repository stay. `unversioned` are globs of names
+    /// that git should ignore.
     ///
     /// # Errors
-    /// `Git` when there is a repository that cannot be opened.
+    /// `Git` when an existing repository cannot be opened.
     pub fn open(root: &Path, unversioned: &[String]) -> HistoryResult<(Self, bool)> {
-        let (repository, is_new) = found_or_made(root)?;
-        match repo_lock::RepoLock::take(&repository, root) {
-            Ok(alone) => alone.sweep(&repository),
-            // What looks left over is at work.
+        let (repository, is_new) = open_or_init(root)?;
+        match repo_lock::RepoLock::acquire(&repository, root) {
+            Ok(lock) => lock.sweep(&repository),
+            // Temporary files belong to the running server.
             Err(StoreError::AlreadyServed { .. }) => {}
-            Err(error) => warn!(%error, "what a crash left in `.git` cannot be looked for"),
+            Err(error) => warn!(%error, "leftovers of a crash in `.git` could not be removed"),
         }
-        Ok((Self::of(repository, root, unversioned)?, is_new))
+        Ok((Self::new(repository, root, unversioned)?, is_new))
     }
 
-    /// The same for the server of the root, which has the repository until [`History::close`].
+    /// As [`History::open`] for the server of the root, which owns the repository until
+    /// [`History::close`].
     ///
     /// # Errors
-    /// As [`History::open`]; `Served` when the server of another of its work trees has it.
+    /// As [`History::open`]; `AlreadyServed` when another server owns it.
     pub fn open_locked(root: &Path, unversioned: &[String]) -> HistoryResult<(Self, bool)> {
-        let (repository, is_new) = found_or_made(root)?;
-        let alone = repo_lock::RepoLock::take(&repository, root)?;
-        alone.sweep(&repository);
-        let history = Self::of(repository, root, unversioned)?;
-        *history.alone.lock() = Some(alone);
+        let (repository, is_new) = open_or_init(root)?;
+        let lock = repo_lock::RepoLock::acquire(&repository, root)?;
+        lock.sweep(&repository);
+        let history = Self::new(repository, root, unversioned)?;
+        *history.repo_lock.lock() = Some(lock);
         Ok((history, is_new))
     }
 
-    fn of(repository: Repository, root: &Path, unversioned: &[String]) -> HistoryResult<Self> {
+    fn new(repository: Repository, root: &Path, unversioned: &[String]) -> HistoryResult<Self> {
         let fail = FailPoints::new(root);
         exclude::exclude(&repository, unversioned)?;
-        let folder = repository.path().to_owned();
-        if let Err(error) = index_update::sweep(&folder) {
-            warn!(%error, "what a crash left of `.git/index` cannot be removed");
+        let git_dir = repository.path().to_owned();
+        if let Err(error) = index_update::sweep(&git_dir) {
+            warn!(%error, "leftovers of a crash beside `.git/index` could not be removed");
         }
-        let spares = repo_lock::directory(&repository);
-        let elsewhere = flush::elsewhere(&repository, root)?;
-        let merger = pack::Merger::of(repository.commondir().join("objects/pack"), fail.clone());
+        let recycled = repo_lock::directory(&repository);
+        let other_disks = flush::other_disks(&repository, root)?;
+        let merger = pack::Merger::new(repository.commondir().join("objects/pack"), fail.clone());
         let writer = Mutex::new(PackWriter { repository, objects: object::ObjectBuilder::default(), is_torn: false });
         Ok(Self {
-            // As the kernel names it to those who look where a process works.
+            // In the form of `/proc/PID/cwd`, to find processes in the root.
             root: root.canonicalize()?,
-            folder,
+            git_dir,
             writer,
             readers: Mutex::default(),
-            indexing: Mutex::default(),
+            index_lock: Mutex::default(),
             own_index: Mutex::default(),
-            disposal: Reclaimer::default(),
-            branches: RecyclePool::named(spares.join("branch-")),
-            spares: RecyclePool::named(spares.join("pack-")),
+            reclaimer: Reclaimer::default(),
+            recycled_refs: RecyclePool::named(recycled.join("branch-")),
+            recycled_packs: RecyclePool::named(recycled.join("pack-")),
             merger,
-            alone: Mutex::default(),
-            blamed: Mutex::default(),
-            elsewhere,
+            repo_lock: Mutex::default(),
+            blame_cache: Mutex::default(),
+            other_disks,
             fail,
         })
     }
 
-    /// Whether a root that had a repository still has one.
+    /// Checks that a root which had a repository still has one.
     ///
     /// # Errors
-    /// `Repository`, with what to do, when it has none, or one that git does not take for one.
+    /// `Repository`, with what to do, when it is missing or damaged.
     pub fn check_repository(root: &Path) -> HistoryResult<()> {
-        trust_the_root();
+        configure_libgit2();
         let at = root.display();
         match Repository::open(root) {
             Err(error) if error.code() == ErrorCode::NotFound && root.join(".git").exists() => {
                 Err(StoreError::Repository(format!(
-                    "`.git` of root `{at}` is damaged, git does not take it for a repository: run `svcfs doctor`, or put it \
-                     back from a backup or a clone"
+                    "`.git` of root `{at}` is damaged, git does not recognize it as a repository: run `svcfs doctor`, or restore it \
+                     from a backup or a clone"
                 )))
             }
             Err(error) if error.code() == ErrorCode::NotFound => Err(StoreError::Repository(format!(
-                "`.git` of root `{at}`, the history of its pages, is gone: put it back from a backup or a clone; if there is \
-                 none, remove `.svc/state`, and a new history begins with the pages as they are"
+                "`.git` of root `{at}`, the history of its pages, is missing: restore it from a backup or a clone; if there is \
+                 none, remove `.svc/state` to start a new history with the current pages"
             ))),
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    /// The commit the current branch stands at; none before the first.
+    /// The commit of the current branch; none before the first.
     ///
     /// # Errors
     /// `Git`.
@@ -235,7 +238,8 @@ impl History {
         head_of(&self.writer.lock().repository)
     }
 
-    /// Builds a commit on `parent` with `edits`. Its objects are in memory until [`History::publish`]; no reference moves.
+    /// Builds a commit on `parent`. Its objects are in memory until [`History::publish`]; no
+    /// reference moves.
     ///
     /// # Errors
     /// `Unrecordable` for a path git refuses; `Git` when the parent cannot be read.
@@ -245,10 +249,11 @@ impl History {
         edits: &[FileEdit<'_>],
         author: &CommitAuthor<'_>,
     ) -> HistoryResult<StagedCommit> {
-        self.staged(parent, (edits, author), false)
+        self.stage_with(parent, (edits, author), false)
     }
 
-    /// The same for a commit that a branch showed before a crash: objects that git has, and they are whole, are not made again.
+    /// As [`History::stage`] for a commit that a branch had before a crash: existing complete
+    /// objects are reused.
     ///
     /// # Errors
     /// As [`History::stage`].
@@ -258,33 +263,33 @@ impl History {
         edits: &[FileEdit<'_>],
         author: &CommitAuthor<'_>,
     ) -> HistoryResult<StagedCommit> {
-        self.staged(parent, (edits, author), true)
+        self.stage_with(parent, (edits, author), true)
     }
 
-    fn staged(
+    fn stage_with(
         &self,
         parent: Option<CommitId>,
         (edits, author): (&[FileEdit<'_>], &CommitAuthor<'_>),
-        is_shown: bool,
+        reuse_existing: bool,
     ) -> HistoryResult<StagedCommit> {
         self.fail.check(FailPoint::StageCommit)?;
         let mut writer = self.writer.lock();
         let PackWriter { repository, objects, .. } = &mut *writer;
-        objects.is_shown = is_shown;
+        objects.reuse_existing = reuse_existing;
         let count = objects.count();
-        let staged = staged(objects, repository, oid_of(parent)?, (edits, author));
+        let staged = build_commit(objects, repository, oid_of(parent)?, (edits, author));
         if !matches!(staged, Ok(StagedCommit { is_new: true, .. })) {
-            objects.forget_after(count);
+            objects.truncate(count);
         }
         staged
     }
 
-    /// Lets go of what was staged and not published: its sets were refused.
+    /// Discards staged, unpublished objects: their sets were refused.
     pub fn discard(&self) {
-        self.writer.lock().objects.forget_fresh();
+        self.writer.lock().objects.clear();
     }
 
-    /// What a commit has at each of these paths, also one that is staged and not published; nothing before the first commit.
+    /// The files of a commit, staged or published, at these paths; nothing before the first commit.
     ///
     /// # Errors
     /// `Git` when the commit or a tree of it cannot be read.
@@ -297,12 +302,12 @@ impl History {
         let mut writer = self.writer.lock();
         let PackWriter { repository, objects, .. } = &mut *writer;
         let tree = objects.tree_of(repository, oid(commit)?)?;
-        let found = tree::leaves(objects, repository, tree, paths)?;
-        Ok(found.into_iter().map(|leaf| leaf.map(|(id, kind)| (etag(id), kind))).collect())
+        let leaves = tree::leaves(objects, repository, tree, paths)?;
+        Ok(leaves.into_iter().map(|leaf| leaf.map(|(id, kind)| (etag(id), kind))).collect())
     }
 
-    /// The files of a commit, also one that is staged and not published, that keep it from having a file at a path: one that stands
-    /// where a directory above it must be, or all those below it.
+    /// The files of a commit, staged or published, that conflict with a file at a path: a file
+    /// where a directory above it must be, or all files below it.
     ///
     /// # Errors
     /// `Git` when the commit or a tree of it cannot be read.
@@ -311,28 +316,28 @@ impl History {
         let mut writer = self.writer.lock();
         let PackWriter { repository, objects, .. } = &mut *writer;
         let tree = objects.tree_of(repository, oid(commit)?)?;
-        tree::in_the_way(objects, repository, tree, path)
+        tree::type_conflicts(objects, repository, tree, path)
     }
 
-    /// Whether git can record a path at all; `git~1` is one it cannot.
+    /// Whether git can record a path; it refuses `git~1`, for example.
     ///
     /// # Errors
     /// `Git`.
     pub fn can_record(&self, path: &TreePath) -> HistoryResult<bool> {
         let writer = self.writer.lock();
         for name in path.components() {
-            if tree::refusal_of(&writer.repository, name)?.is_some() {
+            if tree::refusal_reason(&writer.repository, name)?.is_some() {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Publishes what was staged, then moves the current branch from one commit to another, if it still stands at the first.
-    /// [`History::release`] follows, once nobody waits.
+    /// Publishes what was staged, then moves the current branch from one commit to another, if it
+    /// is still at the first. [`History::unpin_packs`] follows later.
     ///
     /// # Errors
-    /// `Git` with code `Modified` or `Locked` when somebody else moved or holds it.
+    /// `Git` with code `Modified` or `Locked` when another process moved or locked it.
     pub fn advance(&self, from: Option<CommitId>, to: CommitId) -> HistoryResult<()> {
         self.publish()?;
         self.fail.check(FailPoint::BranchMove)?;
@@ -340,7 +345,7 @@ impl History {
         let repository = &writer.repository;
         let name = current_reference(repository)?;
         let is_moved = match from {
-            Some(from) => branch::moved(self, repository, &name, (oid(from)?, oid(to)?))?,
+            Some(from) => branch::try_move(self, repository, &name, (oid(from)?, oid(to)?))?,
             None => false,
         };
         if !is_moved {
@@ -349,34 +354,34 @@ impl History {
                 Some(from) => repository.reference_matching(&name, oid(to)?, true, oid(from)?, subject)?,
                 None => repository.reference(&name, oid(to)?, false, subject)?,
             };
-            // The branch has moved: what fails from here on does not take that back.
+            // The branch has moved; later errors do not undo that.
             if let Err(error) = owner::give_branch(repository, &name) {
-                warn!(%error, "files of the branch could not be given to the owner of the repository");
+                warn!(%error, "the owner of the branch's files could not be set to the owner of the repository");
             }
         }
         self.fail.hit(FailPoint::BranchMoved);
         Ok(())
     }
 
-    fn reader<T>(&self, question: impl Fn(&Repository) -> HistoryResult<T>) -> HistoryResult<T> {
+    fn reader<T>(&self, query: impl Fn(&Repository) -> HistoryResult<T>) -> HistoryResult<T> {
         let idle = self.readers.lock().pop();
         if let Some(repository) = idle {
-            match question(&repository) {
-                // A pack it knew may have been merged into another at this moment: asked again with fresh eyes.
+            match query(&repository) {
+                // Its packs may have been compacted: retry with a new repository handle.
                 Err(StoreError::Git(_)) => {}
                 outcome => {
-                    self.keep_reader(repository);
+                    self.return_reader(repository);
                     return outcome;
                 }
             }
         }
         let repository = Repository::open(&self.root)?;
-        let outcome = question(&repository);
-        self.keep_reader(repository);
+        let outcome = query(&repository);
+        self.return_reader(repository);
         outcome
     }
 
-    fn keep_reader(&self, repository: Repository) {
+    fn return_reader(&self, repository: Repository) {
         let mut readers = self.readers.lock();
         if readers.len() < 8 {
             readers.push(repository);
@@ -384,10 +389,10 @@ impl History {
     }
 }
 
-/// The repository of a root, and whether it was made now.
-fn found_or_made(root: &Path) -> HistoryResult<(Repository, bool)> {
+/// Opens the repository of a root, or creates it (then true).
+fn open_or_init(root: &Path) -> HistoryResult<(Repository, bool)> {
     FailPoints::new(root).check(FailPoint::OpenHistory)?;
-    trust_the_root();
+    configure_libgit2();
     match Repository::open(root) {
         Ok(repository) => Ok((repository, false)),
         Err(error) if error.code() == ErrorCode::NotFound => Ok((init_repo::repository(root)?, true)),
@@ -396,26 +401,26 @@ fn found_or_made(root: &Path) -> HistoryResult<(Repository, bool)> {
 }
 
 /// Builds a commit of edits on a parent.
-fn staged(
+fn build_commit(
     objects: &mut object::ObjectBuilder,
     repository: &Repository,
     parent: Option<Oid>,
     (edits, author): (&[FileEdit<'_>], &CommitAuthor<'_>),
 ) -> HistoryResult<StagedCommit> {
-    let mut branch = tree::TreeChange::default();
+    let mut changes = tree::TreeChange::default();
     for edit in edits {
         let blob = match edit {
             FileEdit::Write { kind, content, .. } => Some((*kind, objects.blob(repository, content)?)),
             FileEdit::Reuse { kind, blob, .. } => Some((*kind, Oid::from_bytes(blob.as_bytes())?)),
             FileEdit::Remove { .. } => None,
         };
-        branch.set(edit.path(), blob);
+        changes.set(edit.path(), blob);
     }
     let parent_tree = match parent {
         Some(parent) => Some(objects.tree_of(repository, parent)?),
         None => None,
     };
-    let tree = match tree::grown(objects, repository, parent_tree, &branch)? {
+    let tree = match tree::apply_changes(objects, repository, parent_tree, &changes)? {
         Some(tree) => tree,
         None => objects.tree(repository, Vec::new())?,
     };
@@ -426,24 +431,26 @@ fn staged(
     Ok(StagedCommit { commit: commit_id(commit), is_new: true })
 }
 
-/// git refuses repositories that belong to somebody else; a server running as root serves exactly those.
+/// git refuses repositories of other users; a server running as root serves exactly those.
 #[expect(
     unsafe_code,
     reason = "libgit2's switches for this are process-wide and unsynchronised; they are set before any use"
 )]
-fn trust_the_root() {
+fn configure_libgit2() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
-        // SAFETY: called once, before this process opens its first repository. They fail only for unknown options.
+        // SAFETY: called once, before this process opens its first repository. The calls fail for
+        // unknown options only.
         unsafe {
             let _ = git2::opts::set_verify_owner_validation(false);
-            // Of all repositories together; libgit2's own limit of 256 MiB is reached by reading a long history once.
-            let _ = git2::opts::set_cache_max_size(OBJECT_CACHE);
-            // Packs are looked at through windows; by default those of a long history stay in memory whole.
-            let _ = git2::opts::set_mwindow_size(PACK_WINDOW);
-            let _ = git2::opts::set_mwindow_mapped_limit(MAX_PACK_WINDOWS);
+            // For all repositories; libgit2's own limit of 256 MiB is reached by reading one long
+            // history.
+            let _ = git2::opts::set_cache_max_size(OBJECT_CACHE_BYTES);
+            // By default, all packs of a long history stay mapped.
+            let _ = git2::opts::set_mwindow_size(PACK_WINDOW_BYTES);
+            let _ = git2::opts::set_mwindow_mapped_limit(MAX_MAPPED_BYTES);
         }
-        // Names are checked in trees whose objects are not written yet.
+        // Trees are built before their objects are written.
         git2::opts::strict_object_creation(false);
     });
 }
@@ -465,7 +472,8 @@ fn commit_text(tree: Oid, parent: Option<Oid>, author: &CommitAuthor<'_>) -> Str
 
 fn head_of(repository: &Repository) -> HistoryResult<Option<CommitId>> {
     match repository.head() {
-        // Not peeled where it need not be: after a power cut the commit may be missing, and be made again.
+        // Not peeled if possible: after a power failure the commit may be missing until it is
+        // replayed.
         Ok(reference) => match reference.target() {
             Some(target) => Ok(Some(commit_id(target))),
             None => Ok(Some(commit_id(reference.peel_to_commit()?.id()))),
@@ -475,7 +483,7 @@ fn head_of(repository: &Repository) -> HistoryResult<Option<CommitId>> {
     }
 }
 
-/// The reference commits go to: the branch HEAD names, or HEAD itself when it is detached.
+/// The reference of new commits: the branch of HEAD, or a detached HEAD itself.
 fn current_reference(repository: &Repository) -> HistoryResult<String> {
     let head = repository.find_reference("HEAD")?;
     Ok(head.symbolic_target().ok().flatten().unwrap_or("HEAD").to_owned())

@@ -1,4 +1,5 @@
-//! Whose the files of `.git` are: a server that runs as root leaves them to whom the repository belongs.
+//! Ownership of files in `.git`: a server running as root gives them to the owner of the
+//! repository.
 
 use std::fs;
 use std::io;
@@ -7,7 +8,7 @@ use std::path::Path;
 
 use git2::Repository;
 
-/// As the root user, gives a file to the owner of the directory it is in; a file that is gone is nobody's.
+/// As root, gives a file to the owner of its directory; a missing file is no error.
 pub(crate) fn give_as_its_directory(file: &Path) -> io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -19,7 +20,7 @@ pub(crate) fn give_as_its_directory(file: &Path) -> io::Result<()> {
     }
 }
 
-/// As the root user, gives what is on the way from a directory to a file below it to the directory's owner.
+/// As root, gives the path components below a directory to that directory's owner.
 pub(crate) fn give_below(directory: &Path, name: &str) -> io::Result<()> {
     let mut path = directory.to_owned();
     for part in Path::new(name) {
@@ -29,14 +30,15 @@ pub(crate) fn give_below(directory: &Path, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// As the root user, gives a branch and its log to the owner of the repository: a person's `git commit` appends to them.
+/// As root, gives a branch and its reflog to the owner of the repository, whose `git commit`
+/// appends to them.
 pub(super) fn give_branch(repository: &Repository, name: &str) -> io::Result<()> {
     give_below(repository.path(), "logs/HEAD")?;
     give_below(repository.commondir(), name)?;
     give_below(&repository.commondir().join("logs"), name)
 }
 
-/// As the root user, gives a directory and all that is in it to the owner of the directory it is in.
+/// As root, gives a directory with its contents to the owner of its parent directory.
 pub(super) fn give_all(directory: &Path) -> io::Result<()> {
     give_as_its_directory(directory)?;
     for entry in fs::read_dir(directory)? {

@@ -1,26 +1,26 @@
-//! The tree of an earlier commit: which commit it was, and what stood where.
+//! Past commits by time or name, and their directories.
 
 use std::path::Path;
 
 use git2::{Commit, ErrorCode, ObjectType, Oid, Repository};
 use svcfs_base::{CommitId, ETag, FileKind, PathComponent, Timestamp, TreePath};
 
-use super::read::{if_there, is_no_entry};
+use super::read::{found_or_none, is_no_entry};
 use super::{History, HistoryResult, commit_id, etag, head_of, oid};
 use crate::StoreError;
 
-/// What stood under one name of a directory.
+/// An entry of a directory in a past commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastEntry {
-    /// Its name.
+    /// The name.
     pub name: PathComponent,
-    /// Its content and what kind of file it was; none for a directory.
+    /// Content and kind of a file; none for a directory.
     pub leaf: Option<(ETag, FileKind)>,
 }
 
 impl History {
-    /// The entries of a directory in a commit, in name order; none when there was no directory. What no tree of ours can hold (names
-    /// that are no UTF-8, submodules) is left out.
+    /// The entries of a directory in a commit, in name order; none when there is no directory.
+    /// Names that are not UTF-8 and submodules are omitted.
     ///
     /// # Errors
     /// `Git`.
@@ -46,8 +46,8 @@ impl History {
                     entries.push(PastEntry { name, leaf: Some((etag(entry.id()), kind)) });
                 }
             }
-            // git orders a directory as if its name ended in `/`.
-            entries.sort_by(|one, other| one.name.cmp(&other.name));
+            // git sorts a directory as if its name ended in `/`.
+            entries.sort_by(|a, b| a.name.cmp(&b.name));
             Ok(Some(entries))
         })
     }
@@ -58,10 +58,10 @@ impl History {
     /// `Git`.
     pub fn blob_size(&self, blob: ETag) -> HistoryResult<Option<u64>> {
         let id = Oid::from_bytes(blob.as_bytes())?;
-        if_there(self.reader(|repository| Ok(repository.odb()?.read_header(id)?.0 as u64)))
+        found_or_none(self.reader(|repository| Ok(repository.odb()?.read_header(id)?.0 as u64)))
     }
 
-    /// The commit of a branch or, where there is none of that name, a tag; none when it is neither.
+    /// The commit of a branch or, if there is none, of a tag with this name; none for neither.
     ///
     /// # Errors
     /// `Git`.
@@ -78,7 +78,7 @@ impl History {
         })
     }
 
-    /// When a commit was made, to the second.
+    /// The time of a commit, in seconds.
     ///
     /// # Errors
     /// `Git` when there is no such commit.
@@ -86,16 +86,17 @@ impl History {
         self.reader(|repository| Ok(time(&repository.find_commit(oid(commit)?)?)))
     }
 
-    /// The commit where the branch stood at the end of a second: the first that is not younger, going from parent to (first) parent,
-    /// from the parent of `later` on; from the branch's end without it, or when git has let go of it.
+    /// The commit of the branch at the end of a second: the first that is not later, following
+    /// first parents, starting at the parent of `later`; at the branch's end without `later`, or
+    /// when git does not have it any more.
     ///
     /// # Errors
     /// `Git`.
     pub fn commit_at(&self, second: i64, later: Option<CommitId>) -> HistoryResult<Option<CommitId>> {
         self.reader(|repository| {
             let mut next = match later.map(|later| parent_of(repository, later)).transpose()? {
-                Some(ParentCommit::Known(parent)) => parent,
-                Some(ParentCommit::Lost) | None => head_of(repository)?,
+                Some(ParentCommit::Existing(parent)) => parent,
+                Some(ParentCommit::Missing) | None => head_of(repository)?,
             };
             while let Some(id) = next {
                 let commit = repository.find_commit(oid(id)?)?;
@@ -111,15 +112,15 @@ impl History {
 
 enum ParentCommit {
     /// The first parent; none for a first commit.
-    Known(Option<CommitId>),
+    Existing(Option<CommitId>),
     /// git does not have the commit any more.
-    Lost,
+    Missing,
 }
 
 fn parent_of(repository: &Repository, commit: CommitId) -> Result<ParentCommit, StoreError> {
     match repository.find_commit(oid(commit)?) {
-        Ok(commit) => Ok(ParentCommit::Known(commit.parent_ids().next().map(commit_id))),
-        Err(error) if error.code() == ErrorCode::NotFound => Ok(ParentCommit::Lost),
+        Ok(commit) => Ok(ParentCommit::Existing(commit.parent_ids().next().map(commit_id))),
+        Err(error) if error.code() == ErrorCode::NotFound => Ok(ParentCommit::Missing),
         Err(error) => Err(error.into()),
     }
 }

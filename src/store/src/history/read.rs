@@ -1,4 +1,4 @@
-//! Questions to git.
+//! Reads of commits, trees and blobs.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::StoreError;
 const TREE_MODE: i32 = 0o040_000;
 
 impl History {
-    /// What a commit has at a path.
+    /// The file of a commit at a path.
     ///
     /// # Errors
     /// `Git`.
@@ -22,8 +22,8 @@ impl History {
         self.reader(|repository| Ok(leaf_in(repository, commit, path)?.map(|(id, kind)| (etag(id), kind))))
     }
 
-    /// What a commit has at each of these paths, as [`History::leaf`] says it; nothing before the first commit. Each directory is
-    /// read once: for many paths of one directory, asking one by one takes quadratic time.
+    /// The files of a commit at these paths, in order; nothing before the first commit. Each
+    /// directory is read once: single lookups of many paths of one directory take quadratic time.
     ///
     /// # Errors
     /// `Git`.
@@ -47,7 +47,7 @@ impl History {
     pub fn leaves(&self, commit: CommitId, below: &TreePath) -> HistoryResult<Vec<(TreePath, ETag, FileKind)>> {
         self.reader(|repository| {
             let tree = repository.find_commit(oid(commit)?)?.tree()?;
-            let mut found = Vec::new();
+            let mut files = Vec::new();
             let (start, prefix) = if below.is_root() {
                 (tree, String::new())
             } else {
@@ -61,22 +61,22 @@ impl History {
                                 .collect());
                         }
                     },
-                    Err(error) if is_no_entry(&error) => return Ok(found),
+                    Err(error) if is_no_entry(&error) => return Ok(files),
                     Err(error) => return Err(error.into()),
                 }
             };
-            leaves_in(repository, &start, &prefix, &mut found)?;
-            Ok(found)
+            leaves_in(repository, &start, &prefix, &mut files)?;
+            Ok(files)
         })
     }
 
     /// The content of a blob; none when git does not have it.
     ///
     /// # Errors
-    /// `Git` when it is there but cannot be read.
+    /// `Git` when it exists but cannot be read.
     pub fn read_blob(&self, blob: ETag) -> HistoryResult<Option<Bytes>> {
         let id = Oid::from_bytes(blob.as_bytes())?;
-        if_there(self.reader(|repository| Ok(Bytes::copy_from_slice(repository.find_blob(id)?.content()))))
+        found_or_none(self.reader(|repository| Ok(Bytes::copy_from_slice(repository.find_blob(id)?.content()))))
     }
 
     /// The commit of a full or abbreviated (4 digits or more) hash; none when unknown or ambiguous.
@@ -87,12 +87,12 @@ impl History {
         if !(4..=40).contains(&hash.len()) || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(None);
         }
-        if_there(self.reader(|repository| Ok(commit_id(repository.find_commit_by_prefix(hash)?.id()))))
+        found_or_none(self.reader(|repository| Ok(commit_id(repository.find_commit_by_prefix(hash)?.id()))))
     }
 }
 
-/// What differs between two contents of a path, as git tells it: unified, three lines of context; empty when nothing does. Nothing
-/// for a content is as good as an empty one.
+/// The difference between two contents of a path in git's unified format, with three lines of
+/// context; empty if equal. A missing content counts as empty.
 ///
 /// # Errors
 /// `Git`.
@@ -100,8 +100,8 @@ pub fn unified_diff(path: &TreePath, old: Option<&[u8]>, new: Option<&[u8]>) -> 
     if old == new {
         return Ok(String::new());
     }
-    let place = Some(Path::new(path.as_str()));
-    let mut patch = Patch::from_buffers(old.unwrap_or_default(), place, new.unwrap_or_default(), place, None)?;
+    let file_name = Some(Path::new(path.as_str()));
+    let mut patch = Patch::from_buffers(old.unwrap_or_default(), file_name, new.unwrap_or_default(), file_name, None)?;
     Ok(String::from_utf8_lossy(&patch.to_buf()?).into_owned())
 }
 
@@ -116,7 +116,7 @@ impl<'r> TreeFinder<'r> {
         Self { repository, directories: HashMap::from([(TreePath::root(), Some(root))]) }
     }
 
-    /// The object at a path and its mode; none when nothing is there.
+    /// Object and mode at a path; none when nothing exists there.
     pub(super) fn entry(&mut self, path: &TreePath) -> HistoryResult<Option<(Oid, i32)>> {
         let Some(parent) = path.parent() else { return Ok(None) };
         let entry = self.directory(&parent)?.and_then(|tree| tree.get_name(path.name()));
@@ -125,31 +125,31 @@ impl<'r> TreeFinder<'r> {
 
     fn directory(&mut self, path: &TreePath) -> HistoryResult<Option<&Tree<'r>>> {
         if !self.directories.contains_key(path) {
-            let found = match self.entry(path)? {
+            let tree = match self.entry(path)? {
                 Some((id, TREE_MODE)) => Some(self.repository.find_tree(id)?),
                 Some(_) | None => None,
             };
-            self.directories.insert(path.clone(), found);
+            self.directories.insert(path.clone(), tree);
         }
         Ok(self.directories.get(path).and_then(Option::as_ref))
     }
 }
 
-/// Not libgit2's own walk, which ends at the first directory whose name is no UTF-8.
+/// libgit2's own walk stops at the first directory whose name is not UTF-8.
 pub(super) fn leaves_in(
     repository: &Repository,
     tree: &Tree<'_>,
     prefix: &str,
-    found: &mut Vec<(TreePath, ETag, FileKind)>,
+    files: &mut Vec<(TreePath, ETag, FileKind)>,
 ) -> HistoryResult<()> {
     for entry in tree {
         let Ok(name) = entry.name() else { continue };
         if entry.kind() == Some(ObjectType::Tree) {
-            leaves_in(repository, &repository.find_tree(entry.id())?, &format!("{prefix}{name}/"), found)?;
+            leaves_in(repository, &repository.find_tree(entry.id())?, &format!("{prefix}{name}/"), files)?;
         } else if let (Some(kind), Ok(path)) =
             (FileKind::from_git_mode(entry.filemode()), TreePath::parse(&format!("{prefix}{name}")))
         {
-            found.push((path, etag(entry.id()), kind));
+            files.push((path, etag(entry.id()), kind));
         }
     }
     Ok(())
@@ -164,16 +164,16 @@ fn leaf_in(repository: &Repository, commit: CommitId, path: &TreePath) -> Histor
     }
 }
 
-/// None for an object that git does not have, or that one hash does not tell from another. Asked of what a reader said in the end, not of its
-/// first answer: it may not have seen the pack that another was merged into in that moment.
-pub(super) fn if_there<T>(found: HistoryResult<T>) -> HistoryResult<Option<T>> {
-    match found {
+/// None for an object that is missing, or whose short hash is ambiguous. Apply it to the result of
+/// `reader`, which retries: the first attempt may not see a newly compacted pack.
+pub(super) fn found_or_none<T>(result: HistoryResult<T>) -> HistoryResult<Option<T>> {
+    match result {
         Err(StoreError::Git(error)) if matches!(error.code(), ErrorCode::NotFound | ErrorCode::Ambiguous) => Ok(None),
-        found => found.map(Some),
+        result => result.map(Some),
     }
 }
 
-/// Whether a tree has no such entry; the tree itself, or one on the way, that is not found is another matter.
+/// Whether the entry is missing in an existing tree, in contrast to a missing tree object.
 pub(super) fn is_no_entry(error: &git2::Error) -> bool {
     error.code() == ErrorCode::NotFound && error.class() == ErrorClass::Tree
 }

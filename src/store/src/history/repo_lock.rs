@@ -1,7 +1,9 @@
-//! One server a repository: its work trees (git-worktree(1)) share its packs, and the files that wait to be used again in `.git/svcfs`.
+//! One server per repository: its work trees (git-worktree(1)) share its packs and the recycled
+//! files in `.git/svcfs`.
 //!
-//! One rule: whoever serves one of them has the repository. A second server would take packs and files of the first for what a crash left.
-//! Questions need no lock: who only asks leaves all of it alone while somebody serves.
+//! Invariant: the server of one work tree owns the repository. A second server would remove packs
+//! and files of the first as leftovers. Readers need no lock: they do not touch those files while a
+//! server runs.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -15,22 +17,23 @@ use crate::StoreError;
 
 const LOCK: &str = "server.lock";
 
-/// A repository that is had, and no other server has; given back when this is dropped.
+/// Exclusive ownership of a repository; released on drop.
 pub(super) struct RepoLock(File);
 
 impl Drop for RepoLock {
     fn drop(&mut self) {
-        // Not by closing alone: a process forked in this moment would hold on to it until it executes its program.
+        // Closing is not enough: a process forked at this moment keeps the descriptor until it
+        // calls exec.
         let _ = self.0.unlock();
     }
 }
 
 impl RepoLock {
-    /// Takes the repository of a root for the server of that root, or for a moment.
+    /// Locks the repository for the server of `root`, or temporarily.
     ///
     /// # Errors
-    /// `Served`, when it is had; `State` when the lock cannot be made.
-    pub(super) fn take(repository: &Repository, root: &Path) -> HistoryResult<Self> {
+    /// `AlreadyServed` when it is locked; `State` when the lock cannot be created.
+    pub(super) fn acquire(repository: &Repository, root: &Path) -> HistoryResult<Self> {
         let directory = directory(repository);
         fs::create_dir_all(&directory)?;
         owner::give_as_its_directory(&directory)?;
@@ -40,9 +43,9 @@ impl RepoLock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let mut told = String::new();
-                file.read_to_string(&mut told)?;
-                let (process, other) = told.trim_end().split_once(' ').unwrap_or_default();
+                let mut owner_line = String::new();
+                file.read_to_string(&mut owner_line)?;
+                let (process, other) = owner_line.trim_end().split_once(' ').unwrap_or_default();
                 let (root, other, process) = (root.to_owned(), PathBuf::from(other), process.to_owned());
                 return Err(StoreError::AlreadyServed { root, other, process });
             }
@@ -53,23 +56,23 @@ impl RepoLock {
         Ok(Self(file))
     }
 
-    /// Takes away what a crash left in the repository.
+    /// Removes leftovers of a crash from the repository.
     pub(super) fn sweep(&self, repository: &Repository) {
         if let Err(error) = pack::sweep_temporary(&repository.commondir().join("objects/pack")) {
-            warn!(%error, "what a crash left of packs cannot be removed");
+            warn!(%error, "leftover temporary packs could not be removed");
         }
-        if let Err(error) = emptied(&directory(repository)) {
-            warn!(%error, "`.git/svcfs` cannot be emptied");
+        if let Err(error) = remove_recycled(&directory(repository)) {
+            warn!(%error, "leftover files in `.git/svcfs` could not be removed");
         }
     }
 }
 
-/// Where files wait to be used again.
+/// The directory of recycled files.
 pub(super) fn directory(repository: &Repository) -> PathBuf {
     repository.commondir().join("svcfs")
 }
 
-fn emptied(directory: &Path) -> io::Result<()> {
+fn remove_recycled(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         if entry.file_name() != LOCK {

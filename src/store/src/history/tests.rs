@@ -23,7 +23,7 @@ pub(super) fn fixture() -> Fixture {
 impl Fixture {
     pub(super) fn git(&self, arguments: &[&str]) -> String {
         // git lists packs first and reads them then: one that is merged away between is told as missing.
-        self.history.merger.rest();
+        self.history.merger.wait_idle();
         let output = Command::new("git").arg("-C").arg(self.directory.path()).args(arguments).output().unwrap();
         assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()

@@ -1,7 +1,9 @@
-//! `nfs.db`: numbers of files that outlive the server, and what was promised of files before they are in the tree.
+//! `nfs.db`: inode numbers that survive a restart, and stable NFS writes whose files are not in the
+//! tree yet.
 //!
-//! One rule: a number stands for a name, whatever bytes stand there. Every save puts another file of the disk in place, so that the disk's
-//! own numbers are no handles. Numbers are drawn, not counted: what a power cut takes away is never given to another file.
+//! Invariant: a number identifies a name, whatever its content. Every save installs another file,
+//! so inode numbers of the disk cannot be handles. Numbers are random, not counted: a number lost
+//! in a power failure is never given to another file.
 
 #[cfg(test)]
 mod tests;
@@ -18,46 +20,46 @@ use svcfs_base::{Actor, DiskAttributes, ETag, TreePath};
 use crate::StoreError;
 
 const SCHEMA: i32 = 3;
-/// So many names are kept in memory; the others are asked of the file.
-const MOST_KNOWN: usize = 65_536;
-/// So many empty pages are worth nobody's time.
-const LEAST_FREE: i64 = 256;
-/// Smaller numbers mean something else, to protocols and to us.
-const SMALLEST: u64 = 16;
+/// Number of names cached in memory.
+const MAX_CACHED: usize = 65_536;
+/// Fewer free pages are not worth a `VACUUM`.
+const MIN_FREE_PAGES: i64 = 256;
+/// Smaller numbers are reserved.
+const MIN_INODE: u64 = 16;
 
-/// Something that was done to a file and must not be lost, although the file is not in the tree yet.
+/// A change of a file that must not be lost although the file is not in the tree yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StableWrite {
-    /// The file.
+    /// The inode number.
     pub inode: u64,
-    /// What stood there when the first of these was made: none when the file was new.
+    /// The content before the first of these changes; none for a new file.
     pub base_etag: Option<ETag>,
-    /// What was done.
+    /// The change.
     pub operation: StableOperation,
-    /// Who did it; none where an earlier program noted it.
+    /// The author; none in rows of earlier versions.
     pub author: Option<Actor>,
-    /// Permission bits and owner of a file that is not in the tree yet.
+    /// Mode and owner of a file that is not in the tree yet.
     pub attributes: DiskAttributes,
 }
 
-/// What was done to a file.
+/// A change of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StableOperation {
-    /// It got this length in bytes; a file that was not there was made.
+    /// Sets the length in bytes; creates the file if necessary.
     Resize(u64),
-    /// These bytes were written at this offset.
+    /// Writes bytes at an offset.
     Write(u64, Vec<u8>),
 }
 
 #[derive(Default)]
-struct KnownFile {
+struct InodeCache {
     names: HashMap<u64, (u64, Box<str>)>,
     numbers: HashMap<(u64, Box<str>), u64>,
 }
 
-impl KnownFile {
+impl InodeCache {
     fn add(&mut self, number: u64, parent: u64, name: &str) {
-        if self.names.len() >= MOST_KNOWN {
+        if self.names.len() >= MAX_CACHED {
             self.clear();
         }
         self.names.insert(number, (parent, name.into()));
@@ -72,10 +74,10 @@ impl KnownFile {
 
 struct InodeRows {
     connection: Connection,
-    known: KnownFile,
+    cache: InodeCache,
 }
 
-/// The numbers of one space.
+/// The inode numbers of one space.
 pub struct InodeTable {
     space: u64,
     inner: Mutex<InodeRows>,
@@ -84,34 +86,35 @@ pub struct InodeTable {
 impl InodeTable {
     /// The number of the root.
     pub const ROOT: u64 = 3;
-    /// All that is promised of a file.
+    /// All pending writes of a file.
     pub const ALL_POSITIONS: RangeInclusive<i64> = 0..=i64::MAX;
 
-    /// Opens the file, or makes a new one when it is absent, damaged or of another version: handles given before are stale then, and the old one is
-    /// left beside it for a person, because of what is promised in it.
+    /// Opens the file, or creates a new one when it is missing, damaged or of another version. Then
+    /// earlier handles are stale, and the old file is retained for a person because of its pending
+    /// writes.
     ///
     /// # Errors
-    /// [`StoreError`] when the file cannot be made, replaced, or opened in this moment.
+    /// [`StoreError`] when the file cannot be created, replaced or opened.
     pub fn open(file: &Path) -> Result<Self, StoreError> {
         let connection = match open(file) {
             Err(error) if is_damage(&error) => {
-                let aside = put_aside(file, |from, to| std::fs::rename(from, to))?;
-                tracing::error!(numbers.file = %aside.display(), %error, "the numbers of files cannot be read, and are put aside; NFS clients must mount again");
+                let aside = set_aside(file, |from, to| std::fs::rename(from, to))?;
+                tracing::error!(numbers.file = %aside.display(), %error, "the inode numbers of nfs.db cannot be read; the file was renamed, and NFS clients must mount again");
                 open(file)?
             }
             opened => opened?,
         };
         let space: i64 = connection.query_row("SELECT space FROM identity", [], |row| row.get(0))?;
-        let inner = InodeRows { connection, known: KnownFile::default() };
+        let inner = InodeRows { connection, cache: InodeCache::default() };
         Ok(Self { space: space.cast_unsigned(), inner: Mutex::new(inner) })
     }
 
-    /// The number of the space itself, the same for as long as the file lives.
+    /// A number for the space, stable as long as the file exists.
     pub const fn space_id(&self) -> u64 {
         self.space
     }
 
-    /// The number of a path, given to it now if it has none.
+    /// The number of a path; assigned if it has none.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
@@ -127,12 +130,12 @@ impl InodeTable {
     pub fn inodes(&self, directory: u64, names: &[&str]) -> Result<Vec<u64>, StoreError> {
         let mut inner = self.inner.lock();
         inner.connection.execute_batch("BEGIN")?;
-        let found = names.iter().map(|name| inner.number(directory, name)).collect::<Result<Vec<_>, _>>();
+        let numbers = names.iter().map(|name| inner.number(directory, name)).collect::<Result<Vec<_>, _>>();
         inner.connection.execute_batch("COMMIT")?;
-        found
+        numbers
     }
 
-    /// The path of a number; none for one that was never given, or whose name is gone.
+    /// The path of a number; none for an unknown number or a removed name.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
@@ -140,136 +143,136 @@ impl InodeTable {
         self.inner.lock().path(number)
     }
 
-    /// The path of a number, if nothing must be waited for: neither the disk nor whoever writes to it.
+    /// The path of a number if it is cached; waits neither for the disk nor for a lock.
     pub fn try_path(&self, number: u64) -> Option<TreePath> {
         let inner = self.inner.try_lock()?;
-        path_of(number, |number| Ok::<_, ()>(inner.known.names.get(&number).cloned())).ok()?
+        path_of(number, |number| Ok::<_, ()>(inner.cache.names.get(&number).cloned())).ok()?
     }
 
-    /// The number that a name in a directory has, as far as that can be told in the same way.
+    /// The number of a name in a directory, under the same conditions.
     pub fn try_inode(&self, directory: u64, name: &str) -> Option<u64> {
-        self.inner.try_lock()?.known.numbers.get(&(directory, name.into())).copied()
+        self.inner.try_lock()?.cache.numbers.get(&(directory, name.into())).copied()
     }
 
-    /// A file or directory has another name; what had that name is gone.
+    /// Records a rename; a file that had the new name loses its number.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
     pub fn rename(&self, from: &TreePath, to: &TreePath) -> Result<(), StoreError> {
         let (number, parent) = (self.inode(from)?, self.inode(&to.parent().unwrap_or_else(TreePath::root))?);
         let mut inner = self.inner.lock();
-        inner.known.clear();
+        inner.cache.clear();
         let parent = parent.cast_signed();
         let transaction = inner.connection.transaction()?;
         transaction.execute("DELETE FROM files WHERE parent = ?1 AND name = ?2", params![parent, to.name()])?;
-        let tail = "UPDATE files SET parent = ?2, name = ?3 WHERE number = ?1";
-        transaction.execute(tail, params![number.cast_signed(), parent, to.name()])?;
+        let sql = "UPDATE files SET parent = ?2, name = ?3 WHERE number = ?1";
+        transaction.execute(sql, params![number.cast_signed(), parent, to.name()])?;
         Ok(transaction.commit()?)
     }
 
-    /// A name is gone, and what was promised of its file with it.
+    /// Removes a name and the pending writes of its file.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
     pub fn remove(&self, path: &TreePath) -> Result<(), StoreError> {
         let number = self.inode(path)?.cast_signed();
         let mut inner = self.inner.lock();
-        inner.known.clear();
+        inner.cache.clear();
         let transaction = inner.connection.transaction()?;
         transaction.execute("DELETE FROM promises WHERE number = ?1", [number])?;
         transaction.execute("DELETE FROM files WHERE number = ?1", [number])?;
         Ok(transaction.commit()?)
     }
 
-    /// Some numbers that were given, in their order behind one of them; to be looked through for names that are gone.
+    /// Up to `limit` numbers after `after`, in order, to check whether their names still exist.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn list_inodes(&self, after: u64, most: usize) -> Result<Vec<u64>, StoreError> {
+    pub fn list_inodes(&self, after: u64, limit: usize) -> Result<Vec<u64>, StoreError> {
         let inner = self.inner.lock();
-        let tail = "SELECT number FROM files WHERE number > ?1 ORDER BY number LIMIT ?2";
-        let mut statement = inner.connection.prepare_cached(tail)?;
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let found =
-            statement.query_map(params![after.cast_signed(), most], |row| Ok(row.get::<_, i64>(0)?.cast_unsigned()))?;
-        Ok(found.collect::<rusqlite::Result<_>>()?)
+        let sql = "SELECT number FROM files WHERE number > ?1 ORDER BY number LIMIT ?2";
+        let mut statement = inner.connection.prepare_cached(sql)?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let numbers = statement
+            .query_map(params![after.cast_signed(), limit], |row| Ok(row.get::<_, i64>(0)?.cast_unsigned()))?;
+        Ok(numbers.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Lets go of numbers whose names are gone, as `is_gone` says of each while nobody is given a number; says how many. One of which something is
-    /// promised stays.
+    /// Removes numbers whose names do not exist any more, according to `is_gone`, while the table
+    /// is locked; returns how many. Numbers with pending writes stay.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
     pub fn remove_inodes(&self, numbers: &[u64], is_gone: impl Fn(&TreePath) -> bool) -> Result<usize, StoreError> {
         let mut inner = self.inner.lock();
-        let mut gone = Vec::new();
+        let mut stale = Vec::new();
         for number in numbers {
             match inner.path(*number)? {
                 Some(path) if !is_gone(&path) => {}
-                Some(_) | None => gone.push(number.cast_signed()),
+                Some(_) | None => stale.push(number.cast_signed()),
             }
         }
-        inner.known.clear();
+        inner.cache.clear();
         let transaction = inner.connection.transaction()?;
-        let mut forgotten = 0;
+        let mut removed = 0;
         {
-            let tail = "DELETE FROM files WHERE number = ?1 AND number NOT IN (SELECT number FROM promises)";
-            let mut statement = transaction.prepare_cached(tail)?;
-            for number in gone {
-                forgotten += statement.execute([number])?;
+            let sql = "DELETE FROM files WHERE number = ?1 AND number NOT IN (SELECT number FROM promises)";
+            let mut statement = transaction.prepare_cached(sql)?;
+            for number in stale {
+                removed += statement.execute([number])?;
             }
         }
         transaction.commit()?;
-        Ok(forgotten)
+        Ok(removed)
     }
 
-    /// Remembers whose exclusive creation made a file.
+    /// Stores the verifier of the exclusive create that made a file.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
     pub fn set_verifier(&self, number: u64, verifier: [u8; 8]) -> Result<(), StoreError> {
         let inner = self.inner.lock();
-        let tail = "UPDATE files SET verifier = ?2 WHERE number = ?1";
-        inner.connection.execute(tail, params![number.cast_signed(), &verifier[..]])?;
+        let sql = "UPDATE files SET verifier = ?2 WHERE number = ?1";
+        inner.connection.execute(sql, params![number.cast_signed(), &verifier[..]])?;
         Ok(())
     }
 
-    /// Whether this exclusive creation made a file.
+    /// Whether an exclusive create with this verifier made the file.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
     pub fn has_verifier(&self, number: u64, verifier: [u8; 8]) -> Result<bool, StoreError> {
         let inner = self.inner.lock();
-        let tail = "SELECT verifier = ?2 FROM files WHERE number = ?1";
-        let found = inner.connection.query_row(tail, params![number.cast_signed(), &verifier[..]], |row| {
+        let sql = "SELECT verifier = ?2 FROM files WHERE number = ?1";
+        let matches = inner.connection.query_row(sql, params![number.cast_signed(), &verifier[..]], |row| {
             Ok(row.get::<_, Option<bool>>(0)?.unwrap_or(false))
         });
-        Ok(found.optional()?.unwrap_or(false))
+        Ok(matches.optional()?.unwrap_or(false))
     }
 
-    /// Notes what must not be lost; with `is_flushed` not in a power cut either, else not when this process dies. The position says which of a
-    /// file's promises it is: later ones have greater ones.
+    /// Stores a write; with `is_flushed` it survives a power failure, otherwise the end of the
+    /// process. Returns its position; positions of a file increase.
     ///
     /// # Errors
-    /// [`StoreError`] of the database; nothing is promised then.
-    pub fn record_write(&self, promise: &StableWrite, is_flushed: bool) -> Result<i64, StoreError> {
-        let StableWrite { inode: number, base_etag: base, operation: act, author, attributes: disk } = promise;
-        let (place, data) = match act {
+    /// [`StoreError`] of the database; nothing is stored then.
+    pub fn record_write(&self, write: &StableWrite, is_flushed: bool) -> Result<i64, StoreError> {
+        let StableWrite { inode: number, base_etag, operation, author, attributes: disk } = write;
+        let (position, data) = match operation {
             StableOperation::Resize(size) => (size, None),
             StableOperation::Write(offset, data) => (offset, Some(data)),
         };
         let mut inner = self.inner.lock();
-        inner.flushing(is_flushed, |connection| {
-            let tail = "INSERT INTO promises (number, base, place, data, author, mode, uid, gid)
+        inner.with_flush(is_flushed, |connection| {
+            let sql = "INSERT INTO promises (number, base, place, data, author, mode, uid, gid)
                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-            let mut statement = connection.prepare_cached(tail)?;
-            let base = base.map(|base| base.to_string());
+            let mut statement = connection.prepare_cached(sql)?;
+            let base_etag = base_etag.map(|base_etag| base_etag.to_string());
             let author = author.as_ref().map(Actor::as_str);
             let (uid, gid) = disk.owner.unzip();
             statement.insert(params![
                 number.cast_signed(),
-                base,
-                place.cast_signed(),
+                base_etag,
+                position.cast_signed(),
                 data,
                 author,
                 disk.mode,
@@ -279,18 +282,18 @@ impl InodeTable {
         })
     }
 
-    /// Files are in the tree with what was promised of them from one position to another, or gone. What was promised before stays: it could not be
-    /// done when the space was opened.
+    /// Removes pending writes in a range of positions: their files are in the tree, or removed.
+    /// Earlier ones stay: they could not be replayed when the space was opened.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
     pub fn discard_writes(&self, files: &[(u64, RangeInclusive<i64>)], is_flushed: bool) -> Result<(), StoreError> {
         let mut inner = self.inner.lock();
-        inner.flushing(is_flushed, |connection| {
+        inner.with_flush(is_flushed, |connection| {
             let transaction = connection.transaction()?;
             {
-                let tail = "DELETE FROM promises WHERE number = ?1 AND position BETWEEN ?2 AND ?3";
-                let mut statement = transaction.prepare_cached(tail)?;
+                let sql = "DELETE FROM promises WHERE number = ?1 AND position BETWEEN ?2 AND ?3";
+                let mut statement = transaction.prepare_cached(sql)?;
                 for (number, positions) in files {
                     statement.execute(params![number.cast_signed(), positions.start(), positions.end()])?;
                 }
@@ -299,7 +302,7 @@ impl InodeTable {
         })
     }
 
-    /// The files of which something is promised, the first promise first.
+    /// Files with pending writes, ordered by their first one.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
@@ -307,31 +310,32 @@ impl InodeTable {
         let inner = self.inner.lock();
         let mut statement =
             inner.connection.prepare("SELECT number FROM promises GROUP BY number ORDER BY min(position)")?;
-        let found = statement.query_map([], |row| Ok(row.get::<_, i64>(0)?.cast_unsigned()))?;
-        Ok(found.collect::<rusqlite::Result<_>>()?)
+        let numbers = statement.query_map([], |row| Ok(row.get::<_, i64>(0)?.cast_unsigned()))?;
+        Ok(numbers.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// What is promised of a file, in order, each handed to `take`.
+    /// The pending writes of a file, in order.
     ///
     /// # Errors
-    /// [`StoreError`] of the database, `Damaged` for a hash that is none.
+    /// [`StoreError`] of the database, `Damaged` for an invalid hash.
     pub fn pending_writes(&self, number: u64) -> Result<Vec<StableWrite>, StoreError> {
         let inner = self.inner.lock();
-        let tail = "SELECT base, place, data, author, mode, uid, gid FROM promises WHERE number = ?1 ORDER BY position";
-        let mut statement = inner.connection.prepare(tail)?;
+        let sql = "SELECT base, place, data, author, mode, uid, gid FROM promises WHERE number = ?1 ORDER BY position";
+        let mut statement = inner.connection.prepare(sql)?;
         let rows = statement.query_map([number.cast_signed()], |row| {
             let author = row.get::<_, Option<String>>(3)?.map(|author| Actor::new(&author));
             let owner = row.get::<_, Option<u32>>(5)?.zip(row.get(6)?);
             let disk = DiskAttributes { mode: row.get(4)?, owner, ..DiskAttributes::default() };
-            let act = (row.get::<_, i64>(1)?.cast_unsigned(), row.get::<_, Option<Vec<u8>>>(2)?);
-            Ok((row.get::<_, Option<String>>(0)?, act, author, disk))
+            let operation = (row.get::<_, i64>(1)?.cast_unsigned(), row.get::<_, Option<Vec<u8>>>(2)?);
+            Ok((row.get::<_, Option<String>>(0)?, operation, author, disk))
         })?;
         rows.map(|row| {
-            let (base, (place, data), author, disk) = row?;
-            let base = base.map(|base| ETag::parse("base", &base)).transpose();
-            let base = base.map_err(|_| StoreError::Damaged("nfs.db: a hash that is none".to_owned()))?;
-            let act = data.map_or(StableOperation::Resize(place), |data| StableOperation::Write(place, data));
-            Ok(StableWrite { inode: number, base_etag: base, operation: act, author, attributes: disk })
+            let (base_etag, (position, data), author, disk) = row?;
+            let base_etag = base_etag.map(|base_etag| ETag::parse("base", &base_etag)).transpose();
+            let base_etag = base_etag.map_err(|_| StoreError::Damaged("nfs.db: invalid hash".to_owned()))?;
+            let operation =
+                data.map_or(StableOperation::Resize(position), |data| StableOperation::Write(position, data));
+            Ok(StableWrite { inode: number, base_etag, operation, author, attributes: disk })
         })
         .collect()
     }
@@ -343,44 +347,44 @@ impl InodeRows {
     }
 
     fn number(&mut self, parent: u64, name: &str) -> Result<u64, StoreError> {
-        if let Some(known) = self.known.numbers.get(&(parent, name.into())) {
-            return Ok(*known);
+        if let Some(cached) = self.cache.numbers.get(&(parent, name.into())) {
+            return Ok(*cached);
         }
-        let place = params![parent.cast_signed(), name];
+        let key = params![parent.cast_signed(), name];
         let mut statement =
             self.connection.prepare_cached("SELECT number FROM files WHERE parent = ?1 AND name = ?2")?;
-        let found = statement.query_row(place, |row| Ok(row.get::<_, i64>(0)?.cast_unsigned())).optional()?;
-        let number = match found {
+        let existing = statement.query_row(key, |row| Ok(row.get::<_, i64>(0)?.cast_unsigned())).optional()?;
+        let number = match existing {
             Some(number) => number,
             None => {
-                let number = drawn()?;
-                let tail = "INSERT INTO files (number, parent, name) VALUES (?1, ?2, ?3)";
-                let mut statement = self.connection.prepare_cached(tail)?;
+                let number = random_inode()?;
+                let sql = "INSERT INTO files (number, parent, name) VALUES (?1, ?2, ?3)";
+                let mut statement = self.connection.prepare_cached(sql)?;
                 statement.execute(params![number.cast_signed(), parent.cast_signed(), name])?;
                 number
             }
         };
-        self.known.add(number, parent, name);
+        self.cache.add(number, parent, name);
         Ok(number)
     }
 
     fn name(&mut self, number: u64) -> Result<Option<(u64, Box<str>)>, StoreError> {
-        if let Some(known) = self.known.names.get(&number) {
-            return Ok(Some(known.clone()));
+        if let Some(cached) = self.cache.names.get(&number) {
+            return Ok(Some(cached.clone()));
         }
         let mut statement = self.connection.prepare_cached("SELECT parent, name FROM files WHERE number = ?1")?;
-        let found = statement.query_row([number.cast_signed()], |row| {
+        let row = statement.query_row([number.cast_signed()], |row| {
             Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, String>(1)?.into_boxed_str()))
         });
-        let found = found.optional()?;
+        let row = row.optional()?;
         drop(statement);
-        if let Some((parent, name)) = &found {
-            self.known.add(number, *parent, name);
+        if let Some((parent, name)) = &row {
+            self.cache.add(number, *parent, name);
         }
-        Ok(found)
+        Ok(row)
     }
 
-    fn flushing<T>(
+    fn with_flush<T>(
         &mut self,
         is_flushed: bool,
         act: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
@@ -395,7 +399,7 @@ impl InodeRows {
     }
 }
 
-/// The path of a number, as `name` tells the directory and the name of each; none where it knows one of them not.
+/// The path of a number; `name` returns parent and name of a number. None when one is unknown.
 fn path_of<E>(
     number: u64,
     mut name: impl FnMut(u64) -> Result<Option<(u64, Box<str>)>, E>,
@@ -403,7 +407,7 @@ fn path_of<E>(
     let mut parts = Vec::new();
     let mut at = number;
     while at != InodeTable::ROOT {
-        // Deeper than any path can be: the file is damaged.
+        // Deeper than any path: the file is damaged.
         if parts.len() > 4096 {
             return Ok(None);
         }
@@ -415,13 +419,13 @@ fn path_of<E>(
     Ok(TreePath::parse(&parts.join("/")).ok())
 }
 
-/// A number that no file has, in all likelihood; such that it is one of SQLite's, too.
-fn drawn() -> Result<u64, StoreError> {
-    let drawn = getrandom::u64().map_err(|error| StoreError::State(io::Error::other(error.to_string())))?;
-    Ok((drawn >> 1).max(SMALLEST))
+/// A random number, unused with overwhelming probability, that fits SQLite's integers.
+fn random_inode() -> Result<u64, StoreError> {
+    let random = getrandom::u64().map_err(|error| StoreError::State(io::Error::other(error.to_string())))?;
+    Ok((random >> 1).max(MIN_INODE))
 }
 
-/// Whether a file is not what it should be. What the disk refuses, or somebody holds, may be read another time.
+/// Whether the file is damaged. I/O errors and locks are temporary.
 fn is_damage(error: &StoreError) -> bool {
     match error {
         StoreError::Database(error) => error.sqlite_error_code().is_none_or(|code| {
@@ -431,8 +435,9 @@ fn is_damage(error: &StoreError) -> bool {
     }
 }
 
-/// Gives a damaged file and its logs another name; which one. The logs first: a new file must never meet them.
-fn put_aside(file: &Path, rename: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<PathBuf> {
+/// Renames a damaged file and its WAL; returns the new name. The WAL first: a new database must not
+/// meet it.
+fn set_aside(file: &Path, rename: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<PathBuf> {
     let with = |path: &Path, end: &str| PathBuf::from(format!("{}{end}", path.display()));
     let parts = ["-wal", "-shm", ""].map(|part| (part, with(file, part)));
     let is_free = |aside: &PathBuf| parts.iter().all(|(part, from)| !from.exists() || !with(aside, part).exists());
@@ -464,19 +469,19 @@ fn open(file: &Path) -> Result<Connection, StoreError> {
         0 => {
             let transaction = connection.transaction()?;
             transaction.execute_batch(include_str!("schema.sql"))?;
-            transaction.execute("INSERT INTO identity VALUES (?1)", [drawn()?.cast_signed()])?;
+            transaction.execute("INSERT INTO identity VALUES (?1)", [random_inode()?.cast_signed()])?;
             transaction.pragma_update(None, "user_version", SCHEMA)?;
             transaction.commit()?;
         }
         other => return Err(StoreError::Damaged(format!("nfs.db has version {other}, this program knows {SCHEMA}"))),
     }
-    // What lay in directories whose names are gone.
+    // Rows in directories whose names were removed.
     let orphans = "DELETE FROM files WHERE parent <> ?1 AND parent NOT IN (SELECT number FROM files)";
     while connection.execute(orphans, [InodeTable::ROOT.cast_signed()])? > 0 {}
-    // The disk gets its room back where more than half of the file is of rows that went.
+    // Shrinks the file when more than half of it is free.
     let pages = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
     let free = pages("PRAGMA freelist_count")?;
-    if free > LEAST_FREE && free > pages("PRAGMA page_count")? / 2 {
+    if free > MIN_FREE_PAGES && free > pages("PRAGMA page_count")? / 2 {
         connection.execute_batch("VACUUM")?;
     }
     Ok(connection)

@@ -202,9 +202,9 @@ fn a_new_file_never_meets_the_log_of_a_damaged_one_whenever_the_server_is_killed
             left.set(left.get().checked_sub(1).ok_or(io::ErrorKind::Interrupted)?);
             std::fs::rename(from, to)
         };
-        put_aside(&file, killed).unwrap_err();
+        set_aside(&file, killed).unwrap_err();
         assert!(file.exists(), "a new one would meet its log");
-        let aside = put_aside(&file, |from, to| std::fs::rename(from, to)).unwrap();
+        let aside = set_aside(&file, |from, to| std::fs::rename(from, to)).unwrap();
         assert_eq!(aside, folder.path().join("nfs.db.damaged-1"));
         assert!(!parts.iter().any(|part| part.exists()));
         assert!(folder.path().join("nfs.db.damaged-1-wal").exists());

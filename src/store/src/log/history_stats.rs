@@ -1,10 +1,10 @@
-//! What the log's rows come to, in memory: counts and selections over the whole history without reading it.
+//! In-memory columns of the log's rows, for counts and selections over the whole history.
 //!
-//! One rule: rows never change but when a branch is left, and then the columns are made anew; else they are only ever grown by what was
-//! appended since the last question. A change
-//! takes four bytes, a set twenty-four, a path its name twice over: 100,000 commits on 10,000 pages are about 4 MB. Why no
-//! counting in SQL? Because joining 100,000 rows takes 60 ms for every question, and an index for each kind of question
-//! would be paid by every write. Nothing is read before the first question.
+//! Invariant: rows do not change, except when a branch is left; then the columns are rebuilt.
+//! Otherwise new rows are appended at the next query. A change takes four bytes, a set 24, a path
+//! twice its name: 100,000 commits on 10,000 pages take about 4 MB. In SQL, joining 100,000 rows
+//! takes 60 ms per query, and every write would pay for an index per kind of query. Nothing is read
+//! before the first query.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -18,62 +18,62 @@ use super::{Log, LogResult, rows};
 
 const SECONDS_A_DAY: i64 = 86_400;
 
-/// Which changes of the log are meant. Knowledge about the knowledge (`.svc/**`) never is.
+/// Selects changes of the log. Changes below `.svc` are never selected.
 #[derive(Debug, Clone, Default)]
 pub struct ChangeFilter {
-    /// Changes by this name only.
+    /// Only changes by this name.
     pub actor: Option<Actor>,
-    /// Removals only, or everything but removals.
+    /// Only removals, or only other changes.
     pub is_removal: Option<bool>,
-    /// Changes at or below this path only.
+    /// Only changes at or below this path.
     pub below: Option<TreePath>,
 }
 
-/// One change of one path, found by a [`Selection`].
+/// A change of a path, selected by a [`ChangeFilter`].
 #[derive(Debug, Clone)]
 pub struct PathOccurrence {
-    /// Its set's place in the log.
+    /// The position of its set in the log.
     pub seq: Seq,
-    /// Which path.
+    /// The path.
     pub path: TreePath,
-    /// True when the path is gone since.
+    /// Whether it removed the path.
     pub is_removal: bool,
 }
 
-/// How much a stretch of time changed.
+/// The changes in a period.
 #[derive(Debug, Clone, Default)]
 pub struct TotalActivity {
-    /// Changes of all pages in it.
+    /// Changes of all pages.
     pub changes: u64,
     /// Every page that was ever recorded, in path order.
     pub pages: Vec<PageActivity>,
-    /// Changes of all pages by day and name, oldest day first.
+    /// Changes of pages by day and name, oldest first.
     pub days: Vec<DayActivity>,
 }
 
-/// How much one page changed in a stretch of time.
+/// The changes of one page in a period.
 #[derive(Debug, Clone)]
 pub struct PageActivity {
-    /// Which page.
+    /// The page.
     pub path: TreePath,
-    /// How often it changed in the stretch.
+    /// Number of changes in the period.
     pub changes: u32,
-    /// True when it changed in the stretch, every time under the same name.
+    /// Whether all changes in the period have the same author; false without changes.
     pub has_single_author: bool,
-    /// When it changed last, whether in the stretch or not.
+    /// The time of the last change, also outside the period.
     pub newest: Timestamp,
-    /// True unless its last change removed it.
+    /// Whether the page exists: its last change is no removal.
     pub is_there: bool,
 }
 
-/// What one name changed on one day.
+/// The changes of one author on one day.
 #[derive(Debug, Clone)]
 pub struct DayActivity {
-    /// Midnight (UTC) at which the day begins.
+    /// Start of the day (midnight UTC).
     pub day: Timestamp,
-    /// Who.
+    /// The author.
     pub actor: Actor,
-    /// How many changes of pages.
+    /// Number of changes of pages.
     pub changes: u32,
 }
 
@@ -82,12 +82,12 @@ pub struct DayActivity {
 pub(super) struct HistoryStats {
     read: Seq,
     sets: Vec<StatsSet>,
-    /// A path's number, with the lowest bit for a removal.
+    /// Path number in the upper bits; the lowest bit marks a removal.
     changes: Vec<u32>,
     paths: NameTable<TreePath>,
     actors: NameTable<Actor>,
-    /// By path number: how it stands after its last change.
-    standing: Vec<LatestChange>,
+    /// By path number: its last change.
+    latest: Vec<LatestChange>,
 }
 
 #[derive(Debug)]
@@ -95,17 +95,17 @@ struct StatsSet {
     seq: Seq,
     second: i64,
     actor: u32,
-    /// Behind its last change.
+    /// Index after its last change.
     end: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct LatestChange {
     second: i64,
-    is_there: bool,
+    exists: bool,
 }
 
-/// Names and their numbers, in the order of their first appearance.
+/// Names and their numbers, in order of first appearance.
 #[derive(Debug)]
 struct NameTable<T> {
     numbers: BTreeMap<T, u32>,
@@ -129,56 +129,57 @@ impl<T: Ord + Clone> NameTable<T> {
 }
 
 impl Log {
-    /// The changes that a selection means, newest first: at most `max` after the first `skip`, and how many there are in all.
+    /// The changes selected by a filter, newest first: at most `max` after the first `skip`, and
+    /// their total number.
     ///
     /// # Errors
     /// `Database`.
     pub fn select_changes(
         &self,
-        selection: &ChangeFilter,
+        filter: &ChangeFilter,
         skip: usize,
         max: usize,
     ) -> LogResult<(Vec<PathOccurrence>, usize)> {
-        self.tallied(|tally| tally.select(selection, skip, max))
+        self.with_stats(|stats| stats.select(filter, skip, max))
     }
 
-    /// How much changed from `since` on, at or below a path when one is given; pages only, and none with a dot name.
+    /// The changes since a time, optionally at or below a path; only pages, without hidden ones.
     ///
     /// # Errors
     /// `Database`.
     pub fn activity(&self, since: Timestamp, below: Option<&TreePath>) -> LogResult<TotalActivity> {
-        self.tallied(|tally| tally.activity(since.as_second(), below))
+        self.with_stats(|stats| stats.activity(since.as_second(), below))
     }
 
-    fn tallied<T>(&self, question: impl FnOnce(&HistoryStats) -> T) -> LogResult<T> {
+    fn with_stats<T>(&self, query: impl FnOnce(&HistoryStats) -> T) -> LogResult<T> {
         let last = self.last_seq();
-        let tally = self.tally.read();
-        if last <= tally.read {
-            return Ok(question(&tally));
+        let stats = self.stats.read();
+        if last <= stats.read {
+            return Ok(query(&stats));
         }
-        drop(tally);
-        let mut tally = self.tally.write();
-        if let Err(error) = self.with_reader(|connection| Ok(tally.read_on(connection, last)?)) {
-            // Half a set must not be counted: the next question begins anew.
-            *tally = HistoryStats::default();
+        drop(stats);
+        let mut stats = self.stats.write();
+        if let Err(error) = self.with_reader(|connection| Ok(stats.append_rows(connection, last)?)) {
+            // A half-read set must not be counted: the next query starts again.
+            *stats = HistoryStats::default();
             return Err(error);
         }
-        // Not let go of in between: where a branch was left, it begins anew.
-        Ok(question(&RwLockWriteGuard::downgrade(tally)))
+        // Downgraded without a gap: another thread could reset the columns.
+        Ok(query(&RwLockWriteGuard::downgrade(stats)))
     }
 }
 
 impl HistoryStats {
-    /// Takes in what was appended since the last time, which reaches to `last` at least.
-    fn read_on(&mut self, connection: &Connection, last: Seq) -> rusqlite::Result<()> {
+    /// Reads new rows, at least up to `last`.
+    fn append_rows(&mut self, connection: &Connection, last: Seq) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(concat!(
             "SELECT s.seq, s.time, s.actor, c.path, c.new IS NULL FROM sets s JOIN changes c ON c.seq = s.seq
              WHERE s.seq > ?1 AND ",
             in_history!(),
             " ORDER BY s.seq, c.ordinal"
         ))?;
-        let mut found = statement.query(params![rows::number(self.read)])?;
-        while let Some(row) = found.next()? {
+        let mut rows_iter = statement.query(params![rows::number(self.read)])?;
+        while let Some(row) = rows_iter.next()? {
             let seq = rows::seq(row.get(0)?);
             let second = rows::commit_time(row, 1)?.as_second();
             if self.sets.last().is_none_or(|set| set.seq != seq) {
@@ -187,10 +188,10 @@ impl HistoryStats {
             }
             let path = self.paths.number(rows::path(row, 3)?);
             let is_removal: bool = row.get(4)?;
-            let standing = LatestChange { second, is_there: !is_removal };
-            match self.standing.get_mut(path as usize) {
-                Some(known) => *known = standing,
-                None => self.standing.push(standing),
+            let latest = LatestChange { second, exists: !is_removal };
+            match self.latest.get_mut(path as usize) {
+                Some(existing) => *existing = latest,
+                None => self.latest.push(latest),
             }
             self.changes.push(path << 1 | u32::from(is_removal));
             if let Some(set) = self.sets.last_mut() {
@@ -206,32 +207,32 @@ impl HistoryStats {
         start as usize..self.sets[at].end as usize
     }
 
-    /// By path number, whether a path satisfies a condition and is at or below another, when one is given.
-    fn marked(&self, below: Option<&TreePath>, is_meant: impl Fn(&TreePath) -> bool) -> Vec<bool> {
-        let mut marks = vec![false; self.paths.names.len()];
-        let mut mark = |path: &TreePath, number: u32| marks[number as usize] = is_meant(path);
+    /// By path number: whether a path matches a condition, and is at or below `below` if given.
+    fn select_paths(&self, below: Option<&TreePath>, matches: impl Fn(&TreePath) -> bool) -> Vec<bool> {
+        let mut selected = vec![false; self.paths.names.len()];
+        let mut select_path = |path: &TreePath, number: u32| selected[number as usize] = matches(path);
         match below.filter(|below| !below.is_root()) {
-            None => self.paths.numbers.iter().for_each(|(path, number)| mark(path, *number)),
+            None => self.paths.numbers.iter().for_each(|(path, number)| select_path(path, *number)),
             Some(below) => {
                 let from = self.paths.numbers.range(below..);
                 from.take_while(|(path, _)| path.as_str().starts_with(below.as_str()))
                     .filter(|(path, _)| path.is_under(below))
-                    .for_each(|(path, number)| mark(path, *number));
+                    .for_each(|(path, number)| select_path(path, *number));
             }
         }
-        marks
+        selected
     }
 
-    fn select(&self, selection: &ChangeFilter, skip: usize, max: usize) -> (Vec<PathOccurrence>, usize) {
-        let actor = match &selection.actor {
+    fn select(&self, filter: &ChangeFilter, skip: usize, max: usize) -> (Vec<PathOccurrence>, usize) {
+        let actor = match &filter.actor {
             None => None,
             Some(actor) => match self.actors.numbers.get(actor) {
                 None => return (Vec::new(), 0),
-                known => known.copied(),
+                existing => existing.copied(),
             },
         };
-        let marks = self.marked(selection.below.as_ref(), |path| path.components().next() != Some(".svc"));
-        let (mut found, mut count) = (Vec::new(), 0);
+        let selected = self.select_paths(filter.below.as_ref(), |path| path.components().next() != Some(".svc"));
+        let (mut page, mut count) = (Vec::new(), 0);
         for at in (0..self.sets.len()).rev() {
             let set = &self.sets[at];
             if actor.is_some_and(|actor| actor != set.actor) {
@@ -239,27 +240,27 @@ impl HistoryStats {
             }
             for change in self.changes[self.changes_of(at)].iter().rev() {
                 let (path, is_removal) = ((change >> 1) as usize, change & 1 == 1);
-                if !marks[path] || selection.is_removal.is_some_and(|wanted| wanted != is_removal) {
+                if !selected[path] || filter.is_removal.is_some_and(|removal| removal != is_removal) {
                     continue;
                 }
-                if count >= skip && found.len() < max {
-                    found.push(PathOccurrence { seq: set.seq, path: self.paths.names[path].clone(), is_removal });
+                if count >= skip && page.len() < max {
+                    page.push(PathOccurrence { seq: set.seq, path: self.paths.names[path].clone(), is_removal });
                 }
                 count += 1;
             }
         }
-        (found, count)
+        (page, count)
     }
 
     fn activity(&self, since: i64, below: Option<&TreePath>) -> TotalActivity {
-        let marks = self.marked(below, |path| path.is_page() && !path.is_hidden());
-        let mut counts: Vec<(u32, PageAuthors)> = vec![(0, PageAuthors::None); marks.len()];
+        let selected = self.select_paths(below, |path| path.is_page() && !path.is_hidden());
+        let mut counts: Vec<(u32, PageAuthors)> = vec![(0, PageAuthors::None); selected.len()];
         let mut days: HashMap<(i64, u32), u32> = HashMap::new();
         let mut total = 0;
         for (at, set) in self.sets.iter().enumerate().filter(|(_, set)| set.second >= since) {
             let mut in_set = 0;
             for path in self.changes[self.changes_of(at)].iter().map(|change| (change >> 1) as usize) {
-                if marks[path] {
+                if selected[path] {
                     let (changes, authors) = &mut counts[path];
                     *changes += 1;
                     *authors = authors.and(set.actor);
@@ -273,25 +274,25 @@ impl HistoryStats {
         }
         let page = |(path, number): (&TreePath, usize)| {
             let (changes, authors) = counts[number];
-            let LatestChange { second, is_there } = self.standing[number];
+            let LatestChange { second, exists } = self.latest[number];
             let has_single_author = matches!(authors, PageAuthors::One(_));
-            PageActivity { path: path.clone(), changes, has_single_author, newest: moment(second), is_there }
+            PageActivity { path: path.clone(), changes, has_single_author, newest: timestamp(second), is_there: exists }
         };
         let pages = self.paths.numbers.iter().map(|(path, number)| (path, *number as usize));
         let mut days: Vec<_> = days
             .into_iter()
             .map(|((day, actor), changes)| DayActivity {
-                day: moment(day.saturating_mul(SECONDS_A_DAY)),
+                day: timestamp(day.saturating_mul(SECONDS_A_DAY)),
                 actor: self.actors.names[actor as usize].clone(),
                 changes,
             })
             .collect();
-        days.sort_by(|one, other| (one.day, &one.actor).cmp(&(other.day, &other.actor)));
-        TotalActivity { changes: total, pages: pages.filter(|(_, number)| marks[*number]).map(page).collect(), days }
+        days.sort_by(|a, b| (a.day, &a.actor).cmp(&(b.day, &b.actor)));
+        TotalActivity { changes: total, pages: pages.filter(|(_, number)| selected[*number]).map(page).collect(), days }
     }
 }
 
-/// Who changed a page.
+/// The authors of a page.
 #[derive(Debug, Clone, Copy)]
 enum PageAuthors {
     None,
@@ -303,13 +304,13 @@ impl PageAuthors {
     fn and(self, actor: u32) -> Self {
         match self {
             Self::None => Self::One(actor),
-            Self::One(known) if known == actor => self,
+            Self::One(existing) if existing == actor => self,
             Self::One(_) | Self::Several => Self::Several,
         }
     }
 }
 
-fn moment(second: i64) -> Timestamp {
+fn timestamp(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 

@@ -1,14 +1,16 @@
-//! What a record stands for, and what its entries are the difference from.
+//! The kinds of records, and the bases of their differences.
 
-/// Sets (`s`) that the change feed tells of, as a condition of SQL: [`Role::Deferred`] comes to nothing by itself, [`Against::is_told`].
-macro_rules! told {
+/// SQL condition for sets (`s`) in the change feed: not [`RecordKind::Uncommitted`], and
+/// [`DiffBase::is_in_feed`].
+macro_rules! in_feed {
     () => {
         "s.role <> 2 AND s.against <> 3"
     };
 }
-pub(super) use told;
+pub(super) use in_feed;
 
-/// Sets (`s`) that the present branch has been through, as a condition of SQL: not [`Role::Deferred`], [`Against::is_history`].
+/// SQL condition for sets (`s`) in the history of the current branch: not
+/// [`RecordKind::Uncommitted`], and [`DiffBase::is_history`].
 macro_rules! in_history {
     () => {
         "s.role <> 2 AND s.against NOT IN (2, 4)"
@@ -16,17 +18,17 @@ macro_rules! in_history {
 }
 pub(super) use in_history;
 
-/// What a [`Record`](super::Record) stands for.
+/// The kind of a [`LogRecord`](super::LogRecord).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordKind {
     /// An accepted set with a commit of its own.
     Change,
-    /// A commit that somebody else made: replay cannot build it again.
+    /// An external commit: replay cannot build it again.
     ExternalCommit,
-    /// An accepted set without a commit: it is in one of those that the next [`Role::Gathered`] records tell.
+    /// An accepted set without its own commit; a later [`RecordKind::Commit`] record contains it.
     Uncommitted,
-    /// A commit of deferred sets. Every set that was deferred before it is in this commit or in one beside it, or came to nothing;
-    /// their records hold the contents of its entries.
+    /// A commit of earlier uncommitted sets. Every uncommitted set before it is in this commit or
+    /// one beside it, or had no effect; their records hold the contents.
     Commit,
 }
 
@@ -42,24 +44,25 @@ impl RecordKind {
 
     const ALL: [Self; 4] = [Self::Change, Self::ExternalCommit, Self::Uncommitted, Self::Commit];
 
-    pub(super) fn of_number(number: i64) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.number() == number)
+    pub(super) fn from_number(number: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.number() == number)
     }
 }
 
-/// What the entries of a [`Record`](super::Record) are the difference from.
+/// The base of the entries of a [`LogRecord`](super::LogRecord).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffBase {
-    /// The one parent of its commit: they are what the commit itself changed.
+    /// The only parent of the commit: the entries are the changes of the commit itself.
     Parent,
-    /// The first of several parents: a merge, and much of it was changed by others.
+    /// The first of several parents: a merge, with changes from other commits.
     FirstParent,
-    /// The head before, which is no ancestor of the commit: a rebase, a checkout of another branch. The change feed tells of it, history does
-    /// not: what the new branch has and the old one had not comes behind it, as [`Against::Again`].
+    /// The previous head, which is not an ancestor of the commit: a rebase, or a switch to another
+    /// branch. It is in the feed but not in the history; the commits that the new branch adds
+    /// follow as [`DiffBase::AfterSwitch`].
     PreviousHead,
-    /// The first parent; whoever follows the feed was told by the difference of the branches.
+    /// The first parent; not in the feed, which has the difference of the branches.
     AfterSwitch,
-    /// What it was the difference from is of no interest any more: the branch was left. The feed has told of it, history does not.
+    /// The commit left the branch. It stays in the feed, but is not in the history.
     Dropped,
 }
 
@@ -74,20 +77,20 @@ impl DiffBase {
         }
     }
 
-    /// Whether it is a part of what the present branch has been through.
+    /// Whether it is in the history of the current branch.
     pub(super) const fn is_history(self) -> bool {
         matches!(self, Self::Parent | Self::FirstParent | Self::AfterSwitch)
     }
 
-    /// Whether the change feed tells of it.
+    /// Whether it is in the change feed.
     pub const fn is_in_feed(self) -> bool {
         !matches!(self, Self::AfterSwitch)
     }
 
     const ALL: [Self; 5] = [Self::Parent, Self::FirstParent, Self::PreviousHead, Self::AfterSwitch, Self::Dropped];
 
-    pub(super) fn of_number(number: i64) -> Option<Self> {
-        Self::ALL.into_iter().find(|against| against.number() == number)
+    pub(super) fn from_number(number: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|base| base.number() == number)
     }
 }
 
@@ -100,15 +103,15 @@ mod tests {
     #[test]
     fn conditions_of_questions_say_what_kinds_of_records_say() {
         let database = Connection::open_in_memory().unwrap();
-        let holds = |condition: &str, role: RecordKind, against: DiffBase| -> bool {
+        let holds = |condition: &str, kind: RecordKind, base: DiffBase| -> bool {
             let question = format!("SELECT {condition} FROM (SELECT ?1 AS role, ?2 AS against) s");
-            database.query_row(&question, params![role.number(), against.number()], |row| row.get(0)).unwrap()
+            database.query_row(&question, params![kind.number(), base.number()], |row| row.get(0)).unwrap()
         };
-        for role in RecordKind::ALL {
-            for against in DiffBase::ALL {
-                let counts = role != RecordKind::Uncommitted;
-                assert_eq!(holds(told!(), role, against), counts && against.is_in_feed(), "{role:?} {against:?}");
-                assert_eq!(holds(in_history!(), role, against), counts && against.is_history(), "{role:?} {against:?}");
+        for kind in RecordKind::ALL {
+            for base in DiffBase::ALL {
+                let counts = kind != RecordKind::Uncommitted;
+                assert_eq!(holds(in_feed!(), kind, base), counts && base.is_in_feed(), "{kind:?} {base:?}");
+                assert_eq!(holds(in_history!(), kind, base), counts && base.is_history(), "{kind:?} {base:?}");
             }
         }
     }

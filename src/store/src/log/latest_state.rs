@@ -1,47 +1,47 @@
-//! What the log says of the tree: the last word on each path.
+//! The latest state of each path according to the log.
 //!
-//! One rule: what a path holds is what its newest row says. Rows of git's time agree with the newest commit but for files that a
-//! merge decided against the branch it was made on.
+//! Invariant: the newest row of a path gives its state. For commits of git this agrees with HEAD,
+//! except for files where a merge chose the other parent's content.
 
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use svcfs_base::{ETag, FileKind, Seq, Timestamp, TreePath};
 
-use super::writer::newest;
+use super::writer::newest_row;
 use super::{Log, LogEntry, LogRecord, LogResult, rows};
 
 impl Log {
-    /// What each of these paths holds after the set at a position, in their order; none where no file is.
+    /// The states of these paths after the set at a position, in order; none without a file.
     ///
     /// # Errors
     /// `Database`.
     pub fn states_at(&self, paths: &[&TreePath], at: Seq) -> LogResult<Vec<Option<(ETag, FileKind)>>> {
-        // Asked before each write where git does not know: no rows are made for it.
-        let owed = self.writer.owed_for(paths.len()).map_err(|error| self.diagnose_error(error, 0))?;
-        self.of_rows(|connection| {
+        // Called before each write in spaces without git: it must not write rows.
+        let tail = self.writer.tail_for(paths.len()).map_err(|error| self.diagnose_error(error, 0))?;
+        self.query_rows(|connection| {
             let snapshot = connection.unchecked_transaction()?;
-            let made = newest(&snapshot)?;
+            let last_row = newest_row(&snapshot)?;
             let mut statement = snapshot.prepare_cached(
                 "SELECT new, kind FROM changes WHERE path = ?1 AND seq <= ?2 ORDER BY seq DESC, ordinal DESC LIMIT 1",
             )?;
-            let mut standing = Vec::with_capacity(paths.len());
+            let mut states = Vec::with_capacity(paths.len());
             for path in paths {
-                let ahead = owed.iter().rev().filter(|record| record.seq > made && record.seq <= at);
-                let newest = ahead
+                let newer = tail.iter().rev().filter(|record| record.seq > last_row && record.seq <= at);
+                let newest_state = newer
                     .flat_map(|record| record.entries.iter().rev())
                     .find(|entry| entry.path == **path)
-                    .map(left_by);
-                let state = match newest {
+                    .map(state_after);
+                let state = match newest_state {
                     Some(state) => state,
                     None => {
-                        let found = statement.query_row(params![path.as_str(), rows::number(at)], |row| state(row, 0));
-                        found.optional()?.flatten()
+                        let row = statement.query_row(params![path.as_str(), rows::number(at)], |row| state(row, 0));
+                        row.optional()?.flatten()
                     }
                 };
-                standing.push(state);
+                states.push(state);
             }
-            Ok(standing)
+            Ok(states)
         })
     }
 
@@ -50,14 +50,14 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn list_states(&self, path: &TreePath) -> LogResult<Vec<(TreePath, ETag, FileKind)>> {
-        let owed = self.writer.owed();
-        self.of_rows(|connection| {
+        let tail = self.writer.tail();
+        self.query_rows(|connection| {
             let snapshot = connection.unchecked_transaction()?;
-            below_with(&snapshot, path, owed.iter().map(|record| &**record))
+            states_below(&snapshot, path, tail.iter().map(|record| &**record))
         })
     }
 
-    /// The newest moment that names a set without a commit; none when every set has one.
+    /// The newest timestamp that identifies a set; none when every set has a commit.
     ///
     /// # Errors
     /// `Database`.
@@ -71,41 +71,42 @@ impl Log {
     }
 }
 
-/// The files at or below a path after the newest set, in path order.
-fn below(connection: &Connection, path: &TreePath) -> rusqlite::Result<Vec<(TreePath, ETag, FileKind)>> {
-    // A directory's files lie between `name/` and `name0`, the next letter.
-    let (within, bounds) = if path.is_root() {
+/// The files at or below a path according to the rows, in path order.
+fn rows_below(connection: &Connection, path: &TreePath) -> rusqlite::Result<Vec<(TreePath, ETag, FileKind)>> {
+    // Paths in a directory are between `name/` and `name0`, the next character.
+    let (condition, bounds) = if path.is_root() {
         ("TRUE", Vec::new())
     } else {
         ("path = ? OR path > ? AND path < ?", vec![path.to_string(), format!("{path}/"), format!("{path}0")])
     };
-    // Of a group, SQLite takes the other columns from the row that has the maximum.
+    // With GROUP BY, SQLite takes the other columns from the row with the maximum.
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT path, new, kind, max(seq) FROM changes WHERE {within} GROUP BY path ORDER BY path"
+        "SELECT path, new, kind, max(seq) FROM changes WHERE {condition} GROUP BY path ORDER BY path"
     ))?;
-    let found = statement.query_map(params_from_iter(bounds), |row| {
+    let files = statement.query_map(params_from_iter(bounds), |row| {
         let Some((etag, kind)) = state(row, 1)? else { return Ok(None) };
         Ok(Some((rows::path(row, 0)?, etag, kind)))
     })?;
-    found.filter_map(Result::transpose).collect()
+    files.filter_map(Result::transpose).collect()
 }
 
-/// The same, with what records make of it that are not rows yet. Those are asked for first: some may be rows by now.
-pub(super) fn below_with<'r>(
+/// As [`rows_below`], with records that are not rows yet. The caller reads those first: some may be
+/// rows by now.
+pub(super) fn states_below<'r>(
     snapshot: &Connection,
     path: &TreePath,
-    ahead: impl IntoIterator<Item = &'r LogRecord>,
+    newer: impl IntoIterator<Item = &'r LogRecord>,
 ) -> LogResult<Vec<(TreePath, ETag, FileKind)>> {
-    let made = newest(snapshot)?;
-    let files = below(snapshot, path)?;
-    let mut ahead = ahead.into_iter().filter(|record| record.seq > made).peekable();
-    if ahead.peek().is_none() {
+    let last_row = newest_row(snapshot)?;
+    let files = rows_below(snapshot, path)?;
+    let mut newer = newer.into_iter().filter(|record| record.seq > last_row).peekable();
+    if newer.peek().is_none() {
         return Ok(files);
     }
     let mut files: BTreeMap<_, _> = files.into_iter().map(|(path, etag, kind)| (path, (etag, kind))).collect();
-    for entry in ahead.flat_map(|record| &record.entries) {
+    for entry in newer.flat_map(|record| &record.entries) {
         if path.is_root() || entry.path == *path || entry.path.is_under(path) {
-            match left_by(entry) {
+            match state_after(entry) {
                 Some(state) => files.insert(entry.path.clone(), state),
                 None => files.remove(&entry.path),
             };
@@ -114,12 +115,12 @@ pub(super) fn below_with<'r>(
     Ok(files.into_iter().map(|(path, (etag, kind))| (path, etag, kind)).collect())
 }
 
-/// The file that a change left, if it left one.
-fn left_by(entry: &LogEntry) -> Option<(ETag, FileKind)> {
+/// The file after a change, if it exists.
+fn state_after(entry: &LogEntry) -> Option<(ETag, FileKind)> {
     Some((entry.new?, entry.kind))
 }
 
-/// Columns `new, kind` of a change: the file it left, if it left one.
+/// Columns `new, kind` of a change: the file after it, if it exists.
 fn state(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<(ETag, FileKind)>> {
     Ok(rows::etag(row, column)?.zip(FileKind::from_git_mode(row.get(column + 1)?)))
 }
@@ -156,14 +157,14 @@ mod tests {
         let (a, d, none) = (at("d/a.md"), at("d.md"), at("none.md"));
         assert_eq!(log.states_at(&[&a, &d, &none], Seq(5)).unwrap(), [state(b"two"), None, None]);
         assert_eq!(log.states_at(&[&a, &d], Seq(2)).unwrap(), [state(b"one"), state(b"beside")]);
-        let below = |path: &TreePath| {
+        let rows_below = |path: &TreePath| {
             let found = log.list_states(path).unwrap();
             found.into_iter().map(|(path, ..)| path.to_string()).collect::<Vec<_>>()
         };
-        assert_eq!(below(&TreePath::root()), ["d/a.md", "d0.md"]);
-        assert_eq!(below(&at("d")), ["d/a.md"]);
-        assert_eq!(below(&at("d0.md")), ["d0.md"]);
-        assert_eq!(below(&at("d.md")), [""; 0]);
+        assert_eq!(rows_below(&TreePath::root()), ["d/a.md", "d0.md"]);
+        assert_eq!(rows_below(&at("d")), ["d/a.md"]);
+        assert_eq!(rows_below(&at("d0.md")), ["d0.md"]);
+        assert_eq!(rows_below(&at("d.md")), [""; 0]);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The durable log: every accepted change set, in order, flushed before anything else happens.
 //!
-//! One rule: a record is in the log entirely or not at all, and once in it, it will happen. A journal takes all records that are appended
-//! together with one flush; rows of SQLite are made of them a moment later. Contents stay until a checkpoint has flushed what was made
-//! from them; the rows stay for good and are what history questions are answered from.
+//! Invariant: a record is in the log completely or not at all; once it is, the change will happen.
+//! A journal takes all records of a batch with one flush; they become rows in SQLite later.
+//! Contents stay until a checkpoint has flushed tree and git; the rows stay, and answer queries
+//! about history.
 
 mod cache_drop;
 mod check;
@@ -40,84 +41,86 @@ use writer::LogWriter;
 use crate::{FailPoint, FailPoints, StatePaths, StoreError, probe};
 
 const SCHEMA_NUMBER: i64 = 9;
-/// What makes a log of each form one of the next, from the first on.
+/// SQL that upgrades a log from each schema to the next, starting with the first.
 const UPGRADES: [&str; 8] = [
-    // It did not say which commits of others came from another branch.
+    // 1: external commits from other branches were not marked.
     "ALTER TABLE sets ADD COLUMN against INTEGER NOT NULL DEFAULT 0;
      UPDATE sets SET against = 2 WHERE is_foreign; CREATE INDEX jumps ON sets (seq) WHERE against = 2;",
-    // Every set had a commit of its own.
+    // 2: every set had its own commit.
     "ALTER TABLE sets RENAME COLUMN is_foreign TO role;",
-    // A file that had to be put in place again got the permission bits and the owner of any new one.
+    // 3: a reinstalled file got the mode and owner of a new one.
     "ALTER TABLE contents ADD COLUMN mode INTEGER; ALTER TABLE contents ADD COLUMN uid INTEGER;
      ALTER TABLE contents ADD COLUMN gid INTEGER;",
-    // Versions were kept by git and by nothing else.
+    // 4: git was the only version store.
     "CREATE INDEX moments ON sets (time) WHERE commit_id IS NULL;
      ALTER TABLE settled ADD COLUMN strategy TEXT NOT NULL DEFAULT 'git';",
-    // The versions of a page were read from as many places of the file again as there are.
+    // 5: reading the versions of a page needed a row lookup for each.
     "DROP INDEX changes_by_path; CREATE INDEX changes_by_path ON changes (path, seq, old, new);",
-    // Records were rows at once.
+    // 6: records were written as rows directly.
     "CREATE TABLE journal (file INTEGER PRIMARY KEY, key BLOB NOT NULL);
      INSERT INTO journal (file, key) VALUES (0, randomblob(16)), (1, randomblob(16));",
-    // A file too large for any version was taken away before what took its place was logged.
+    // 7: a large file was removed before its replacement was logged.
     "ALTER TABLE contents ADD COLUMN over_size INTEGER; ALTER TABLE contents ADD COLUMN over_modified INTEGER;",
-    // The way from one branch to another was a version of what differed, under the name of the newest commit.
+    // 8: the difference between two branches counted as a version.
     "UPDATE sets SET against = 1 WHERE against = 2;",
 ];
 const MAX_IDLE_READERS: usize = 8;
-/// What a reader keeps of the file until the next checkpoint, in KiB: 1,000 versions of a page lie in as many pages of 4 KiB.
-const READER_CACHE: i64 = 8 << 10;
-/// So many records' contents are let go of at once.
-const PART: i64 = 500;
-/// At so many pages of 4 KiB a writer itself moves SQLite's write-ahead log into the file.
+/// Cache of a reader until the next checkpoint, in KiB: 1,000 versions of a page are in as many
+/// pages of 4 KiB.
+const READER_CACHE_KIB: i64 = 8 << 10;
+/// Number of records whose contents are deleted in one transaction.
+const MAX_DELETED_RECORDS: i64 = 500;
+/// At this length, in pages of 4 KiB, a writer checkpoints SQLite's write-ahead log itself.
 const MAX_WAL_PAGES: i64 = 32_768;
-/// One of this length is left alone, and one that is begun again is cut to it.
-const KEPT_WAL_BYTES: u32 = 16 << 20;
+/// A shorter write-ahead log is left alone; a longer one is truncated when it is reset.
+const MAX_IDLE_WAL_BYTES: u32 = 16 << 20;
 
-/// One change set as logged.
+/// A logged change set.
 #[derive(Debug, Clone)]
 pub struct LogRecord {
-    /// Its place in the log.
+    /// Its position in the log.
     pub seq: Seq,
     /// When it was accepted.
     pub time: Timestamp,
-    /// Who.
+    /// The author.
     pub actor: Actor,
-    /// Through which door.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Subject (and body) of its commit.
+    /// Subject and body of its commit.
     pub message: String,
-    /// The `X-Provenance` text, if any.
+    /// The `X-Provenance` text.
     pub provenance: Option<String>,
-    /// How subscribers hear of it.
+    /// How subscribers are notified.
     pub announcement: EventAnnouncement,
     /// What it stands for.
     pub kind: RecordKind,
-    /// What its entries are the difference from.
+    /// The base of the entries.
     pub diff_base: DiffBase,
-    /// Its commit, known before it is logged; none when it is [`Role::Deferred`], when history is not kept or did not change.
+    /// Its commit, known before it is logged; none for [`RecordKind::Uncommitted`], without git, or
+    /// if nothing changed.
     pub commit: Option<CommitId>,
-    /// Directory renames that belong to it, old name and new, to be done before the entries.
+    /// Directory renames (old name, new name), to be done before the entries.
     pub moves: Vec<(TreePath, TreePath)>,
-    /// The files it touches, in order.
+    /// The changed files, in order.
     pub entries: Vec<LogEntry>,
 }
 
-/// One file of a [`Record`].
+/// One file of a [`LogRecord`].
 #[derive(Debug, Clone)]
 pub struct LogEntry {
-    /// Which path.
+    /// The path.
     pub path: TreePath,
     /// The content's hash before; none when it was not there.
     pub old: Option<ETag>,
     /// The content's hash after; none when it is gone.
     pub new: Option<ETag>,
-    /// Kind of file after (before, when it is gone).
+    /// The kind of file after (before, if it was removed).
     pub kind: FileKind,
-    /// The new content, while it must be kept; none when it is on the disk or in git already.
+    /// The new content, until the checkpoint; none when it is on the disk or in git already.
     pub content: Option<Bytes>,
-    /// What the file should get beside its content: the time stays in the log, permission bits and owner go with the content.
+    /// Attributes of the file: times stay in the log, mode and owner until the checkpoint.
     pub attributes: DiskAttributes,
-    /// The file too large for any version that it is put in the place of; kept as long as the content is.
+    /// The file without versions that it replaces; stored until the checkpoint.
     pub replaces_large: Option<LargeFile>,
 }
 
@@ -125,41 +128,43 @@ pub struct LogEntry {
 pub struct Log {
     file: PathBuf,
     spool: SpoolFiles,
-    /// Makes rows beside writers.
-    maker: SerialExecutor,
+    /// Applies the journal tail in the background.
+    applier: SerialExecutor,
     readers: Mutex<Vec<Connection>>,
-    // Behind all that has connections.
+    // Dropped after everything that has connections.
     writer: Arc<LogWriter>,
-    tally: RwLock<history_stats::HistoryStats>,
+    stats: RwLock<history_stats::HistoryStats>,
     fail: FailPoints,
 }
 
 type LogResult<T> = Result<T, StoreError>;
 
 impl Log {
-    /// Opens the log, making it when absent; true beside it when it was made now.
+    /// Opens the log, or creates it; the flag is true for a new one.
     ///
     /// # Errors
-    /// `Database` when the file is damaged, `Damaged` when it belongs to a newer svcfs, `State` when the disk refuses.
+    /// `Database` when the file is damaged, `Damaged` when it belongs to a newer svcfs, `State` on
+    /// an I/O error.
     pub fn open(paths: &StatePaths) -> LogResult<(Self, bool)> {
-        Self::open_database(paths).map_err(|error| probe::explained(error, &paths.spool(), probe::ROOM))
+        Self::open_database(paths).map_err(|error| probe::with_cause(error, &paths.spool(), probe::MIN_FREE_BYTES))
     }
 
     fn open_database(paths: &StatePaths) -> LogResult<(Self, bool)> {
         let fail = FailPoints::new(paths.root());
         fail.check(FailPoint::OpenLog)?;
         let file = paths.log();
-        let (wal, journal) = (cache_drop::wal_of(&file), paths.journal());
+        let (wal, journal) = (cache_drop::wal_path(&file), paths.journal());
         if std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > 0) {
-            // Killed, perhaps after a flush that failed.
-            cache_drop::forget([&file, &wal].into_iter().chain(&journal));
+            // The process was killed, perhaps after a failed flush.
+            cache_drop::drop_cached([&file, &wal].into_iter().chain(&journal));
         }
         let writer = Connection::open(&file)?;
         writer.pragma_update(None, "journal_mode", "wal")?;
         writer.pragma_update(None, "synchronous", "full")?;
-        // Every checkpoint of ours moves its pages into the file; by itself a writer does it only when that fails for long.
+        // Every checkpoint of the log shortens the WAL; a writer does it only when that fails
+        // repeatedly.
         writer.pragma_update(None, "wal_autocheckpoint", MAX_WAL_PAGES)?;
-        writer.pragma_update(None, "journal_size_limit", KEPT_WAL_BYTES)?;
+        writer.pragma_update(None, "journal_size_limit", MAX_IDLE_WAL_BYTES)?;
         writer.busy_timeout(std::time::Duration::from_secs(10))?;
         let number: i64 = writer.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         let is_new = number == 0;
@@ -169,64 +174,66 @@ impl Log {
                 include_str!("schema.sql")
             ))?,
             1..SCHEMA_NUMBER => {
-                let missing = usize::try_from(number - 1).map_or(&[][..], |first| &UPGRADES[first..]);
+                let upgrades = usize::try_from(number - 1).map_or(&[][..], |first| &UPGRADES[first..]);
                 writer.execute_batch(&format!(
                     "BEGIN; {} PRAGMA user_version = {SCHEMA_NUMBER}; COMMIT;",
-                    missing.concat()
+                    upgrades.concat()
                 ))?;
             }
             SCHEMA_NUMBER => {}
             other => {
                 return Err(StoreError::Damaged(format!(
-                    "`{}` has schema number {other}, this svcfs knows {SCHEMA_NUMBER}: use the svcfs that wrote it",
+                    "`{}` has schema number {other}, but this svcfs supports {SCHEMA_NUMBER}: use the version that wrote it",
                     file.display()
                 )));
             }
         }
-        let spool = SpoolFiles::of(paths.spool(), fail.clone());
+        let spool = SpoolFiles::new(paths.spool(), fail.clone());
         let log = Self {
             writer: Arc::new(LogWriter::open(
-                DatabaseFile::of(file.clone())?,
+                DatabaseFile::open(file.clone())?,
                 journal,
                 (writer, &spool),
                 fail.clone(),
             )?),
             file,
             spool,
-            maker: SerialExecutor::new(),
+            applier: SerialExecutor::new(),
             readers: Mutex::default(),
-            tally: RwLock::default(),
+            stats: RwLock::default(),
             fail,
         };
-        // A crash may come between a spool file and its row, or between a checkpoint and the removal of what it settled.
-        let ((settled, _), last) = (log.last_checkpoint()?, log.last_seq());
-        log.let_go(settled)?;
-        log.spool.sweep(|seq| seq <= settled || seq > last)?;
+        // A crash may leave spool files without a record, or of records before the checkpoint.
+        let ((checkpoint, _), last) = (log.last_checkpoint()?, log.last_seq());
+        log.drop_contents(checkpoint)?;
+        log.spool.sweep(|seq| seq <= checkpoint || seq > last)?;
         Ok((log, is_new))
     }
 
-    /// Appends records, all or none, and flushes them to the disk.
+    /// Appends records, all or none, and flushes them.
     ///
     /// # Errors
-    /// `Database` or `State`; the log is then as it was. After a crash before the next append, it may be found to have the records
-    /// all the same: all of them, whole. `Damaged` when they do not come behind the newest one.
+    /// `Database` or `State`; the log is unchanged then. But after a crash before the next append,
+    /// all of the records may be found in it. `Damaged` when their positions do not follow the
+    /// newest one.
     pub fn append(&self, records: &[LogRecord]) -> LogResult<()> {
         let appended = self.spool.write(records).map_err(AppendError::from).and_then(|()| self.writer.append(records));
         match appended {
-            Ok(is_time) => {
-                if is_time && self.writer.is_first_to_call() {
+            Ok(is_due) => {
+                if is_due && self.writer.request_apply() {
                     let writer = Arc::clone(&self.writer);
-                    self.maker.submit(move || {
-                        writer.catch_up_beside();
-                        writer.database.shorten_wal_beside(KEPT_WAL_BYTES.into());
+                    self.applier.submit(move || {
+                        writer.try_apply_tail();
+                        writer.database.try_shorten_wal(MAX_IDLE_WAL_BYTES.into());
                     });
                 }
                 Ok(())
             }
-            Err(AppendError { error, is_in_doubt }) => {
-                // A record that a crash brings back must find its content, also one that was refused before and is tried again. What is
-                // never looked for is swept with the record that takes its place.
-                if !is_in_doubt && !self.writer.is_in_doubt() {
+            Err(AppendError { error, may_be_on_disk }) => {
+                // A record that a crash brings back needs its content, also one that was refused
+                // and is retried. Unneeded files are removed with the record that takes its
+                // position.
+                if !may_be_on_disk && !self.writer.may_have_refused() {
                     self.spool.remove(records);
                 }
                 Err(self.diagnose_error(error, 0))
@@ -234,24 +241,25 @@ impl Log {
         }
     }
 
-    /// Whether the disk takes writes again after it refused one.
+    /// Whether the disk accepts writes again after an error.
     ///
     /// # Errors
-    /// `State` with what the disk says now.
+    /// `State` with the current system error.
     pub fn probe_disk(&self) -> LogResult<()> {
-        Ok(probe::write(self.spool.directory(), probe::ROOM)?)
+        Ok(probe::write(self.spool.directory(), probe::MIN_FREE_BYTES)?)
     }
 
-    /// What a failed write of some bytes means: where git or SQLite do not say what the disk refused, the disk is asked.
+    /// Finds the cause of a failed write of `bytes` bytes: where git or SQLite do not report it, a
+    /// test write does.
     pub fn diagnose_error(&self, error: StoreError, bytes: usize) -> StoreError {
-        probe::explained(error, self.spool.directory(), bytes.max(probe::ROOM))
+        probe::with_cause(error, self.spool.directory(), bytes.max(probe::MIN_FREE_BYTES))
     }
 
-    /// Declares everything up to `seq` flushed and committed, with `head` the newest commit of ours or adopted; without one, that of
-    /// before stays. Its contents are let go of, its rows stay.
+    /// Records a checkpoint: everything up to `seq` is flushed and committed, and `head` is the
+    /// newest commit (if given). Drops contents; rows stay.
     ///
     /// # Errors
-    /// `Database` or `State`; the contents are then kept.
+    /// `Database` or `State`; the contents stay then.
     pub fn checkpoint(&self, seq: Seq, head: Option<CommitId>) -> LogResult<()> {
         self.fail.check(FailPoint::CheckpointRelease)?;
         let head = head.map(|commit| commit.as_bytes().to_vec());
@@ -260,33 +268,33 @@ impl Log {
             Ok(writer.execute(update, params![rows::number(seq), head])?)
         })?;
         self.fail.hit(FailPoint::CheckpointRecorded);
-        self.let_go(seq)?;
+        self.drop_contents(seq)?;
         self.spool.sweep(|logged| logged <= seq)?;
-        self.writer.database.shorten_wal(KEPT_WAL_BYTES.into())?;
-        self.rest();
+        self.writer.database.shorten_wal(MAX_IDLE_WAL_BYTES.into())?;
+        self.release_memory();
         Ok(())
     }
 
-    /// Gives memory back that SQLite keeps of what was read and written: megabytes for each of many spaces.
-    fn rest(&self) {
-        self.writer.rest();
+    /// Releases SQLite's caches: megabytes for each of many spaces.
+    fn release_memory(&self) {
+        self.writer.release_memory();
         for reader in self.readers.lock().iter() {
             let _ = reader.release_memory();
         }
     }
 
-    /// Removes the contents of settled records, a part at a time: writers wait for one part only.
-    fn let_go(&self, settled: Seq) -> LogResult<()> {
-        let part = "DELETE FROM contents WHERE seq <= ?1 AND seq < (SELECT min(seq) FROM contents) + ?2";
-        while self
-            .writer
-            .write(|writer| Ok(writer.prepare_cached(part)?.execute(params![rows::number(settled), PART])?))?
-            > 0
+    /// Deletes the contents of records up to the checkpoint in parts, so that writers wait for one
+    /// part only.
+    fn drop_contents(&self, checkpoint: Seq) -> LogResult<()> {
+        let delete = "DELETE FROM contents WHERE seq <= ?1 AND seq < (SELECT min(seq) FROM contents) + ?2";
+        while self.writer.write(|writer| {
+            Ok(writer.prepare_cached(delete)?.execute(params![rows::number(checkpoint), MAX_DELETED_RECORDS])?)
+        })? > 0
         {}
         Ok(())
     }
 
-    /// How far the log is settled, and the commit that was newest then.
+    /// The position of the last checkpoint, and the newest commit at that time.
     ///
     /// # Errors
     /// `Database`.
@@ -299,12 +307,12 @@ impl Log {
         })
     }
 
-    /// Whether its file is still where it was opened.
+    /// Whether its file still exists.
     pub fn file_exists(&self) -> bool {
         self.file.exists()
     }
 
-    /// Whether it tells of a commit.
+    /// Whether it contains a commit.
     ///
     /// # Errors
     /// `Database`.
@@ -312,7 +320,7 @@ impl Log {
         self.read(has_commits)
     }
 
-    /// The strategy that the log was last written under, by name.
+    /// The version strategy under which the log was last written.
     ///
     /// # Errors
     /// `Database`.
@@ -320,7 +328,7 @@ impl Log {
         self.read(|connection| connection.query_row("SELECT strategy FROM settled", [], |row| row.get(0)))
     }
 
-    /// Notes under which strategy, by name, the log is written from now on.
+    /// Records the version strategy of the following records.
     ///
     /// # Errors
     /// `Database`.
@@ -328,8 +336,8 @@ impl Log {
         self.writer.write(|writer| Ok(writer.execute("UPDATE settled SET strategy = ?1", [name]).map(drop)?))
     }
 
-    /// Gives a record that was already logged another commit, when replay had to build it on another parent. The branch has it then, also where
-    /// it had been left before.
+    /// Gives logged records other commits, when replay built them on another parent. They are in
+    /// the history of the branch again.
     ///
     /// # Errors
     /// `Database`.
@@ -352,7 +360,7 @@ impl Log {
         })
     }
 
-    /// Takes commits that the branch does not have any more out of history; the feed keeps them.
+    /// Removes commits that left the branch from the history; they stay in the feed.
     ///
     /// # Errors
     /// `Database`.
@@ -373,7 +381,7 @@ impl Log {
             }
             Ok(transaction.commit()?)
         })?;
-        *self.tally.write() = history_stats::HistoryStats::default();
+        *self.stats.write() = history_stats::HistoryStats::default();
         Ok(())
     }
 
@@ -382,9 +390,9 @@ impl Log {
         self.writer.last()
     }
 
-    /// What an unsettled record brings for a file, put into its entry.
+    /// Adds content and attributes of a record after the checkpoint to an entry.
     fn complete(&self, connection: &Connection, seq: Seq, (entry, ordinal): (&mut LogEntry, i64)) -> LogResult<()> {
-        let found: Option<Option<Vec<u8>>> = connection
+        let contents: Option<Option<Vec<u8>>> = connection
             .prepare_cached(
                 "SELECT bytes, mode, uid, gid, over_size, over_modified FROM contents WHERE seq = ?1 AND ordinal = ?2",
             )?
@@ -395,7 +403,7 @@ impl Log {
                 row.get(0)
             })
             .optional()?;
-        let Some(bytes) = found else { return Ok(()) };
+        let Some(bytes) = contents else { return Ok(()) };
         entry.content = Some(match bytes {
             Some(bytes) => bytes.into(),
             None => self.spool.read(seq, ordinal, entry.new)?,
@@ -403,17 +411,17 @@ impl Log {
         Ok(())
     }
 
-    fn read<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> LogResult<T> {
-        self.with_reader(|connection| question(connection).map_err(StoreError::from))
+    fn read<T>(&self, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> LogResult<T> {
+        self.with_reader(|connection| query(connection).map_err(StoreError::from))
     }
 
-    fn with_reader<T>(&self, question: impl FnOnce(&Connection) -> LogResult<T>) -> LogResult<T> {
-        self.writer.catch_up().map_err(|error| self.diagnose_error(error, 0))?;
-        self.of_rows(question)
+    fn with_reader<T>(&self, query: impl FnOnce(&Connection) -> LogResult<T>) -> LogResult<T> {
+        self.writer.apply_tail().map_err(|error| self.diagnose_error(error, 0))?;
+        self.query_rows(query)
     }
 
-    /// Asks what is rows already.
-    fn of_rows<T>(&self, question: impl FnOnce(&Connection) -> LogResult<T>) -> LogResult<T> {
+    /// Runs a query on the rows, without the journal tail.
+    fn query_rows<T>(&self, query: impl FnOnce(&Connection) -> LogResult<T>) -> LogResult<T> {
         let idle = self.readers.lock().pop();
         let connection = match idle {
             Some(connection) => connection,
@@ -422,11 +430,11 @@ impl Log {
                 let connection = Connection::open_with_flags(&self.file, flags)?;
                 connection.busy_timeout(std::time::Duration::from_secs(10))?;
                 connection.pragma_update(None, "query_only", true)?;
-                connection.pragma_update(None, "cache_size", -READER_CACHE)?;
+                connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
                 connection
             }
         };
-        let outcome = question(&connection);
+        let outcome = query(&connection);
         let mut readers = self.readers.lock();
         if readers.len() < MAX_IDLE_READERS {
             readers.push(connection);
@@ -434,12 +442,13 @@ impl Log {
         outcome.map_err(|error| self.diagnose_error(error, 0))
     }
 
-    /// Flushes the write-ahead log into the database file, so that a copy of the file alone is whole.
+    /// Applies the tail and checkpoints the WAL, so that a copy of the database file alone is
+    /// complete.
     ///
     /// # Errors
     /// `Database`.
     pub fn close(&self) -> LogResult<()> {
-        self.maker.wait_idle();
+        self.applier.wait_idle();
         self.readers.lock().clear();
         self.writer.close().map_err(|error| self.diagnose_error(error, 0))
     }

@@ -1,4 +1,4 @@
-//! Questions to the log.
+//! Queries on the log.
 
 use std::collections::{HashMap, HashSet};
 use std::time::SystemTime;
@@ -6,73 +6,73 @@ use std::time::SystemTime;
 use rusqlite::{Connection, OptionalExtension, params};
 use svcfs_base::{Actor, CommitId, ETag, Seq, Timestamp, TreePath, VersionId};
 
-use super::kinds::{in_history, told};
+use super::kinds::{in_feed, in_history};
 use super::rows;
-use super::writer::newest;
+use super::writer::newest_row;
 use super::{DiffBase, Log, LogEntry, LogRecord, LogResult, RecordKind};
 use crate::FailPoint;
 
 const SET_COLUMNS: &str = "seq, time, actor, door, message, provenance, announcement, commit_id, role, against";
 
-/// One version of a path.
+/// A version of a path.
 #[derive(Debug, Clone)]
 pub struct PathVersion {
-    /// Its place in the log.
+    /// Its position in the log.
     pub seq: Seq,
-    /// What it is called.
+    /// Its id.
     pub id: VersionId,
-    /// Who.
+    /// The author.
     pub actor: Actor,
     /// The commit's message.
     pub message: String,
-    /// When, to the second.
+    /// The time, in seconds.
     pub time: Timestamp,
-    /// When exactly it was recorded.
+    /// The exact time of recording.
     pub recorded_at: Timestamp,
-    /// The content's hash before; none when it was not there.
+    /// The content's hash before; none for a new file.
     pub old: Option<ETag>,
-    /// The content's hash after; none when this version removed the path.
+    /// The content's hash after; none for a removal.
     pub new: Option<ETag>,
-    /// What it is the difference from.
+    /// The base of the difference.
     pub diff_base: DiffBase,
 }
 
-/// One path of one set, as the change feed tells it.
+/// A path of a set, as in the change feed.
 #[derive(Debug, Clone)]
 pub struct PathChange {
-    /// Its place in the log.
+    /// Its position in the log.
     pub seq: Seq,
-    /// What the set it belongs to is called.
+    /// The id of its set.
     pub id: VersionId,
-    /// Which of the set's paths this is, from 0.
+    /// The index among the set's paths, from 0.
     pub ordinal: usize,
-    /// Which path.
+    /// The path.
     pub path: TreePath,
-    /// True when the path is gone.
+    /// Whether the path was removed.
     pub is_removal: bool,
-    /// Who.
+    /// The author.
     pub actor: Actor,
-    /// When, to the second.
+    /// The time, in seconds.
     pub time: Timestamp,
 }
 
-/// A stretch of the change feed, oldest first.
+/// A page of the change feed, oldest first.
 #[derive(Debug, Clone, Default)]
 pub struct ChangePage {
     /// The changes.
     pub changes: Vec<PathChange>,
-    /// True when the last change's set has more of them.
+    /// Whether the set of the last change continues on the next page.
     pub is_split: bool,
 }
 
-/// Who made a set of changes, when, and what for.
+/// Author, time and message of a set.
 #[derive(Debug, Clone)]
 pub struct SetMetadata {
-    /// What it is called.
+    /// Its id.
     pub id: VersionId,
-    /// Who.
+    /// The author.
     pub actor: Actor,
-    /// When, to the second.
+    /// The time, in seconds.
     pub time: Timestamp,
     /// The commit's message.
     pub message: String,
@@ -85,10 +85,10 @@ impl Log {
     /// `Database`.
     pub fn changes_after(&self, seq: Seq, skip: usize, max: usize) -> LogResult<ChangePage> {
         let mut changes = self.changes(
-            concat!("WHERE (c.seq, c.ordinal) >= (?1, ?2) AND ", told!(), " ORDER BY c.seq, c.ordinal LIMIT ?3"),
+            concat!("WHERE (c.seq, c.ordinal) >= (?1, ?2) AND ", in_feed!(), " ORDER BY c.seq, c.ordinal LIMIT ?3"),
             params![rows::number(seq), count(skip), count(max.saturating_add(1))],
         )?;
-        // One more than asked tells whether the last set goes on.
+        // One more than requested shows whether the last set continues.
         let next = (changes.len() > max).then(|| changes.pop()).flatten();
         let is_split = next.zip(changes.last()).is_some_and(|(next, last)| next.seq == last.seq);
         Ok(ChangePage { changes, is_split })
@@ -99,19 +99,19 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn newest_changes(&self, max: usize) -> LogResult<ChangePage> {
-        let tail = concat!("WHERE ", told!(), " ORDER BY c.seq DESC, c.ordinal DESC LIMIT ?1");
-        let mut changes = self.changes(tail, params![count(max)])?;
+        let clause = concat!("WHERE ", in_feed!(), " ORDER BY c.seq DESC, c.ordinal DESC LIMIT ?1");
+        let mut changes = self.changes(clause, params![count(max)])?;
         changes.reverse();
         Ok(ChangePage { changes, is_split: false })
     }
 
-    fn changes(&self, tail: &str, parameters: &[&dyn rusqlite::ToSql]) -> LogResult<Vec<PathChange>> {
+    fn changes(&self, clause: &str, parameters: &[&dyn rusqlite::ToSql]) -> LogResult<Vec<PathChange>> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(&format!(
                 "SELECT c.seq, iif(s.against = 2, NULL, s.commit_id), c.ordinal, c.path, c.new IS NULL, s.actor, s.time
-                 FROM changes c CROSS JOIN sets s ON s.seq = c.seq {tail}"
+                 FROM changes c CROSS JOIN sets s ON s.seq = c.seq {clause}"
             ))?;
-            let found = statement.query_map(parameters, |row| {
+            let rows_iter = statement.query_map(parameters, |row| {
                 Ok(PathChange {
                     seq: rows::seq(row.get(0)?),
                     id: rows::version(row, 1, 6)?,
@@ -122,21 +122,21 @@ impl Log {
                     time: rows::commit_time(row, 6)?,
                 })
             })?;
-            found.collect()
+            rows_iter.collect()
         })
     }
 
-    /// Who made each of these sets, when and what for; what is asked twice is read once.
+    /// Author, time and message of these sets; duplicates are read once.
     ///
     /// # Errors
     /// `Database`.
-    pub fn sets(&self, wanted: impl IntoIterator<Item = Seq>) -> LogResult<HashMap<Seq, SetMetadata>> {
+    pub fn sets(&self, seqs: impl IntoIterator<Item = Seq>) -> LogResult<HashMap<Seq, SetMetadata>> {
         self.read(|connection| {
             let mut statement = connection
                 .prepare_cached("SELECT commit_id, actor, time, message FROM sets WHERE seq = ?1 AND role <> 2")?;
-            let mut found = HashMap::new();
-            for seq in wanted {
-                if found.contains_key(&seq) {
+            let mut sets = HashMap::new();
+            for seq in seqs {
+                if sets.contains_key(&seq) {
                     continue;
                 }
                 let set = statement.query_row([rows::number(seq)], |row| {
@@ -147,9 +147,9 @@ impl Log {
                         message: row.get(3)?,
                     })
                 });
-                found.extend(set.optional()?.map(|set| (seq, set)));
+                sets.extend(set.optional()?.map(|set| (seq, set)));
             }
-            Ok(found)
+            Ok(sets)
         })
     }
 
@@ -168,7 +168,7 @@ impl Log {
         })
     }
 
-    /// Every record after the last checkpoint, oldest first, with the contents it must bring.
+    /// Every record after the last checkpoint, oldest first, with contents.
     ///
     /// # Errors
     /// `Database`, or `State` when a spool file cannot be read.
@@ -193,17 +193,17 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn versions(&self, path: &TreePath, before: Seq, max: usize) -> LogResult<Vec<PathVersion>> {
-        // The newest is asked for right behind a write: no rows are made for it.
-        let owed = self.writer.owed_for(1).map_err(|error| self.diagnose_error(error, 0))?;
-        self.of_rows(|connection| {
+        // Called right after a write: it must not write rows.
+        let tail = self.writer.tail_for(1).map_err(|error| self.diagnose_error(error, 0))?;
+        self.query_rows(|connection| {
             let snapshot = connection.unchecked_transaction()?;
-            let made = newest(&snapshot)?;
-            let ahead = owed.iter().rev().filter(|record| record.seq > made && record.seq < before);
-            let ahead = ahead.filter(|record| record.kind != RecordKind::Uncommitted && record.diff_base.is_history());
-            let ahead = ahead.flat_map(|record| {
+            let last_row = newest_row(&snapshot)?;
+            let newer = tail.iter().rev().filter(|record| record.seq > last_row && record.seq < before);
+            let newer = newer.filter(|record| record.kind != RecordKind::Uncommitted && record.diff_base.is_history());
+            let newer = newer.flat_map(|record| {
                 record.entries.iter().rev().filter(|entry| entry.path == *path).map(|entry| version_of(record, entry))
             });
-            let mut versions: Vec<_> = ahead.take(max).collect();
+            let mut versions: Vec<_> = newer.take(max).collect();
             let mut statement = snapshot.prepare_cached(concat!(
                 "SELECT s.seq, s.commit_id, s.actor, s.message, s.time, c.old, c.new, s.against
                  FROM changes c CROSS JOIN sets s ON s.seq = c.seq
@@ -211,8 +211,8 @@ impl Log {
                 in_history!(),
                 " ORDER BY c.seq DESC LIMIT ?3"
             ))?;
-            let left = count(max - versions.len());
-            let found = statement.query_map(params![path.as_str(), rows::number(before), left], |row| {
+            let limit = count(max - versions.len());
+            let rows_iter = statement.query_map(params![path.as_str(), rows::number(before), limit], |row| {
                 Ok(PathVersion {
                     seq: rows::seq(row.get(0)?),
                     id: rows::version(row, 1, 4)?,
@@ -222,17 +222,17 @@ impl Log {
                     recorded_at: rows::time(row, 4)?,
                     old: rows::etag(row, 5)?,
                     new: rows::etag(row, 6)?,
-                    diff_base: rows::against(row, 7)?,
+                    diff_base: rows::diff_base(row, 7)?,
                 })
             })?;
-            for version in found {
+            for version in rows_iter {
                 versions.push(version?);
             }
             Ok(versions)
         })
     }
 
-    /// How many versions of a path there are, removals among them.
+    /// The number of versions of a path, including removals.
     ///
     /// # Errors
     /// `Database`.
@@ -255,41 +255,41 @@ impl Log {
         if self.last_seq() <= seq {
             return Ok(HashSet::new());
         }
-        // Asked while writers are at work: no rows are made for it.
-        let owed = self.writer.owed_for(1).map_err(|error| self.diagnose_error(error, 0))?;
-        let owed = owed.iter().filter(|record| record.seq > seq);
-        let mut changed: HashSet<_> = owed.flat_map(|record| &record.entries).map(|entry| entry.path.clone()).collect();
-        self.of_rows(|connection| {
+        // Called while writers are active: it must not write rows.
+        let tail = self.writer.tail_for(1).map_err(|error| self.diagnose_error(error, 0))?;
+        let tail = tail.iter().filter(|record| record.seq > seq);
+        let mut changed: HashSet<_> = tail.flat_map(|record| &record.entries).map(|entry| entry.path.clone()).collect();
+        self.query_rows(|connection| {
             let mut statement = connection.prepare_cached("SELECT path FROM changes WHERE seq > ?1")?;
-            let mut found = statement.query([rows::number(seq)])?;
-            while let Some(row) = found.next()? {
+            let mut rows_iter = statement.query([rows::number(seq)])?;
+            while let Some(row) = rows_iter.next()? {
                 changed.insert(rows::path(row, 0)?);
             }
             Ok(changed)
         })
     }
 
-    /// The contents that were put at a path with this time of change, as far as rows were made of what was logged.
+    /// The contents installed at a path with this modification time, as far as they are rows.
     ///
     /// # Errors
     /// `Database`.
     pub fn etags_at(&self, path: &TreePath, modified: SystemTime) -> LogResult<Vec<ETag>> {
-        self.of_rows(|connection| {
+        self.query_rows(|connection| {
             let mut statement = connection
                 .prepare_cached("SELECT new FROM changes WHERE path = ?1 AND modified = ?2 AND new IS NOT NULL")?;
-            let found =
+            let rows_iter =
                 statement.query_map(params![path.as_str(), rows::nanoseconds(modified)], |row| rows::etag(row, 0))?;
-            found.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(Into::into)
+            rows_iter.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(Into::into)
         })
     }
 
-    /// Whether a path, or something below it, was ever recorded.
+    /// Whether a path, or a path below it, was ever recorded.
     ///
     /// # Errors
     /// `Database`.
     pub fn has_path(&self, path: &TreePath) -> LogResult<bool> {
         self.read(|connection| {
-            // Below a directory lies what is between `/` and the character after it.
+            // Paths in a directory are between `/` and the next character.
             let (from, to) = (format!("{path}/"), format!("{path}0"));
             connection
                 .prepare_cached("SELECT 1 FROM changes WHERE path = ?1 OR (path > ?2 AND path < ?3) LIMIT 1")?
@@ -297,8 +297,8 @@ impl Log {
         })
     }
 
-    /// The first commit of ours that is younger than a second and has none of ours behind it that is not: before it, the branch
-    /// stood where it did then. None when nothing of ours is younger.
+    /// The first commit of svcfs later than `second` after which no earlier one follows: before it,
+    /// the branch was in the state of that time. None when no commit is later.
     ///
     /// # Errors
     /// `Database`.
@@ -324,13 +324,13 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn has_content(&self, path: &TreePath, content: ETag) -> LogResult<bool> {
-        // Asked while writers are at work: no rows are made for it.
-        let owed = self.writer.owed_for(1).map_err(|error| self.diagnose_error(error, 0))?;
-        let is_of = |entry: &LogEntry| entry.path == *path && [entry.old, entry.new].contains(&Some(content));
-        if owed.iter().any(|record| record.entries.iter().any(is_of)) {
+        // Called while writers are active: it must not write rows.
+        let tail = self.writer.tail_for(1).map_err(|error| self.diagnose_error(error, 0))?;
+        let has_content = |entry: &LogEntry| entry.path == *path && [entry.old, entry.new].contains(&Some(content));
+        if tail.iter().any(|record| record.entries.iter().any(has_content)) {
             return Ok(true);
         }
-        self.of_rows(|connection| {
+        self.query_rows(|connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT 1 FROM changes WHERE path = ?1 AND ?2 IN (old, new) ORDER BY seq DESC LIMIT 1",
             )?;
@@ -338,19 +338,20 @@ impl Log {
         })
     }
 
-    /// Where the tree last came from another branch; what was logged before need not lead to the commit that is newest now.
+    /// The position of the last branch switch; records before it need not be in the history of the
+    /// newest commit.
     ///
     /// # Errors
     /// `Database`.
     pub fn last_branch_switch(&self) -> LogResult<Option<Seq>> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached("SELECT max(seq) FROM sets WHERE against = 2")?;
-            let found: Option<i64> = statement.query_row([], |row| row.get(0))?;
-            Ok(found.map(rows::seq))
+            let seq: Option<i64> = statement.query_row([], |row| row.get(0))?;
+            Ok(seq.map(rows::seq))
         })
     }
 
-    /// The files that a set removed, each with the hash of its last content, at most `max`.
+    /// The files that a set removed, with their last contents, at most `max`.
     ///
     /// # Errors
     /// `Database`.
@@ -359,39 +360,40 @@ impl Log {
             let mut statement = connection.prepare_cached(
                 "SELECT path, old FROM changes WHERE seq = ?1 AND new IS NULL AND old IS NOT NULL ORDER BY ordinal LIMIT ?2",
             )?;
-            let found = statement.query_map(params![rows::number(seq), count(max)], |row| {
+            let rows_iter = statement.query_map(params![rows::number(seq), count(max)], |row| {
                 Ok(rows::etag(row, 1)?.map(|etag| (rows::path(row, 0), etag)))
             })?;
-            found.filter_map(Result::transpose).map(|found| found.and_then(|(path, etag)| Ok((path?, etag)))).collect()
+            rows_iter.filter_map(Result::transpose).map(|rows_iter| rows_iter.and_then(|(path, etag)| Ok((path?, etag)))).collect()
         })
     }
 
-    /// The newest position of what is called so: a commit's hash, full or abbreviated to 4 digits or more, or a moment; none when it
-    /// is unknown or fits several commits. Of a commit that left the branch and came back, the position at which the feed tells of it.
+    /// The newest position with an id: a commit hash, full or abbreviated to at least 4 digits, or
+    /// a timestamp; none when it is unknown or ambiguous. For a commit that left the branch and
+    /// came back, the position in the feed.
     ///
     /// # Errors
     /// `Database`.
     pub fn find_seq(&self, name: &str) -> LogResult<Option<Seq>> {
-        if let Some(moment) = VersionId::parse_timestamp(name)
-            && let Some(seq) = self.position_of_moment(moment)?
+        if let Some(timestamp) = VersionId::parse_timestamp(name)
+            && let Some(seq) = self.seq_of_timestamp(timestamp)?
         {
             return Ok(Some(seq));
         }
-        self.position_of_commit(name)
+        self.seq_of_commit(name)
     }
 
-    fn position_of_moment(&self, moment: Timestamp) -> LogResult<Option<Seq>> {
+    fn seq_of_timestamp(&self, timestamp: Timestamp) -> LogResult<Option<Seq>> {
         self.read(|connection| {
             connection
                 .prepare_cached(
                     "SELECT max(seq) FROM (SELECT seq FROM sets WHERE time = ?1 AND commit_id IS NULL AND role <> 2
                      UNION ALL SELECT seq FROM sets WHERE against = 2 AND time = ?1)",
                 )?
-                .query_row([rows::nanosecond(moment)], |row| Ok(row.get::<_, Option<i64>>(0)?.map(rows::seq)))
+                .query_row([rows::nanosecond(timestamp)], |row| Ok(row.get::<_, Option<i64>>(0)?.map(rows::seq)))
         })
     }
 
-    fn position_of_commit(&self, hash: &str) -> LogResult<Option<Seq>> {
+    fn seq_of_commit(&self, hash: &str) -> LogResult<Option<Seq>> {
         if !(4..=40).contains(&hash.len()) || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(None);
         }
@@ -403,21 +405,21 @@ impl Log {
                 "SELECT coalesce(max(iif(against = 3, NULL, seq)), max(seq)) FROM sets
                  WHERE commit_id BETWEEN ?1 AND ?2 AND against <> 2 GROUP BY commit_id LIMIT 2",
             )?;
-            let found = statement.query_map([first, last].map(|bound| bound.as_bytes().to_vec()), |row| row.get(0))?;
-            let found: Vec<i64> = found.collect::<rusqlite::Result<_>>()?;
-            Ok(if let [seq] = found[..] { Some(rows::seq(seq)) } else { None })
+            let seqs = statement.query_map([first, last].map(|bound| bound.as_bytes().to_vec()), |row| row.get(0))?;
+            let seqs: Vec<i64> = seqs.collect::<rusqlite::Result<_>>()?;
+            Ok(if let [seq] = seqs[..] { Some(rows::seq(seq)) } else { None })
         })
     }
 }
 
-/// A version, as the row of an entry tells it.
+/// The version of a record's entry, as it is read from rows.
 fn version_of(record: &LogRecord, entry: &LogEntry) -> PathVersion {
     PathVersion {
         seq: record.seq,
         id: record.commit.map_or(VersionId::Timestamp(record.time), VersionId::Commit),
         actor: record.actor.clone(),
         message: record.message.clone(),
-        time: rows::whole_second(record.time),
+        time: rows::truncate_to_second(record.time),
         recorded_at: record.time,
         old: entry.old,
         new: entry.new,
@@ -425,8 +427,8 @@ fn version_of(record: &LogRecord, entry: &LogEntry) -> PathVersion {
     }
 }
 
-fn select(connection: &Connection, tail: &str, parameters: &[&dyn rusqlite::ToSql]) -> LogResult<Vec<LogRecord>> {
-    let mut statement = connection.prepare_cached(&format!("SELECT {SET_COLUMNS} FROM sets {tail}"))?;
+fn select(connection: &Connection, clause: &str, parameters: &[&dyn rusqlite::ToSql]) -> LogResult<Vec<LogRecord>> {
+    let mut statement = connection.prepare_cached(&format!("SELECT {SET_COLUMNS} FROM sets {clause}"))?;
     let records = statement.query_map(parameters, rows::record)?.collect::<rusqlite::Result<_>>()?;
     Ok(records)
 }

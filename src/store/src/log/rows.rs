@@ -77,17 +77,17 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<LogRecord> {
         announcement: EventAnnouncement::parse(&row.get::<_, String>(6)?)
             .ok_or_else(|| damaged(6, "unknown announcement"))?,
         commit: commit.map(|bytes| CommitId::try_from(&*bytes)).transpose().map_err(|error| damaged(7, error))?,
-        kind: RecordKind::of_number(row.get(8)?).ok_or_else(|| damaged(8, "unknown role"))?,
-        diff_base: against(row, 9)?,
+        kind: RecordKind::from_number(row.get(8)?).ok_or_else(|| damaged(8, "unknown role"))?,
+        diff_base: diff_base(row, 9)?,
         moves: Vec::new(),
         entries: Vec::new(),
     })
 }
 
-/// A row of `changes` as `path, old, new, kind, modified`, without its content and what goes with that.
+/// A row of `changes` as `path, old, new, kind, modified`, without content.
 pub(super) fn entry(row: &Row<'_>) -> rusqlite::Result<LogEntry> {
     let modified: Option<i64> = row.get(4)?;
-    let modified = modified.map(moment);
+    let modified = modified.map(file_time);
     Ok(LogEntry {
         path: path(row, 0)?,
         old: etag(row, 1)?,
@@ -108,23 +108,23 @@ pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> 
     Timestamp::from_nanosecond(nanoseconds).map_err(|error| damaged(column, error))
 }
 
-/// The time of a set as its commit tells it. git keeps whole seconds: history answered from rows is the same as history
-/// answered from rows that were made again from git.
+/// The time of a set in whole seconds, as git stores it: rows rebuilt from git give the same
+/// history.
 pub(super) fn commit_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
-    Ok(whole_second(time(row, column)?))
+    Ok(truncate_to_second(time(row, column)?))
 }
 
-/// A moment without its fraction.
-pub(super) fn whole_second(moment: Timestamp) -> Timestamp {
-    let second = nanosecond(moment).div_euclid(1_000_000_000);
-    Timestamp::from_second(second).unwrap_or(moment)
+/// Drops the fraction of a second.
+pub(super) fn truncate_to_second(timestamp: Timestamp) -> Timestamp {
+    let second = nanosecond(timestamp).div_euclid(1_000_000_000);
+    Timestamp::from_second(second).unwrap_or(timestamp)
 }
 
-pub(super) fn against(row: &Row<'_>, column: usize) -> rusqlite::Result<DiffBase> {
-    DiffBase::of_number(row.get(column)?).ok_or_else(|| damaged(column, "unknown origin of a difference"))
+pub(super) fn diff_base(row: &Row<'_>, column: usize) -> rusqlite::Result<DiffBase> {
+    DiffBase::from_number(row.get(column)?).ok_or_else(|| damaged(column, "unknown diff base"))
 }
 
-/// What a set is called, by the columns of its commit and its time.
+/// The id of a set, from the columns of its commit and time.
 pub(super) fn version(row: &Row<'_>, commit: usize, at: usize) -> rusqlite::Result<VersionId> {
     match row.get_ref(commit)?.as_blob_or_null()? {
         Some(bytes) => CommitId::try_from(bytes).map(VersionId::Commit).map_err(|error| damaged(commit, error)),
@@ -132,9 +132,9 @@ pub(super) fn version(row: &Row<'_>, commit: usize, at: usize) -> rusqlite::Resu
     }
 }
 
-/// A moment as it is stored: for the years that a file's time can have.
-pub(super) fn nanosecond(moment: Timestamp) -> i64 {
-    i64::try_from(moment.as_nanosecond()).unwrap_or(i64::MAX)
+/// A timestamp as stored; covers the years of file times.
+pub(super) fn nanosecond(timestamp: Timestamp) -> i64 {
+    i64::try_from(timestamp.as_nanosecond()).unwrap_or(i64::MAX)
 }
 
 pub(super) fn etag(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<ETag>> {
@@ -142,26 +142,26 @@ pub(super) fn etag(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<ETag
     bytes.map(|bytes| ETag::try_from(&*bytes)).transpose().map_err(|error| damaged(column, error))
 }
 
-fn damaged(column: usize, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(column, Type::Null, why.into())
+fn damaged(column: usize, reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Null, reason.into())
 }
 
-/// A file's time from what is stored of it.
-pub(super) fn moment(nanoseconds: i64) -> SystemTime {
+/// A stored time of a file.
+pub(super) fn file_time(nanoseconds: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds.unsigned_abs())
 }
 
-/// A file's time as it is stored.
+/// A time of a file as stored.
 pub(super) fn nanoseconds(time: SystemTime) -> Option<i64> {
     i64::try_from(time.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos()).ok()
 }
 
-/// Size and time of a large file as they are stored, of one that the disk can have.
+/// Size and time of a large file as stored; none if out of range.
 pub(super) fn large_numbers(large: &LargeFile) -> Option<(i64, i64)> {
     Some((i64::try_from(large.size).ok()?, nanosecond(Timestamp::try_from(large.modified).ok()?)))
 }
 
-/// A large file from what is stored of it.
+/// A stored large file.
 pub(super) fn large((size, modified): (i64, i64)) -> LargeFile {
     let modified = Timestamp::from_nanosecond(modified.into()).unwrap_or_default();
     LargeFile { size: size.unsigned_abs(), modified: modified.into() }

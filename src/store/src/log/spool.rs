@@ -1,7 +1,8 @@
-//! Contents too large for the database, in files of their own until they are settled.
+//! Contents too large for the database, in separate files until the checkpoint.
 //!
-//! One rule: a file is there, and flushed, before the record that needs it. Its name tells whose it is and what is in it: a record
-//! that was refused may come back after a crash, and must not find the content of the one that took its place.
+//! Invariant: a file is flushed before the record that needs it. Its name contains the record's
+//! position and the hash: a refused record may come back after a crash, and must not find the
+//! content of the record that took its position.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,15 +14,15 @@ use svcfs_base::{ETag, Seq};
 use super::{LogRecord, LogResult};
 use crate::{FailPoint, FailPoints, StoreError};
 
-/// Contents above this many bytes go to a file of their own instead of the database.
-pub(super) const ABOVE: usize = 1 << 20;
+/// Larger contents, in bytes, are stored in a separate file.
+pub(super) const MAX_INLINE_BYTES: usize = 1 << 20;
 
-/// Whether a content has a file of its own.
+/// Whether a content is stored in a separate file.
 pub(super) const fn is_large(content: &[u8]) -> bool {
-    content.len() > ABOVE
+    content.len() > MAX_INLINE_BYTES
 }
 
-/// The files of one log.
+/// The spool files of one log.
 #[derive(Debug, Clone)]
 pub(super) struct SpoolFiles {
     directory: PathBuf,
@@ -29,7 +30,7 @@ pub(super) struct SpoolFiles {
 }
 
 impl SpoolFiles {
-    pub(super) fn of(directory: PathBuf, fail: FailPoints) -> Self {
+    pub(super) fn new(directory: PathBuf, fail: FailPoints) -> Self {
         Self { directory, fail }
     }
 
@@ -40,15 +41,15 @@ impl SpoolFiles {
     /// Writes and flushes the large contents of records.
     pub(super) fn write(&self, records: &[LogRecord]) -> LogResult<()> {
         let mut is_any = false;
-        for (name, content) in large(records) {
+        for (name, content) in large_contents(records) {
             self.fail.check(FailPoint::LogSpool)?;
-            // Not in the place of one of the same name: a refused record may need that yet.
-            let unfinished = self.directory.join(format!("{name}-new"));
-            let mut file = File::create(&unfinished)?;
+            // Not over a file of the same name: a refused record may need that.
+            let temporary = self.directory.join(format!("{name}-new"));
+            let mut file = File::create(&temporary)?;
             file.write_all(content)?;
             self.fail.check(FailPoint::LogSpoolFlush)?;
             file.sync_all()?;
-            fs::rename(unfinished, self.directory.join(name))?;
+            fs::rename(temporary, self.directory.join(name))?;
             is_any = true;
         }
         if is_any {
@@ -57,43 +58,43 @@ impl SpoolFiles {
         Ok(())
     }
 
-    /// Removes the large contents of records that were refused.
+    /// Removes the large contents of refused records.
     pub(super) fn remove(&self, records: &[LogRecord]) {
-        for (name, _) in large(records) {
-            // Best effort: a file without a record is swept at the next opening.
+        for (name, _) in large_contents(records) {
+            // Best effort: a file without a record is removed by the sweep at the next open.
             let _ = fs::remove_file(self.directory.join(name));
         }
     }
 
-    /// The large content of an entry of a record.
+    /// Reads the large content of an entry of a record.
     ///
     /// # Errors
     /// `State` when it cannot be read.
     pub(super) fn read(&self, seq: Seq, ordinal: i64, content: Option<ETag>) -> LogResult<Bytes> {
-        let read = match fs::read(self.directory.join(name_of(seq, ordinal, content))) {
+        let content_bytes = match fs::read(self.directory.join(file_name(seq, ordinal, content))) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::read(self.directory.join(earlier_name_of(seq, ordinal)))
+                fs::read(self.directory.join(old_file_name(seq, ordinal)))
             }
             outcome => outcome,
         };
-        let read: Bytes = read?.into();
+        let content_bytes: Bytes = content_bytes?.into();
         match content {
-            Some(etag) if ETag::from_content(&read) != etag => {
-                Err(StoreError::Damaged(format!("a large content of record {seq} is not what was logged")))
+            Some(etag) if ETag::from_content(&content_bytes) != etag => {
+                Err(StoreError::Damaged(format!("the spool file of record {seq} is damaged")))
             }
-            Some(_) | None => Ok(read),
+            Some(_) | None => Ok(content_bytes),
         }
     }
 
-    /// Removes files by the record they belong to, and what is none.
-    pub(super) fn sweep(&self, is_over: impl Fn(Seq) -> bool) -> LogResult<()> {
+    /// Removes the files of records selected by `is_obsolete`, and other files.
+    pub(super) fn sweep(&self, is_obsolete: impl Fn(Seq) -> bool) -> LogResult<()> {
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
-            let logged = entry.file_name().to_str().and_then(|name| name.split('-').next()?.parse().ok()).map(Seq);
-            if logged.is_none_or(&is_over) {
+            let seq = entry.file_name().to_str().and_then(|name| name.split('-').next()?.parse().ok()).map(Seq);
+            if seq.is_none_or(&is_obsolete) {
                 self.fail.check(FailPoint::CheckpointSpool)?;
                 match fs::remove_file(entry.path()) {
-                    // Whoever looked whether the disk takes writes took it away again.
+                    // A concurrent disk probe removed its file.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     outcome => outcome?,
                 }
@@ -103,22 +104,22 @@ impl SpoolFiles {
     }
 }
 
-fn large(records: &[LogRecord]) -> impl Iterator<Item = (String, &Bytes)> {
+fn large_contents(records: &[LogRecord]) -> impl Iterator<Item = (String, &Bytes)> {
     records.iter().flat_map(|record| {
         let entries = record.entries.iter().zip(0_i64..);
         let contents = entries.filter_map(|(entry, ordinal)| Some((entry, entry.content.as_ref()?, ordinal)));
         contents
             .filter(|(_, content, _)| is_large(content))
-            .map(|(entry, content, ordinal)| (name_of(record.seq, ordinal, entry.new), content))
+            .map(|(entry, content, ordinal)| (file_name(record.seq, ordinal, entry.new), content))
     })
 }
 
-/// Under which name the large content of an entry lies.
-pub(super) fn name_of(seq: Seq, ordinal: i64, content: Option<ETag>) -> String {
-    content.map_or_else(|| earlier_name_of(seq, ordinal), |content| format!("{seq}-{ordinal}-{content}"))
+/// The file name of the large content of an entry.
+pub(super) fn file_name(seq: Seq, ordinal: i64, content: Option<ETag>) -> String {
+    content.map_or_else(|| old_file_name(seq, ordinal), |content| format!("{seq}-{ordinal}-{content}"))
 }
 
-/// Under which name logs of forms before 7 have it.
-pub(super) fn earlier_name_of(seq: Seq, ordinal: i64) -> String {
+/// The file name in schemas before 7.
+pub(super) fn old_file_name(seq: Seq, ordinal: i64) -> String {
     format!("{seq}-{ordinal}")
 }

@@ -66,25 +66,25 @@ fn a_record_comes_back_as_it_was_logged() {
 #[test]
 fn a_spool_file_that_a_crash_kept_from_the_log_is_swept_at_opening() {
     let Fixture { directory, log } = fixture();
-    let big = vec![7; spool::ABOVE + 1];
+    let big = vec![7; spool::MAX_INLINE_BYTES + 1];
     log.append(&[record(1, "settled", b"s"), record(2, "big", &big)]).unwrap();
     log.checkpoint(Seq(1), None).unwrap();
     drop(log);
     let paths = StatePaths::new(directory.path());
     let of_big = Some(ETag::from_content(&big));
-    for name in [spool::name_of(Seq(1), 0, of_big), spool::name_of(Seq(3), 0, of_big)] {
+    for name in [spool::file_name(Seq(1), 0, of_big), spool::file_name(Seq(3), 0, of_big)] {
         std::fs::write(paths.spool().join(name), &big).unwrap();
     }
     let (log, _) = Log::open(&paths).unwrap();
     let left: Vec<_> = std::fs::read_dir(paths.spool()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, [&*spool::name_of(Seq(2), 0, of_big)]);
+    assert_eq!(left, [&*spool::file_name(Seq(2), 0, of_big)]);
     assert_eq!(log.pending_records().unwrap()[0].entries[0].content.as_deref(), Some(&*big));
 }
 
 #[test]
 fn large_contents_are_spooled_and_let_go_when_settled() {
     let Fixture { directory, log } = fixture();
-    let big = vec![7; spool::ABOVE + 1];
+    let big = vec![7; spool::MAX_INLINE_BYTES + 1];
     log.append(&[record(1, "big", &big), record(2, "small", b"s")]).unwrap();
     let spool = StatePaths::new(directory.path()).spool();
     assert_eq!(std::fs::read_dir(&spool).unwrap().count(), 1);
@@ -98,7 +98,7 @@ fn large_contents_are_spooled_and_let_go_when_settled() {
 #[test]
 fn settling_keeps_what_came_later() {
     let Fixture { directory: _directory, log } = fixture();
-    let big = vec![7; spool::ABOVE + 1];
+    let big = vec![7; spool::MAX_INLINE_BYTES + 1];
     log.append(&[record(1, "a", b"a"), record(2, "b", &big)]).unwrap();
     let head = CommitId::from_bytes([9; 20]);
     log.checkpoint(Seq(1), Some(head)).unwrap();

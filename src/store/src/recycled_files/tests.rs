@@ -5,14 +5,14 @@ use super::*;
 struct Place {
     directory: tempfile::TempDir,
     spares: RecyclePool,
-    disposal: Reclaimer,
+    reclaimer: Reclaimer,
 }
 
 impl Place {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let spares = RecyclePool::named(directory.path().join(".spare-"));
-        Self { directory, spares, disposal: Reclaimer::default() }
+        Self { directory, spares, reclaimer: Reclaimer::default() }
     }
     fn at(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
@@ -21,12 +21,12 @@ impl Place {
     fn kept(&self, name: &str) -> u64 {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o444).open(self.at(name)).unwrap();
         (&file).write_all(b"old").unwrap();
-        self.spares.keep(&self.at(name), &self.disposal).unwrap();
+        self.spares.recycle(&self.at(name), &self.reclaimer).unwrap();
         assert!(!self.at(name).exists());
         file.metadata().unwrap().ino()
     }
     fn take(&self) -> Option<(PathBuf, File)> {
-        self.spares.take(&self.disposal)
+        self.spares.take(&self.reclaimer)
     }
     fn names(&self) -> usize {
         fs::read_dir(self.directory.path()).unwrap().count()
@@ -52,7 +52,7 @@ fn a_file_that_somebody_has_open_is_removed_instead_and_stays_as_they_know_it() 
     let place = Place::new();
     fs::write(place.at("one"), "old").unwrap();
     let reader = File::open(place.at("one")).unwrap();
-    place.spares.keep(&place.at("one"), &place.disposal).unwrap();
+    place.spares.recycle(&place.at("one"), &place.reclaimer).unwrap();
     assert!(place.take().is_none());
     assert_eq!(place.names(), 0);
     assert_eq!(io::read_to_string(reader).unwrap(), "old");
@@ -64,7 +64,7 @@ fn a_file_that_another_process_has_open_is_not_used_again() {
     fs::write(place.at("one"), "old").unwrap();
     let mut other =
         std::process::Command::new("sleep").arg("60").stdin(File::open(place.at("one")).unwrap()).spawn().unwrap();
-    place.spares.keep(&place.at("one"), &place.disposal).unwrap();
+    place.spares.recycle(&place.at("one"), &place.reclaimer).unwrap();
     let taken = place.take();
     other.kill().unwrap();
     other.wait().unwrap();
@@ -76,7 +76,7 @@ fn a_file_with_another_name_such_as_in_a_clone_is_not_used_again() {
     let place = Place::new();
     fs::write(place.at("one"), "old").unwrap();
     fs::hard_link(place.at("one"), place.at("clone")).unwrap();
-    place.spares.keep(&place.at("one"), &place.disposal).unwrap();
+    place.spares.recycle(&place.at("one"), &place.reclaimer).unwrap();
     assert!(place.take().is_none());
     assert_eq!((fs::read(place.at("clone")).unwrap(), place.names()), (b"old".to_vec(), 1));
 }
@@ -85,20 +85,20 @@ fn a_file_with_another_name_such_as_in_a_clone_is_not_used_again() {
 fn what_is_too_large_or_too_many_is_removed() {
     let place = Place::new();
     fs::write(place.at("one"), vec![0; MAX_BYTES as usize + 1]).unwrap();
-    place.spares.keep(&place.at("one"), &place.disposal).unwrap();
+    place.spares.recycle(&place.at("one"), &place.reclaimer).unwrap();
     assert!(place.take().is_none());
-    for number in 0..=MAX_SPARES {
+    for number in 0..=MAX_FILES {
         place.kept(&number.to_string());
     }
-    assert_eq!(place.names(), MAX_SPARES);
-    place.spares.keep(&place.at("gone"), &place.disposal).unwrap();
+    assert_eq!(place.names(), MAX_FILES);
+    place.spares.recycle(&place.at("gone"), &place.reclaimer).unwrap();
 }
 
 #[test]
 fn spares_go_with_their_keeper() {
-    let Place { directory, spares, disposal } = Place::new();
+    let Place { directory, spares, reclaimer } = Place::new();
     fs::write(directory.path().join("one"), "old").unwrap();
-    spares.keep(&directory.path().join("one"), &disposal).unwrap();
+    spares.recycle(&directory.path().join("one"), &reclaimer).unwrap();
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     drop(spares);
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);

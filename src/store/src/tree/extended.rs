@@ -1,7 +1,7 @@
-//! Extended attributes of files and directories: those below `user.`, which programs make as they like (xattr(7)).
+//! Extended attributes of files and directories in the `user.` namespace (xattr(7)).
 //!
-//! One rule: they are the disk's alone. No version and no record of the log has them; a file that takes the place of another
-//! gets the other's.
+//! Invariant: they exist on the disk only, not in versions or log records. A file that replaces
+//! another inherits them.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,40 +12,40 @@ use svcfs_base::TreePath;
 
 use super::{LargeFileStaging, TreeResult, WorkTree, disk};
 
-/// What the names begin with; all others are the system's.
-const PROGRAMS: &[u8] = b"user.";
-/// The longest list of names, and the longest value, that Linux knows.
-const LONGEST: usize = 65_536;
+/// The namespace of user attributes; all others belong to the system.
+const USER_NAMESPACE: &[u8] = b"user.";
+/// Maximum length of a name list or a value in Linux, in bytes.
+const MAX_XATTR_BYTES: usize = 65_536;
 
-/// Whether an attribute may be there already when it is set.
+/// Whether an attribute may already exist when it is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetXattrMode {
-    /// It may.
+    /// It may exist.
     CreateOrReplace,
-    /// It may not (`XATTR_CREATE`).
+    /// It must not exist (`XATTR_CREATE`).
     Create,
-    /// It must (`XATTR_REPLACE`).
+    /// It must exist (`XATTR_REPLACE`).
     Replace,
 }
 
-/// A file that is nowhere in the tree, and gets the attributes that one is to have which is not there yet: what the disk does not take here, it would
-/// not take there. Taken away when this is dropped.
+/// A temporary file that receives the attributes of a file which is not created yet: errors of the
+/// file system show up here first. Removed on drop.
 #[derive(Debug)]
 pub struct XattrProbe(LargeFileStaging);
 
 impl XattrProbe {
-    /// Sets an attribute, whether it is there or not, of the file that is to come to a path.
+    /// Sets an attribute of the file that will be created at a path, whether it exists or not.
     ///
     /// # Errors
-    /// As [`WorkTree::set_extended`]; what was there is as it was then.
+    /// As [`WorkTree::set_xattr`]; the attribute is unchanged then.
     pub fn set_xattr(&self, path: &TreePath, name: &[u8], value: &[u8]) -> TreeResult<()> {
         self.0.file().set_extended(name, value).map_err(|error| disk(path, error))
     }
 
-    /// Takes an attribute away.
+    /// Removes an attribute.
     ///
     /// # Errors
-    /// As [`WorkTree::remove_extended`].
+    /// As [`WorkTree::remove_xattr`].
     pub fn remove_xattr(&self, path: &TreePath, name: &[u8]) -> TreeResult<()> {
         self.0.file().remove_extended(name).map_err(|error| disk(path, error))
     }
@@ -55,40 +55,40 @@ impl WorkTree {
     /// The value of an attribute; none when the file does not have it.
     ///
     /// # Errors
-    /// `Disk` with what the system said.
+    /// `Disk` with the system error.
     pub fn xattr(&self, path: &TreePath, name: &[u8]) -> TreeResult<Option<Vec<u8>>> {
-        let (_file, itself) = self.itself(path)?;
-        value(&itself, name).map_err(|error| disk(path, error))
+        let (_file, proc_path) = self.proc_path(path)?;
+        value(&proc_path, name).map_err(|error| disk(path, error))
     }
 
-    /// The names of all that a file has, in no order.
+    /// The names of all attributes of a file, unordered.
     ///
     /// # Errors
-    /// `Disk` with what the system said.
+    /// `Disk` with the system error.
     pub fn list_xattrs(&self, path: &TreePath) -> TreeResult<Vec<Vec<u8>>> {
-        let (_file, itself) = self.itself(path)?;
-        names(&itself).map_err(|error| disk(path, error))
+        let (_file, proc_path) = self.proc_path(path)?;
+        names(&proc_path).map_err(|error| disk(path, error))
     }
 
-    /// Sets an attribute; false when it is there and may not be, or is not and must.
+    /// Sets an attribute; returns false when `set_mode` does not permit it.
     ///
     /// # Errors
-    /// `Disk` with what the system said: there is no room, or this disk has no such attributes.
-    pub fn set_xattr(&self, path: &TreePath, name: &[u8], value: &[u8], how: SetXattrMode) -> TreeResult<bool> {
-        let (_file, itself) = self.itself(path)?;
-        let flags = match how {
+    /// `Disk` with the system error, such as no space or no support for attributes.
+    pub fn set_xattr(&self, path: &TreePath, name: &[u8], value: &[u8], set_mode: SetXattrMode) -> TreeResult<bool> {
+        let (_file, proc_path) = self.proc_path(path)?;
+        let flags = match set_mode {
             SetXattrMode::CreateOrReplace => XattrFlags::empty(),
             SetXattrMode::Create => XattrFlags::CREATE,
             SetXattrMode::Replace => XattrFlags::REPLACE,
         };
-        match sys::setxattr(&itself, name, value, flags) {
+        match sys::setxattr(&proc_path, name, value, flags) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST | Errno::NODATA) => Ok(false),
             Err(error) => Err(disk(path, error)),
         }
     }
 
-    /// A file to try attributes on.
+    /// A file to test attributes on.
     ///
     /// # Errors
     /// Those of the disk.
@@ -96,39 +96,40 @@ impl WorkTree {
         self.stage_large().map(XattrProbe)
     }
 
-    /// Takes an attribute away; false when it was not there.
+    /// Removes an attribute; false when it did not exist.
     ///
     /// # Errors
-    /// `Disk` with what the system said.
+    /// `Disk` with the system error.
     pub fn remove_xattr(&self, path: &TreePath, name: &[u8]) -> TreeResult<bool> {
-        let (_file, itself) = self.itself(path)?;
-        match sys::removexattr(&itself, name) {
+        let (_file, proc_path) = self.proc_path(path)?;
+        match sys::removexattr(&proc_path, name) {
             Ok(()) => Ok(true),
             Err(Errno::NODATA) => Ok(false),
             Err(error) => Err(disk(path, error)),
         }
     }
 
-    /// Brings a file or directory to the disk, with its attributes and its name.
+    /// Flushes a file or directory with its attributes and its name.
     ///
     /// # Errors
-    /// `Disk` with what the system said.
+    /// `Disk` with the system error.
     pub fn flush_path(&self, path: &TreePath) -> TreeResult<()> {
         let file = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW)?;
         sys::fsync(&file).map_err(|error| disk(path, error))
     }
 
-    /// A name that leads to exactly this file, as long as the descriptor is open; a file nobody may read has attributes, too.
-    fn itself(&self, path: &TreePath) -> TreeResult<(OwnedFd, String)> {
+    /// A path to exactly this file while the descriptor is open; also for unreadable files.
+    fn proc_path(&self, path: &TreePath) -> TreeResult<(OwnedFd, String)> {
         let file = self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW)?;
-        let itself = name_of(&file);
-        Ok((file, itself))
+        let proc_path = proc_path_of(&file);
+        Ok((file, proc_path))
     }
 }
 
-/// Gives a new file the attributes of the one whose place it takes. A disk without attributes has none to give.
-pub(super) fn inherit(new: &File, before: &OwnedFd) -> rustix::io::Result<()> {
-    let before = name_of(before);
+/// Copies the attributes of a replaced file to the new one. A file system without attributes has
+/// none to copy.
+pub(super) fn inherit_xattrs(new: &File, before: &OwnedFd) -> rustix::io::Result<()> {
+    let before = proc_path_of(before);
     for name in names(&before)? {
         if let Some(value) = value(&before, &name)? {
             sys::fsetxattr(new, &*name, &value, XattrFlags::empty())?;
@@ -137,45 +138,45 @@ pub(super) fn inherit(new: &File, before: &OwnedFd) -> rustix::io::Result<()> {
     Ok(())
 }
 
-fn name_of(file: &OwnedFd) -> String {
+fn proc_path_of(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-fn names(itself: &str) -> rustix::io::Result<Vec<Vec<u8>>> {
-    let list = match filled(|room| sys::listxattr(itself, room)) {
+fn names(proc_path: &str) -> rustix::io::Result<Vec<Vec<u8>>> {
+    let list = match with_buffer(|buffer| sys::listxattr(proc_path, buffer)) {
         Err(Errno::OPNOTSUPP | Errno::PERM) => return Ok(Vec::new()),
         list => list?,
     };
-    let all = list.split(|byte| *byte == 0);
-    Ok(all.filter(|name| name.starts_with(PROGRAMS)).map(<[u8]>::to_vec).collect())
+    let attribute_names = list.split(|byte| *byte == 0);
+    Ok(attribute_names.filter(|name| name.starts_with(USER_NAMESPACE)).map(<[u8]>::to_vec).collect())
 }
 
-/// The value of an attribute of a file that is open to be read; none when the file does not have it.
-pub(super) fn of_open(file: &OwnedFd, name: &[u8]) -> rustix::io::Result<Option<Vec<u8>>> {
-    told(filled(|room| sys::fgetxattr(file, name, room)))
+/// The value of an attribute of a file open for reading; none when the file does not have it.
+pub(super) fn read_xattr(file: &OwnedFd, name: &[u8]) -> rustix::io::Result<Option<Vec<u8>>> {
+    optional(with_buffer(|buffer| sys::fgetxattr(file, name, buffer)))
 }
 
-fn value(itself: &str, name: &[u8]) -> rustix::io::Result<Option<Vec<u8>>> {
-    told(filled(|room| sys::getxattr(itself, name, room)))
+fn value(proc_path: &str, name: &[u8]) -> rustix::io::Result<Option<Vec<u8>>> {
+    optional(with_buffer(|buffer| sys::getxattr(proc_path, name, buffer)))
 }
 
-fn told(value: rustix::io::Result<Vec<u8>>) -> rustix::io::Result<Option<Vec<u8>>> {
+fn optional(value: rustix::io::Result<Vec<u8>>) -> rustix::io::Result<Option<Vec<u8>>> {
     match value {
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM) => Ok(None),
         value => value.map(Some),
     }
 }
 
-/// What a call fills, in as much room as it needs: most have little to say, or nothing.
-fn filled(mut call: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
-    let mut room = [0; 256];
-    match call(&mut room) {
-        Ok(length) => Ok(room[..length].to_vec()),
+/// Calls with a small buffer first: most results are short or empty.
+fn with_buffer(mut call: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
+    let mut buffer = [0; 256];
+    match call(&mut buffer) {
+        Ok(length) => Ok(buffer[..length].to_vec()),
         Err(Errno::RANGE) => {
-            let mut room = vec![0; LONGEST];
-            let length = call(&mut room)?;
-            room.truncate(length);
-            Ok(room)
+            let mut buffer = vec![0; MAX_XATTR_BYTES];
+            let length = call(&mut buffer)?;
+            buffer.truncate(length);
+            Ok(buffer)
         }
         Err(error) => Err(error),
     }

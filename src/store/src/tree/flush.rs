@@ -1,9 +1,9 @@
-//! Flushing the disk, and what it means that it failed.
+//! Flushing the disk, and handling a failed flush.
 //!
-//! One rule: a flush that succeeds after one that failed says nothing. Linux tells once that something could not be written, and
-//! takes it for written from then on (fsync(2), "errors"); it may be read back from memory for as long as nobody needs the room. So
-//! what was written since the last good flush is written anew first, from the log. A mark in the state directory keeps the next
-//! process from trusting it, too.
+//! Invariant: a flush that succeeds after a failed one proves nothing. Linux reports a write error
+//! once and then treats the page as clean (fsync(2), "errors"); reads may return it from the cache
+//! for a while. So everything since the last good flush is rewritten from the log first. A marker
+//! file keeps the next process from trusting it, too.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,73 +16,75 @@ use tracing::warn;
 use super::{TreeResult, WorkTree};
 use crate::{FailPoint, StoreError};
 
-/// Whether what was written since the last flush is as it seems.
+/// Whether what was written since the last flush can be trusted.
 pub(super) struct SyncState {
-    mark: PathBuf,
+    marker: PathBuf,
     state: Mutex<FlushState>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FlushState {
-    /// No flush failed since the last one that did not.
-    Whole,
-    /// One failed.
-    Doubted,
-    /// One failed, and everything since the last good one was written anew.
-    Renewed,
+    /// No flush has failed since the last good one.
+    Clean,
+    /// A flush failed.
+    Failed,
+    /// A flush failed, and everything since the last good one was rewritten.
+    Rewritten,
 }
 
 impl SyncState {
-    /// What the last process left.
-    pub(super) fn read(mark: PathBuf) -> Self {
-        // Where nobody can say, it may have.
-        let state = if mark.try_exists().unwrap_or(true) { FlushState::Doubted } else { FlushState::Whole };
-        Self { mark, state: Mutex::new(state) }
+    /// Reads the state of the last process.
+    pub(super) fn read(marker: PathBuf) -> Self {
+        // When the marker cannot be checked, assume a failure.
+        let state = if marker.try_exists().unwrap_or(true) { FlushState::Failed } else { FlushState::Clean };
+        Self { marker, state: Mutex::new(state) }
     }
 }
 
 impl WorkTree {
-    /// Flushes everything written below the root, and the directories that name it, to the disk; `elsewhere` are folders on other disks, which are
-    /// flushed with it.
+    /// Flushes everything below the root, and the directories above it; `other_disks` are
+    /// directories on other disks to flush as well.
     ///
     /// # Errors
-    /// `State` with what the system said: nothing may be taken for flushed then, also not when the next flush succeeds. It is
-    /// refused until [`WorkTree::renewed`].
-    pub fn flush(&self, elsewhere: &[File]) -> TreeResult<()> {
+    /// `State` with the system error. Nothing counts as flushed then, and flushes are refused until
+    /// [`WorkTree::mark_rewritten`].
+    pub fn flush(&self, other_disks: &[File]) -> TreeResult<()> {
         if self.has_sync_failed() {
-            let text = "what was written before a flush failed has to be written anew first";
+            let text = "an earlier flush failed; the data before it must be rewritten first";
             return Err(StoreError::State(io::Error::other(text)));
         }
         let flushed = self.fail.check(FailPoint::CheckpointFlush);
-        let mut disks = elsewhere.iter().map(AsFd::as_fd).chain([self.temporary.as_fd()]);
+        let mut disks = other_disks.iter().map(AsFd::as_fd).chain([self.temporary.as_fd()]);
         let flushed = flushed.and_then(|()| Ok(disks.try_for_each(rustix::fs::syncfs)?));
-        let mut state = self.trust.state.lock();
-        let marked = match (&flushed, *state) {
-            (Ok(()), FlushState::Whole) => Ok(()),
-            (Ok(()), FlushState::Renewed | FlushState::Doubted) => fs::remove_file(&self.trust.mark),
-            (Err(_), _) => File::create(&self.trust.mark).and_then(|mark| mark.sync_all()),
+        let mut state = self.sync.state.lock();
+        let marker_result = match (&flushed, *state) {
+            (Ok(()), FlushState::Clean) => Ok(()),
+            (Ok(()), FlushState::Rewritten | FlushState::Failed) => fs::remove_file(&self.sync.marker),
+            (Err(_), _) => File::create(&self.sync.marker).and_then(|marker| marker.sync_all()),
         };
-        *state = if flushed.is_ok() { FlushState::Whole } else { FlushState::Doubted };
-        match marked {
+        *state = if flushed.is_ok() { FlushState::Clean } else { FlushState::Failed };
+        match marker_result {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                // This process knows; the next one does when the disk takes it.
-                warn!(mark = %self.trust.mark.display(), %error, "the mark of a failed flush could not be kept up to date");
+                // This process knows the state; the next one learns it only if the marker can be
+                // written.
+                warn!(marker = %self.sync.marker.display(), %error, "the marker of a failed flush (`.svc/state/unflushed`) could not be updated");
             }
             Ok(()) | Err(_) => {}
         }
         Ok(flushed?)
     }
 
-    /// Whether a flush failed, and what was written before it was not written anew.
+    /// Whether a flush failed and the data before it was not rewritten.
     pub fn has_sync_failed(&self) -> bool {
-        *self.trust.state.lock() == FlushState::Doubted
+        *self.sync.state.lock() == FlushState::Failed
     }
 
-    /// Says that everything since the last good flush was written anew: the next flush tells the truth.
+    /// Records that everything since the last good flush was rewritten: the next flush can be
+    /// trusted.
     pub fn mark_rewritten(&self) {
-        let mut state = self.trust.state.lock();
-        if *state == FlushState::Doubted {
-            *state = FlushState::Renewed;
+        let mut state = self.sync.state.lock();
+        if *state == FlushState::Failed {
+            *state = FlushState::Rewritten;
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The files of a knowledge root.
 //!
-//! One rule: no path ever leaves the root. Everything is opened relative to the root's descriptor with `openat2`,
-//! `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`: who follows a link must say so, and look again at where it leads.
+//! Invariant: no path leaves the root. Everything is opened relative to the root's descriptor with
+//! `openat2`, `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`. A caller that follows a link does so
+//! explicitly and checks its target again.
 
 mod attributes;
 mod blocks;
@@ -35,7 +36,7 @@ pub use install::{ExpectedFile, FileInstall, InstallResult};
 pub use large_files::{LargeFileStaging, OpenFile};
 pub use nonblocking::CachedFile;
 pub use stat::{FileStat, SpecialFile, SpecialKind, StatKind, strip_setid};
-pub(crate) use temp_pool::PREFIX as BLANK_PREFIX;
+pub(crate) use temp_pool::FILE_PREFIX as TEMP_POOL_PREFIX;
 
 use self::stat::to_stat;
 use crate::deferred_unlink::{DeferGuard, Reclaimer};
@@ -45,15 +46,15 @@ use crate::{FailPoint, FailPoints, StatePaths, StoreError};
 /// Size and free space of the disk below a root.
 #[derive(Debug, Clone, Copy)]
 pub struct DiskUsage {
-    /// Bytes a block.
+    /// Bytes per block.
     pub block_size: u64,
-    /// All blocks.
+    /// Total blocks.
     pub blocks: u64,
     /// Free blocks.
     pub free: u64,
     /// Blocks free for ordinary users.
     pub available: u64,
-    /// All inodes.
+    /// Total inodes.
     pub files: u64,
     /// Free inodes.
     pub files_free: u64,
@@ -77,27 +78,27 @@ pub struct WorkTree {
     root: OwnedFd,
     temporary: Arc<OwnedFd>,
     counter: AtomicU64,
-    // Ends first: files wait in the rooms of blanks to be removed.
-    disposal: Reclaimer,
-    /// Has the disk begin with large files.
+    // Dropped before `temp_pool`: files in the directories of the pool wait to be removed.
+    reclaimer: Reclaimer,
+    /// Starts writeback of large files.
     helper: Arc<SerialExecutor>,
-    // Before the rooms of blanks, in one of which it lies.
-    ready: staged_files::StagedFiles,
-    blanks: temp_pool::TempFilePool,
-    trust: flush::SyncState,
+    // Dropped before `temp_pool`, because its files are in the pool's directories.
+    staged: staged_files::StagedFiles,
+    temp_pool: temp_pool::TempFilePool,
+    sync: flush::SyncState,
     is_root_user: bool,
-    /// The mount that files are renamed from; none where the kernel does not tell.
+    /// The mount of the temporary directory; none where the kernel does not report it.
     mount: Option<u64>,
     fail: FailPoints,
 }
 
 type TreeResult<T> = Result<T, StoreError>;
 
-/// How paths are resolved: below the root, and along no link.
-const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
+/// Paths resolve below the root and along no symbolic link.
+const RESOLVE_FLAGS: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
 
 impl WorkTree {
-    /// Opens a root that exists; makes the state directories below it.
+    /// Opens an existing root and creates the state directories below it.
     ///
     /// # Errors
     /// `State` when the root is no directory or cannot be written.
@@ -115,35 +116,37 @@ impl WorkTree {
         sweep(&temporary)?;
         Ok(Self {
             root: directory(root)?,
-            ready: staged_files::StagedFiles::of(&temporary),
-            blanks: temp_pool::TempFilePool::of(&temporary),
+            staged: staged_files::StagedFiles::new(&temporary),
+            temp_pool: temp_pool::TempFilePool::new(&temporary),
             mount: mount_of(&temporary),
             temporary,
             counter: AtomicU64::new(0),
-            disposal: Reclaimer::default(),
+            reclaimer: Reclaimer::default(),
             helper: Arc::default(),
-            trust: flush::SyncState::read(paths.sync_failed_marker()),
+            sync: flush::SyncState::read(paths.sync_failed_marker()),
             is_root_user: rustix::process::geteuid().is_root(),
             fail,
         })
     }
 
-    /// For whoever changes files while somebody waits: what is left of those that were there is taken away when this is dropped.
+    /// Postpones the removal of replaced files while a writer waits; it starts when the guard is
+    /// dropped.
     pub fn defer_unlinks(&self) -> DeferGuard<'_> {
-        self.disposal.hurry()
+        self.reclaimer.defer_wakeups()
     }
 
-    /// What stands at a path; a link at its end is not followed.
+    /// The stat of a path; a link at its end is not followed.
     ///
     /// # Errors
-    /// `Disk` with `NotFound` when nothing (or nothing a tree can hold) is there.
+    /// `Disk` with `NotFound` when nothing exists, or a special file.
     pub fn stat(&self, path: &TreePath) -> TreeResult<FileStat> {
         let descriptor = self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         let stat = sys::fstat(&descriptor).map_err(|error| disk(path, error))?;
         to_stat(&stat).ok_or_else(|| disk(path, Errno::NOENT))
     }
 
-    /// The entries of a directory in name order. Names that are no UTF-8 and special files are left out.
+    /// The entries of a directory in name order, without special files and names that are not
+    /// UTF-8.
     ///
     /// # Errors
     /// `Disk` when it is no directory or cannot be read.
@@ -162,19 +165,20 @@ impl WorkTree {
                 Err(error) => return Err(disk(path, error)),
             }
         }
-        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(entries)
     }
 
     /// The content of a regular file.
     ///
     /// # Errors
-    /// `Linked` when it, or a directory on the way, is a link; `Disk` with `IsADirectory`, `NotFound`, or `FileTooLarge` over 64 MiB.
+    /// `SymlinkInPath` when it, or a directory above it, is a link; `Disk` with `IsADirectory`,
+    /// `NotFound`, or `FileTooLarge` over 64 MiB.
     pub fn read(&self, path: &TreePath) -> TreeResult<(Bytes, FileStat)> {
         self.read_with(path, OFlags::empty())
     }
 
-    /// What versions record of a path: a file's content, or a link's target; links are not followed.
+    /// The content that versions record: of a file its bytes, of a link its target.
     ///
     /// # Errors
     /// As [`WorkTree::read`].
@@ -182,13 +186,14 @@ impl WorkTree {
         self.leaf(path, OFlags::NOFOLLOW)
     }
 
-    /// The same for the server itself, which is no access of anybody's.
+    /// As [`WorkTree::read_leaf`], without updating the access time: for reads by the server
+    /// itself.
     ///
     /// # Errors
     /// As [`WorkTree::read_leaf`].
     pub fn inspect_leaf(&self, path: &TreePath) -> TreeResult<(Bytes, FileStat)> {
         match self.leaf(path, OFlags::NOFOLLOW | OFlags::NOATIME) {
-            // Somebody else's file.
+            // `O_NOATIME` is permitted for the owner only.
             Err(StoreError::Disk { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
                 self.read_leaf(path)
             }
@@ -207,7 +212,7 @@ impl WorkTree {
     }
 
     fn read_with(&self, path: &TreePath, extra: OFlags) -> TreeResult<(Bytes, FileStat)> {
-        // NONBLOCK: opening somebody's FIFO must not wait for a writer.
+        // NONBLOCK: opening a FIFO must not wait for a writer.
         let descriptor = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | extra)?;
         let raw = sys::fstat(&descriptor).map_err(|error| disk(path, error))?;
         let stat = to_stat(&raw).ok_or_else(|| disk(path, Errno::NOENT))?;
@@ -228,7 +233,7 @@ impl WorkTree {
         Ok((content.into(), stat))
     }
 
-    /// A part of a regular file's content: fewer bytes at its end.
+    /// A range of a regular file; fewer bytes at its end.
     ///
     /// # Errors
     /// As [`WorkTree::read`].
@@ -238,10 +243,10 @@ impl WorkTree {
         large_files::read_up_to(&file, offset, length).map_err(|source| StoreError::Disk { path: path.clone(), source })
     }
 
-    /// Opens a regular file to be read.
+    /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// `Disk` with what the system said, and when it is no such file.
+    /// `Disk` with the system error, or when it is not a regular file.
     pub fn open_file(&self, path: &TreePath) -> TreeResult<File> {
         let file = File::from(self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW)?);
         let is_file = file.metadata().map(|metadata| metadata.is_file());
@@ -255,7 +260,7 @@ impl WorkTree {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// `Disk` with `InvalidInput` when it is no link, `InvalidData` when its target is no UTF-8.
+    /// `Disk` with `InvalidInput` when it is no link, `InvalidData` when its target is not UTF-8.
     pub fn read_link(&self, path: &TreePath) -> TreeResult<String> {
         let (parent, name) = self.parent_of(path)?;
         let target = sys::readlinkat(&parent, name, Vec::new()).map_err(|error| disk(path, error))?;
@@ -267,19 +272,20 @@ impl WorkTree {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// `Disk` with `DirectoryNotEmpty` or what else the system said.
+    /// `Disk` with `DirectoryNotEmpty` or another system error.
     pub fn remove_directory(&self, path: &TreePath) -> TreeResult<()> {
         let (parent, name) = self.parent_of(path)?;
         sys::unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(|error| disk(path, error))
     }
 
-    /// Makes a directory; its parent must exist. As the root user, it belongs to its parent's owner.
+    /// Creates a directory; its parent must exist. If the server runs as root, it belongs to the
+    /// owner of the parent.
     ///
     /// # Errors
-    /// `Disk` with `AlreadyExists` or what else the system said.
+    /// `Disk` with `AlreadyExists` or another system error.
     pub fn make_directory(&self, path: &TreePath, mode: u32) -> TreeResult<()> {
         let (parent, name) = self.parent_of(path)?;
-        self.fails_at(FailPoint::TreeParents).map_err(|error| disk(path, error))?;
+        self.check_fail_point(FailPoint::TreeParents).map_err(|error| disk(path, error))?;
         sys::mkdirat(&parent, name, Mode::from_raw_mode(mode & 0o7777)).map_err(|error| disk(path, error))?;
         if self.is_root_user {
             let owner = sys::fstat(&parent).map_err(|error| disk(path, error))?;
@@ -289,10 +295,10 @@ impl WorkTree {
         Ok(())
     }
 
-    /// Makes the directories above a path that are missing: those that it made, outermost first.
+    /// Creates the missing directories above a path; returns the created ones, outermost first.
     ///
     /// # Errors
-    /// `Disk` with `NotADirectory` when a file is in the way.
+    /// `Disk` with `NotADirectory` when a component is a file.
     pub fn make_parents(&self, path: &TreePath) -> TreeResult<Vec<TreePath>> {
         let Some(parent) = path.parent().filter(|parent| !parent.is_root()) else {
             return Ok(Vec::new());
@@ -301,45 +307,49 @@ impl WorkTree {
             Ok(stat) if stat.kind == StatKind::Directory => Ok(Vec::new()),
             Ok(_) => Err(disk(&parent, Errno::NOTDIR)),
             Err(StoreError::Disk { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                let mut made = self.make_parents(&parent)?;
+                let mut created = self.make_parents(&parent)?;
                 match self.make_directory(&parent, 0o755) {
                     Err(StoreError::Disk { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {}
                     outcome => {
                         outcome?;
-                        made.push(parent);
+                        created.push(parent);
                     }
                 }
-                Ok(made)
+                Ok(created)
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Whether names in the directory of a path may be changed: by the permissions of the directory and of its disk, which
-    /// may be another one than the root's. A directory that is not there yet may.
+    /// Checks that names in the directory of a path can be changed: its permissions and its mount.
+    /// A missing directory passes.
     ///
     /// # Errors
-    /// `Disk` with `ReadOnlyFilesystem`, `PermissionDenied`, or `CrossesDevices` below a mount point inside the root: nothing can be renamed there.
+    /// `Disk` with `ReadOnlyFilesystem`, `PermissionDenied`, or `CrossesDevices` below a mount
+    /// point inside the root, where no file can be renamed to.
     pub fn check_writable(&self, path: &TreePath) -> TreeResult<()> {
         let Ok((parent, _)) = self.parent_of(path) else { return Ok(()) };
         match sys::accessat(&parent, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
             Err(error @ (Errno::ROFS | Errno::ACCESS)) => Err(disk(path, error)),
-            _ if self.mount.is_some_and(|ours| mount_of(&parent).is_some_and(|its| its != ours)) => {
+            _ if self
+                .mount
+                .is_some_and(|mount| mount_of(&parent).is_some_and(|parent_mount| parent_mount != mount)) =>
+            {
                 Err(disk(path, Errno::XDEV))
             }
-            // Whatever else is wrong is told by who makes the change.
+            // The change itself reports other errors.
             Ok(()) | Err(_) => Ok(()),
         }
     }
 
-    /// Renames on the disk. `replace` false refuses when the new name is taken.
+    /// Renames on the disk. `replace` false fails when the new name exists.
     ///
     /// # Errors
-    /// `Disk` with what the system said.
+    /// `Disk` with the system error.
     pub fn rename(&self, from: &TreePath, to: &TreePath, replace: bool) -> TreeResult<()> {
         let (old_parent, old_name) = self.parent_of(from)?;
         let (new_parent, new_name) = self.parent_of(to)?;
-        self.fails_at(FailPoint::TreeMove).map_err(|error| disk(to, error))?;
+        self.check_fail_point(FailPoint::TreeMove).map_err(|error| disk(to, error))?;
         let renamed = match replace {
             true => sys::renameat(&old_parent, old_name, &new_parent, new_name),
             false => rename_to_free((&old_parent, old_name), (&new_parent, new_name)),
@@ -347,34 +357,34 @@ impl WorkTree {
         renamed.map_err(|error| disk(to, error))
     }
 
-    /// Ends what goes on beside the callers: files are made and removed, under names that whoever opens the root next uses again.
+    /// Stops background work, which uses file names that the next process uses again.
     pub fn close(&self) {
-        self.ready.forget();
-        self.disposal.rest();
-        self.blanks.clear();
+        self.staged.clear();
+        self.reclaimer.wait_idle();
+        self.temp_pool.clear();
     }
 
-    /// When the machine was started: what was changed before it may have lost its bytes with the power.
+    /// When the machine was booted: files changed before may have lost content in a power failure.
     pub fn boot_time(&self) -> SystemTime {
-        // To the millisecond: a virtual machine may be up again before a second has passed.
-        let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        let up = std::time::Duration::try_from(up).unwrap_or_default();
-        SystemTime::now().checked_sub(up).unwrap_or(SystemTime::UNIX_EPOCH)
+        // To the millisecond: a virtual machine may boot within a second.
+        let uptime = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let uptime = std::time::Duration::try_from(uptime).unwrap_or_default();
+        SystemTime::now().checked_sub(uptime).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
     /// Size and free space of the disk.
     ///
     /// # Errors
-    /// `State` with what the system said.
+    /// `State` with the system error.
     pub fn disk_usage(&self) -> TreeResult<DiskUsage> {
         Ok(DiskUsage::from(sys::fstatvfs(&self.temporary).map_err(io::Error::from)?))
     }
 
     fn open_at(&self, path: &TreePath, flags: OFlags) -> TreeResult<OwnedFd> {
         let text = if path.is_root() { "." } else { path.as_str() };
-        // EAGAIN: a rename elsewhere raced with the resolution; the kernel asks to try again (openat2(2)).
+        // EAGAIN: a concurrent rename raced with the resolution; retry (openat2(2)).
         for _ in 0..64 {
-            match sys::openat2(&self.root, text, flags | OFlags::CLOEXEC, Mode::empty(), INSIDE) {
+            match sys::openat2(&self.root, text, flags | OFlags::CLOEXEC, Mode::empty(), RESOLVE_FLAGS) {
                 Ok(descriptor) => return Ok(descriptor),
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(Errno::XDEV | Errno::LOOP) => return Err(StoreError::SymlinkInPath(path.clone())),
@@ -384,11 +394,11 @@ impl WorkTree {
         Err(disk(path, Errno::AGAIN))
     }
 
-    /// A directory to list. That the server looks into it is no access of anybody's.
+    /// Opens a directory for listing, without updating the access time.
     fn open_directory(&self, path: &TreePath) -> TreeResult<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         match self.open_at(path, flags | OFlags::NOATIME) {
-            // Somebody else's directory.
+            // `O_NOATIME` is permitted for the owner only.
             Err(StoreError::Disk { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
                 self.open_at(path, flags)
             }
@@ -402,17 +412,17 @@ impl WorkTree {
         Ok((self.open_at(&parent, flags)?, path.name()))
     }
 
-    /// The points at which a test may break things off below this root.
+    /// The fail points of this root.
     pub(crate) fn fail_points(&self) -> FailPoints {
         self.fail.clone()
     }
 
-    fn fails_at(&self, point: FailPoint) -> rustix::io::Result<()> {
+    fn check_fail_point(&self, point: FailPoint) -> rustix::io::Result<()> {
         self.fail.check(point).map_err(to_errno)
     }
 }
 
-/// Removes what a process left that ended while it wrote.
+/// Removes temporary files of a killed process.
 fn sweep(temporary: &OwnedFd) -> TreeResult<()> {
     for entry in Dir::read_from(temporary).map_err(io::Error::from)? {
         let entry = entry.map_err(io::Error::from)?;
@@ -432,13 +442,14 @@ fn sweep(temporary: &OwnedFd) -> TreeResult<()> {
     Ok(())
 }
 
-/// Reserves a new file's room on the disk before it is written.
+/// Allocates the blocks of a new file before it is written.
 ///
-/// When a file is renamed over another, ext4 writes what has no place on the disk yet before it returns (`auto_da_alloc`, ext4(5)):
-/// half a millisecond a file, for a flush that the log makes needless. What has its place is written when it suits the disk.
+/// On a rename over an existing file, ext4 first writes out unallocated data (`auto_da_alloc`,
+/// ext4(5)): half a millisecond per file for a flush that the log makes unnecessary. Allocated data
+/// is written later.
 ///
 /// # Errors
-/// When the disk is full; a filesystem that cannot reserve is no failure.
+/// When the disk is full; a file system without preallocation is no error.
 pub(crate) fn reserve(file: &File, length: usize) -> io::Result<()> {
     match sys::fallocate(file, FallocateFlags::empty(), 0, length as u64) {
         Err(error @ (Errno::NOSPC | Errno::DQUOT)) => Err(error.into()),
@@ -454,7 +465,7 @@ fn to_errno(error: io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
 }
 
-/// The mount that a directory is reached through.
+/// The mount of a directory.
 fn mount_of(directory: &impl AsFd) -> Option<u64> {
     let stat = sys::statx(directory, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID).then_some(stat.stx_mnt_id)

@@ -1,4 +1,5 @@
-//! Pipes, sockets, devices and files too large to be recorded: on the disk of the root, and nobody's but the disk's.
+//! Pipes, sockets, devices and files too large to have versions: they exist on the disk of the root
+//! only.
 
 use rustix::fs::{self as sys, AtFlags, Dir, Mode, OFlags};
 use svcfs_base::{PathComponent, TreePath};
@@ -8,10 +9,11 @@ use super::{FileStat, SpecialFile, TreeResult, WorkTree, disk};
 use crate::StoreError;
 
 impl WorkTree {
-    /// What stands at a path when it is a special file, which [`WorkTree::stat`] does not see, or a file too large to be recorded.
+    /// The stat of a special file, which [`WorkTree::stat`] ignores, or of a file too large to have
+    /// versions; none for others.
     ///
     /// # Errors
-    /// `Disk` with what the system said, other than that nothing is there.
+    /// `Disk` with the system error, except when nothing exists.
     pub fn stat_special(&self, path: &TreePath) -> TreeResult<Option<FileStat>> {
         let descriptor = match self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW) {
             Ok(descriptor) => descriptor,
@@ -31,21 +33,22 @@ impl WorkTree {
         let mut entries = Vec::new();
         for entry in Dir::read_from(&descriptor).map_err(|error| disk(path, error))? {
             let entry = entry.map_err(|error| disk(path, error))?;
-            // Most entries are no special files, and the listing says so.
+            // The listing has the type of most entries, so others need no stat.
             let is_other = matches!(
                 entry.file_type(),
                 sys::FileType::RegularFile | sys::FileType::Directory | sys::FileType::Symlink
             );
             let name = entry.file_name().to_str().ok().filter(|_| !is_other);
             let Some(name) = name.and_then(|text| PathComponent::parse(text).ok()) else { continue };
-            // One that went meanwhile is not there.
+            // It was removed meanwhile.
             let Ok(stat) = sys::statat(&descriptor, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
             entries.extend(to_any_stat(&stat).filter(FileStat::is_special).map(|stat| (name, stat)));
         }
         Ok(entries)
     }
 
-    /// The directories in a directory, in no order. Other entries are not read: the listing says what most of them are.
+    /// The directories in a directory, unordered. The types come from the listing, mostly without a
+    /// stat.
     ///
     /// # Errors
     /// As [`WorkTree::list`].
@@ -66,40 +69,41 @@ impl WorkTree {
         Ok(names)
     }
 
-    /// Whether a directory holds something whose name no tree has, and which no listing tells: one such name.
+    /// An entry of a directory whose name svcfs cannot represent, if any; listings omit those.
     ///
     /// # Errors
-    /// As [`Tree::list`].
+    /// As [`WorkTree::list`].
     pub fn find_invalid_name(&self, path: &TreePath) -> TreeResult<Option<String>> {
         let descriptor = self.open_directory(path)?;
         for entry in Dir::read_from(&descriptor).map_err(|error| disk(path, error))? {
             let entry = entry.map_err(|error| disk(path, error))?;
             let name = entry.file_name().to_string_lossy();
-            let is_named = entry.file_name().to_str().is_ok_and(|text| PathComponent::parse(text).is_ok());
-            if !is_named && !matches!(&*name, "." | "..") {
+            let is_valid = entry.file_name().to_str().is_ok_and(|text| PathComponent::parse(text).is_ok());
+            if !is_valid && !matches!(&*name, "." | "..") {
                 return Ok(Some(name.into_owned()));
             }
         }
         Ok(None)
     }
 
-    /// Makes a special file; its directory must exist.
+    /// Creates a special file; its directory must exist.
     ///
     /// # Errors
-    /// `Disk` with `AlreadyExists`, `PermissionDenied` for a device that this process may not make, or what else the system said.
+    /// `Disk` with `AlreadyExists`, `PermissionDenied` for a device without privileges, or another
+    /// system error.
     pub fn make_special(&self, path: &TreePath, special: SpecialFile, mode: u32) -> TreeResult<()> {
         let (parent, name) = self.parent_of(path)?;
         let mode = Mode::from_raw_mode(mode & 0o7777);
         sys::mknodat(&parent, name, special.kind.file_type(), mode, special.device)
             .map_err(|error| disk(path, error))?;
-        // `mknod` takes the umask away, which the caller has taken into account.
+        // `mknod` applies the umask, which the caller has applied already.
         self.set_mode(path, mode.as_raw_mode())
     }
 
-    /// Gives a special file one more name.
+    /// Creates a hard link to a special file.
     ///
     /// # Errors
-    /// `Disk` with `AlreadyExists`, or what else the system said.
+    /// `Disk` with `AlreadyExists`, or another system error.
     pub fn link_special(&self, path: &TreePath, name: &TreePath) -> TreeResult<()> {
         let (from, old) = self.parent_of(path)?;
         let (to, new) = self.parent_of(name)?;

@@ -1,8 +1,8 @@
-//! Files that are written before their time: while a lone writer's set is on its way into the log, what it puts in place is written under
-//! names of our own, so that renames are left to be done.
+//! Speculatively written files: while the set of a lone writer is being logged, its files are
+//! written under temporary names, so that only renames remain.
 //!
-//! One rule: each is a guess. Only the file that was foreseen is taken, over the very file that was foreseen to be there; anything else is
-//! made when its time comes, and what nobody took is thrown away.
+//! Invariant: each is a guess. It is used only for exactly the predicted file over exactly the
+//! predicted predecessor. Otherwise the file is written as usual, and unused ones are removed.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -15,12 +15,12 @@ use svcfs_base::{DiskAttributes, FileKind, TreePath};
 use super::WorkTree;
 use super::install::{DirectorySlot, FileInstall};
 
-/// Longer ones would take as long as the flush itself.
-const MAX_BYTES: usize = 64 << 10;
-/// All together, while they wait.
-const MAX_WAITING: usize = 16 << 20;
+/// Larger files would take longer than the flush of the log, in bytes.
+const MAX_FILE_BYTES: usize = 64 << 10;
+/// Limit of all staged files together, in bytes.
+const MAX_TOTAL_BYTES: usize = 16 << 20;
 
-/// The files that were written before their time, until they are taken.
+/// Staged files by path.
 pub(super) struct StagedFiles {
     directory: Arc<OwnedFd>,
     files: Mutex<StagedMap>,
@@ -35,108 +35,108 @@ struct StagedMap {
 struct StagedFile {
     content: Box<[u8]>,
     kind: FileKind,
-    disk: DiskAttributes,
-    over: AttributeSource,
+    attributes: DiskAttributes,
+    source: AttributeSource,
     name: String,
 }
 
-/// What a file was made for: another one gives it other attributes.
+/// What a staged file took its attributes from; a different source would give others.
 #[derive(PartialEq, Eq)]
 pub(super) enum AttributeSource {
-    /// Device, inode, mode, owner and group, and the moment of the last change of content or attributes.
+    /// Device, inode, mode, owner and group, and ctime of the replaced file.
     File([u64; 5], (i64, u64)),
     /// Owner and group of the directory.
     Nothing(u32, u32),
 }
 
 impl AttributeSource {
-    fn of(spot: &DirectorySlot<'_>) -> rustix::io::Result<Self> {
-        Ok(match spot.before() {
+    fn new(slot: &DirectorySlot<'_>) -> rustix::io::Result<Self> {
+        Ok(match slot.before() {
             Some(stat) => {
                 let [mode, user, group] = [stat.st_mode, stat.st_uid, stat.st_gid].map(u64::from);
                 Self::File([stat.st_dev, stat.st_ino, mode, user, group], (stat.st_ctime, stat.st_ctime_nsec))
             }
-            None => sys::fstat(&spot.parent).map(|stat| Self::Nothing(stat.st_uid, stat.st_gid))?,
+            None => sys::fstat(&slot.parent).map(|stat| Self::Nothing(stat.st_uid, stat.st_gid))?,
         })
     }
 }
 
 impl StagedFiles {
-    pub(super) fn of(directory: &Arc<OwnedFd>) -> Self {
+    pub(super) fn new(directory: &Arc<OwnedFd>) -> Self {
         Self { directory: Arc::clone(directory), files: Mutex::default() }
     }
 
-    fn has_room(&self, install: &FileInstall<'_>) -> bool {
-        install.content.len() <= MAX_BYTES && self.files.lock().bytes + install.content.len() <= MAX_WAITING
+    fn has_capacity(&self, install: &FileInstall<'_>) -> bool {
+        install.content.len() <= MAX_FILE_BYTES && self.files.lock().bytes + install.content.len() <= MAX_TOTAL_BYTES
     }
 
-    /// Keeps a file under the name it was given.
-    pub(super) fn keep(&self, install: &FileInstall<'_>, spot: &DirectorySlot<'_>, name: String) {
-        let Ok(over) = AttributeSource::of(spot) else { return self.throw_away(name) };
-        let FileInstall { path, content, kind, attributes: disk } = *install;
-        let foreseen = StagedFile { content: content.into(), kind, disk, over, name };
+    /// Adds a file under its temporary name.
+    pub(super) fn add(&self, install: &FileInstall<'_>, slot: &DirectorySlot<'_>, name: String) {
+        let Ok(source) = AttributeSource::new(slot) else { return self.unlink(name) };
+        let FileInstall { path, content, kind, attributes } = *install;
+        let staged_file = StagedFile { content: content.into(), kind, attributes, source, name };
         let mut files = self.files.lock();
         files.bytes += content.len();
-        if let Some(older) = files.by_path.insert(path.clone(), foreseen) {
+        if let Some(older) = files.by_path.insert(path.clone(), staged_file) {
             files.bytes -= older.content.len();
             drop(files);
-            self.throw_away(older.name);
+            self.unlink(older.name);
         }
     }
 
-    /// The name of the file to put in place, if it was foreseen; it belongs to whoever takes it.
-    pub(super) fn take(&self, install: &FileInstall<'_>, spot: &DirectorySlot<'_>) -> Option<String> {
+    /// The name of the staged file for an install, if one matches; the caller owns it.
+    pub(super) fn take(&self, install: &FileInstall<'_>, slot: &DirectorySlot<'_>) -> Option<String> {
         let mut files = self.files.lock();
-        let foreseen = files.by_path.remove(install.path)?;
-        files.bytes -= foreseen.content.len();
+        let staged_file = files.by_path.remove(install.path)?;
+        files.bytes -= staged_file.content.len();
         drop(files);
-        let is_that = foreseen.kind == install.kind
-            && foreseen.disk == install.attributes
-            && *foreseen.content == *install.content
-            && AttributeSource::of(spot).is_ok_and(|over| foreseen.over == over);
-        if is_that {
-            return Some(foreseen.name);
+        let is_match = staged_file.kind == install.kind
+            && staged_file.attributes == install.attributes
+            && *staged_file.content == *install.content
+            && AttributeSource::new(slot).is_ok_and(|source| staged_file.source == source);
+        if is_match {
+            return Some(staged_file.name);
         }
-        self.throw_away(foreseen.name);
+        self.unlink(staged_file.name);
         None
     }
 
-    /// Throws away what nobody takes.
-    pub(super) fn forget(&self) {
+    /// Removes unused files.
+    pub(super) fn clear(&self) {
         let files = std::mem::take(&mut *self.files.lock());
-        for foreseen in files.by_path.into_values() {
-            self.throw_away(foreseen.name);
+        for staged_file in files.by_path.into_values() {
+            self.unlink(staged_file.name);
         }
     }
 
-    fn throw_away(&self, name: String) {
-        // A leftover is swept at the next opening.
+    fn unlink(&self, name: String) {
+        // A leftover is removed by the sweep at the next open.
         let _ = sys::unlinkat(&self.directory, name, AtFlags::empty());
     }
 }
 
 impl WorkTree {
-    /// Writes what [`WorkTree::replace`] is about to put in place, while its time has not come: then a rename is all that is left to do.
-    /// A guess that costs nothing when it is wrong.
+    /// Writes a file that [`WorkTree::replace`] is about to install, so that only the rename
+    /// remains. An unused guess does no harm.
     pub fn stage_file(&self, install: &FileInstall<'_>) {
-        if !self.ready.has_room(install) {
+        if !self.staged.has_capacity(install) {
             return;
         }
-        let Ok(spot) = self.spot(install.path) else { return };
-        if let Ok(mut new) = self.made(install, &spot, true) {
+        let Ok(slot) = self.open_slot(install.path) else { return };
+        if let Ok(mut new) = self.create_temp(install, &slot, true) {
             new.has_name = false;
-            self.ready.keep(install, &spot, std::mem::take(&mut new.name));
+            self.staged.add(install, &slot, std::mem::take(&mut new.name));
         }
     }
 
-    /// Throws away what was prepared: it is not put in place after all.
+    /// Removes the staged files: they are not installed after all.
     pub fn discard_staged(&self) {
-        self.ready.forget();
+        self.staged.clear();
     }
 }
 
 impl Drop for StagedFiles {
     fn drop(&mut self) {
-        self.forget();
+        self.clear();
     }
 }

@@ -1,11 +1,11 @@
-//! What the disk says of a path, in our words.
+//! The stat of a path.
 
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FileType, Stat as RawStat, Timespec, Timestamps, UTIME_OMIT};
 use svcfs_base::FileKind;
 
-/// What stands at a path.
+/// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatKind {
     /// A directory.
@@ -18,12 +18,13 @@ pub enum StatKind {
     Special(SpecialFile),
 }
 
-/// What is neither file, directory nor link: no version, index or network door knows of it, a mount passes it through.
+/// Neither file, directory nor link: versions, index and network protocols ignore it, a mount
+/// passes it through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpecialFile {
-    /// What kind.
+    /// Its kind.
     pub kind: SpecialKind,
-    /// The device's number as `stat(2)` tells it (`st_rdev`); 0 where it is none.
+    /// The device number of `stat(2)` (`st_rdev`); 0 for pipes and sockets.
     pub device: u64,
 }
 
@@ -41,7 +42,7 @@ pub enum SpecialKind {
 }
 
 impl SpecialKind {
-    /// The kind that `mknod(2)` is asked for by the type bits of `mode`; none for what is not special.
+    /// The kind for `mknod(2)` from the type bits of `mode`; none for other types.
     pub const fn from_mode(mode: u32) -> Option<Self> {
         match FileType::from_raw_mode(mode) {
             FileType::Fifo => Some(Self::Fifo),
@@ -62,14 +63,14 @@ impl SpecialKind {
     }
 }
 
-/// What the disk knows of a path.
+/// The stat of a path.
 #[derive(Debug, Clone, Copy)]
 pub struct FileStat {
-    /// What it is.
+    /// Its type.
     pub kind: StatKind,
     /// Length in bytes.
     pub size: u64,
-    /// Room it takes on the disk, in blocks of 512 bytes.
+    /// Allocated blocks of 512 bytes.
     pub blocks: u64,
     /// Permission bits (`0o7777`).
     pub mode: u32,
@@ -77,11 +78,11 @@ pub struct FileStat {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Number of names.
+    /// Number of hard links.
     pub links: u32,
     /// Last modification.
     pub modified: SystemTime,
-    /// Last change of attributes.
+    /// Last change of attributes (ctime).
     pub changed: SystemTime,
     /// Last access.
     pub accessed: SystemTime,
@@ -97,8 +98,8 @@ pub const fn strip_setid(mode: u32) -> u32 {
 }
 
 impl FileStat {
-    /// Permission bits that a file keeps when its content is replaced: new content is not what somebody gave the rights of another
-    /// user to (set-user-id, set-group-id).
+    /// Permission bits that survive a replacement of the content: set-user-id and set-group-id were
+    /// granted to the old content.
     pub const fn preserved_mode(&self) -> u32 {
         strip_setid(self.mode)
     }
@@ -108,7 +109,7 @@ impl FileStat {
         matches!(self.kind, StatKind::Special(_))
     }
 
-    /// The kind git records for this file; none for a directory and a special file.
+    /// The kind git records for this file; none for directories and special files.
     pub const fn file_kind(&self) -> Option<FileKind> {
         match self.kind {
             StatKind::Directory | StatKind::Special(_) => None,
@@ -119,7 +120,7 @@ impl FileStat {
     }
 }
 
-/// What the disk says; nothing for what no kernel of ours makes.
+/// Converts a stat; none for unknown file types.
 pub(super) fn to_any_stat(stat: &RawStat) -> Option<FileStat> {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => StatKind::Directory,
@@ -146,7 +147,7 @@ pub(super) fn to_any_stat(stat: &RawStat) -> Option<FileStat> {
     })
 }
 
-/// What the disk says of what a tree holds; nothing for special files.
+/// Converts a stat; none for special files.
 pub(super) fn to_stat(stat: &RawStat) -> Option<FileStat> {
     to_any_stat(stat).filter(|stat| !stat.is_special())
 }
@@ -176,7 +177,7 @@ fn to_timespec(time: SystemTime) -> Timespec {
     }
 }
 
-/// Times to set; those that are none stay.
+/// Times to set; missing ones stay unchanged.
 pub(super) fn times(accessed: Option<SystemTime>, modified: Option<SystemTime>) -> Timestamps {
     let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     Timestamps {

@@ -1,11 +1,13 @@
-//! Empty files, made before somebody waits for them.
+//! A pool of empty files, created in advance.
 //!
-//! A page is written into a new file that takes the old one's place. Making one costs ext4 a search for a free inode, among those that lie
-//! where the directory does, and it looks at each that was removed there in the last minutes (`spares`): 7 µs where none were, 130 µs where some
-//! thousands were (measured). So a helper makes them while the log is flushed and while nobody writes, in rooms: directories that are left
-//! behind when they had their number of files, and that the disk is asked to put far from each other (`chattr +T`).
+//! A page is written into a new file that replaces the old one. To create it, ext4 searches a free
+//! inode near the directory and checks each recently removed one (see `recycled_files`): 7 µs
+//! without removals, 130 µs after some thousands (measured). So a helper creates files during the
+//! log's flush and in idle time, in directories of a limited number of files that the file system
+//! spreads out (`chattr +T`).
 //!
-//! One rule: a blank is worth nothing. Where there is none its user makes a file; those that are left are swept at the next opening.
+//! Invariant: the pool is an optimization. When it is empty, the caller creates a file; leftovers
+//! are removed by the sweep at the next open.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,65 +19,66 @@ use rustix::fs::{self as sys, AtFlags, IFlags, Mode, OFlags};
 use rustix::io::Errno;
 use svcfs_work::SerialExecutor;
 
-/// What their names begin with; other files of the directory are on their way into the tree.
-pub(crate) const PREFIX: &str = "blank-";
-/// How many there are once somebody asked.
-const MANY: usize = 32;
-/// New ones are made when there are no more than these, so that a lone writer asks for them once in some writes.
-const FEW: usize = 16;
-/// So many are made in one room.
-const ROOM: u64 = 256;
+/// Start of their names; other files of the directory are to be installed.
+pub(crate) const FILE_PREFIX: &str = "blank-";
+/// Number of files in the full pool.
+const POOL_SIZE: usize = 32;
+/// The pool is refilled at this level, so that a lone writer requests it once in several writes.
+const LOW_WATERMARK: usize = 16;
+/// Number of files per directory.
+const FILES_PER_DIRECTORY: u64 = 256;
 
-/// Has files made.
+/// Provides empty files.
 pub(super) struct TempFilePool {
-    stock: Arc<PoolStock>,
+    inner: Arc<PoolInner>,
     helper: SerialExecutor,
 }
 
-struct PoolStock {
+struct PoolInner {
     directory: Arc<OwnedFd>,
-    waiting: Mutex<VecDeque<String>>,
-    rooms: Mutex<PoolDirs>,
-    is_called: AtomicBool,
+    files: Mutex<VecDeque<String>>,
+    directories: Mutex<PoolDirs>,
+    is_refilling: AtomicBool,
 }
 
 impl TempFilePool {
-    /// Nothing is made before somebody asks for the first.
-    pub(super) fn of(directory: &Arc<OwnedFd>) -> Self {
-        // Disks that know nothing of it put the rooms where they like.
+    /// Nothing is created before the first request.
+    pub(super) fn new(directory: &Arc<OwnedFd>) -> Self {
+        // Other file systems ignore or refuse the flag.
         let _ = sys::ioctl_getflags(directory).and_then(|flags| sys::ioctl_setflags(directory, flags | IFlags::TOPDIR));
-        let stock = PoolStock {
+        let inner = PoolInner {
             directory: Arc::clone(directory),
-            waiting: Mutex::default(),
-            rooms: Mutex::new(PoolDirs::of(Arc::clone(directory))),
-            is_called: AtomicBool::new(false),
+            files: Mutex::default(),
+            directories: Mutex::new(PoolDirs::new(Arc::clone(directory))),
+            is_refilling: AtomicBool::new(false),
         };
-        Self { stock: Arc::new(stock), helper: SerialExecutor::new() }
+        Self { inner: Arc::new(inner), helper: SerialExecutor::new() }
     }
 
-    /// The name of an empty file, below the directory, which belongs to whoever takes it; none when there is none yet.
+    /// The name of an empty file below the directory, which the caller owns; none when the pool is
+    /// empty.
     pub(super) fn take(&self) -> Option<String> {
-        let (taken, left) = {
-            let mut waiting = self.stock.waiting.lock();
-            (waiting.pop_front(), waiting.len())
+        let (file, remaining) = {
+            let mut files = self.inner.files.lock();
+            (files.pop_front(), files.len())
         };
-        if left <= FEW && !self.stock.is_called.swap(true, Ordering::Relaxed) {
-            let stock = Arc::clone(&self.stock);
-            self.helper.submit(move || stock.fill());
+        if remaining <= LOW_WATERMARK && !self.inner.is_refilling.swap(true, Ordering::Relaxed) {
+            let inner = Arc::clone(&self.inner);
+            self.helper.submit(move || inner.refill());
         }
-        taken
+        file
     }
 }
 
 impl TempFilePool {
-    /// Takes away those that are left, once the last is made.
+    /// Waits for the helper and removes the remaining files.
     pub(super) fn clear(&self) {
         self.helper.wait_idle();
-        // A leftover of these is swept at the next opening.
-        for name in self.stock.waiting.lock().drain(..) {
-            let _ = sys::unlinkat(&self.stock.directory, name, AtFlags::empty());
+        // A leftover is removed by the sweep at the next open.
+        for name in self.inner.files.lock().drain(..) {
+            let _ = sys::unlinkat(&self.inner.directory, name, AtFlags::empty());
         }
-        self.stock.rooms.lock().leave();
+        self.inner.directories.lock().remove_empty();
     }
 }
 
@@ -85,67 +88,69 @@ impl Drop for TempFilePool {
     }
 }
 
-impl PoolStock {
-    fn fill(&self) {
-        self.is_called.store(false, Ordering::Relaxed);
-        let mut rooms = self.rooms.lock();
-        while self.waiting.lock().len() < MANY {
-            // The disk is full, or the directory is gone: whoever needs a file says so.
-            let Ok(name) = rooms.make() else { break };
-            self.waiting.lock().push_back(name);
+impl PoolInner {
+    fn refill(&self) {
+        self.is_refilling.store(false, Ordering::Relaxed);
+        let mut directories = self.directories.lock();
+        while self.files.lock().len() < POOL_SIZE {
+            // The disk is full, or the directory is missing: the next writer reports it.
+            let Ok(name) = directories.create() else { break };
+            self.files.lock().push_back(name);
         }
     }
 }
 
-/// The directories in which files are made.
+/// The directories of the pool.
 struct PoolDirs {
     directory: Arc<OwnedFd>,
-    serial: u64,
-    made: u64,
-    /// The newest last; the others are full, and removed once all that was made in them has gone.
+    next_number: u64,
+    created: u64,
+    /// The newest last; earlier ones are full, and removed when empty.
     names: Vec<String>,
 }
 
 impl PoolDirs {
-    const fn of(directory: Arc<OwnedFd>) -> Self {
-        Self { directory, serial: 0, made: 0, names: Vec::new() }
+    const fn new(directory: Arc<OwnedFd>) -> Self {
+        Self { directory, next_number: 0, created: 0, names: Vec::new() }
     }
 
-    /// Makes an empty file; gives its name below the directory.
-    fn make(&mut self) -> rustix::io::Result<String> {
-        if self.made.is_multiple_of(ROOM) || self.names.is_empty() {
-            self.next()?;
+    /// Creates an empty file; returns its name below the directory.
+    fn create(&mut self) -> rustix::io::Result<String> {
+        if self.created.is_multiple_of(FILES_PER_DIRECTORY) || self.names.is_empty() {
+            self.add_directory()?;
         }
-        let made = self.file();
-        // Somebody swept the directory.
-        if made == Err(Errno::NOENT) {
-            self.next()?;
+        let outcome = self.file();
+        // The directory was removed externally.
+        if outcome == Err(Errno::NOENT) {
+            self.add_directory()?;
             return self.file();
         }
-        made
+        outcome
     }
 
     fn file(&mut self) -> rustix::io::Result<String> {
-        let room = self.names.last().map_or("", String::as_str);
-        let name = format!("{room}/{PREFIX}{:x}", self.made);
+        let directory_name = self.names.last().map_or("", String::as_str);
+        let name = format!("{directory_name}/{FILE_PREFIX}{:x}", self.created);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         sys::openat(self.directory.as_fd(), &*name, flags, Mode::from_raw_mode(0o600))?;
-        self.made += 1;
+        self.created += 1;
         Ok(name)
     }
 
-    fn next(&mut self) -> rustix::io::Result<()> {
-        self.leave();
-        let name = format!("room-{:x}", self.serial);
-        self.serial += 1;
-        sys::mkdirat(self.directory.as_fd(), &*name, Mode::from_raw_mode(0o700))?;
-        self.names.push(name);
+    fn add_directory(&mut self) -> rustix::io::Result<()> {
+        self.remove_empty();
+        let directory_name = format!("room-{:x}", self.next_number);
+        self.next_number += 1;
+        sys::mkdirat(self.directory.as_fd(), &*directory_name, Mode::from_raw_mode(0o700))?;
+        self.names.push(directory_name);
         Ok(())
     }
 
-    /// Removes the rooms that have nothing in them.
-    fn leave(&mut self) {
-        let directory = self.directory.as_fd();
-        self.names.retain(|room| sys::unlinkat(directory, &**room, AtFlags::REMOVEDIR) == Err(Errno::NOTEMPTY));
+    /// Removes empty directories of the pool.
+    fn remove_empty(&mut self) {
+        let pool = self.directory.as_fd();
+        self.names.retain(|directory_name| {
+            sys::unlinkat(pool, &**directory_name, AtFlags::REMOVEDIR) == Err(Errno::NOTEMPTY)
+        });
     }
 }

@@ -1,9 +1,9 @@
-//! `usage.db`: which pages were read and what was searched for, counted by the hour.
+//! `usage.db`: page views and searches, counted by the hour.
 //!
-//! One rule: nothing hangs on it. It can be deleted at any time, it is written some seconds late, and a write that fails is
-//! told in the log and forgotten.
+//! Invariant: nothing depends on it. It can be deleted at any time, it is written some seconds
+//! late, and a failed write is only logged.
 
-mod questions;
+mod queries;
 #[cfg(test)]
 mod tests;
 
@@ -16,25 +16,25 @@ use svcfs_base::{Timestamp, TreePath};
 
 use crate::StoreError;
 
-pub use questions::{BucketCount, BucketSize, HourRange, PageViews, SearchCount, UsageTotals};
+pub use queries::{BucketCount, BucketSize, HourRange, PageViews, SearchCount, UsageTotals};
 
 const SCHEMA: i32 = 1;
-/// Rows older than this are let go of.
-const KEPT_HOURS: i64 = 400 * 24;
-/// So many different things are counted between two writes; what comes beyond is not counted, so that no flood of odd questions
-/// fills the memory.
-const MOST_PENDING: usize = 20_000;
-/// A longer search is cut, in characters.
-const MOST_CHARS: usize = 200;
+/// Age limit of rows.
+const RETENTION_HOURS: i64 = 400 * 24;
+/// Limit of different items counted between two writes. Further ones are not counted, so that a
+/// flood of queries cannot fill the memory.
+const MAX_PENDING: usize = 20_000;
+/// Longer queries are truncated, in characters.
+const MAX_QUERY_CHARS: usize = 200;
 
-/// What was asked for.
+/// What is counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum UsageQuery {
     View { path: TreePath, source: &'static str },
     Search { query: String, kind: &'static str, has_results: bool },
 }
 
-/// How often, first and last, in microseconds since 1970.
+/// Count, first and last time, in microseconds since 1970.
 #[derive(Debug, Clone, Copy)]
 struct UsageCount {
     count: i64,
@@ -45,12 +45,12 @@ struct UsageCount {
 /// The counts of one space.
 pub struct UsageCounts {
     connection: Mutex<Connection>,
-    /// What was counted since the last write, with its hour.
+    /// Counts since the last write, by hour.
     pending: Mutex<HashMap<(i64, UsageQuery), UsageCount>>,
 }
 
 impl UsageCounts {
-    /// Opens the file, or makes a new one when it is absent, damaged or of another version.
+    /// Opens the file, or creates a new one when it is missing, damaged or of another version.
     ///
     /// # Errors
     /// [`StoreError`] when the file cannot be made or replaced.
@@ -58,7 +58,7 @@ impl UsageCounts {
         let connection = match open(file) {
             Ok(connection) => connection,
             Err(error) => {
-                tracing::warn!(usage.file = %file.display(), %error, "the counts cannot be used; beginning anew");
+                tracing::warn!(usage.file = %file.display(), %error, "the usage counts cannot be read and start again from zero");
                 for suffix in ["", "-wal", "-shm"] {
                     let mut name = file.as_os_str().to_owned();
                     name.push(suffix);
@@ -73,53 +73,54 @@ impl UsageCounts {
         Ok(Self { connection: Mutex::new(connection), pending: Mutex::default() })
     }
 
-    /// Counts a page that was read, through the door `source`.
+    /// Counts a page view through the protocol `source`.
     pub fn record_view(&self, path: &TreePath, source: &'static str, now: Timestamp) {
         self.count(UsageQuery::View { path: path.clone(), source }, now);
     }
 
-    /// Counts a search of a `kind`; spaces around and in the question do not tell questions apart, nor do capitals.
+    /// Counts a search of a `kind`. White space and case are normalized.
     pub fn record_search(&self, query: &str, kind: &'static str, has_results: bool, now: Timestamp) {
-        let query = plain(query);
+        let query = normalize(query);
         if !query.is_empty() {
             self.count(UsageQuery::Search { query, kind, has_results }, now);
         }
     }
 
-    fn count(&self, asked: UsageQuery, now: Timestamp) {
-        let moment = now.as_microsecond();
+    fn count(&self, query: UsageQuery, now: Timestamp) {
+        let micros = now.as_microsecond();
         let mut pending = self.pending.lock();
-        if pending.len() >= MOST_PENDING {
+        if pending.len() >= MAX_PENDING {
             return;
         }
-        let seen = pending.entry((hour_of(now), asked)).or_insert(UsageCount { count: 0, first: moment, last: moment });
-        seen.count += 1;
-        seen.first = seen.first.min(moment);
-        seen.last = seen.last.max(moment);
+        let entry =
+            pending.entry((hour_of(now), query)).or_insert(UsageCount { count: 0, first: micros, last: micros });
+        entry.count += 1;
+        entry.first = entry.first.min(micros);
+        entry.last = entry.last.max(micros);
     }
 
-    /// Writes what was counted since the last time, and lets go of what is too old.
+    /// Writes the pending counts and removes old rows.
     ///
     /// # Errors
-    /// [`StoreError`] of the database; what could not be written is counted again with what comes next.
+    /// [`StoreError`] of the database; the counts stay pending.
     pub fn flush(&self, now: Timestamp) -> Result<(), StoreError> {
-        let taken = std::mem::take(&mut *self.pending.lock());
-        if taken.is_empty() {
+        let counts = std::mem::take(&mut *self.pending.lock());
+        if counts.is_empty() {
             return Ok(());
         }
-        let outcome = self.put(&taken, now);
+        let outcome = self.put(&counts, now);
         if outcome.is_err() {
             let mut pending = self.pending.lock();
-            for (asked, before) in taken {
-                let seen = pending.entry(asked).or_insert(UsageCount { count: 0, ..before });
-                seen.count += before.count;
-                seen.first = seen.first.min(before.first);
+            for (key, pending_count) in counts {
+                let entry = pending.entry(key).or_insert(UsageCount { count: 0, ..pending_count });
+                entry.count += pending_count.count;
+                entry.first = entry.first.min(pending_count.first);
             }
         }
         outcome
     }
 
-    fn put(&self, taken: &HashMap<(i64, UsageQuery), UsageCount>, now: Timestamp) -> Result<(), StoreError> {
+    fn put(&self, counts: &HashMap<(i64, UsageQuery), UsageCount>, now: Timestamp) -> Result<(), StoreError> {
         let mut connection = self.connection.lock();
         let transaction = connection.transaction()?;
         {
@@ -131,8 +132,8 @@ impl UsageCounts {
                 "INSERT INTO searches VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO UPDATE SET
                  count = count + excluded.count, last_seen = max(last_seen, excluded.last_seen)",
             )?;
-            for ((hour, asked), UsageCount { count, first, last }) in taken {
-                match asked {
+            for ((hour, query), UsageCount { count, first, last }) in counts {
+                match query {
                     UsageQuery::View { path, source } => {
                         view.execute((hour, path.as_str(), source, count, first, last))?
                     }
@@ -141,7 +142,7 @@ impl UsageCounts {
                     }
                 };
             }
-            let oldest = hour_of(now) - KEPT_HOURS;
+            let oldest = hour_of(now) - RETENTION_HOURS;
             transaction.execute("DELETE FROM views WHERE hour < ?1", [oldest])?;
             transaction.execute("DELETE FROM searches WHERE hour < ?1", [oldest])?;
         }
@@ -149,32 +150,32 @@ impl UsageCounts {
         Ok(())
     }
 
-    /// Leaves a search of a kind out of [`Usage::gaps`] from now on.
+    /// Excludes a search of a kind from [`UsageCounts::content_gaps`].
     ///
     /// # Errors
     /// [`StoreError`] of the database.
     pub fn dismiss(&self, query: &str, kind: &str) -> Result<(), StoreError> {
-        let query = plain(query);
+        let query = normalize(query);
         self.connection.lock().execute("INSERT OR IGNORE INTO dismissed VALUES (?1, ?2)", (query, kind))?;
         Ok(())
     }
 }
 
-/// A question as it is told from others.
-fn plain(query: &str) -> String {
+/// Normalizes a query.
+fn normalize(query: &str) -> String {
     let words: Vec<&str> = query.split_whitespace().collect();
-    words.join(" ").to_lowercase().chars().take(MOST_CHARS).collect()
+    words.join(" ").to_lowercase().chars().take(MAX_QUERY_CHARS).collect()
 }
 
-fn hour_of(moment: Timestamp) -> i64 {
-    moment.as_second().div_euclid(3_600)
+fn hour_of(timestamp: Timestamp) -> i64 {
+    timestamp.as_second().div_euclid(3_600)
 }
 
 fn open(file: &Path) -> Result<Connection, StoreError> {
     let mut connection = Connection::open(file)?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    // A power cut may cost the last minutes of counting.
+    // A power failure may lose the last minutes.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version == 0 {
@@ -183,7 +184,7 @@ fn open(file: &Path) -> Result<Connection, StoreError> {
         transaction.pragma_update(None, "user_version", SCHEMA)?;
         transaction.commit()?;
     } else if version != SCHEMA {
-        return Err(StoreError::Damaged(format!("its form is {version}, wanted is {SCHEMA}")));
+        return Err(StoreError::Damaged(format!("usage.db has version {version}, this program needs {SCHEMA}")));
     }
     connection.query_row("SELECT count(*) FROM views, searches, dismissed WHERE 0", [], |_| Ok(()))?;
     Ok(connection)

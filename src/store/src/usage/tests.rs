@@ -101,11 +101,11 @@ fn counts_are_let_go_of_after_four_hundred_days_and_a_broken_file_begins_anew() 
 fn a_flood_of_odd_questions_does_not_fill_the_memory() {
     let directory = tempfile::tempdir().unwrap();
     let usage = UsageCounts::open(&directory.path().join("usage.db")).unwrap();
-    for number in 0..super::MOST_PENDING + 10 {
+    for number in 0..super::MAX_PENDING + 10 {
         usage.record_search(&format!("{number} {}", "x".repeat(1_000)), "search", false, after(0));
     }
-    assert_eq!(usage.pending.lock().len(), super::MOST_PENDING);
+    assert_eq!(usage.pending.lock().len(), super::MAX_PENDING);
     usage.flush(after(0)).unwrap();
-    assert_eq!(usage.totals(day()).unwrap().searches, i64::try_from(super::MOST_PENDING).unwrap());
+    assert_eq!(usage.totals(day()).unwrap().searches, i64::try_from(super::MAX_PENDING).unwrap());
     assert!(usage.failed_searches(day(), 1).unwrap()[0].query.chars().count() <= 200);
 }

@@ -1,9 +1,9 @@
-//! What remembers earlier states of the tree: git, snapshots, or nothing but the log.
+//! Backends for earlier states of the tree: git, snapshots, or only the log.
 //!
-//! One rule: which of them it is, is decided here. Whoever records or asks need not know, unless it is about git alone (commits of
-//! others, blame) or about snapshots alone. The log stands in front of each of them.
+//! Invariant: the backend is selected here. Callers do not depend on it, except for features of git
+//! alone (external commits, blame) or of snapshots alone. The log is in front of each of them.
 
-mod ledger;
+mod log_only;
 mod snapshots;
 
 use std::collections::HashSet;
@@ -15,32 +15,32 @@ use std::sync::Arc;
 use bytes::Bytes;
 use svcfs_base::{CommitId, ETag, FileKind, Seq, Timestamp, TreePath};
 
-pub use ledger::LogOnlyState;
+pub use log_only::LogOnlyState;
 pub use snapshots::{SNAPSHOT_DIRECTORY, SnapshotStore};
 
 use crate::{CommitAuthor, FileEdit, History, Log, StoreError, WorkTree};
 
-/// The file at a path, by content and kind; none where there is none.
+/// Content and kind of the file at a path; none without a file.
 pub type PathState = Option<(ETag, FileKind)>;
 
 type VersionResult<T> = Result<T, StoreError>;
 
-/// What is to remember earlier states (contract 9.1).
+/// The backend for earlier states, as configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionStrategy {
     /// git: every set is a commit.
     Git,
     /// A snapshot of every content.
     Snapshots {
-        /// How many of each file are kept; all of them without it.
+        /// Maximum number of snapshots per file; unlimited without it.
         max_snapshots: Option<NonZeroUsize>,
     },
-    /// Nothing: a write covers what was there.
+    /// None: a write overwrites the earlier content.
     LogOnly,
 }
 
 impl VersionStrategy {
-    /// Its name in settings and in the log.
+    /// Its name in the configuration and in the log.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Git => "git",
@@ -49,7 +49,7 @@ impl VersionStrategy {
         }
     }
 
-    /// The strategy of a name; every snapshot is kept.
+    /// The strategy with this name, without a limit of snapshots.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Git, Self::Snapshots { max_snapshots: None }, Self::LogOnly]
             .into_iter()
@@ -57,7 +57,8 @@ impl VersionStrategy {
     }
 }
 
-/// Where the next set goes: on which commit, where there are commits, and after which record.
+/// The position at which the next set is written: after which commit (if the backend has commits)
+/// and which record.
 #[derive(Debug, Clone, Copy)]
 pub struct WriteTip {
     /// The newest commit.
@@ -66,57 +67,58 @@ pub struct WriteTip {
     pub seq: Seq,
 }
 
-/// What remembers earlier states of one space.
+/// The version store of one space.
 #[expect(clippy::large_enum_variant, reason = "there is one of it for each space, and it never moves")]
 pub enum VersionStore {
-    /// git does.
+    /// Versions are git commits.
     Git {
-        /// Its repository.
+        /// The repository.
         history: History,
-        /// Those of a time when there were snapshots: they can still be read.
+        /// Snapshots from a time when the space used that strategy; they remain readable.
         legacy_snapshots: SnapshotStore,
     },
-    /// Snapshots do.
+    /// Versions are snapshots.
     Snapshots {
-        /// What stands where.
+        /// The current states.
         state: LogOnlyState,
-        /// What stood there.
+        /// The earlier contents.
         snapshots: SnapshotStore,
     },
-    /// Nothing does: the log knows what stands where, and nobody what stood there.
+    /// No versions: the log knows the current states only.
     LogOnly {
-        /// What stands where.
+        /// The current states.
         state: LogOnlyState,
     },
 }
 
 impl VersionStore {
-    /// Opens what a strategy needs; true beside it when something was made that a crash must not take away. Without git, no repository
-    /// is made or touched. `unversioned` are globs of names that git is told to leave alone.
+    /// Opens the backend of a strategy; the flag is true when files were created that must be
+    /// flushed. Without git, no repository is created or changed. `unversioned` are globs of names
+    /// that git should ignore.
     ///
     /// # Errors
-    /// Those of [`History::open_alone`]; `Database` when the log cannot be read.
+    /// Those of [`History::open_locked`]; `Database` when the log cannot be read.
     pub fn open(
         strategy: VersionStrategy,
         root: &Path,
         (tree, log): (&Arc<WorkTree>, &Arc<Log>),
         unversioned: &[String],
     ) -> VersionResult<(Self, bool)> {
-        let ledger = || LogOnlyState::open(root, Arc::clone(log));
-        let snapshots = |at_most| SnapshotStore::new(Arc::clone(tree), at_most);
+        let state = || LogOnlyState::open(root, Arc::clone(log));
+        let snapshots = |max_snapshots| SnapshotStore::new(Arc::clone(tree), max_snapshots);
         Ok(match strategy {
             VersionStrategy::Git => {
                 let (history, is_new) = History::open_locked(root, unversioned)?;
                 (Self::Git { history, legacy_snapshots: snapshots(None) }, is_new)
             }
-            VersionStrategy::Snapshots { max_snapshots: at_most } => {
-                (Self::Snapshots { state: ledger()?, snapshots: snapshots(at_most) }, false)
+            VersionStrategy::Snapshots { max_snapshots } => {
+                (Self::Snapshots { state: state()?, snapshots: snapshots(max_snapshots) }, false)
             }
-            VersionStrategy::LogOnly => (Self::LogOnly { state: ledger()? }, false),
+            VersionStrategy::LogOnly => (Self::LogOnly { state: state()? }, false),
         })
     }
 
-    /// git's history, where git remembers.
+    /// The git history, if the backend is git.
     pub const fn git(&self) -> Option<&History> {
         match self {
             Self::Git { history, .. } => Some(history),
@@ -124,7 +126,7 @@ impl VersionStore {
         }
     }
 
-    /// The commit the current branch stands at; none before the first, and where there are no commits.
+    /// The commit of the current branch; none before the first commit and without git.
     ///
     /// # Errors
     /// `Git`.
@@ -135,146 +137,149 @@ impl VersionStore {
         }
     }
 
-    /// The moment that a set recorded now gets. Where it names the set, it is later than those of all before it.
+    /// The timestamp of a set that is recorded now. Where it identifies the set, it is later than
+    /// all earlier ones.
     pub fn record_timestamp(&self, now: Timestamp) -> Timestamp {
         match self {
             Self::Git { .. } => now,
-            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.moment(now),
+            Self::Snapshots { state, .. } | Self::LogOnly { state } => state.next_timestamp(now),
         }
     }
 
-    /// What is recorded of each of these paths at this moment, in their order.
+    /// The currently recorded states of these paths, in order.
     ///
     /// # Errors
     /// `Git`, `Database`.
     pub fn current_states(&self, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         match self {
             Self::Git { history, .. } => history.leaves_at(history.head()?, paths),
-            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.recorded(paths),
+            Self::Snapshots { state, .. } | Self::LogOnly { state } => state.current_states(paths),
         }
     }
 
-    /// The files that are recorded at or below a path, in path order.
+    /// The recorded files at or below a path, in path order.
     ///
     /// # Errors
-    /// As [`Memory::recorded`].
+    /// As [`VersionStore::current_states`].
     pub fn list_states(&self, path: &TreePath) -> VersionResult<Vec<(TreePath, ETag, FileKind)>> {
         match self {
             Self::Git { history, .. } => match history.head()? {
                 Some(head) => history.leaves(head, path),
                 None => Ok(Vec::new()),
             },
-            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.recorded_below(path),
+            Self::Snapshots { state, .. } | Self::LogOnly { state } => state.list_states(path),
         }
     }
 
-    /// What was recorded of each of these paths when the log was last settled, at `tip`.
+    /// The recorded states of these paths at the last checkpoint, which was at `tip`.
     ///
     /// # Errors
-    /// As [`Memory::recorded`].
+    /// As [`VersionStore::current_states`].
     pub fn checkpoint_states(&self, tip: WriteTip, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         match self {
             Self::Git { history, .. } => history.leaves_at(tip.commit, paths),
-            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.settled(tip.seq, paths),
+            Self::Snapshots { state, .. } | Self::LogOnly { state } => state.states_at(tip.seq, paths),
         }
     }
 
-    /// Makes ready what a set after `tip` records: its commit, where there are commits. Nobody sees it before it is logged.
+    /// Prepares the version of a set after `tip`: with git, its commit. It is not visible before
+    /// the set is logged.
     ///
     /// # Errors
-    /// `Unrecordable` for a path that cannot be recorded; nothing is ready then.
+    /// `Unrecordable` for a path that cannot be recorded; nothing is staged then.
     pub fn stage(&self, tip: WriteTip, edits: &[FileEdit<'_>], author: &CommitAuthor<'_>) -> VersionResult<WriteTip> {
         let seq = tip.seq.next();
         match self {
             Self::Git { history, .. } => {
                 Ok(WriteTip { commit: Some(history.stage(tip.commit, edits, author)?.commit), seq })
             }
-            Self::Snapshots { state: ledger, .. } => {
-                edits.iter().try_for_each(|edit| snapshots::can_keep(edit.path()))?;
-                ledger.stage(tip.seq, edits)?;
+            Self::Snapshots { state, .. } => {
+                edits.iter().try_for_each(|edit| snapshots::check_path(edit.path()))?;
+                state.stage(tip.seq, edits)?;
                 Ok(WriteTip { commit: None, seq })
             }
-            Self::LogOnly { state: ledger } => {
-                ledger.stage(tip.seq, edits)?;
+            Self::LogOnly { state } => {
+                state.stage(tip.seq, edits)?;
                 Ok(WriteTip { commit: None, seq })
             }
         }
     }
 
-    /// What each of these paths holds after what was made ready up to `tip`, in their order.
+    /// The states of these paths including staged sets up to `tip`, in order.
     ///
     /// # Errors
-    /// As [`Memory::recorded`].
+    /// As [`VersionStore::current_states`].
     pub fn staged_states(&self, tip: WriteTip, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         match self {
             Self::Git { history, .. } => history.staged_leaves(tip.commit, paths),
-            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.staged(tip.seq, paths),
+            Self::Snapshots { state, .. } | Self::LogOnly { state } => state.staged_states(tip.seq, paths),
         }
     }
 
-    /// Whether a path can be recorded at all; `git~1` is one that git cannot.
+    /// Whether a path can be recorded; git refuses `git~1`, for example.
     ///
     /// # Errors
     /// `Git`.
     pub fn can_record(&self, path: &TreePath) -> VersionResult<bool> {
         match self {
             Self::Git { history, .. } => history.can_record(path),
-            Self::Snapshots { .. } => Ok(snapshots::can_keep(path).is_ok()),
+            Self::Snapshots { .. } => Ok(snapshots::check_path(path).is_ok()),
             Self::LogOnly { .. } => Ok(true),
         }
     }
 
-    /// Lets go of what was made ready: its sets were refused.
+    /// Discards what was staged: its sets were refused.
     pub fn discard(&self) {
         match self {
             Self::Git { history, .. } => history.discard(),
-            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.forget_staged(),
+            Self::Snapshots { state, .. } | Self::LogOnly { state } => state.clear_staged(),
         }
     }
 
-    /// Takes notice that everything made ready is logged.
+    /// Records that all staged sets are logged.
     pub fn mark_logged(&self) {
         match self {
             Self::Git { .. } => {}
-            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.forget_staged(),
+            Self::Snapshots { state, .. } | Self::LogOnly { state } => state.clear_staged(),
         }
     }
 
-    /// Whether a path that is not recorded is one a person told git to leave alone (`.gitignore`), with or without git.
+    /// Whether git ignores a path (`.gitignore`), with any backend.
     ///
     /// # Errors
     /// `Git`.
     pub fn is_ignored(&self, path: &TreePath) -> VersionResult<bool> {
         match self {
             Self::Git { history, .. } => history.is_ignored(path),
-            Self::Snapshots { state: ledger, .. } | Self::LogOnly { state: ledger } => ledger.is_ignored(path),
+            Self::Snapshots { state, .. } | Self::LogOnly { state } => state.is_ignored(path),
         }
     }
 
-    /// Paths, or directories above them, whose file on disk differs from what is recorded, or may differ.
+    /// Paths, or directories above them, whose file on disk differs from the recorded state, or may
+    /// differ.
     ///
     /// # Errors
     /// `Git`.
     pub fn differences(&self) -> VersionResult<Vec<TreePath>> {
         match self {
             Self::Git { history, .. } => history.differences(),
-            // Nothing says which files are as they were but the files.
+            // Only reading the files shows which ones changed.
             Self::Snapshots { .. } | Self::LogOnly { .. } => Ok(vec![TreePath::root()]),
         }
     }
 
-    /// The files that nobody has touched since they were noted, whatever their bytes are now; none where nothing notes that.
+    /// The paths whose file was not touched since its stat data was recorded; none without git.
     ///
     /// # Errors
-    /// As [`History::untouched`].
+    /// As [`History::unmodified_paths`].
     pub fn unmodified_paths<'p>(&self, paths: &[&'p TreePath]) -> VersionResult<HashSet<&'p TreePath>> {
         self.git().map_or_else(|| Ok(HashSet::new()), |history| history.unmodified_paths(paths))
     }
 
-    /// The content of a hash, where it can be found by that.
+    /// The content with this hash, if the backend can find it by hash.
     ///
     /// # Errors
-    /// `Git` when it is there but cannot be read.
+    /// `Git` when it exists but cannot be read.
     pub fn read_content(&self, hash: ETag) -> VersionResult<Option<Bytes>> {
         match self {
             Self::Git { history, .. } => history.read_blob(hash),
@@ -282,7 +287,8 @@ impl VersionStore {
         }
     }
 
-    /// Brings `.git/index`, where there is one, up to date for paths whose file on disk is what is recorded.
+    /// Updates `.git/index`, if there is one, for paths whose file on disk matches the recorded
+    /// state.
     ///
     /// # Errors
     /// As [`History::refresh_index`].
@@ -294,21 +300,21 @@ impl VersionStore {
         self.git().map_or(Ok(Vec::new()), |history| history.refresh_index(paths, is_version))
     }
 
-    /// Ends what goes on in the background.
+    /// Stops background work.
     pub fn close(&self) {
         if let Some(history) = self.git() {
             history.close();
         }
     }
 
-    /// A flush of the disk begins.
+    /// A flush of the disk starts.
     pub fn start_flush(&self) {
         if let Some(history) = self.git() {
             history.start_flush();
         }
     }
 
-    /// Folders that lie on other disks than the root, and must be flushed with it.
+    /// Directories on other disks than the root; they must be flushed with it.
     pub fn other_disks(&self) -> &[File] {
         self.git().map_or(&[], History::other_disks)
     }

@@ -1,7 +1,7 @@
-//! Snapshots: what a file held, each in a file of its own, `.versions/<path>/<19 digits>.md` (gaps.md 4.4).
+//! Snapshots: each content of a file in its own file, `.versions/<path>/<19 digits>.md`.
 //!
-//! One rule: a snapshot is named by the moment its set was recorded, and never changed. Nothing is flushed: the log has the content
-//! until a checkpoint has flushed the disk.
+//! Invariant: a snapshot is named by the timestamp of its set and never changes. Nothing is
+//! flushed: the log has the content until a checkpoint has flushed the disk.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -13,33 +13,34 @@ use tracing::warn;
 use super::VersionResult;
 use crate::{FailPoint, FailPoints, FileInstall, StatKind, StoreError, WorkTree};
 
-/// Where snapshots lie below the root.
+/// The directory of snapshots below the root.
 pub const SNAPSHOT_DIRECTORY: &str = ".versions";
-/// Of every snapshot, whatever the file is called.
+/// Suffix of every snapshot, whatever the suffix of the file.
 const SUFFIX: &str = ".md";
 
 /// The snapshots of a tree.
 pub struct SnapshotStore {
     tree: Arc<WorkTree>,
-    at_most: Option<NonZeroUsize>,
+    max_snapshots: Option<NonZeroUsize>,
     fail: FailPoints,
 }
 
 impl SnapshotStore {
-    pub(super) fn new(tree: Arc<WorkTree>, at_most: Option<NonZeroUsize>) -> Self {
+    pub(super) fn new(tree: Arc<WorkTree>, max_snapshots: Option<NonZeroUsize>) -> Self {
         let fail = tree.fail_points();
-        Self { tree, at_most, fail }
+        Self { tree, max_snapshots, fail }
     }
 
-    /// Keeps what a file held at a moment, and lets go of its oldest snapshots where there are more than are to be kept.
+    /// Stores the content of a file at a timestamp, and removes the oldest snapshots beyond the
+    /// limit.
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn save(&self, path: &TreePath, moment: Timestamp, content: &[u8]) -> VersionResult<()> {
+    pub fn save(&self, path: &TreePath, timestamp: Timestamp, content: &[u8]) -> VersionResult<()> {
         self.fail.check(FailPoint::SnapshotWrite)?;
-        let place = place(path, moment)?;
+        let target = snapshot_path(path, timestamp)?;
         let (kind, disk) = (FileKind::Regular, DiskAttributes::default());
-        self.tree.install(&FileInstall { path: &place, content, kind, attributes: disk })?;
+        self.tree.install(&FileInstall { path: &target, content, kind, attributes: disk })?;
         if let Err(error) = self.prune(path) {
             warn!(page.path = %path, %error, "older snapshots could not be removed; the next write tries again");
         }
@@ -47,16 +48,16 @@ impl SnapshotStore {
     }
 
     fn prune(&self, path: &TreePath) -> VersionResult<()> {
-        let Some(at_most) = self.at_most else { return Ok(()) };
-        let kept = self.list(path)?;
-        for oldest in &kept[..kept.len().saturating_sub(at_most.get())] {
+        let Some(max_snapshots) = self.max_snapshots else { return Ok(()) };
+        let snapshots = self.list(path)?;
+        for oldest in &snapshots[..snapshots.len().saturating_sub(max_snapshots.get())] {
             self.fail.check(FailPoint::SnapshotDrop)?;
-            self.tree.unlink(&place(path, *oldest)?)?;
+            self.tree.unlink(&snapshot_path(path, *oldest)?)?;
         }
         Ok(())
     }
 
-    /// The moments of the snapshots of a path, oldest first.
+    /// The timestamps of the snapshots of a path, oldest first.
     ///
     /// # Errors
     /// `Disk` with what the system said.
@@ -74,13 +75,13 @@ impl SnapshotStore {
         }
     }
 
-    /// What a path held at a moment; none when there is no snapshot of it.
+    /// The content of a path at a timestamp; none without such a snapshot.
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn read(&self, path: &TreePath, moment: Timestamp) -> VersionResult<Option<Bytes>> {
-        let Ok(place) = place(path, moment) else { return Ok(None) };
-        match self.tree.read(&place) {
+    pub fn read(&self, path: &TreePath, timestamp: Timestamp) -> VersionResult<Option<Bytes>> {
+        let Ok(file) = snapshot_path(path, timestamp) else { return Ok(None) };
+        match self.tree.read(&file) {
             Ok((content, _)) => Ok(Some(content)),
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(error),
@@ -88,34 +89,34 @@ impl SnapshotStore {
     }
 }
 
-/// Whether snapshots of a path have a place.
+/// Checks that snapshots of a path can be stored.
 ///
 /// # Errors
-/// `Unrecordable` when the name is one of snapshots themselves, or the path is too long.
-pub(super) fn can_keep(path: &TreePath) -> VersionResult<()> {
-    let is_of_snapshots =
+/// `Unrecordable` when a component looks like the name of a snapshot, or the path is too long.
+pub(super) fn check_path(path: &TreePath) -> VersionResult<()> {
+    let is_snapshot_name =
         |name: &str| name.strip_suffix(SUFFIX).is_some_and(|stem| VersionId::parse_timestamp(stem).is_some());
-    if path.components().any(is_of_snapshots) {
-        return Err(unrecordable(path, "snapshots of other files have names like it"));
+    if path.components().any(is_snapshot_name) {
+        return Err(unrecordable(path, "a part of it has the form of a snapshot's name"));
     }
-    place(path, Timestamp::UNIX_EPOCH).map(|_| ())
+    snapshot_path(path, Timestamp::UNIX_EPOCH).map(|_| ())
 }
 
 fn directory(path: &TreePath) -> VersionResult<TreePath> {
     let text = format!("{SNAPSHOT_DIRECTORY}/{path}");
-    TreePath::parse(&text).map_err(|_| unrecordable(path, "it is too long to keep snapshots of"))
+    TreePath::parse(&text).map_err(|_| unrecordable(path, "it is too long for snapshots"))
 }
 
-fn place(path: &TreePath, moment: Timestamp) -> VersionResult<TreePath> {
-    let text = format!("{SNAPSHOT_DIRECTORY}/{path}/{}{SUFFIX}", VersionId::Timestamp(moment));
-    TreePath::parse(&text).map_err(|_| unrecordable(path, "it is too long to keep snapshots of"))
+fn snapshot_path(path: &TreePath, timestamp: Timestamp) -> VersionResult<TreePath> {
+    let text = format!("{SNAPSHOT_DIRECTORY}/{path}/{}{SUFFIX}", VersionId::Timestamp(timestamp));
+    TreePath::parse(&text).map_err(|_| unrecordable(path, "it is too long for snapshots"))
 }
 
 fn unrecordable(path: &TreePath, reason: &str) -> StoreError {
     StoreError::Unrecordable { path: path.clone(), reason: reason.to_owned() }
 }
 
-/// Nothing is there; what is not ours there is no snapshot either.
+/// Whether there is no snapshot: nothing exists, or a file that svcfs did not create.
 fn is_absent(error: &StoreError) -> bool {
-    error.is_missing() || error.is_type_conflict() || error.of_tree() == Some(std::io::ErrorKind::FileTooLarge)
+    error.is_missing() || error.is_type_conflict() || error.io_kind() == Some(std::io::ErrorKind::FileTooLarge)
 }

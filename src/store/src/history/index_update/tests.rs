@@ -34,7 +34,7 @@ fn folder(fixture: &Fixture) -> PathBuf {
 /// A draft that has one page more than the index.
 fn drafted(fixture: &Fixture) -> (Repository, IndexUpdate) {
     let repository = Repository::open(fixture.directory.path()).unwrap();
-    let (draft, mut index) = IndexUpdate::of(&repository).unwrap();
+    let (draft, mut index) = IndexUpdate::new(&repository).unwrap();
     fs::write(fixture.directory.path().join("drafted.md"), "drafted").unwrap();
     index.add_path(Path::new("drafted.md")).unwrap();
     index.write().unwrap();
@@ -42,7 +42,7 @@ fn drafted(fixture: &Fixture) -> (Repository, IndexUpdate) {
 }
 
 fn is_clear(folder: &Path) -> bool {
-    [LOCK, DRAFT, DRAFT_LOCK].iter().all(|name| !folder.join(name).exists())
+    [LOCK, COPY, COPY_LOCK].iter().all(|name| !folder.join(name).exists())
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_draft_is_dropped_when_somebody_wrote_the_index_meanwhile() {
     let (repository, draft) = drafted(&fixture);
     fs::write(fixture.directory.path().join("added.md"), "added").unwrap();
     fixture.git(&["add", "added.md"]);
-    assert!(draft.take(&repository).unwrap_err().is_locked());
+    assert!(draft.install(&repository).unwrap_err().is_locked());
     drop(draft);
     assert_eq!(fixture.git(&["ls-files"]), "a.md\nadded.md\n");
     assert!(is_clear(&folder(&fixture)));
@@ -112,9 +112,9 @@ fn somebodys_lock_is_respected_and_left_alone() {
     let (repository, draft) = drafted(&fixture);
     let lock = folder(&fixture).join(LOCK);
     fs::write(&lock, "theirs").unwrap();
-    assert!(draft.take(&repository).unwrap_err().is_locked());
+    assert!(draft.install(&repository).unwrap_err().is_locked());
     drop(draft);
-    assert!(IndexUpdate::of(&repository).err().unwrap().is_locked());
+    assert!(IndexUpdate::new(&repository).err().unwrap().is_locked());
     drop(History::open(fixture.directory.path(), &[]).unwrap());
     assert_eq!(fs::read_to_string(&lock).unwrap(), "theirs");
 }
@@ -126,7 +126,7 @@ fn a_repository_that_is_moved_away_meanwhile_takes_no_lock_of_ours_along() {
     let moved = fixture.directory.path().join("moved");
     fs::rename(folder(&fixture), &moved).unwrap();
     // Whether it is put in place there or not.
-    let _ = draft.take(&repository);
+    let _ = draft.install(&repository);
     drop(draft);
     assert!(is_clear(&moved));
     fs::rename(moved, folder(&fixture)).unwrap();
@@ -140,7 +140,7 @@ fn a_lock_of_the_index_that_a_killed_server_left_is_taken_away_by_the_next_start
     let (_, draft) = drafted(&fixture);
     draft.lock().unwrap();
     std::mem::forget(draft);
-    fs::write(folder(&fixture).join(DRAFT_LOCK), "").unwrap();
+    fs::write(folder(&fixture).join(COPY_LOCK), "").unwrap();
     drop(History::open(fixture.directory.path(), &[]).unwrap());
     assert!(is_clear(&folder(&fixture)));
     assert_eq!(fixture.git(&["ls-files"]), "a.md\n");

@@ -1,6 +1,7 @@
-//! A repository looked at from outside, for whoever wants to know what is wrong with it.
+//! Inspection of a repository that is not open, for `svcfs doctor`.
 //!
-//! One rule: looking changes nothing. What mends is in `mend.rs`, loses nothing, and is done only when asked for.
+//! Invariant: inspection changes nothing. Repairs are in `repair.rs`, lose nothing, and run only on
+//! request.
 
 mod locks;
 mod objects;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use git2::{BranchType, ErrorCode, Repository};
 use svcfs_base::CommitId;
 
-pub(super) use locks::holder;
+pub(super) use locks::lock_holder;
 pub use locks::{GitLock, LockHolder};
 pub use objects::{BadObject, ReachableObjects};
 pub use repair::repair_head;
@@ -21,30 +22,30 @@ pub(crate) use repair::set_aside;
 pub(super) use repair::set_aside_in_git;
 pub use tree::TreeState;
 
-use super::{HistoryResult, commit_id, head_of, oid, trust_the_root};
+use super::{HistoryResult, commit_id, configure_libgit2, head_of, oid};
 use crate::StoreError;
 
-/// Commits of git's that a log does not name.
+/// Commits in git that the log does not contain.
 pub struct UnknownCommits {
-    /// They came after what the log knows to be settled.
+    /// Commits after the last checkpoint.
     pub newer: Vec<CommitId>,
-    /// They lie below it.
+    /// Ancestors of the commit of the last checkpoint.
     pub older: Vec<CommitId>,
 }
 
-/// The repository of a root that nobody serves, or of one that somebody serves and only objects are asked for.
+/// The repository of a root. While a server runs, only objects may be checked.
 pub struct RepoInspection {
     root: PathBuf,
     repository: Repository,
 }
 
 impl RepoInspection {
-    /// Opens the repository of a root; none when git finds none there.
+    /// Opens the repository of a root; none when there is none.
     ///
     /// # Errors
     /// `Git` when there is one that git does not accept.
     pub fn open(root: &Path) -> HistoryResult<Option<Self>> {
-        trust_the_root();
+        configure_libgit2();
         match Repository::open(root) {
             Ok(repository) => Ok(Some(Self { root: root.to_owned(), repository })),
             Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
@@ -63,19 +64,19 @@ impl RepoInspection {
     /// Those of these commits that git does not have.
     ///
     /// # Errors
-    /// `Git` when the objects cannot be looked through at all.
+    /// `Git` when the objects cannot be read at all.
     pub fn missing_commits(&self, commits: &[CommitId]) -> HistoryResult<Vec<CommitId>> {
-        let stored = self.repository.odb()?;
+        let odb = self.repository.odb()?;
         let mut missing = Vec::new();
         for commit in commits {
-            if !stored.exists(oid(*commit)?) {
+            if !odb.exists(oid(*commit)?) {
                 missing.push(*commit);
             }
         }
         Ok(missing)
     }
 
-    /// Whether a commit is another or lies below it.
+    /// Whether `older` is `newer` or one of its ancestors.
     ///
     /// # Errors
     /// `Git` when one of them cannot be read.
@@ -84,20 +85,20 @@ impl RepoInspection {
         Ok(newer == older || self.repository.graph_descendant_of(newer, older)?)
     }
 
-    /// The commits from a head down that are not among these: those that are not below `settled`, and those that are. Where git has no `settled` any
-    /// more, none is.
+    /// The commits of a head that are not in `known`: those after the commit of the `checkpoint`,
+    /// and its ancestors. Without that commit in git, all are newer.
     ///
     /// # Errors
-    /// `Git` when history cannot be walked: a commit is missing.
+    /// `Git` when the history cannot be walked because a commit is missing.
     pub fn unknown_commits(
         &self,
         head: CommitId,
-        settled: Option<CommitId>,
+        checkpoint: Option<CommitId>,
         known: &HashSet<CommitId>,
     ) -> HistoryResult<UnknownCommits> {
-        let stored = self.repository.odb()?;
-        let settled = match settled {
-            Some(settled) if stored.exists(oid(settled)?) => Some(settled),
+        let odb = self.repository.odb()?;
+        let checkpoint = match checkpoint {
+            Some(checkpoint) if odb.exists(oid(checkpoint)?) => Some(checkpoint),
             Some(_) | None => None,
         };
         let unknown = |from: CommitId, without: Option<CommitId>| {
@@ -109,18 +110,18 @@ impl RepoInspection {
             let commits = walk.map(|id| Ok(commit_id(id?))).collect::<HistoryResult<Vec<_>>>()?;
             Ok::<_, StoreError>(commits.into_iter().filter(|commit| !known.contains(commit)).collect())
         };
-        let left_out = settled.map_or(Ok(Vec::new()), |settled| unknown(settled, None))?;
-        Ok(UnknownCommits { newer: unknown(head, settled)?, older: left_out })
+        let older = checkpoint.map_or(Ok(Vec::new()), |checkpoint| unknown(checkpoint, None))?;
+        Ok(UnknownCommits { newer: unknown(head, checkpoint)?, older })
     }
 
-    /// Where the local branches stand; one that cannot be read is left out.
+    /// The commits of the local branches; unreadable branches are omitted.
     fn branches(&self) -> HistoryResult<Vec<(String, CommitId)>> {
         let branches = self.repository.branches(Some(BranchType::Local))?.flatten();
-        let place = |branch: git2::Branch<'_>| {
+        let target = |branch: git2::Branch<'_>| {
             let reference = branch.get();
             Some((reference.name().ok()?.to_owned(), commit_id(reference.target()?)))
         };
-        Ok(branches.filter_map(|(branch, _)| place(branch)).collect())
+        Ok(branches.filter_map(|(branch, _)| target(branch)).collect())
     }
 }
 

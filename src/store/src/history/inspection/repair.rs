@@ -1,5 +1,5 @@
-//! What can be mended without losing anything: nothing is removed but locks of the dead and files nobody will ever finish.
-//! What is damaged is moved aside under a name of its own.
+//! Repairs without loss: only stale locks and incomplete temporary files are removed; damaged files
+//! are renamed.
 
 use std::fs;
 use std::io;
@@ -12,45 +12,45 @@ use super::{BadObject, GitLock, RepoInspection};
 use crate::StoreError;
 use crate::history::{HistoryResult, current_reference, head_of, oid, owner};
 
-/// Temporary files of git are left alone for so long: their git may be at work.
-const UNFINISHED: std::time::Duration = std::time::Duration::from_secs(3600);
+/// Younger temporary files of git may be in use.
+const MIN_PARTIAL_AGE: std::time::Duration = std::time::Duration::from_secs(3600);
 
-/// Where damaged files of git are kept, in `.git`.
-const DAMAGED: &str = "damaged";
+/// The directory of damaged files in `.git`.
+const DAMAGED_DIRECTORY: &str = "damaged";
 
 impl RepoInspection {
-    /// Removes a lock whose process is gone.
+    /// Removes a stale lock.
     ///
     /// # Errors
-    /// `State` with what the system said.
+    /// `State` with the system error.
     pub fn remove_lock(&self, lock: &GitLock) -> HistoryResult<()> {
-        if lock.is_stale() { removed(&lock.path) } else { Ok(()) }
+        if lock.is_stale() { remove_if_exists(&lock.path) } else { Ok(()) }
     }
 
-    /// Files in `.git/objects` that a killed process never finished, our own and those of git.
+    /// Incomplete files in `.git/objects` of killed processes, of svcfs and of git.
     pub fn partial_files(&self) -> Vec<PathBuf> {
         let objects = self.repository.commondir().join("objects");
         let directories = fs::read_dir(&objects).into_iter().flatten().flatten().map(|entry| entry.path());
-        let files = directories.flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten());
-        let mut found: Vec<_> = files.filter(is_unfinished).map(|entry| entry.path()).collect();
-        found.sort();
-        found
+        let entries = directories.flat_map(|directory| fs::read_dir(directory).into_iter().flatten().flatten());
+        let mut files: Vec<_> = entries.filter(is_partial).map(|entry| entry.path()).collect();
+        files.sort();
+        files
     }
 
-    /// Removes what [`Inspection::unfinished`] found.
+    /// Removes the files of [`RepoInspection::partial_files`]; returns their number.
     ///
     /// # Errors
-    /// `State` with what the system said.
+    /// `State` with the system error.
     pub fn remove_partial_files(&self) -> HistoryResult<usize> {
         let files = self.partial_files();
-        files.iter().try_for_each(|file| removed(file))?;
+        files.iter().try_for_each(|file| remove_if_exists(file))?;
         Ok(files.len())
     }
 
-    /// Makes the indexes of [`Inspection::packs_without_index`] anew; how many.
+    /// Rebuilds the indexes of [`RepoInspection::packs_without_index`]; returns their number.
     ///
     /// # Errors
-    /// `State`, `Git` when a pack cannot be read, or its index not be written.
+    /// `State`, or `Git` when a pack cannot be read or its index not be written.
     pub fn index_packs(&self) -> HistoryResult<usize> {
         let packs = self.packs_without_index()?;
         for pack in &packs {
@@ -64,10 +64,11 @@ impl RepoInspection {
         Ok(packs.len())
     }
 
-    /// Writes contents that git lost and the tree still has; how many. What stands in their place is moved aside.
+    /// Writes contents that git lost and the tree still has; returns their number. Damaged objects
+    /// are renamed.
     ///
     /// # Errors
-    /// `State`, `Git` when they cannot be written.
+    /// `State` or `Git` when they cannot be written.
     pub fn restore_objects(&self, bad: &[BadObject]) -> HistoryResult<usize> {
         let mut restored = 0;
         for object in bad.iter().filter(|object| object.kind == "content" && !object.path.is_root()) {
@@ -84,7 +85,7 @@ impl RepoInspection {
             if loose.exists() {
                 set_aside_in_git(self.repository.commondir(), &loose)?;
             }
-            // Not by way of the handle that is open, which remembers what it saw.
+            // A new handle: the open one caches what it read.
             git2::Repository::open(&self.root)?.blob(&content)?;
             owner::give_as_its_directory(&loose)?;
             restored += 1;
@@ -92,19 +93,19 @@ impl RepoInspection {
         Ok(restored)
     }
 
-    /// Puts a branch that cannot be read, or names a commit that git does not have, back to the newest settled commit; true when it was.
-    /// The log brings what came after.
+    /// Resets a branch that is unreadable, or at a missing commit, to the commit of the last
+    /// checkpoint; true when it did. The log replays later commits.
     ///
     /// # Errors
-    /// `State`, `Git` when it cannot be written.
-    pub fn repair_branch(&self, settled: CommitId) -> HistoryResult<bool> {
-        let is_lost = match head_of(&self.repository) {
+    /// `State` or `Git` when it cannot be written.
+    pub fn repair_branch(&self, checkpoint: CommitId) -> HistoryResult<bool> {
+        let is_unusable = match head_of(&self.repository) {
             Ok(Some(head)) => !self.missing_commits(&[head])?.is_empty(),
             Ok(None) => false,
             Err(StoreError::Git(error)) if error.class() == ErrorClass::Reference => true,
             Err(error) => return Err(error),
         };
-        if !is_lost || !self.missing_commits(&[settled])?.is_empty() {
+        if !is_unusable || !self.missing_commits(&[checkpoint])?.is_empty() {
             return Ok(false);
         }
         let Ok(name) = current_reference(&self.repository) else { return Ok(false) };
@@ -113,29 +114,30 @@ impl RepoInspection {
             return Ok(false);
         }
         set_aside_in_git(self.repository.commondir(), &file)?;
-        self.repository.reference(&name, oid(settled)?, true, "svcfs: the branch could not be read")?;
+        self.repository.reference(&name, oid(checkpoint)?, true, "svcfs: the branch could not be read")?;
         Ok(true)
     }
 }
 
-/// Makes `HEAD` name a branch again when it is gone or says nothing: the one that has `settled`, or the only one. Its name; none
-/// when it cannot be told which, or nothing is wrong with it.
+/// Repairs a missing or damaged `HEAD`: it gets the branch that contains the commit of the
+/// checkpoint, or the only branch. Returns its name; none when no branch can be chosen, or nothing
+/// is wrong.
 ///
 /// # Errors
-/// `State`, `Git` when it cannot be written.
-pub fn repair_head(root: &Path, settled: Option<CommitId>) -> HistoryResult<Option<String>> {
+/// `State` or `Git` when it cannot be written.
+pub fn repair_head(root: &Path, checkpoint: Option<CommitId>) -> HistoryResult<Option<String>> {
     let git = root.join(".git");
     let head = git.join("HEAD");
-    if !git.join("objects").is_dir() || !git.join("refs").is_dir() || is_a_head(&head) {
+    if !git.join("objects").is_dir() || !git.join("refs").is_dir() || is_valid_head(&head) {
         return Ok(None);
     }
     let before = if head.exists() { Some(set_aside_in_git(&git, &head)?) } else { None };
     fs::write(&head, "ref: refs/heads/main\n")?;
-    let chosen = RepoInspection::open(root).and_then(|inspection| match inspection {
-        Some(inspection) => chosen(&inspection, settled),
+    let choice = RepoInspection::open(root).and_then(|inspection| match inspection {
+        Some(inspection) => choose_branch(&inspection, checkpoint),
         None => Ok(None),
     });
-    match chosen {
+    match choice {
         Ok(Some(name)) => {
             fs::write(&head, format!("ref: {name}\n"))?;
             owner::give_as_its_directory(&head)?;
@@ -151,30 +153,32 @@ pub fn repair_head(root: &Path, settled: Option<CommitId>) -> HistoryResult<Opti
     }
 }
 
-fn chosen(inspection: &RepoInspection, settled: Option<CommitId>) -> HistoryResult<Option<String>> {
+fn choose_branch(inspection: &RepoInspection, checkpoint: Option<CommitId>) -> HistoryResult<Option<String>> {
     let branches = inspection.branches()?;
-    let has_it = |tip: CommitId| settled.is_some_and(|settled| inspection.contains(tip, settled).unwrap_or(false));
-    let ours: Vec<_> = branches.iter().filter(|(_, tip)| has_it(*tip)).map(|(name, _)| name).collect();
-    let main = ours.iter().find(|name| **name == "refs/heads/main");
-    Ok(match (&ours[..], &branches[..]) {
+    let contains_checkpoint =
+        |tip: CommitId| checkpoint.is_some_and(|checkpoint| inspection.contains(tip, checkpoint).unwrap_or(false));
+    let candidates: Vec<_> =
+        branches.iter().filter(|(_, tip)| contains_checkpoint(*tip)).map(|(name, _)| name).collect();
+    let main = candidates.iter().find(|name| **name == "refs/heads/main");
+    Ok(match (&candidates[..], &branches[..]) {
         ([only], _) => Some((*only).clone()),
         (_, [(only, _)]) => Some(only.clone()),
         _ => main.map(|name| (*name).clone()),
     })
 }
 
-/// Whether `HEAD` says what it should: the name of a branch, or a commit.
-fn is_a_head(head: &Path) -> bool {
+/// Whether `HEAD` contains the name of a branch, or a commit.
+fn is_valid_head(head: &Path) -> bool {
     let text = fs::read_to_string(head).unwrap_or_default();
     let text = text.trim();
     text.strip_prefix("ref: ").is_some_and(git2::Reference::is_valid_name)
         || text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn is_unfinished(entry: &fs::DirEntry) -> bool {
+fn is_partial(entry: &fs::DirEntry) -> bool {
     let is_old = || {
         let modified = entry.metadata().and_then(|stat| stat.modified());
-        modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age >= UNFINISHED))
+        modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age >= MIN_PARTIAL_AGE))
     };
     let name = entry.file_name();
     let name = name.to_str().unwrap_or_default();
@@ -182,35 +186,35 @@ fn is_unfinished(entry: &fs::DirEntry) -> bool {
         || ["tmp_", ".tmp-"].iter().any(|start| name.starts_with(start)) && is_old()
 }
 
-/// Moves a damaged file of git to where git does not take it for one of its own; its new place.
+/// Moves a damaged file out of git's directories; returns the new path.
 pub(in super::super) fn set_aside_in_git(git: &Path, file: &Path) -> io::Result<PathBuf> {
-    let directory = git.join(DAMAGED);
+    let directory = git.join(DAMAGED_DIRECTORY);
     fs::create_dir_all(&directory)?;
     owner::give_as_its_directory(&directory)?;
     let name = file.strip_prefix(git).unwrap_or(file).to_string_lossy().replace('/', "-");
     set_aside(file, &directory.join(name))
 }
 
-/// Gives a damaged file another name, `.damaged-<number>` behind the one it should have; which one.
+/// Renames a damaged file to `name` with `.damaged-<number>` appended; returns the new path.
 pub(crate) fn set_aside(file: &Path, name: &Path) -> io::Result<PathBuf> {
     let numbered = |number: u64| PathBuf::from(format!("{}.damaged-{number}", name.display()));
     let mut number = 1;
     while numbered(number).exists() {
         number += 1;
     }
-    let aside = numbered(number);
-    match fs::rename(file, &aside) {
-        // Objects may lie on another disk than `.git`.
+    let renamed_path = numbered(number);
+    match fs::rename(file, &renamed_path) {
+        // Objects may be on another disk than `.git`.
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-            fs::copy(file, &aside)?;
+            fs::copy(file, &renamed_path)?;
             fs::remove_file(file)?;
         }
         renamed => renamed?,
     }
-    Ok(aside)
+    Ok(renamed_path)
 }
 
-fn removed(file: &Path) -> HistoryResult<()> {
+fn remove_if_exists(file: &Path) -> HistoryResult<()> {
     match fs::remove_file(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),

@@ -178,7 +178,11 @@ fn a_lock_is_stale_when_it_is_old_and_nobody_has_it() {
     let lock = repo.git("refs/heads/main.lock");
     let file = File::create(&lock).unwrap();
     let found = repo.inspect().locks();
-    assert_eq!(found[0].holder.as_ref().map(|holder| holder.pid), Some(std::process::id()), "it is open here");
+    assert_eq!(
+        found[0].holder.as_ref().map(|lock_holder| lock_holder.pid),
+        Some(std::process::id()),
+        "it is open here"
+    );
     file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
     repo.inspect().remove_lock(&repo.inspect().locks()[0]).unwrap();
     assert!(lock.exists(), "it is held");

@@ -1,4 +1,4 @@
-//! Tree, newest commit and `.git/index` held against each other, byte by byte: times and sizes are not believed.
+//! Comparison of tree, newest commit and `.git/index` by content; times and sizes are not trusted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
@@ -9,33 +9,34 @@ use git2::{Oid, Repository, Status, StatusOptions, StatusShow};
 use svcfs_base::{ETag, FileKind, MAX_FILE_BYTES, TreePath};
 
 use super::RepoInspection;
-use crate::history::index::go_without_index;
-use crate::history::index_update::unknown_kind;
+use crate::history::index::use_head_as_index;
+use crate::history::index_update::unsupported_index;
 use crate::history::read::leaves_in;
 use crate::history::repair::is_damaged;
 use crate::history::{HistoryResult, etag, head_of, oid};
 
-/// How tree, newest commit and `.git/index` differ; or tree and log, where git keeps no versions.
+/// Differences between tree, newest commit and `.git/index`; or between tree and log, for spaces
+/// without git.
 #[derive(Debug, Default)]
 pub struct TreeState {
     /// The files of the newest commit, in path order.
     pub files: Vec<(TreePath, FileKind)>,
-    /// Files that are not as the newest commit has them, gone ones among them.
+    /// Files that differ from the newest commit, including removed ones.
     pub modified: Vec<TreePath>,
-    /// Files that the newest commit does not have and nobody told git to leave alone.
+    /// Files that are neither in the newest commit nor ignored.
     pub untracked: Vec<TreePath>,
-    /// Files that cannot be read, and why.
+    /// Unreadable files, with the error.
     pub unreadable: Vec<(TreePath, String)>,
-    /// Files that are as the newest commit has them, while `.git/index` says otherwise.
+    /// Files that match the newest commit but not `.git/index`.
     pub stale_index: Vec<TreePath>,
     /// Why `.git/index` cannot be read.
     pub index_error: Option<String>,
-    /// What to do where `.git/index` is whole, and of a kind that svcfs does not know.
+    /// What to do when `.git/index` is intact, but in an unsupported format.
     pub index_unsupported: Option<String>,
 }
 
 impl RepoInspection {
-    /// Compares every file. `progress` is told how many were read, and of how many.
+    /// Compares every file. `progress` receives the number of files read, and the total.
     ///
     /// # Errors
     /// `Git` when the newest commit cannot be read.
@@ -45,26 +46,30 @@ impl RepoInspection {
             let tree = self.repository.find_commit(oid(head)?)?.tree()?;
             leaves_in(&self.repository, &tree, "", &mut recorded)?;
         }
-        let (mut state, equal) = TreeState::against(&self.root, &recorded, &mut progress);
-        let known: BTreeSet<_> = recorded.iter().map(|(path, ..)| path.clone()).collect();
-        let looked = index_of(&self.repository).and_then(|index| {
-            state.stale_index = behind(&index, &equal);
-            let staged = index.into_keys().filter(|path| !known.contains(path));
-            let (new, gone): (Vec<_>, Vec<_>) =
+        let (mut state, equal) = TreeState::compare(&self.root, &recorded, &mut progress);
+        let recorded_paths: BTreeSet<_> = recorded.iter().map(|(path, ..)| path.clone()).collect();
+        let index_result = index_entries(&self.repository).and_then(|index| {
+            state.stale_index = outdated_entries(&index, &equal);
+            let staged = index.into_keys().filter(|path| !recorded_paths.contains(path));
+            let (new, removed): (Vec<_>, Vec<_>) =
                 staged.partition(|path| self.root.join(path.as_str()).symlink_metadata().is_ok());
-            state.stale_index.extend(gone);
+            state.stale_index.extend(removed);
             state.untracked = new;
             untracked(&self.repository)
         });
-        match looked {
-            Ok(untracked) => state.untracked.extend(untracked.into_iter().filter(|path| !known.contains(path))),
+        match index_result {
+            Ok(untracked) => {
+                state.untracked.extend(untracked.into_iter().filter(|path| !recorded_paths.contains(path)))
+            }
             Err(error) => {
                 match std::fs::read(self.repository.path().join("index")) {
-                    Ok(bytes) if !is_damaged(&bytes) => state.index_unsupported = Some(unknown_kind(error.message())),
+                    Ok(bytes) if !is_damaged(&bytes) => {
+                        state.index_unsupported = Some(unsupported_index(error.message()))
+                    }
                     Ok(_) | Err(_) => state.index_error = Some(error.message().to_owned()),
                 }
                 let repository = Repository::open(&self.root)?;
-                go_without_index(&repository)?;
+                use_head_as_index(&repository)?;
                 state.untracked = untracked(&repository)?;
             }
         }
@@ -73,17 +78,17 @@ impl RepoInspection {
 }
 
 impl TreeState {
-    /// Compares every file that is recorded; those that are equal beside it.
-    pub(crate) fn against(
+    /// Compares every recorded file; also returns the equal ones.
+    pub(crate) fn compare(
         root: &Path,
         recorded: &[(TreePath, ETag, FileKind)],
         progress: &mut impl FnMut(usize, usize),
     ) -> (Self, BTreeMap<TreePath, ETag>) {
         let (mut state, mut equal) = (Self::default(), BTreeMap::new());
-        for (done, (path, blob, kind)) in recorded.iter().enumerate() {
-            progress(done, recorded.len());
+        for (count, (path, blob, kind)) in recorded.iter().enumerate() {
+            progress(count, recorded.len());
             state.files.push((path.clone(), *kind));
-            match standing(&root.join(path.as_str())) {
+            match state_on_disk(&root.join(path.as_str())) {
                 Ok(Some(present)) if present == (*blob, *kind) => drop(equal.insert(path.clone(), *blob)),
                 Ok(_) => state.modified.push(path.clone()),
                 Err(error) => state.unreadable.push((path.clone(), error.to_string())),
@@ -92,7 +97,8 @@ impl TreeState {
         (state, equal)
     }
 
-    /// What stands in a tree at a path; none when no file of a size that svcfs serves can be read there.
+    /// The content of the tree at a path; none when there is no readable file of a size that svcfs
+    /// serves.
     pub fn read_content(root: &Path, path: &TreePath) -> Option<Vec<u8>> {
         let file = root.join(path.as_str());
         let stat = std::fs::symlink_metadata(&file).ok()?;
@@ -101,8 +107,8 @@ impl TreeState {
     }
 }
 
-/// What stands at a path, as git would record it; none when nothing that it could.
-fn standing(file: &Path) -> std::io::Result<Option<(ETag, FileKind)>> {
+/// The file at a path as git would record it; none for other types.
+fn state_on_disk(file: &Path) -> std::io::Result<Option<(ETag, FileKind)>> {
     let stat = match std::fs::symlink_metadata(file) {
         Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
             return Ok(None);
@@ -120,8 +126,8 @@ fn standing(file: &Path) -> std::io::Result<Option<(ETag, FileKind)>> {
     })
 }
 
-/// What `.git/index` has; of a path in conflict, one side.
-fn index_of(repository: &Repository) -> Result<BTreeMap<TreePath, Oid>, git2::Error> {
+/// The entries of `.git/index`; of a path in conflict, one side.
+fn index_entries(repository: &Repository) -> Result<BTreeMap<TreePath, Oid>, git2::Error> {
     let mut index = repository.index()?;
     index.read(true)?;
     let entry = |entry: git2::IndexEntry| {
@@ -131,7 +137,7 @@ fn index_of(repository: &Repository) -> Result<BTreeMap<TreePath, Oid>, git2::Er
     Ok(index.iter().filter_map(entry).collect())
 }
 
-fn behind(index: &BTreeMap<TreePath, Oid>, equal: &BTreeMap<TreePath, ETag>) -> Vec<TreePath> {
+fn outdated_entries(index: &BTreeMap<TreePath, Oid>, equal: &BTreeMap<TreePath, ETag>) -> Vec<TreePath> {
     let differs =
         |(path, blob): (&TreePath, &ETag)| (index.get(path).map(|id| etag(*id)) != Some(*blob)).then(|| path.clone());
     equal.iter().filter_map(differs).collect()
@@ -148,7 +154,7 @@ fn untracked(repository: &Repository) -> Result<Vec<TreePath>, git2::Error> {
     let statuses = repository.statuses(Some(&mut options))?;
     let path = |entry: git2::StatusEntry<'_>| {
         let is_new = entry.status().contains(Status::WT_NEW);
-        // A repository within the tree is told with a slash behind its name.
+        // A nested repository is reported with a trailing slash.
         entry.path().ok().filter(|path| is_new && !path.ends_with('/')).and_then(|path| TreePath::parse(path).ok())
     };
     Ok(statuses.iter().filter_map(path).collect())

@@ -1,4 +1,5 @@
-//! Who merges packs: small ones that were not flushed, the committer by the way; all others, a helper that no writer waits for.
+//! Scheduling of pack compaction: small unflushed packs are merged inline by the committer, all
+//! others by a helper that no writer waits for.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,18 +12,19 @@ use tracing::warn;
 
 use super::listing::{self, PackListing};
 use super::merge::{MergeFailure, PackMerge};
-use super::pack_set::{FAN, MergeBounds, PackSet, StoredPack};
+use super::pack_set::{MERGE_FACTOR, MergeBounds, PackSet, StoredPack};
 use super::{FileReuse, HistoryResult, TEMPORARY, remove};
 use crate::{FailPoint, FailPoints};
 
-/// Larger packs are not made: merging them takes a minute of the disk. Their offsets fit into 31 bits.
+/// Maximum size of a merged pack: larger merges occupy the disk for a minute. Offsets fit into 31
+/// bits.
 const MAX_BYTES: u64 = (2 << 30) - 1;
-/// What the committer merges by the way, in bytes: a few milliseconds.
-const MAX_BY_THE_WAY: u64 = 2 << 20;
-/// What is merged still when the server stops, so that packs of many short lives are merged, too.
-const MAX_AT_THE_END: u64 = 32 << 20;
+/// Limit of inline merges, in bytes: a few milliseconds.
+const MAX_INLINE_BYTES: u64 = 2 << 20;
+/// Limit of merges at shutdown, in bytes, so that packs of many short processes are merged, too.
+const MAX_SHUTDOWN_BYTES: u64 = 32 << 20;
 
-/// The packs of a repository, and who merges them.
+/// The packs of a repository, and their compaction.
 pub(in super::super) struct Merger {
     shared: Arc<MergerShared>,
     helper: SerialExecutor,
@@ -31,9 +33,9 @@ pub(in super::super) struct Merger {
 struct MergerShared {
     directory: PathBuf,
     state: Mutex<MergerState>,
-    /// Tells temporary names apart.
-    serial: AtomicUsize,
-    /// Packs that went since somebody asked.
+    /// Makes temporary names unique.
+    next_number: AtomicUsize,
+    /// Number of removed packs since it was last reset.
     removed: AtomicUsize,
     fail: FailPoints,
 }
@@ -41,24 +43,24 @@ struct MergerShared {
 #[derive(Default)]
 struct MergerState {
     packs: PackSet,
-    /// The helper was called.
-    is_called: bool,
-    /// Packs of earlier lives were looked for.
-    has_looked: bool,
-    /// Everything is flushed: what lies there from earlier lives is whole.
-    is_settled: bool,
-    /// The disk refused: left until the next flush.
-    is_refused: bool,
+    /// A job is queued on the helper.
+    is_scheduled: bool,
+    /// The packs of earlier processes were added.
+    has_scanned: bool,
+    /// A checkpoint was completed, so packs of earlier processes are complete.
+    has_checkpoint: bool,
+    /// An I/O error occurred: no merges until the next flush.
+    is_suspended: bool,
     is_stopping: bool,
 }
 
 impl Merger {
     /// For a directory of packs.
-    pub(in super::super) fn of(directory: PathBuf, fail: FailPoints) -> Self {
+    pub(in super::super) fn new(directory: PathBuf, fail: FailPoints) -> Self {
         let shared = Arc::new(MergerShared {
             directory,
             state: Mutex::default(),
-            serial: AtomicUsize::new(0),
+            next_number: AtomicUsize::new(0),
             removed: AtomicUsize::new(0),
             fail,
         });
@@ -69,70 +71,75 @@ impl Merger {
         self.shared.state.lock().packs.publish(pack, keep);
     }
 
-    /// A branch shows all packs: git's housekeeping may have them, and small ones are merged.
-    pub(super) fn release(&self, reuse: FileReuse<'_>) {
-        let keeps = self.shared.state.lock().packs.release();
+    /// All packs are reachable from a branch: unpins them, and merges small ones.
+    pub(super) fn unpin(&self, reuse: FileReuse<'_>) {
+        let keeps = self.shared.state.lock().packs.unpin();
         for keep in keeps {
             match fs::remove_file(&keep) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    warn!(file = %keep.display(), %error, "a mark that keeps a pack from `git gc` could not be removed");
+                    warn!(file = %keep.display(), %error, "the `.keep` file of a pack could not be removed; `git gc` will not repack it");
                 }
                 Ok(()) | Err(_) => {}
             }
         }
-        let small = MergeBounds { is_fresh: true, below: u32::MAX, max_bytes: MAX_BY_THE_WAY, least: FAN };
+        let small = MergeBounds {
+            unflushed_only: true,
+            below_class: u32::MAX,
+            max_bytes: MAX_INLINE_BYTES,
+            min_packs: MERGE_FACTOR,
+        };
         while let Some(parts) = self.shared.claim(small) {
-            self.shared.merge(&parts, MergeMode::Along(reuse));
+            self.shared.merge(&parts, MergeMode::Inline(reuse));
         }
-        self.call(|_| {});
+        self.schedule(|_| {});
     }
 
-    pub(super) fn flushing(&self) {
-        self.shared.state.lock().packs.flushing();
+    pub(super) fn start_flush(&self) {
+        self.shared.state.lock().packs.start_flush();
     }
 
-    pub(super) fn flushed(&self) {
-        self.call(|state| {
-            state.packs.flushed();
-            (state.is_settled, state.is_refused) = (true, false);
+    pub(super) fn finish_flush(&self) {
+        self.schedule(|state| {
+            state.packs.finish_flush();
+            (state.has_checkpoint, state.is_suspended) = (true, false);
         });
     }
 
-    /// Whether the disk has a pack, also after a flush that failed.
-    pub(super) fn is_on_disk(&self, pack: &Path) -> bool {
-        self.shared.state.lock().packs.is_on_disk(pack)
+    /// Whether a pack is durable, even after a failed flush.
+    pub(super) fn is_durable(&self, pack: &Path) -> bool {
+        self.shared.state.lock().packs.is_durable(pack)
     }
 
-    /// Says that packs were flushed by themselves.
-    pub(super) fn place(&self, packs: Vec<PathBuf>) {
+    /// Records that packs were flushed separately.
+    pub(super) fn mark_durable(&self, packs: Vec<PathBuf>) {
         let mut state = self.shared.state.lock();
-        packs.into_iter().for_each(|pack| state.packs.place(pack));
+        packs.into_iter().for_each(|pack| state.packs.mark_durable(pack));
     }
 
-    /// Ends the work: what is small is merged still, a large merge is given up.
+    /// Stops the helper: small packs are still merged, a large merge is cancelled.
     pub(super) fn stop(&self) {
         if !self.shared.state.lock().is_stopping {
-            self.call(|state| state.is_stopping = true);
+            self.schedule(|state| state.is_stopping = true);
         }
         self.helper.wait_idle();
     }
 
-    /// Waits until nothing is being merged any more.
+    /// Waits until the helper is idle.
     #[cfg(test)]
-    pub(in super::super) fn rest(&self) {
+    pub(in super::super) fn wait_idle(&self) {
         self.helper.wait_idle();
     }
 
-    fn call(&self, change: impl FnOnce(&mut MergerState)) {
+    fn schedule(&self, change: impl FnOnce(&mut MergerState)) {
         let mut state = self.shared.state.lock();
         change(&mut state);
-        if !std::mem::replace(&mut state.is_called, true) {
+        if !std::mem::replace(&mut state.is_scheduled, true) {
             let shared = Arc::clone(&self.shared);
-            self.helper.submit(move || shared.look_and_merge());
+            self.helper.submit(move || shared.run());
         }
     }
 
-    /// How many packs went since this was asked.
+    /// Number of removed packs; the caller resets it.
     pub(super) fn removed(&self) -> &AtomicUsize {
         &self.shared.removed
     }
@@ -144,37 +151,37 @@ impl Drop for Merger {
     }
 }
 
-/// How packs are merged.
+/// The mode of a merge.
 enum MergeMode<'a> {
-    /// By the committer, of packs that the log has; their files are used again.
-    Along(FileReuse<'a>),
-    /// By the helper, flushed. Packs of lower classes than this, which came meanwhile, are merged first.
-    Aside(u32),
+    /// Inline, by the committer, of packs that the log covers; their files are recycled.
+    Inline(FileReuse<'a>),
+    /// By the helper, flushed. New packs of lower size classes are merged first.
+    Background(u32),
 }
 
 impl MergerShared {
-    fn look_and_merge(&self) {
-        let is_to_look = {
+    fn run(&self) {
+        let must_scan = {
             let mut state = self.state.lock();
-            state.is_called = false;
-            let is_to_look = state.is_settled && !state.has_looked;
-            state.has_looked |= is_to_look;
-            is_to_look
+            state.is_scheduled = false;
+            let must_scan = state.has_checkpoint && !state.has_scanned;
+            state.has_scanned |= must_scan;
+            must_scan
         };
-        if is_to_look && let Err(error) = self.look() {
-            warn!(%error, "packs of git from before the start could not be looked at; `git gc` merges them, too");
+        if must_scan && let Err(error) = self.scan() {
+            warn!(%error, "existing packs could not be read for compaction; `git gc` can merge them");
         }
         self.merge_below(u32::MAX);
     }
 
-    /// Looks for packs of earlier lives of the server.
-    fn look(&self) -> HistoryResult<()> {
+    /// Adds packs of earlier processes.
+    fn scan(&self) -> HistoryResult<()> {
         for entry in fs::read_dir(&self.directory)? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "pack") && path.with_extension("idx").exists() {
                 let bytes = fs::metadata(&path)?.len();
                 let mut state = self.state.lock();
-                if !state.packs.knows(&path) {
+                if !state.packs.contains(&path) {
                     state.packs.add(StoredPack { path, bytes, is_flushed: true });
                 }
             }
@@ -184,140 +191,140 @@ impl MergerShared {
 
     fn merge_below(&self, class: u32) {
         let bounds = |is_stopping| MergeBounds {
-            is_fresh: false,
-            below: class,
-            max_bytes: if is_stopping { MAX_AT_THE_END } else { MAX_BYTES },
-            least: 2,
+            unflushed_only: false,
+            below_class: class,
+            max_bytes: if is_stopping { MAX_SHUTDOWN_BYTES } else { MAX_BYTES },
+            min_packs: 2,
         };
         loop {
             let is_stopping = self.state.lock().is_stopping;
             let Some(parts) = self.claim(bounds(is_stopping)) else { return };
             let class = parts.iter().map(StoredPack::class).max().unwrap_or(0);
-            self.merge(&parts, MergeMode::Aside(class));
+            self.merge(&parts, MergeMode::Background(class));
         }
     }
 
-    /// Takes packs out that are due; none when there are none or the disk refused a moment ago. Packs that are listed are left to
-    /// git from here on.
+    /// Takes packs that are due for compaction; none without any, or after an I/O error. Packs in a
+    /// multi-pack-index are left to git.
     fn claim(&self, bounds: MergeBounds) -> Option<Vec<StoredPack>> {
         loop {
             let mut parts = {
                 let mut state = self.state.lock();
-                if state.is_refused {
+                if state.is_suspended {
                     return None;
                 }
                 state.packs.claim(bounds)?
             };
-            match PackListing::of(&self.directory) {
+            match PackListing::read(&self.directory) {
                 Ok(None) => return Some(parts),
                 Ok(Some(listing)) => {
-                    let listed: Vec<_> = parts.extract_if(.., |part| listing.names(&part.path)).collect();
-                    if listed.is_empty() {
+                    let in_listing: Vec<_> = parts.extract_if(.., |part| listing.contains(&part.path)).collect();
+                    if in_listing.is_empty() {
                         return Some(parts);
                     }
                     let mut state = self.state.lock();
-                    state.packs.drop_claim(&listed);
-                    state.packs.put_back(&parts);
+                    state.packs.drop_claim(&in_listing);
+                    state.packs.unclaim(&parts);
                 }
                 Err(error) => {
-                    warn!(%error, "git's list of packs cannot be read; packs are not merged");
-                    self.refused(&parts);
+                    warn!(%error, "git's multi-pack-index cannot be read; packs are not merged until the next checkpoint");
+                    self.suspend(&parts);
                 }
             }
         }
     }
 
-    /// Packs stay as they are, and the disk is left alone until the next flush.
-    fn refused(&self, parts: &[StoredPack]) {
+    /// Returns the packs, and disables compaction until the next flush.
+    fn suspend(&self, parts: &[StoredPack]) {
         let mut state = self.state.lock();
-        state.packs.put_back(parts);
-        state.is_refused = true;
+        state.packs.unclaim(parts);
+        state.is_suspended = true;
     }
 
-    fn merge(&self, parts: &[StoredPack], way: MergeMode<'_>) {
-        match self.joined(parts, &way) {
+    fn merge(&self, parts: &[StoredPack], mode: MergeMode<'_>) {
+        match self.try_merge(parts, &mode) {
             Ok(()) => {}
-            Err(MergeFailure::Stopping) => self.state.lock().packs.put_back(parts),
+            Err(MergeFailure::Stopping) => self.state.lock().packs.unclaim(parts),
             Err(MergeFailure::Unfit(path, reason)) => {
                 if let Some(reason) = reason {
-                    warn!(file = %path.display(), "a pack of git {reason}; run `git fsck`");
+                    warn!(file = %path.display(), "a git pack {reason}; run `git fsck`");
                 }
                 let (unfit, fit): (Vec<_>, Vec<_>) = parts.iter().cloned().partition(|part| part.path == path);
                 let mut state = self.state.lock();
                 state.packs.drop_claim(&unfit);
-                state.packs.put_back(&fit);
+                state.packs.unclaim(&fit);
             }
             Err(MergeFailure::Store(error)) => {
-                warn!(%error, "packs of git could not be merged; they are whole, and it is tried again");
-                self.refused(parts);
+                warn!(%error, "git packs could not be merged; they are unchanged, and the next checkpoint retries");
+                self.suspend(parts);
             }
         }
     }
 
-    fn joined(&self, parts: &[StoredPack], way: &MergeMode<'_>) -> Result<(), MergeFailure> {
-        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
-        let join = PackMerge {
+    fn try_merge(&self, parts: &[StoredPack], mode: &MergeMode<'_>) -> Result<(), MergeFailure> {
+        let next_number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        let merge = PackMerge {
             fail: &self.fail,
             directory: &self.directory,
-            temporary: self.directory.join(format!("{TEMPORARY}merged-{serial}")),
-            is_flushed: matches!(way, MergeMode::Aside(_)),
-            reuse: match way {
-                MergeMode::Along(reuse) => Some(*reuse),
-                MergeMode::Aside(_) => None,
+            temporary: self.directory.join(format!("{TEMPORARY}merged-{next_number}")),
+            is_flushed: matches!(mode, MergeMode::Background(_)),
+            reuse: match mode {
+                MergeMode::Inline(reuse) => Some(*reuse),
+                MergeMode::Background(_) => None,
             },
         };
         let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
-        self.has_room_for(bytes)?;
-        let mut between = || match way {
-            MergeMode::Along(_) => Ok(()),
-            MergeMode::Aside(_) if bytes > MAX_AT_THE_END && self.state.lock().is_stopping => {
+        self.check_free_space(bytes)?;
+        let mut between_slices = || match mode {
+            MergeMode::Inline(_) => Ok(()),
+            MergeMode::Background(_) if bytes > MAX_SHUTDOWN_BYTES && self.state.lock().is_stopping => {
                 Err(MergeFailure::Stopping)
             }
-            MergeMode::Aside(class) => {
+            MergeMode::Background(class) => {
                 self.merge_below(*class);
                 Ok(())
             }
         };
-        let merged = join.run(parts, &mut between)?;
+        let merged = merge.run(parts, &mut between_slices)?;
         {
             let mut state = self.state.lock();
             state.packs.add(merged.clone());
-            if join.is_flushed {
-                state.packs.place(merged.path.clone());
+            if merge.is_flushed {
+                state.packs.mark_durable(merged.path.clone());
             }
         }
         for part in parts.iter().filter(|part| part.path != merged.path) {
             self.fail.check(FailPoint::PackDrop)?;
-            self.remove(&part.path, way)?;
+            self.remove(&part.path, mode)?;
         }
         self.state.lock().packs.drop_claim(parts);
         self.removed.fetch_add(parts.len(), Ordering::Relaxed);
-        listing::drop_broken(&self.directory)?;
+        listing::remove_stale(&self.directory)?;
         Ok(())
     }
 
-    /// Writers need the disk more than this does.
-    fn has_room_for(&self, bytes: u64) -> Result<(), MergeFailure> {
+    /// Leaves free space for writers.
+    fn check_free_space(&self, bytes: u64) -> Result<(), MergeFailure> {
         let disk = rustix::fs::statvfs(&self.directory).map_err(std::io::Error::from)?;
-        if bytes > MAX_BY_THE_WAY && disk.f_bavail.saturating_mul(disk.f_frsize) / 2 < bytes {
+        if bytes > MAX_INLINE_BYTES && disk.f_bavail.saturating_mul(disk.f_frsize) / 2 < bytes {
             return Err(std::io::Error::from(std::io::ErrorKind::StorageFull).into());
         }
         Ok(())
     }
 
-    /// Removes a pack whose objects are in another; not one that somebody wants to keep meanwhile.
-    fn remove(&self, pack: &Path, way: &MergeMode<'_>) -> HistoryResult<()> {
+    /// Removes a pack whose objects are in another; not if someone has pinned it meanwhile.
+    fn remove(&self, pack: &Path, mode: &MergeMode<'_>) -> HistoryResult<()> {
         let index = pack.with_extension("idx");
         if pack.with_extension("keep").exists() {
             return Ok(());
         }
-        self.state.lock().packs.forget(pack);
-        match way {
-            // The index first: what has no index is no pack to anybody.
-            MergeMode::Along(FileReuse { spares, disposal }) => {
-                [&*index, pack].into_iter().try_for_each(|file| Ok(spares.keep(file, disposal)?))
+        self.state.lock().packs.remove(pack);
+        match mode {
+            // The index first: without an index git ignores the pack.
+            MergeMode::Inline(FileReuse { pool, reclaimer }) => {
+                [&*index, pack].into_iter().try_for_each(|file| Ok(pool.recycle(file, reclaimer)?))
             }
-            MergeMode::Aside(_) => remove(&index),
+            MergeMode::Background(_) => remove(&index),
         }
     }
 }

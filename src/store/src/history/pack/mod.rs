@@ -1,17 +1,17 @@
-//! Packs of our own (gitformat-pack(5)): one for each batch, merged as they grow in number.
+//! Packs of svcfs (gitformat-pack(5)): one per batch, compacted as their number grows.
 //!
-//! One rule: a pack appears whole, and stays until a branch shows what is in it. Its data file is in place before its index, by
-//! which git finds it; before both there is a `.keep` file, which keeps somebody's `git gc` from taking it for rubbish. A pack
-//! that a checkpoint flushed goes only after the one that takes its place was flushed, too: the log does not have its objects.
+//! Invariant: a pack is installed complete, and stays until a branch contains its objects. The data
+//! file is installed before the index, and a `.keep` file before both, so that `git gc` does not
+//! remove the pack. A flushed pack is removed only after its replacement is flushed, because the
+//! log does not have its objects.
 //!
-//! - `batch`: the pack of a batch. `index`: what stands beside a pack. `draft`: a file of either, until it is whole.
-//!   `torn`: what a crash leaves.
-//!   `renewal`: what a failed flush may have lost.
-//! - `set`: which packs there are, and which are to become one. `join`: how they do. `merger`: who does it, and when.
-//!   `listing`: git's own index over many packs, which has a say in it.
+//! - `batch`: the pack of a batch. `index`: the index file. `temp_pack`: a file being written.
+//!   `torn`: leftovers of a crash. `rewrite`: packs after a failed flush.
+//! - `pack_set`: existing packs, and those due for compaction. `merge`: a merge. `compaction`:
+//!   scheduling. `listing`: git's multi-pack-index, which restricts it.
 //!
-//! The objects are not deltas of each other, so that packs are merged by putting their bodies one behind the other. Packing
-//! tightly is what `git gc` is for.
+//! Objects are not stored as deltas, so that packs are merged by concatenation. `git gc` packs
+//! tightly.
 
 mod batch;
 mod compaction;
@@ -37,100 +37,101 @@ use crate::deferred_unlink::Reclaimer;
 use crate::recycled_files::RecyclePool;
 
 pub(super) use compaction::Merger;
-pub(super) use torn::{is_whole, sweep_temporary};
+pub(super) use torn::{is_complete, sweep_temporary};
 
 const CHECKSUM_BYTES: usize = 20;
-/// What our files are called until they are whole. Not a name that begins with `tmp_`: `git prune` takes those away.
+/// Prefix of temporary files. Not `tmp_`, which `git prune` removes.
 pub(super) const TEMPORARY: &str = ".svcfs_";
-/// What our `.keep` files say.
-const KEEP: &str = "svcfs: until a branch shows it\n";
-/// The file that they are further names of, beside the directory of packs.
-const MARK: &str = "svcfs.keep";
-/// After so many packs went, libgit2 is made to let go of them.
-const MANY_REMOVED: usize = 24;
+/// Content of our `.keep` files.
+const KEEP_TEXT: &str = "svcfs: until a branch shows it\n";
+/// The file that `.keep` files are hard links to, beside the pack directory.
+const KEEP_SOURCE: &str = "svcfs.keep";
+/// After this many removed packs, libgit2's handles are closed.
+const MAX_REMOVED_PACKS: usize = 24;
 
-/// Files that may be used again, and who lets go of those that may not.
+/// Recycled files, and the reclaimer of others.
 ///
-/// A power cut may leave such a file under the name that it had, with the bytes of what it became. So only files of packs that were not
-/// flushed are used again: whatever is in them, the log has all of it, and an opening looks at each of them (`torn`).
+/// After a power failure a recycled file may have its old name and new content. So only files of
+/// unflushed packs are recycled: the log has their objects, and recovery checks each of them
+/// (`torn`).
 #[derive(Clone, Copy)]
 struct FileReuse<'a> {
-    spares: &'a RecyclePool,
-    disposal: &'a Reclaimer,
+    pool: &'a RecyclePool,
+    reclaimer: &'a Reclaimer,
 }
 
 impl History {
     const fn reuse(&self) -> FileReuse<'_> {
-        FileReuse { spares: &self.spares, disposal: &self.disposal }
+        FileReuse { pool: &self.recycled_packs, reclaimer: &self.reclaimer }
     }
 
-    /// Writes what was staged as a pack, so that everybody who opens the repository has it. Nothing is flushed. `git gc`
-    /// leaves it alone until [`History::release`].
+    /// Writes staged objects as a pack, so that every process with the repository sees them.
+    /// Nothing is flushed. `git gc` ignores the pack until [`History::unpin_packs`].
     ///
     /// # Errors
-    /// `State` when it cannot be written; the objects are then kept for the next time.
+    /// `State` when it cannot be written; the objects then stay staged.
     pub fn publish(&self) -> HistoryResult<()> {
         let mut writer = self.writer.lock();
         let directory = writer.repository.commondir().join("objects/pack");
-        let fresh = writer.objects.deflated()?;
-        if fresh.is_empty() {
+        let new_objects = writer.objects.deflate_all()?;
+        if new_objects.is_empty() {
             return Ok(());
         }
-        let (pack, keep) = batch::kept(&self.fail, &directory, self.reuse(), &fresh)?;
-        writer.objects.forget_fresh();
+        let (pack, keep) = batch::write_pinned(&self.fail, &directory, self.reuse(), &new_objects)?;
+        writer.objects.clear();
         self.merger.publish(pack, keep);
         self.fail.hit(FailPoint::PackDone);
         Ok(())
     }
 
-    /// Says that a branch shows all that was published: git's housekeeping may have it, and small packs are merged.
+    /// Called when a branch contains all published objects: unpins packs for `git gc`, and merges
+    /// small ones.
     pub fn unpin_packs(&self) {
-        self.merger.release(self.reuse());
-        if self.merger.removed().load(Ordering::Relaxed) >= MANY_REMOVED {
+        self.merger.unpin(self.reuse());
+        if self.merger.removed().load(Ordering::Relaxed) >= MAX_REMOVED_PACKS {
             self.merger.removed().store(0, Ordering::Relaxed);
-            self.let_go_of_packs();
+            self.reopen_repository();
         }
     }
 
-    /// Says that everything published so far is about to be flushed.
+    /// Called before a flush: it covers everything published so far.
     pub fn start_flush(&self) {
-        self.merger.flushing();
+        self.merger.start_flush();
     }
 
-    /// Says that everything published before the last [`History::flushing`] is on the disk for good.
+    /// Called after a flush: everything published before [`History::start_flush`] is durable.
     pub fn finish_flush(&self) {
-        self.merger.flushed();
+        self.merger.finish_flush();
     }
 
-    /// Ends what goes on beside the writer: from here on nothing in the repository changes by itself, and another may have it. Files that
-    /// wait to be used again go first: whoever opens it next gives theirs the same names.
+    /// Stops background work and releases the repository. Recycled files are removed first: the
+    /// next process uses the same names.
     pub fn close(&self) {
         self.merger.stop();
-        self.spares.clear();
-        self.branches.clear();
-        self.disposal.rest();
-        drop(self.alone.lock().take());
+        self.recycled_packs.clear();
+        self.recycled_refs.clear();
+        self.reclaimer.wait_idle();
+        drop(self.repo_lock.lock().take());
     }
 
-    /// libgit2 keeps a pack open for as long as a repository that has met it, also one that is gone: its file, its index in memory,
-    /// its place on the disk.
-    fn let_go_of_packs(&self) {
+    /// libgit2 keeps packs open, even removed ones: the file, its index in memory, its disk space.
+    fn reopen_repository(&self) {
         match Repository::open(&self.root) {
             Ok(repository) => self.writer.lock().repository = repository,
             Err(error) => {
-                warn!(%error, "git cannot be opened again; packs that were merged keep their place on the disk")
+                warn!(%error, "the repository cannot be reopened; merged packs still occupy disk space")
             }
         }
         self.readers.lock().clear();
     }
 }
 
-/// Removes a pack, its index first: what has no index is no pack to anybody.
+/// Removes a pack, its index first: without an index git ignores the pack.
 fn remove(index: &Path) -> HistoryResult<()> {
     for file in [index.to_owned(), index.with_extension("pack")] {
         match fs::remove_file(file) {
             Ok(()) => {}
-            // Somebody's `git repack` was first.
+            // Removed by a concurrent `git repack`.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
         }
@@ -138,11 +139,11 @@ fn remove(index: &Path) -> HistoryResult<()> {
     Ok(())
 }
 
-/// Moves a damaged pack to where git does not take it for one, its index first.
-fn keep_aside(git: &Path, index: &Path) -> HistoryResult<()> {
+/// Moves a damaged pack to `.git/damaged`, its index first.
+fn quarantine(git: &Path, index: &Path) -> HistoryResult<()> {
     for file in [index.to_owned(), index.with_extension("pack")] {
         match set_aside_in_git(git, &file) {
-            Ok(aside) => warn!(file = %aside.display(), "a pack of git is damaged; it is kept here"),
+            Ok(aside) => warn!(file = %aside.display(), "a git pack is damaged and was moved here"),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
         }

@@ -1,156 +1,160 @@
-//! The packs that are ours to merge, and which of them are due.
+//! The packs that svcfs may merge, and which are due.
 //!
-//! One rule: packs are told apart by their size, in classes of which each holds packs six times as large as the one before;
-//! six of a class become one of a higher class. From 4 KiB to 2 GiB there are nine classes, which leaves at most 45 packs, and a byte
-//! is copied once for each class it passes.
+//! Invariant: packs have size classes; each class is six times as large as the one before, and six
+//! packs of a class become one of a higher class. From 4 KiB to 2 GiB there are nine classes, which
+//! leaves at most 45 packs. A byte is copied once per class.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// So many packs of a class are merged.
-pub(super) const FAN: usize = 6;
-/// All packs that are smaller are of one class, in bytes.
-const SMALLEST: u64 = 4 << 10;
-/// Packs merged at once at most: of an earlier version of this program, a class may have more than [`FAN`].
+/// Number of packs of a class that triggers a merge.
+pub(super) const MERGE_FACTOR: usize = 6;
+/// Smaller packs are in the lowest class, in bytes.
+const MIN_CLASS_BYTES: u64 = 4 << 10;
+/// Maximum packs per merge: a class left by an earlier version may have more than [`MERGE_FACTOR`].
 const MAX_PARTS: usize = 64;
 
-/// A whole pack on the disk.
+/// A complete pack on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StoredPack {
-    /// Its data file; its index stands beside it.
+    /// The data file; the index is beside it.
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
-    /// Whether it is on the disk for good, or about to be: from then on the log need not have its objects.
+    /// Whether it is durable, or a flush has started: from then on the log need not have its
+    /// objects.
     pub(super) is_flushed: bool,
 }
 
 impl StoredPack {
     /// Zero for the smallest.
     pub(super) fn class(&self) -> u32 {
-        (self.bytes / SMALLEST).checked_ilog(FAN as u64).map_or(0, |class| class + 1)
+        (self.bytes / MIN_CLASS_BYTES).checked_ilog(MERGE_FACTOR as u64).map_or(0, |class| class + 1)
     }
 }
 
-/// Which packs somebody may merge.
+/// Limits of a merge.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MergeBounds {
-    /// Only those that were not flushed.
-    pub(super) is_fresh: bool,
-    /// Only of classes below this one.
-    pub(super) below: u32,
-    /// All together at most so large.
+    /// Only unflushed packs.
+    pub(super) unflushed_only: bool,
+    /// Only classes below this one.
+    pub(super) below_class: u32,
+    /// Maximum total size.
     pub(super) max_bytes: u64,
-    /// Not fewer than this.
-    pub(super) least: usize,
+    /// Minimum number of packs.
+    pub(super) min_packs: usize,
 }
 
-/// The packs that are ours.
+/// All packs of svcfs.
 #[derive(Debug, Default)]
 pub(super) struct PackSet {
-    /// Those that no branch shows yet, with our `.keep` files.
-    hidden: Vec<(StoredPack, Option<PathBuf>)>,
-    /// Those that may be merged.
-    shown: Vec<StoredPack>,
-    /// Those that are being merged.
+    /// Packs that no branch contains yet, with our `.keep` files.
+    pinned: Vec<(StoredPack, Option<PathBuf>)>,
+    /// Packs that may be merged.
+    mergeable: Vec<StoredPack>,
+    /// Packs that are being merged.
     claimed: Vec<StoredPack>,
-    /// Those of which a flush said that the disk has them, whoever made them.
-    on_disk: HashSet<PathBuf>,
+    /// Packs that are known to be durable.
+    durable: HashSet<PathBuf>,
 }
 
 impl PackSet {
-    /// Adds a pack that no branch shows yet.
+    /// Adds a pack that no branch contains yet.
     pub(super) fn publish(&mut self, pack: StoredPack, keep: Option<PathBuf>) {
-        // In the place of its equal, perhaps, and of its flush.
-        self.on_disk.remove(&pack.path);
-        self.hidden.push((pack, keep));
+        // It may replace an identical, flushed pack.
+        self.durable.remove(&pack.path);
+        self.pinned.push((pack, keep));
     }
 
-    /// A branch shows all packs; the `.keep` files that are not needed any more.
-    pub(super) fn release(&mut self) -> Vec<PathBuf> {
+    /// Unpins all packs; returns the `.keep` files to remove.
+    pub(super) fn unpin(&mut self) -> Vec<PathBuf> {
         let mut keeps = Vec::new();
-        for (pack, keep) in std::mem::take(&mut self.hidden) {
+        for (pack, keep) in std::mem::take(&mut self.pinned) {
             keeps.extend(keep);
             self.add(pack);
         }
         keeps
     }
 
-    /// From here on the log may let go of what these packs have, as soon as the flush is done.
-    pub(super) fn flushing(&mut self) {
-        let hidden = self.hidden.iter_mut().map(|(pack, _)| pack);
-        // Also what is being merged: that may fail, and they are merged again.
-        for pack in hidden.chain(&mut self.shown).chain(&mut self.claimed) {
+    /// Called before a flush: afterwards the log may drop the objects of these packs.
+    pub(super) fn start_flush(&mut self) {
+        let pinned = self.pinned.iter_mut().map(|(pack, _)| pack);
+        // Including claimed packs: their merge may fail and be retried.
+        for pack in pinned.chain(&mut self.mergeable).chain(&mut self.claimed) {
             pack.is_flushed = true;
         }
     }
 
-    /// Says that the flush which was about to come is done.
-    pub(super) fn flushed(&mut self) {
-        let all = self.hidden.iter().map(|(pack, _)| pack).chain(&self.shown).chain(&self.claimed);
-        self.on_disk.extend(all.filter(|pack| pack.is_flushed).map(|pack| pack.path.clone()));
+    /// Called after the flush.
+    pub(super) fn finish_flush(&mut self) {
+        let all = self.pinned.iter().map(|(pack, _)| pack).chain(&self.mergeable).chain(&self.claimed);
+        self.durable.extend(all.filter(|pack| pack.is_flushed).map(|pack| pack.path.clone()));
     }
 
-    /// Says that a pack was flushed by itself.
-    pub(super) fn place(&mut self, path: PathBuf) {
-        self.on_disk.insert(path);
+    /// Records that a pack was flushed separately.
+    pub(super) fn mark_durable(&mut self, path: PathBuf) {
+        self.durable.insert(path);
     }
 
-    /// Whether the disk has a pack: no flush that fails later takes it back.
-    pub(super) fn is_on_disk(&self, path: &Path) -> bool {
-        self.on_disk.contains(path)
+    /// Whether a pack is durable: later failed flushes do not affect it.
+    pub(super) fn is_durable(&self, path: &Path) -> bool {
+        self.durable.contains(path)
     }
 
-    /// Says that a pack is gone.
-    pub(super) fn forget(&mut self, path: &Path) {
-        self.on_disk.remove(path);
+    /// Removes a pack.
+    pub(super) fn remove(&mut self, path: &Path) {
+        self.durable.remove(path);
         self.claimed.retain(|pack| pack.path != path);
     }
 
-    /// Adds a pack that a branch shows. The same objects again are the same file again: replaced by its equal.
+    /// Adds a pack that a branch contains. Equal objects give the same file, which replaces the
+    /// earlier one.
     pub(super) fn add(&mut self, pack: StoredPack) {
-        match self.shown.iter_mut().find(|known| known.path == pack.path) {
-            Some(known) => known.is_flushed &= pack.is_flushed,
-            None => self.shown.push(pack),
+        match self.mergeable.iter_mut().find(|existing| existing.path == pack.path) {
+            Some(existing) => existing.is_flushed &= pack.is_flushed,
+            None => self.mergeable.push(pack),
         }
     }
 
-    pub(super) fn knows(&self, path: &Path) -> bool {
-        let mut all = self.hidden.iter().map(|(pack, _)| pack).chain(&self.shown).chain(&self.claimed);
+    pub(super) fn contains(&self, path: &Path) -> bool {
+        let mut all = self.pinned.iter().map(|(pack, _)| pack).chain(&self.mergeable).chain(&self.claimed);
         all.any(|pack| pack.path == path)
     }
 
-    /// Takes back what was claimed and may be merged again.
-    pub(super) fn put_back(&mut self, parts: &[StoredPack]) {
-        for part in self.taken(parts) {
+    /// Returns claimed packs, which may be merged again.
+    pub(super) fn unclaim(&mut self, parts: &[StoredPack]) {
+        for part in self.take_claimed(parts) {
             self.add(part);
         }
     }
 
-    /// Says that what was claimed is thought of no more: it is in another pack, or unfit.
+    /// Drops claimed packs: merged, or not mergeable.
     pub(super) fn drop_claim(&mut self, parts: &[StoredPack]) {
-        self.taken(parts);
+        self.take_claimed(parts);
     }
 
-    fn taken(&mut self, parts: &[StoredPack]) -> Vec<StoredPack> {
+    fn take_claimed(&mut self, parts: &[StoredPack]) -> Vec<StoredPack> {
         self.claimed.extract_if(.., |pack| parts.iter().any(|part| part.path == pack.path)).collect()
     }
 
-    /// Claims packs of the lowest class that has too many; none when no class has.
+    /// Claims packs of the lowest class that is due; none when no class is.
     pub(super) fn claim(&mut self, bounds: MergeBounds) -> Option<Vec<StoredPack>> {
-        self.shown.sort_unstable_by_key(|pack| pack.bytes);
-        let is_meant = |pack: &StoredPack| pack.class() < bounds.below && !(bounds.is_fresh && pack.is_flushed);
-        let meant: Vec<usize> = (0..self.shown.len()).filter(|at| is_meant(&self.shown[*at])).collect();
-        let class = |at: &usize| self.shown[*at].class();
-        for crowd in meant.chunk_by(|one, other| class(one) == class(other)).filter(|crowd| crowd.len() >= FAN) {
+        self.mergeable.sort_unstable_by_key(|pack| pack.bytes);
+        let is_candidate =
+            |pack: &StoredPack| pack.class() < bounds.below_class && !(bounds.unflushed_only && pack.is_flushed);
+        let candidates: Vec<usize> =
+            (0..self.mergeable.len()).filter(|at| is_candidate(&self.mergeable[*at])).collect();
+        let class = |at: &usize| self.mergeable[*at].class();
+        for group in candidates.chunk_by(|a, b| class(a) == class(b)).filter(|group| group.len() >= MERGE_FACTOR) {
             let mut sum = 0;
             let fits = |at: &&usize| {
-                sum += self.shown[**at].bytes;
+                sum += self.mergeable[**at].bytes;
                 sum <= bounds.max_bytes
             };
-            let claimed: Vec<usize> = crowd.iter().take(MAX_PARTS).take_while(fits).copied().collect();
-            if claimed.len() >= bounds.least {
-                // From behind, so that places before stay.
-                let parts: Vec<_> = claimed.into_iter().rev().map(|at| self.shown.remove(at)).collect();
+            let claimed: Vec<usize> = group.iter().take(MAX_PARTS).take_while(fits).copied().collect();
+            if claimed.len() >= bounds.min_packs {
+                // In reverse, so that earlier positions stay valid.
+                let parts: Vec<_> = claimed.into_iter().rev().map(|at| self.mergeable.remove(at)).collect();
                 self.claimed.extend_from_slice(&parts);
                 return Some(parts);
             }
@@ -163,7 +167,8 @@ impl PackSet {
 mod tests {
     use super::*;
 
-    const ALL: MergeBounds = MergeBounds { is_fresh: false, below: u32::MAX, max_bytes: u64::MAX, least: 2 };
+    const ALL: MergeBounds =
+        MergeBounds { unflushed_only: false, below_class: u32::MAX, max_bytes: u64::MAX, min_packs: 2 };
 
     fn pack(name: usize, bytes: u64) -> StoredPack {
         StoredPack { path: PathBuf::from(format!("pack-{name}.pack")), bytes, is_flushed: false }
@@ -181,7 +186,7 @@ mod tests {
                 packs.drop_claim(&parts);
                 packs.add(pack(count + n, sum));
             }
-            most = most.max(packs.shown.len());
+            most = most.max(packs.mergeable.len());
         }
         (most, copied as f64 / (count as u64 * bytes) as f64)
     }
@@ -206,7 +211,7 @@ mod tests {
                 packs.drop_claim(&parts);
                 packs.add(pack(50_000 + n, parts.iter().map(|part| part.bytes).sum()));
             }
-            most = most.max(packs.shown.len());
+            most = most.max(packs.mergeable.len());
         }
         assert!(most < 50, "{most}");
     }
@@ -214,26 +219,26 @@ mod tests {
     #[test]
     fn what_is_claimed_stays_within_its_bounds() {
         let mut packs = PackSet::default();
-        (0..FAN).for_each(|n| packs.add(pack(n, 5000)));
-        let bounds = MergeBounds { is_fresh: true, max_bytes: 20_000, ..ALL };
-        assert_eq!(packs.claim(MergeBounds { below: 1, ..bounds }), None, "of a higher class");
-        assert_eq!(packs.claim(MergeBounds { least: FAN, ..bounds }), None, "too large together");
+        (0..MERGE_FACTOR).for_each(|n| packs.add(pack(n, 5000)));
+        let bounds = MergeBounds { unflushed_only: true, max_bytes: 20_000, ..ALL };
+        assert_eq!(packs.claim(MergeBounds { below_class: 1, ..bounds }), None, "of a higher class");
+        assert_eq!(packs.claim(MergeBounds { min_packs: MERGE_FACTOR, ..bounds }), None, "too large together");
         let parts = packs.claim(bounds).unwrap();
         assert_eq!(parts.len(), 4);
-        packs.put_back(&parts);
-        packs.flushing();
+        packs.unclaim(&parts);
+        packs.start_flush();
         assert_eq!(packs.claim(bounds), None, "flushed");
     }
 
     #[test]
     fn packs_that_were_flushed_while_a_merge_of_them_failed_are_merged_as_flushed_ones() {
         let mut packs = PackSet::default();
-        (0..FAN).for_each(|n| packs.add(pack(n, 5000)));
+        (0..MERGE_FACTOR).for_each(|n| packs.add(pack(n, 5000)));
         let parts = packs.claim(ALL).unwrap();
-        packs.flushing();
-        packs.flushed();
-        packs.put_back(&parts);
-        assert_eq!(packs.claim(MergeBounds { is_fresh: true, ..ALL }), None);
-        assert!(packs.claim(ALL).unwrap().iter().all(|part| part.is_flushed && packs.is_on_disk(&part.path)));
+        packs.start_flush();
+        packs.finish_flush();
+        packs.unclaim(&parts);
+        assert_eq!(packs.claim(MergeBounds { unflushed_only: true, ..ALL }), None);
+        assert!(packs.claim(ALL).unwrap().iter().all(|part| part.is_flushed && packs.is_durable(&part.path)));
     }
 }

@@ -1,4 +1,4 @@
-//! A file of a pack in the making.
+//! A pack file being written.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -7,42 +7,42 @@ use std::path::{Path, PathBuf};
 
 use super::{FileReuse, owner};
 
-/// Written at once, in bytes.
-const BUFFER: usize = 128 << 10;
+/// Write size, in bytes.
+const BUFFER_BYTES: usize = 128 << 10;
 
-/// A file under a temporary name, which goes unless it is placed.
+/// A file under a temporary name; removed unless installed.
 pub(super) struct TempPack {
     name: PathBuf,
     file: BufWriter<File>,
     bytes: u64,
-    /// How many bytes of an earlier use it has.
-    used: u64,
+    /// Length from an earlier use, in bytes.
+    old_length: u64,
 }
 
 impl TempPack {
-    /// Begins a file: a spare one, where there is one, or a new one with this name.
-    pub(super) fn begin(name: PathBuf, reuse: Option<FileReuse<'_>>) -> io::Result<Self> {
-        let (name, file, used) = match reuse.and_then(|reuse| reuse.spares.take(reuse.disposal)) {
+    /// Creates a file: a recycled one if available, or a new one with this name.
+    pub(super) fn create(name: PathBuf, reuse: Option<FileReuse<'_>>) -> io::Result<Self> {
+        let (name, file, old_length) = match reuse.and_then(|reuse| reuse.pool.take(reuse.reclaimer)) {
             Some((name, file)) => {
-                let used = file.metadata()?.len();
-                (name, file, used)
+                let old_length = file.metadata()?.len();
+                (name, file, old_length)
             }
             None => {
-                let file = created_anew(&name)?;
+                let file = create_or_replace(&name)?;
                 (name, file, 0)
             }
         };
-        Ok(Self { name, file: BufWriter::with_capacity(BUFFER, file), bytes: 0, used })
+        Ok(Self { name, file: BufWriter::with_capacity(BUFFER_BYTES, file), bytes: 0, old_length })
     }
 
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Says that everything is written.
+    /// Completes the file.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         self.file.flush()?;
-        if self.used > self.bytes {
+        if self.old_length > self.bytes {
             self.file.get_ref().set_len(self.bytes)?;
         }
         Ok(())
@@ -52,8 +52,8 @@ impl TempPack {
         self.file.get_ref().sync_all()
     }
 
-    /// Gives a finished file its own name.
-    pub(super) fn place(mut self, path: &Path) -> io::Result<()> {
+    /// Renames a completed file into place.
+    pub(super) fn install(mut self, path: &Path) -> io::Result<()> {
         fs::rename(&self.name, path)?;
         self.name.clear();
         Ok(())
@@ -75,26 +75,27 @@ impl Write for TempPack {
 impl Drop for TempPack {
     fn drop(&mut self) {
         if !self.name.as_os_str().is_empty() {
-            // The failure that matters is the first one; a leftover is swept at the next opening.
+            // The first error is the meaningful one; a leftover is removed by the sweep at the next
+            // open.
             let _ = fs::remove_file(&self.name);
         }
     }
 }
 
-/// A file under a temporary name.
-fn created_anew(path: &Path) -> io::Result<File> {
-    match created(path) {
-        // Of an attempt that failed.
+/// Creates a file under a temporary name.
+fn create_or_replace(path: &Path) -> io::Result<File> {
+    match create_read_only(path) {
+        // Left by a failed attempt.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             fs::remove_file(path)?;
-            created(path)
+            create_read_only(path)
         }
         outcome => outcome,
     }
 }
 
-/// A file nobody writes again, as git makes them: readable for whom the umask lets, and the repository owner's.
-pub(super) fn created(path: &Path) -> io::Result<File> {
+/// Creates a read-only file as git does: with the umask, and the owner of the repository.
+pub(super) fn create_read_only(path: &Path) -> io::Result<File> {
     let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o444).open(path)?;
     owner::give_as_its_directory(path)?;
     Ok(file)

@@ -10,14 +10,14 @@ use svcfs_base::{Actor, CommitId};
 
 use super::super::FileEdit;
 use super::super::tests::{Fixture, at, author, fixture, write};
-use super::pack_set::FAN;
+use super::pack_set::MERGE_FACTOR;
 use super::*;
 use crate::StoreError;
 
 impl Fixture {
     /// What there is once merging is over.
     fn packs(&self) -> Vec<PathBuf> {
-        self.history.merger.rest();
+        self.history.merger.wait_idle();
         let entries = fs::read_dir(self.directory.path().join(".git/objects/pack")).unwrap();
         let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
         files.sort();
@@ -59,7 +59,7 @@ impl Fixture {
         for n in from..upto {
             head = Some(self.commit(head, &[write(&at(&format!("{n}.md")), &format!("page {n}"))]));
             // The helper that was called now would take what the writer is about to.
-            self.history.merger.rest();
+            self.history.merger.wait_idle();
         }
         head
     }
@@ -69,13 +69,13 @@ impl Fixture {
 fn packs_that_somebody_repacked_do_not_stop_the_writer() {
     for repack in [&["repack", "-adq"][..], &["gc", "-q", "--prune=now"]] {
         let fixture = fixture();
-        let mut head = fixture.pages(None, 0, FAN - 1);
+        let mut head = fixture.pages(None, 0, MERGE_FACTOR - 1);
         fixture.git(repack);
-        head = fixture.pages(head, FAN, FAN * 3);
+        head = fixture.pages(head, MERGE_FACTOR, MERGE_FACTOR * 3);
         fixture.git(repack);
-        fixture.pages(head, FAN * 3, FAN * 14);
+        fixture.pages(head, MERGE_FACTOR * 3, MERGE_FACTOR * 14);
         fixture.git(&["fsck", "--strict", "--full"]);
-        assert_eq!(fixture.git(&["rev-list", "--count", "HEAD"]).trim(), (FAN * 14 - 1).to_string());
+        assert_eq!(fixture.git(&["rev-list", "--count", "HEAD"]).trim(), (MERGE_FACTOR * 14 - 1).to_string());
     }
 }
 
@@ -113,14 +113,14 @@ fn a_set_that_is_refused_or_changes_nothing_leaves_nothing_in_git() {
 fn the_same_objects_published_twice_stand_in_a_merged_pack_once() {
     let fixture = fixture();
     let page = at("page.md");
-    for n in 0..FAN * 3 {
+    for n in 0..MERGE_FACTOR * 3 {
         fixture.stage(None, &[write(&page, &format!("{}", n % 2)), write(&at("same.md"), "same")]).unwrap();
         fixture.history.publish().unwrap();
     }
     let head = fixture.stage(None, &[write(&page, "0"), write(&at("same.md"), "same")]).unwrap();
     fixture.history.advance(None, head).unwrap();
     fixture.history.unpin_packs();
-    let head = fixture.pages(Some(head), 0, FAN * 2);
+    let head = fixture.pages(Some(head), 0, MERGE_FACTOR * 2);
     assert_eq!(fixture.history.head().unwrap(), head);
     fixture.git(&["fsck", "--strict", "--full"]);
     for index in fixture.packs().iter().filter(|file| file.extension().is_some_and(|extension| extension == "idx")) {
@@ -137,10 +137,10 @@ fn the_same_objects_published_twice_stand_in_a_merged_pack_once() {
 #[test]
 fn packs_that_were_flushed_are_merged_beside_the_writer_and_go() {
     let fixture = fixture();
-    let flushed = fixture.pages(None, 0, FAN - 1);
+    let flushed = fixture.pages(None, 0, MERGE_FACTOR - 1);
     fixture.checkpoint();
     let on_the_disk = fixture.packs();
-    fixture.pages(flushed, FAN - 1, FAN);
+    fixture.pages(flushed, MERGE_FACTOR - 1, MERGE_FACTOR);
     fixture.until("merged", |_| on_the_disk.iter().all(|file| !file.exists()));
     assert_eq!(fixture.data_files().len(), 1, "{:?}", fixture.packs());
     fixture.git(&["fsck", "--strict", "--full"]);
@@ -150,15 +150,15 @@ fn packs_that_were_flushed_are_merged_beside_the_writer_and_go() {
 fn packs_of_many_short_lives_become_few() {
     let mut fixture = fixture();
     let mut head = None;
-    for life in 0..FAN * 9 {
+    for life in 0..MERGE_FACTOR * 9 {
         let count = life % 3 + 1;
         head = fixture.pages(head, life * 10, life * 10 + count);
         fixture.checkpoint();
         fixture = fixture.again();
-        assert!(fixture.data_files().len() < 3 * FAN, "life {life}: {:?}", fixture.packs());
+        assert!(fixture.data_files().len() < 3 * MERGE_FACTOR, "life {life}: {:?}", fixture.packs());
     }
     fixture.git(&["fsck", "--strict", "--full"]);
-    assert_eq!(fixture.git(&["rev-list", "--count", "HEAD"]).trim(), (FAN * 9 * 2).to_string());
+    assert_eq!(fixture.git(&["rev-list", "--count", "HEAD"]).trim(), (MERGE_FACTOR * 9 * 2).to_string());
 }
 
 /// Clones a repository again and again, and checks what came of it; how often that was something.
@@ -226,29 +226,29 @@ fn what_git_packed_tightly_or_means_to_keep_is_left_as_it_is() {
     let kept = fixture.data_files().into_iter().find(|file| !theirs.contains(file)).unwrap();
     fs::write(kept.with_extension("keep"), "mine").unwrap();
     fixture.checkpoint();
-    fixture.pages(head, 2, 3 * FAN);
+    fixture.pages(head, 2, 3 * MERGE_FACTOR);
     fixture.checkpoint();
     let fixture = fixture.again();
     assert!(theirs.iter().chain([&kept]).all(|file| file.exists()), "{:?}", fixture.packs());
-    assert!(fixture.data_files().len() <= 2 + FAN, "{:?}", fixture.packs());
+    assert!(fixture.data_files().len() <= 2 + MERGE_FACTOR, "{:?}", fixture.packs());
     fixture.git(&["fsck", "--strict", "--full"]);
 }
 
 #[test]
 fn a_pack_that_is_damaged_is_not_merged_and_nothing_else_is_harmed() {
     let fixture = fixture();
-    let head = fixture.pages(None, 0, FAN - 1);
+    let head = fixture.pages(None, 0, MERGE_FACTOR - 1);
     let damaged = fixture.data_files().remove(0);
     let mut bytes = fs::read(&damaged).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::remove_file(&damaged).unwrap();
     fs::write(&damaged, &bytes).unwrap();
     let before = fixture.packs();
-    let head = fixture.pages(head, FAN - 1, FAN);
+    let head = fixture.pages(head, MERGE_FACTOR - 1, MERGE_FACTOR);
     assert!(before.iter().all(|file| file.exists()), "{:?}", fixture.packs());
     assert_eq!(fs::read(&damaged).unwrap(), bytes);
     // The others are merged with what comes next.
-    fixture.pages(head, FAN, FAN + 1);
+    fixture.pages(head, MERGE_FACTOR, MERGE_FACTOR + 1);
     assert_eq!(fixture.data_files().len(), 2, "{:?}", fixture.packs());
     assert!(damaged.exists());
 }
@@ -293,15 +293,15 @@ fn an_index_that_says_something_else_than_its_pack_is_not_believed() {
 #[test]
 fn a_list_of_packs_that_names_one_which_went_meanwhile_is_removed() {
     let fixture = fixture();
-    let head = fixture.pages(None, 0, FAN - 1);
+    let head = fixture.pages(None, 0, MERGE_FACTOR - 1);
     fixture.git(&["multi-pack-index", "write"]);
     let listing = fixture.directory.path().join(".git/objects/pack/multi-pack-index");
     let listed = fs::read(&listing).unwrap();
     fs::remove_file(&listing).unwrap();
-    let head = fixture.pages(head, FAN - 1, FAN);
+    let head = fixture.pages(head, MERGE_FACTOR - 1, MERGE_FACTOR);
     // Put in place by a git that looked before the packs became one.
     fs::write(&listing, listed).unwrap();
-    fixture.pages(head, FAN, 2 * FAN + 2);
+    fixture.pages(head, MERGE_FACTOR, 2 * MERGE_FACTOR + 2);
     assert!(!listing.exists());
     fixture.git(&["fsck", "--strict", "--full"]);
 }
@@ -323,9 +323,9 @@ fn a_pack_that_waits_for_its_branch_is_kept_from_repacking() {
 #[test]
 fn a_pack_others_list_in_a_common_index_stays() {
     let fixture = fixture();
-    let head = fixture.pages(None, 0, FAN - 2);
+    let head = fixture.pages(None, 0, MERGE_FACTOR - 2);
     fixture.git(&["multi-pack-index", "write"]);
-    fixture.pages(head, FAN, FAN * 4);
+    fixture.pages(head, MERGE_FACTOR, MERGE_FACTOR * 4);
     fixture.git(&["multi-pack-index", "verify"]);
     fixture.git(&["fsck", "--strict", "--full"]);
 }
@@ -460,7 +460,7 @@ fn a_large_blob_is_read_by_git_as_it_was_written() {
     let path = at("large.bin");
     let edit = FileEdit::Write { path: &path, kind: svcfs_base::FileKind::Regular, content: &content };
     let mut head = Some(fixture.commit(None, &[edit]));
-    head = fixture.pages(head, 0, FAN * 3);
+    head = fixture.pages(head, 0, MERGE_FACTOR * 3);
     let blob = fixture.history.leaf(head.unwrap(), &path).unwrap().unwrap().0;
     assert!(fixture.history.read_blob(blob).unwrap().unwrap() == content);
     fixture.git(&["fsck", "--strict", "--full"]);

@@ -1,4 +1,4 @@
-//! What a crash left of packs.
+//! Torn packs after a crash.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -12,17 +12,18 @@ use svcfs_base::Timestamp;
 use tracing::warn;
 
 use super::index::PackIndex;
-use super::{CHECKSUM_BYTES, History, HistoryResult, KEEP, MARK, TEMPORARY, keep_aside, remove};
+use super::{CHECKSUM_BYTES, History, HistoryResult, KEEP_SOURCE, KEEP_TEXT, TEMPORARY, quarantine, remove};
 use crate::StoreError;
 
-/// How far the clock may have been wrong before a crash.
+/// Tolerated clock error before a crash.
 pub(super) const MAX_CLOCK_ERROR: Duration = Duration::from_secs(86_400);
-const READ_AHEAD: usize = 128 << 10;
+const BUFFER_BYTES: usize = 128 << 10;
 
 impl History {
-    /// Takes away what a crash left of packs whose bytes may not have reached the disk: those that no branch showed yet (a `.keep`
-    /// file of ours says so), and those written at or after `since`, which are kept in `.git/damaged`: one of them may be somebody's. How
-    /// many. What the log has of their objects it brings again. Older packs are not doubted: a checkpoint flushed them.
+    /// Removes torn packs whose content may not have reached the disk: packs that no branch
+    /// contained yet (with our `.keep` file) are deleted, packs written at or after `since` are
+    /// moved to `.git/damaged`, because they may belong to git. Returns their number. The log
+    /// replays its objects. Older packs were flushed by a checkpoint.
     ///
     /// # Errors
     /// `State` when one cannot be read or removed.
@@ -34,83 +35,86 @@ impl History {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
             Err(error) => return Err(error.into()),
         };
-        let named = |extension| files.iter().filter(move |file| file.extension().is_some_and(|own| own == extension));
-        let mut swept = 0;
-        let mark = fs::metadata(directory.with_file_name(MARK)).ok();
-        for keep in named("keep").filter(|keep| is_ours(keep, mark.as_ref())) {
+        let with_extension =
+            |extension| files.iter().filter(move |file| file.extension().is_some_and(|own| own == extension));
+        let mut removed = 0;
+        let keep_source = fs::metadata(directory.with_file_name(KEEP_SOURCE)).ok();
+        for keep in with_extension("keep").filter(|keep| is_own_keep(keep, keep_source.as_ref())) {
             let index = keep.with_extension("idx");
             if is_torn(&index, SystemTime::UNIX_EPOCH)? {
                 remove(&index)?;
-                swept += 1;
+                removed += 1;
             }
             fs::remove_file(keep)?;
         }
         if let Some(since) = since {
             let since = SystemTime::from(since).checked_sub(MAX_CLOCK_ERROR).unwrap_or(SystemTime::UNIX_EPOCH);
-            for index in named("idx") {
+            for index in with_extension("idx") {
                 if is_torn(index, since)? {
-                    keep_aside(writer.repository.commondir(), index)?;
-                    swept += 1;
+                    quarantine(writer.repository.commondir(), index)?;
+                    removed += 1;
                 }
             }
         }
-        if swept > 0 {
-            // libgit2 believes in packs that it has met.
+        if removed > 0 {
+            // libgit2 caches packs that it has opened.
             writer.repository = Repository::open(&self.root)?;
             self.readers.lock().clear();
         }
-        Ok(swept)
+        Ok(removed)
     }
 }
 
-/// Whether a `.keep` file is ours: a further name of our mark, whatever a power cut left in it, or one that says so.
-fn is_ours(keep: &Path, mark: Option<&Metadata>) -> bool {
-    let is_it =
-        |mark: &Metadata| fs::metadata(keep).is_ok_and(|own| (own.dev(), own.ino()) == (mark.dev(), mark.ino()));
-    mark.is_some_and(is_it) || fs::read(keep).is_ok_and(|text| text == KEEP.as_bytes())
+/// Whether a `.keep` file is ours: a hard link to our keep file, whatever its content after a power
+/// failure, or one with our text.
+fn is_own_keep(keep: &Path, keep_source: Option<&Metadata>) -> bool {
+    let is_same_file = |keep_source: &Metadata| {
+        fs::metadata(keep).is_ok_and(|own| (own.dev(), own.ino()) == (keep_source.dev(), keep_source.ino()))
+    };
+    keep_source.is_some_and(is_same_file) || fs::read(keep).is_ok_and(|text| text == KEEP_TEXT.as_bytes())
 }
 
-/// Whether there is anything of a pack, and it is not whole; one that is older than what is doubted is not looked at.
+/// Whether files of a pack exist and are torn; packs older than `since` are not checked.
 fn is_torn(index: &Path, since: SystemTime) -> HistoryResult<bool> {
-    let is_there = index.try_exists()? || index.with_extension("pack").try_exists()?;
-    let is_torn = is_there && !are_whole(index, since).inspect_err(|error| warn_of(index, error))?;
+    let exists = index.try_exists()? || index.with_extension("pack").try_exists()?;
+    let is_torn = exists && !are_complete(index, since).inspect_err(|error| warn_unreadable(index, error))?;
     Ok(is_torn)
 }
 
-/// What cannot be read is neither whole nor torn: it stays, and whoever wanted to know goes no further.
-pub(super) fn warn_of(index: &Path, error: &StoreError) {
-    warn!(file = %index.display(), %error, "a pack of git cannot be looked at or written anew; it is left as it is");
+/// Logs an unreadable pack, which stays; the caller stops.
+pub(super) fn warn_unreadable(index: &Path, error: &StoreError) {
+    warn!(file = %index.display(), %error, "a git pack cannot be read or rewritten; it is left unchanged");
 }
 
-/// Whether a pack and its index are whole, and of each other. Each may be whole and another's: files are used again, and a power cut may
-/// leave one under its old name.
-fn are_whole(index: &Path, since: SystemTime) -> HistoryResult<bool> {
+/// Whether pack and index are complete and belong together. After a power failure a recycled file
+/// may be complete under its old name.
+fn are_complete(index: &Path, since: SystemTime) -> HistoryResult<bool> {
     let data = index.with_extension("pack");
-    if !(is_whole(index, since)? && is_whole(&data, since)?) {
+    if !(is_complete(index, since)? && is_complete(&data, since)?) {
         return Ok(false);
     }
-    // Read together or not at all: files of one pack are as old as each other.
+    // Both or none: the files of a pack have the same age.
     let is_old = |file: &Path| fs::metadata(file).and_then(|stat| stat.modified()).is_ok_and(|time| time < since);
     if is_old(index) && is_old(&data) {
         return Ok(true);
     }
-    are_of_each_other(index)
+    belong_together(index)
 }
 
-/// Whether a pack is the one of which its index tells; both end as they should.
-pub(super) fn are_of_each_other(index: &Path) -> HistoryResult<bool> {
-    let Some(told) = PackIndex::open(index)? else {
-        // Of a size that we do not make.
+/// Whether a complete pack and a complete index belong together.
+pub(super) fn belong_together(index_path: &Path) -> HistoryResult<bool> {
+    let Some(index) = PackIndex::open(index_path)? else {
+        // Of a size that svcfs does not write.
         return Ok(true);
     };
-    let mut file = File::open(index.with_extension("pack"))?;
+    let mut file = File::open(index_path.with_extension("pack"))?;
     let mut checksum = [0; CHECKSUM_BYTES];
     file.seek(SeekFrom::End(-(CHECKSUM_BYTES as i64)))?;
     file.read_exact(&mut checksum)?;
-    Ok(checksum == told.checksum)
+    Ok(checksum == index.checksum)
 }
 
-/// Takes away files under temporary names: of a process that ended while it wrote them, perhaps large ones.
+/// Removes temporary files of killed processes, which may be large.
 pub(in super::super) fn sweep_temporary(directory: &Path) -> HistoryResult<()> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -126,8 +130,9 @@ pub(in super::super) fn sweep_temporary(directory: &Path) -> HistoryResult<()> {
     Ok(())
 }
 
-/// Whether a file ends in the checksum of what stands before it, as packs and their indexes do. Not read when it is older.
-pub(in super::super) fn is_whole(file: &Path, since: SystemTime) -> HistoryResult<bool> {
+/// Whether a file ends in the checksum of its content, as packs and indexes do. Older files are not
+/// read.
+pub(in super::super) fn is_complete(file: &Path, since: SystemTime) -> HistoryResult<bool> {
     match fs::metadata(file).and_then(|stat| stat.modified()) {
         Ok(modified) if modified < since => return Ok(true),
         Ok(_) => {}
@@ -135,33 +140,34 @@ pub(in super::super) fn is_whole(file: &Path, since: SystemTime) -> HistoryResul
         Err(error) => return Err(error.into()),
     }
     match File::open(file) {
-        Ok(file) => Ok(read_through(file, |_| Ok(()))?),
-        // Taken away in this moment.
+        Ok(file) => Ok(read_verified(file, |_| Ok(()))?),
+        // Removed at this moment.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Reads a file to its end, and tells of each part; whether it ends in the checksum of what stands before it.
-pub(super) fn read_through(file: File, mut part: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<bool> {
-    let Some(mut left) = file.metadata()?.len().checked_sub(CHECKSUM_BYTES as u64) else { return Ok(false) };
-    let mut reader = BufReader::with_capacity(READ_AHEAD, file);
+/// Reads a file, and passes each block to `on_block`; true if it ends in the checksum of its
+/// content.
+pub(super) fn read_verified(file: File, mut on_block: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<bool> {
+    let Some(mut remaining) = file.metadata()?.len().checked_sub(CHECKSUM_BYTES as u64) else { return Ok(false) };
+    let mut reader = BufReader::with_capacity(BUFFER_BYTES, file);
     let mut hasher = Sha1::new();
     loop {
         let bytes = reader.fill_buf()?;
-        let count = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let count = bytes.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
         if count == 0 {
             break;
         }
         hasher.update(&bytes[..count]);
-        part(&bytes[..count])?;
+        on_block(&bytes[..count])?;
         reader.consume(count);
-        left -= count as u64;
+        remaining -= count as u64;
     }
     let mut checksum = [0; CHECKSUM_BYTES];
     match reader.read_exact(&mut checksum) {
-        Ok(()) => part(&checksum)?,
-        // Somebody cut it off meanwhile.
+        Ok(()) => on_block(&checksum)?,
+        // Truncated meanwhile.
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(false),
         Err(error) => return Err(error),
     }

@@ -1,7 +1,7 @@
-//! `.git/index` at a start.
+//! Repair of `.git/index` at startup.
 //!
-//! One rule: what a person staged is in it and nowhere else. It is made anew only when it was read and its own checksum says that it is
-//! damaged; what is merely written in a way that libgit2 does not know is left as it is, and so is what cannot be read.
+//! Invariant: staged changes exist in the index only. It is rebuilt only when it was read and its
+//! own checksum is wrong. An index in an unsupported format stays, and so does an unreadable one.
 
 use std::fs;
 use std::time::SystemTime;
@@ -15,44 +15,44 @@ use crate::history::{History, HistoryResult, head_of, oid};
 
 const MAGIC: &[u8] = b"DIRC";
 const CHECKSUM_BYTES: usize = 20;
-/// Where somebody has git leave the checksum out (`index.skipHash`), zeros stand in its place; so many more of them in front of it were left by
-/// a power cut, which takes whole blocks.
-const ZEROS: usize = 64;
+/// With `index.skipHash`, git writes zeros instead of the checksum; more zeros before them come
+/// from a power failure, which loses complete blocks.
+const MIN_TORN_ZEROS: usize = 64;
 
 impl History {
-    /// Makes `.git/index` anew from the newest commit when it is damaged; true when it was. What stood there is kept in `.git/damaged`. A lock
-    /// on it that is older than the machine's start (`started`) has lost its process and is taken away; a younger one may be a person's
-    /// git.
+    /// Rebuilds a damaged `.git/index` from the newest commit; true when it was damaged. The old
+    /// file goes to `.git/damaged`. A lock from before `boot_time` is stale and is removed; a
+    /// younger one may belong to an external git.
     ///
     /// # Errors
     /// `Git` when it cannot be written, `State` when it cannot be moved.
-    pub fn repair_index(&self, started: SystemTime) -> HistoryResult<bool> {
+    pub fn repair_index(&self, boot_time: SystemTime) -> HistoryResult<bool> {
         let writer = self.writer.lock();
         let repository = &writer.repository;
         let lock = repository.path().join("index.lock");
-        if fs::metadata(&lock).and_then(|stat| stat.modified()).is_ok_and(|modified| modified < started) {
+        if fs::metadata(&lock).and_then(|stat| stat.modified()).is_ok_and(|modified| modified < boot_time) {
             fs::remove_file(&lock)?;
-            warn!("the lock of `.git/index` was left by a crash; it is taken away");
+            warn!("removed a stale lock of `.git/index` from before the last boot");
         }
         if repository.is_bare() {
             return Ok(false);
         }
-        // Not by way of the repository that stays: it would keep the index of the whole tree in memory, as it was at its first look.
+        // Not the shared handle: it would keep the first index of the whole tree in memory.
         let repository = &Repository::open(&self.root)?;
-        let Err(unread) = repository.index() else { return Ok(false) };
+        let Err(index_error) = repository.index() else { return Ok(false) };
         let file = repository.path().join("index");
         match fs::read(&file) {
             Ok(bytes) if is_damaged(&bytes) => {}
-            // Nothing of ours hangs on it. Whoever brings it up to date says so when that is not possible.
+            // Nothing depends on it. Updates of the index report the error.
             Ok(_) => {
                 warn!(
-                    error = unread.message(),
-                    "`.git/index` is of a kind that svcfs does not know; it is left as it is"
+                    error = index_error.message(),
+                    "`.git/index` has a format that svcfs does not support; it is not updated"
                 );
                 return Ok(false);
             }
             Err(error) => {
-                warn!(%error, "`.git/index` cannot be read; it is left as it is");
+                warn!(%error, "`.git/index` cannot be read; it is not updated");
                 return Ok(false);
             }
         }
@@ -62,12 +62,12 @@ impl History {
     }
 }
 
-/// Whether an index was not written like this by anybody.
+/// Whether an index has a wrong checksum or no header.
 pub(in super::super) fn is_damaged(index: &[u8]) -> bool {
     let Some((content, checksum)) = index.split_last_chunk::<CHECKSUM_BYTES>() else { return true };
     let ends_in_zeros = |count: usize| index.iter().rev().take(count).all(|byte| *byte == 0);
-    let is_left_out = ends_in_zeros(CHECKSUM_BYTES) && !ends_in_zeros(CHECKSUM_BYTES + ZEROS);
-    !content.starts_with(MAGIC) || !is_left_out && Sha1::digest(content)[..] != *checksum
+    let is_checksum_skipped = ends_in_zeros(CHECKSUM_BYTES) && !ends_in_zeros(CHECKSUM_BYTES + MIN_TORN_ZEROS);
+    !content.starts_with(MAGIC) || !is_checksum_skipped && Sha1::digest(content)[..] != *checksum
 }
 
 fn rebuild(repository: &Repository) -> HistoryResult<()> {

@@ -1,7 +1,7 @@
-//! Loose objects after a power cut.
+//! Loose objects after a power failure.
 //!
-//! One rule: only what was read to its end, and is not what its name says, is taken away. What the system does not let us read may be all
-//! there is of it.
+//! Invariant: only objects that were read completely and do not match their id are removed.
+//! Unreadable objects stay: they may be the only copy.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read};
@@ -16,42 +16,44 @@ use crate::FailPoint;
 use crate::history::inspection::set_aside_in_git;
 use crate::history::{History, HistoryResult};
 
-/// Read at once, in bytes.
-const PART: usize = 64 << 10;
+/// Read size, in bytes.
+const BUFFER_BYTES: usize = 64 << 10;
 
-/// What the file of an object is.
+/// The state of an object's file.
 #[derive(Debug, PartialEq, Eq)]
 enum LooseObject {
-    Whole,
-    /// Something else than its name says.
+    Complete,
+    /// The content does not match the id.
     Torn,
-    /// Zeros, or nothing at all.
+    /// Empty, or only zeros.
     Blank,
 }
 
 impl History {
-    /// Takes away loose objects that are not whole, so that they are written anew; libgit2 takes a name for an object. How many. What has bytes
-    /// is kept in `.git/damaged`. One that the system does not let us read stays, and is told.
+    /// Removes torn loose objects, so that they are written again: libgit2 assumes an existing
+    /// object to be complete. Returns their number. Files with content go to `.git/damaged`.
+    /// Unreadable objects stay and are logged.
     ///
     /// # Errors
-    /// `State` when a directory of them cannot be read, or one of them not be moved.
+    /// `State` when a directory cannot be read, or an object not be moved.
     pub fn remove_torn_objects(&self) -> HistoryResult<usize> {
         self.fail.check(FailPoint::OpenSweep)?;
         let writer = self.writer.lock();
         let git = writer.repository.commondir();
-        let (mut swept, mut unread) = (0, None);
+        let (mut removed, mut unreadable) = (0, None);
         for directory in fs::read_dir(git.join("objects"))? {
             let directory = directory?;
             let Some(prefix) = directory.file_name().to_str().filter(|name| name.len() == 2).map(str::to_owned) else {
                 continue;
             };
-            // To libgit2, what is in a directory that cannot be read is not there: nothing is to be built on that.
+            // libgit2 treats objects in an unreadable directory as missing, so recovery must not
+            // continue.
             let objects = match fs::read_dir(directory.path()) {
                 Ok(objects) => objects,
-                // Somebody's `git gc` emptied it.
+                // Removed by a concurrent `git gc`.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => {
-                    warn!(directory = %directory.path().display(), %error, "objects of git cannot be read");
+                    warn!(directory = %directory.path().display(), %error, "git objects of this directory cannot be read; check its permissions and the disk");
                     return Err(error.into());
                 }
             };
@@ -60,59 +62,59 @@ impl History {
                 let id = object.file_name().to_str().and_then(|rest| Oid::from_str(&format!("{prefix}{rest}")).ok());
                 let Some(id) = id else { continue };
                 match content(&object.path(), id) {
-                    Ok(LooseObject::Whole) => continue,
+                    Ok(LooseObject::Complete) => continue,
                     Ok(LooseObject::Blank) => fs::remove_file(object.path())?,
                     Ok(LooseObject::Torn) => drop(set_aside_in_git(git, &object.path())?),
-                    // Somebody's `git gc` took it away.
+                    // Removed by a concurrent `git gc`.
                     Err(error) if error.kind() == ErrorKind::NotFound => continue,
                     Err(error) => {
-                        let (count, _) = unread.get_or_insert_with(|| (0, (object.path(), error)));
+                        let (count, _) = unreadable.get_or_insert_with(|| (0, (object.path(), error)));
                         *count += 1;
                         continue;
                     }
                 }
-                swept += 1;
+                removed += 1;
             }
         }
-        if let Some((objects, (file, error))) = unread {
-            warn!(objects, file = %file.display(), %error, "objects of git cannot be read, this one and perhaps others; they are left as they are");
+        if let Some((objects, (file, error))) = unreadable {
+            warn!(objects, file = %file.display(), %error, "this object of git, and possibly others, cannot be read; they are left unchanged");
         }
-        Ok(swept)
+        Ok(removed)
     }
 }
 
-/// Whether the file of an object was read and is something else; false where there is none.
+/// Whether an object's file is torn; false when it does not exist.
 pub(in super::super) fn is_torn(file: &Path, id: Oid) -> bool {
-    content(file, id).is_ok_and(|content| content != LooseObject::Whole)
+    content(file, id).is_ok_and(|content| content != LooseObject::Complete)
 }
 
-/// Reads the file of an object. libgit2 is not asked: it reads one that was cut off for ever (1.9.7), and one that is too large for memory not at
-/// all.
+/// Reads an object's file. libgit2 reads truncated objects forever (1.9.7), and cannot read objects
+/// larger than memory.
 fn content(file: &Path, id: Oid) -> io::Result<LooseObject> {
-    let mut source = ZlibDecoder::new(BufReader::with_capacity(PART, File::open(file)?));
-    let (mut hasher, mut part) = (Sha1::new(), vec![0; PART]);
+    let mut source = ZlibDecoder::new(BufReader::with_capacity(BUFFER_BYTES, File::open(file)?));
+    let (mut hasher, mut buffer) = (Sha1::new(), vec![0; BUFFER_BYTES]);
     loop {
-        match source.read(&mut part) {
+        match source.read(&mut buffer) {
             Ok(0) => break,
-            Ok(count) => hasher.update(&part[..count]),
-            // What the system says has a number; what the decoder says of the bytes has none.
+            Ok(count) => hasher.update(&buffer[..count]),
+            // System errors have a number; errors of the decoder have none.
             Err(error) if error.raw_os_error().is_some() => return Err(error),
             Err(_) => break,
         }
     }
     if hasher.finalize()[..] == *id.as_bytes() {
-        return Ok(LooseObject::Whole);
+        return Ok(LooseObject::Complete);
     }
     Ok(if is_blank(file)? { LooseObject::Blank } else { LooseObject::Torn })
 }
 
 fn is_blank(file: &Path) -> io::Result<bool> {
     let mut file = File::open(file)?;
-    let mut part = vec![0; PART];
+    let mut buffer = vec![0; BUFFER_BYTES];
     loop {
-        match file.read(&mut part)? {
+        match file.read(&mut buffer)? {
             0 => return Ok(true),
-            count if part[..count].iter().all(|byte| *byte == 0) => {}
+            count if buffer[..count].iter().all(|byte| *byte == 0) => {}
             _ => return Ok(false),
         }
     }

@@ -29,7 +29,7 @@ fn large_contents_that_are_gone_and_files_that_nobody_needs_are_told() {
     let Fixture { directory, log } = fixture();
     let paths = StatePaths::new(directory.path());
     log.append(&[record(1, "big.md", &vec![b'x'; 2 << 20]), record(2, "other.md", &vec![b'y'; 2 << 20])]).unwrap();
-    let name = super::name_of(Seq(1), 0, Some(ETag::from_content(&vec![b'x'; 2 << 20])));
+    let name = super::file_name(Seq(1), 0, Some(ETag::from_content(&vec![b'x'; 2 << 20])));
     fs::rename(paths.spool().join(&name), paths.spool().join("7-0")).unwrap();
     let found = Log::check(&paths).unwrap().unwrap();
     assert_eq!(found.missing_spool, [name]);

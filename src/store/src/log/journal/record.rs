@@ -1,7 +1,7 @@
-//! A batch as bytes.
+//! The encoding of a batch.
 //!
-//! One rule: what comes back is what the rows would have given back. Batches of earlier programs are read, too: nothing is ever put into
-//! the middle of one, and what came later stands behind it.
+//! Invariant: decoding gives the same records as the rows. Batches of earlier versions stay
+//! readable: new fields are not inserted, but follow in a trailer.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -52,44 +52,44 @@ struct JournalChange<'b> {
 
 #[derive(Serialize, Deserialize)]
 struct JournalContent<'b> {
-    /// None when they are in a spool file.
+    /// None when it is in a spool file.
     #[serde(borrow)]
     bytes: Option<&'b serde_bytes::Bytes>,
     mode: Option<u32>,
     owner: Option<(u32, u32)>,
 }
 
-/// What stands behind a batch: which changes are put in the place of a file too large for any version.
+/// Follows a batch: changes that replace a file too large for versions.
 #[derive(Serialize, Deserialize, Default)]
 struct BatchTrailer {
-    overs: Vec<LargeReplacement>,
+    replacements: Vec<LargeReplacement>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct LargeReplacement {
     seq: u64,
     ordinal: usize,
-    /// Size and time, as the rows have them.
+    /// Size and time, as in the rows.
     large: (i64, i64),
 }
 
-/// Records as bytes, with the position that they come after, behind so many zeros.
-pub(super) fn written(after: Seq, records: &[LogRecord], zeros: usize) -> Result<Vec<u8>, StoreError> {
+/// Encodes records and the position that they follow, after `zeros` zero bytes.
+pub(super) fn encode(after: Seq, records: &[LogRecord], zeros: usize) -> Result<Vec<u8>, StoreError> {
     let batch = JournalBatch { after: after.0, sets: records.iter().map(set_of).collect() };
     postcard::to_extend(&batch, vec![0; zeros])
-        .and_then(|bytes| postcard::to_extend(&behind(records), bytes))
-        .map_err(|error| StoreError::Damaged(format!("a batch cannot be written down: {error}")))
+        .and_then(|bytes| postcard::to_extend(&trailer_of(records), bytes))
+        .map_err(|error| StoreError::Damaged(format!("a batch cannot be encoded: {error}")))
 }
 
-fn behind(records: &[LogRecord]) -> BatchTrailer {
-    let overs = records.iter().flat_map(|record| {
+fn trailer_of(records: &[LogRecord]) -> BatchTrailer {
+    let replacements = records.iter().flat_map(|record| {
         let entries = record.entries.iter().enumerate().filter(|(_, entry)| entry.content.is_some());
         entries.filter_map(|(ordinal, entry)| {
             let large = entry.replaces_large.as_ref().and_then(rows::large_numbers)?;
             Some(LargeReplacement { seq: record.seq.0, ordinal, large })
         })
     });
-    BatchTrailer { overs: overs.collect() }
+    BatchTrailer { replacements: replacements.collect() }
 }
 
 fn set_of(record: &LogRecord) -> JournalSet<'_> {
@@ -125,16 +125,18 @@ fn change_of(entry: &LogEntry) -> JournalChange<'_> {
     }
 }
 
-/// A batch, and the position that it comes after. Contents in spool files are asked for by record, place in it, and hash.
+/// Decodes a batch, and the position that it follows. Contents of spool files are read by record,
+/// ordinal and hash.
 pub(super) fn read(bytes: &[u8], spooled: SpooledContent<'_>) -> Result<(Seq, Vec<LogRecord>), StoreError> {
-    let unread = |error: postcard::Error| damaged(&error.to_string());
-    let (batch, rest): (JournalBatch<'_>, _) = postcard::take_from_bytes(bytes).map_err(unread)?;
-    let behind = if rest.is_empty() { BatchTrailer::default() } else { postcard::from_bytes(rest).map_err(unread)? };
+    let decode_error = |error: postcard::Error| damaged(&error.to_string());
+    let (batch, rest): (JournalBatch<'_>, _) = postcard::take_from_bytes(bytes).map_err(decode_error)?;
+    let trailer =
+        if rest.is_empty() { BatchTrailer::default() } else { postcard::from_bytes(rest).map_err(decode_error)? };
     let mut records = batch.sets.into_iter().map(|set| record_of(set, spooled)).collect::<Result<Vec<_>, _>>()?;
-    for LargeReplacement { seq, ordinal, large } in behind.overs {
+    for LargeReplacement { seq, ordinal, large } in trailer.replacements {
         let record = records.iter_mut().find(|record| record.seq.0 == seq);
         let entry = record.and_then(|record| record.entries.get_mut(ordinal));
-        entry.ok_or_else(|| damaged("something is said of a change that is not there"))?.replaces_large =
+        entry.ok_or_else(|| damaged("the trailer refers to a missing change"))?.replaces_large =
             Some(rows::large(large));
     }
     Ok((Seq(batch.after), records))
@@ -156,7 +158,7 @@ fn record_of(set: JournalSet<'_>, spooled: SpooledContent<'_>) -> Result<LogReco
             new,
             kind: FileKind::from_git_mode(change.kind).ok_or_else(|| damaged("unknown kind of file"))?,
             content,
-            attributes: DiskAttributes { mode, owner, modified: change.modified.map(rows::moment), accessed: None },
+            attributes: DiskAttributes { mode, owner, modified: change.modified.map(rows::file_time), accessed: None },
             replaces_large: None,
         })
     });
@@ -168,8 +170,8 @@ fn record_of(set: JournalSet<'_>, spooled: SpooledContent<'_>) -> Result<LogReco
         message: set.message.to_owned(),
         provenance: set.provenance.map(str::to_owned),
         announcement: EventAnnouncement::parse(set.announcement).ok_or_else(|| damaged("unknown announcement"))?,
-        kind: RecordKind::of_number(set.role).ok_or_else(|| damaged("unknown role"))?,
-        diff_base: DiffBase::of_number(set.against).ok_or_else(|| damaged("unknown origin of a difference"))?,
+        kind: RecordKind::from_number(set.role).ok_or_else(|| damaged("unknown role"))?,
+        diff_base: DiffBase::from_number(set.against).ok_or_else(|| damaged("unknown diff base"))?,
         commit: set.commit.map(CommitId::from_bytes),
         moves: set.moves.iter().map(|(from, to)| Ok((path(from)?, path(to)?))).collect::<Result<_, StoreError>>()?,
         entries: entries.collect::<Result<_, StoreError>>()?,
@@ -180,6 +182,6 @@ fn path(text: &str) -> Result<TreePath, StoreError> {
     TreePath::parse(text).map_err(|fault| damaged(fault.message()))
 }
 
-fn damaged(why: &str) -> StoreError {
-    StoreError::Damaged(format!("the journal of `log.db`: {why}"))
+fn damaged(reason: &str) -> StoreError {
+    StoreError::Damaged(format!("the journal of `log.db` is damaged: {reason}"))
 }

@@ -46,7 +46,7 @@ struct Files {
 fn files() -> Files {
     let directory = tempfile::tempdir().unwrap();
     let paths = [0, 1].map(|number| directory.path().join(number.to_string()));
-    let journal = Journal::begin(&paths, keys(), directory.path()).unwrap();
+    let journal = Journal::start(&paths, keys(), directory.path()).unwrap();
     Files { directory, paths, journal }
 }
 
@@ -103,11 +103,11 @@ fn files_are_filled_in_turn_once_the_other_is_needed_no_more() {
     assert_eq!(files.journal.current, 0, "the other's turn comes with the next batch");
     fill(&mut files);
     assert_eq!(files.journal.current, 1);
-    assert_eq!(files.journal.waiting(), Some((0, Seq(made))));
+    assert_eq!(files.journal.inactive(), Some((0, Seq(made))));
     let last = fill(&mut files);
     assert_eq!(files.journal.current, 1, "what the first has is needed still");
     assert_eq!(read_back(&files.paths, &keys()).len(), usize::try_from(last).unwrap());
-    files.journal.renew(0, [3; 16]);
+    files.journal.reset(0, [3; 16]);
     fill(&mut files);
     assert_eq!(files.journal.current, 0);
     assert_eq!(read_back(&files.paths, &[[3; 16], [2; 16]]).len(), 24, "of the first only what is new");
@@ -116,7 +116,7 @@ fn files_are_filled_in_turn_once_the_other_is_needed_no_more() {
 #[test]
 fn what_was_appended_is_there_after_a_kill_with_its_contents() {
     let mut space = fixture();
-    let big = vec![7; spool::ABOVE + 1];
+    let big = vec![7; spool::MAX_INLINE_BYTES + 1];
     for (seq, content) in [(1, &b"one"[..]), (2, &big), (3, b"")] {
         space.log.append(&[record(seq, "a.md", content)]).unwrap();
     }
@@ -153,7 +153,7 @@ fn records_beyond_what_the_journal_takes_are_rows_at_once() {
     space.log.append(&[record(1, "a.md", b"one")]).unwrap();
     let many: Vec<_> = (2..42).map(|seq| record(seq, "b.md", &vec![b'x'; 1 << 19])).collect();
     space.log.append(&many).unwrap();
-    assert!(space.log.writer.owed().is_empty());
+    assert!(space.log.writer.tail().is_empty());
     space.log.append(&[record(42, "a.md", b"two")]).unwrap();
     assert_eq!(unsettled(&killed(space).log), (1..=42).collect::<Vec<_>>());
 }
@@ -185,8 +185,8 @@ fn what_a_path_holds_is_told_before_there_are_rows_of_it() {
             log.has_content(&e, ETag::from_content(b"two")).unwrap()
                 && !log.has_content(&e, ETag::from_content(b"one")).unwrap()
         );
-        assert_eq!(log.writer.owed().is_empty(), is_made, "no rows are made for it");
-        log.writer.catch_up().unwrap();
+        assert_eq!(log.writer.tail().is_empty(), is_made, "no rows are made for it");
+        log.writer.apply_tail().unwrap();
     }
 }
 
@@ -199,13 +199,13 @@ fn a_look_from_outside_counts_what_is_in_the_journal_only() {
     space.log.append(&[record(2, "a.md", b"two"), record(3, "b.md", b"three")]).unwrap();
     let found = Log::check(&paths).unwrap().unwrap();
     assert_eq!((found.last_seq, found.checkpoint_seq, found.pending_records), (Seq(3), Seq(1), 2));
-    assert_eq!(space.log.writer.owed().len(), 2, "looking changed nothing");
-    let big = vec![7; spool::ABOVE + 1];
+    assert_eq!(space.log.writer.tail().len(), 2, "looking changed nothing");
+    let big = vec![7; spool::MAX_INLINE_BYTES + 1];
     space.log.append(&[record(4, "b.md", &big)]).unwrap();
     let found = Log::check(&paths).unwrap().unwrap();
     assert_eq!((found.last_seq, found.pending_records), (Seq(4), 3), "in the journal, rows, or both");
     assert!(found.damage.is_empty() && found.missing_spool.is_empty() && found.leftover_spool.is_empty(), "{found:?}");
-    std::fs::remove_file(paths.spool().join(spool::name_of(Seq(4), 0, Some(ETag::from_content(&big))))).unwrap();
+    std::fs::remove_file(paths.spool().join(spool::file_name(Seq(4), 0, Some(ETag::from_content(&big))))).unwrap();
     assert_eq!(Log::check(&paths).unwrap().unwrap().missing_spool.len(), 1);
 }
 
@@ -271,7 +271,7 @@ mod refused {
     fn a_large_content_stays_for_a_record_that_may_come_back() {
         let space = fixture();
         let points = FailPoints::new(space.directory.path());
-        let big = vec![7; spool::ABOVE + 1];
+        let big = vec![7; spool::MAX_INLINE_BYTES + 1];
         points.inject_error(FailPoint::LogFlush, 5);
         assert!(space.log.append(&[record(1, "a.md", &big)]).is_err());
         points.inject_error(FailPoint::LogSpoolFlush, 5);
@@ -288,7 +288,7 @@ mod refused {
         let space = fixture();
         let points = FailPoints::new(space.directory.path());
         points.inject_error(FailPoint::LogFlush, 5);
-        let contents = [1, 2].map(|byte| vec![byte; spool::ABOVE + 1]);
+        let contents = [1, 2].map(|byte| vec![byte; spool::MAX_INLINE_BYTES + 1]);
         for content in &contents {
             assert!(space.log.append(&[record(1, "a.md", content)]).is_err());
         }
@@ -326,7 +326,7 @@ fn a_batch_of_a_program_that_knew_of_no_large_files_is_read() {
             .collect(),
         ..record(1, "a.md", b"one")
     }];
-    let now = record::written(Seq(0), &records, 0).unwrap();
+    let now = record::encode(Seq(0), &records, 0).unwrap();
     let (nothing, before) = now.split_last().unwrap();
     assert_eq!(*nothing, 0, "nothing is said behind the batch");
     let (after, read) = record::read(before, &nothing_spooled).unwrap();

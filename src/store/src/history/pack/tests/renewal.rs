@@ -114,7 +114,7 @@ fn packs_that_a_flush_brought_to_the_disk_are_left_alone_by_the_next_one_that_fa
     // A disk that fails for long is not written to again and again.
     assert_eq!(renewed(), after);
     // What was merged was flushed when it was.
-    fixture.pages(head, 3, FAN * 3);
+    fixture.pages(head, 3, MERGE_FACTOR * 3);
     fixture.checkpoint();
     let merged = inodes(&fixture);
     assert_eq!(renewed(), merged);

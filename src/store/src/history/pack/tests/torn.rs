@@ -97,7 +97,7 @@ fn marks_of_others_stay_and_those_that_say_that_they_are_ours_do_not() {
     let ours = fixture.packs().into_iter().find(|file| *file != theirs && file.extension().unwrap() == "keep").unwrap();
     // As it was made where the disk knows no further names.
     fs::remove_file(&ours).unwrap();
-    fs::write(&ours, KEEP).unwrap();
+    fs::write(&ours, KEEP_TEXT).unwrap();
     assert_eq!(fixture.history.remove_torn_packs(None).unwrap(), 0);
     assert!(theirs.exists() && !ours.exists());
 }

@@ -1,4 +1,4 @@
-//! What the counts say.
+//! Queries over the counts.
 
 use rusqlite::{Row, named_params};
 use svcfs_base::{Timestamp, TreePath};
@@ -6,7 +6,7 @@ use svcfs_base::{Timestamp, TreePath};
 use super::{UsageCounts, hour_of};
 use crate::StoreError;
 
-/// A time, in whole hours: from the hour of the first moment up to and with the hour of the second.
+/// A range of whole hours, both ends included.
 #[derive(Debug, Clone, Copy)]
 pub struct HourRange {
     from: i64,
@@ -14,55 +14,55 @@ pub struct HourRange {
 }
 
 impl HourRange {
-    /// Between two moments.
+    /// The hours from one timestamp to another.
     pub fn new(from: Timestamp, to: Timestamp) -> Self {
         Self { from: hour_of(from), to: hour_of(to) }
     }
-    /// As much time, right before.
+    /// The range of the same length directly before.
     #[must_use]
     pub fn previous(self) -> Self {
         Self { from: self.from - (self.to - self.from) - 1, to: self.from - 1 }
     }
-    /// Is it longer than so many hours?
+    /// Whether it is longer than `hours` hours.
     pub fn is_longer_than(self, hours: i64) -> bool {
         self.to - self.from > hours
     }
 }
 
-/// How much was asked for.
+/// Totals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UsageTotals {
-    /// Pages read, each as often as it was.
+    /// Page views.
     pub views: i64,
-    /// Different pages read.
+    /// Different pages viewed.
     pub pages: i64,
     /// Searches.
     pub searches: i64,
-    /// Searches that found something.
+    /// Searches with results.
     pub successes: i64,
 }
 
-/// A page and how often it was read.
+/// A page and its views.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageViews {
-    /// Which page.
+    /// The path.
     pub path: String,
-    /// How often.
+    /// Number of views.
     pub count: i64,
-    /// The first time.
+    /// The first view.
     pub first_seen: Timestamp,
-    /// The last time.
+    /// The last view.
     pub last_seen: Timestamp,
 }
 
-/// A search and how often it was made.
+/// A search and its count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchCount {
-    /// The words, in lower case.
+    /// The query, in lower case.
     pub query: String,
     /// Which search: `search`, `verified`.
     pub kind: String,
-    /// How often.
+    /// How often it ran.
     pub count: i64,
     /// The first time.
     pub first_seen: Timestamp,
@@ -70,21 +70,21 @@ pub struct SearchCount {
     pub last_seen: Timestamp,
 }
 
-/// A moment and what was counted in the hour or day that begins there.
+/// The count of one hour or day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketCount {
-    /// The beginning of the hour or day (UTC).
+    /// Start of the hour or day (UTC).
     pub timestamp: Timestamp,
-    /// How much.
+    /// The count.
     pub count: i64,
 }
 
-/// How finely counts are told.
+/// Resolution of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BucketSize {
-    /// By the hour.
+    /// Hours.
     Hour,
-    /// By the day.
+    /// Days.
     Day,
 }
 
@@ -98,33 +98,33 @@ impl BucketSize {
 }
 
 impl UsageCounts {
-    /// How much was asked for in a time. All questions see what was written, see [`Usage::write`].
+    /// Totals of a range. All queries see what is written, see [`UsageCounts::flush`].
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn totals(&self, span: HourRange) -> Result<UsageTotals, StoreError> {
+    pub fn totals(&self, range: HourRange) -> Result<UsageTotals, StoreError> {
         let connection = self.connection.lock();
         let (views, pages) = connection
             .prepare_cached(
                 "SELECT coalesce(sum(count), 0), count(DISTINCT path) FROM views WHERE hour BETWEEN ?1 AND ?2",
             )?
-            .query_row((span.from, span.to), |row| row.try_into())?;
+            .query_row((range.from, range.to), |row| row.try_into())?;
         let (searches, successes) = connection
             .prepare_cached(
                 "SELECT coalesce(sum(count), 0), coalesce(sum(count * has_results), 0) FROM searches
                  WHERE hour BETWEEN ?1 AND ?2",
             )?
-            .query_row((span.from, span.to), |row| row.try_into())?;
+            .query_row((range.from, range.to), |row| row.try_into())?;
         Ok(UsageTotals { views, pages, searches, successes })
     }
 
-    /// The pages read most in a time, of one path or one source alone when it is given.
+    /// The most viewed pages of a range, optionally of one path or one source.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
     pub fn top_pages(
         &self,
-        span: HourRange,
+        range: HourRange,
         (path, source): (Option<&TreePath>, Option<&str>),
         max: u32,
     ) -> Result<Vec<PageViews>, StoreError> {
@@ -136,22 +136,22 @@ impl UsageCounts {
         )?;
         let path = path.map(TreePath::as_str);
         let rows = statement.query_map(
-            named_params! { ":from": span.from, ":to": span.to, ":path": path, ":source": source, ":max": max },
+            named_params! { ":from": range.from, ":to": range.to, ":path": path, ":source": source, ":max": max },
             |row| {
-                let (first_seen, last_seen) = (moment(row, 2)?, moment(row, 3)?);
+                let (first_seen, last_seen) = (timestamp_column(row, 2)?, timestamp_column(row, 3)?);
                 Ok(PageViews { path: row.get(0)?, count: row.get(1)?, first_seen, last_seen })
             },
         )?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// How often pages were read in each hour or day of a time in which any was.
+    /// Views for each hour or day that has any.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
     pub fn view_series(
         &self,
-        span: HourRange,
+        range: HourRange,
         (path, source): (Option<&TreePath>, Option<&str>),
         bucket: BucketSize,
     ) -> Result<Vec<BucketCount>, StoreError> {
@@ -164,81 +164,81 @@ impl UsageCounts {
         let path = path.map(TreePath::as_str);
         let rows = statement.query_map(
             named_params! {
-                ":from": span.from, ":to": span.to, ":path": path, ":source": source, ":bucket": bucket.hours(),
+                ":from": range.from, ":to": range.to, ":path": path, ":source": source, ":bucket": bucket.hours(),
             },
-            counted,
+            bucket_row,
         )?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// How many searches were made in each hour or day of a time in which any was.
+    /// Searches for each hour or day that has any.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn search_series(&self, span: HourRange, bucket: BucketSize) -> Result<Vec<BucketCount>, StoreError> {
+    pub fn search_series(&self, range: HourRange, bucket: BucketSize) -> Result<Vec<BucketCount>, StoreError> {
         let connection = self.connection.lock();
         let mut statement = connection.prepare_cached(
             "SELECT hour / ?3 * ?3 AS begin, sum(count) FROM searches WHERE hour BETWEEN ?1 AND ?2
              GROUP BY begin ORDER BY begin",
         )?;
-        let rows = statement.query_map((span.from, span.to, bucket.hours()), counted)?;
+        let rows = statement.query_map((range.from, range.to, bucket.hours()), bucket_row)?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The searches of a time that found nothing, most frequent first.
+    /// Searches without results, most frequent first.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn failed_searches(&self, span: HourRange, max: u32) -> Result<Vec<SearchCount>, StoreError> {
-        self.failed("", span, max)
+    pub fn failed_searches(&self, range: HourRange, max: u32) -> Result<Vec<SearchCount>, StoreError> {
+        self.failed("", range, max)
     }
 
-    /// The searches that never found anything in a time, most frequent first, without those that were dismissed: what readers miss.
+    /// Searches that never had results in a range, most frequent first, except dismissed ones.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn content_gaps(&self, span: HourRange, max: u32) -> Result<Vec<SearchCount>, StoreError> {
-        const OPEN: &str = "
+    pub fn content_gaps(&self, range: HourRange, max: u32) -> Result<Vec<SearchCount>, StoreError> {
+        const NOT_ANSWERED: &str = "
             AND NOT EXISTS (SELECT 1 FROM dismissed WHERE dismissed.query = searches.query AND dismissed.kind = searches.kind)
             AND NOT EXISTS (SELECT 1 FROM searches AS other WHERE other.query = searches.query
                             AND other.has_results AND other.hour >= searches.hour)";
-        self.failed(OPEN, span, max)
+        self.failed(NOT_ANSWERED, range, max)
     }
 
-    fn failed(&self, and: &'static str, span: HourRange, max: u32) -> Result<Vec<SearchCount>, StoreError> {
+    fn failed(&self, and: &'static str, range: HourRange, max: u32) -> Result<Vec<SearchCount>, StoreError> {
         let connection = self.connection.lock();
         let mut statement = connection.prepare_cached(&format!(
             "SELECT query, kind, sum(count) AS total, min(first_seen), max(last_seen) FROM searches
              WHERE hour BETWEEN ?1 AND ?2 AND NOT has_results {and}
              GROUP BY query, kind ORDER BY total DESC, query LIMIT ?3"
         ))?;
-        let rows = statement.query_map((span.from, span.to, max), |row| {
-            let (first_seen, last_seen) = (moment(row, 3)?, moment(row, 4)?);
+        let rows = statement.query_map((range.from, range.to, max), |row| {
+            let (first_seen, last_seen) = (timestamp_column(row, 3)?, timestamp_column(row, 4)?);
             Ok(SearchCount { query: row.get(0)?, kind: row.get(1)?, count: row.get(2)?, first_seen, last_seen })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// How many pages were read through each source in a time, most first.
+    /// Views by source, most frequent first.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn sources(&self, span: HourRange) -> Result<Vec<(String, i64)>, StoreError> {
+    pub fn sources(&self, range: HourRange) -> Result<Vec<(String, i64)>, StoreError> {
         let connection = self.connection.lock();
         let mut statement = connection.prepare_cached(
             "SELECT source, sum(count) AS total FROM views WHERE hour BETWEEN ?1 AND ?2 GROUP BY source ORDER BY total DESC, source",
         )?;
-        let rows = statement.query_map((span.from, span.to), |row| row.try_into())?;
+        let rows = statement.query_map((range.from, range.to), |row| row.try_into())?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 }
 
-fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+fn timestamp_column(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
     let microsecond = row.get(column)?;
     Timestamp::from_microsecond(microsecond).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, microsecond))
 }
 
-fn counted(row: &Row<'_>) -> rusqlite::Result<BucketCount> {
+fn bucket_row(row: &Row<'_>) -> rusqlite::Result<BucketCount> {
     let hour: i64 = row.get(0)?;
     let timestamp = hour.checked_mul(3_600).and_then(|second| Timestamp::from_second(second).ok());
     let timestamp = timestamp.ok_or(rusqlite::Error::IntegralValueOutOfRange(0, hour))?;
