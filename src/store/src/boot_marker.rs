@@ -10,7 +10,8 @@ use crate::StatePaths;
 /// Two readings of the boot time may differ by this much.
 const TOLERANCE: Duration = Duration::from_millis(500);
 
-/// Whether a space was completely opened since the machine booted at `boot_time`; false when unknown.
+/// Whether a space was completely opened since the machine booted at `boot_time`; false when
+/// unknown.
 pub fn opened_since_boot(paths: &StatePaths, boot_time: SystemTime) -> bool {
     let recorded = fs::read_to_string(paths.boot_marker()).ok().and_then(|text| text.trim().parse().ok());
     let recorded = recorded.and_then(|nanoseconds| UNIX_EPOCH.checked_add(Duration::from_nanos(nanoseconds)));

@@ -193,7 +193,7 @@ fn read_only(source: impl Error + Send + Sync + 'static) -> Fault {
 }
 
 fn locked(source: git2::Error) -> Fault {
-    let text = "another program holds git's lock on the branch, or moves it; retry when it has ended. If no git command runs, \
+    let text = "another program holds a lock of git on the branch, or moves it; retry when it has ended. If no git command runs, \
                 `svcfs doctor` names the stale lock";
     Fault::unavailable(text).with_source(source)
 }

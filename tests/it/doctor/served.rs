@@ -82,7 +82,7 @@ fn a_server_whose_objects_are_taken_away_begins_no_others_and_goes_on_when_they_
     std::thread::scope(|scope| {
         let writer = scope.spawn(move || put(&Client::new(address), "held.md", "# Held\n").status);
         wait::until("the server says what is gone", || {
-            trouble(&client).is_some_and(|told| told.contains("is gone; put it back"))
+            trouble(&client).is_some_and(|told| told.contains("is missing; restore it"))
         });
         assert!(!writer.is_finished() && !at.exists());
         rename(&kept, &at);

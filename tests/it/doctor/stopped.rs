@@ -169,7 +169,7 @@ fn a_history_that_is_gone_is_told_and_never_replaced() {
     let output = patient.run(&["serve", "--port", "0"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("is gone: put it back"), "{said}");
+    assert!(said.contains("is missing: restore it"), "{said}");
     assert!(!patient.at(".git").exists(), "another history stands in the way of the lost one");
     rename(&patient.aside("git"), &patient.at(".git"));
     patient.doctor(&[]).must_be_silent("the history was put back");

@@ -22,7 +22,8 @@ pub(super) fn fixture() -> Fixture {
 
 impl Fixture {
     pub(super) fn git(&self, arguments: &[&str]) -> String {
-        // git lists packs first and reads them then: one that is merged away between is told as missing.
+        // git lists packs first and reads them then: one that is merged away between is told as
+        // missing.
         self.history.merger.wait_idle();
         let output = Command::new("git").arg("-C").arg(self.directory.path()).args(arguments).output().unwrap();
         assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -334,7 +335,8 @@ fn what_a_reader_does_not_see_in_the_moment_of_a_merge_is_asked_for_again() {
     let commit = fixture.commit(None, &[write(&path, "1")]);
     let etag = svcfs_base::ETag::from_content(b"1");
     let elsewhere = tempfile::tempdir().unwrap();
-    // As readers that have looked at the packs in the moment in which they were merged: one sees nothing, one the commit and its tree.
+    // As readers that have looked at the packs in the moment in which they were merged: one sees
+    // nothing, one the commit and its tree.
     let place = |repository| *fixture.history.readers.lock() = vec![repository];
     let blind = || place(Repository::init_bare(elsewhere.path().join("blind")).unwrap());
     let stale = || {

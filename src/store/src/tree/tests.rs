@@ -281,7 +281,8 @@ fn a_small_file_in_memory_is_read_at_once_and_what_must_be_waited_for_is_not() {
     }
     file.sync_all().unwrap();
     sys::fadvise(&file, 0, None, sys::Advice::DontNeed).unwrap();
-    // Filesystems in memory forget nothing; on others the next who reads waits, and then it is there again.
+    // Filesystems in memory forget nothing; on others the next who reads waits, and then it is
+    // there again.
     let forgotten = tree.try_read_cached(&at("a/b.md"), None).is_none();
     tree.read(&at("a/b.md")).unwrap();
     assert!(tree.try_read_cached(&at("a/b.md"), None).is_some(), "read before; forgotten: {forgotten}");

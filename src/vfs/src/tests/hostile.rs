@@ -300,7 +300,7 @@ fn a_root_whose_history_went_before_its_first_checkpoint_begins_no_other() {
     fs::rename(&git, &aside).unwrap();
     for _ in 0..2 {
         let Err(fault) = Vfs::open(options(copy.path(), false)) else { panic!("opened it") };
-        assert!(fault.message().contains("the history of its pages, is gone"), "{fault}");
+        assert!(fault.message().contains("the history of its pages, is missing"), "{fault}");
         assert!(!git.exists());
     }
     fs::rename(&aside, &git).unwrap();

@@ -76,7 +76,7 @@ fn what_keeps_writes_from_being_taken_is_told_as_it_is_now_not_as_it_was_first()
     fs::remove_file(&head).unwrap();
     space.wait_until("it is missing", |space| told(space).contains("put `.git` back"));
     fs::write(&head, "rubbish").unwrap();
-    space.wait_until("it is damaged", |space| told(space).contains("`HEAD` or the branch it names cannot be read"));
+    space.wait_until("it is damaged", |space| told(space).contains("`HEAD` or its branch cannot be read"));
     fs::write(&head, whole).unwrap();
     space.wait_until("it is right", |space| told(space).is_empty());
     space.put("a.md", "two");

@@ -40,7 +40,8 @@ fn dice(state: &mut u64, limit: usize) -> usize {
     usize::try_from(*state >> 33).unwrap() % limit
 }
 
-/// Versions of a text whose lines come, go, repeat themselves and change places; now and then it is empty or without an end.
+/// Versions of a text whose lines come, go, repeat themselves and change places; now and then it is
+/// empty or without an end.
 fn edited(seed: u64, count: usize) -> Vec<String> {
     let mut state = seed;
     let mut lines: Vec<String> = Vec::new();
@@ -86,7 +87,8 @@ fn what_is_remembered_of_one_version_gives_the_same_as_beginning_anew() {
     let contents = edited(7, 40);
     let (fixture, versions) = committed(&contents);
     let known = |history: &History| -> Vec<_> {
-        // Oldest first, as they are asked for while a page grows; some versions are never asked for.
+        // Oldest first, as they are asked for while a page grows; some versions are never asked
+        // for.
         (0..versions.len())
             .rev()
             .filter(|at| at % 3 != 1)

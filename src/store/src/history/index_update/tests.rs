@@ -14,7 +14,8 @@ fn indexed(pages: &[(&str, &str)]) -> (Fixture, CommitId) {
     (fixture, head)
 }
 
-/// Pages as an agent writes them: in the tree, on the branch, and in the index where nothing is staged.
+/// Pages as an agent writes them: in the tree, on the branch, and in the index where nothing is
+/// staged.
 fn changed(fixture: &Fixture, parent: Option<CommitId>, pages: &[(&str, &str)]) -> CommitId {
     let paths: Vec<_> = pages.iter().map(|(path, _)| at(path)).collect();
     for (path, text) in pages {
@@ -83,7 +84,8 @@ fn what_a_person_staged_goes_when_git_has_lost_it_and_not_when_it_cannot_be_read
 fn an_earlier_text_that_a_person_put_back_and_staged_stays_staged() {
     let (fixture, head) = indexed(&[("a.md", "one"), ("b.md", "one")]);
     let head = changed(&fixture, Some(head), &[("a.md", "two")]);
-    // An agent removes one of them; before the index hears of that, a person has both as they were once.
+    // An agent removes one of them; before the index hears of that, a person has both as they were
+    // once.
     fixture.commit(Some(head), &[FileEdit::Remove { path: &at("b.md") }]);
     for page in ["a.md", "b.md"] {
         fs::write(fixture.directory.path().join(page), "one").unwrap();

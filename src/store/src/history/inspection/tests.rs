@@ -187,7 +187,8 @@ fn a_lock_is_stale_when_it_is_old_and_nobody_has_it() {
     repo.inspect().remove_lock(&repo.inspect().locks()[0]).unwrap();
     assert!(lock.exists(), "it is held");
     drop(file);
-    // A program that another test starts in this moment has our descriptors until it has become that program.
+    // A program that another test starts in this moment has our descriptors until it has become
+    // that program.
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut found = repo.inspect().locks();
     while !found[0].is_stale() && Instant::now() < deadline {

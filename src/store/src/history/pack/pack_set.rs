@@ -174,8 +174,8 @@ mod tests {
         StoredPack { path: PathBuf::from(format!("pack-{name}.pack")), bytes, is_flushed: false }
     }
 
-    /// Packs of one size come one by one and are merged as they are due; how many there were at most, and how often a byte was
-    /// copied.
+    /// Packs of one size come one by one and are merged as they are due; how many there were at
+    /// most, and how often a byte was copied.
     fn grown(count: usize, bytes: u64) -> (usize, f64) {
         let (mut packs, mut most, mut copied) = (PackSet::default(), 0, 0);
         for n in 0..count {

@@ -169,7 +169,8 @@ fn clones(fixture: &Fixture, is_done: &AtomicBool) -> usize {
         let clone = place.path().join("clone");
         let mut command = Command::new("git");
         command.args(["clone", "-q", "--bare", "--no-local"]).arg(fixture.directory.path()).arg(&clone);
-        // Before the first commit there is no branch; and a pack may be merged away while it is read.
+        // Before the first commit there is no branch; and a pack may be merged away while it is
+        // read.
         if command.output().unwrap().status.success() {
             let fsck = Command::new("git").arg("-C").arg(&clone).args(["fsck", "--strict"]).output().unwrap();
             assert!(fsck.status.success(), "{}", String::from_utf8_lossy(&fsck.stderr));
@@ -351,7 +352,8 @@ fn every_commit_survives_housekeeping_beside_the_writer() {
                 if is_done.load(Ordering::Relaxed) {
                     return;
                 }
-                // A pack may be merged away while it is read: then this run fails, and nothing is lost.
+                // A pack may be merged away while it is read: then this run fails, and nothing is
+                // lost.
                 Command::new("git").arg("-C").arg(fixture.directory.path()).args(arguments).output().unwrap();
             }
         });

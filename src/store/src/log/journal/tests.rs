@@ -6,7 +6,8 @@ use super::*;
 
 /// Opens what a server left that was killed.
 fn killed(Fixture { directory, log }: Fixture) -> Fixture {
-    // Nothing is done at the end of a process that is killed: what this one would do is done elsewhere.
+    // Nothing is done at the end of a process that is killed: what this one would do is done
+    // elsewhere.
     let copy = tempfile::tempdir().unwrap();
     let (from, to) = (StatePaths::new(directory.path()), StatePaths::new(copy.path()));
     std::fs::create_dir_all(to.spool()).unwrap();

@@ -112,7 +112,8 @@ fn two_who_write_one_file_all_the_time_never_lose_the_text_that_came_last() {
             let beside = file.with_extension("new");
             fs::write(&beside, &text).unwrap();
             fs::rename(beside, &file).unwrap();
-            // Not one of the contents that may be covered. What was looked at before it came has its place for a moment, until it is given back.
+            // Not one of the contents that may be covered. What was looked at before it came has
+            // its place for a moment, until it is given back.
             let deadline = Instant::now() + Duration::from_secs(20);
             while fs::read_to_string(&file).unwrap() != text {
                 assert!(Instant::now() < deadline, "`{text}` is lost");

@@ -10,7 +10,8 @@ fn waiting(directory: &Path) -> usize {
     names.filter(|name| name != "server.lock").count()
 }
 
-/// Writes until some files wait. A file is removed instead when another test starts a program in the moment in which it is looked at.
+/// Writes until some files wait. A file is removed instead when another test starts a program in
+/// the moment in which it is looked at.
 fn pages_until_some_wait(fixture: &Fixture) {
     let (mut head, mut written) = (None, 0);
     while waiting(&fixture.directory.path().join(".git/svcfs")) < 2 {

@@ -11,7 +11,8 @@ fn what_a_crash_left_of_a_pack_is_swept_and_packs_of_others_are_not_doubted() {
     fixture.stage(head, &[write(&at("next.md"), "next")]).unwrap();
     fixture.history.publish().unwrap();
     let ours: Vec<_> = fixture.packs().into_iter().filter(|file| !theirs.contains(file)).collect();
-    // The crash came before the index; another pack of the person's is damaged, and older than the log's end.
+    // The crash came before the index; another pack of the person's is damaged, and older than the
+    // log's end.
     let index = ours.iter().find(|file| file.extension().unwrap() == "idx").unwrap();
     fs::remove_file(index).unwrap();
     let damaged = theirs.iter().find(|file| file.extension().unwrap() == "pack").unwrap();
