@@ -184,7 +184,7 @@ fn disk_failed(source: impl Error + Send + Sync + 'static) -> Fault {
 
 /// SQLite reports a malformed file; the cause is usually the disk.
 fn unreadable_log(source: rusqlite::Error) -> Fault {
-    let text = "the log (`.svc/state/log.db`) is corrupt; check the server's disk, and run `svcfs doctor`";
+    let text = "the log (`.svc/state/log.db`) is corrupt; check the disk, and run `svcfs doctor`";
     Fault::new(Kind::DiskFailed, text).with_source(source)
 }
 

@@ -35,6 +35,7 @@ pub struct Lease {
 }
 
 /// The file; it is created with the first lease.
+/// Methods fail with an error of the database unless they say otherwise.
 pub struct LeaseFile {
     file: PathBuf,
     connection: Mutex<Option<Connection>>,
@@ -63,9 +64,6 @@ impl LeaseFile {
     }
 
     /// Stores a new or changed lease.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn put(&self, lease: &Lease) -> Result<(), StoreError> {
         let mut connection = self.connection.lock();
         let connection = match &mut *connection {
@@ -89,9 +87,6 @@ impl LeaseFile {
     }
 
     /// Removes a lease.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn remove(&self, token: &str) -> Result<(), StoreError> {
         if let Some(connection) = &*self.connection.lock() {
             connection.execute("DELETE FROM leases WHERE token = ?1", [token])?;

@@ -15,7 +15,7 @@ use crate::space::client::Client;
 use crate::space::{can_mount, git, leftovers, tree, wait};
 
 const REFUSALS: Refusals =
-    Refusals { words: &["look at the disk", "read-only", "will be completed"], errnos: &[5, 30, 11] };
+    Refusals { words: &["check the disk", "read-only", "will be completed"], errnos: &[5, 30, 11] };
 const PAGES: usize = 6;
 /// Written before the disk breaks, and refused until it is repaired.
 const BEFORE: usize = 40;

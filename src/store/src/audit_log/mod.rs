@@ -61,9 +61,6 @@ impl AuditLog {
     }
 
     /// Appends lines, each with its `\n`, to the file of a day: all or none.
-    ///
-    /// # Errors
-    /// `State` with the system error.
     pub fn append(&self, day: Date, lines: &str) -> Result<(), StoreError> {
         let mut open = self.open.lock();
         if let Some(full) = open.take_if(|open| open.day != day || open.length >= self.max_part_bytes())

@@ -61,9 +61,6 @@ struct BlamedLine {
 
 impl History {
     /// The last author of each line of a path at a commit, by walking all earlier commits.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn blame(&self, path: &TreePath, newest: CommitId) -> HistoryResult<Vec<BlameHunk>> {
         self.reader(|repository| {
             let mut options = BlameOptions::new();

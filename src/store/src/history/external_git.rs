@@ -115,9 +115,6 @@ impl History {
     /// would delete them later. True when there are any.
     ///
     /// References whose commits HEAD or another such reference contains are removed.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn pin_commits(&self, dropped: CommitId, to: CommitId) -> HistoryResult<bool> {
         let writer = self.writer.lock();
         let repository = &writer.repository;

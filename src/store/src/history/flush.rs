@@ -49,9 +49,6 @@ impl History {
     }
 
     /// Flushes the complete repository.
-    ///
-    /// # Errors
-    /// `State` with the system error.
     pub fn flush_all(&self) -> HistoryResult<()> {
         self.fail.check(FailPoint::AdoptFlush)?;
         let root = File::open(&self.root)?;

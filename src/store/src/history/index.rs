@@ -22,9 +22,6 @@ impl History {
     /// The paths whose file on disk differs from HEAD, or may differ. Untracked files are included;
     /// ignored files, nested repositories and files excluded by `git sparse-checkout` are not.
     /// Where `.git/index` cannot be read, the files are compared with HEAD itself.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn differences(&self) -> HistoryResult<Vec<TreePath>> {
         let _guard = self.index_lock.lock();
         // Not from the pool of readers: it would keep the index of the whole tree in memory.
@@ -70,9 +67,6 @@ impl History {
     }
 
     /// Whether git ignores an untracked path (`.gitignore`).
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn is_ignored(&self, path: &TreePath) -> HistoryResult<bool> {
         self.reader(|repository| Ok(repository.is_path_ignored(Path::new(path.as_str()))?))
     }

@@ -6,6 +6,7 @@
 
 mod blame;
 mod branch;
+mod commit;
 mod deflate;
 mod exclude;
 mod external_commits;
@@ -29,10 +30,11 @@ use std::path::{Path, PathBuf};
 
 use git2::{ErrorCode, FileMode, Oid, Repository};
 use parking_lot::Mutex;
-use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
+use svcfs_base::{CommitId, ETag, FileKind, TreePath};
 use tracing::warn;
 
 pub use blame::{BlameHunk, FileVersion};
+pub use commit::{CommitAuthor, FileEdit, StagedCommit};
 pub use external_commits::{DivergedMove, ForeignCommit, ForeignEntry, HeadMove, compare_entries, normalize_message};
 pub use external_git::ExternalGit;
 pub(crate) use inspection::set_aside;
@@ -55,66 +57,10 @@ const OBJECT_CACHE_BYTES: isize = 8 << 20;
 const PACK_WINDOW_BYTES: usize = 1 << 20;
 const MAX_MAPPED_BYTES: usize = 12 << 20;
 
-/// Author, time and message of a commit.
-#[derive(Debug, Clone)]
-pub struct CommitAuthor<'a> {
-    /// Author and committer.
-    pub actor: &'a Actor,
-    /// Time of author and committer.
-    pub time: Timestamp,
-    /// The full message.
-    pub message: &'a str,
-}
-
-/// The change of one file in a commit.
-#[derive(Debug, Clone)]
-pub enum FileEdit<'a> {
-    /// New content.
-    Write {
-        /// The path.
-        path: &'a TreePath,
-        /// The kind of file.
-        kind: FileKind,
-        /// The full content.
-        content: &'a [u8],
-    },
-    /// A content that git has already, for example of a renamed file.
-    Reuse {
-        /// The path.
-        path: &'a TreePath,
-        /// The kind of file.
-        kind: FileKind,
-        /// Its blob.
-        blob: ETag,
-    },
-    /// Removes the file.
-    Remove {
-        /// The path.
-        path: &'a TreePath,
-    },
-}
-
-impl FileEdit<'_> {
-    /// The path.
-    pub(crate) const fn path(&self) -> &TreePath {
-        match self {
-            FileEdit::Write { path, .. } | FileEdit::Reuse { path, .. } | FileEdit::Remove { path } => path,
-        }
-    }
-}
-
-/// A commit whose objects exist, but no reference contains it yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StagedCommit {
-    /// The commit; the parent if nothing differs.
-    pub commit: CommitId,
-    /// False when the tree equals the parent's and no commit was made.
-    pub is_new: bool,
-}
-
 type HistoryResult<T> = Result<T, StoreError>;
 
 /// The git repository of a knowledge root.
+/// Methods fail with `StoreError::Git` unless they say otherwise.
 pub struct History {
     root: PathBuf,
     /// The git directory; of a linked work tree, its own.
@@ -231,9 +177,6 @@ impl History {
     }
 
     /// The commit of the current branch; none before the first.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn head(&self) -> HistoryResult<Option<CommitId>> {
         head_of(&self.writer.lock().repository)
     }
@@ -277,7 +220,7 @@ impl History {
         let PackWriter { repository, objects, .. } = &mut *writer;
         objects.reuse_existing = reuse_existing;
         let count = objects.count();
-        let staged = build_commit(objects, repository, oid_of(parent)?, (edits, author));
+        let staged = commit::build_commit(objects, repository, oid_of(parent)?, (edits, author));
         if !matches!(staged, Ok(StagedCommit { is_new: true, .. })) {
             objects.truncate(count);
         }
@@ -320,9 +263,6 @@ impl History {
     }
 
     /// Whether git can record a path; it refuses `git~1`, for example.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn can_record(&self, path: &TreePath) -> HistoryResult<bool> {
         let writer = self.writer.lock();
         for name in path.components() {
@@ -400,37 +340,6 @@ fn open_or_init(root: &Path) -> HistoryResult<(Repository, bool)> {
     }
 }
 
-/// Builds a commit of edits on a parent.
-fn build_commit(
-    objects: &mut object::ObjectBuilder,
-    repository: &Repository,
-    parent: Option<Oid>,
-    (edits, author): (&[FileEdit<'_>], &CommitAuthor<'_>),
-) -> HistoryResult<StagedCommit> {
-    let mut changes = tree::TreeChange::default();
-    for edit in edits {
-        let blob = match edit {
-            FileEdit::Write { kind, content, .. } => Some((*kind, objects.blob(repository, content)?)),
-            FileEdit::Reuse { kind, blob, .. } => Some((*kind, Oid::from_bytes(blob.as_bytes())?)),
-            FileEdit::Remove { .. } => None,
-        };
-        changes.set(edit.path(), blob);
-    }
-    let parent_tree = match parent {
-        Some(parent) => Some(objects.tree_of(repository, parent)?),
-        None => None,
-    };
-    let tree = match tree::apply_changes(objects, repository, parent_tree, &changes)? {
-        Some(tree) => tree,
-        None => objects.tree(repository, Vec::new())?,
-    };
-    if let Some(parent) = parent.filter(|_| Some(tree) == parent_tree) {
-        return Ok(StagedCommit { commit: commit_id(parent), is_new: false });
-    }
-    let commit = objects.commit(repository, tree, commit_text(tree, parent, author).as_bytes())?;
-    Ok(StagedCommit { commit: commit_id(commit), is_new: true })
-}
-
 /// git refuses repositories of other users; a server running as root serves exactly those.
 #[expect(
     unsafe_code,
@@ -453,21 +362,6 @@ fn configure_libgit2() {
         // Trees are built before their objects are written.
         git2::opts::strict_object_creation(false);
     });
-}
-
-fn commit_text(tree: Oid, parent: Option<Oid>, author: &CommitAuthor<'_>) -> String {
-    use std::fmt::Write;
-    let mut text = format!("tree {tree}\n");
-    // Writing to a string cannot fail.
-    if let Some(parent) = parent {
-        let _ = writeln!(text, "parent {parent}");
-    }
-    let seconds = author.time.as_second().max(0);
-    for role in ["author", "committer"] {
-        let _ = writeln!(text, "{role} {} <{EMAIL}> {seconds} +0000", author.actor);
-    }
-    let _ = write!(text, "\n{}", author.message.replace('\0', ""));
-    text
 }
 
 fn head_of(repository: &Repository) -> HistoryResult<Option<CommitId>> {

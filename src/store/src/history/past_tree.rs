@@ -21,9 +21,6 @@ pub struct PastEntry {
 impl History {
     /// The entries of a directory in a commit, in name order; none when there is no directory.
     /// Names that are not UTF-8 and submodules are omitted.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn read_directory(&self, commit: CommitId, path: &TreePath) -> HistoryResult<Option<Vec<PastEntry>>> {
         self.reader(|repository| {
             let root = repository.find_commit(oid(commit)?)?.tree()?;
@@ -53,18 +50,12 @@ impl History {
     }
 
     /// The length of a blob in bytes, without reading it; none when git does not have it.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn blob_size(&self, blob: ETag) -> HistoryResult<Option<u64>> {
         let id = Oid::from_bytes(blob.as_bytes())?;
         found_or_none(self.reader(|repository| Ok(repository.odb()?.read_header(id)?.0 as u64)))
     }
 
     /// The commit of a branch or, if there is none, of a tag with this name; none for neither.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn resolve_ref(&self, name: &str) -> HistoryResult<Option<CommitId>> {
         self.reader(|repository| {
             for namespace in ["refs/heads", "refs/tags"] {
@@ -89,9 +80,6 @@ impl History {
     /// The commit of the branch at the end of a second: the first that is not later, following
     /// first parents, starting at the parent of `later`; at the branch's end without `later`, or
     /// when git does not have it any more.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn commit_at(&self, second: i64, later: Option<CommitId>) -> HistoryResult<Option<CommitId>> {
         self.reader(|repository| {
             let mut next = match later.map(|later| parent_of(repository, later)).transpose()? {

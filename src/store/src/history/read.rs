@@ -15,18 +15,12 @@ const TREE_MODE: i32 = 0o040_000;
 
 impl History {
     /// The file of a commit at a path.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn leaf(&self, commit: CommitId, path: &TreePath) -> HistoryResult<Option<(ETag, FileKind)>> {
         self.reader(|repository| Ok(leaf_in(repository, commit, path)?.map(|(id, kind)| (etag(id), kind))))
     }
 
     /// The files of a commit at these paths, in order; nothing before the first commit. Each
     /// directory is read once: single lookups of many paths of one directory take quadratic time.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn leaves_at(
         &self,
         commit: Option<CommitId>,
@@ -41,9 +35,6 @@ impl History {
     }
 
     /// The files of a commit at or below a path, in path order.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn leaves(&self, commit: CommitId, below: &TreePath) -> HistoryResult<Vec<(TreePath, ETag, FileKind)>> {
         self.reader(|repository| {
             let tree = repository.find_commit(oid(commit)?)?.tree()?;
@@ -80,9 +71,6 @@ impl History {
     }
 
     /// The commit of a full or abbreviated (4 digits or more) hash; none when unknown or ambiguous.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn find_commit(&self, hash: &str) -> HistoryResult<Option<CommitId>> {
         if !(4..=40).contains(&hash.len()) || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(None);
@@ -93,9 +81,6 @@ impl History {
 
 /// The difference between two contents of a path in git's unified format, with three lines of
 /// context; empty if equal. A missing content counts as empty.
-///
-/// # Errors
-/// `Git`.
 pub fn unified_diff(path: &TreePath, old: Option<&[u8]>, new: Option<&[u8]>) -> HistoryResult<String> {
     if old == new {
         return Ok(String::new());

@@ -147,7 +147,7 @@ fn remove_stale_lock(lock: &Path, root: &Path) -> HistoryResult<()> {
                 warn!(lock = %lock.display(), pid, "`{name}` holds a lock of git; writes wait until it is released");
                 return Ok(());
             }
-            warn!(lock = %lock.display(), "removed a stale lock of git");
+            warn!(lock = %lock.display(), "removing a stale lock of git");
             match fs::remove_file(lock) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
                 Ok(()) | Err(_) => return Ok(()),

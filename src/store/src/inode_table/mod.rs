@@ -78,6 +78,7 @@ struct InodeRows {
 }
 
 /// The inode numbers of one space.
+/// Methods fail with an error of the database unless they say otherwise.
 pub struct InodeTable {
     space: u64,
     inner: Mutex<InodeRows>,
@@ -115,18 +116,12 @@ impl InodeTable {
     }
 
     /// The number of a path; assigned if it has none.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn inode(&self, path: &TreePath) -> Result<u64, StoreError> {
         let mut inner = self.inner.lock();
         path.components().try_fold(Self::ROOT, |parent, name| inner.number(parent, name))
     }
 
     /// The numbers of names in a directory, in the same order.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn inodes(&self, directory: u64, names: &[&str]) -> Result<Vec<u64>, StoreError> {
         let mut inner = self.inner.lock();
         inner.connection.execute_batch("BEGIN")?;
@@ -136,9 +131,6 @@ impl InodeTable {
     }
 
     /// The path of a number; none for an unknown number or a removed name.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn path(&self, number: u64) -> Result<Option<TreePath>, StoreError> {
         self.inner.lock().path(number)
     }
@@ -155,9 +147,6 @@ impl InodeTable {
     }
 
     /// Records a rename; a file that had the new name loses its number.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn rename(&self, from: &TreePath, to: &TreePath) -> Result<(), StoreError> {
         let (number, parent) = (self.inode(from)?, self.inode(&to.parent().unwrap_or_else(TreePath::root))?);
         let mut inner = self.inner.lock();
@@ -171,9 +160,6 @@ impl InodeTable {
     }
 
     /// Removes a name and the pending writes of its file.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn remove(&self, path: &TreePath) -> Result<(), StoreError> {
         let number = self.inode(path)?.cast_signed();
         let mut inner = self.inner.lock();
@@ -185,9 +171,6 @@ impl InodeTable {
     }
 
     /// Up to `limit` numbers after `after`, in order, to check whether their names still exist.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn list_inodes(&self, after: u64, limit: usize) -> Result<Vec<u64>, StoreError> {
         let inner = self.inner.lock();
         let sql = "SELECT number FROM files WHERE number > ?1 ORDER BY number LIMIT ?2";
@@ -200,9 +183,6 @@ impl InodeTable {
 
     /// Removes numbers whose names do not exist any more, according to `is_gone`, while the table
     /// is locked; returns how many. Numbers with pending writes stay.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn remove_inodes(&self, numbers: &[u64], is_gone: impl Fn(&TreePath) -> bool) -> Result<usize, StoreError> {
         let mut inner = self.inner.lock();
         let mut stale = Vec::new();
@@ -227,9 +207,6 @@ impl InodeTable {
     }
 
     /// Stores the verifier of the exclusive create that made a file.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn set_verifier(&self, number: u64, verifier: [u8; 8]) -> Result<(), StoreError> {
         let inner = self.inner.lock();
         let sql = "UPDATE files SET verifier = ?2 WHERE number = ?1";
@@ -238,9 +215,6 @@ impl InodeTable {
     }
 
     /// Whether an exclusive create with this verifier made the file.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn has_verifier(&self, number: u64, verifier: [u8; 8]) -> Result<bool, StoreError> {
         let inner = self.inner.lock();
         let sql = "SELECT verifier = ?2 FROM files WHERE number = ?1";
@@ -284,9 +258,6 @@ impl InodeTable {
 
     /// Removes pending writes in a range of positions: their files are in the tree, or removed.
     /// Earlier ones stay: they could not be replayed when the space was opened.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn discard_writes(&self, files: &[(u64, RangeInclusive<i64>)], is_flushed: bool) -> Result<(), StoreError> {
         let mut inner = self.inner.lock();
         inner.with_flush(is_flushed, |connection| {
@@ -303,9 +274,6 @@ impl InodeTable {
     }
 
     /// Files with pending writes, ordered by their first one.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn pending_inodes(&self) -> Result<Vec<u64>, StoreError> {
         let inner = self.inner.lock();
         let mut statement =

@@ -77,9 +77,6 @@ impl Log {
 
     /// Renames a damaged log with its journal and WAL, so that the next start rebuilds it from git;
     /// returns the new name.
-    ///
-    /// # Errors
-    /// `State` with the system error.
     pub fn quarantine(paths: &StatePaths) -> LogResult<PathBuf> {
         let renamed = crate::history::set_aside(&paths.log(), &paths.log())?;
         let with_suffix = |path: &PathBuf, suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));

@@ -131,9 +131,6 @@ impl<T: Ord + Clone> NameTable<T> {
 impl Log {
     /// The changes selected by a filter, newest first: at most `max` after the first `skip`, and
     /// their total number.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn select_changes(
         &self,
         filter: &ChangeFilter,
@@ -144,9 +141,6 @@ impl Log {
     }
 
     /// The changes since a time, optionally at or below a path; only pages, without hidden ones.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn activity(&self, since: Timestamp, below: Option<&TreePath>) -> LogResult<TotalActivity> {
         self.with_stats(|stats| stats.activity(since.as_second(), below))
     }

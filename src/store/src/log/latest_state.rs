@@ -13,9 +13,6 @@ use super::{Log, LogEntry, LogRecord, LogResult, rows};
 
 impl Log {
     /// The states of these paths after the set at a position, in order; none without a file.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn states_at(&self, paths: &[&TreePath], at: Seq) -> LogResult<Vec<Option<(ETag, FileKind)>>> {
         // Called before each write in spaces without git: it must not write rows.
         let tail = self.writer.tail_for(paths.len()).map_err(|error| self.diagnose_error(error, 0))?;
@@ -46,9 +43,6 @@ impl Log {
     }
 
     /// The files at or below a path after the newest set, in path order.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn list_states(&self, path: &TreePath) -> LogResult<Vec<(TreePath, ETag, FileKind)>> {
         let tail = self.writer.tail();
         self.query_rows(|connection| {
@@ -58,9 +52,6 @@ impl Log {
     }
 
     /// The newest timestamp that identifies a set; none when every set has a commit.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn last_timestamp(&self) -> LogResult<Option<Timestamp>> {
         self.read(|connection| {
             connection

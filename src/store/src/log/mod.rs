@@ -125,6 +125,7 @@ pub struct LogEntry {
 }
 
 /// The log of one space.
+/// Methods fail with `StoreError::Database` unless they say otherwise.
 pub struct Log {
     file: PathBuf,
     spool: SpoolFiles,
@@ -295,9 +296,6 @@ impl Log {
     }
 
     /// The position of the last checkpoint, and the newest commit at that time.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn last_checkpoint(&self) -> LogResult<(Seq, Option<CommitId>)> {
         self.read(|connection| {
             connection.query_row("SELECT seq, head FROM settled", [], |row| {
@@ -313,34 +311,22 @@ impl Log {
     }
 
     /// Whether it contains a commit.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn has_commits(&self) -> LogResult<bool> {
         self.read(has_commits)
     }
 
     /// The version strategy under which the log was last written.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn strategy(&self) -> LogResult<String> {
         self.read(|connection| connection.query_row("SELECT strategy FROM settled", [], |row| row.get(0)))
     }
 
     /// Records the version strategy of the following records.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn set_strategy(&self, name: &str) -> LogResult<()> {
         self.writer.write(|writer| Ok(writer.execute("UPDATE settled SET strategy = ?1", [name]).map(drop)?))
     }
 
     /// Gives logged records other commits, when replay built them on another parent. They are in
     /// the history of the branch again.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn set_commits(&self, commits: &[(Seq, CommitId)]) -> LogResult<()> {
         self.fail.check(FailPoint::OpenRenumber)?;
         self.writer.write(|writer| {
@@ -361,9 +347,6 @@ impl Log {
     }
 
     /// Removes commits that left the branch from the history; they stay in the feed.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn mark_dropped(&self, commits: &[CommitId]) -> LogResult<()> {
         if commits.is_empty() {
             return Ok(());
@@ -444,9 +427,6 @@ impl Log {
 
     /// Applies the tail and checkpoints the WAL, so that a copy of the database file alone is
     /// complete.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn close(&self) -> LogResult<()> {
         self.applier.wait_idle();
         self.readers.lock().clear();

@@ -80,9 +80,6 @@ pub struct SetMetadata {
 
 impl Log {
     /// At most `max` changed paths after the first `skip` paths of the set at `seq`, oldest first.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn changes_after(&self, seq: Seq, skip: usize, max: usize) -> LogResult<ChangePage> {
         let mut changes = self.changes(
             concat!("WHERE (c.seq, c.ordinal) >= (?1, ?2) AND ", in_feed!(), " ORDER BY c.seq, c.ordinal LIMIT ?3"),
@@ -95,9 +92,6 @@ impl Log {
     }
 
     /// At most `max` of the newest changed paths, oldest first.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn newest_changes(&self, max: usize) -> LogResult<ChangePage> {
         let clause = concat!("WHERE ", in_feed!(), " ORDER BY c.seq DESC, c.ordinal DESC LIMIT ?1");
         let mut changes = self.changes(clause, params![count(max)])?;
@@ -127,9 +121,6 @@ impl Log {
     }
 
     /// Author, time and message of these sets; duplicates are read once.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn sets(&self, seqs: impl IntoIterator<Item = Seq>) -> LogResult<HashMap<Seq, SetMetadata>> {
         self.read(|connection| {
             let mut statement = connection
@@ -154,9 +145,6 @@ impl Log {
     }
 
     /// At most `max` records after a position, oldest first, without contents.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn records_after(&self, seq: Seq, max: usize) -> LogResult<Vec<LogRecord>> {
         self.with_reader(|connection| {
             let mut records =
@@ -189,9 +177,6 @@ impl Log {
     }
 
     /// The versions of a path before a position, newest first, at most `max`.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn versions(&self, path: &TreePath, before: Seq, max: usize) -> LogResult<Vec<PathVersion>> {
         // Called right after a write: it must not write rows.
         let tail = self.writer.tail_for(1).map_err(|error| self.diagnose_error(error, 0))?;
@@ -233,9 +218,6 @@ impl Log {
     }
 
     /// The number of versions of a path, including removals.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn count_versions(&self, path: &TreePath) -> LogResult<usize> {
         self.read(|connection| {
             connection
@@ -248,9 +230,6 @@ impl Log {
     }
 
     /// The paths that records after a position changed.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn changed_paths(&self, seq: Seq) -> LogResult<HashSet<TreePath>> {
         if self.last_seq() <= seq {
             return Ok(HashSet::new());
@@ -270,9 +249,6 @@ impl Log {
     }
 
     /// The contents installed at a path with this modification time, as far as they are rows.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn etags_at(&self, path: &TreePath, modified: SystemTime) -> LogResult<Vec<ETag>> {
         self.query_rows(|connection| {
             let mut statement = connection
@@ -284,9 +260,6 @@ impl Log {
     }
 
     /// Whether a path, or a path below it, was ever recorded.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn has_path(&self, path: &TreePath) -> LogResult<bool> {
         self.read(|connection| {
             // Paths in a directory are between `/` and the next character.
@@ -299,9 +272,6 @@ impl Log {
 
     /// The first commit of svcfs later than `second` after which no earlier one follows: before it,
     /// the branch was in the state of that time. None when no commit is later.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn first_commit_after(&self, second: i64) -> LogResult<Option<CommitId>> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(
@@ -320,9 +290,6 @@ impl Log {
     }
 
     /// Whether a path ever had this content.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn has_content(&self, path: &TreePath, content: ETag) -> LogResult<bool> {
         // Called while writers are active: it must not write rows.
         let tail = self.writer.tail_for(1).map_err(|error| self.diagnose_error(error, 0))?;
@@ -340,9 +307,6 @@ impl Log {
 
     /// The position of the last branch switch; records before it need not be in the history of the
     /// newest commit.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn last_branch_switch(&self) -> LogResult<Option<Seq>> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached("SELECT max(seq) FROM sets WHERE against = 2")?;
@@ -352,9 +316,6 @@ impl Log {
     }
 
     /// The files that a set removed, with their last contents, at most `max`.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn removals(&self, seq: Seq, max: usize) -> LogResult<Vec<(TreePath, ETag)>> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(
@@ -370,9 +331,6 @@ impl Log {
     /// The newest position with an id: a commit hash, full or abbreviated to at least 4 digits, or
     /// a timestamp; none when it is unknown or ambiguous. For a commit that left the branch and
     /// came back, the position in the feed.
-    ///
-    /// # Errors
-    /// `Database`.
     pub fn find_seq(&self, name: &str) -> LogResult<Option<Seq>> {
         if let Some(timestamp) = VersionId::parse_timestamp(name)
             && let Some(seq) = self.seq_of_timestamp(timestamp)?

@@ -11,9 +11,6 @@ use super::{TreeResult, WorkTree, disk};
 
 impl WorkTree {
     /// Sets permission bits.
-    ///
-    /// # Errors
-    /// `Disk` with the system error.
     pub fn set_mode(&self, path: &TreePath, mode: u32) -> TreeResult<()> {
         // Opened with `O_PATH`: the file may be unreadable, and opening a device or pipe has side
         // effects.
@@ -32,9 +29,6 @@ impl WorkTree {
     }
 
     /// Sets the owner, the group, or both.
-    ///
-    /// # Errors
-    /// `Disk` with the system error.
     pub fn set_owner(&self, path: &TreePath, uid: Option<u32>, gid: Option<u32>) -> TreeResult<()> {
         let (parent, name) = self.parent_and_name(path)?;
         let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
@@ -42,9 +36,6 @@ impl WorkTree {
     }
 
     /// Sets access time, modification time, or both; of a link itself, not of its target.
-    ///
-    /// # Errors
-    /// `Disk` with the system error.
     pub fn set_times(
         &self,
         path: &TreePath,

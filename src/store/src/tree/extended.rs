@@ -53,18 +53,12 @@ impl XattrProbe {
 
 impl WorkTree {
     /// The value of an attribute; none when the file does not have it.
-    ///
-    /// # Errors
-    /// `Disk` with the system error.
     pub fn xattr(&self, path: &TreePath, name: &[u8]) -> TreeResult<Option<Vec<u8>>> {
         let (_file, proc_path) = self.proc_path(path)?;
         value(&proc_path, name).map_err(|error| disk(path, error))
     }
 
     /// The names of all attributes of a file, unordered.
-    ///
-    /// # Errors
-    /// `Disk` with the system error.
     pub fn list_xattrs(&self, path: &TreePath) -> TreeResult<Vec<Vec<u8>>> {
         let (_file, proc_path) = self.proc_path(path)?;
         names(&proc_path).map_err(|error| disk(path, error))
@@ -89,17 +83,11 @@ impl WorkTree {
     }
 
     /// A file to test attributes on.
-    ///
-    /// # Errors
-    /// Those of the disk.
     pub fn xattr_probe(&self) -> TreeResult<XattrProbe> {
         self.stage_large().map(XattrProbe)
     }
 
     /// Removes an attribute; false when it did not exist.
-    ///
-    /// # Errors
-    /// `Disk` with the system error.
     pub fn remove_xattr(&self, path: &TreePath, name: &[u8]) -> TreeResult<bool> {
         let (_file, proc_path) = self.proc_path(path)?;
         match sys::removexattr(&proc_path, name) {
@@ -110,9 +98,6 @@ impl WorkTree {
     }
 
     /// Flushes a file or directory with its attributes and its name.
-    ///
-    /// # Errors
-    /// `Disk` with the system error.
     pub fn flush_path(&self, path: &TreePath) -> TreeResult<()> {
         let file = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW)?;
         sys::fsync(&file).map_err(|error| disk(path, error))

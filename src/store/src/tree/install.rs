@@ -149,9 +149,6 @@ impl WorkTree {
     }
 
     /// Removes a file or link.
-    ///
-    /// # Errors
-    /// `Disk` with the system error.
     pub fn remove(&self, path: &TreePath) -> TreeResult<()> {
         self.check_fail_point(FailPoint::TreeRemove).map_err(|error| disk(path, error))?;
         self.unlink(path)
@@ -166,9 +163,6 @@ impl WorkTree {
     }
 
     /// Removes a file or link if it is `expected`.
-    ///
-    /// # Errors
-    /// `Disk` with the system error.
     pub fn remove_expected(&self, path: &TreePath, expected: ExpectedFile<'_>) -> TreeResult<InstallResult> {
         let mut slot = self.open_slot(path)?;
         let outcome = match (slot.before(), self.is_expected_slot(&slot, expected)) {

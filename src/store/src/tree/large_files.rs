@@ -24,6 +24,7 @@ use crate::deferred_unlink::{OpenHandle, PATH_ONLY};
 const SETID_BITS: u32 = 0o6000;
 
 /// An open file, independent of its name.
+/// Methods fail with `StoreError::State` and the system error.
 #[derive(Debug)]
 pub struct OpenFile(File);
 
@@ -50,18 +51,12 @@ impl FileStat {
 
 impl OpenFile {
     /// The stat of the file; 0 links when it was removed.
-    ///
-    /// # Errors
-    /// `State` with the system error.
     pub fn stat(&self) -> TreeResult<FileStat> {
         let stat = sys::fstat(&self.0).map_err(io::Error::from)?;
         Ok(to_any_stat(&stat).ok_or(io::ErrorKind::InvalidData).map_err(io::Error::from)?)
     }
 
     /// Reads bytes at an offset; fewer at the end.
-    ///
-    /// # Errors
-    /// `State` with the system error.
     pub fn read_at(&self, offset: u64, length: usize) -> TreeResult<Bytes> {
         Ok(read_up_to(&self.0, offset, length)?)
     }
@@ -77,9 +72,6 @@ impl OpenFile {
 
     /// Writes at an offset. Set-user-id and set-group-id are removed: they were granted to other
     /// content.
-    ///
-    /// # Errors
-    /// `State` with the system error.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> TreeResult<()> {
         let mode = self.stat()?.mode;
         if mode & SETID_BITS != 0 {
@@ -89,17 +81,11 @@ impl OpenFile {
     }
 
     /// Sets the length; new space is zero and sparse.
-    ///
-    /// # Errors
-    /// `State` with the system error.
     pub fn resize(&self, size: u64) -> TreeResult<()> {
         Ok(self.0.set_len(size)?)
     }
 
     /// Zeroes a range and frees its blocks.
-    ///
-    /// # Errors
-    /// `State` with the system error.
     pub fn punch_hole(&self, offset: u64, length: u64) -> TreeResult<()> {
         if length == 0 {
             return Ok(());
@@ -109,9 +95,6 @@ impl OpenFile {
     }
 
     /// The offset of the next data or the next hole; none after the last.
-    ///
-    /// # Errors
-    /// `State` with the system error.
     pub fn seek(&self, offset: u64, to_hole: bool) -> TreeResult<Option<u64>> {
         let to = if to_hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) };
         match sys::seek(&self.0, to) {
@@ -132,9 +115,6 @@ impl OpenFile {
     }
 
     /// Flushes its content, and its name if it has one.
-    ///
-    /// # Errors
-    /// `State` with the system error.
     pub fn flush(&self) -> TreeResult<()> {
         Ok(self.0.sync_all()?)
     }
@@ -148,9 +128,6 @@ impl LargeFileStaging {
 
     /// Writes at an offset. Writeback starts while more data arrives, so that the final flush is
     /// shorter.
-    ///
-    /// # Errors
-    /// `State` with the system error.
     pub fn write_at(&mut self, offset: u64, data: &[u8]) -> TreeResult<()> {
         self.file.write_at(offset, data)?;
         self.writeback.record(&self.file.0, data.len());
@@ -169,9 +146,6 @@ impl Drop for LargeFileStaging {
 
 impl WorkTree {
     /// Creates an empty file outside the served tree.
-    ///
-    /// # Errors
-    /// `State` with the system error.
     pub fn stage_large(&self) -> TreeResult<LargeFileStaging> {
         let directory = Arc::clone(&self.temporary);
         let name = self.temporary_name();
@@ -218,17 +192,11 @@ impl WorkTree {
     }
 
     /// Opens a file for reading, independent of its name.
-    ///
-    /// # Errors
-    /// `Disk` with the system error.
     pub fn open_to_read(&self, path: &TreePath) -> TreeResult<OpenFile> {
         Ok(OpenFile(self.open_file(path)?))
     }
 
     /// Opens a file for writing in place, or for reading where the disk permits no more.
-    ///
-    /// # Errors
-    /// `Disk` with the system error.
     pub fn open_to_write(&self, path: &TreePath) -> TreeResult<OpenFile> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let opened = self.open_at(path, OFlags::RDWR | flags);

@@ -74,6 +74,7 @@ impl From<sys::StatVfs> for DiskUsage {
 }
 
 /// The tree of files below a knowledge root.
+/// Methods fail with `StoreError::Disk` unless they say otherwise.
 pub struct WorkTree {
     root: OwnedFd,
     temporary: Arc<OwnedFd>,
@@ -343,9 +344,6 @@ impl WorkTree {
     }
 
     /// Renames on the disk. `replace` false fails when the new name exists.
-    ///
-    /// # Errors
-    /// `Disk` with the system error.
     pub fn rename(&self, from: &TreePath, to: &TreePath, replace: bool) -> TreeResult<()> {
         let (old_parent, old_name) = self.parent_of(from)?;
         let (new_parent, new_name) = self.parent_of(to)?;
@@ -373,9 +371,6 @@ impl WorkTree {
     }
 
     /// Size and free space of the disk.
-    ///
-    /// # Errors
-    /// `State` with the system error.
     pub fn disk_usage(&self) -> TreeResult<DiskUsage> {
         Ok(DiskUsage::from(sys::fstatvfs(&self.temporary).map_err(io::Error::from)?))
     }

@@ -43,6 +43,7 @@ struct UsageCount {
 }
 
 /// The counts of one space.
+/// Methods fail with an error of the database unless they say otherwise.
 pub struct UsageCounts {
     connection: Mutex<Connection>,
     /// Counts since the last write, by hour.
@@ -151,9 +152,6 @@ impl UsageCounts {
     }
 
     /// Excludes a search of a kind from [`UsageCounts::content_gaps`].
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn dismiss(&self, query: &str, kind: &str) -> Result<(), StoreError> {
         let query = normalize(query);
         self.connection.lock().execute("INSERT OR IGNORE INTO dismissed VALUES (?1, ?2)", (query, kind))?;

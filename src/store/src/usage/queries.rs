@@ -99,9 +99,6 @@ impl BucketSize {
 
 impl UsageCounts {
     /// Totals of a range. All queries see what is written, see [`UsageCounts::flush`].
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn totals(&self, range: HourRange) -> Result<UsageTotals, StoreError> {
         let connection = self.connection.lock();
         let (views, pages) = connection
@@ -119,9 +116,6 @@ impl UsageCounts {
     }
 
     /// The most viewed pages of a range, optionally of one path or one source.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn top_pages(
         &self,
         range: HourRange,
@@ -146,9 +140,6 @@ impl UsageCounts {
     }
 
     /// Views for each hour or day that has any.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn view_series(
         &self,
         range: HourRange,
@@ -172,9 +163,6 @@ impl UsageCounts {
     }
 
     /// Searches for each hour or day that has any.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn search_series(&self, range: HourRange, bucket: BucketSize) -> Result<Vec<BucketCount>, StoreError> {
         let connection = self.connection.lock();
         let mut statement = connection.prepare_cached(
@@ -186,17 +174,11 @@ impl UsageCounts {
     }
 
     /// Searches without results, most frequent first.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn failed_searches(&self, range: HourRange, max: u32) -> Result<Vec<SearchCount>, StoreError> {
         self.failed("", range, max)
     }
 
     /// Searches that never had results in a range, most frequent first, except dismissed ones.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn content_gaps(&self, range: HourRange, max: u32) -> Result<Vec<SearchCount>, StoreError> {
         const NOT_ANSWERED: &str = "
             AND NOT EXISTS (SELECT 1 FROM dismissed WHERE dismissed.query = searches.query AND dismissed.kind = searches.kind)
@@ -220,9 +202,6 @@ impl UsageCounts {
     }
 
     /// Views by source, most frequent first.
-    ///
-    /// # Errors
-    /// [`StoreError`] of the database.
     pub fn sources(&self, range: HourRange) -> Result<Vec<(String, i64)>, StoreError> {
         let connection = self.connection.lock();
         let mut statement = connection.prepare_cached(

@@ -68,6 +68,7 @@ pub struct WriteTip {
 }
 
 /// The version store of one space.
+/// Methods fail with `Git` or `Database` unless they say otherwise.
 #[expect(clippy::large_enum_variant, reason = "there is one of it for each space, and it never moves")]
 pub enum VersionStore {
     /// Versions are git commits.
@@ -127,9 +128,6 @@ impl VersionStore {
     }
 
     /// The commit of the current branch; none before the first commit and without git.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn head(&self) -> VersionResult<Option<CommitId>> {
         match self {
             Self::Git { history, .. } => history.head(),
@@ -147,9 +145,6 @@ impl VersionStore {
     }
 
     /// The currently recorded states of these paths, in order.
-    ///
-    /// # Errors
-    /// `Git`, `Database`.
     pub fn current_states(&self, paths: &[&TreePath]) -> VersionResult<Vec<PathState>> {
         match self {
             Self::Git { history, .. } => history.leaves_at(history.head()?, paths),
@@ -217,9 +212,6 @@ impl VersionStore {
     }
 
     /// Whether a path can be recorded; git refuses `git~1`, for example.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn can_record(&self, path: &TreePath) -> VersionResult<bool> {
         match self {
             Self::Git { history, .. } => history.can_record(path),
@@ -245,9 +237,6 @@ impl VersionStore {
     }
 
     /// Whether git ignores a path (`.gitignore`), with any backend.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn is_ignored(&self, path: &TreePath) -> VersionResult<bool> {
         match self {
             Self::Git { history, .. } => history.is_ignored(path),
@@ -257,9 +246,6 @@ impl VersionStore {
 
     /// Paths, or directories above them, whose file on disk differs from the recorded state, or may
     /// differ.
-    ///
-    /// # Errors
-    /// `Git`.
     pub fn differences(&self) -> VersionResult<Vec<TreePath>> {
         match self {
             Self::Git { history, .. } => history.differences(),

@@ -19,6 +19,7 @@ pub const SNAPSHOT_DIRECTORY: &str = ".versions";
 const SUFFIX: &str = ".md";
 
 /// The snapshots of a tree.
+/// Methods fail with `StoreError::Disk`.
 pub struct SnapshotStore {
     tree: Arc<WorkTree>,
     max_snapshots: Option<NonZeroUsize>,
@@ -33,9 +34,6 @@ impl SnapshotStore {
 
     /// Stores the content of a file at a timestamp, and removes the oldest snapshots beyond the
     /// limit.
-    ///
-    /// # Errors
-    /// `Disk` with what the system said.
     pub fn save(&self, path: &TreePath, timestamp: Timestamp, content: &[u8]) -> VersionResult<()> {
         self.fail.check(FailPoint::SnapshotWrite)?;
         let target = snapshot_path(path, timestamp)?;
@@ -58,9 +56,6 @@ impl SnapshotStore {
     }
 
     /// The timestamps of the snapshots of a path, oldest first.
-    ///
-    /// # Errors
-    /// `Disk` with what the system said.
     pub fn list(&self, path: &TreePath) -> VersionResult<Vec<Timestamp>> {
         let Ok(directory) = directory(path) else { return Ok(Vec::new()) };
         match self.tree.list(&directory) {
@@ -76,9 +71,6 @@ impl SnapshotStore {
     }
 
     /// The content of a path at a timestamp; none without such a snapshot.
-    ///
-    /// # Errors
-    /// `Disk` with what the system said.
     pub fn read(&self, path: &TreePath, timestamp: Timestamp) -> VersionResult<Option<Bytes>> {
         let Ok(file) = snapshot_path(path, timestamp) else { return Ok(None) };
         match self.tree.read(&file) {

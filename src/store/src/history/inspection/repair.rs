@@ -20,9 +20,6 @@ const DAMAGED_DIRECTORY: &str = "damaged";
 
 impl RepoInspection {
     /// Removes a stale lock.
-    ///
-    /// # Errors
-    /// `State` with the system error.
     pub fn remove_lock(&self, lock: &GitLock) -> HistoryResult<()> {
         if lock.is_stale() { remove_if_exists(&lock.path) } else { Ok(()) }
     }
@@ -38,9 +35,6 @@ impl RepoInspection {
     }
 
     /// Removes the files of [`RepoInspection::partial_files`]; returns their number.
-    ///
-    /// # Errors
-    /// `State` with the system error.
     pub fn remove_partial_files(&self) -> HistoryResult<usize> {
         let files = self.partial_files();
         files.iter().try_for_each(|file| remove_if_exists(file))?;

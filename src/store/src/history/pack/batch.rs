@@ -180,11 +180,11 @@ fn write_file<'a>(
 ) -> HistoryResult<()> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     fail.check(FailPoint::PackWrite)?;
-    let mut draft = TempPack::create(path.with_file_name(format!("{TEMPORARY}{extension}")), Some(reuse))?;
+    let mut temp_pack = TempPack::create(path.with_file_name(format!("{TEMPORARY}{extension}")), Some(reuse))?;
     for part in parts {
-        draft.write_all(part)?;
+        temp_pack.write_all(part)?;
     }
-    draft.finish()?;
+    temp_pack.finish()?;
     fail.check(FailPoint::PackRename)?;
-    Ok(draft.install(path)?)
+    Ok(temp_pack.install(path)?)
 }

@@ -89,20 +89,20 @@ impl PackMerge<'_> {
         let mut parts = parts.iter().map(|part| SourcePack::open(&part.path)).collect::<Result<Vec<_>, _>>()?;
         let (order, counts) = merge_order(&parts)?;
         let create = |extension| TempPack::create(self.temporary.with_extension(extension), self.reuse);
-        let output = |draft| MergeOutput { draft, hasher: Sha1::new() };
+        let output = |temp_pack| MergeOutput { temp_pack, hasher: Sha1::new() };
         let (data, index) = (output(create("pack")?), output(create("idx")?));
         let (data, checksum) = self.copy_objects(data, &mut parts, (&order, &counts), between_slices)?;
         let index = write_index(index, &parts, (&order, &counts), &checksum)?;
         let path = pack_path(self.directory, &checksum)?;
-        let bytes = data.draft.bytes();
+        let bytes = data.temp_pack.bytes();
         if self.is_flushed {
             self.fail.check(FailPoint::PackFlush)?;
-            data.draft.sync()?;
-            index.draft.sync()?;
+            data.temp_pack.sync()?;
+            index.temp_pack.sync()?;
         }
         self.fail.check(FailPoint::PackInstall)?;
-        data.draft.install(&path)?;
-        index.draft.install(&path.with_extension("idx"))?;
+        data.temp_pack.install(&path)?;
+        index.temp_pack.install(&path.with_extension("idx"))?;
         if self.is_flushed {
             File::open(self.directory)?.sync_all()?;
         }
@@ -122,22 +122,22 @@ impl PackMerge<'_> {
         self.fail.check(FailPoint::PackCopy)?;
         let mut slice_end = SLICE_BYTES;
         for (number, part) in parts.iter_mut().enumerate() {
-            part.start = out.draft.bytes();
+            part.start = out.temp_pack.bytes();
             let objects = part.objects(number, order)?;
             let mut source = PackReader::new(part)?;
             for (at, object) in objects.iter().enumerate() {
                 let end = objects.get(at + 1).map_or(source.end, |next| u64::from(next & !LARGE_OFFSET));
                 source.copy(end, (object & LARGE_OFFSET == 0).then_some(&mut out))?;
-                if out.draft.bytes() >= slice_end {
+                if out.temp_pack.bytes() >= slice_end {
                     self.fail.check(FailPoint::PackCopy)?;
                     if self.is_flushed {
                         // Flushed in small steps, so that a concurrent flush of the log waits for
                         // little data.
                         out.flush()?;
-                        out.draft.sync()?;
+                        out.temp_pack.sync()?;
                     }
                     between_slices()?;
-                    slice_end = out.draft.bytes() + SLICE_BYTES;
+                    slice_end = out.temp_pack.bytes() + SLICE_BYTES;
                 }
             }
             source.finish()?;
@@ -347,7 +347,7 @@ fn rows<const BYTES: usize>(
 
 /// A temporary file, and the checksum of its content.
 struct MergeOutput {
-    draft: TempPack,
+    temp_pack: TempPack,
     hasher: Sha1,
 }
 
@@ -356,19 +356,19 @@ impl MergeOutput {
     fn finish(&mut self) -> io::Result<[u8; CHECKSUM_BYTES]> {
         let checksum: [u8; CHECKSUM_BYTES] = std::mem::take(&mut self.hasher).finalize().into();
         self.write_all(&checksum)?;
-        self.draft.finish()?;
+        self.temp_pack.finish()?;
         Ok(checksum)
     }
 }
 
 impl Write for MergeOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.draft.write(bytes)?;
+        let count = self.temp_pack.write(bytes)?;
         self.hasher.update(&bytes[..count]);
         Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.draft.flush()
+        self.temp_pack.flush()
     }
 }

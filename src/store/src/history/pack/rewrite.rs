@@ -112,10 +112,10 @@ impl History {
         };
         self.fail.check(FailPoint::PackWrite)?;
         let extension = file.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        let mut draft = TempPack::create(temporary(file, extension), None)?;
-        let is_complete = read_verified(source, |part| draft.write_all(part))?;
-        draft.finish()?;
-        Ok(is_complete.then_some(draft))
+        let mut temp_pack = TempPack::create(temporary(file, extension), None)?;
+        let is_complete = read_verified(source, |part| temp_pack.write_all(part))?;
+        temp_pack.finish()?;
+        Ok(is_complete.then_some(temp_pack))
     }
 }
 
