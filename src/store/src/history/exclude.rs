@@ -12,8 +12,8 @@ use svcfs_base::expand_case;
 use super::{HistoryResult, owner};
 use crate::{AUDIT_DIRECTORY, SNAPSHOT_DIRECTORY, STATE_DIRECTORY};
 
-const BEGIN: &[u8] = b"# svcfs: begin of what is never versioned";
-const END: &[u8] = b"# svcfs: end";
+const BEGIN_MARKER: &[u8] = b"# svcfs: begin of what is never versioned";
+const END_MARKER: &[u8] = b"# svcfs: end";
 
 /// Excludes the state of svcfs and unversioned names from `git status`.
 ///
@@ -36,15 +36,15 @@ pub(super) fn exclude(repository: &Repository, names: &[String]) -> HistoryResul
 }
 
 fn with_own_lines(current: &[u8], names: &[String]) -> Vec<u8> {
-    let (before, after) = match split_at(current, BEGIN) {
-        Some((before, rest)) => (before, split_at(rest, END).map_or(&[][..], |(_, after)| after)),
+    let (before, after) = match split_at(current, BEGIN_MARKER) {
+        Some((before, rest)) => (before, split_at(rest, END_MARKER).map_or(&[][..], |(_, after)| after)),
         None => (current, &b"\n"[..]),
     };
     let mut updated = before.to_vec();
     if !before.is_empty() && !before.ends_with(b"\n") {
         updated.push(b'\n');
     }
-    updated.extend_from_slice(BEGIN);
+    updated.extend_from_slice(BEGIN_MARKER);
     updated.push(b'\n');
     for directory in [STATE_DIRECTORY, AUDIT_DIRECTORY, SNAPSHOT_DIRECTORY, ".svc/rejected"] {
         updated.extend_from_slice(format!("/{directory}/\n").as_bytes());
@@ -54,7 +54,7 @@ fn with_own_lines(current: &[u8], names: &[String]) -> Vec<u8> {
         let escape = if name.starts_with(['#', '!']) { "\\" } else { "" };
         updated.extend_from_slice(format!("{escape}{}\n", expand_case(name)).as_bytes());
     }
-    updated.extend_from_slice(END);
+    updated.extend_from_slice(END_MARKER);
     updated.extend_from_slice(after);
     updated
 }

@@ -81,7 +81,7 @@ impl History {
                     return Ok(HeadMove::Diverged(from));
                 }
             }
-            between(repository, from, to).map(HeadMove::FastForward)
+            commits_between(repository, from, to).map(HeadMove::FastForward)
         })
     }
 
@@ -114,7 +114,7 @@ impl History {
             if found_or_none(repository.find_commit(oid(from)?).map_err(Into::into))?.is_none() {
                 return Ok(DivergedMove { diff, dropped: Vec::new(), added: vec![to] });
             }
-            let [dropped, added] = [(to, from), (from, to)].map(|(a, b)| between(repository, Some(a), b));
+            let [dropped, added] = [(to, from), (from, to)].map(|(a, b)| commits_between(repository, Some(a), b));
             Ok(DivergedMove { diff, dropped: dropped?, added: added? })
         })
     }
@@ -133,7 +133,7 @@ impl History {
         }
         let checked = self.reader(|repository| {
             let stored = repository.odb()?;
-            for commit in between(repository, from, to)? {
+            for commit in commits_between(repository, from, to)? {
                 let commit = repository.find_commit(oid(commit)?)?;
                 if !flush::loose_path(repository, commit.id()).exists() {
                     continue;
@@ -200,7 +200,7 @@ impl History {
 }
 
 /// The commits that `to` contains and `from` does not, oldest first.
-fn between(repository: &Repository, from: Option<CommitId>, to: CommitId) -> HistoryResult<Vec<CommitId>> {
+fn commits_between(repository: &Repository, from: Option<CommitId>, to: CommitId) -> HistoryResult<Vec<CommitId>> {
     let mut walk = repository.revwalk()?;
     walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE)?;
     walk.push(oid(to)?)?;
@@ -251,7 +251,7 @@ fn add_dropped(repository: &Repository, merge: &Commit<'_>, entries: &mut Vec<Fo
         if differing.is_empty() {
             continue;
         }
-        let touched = touched_paths(repository, &between(repository, Some(first), parent)?)?;
+        let touched = touched_paths(repository, &commits_between(repository, Some(first), parent)?)?;
         entries.extend(differing.into_iter().filter(|entry| touched.contains(&entry.path)));
     }
     entries.sort_by(|a, parent| compare_entries((a.new, &a.path), (parent.new, &parent.path)));

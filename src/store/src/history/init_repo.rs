@@ -13,7 +13,7 @@ const INITIAL_BRANCH: &str = "main";
 
 /// Creates a repository, completely or not at all: a partial one after a power failure could not be
 /// opened.
-pub(super) fn repository(root: &Path) -> HistoryResult<Repository> {
+pub(super) fn create(root: &Path) -> HistoryResult<Repository> {
     let git_dir = root.join(".git");
     let repository = if git_dir.symlink_metadata().is_ok() {
         // `.git` exists, but is no repository yet: initialize it in place.

@@ -335,7 +335,7 @@ fn open_or_init(root: &Path) -> HistoryResult<(Repository, bool)> {
     configure_libgit2();
     match Repository::open(root) {
         Ok(repository) => Ok((repository, false)),
-        Err(error) if error.code() == ErrorCode::NotFound => Ok((init_repo::repository(root)?, true)),
+        Err(error) if error.code() == ErrorCode::NotFound => Ok((init_repo::create(root)?, true)),
         Err(error) => Err(error.into()),
     }
 }

@@ -37,18 +37,18 @@ pub(super) fn drop_cached<'f>(files: impl IntoIterator<Item = &'f PathBuf>) {
         match File::open(name) {
             Ok(file) => drop_pages(&file, name),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => warn_of(name, &error),
+            Err(error) => warn_failure(name, &error),
         }
     }
 }
 
 fn drop_pages(file: &File, name: &Path) {
     if let Err(error) = fadvise(file, 0, None, Advice::DontNeed) {
-        warn_of(name, &error.into());
+        warn_failure(name, &error.into());
     }
 }
 
-fn warn_of(name: &Path, error: &io::Error) {
+fn warn_failure(name: &Path, error: &io::Error) {
     warn!(file = %name.display(), %error, "cached pages of this file could not be dropped");
 }
 

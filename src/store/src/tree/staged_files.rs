@@ -16,7 +16,7 @@ use super::WorkTree;
 use super::install::{DirectorySlot, FileInstall};
 
 /// Larger files would take longer than the flush of the log, in bytes.
-const MAX_FILE_BYTES: usize = 64 << 10;
+const MAX_STAGED_FILE_BYTES: usize = 64 << 10;
 /// Limit of all staged files together, in bytes.
 const MAX_TOTAL_BYTES: usize = 16 << 20;
 
@@ -67,7 +67,8 @@ impl StagedFiles {
     }
 
     fn has_capacity(&self, install: &FileInstall<'_>) -> bool {
-        install.content.len() <= MAX_FILE_BYTES && self.files.lock().bytes + install.content.len() <= MAX_TOTAL_BYTES
+        install.content.len() <= MAX_STAGED_FILE_BYTES
+            && self.files.lock().bytes + install.content.len() <= MAX_TOTAL_BYTES
     }
 
     /// Adds a file under its temporary name.
