@@ -1,4 +1,4 @@
--- Numbers of files for NFS handles, and what was promised of files that are not in the tree yet.
+-- Inode numbers for NFS handles, and stable writes of files that are not in the tree yet.
 CREATE TABLE identity (
     space INTEGER NOT NULL
 ) STRICT;
@@ -13,7 +13,7 @@ CREATE TABLE files (
     UNIQUE (parent, name)
 ) STRICT;
 
--- In order. `data` none: the file got the length `place`; else these bytes were written there.
+-- Pending stable writes, in order. Without `data`: set the length to `place`; else write `data` at `place`.
 CREATE TABLE promises (
     position INTEGER PRIMARY KEY AUTOINCREMENT,
     number INTEGER NOT NULL,

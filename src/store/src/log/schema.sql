@@ -7,9 +7,8 @@ CREATE TABLE sets (
     provenance TEXT,
     announcement TEXT NOT NULL,
     commit_id BLOB,
-    role INTEGER NOT NULL,          -- 0 a set, 1 a commit of others, 2 a set without a commit, 3 the commit of such sets
-    against INTEGER NOT NULL DEFAULT 0 -- what its changes are the difference from: 0 parent, 1 first of several, 2 another branch, 3 parent
-                                       -- (told of by a 2), 4 none: of a branch that was left
+    role INTEGER NOT NULL,          -- record kind: 0 change, 1 external commit, 2 uncommitted, 3 commit of uncommitted
+    against INTEGER NOT NULL DEFAULT 0 -- diff base: 0 parent, 1 first parent, 2 previous head, 3 after switch, 4 dropped
 );
 CREATE INDEX sets_by_commit ON sets (commit_id);
 CREATE INDEX jumps ON sets (seq) WHERE against = 2;
@@ -24,7 +23,7 @@ CREATE TABLE changes (
     modified INTEGER,               -- nanoseconds since 1970
     PRIMARY KEY (seq, ordinal)
 ) WITHOUT ROWID;
-CREATE INDEX changes_by_path ON changes (path, seq, old, new);  -- all that the versions of a path are told from, but their sets
+CREATE INDEX changes_by_path ON changes (path, seq, old, new);  -- covers queries of versions
 CREATE TABLE moves (
     seq INTEGER NOT NULL REFERENCES sets (seq),
     ordinal INTEGER NOT NULL,
@@ -36,21 +35,21 @@ CREATE TABLE contents (
     seq INTEGER NOT NULL,
     ordinal INTEGER NOT NULL,
     bytes BLOB,                     -- NULL: in the spool file of this name
-    mode INTEGER,                   -- permission bits and owner the file should get; NULL: what is there, or what a new file gets
+    mode INTEGER,                   -- mode and owner of the file; NULL: of the replaced file, or the default
     uid INTEGER,
     gid INTEGER,
-    over_size INTEGER,              -- the file too large for any version that it is put in the place of, and its time as above
+    over_size INTEGER,              -- replaced file without versions: size and time
     over_modified INTEGER,
     PRIMARY KEY (seq, ordinal)
 );
 CREATE TABLE settled (
     seq INTEGER NOT NULL,
     head BLOB,
-    strategy TEXT NOT NULL DEFAULT 'git' -- what keeps versions beside the log
+    strategy TEXT NOT NULL DEFAULT 'git' -- version strategy
 );
 INSERT INTO settled (seq, head) VALUES (0, NULL);
 CREATE TABLE journal (
-    file INTEGER PRIMARY KEY,       -- of the two in front of these rows
-    key BLOB NOT NULL               -- what its batches are hashed with; batches under another are nothing
+    file INTEGER PRIMARY KEY,       -- number of the journal file
+    key BLOB NOT NULL               -- hash key of its batches; batches with another key are ignored
 );
 INSERT INTO journal (file, key) VALUES (0, randomblob(16)), (1, randomblob(16));

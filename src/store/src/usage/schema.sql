@@ -1,4 +1,4 @@
--- What was asked for, counted by the hour: rows grow with what is asked for, not with how often.
+-- Counts by the hour: the number of rows depends on different items, not on their frequency.
 CREATE TABLE views (
     hour INTEGER NOT NULL, path TEXT NOT NULL, source TEXT NOT NULL, count INTEGER NOT NULL,
     first_seen INTEGER NOT NULL, last_seen INTEGER NOT NULL, PRIMARY KEY (hour, path, source)
