@@ -32,7 +32,7 @@ impl Vfs {
         self.core.sweep_refused();
         self.wait_committed()?;
         reporter.tell(OpenProgress::Comparing);
-        let paths = self.core.memory.differences()?;
+        let paths = self.core.versions.differences()?;
         let count = self.adopt_and_tell(&paths, reporter)?;
         if count < paths.len() {
             self.refresh_git_index(&paths);
@@ -43,7 +43,7 @@ impl Vfs {
     /// Where a file is as history has it and git says that it differs, `.git/index` is behind: somebody's lock kept it so until
     /// the server ended. What a person staged of other files is left alone.
     fn refresh_git_index(&self, paths: &[TreePath]) {
-        let known = self.core.memory.current_states(&paths.iter().collect::<Vec<_>>());
+        let known = self.core.versions.current_states(&paths.iter().collect::<Vec<_>>());
         let recorded = known.and_then(|known| {
             let recorded = paths.iter().zip(known).filter(|(_, known)| known.is_some()).map(|(path, _)| path);
             self.core.refresh_index(recorded.collect::<Vec<_>>().into_iter()).map(drop)
@@ -70,12 +70,12 @@ impl Vfs {
         let seen = self.core.log.last_seq();
         let uncommitted = self.core.uncommitted.at(&leaves);
         // What is recorded between this look and the submission is left out by the committer.
-        let committed = self.core.memory.current_states(&leaves.iter().collect::<Vec<_>>())?;
+        let committed = self.core.versions.current_states(&leaves.iter().collect::<Vec<_>>())?;
         let recorded = uncommitted.into_iter().zip(committed).map(|(newer, committed)| newer.unwrap_or(committed));
-        self.core.fail.hit(FailPoint::AdoptCompared);
+        self.core.fail_points.hit(FailPoint::AdoptCompared);
         let mut sets = AdoptionSets::new(&self.core, reporter, (leaves.len(), seen));
         for (path, known) in leaves.iter().zip(recorded) {
-            let held = self.core.locks.hold([path.clone()].into());
+            let held = self.core.path_locks.lock([path.clone()].into());
             let difference = self.difference(path, known)?;
             drop(held);
             sets.add(difference)?;
@@ -87,25 +87,25 @@ impl Vfs {
     fn leaves_at(&self, paths: &[TreePath]) -> Result<Vec<TreePath>, Fault> {
         let mut leaves = std::collections::BTreeSet::new();
         for path in paths {
-            if !self.core.places.of(path).is_versioned() && !path.is_root() {
+            if !self.core.path_classes.of(path).is_versioned() && !path.is_root() {
                 continue;
             }
             leaves.extend(self.core.uncommitted.below(path, Seq(0)).into_iter().map(|(path, _)| path));
             match self.core.tree.stat(path) {
                 Ok(stat) if stat.kind == StatKind::Directory => {
                     self.disk_leaves(path, &mut leaves)?;
-                    leaves.extend(self.core.memory.list_states(path)?.into_iter().map(|(path, ..)| path));
+                    leaves.extend(self.core.versions.list_states(path)?.into_iter().map(|(path, ..)| path));
                 }
                 Ok(_) => {
                     leaves.insert(path.clone());
                 }
                 Err(_) => {
                     leaves.insert(path.clone());
-                    leaves.extend(self.core.memory.list_states(path)?.into_iter().map(|(path, ..)| path));
+                    leaves.extend(self.core.versions.list_states(path)?.into_iter().map(|(path, ..)| path));
                 }
             }
         }
-        Ok(leaves.into_iter().filter(|path| self.core.places.of(path).is_versioned()).collect())
+        Ok(leaves.into_iter().filter(|path| self.core.path_classes.of(path).is_versioned()).collect())
     }
 
     fn disk_leaves(
@@ -124,7 +124,7 @@ impl Vfs {
         };
         for (name, stat) in entries {
             let path = directory.join(&name);
-            if !self.core.places.of(&path).is_versioned() {
+            if !self.core.path_classes.of(&path).is_versioned() {
                 continue;
             }
             match stat.kind {
@@ -141,11 +141,11 @@ impl Vfs {
     /// What the tree has at a path where history has something else. A file too large for any version is nothing to history, as a pipe:
     /// what had versions there is gone. The path is held.
     fn difference(&self, path: &TreePath, known: Option<(ETag, FileKind)>) -> Result<Option<FileEffect>, Fault> {
-        if self.core.overlay.get(path).is_some() || self.core.departures.lock().contains_key(path) {
+        if self.core.overlay.get(path).is_some() || self.core.pending_removals.lock().contains_key(path) {
             // Our own change is on its way; what follows it will be seen then.
             return Ok(None);
         }
-        let present = match self.core.standing(path) {
+        let present = match self.core.read_worktree(path) {
             Ok(standing) => standing,
             Err(error) => {
                 // One file nobody can read must not keep the others from being recorded.
@@ -154,7 +154,7 @@ impl Vfs {
             }
         };
         let now = present.as_ref().map(|leaf| (leaf.etag, leaf.kind));
-        if now == known || (known.is_none() && self.core.memory.is_ignored(path)?) {
+        if now == known || (known.is_none() && self.core.versions.is_ignored(path)?) {
             return Ok(None);
         }
         // An executable bit alone says nothing where the disk keeps none.
@@ -174,16 +174,16 @@ pub(crate) fn adopted(
         message: adoption_message(&actor, &effects),
         actor,
         protocol: Protocol::Direct,
-        entrance: None,
+        origin_id: None,
         provenance: None,
         announcement: EventAnnouncement::Files,
         durability: if answer.is_some() { Durability::Now } else { Durability::Soon },
-        stamp: core.stamp(),
+        ticket: core.next_ticket(),
         moves: Vec::new(),
         effects,
-        spent: Vec::new(),
+        consumed_scratch: Vec::new(),
         is_adopted: true,
-        seen: None,
+        scanned_at: None,
         answer,
     }
 }

@@ -13,7 +13,7 @@ use svcfs_base::{ApplyResult, Caller, Change, ChangeSet, Durability, Fault, File
 use svcfs_store::{FailPoint, InstallResult, StatKind, StoreError};
 
 use crate::Vfs;
-use crate::core::{LOOK, VfsCore};
+use crate::core::{DISK_POLL_INTERVAL, VfsCore};
 use crate::nodes::RefusalMark;
 use crate::overlay::{OverlayFile, PendingState};
 use crate::past::RemovedPaths;
@@ -63,14 +63,14 @@ impl Vfs {
         let set = self.through_links(caller, set)?;
         self.admit(caller, &set)?; // 1
         let waiting = if self.is_structural(&set) {
-            let _tree = self.core.locks.hold_tree(); // 2
+            let _tree = self.core.path_locks.lock_tree(); // 2
             // What is renamed is asked of history.
             self.core.wait_committed(MAX_WAIT)?;
             let accepted = self.accept(caller, set, true)?;
             // A directory rename shows in the tree only once it is done: nobody may look in between.
             return accepted.wait(self, true);
         } else {
-            let _held = self.core.locks.hold(paths_of(&set)); // 2
+            let _held = self.core.path_locks.lock(paths_of(&set)); // 2
             self.accept(caller, set, false)?
         };
         waiting.wait(self, false)
@@ -103,7 +103,7 @@ impl Vfs {
                 Change::Put { .. } | Change::MakeDir { .. } => false,
             };
             for path in std::iter::once(change.path()).chain(other) {
-                if takes_away && self.core.places.is_fixed(caller.protocol, path) {
+                if takes_away && self.core.path_classes.is_fixed(caller.protocol, path) {
                     let told =
                         format_args!("path denied: `{path}` holds what belongs to the server, and stays where it is");
                     return Err(Fault::invalid("path", told));
@@ -115,7 +115,7 @@ impl Vfs {
                     ));
                 }
                 caller.permissions.check_path(path)?;
-                if !self.core.places.is_visible(caller.protocol, path) {
+                if !self.core.path_classes.is_visible(caller.protocol, path) {
                     return Err(Fault::invalid("path", format_args!("path denied: `{path}` belongs to the server")));
                 }
             }
@@ -137,7 +137,7 @@ impl Vfs {
 
     /// Steps 3 to 5, and a place in the queue. `is_exclusive` when the whole tree is held and nothing is pending.
     fn accept(&self, caller: &Caller, set: ChangeSet, is_exclusive: bool) -> Result<PendingAnswer, Fault> {
-        self.core.fail.hit(FailPoint::AcceptLocked);
+        self.core.fail_points.hit(FailPoint::AcceptLocked);
         let mut is_awaited = self.core.must_wait(set.durability)?;
         self.core.none_leased(caller, &set.changes)?;
         let (said, message) = match &set.message {
@@ -157,10 +157,10 @@ impl Vfs {
             } // 3, 4
         }
         plan.without_noise();
-        self.core.fail.hit(FailPoint::AcceptPlanned);
+        self.core.fail_points.hit(FailPoint::AcceptPlanned);
         self.keep_readers(&going);
         let ChangePlan { effects, directs, spent, moves, departures, files, .. } = plan;
-        self.core.departures.lock().extend(departures);
+        self.core.pending_removals.lock().extend(departures);
         for direct in directs {
             self.core.carry_out(direct)?;
         }
@@ -189,17 +189,17 @@ impl Vfs {
         let prepared = QueuedSet {
             actor: caller.actor(),
             protocol: caller.protocol,
-            entrance: caller.origin,
+            origin_id: caller.origin,
             provenance: caller.provenance.as_ref().map(ToString::to_string),
             announcement: set.announcement,
             message,
             durability: if is_awaited { Durability::Now } else { Durability::Soon },
-            stamp: self.core.stamp(),
+            ticket: self.core.next_ticket(),
             moves,
             effects,
-            spent,
+            consumed_scratch: spent,
             is_adopted: false,
-            seen: None,
+            scanned_at: None,
             answer: is_awaited.then_some(sender),
         };
         self.core.queue.push(prepared, |prepared| self.core.show(prepared))?;
@@ -211,7 +211,7 @@ impl Vfs {
         if let Some(said) = said {
             self.core.messages.spent(&said);
         }
-        self.core.fail.hit(FailPoint::AcceptQueued);
+        self.core.fail_points.hit(FailPoint::AcceptQueued);
         let answer = is_awaited.then_some(ApplyReceiver { receiver, written, accepted });
         Ok(PendingAnswer { answer, files, was_needed: true, made })
     }
@@ -239,11 +239,11 @@ impl PendingAnswer {
         let core = &vfs.core;
         let Some(answer) = self.answer else {
             if must && self.was_needed {
-                core.wait_settled(MAX_WAIT)?;
+                core.wait_applied(MAX_WAIT)?;
             }
             return Ok(ApplyResult { seq: core.feed.last_seq(), commit: None, files: self.files });
         };
-        vfs.seat.attend(core);
+        vfs.commit_leader.lead_or_wake(core);
         let outcome = core.answer(&answer.receiver)?;
         if outcome.is_err() {
             // Refused: what was made for it goes, unless somebody has put something there meanwhile.
@@ -258,9 +258,9 @@ impl PendingAnswer {
 impl VfsCore {
     /// Whether a set is to be answered only once it is settled, as things are with the disk.
     fn must_wait(&self, durability: Durability) -> Result<bool, Fault> {
-        let trouble = self.trouble.lock().as_ref().map(Fault::duplicate);
+        let trouble = self.write_error.lock().as_ref().map(Fault::duplicate);
         match trouble {
-            Some(fault) if self.stuck.lock().is_some() => Err(fault),
+            Some(fault) if self.stalled_since.lock().is_some() => Err(fault),
             // The committer is busy completing what is logged, and tells when it is not.
             Some(fault) if durability != Durability::Now && fault.kind() == Kind::Unavailable => Err(fault),
             // What the disk refused a moment ago it may take now: nothing is promised before it did.
@@ -274,15 +274,15 @@ impl VfsCore {
         let deadline = Instant::now() + MAX_WAIT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            match answer.recv_timeout(left.min(LOOK)) {
+            match answer.recv_timeout(left.min(DISK_POLL_INTERVAL)) {
                 Ok(answer) => return Ok(answer),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(Fault::unavailable("the write path has stopped")),
             }
-            let is_stuck = self.stuck.lock().is_some_and(|since| since.elapsed() >= MAX_STUCK);
-            let trouble = self.trouble.lock().as_ref().map(Fault::duplicate);
+            let is_stuck = self.stalled_since.lock().is_some_and(|since| since.elapsed() >= MAX_STUCK);
+            let trouble = self.write_error.lock().as_ref().map(Fault::duplicate);
             match trouble {
-                Some(fault) if is_stuck => return Err(self.recorded_only(&fault)),
+                Some(fault) if is_stuck => return Err(self.deferred_write_error(&fault)),
                 trouble if left.is_zero() => {
                     let silent = || Fault::unavailable("the disk does not answer; the write may still complete");
                     return Err(trouble.unwrap_or_else(silent));
@@ -304,11 +304,11 @@ impl VfsCore {
                 Some(StateAfter::Blob(..)) => continue,
                 None => None,
             };
-            let pending = PendingState { stamp: prepared.stamp, leaf, over: effect.over, accepted };
+            let pending = PendingState { ticket: prepared.ticket, leaf, replaces_large: effect.replaces_large, accepted };
             self.overlay.put(effect.path.clone(), pending);
         }
-        for path in &prepared.spent {
-            self.overlay.put(path.clone(), PendingState { stamp: prepared.stamp, leaf: None, over: None, accepted });
+        for path in &prepared.consumed_scratch {
+            self.overlay.put(path.clone(), PendingState { ticket: prepared.ticket, leaf: None, replaces_large: None, accepted });
         }
     }
 
@@ -318,7 +318,7 @@ impl VfsCore {
             Err(StoreError::Disk { source, .. })
                 if source.kind() == ErrorKind::NotADirectory && !self.overlay.is_empty() =>
             {
-                self.wait_settled(MAX_WAIT)?;
+                self.wait_applied(MAX_WAIT)?;
                 Ok(self.tree.make_parents(path)?)
             }
             outcome => Ok(outcome?),
@@ -342,7 +342,7 @@ impl VfsCore {
             }
             DirectChange::Rename(from, to) => {
                 if !self.overlay.is_empty() {
-                    self.wait_settled(MAX_WAIT)?;
+                    self.wait_applied(MAX_WAIT)?;
                 }
                 self.tree.make_parents(&to)?;
                 self.tree.rename(&from, &to, true)?;
@@ -359,15 +359,15 @@ impl VfsCore {
 
     /// Replaces a file by one with the same bytes. An external edit stays, and is recorded as one.
     pub(crate) fn replace_same(&self, path: &TreePath, leaf: &OverlayFile) -> Result<(), Fault> {
-        if self.put_in_place(path, leaf, Some([leaf.etag][..].into()))? == InstallResult::ConflictingEdit {
-            self.doubt(vec![path.clone()]);
+        if self.install_logged(path, leaf, Some([leaf.etag][..].into()))? == InstallResult::ConflictingEdit {
+            self.request_rescan(vec![path.clone()]);
         }
         Ok(())
     }
 
     /// What is done to the tree directly comes after what is accepted for the same path.
     fn wait_for(&self, path: &TreePath) -> Result<(), Fault> {
-        if self.overlay.get(path).is_some() { self.wait_settled(MAX_WAIT) } else { Ok(()) }
+        if self.overlay.get(path).is_some() { self.wait_applied(MAX_WAIT) } else { Ok(()) }
     }
 }
 
@@ -404,7 +404,7 @@ fn default_message(caller: &Caller, changes: &[Change], core: &VfsCore) -> Strin
             format!("{actor}: rename dir {from} → {to}")
         }
         // A scratch file that becomes a page is a write of that page (gaps.md D8).
-        [Change::Move { from, to, .. }] if !core.places.of(from).is_versioned() => format!("{actor}: {to}"),
+        [Change::Move { from, to, .. }] if !core.path_classes.of(from).is_versioned() => format!("{actor}: {to}"),
         [Change::Move { from, to, .. }] => format!("{actor}: rename {from} → {to}"),
         _ => many_message(&format!("{actor}: {} files", changes.len()), changes.iter().map(Change::path)),
     }

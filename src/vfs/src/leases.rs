@@ -125,7 +125,7 @@ impl VfsCore {
         for change in changes {
             match change {
                 Change::Put { path, .. } => {
-                    let is_new = matches!(self.present(path)?, EffectiveState::Absent);
+                    let is_new = matches!(self.effective_state(path)?, EffectiveState::Absent);
                     self.not_leased(caller, path, is_new)?;
                 }
                 Change::MakeDir { path } => self.not_leased(caller, path, true)?,
@@ -178,9 +178,9 @@ impl Vfs {
             leases.written.wait_while(&mut leases.writing.lock(), is_written);
             let is_folder = self.core.tree.stat(&lease.path).is_ok_and(|stat| stat.kind == StatKind::Directory);
             let held = if is_folder {
-                (Some(self.core.locks.hold_tree()), None)
+                (Some(self.core.path_locks.lock_tree()), None)
             } else {
-                (None, Some(self.core.locks.hold([lease.path.clone()].into())))
+                (None, Some(self.core.path_locks.lock([lease.path.clone()].into())))
             };
             let mut writing = leases.writing.lock();
             if !is_written(&mut writing) {

@@ -94,15 +94,15 @@ type WriteFlusher = Arc<dyn Fn() + Send + Sync>;
 /// One space's tree: read it by path or by node, change it through [`Vfs::apply`].
 pub struct Vfs {
     core: Arc<VfsCore>,
-    seat: Arc<committer::CommitLeader>,
+    commit_leader: Arc<committer::CommitLeader>,
     gates: Vec<Box<dyn WriteGate>>,
     nodes: SpaceNodes,
     /// Called before a question about history is answered.
-    before_history: Mutex<Vec<WriteFlusher>>,
+    write_flushers: Mutex<Vec<WriteFlusher>>,
     committer: Mutex<Option<JoinHandle<()>>>,
     watcher: Mutex<Option<watch::RootWatcher>>,
     /// Held for as long as this root is ours.
-    lock: Mutex<Option<RootLock>>,
+    root_lock: Mutex<Option<RootLock>>,
 }
 
 impl Vfs {
@@ -136,7 +136,7 @@ impl Vfs {
             History::check_repository(&root)?;
         }
         let (memory, is_new_memory) =
-            VersionStore::open(strategy, &root, (&tree, &log), &scratch).map_err(|error| at_root(&root, error))?;
+            VersionStore::open(strategy, &root, (&tree, &log), &scratch).map_err(|error| with_root(&root, error))?;
         if is_new_log || is_new_memory {
             // Before anything is promised: the log's flushes bring its records to the disk, not git's `HEAD`, nor everywhere the
             // directories that name the log.
@@ -145,7 +145,7 @@ impl Vfs {
                 tree.mark_rewritten();
             }
             if !tree.has_sync_failed() {
-                tree.flush(memory.other_disks()).map_err(|error| at_root(&root, error))?;
+                tree.flush(memory.other_disks()).map_err(|error| with_root(&root, error))?;
             }
         }
         let feed = ChangeFeed::new(Arc::clone(&log), log.last_seq());
@@ -153,38 +153,38 @@ impl Vfs {
         let core = Arc::new(VfsCore {
             leases,
             refusals: nodes::RecentRefusals::of_tree(&tree),
-            fail: FailPoints::new(&root),
+            fail_points: FailPoints::new(&root),
             root,
-            places,
+            path_classes: places,
             tree,
             log,
-            memory,
+            versions: memory,
             clock,
-            commits,
-            locks: crate::path_locks::PathLocks::default(),
+            commit_policy: commits,
+            path_locks: crate::path_locks::PathLocks::default(),
             overlay: crate::overlay::Overlay::default(),
             uncommitted: crate::uncommitted::UncommittedPaths::default(),
             queue: crate::queue::CommitQueue::default(),
             feed,
             messages: messages::SaveMessages::default(),
-            departures: Mutex::default(),
-            trouble: Mutex::default(),
-            stuck: Mutex::default(),
-            unflushed: Mutex::default(),
-            lost: Mutex::default(),
-            stamps: AtomicU64::new(1),
-            doubter: Mutex::default(),
-            unsettled_bytes: AtomicU64::new(0),
-            unpublished: OnceLock::new(),
+            pending_removals: Mutex::default(),
+            write_error: Mutex::default(),
+            stalled_since: Mutex::default(),
+            checkpoint_error: Mutex::default(),
+            lost_writes: Mutex::default(),
+            tickets: AtomicU64::new(1),
+            rescan_hook: Mutex::default(),
+            uncheckpointed_bytes: AtomicU64::new(0),
+            dirty_bytes: OnceLock::new(),
             on_flush: OnceLock::new(),
             on_change: OnceLock::new(),
             on_accepted: OnceLock::new(),
-            linking: OnceLock::new(),
+            link_resolver: OnceLock::new(),
         });
         let committer =
-            recovery::recover(&core, is_new_log, &mut reporter).map_err(|fault| at_root(&core.root, fault))?;
-        recovery::begin(&core, strategy).map_err(|fault| at_root(&core.root, fault))?;
-        core.feed.restart(committer.last);
+            recovery::recover(&core, is_new_log, &mut reporter).map_err(|fault| with_root(&core.root, fault))?;
+        recovery::begin(&core, strategy).map_err(|fault| with_root(&core.root, fault))?;
+        core.feed.restart(committer.last_seq);
         let seat = Arc::new(committer::CommitLeader::new(committer));
         let own = Arc::clone(&seat);
         let thread = std::thread::Builder::new()
@@ -193,13 +193,13 @@ impl Vfs {
             .map_err(Fault::internal)?;
         let vfs = Arc::new(Self {
             core,
-            seat,
+            commit_leader: seat,
             gates,
             nodes: SpaceNodes::default(),
-            before_history: Mutex::default(),
+            write_flushers: Mutex::default(),
             committer: Mutex::new(Some(thread)),
             watcher: Mutex::default(),
-            lock: Mutex::new(Some(lock)),
+            root_lock: Mutex::new(Some(lock)),
         });
         if watch {
             // Before the rescan, so that nothing falls between them.
@@ -223,13 +223,13 @@ impl Vfs {
         {
             return Err(Fault::internal("the committer died"));
         }
-        self.core.memory.close();
+        self.core.versions.close();
         self.core.tree.close();
         let closed = self.core.log.close();
-        if let Some(lock) = self.lock.lock().take() {
+        if let Some(lock) = self.root_lock.lock().take() {
             lock.0.unlock().map_err(Fault::internal)?;
         }
-        self.nothing_lost()?;
+        self.check_lost_writes()?;
         closed.map_err(|error| {
             let fault = Fault::from(error);
             let text = format!(
@@ -240,12 +240,12 @@ impl Vfs {
     }
 
     /// Names the saves that nobody waited for and that the disk refused until the end.
-    fn nothing_lost(&self) -> Result<(), Fault> {
-        let lost: Vec<_> = std::mem::take(&mut *self.core.lost.lock()).iter().map(|path| format!("`{path}`")).collect();
+    fn check_lost_writes(&self) -> Result<(), Fault> {
+        let lost: Vec<_> = std::mem::take(&mut *self.core.lost_writes.lock()).iter().map(|path| format!("`{path}`")).collect();
         if lost.is_empty() {
             return Ok(());
         }
-        let trouble = self.core.trouble.lock().as_ref().map(Fault::duplicate);
+        let trouble = self.core.write_error.lock().as_ref().map(Fault::duplicate);
         let trouble = trouble.unwrap_or_else(|| Fault::unavailable("the disk refused them"));
         let text = format!(
             "saved without waiting for the disk, and lost as the space was closed: {}: {trouble}",
@@ -280,12 +280,12 @@ impl Vfs {
     /// Has `settle` called before each question about history is answered, for doors that hold writes back. It must not ask such a question
     /// itself.
     pub fn add_write_flusher(&self, settle: impl Fn() + Send + Sync + 'static) {
-        self.before_history.lock().push(Arc::new(settle));
+        self.write_flushers.lock().push(Arc::new(settle));
     }
 
     /// A new entrance, for a door that has several: its events say which of them a change came through.
     pub fn new_origin_id(&self) -> OriginId {
-        OriginId(self.core.stamp())
+        OriginId(self.core.next_ticket())
     }
 
     /// Position of the newest announced change set. To count accepted ones too, ask [`Vfs::settled`].
@@ -298,10 +298,10 @@ impl Vfs {
     /// # Errors
     /// Why not.
     pub fn health(&self) -> Result<(), Fault> {
-        if let Some(trouble) = self.core.trouble.lock().as_ref() {
+        if let Some(trouble) = self.core.write_error.lock().as_ref() {
             return Err(trouble.duplicate());
         }
-        if let Some(trouble) = self.core.unflushed.lock().as_ref() {
+        if let Some(trouble) = self.core.checkpoint_error.lock().as_ref() {
             return Err(trouble.duplicate());
         }
         self.core.queue.health()?;
@@ -335,12 +335,12 @@ impl OfflineRootLock {
     /// # Errors
     /// As [`Vfs::open`]: `Conflict`, naming the other's process id, when somebody has it.
     pub fn acquire(root: &Path) -> Result<Self, Fault> {
-        Ok(Self { _lock: take_lock(root)? })
+        Ok(Self { _lock: lock_root(root)? })
     }
 }
 
 fn prepare_root(root: &Path) -> Result<PathBuf, Fault> {
-    let told = |error| refused(root, error);
+    let told = |error| root_fault(root, error);
     fs::create_dir_all(root).map_err(told)?;
     let root = root.canonicalize().map_err(told)?;
     fs::create_dir_all(StatePaths::new(&root).directory()).map_err(told)?;
@@ -348,7 +348,7 @@ fn prepare_root(root: &Path) -> Result<PathBuf, Fault> {
 }
 
 /// Why a root cannot be used, by what the system said of it or of the state below it.
-fn refused(root: &Path, error: std::io::Error) -> Fault {
+fn root_fault(root: &Path, error: std::io::Error) -> Fault {
     use std::io::ErrorKind as E;
     let text = root.display();
     match error.kind() {
@@ -366,7 +366,7 @@ fn refused(root: &Path, error: std::io::Error) -> Fault {
 }
 
 /// What the disk refuses while a root is opened is told with the root: one command may open many.
-fn at_root(root: &Path, error: impl Into<Fault>) -> Fault {
+fn with_root(root: &Path, error: impl Into<Fault>) -> Fault {
     let fault = error.into();
     if !matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::Forbidden | Kind::DiskFailed) {
         return fault;
@@ -384,7 +384,7 @@ impl Drop for RootLock {
     }
 }
 
-fn take_lock(root: &Path) -> Result<RootLock, Fault> {
+fn lock_root(root: &Path) -> Result<RootLock, Fault> {
     let path = StatePaths::new(root).lock();
     let mut file = fs::OpenOptions::new()
         .read(true)
@@ -392,7 +392,7 @@ fn take_lock(root: &Path) -> Result<RootLock, Fault> {
         .create(true)
         .truncate(false)
         .open(&path)
-        .map_err(|error| refused(root, error))?;
+        .map_err(|error| root_fault(root, error))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -407,7 +407,7 @@ fn take_lock(root: &Path) -> Result<RootLock, Fault> {
         }
         Err(TryLockError::Error(error)) => return Err(Fault::internal(error)),
     }
-    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(|error| refused(root, error))?;
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(|error| root_fault(root, error))?;
     Ok(RootLock(file))
 }
 

@@ -65,7 +65,7 @@ pub trait LinkResolver: Send + Sync + 'static {
 impl Vfs {
     /// Has links follow from here on when a page is renamed through a filesystem door; only the first who asks is heard.
     pub fn set_link_resolver(&self, linking: impl LinkResolver) {
-        let _only_the_first = self.core.linking.set(Box::new(linking));
+        let _only_the_first = self.core.link_resolver.set(Box::new(linking));
     }
 
     /// Waits until it is known which links follow a rename that comes next, also those of pages that doors hold back: for doors that hold
@@ -105,8 +105,8 @@ impl Vfs {
     /// Who knows the links that follow a rename: between pages that readers see, and only where that is wanted.
     pub(crate) fn linking(&self, from: &TreePath, to: &TreePath) -> Option<&dyn LinkResolver> {
         let is_page =
-            |path: &TreePath| path.is_page() && !path.is_hidden() && self.core.places.of(path) == PathClass::Content;
-        self.core.linking.get().map(|linking| &**linking).filter(|_| is_page(from) && is_page(to))
+            |path: &TreePath| path.is_page() && !path.is_hidden() && self.core.path_classes.of(path) == PathClass::Content;
+        self.core.link_resolver.get().map(|linking| &**linking).filter(|_| is_page(from) && is_page(to))
     }
 
     fn with_links(&self, caller: &Caller, rename: Change) -> Result<(ChangeSet, usize), Fault> {

@@ -66,7 +66,7 @@ impl Vfs {
         if message.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
             return Err(Fault::invalid("message", "has control characters"));
         }
-        if !self.core.places.of(path).is_versioned() {
+        if !self.core.path_classes.of(path).is_versioned() {
             return Err(Fault::invalid("path", format_args!("`{path}` is not versioned, its saves are no commits")));
         }
         let mut waiting = self.core.messages.0.lock();

@@ -29,11 +29,11 @@ impl OverlayFile {
 #[derive(Debug, Clone)]
 pub(crate) struct PendingState {
     /// Tells this change from a later one to the same path.
-    pub(crate) stamp: u64,
+    pub(crate) ticket: u64,
     /// The file; none when it will be gone.
     pub(crate) leaf: Option<OverlayFile>,
     /// The file too large for any version that stands there in the tree as long as this does not.
-    pub(crate) over: Option<LargeFile>,
+    pub(crate) replaces_large: Option<LargeFile>,
     /// When it was accepted.
     pub(crate) accepted: SystemTime,
 }
@@ -51,7 +51,7 @@ impl Overlay {
     /// Shows a change, unless a later one to the same path is shown.
     pub(crate) fn put(&self, path: TreePath, pending: PendingState) {
         let mut entries = self.entries.write();
-        if entries.get(&path).is_none_or(|shown| shown.stamp <= pending.stamp) {
+        if entries.get(&path).is_none_or(|shown| shown.ticket <= pending.ticket) {
             entries.insert(path, pending);
         }
     }
@@ -59,7 +59,7 @@ impl Overlay {
     /// Forgets a path, unless a later change has taken its place.
     pub(crate) fn clear(&self, path: &TreePath, stamp: u64) {
         let mut entries = self.entries.write();
-        if entries.get(path).is_some_and(|pending| pending.stamp == stamp) {
+        if entries.get(path).is_some_and(|pending| pending.ticket == stamp) {
             entries.remove(path);
         }
     }
@@ -80,7 +80,7 @@ impl Overlay {
     }
 
     /// When a name in a directory was last made to come, to go, or to lead to another file, of what is not in the tree yet.
-    pub(crate) fn changed(&self, directory: &TreePath) -> Option<SystemTime> {
+    pub(crate) fn names_changed(&self, directory: &TreePath) -> Option<SystemTime> {
         let entries = self.entries.read();
         let from = (Bound::Excluded(directory.clone()), Bound::Unbounded);
         let near = entries.range(from).take_while(|(path, _)| path.as_str().starts_with(directory.as_str()));

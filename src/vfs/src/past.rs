@@ -117,12 +117,12 @@ impl Vfs {
 
     /// Whether callers of a door see a path at all (gaps.md D4), whether or not something is there.
     pub fn is_visible(&self, protocol: Protocol, path: &TreePath) -> bool {
-        self.core.places.is_visible(protocol, path)
+        self.core.path_classes.is_visible(protocol, path)
     }
 
     /// Whether what is at a path becomes part of history: neither the server's own state nor a scratch name is.
     pub fn is_versioned(&self, path: &TreePath) -> bool {
-        self.core.places.of(path).is_versioned()
+        self.core.path_classes.of(path).is_versioned()
     }
 
     /// Waits until everything accepted so far is durable, in the tree and announced; the position of the newest event then.
@@ -130,7 +130,7 @@ impl Vfs {
     /// # Errors
     /// `Unavailable` when the disk does not answer in time.
     pub fn wait_applied(&self) -> Result<Seq, Fault> {
-        self.core.wait_settled(MAX_WAIT)?;
+        self.core.wait_applied(MAX_WAIT)?;
         Ok(self.core.feed.last_seq())
     }
 
@@ -147,7 +147,7 @@ impl Vfs {
 
     /// Has doors that hold writes back save them.
     pub(crate) fn settle_doors(&self) {
-        let held_back = self.before_history.lock().clone();
+        let held_back = self.write_flushers.lock().clone();
         held_back.iter().for_each(|settle| settle());
     }
 
@@ -156,7 +156,7 @@ impl Vfs {
     /// # Errors
     /// `Internal` when git or the log cannot be read.
     pub fn recorded_etag(&self, path: &TreePath) -> Result<Option<ETag>, Fault> {
-        let recorded = self.core.memory.current_states(&[path])?.into_iter().flatten().next();
+        let recorded = self.core.versions.current_states(&[path])?.into_iter().flatten().next();
         Ok(recorded.map(|(etag, _)| etag))
     }
 }

@@ -11,8 +11,8 @@ use svcfs_base::TreePath;
 pub(crate) struct PathLocks {
     /// Shared by changes of files; exclusive while whole directories move.
     tree: RwLock<()>,
-    held: Mutex<BTreeSet<TreePath>>,
-    freed: Condvar,
+    locked: Mutex<BTreeSet<TreePath>>,
+    released: Condvar,
 }
 
 /// Holds some paths until dropped.
@@ -24,30 +24,30 @@ pub(crate) struct PathLockGuard<'a> {
 
 impl PathLocks {
     /// Waits until none of the paths is held by another, then holds them all.
-    pub(crate) fn hold(&self, paths: BTreeSet<TreePath>) -> PathLockGuard<'_> {
+    pub(crate) fn lock(&self, paths: BTreeSet<TreePath>) -> PathLockGuard<'_> {
         let tree = self.tree.read();
-        let mut held = self.held.lock();
+        let mut held = self.locked.lock();
         // All or nothing: nobody waits while holding a path, so no order of waiting can deadlock.
         while paths.iter().any(|path| held.contains(path)) {
-            self.freed.wait(&mut held);
+            self.released.wait(&mut held);
         }
         held.extend(paths.iter().cloned());
         PathLockGuard { locks: self, paths, _tree: tree }
     }
 
     /// Waits until no path is held, then keeps everybody out.
-    pub(crate) fn hold_tree(&self) -> RwLockWriteGuard<'_, ()> {
+    pub(crate) fn lock_tree(&self) -> RwLockWriteGuard<'_, ()> {
         self.tree.write()
     }
 }
 
 impl Drop for PathLockGuard<'_> {
     fn drop(&mut self) {
-        let mut held = self.locks.held.lock();
+        let mut held = self.locks.locked.lock();
         for path in &self.paths {
             held.remove(path);
         }
         drop(held);
-        self.locks.freed.notify_all();
+        self.locks.released.notify_all();
     }
 }

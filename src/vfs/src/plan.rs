@@ -12,11 +12,11 @@ use svcfs_base::{
 };
 use svcfs_store::{StatKind, strip_setid};
 
-use crate::core::{EffectiveState, NEW_MODE, PendingRemoval, VfsCore};
+use crate::core::{EffectiveState, DEFAULT_FILE_MODE, PendingRemoval, VfsCore};
 use crate::gate::{ProposedFile, WriteGate};
 use crate::overlay::{OverlayFile, PendingState};
 use crate::path_class::PathClass;
-use crate::precondition::{CurrentState, check};
+use crate::precondition::{CurrentState, check_precondition};
 use crate::queue::{FileEffect, StateAfter, StateBefore};
 
 /// Something done to the tree directly, because history does not hear of it.
@@ -98,7 +98,7 @@ impl<'a> ChangePlan<'a> {
                     && let Some(at) = self.at.get(&path).filter(|_| self.is_brought(&path))
                 {
                     // It is written over what the rename of its directory brings.
-                    self.effects[*at].premise = Some(Precondition::OneOf(vec![brought.etag]));
+                    self.effects[*at].recheck = Some(Precondition::OneOf(vec![brought.etag]));
                 }
                 let disk = self.on_disk(&path, disk, before.as_ref())?;
                 self.put(
@@ -111,7 +111,7 @@ impl<'a> ChangePlan<'a> {
             Change::Remove { path, precondition: expect } => {
                 let is_pending = self.is_pending(&path);
                 let present = self.present(&path)?;
-                check(&path, CurrentState::of(&path, &present)?, &expect)?;
+                check_precondition(&path, CurrentState::of(&path, &present)?, &expect)?;
                 let (leaf, seen) = match present {
                     EffectiveState::Leaf(leaf, seen) => (leaf, seen),
                     EffectiveState::Large(_) => {
@@ -176,8 +176,8 @@ impl<'a> ChangePlan<'a> {
         let kept = match replaced {
             Some((leaf, false)) if leaf.kind != FileKind::Symlink => leaf.disk,
             None if self.is_pending(path) => DiskAttributes {
-                mode: Some(NEW_MODE),
-                owner: self.core.owner_of_new(path)?,
+                mode: Some(DEFAULT_FILE_MODE),
+                owner: self.core.new_file_owner(path)?,
                 ..DiskAttributes::default()
             },
             Some(_) | None => DiskAttributes::default(),
@@ -204,11 +204,11 @@ impl<'a> ChangePlan<'a> {
             // The directory of this set still has its old name.
             None => match self.moves.first() {
                 Some((from, to)) => match path.rebase(to, from) {
-                    Some(now) => self.core.present(&now),
+                    Some(now) => self.core.effective_state(&now),
                     None if path.is_under(from) => Ok(EffectiveState::Absent),
-                    None => self.core.present(path),
+                    None => self.core.effective_state(path),
                 },
-                None => self.core.present(path),
+                None => self.core.effective_state(path),
             },
         }
     }
@@ -216,7 +216,7 @@ impl<'a> ChangePlan<'a> {
     /// What stands where something else is about to be put, if it is what is expected. A file that no version has is noted to give way.
     fn giving_way(&mut self, path: &TreePath, expect: &Precondition) -> Result<Option<(OverlayFile, bool)>, Fault> {
         let present = self.present(path)?;
-        check(path, CurrentState::of(path, &present)?, expect)?;
+        check_precondition(path, CurrentState::of(path, &present)?, expect)?;
         match present {
             EffectiveState::Absent | EffectiveState::Directory => Ok(None),
             EffectiveState::Leaf(leaf, seen) => Ok(Some((leaf, seen))),
@@ -290,7 +290,7 @@ impl<'a> ChangePlan<'a> {
         kind: FileKind,
         before: Option<&(OverlayFile, bool)>,
     ) -> Result<Bytes, Fault> {
-        if kind == FileKind::Symlink || self.core.places.of(path) != PathClass::Content {
+        if kind == FileKind::Symlink || self.core.path_classes.of(path) != PathClass::Content {
             return Ok(content);
         }
         let before = before.filter(|(leaf, _)| leaf.kind != FileKind::Symlink).map(|(leaf, _)| leaf.content.clone());
@@ -309,7 +309,7 @@ impl<'a> ChangePlan<'a> {
         premise: Option<Precondition>,
     ) -> Result<(), Fault> {
         self.files.push(WriteResult { path: path.clone(), etag: Some(leaf.etag) });
-        if !self.core.places.of(&path).is_versioned() {
+        if !self.core.path_classes.of(&path).is_versioned() {
             self.directs.push(DirectChange::Install(path.clone(), leaf.clone()));
             self.ahead.insert(path, Some(leaf));
             return Ok(());
@@ -341,7 +341,7 @@ impl<'a> ChangePlan<'a> {
         if let Some(at) = self.departures.iter().position(|(departed, _)| departed == path) {
             return Some(self.departures.swap_remove(at).1.before);
         }
-        let gone = self.core.departures.lock().remove(path)?;
+        let gone = self.core.pending_removals.lock().remove(path)?;
         let before = gone.before.clone();
         self.ended.push((path.clone(), gone));
         Some(before)
@@ -349,12 +349,12 @@ impl<'a> ChangePlan<'a> {
 
     /// The set is refused: what had departed before it is departed still.
     pub(crate) fn give_back(&mut self) {
-        self.core.departures.lock().extend(self.ended.drain(..));
+        self.core.pending_removals.lock().extend(self.ended.drain(..));
     }
 
     fn remove(&mut self, path: TreePath, (leaf, seen): (OverlayFile, bool), premise: Option<Precondition>) {
         self.files.push(WriteResult { path: path.clone(), etag: None });
-        if self.core.places.of(&path).is_versioned() {
+        if self.core.path_classes.of(&path).is_versioned() {
             self.effect(path, Some(before_of(leaf, seen)), None, premise);
         } else {
             self.directs.push(DirectChange::Remove(path.clone()));
@@ -377,11 +377,11 @@ impl<'a> ChangePlan<'a> {
         let target = self.giving_way(&to, &expect)?;
         let premise_of_target = is_pending.then_some(expect);
         let (is_from_versioned, is_to_versioned) =
-            (self.core.places.of(&from).is_versioned(), self.core.places.of(&to).is_versioned());
+            (self.core.path_classes.of(&from).is_versioned(), self.core.path_classes.of(&to).is_versioned());
         let mut moved = leaf.clone();
         if !seen {
             // What it keeps of the file under its old name, which what it replaces has, too.
-            moved.disk = self.core.attributes_to_be(&from, moved.disk)?;
+            moved.disk = self.core.resulting_attributes(&from, moved.disk)?;
         }
         if is_to_versioned && (!is_from_versioned || (to.is_page() && !from.is_page())) {
             let content = self.gated(&to, leaf.content.clone(), leaf.kind, target.as_ref())?;
@@ -402,7 +402,7 @@ impl<'a> ChangePlan<'a> {
                 self.files.push(WriteResult { path: to.clone(), etag: Some(leaf.etag) });
                 let before = before_of(leaf.clone(), seen);
                 let (actor, protocol) = (self.caller.actor(), self.caller.protocol);
-                let due = std::time::Instant::now() + crate::core::DEPARTURE;
+                let due = std::time::Instant::now() + crate::core::RENAME_SAVE_GRACE;
                 self.departures.push((from.clone(), PendingRemoval { before, actor, protocol, due }));
                 self.rename(from, to, leaf);
                 Ok(())
@@ -449,16 +449,16 @@ impl<'a> ChangePlan<'a> {
             // The disk knows better whether it is empty: a listing leaves out what no tree can hold.
             EffectiveState::Directory => self.directs.push(DirectChange::RemoveDirectory(to.clone())),
         }
-        let is_scratch = |path: &TreePath| !self.core.places.of(path).is_versioned();
+        let is_scratch = |path: &TreePath| !self.core.path_classes.of(path).is_versioned();
         if is_scratch(&from) && !is_scratch(&to) {
             return Err(Fault::invalid(
                 "from",
                 format_args!("`{from}` is a scratch directory; copy its files to `{to}` instead"),
             ));
         }
-        for (path, blob, kind) in self.core.memory.list_states(&from)? {
+        for (path, blob, kind) in self.core.versions.list_states(&from)? {
             let Some(target) = path.rebase(&from, &to) else { continue };
-            let before = Some(StateBefore { etag: blob, kind, seen: None });
+            let before = Some(StateBefore { etag: blob, kind, disk_content: None });
             // A page that left a moment ago under a scratch name is not there to be moved.
             let is_departed = self.end_departure(&path).is_some();
             self.effects.push(FileEffect::new(path, before, None));
@@ -492,8 +492,8 @@ impl<'a> ChangePlan<'a> {
             None => {
                 self.at.insert(path.clone(), self.effects.len());
                 // Behind what is only accepted a large file may stand in the tree still.
-                let over = self.larges.remove(&path).or_else(|| self.core.overlay.get(&path)?.over);
-                self.effects.push(FileEffect { premise, over, ..FileEffect::new(path, before, after) });
+                let over = self.larges.remove(&path).or_else(|| self.core.overlay.get(&path)?.replaces_large);
+                self.effects.push(FileEffect { recheck: premise, replaces_large: over, ..FileEffect::new(path, before, after) });
             }
         }
     }
@@ -501,10 +501,10 @@ impl<'a> ChangePlan<'a> {
     /// Drops effects that cancelled out within the set, such as a file made and removed again. Not those that stand on what is only
     /// accepted.
     pub(crate) fn without_noise(&mut self) {
-        self.effects.retain(|effect| effect.premise.is_some() || !effect.is_noise());
+        self.effects.retain(|effect| effect.recheck.is_some() || !effect.is_noop());
     }
 }
 
 fn before_of(leaf: OverlayFile, seen: bool) -> StateBefore {
-    StateBefore { etag: leaf.etag, kind: leaf.kind, seen: seen.then_some(leaf.content) }
+    StateBefore { etag: leaf.etag, kind: leaf.kind, disk_content: seen.then_some(leaf.content) }
 }

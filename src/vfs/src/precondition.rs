@@ -32,7 +32,7 @@ impl CurrentState {
 }
 
 /// Contract 9.1 and gaps.md D2: a condition that does not hold refuses the write, also on a path that does not exist.
-pub(crate) fn check(path: &TreePath, now: CurrentState, expect: &Precondition) -> Result<(), Fault> {
+pub(crate) fn check_precondition(path: &TreePath, now: CurrentState, expect: &Precondition) -> Result<(), Fault> {
     match (expect, now) {
         (Precondition::Any, _)
         | (Precondition::Absent, CurrentState::Nothing)

@@ -21,32 +21,32 @@ const MAX_QUEUED_SETS: usize = 4096;
 const MAX_QUEUED_BYTES: usize = 256 << 20;
 /// Bound for writers who do not wait for the disk: how far they may run ahead of it, and so how long others wait behind them.
 const MAX_QUEUED_SOON: usize = 256;
-const MAX_WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
+const ADMISSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// When somebody who found no room may come again, in seconds.
-const COME_AGAIN: u64 = 5;
+const RETRY_AFTER_SECS: u64 = 5;
 /// How long a change that nobody waits for may stay unflushed (architecture.md 3).
-const SOON: Duration = Duration::from_millis(50);
+const MAX_FLUSH_DELAY: Duration = Duration::from_millis(50);
 
 /// A change set that passed every gate.
 pub(crate) struct QueuedSet {
     pub(crate) actor: Actor,
     pub(crate) protocol: Protocol,
-    pub(crate) entrance: Option<OriginId>,
+    pub(crate) origin_id: Option<OriginId>,
     pub(crate) provenance: Option<String>,
     pub(crate) announcement: EventAnnouncement,
     pub(crate) message: String,
     pub(crate) durability: Durability,
     /// Tells its overlay entries from others'.
-    pub(crate) stamp: u64,
+    pub(crate) ticket: u64,
     /// Directory renames, done before the effects.
     pub(crate) moves: Vec<(TreePath, TreePath)>,
     pub(crate) effects: Vec<FileEffect>,
     /// Scratch files whose content became a page, to be removed once it is in place.
-    pub(crate) spent: Vec<TreePath>,
+    pub(crate) consumed_scratch: Vec<TreePath>,
     /// True when the tree has it already: an edit made behind the server.
     pub(crate) is_adopted: bool,
     /// Of an edit behind the server that was seen before its turn comes: the newest record of the log when the look began.
-    pub(crate) seen: Option<Seq>,
+    pub(crate) scanned_at: Option<Seq>,
     pub(crate) answer: Option<SyncSender<Result<SetReceipt, Fault>>>,
 }
 
@@ -57,21 +57,21 @@ pub(crate) struct FileEffect {
     pub(crate) after: Option<StateAfter>,
     /// What must be true once more when the set's turn comes: it was held against a change that was itself only accepted, and may
     /// be refused in between.
-    pub(crate) premise: Option<Precondition>,
+    pub(crate) recheck: Option<Precondition>,
     /// The file too large for any version that gives way to it. It stays where it is until then.
-    pub(crate) over: Option<LargeFile>,
+    pub(crate) replaces_large: Option<LargeFile>,
     /// What stood there when it was accepted, where history has something else since: another's commit puts nothing on the disk.
-    pub(crate) stood: Option<ETag>,
+    pub(crate) observed_etag: Option<ETag>,
 }
 
 impl FileEffect {
     /// One that stands on nothing but what history has.
     pub(crate) const fn new(path: TreePath, before: Option<StateBefore>, after: Option<StateAfter>) -> Self {
-        Self { path, before, after, premise: None, over: None, stood: None }
+        Self { path, before, after, recheck: None, replaces_large: None, observed_etag: None }
     }
 
     /// Whether it leaves the path as it was.
-    pub(crate) fn is_noise(&self) -> bool {
+    pub(crate) fn is_noop(&self) -> bool {
         match (&self.before, &self.after) {
             (None, None) => true,
             (Some(before), Some(after)) => before.etag == after.etag() && before.kind == after.kind(),
@@ -86,12 +86,12 @@ pub(crate) struct StateBefore {
     pub(crate) etag: ETag,
     pub(crate) kind: FileKind,
     /// The content, when it was read from the tree: history may not have it yet.
-    pub(crate) seen: Option<Bytes>,
+    pub(crate) disk_content: Option<Bytes>,
 }
 
 impl From<(ETag, FileKind)> for StateBefore {
     fn from((etag, kind): (ETag, FileKind)) -> Self {
-        Self { etag, kind, seen: None }
+        Self { etag, kind, disk_content: None }
     }
 }
 
@@ -128,15 +128,15 @@ pub(crate) struct SetReceipt {
 impl QueuedSet {
     /// The effects that change anything. Others stay with the set until it is over: what they stand on may still be refused, and until
     /// that is in place readers see it through them.
-    pub(crate) fn changing(&self) -> impl Iterator<Item = &FileEffect> {
-        self.effects.iter().filter(|effect| !effect.is_noise())
+    pub(crate) fn changing_effects(&self) -> impl Iterator<Item = &FileEffect> {
+        self.effects.iter().filter(|effect| !effect.is_noop())
     }
     /// Whether a file is written or removed for an effect; others come or go with their directory.
-    pub(crate) fn is_put_in_place(&self, effect: &FileEffect) -> bool {
-        !effect.is_noise() && (self.moves.is_empty() || matches!(effect.after, Some(StateAfter::Leaf(_))))
+    pub(crate) fn is_installed_alone(&self, effect: &FileEffect) -> bool {
+        !effect.is_noop() && (self.moves.is_empty() || matches!(effect.after, Some(StateAfter::Leaf(_))))
     }
     /// Whether a file gets what an effect says by the rename of its directory, or is written over what that brings.
-    pub(crate) fn is_of_rename(&self, effect: &FileEffect) -> bool {
+    pub(crate) fn is_in_renamed_directory(&self, effect: &FileEffect) -> bool {
         self.moves.iter().any(|(from, to)| effect.path.is_under(from) || effect.path.is_under(to))
     }
     fn size(&self) -> usize {
@@ -162,44 +162,44 @@ pub(crate) enum CommitterCommand {
 pub(crate) struct CommitQueue {
     state: Mutex<QueueState>,
     /// Something came, or must be done at once.
-    arrived: Condvar,
+    work_available: Condvar,
     /// Something left.
-    left: Condvar,
+    work_done: Condvar,
     /// How long somebody waits for room.
-    patience: Duration,
+    admission_timeout: Duration,
 }
 
 impl Default for CommitQueue {
     fn default() -> Self {
         let (state, arrived, left) = Default::default();
-        Self { state, arrived, left, patience: MAX_WAIT_FOR_ROOM }
+        Self { state, work_available: arrived, work_done: left, admission_timeout: ADMISSION_TIMEOUT }
     }
 }
 
-fn no_room() -> Fault {
+fn queue_full() -> Fault {
     let text = "too many writes are waiting for the disk; try again in a few seconds";
-    Fault::unavailable(text).with_detail("retry_after", COME_AGAIN)
+    Fault::unavailable(text).with_detail("retry_after", RETRY_AFTER_SECS)
 }
 
 /// For how long somebody goes on waiting for room.
 struct AdmissionDeadline {
-    most: Duration,
-    until: Instant,
+    timeout: Duration,
+    deadline: Instant,
     /// How many sets were done when that was settled; none for those who can be told to come again.
     done: Option<u64>,
 }
 
 impl AdmissionDeadline {
     fn new(protocol: Protocol, most: Duration, done: u64) -> Self {
-        Self { most, until: Instant::now() + most, done: (protocol == Protocol::Fuse).then_some(done) }
+        Self { timeout: most, deadline: Instant::now() + most, done: (protocol == Protocol::Fuse).then_some(done) }
     }
 
     /// Until when, as things are now. Programs that write to a disk do not try again: they wait for as long as it gets on.
-    fn until(&mut self, now: Instant, done: u64) -> Instant {
+    fn extend_on_progress(&mut self, now: Instant, done: u64) -> Instant {
         if self.done.is_some_and(|before| before != done) {
-            (self.done, self.until) = (Some(done), now + self.most);
+            (self.done, self.deadline) = (Some(done), now + self.timeout);
         }
-        self.until
+        self.deadline
     }
 }
 
@@ -207,7 +207,7 @@ impl AdmissionDeadline {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteBarrier {
     /// It is durable, in the tree and announced, or refused.
-    Settled,
+    Applied,
     /// The same, and history has it.
     Committed,
 }
@@ -221,12 +221,12 @@ struct QueueState {
     done: u64,
     committed: u64,
     /// Somebody waits for the commits of so many.
-    wanted: u64,
+    commit_target: u64,
     is_urgent: bool,
-    is_nudged: bool,
+    is_idle_requested: bool,
     is_closed: bool,
     /// Somebody found no room, and nothing was taken out since.
-    is_stuck: bool,
+    is_saturated: bool,
 }
 
 impl CommitQueue {
@@ -236,15 +236,15 @@ impl CommitQueue {
         let size = prepared.size();
         let most = if prepared.durability == Durability::Now { MAX_QUEUED_SETS } else { MAX_QUEUED_SOON };
         let mut state = self.state.lock();
-        let mut patience = AdmissionDeadline::new(prepared.protocol, self.patience, state.done);
+        let mut patience = AdmissionDeadline::new(prepared.protocol, self.admission_timeout, state.done);
         while !state.is_closed && (state.waiting.len() >= most || state.bytes >= MAX_QUEUED_BYTES) {
             // Whoever waits for room makes what is queued urgent.
             state.is_urgent = true;
-            self.arrived.notify_one();
-            let deadline = patience.until(Instant::now(), state.done);
-            if self.left.wait_until(&mut state, deadline).timed_out() {
-                state.is_stuck = true;
-                return Err(no_room());
+            self.work_available.notify_one();
+            let deadline = patience.extend_on_progress(Instant::now(), state.done);
+            if self.work_done.wait_until(&mut state, deadline).timed_out() {
+                state.is_saturated = true;
+                return Err(queue_full());
             }
         }
         if state.is_closed {
@@ -258,21 +258,21 @@ impl CommitQueue {
         state.waiting.push_back((Instant::now(), prepared));
         drop(state);
         if !is_awaited {
-            self.call();
+            self.wake();
         }
         Ok(())
     }
 
     /// Wakes the committer's thread, which looks whether there is anything to do.
-    pub(crate) fn call(&self) {
-        self.arrived.notify_one();
+    pub(crate) fn wake(&self) {
+        self.work_available.notify_one();
     }
 
     /// Waits until there is a batch: at once when somebody waits for it, else when its oldest set is 50 ms old.
-    pub(crate) fn wait(&self, deadline: Option<Instant>) -> CommitterCommand {
+    pub(crate) fn next_command(&self, deadline: Option<Instant>) -> CommitterCommand {
         let mut state = self.state.lock();
         loop {
-            let due = state.waiting.front().map(|(since, _)| *since + SOON);
+            let due = state.waiting.front().map(|(since, _)| *since + MAX_FLUSH_DELAY);
             let is_full = state.waiting.len() >= MAX_BATCH_SETS || state.bytes >= MAX_BATCH_BYTES;
             let is_ready =
                 state.is_urgent || state.is_closed || is_full || due.is_some_and(|due| due <= Instant::now());
@@ -282,16 +282,16 @@ impl CommitQueue {
             if state.is_closed {
                 return CommitterCommand::Closed;
             }
-            if std::mem::take(&mut state.is_nudged) {
+            if std::mem::take(&mut state.is_idle_requested) {
                 return CommitterCommand::Idle;
             }
             let until = [due, deadline].into_iter().flatten().min();
             match until {
                 Some(until) if until <= Instant::now() => return CommitterCommand::Idle,
                 Some(until) => {
-                    self.arrived.wait_until(&mut state, until);
+                    self.work_available.wait_until(&mut state, until);
                 }
-                None => self.arrived.wait(&mut state),
+                None => self.work_available.wait(&mut state),
             }
         }
     }
@@ -312,20 +312,20 @@ impl CommitQueue {
     /// # Errors
     /// What they are told, from the first one on until something is taken out.
     pub(crate) fn health(&self) -> Result<(), Fault> {
-        if self.state.lock().is_stuck { Err(no_room()) } else { Ok(()) }
+        if self.state.lock().is_saturated { Err(queue_full()) } else { Ok(()) }
     }
 
     /// Makes whoever waits for a batch look around.
-    pub(crate) fn nudge(&self) {
-        self.state.lock().is_nudged = true;
-        self.arrived.notify_one();
+    pub(crate) fn wake_idle(&self) {
+        self.state.lock().is_idle_requested = true;
+        self.work_available.notify_one();
     }
 
     /// All that is queued, however much it is.
     pub(crate) fn take_all(&self) -> Vec<QueuedSet> {
         let mut state = self.state.lock();
         state.bytes = 0;
-        (state.is_urgent, state.is_stuck) = (false, false);
+        (state.is_urgent, state.is_saturated) = (false, false);
         state.waiting.drain(..).map(|(_, prepared)| prepared).collect()
     }
 
@@ -343,7 +343,7 @@ impl CommitQueue {
             batch.push(prepared);
         }
         state.bytes = state.bytes.saturating_sub(bytes);
-        state.is_stuck &= batch.is_empty();
+        state.is_saturated &= batch.is_empty();
         if state.waiting.is_empty() {
             state.is_urgent = false;
         }
@@ -351,7 +351,7 @@ impl CommitQueue {
     }
 
     /// Counts sets as accepted that do not come through the queue.
-    pub(crate) fn count(&self, count: usize) {
+    pub(crate) fn count_accepted(&self, count: usize) {
         self.state.lock().accepted += count as u64;
     }
 
@@ -364,22 +364,22 @@ impl CommitQueue {
             state.committed = state.done;
         }
         drop(state);
-        self.left.notify_all();
+        self.work_done.notify_all();
     }
 
     /// Whether somebody waits for commits that are not there.
     pub(crate) fn is_commit_wanted(&self) -> bool {
         let state = self.state.lock();
-        state.wanted > state.committed
+        state.commit_target > state.committed
     }
 
     /// Waits until everything accepted so far is as far as `until` says, or refused; false when `at_most` was not enough.
-    pub(crate) fn settle(&self, until: WriteBarrier, at_most: Duration) -> bool {
+    pub(crate) fn wait_for(&self, until: WriteBarrier, at_most: Duration) -> bool {
         let deadline = Instant::now() + at_most;
         let mut state = self.state.lock();
         let target = state.accepted;
         let is_reached = |state: &QueueState| match until {
-            WriteBarrier::Settled => state.done >= target,
+            WriteBarrier::Applied => state.done >= target,
             WriteBarrier::Committed => state.committed >= target,
         };
         if is_reached(&state) {
@@ -387,12 +387,12 @@ impl CommitQueue {
         }
         state.is_urgent = !state.waiting.is_empty() || state.is_urgent;
         if until == WriteBarrier::Committed {
-            state.wanted = state.wanted.max(target);
-            state.is_nudged = true;
+            state.commit_target = state.commit_target.max(target);
+            state.is_idle_requested = true;
         }
-        self.arrived.notify_one();
+        self.work_available.notify_one();
         while !is_reached(&state) {
-            if self.left.wait_until(&mut state, deadline).timed_out() {
+            if self.work_done.wait_until(&mut state, deadline).timed_out() {
                 return is_reached(&state);
             }
         }
@@ -402,8 +402,8 @@ impl CommitQueue {
     /// Accepts nothing any more; what is queued is still taken.
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
-        self.arrived.notify_all();
-        self.left.notify_all();
+        self.work_available.notify_all();
+        self.work_done.notify_all();
     }
 
     /// Waits a moment, or less when the queue is closed meanwhile; true when it is closed.
@@ -411,7 +411,7 @@ impl CommitQueue {
         let deadline = Instant::now() + at_most;
         let mut state = self.state.lock();
         while !state.is_closed {
-            if self.left.wait_until(&mut state, deadline).timed_out() {
+            if self.work_done.wait_until(&mut state, deadline).timed_out() {
                 break;
             }
         }

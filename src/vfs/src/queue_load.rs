@@ -56,7 +56,7 @@ impl Vfs {
         ahead.push("-wal");
         let files = [paths.log(), ahead.into()];
         let log_bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum();
-        let unsettled_bytes = self.core.unsettled_bytes.load(Ordering::Relaxed);
+        let unsettled_bytes = self.core.uncheckpointed_bytes.load(Ordering::Relaxed);
         QueueLoad { queued_sets, queued_bytes, pending_sets, uncheckpointed_bytes: unsettled_bytes, log_bytes }
     }
 
@@ -68,7 +68,7 @@ impl Vfs {
 
 impl VfsCore {
     /// Tells of a flush that began at `begun` and that the disk took.
-    pub(crate) fn flushed(&self, what: FlushKind, begun: Instant) {
+    pub(crate) fn report_flush(&self, what: FlushKind, begun: Instant) {
         if let Some(told) = self.on_flush.get() {
             told(what, begun.elapsed());
         }

@@ -167,7 +167,7 @@ impl Vfs {
         let found = found.into_iter().map(|(name, stat)| (name, PathAttributes::from(stat)));
         let shown = |(name, attributes)| {
             let entry = DirectoryEntry { path: path.join(&name), attributes };
-            self.core.places.is_visible(protocol, &entry.path).then_some(entry)
+            self.core.path_classes.is_visible(protocol, &entry.path).then_some(entry)
         };
         if pending.is_empty() {
             return Ok(found.filter_map(shown).collect());
@@ -295,7 +295,7 @@ impl Vfs {
                 Err(fault) => return Err(fault),
             };
             for entry in entries {
-                if !self.core.places.of(&entry.path).is_versioned() {
+                if !self.core.path_classes.of(&entry.path).is_versioned() {
                     continue;
                 }
                 match entry.attributes.kind {
@@ -310,12 +310,12 @@ impl Vfs {
     }
 
     fn see(&self, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
-        if self.core.places.is_visible(protocol, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
+        if self.core.path_classes.is_visible(protocol, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
     }
 
     /// Whether callers of a door can neither make nor take away what is at a path, whatever stands there: the root, and what belongs to the server.
     pub fn is_protected(&self, protocol: Protocol, path: &TreePath) -> bool {
-        let places = &self.core.places;
+        let places = &self.core.path_classes;
         path.is_root() || !places.is_visible(protocol, path) || places.is_fixed(protocol, path)
     }
 

@@ -141,8 +141,8 @@ impl<'v> AdoptionSets<'v> {
 /// Hands one set to the committer.
 pub(super) fn submit(core: &VfsCore, effects: Vec<FileEffect>, seen: Seq) -> Result<AdoptionAnswer, Fault> {
     let (sender, answer) = mpsc::sync_channel(1);
-    core.queue.push(QueuedSet { seen: Some(seen), ..adopted(core, effects, Some(sender)) }, |_| {})?;
+    core.queue.push(QueuedSet { scanned_at: Some(seen), ..adopted(core, effects, Some(sender)) }, |_| {})?;
     // Whoever waits has more to look at first.
-    core.queue.call();
+    core.queue.wake();
     Ok(answer)
 }

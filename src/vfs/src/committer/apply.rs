@@ -11,42 +11,42 @@ use svcfs_store::{
 };
 use tracing::{debug, error, warn};
 
-use super::external_commits::{LOOK, PATIENCE, foreign_records, no_branch};
-use super::record::edit_of;
-use super::{ApplyOutcome, Committer, PlannedSet, RETRY};
-use crate::core::{is_of_disk, kept_if_in_the_way};
+use super::external_commits::{POLL_INTERVAL, WAIT_TIMEOUT, external_records, missing_branch};
+use super::record::file_edit;
+use super::{ApplyOutcome, Committer, PlannedSet, RETRY_INTERVAL};
+use crate::core::{is_disk_error, tolerate_type_conflict};
 use crate::feed::FeedEvent;
 use crate::queue::{FileEffect, QueuedSet, SetReceipt, StateAfter};
 
 impl Committer {
     /// Steps 7 to 9, tried until they are done: what is logged will happen.
-    pub(super) fn settle(&mut self, planned: Vec<PlannedSet>) -> ApplyOutcome {
+    pub(super) fn apply(&mut self, planned: Vec<PlannedSet>) -> ApplyOutcome {
         if planned.is_empty() {
-            return ApplyOutcome::Settled;
+            return ApplyOutcome::Applied;
         }
-        let ending = self.settle_in_time(planned);
-        *self.core.stuck.lock() = None;
+        let ending = self.apply_with_retries(planned);
+        *self.core.stalled_since.lock() = None;
         ending
     }
 
-    fn settle_in_time(&mut self, mut planned: Vec<PlannedSet>) -> ApplyOutcome {
-        if self.left.is_some() {
+    fn apply_with_retries(&mut self, mut planned: Vec<PlannedSet>) -> ApplyOutcome {
+        if self.unapplied_tip.is_some() {
             // Nothing overtakes what is left.
-            self.leave(&planned);
-            return ApplyOutcome::Left;
+            self.defer_to_recovery(&planned);
+            return ApplyOutcome::DeferredToRecovery;
         }
         let mut is_closing = false;
-        let patient_until = Instant::now() + PATIENCE;
+        let patient_until = Instant::now() + WAIT_TIMEOUT;
         let core = Arc::clone(&self.core);
         let mut hurry;
         loop {
-            self.give_way();
+            self.wait_for_external_git();
             hurry = Some(core.tree.defer_unlinks());
-            match self.try_settle(&mut planned) {
+            match self.try_apply(&mut planned) {
                 Ok(()) => break,
-                Err(error) if self.is_guest => {
+                Err(error) if self.is_inline => {
                     debug!(%error, "logged changes are not in place yet; the committer's thread goes on with them");
-                    return ApplyOutcome::Unfinished(planned);
+                    return ApplyOutcome::HandedOff(planned);
                 }
                 // A person's git moves the branch in this moment, or did since it was looked at.
                 Err(error)
@@ -54,53 +54,53 @@ impl Committer {
                         && Instant::now() < patient_until
                         && !is_closing =>
                 {
-                    is_closing = self.core.queue.pause(LOOK);
+                    is_closing = self.core.queue.pause(POLL_INTERVAL);
                 }
                 Err(error) if is_closing => {
                     // The log has it; the next opening completes it.
                     error!(%error, "logged changes are not in place yet; they will be when the space is opened again");
-                    self.leave(&planned);
-                    return ApplyOutcome::Left;
+                    self.defer_to_recovery(&planned);
+                    return ApplyOutcome::DeferredToRecovery;
                 }
                 Err(error) => {
                     // Said once: it may last for hours, five times a second.
-                    if self.core.trouble.lock().is_none() {
+                    if self.core.write_error.lock().is_none() {
                         warn!(%error, "logged changes are not in place yet; trying again until they are");
                     }
-                    self.hold_up(&planned, error.into());
-                    is_closing = self.core.queue.pause(RETRY);
+                    self.report_stall(&planned, error.into());
+                    is_closing = self.core.queue.pause(RETRY_INTERVAL);
                 }
             }
         }
-        self.window_shown();
-        self.core.feed.publish(planned.iter().map(|PlannedSet { prepared, record, .. }| FeedEvent {
-            origin_id: prepared.entrance,
+        self.mark_window_committed();
+        self.core.feed.publish(planned.iter().map(|PlannedSet { set: prepared, record, .. }| FeedEvent {
+            origin_id: prepared.origin_id,
             ..FeedEvent::from(record.clone())
         }));
-        for PlannedSet { prepared, record, .. } in &planned {
-            self.forget(prepared);
+        for PlannedSet { set: prepared, record, .. } in &planned {
+            self.clear_overlay(prepared);
             if let Some(answer) = &prepared.answer {
                 // The writer may have given up waiting.
                 let _ = answer.send(Ok(SetReceipt { seq: record.seq, commit: record.commit }));
             }
         }
         drop(hurry);
-        self.core.fail.hit(FailPoint::FeedAnswered);
-        self.unreleased += 1;
-        if !self.is_guest {
-            self.release();
+        self.core.fail_points.hit(FailPoint::FeedAnswered);
+        self.packs_pending_unpin += 1;
+        if !self.is_inline {
+            self.unpin_packs();
         }
         self.last_work = Instant::now();
-        ApplyOutcome::Settled
+        ApplyOutcome::Applied
     }
 
     /// Ends sets that came to nothing, now that what they stand on is in place.
-    pub(super) fn answer_void(&self, sets: &[QueuedSet]) {
+    pub(super) fn ack_noops(&self, sets: &[QueuedSet]) {
         for prepared in sets {
-            let removed = prepared.spent.iter().try_for_each(|path| self.remove(path, None).map(drop));
-            self.forget(prepared);
+            let removed = prepared.consumed_scratch.iter().try_for_each(|path| self.remove(path, None).map(drop));
+            self.clear_overlay(prepared);
             if let Some(answer) = &prepared.answer {
-                let receipt = removed.map(|()| SetReceipt { seq: self.last, commit: None }).map_err(Fault::from);
+                let receipt = removed.map(|()| SetReceipt { seq: self.last_seq, commit: None }).map_err(Fault::from);
                 // Whoever asked may have given up waiting.
                 let _ = answer.send(receipt);
             }
@@ -108,9 +108,9 @@ impl Committer {
     }
 
     /// Lets packs that the branch shows be merged, which may take a moment: nobody waits for it.
-    pub(super) fn release(&mut self) {
-        if std::mem::take(&mut self.unreleased) > 0
-            && let Some(history) = self.core.memory.git()
+    pub(super) fn unpin_packs(&mut self) {
+        if std::mem::take(&mut self.packs_pending_unpin) > 0
+            && let Some(history) = self.core.versions.git()
         {
             history.unpin_packs();
         }
@@ -118,45 +118,45 @@ impl Committer {
 
     /// Says that logged changes wait. A lock of somebody's git is over in a moment, and others wait behind it; a disk that refuses may
     /// do so for hours, and whoever comes now is told at once that nothing of theirs is taken.
-    fn hold_up(&mut self, planned: &[PlannedSet], fault: Fault) {
-        if !is_of_disk(&fault) {
-            *self.core.trouble.lock() = Some(self.core.recorded_only(&fault));
+    fn report_stall(&mut self, planned: &[PlannedSet], fault: Fault) {
+        if !is_disk_error(&fault) {
+            *self.core.write_error.lock() = Some(self.core.deferred_write_error(&fault));
             return;
         }
         let text = format!("{fault}; changes that were taken before wait for it");
         let trouble = Fault::new(fault.kind(), text).with_source(fault);
-        *self.core.trouble.lock() = Some(trouble.duplicate());
-        self.core.stuck.lock().get_or_insert_with(Instant::now);
+        *self.core.write_error.lock() = Some(trouble.duplicate());
+        self.core.stalled_since.lock().get_or_insert_with(Instant::now);
         let waiting = self.core.queue.take_all();
-        let (count, held) = (waiting.len(), self.held.len());
-        self.turn_away_or_hold(waiting, &trouble);
+        let (count, held) = (waiting.len(), self.retry_queue.len());
+        self.reject_or_retry(waiting, &trouble);
         // One that was turned away may have covered a logged one.
-        for PlannedSet { prepared, .. } in planned.iter().filter(|planned| !planned.prepared.is_adopted) {
+        for PlannedSet { set: prepared, .. } in planned.iter().filter(|planned| !planned.set.is_adopted) {
             self.core.show(prepared);
         }
-        self.core.queue.done(count - (self.held.len() - held), false);
+        self.core.queue.done(count - (self.retry_queue.len() - held), false);
     }
 
-    fn leave(&mut self, planned: &[PlannedSet]) {
+    fn defer_to_recovery(&mut self, planned: &[PlannedSet]) {
         // The next opening compares the tree with history.
-        self.edited.clear();
-        let commit = newest_commit(planned).or(self.left.and_then(|left| left.commit)).or(self.head);
+        self.conflicting_edits.clear();
+        let commit = newest_commit(planned).or(self.unapplied_tip.and_then(|left| left.commit)).or(self.head);
         let newest = planned.last().map(|PlannedSet { record, .. }| WriteTip { commit, seq: record.seq });
-        self.left = newest.or(self.left);
+        self.unapplied_tip = newest.or(self.unapplied_tip);
     }
 
-    fn try_settle(&mut self, planned: &mut [PlannedSet]) -> Result<(), StoreError> {
+    fn try_apply(&mut self, planned: &mut [PlannedSet]) -> Result<(), StoreError> {
         self.install(planned)?; // 7
-        self.core.fail.hit(FailPoint::TreeDone);
+        self.core.fail_points.hit(FailPoint::TreeDone);
         // 8
         let core = Arc::clone(&self.core);
-        match &core.memory {
+        match &core.versions {
             VersionStore::Git { history, .. } => {
                 let entries = planned.iter().flat_map(|planned| &planned.record.entries);
-                self.index.touch(entries.map(|entry| entry.path.clone()));
+                self.git_index.touch(entries.map(|entry| entry.path.clone()));
                 self.advance(history, planned)
             }
-            VersionStore::Snapshots { snapshots, .. } => self.keep(snapshots, planned),
+            VersionStore::Snapshots { snapshots, .. } => self.save_snapshots(snapshots, planned),
             VersionStore::LogOnly { .. } => Ok(()),
         }
     }
@@ -182,53 +182,53 @@ impl Committer {
     }
 
     /// Step 8 with snapshots: one of each new content.
-    fn keep(&self, snapshots: &SnapshotStore, planned: &[PlannedSet]) -> Result<(), StoreError> {
-        for PlannedSet { prepared, record, .. } in planned {
-            for FileEffect { path, after, .. } in prepared.changing() {
+    fn save_snapshots(&self, snapshots: &SnapshotStore, planned: &[PlannedSet]) -> Result<(), StoreError> {
+        for PlannedSet { set: prepared, record, .. } in planned {
+            for FileEffect { path, after, .. } in prepared.changing_effects() {
                 let content = match after {
                     Some(StateAfter::Leaf(leaf)) => leaf.content.clone(),
                     // The rename of its directory brought it.
-                    Some(StateAfter::Blob(hash, _)) => match self.core.standing(path)? {
+                    Some(StateAfter::Blob(hash, _)) => match self.core.read_worktree(path)? {
                         Some(leaf) if leaf.etag == *hash => leaf.content,
                         // Edited behind us in this moment; that will be a version, too.
                         Some(_) | None => continue,
                     },
                     None => continue,
                 };
-                kept_if_in_the_way(path, snapshots.save(path, record.time, &content))?;
+                tolerate_type_conflict(path, snapshots.save(path, record.time, &content))?;
             }
         }
         Ok(())
     }
 
     fn install(&mut self, planned: &[PlannedSet]) -> Result<(), StoreError> {
-        let fates = fates(planned);
+        let fates = coalesce_paths(planned);
         let mut edited = Vec::new();
-        for (at, PlannedSet { prepared, .. }) in
-            planned.iter().enumerate().filter(|(_, planned)| !planned.prepared.is_adopted)
+        for (at, PlannedSet { set: prepared, .. }) in
+            planned.iter().enumerate().filter(|(_, planned)| !planned.set.is_adopted)
         {
             for (from, to) in &prepared.moves {
                 self.move_directory(from, to)?;
             }
-            for effect in prepared.effects.iter().filter(|effect| prepared.is_put_in_place(effect)) {
+            for effect in prepared.effects.iter().filter(|effect| prepared.is_installed_alone(effect)) {
                 let fate = &fates[&effect.path];
-                if fate.newest == at && self.put_in_place(effect, fate.known())? == InstallResult::ConflictingEdit {
+                if fate.last_writer == at && self.install_effect(effect, fate.expected())? == InstallResult::ConflictingEdit {
                     edited.push(effect.path.clone());
                 }
-                self.early.pass();
+                self.parallel_stager.mark_installed();
             }
-            for path in &prepared.spent {
+            for path in &prepared.consumed_scratch {
                 let _ = self.remove(path, None)?;
             }
         }
-        self.edited.extend(edited);
+        self.conflicting_edits.extend(edited);
         Ok(())
     }
 
     /// Makes a path what a set says, unless somebody edited it since the set was accepted.
-    fn put_in_place(&self, effect: &FileEffect, known: ExpectedFile<'_>) -> Result<InstallResult, StoreError> {
+    fn install_effect(&self, effect: &FileEffect, known: ExpectedFile<'_>) -> Result<InstallResult, StoreError> {
         let put = |known: ExpectedFile<'_>| match &effect.after {
-            Some(StateAfter::Leaf(leaf)) => self.core.put_in_place(&effect.path, leaf, Some(known)),
+            Some(StateAfter::Leaf(leaf)) => self.core.install_logged(&effect.path, leaf, Some(known)),
             Some(StateAfter::Blob(..)) => Ok(InstallResult::Done),
             None => self.remove(&effect.path, Some(known)),
         };
@@ -236,7 +236,7 @@ impl Committer {
             return Ok(InstallResult::Done);
         }
         // What somebody else's commit put there a moment ago is in history, and ours comes on top of it.
-        let theirs = self.core.memory.current_states(&[&effect.path])?;
+        let theirs = self.core.versions.current_states(&[&effect.path])?;
         if let Some((theirs, _)) = theirs.into_iter().flatten().next()
             && put([theirs][..].into())? == InstallResult::Done
         {
@@ -250,7 +250,7 @@ impl Committer {
         match self.core.tree.stat(from) {
             Ok(_) => {
                 let moved = self.core.tree.make_parents(to).and_then(|_| self.core.tree.rename(from, to, true));
-                kept_if_in_the_way(to, moved)
+                tolerate_type_conflict(to, moved)
             }
             // Done in an earlier attempt.
             Err(error) if error.is_missing() => Ok(()),
@@ -266,20 +266,20 @@ impl Committer {
         match removed {
             Err(error) if error.is_missing() => Ok(InstallResult::Done),
             Ok(placed) => Ok(placed),
-            Err(error) => kept_if_in_the_way(path, Err(error)).map(|()| InstallResult::Done),
+            Err(error) => tolerate_type_conflict(path, Err(error)).map(|()| InstallResult::Done),
         }
     }
 
     /// The branch moved between staging and advancing: the logged sets get new commits on top of what is there.
     fn rebuild(&mut self, history: &History, planned: &mut [PlannedSet]) -> Result<(), StoreError> {
         let Some(theirs) = history.head()? else {
-            return Err(no_branch());
+            return Err(missing_branch());
         };
         self.is_rebuilding = true;
         let mut parent = theirs;
-        for PlannedSet { prepared, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some())
+        for PlannedSet { set: prepared, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some())
         {
-            let edits: Vec<_> = prepared.changing().map(edit_of).collect();
+            let edits: Vec<_> = prepared.changing_effects().map(file_edit).collect();
             let author = CommitAuthor { actor: &record.actor, time: record.time, message: &record.message };
             match history.stage(Some(parent), &edits, &author) {
                 Ok(staged) => parent = staged.commit,
@@ -293,12 +293,12 @@ impl Committer {
         let commits: Vec<_> =
             planned.iter().filter_map(|planned| Some((planned.record.seq, planned.record.commit?))).collect();
         self.core.log.set_commits(&commits)?;
-        let below = foreign_records(&self.core, self.head, theirs)?;
+        let below = external_records(&self.core, self.head, theirs)?;
         history.advance(Some(theirs), parent)?;
         self.head = Some(parent);
         self.is_rebuilding = false;
         // Recorded after ours, which are in the log and not announced yet: the feed keeps the log's order.
-        self.theirs.extend(below);
+        self.pending_external_records.extend(below);
         Ok(())
     }
 }
@@ -307,37 +307,37 @@ impl Committer {
 #[derive(Default)]
 struct PathPlan {
     /// Which set has the last word.
-    newest: usize,
+    last_writer: usize,
     /// What may stand there without anybody having edited it: contents that history has or gets with this batch.
-    contents: Vec<ETag>,
+    acceptable_contents: Vec<ETag>,
     /// The same of a file too large for any version, which the first of them was told to take the place of.
-    large: Option<LargeFile>,
+    acceptable_large: Option<LargeFile>,
     /// A set of the batch removes it: what is put there afterwards is another file.
     is_removed: bool,
 }
 
 impl PathPlan {
-    fn known(&self) -> ExpectedFile<'_> {
-        ExpectedFile { contents: &self.contents, large: self.large, is_removed: self.is_removed }
+    fn expected(&self) -> ExpectedFile<'_> {
+        ExpectedFile { contents: &self.acceptable_contents, large: self.acceptable_large, is_removed: self.is_removed }
     }
 }
 
-fn fates(planned: &[PlannedSet]) -> HashMap<&TreePath, PathPlan> {
+fn coalesce_paths(planned: &[PlannedSet]) -> HashMap<&TreePath, PathPlan> {
     let mut fates: HashMap<_, PathPlan> = HashMap::new();
     // What is gathered from earlier sets they put in place themselves.
     let is_meant = |set: &PlannedSet| set.record.kind != RecordKind::Commit;
-    for (at, PlannedSet { prepared, .. }) in planned.iter().enumerate().filter(|(_, set)| is_meant(set)) {
-        for effect in prepared.effects.iter().filter(|effect| prepared.is_put_in_place(effect)) {
+    for (at, PlannedSet { set: prepared, .. }) in planned.iter().enumerate().filter(|(_, set)| is_meant(set)) {
+        for effect in prepared.effects.iter().filter(|effect| prepared.is_installed_alone(effect)) {
             let fate = fates.entry(&effect.path).or_default();
-            fate.newest = at;
+            fate.last_writer = at;
             fate.is_removed |= effect.after.is_none();
-            fate.contents.extend(effect.before.as_ref().map(|before| before.etag));
-            fate.contents.extend(effect.after.as_ref().map(StateAfter::etag));
-            fate.contents.extend(effect.stood);
-            if let Some(Precondition::OneOf(etags)) = &effect.premise {
-                fate.contents.extend(etags);
+            fate.acceptable_contents.extend(effect.before.as_ref().map(|before| before.etag));
+            fate.acceptable_contents.extend(effect.after.as_ref().map(StateAfter::etag));
+            fate.acceptable_contents.extend(effect.observed_etag);
+            if let Some(Precondition::OneOf(etags)) = &effect.recheck {
+                fate.acceptable_contents.extend(etags);
             }
-            fate.large = fate.large.or(effect.over);
+            fate.acceptable_large = fate.acceptable_large.or(effect.replaces_large);
         }
     }
     fates

@@ -16,12 +16,12 @@ pub(super) struct CommitGroup<'r> {
     pub(super) sets: Vec<&'r LogRecord>,
     paths: BTreeSet<&'r TreePath>,
     /// Nothing is added to it.
-    is_alone: bool,
+    is_standalone: bool,
 }
 
 /// Gathers sets, given in the order of their acceptance, into commits of at most so many paths, in the order in which the commits
 /// are to be made.
-pub(super) fn gathered(sets: &[LogRecord], max_paths: usize) -> Vec<CommitGroup<'_>> {
+pub(super) fn coalesce(sets: &[LogRecord], max_paths: usize) -> Vec<CommitGroup<'_>> {
     let mut gatherings: Vec<CommitGroup<'_>> = Vec::new();
     // The newest commit of each actor, and the newest that has to do with each path.
     let mut of_actor: HashMap<&Actor, usize> = HashMap::new();
@@ -31,13 +31,13 @@ pub(super) fn gathered(sets: &[LogRecord], max_paths: usize) -> Vec<CommitGroup<
         let newest = of_actor.get(&set.actor).copied().filter(|at| {
             let gathering = &gatherings[*at];
             let has_room = |path| gathering.paths.contains(path) || gathering.paths.len() < max_paths;
-            let is_last = |path| in_the_way(&of_path, path).is_none_or(|other| other <= *at);
+            let is_last = |path| latest_related_commit(&of_path, path).is_none_or(|other| other <= *at);
             !is_alone
-                && !gathering.is_alone
+                && !gathering.is_standalone
                 && set.entries.iter().all(|entry| has_room(&entry.path) && is_last(&entry.path))
         });
         let at = newest.unwrap_or_else(|| {
-            gatherings.push(CommitGroup { sets: Vec::new(), paths: BTreeSet::new(), is_alone });
+            gatherings.push(CommitGroup { sets: Vec::new(), paths: BTreeSet::new(), is_standalone: is_alone });
             gatherings.len() - 1
         });
         gatherings[at].sets.push(set);
@@ -51,7 +51,7 @@ pub(super) fn gathered(sets: &[LogRecord], max_paths: usize) -> Vec<CommitGroup<
 }
 
 /// The newest commit that has to do with a path, with a directory above it, or with something below it.
-fn in_the_way(of_path: &BTreeMap<&TreePath, usize>, path: &TreePath) -> Option<usize> {
+fn latest_related_commit(of_path: &BTreeMap<&TreePath, usize>, path: &TreePath) -> Option<usize> {
     let above = path.ancestors().filter_map(|above| of_path.get(&above).copied()).max();
     let below = of_path
         .range::<TreePath, _>((Bound::Excluded(path), Bound::Unbounded))
@@ -64,9 +64,9 @@ fn in_the_way(of_path: &BTreeMap<&TreePath, usize>, path: &TreePath) -> Option<u
 
 impl<'r> CommitGroup<'r> {
     /// One set for itself.
-    pub(super) fn of(set: &'r LogRecord) -> Self {
+    pub(super) fn standalone(set: &'r LogRecord) -> Self {
         let paths = set.entries.iter().map(|entry| &entry.path).collect();
-        Self { sets: vec![set], paths, is_alone: true }
+        Self { sets: vec![set], paths, is_standalone: true }
     }
 
     /// The commit's message: that of its one set; of several, how many files there are and what each set said, once.

@@ -7,12 +7,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
 
-use super::{CommitPolicy, Committer, MAX_UNSETTLED_BYTES};
+use super::{CommitPolicy, Committer, MAX_UNCHECKPOINTED_BYTES};
 use crate::core::VfsCore;
 use crate::queue::CommitterCommand;
 
 /// So many batches of guests may be settled before the thread is woken to see after their packs.
-const MAX_UNRELEASED: usize = 8;
+const MAX_PACKS_PENDING_UNPIN: usize = 8;
 
 /// The committer, and the right to work as it.
 ///
@@ -29,81 +29,81 @@ impl CommitLeader {
     /// # Panics
     /// When a writer panicked at work here: the write path has stopped then.
     pub(crate) fn run(&self) {
-        let core = Arc::clone(&self.hold().core);
+        let core = Arc::clone(&self.lock().core);
         loop {
-            let deadline = self.hold().rest();
-            let next = core.queue.wait(deadline);
-            let mut committer = self.hold();
-            committer.go_on();
+            let deadline = self.lock().schedule_wakeup();
+            let next = core.queue.next_command(deadline);
+            let mut committer = self.lock();
+            committer.resume();
             match next {
-                CommitterCommand::Batch => committer.work(),
-                CommitterCommand::Idle => committer.idle(),
+                CommitterCommand::Batch => committer.run_batch(),
+                CommitterCommand::Idle => committer.run_idle_work(),
                 CommitterCommand::Closed => return committer.finish(),
             }
-            committer.look_after();
+            committer.run_maintenance();
         }
     }
 
     /// Has somebody work at what is queued: the caller, who waits for a set of its own, when nobody else does; else the thread.
-    pub(crate) fn attend(&self, core: &VfsCore) {
+    pub(crate) fn lead_or_wake(&self, core: &VfsCore) {
         match self.0.try_lock() {
-            Ok(mut committer) if committer.welcomes() => {
-                committer.receive();
-                let is_thread_needed = committer.leaves_work();
+            Ok(mut committer) if committer.can_run_inline() => {
+                committer.run_inline();
+                let is_thread_needed = committer.needs_thread();
                 drop(committer);
                 if is_thread_needed {
-                    core.queue.nudge();
+                    core.queue.wake_idle();
                 } else if !core.queue.is_empty() {
-                    core.queue.call();
+                    core.queue.wake();
                 }
             }
-            Ok(_) | Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => core.queue.call(),
+            Ok(_) | Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => core.queue.wake(),
         }
     }
 
     #[expect(clippy::unwrap_used, reason = "the thread ends with whoever panicked in its place, and health says so")]
-    fn hold(&self) -> MutexGuard<'_, Committer> {
+    fn lock(&self) -> MutexGuard<'_, Committer> {
         self.0.lock().unwrap()
     }
 }
 
 impl Committer {
     /// Until when the thread has nothing to do unless something comes.
-    fn rest(&mut self) -> Option<Instant> {
-        self.rests_until = self.deadline();
-        self.rests_until
+    fn schedule_wakeup(&mut self) -> Option<Instant> {
+        self.next_wakeup = self.next_deadline();
+        self.next_wakeup
     }
 
     /// Whether a writer may do the work: writers come one at a time, and there is nothing but a batch to see to.
-    fn welcomes(&self) -> bool {
-        self.is_calm
-            && self.core.commits == CommitPolicy::PerSet
+    fn can_run_inline(&self) -> bool {
+        self.is_uncontended
+            && self.core.commit_policy == CommitPolicy::PerSet
             && !self.window.is_open()
-            && self.unfinished.is_none()
-            && self.held.is_empty()
-            && self.left.is_none()
-            && self.unsettled_bytes <= MAX_UNSETTLED_BYTES
-            && self.core.trouble.lock().is_none()
+            && self.handoff.is_none()
+            && self.retry_queue.is_empty()
+            && self.unapplied_tip.is_none()
+            && self.uncheckpointed_bytes <= MAX_UNCHECKPOINTED_BYTES
+            && self.core.write_error.lock().is_none()
     }
 
     /// Works as a guest: one batch, without waiting for a disk that refuses.
-    fn receive(&mut self) {
-        self.is_guest = true;
-        self.work();
-        self.is_guest = false;
-        self.tell_unsettled();
+    fn run_inline(&mut self) {
+        self.is_inline = true;
+        self.run_batch();
+        self.is_inline = false;
+        self.report_uncheckpointed();
     }
 
     /// Whether the thread has something to do, or earlier than it thought.
-    fn leaves_work(&self) -> bool {
-        self.unfinished.is_some() || self.unreleased >= MAX_UNRELEASED || self.deadline() < self.rests_until
+    fn needs_thread(&self) -> bool {
+        self.handoff.is_some() || self.packs_pending_unpin >= MAX_PACKS_PENDING_UNPIN || self.next_deadline() < self.next_wakeup
     }
 
     /// Goes on with what guests left.
-    fn go_on(&mut self) {
-        match self.unfinished.take() {
-            Some((planned, count)) => self.bring_about(planned, count),
-            None => self.release(),
+    fn resume(&mut self) {
+        match self.handoff.take() {
+            Some((planned, count)) => self.apply_logged(planned, count),
+            None => self.unpin_packs(),
         }
     }
 }

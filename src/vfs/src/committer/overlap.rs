@@ -27,21 +27,21 @@ pub(super) struct FlushOverlap {
 
 impl FlushOverlap {
     /// Does something while what was staged is published, and a lone page prepared; all of it is over then.
-    pub(super) fn beside<T>(&self, core: &Arc<VfsCore>, planned: &[PlannedSet], deed: impl FnOnce() -> T) -> T {
-        if core.memory.git().is_none() {
+    pub(super) fn during<T>(&self, core: &Arc<VfsCore>, planned: &[PlannedSet], deed: impl FnOnce() -> T) -> T {
+        if core.versions.git().is_none() {
             return deed();
         }
         let shared = Arc::clone(core);
-        let pack = self.pack.begin(move || publish(&shared));
-        let page = lone_page(planned).map(|(path, leaf)| {
+        let pack = self.pack.start(move || publish(&shared));
+        let page = single_page(planned).map(|(path, leaf)| {
             let shared = Arc::clone(core);
-            self.page.begin(move || shared.prepare(&path, &leaf))
+            self.page.start(move || shared.stage(&path, &leaf))
         });
         let outcome = deed();
         if let Some(page) = page {
-            self.page.end(&page);
+            self.page.finish(&page);
         }
-        self.pack.end(&pack);
+        self.pack.finish(&pack);
         outcome
     }
 }
@@ -54,7 +54,7 @@ struct OverlapStep(SerialExecutor);
 type StepClaim = Arc<AtomicBool>;
 
 impl OverlapStep {
-    fn begin(&self, step: impl FnOnce() + Send + 'static) -> StepClaim {
+    fn start(&self, step: impl FnOnce() + Send + 'static) -> StepClaim {
         let claim = StepClaim::default();
         let claimed = Arc::clone(&claim);
         self.0.submit(move || {
@@ -66,7 +66,7 @@ impl OverlapStep {
     }
 
     /// Waits for what was begun; what was not is left.
-    fn end(&self, claim: &StepClaim) {
+    fn finish(&self, claim: &StepClaim) {
         if claim.swap(true, Ordering::AcqRel) {
             self.0.wait_idle();
         }
@@ -74,14 +74,14 @@ impl OverlapStep {
 }
 
 fn publish(core: &VfsCore) {
-    if let Some(Err(error)) = core.memory.git().map(History::publish) {
+    if let Some(Err(error)) = core.versions.git().map(History::publish) {
         debug!(%error, "a pack could not be written ahead; it is when the branch moves");
     }
 }
 
 /// The only file that is to be put in place; none where there are several, which would keep the processor from the writers behind them.
-fn lone_page(planned: &[PlannedSet]) -> Option<(TreePath, OverlayFile)> {
-    let [PlannedSet { prepared, .. }] = planned else { return None };
+fn single_page(planned: &[PlannedSet]) -> Option<(TreePath, OverlayFile)> {
+    let [PlannedSet { set: prepared, .. }] = planned else { return None };
     match &prepared.effects[..] {
         [effect] if !prepared.is_adopted && prepared.moves.is_empty() => match &effect.after {
             Some(StateAfter::Leaf(leaf)) => Some((effect.path.clone(), leaf.clone())),

@@ -13,13 +13,13 @@ use super::window::CommitPolicy;
 use super::{Committer, PlannedSet};
 use crate::adopt::{adopted, adoption_message};
 use crate::overlay::OverlayFile;
-use crate::precondition::{CurrentState, check};
+use crate::precondition::{CurrentState, check_precondition};
 use crate::queue::{FileEffect, QueuedSet, StateAfter, StateBefore};
 use crate::queue_load::FlushKind;
 
 /// Up to here the log has the contents of edits behind us, too: whoever flushed theirs is not to lose it to a power cut after somebody covered it.
 /// A whole tree that was put there is in git, which is flushed with the next checkpoint.
-const MAX_KEPT_BYTES: usize = 1 << 20;
+const MAX_ADOPTED_CONTENT_BYTES: usize = 1 << 20;
 
 /// Where the next commit and the next record go.
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ pub(super) struct RecordTip {
 
 impl RecordTip {
     /// The same without the window.
-    pub(super) const fn recorded(self) -> svcfs_store::WriteTip {
+    pub(super) const fn write_tip(self) -> svcfs_store::WriteTip {
         let Self { commit, seq, committed: _ } = self;
         svcfs_store::WriteTip { commit, seq }
     }
@@ -41,10 +41,10 @@ impl RecordTip {
 /// What a record is made as.
 #[derive(Clone, Copy)]
 pub(super) struct RecordForm {
-    pub(super) role: RecordKind,
+    pub(super) kind: RecordKind,
     pub(super) time: Timestamp,
     /// Whether the log keeps the contents.
-    pub(super) is_kept: bool,
+    pub(super) keeps_content: bool,
 }
 
 impl Committer {
@@ -55,16 +55,16 @@ impl Committer {
         }
         let mark = self.window.count();
         self.log_planned(sets).map_err(|(sets, error)| {
-            self.window.keep_open();
-            self.take_back(mark);
+            self.window.abort_close();
+            self.rollback_to(mark);
             (sets, error.into())
         })
     }
 
     fn log_planned(&mut self, sets: Vec<QueuedSet>) -> Result<LoggedBatch, (Vec<QueuedSet>, StoreError)> {
-        let mut logged = LoggedBatch { planned: Vec::with_capacity(sets.len()), void: Vec::new() };
-        let commit = self.left.map_or(self.head, |left| left.commit);
-        let mut tip = RecordTip { commit, seq: self.last, committed: Seq(0) };
+        let mut logged = LoggedBatch { planned: Vec::with_capacity(sets.len()), noops: Vec::new() };
+        let commit = self.unapplied_tip.map_or(self.head, |left| left.commit);
+        let mut tip = RecordTip { commit, seq: self.last_seq, committed: Seq(0) };
         let mut sets = sets.into_iter();
         while let Some(prepared) = sets.next() {
             let refused = match self.plan(prepared, &mut tip, &mut logged) {
@@ -73,35 +73,35 @@ impl Committer {
             };
             match *refused {
                 (prepared, PlanError::Store(StoreError::Unrecordable { path, reason })) => {
-                    self.refuse_name(&prepared, path, reason);
+                    self.reject_unrecordable(&prepared, path, reason);
                 }
-                (prepared, PlanError::Premise(fault)) => self.turn_away(&prepared, fault),
+                (prepared, PlanError::PreconditionFailed(fault)) => self.reject(&prepared, fault),
                 (prepared, PlanError::Store(error)) => {
-                    return Err((logged.asked().into_iter().chain([prepared]).chain(sets).collect(), error));
+                    return Err((logged.into_requested().into_iter().chain([prepared]).chain(sets).collect(), error));
                 }
             }
         }
         if self.is_window_due() {
-            match self.close(&mut tip) {
+            match self.plan_window_commits(&mut tip) {
                 Ok(commits) => logged.planned.extend(commits),
-                Err(error) => return Err((logged.asked(), error)),
+                Err(error) => return Err((logged.into_requested(), error)),
             }
         }
         let records: Vec<LogRecord> = logged.planned.iter().map(|planned| planned.record.clone()).collect();
         if !records.is_empty()
             && let Err(error) = self.append(&records, &logged.planned)
         {
-            return Err((logged.asked(), error));
+            return Err((logged.into_requested(), error));
         }
-        self.core.memory.mark_logged();
-        self.window_logged();
+        self.core.versions.mark_logged();
+        self.mark_window_logged();
         if records.is_empty() {
-            self.window_shown();
+            self.mark_window_committed();
             return Ok(logged);
         }
-        self.last = tip.seq;
-        self.is_unsettled = true;
-        self.unsettled_bytes += records.iter().flat_map(|record| &record.entries).map(size_of_entry).sum::<usize>();
+        self.last_seq = tip.seq;
+        self.needs_checkpoint = true;
+        self.uncheckpointed_bytes += records.iter().flat_map(|record| &record.entries).map(entry_bytes).sum::<usize>();
         Ok(logged)
     }
 
@@ -110,21 +110,21 @@ impl Committer {
         let append = || {
             let begun = Instant::now();
             self.core.log.append(records)?;
-            self.core.flushed(FlushKind::Log, begun);
+            self.core.report_flush(FlushKind::Log, begun);
             Ok(())
         };
         let has_commits = records.iter().any(|record| record.commit.is_some());
-        if !has_commits || self.core.trouble.lock().is_some() {
+        if !has_commits || self.core.write_error.lock().is_some() {
             return append();
         }
-        self.ahead.beside(&self.core, planned, append)
+        self.flush_overlap.during(&self.core, planned, append)
     }
 
     /// One path that cannot be recorded does not keep the others of its batch from being recorded.
-    fn refuse_name(&self, prepared: &QueuedSet, path: TreePath, reason: String) {
+    fn reject_unrecordable(&self, prepared: &QueuedSet, path: TreePath, reason: String) {
         if prepared.answer.is_none() {
             error!(page.path = %path, reason, "this path cannot be recorded; the file is on the disk only");
-            for effect in prepared.changing() {
+            for effect in prepared.changing_effects() {
                 if let Some(StateAfter::Leaf(leaf)) = &effect.after
                     && let Err(error) = self.core.install(&effect.path, leaf)
                 {
@@ -132,12 +132,12 @@ impl Committer {
                 }
             }
         }
-        self.turn_away(prepared, StoreError::Unrecordable { path, reason }.into());
+        self.reject(prepared, StoreError::Unrecordable { path, reason }.into());
     }
 
     /// Refuses one set; the others of its batch go on.
-    fn turn_away(&self, prepared: &QueuedSet, fault: Fault) {
-        self.forget(prepared);
+    fn reject(&self, prepared: &QueuedSet, fault: Fault) {
+        self.clear_overlay(prepared);
         if let Some(answer) = &prepared.answer {
             // The writer may have given up waiting.
             let _ = answer.send(Err(fault));
@@ -152,8 +152,8 @@ impl Committer {
         tip: &mut RecordTip,
         logged: &mut LoggedBatch,
     ) -> Result<(), Box<(QueuedSet, PlanError)>> {
-        if prepared.is_adopted || self.core.commits == CommitPolicy::PerSet {
-            match self.close(tip) {
+        if prepared.is_adopted || self.core.commit_policy == CommitPolicy::PerSet {
+            match self.plan_window_commits(tip) {
                 Ok(commits) => logged.planned.extend(commits),
                 Err(error) => return Err(Box::new((prepared, PlanError::Store(error)))),
             }
@@ -161,18 +161,18 @@ impl Committer {
         let outcome = if prepared.is_adopted {
             self.plan_adopted(&mut prepared, tip, logged).map(|record| (None, record)).map_err(PlanError::Store)
         } else {
-            self.plan_asked(&mut prepared, tip)
+            self.plan_requested(&mut prepared, tip)
         };
         match outcome {
             Ok((unseen, Some(record))) => {
-                if prepared.seen.is_none() {
-                    self.told = record.seq;
+                if prepared.scanned_at.is_none() {
+                    self.last_non_scan_seq = record.seq;
                 }
-                logged.planned.extend(unseen.into_iter().chain([PlannedSet { prepared, record, is_extra: false }]));
+                logged.planned.extend(unseen.into_iter().chain([PlannedSet { set: prepared, record, is_synthetic: false }]));
                 Ok(())
             }
             Ok((_, None)) => {
-                logged.void.push(prepared);
+                logged.noops.push(prepared);
                 Ok(())
             }
             Err(setback) => Err(Box::new((prepared, setback))),
@@ -181,48 +181,48 @@ impl Committer {
 
     /// A writer's set, and before it what it would cover unseen. No record when nothing is left of it: what it stood on was refused,
     /// and without that it changes nothing.
-    fn plan_asked(
+    fn plan_requested(
         &mut self,
         prepared: &mut QueuedSet,
         tip: &mut RecordTip,
     ) -> Result<(Option<PlannedSet>, Option<LogRecord>), PlanError> {
         let (mark, mut ahead) = (self.window.count(), *tip);
-        let outcome = self.asked_and_unseen(prepared, &mut ahead);
+        let outcome = self.plan_with_external_edits(prepared, &mut ahead);
         if matches!(outcome, Ok((_, Some(_)))) {
             *tip = ahead;
         } else {
-            self.take_back(mark);
+            self.rollback_to(mark);
         }
         outcome
     }
 
-    fn asked_and_unseen(
+    fn plan_with_external_edits(
         &mut self,
         prepared: &mut QueuedSet,
         tip: &mut RecordTip,
     ) -> Result<(Option<PlannedSet>, Option<LogRecord>), PlanError> {
-        let unseen = match self.look_below(prepared, tip)? {
+        let unseen = match self.revalidate(prepared, tip)? {
             Some(unseen) => {
-                let record = self.made(&unseen, tip)?;
-                Some(PlannedSet { prepared: unseen, record, is_extra: true })
+                let record = self.build_or_defer(&unseen, tip)?;
+                Some(PlannedSet { set: unseen, record, is_synthetic: true })
             }
             None => None,
         };
-        if prepared.changing().next().is_none() {
+        if prepared.changing_effects().next().is_none() {
             return Ok((None, None));
         }
-        let record = self.made(prepared, tip)?;
+        let record = self.build_or_defer(prepared, tip)?;
         Ok((unseen, Some(record)))
     }
 
     /// Makes a set's commit, or puts the set into the window. The log keeps the contents.
-    fn made(&mut self, prepared: &QueuedSet, tip: &mut RecordTip) -> Result<LogRecord, StoreError> {
+    fn build_or_defer(&mut self, prepared: &QueuedSet, tip: &mut RecordTip) -> Result<LogRecord, StoreError> {
         let form = RecordForm {
-            role: RecordKind::Change,
-            time: self.core.memory.record_timestamp(self.core.clock.now()),
-            is_kept: true,
+            kind: RecordKind::Change,
+            time: self.core.versions.record_timestamp(self.core.clock.now()),
+            keeps_content: true,
         };
-        match self.core.commits {
+        match self.core.commit_policy {
             CommitPolicy::PerSet => self.build(prepared, tip, form),
             CommitPolicy::Coalesced { window, .. } => self.defer(prepared, tip, window),
         }
@@ -238,12 +238,12 @@ impl Committer {
         logged: &LoggedBatch,
     ) -> Result<Option<LogRecord>, StoreError> {
         let paths: Vec<_> = prepared.effects.iter().map(|effect| &effect.path).collect();
-        let known = self.core.memory.staged_states(tip.recorded(), &paths)?;
+        let known = self.core.versions.staged_states(tip.write_tip(), &paths)?;
         let (mut fresh, mut again) = (Vec::with_capacity(prepared.effects.len()), Vec::new());
-        let since = match prepared.seen.filter(|seen| *seen < self.told) {
+        let since = match prepared.scanned_at.filter(|seen| *seen < self.last_non_scan_seq) {
             Some(seen) => {
                 let mut since = self.core.log.changed_paths(seen)?;
-                since.extend(logged.changed().cloned());
+                since.extend(logged.changed_paths().cloned());
                 since
             }
             None => HashSet::new(),
@@ -261,7 +261,7 @@ impl Committer {
             }
         }
         if !again.is_empty() {
-            self.core.doubt(again);
+            self.core.request_rescan(again);
         }
         prepared.effects = fresh;
         while !prepared.effects.is_empty() {
@@ -269,11 +269,11 @@ impl Committer {
             let content = |effect: &FileEffect| {
                 if let Some(StateAfter::Leaf(leaf)) = &effect.after { leaf.content.len() } else { 0 }
             };
-            let is_kept = prepared.effects.iter().map(content).sum::<usize>() <= MAX_KEPT_BYTES;
+            let is_kept = prepared.effects.iter().map(content).sum::<usize>() <= MAX_ADOPTED_CONTENT_BYTES;
             let form = RecordForm {
-                role: RecordKind::Change,
-                time: self.core.memory.record_timestamp(self.core.clock.now()),
-                is_kept,
+                kind: RecordKind::Change,
+                time: self.core.versions.record_timestamp(self.core.clock.now()),
+                keeps_content: is_kept,
             };
             match self.build(prepared, tip, form) {
                 Err(StoreError::Unrecordable { path, reason })
@@ -282,7 +282,7 @@ impl Committer {
                     let mut kept = Vec::with_capacity(prepared.effects.len());
                     // All that have such a name at once: a tree made elsewhere may have many.
                     for effect in prepared.effects.drain(..) {
-                        if effect.path != path && self.core.memory.can_record(&effect.path)? {
+                        if effect.path != path && self.core.versions.can_record(&effect.path)? {
                             kept.push(effect);
                         } else {
                             error!(page.path = %effect.path, reason, "this path cannot be recorded; the file is on the disk only");
@@ -305,8 +305,8 @@ impl Committer {
     ) -> Result<LogRecord, StoreError> {
         let message = normalize_message(&prepared.message);
         let author = CommitAuthor { actor: &prepared.actor, time: form.time, message: &message };
-        let edits: Vec<_> = prepared.changing().map(edit_of).collect();
-        let staged = self.core.memory.stage(tip.recorded(), &edits, &author).map_err(|error| {
+        let edits: Vec<_> = prepared.changing_effects().map(file_edit).collect();
+        let staged = self.core.versions.stage(tip.write_tip(), &edits, &author).map_err(|error| {
             let content =
                 |edit: &FileEdit<'_>| if let FileEdit::Write { content, .. } = edit { content.len() } else { 0 };
             self.core.log.diagnose_error(error, edits.iter().map(content).sum())
@@ -334,12 +334,12 @@ impl Committer {
                 old: effect.before.as_ref().map(|before| before.etag),
                 new: effect.after.as_ref().map(StateAfter::etag),
                 kind: kind.unwrap_or(FileKind::Regular),
-                content: leaf.filter(|_| form.is_kept).map(|leaf| leaf.content.clone()),
+                content: leaf.filter(|_| form.keeps_content).map(|leaf| leaf.content.clone()),
                 attributes: leaf.map(|leaf| leaf.disk).unwrap_or_default(),
-                replaces_large: effect.over,
+                replaces_large: effect.replaces_large,
             }
         };
-        let mut entries: Vec<LogEntry> = prepared.changing().map(entry).collect();
+        let mut entries: Vec<LogEntry> = prepared.changing_effects().map(entry).collect();
         entries.sort_by(|one, other| compare_entries((one.new, &one.path), (other.new, &other.path)));
         LogRecord {
             seq,
@@ -349,7 +349,7 @@ impl Committer {
             message: normalize_message(&prepared.message),
             provenance: prepared.provenance.clone(),
             announcement: prepared.announcement,
-            kind: form.role,
+            kind: form.kind,
             diff_base: DiffBase::Parent,
             commit,
             moves: prepared.moves.clone(),
@@ -362,40 +362,40 @@ impl Committer {
     /// What the tree had when it was accepted and history has not is an edit behind us that the set is about to cover: a set of its
     /// own, to come before. What was accepted before it and refused since never was: a writer who wanted just that is refused, too;
     /// one who was told that the write is accepted, or wanted it in any case, has it on top of what is there.
-    fn look_below(&self, prepared: &mut QueuedSet, tip: &RecordTip) -> Result<Option<QueuedSet>, PlanError> {
+    fn revalidate(&self, prepared: &mut QueuedSet, tip: &RecordTip) -> Result<Option<QueuedSet>, PlanError> {
         // The files of a renamed directory are those that history has, and nothing was pending.
         let (mut of_rename, mut effects): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut prepared.effects).into_iter().partition(|effect| prepared.is_of_rename(effect));
-        let outcome = self.look_below_each(prepared, &mut effects, tip);
+            std::mem::take(&mut prepared.effects).into_iter().partition(|effect| prepared.is_in_renamed_directory(effect));
+        let outcome = self.revalidate_effects(prepared, &mut effects, tip);
         of_rename.append(&mut effects);
         prepared.effects = of_rename;
         outcome
     }
 
-    fn look_below_each(
+    fn revalidate_effects(
         &self,
         prepared: &QueuedSet,
         effects: &mut [FileEffect],
         tip: &RecordTip,
     ) -> Result<Option<QueuedSet>, PlanError> {
         let paths: Vec<_> = effects.iter().map(|effect| &effect.path).collect();
-        let recorded = self.known(&paths, tip)?;
+        let recorded = self.known_states(&paths, tip)?;
         let mut unseen = Vec::new();
         for (effect, known) in effects.iter_mut().zip(recorded) {
             if effect.before.as_ref().map(|before| (before.etag, before.kind)) == known {
                 continue;
             }
-            let edit = match (&effect.before, &effect.premise) {
-                (Some(StateBefore { kind, seen: Some(content), .. }), _) => {
+            let edit = match (&effect.before, &effect.recheck) {
+                (Some(StateBefore { kind, disk_content: Some(content), .. }), _) => {
                     Some(StateAfter::Leaf(OverlayFile::new(content.clone(), *kind)))
                 }
                 (None, None) => None,
                 (Some(_), _) | (None, Some(_)) => {
-                    if let Some(premise) = effect.premise.as_ref().filter(|_| prepared.answer.is_some()) {
+                    if let Some(premise) = effect.recheck.as_ref().filter(|_| prepared.answer.is_some()) {
                         let now = known.map_or(CurrentState::Nothing, |(etag, _)| CurrentState::Content(etag));
-                        check(&effect.path, now, premise).map_err(PlanError::Premise)?;
+                        check_precondition(&effect.path, now, premise).map_err(PlanError::PreconditionFailed)?;
                     }
-                    effect.stood = effect.stood.or(effect.before.as_ref().map(|before| before.etag));
+                    effect.observed_etag = effect.observed_etag.or(effect.before.as_ref().map(|before| before.etag));
                     effect.before = known.map(StateBefore::from);
                     continue;
                 }
@@ -410,7 +410,7 @@ impl Committer {
 /// Why a set is not recorded.
 enum PlanError {
     /// What it stands on was refused: it alone is.
-    Premise(Fault),
+    PreconditionFailed(Fault),
     /// The disk or git.
     Store(StoreError),
 }
@@ -427,25 +427,25 @@ pub(super) struct LoggedBatch {
     pub(super) planned: Vec<PlannedSet>,
     /// Those that came to nothing: what they ask for is so already, or will be once those before them are in place. Till then they are
     /// neither answered nor forgotten.
-    pub(super) void: Vec<QueuedSet>,
+    pub(super) noops: Vec<QueuedSet>,
 }
 
 impl LoggedBatch {
     /// The paths that sets among them change.
-    fn changed(&self) -> impl Iterator<Item = &TreePath> {
+    fn changed_paths(&self) -> impl Iterator<Item = &TreePath> {
         self.planned.iter().flat_map(|planned| &planned.record.entries).map(|entry| &entry.path)
     }
 
     /// The sets that were asked for, in their order; those made for edits behind us are made again when their time comes.
-    fn asked(self) -> Vec<QueuedSet> {
-        let planned = self.planned.into_iter().filter(|planned| !planned.is_extra).map(|planned| planned.prepared);
-        let mut sets: Vec<_> = planned.chain(self.void).collect();
-        sets.sort_by_key(|set| set.stamp);
+    fn into_requested(self) -> Vec<QueuedSet> {
+        let planned = self.planned.into_iter().filter(|planned| !planned.is_synthetic).map(|planned| planned.set);
+        let mut sets: Vec<_> = planned.chain(self.noops).collect();
+        sets.sort_by_key(|set| set.ticket);
         sets
     }
 }
 
-pub(super) fn edit_of(effect: &FileEffect) -> FileEdit<'_> {
+pub(super) fn file_edit(effect: &FileEffect) -> FileEdit<'_> {
     let path = &effect.path;
     match &effect.after {
         Some(StateAfter::Leaf(leaf)) => FileEdit::Write { path, kind: leaf.kind, content: &leaf.content },
@@ -454,6 +454,6 @@ pub(super) fn edit_of(effect: &FileEffect) -> FileEdit<'_> {
     }
 }
 
-fn size_of_entry(entry: &LogEntry) -> usize {
+fn entry_bytes(entry: &LogEntry) -> usize {
     entry.content.as_ref().map_or(0, bytes::Bytes::len) + 128
 }

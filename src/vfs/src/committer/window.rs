@@ -11,7 +11,7 @@ use svcfs_base::{Seq, TreePath};
 use svcfs_store::{LogEntry, LogRecord, RecordKind, StoreError};
 use tracing::error;
 
-use super::coalesce::{CommitGroup, gathered};
+use super::coalesce::{CommitGroup, coalesce};
 use super::record::{RecordForm, RecordTip};
 use super::{Committer, PlannedSet};
 use crate::overlay::OverlayFile;
@@ -53,16 +53,16 @@ pub(crate) struct CommitWindow {
     bytes: usize,
     due: Option<Instant>,
     /// So many of them are in commits that are planned and not logged yet.
-    closing: usize,
+    closing_count: usize,
     /// Sets up to here are in commits that are logged.
-    closed: Seq,
+    closed_seq: Seq,
 }
 
 impl CommitWindow {
     /// What a crash left; it is due at once.
     pub(crate) fn restored(sets: Vec<LogRecord>) -> Self {
-        let bytes = sets.iter().map(size).sum();
-        Self { due: (!sets.is_empty()).then(Instant::now), sets, bytes, closing: 0, closed: Seq(0) }
+        let bytes = sets.iter().map(content_bytes).sum();
+        Self { due: (!sets.is_empty()).then(Instant::now), sets, bytes, closing_count: 0, closed_seq: Seq(0) }
     }
 
     pub(super) const fn is_open(&self) -> bool {
@@ -79,26 +79,26 @@ impl CommitWindow {
     }
 
     /// No plan to close it came to anything.
-    pub(super) const fn keep_open(&mut self) {
-        self.closing = 0;
+    pub(super) const fn abort_close(&mut self) {
+        self.closing_count = 0;
     }
 
     /// Whatever its time: somebody needs the commits now.
-    pub(super) fn hurry(&mut self) {
+    pub(super) fn expedite(&mut self) {
         self.due = self.due.map(|_| Instant::now());
     }
 
     fn push(&mut self, set: LogRecord, window: Duration) {
-        self.bytes += size(&set);
+        self.bytes += content_bytes(&set);
         self.sets.push(set);
         self.due.get_or_insert_with(|| Instant::now() + window);
         if self.sets.len() >= MAX_SETS || self.bytes >= MAX_BYTES {
-            self.hurry();
+            self.expedite();
         }
     }
 }
 
-fn size(set: &LogRecord) -> usize {
+fn content_bytes(set: &LogRecord) -> usize {
     set.entries.iter().filter_map(|entry| entry.content.as_ref()).map(bytes::Bytes::len).sum()
 }
 
@@ -116,9 +116,9 @@ impl Committer {
         tip: &mut RecordTip,
         window: Duration,
     ) -> Result<LogRecord, StoreError> {
-        self.check_places(prepared, tip)?;
+        self.check_type_conflicts(prepared, tip)?;
         tip.seq = tip.seq.next();
-        let form = RecordForm { role: RecordKind::Uncommitted, time: self.core.clock.now(), is_kept: true };
+        let form = RecordForm { kind: RecordKind::Uncommitted, time: self.core.clock.now(), keeps_content: true };
         let record = self.record_of(prepared, tip.seq, form, None);
         self.core.uncommitted.add(&record);
         self.window.push(record.clone(), window);
@@ -126,13 +126,13 @@ impl Committer {
     }
 
     /// Refuses to its writer what git would refuse when the commit is made: nothing is promised yet.
-    fn check_places(&self, prepared: &QueuedSet, tip: &RecordTip) -> Result<(), StoreError> {
-        let made: Vec<_> = prepared.changing().filter(|effect| effect.after.is_some()).collect();
-        let known = self.known(&made.iter().map(|effect| &effect.path).collect::<Vec<_>>(), tip)?;
+    fn check_type_conflicts(&self, prepared: &QueuedSet, tip: &RecordTip) -> Result<(), StoreError> {
+        let made: Vec<_> = prepared.changing_effects().filter(|effect| effect.after.is_some()).collect();
+        let known = self.known_states(&made.iter().map(|effect| &effect.path).collect::<Vec<_>>(), tip)?;
         for (effect, _) in made.iter().zip(known).filter(|(_, known)| known.is_none()) {
             let path = &effect.path;
             let refused = |reason: &str| StoreError::Unrecordable { path: path.clone(), reason: reason.to_owned() };
-            if !self.core.memory.can_record(path)? {
+            if !self.core.versions.can_record(path)? {
                 return Err(refused("git refuses the name"));
             }
             let is_going = |other: &TreePath| {
@@ -159,8 +159,8 @@ impl Committer {
     }
 
     /// What history has of these paths, or will have once the window is closed.
-    pub(super) fn known(&self, paths: &[&TreePath], tip: &RecordTip) -> Result<Vec<CommittedState>, StoreError> {
-        let mut known = self.core.memory.staged_states(tip.recorded(), paths)?;
+    pub(super) fn known_states(&self, paths: &[&TreePath], tip: &RecordTip) -> Result<Vec<CommittedState>, StoreError> {
+        let mut known = self.core.versions.staged_states(tip.write_tip(), paths)?;
         for (path, known) in paths.iter().zip(&mut known) {
             if let Some(recorded) = self.core.uncommitted.get(path, tip.committed) {
                 *known = recorded;
@@ -170,16 +170,16 @@ impl Committer {
     }
 
     /// Makes the commits of the window, unreferenced, and their records. Nothing when it is empty.
-    pub(super) fn close(&mut self, tip: &mut RecordTip) -> Result<Vec<PlannedSet>, StoreError> {
-        let open = &self.window.sets[self.window.closing..];
+    pub(super) fn plan_window_commits(&mut self, tip: &mut RecordTip) -> Result<Vec<PlannedSet>, StoreError> {
+        let open = &self.window.sets[self.window.closing_count..];
         let Some(newest) = open.last() else { return Ok(Vec::new()) };
         let (mut ahead, mut planned) = (*tip, Vec::new());
-        for gathering in gathered(open, self.core.commits.max_paths()) {
-            match self.gathered(&gathering, &mut ahead) {
+        for gathering in coalesce(open, self.core.commit_policy.max_paths()) {
+            match self.plan_group(&gathering, &mut ahead) {
                 Err(StoreError::Unrecordable { .. }) => {
                     // One that has no place beside another's commit does not take the others with it.
                     for set in gathering.sets {
-                        match self.gathered(&CommitGroup::of(set), &mut ahead) {
+                        match self.plan_group(&CommitGroup::standalone(set), &mut ahead) {
                             Err(StoreError::Unrecordable { path, reason }) => {
                                 error!(page.path = %path, reason, "a logged change has no place beside another's commit; theirs stands");
                             }
@@ -193,76 +193,76 @@ impl Committer {
         if planned.is_empty() {
             // They came to nothing. The log says so, or the next life would gather them once more, with what came after them.
             ahead.seq = ahead.seq.next();
-            let closed = closing((newest, &[]), self.core.stamp(), newest.message.clone(), Vec::new());
+            let closed = closing_set((newest, &[]), self.core.next_ticket(), newest.message.clone(), Vec::new());
             let prepared = QueuedSet { moves: Vec::new(), ..closed };
-            let form = RecordForm { role: RecordKind::Commit, time: newest.time, is_kept: false };
+            let form = RecordForm { kind: RecordKind::Commit, time: newest.time, keeps_content: false };
             let record = self.record_of(&prepared, ahead.seq, form, ahead.commit);
-            planned.push(PlannedSet { prepared, record, is_extra: true });
+            planned.push(PlannedSet { set: prepared, record, is_synthetic: true });
         }
         let committed = newest.seq;
-        self.window.closing = self.window.sets.len();
+        self.window.closing_count = self.window.sets.len();
         *tip = RecordTip { committed, ..ahead };
         Ok(planned)
     }
 
     /// Makes one commit; none when the tree is as it would leave it.
-    fn gathered(&self, gathering: &CommitGroup<'_>, tip: &mut RecordTip) -> Result<Option<PlannedSet>, StoreError> {
+    fn plan_group(&self, gathering: &CommitGroup<'_>, tip: &mut RecordTip) -> Result<Option<PlannedSet>, StoreError> {
         let Some(last) = gathering.sets.last() else { return Ok(None) };
         let entries: BTreeMap<&TreePath, &LogEntry> =
             gathering.sets.iter().flat_map(|set| &set.entries).map(|entry| (&entry.path, entry)).collect();
-        let known = self.core.memory.staged_states(tip.recorded(), &entries.keys().copied().collect::<Vec<_>>())?;
+        let known = self.core.versions.staged_states(tip.write_tip(), &entries.keys().copied().collect::<Vec<_>>())?;
         let effects = entries.into_values().zip(known).filter_map(|(entry, known)| {
             let after = entry.new.map(|blob| (blob, entry.kind));
-            (known != after).then(|| FileEffect::new(entry.path.clone(), known.map(StateBefore::from), after_of(entry)))
+            (known != after).then(|| FileEffect::new(entry.path.clone(), known.map(StateBefore::from), state_after(entry)))
         });
         let message = gathering.message(&last.actor);
-        let prepared = closing((last, &gathering.sets), self.core.stamp(), message, effects.collect());
+        let prepared = closing_set((last, &gathering.sets), self.core.next_ticket(), message, effects.collect());
         if prepared.effects.is_empty() {
             return Ok(None);
         }
         let record =
-            self.build(&prepared, tip, RecordForm { role: RecordKind::Commit, time: last.time, is_kept: false })?;
-        Ok(Some(PlannedSet { prepared, record, is_extra: true }))
+            self.build(&prepared, tip, RecordForm { kind: RecordKind::Commit, time: last.time, keeps_content: false })?;
+        Ok(Some(PlannedSet { set: prepared, record, is_synthetic: true }))
     }
 
     /// Makes the commits that are not made yet, whatever their time. The window stays open when the disk refuses.
     pub(super) fn close_window(&mut self) {
         if self.window.is_open() {
-            self.window.hurry();
-            let held = std::mem::take(&mut self.held);
+            self.window.expedite();
+            let held = std::mem::take(&mut self.retry_queue);
             self.process(held);
         }
     }
 
     /// The log has the commits that were planned: their sets need not be kept in mind any more.
-    pub(super) fn window_logged(&mut self) {
-        let CommitWindow { sets, bytes, due, closing, closed } = &mut self.window;
+    pub(super) fn mark_window_logged(&mut self) {
+        let CommitWindow { sets, bytes, due, closing_count: closing, closed_seq: closed } = &mut self.window;
         if *closing == 0 {
             return;
         }
         for set in sets.drain(..std::mem::take(closing)) {
             *closed = set.seq;
-            *bytes -= size(&set);
+            *bytes -= content_bytes(&set);
         }
-        *due = match (sets.is_empty(), self.core.commits) {
+        *due = match (sets.is_empty(), self.core.commit_policy) {
             (false, CommitPolicy::Coalesced { window, .. }) => Some(Instant::now() + window),
             (true, _) | (false, CommitPolicy::PerSet) => None,
         };
     }
 
     /// The branch shows the commits that were logged.
-    pub(super) fn window_shown(&self) {
-        self.core.uncommitted.forget(self.window.closed);
+    pub(super) fn mark_window_committed(&self) {
+        self.core.uncommitted.forget(self.window.closed_seq);
     }
 
     /// Forgets all but the first sets: what came since was not logged.
-    pub(super) fn take_back(&mut self, count: usize) {
+    pub(super) fn rollback_to(&mut self, count: usize) {
         let window = &mut self.window;
         if window.sets.len() == count {
             return;
         }
         window.sets.truncate(count);
-        window.bytes = window.sets.iter().map(size).sum();
+        window.bytes = window.sets.iter().map(content_bytes).sum();
         if window.sets.is_empty() {
             window.due = None;
         }
@@ -271,7 +271,7 @@ impl Committer {
 }
 
 /// What closes a window, or a part of it: in the name of the newest of its sets.
-fn closing(
+fn closing_set(
     (newest, all): (&LogRecord, &[&LogRecord]),
     stamp: u64,
     message: String,
@@ -280,23 +280,23 @@ fn closing(
     QueuedSet {
         actor: newest.actor.clone(),
         protocol: newest.protocol,
-        entrance: None,
+        origin_id: None,
         provenance: newest.provenance.clone().filter(|_| all.iter().all(|set| set.provenance == newest.provenance)),
         announcement: newest.announcement,
         message,
         durability: svcfs_base::Durability::Soon,
-        stamp,
+        ticket: stamp,
         moves: newest.moves.clone(),
         effects,
-        spent: Vec::new(),
+        consumed_scratch: Vec::new(),
         is_adopted: true,
-        seen: None,
+        scanned_at: None,
         answer: None,
     }
 }
 
 /// What an entry of a set leaves behind.
-fn after_of(entry: &LogEntry) -> Option<StateAfter> {
+fn state_after(entry: &LogEntry) -> Option<StateAfter> {
     let blob = entry.new?;
     Some(match &entry.content {
         Some(content) => StateAfter::Leaf(OverlayFile {

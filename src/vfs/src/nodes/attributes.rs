@@ -24,10 +24,10 @@ impl Vfs {
     pub fn attributes(&self, node: NodeId) -> Result<PathAttributes, Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
-        let Some(staging) = &shared.staging else {
+        let Some(staging) = &shared.dirty else {
             if let Some(large) = &shared.large {
                 let mut attributes = PathAttributes::from(large.stat()?);
-                let told = shared.told.as_mut().and_then(|told| told.of(&attributes, false));
+                let told = shared.reported_times.as_mut().and_then(|told| told.of(&attributes, false));
                 attributes.changed = told.unwrap_or(attributes.changed);
                 if self.nodes.path_of(node).is_err() {
                     // What took its name may not be in its place yet.
@@ -35,23 +35,23 @@ impl Vfs {
                 }
                 return Ok(attributes);
             }
-            let path = match (self.nodes.path_of(node), &shared.kept) {
+            let path = match (self.nodes.path_of(node), &shared.orphan) {
                 (Err(_), Some(kept)) => return kept.attributes(),
                 (path, _) => path?,
             };
             // Asked first: what is put in place in between is then taken for pending, which does no harm.
             let is_pending = self.core.overlay.get(&path).is_some();
-            let mut attributes = match (self.stat_any(Protocol::Internal, &path), &shared.kept) {
+            let mut attributes = match (self.stat_any(Protocol::Internal, &path), &shared.orphan) {
                 (Err(fault), Some(kept)) if stands_in_for(&fault) => return kept.attributes(),
                 (attributes, _) => attributes?,
             };
             if attributes.kind == EntryKind::Directory {
                 self.count_pending(&path, shared.names_changed, &mut attributes);
             }
-            if let Some(told) = &mut shared.told {
+            if let Some(told) = &mut shared.reported_times {
                 match told.of(&attributes, is_pending) {
                     Some(changed) => attributes.changed = changed,
-                    None => shared.told = None,
+                    None => shared.reported_times = None,
                 }
             }
             return Ok(attributes);
@@ -81,7 +81,7 @@ impl Vfs {
         names: Option<SystemTime>,
         attributes: &mut PathAttributes,
     ) {
-        let changed = self.core.overlay.changed(directory).max(names);
+        let changed = self.core.overlay.names_changed(directory).max(names);
         attributes.modified = attributes.modified.max(changed.unwrap_or(attributes.modified));
         attributes.changed = attributes.changed.max(changed.unwrap_or(attributes.changed));
     }
@@ -98,7 +98,7 @@ impl Vfs {
         let shared = self.nodes.shared(node)?;
         {
             let mut shared = shared.lock();
-            if let Some(staging) = &mut shared.staging {
+            if let Some(staging) = &mut shared.dirty {
                 staging.mode = set.mode.map(|mode| mode & 0o7777).or(staging.mode);
                 staging.modified = set.modified.unwrap_or(staging.modified);
                 staging.accessed = set.accessed.or(staging.accessed);
@@ -125,7 +125,7 @@ impl Vfs {
             // Held from the look at the name to the last change: nobody gives the name to another file in between.
             let mut shared = shared.lock();
             self.set_on_disk(caller, &self.nodes.path_of(node)?, &set)?;
-            (shared.told, shared.names_changed) = (None, None);
+            (shared.reported_times, shared.names_changed) = (None, None);
         }
         self.attributes(node)
     }
@@ -151,7 +151,7 @@ impl Vfs {
 
     fn set_kept_time(&self, path: &TreePath, content: &[u8], staging: &DirtyBuffer) -> Result<(), Fault> {
         self.settle_at(path)?;
-        let _held = self.core.locks.hold([path.clone()].into());
+        let _held = self.core.path_locks.lock([path.clone()].into());
         let there = self.stat(Protocol::Internal, path)?;
         if self.core.overlay.get(path).is_some() || !self.stands_at(path, content) {
             return Ok(());
@@ -183,7 +183,7 @@ impl Vfs {
     }
 
     fn set_mode(&self, caller: &Caller, path: &TreePath, mode: u32) -> Result<(), Fault> {
-        while let EffectiveState::Leaf(leaf, _) = self.core.present(path)?
+        while let EffectiveState::Leaf(leaf, _) = self.core.effective_state(path)?
             && leaf.kind != FileKind::Symlink
         {
             let kind = if mode & 0o100 != 0 { FileKind::Executable } else { FileKind::Regular };

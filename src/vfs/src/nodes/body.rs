@@ -51,7 +51,7 @@ impl Vfs {
     /// From now on what is written to files of this space and not published counts among that of all spaces that share this. To be told before anybody
     /// writes, and once.
     pub fn share_dirty_bytes(&self, unpublished: &Arc<DirtyBytes>) {
-        let _stays = self.core.unpublished.set(Arc::clone(unpublished));
+        let _stays = self.core.dirty_bytes.set(Arc::clone(unpublished));
     }
 }
 
@@ -111,7 +111,7 @@ impl CountedBytes {
 
     /// Counts so many of them among those of all files; false where there is no room.
     fn count(&mut self, size: usize, core: &VfsCore) -> bool {
-        let all = self.all.get_or_insert_with(|| Arc::clone(core.unpublished.get_or_init(Arc::default)));
+        let all = self.all.get_or_insert_with(|| Arc::clone(core.dirty_bytes.get_or_init(Arc::default)));
         let (before, now) = (self.counted, size as u64);
         if now > before && !all.take(now - before) {
             return false;

@@ -13,7 +13,7 @@ use super::orphans::stands_in_for;
 use super::table::{DirtyBuffer, ReportedTimes, SharedNode};
 use super::{Allocation, HandleId, NodeId, OpenMode, PRIVILEGES, WriteAt};
 use crate::Vfs;
-use crate::core::{EffectiveState, is_of_disk};
+use crate::core::{EffectiveState, is_disk_error};
 use crate::view::{EntryKind, PathAttributes};
 
 impl Vfs {
@@ -32,29 +32,29 @@ impl Vfs {
         if let Some(handle) = through {
             if size == 0 {
                 // Whoever empties the file goes on with nothing.
-                shared.displaced.remove(&handle);
+                shared.superseded_handles.remove(&handle);
             }
             shared.take_back(handle)?;
         }
-        if shared.staging.is_none()
+        if shared.dirty.is_none()
             && shared.large.is_none()
             && let Ok(path) = self.nodes.path_of(node)
         {
             // By name, without a handle.
             shared.large = self.opened_large(&path, &self.stat(Protocol::Internal, &path)?)?;
         }
-        let (is_open, is_being_written) = (self.nodes.is_open(node), !self.nodes.writing(node).is_empty());
+        let (is_open, is_being_written) = (self.nodes.is_open(node), !self.nodes.write_handles(node).is_empty());
         match &shared.large {
             Some(large) if size > RECORDED => {
                 large.resize(size)?;
-                shared.told = None;
+                shared.reported_times = None;
             }
             Some(large) => {
                 let mut staging = self.cut_large(large, size)?;
                 staging.body.resize(&self.core, size)?;
                 staging.writers.extend(through);
                 staging.writer = Some(caller.clone());
-                shared.staging = Some(staging);
+                shared.dirty = Some(staging);
                 shared.large = None;
             }
             None => self.stage_held((node, through), &mut shared, size > 0, |staging, now| {
@@ -71,7 +71,7 @@ impl Vfs {
         // Set by name, without a handle whose closing would publish it: those who read close nothing that is theirs to save.
         if !is_being_written {
             let outcome = self.publish_held(caller, node, &mut shared, Durability::Soon);
-            shared.aside = None;
+            shared.detached = None;
             outcome?;
             if !is_open {
                 shared.large = None;
@@ -125,7 +125,7 @@ impl Vfs {
         if mode.write
             && let Ok(path) = self.nodes.path_of(node)
         {
-            if !self.core.places.is_visible(caller.protocol, &path) {
+            if !self.core.path_classes.is_visible(caller.protocol, &path) {
                 return Err(Fault::new(Kind::Forbidden, "this file belongs to the server"));
             }
             self.core.not_leased(caller, &path, false)?;
@@ -147,7 +147,7 @@ impl Vfs {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         if let Some(large) = shared.large.take() {
-            shared.staging = Some(self.cut_large(&large, 0)?);
+            shared.dirty = Some(self.cut_large(&large, 0)?);
         }
         self.stage_held((node, None), &mut shared, false, |staging, now| {
             staging.is_changed |= staging.body.length() > 0;
@@ -164,7 +164,7 @@ impl Vfs {
     fn open_held(&self, node: NodeId, attributes: &PathAttributes) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
-        if shared.staging.is_none()
+        if shared.dirty.is_none()
             && shared.large.is_none()
             && let Ok(path) = self.nodes.path_of(node)
         {
@@ -187,7 +187,7 @@ impl Vfs {
         {
             let shared = self.nodes.shared(node)?;
             let shared = shared.lock();
-            if let Some(staging) = &shared.staging {
+            if let Some(staging) = &shared.dirty {
                 return staging.body.read(offset, length);
             }
             if let Some(large) = &shared.large {
@@ -199,7 +199,7 @@ impl Vfs {
                 // What is kept was kept before the name went.
                 let shared = self.nodes.shared(node)?;
                 let shared = shared.lock();
-                shared.kept.as_ref().ok_or(fault)?.read(offset, length)
+                shared.orphan.as_ref().ok_or(fault)?.read(offset, length)
             }
             outcome => outcome,
         }
@@ -231,11 +231,11 @@ impl Vfs {
             return Err(Fault::new(Kind::Forbidden, "the file was opened to read only"));
         }
         // Told at once where it is known: many programs look at the outcome of `write`, and few at that of `close`.
-        let trouble = self.core.trouble.lock().as_ref().map(Fault::duplicate);
-        if let Some(fault) = trouble.filter(is_of_disk) {
-            if let Some(staging) = &mut self.nodes.shared(handle.node)?.lock().staging {
+        let trouble = self.core.write_error.lock().as_ref().map(Fault::duplicate);
+        if let Some(fault) = trouble.filter(is_disk_error) {
+            if let Some(staging) = &mut self.nodes.shared(handle.node)?.lock().dirty {
                 staging.written_through(id);
-                staging.refused = Some(fault.duplicate());
+                staging.write_error = Some(fault.duplicate());
             }
             return Err(fault);
         }
@@ -246,7 +246,7 @@ impl Vfs {
         }
         let through = match at {
             WriteAt::Offset(_) | WriteAt::End => Some(id),
-            WriteAt::Mapped(_) => shared.handle_of_page(id, &self.nodes.writing(handle.node)),
+            WriteAt::Mapped(_) => shared.handle_of_page(id, &self.nodes.write_handles(handle.node)),
         };
         self.stage_held((handle.node, through), &mut shared, true, |staging, now| {
             let start = match at {
@@ -262,7 +262,7 @@ impl Vfs {
             Ok(())
         })?;
         if matches!(at, WriteAt::Mapped(_)) {
-            shared.written_by_any(self.nodes.writing(handle.node));
+            shared.written_by_any(self.nodes.write_handles(handle.node));
         }
         Ok(data.len())
     }
@@ -277,21 +277,21 @@ impl Vfs {
     ) -> Result<(), Fault> {
         let now = self.core.file_time();
         through.map_or(Ok(()), |handle| shared.take_back(handle))?;
-        if shared.staging.is_none() {
+        if shared.dirty.is_none() {
             let begun = self.nodes.path_of(node).and_then(|path| self.staged(&path, is_based));
-            let mut begun = match (begun, &shared.kept) {
+            let mut begun = match (begun, &shared.orphan) {
                 (Err(fault), Some(kept)) if stands_in_for(&fault) => kept.staged(is_based)?,
                 (begun, _) => begun?,
             };
             begun.body.resize(&self.core, begun.body.length())?;
-            shared.staging = Some(begun);
+            shared.dirty = Some(begun);
         }
-        match &mut shared.staging {
+        match &mut shared.dirty {
             Some(staging) => {
                 change(staging, now)?;
                 through.into_iter().for_each(|handle| staging.written_through(handle));
-                staging.refused = None;
-                staging.verdict = None;
+                staging.write_error = None;
+                staging.rejected = None;
                 Ok(())
             }
             None => Ok(()),
@@ -307,7 +307,7 @@ impl Vfs {
             // Neither read nor hashed: how much there was is all that counts.
             return Ok(DirtyBuffer { is_changed: attributes.size > 0, ..DirtyBuffer::of(&attributes) });
         }
-        let leaf = match self.core.present(path)? {
+        let leaf = match self.core.effective_state(path)? {
             EffectiveState::Leaf(leaf, _) => leaf,
             EffectiveState::Directory => return Err(Fault::is_directory(path)),
             EffectiveState::Absent => return Err(Fault::file_not_found(path)),
@@ -330,7 +330,7 @@ impl Vfs {
     /// another door wrote the file since, and only parts of it were changed here. What [`Vfs::apply`] says.
     pub fn publish(&self, caller: &Caller, node: NodeId, durability: Durability) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
-        let is_waiting = shared.lock().staging.as_ref().is_some_and(DirtyBuffer::is_only_emptied);
+        let is_waiting = shared.lock().dirty.as_ref().is_some_and(DirtyBuffer::is_only_emptied);
         if is_waiting && durability == Durability::Soon {
             return Ok(());
         }
@@ -352,21 +352,21 @@ impl Vfs {
         durability: Durability,
     ) -> Result<(), Fault> {
         let Ok(path) = self.nodes.path_of(node) else { return Ok(()) };
-        if let Some(DirtyBuffer { refused: None, body, .. }) = &shared.staging
+        if let Some(DirtyBuffer { write_error: None, body, .. }) = &shared.dirty
             && body.length() > RECORDED
         {
             self.put_large(caller, &path, shared, durability)?;
             self.put_extended(&path, shared);
             return Ok(());
         }
-        let Some(mut staging) = shared.staging.take() else {
+        let Some(mut staging) = shared.dirty.take() else {
             if durability == Durability::Now {
                 shared.large.as_ref().map_or(Ok(()), OpenFile::flush)?;
                 self.wait_applied()?;
             }
             return Ok(());
         };
-        if let Some(fault) = staging.refused.as_ref().map(Fault::duplicate) {
+        if let Some(fault) = staging.write_error.as_ref().map(Fault::duplicate) {
             // Closing leaves the page as it was, and says so: many programs look at the outcome of one call only.
             shared.put_aside(staging);
             return Err(fault);
@@ -408,7 +408,7 @@ impl Vfs {
                 if is_same {
                     self.keep_time(&path, &content, &staging);
                 }
-                shared.told = Some(ReportedTimes::new(staging.changed, staging.modified));
+                shared.reported_times = Some(ReportedTimes::new(staging.changed, staging.modified));
                 self.put_extended(&path, shared);
                 Ok(())
             }
@@ -458,10 +458,10 @@ impl Vfs {
         let outcome = if is_last { self.publish_held(caller, node, &mut shared, Durability::Soon) } else { Ok(()) };
         if is_last && outcome.is_err() {
             // Whoever saved was told. Were the bytes kept, the next one to open the file would publish them unawares.
-            (shared.staging, shared.aside) = (None, None);
+            (shared.dirty, shared.detached) = (None, None);
         }
         if is_last {
-            shared.displaced.clear();
+            shared.superseded_handles.clear();
         }
         if is_last && self.nodes.path_of(node).is_ok() {
             shared.unkeep(false);
@@ -476,7 +476,7 @@ impl Vfs {
     /// `Stale`, `NotFound`, `IsDirectory`.
     pub fn etag(&self, node: NodeId) -> Result<ETag, Fault> {
         let path = self.nodes.path_of(node)?;
-        match self.core.present(&path)? {
+        match self.core.effective_state(&path)? {
             EffectiveState::Leaf(leaf, _) => Ok(leaf.etag),
             EffectiveState::Directory => Err(Fault::is_directory(&path)),
             EffectiveState::Absent => Err(Fault::file_not_found(&path)),
@@ -487,7 +487,7 @@ impl Vfs {
     /// Publishes everything, at the end.
     pub(crate) fn publish_all(&self) {
         let caller = Caller::new(Protocol::Internal);
-        for (node, path) in self.nodes.opened() {
+        for (node, path) in self.nodes.open_nodes() {
             if let Err(fault) = self.publish_now(&caller, node, Durability::Now) {
                 error!(page.path = %path, error = ?fault, "an open file could not be published at the end");
             }

@@ -50,11 +50,11 @@ impl DirtyBuffer {
             is_changed: self.is_changed,
             is_written: self.is_written,
             is_new: self.is_new,
-            refused: None,
-            verdict: None,
-            lost: self.lost.as_ref().map(Fault::duplicate),
+            write_error: None,
+            rejected: None,
+            conflict: self.conflict.as_ref().map(Fault::duplicate),
             writers: BTreeSet::new(),
-            emptied: BTreeSet::new(),
+            truncated_writers: BTreeSet::new(),
             writer: self.writer.clone(),
             mode: self.mode,
             uid: self.uid,
@@ -84,7 +84,7 @@ impl Vfs {
         let mut shared = shared.lock();
         // What another handle was told of these bytes is told once more here.
         shared.take_back(handle).map_err(nowhere)?;
-        if durability == Durability::Soon && shared.staging.as_ref().is_some_and(DirtyBuffer::is_only_emptied) {
+        if durability == Durability::Soon && shared.dirty.as_ref().is_some_and(DirtyBuffer::is_only_emptied) {
             return Ok(());
         }
         let outcome = self.publish_held(caller, node, &mut shared, durability);
@@ -93,13 +93,13 @@ impl Vfs {
 
     /// Where the text is that was refused of a handle.
     fn left_of(&self, shared: &mut SharedNode, (node, handle): (NodeId, HandleId)) -> Option<RejectedBuffer> {
-        let is_its = |staging: &DirtyBuffer| staging.verdict.is_some() && staging.writers.contains(&handle);
-        let is_here = shared.staging.as_ref().is_some_and(is_its);
-        let text = if is_here { &mut shared.staging } else { &mut shared.aside };
+        let is_its = |staging: &DirtyBuffer| staging.rejected.is_some() && staging.writers.contains(&handle);
+        let is_here = shared.dirty.as_ref().is_some_and(is_its);
+        let text = if is_here { &mut shared.dirty } else { &mut shared.detached };
         let refused = text.as_ref().filter(|staging| is_its(staging))?;
         if !self.nodes.path_of(node).is_ok_and(|path| self.stat(Protocol::Internal, &path).is_ok()) {
-            if !is_here && shared.staging.is_none() {
-                shared.staging = shared.aside.take();
+            if !is_here && shared.dirty.is_none() {
+                shared.dirty = shared.detached.take();
             }
             return Some(RejectedBuffer::InPlace);
         }
@@ -119,7 +119,7 @@ impl Vfs {
             Err(fault) => return Err((fault, text)),
         };
         let mut shared = shared.lock();
-        if shared.staging.is_some() {
+        if shared.dirty.is_some() {
             let told = "the last save of this file was refused, and others are writing it by now";
             return Err((Fault::new(Kind::Conflict, told), text));
         }
@@ -128,10 +128,10 @@ impl Vfs {
         if let Err(fault) = staging.body.resize(&self.core, length) {
             return Err((fault, RejectedText(Box::new(staging))));
         }
-        (staging.verdict, staging.refused, staging.is_new) = (None, None, false);
-        (staging.writers, staging.emptied) = (BTreeSet::from([handle]), BTreeSet::new());
+        (staging.rejected, staging.write_error, staging.is_new) = (None, None, false);
+        (staging.writers, staging.truncated_writers) = (BTreeSet::from([handle]), BTreeSet::new());
         let base = staging.base;
-        (shared.staging, shared.large) = (Some(staging), None);
+        (shared.dirty, shared.large) = (Some(staging), None);
         Ok(base)
     }
 }

@@ -88,7 +88,7 @@ impl Vfs {
                 self.settle_at(&path)?;
                 Ok(self.core.tree.xattr(&path, name)?)
             }
-            None => Ok(shared.extended.all.get(name).cloned()),
+            None => Ok(shared.xattrs.all.get(name).cloned()),
         }
     }
 
@@ -108,7 +108,7 @@ impl Vfs {
                 }
                 names => self.names_at_rest(&path, names?),
             },
-            None => Ok(shared.extended.all.keys().cloned().collect()),
+            None => Ok(shared.xattrs.all.keys().cloned().collect()),
         }
     }
 
@@ -123,7 +123,7 @@ impl Vfs {
             self.settle_at(&path)?;
             return Ok(self.core.tree.set_xattr(&path, name, value, how)?);
         }
-        let is_there = shared.extended.all.contains_key(name);
+        let is_there = shared.xattrs.all.contains_key(name);
         let may = match how {
             SetXattrMode::CreateOrReplace => true,
             SetXattrMode::Create => !is_there,
@@ -131,7 +131,7 @@ impl Vfs {
         };
         if may {
             let path = self.nodes.path_of(node).unwrap_or_else(|_| TreePath::root());
-            shared.extended.set(&self.core.tree, &path, (name, value))?;
+            shared.xattrs.set(&self.core.tree, &path, (name, value))?;
         }
         Ok(may)
     }
@@ -150,7 +150,7 @@ impl Vfs {
             }
             None => {
                 let path = self.nodes.path_of(node).unwrap_or_else(|_| TreePath::root());
-                shared.extended.remove(&path, name)
+                shared.xattrs.remove(&path, name)
             }
         }
     }
@@ -167,13 +167,13 @@ impl Vfs {
 
     /// Where a node's file is on the disk, or will be in a moment; none while it is not in the tree, and when its name is gone.
     fn on_disk(&self, node: NodeId, shared: &SharedNode) -> Option<TreePath> {
-        let is_new = shared.staging.as_ref().is_some_and(|staging| staging.is_new);
+        let is_new = shared.dirty.as_ref().is_some_and(|staging| staging.is_new);
         self.nodes.path_of(node).ok().filter(|_| !is_new)
     }
 
     /// Gives a file that came into the tree what it was given before. It is saved, whatever becomes of that.
     pub(super) fn put_extended(&self, path: &TreePath, shared: &mut SharedNode) {
-        let ScratchXattrs { all, .. } = std::mem::take(&mut shared.extended);
+        let ScratchXattrs { all, .. } = std::mem::take(&mut shared.xattrs);
         if all.is_empty() {
             return;
         }

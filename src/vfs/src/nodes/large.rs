@@ -31,7 +31,7 @@ impl Vfs {
         shared: &mut SharedNode,
         durability: Durability,
     ) -> Result<(), Fault> {
-        let Some(staging) = &mut shared.staging else { return Ok(()) };
+        let Some(staging) = &mut shared.dirty else { return Ok(()) };
         let DirtyBody::Disk { draft, .. } = &mut staging.body else { return Ok(()) };
         self.core.not_leased(caller, path, false)?;
         let mut attributes = DiskAttributes {
@@ -44,7 +44,7 @@ impl Vfs {
             if let Some(there) = self.special(path)? {
                 // Another such file, of which history knows nothing.
                 attributes.mode = attributes.mode.or(Some(there.mode));
-            } else if let EffectiveState::Leaf(there, _) = self.core.present(path)? {
+            } else if let EffectiveState::Leaf(there, _) = self.core.effective_state(path)? {
                 attributes.mode = attributes.mode.or(there.disk.mode);
                 let expect = staging.base.map_or(Precondition::Any, |etag| Precondition::OneOf(vec![etag]));
                 let removal = ChangeSet::from(Change::remove(path.clone()).with_precondition(expect)).soon();
@@ -55,9 +55,9 @@ impl Vfs {
                 }
             }
             self.settle_at(path)?;
-            let held = self.core.locks.hold([path.clone()].into());
+            let held = self.core.path_locks.lock([path.clone()].into());
             // What another door wrote since is removed as well, so that history has it.
-            if !matches!(self.core.present(path)?, EffectiveState::Leaf(..)) {
+            if !matches!(self.core.effective_state(path)?, EffectiveState::Leaf(..)) {
                 break held;
             }
         };
@@ -66,9 +66,9 @@ impl Vfs {
         if durability == Durability::Now {
             large.flush()?;
         }
-        shared.told = Some(ReportedTimes::new(staging.changed, staging.modified));
+        shared.reported_times = Some(ReportedTimes::new(staging.changed, staging.modified));
         shared.large = Some(large);
-        shared.staging = None;
+        shared.dirty = None;
         self.core.forget_refused(std::iter::once(path), self.core.refusals.now());
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Vfs {
         let Some(node) = self.nodes.at(path) else { return Ok(()) };
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
-        if let Some(staging) = shared.staging.as_ref().filter(|staging| staging.body.length() > RECORDED) {
+        if let Some(staging) = shared.dirty.as_ref().filter(|staging| staging.body.length() > RECORDED) {
             let writer = staging.writer.clone();
             self.publish_held(writer.as_ref().unwrap_or(caller), node, &mut shared, Durability::Soon)?;
         }
@@ -109,7 +109,7 @@ impl Vfs {
     pub fn spill_to_disk(&self, id: HandleId) -> Result<(), Fault> {
         let shared = self.nodes.shared(self.nodes.handle(id)?.node)?;
         let mut shared = shared.lock();
-        if let Some(staging) = shared.staging.as_mut().filter(|staging| staging.is_new && staging.body.length() == 0) {
+        if let Some(staging) = shared.dirty.as_mut().filter(|staging| staging.is_new && staging.body.length() == 0) {
             staging.body = DirtyBody::beside(&self.core);
         }
         Ok(())
@@ -126,7 +126,7 @@ impl Vfs {
         }
         let shared = self.nodes.shared(node)?;
         let shared = shared.lock();
-        match (&shared.staging, &shared.large) {
+        match (&shared.dirty, &shared.large) {
             (Some(DirtyBuffer { body: DirtyBody::Disk { draft, .. }, .. }), _) => {
                 Ok(draft.file().seek(offset, to_hole)?)
             }
@@ -174,18 +174,18 @@ impl Vfs {
         shared: &mut SharedNode,
         change: impl FnOnce(&OpenFile) -> Result<(), Fault>,
     ) -> Result<bool, Fault> {
-        let (None, Some(large)) = (&shared.staging, &shared.large) else { return Ok(false) };
+        let (None, Some(large)) = (&shared.dirty, &shared.large) else { return Ok(false) };
         // Nothing is saved later that could be refused. What has no name any more is nobody's.
         let path = self.nodes.path_of(handle.node).ok();
         // Whoever wants it for themselves in this moment waits until this is written.
-        let _held = path.clone().map(|path| self.core.locks.hold([path].into()));
+        let _held = path.clone().map(|path| self.core.path_locks.lock([path].into()));
         if let Some(path) = &path {
             self.core.not_leased(&Caller::new(handle.protocol), path, false)?;
             // What takes its place by its size and time must find it as it was.
             self.settle_at(path)?;
         }
         change(large)?;
-        shared.told = None;
+        shared.reported_times = None;
         Ok(true)
     }
 }

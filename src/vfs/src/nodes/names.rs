@@ -54,12 +54,12 @@ impl Vfs {
     /// Counts one more finding of a node that a listing gave by a name in a directory; false when that is its name no longer, or nobody knows
     /// it any more.
     pub fn add_lookup(&self, node: NodeId, at: (NodeId, &str)) -> bool {
-        self.nodes.found(node, at)
+        self.nodes.add_lookup(node, at)
     }
 
     /// Whether anybody outside may still ask for a node.
     pub fn has_lookups(&self, node: NodeId) -> bool {
-        self.nodes.is_known(node)
+        self.nodes.is_referenced(node)
     }
 
     /// Gives back `count` findings of a node.
@@ -95,7 +95,7 @@ impl Vfs {
         }
         let path = self.nodes.path_of(directory)?;
         // Before all else, as `list` looks at what is pending before the tree: what is published meanwhile is seen twice, not missed.
-        let staged = self.nodes.staged_below(&path);
+        let staged = self.nodes.open_children(&path);
         let mut entries: BTreeMap<TreePath, PathAttributes> =
             self.list(caller.protocol, &path)?.into_iter().map(|entry| (entry.path, entry.attributes)).collect();
         entries.extend(self.specials_in(&path)?);
@@ -145,8 +145,8 @@ impl Vfs {
         };
         let (node, handle) = {
             // Held, as those do who rename a file to a name that is free: one of us finds it taken.
-            let mut held = self.nodes.hold(&[&path]);
-            if held.at(&path).is_some_and(|shared| shared.staging.is_some()) {
+            let mut held = self.nodes.lock_subtrees(&[&path]);
+            if held.at(&path).is_some_and(|shared| shared.dirty.is_some()) {
                 return Err(Fault::exists(&path));
             }
             match self.stat_any(caller.protocol, &path) {
@@ -186,7 +186,7 @@ impl Vfs {
     /// `NotEmpty`, `NotFound`, `NotDirectory`.
     pub fn remove_directory(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<(), Fault> {
         let path = self.writable(caller, parent, name)?;
-        if !self.nodes.staged_below(&path).is_empty() {
+        if !self.nodes.open_children(&path).is_empty() {
             return Err(holds_unsaved(&path));
         }
         self.apply(caller, Change::RemoveDir { path: path.clone() })?;
@@ -211,15 +211,15 @@ impl Vfs {
     /// Removes the file or link at a path, if it is what is expected.
     pub(super) fn unlink_at(&self, caller: &Caller, path: &TreePath, expect: Precondition) -> Result<(), Fault> {
         // Held until the name is gone: a handle that closes in this moment must not publish the file again.
-        let mut held = self.nodes.hold(&[path]);
-        let is_new = held.at(path).is_some_and(|shared| shared.staging.as_ref().is_some_and(|staging| staging.is_new));
-        held.keep(self, path)?;
+        let mut held = self.nodes.lock_subtrees(&[path]);
+        let is_new = held.at(path).is_some_and(|shared| shared.dirty.as_ref().is_some_and(|staging| staging.is_new));
+        held.preserve_unlinked(self, path)?;
         match self.apply_held(caller, ChangeSet::from(Change::remove(path.clone()).with_precondition(expect)).soon()) {
             Ok(_) => {}
             // Created and removed again before anything was published.
             Err(fault) if fault.kind() == Kind::NotFound && is_new => {}
             Err(fault) => {
-                held.unkeep(path);
+                held.drop_orphan(path);
                 return Err(fault);
             }
         }
@@ -239,9 +239,9 @@ impl Vfs {
     ) -> Result<(), Fault> {
         let one = self.writable(caller, one_parent, one_name)?;
         let other = self.writable(caller, other_parent, other_name)?;
-        let mut held = self.nodes.hold(&[&one, &other]);
+        let mut held = self.nodes.lock_subtrees(&[&one, &other]);
         self.publish_all_below(caller, &TreePath::root(), &mut held)?;
-        let leaf_at = |path: &TreePath| match self.core.present(path)? {
+        let leaf_at = |path: &TreePath| match self.core.effective_state(path)? {
             EffectiveState::Absent if self.special(path)?.is_some() => {
                 Err(Fault::invalid("path", format_args!("`{path}` is no file; only files are exchanged")))
             }
@@ -250,7 +250,7 @@ impl Vfs {
                 Err(Fault::invalid("path", format_args!("`{path}` is a directory; only files are exchanged")))
             }
             EffectiveState::Leaf(leaf, _) => {
-                Ok(OverlayFile { disk: self.core.attributes_to_be(path, leaf.disk)?, ..leaf })
+                Ok(OverlayFile { disk: self.core.resulting_attributes(path, leaf.disk)?, ..leaf })
             }
             EffectiveState::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
         };
@@ -267,7 +267,7 @@ impl Vfs {
         if (first.etag, first.kind) == (second.etag, second.kind) {
             // No version, but each name leads to the other file.
             self.wait_applied()?;
-            let _held = self.core.locks.hold([one.clone(), other.clone()].into());
+            let _held = self.core.path_locks.lock([one.clone(), other.clone()].into());
             self.core.replace_same(&one, &second)?;
             self.core.replace_same(&other, &first)?;
         } else {
@@ -317,7 +317,7 @@ impl Vfs {
 
     /// Attributes of a path, counting a file that is created and not published.
     pub(super) fn attributes_at(&self, caller: &Caller, path: &TreePath) -> Result<PathAttributes, Fault> {
-        if !self.core.places.is_visible(caller.protocol, path) {
+        if !self.core.path_classes.is_visible(caller.protocol, path) {
             return Err(Fault::file_not_found(path));
         }
         match self.nodes.at(path).map(|node| self.attributes(node)) {
@@ -350,7 +350,7 @@ impl Vfs {
     /// The path of a name that this caller may write.
     pub(super) fn writable(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<TreePath, Fault> {
         let path = self.directory(parent)?.join(name);
-        if !self.core.places.is_visible(caller.protocol, &path) {
+        if !self.core.path_classes.is_visible(caller.protocol, &path) {
             return Err(Fault::new(Kind::Forbidden, format!("`{path}` belongs to the server")));
         }
         self.core.not_leased(caller, &path, true)?;
@@ -365,7 +365,7 @@ impl Vfs {
         held: &mut LockedNodes<'_>,
     ) -> Result<(), Fault> {
         for (node, shared) in held.all() {
-            if let Some(staging) = &shared.staging
+            if let Some(staging) = &shared.dirty
                 && self.nodes.path_of(node).is_ok_and(|place| place.is_under(path))
             {
                 let writer = staging.writer.clone();

@@ -29,7 +29,7 @@ impl Vfs {
         path: &TreePath,
         part: Option<(u64, usize)>,
     ) -> Option<CachedRead> {
-        if !self.core.places.is_visible(caller.protocol, path) {
+        if !self.core.path_classes.is_visible(caller.protocol, path) {
             return None;
         }
         let node = self.nodes.at(path);
@@ -56,12 +56,12 @@ impl Vfs {
             told = names.and(node);
         }
         if let Some(shared) = &mut shared
-            && let Some(of) = &mut shared.told
+            && let Some(of) = &mut shared.reported_times
         {
             told = node;
             match of.of(&attributes, false) {
                 Some(changed) => attributes.changed = changed,
-                None => shared.told = None,
+                None => shared.reported_times = None,
             }
         }
         drop(shared);

@@ -75,7 +75,7 @@ impl Vfs {
                 Change::Move { from, .. } => from,
                 Change::Put { .. } | Change::MakeDir { .. } => continue,
             };
-            for (path, shared) in self.nodes.opened_below(gone) {
+            for (path, shared) in self.nodes.open_below(gone) {
                 shared.lock().keep(self, &path)?;
             }
         }
@@ -92,7 +92,7 @@ impl Vfs {
     pub(super) fn set_removed(&self, node: NodeId, set: &SetAttributes) -> Result<Option<PathAttributes>, Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
-        let Some(kept @ OrphanNode::Directory(_)) = &mut shared.kept else { return Ok(None) };
+        let Some(kept @ OrphanNode::Directory(_)) = &mut shared.orphan else { return Ok(None) };
         if let OrphanNode::Directory(now) = kept {
             now.mode = set.mode.map_or(now.mode, |mode| mode & 0o7777);
             now.uid = set.uid.unwrap_or(now.uid);
@@ -106,7 +106,7 @@ impl Vfs {
 
     /// Whether a node is a directory that was removed: its name may be another's by now.
     pub(super) fn is_removed_directory(&self, node: NodeId) -> bool {
-        let is_kept = |shared: &SharedNode| matches!(shared.kept, Some(OrphanNode::Directory(_)));
+        let is_kept = |shared: &SharedNode| matches!(shared.orphan, Some(OrphanNode::Directory(_)));
         let is_gone = |path: TreePath| {
             self.stat_any(Protocol::Internal, &path).is_err_and(|fault| fault.kind() == Kind::NotFound)
         };
@@ -121,16 +121,16 @@ impl Vfs {
         let mut renames = Vec::new();
         for change in changes {
             if let Change::Move { from, to, .. } = change
-                && !self.nodes.opened_below(from).is_empty()
+                && !self.nodes.open_below(from).is_empty()
                 && self.stat_any(Protocol::Internal, to).is_err_and(|fault| fault.kind() == Kind::NotFound)
             {
                 renames.push((from.clone(), to.clone()));
             }
         }
         let paths: Vec<&TreePath> = renames.iter().flat_map(|(from, to)| [from, to]).collect();
-        let mut held = self.nodes.hold(&paths);
+        let mut held = self.nodes.lock_subtrees(&paths);
         // Whoever is making a file there saves it yet.
-        renames.retain(|(_, to)| held.at(to).is_none_or(|shared| shared.staging.is_none() && shared.aside.is_none()));
+        renames.retain(|(_, to)| held.at(to).is_none_or(|shared| shared.dirty.is_none() && shared.detached.is_none()));
         (renames, held)
     }
 
@@ -150,18 +150,18 @@ impl Vfs {
 impl SharedNode {
     /// Keeps what stands at the node's path, which is about to lose it; the handles of a file with unpublished bytes have those.
     pub(super) fn keep(&mut self, vfs: &Vfs, path: &TreePath) -> Result<(), Fault> {
-        if let Some(staging) = &mut self.staging
+        if let Some(staging) = &mut self.dirty
             && staging.mode.is_none()
             && let Ok(there) = vfs.stat(Protocol::Internal, path)
         {
             staging.mode = Some(there.mode & if staging.is_changed { !PRIVILEGES } else { 0o7777 });
         }
-        if self.staging.is_some() || self.large.is_some() {
+        if self.dirty.is_some() || self.large.is_some() {
             return Ok(());
         }
         if let Some(pending) = vfs.core.overlay.get(path) {
             if let Some(leaf) = pending.leaf.filter(|leaf| leaf.kind != FileKind::Symlink) {
-                self.kept = Some(OrphanNode::Bytes(leaf.content, vfs.stat(Protocol::Internal, path)?));
+                self.orphan = Some(OrphanNode::Bytes(leaf.content, vfs.stat(Protocol::Internal, path)?));
             }
             return Ok(());
         }
@@ -171,10 +171,10 @@ impl SharedNode {
                 self.large = Some(vfs.core.tree.open_to_write(path)?);
             }
             Ok(PathAttributes { kind: EntryKind::File, .. }) => {
-                self.kept = Some(OrphanNode::File(vfs.core.tree.open_to_read(path)?));
+                self.orphan = Some(OrphanNode::File(vfs.core.tree.open_to_read(path)?));
             }
             Ok(there) if there.kind == EntryKind::Directory => {
-                self.kept = Some(OrphanNode::Directory(PathAttributes { changed: vfs.core.file_time(), ..there }));
+                self.orphan = Some(OrphanNode::Directory(PathAttributes { changed: vfs.core.file_time(), ..there }));
             }
             // What else there is has no content; and what is not there cannot go.
             Ok(_) => {}
@@ -186,7 +186,7 @@ impl SharedNode {
 
     /// Forgets what was kept, when the name has stayed.
     pub(super) fn unkeep(&mut self, is_open: bool) {
-        self.kept = None;
+        self.orphan = None;
         if !is_open {
             self.large = None;
         }

@@ -19,7 +19,7 @@ impl Vfs {
         // Held while it is published.
         let shared = shared.try_lock()?;
         let path = self.nodes.path_of(node).ok()?;
-        if shared.staging.is_some() || self.core.overlay.get(&path).is_some() {
+        if shared.dirty.is_some() || self.core.overlay.get(&path).is_some() {
             return None;
         }
         // Nearly every file that programs open is a page, which is no reason to open it on the disk as well.

@@ -166,7 +166,7 @@ impl FileReader {
         };
         let shared = self.vfs.nodes.shared(node).ok()?;
         let shared = shared.try_lock()?;
-        match (&shared.staging, &shared.large) {
+        match (&shared.dirty, &shared.large) {
             (None, Some(large)) => large.read_cached(offset, length),
             _ => None,
         }

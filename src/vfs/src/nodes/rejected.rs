@@ -28,22 +28,22 @@ impl DirtyBuffer {
     /// Notes why it was not accepted, where that is for what it is; what the disk refuses is tried again as it is.
     pub(super) fn judge(&mut self, fault: &Fault) {
         if matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked) {
-            self.verdict = Some(fault.duplicate());
+            self.rejected = Some(fault.duplicate());
         }
         if fault.kind() == Kind::Conflict {
-            self.lost = Some(fault.duplicate());
+            self.conflict = Some(fault.duplicate());
         }
     }
 
     /// Why it is never accepted: others wrote the file since, and only parts of it were changed here. Whoever empties the file first writes all
     /// of it.
     pub(super) fn lost(&self) -> Option<&Fault> {
-        self.lost.as_ref().filter(|_| self.base.is_some())
+        self.conflict.as_ref().filter(|_| self.base.is_some())
     }
 
     /// Bytes were written through a handle.
     pub(super) fn written_through(&mut self, handle: HandleId) {
-        self.emptied.remove(&handle);
+        self.truncated_writers.remove(&handle);
         self.writers.insert(handle);
     }
 
@@ -52,18 +52,18 @@ impl DirtyBuffer {
         self.base = None;
         let writers = std::mem::take(&mut self.writers);
         if self.is_refused() {
-            self.emptied.extend(writers);
+            self.truncated_writers.extend(writers);
         }
     }
 
     /// Only the length was set to zero: see [`Vfs::publish`].
     pub(super) fn is_only_emptied(&self) -> bool {
-        self.body.length() == 0 && !self.is_written && self.refused.is_none()
+        self.body.length() == 0 && !self.is_written && self.write_error.is_none()
     }
 
     /// Whether they were refused, by a gate or by the disk.
     const fn is_refused(&self) -> bool {
-        self.verdict.is_some() || self.refused.is_some()
+        self.rejected.is_some() || self.write_error.is_some()
     }
 }
 
@@ -73,9 +73,9 @@ impl SharedNode {
     /// # Errors
     /// `Conflict` when others are writing the file by now, or have taken the place of what was put aside.
     pub(super) fn take_back(&mut self, handle: HandleId) -> Result<(), Fault> {
-        let is_displaced = self.displaced.contains(&handle);
-        let is_its = self.aside.as_ref().is_some_and(|aside| aside.writers.contains(&handle));
-        if is_displaced || is_its && self.staging.is_some() {
+        let is_displaced = self.superseded_handles.contains(&handle);
+        let is_its = self.detached.as_ref().is_some_and(|aside| aside.writers.contains(&handle));
+        if is_displaced || is_its && self.dirty.is_some() {
             let told = if is_displaced {
                 "what was written here before is gone, as others wrote the file since; open it anew"
             } else {
@@ -84,14 +84,14 @@ impl SharedNode {
             return Err(Fault::new(Kind::Conflict, told));
         }
         if is_its {
-            self.staging = self.aside.take();
+            self.dirty = self.detached.take();
         }
         Ok(())
     }
 
     /// Whether a handle may write with nothing of its own put aside.
     fn is_free(&self, handle: HandleId) -> bool {
-        !self.displaced.contains(&handle) && !self.aside.as_ref().is_some_and(|aside| aside.writers.contains(&handle))
+        !self.superseded_handles.contains(&handle) && !self.detached.as_ref().is_some_and(|aside| aside.writers.contains(&handle))
     }
 
     /// Through which handle a page of a mapping is written. The kernel picks one of those that have the file open to write and does not say
@@ -100,28 +100,28 @@ impl SharedNode {
         if writing.iter().any(|handle| self.is_free(*handle)) {
             return None;
         }
-        let goes_on = writing.iter().find(|handle| !self.displaced.contains(handle));
+        let goes_on = writing.iter().find(|handle| !self.superseded_handles.contains(handle));
         Some(goes_on.copied().unwrap_or(picked))
     }
 
     /// The kernel wrote a page of a mapping, which may be of any of these handles: it does not say which.
     pub(super) fn written_by_any(&mut self, mut handles: BTreeSet<HandleId>) {
         handles.retain(|handle| self.is_free(*handle));
-        if let Some(staging) = &mut self.staging {
+        if let Some(staging) = &mut self.dirty {
             handles.into_iter().for_each(|handle| staging.written_through(handle));
         }
     }
 
     /// Whether the close of a handle has nothing to save but what others wrote, who were told that it is refused.
     pub(super) fn is_refused_of_others(&self, handle: HandleId) -> bool {
-        self.staging.as_ref().is_some_and(|staging| staging.is_refused() && !staging.writers.contains(&handle))
+        self.dirty.as_ref().is_some_and(|staging| staging.is_refused() && !staging.writers.contains(&handle))
     }
 
     /// Leaves refused bytes to those who wrote them.
     pub(super) fn put_aside(&mut self, staging: DirtyBuffer) {
-        let replaced = self.aside.take().map(|aside| aside.writers).unwrap_or_default();
-        self.displaced.extend(replaced.difference(&staging.writers).chain(&staging.emptied));
-        self.aside = Some(staging);
+        let replaced = self.detached.take().map(|aside| aside.writers).unwrap_or_default();
+        self.superseded_handles.extend(replaced.difference(&staging.writers).chain(&staging.truncated_writers));
+        self.detached = Some(staging);
     }
 }
 
@@ -134,16 +134,16 @@ impl Vfs {
         (staging, content): (DirtyBuffer, Bytes),
         durability: Durability,
     ) {
-        let Some(fault) = staging.verdict.as_ref().map(Fault::duplicate) else {
+        let Some(fault) = staging.rejected.as_ref().map(Fault::duplicate) else {
             // The disk, or we: the bytes stay with the node, and the next flush tries again.
-            shared.staging = Some(staging);
+            shared.dirty = Some(staging);
             return;
         };
         let mode = staging.mode.or_else(|| Some(self.stat(Protocol::Internal, path).ok()?.mode)).unwrap_or(0o644);
         self.keep_refused(path, content, &fault, Some((mode, (staging.uid, staging.gid))));
         if durability == Durability::Now && staging.lost().is_none() {
             // No close, after which the file has to be what it was: whoever asked has it open, and goes on.
-            shared.staging = Some(staging);
+            shared.dirty = Some(staging);
         } else {
             shared.put_aside(staging);
         }
@@ -169,13 +169,13 @@ impl Vfs {
     /// Before a handle is closed: refused bytes go with the last of those who could go on with them. Whoever saved was told; were the bytes kept,
     /// the next one to write the file would publish them unawares.
     pub(super) fn let_go_of_refused(&self, shared: &mut SharedNode, closing: HandleId) {
-        shared.displaced.remove(&closing);
+        shared.superseded_handles.remove(&closing);
         let is_left = |staging: &DirtyBuffer| self.nodes.is_any_open(&staging.writers, closing);
-        if shared.aside.as_ref().is_some_and(|aside| !is_left(aside)) {
-            shared.aside = None;
+        if shared.detached.as_ref().is_some_and(|aside| !is_left(aside)) {
+            shared.detached = None;
         }
-        if shared.staging.as_ref().is_some_and(|staging| staging.is_refused() && !is_left(staging)) {
-            shared.staging = None;
+        if shared.dirty.as_ref().is_some_and(|staging| staging.is_refused() && !is_left(staging)) {
+            shared.dirty = None;
         }
     }
 
@@ -212,7 +212,7 @@ impl Vfs {
     /// # Errors
     /// What the disk says.
     pub fn flush(&self) -> Result<(), Fault> {
-        Ok(self.core.tree.flush(self.core.memory.other_disks())?)
+        Ok(self.core.tree.flush(self.core.versions.other_disks())?)
     }
 
     /// Keeps it, readable for those who may read the page.

@@ -60,7 +60,7 @@ impl Vfs {
         }
         // Its links are those of its text.
         if self.linking(&from, &to).is_some() {
-            self.publish_all_below(caller, &from, &mut self.nodes.hold(&[&from]))?;
+            self.publish_all_below(caller, &from, &mut self.nodes.lock_subtrees(&[&from]))?;
         }
         let rename = Change::rename(from.clone(), to.clone()).with_precondition(expect);
         let by = |set| self.rename_by(caller, (&from, &to), ChangeSet { durability, ..set });
@@ -70,7 +70,7 @@ impl Vfs {
     /// Whether a node has something that is not published.
     pub(crate) fn is_unsaved(&self, node: NodeId) -> bool {
         let is_staged =
-            |shared: &SharedNode| shared.staging.as_ref().is_some_and(|staging| staging.is_changed || staging.is_new);
+            |shared: &SharedNode| shared.dirty.as_ref().is_some_and(|staging| staging.is_changed || staging.is_new);
         self.nodes.shared(node).is_ok_and(|shared| is_staged(&shared.lock()))
     }
 
@@ -83,11 +83,11 @@ impl Vfs {
         let is_directory =
             |path: &TreePath| self.stat(Protocol::Internal, path).is_ok_and(|there| there.kind == EntryKind::Directory);
         let is_new = |node: NodeId| {
-            let is_new = |shared: &SharedNode| shared.staging.as_ref().is_some_and(|staging| staging.is_new);
+            let is_new = |shared: &SharedNode| shared.dirty.as_ref().is_some_and(|staging| staging.is_new);
             self.nodes.shared(node).is_ok_and(|shared| is_new(&shared.lock()))
         };
         let has_unsaved =
-            |directory: &TreePath| self.nodes.staged_below(directory).into_iter().any(|(_, node)| is_new(node));
+            |directory: &TreePath| self.nodes.open_children(directory).into_iter().any(|(_, node)| is_new(node));
         for change in changes {
             match change {
                 Change::RemoveDir { path } if has_unsaved(path) => return Err(holds_unsaved(path)),
@@ -114,7 +114,7 @@ impl Vfs {
         let is_unsaved = |staging: &DirtyBuffer| staging.is_changed || staging.is_new;
         let mut nodes = held.all();
         let is_any = nodes.any(|(node, shared)| {
-            shared.staging.as_ref().is_some_and(is_unsaved) && self.nodes.path_of(node).is_ok_and(is_below)
+            shared.dirty.as_ref().is_some_and(is_unsaved) && self.nodes.path_of(node).is_ok_and(is_below)
         });
         if is_any { Err(holds_unsaved(directory)) } else { Ok(()) }
     }
@@ -122,7 +122,7 @@ impl Vfs {
     /// Renames by this set, which begins with the rename.
     fn rename_by(&self, caller: &Caller, (from, to): (&TreePath, &TreePath), set: ChangeSet) -> Result<(), Fault> {
         // Held until the names have changed: a handle that closes in this moment must not publish under the old one.
-        let mut held = self.nodes.hold(&[from, to]);
+        let mut held = self.nodes.lock_subtrees(&[from, to]);
         self.publish_all_below(caller, from, &mut held)?;
         let is_replacing_directory =
             self.stat(caller.protocol, to).is_ok_and(|there| there.kind == EntryKind::Directory);
@@ -131,19 +131,19 @@ impl Vfs {
             return Err(Fault::is_directory(to));
         }
         if is_directory
-            && held.at(to).is_some_and(|shared| shared.staging.as_ref().is_some_and(|staging| staging.is_new))
+            && held.at(to).is_some_and(|shared| shared.dirty.as_ref().is_some_and(|staging| staging.is_new))
         {
             return Err(Fault::not_directory(to));
         }
         if is_replacing_directory {
             self.check_only_saved_below(to, &mut held)?;
         }
-        held.keep(self, to)?;
+        held.preserve_unlinked(self, to)?;
         let taken_along = self.extended_of_moved(&set.changes)?;
         let is_alone = set.changes.len() == 1;
         let outcome = self.apply_held(caller, set);
         if outcome.is_err() {
-            held.unkeep(to);
+            held.drop_orphan(to);
         }
         if let Err(fault) = &outcome
             && fault.kind() == Kind::Rejected
@@ -160,7 +160,7 @@ impl Vfs {
         }
         if let Some(shared) = held.at(from) {
             let there = self.stat(caller.protocol, to).ok();
-            shared.told = there.map(|there| ReportedTimes::new(self.core.file_time(), there.modified));
+            shared.reported_times = there.map(|there| ReportedTimes::new(self.core.file_time(), there.modified));
         }
         self.nodes.rename(from, to);
         taken_along.into_iter().try_for_each(|(to, extended)| self.move_extended(&to, extended))

@@ -9,7 +9,7 @@ use svcfs_store::SpecialFile;
 
 use super::NodeId;
 use crate::Vfs;
-use crate::precondition::{CurrentState, check};
+use crate::precondition::{CurrentState, check_precondition};
 use crate::view::{EntryKind, PathAttributes};
 
 impl Vfs {
@@ -27,7 +27,7 @@ impl Vfs {
         let path = self.writable(caller, parent, name)?;
         self.must_be_free(caller, &path)?;
         self.settle_at(&path)?;
-        let _held = self.core.locks.hold([path.clone()].into());
+        let _held = self.core.path_locks.lock([path.clone()].into());
         self.core.tree.make_special(&path, special, mode)?;
         // A name that was taken before may have left a node that still has handles.
         self.nodes.remove(&path);
@@ -54,7 +54,7 @@ impl Vfs {
         let other = self.writable(caller, parent, name)?;
         self.must_be_free(caller, &other)?;
         self.settle_at(&other)?;
-        let _held = self.core.locks.hold([path.clone(), other.clone()].into());
+        let _held = self.core.path_locks.lock([path.clone(), other.clone()].into());
         self.core.tree.link_special(&path, &other)?;
         self.nodes.remove(&other);
         let attributes = self.special(&other)?.ok_or_else(|| Fault::file_not_found(&other))?;
@@ -63,7 +63,7 @@ impl Vfs {
 
     /// What is known of a path when a special or large file stands there and nothing is about to take its place.
     pub(super) fn special(&self, path: &TreePath) -> Result<Option<PathAttributes>, Fault> {
-        if self.core.overlay.get(path).is_some_and(|pending| pending.leaf.is_some() || pending.over.is_some()) {
+        if self.core.overlay.get(path).is_some_and(|pending| pending.leaf.is_some() || pending.replaces_large.is_some()) {
             return Ok(None);
         }
         Ok(self.core.tree.stat_special(path)?.map(PathAttributes::from))
@@ -75,7 +75,7 @@ impl Vfs {
     /// `NotFound`.
     pub(crate) fn stat_any(&self, protocol: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
         match self.stat(protocol, path) {
-            Err(fault) if fault.kind() == Kind::NotFound && self.core.places.is_visible(protocol, path) => {
+            Err(fault) if fault.kind() == Kind::NotFound && self.core.path_classes.is_visible(protocol, path) => {
                 self.special(path)?.ok_or(fault)
             }
             outcome => outcome,
@@ -107,7 +107,7 @@ impl Vfs {
             return Ok(Some(unnamed));
         }
         let there = self.core.tree.list(&directory)?.into_iter().map(|(name, _)| directory.join(&name));
-        let mut hidden = there.filter(|path| !self.core.places.is_visible(caller.protocol, path));
+        let mut hidden = there.filter(|path| !self.core.path_classes.is_visible(caller.protocol, path));
         Ok(hidden.next().map(|path| path.name().to_owned()))
     }
 
@@ -116,7 +116,7 @@ impl Vfs {
         if self.special(path)?.is_none() {
             return Ok(false);
         }
-        let _held = self.core.locks.hold([path.clone()].into());
+        let _held = self.core.path_locks.lock([path.clone()].into());
         if self.special(path)?.is_none() {
             // Something else took its place meanwhile, and is removed as what it is.
             return Ok(false);
@@ -128,12 +128,12 @@ impl Vfs {
 
     /// Removes a pipe, socket or device that something else is about to take the place of, if that is expected there.
     pub(super) fn replace_special(&self, path: &TreePath, expect: &Precondition) -> Result<(), Fault> {
-        let _held = self.core.locks.hold([path.clone()].into());
+        let _held = self.core.path_locks.lock([path.clone()].into());
         match self.standing(path)? {
             CurrentState::Special => {}
             CurrentState::Nothing | CurrentState::Content(_) | CurrentState::Large(_) => return Ok(()),
         }
-        check(path, CurrentState::Special, expect).map_err(|fault| taken(path, fault))?;
+        check_precondition(path, CurrentState::Special, expect).map_err(|fault| taken(path, fault))?;
         self.core.tree.remove(path)?;
         self.nodes.remove(path);
         Ok(())
@@ -167,13 +167,13 @@ impl Vfs {
                 }
             }
             self.settle_at(to)?;
-            let _held = self.core.locks.hold([from.clone(), to.clone()].into());
+            let _held = self.core.path_locks.lock([from.clone(), to.clone()].into());
             let now = self.standing(to)?;
             if matches!(now, CurrentState::Content(_)) && expect == Precondition::Any {
                 // Written since it was removed: that gets its version, too.
                 continue;
             }
-            check(to, now, &expect).map_err(|fault| taken(to, fault))?;
+            check_precondition(to, now, &expect).map_err(|fault| taken(to, fault))?;
             self.core.tree.rename(from, to, true)?;
             self.nodes.rename(from, to);
             return Ok(true);
@@ -182,7 +182,7 @@ impl Vfs {
 
     /// What conditions are compared with, of a path that is held.
     fn standing(&self, path: &TreePath) -> Result<CurrentState, Fault> {
-        match CurrentState::of(path, &self.core.present(path)?)? {
+        match CurrentState::of(path, &self.core.effective_state(path)?)? {
             CurrentState::Nothing if self.special(path)?.is_some() => Ok(CurrentState::Special),
             standing => Ok(standing),
         }

@@ -28,15 +28,15 @@ pub(crate) struct DirtyBuffer {
     /// The file is not in the tree yet.
     pub(crate) is_new: bool,
     /// Why the disk refused the last write: what is here is half a save, and nobody's version.
-    pub(crate) refused: Option<Fault>,
+    pub(crate) write_error: Option<Fault>,
     /// Why these very bytes were not accepted when they were to be published.
-    pub(crate) verdict: Option<Fault>,
+    pub(crate) rejected: Option<Fault>,
     /// Others wrote the file since, as was told: what began from `base` is accepted no more.
-    pub(crate) lost: Option<Fault>,
+    pub(crate) conflict: Option<Fault>,
     /// The handles that these bytes were written through: to all others they are nothing, once they are refused.
     pub(crate) writers: BTreeSet<HandleId>,
     /// Those whose bytes went when somebody emptied the file, and who have written nothing since.
-    pub(crate) emptied: BTreeSet<HandleId>,
+    pub(crate) truncated_writers: BTreeSet<HandleId>,
     /// Whose they are: who wrote, or emptied or made the file, last. Whoever renames what it lies in is not.
     pub(crate) writer: Option<Caller>,
     pub(crate) mode: Option<u32>,
@@ -58,11 +58,11 @@ impl DirtyBuffer {
             is_changed: false,
             is_written: false,
             is_new: false,
-            refused: None,
-            verdict: None,
-            lost: None,
+            write_error: None,
+            rejected: None,
+            conflict: None,
             writers: BTreeSet::new(),
-            emptied: BTreeSet::new(),
+            truncated_writers: BTreeSet::new(),
             writer: None,
             mode: None,
             uid: attributes.uid,
@@ -115,20 +115,20 @@ impl ReportedTimes {
 /// What all handles of a node share.
 #[derive(Debug, Default)]
 pub(crate) struct SharedNode {
-    pub(crate) staging: Option<DirtyBuffer>,
+    pub(crate) dirty: Option<DirtyBuffer>,
     /// Unpublished bytes that were refused when a handle was closed, for the handles that wrote them: they may go on with them.
     /// To all others the file is what is published.
-    pub(crate) aside: Option<DirtyBuffer>,
+    pub(crate) detached: Option<DirtyBuffer>,
     /// Open handles whose bytes gave way to those of others that were refused in turn: there is nothing that they could go on with.
-    pub(crate) displaced: BTreeSet<HandleId>,
+    pub(crate) superseded_handles: BTreeSet<HandleId>,
     /// The file itself, while it is open, too large to be recorded, and none of its bytes are unpublished.
     pub(crate) large: Option<OpenFile>,
     /// What it had, or was, when its name went.
-    pub(crate) kept: Option<OrphanNode>,
+    pub(crate) orphan: Option<OrphanNode>,
     /// Attributes that programs gave a file which is not in the tree.
-    pub(crate) extended: ScratchXattrs,
+    pub(crate) xattrs: ScratchXattrs,
     /// What was told of the last published change.
-    pub(crate) told: Option<ReportedTimes>,
+    pub(crate) reported_times: Option<ReportedTimes>,
     /// Of a directory: when a file was made in it that is not published yet, or one went that never was.
     pub(crate) names_changed: Option<SystemTime>,
 }
@@ -136,7 +136,7 @@ pub(crate) struct SharedNode {
 impl SharedNode {
     /// Whether the file is what is in the tree at its path, and nothing else.
     pub(crate) const fn is_plain(&self) -> bool {
-        self.staging.is_none() && self.large.is_none() && self.kept.is_none()
+        self.dirty.is_none() && self.large.is_none() && self.orphan.is_none()
     }
 }
 
@@ -144,8 +144,8 @@ impl SharedNode {
 struct TreeNode {
     path: TreePath,
     /// The name is gone; open handles go on working.
-    is_gone: bool,
-    found: u64,
+    is_unlinked: bool,
+    lookup_count: u64,
     open: u32,
     shared: Arc<Mutex<SharedNode>>,
 }
@@ -172,7 +172,7 @@ pub(crate) struct SpaceNodes(Mutex<NodeTable>);
 
 impl Default for SpaceNodes {
     fn default() -> Self {
-        let root = TreeNode { path: TreePath::root(), is_gone: false, found: 1, open: 0, shared: Arc::default() };
+        let root = TreeNode { path: TreePath::root(), is_unlinked: false, lookup_count: 1, open: 0, shared: Arc::default() };
         Self(Mutex::new(NodeTable {
             next_node: NodeId::ROOT.0 + 1,
             next_handle: 1,
@@ -203,13 +203,13 @@ impl SpaceNodes {
                 table.names.insert(path.clone(), id);
                 table.nodes.insert(
                     id,
-                    TreeNode { path: path.clone(), is_gone: false, found: 0, open: 0, shared: Arc::default() },
+                    TreeNode { path: path.clone(), is_unlinked: false, lookup_count: 0, open: 0, shared: Arc::default() },
                 );
                 id
             }
         };
         if let Some(node) = table.nodes.get_mut(&id) {
-            node.found += count;
+            node.lookup_count += count;
         }
         id
     }
@@ -218,12 +218,12 @@ impl SpaceNodes {
         self.table().names.get(path).copied()
     }
 
-    pub(crate) fn found(&self, id: NodeId, (directory, name): (NodeId, &str)) -> bool {
+    pub(crate) fn add_lookup(&self, id: NodeId, (directory, name): (NodeId, &str)) -> bool {
         let mut table = self.table();
-        let above = table.nodes.get(&directory).filter(|above| !above.is_gone).map(|above| above.path.clone());
-        let is_there = |node: &&mut TreeNode| !node.is_gone && node.path.name() == name && node.path.parent() == above;
+        let above = table.nodes.get(&directory).filter(|above| !above.is_unlinked).map(|above| above.path.clone());
+        let is_there = |node: &&mut TreeNode| !node.is_unlinked && node.path.name() == name && node.path.parent() == above;
         match table.nodes.get_mut(&id).filter(is_there) {
-            Some(node) if above.is_some() => node.found += 1,
+            Some(node) if above.is_some() => node.lookup_count += 1,
             Some(_) | None => return false,
         }
         true
@@ -232,7 +232,7 @@ impl SpaceNodes {
     pub(crate) fn forget(&self, id: NodeId, count: u64) {
         let mut table = self.table();
         if let Some(node) = table.nodes.get_mut(&id) {
-            node.found = node.found.saturating_sub(count);
+            node.lookup_count = node.lookup_count.saturating_sub(count);
         }
         let swept = table.sweep(id);
         drop(table);
@@ -241,7 +241,7 @@ impl SpaceNodes {
 
     pub(crate) fn path_of(&self, id: NodeId) -> Result<TreePath, Fault> {
         let table = self.table();
-        table.nodes.get(&id).filter(|node| !node.is_gone).map(|node| node.path.clone()).ok_or_else(stale)
+        table.nodes.get(&id).filter(|node| !node.is_unlinked).map(|node| node.path.clone()).ok_or_else(stale)
     }
 
     pub(crate) fn shared(&self, id: NodeId) -> Result<Arc<Mutex<SharedNode>>, Fault> {
@@ -249,12 +249,12 @@ impl SpaceNodes {
     }
 
     /// Open nodes directly below a directory, which may have unpublished content.
-    pub(crate) fn staged_below(&self, directory: &TreePath) -> Vec<(TreePath, NodeId)> {
+    pub(crate) fn open_children(&self, directory: &TreePath) -> Vec<(TreePath, NodeId)> {
         let table = self.table();
         let open: BTreeSet<NodeId> = table.handles.values().map(|handle| handle.node).collect();
         open.into_iter()
             .filter_map(|id| Some((table.nodes.get(&id)?, id)))
-            .filter(|(node, _)| !node.is_gone && node.path.parent().as_ref() == Some(directory))
+            .filter(|(node, _)| !node.is_unlinked && node.path.parent().as_ref() == Some(directory))
             .map(|(node, id)| (node.path.clone(), id))
             .collect()
     }
@@ -284,7 +284,7 @@ impl SpaceNodes {
     }
 
     /// The handles of a node that are open for writing.
-    pub(crate) fn writing(&self, id: NodeId) -> BTreeSet<HandleId> {
+    pub(crate) fn write_handles(&self, id: NodeId) -> BTreeSet<HandleId> {
         let table = self.table();
         let is_its = |opened: &FileHandle| opened.node == id && opened.is_writing;
         table.handles.iter().filter(|(_, opened)| is_its(opened)).map(|(handle, _)| *handle).collect()
@@ -310,13 +310,13 @@ impl SpaceNodes {
     /// A file that is new at a path: its node, found once, with unpublished bytes from the first moment on, and the handle it is written through.
     pub(crate) fn create(&self, path: &TreePath, protocol: Protocol, mut staging: DirtyBuffer) -> (NodeId, HandleId) {
         let mut table = self.table();
-        let swept = table.lose(path);
+        let swept = table.unlink(path);
         let (node, handle) = (NodeId(table.next_node), HandleId(table.next_handle));
         (table.next_node, table.next_handle) = (node.0 + 1, handle.0 + 1);
         staging.writers.insert(handle);
-        let shared = Arc::new(Mutex::new(SharedNode { staging: Some(staging), ..SharedNode::default() }));
+        let shared = Arc::new(Mutex::new(SharedNode { dirty: Some(staging), ..SharedNode::default() }));
         table.names.insert(path.clone(), node);
-        table.nodes.insert(node, TreeNode { path: path.clone(), is_gone: false, found: 1, open: 1, shared });
+        table.nodes.insert(node, TreeNode { path: path.clone(), is_unlinked: false, lookup_count: 1, open: 1, shared });
         table.handles.insert(handle, FileHandle { node, protocol, is_writing: true });
         drop(table);
         drop(swept);
@@ -326,7 +326,7 @@ impl SpaceNodes {
     /// The name is gone: the node lives on for its handles only.
     pub(crate) fn remove(&self, path: &TreePath) {
         let mut table = self.table();
-        let swept = table.lose(path);
+        let swept = table.unlink(path);
         drop(table);
         drop(swept);
     }
@@ -337,7 +337,7 @@ impl SpaceNodes {
         let mut table = self.table();
         let moved = table.below(from);
         for path in table.below(to) {
-            swept.extend(table.lose(&path));
+            swept.extend(table.unlink(&path));
         }
         for path in moved {
             table.rename_one(&path, from, to);
@@ -361,7 +361,7 @@ impl SpaceNodes {
     }
 
     /// Holds what the nodes at or below these paths share, so that nothing of them is published, renamed or removed meanwhile.
-    pub(crate) fn hold(&self, paths: &[&TreePath]) -> LockedNodes<'_> {
+    pub(crate) fn lock_subtrees(&self, paths: &[&TreePath]) -> LockedNodes<'_> {
         loop {
             // Whoever finds one of these names from now on finds the same node, and waits for us.
             let named: Vec<NodeId> = paths.iter().map(|path| self.find(path, 0)).collect();
@@ -377,8 +377,8 @@ impl SpaceNodes {
     }
 
     /// Whether anybody outside may still ask for a node.
-    pub(crate) fn is_known(&self, id: NodeId) -> bool {
-        self.table().nodes.get(&id).is_some_and(|node| node.found > 0 || node.open > 0)
+    pub(crate) fn is_referenced(&self, id: NodeId) -> bool {
+        self.table().nodes.get(&id).is_some_and(|node| node.lookup_count > 0 || node.open > 0)
     }
 
     /// What the known nodes at or below these paths share, in the order in which several may be locked.
@@ -390,7 +390,7 @@ impl SpaceNodes {
     }
 
     /// Nodes at or below a path that have open handles: where they are, and what they share.
-    pub(crate) fn opened_below(&self, path: &TreePath) -> Vec<(TreePath, Arc<Mutex<SharedNode>>)> {
+    pub(crate) fn open_below(&self, path: &TreePath) -> Vec<(TreePath, Arc<Mutex<SharedNode>>)> {
         let table = self.table();
         if table.handles.is_empty() {
             return Vec::new();
@@ -401,9 +401,9 @@ impl SpaceNodes {
     }
 
     /// Nodes with open handles, with their paths.
-    pub(crate) fn opened(&self) -> Vec<(NodeId, TreePath)> {
+    pub(crate) fn open_nodes(&self) -> Vec<(NodeId, TreePath)> {
         let table = self.table();
-        let open = table.nodes.iter().filter(|(_, node)| node.open > 0 && !node.is_gone);
+        let open = table.nodes.iter().filter(|(_, node)| node.open > 0 && !node.is_unlinked);
         open.map(|(id, node)| (*id, node.path.clone())).collect()
     }
 }
@@ -426,8 +426,8 @@ impl LockedNodes<'_> {
     }
 
     /// Keeps what stands at a path, which is about to lose its name, for whoever knows its node.
-    pub(crate) fn keep(&mut self, vfs: &Vfs, path: &TreePath) -> Result<(), Fault> {
-        let Some(node) = self.nodes.at(path).filter(|node| self.nodes.is_known(*node)) else { return Ok(()) };
+    pub(crate) fn preserve_unlinked(&mut self, vfs: &Vfs, path: &TreePath) -> Result<(), Fault> {
+        let Some(node) = self.nodes.at(path).filter(|node| self.nodes.is_referenced(*node)) else { return Ok(()) };
         match self.at(path).map_or(Ok(()), |shared| shared.keep(vfs, path)) {
             // Nobody has it open, and hardly anybody is about to: a server with too many open files can remove it all the same.
             Err(fault) if !self.nodes.is_open(node) => {
@@ -439,7 +439,7 @@ impl LockedNodes<'_> {
     }
 
     /// The name stays.
-    pub(crate) fn unkeep(&mut self, path: &TreePath) {
+    pub(crate) fn drop_orphan(&mut self, path: &TreePath) {
         let is_open = self.nodes.at(path).is_some_and(|node| self.nodes.is_open(node));
         if let Some(shared) = self.at(path) {
             shared.unkeep(is_open);
@@ -473,10 +473,10 @@ impl NodeTable {
 
     /// The name is gone: the node lives on for its handles only. Answers as [`Table::sweep`].
     #[must_use]
-    fn lose(&mut self, path: &TreePath) -> Option<TreeNode> {
+    fn unlink(&mut self, path: &TreePath) -> Option<TreeNode> {
         let id = self.names.remove(path)?;
         if let Some(node) = self.nodes.get_mut(&id) {
-            node.is_gone = true;
+            node.is_unlinked = true;
         }
         self.sweep(id)
     }
@@ -485,7 +485,7 @@ impl NodeTable {
     /// take the disk a while.
     #[must_use]
     fn sweep(&mut self, id: NodeId) -> Option<TreeNode> {
-        let is_unknown = self.nodes.get(&id).is_some_and(|node| node.found == 0 && node.open == 0);
+        let is_unknown = self.nodes.get(&id).is_some_and(|node| node.lookup_count == 0 && node.open == 0);
         if !is_unknown || id == NodeId::ROOT {
             return None;
         }

@@ -32,7 +32,7 @@ impl Vfs {
     /// # Errors
     /// `NotFound` when history does not have the path; `Disabled` where git does not keep it.
     pub fn blame(&self, path: &TreePath) -> Result<Vec<BlameLine>, Fault> {
-        let history = self.core.memory.git().ok_or_else(|| {
+        let history = self.core.versions.git().ok_or_else(|| {
             let text = "who wrote a line is known where git keeps versions, with `versioning.strategy = \"git\"`";
             Fault::new(Kind::Disabled, text)
         })?;

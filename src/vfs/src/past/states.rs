@@ -36,7 +36,7 @@ impl Vfs {
     /// `Internal` when log or git cannot be read.
     pub fn past_state(&self, text: &str) -> Result<Option<PastState>, Fault> {
         self.wait_committed()?;
-        let Some(history) = self.core.memory.git() else { return Ok(None) };
+        let Some(history) = self.core.versions.git() else { return Ok(None) };
         let commit = match moment(text) {
             Some(moment) => {
                 let second = moment.as_second();

@@ -50,7 +50,7 @@ impl Vfs {
     /// `Internal` when the log cannot be read.
     pub fn stored_versions(&self, path: &TreePath) -> Result<Vec<StoredVersion>, Fault> {
         self.wait_committed()?;
-        match &self.core.memory {
+        match &self.core.versions {
             VersionStore::Git { legacy_snapshots: earlier, .. } => {
                 let kept: HashSet<_> = earlier.list(path)?.into_iter().collect();
                 self.numbered(path, |version| match version.id {
@@ -144,7 +144,7 @@ impl Vfs {
     /// # Errors
     /// `NotFound` when it is not kept any more; `Internal` when git cannot be read.
     pub fn stored_size(&self, content: &StoredContent) -> Result<u64, Fault> {
-        match (content, &self.core.memory) {
+        match (content, &self.core.versions) {
             (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => {
                 history.blob_size(*blob)?.ok_or_else(gone)
             }
@@ -157,7 +157,7 @@ impl Vfs {
     /// # Errors
     /// `NotFound` when it is not kept any more; `Internal` when git cannot be read.
     pub fn stored_content(&self, content: &StoredContent) -> Result<Bytes, Fault> {
-        let found = match (content, &self.core.memory) {
+        let found = match (content, &self.core.versions) {
             (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => history.read_blob(*blob)?,
             (StoredContent::Snapshot(path, moment), VersionStore::Git { legacy_snapshots: snapshots, .. })
             | (StoredContent::Snapshot(path, moment), VersionStore::Snapshots { snapshots, .. }) => {

@@ -42,7 +42,7 @@ impl Vfs {
     pub fn versions(&self, path: &TreePath) -> Result<Vec<PageVersion>, Fault> {
         self.wait_committed()?;
         let recorded = || self.core.log.versions(path, Seq(u64::MAX), MAX_VERSIONS);
-        match &self.core.memory {
+        match &self.core.versions {
             VersionStore::Git { legacy_snapshots: earlier, .. } => {
                 let kept: HashSet<_> = earlier.list(path)?.into_iter().collect();
                 let is_kept = |version: &PathVersion| match version.id {
@@ -97,7 +97,7 @@ impl Vfs {
 
     /// What a path was at a version, if anything; none when there is no such version.
     fn content_at(&self, path: &TreePath, version: &str) -> Result<Option<Option<Bytes>>, StoreError> {
-        match &self.core.memory {
+        match &self.core.versions {
             VersionStore::Git { history, legacy_snapshots: earlier } => match of_snapshots(earlier, path, version)? {
                 Some(content) => Ok(Some(Some(content))),
                 None => of_commits(history, path, version),

@@ -18,7 +18,7 @@ use svcfs_store::{
 };
 use tracing::{debug, info, warn};
 
-use crate::committer::{CommitWindow, Committer, foreign_record, jump_records, numbered};
+use crate::committer::{CommitWindow, Committer, external_record, diverged_records, assign_seqs};
 use crate::core::VfsCore;
 use crate::progress::{OpenProgress, ProgressReporter};
 use commits::{LeftBranch, LogEnd};
@@ -49,19 +49,19 @@ fn brought_into_agreement(
 ) -> Result<Committer, Fault> {
     let (seq, settled_head) = core.log.last_checkpoint()?;
     let unsettled = core.log.pending_records()?;
-    let mut committer = Committer::at(Arc::clone(core), core.log.last_seq(), settled_head);
+    let mut committer = Committer::starting_at(Arc::clone(core), core.log.last_seq(), settled_head);
     if !unsettled.is_empty() {
         info!(sets = unsettled.len(), "completing changes that were logged and not settled");
-        committer.is_unsettled = true;
-        committer.index.touch(unsettled.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
+        committer.needs_checkpoint = true;
+        committer.git_index.touch(unsettled.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
     }
     let logged = ReplaySet::new(&unsettled);
     let settled = WriteTip { commit: settled_head, seq };
-    match &core.memory {
+    match &core.versions {
         VersionStore::Git { history, .. } => {
             let completed = complete_history(&mut committer, history, (settled, &logged), reporter)?;
             follow(&mut committer, &completed, is_new_log, reporter)?;
-            core.fail.hit(FailPoint::OpenReconciled);
+            core.fail_points.hit(FailPoint::OpenReconciled);
             open_window(&mut committer, &unsettled);
             return Ok(committer);
         }
@@ -75,7 +75,7 @@ fn brought_into_agreement(
             complete_files(core, settled, &logged, reporter)?;
         }
     }
-    core.fail.hit(FailPoint::OpenReconciled);
+    core.fail_points.hit(FailPoint::OpenReconciled);
     Ok(committer)
 }
 
@@ -124,7 +124,7 @@ fn complete_history(
         let (outcome, in_place) =
             beside(|| redo::in_place(&core, logged), || commits::complete(&core, settled.commit, logged, reporter));
         completed = outcome?;
-        core.fail.hit(FailPoint::OpenCommits);
+        core.fail_points.hit(FailPoint::OpenCommits);
         committer.head = completed.newest;
         // What others committed they put in place themselves, and may have committed more since.
         if ours().next().is_some() {
@@ -142,7 +142,7 @@ fn complete_history(
         if core.tree.has_sync_failed() {
             renew(&core, settled.commit, logged)?;
         }
-        core.fail.hit(FailPoint::OpenFiles);
+        core.fail_points.hit(FailPoint::OpenFiles);
     }
     if is_settled {
         commits::take_back_lost(&core, settled.commit)?;
@@ -181,7 +181,7 @@ fn open_window(committer: &mut Committer, unsettled: &[LogRecord]) {
     let unsettled: Vec<_> = without_commit(unsettled).cloned().collect();
     let core = &committer.core;
     core.uncommitted.replace(unsettled.iter());
-    core.queue.count(unsettled.len());
+    core.queue.count_accepted(unsettled.len());
     core.queue.done(unsettled.len(), unsettled.is_empty());
     committer.window = CommitWindow::restored(unsettled);
 }
@@ -199,7 +199,7 @@ pub(crate) fn write_anew(core: &VfsCore) -> Result<(), Fault> {
 
 fn renew(core: &VfsCore, settled_head: Option<CommitId>, logged: &ReplaySet<'_>) -> Result<(), Fault> {
     warn!(sets = logged.records.len(), "a flush failed; what was written since the last good one is written anew");
-    match &core.memory {
+    match &core.versions {
         VersionStore::Git { history, .. } => {
             if let Some(since) = logged.records.iter().map(|record| record.time).min()
                 && history.rewrite_unsynced_packs(since)? > 0
@@ -230,14 +230,14 @@ fn follow(
     reporter.tell(OpenProgress::ReadingHistory);
     core.git()?.flush_all()?;
     if let Some(LeftBranch { way: (from, to), .. }) = left {
-        record(committer, &jump_records(&core, *from, *to)?)?;
+        record(committer, &diverged_records(&core, *from, *to)?)?;
         committer.head = Some(head);
-        committer.is_unsettled = true;
+        committer.needs_checkpoint = true;
         return Ok(());
     }
     match core.git()?.head_move(committer.head, head)? {
         HeadMove::Diverged(_) if known.contains(&head) => {}
-        HeadMove::Diverged(from) => record(committer, &jump_records(&core, from, head)?)?,
+        HeadMove::Diverged(from) => record(committer, &diverged_records(&core, from, head)?)?,
         HeadMove::FastForward(mut commits) => {
             commits.retain(|commit| !known.contains(commit));
             if is_new_log && !commits.is_empty() {
@@ -247,20 +247,20 @@ fn follow(
             // parts in the log, unsettled, and goes on behind them.
             for part in commits.chunks(COMMITS_AT_ONCE) {
                 let commits = core.git()?.external_commits(part)?;
-                record(committer, &commits.into_iter().map(foreign_record).collect::<Vec<_>>())?;
+                record(committer, &commits.into_iter().map(external_record).collect::<Vec<_>>())?;
             }
         }
     }
     committer.head = Some(head);
-    committer.is_unsettled = true;
+    committer.needs_checkpoint = true;
     Ok(())
 }
 
 /// Logs commits of others.
 fn record(committer: &mut Committer, records: &[LogRecord]) -> Result<(), Fault> {
-    let records = numbered(records, committer.last);
+    let records = assign_seqs(records, committer.last_seq);
     committer.core.log.append(&records)?;
-    committer.last = records.last().map_or(committer.last, |record| record.seq);
+    committer.last_seq = records.last().map_or(committer.last_seq, |record| record.seq);
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::replay_set::ReplaySet;
 use super::without_commit;
-use crate::core::{VfsCore, kept_if_in_the_way};
+use crate::core::{VfsCore, tolerate_type_conflict};
 use crate::overlay::OverlayFile;
 use crate::progress::{OpenProgress, ProgressReporter};
 
@@ -23,7 +23,7 @@ const BLOCK: usize = 512;
 pub(super) fn in_place<'r>(core: &VfsCore, logged: &ReplaySet<'r>) -> HashSet<&'r TreePath> {
     let is_in_place = |path: &TreePath, entries: &[&LogEntry]| {
         let newest = entries.last().map(|newest| newest.new.map(|blob| (blob, newest.kind)));
-        let standing = core.standing(path).map(|standing| standing.map(|leaf| (leaf.etag, leaf.kind)));
+        let standing = core.read_worktree(path).map(|standing| standing.map(|leaf| (leaf.etag, leaf.kind)));
         let is_that = standing.is_ok_and(|standing| newest == Some(standing));
         // One that is nothing to versions may have to give way.
         is_that && (newest.is_some_and(|state| state.is_some()) || large_at(core, path).is_none())
@@ -65,7 +65,7 @@ pub(super) fn complete(
     let on_top = on_top(core, logged, &lost)?;
     let left: Vec<_> = logged.by_path().iter().filter(|(path, _)| !is_done(path)).collect();
     let paths: Vec<_> = left.iter().map(|(path, _)| **path).collect();
-    let recorded = core.memory.checkpoint_states(settled, &paths)?;
+    let recorded = core.versions.checkpoint_states(settled, &paths)?;
     let brought = brought(logged.records);
     let total = paths.len();
     let (mut changed, mut others) = (Vec::new(), Vec::new());
@@ -83,7 +83,7 @@ pub(super) fn complete(
             }
             continue;
         }
-        let present = match core.standing(path) {
+        let present = match core.read_worktree(path) {
             Ok(standing) => standing.map(|leaf| (leaf.etag, leaf.kind)),
             Err(error) => {
                 warn!(page.path = %path, %error, "what stands here cannot be read; it is kept");
@@ -113,7 +113,7 @@ pub(super) fn complete(
             warn!(page.path = %path, "edited behind the server after its last write; the edit is kept and recorded");
         }
     }
-    core.fail.hit(FailPoint::OpenRestore);
+    core.fail_points.hit(FailPoint::OpenRestore);
     // Removals first: a file may have given way to a directory, or a directory to a file.
     for behind in changed.iter().filter(|behind| behind.entry.new.is_none()) {
         remove(core, behind)?;
@@ -136,7 +136,7 @@ fn on_top<'r>(
 ) -> Result<HashMap<&'r TreePath, &'r LogEntry>, StoreError> {
     let waiting: HashMap<_, _> =
         without_commit(logged.records).flat_map(|record| &record.entries).map(|entry| (&entry.path, entry)).collect();
-    let newest = core.memory.current_states(paths)?;
+    let newest = core.versions.current_states(paths)?;
     let last_word = |(path, newest): (&&'r TreePath, PathState)| {
         let is_newest = |entry: &&&LogEntry| entry.new.map(|blob| (blob, entry.kind)) == newest;
         let entries = logged.by_path().get(*path)?;
@@ -150,7 +150,7 @@ fn on_top<'r>(
 pub(super) fn renew(core: &VfsCore, logged: &ReplaySet<'_>) -> Result<(), Fault> {
     for (path, entries) in logged.by_path() {
         // Not the last one always: others' commits may be logged behind what came on top of them.
-        let present = core.standing(path)?.map(|leaf| leaf.etag);
+        let present = core.read_worktree(path)?.map(|leaf| leaf.etag);
         let ours = entries.iter().rev().filter_map(|entry| entry.new).find(|blob| present == Some(*blob));
         let Some((blob, content)) = ours.and_then(|blob| Some((blob, logged.kept(blob)?))) else { continue };
         let Ok(stat) = core.tree.stat(path) else { continue };
@@ -158,7 +158,7 @@ pub(super) fn renew(core: &VfsCore, logged: &ReplaySet<'_>) -> Result<(), Fault>
         let disk = DiskAttributes { modified: Some(stat.modified), ..DiskAttributes::default() };
         // An edit is seen by the next look at the tree, as any other.
         let _ =
-            core.put_in_place(path, &OverlayFile { disk, ..OverlayFile::new(content, kind) }, Some([blob][..].into()))?;
+            core.install_logged(path, &OverlayFile { disk, ..OverlayFile::new(content, kind) }, Some([blob][..].into()))?;
     }
     Ok(())
 }
@@ -208,7 +208,7 @@ fn rename_directories(core: &VfsCore, records: &[LogRecord]) -> Result<(), Fault
                 continue;
             }
             let moved = core.tree.make_parents(to).and_then(|_| core.tree.rename(from, to, false));
-            kept_if_in_the_way(to, moved)?;
+            tolerate_type_conflict(to, moved)?;
         }
     }
     Ok(())
@@ -249,7 +249,7 @@ fn overwritten<'p>(
     if paths.is_empty() {
         return Ok(HashSet::new());
     }
-    let mut found = core.memory.unmodified_paths(&paths)?;
+    let mut found = core.versions.unmodified_paths(&paths)?;
     for path in paths {
         if !found.contains(path) && has_time_of_another(core, logged, path)? {
             found.insert(path);
@@ -282,7 +282,7 @@ fn remove(core: &VfsCore, behind: &RedoEntry<'_>) -> Result<(), Fault> {
     match core.tree.remove_expected(path, behind.known()) {
         Ok(placed) => tell_edited(path, placed),
         Err(error) if error.is_missing() => {}
-        Err(error) => kept_if_in_the_way(path, Err(error))?,
+        Err(error) => tolerate_type_conflict(path, Err(error))?,
     }
     Ok(())
 }
@@ -317,7 +317,7 @@ fn install(core: &VfsCore, (behind, blob): (&RedoEntry<'_>, ETag), logged: &Repl
     let Some(content) = content else { return Ok(()) };
     clear_empty_directories(core, path);
     let leaf = OverlayFile { disk: *disk, ..OverlayFile::new(content, entry.kind) };
-    tell_edited(path, core.put_in_place(path, &leaf, Some(behind.known()))?);
+    tell_edited(path, core.install_logged(path, &leaf, Some(behind.known()))?);
     Ok(())
 }
 

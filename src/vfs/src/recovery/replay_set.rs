@@ -58,11 +58,11 @@ impl<'r> ReplaySet<'r> {
         if let Some(content) = self.contents.get(&blob) {
             return Ok(Some(Bytes::clone(content)));
         }
-        if let Ok(Some(leaf)) = core.standing(path)
+        if let Ok(Some(leaf)) = core.read_worktree(path)
             && leaf.etag == blob
         {
             return Ok(Some(leaf.content));
         }
-        core.memory.read_content(blob)
+        core.versions.read_content(blob)
     }
 }

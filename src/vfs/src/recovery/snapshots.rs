@@ -5,7 +5,7 @@ use svcfs_store::SnapshotStore;
 use tracing::{info, warn};
 
 use super::replay_set::ReplaySet;
-use crate::core::{VfsCore, kept_if_in_the_way};
+use crate::core::{VfsCore, tolerate_type_conflict};
 
 /// Takes the snapshots of logged changes again: nothing of them was flushed.
 pub(super) fn complete(core: &VfsCore, snapshots: &SnapshotStore, logged: &ReplaySet<'_>) -> Result<(), Fault> {
@@ -17,7 +17,7 @@ pub(super) fn complete(core: &VfsCore, snapshots: &SnapshotStore, logged: &Repla
                 None => logged.content_of(core, &entry.path, hash)?,
             };
             match content {
-                Some(content) => kept_if_in_the_way(&entry.path, snapshots.save(&entry.path, record.time, &content))?,
+                Some(content) => tolerate_type_conflict(&entry.path, snapshots.save(&entry.path, record.time, &content))?,
                 // Only edits behind the server are logged without their content: nobody was promised them.
                 None => {
                     warn!(page.path = %entry.path, %hash, "a version made behind the server was covered before its snapshot")
@@ -32,15 +32,15 @@ pub(super) fn complete(core: &VfsCore, snapshots: &SnapshotStore, logged: &Repla
 /// lost to the first write that covers it. The snapshots are flushed.
 pub(super) fn begin(core: &VfsCore, snapshots: &SnapshotStore) -> Result<(), Fault> {
     let mut count = 0;
-    for (path, hash, _) in core.memory.list_states(&svcfs_base::TreePath::root())? {
-        if !core.places.of(&path).is_versioned() || !snapshots.list(&path)?.is_empty() {
+    for (path, hash, _) in core.versions.list_states(&svcfs_base::TreePath::root())? {
+        if !core.path_classes.of(&path).is_versioned() || !snapshots.list(&path)?.is_empty() {
             continue;
         }
         let Some(newest) = core.log.versions(&path, Seq(u64::MAX), 1)?.pop() else { continue };
-        if let Ok(Some(leaf)) = core.standing(&path)
+        if let Ok(Some(leaf)) = core.read_worktree(&path)
             && leaf.etag == hash
         {
-            kept_if_in_the_way(&path, snapshots.save(&path, newest.recorded_at, &leaf.content))?;
+            tolerate_type_conflict(&path, snapshots.save(&path, newest.recorded_at, &leaf.content))?;
             count += 1;
         }
     }

@@ -10,7 +10,7 @@ use svcfs_store::{Log, StatePaths, StoreError, VersionStore, VersionStrategy, Wo
 use tracing::info;
 
 use crate::core::VfsCore;
-use crate::{CommitPolicy, RootLock, Vfs, VfsOptions, at_root, take_lock};
+use crate::{CommitPolicy, RootLock, Vfs, VfsOptions, with_root, lock_root};
 
 /// Tree and log of a root, with nothing in the log that another strategy must complete.
 pub(crate) struct RootStores {
@@ -47,9 +47,9 @@ impl RootStores {
     }
 
     fn taken(root: &Path) -> Result<Self, Fault> {
-        let lock = take_lock(root)?;
-        let tree = WorkTree::open(root).map_err(|error| at_root(root, error))?;
-        let (log, is_new_log) = Log::open(&StatePaths::new(root)).map_err(|error| at_root(root, error))?;
+        let lock = lock_root(root)?;
+        let tree = WorkTree::open(root).map_err(|error| with_root(root, error))?;
+        let (log, is_new_log) = Log::open(&StatePaths::new(root)).map_err(|error| with_root(root, error))?;
         Ok(Self { tree, log, is_new_log, lock })
     }
 
@@ -64,7 +64,7 @@ impl RootStores {
                 || StoreError::Damaged(format!("the log was written under the strategy `{name}`, which is unknown"));
             VersionStrategy::parse(&name).ok_or_else(unknown).map(Some)
         };
-        found().map_err(|error| at_root(root, error))
+        found().map_err(|error| with_root(root, error))
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn begin(core: &VfsCore, strategy: VersionStrategy) -> Result<(), Fau
     if before == strategy.name() {
         return Ok(());
     }
-    if let VersionStore::Snapshots { snapshots, .. } = &core.memory {
+    if let VersionStore::Snapshots { snapshots, .. } = &core.versions {
         super::snapshots::begin(core, snapshots)?;
     }
     core.log.set_strategy(strategy.name())?;

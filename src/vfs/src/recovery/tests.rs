@@ -13,7 +13,7 @@ use svcfs_base::{Change, ChangeSet, DiskAttributes, ETag, PathComponent, Protoco
 use svcfs_store::{HeadMove, History, Log, StatePaths};
 use tempfile::TempDir;
 
-use crate::committer::{foreign_record, numbered};
+use crate::committer::{external_record, assign_seqs};
 use crate::tests::{TestSpace, at, eve, options};
 use crate::{NodeId, SetAttributes, Vfs};
 
@@ -532,8 +532,8 @@ fn reading_a_persons_history_that_was_ended_in_the_middle_is_gone_on_with() {
     let HeadMove::FastForward(commits) = history.head_move(None, history.head().unwrap().unwrap()).unwrap() else {
         panic!()
     };
-    let part: Vec<_> = history.external_commits(&commits[..3]).unwrap().into_iter().map(foreign_record).collect();
-    log.append(&numbered(&part, Seq(0))).unwrap();
+    let part: Vec<_> = history.external_commits(&commits[..3]).unwrap().into_iter().map(external_record).collect();
+    log.append(&assign_seqs(&part, Seq(0))).unwrap();
     drop((history, log));
     let space = reopened(directory);
     let told: Vec<_> = space.vfs.changes(None, 500).unwrap().changes.iter().map(|change| change.seq).collect();

@@ -24,7 +24,7 @@ impl TestSpace {
         self.vfs.apply(&caller, Change::put(at(path), text.to_owned())).unwrap();
     }
     fn has_commits(&self) -> bool {
-        self.vfs.core.memory.head().unwrap().is_some()
+        self.vfs.core.versions.head().unwrap().is_some()
     }
     /// What history has, oldest commit first, with everything it waits for.
     fn committed(&self) -> Vec<String> {

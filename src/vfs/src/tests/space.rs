@@ -55,7 +55,7 @@ impl TestSpace {
     }
     pub(crate) fn reopen(&mut self) {
         self.vfs.close().unwrap();
-        let commits = self.vfs.core.commits;
+        let commits = self.vfs.core.commit_policy;
         self.vfs = Vfs::open(VfsOptions { commit_policy: commits, ..options(self.directory.path(), false) }).unwrap();
     }
     pub(crate) fn put(&self, path: &str, text: &str) -> ApplyResult {

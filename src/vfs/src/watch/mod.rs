@@ -66,7 +66,7 @@ impl WatchBackend {
         // A directory that is gone again, or cannot be read, has nothing to watch.
         for name in vfs.core.tree.list_directories(directory).unwrap_or_default() {
             let path = directory.join(&name);
-            if vfs.core.places.of(&path).is_versioned() {
+            if vfs.core.path_classes.of(&path).is_versioned() {
                 self.watch_below(vfs, &path)?;
             }
         }
@@ -107,7 +107,7 @@ impl RootWatcher {
             WatchBackend::of_polling(vfs, &handler)
         });
         let notifier = Arc::new(Mutex::new(Some(eyes.map_err(Fault::internal)?)));
-        *vfs.core.doubter.lock() = Some(Box::new(move |paths| doubter.put(WatchMessage::Doubted(paths))));
+        *vfs.core.rescan_hook.lock() = Some(Box::new(move |paths| doubter.put(WatchMessage::Doubted(paths))));
         let follower = TreeFollower {
             vfs: Arc::downgrade(vfs),
             root: vfs.root().to_owned(),
@@ -242,7 +242,7 @@ impl TreeFollower {
             let Some(path) = inside.and_then(|path| TreePath::parse(path).ok()) else {
                 continue;
             };
-            match vfs.core.places.of(&path) {
+            match vfs.core.path_classes.of(&path) {
                 PathClass::Hidden | PathClass::Scratch => {}
                 PathClass::Control | PathClass::Content => {
                     if matches!(event.kind, EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(_))) {
@@ -294,7 +294,7 @@ impl TreeFollower {
     /// Whether the git command that was at work when we first wanted to look is in the middle of something. Those that come after
     /// it are not waited for: somebody may try again and again what cannot be done before we have looked.
     fn is_git_busy(&mut self, vfs: &Vfs) -> bool {
-        let Some(history) = vfs.core.memory.git() else { return false };
+        let Some(history) = vfs.core.versions.git() else { return false };
         let found = || Some((history.detect_external_git(GIT_GRACE, None)?, Instant::now()));
         self.other = self.other.take().or_else(found);
         self.other
