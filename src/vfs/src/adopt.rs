@@ -24,16 +24,16 @@ impl Vfs {
     /// # Errors
     /// `Internal` when git cannot compare; `NoSpace`, `ReadOnly` when the log cannot take it.
     pub fn rescan(&self) -> Result<usize, Fault> {
-        self.rescan_and_tell(&mut ProgressReporter::silent())
+        self.rescan_with_progress(&mut ProgressReporter::silent())
     }
 
     /// As [`Vfs::rescan`], for somebody who waits.
-    pub(crate) fn rescan_and_tell(&self, reporter: &mut ProgressReporter) -> Result<usize, Fault> {
-        self.core.sweep_refused();
+    pub(crate) fn rescan_with_progress(&self, reporter: &mut ProgressReporter) -> Result<usize, Fault> {
+        self.core.sweep_rejected();
         self.wait_committed()?;
-        reporter.tell(OpenProgress::Comparing);
+        reporter.report(OpenProgress::Comparing);
         let paths = self.core.versions.differences()?;
-        let count = self.adopt_and_tell(&paths, reporter)?;
+        let count = self.adopt_with_progress(&paths, reporter)?;
         if count < paths.len() {
             self.refresh_git_index(&paths);
         }
@@ -58,17 +58,17 @@ impl Vfs {
     /// # Errors
     /// As [`Vfs::rescan`].
     pub fn adopt(&self, paths: &[TreePath]) -> Result<usize, Fault> {
-        self.adopt_and_tell(paths, &mut ProgressReporter::silent())
+        self.adopt_with_progress(paths, &mut ProgressReporter::silent())
     }
 
-    fn adopt_and_tell(&self, paths: &[TreePath], reporter: &mut ProgressReporter) -> Result<usize, Fault> {
+    fn adopt_with_progress(&self, paths: &[TreePath], reporter: &mut ProgressReporter) -> Result<usize, Fault> {
         if paths.iter().any(|path| self.core.overlay.get(path).is_some()) {
             // An edit over our own write in this moment brings no second event.
             self.wait_applied()?;
         }
         let leaves = self.leaves_at(paths)?;
         let seen = self.core.log.last_seq();
-        let uncommitted = self.core.uncommitted.at(&leaves);
+        let uncommitted = self.core.uncommitted.states_at(&leaves);
         // What is recorded between this look and the submission is left out by the committer.
         let committed = self.core.versions.current_states(&leaves.iter().collect::<Vec<_>>())?;
         let recorded = uncommitted.into_iter().zip(committed).map(|(newer, committed)| newer.unwrap_or(committed));
@@ -87,7 +87,7 @@ impl Vfs {
     fn leaves_at(&self, paths: &[TreePath]) -> Result<Vec<TreePath>, Fault> {
         let mut leaves = std::collections::BTreeSet::new();
         for path in paths {
-            if !self.core.path_classes.of(path).is_versioned() && !path.is_root() {
+            if !self.core.path_classes.classify(path).is_versioned() && !path.is_root() {
                 continue;
             }
             leaves.extend(self.core.uncommitted.below(path, Seq(0)).into_iter().map(|(path, _)| path));
@@ -105,7 +105,7 @@ impl Vfs {
                 }
             }
         }
-        Ok(leaves.into_iter().filter(|path| self.core.path_classes.of(path).is_versioned()).collect())
+        Ok(leaves.into_iter().filter(|path| self.core.path_classes.classify(path).is_versioned()).collect())
     }
 
     fn disk_leaves(
@@ -124,7 +124,7 @@ impl Vfs {
         };
         for (name, stat) in entries {
             let path = directory.join(&name);
-            if !self.core.path_classes.of(&path).is_versioned() {
+            if !self.core.path_classes.classify(&path).is_versioned() {
                 continue;
             }
             match stat.kind {
@@ -164,7 +164,7 @@ impl Vfs {
 }
 
 /// A set of edits that are in the tree already, under the name of the watcher.
-pub(crate) fn adopted(
+pub(crate) fn adoption_set(
     core: &VfsCore,
     effects: Vec<FileEffect>,
     answer: Option<SyncSender<Result<SetReceipt, Fault>>>,

@@ -23,7 +23,7 @@ use crate::queue::{QueuedSet, SetReceipt, StateAfter};
 /// How long a writer waits for a disk that does not answer before it is told so.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 /// How long one waits whose change is logged while the disk refuses to take more of it.
-const MAX_STUCK: Duration = Duration::from_secs(5);
+const MAX_STALL: Duration = Duration::from_secs(5);
 const MAX_PATHS_IN_MESSAGE: usize = 100;
 
 impl Vfs {
@@ -40,14 +40,14 @@ impl Vfs {
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
         let set = set.into();
         self.check_no_unsaved(&set.changes)?;
-        self.keep_what_goes(&set.changes)?;
-        let taken_along = self.extended_of_moved(&set.changes)?;
-        let (renames, mut held) = self.hold_renamed(&set.changes);
-        let applied = self.apply_held(caller, set)?;
+        self.preserve_removed(&set.changes)?;
+        let taken_along = self.xattrs_of_moved(&set.changes)?;
+        let (renames, mut held) = self.lock_renamed(&set.changes);
+        let applied = self.apply_locked(caller, set)?;
         self.follow_renames(&renames, &mut held);
         drop(held);
         for (path, extended) in taken_along {
-            if let Err(error) = self.move_extended(&path, extended) {
+            if let Err(error) = self.move_xattrs(&path, extended) {
                 tracing::warn!(page.path = %path, ?error, "a file was renamed without the attributes that programs gave it");
             }
         }
@@ -55,12 +55,12 @@ impl Vfs {
     }
 
     /// The same for whoever holds the nodes of what it takes away.
-    pub(crate) fn apply_held(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
-        self.core.telling(caller, set, |set| self.apply_untold(caller, set))
+    pub(crate) fn apply_locked(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
+        self.core.apply_audited(caller, set, |set| self.apply_inner(caller, set))
     }
 
-    fn apply_untold(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
-        let set = self.through_links(caller, set)?;
+    fn apply_inner(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
+        let set = self.resolve_put_links(caller, set)?;
         self.admit(caller, &set)?; // 1
         let waiting = if self.is_structural(&set) {
             let _tree = self.core.path_locks.lock_tree(); // 2
@@ -70,20 +70,20 @@ impl Vfs {
             // A directory rename shows in the tree only once it is done: nobody may look in between.
             return accepted.wait(self, true);
         } else {
-            let _held = self.core.path_locks.lock(paths_of(&set)); // 2
+            let _held = self.core.path_locks.lock(changed_paths(&set)); // 2
             self.accept(caller, set, false)?
         };
         waiting.wait(self, false)
     }
 
     /// Who reads a page through a link writes it through the link, too; doors of file protocols follow links themselves.
-    fn through_links(&self, caller: &Caller, mut set: ChangeSet) -> Result<ChangeSet, Fault> {
+    fn resolve_put_links(&self, caller: &Caller, mut set: ChangeSet) -> Result<ChangeSet, Fault> {
         if caller.protocol.is_filesystem() {
             return Ok(set);
         }
         for change in &mut set.changes {
             if let Change::Put { path, kind: None, .. } = change {
-                *path = self.end_of_links(caller.protocol, path)?;
+                *path = self.resolve_final_link(caller.protocol, path)?;
             }
         }
         Ok(set)
@@ -138,46 +138,46 @@ impl Vfs {
     /// Steps 3 to 5, and a place in the queue. `is_exclusive` when the whole tree is held and nothing is pending.
     fn accept(&self, caller: &Caller, set: ChangeSet, is_exclusive: bool) -> Result<PendingAnswer, Fault> {
         self.core.fail_points.hit(FailPoint::AcceptLocked);
-        let mut is_awaited = self.core.must_wait(set.durability)?;
-        self.core.none_leased(caller, &set.changes)?;
+        let mut is_awaited = self.core.must_await(set.durability)?;
+        self.core.check_no_leases(caller, &set.changes)?;
         let (said, message) = match &set.message {
             Some(message) => (None, message.clone()),
-            None => match self.core.messages.of(caller, &set.changes) {
+            None => match self.core.messages.find(caller, &set.changes) {
                 Some((key, message)) => (Some(key), message),
                 None => (None, default_message(caller, &set.changes, &self.core)),
             },
         };
-        let written: Vec<TreePath> = set.changes.iter().filter_map(written).cloned().collect();
+        let written: Vec<TreePath> = set.changes.iter().filter_map(written_path).cloned().collect();
         let going = RemovedPaths::of(&set.changes);
         let mut plan = ChangePlan::new(&self.core, &self.gates, caller, is_exclusive);
         for change in set.changes {
             if let Err(fault) = plan.add(change) {
-                plan.give_back();
+                plan.restore_cancelled_removals();
                 return Err(fault);
             } // 3, 4
         }
-        plan.without_noise();
+        plan.drop_noops();
         self.core.fail_points.hit(FailPoint::AcceptPlanned);
-        self.keep_readers(&going);
-        let ChangePlan { effects, directs, spent, moves, departures, files, .. } = plan;
+        self.record_tombstones(&going);
+        let ChangePlan { effects, directs, consumed_scratch: spent, moves, pending_removals: departures, files, .. } = plan;
         self.core.pending_removals.lock().extend(departures);
         for direct in directs {
-            self.core.carry_out(direct)?;
+            self.core.apply_direct(direct)?;
         }
         if effects.is_empty() {
             for path in &spent {
                 self.core.tree.remove(path)?;
             }
-            self.core.forget_refused(written.iter(), self.core.refusals.now());
-            return Ok(PendingAnswer { answer: None, files, was_needed: false, made: Vec::new() });
+            self.core.forget_rejected(written.iter(), self.core.refusals.mark());
+            return Ok(PendingAnswer { answer: None, files, was_queued: false, made_directories: Vec::new() });
         }
         for (_, to) in &moves {
-            self.core.make_room(to)?;
+            self.core.make_parents(to)?;
         }
         let mut made = Vec::new();
         let is_brought = |path: &TreePath| moves.iter().any(|(_, to)| path.is_under(to));
         for effect in effects.iter().filter(|effect| effect.after.is_some() && !is_brought(&effect.path)) {
-            made.extend(self.core.make_room(&effect.path)?);
+            made.extend(self.core.make_parents(&effect.path)?);
         }
         // Once it is logged it must be possible: a set that the tree can never take would hold up all that come after it.
         let removed = spent.iter().chain(moves.iter().flat_map(|(from, to)| [from, to]));
@@ -202,18 +202,18 @@ impl Vfs {
             scanned_at: None,
             answer: is_awaited.then_some(sender),
         };
-        self.core.queue.push(prepared, |prepared| self.core.show(prepared))?;
+        self.core.queue.push(prepared, |prepared| self.core.show_pending(prepared))?;
         // Nobody else writes these paths until we let go of them: what is refused because of this set is noted later.
-        let accepted = self.core.refusals.now();
+        let accepted = self.core.refusals.mark();
         if !is_awaited {
-            self.core.forget_refused(written.iter(), accepted);
+            self.core.forget_rejected(written.iter(), accepted);
         }
         if let Some(said) = said {
-            self.core.messages.spent(&said);
+            self.core.messages.remove(&said);
         }
         self.core.fail_points.hit(FailPoint::AcceptQueued);
         let answer = is_awaited.then_some(ApplyReceiver { receiver, written, accepted });
-        Ok(PendingAnswer { answer, files, was_needed: true, made })
+        Ok(PendingAnswer { answer, files, was_queued: true, made_directories: made })
     }
 }
 
@@ -221,9 +221,9 @@ impl Vfs {
 struct PendingAnswer {
     answer: Option<ApplyReceiver>,
     files: Vec<WriteResult>,
-    was_needed: bool,
+    was_queued: bool,
     /// Directories that were made for it, outermost first.
-    made: Vec<TreePath>,
+    made_directories: Vec<TreePath>,
 }
 
 /// What becomes of a set, to be heard once it is settled or refused.
@@ -238,26 +238,26 @@ impl PendingAnswer {
     fn wait(self, vfs: &Vfs, must: bool) -> Result<ApplyResult, Fault> {
         let core = &vfs.core;
         let Some(answer) = self.answer else {
-            if must && self.was_needed {
+            if must && self.was_queued {
                 core.wait_applied(MAX_WAIT)?;
             }
             return Ok(ApplyResult { seq: core.feed.last_seq(), commit: None, files: self.files });
         };
         vfs.commit_leader.lead_or_wake(core);
-        let outcome = core.answer(&answer.receiver)?;
+        let outcome = core.receive_answer(&answer.receiver)?;
         if outcome.is_err() {
             // Refused: what was made for it goes, unless somebody has put something there meanwhile.
-            let _ = self.made.iter().rev().try_for_each(|made| core.tree.remove_directory(made));
+            let _ = self.made_directories.iter().rev().try_for_each(|made| core.tree.remove_directory(made));
         }
         let receipt = outcome?; // 9
-        core.forget_refused(answer.written.iter(), answer.accepted);
+        core.forget_rejected(answer.written.iter(), answer.accepted);
         Ok(ApplyResult { seq: receipt.seq, commit: receipt.commit, files: self.files })
     }
 }
 
 impl VfsCore {
     /// Whether a set is to be answered only once it is settled, as things are with the disk.
-    fn must_wait(&self, durability: Durability) -> Result<bool, Fault> {
+    fn must_await(&self, durability: Durability) -> Result<bool, Fault> {
         let trouble = self.write_error.lock().as_ref().map(Fault::duplicate);
         match trouble {
             Some(fault) if self.stalled_since.lock().is_some() => Err(fault),
@@ -270,7 +270,7 @@ impl VfsCore {
 
     /// What becomes of a set, or why that is not known in time: it will happen once it is logged, but nobody waits long for a disk
     /// that refuses.
-    fn answer(&self, answer: &Receiver<Result<SetReceipt, Fault>>) -> Result<Result<SetReceipt, Fault>, Fault> {
+    fn receive_answer(&self, answer: &Receiver<Result<SetReceipt, Fault>>) -> Result<Result<SetReceipt, Fault>, Fault> {
         let deadline = Instant::now() + MAX_WAIT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -279,7 +279,7 @@ impl VfsCore {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(Fault::unavailable("the write path has stopped")),
             }
-            let is_stuck = self.stalled_since.lock().is_some_and(|since| since.elapsed() >= MAX_STUCK);
+            let is_stuck = self.stalled_since.lock().is_some_and(|since| since.elapsed() >= MAX_STALL);
             let trouble = self.write_error.lock().as_ref().map(Fault::duplicate);
             match trouble {
                 Some(fault) if is_stuck => return Err(self.deferred_write_error(&fault)),
@@ -293,7 +293,7 @@ impl VfsCore {
     }
 
     /// Shows a set to every reader, from its place in the queue's order on.
-    pub(crate) fn show(&self, prepared: &QueuedSet) {
+    pub(crate) fn show_pending(&self, prepared: &QueuedSet) {
         if !prepared.moves.is_empty() {
             return;
         }
@@ -313,7 +313,7 @@ impl VfsCore {
     }
 
     /// Makes directories above a file to come, and says which. A file in the way may be one whose removal is accepted and not yet done.
-    fn make_room(&self, path: &TreePath) -> Result<Vec<TreePath>, Fault> {
+    fn make_parents(&self, path: &TreePath) -> Result<Vec<TreePath>, Fault> {
         match self.tree.make_parents(path) {
             Err(StoreError::Disk { source, .. })
                 if source.kind() == ErrorKind::NotADirectory && !self.overlay.is_empty() =>
@@ -325,19 +325,19 @@ impl VfsCore {
         }
     }
 
-    fn carry_out(&self, direct: DirectChange) -> Result<(), Fault> {
+    fn apply_direct(&self, direct: DirectChange) -> Result<(), Fault> {
         match direct {
             DirectChange::Install(path, leaf) => {
-                self.wait_for(&path)?;
-                self.make_room(&path)?;
+                self.wait_for_pending(&path)?;
+                self.make_parents(&path)?;
                 self.install(&path, &leaf)?;
             }
             DirectChange::Replace(path, leaf) => {
-                self.wait_for(&path)?;
+                self.wait_for_pending(&path)?;
                 self.replace_same(&path, &leaf)?;
             }
             DirectChange::Remove(path) => {
-                self.wait_for(&path)?;
+                self.wait_for_pending(&path)?;
                 self.tree.remove(&path)?;
             }
             DirectChange::Rename(from, to) => {
@@ -348,8 +348,8 @@ impl VfsCore {
                 self.tree.rename(&from, &to, true)?;
             }
             DirectChange::MakeDirectory(path) => {
-                self.wait_for(&path)?;
-                self.make_room(&path)?;
+                self.wait_for_pending(&path)?;
+                self.make_parents(&path)?;
                 self.tree.make_directory(&path, 0o755)?;
             }
             DirectChange::RemoveDirectory(path) => self.tree.remove_directory(&path)?,
@@ -366,13 +366,13 @@ impl VfsCore {
     }
 
     /// What is done to the tree directly comes after what is accepted for the same path.
-    fn wait_for(&self, path: &TreePath) -> Result<(), Fault> {
+    fn wait_for_pending(&self, path: &TreePath) -> Result<(), Fault> {
         if self.overlay.get(path).is_some() { self.wait_applied(MAX_WAIT) } else { Ok(()) }
     }
 }
 
 /// The path of a file that a change writes.
-const fn written(change: &Change) -> Option<&TreePath> {
+const fn written_path(change: &Change) -> Option<&TreePath> {
     match change {
         Change::Put { path, .. } => Some(path),
         Change::Move { to, .. } => Some(to),
@@ -380,7 +380,7 @@ const fn written(change: &Change) -> Option<&TreePath> {
     }
 }
 
-fn paths_of(set: &ChangeSet) -> BTreeSet<TreePath> {
+fn changed_paths(set: &ChangeSet) -> BTreeSet<TreePath> {
     let mut paths = BTreeSet::new();
     for change in &set.changes {
         paths.insert(change.path().clone());
@@ -404,7 +404,7 @@ fn default_message(caller: &Caller, changes: &[Change], core: &VfsCore) -> Strin
             format!("{actor}: rename dir {from} → {to}")
         }
         // A scratch file that becomes a page is a write of that page (gaps.md D8).
-        [Change::Move { from, to, .. }] if !core.path_classes.of(from).is_versioned() => format!("{actor}: {to}"),
+        [Change::Move { from, to, .. }] if !core.path_classes.classify(from).is_versioned() => format!("{actor}: {to}"),
         [Change::Move { from, to, .. }] => format!("{actor}: rename {from} → {to}"),
         _ => many_message(&format!("{actor}: {} files", changes.len()), changes.iter().map(Change::path)),
     }

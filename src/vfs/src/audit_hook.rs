@@ -53,21 +53,21 @@ impl Vfs {
 
 impl VfsCore {
     /// Does what is asked, and tells of it where somebody wants to know.
-    pub(crate) fn telling(
+    pub(crate) fn apply_audited(
         &self,
         caller: &Caller,
         set: ChangeSet,
         apply: impl FnOnce(ChangeSet) -> Result<ApplyResult, Fault>,
     ) -> Result<ApplyResult, Fault> {
         let durability = set.durability;
-        let outcome = self.audited(caller, set, apply);
+        let outcome = self.report_outcome(caller, set, apply);
         if let (Some(observer), Ok(applied)) = (self.on_accepted.get(), &outcome) {
             observer(caller, (durability == Durability::Now).then_some(applied.seq));
         }
         outcome
     }
 
-    fn audited(
+    fn report_outcome(
         &self,
         caller: &Caller,
         set: ChangeSet,

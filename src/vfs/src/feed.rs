@@ -12,7 +12,7 @@ use svcfs_base::{
 };
 use svcfs_store::{Log, LogRecord, RecordKind};
 
-const KEPT_EVENTS: usize = 2048;
+const MAX_CACHED_EVENTS: usize = 2048;
 
 /// One accepted change set, as its followers see it.
 #[derive(Debug, Clone)]
@@ -82,8 +82,8 @@ type FeedWaker = Box<dyn Fn(Seq) -> bool + Send + Sync>;
 pub struct ChangeFeed {
     log: Arc<Log>,
     recent: Mutex<RecentEvents>,
-    grown: Condvar,
-    wakes: RwLock<Vec<FeedWaker>>,
+    event_added: Condvar,
+    wakers: RwLock<Vec<FeedWaker>>,
 }
 
 struct RecentEvents {
@@ -95,7 +95,7 @@ struct RecentEvents {
 impl ChangeFeed {
     pub(crate) fn new(log: Arc<Log>, last: Seq) -> Self {
         let recent = Mutex::new(RecentEvents { events: VecDeque::new(), last, is_closed: false });
-        Self { log, recent, grown: Condvar::new(), wakes: RwLock::default() }
+        Self { log, recent, event_added: Condvar::new(), wakers: RwLock::default() }
     }
 
     /// Position of the newest event.
@@ -132,7 +132,7 @@ impl ChangeFeed {
         let deadline = Instant::now() + at_most;
         let mut recent = self.recent.lock();
         while recent.last <= seq && !recent.is_closed {
-            if self.grown.wait_until(&mut recent, deadline).timed_out() {
+            if self.event_added.wait_until(&mut recent, deadline).timed_out() {
                 break;
             }
         }
@@ -142,7 +142,7 @@ impl ChangeFeed {
     /// Calls `wake` after each event, from the committer's thread, until it answers false: it must not block (a channel send, a
     /// task wake-up), and may be called twice for one event.
     pub fn on_event(&self, wake: impl Fn(Seq) -> bool + Send + Sync + 'static) {
-        self.wakes.write().push(Box::new(wake));
+        self.wakers.write().push(Box::new(wake));
     }
 
     pub(crate) fn publish(&self, events: impl Iterator<Item = FeedEvent>) {
@@ -152,18 +152,18 @@ impl ChangeFeed {
                 recent.last = event.seq;
                 recent.events.push_back(Arc::new(event));
             }
-            while recent.events.len() > KEPT_EVENTS {
+            while recent.events.len() > MAX_CACHED_EVENTS {
                 recent.events.pop_front();
             }
             recent.last
         };
-        self.grown.notify_all();
-        let wakes = self.wakes.read();
+        self.event_added.notify_all();
+        let wakes = self.wakers.read();
         let wanted = wakes.iter().filter(|wake| wake(last)).count();
         let are_all = wanted == wakes.len();
         drop(wakes);
         if !are_all {
-            self.wakes.write().retain(|wake| wake(last));
+            self.wakers.write().retain(|wake| wake(last));
         }
     }
 
@@ -174,6 +174,6 @@ impl ChangeFeed {
 
     pub(crate) fn close(&self) {
         self.recent.lock().is_closed = true;
-        self.grown.notify_all();
+        self.event_added.notify_all();
     }
 }

@@ -15,20 +15,20 @@ use crate::Vfs;
 use crate::core::{EffectiveState, VfsCore};
 
 /// So many may be had in a space at once.
-const MOST: usize = 4096;
+const MAX_LEASES: usize = 4096;
 /// Bytes that a door may keep with one.
-const LONGEST_NOTE: usize = 4096;
+const MAX_NOTE_BYTES: usize = 4096;
 
 /// The leases of a space.
 pub(crate) struct LeaseRegistry {
     file: LeaseFile,
     /// How many there are: nearly always none, and nobody waits for a lock to learn that.
     count: AtomicUsize,
-    at: RwLock<BTreeMap<TreePath, Vec<Lease>>>,
+    by_path: RwLock<BTreeMap<TreePath, Vec<Lease>>>,
     /// Where clients of the doors write that looked whether they may: none begins there. Held while one begins, after the locks of paths.
-    writing: Mutex<Vec<TreePath>>,
+    barriers: Mutex<Vec<TreePath>>,
     /// Told when one of these writes is over.
-    pub(crate) written: Condvar,
+    pub(crate) barrier_dropped: Condvar,
 }
 
 /// No lease begins at some paths, above and below them, until this is dropped.
@@ -39,13 +39,13 @@ pub struct LeaseBarrier<'a> {
 
 impl Drop for LeaseBarrier<'_> {
     fn drop(&mut self) {
-        let mut writing = self.leases.writing.lock();
+        let mut writing = self.leases.barriers.lock();
         for path in &self.paths {
             if let Some(at) = writing.iter().position(|other| other == path) {
                 writing.swap_remove(at);
             }
         }
-        self.leases.written.notify_all();
+        self.leases.barrier_dropped.notify_all();
     }
 }
 
@@ -59,12 +59,12 @@ impl LeaseRegistry {
             at.entry(lease.path.clone()).or_default().push(lease);
         }
         let (writing, written) = Default::default();
-        Ok(Self { file, count, at: RwLock::new(at), writing, written })
+        Ok(Self { file, count, by_path: RwLock::new(at), barriers: writing, barrier_dropped: written })
     }
 
     /// Those that hold at a path: its own, and deep ones above it.
     fn covering(&self, path: &TreePath, now: SystemTime) -> Vec<Lease> {
-        let at = self.at.read();
+        let at = self.by_path.read();
         let own = at.get(path).into_iter().flatten();
         let above = path.ancestors().filter_map(|above| at.get(&above)).flatten().filter(|lease| lease.is_deep);
         own.chain(above).filter(|lease| now < lease.expires_at).cloned().collect()
@@ -72,16 +72,16 @@ impl LeaseRegistry {
 
     /// Those of what lies below a path.
     fn below(&self, path: &TreePath, now: SystemTime) -> Vec<Lease> {
-        let at = self.at.read();
+        let at = self.by_path.read();
         let below =
             at.iter().filter(|(place, _)| *place != path && place.is_under(path)).flat_map(|(_, leases)| leases);
         below.filter(|lease| now < lease.expires_at).cloned().collect()
     }
 
-    fn forget(&self, is_over: impl Fn(&Lease) -> bool) -> Result<(), Fault> {
+    fn remove_where(&self, is_over: impl Fn(&Lease) -> bool) -> Result<(), Fault> {
         let mut over = Vec::new();
         {
-            let mut at = self.at.write();
+            let mut at = self.by_path.write();
             at.retain(|_, leases| {
                 over.extend(leases.extract_if(.., |lease| is_over(lease)));
                 !leases.is_empty()
@@ -102,7 +102,7 @@ impl VfsCore {
     ///
     /// # Errors
     /// `Locked`, saying by whom and until when.
-    pub(crate) fn not_leased(&self, caller: &Caller, path: &TreePath, is_new: bool) -> Result<(), Fault> {
+    pub(crate) fn check_not_leased(&self, caller: &Caller, path: &TreePath, is_new: bool) -> Result<(), Fault> {
         if self.leases.count.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
@@ -111,14 +111,14 @@ impl VfsCore {
         if is_new && let Some(folder) = path.parent() {
             binding.extend(self.leases.covering(&folder, now));
         }
-        refuse(path, caller, &binding)
+        check_other_protocols(path, caller, &binding)
     }
 
     /// The same for all that a set changes.
     ///
     /// # Errors
     /// As [`Core::not_leased`].
-    pub(crate) fn none_leased(&self, caller: &Caller, changes: &[Change]) -> Result<(), Fault> {
+    pub(crate) fn check_no_leases(&self, caller: &Caller, changes: &[Change]) -> Result<(), Fault> {
         if self.leases.count.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
@@ -126,26 +126,26 @@ impl VfsCore {
             match change {
                 Change::Put { path, .. } => {
                     let is_new = matches!(self.effective_state(path)?, EffectiveState::Absent);
-                    self.not_leased(caller, path, is_new)?;
+                    self.check_not_leased(caller, path, is_new)?;
                 }
-                Change::MakeDir { path } => self.not_leased(caller, path, true)?,
-                Change::Remove { path, .. } | Change::RemoveDir { path } => self.all_below_free(caller, path)?,
+                Change::MakeDir { path } => self.check_not_leased(caller, path, true)?,
+                Change::Remove { path, .. } | Change::RemoveDir { path } => self.check_no_leases_below(caller, path)?,
                 Change::Move { from, to, .. } => {
-                    self.all_below_free(caller, from)?;
-                    self.all_below_free(caller, to)?;
+                    self.check_no_leases_below(caller, from)?;
+                    self.check_no_leases_below(caller, to)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn all_below_free(&self, caller: &Caller, path: &TreePath) -> Result<(), Fault> {
-        self.not_leased(caller, path, true)?;
-        refuse(path, caller, &self.leases.below(path, self.lease_time()))
+    fn check_no_leases_below(&self, caller: &Caller, path: &TreePath) -> Result<(), Fault> {
+        self.check_not_leased(caller, path, true)?;
+        check_other_protocols(path, caller, &self.leases.below(path, self.lease_time()))
     }
 }
 
-fn refuse(path: &TreePath, caller: &Caller, leases: &[Lease]) -> Result<(), Fault> {
+fn check_other_protocols(path: &TreePath, caller: &Caller, leases: &[Lease]) -> Result<(), Fault> {
     let Some(lease) = leases.iter().find(|lease| lease.protocol != caller.protocol) else { return Ok(()) };
     let what = if lease.path == *path {
         format!("`{path}` is locked")
@@ -166,7 +166,7 @@ impl Vfs {
     /// # Errors
     /// `TooLarge` for a note over 4 KiB; `Unavailable` while 4,096 are had; those of the disk.
     pub fn acquire_lease(&self, lease: Lease) -> Result<Result<(), Vec<Lease>>, Fault> {
-        if lease.note.len() > LONGEST_NOTE {
+        if lease.note.len() > MAX_NOTE_BYTES {
             let told = format!("what a lock says of its owner is {} bytes long; the limit is 4 KiB", lease.note.len());
             return Err(Fault::new(Kind::TooLarge, told));
         }
@@ -175,26 +175,26 @@ impl Vfs {
             |writing: &mut Vec<TreePath>| writing.iter().any(|at| at.is_under(&lease.path) || lease.path.is_under(at));
         // Whoever is writing there now is done before, and sees the lease after.
         let (_held, _writing) = loop {
-            leases.written.wait_while(&mut leases.writing.lock(), is_written);
+            leases.barrier_dropped.wait_while(&mut leases.barriers.lock(), is_written);
             let is_folder = self.core.tree.stat(&lease.path).is_ok_and(|stat| stat.kind == StatKind::Directory);
             let held = if is_folder {
                 (Some(self.core.path_locks.lock_tree()), None)
             } else {
                 (None, Some(self.core.path_locks.lock([lease.path.clone()].into())))
             };
-            let mut writing = leases.writing.lock();
+            let mut writing = leases.barriers.lock();
             if !is_written(&mut writing) {
                 break (held, writing);
             }
         };
         let now = self.core.lease_time();
         if leases.count.load(Ordering::Relaxed) > 0 {
-            leases.forget(|lease| lease.expires_at <= now)?;
+            leases.remove_where(|lease| lease.expires_at <= now)?;
         }
-        let mut at = leases.at.write();
-        if leases.count.load(Ordering::Relaxed) >= MOST {
+        let mut at = leases.by_path.write();
+        if leases.count.load(Ordering::Relaxed) >= MAX_LEASES {
             return Err(Fault::unavailable(format!(
-                "{MOST} files are locked in this space; unlock some of them first"
+                "{MAX_LEASES} files are locked in this space; unlock some of them first"
             )));
         }
         let stands_in_the_way = |other: &Lease| {
@@ -216,7 +216,7 @@ impl Vfs {
     /// there does so in the meantime. Waits for no lease that waits.
     pub fn block_new_leases(&self, paths: &[&TreePath]) -> LeaseBarrier<'_> {
         let paths: Vec<TreePath> = paths.iter().copied().cloned().collect();
-        self.core.leases.writing.lock().extend(paths.iter().cloned());
+        self.core.leases.barriers.lock().extend(paths.iter().cloned());
         LeaseBarrier { leases: &self.core.leases, paths }
     }
 
@@ -228,7 +228,7 @@ impl Vfs {
         let Some(mut lease) = self.leases_at(path).into_iter().find(|lease| lease.token == token) else {
             return Ok(None);
         };
-        let mut at = self.core.leases.at.write();
+        let mut at = self.core.leases.by_path.write();
         let known = at.get_mut(&lease.path).and_then(|leases| leases.iter_mut().find(|known| known.token == token));
         let Some(known) = known else { return Ok(None) };
         lease.expires_at = until;
@@ -243,7 +243,7 @@ impl Vfs {
     /// Those of the disk.
     pub fn end_lease(&self, path: &TreePath, token: &str) -> Result<bool, Fault> {
         let is_there = self.leases_at(path).iter().any(|lease| lease.token == token);
-        self.core.leases.forget(|lease| is_there && lease.token == token)?;
+        self.core.leases.remove_where(|lease| is_there && lease.token == token)?;
         Ok(is_there)
     }
 

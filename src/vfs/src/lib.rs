@@ -152,7 +152,7 @@ impl Vfs {
         let leases = leases::LeaseRegistry::open(&StatePaths::new(&root))?;
         let core = Arc::new(VfsCore {
             leases,
-            refusals: nodes::RecentRefusals::of_tree(&tree),
+            refusals: nodes::RecentRefusals::open(&tree),
             fail_points: FailPoints::new(&root),
             root,
             path_classes: places,
@@ -183,7 +183,7 @@ impl Vfs {
         });
         let committer =
             recovery::recover(&core, is_new_log, &mut reporter).map_err(|fault| with_root(&core.root, fault))?;
-        recovery::begin(&core, strategy).map_err(|fault| with_root(&core.root, fault))?;
+        recovery::switch_strategy(&core, strategy).map_err(|fault| with_root(&core.root, fault))?;
         core.feed.restart(committer.last_seq);
         let seat = Arc::new(committer::CommitLeader::new(committer));
         let own = Arc::clone(&seat);
@@ -205,7 +205,7 @@ impl Vfs {
             // Before the rescan, so that nothing falls between them.
             *vfs.watcher.lock() = Some(watch::RootWatcher::start(&vfs)?);
         }
-        vfs.rescan_and_tell(&mut reporter)?;
+        vfs.rescan_with_progress(&mut reporter)?;
         Ok(vfs)
     }
 

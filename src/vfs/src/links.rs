@@ -12,7 +12,7 @@ use crate::path_class::PathClass;
 use crate::view::EntryKind;
 
 /// How often a rename is worked out anew because somebody wrote one of the linking pages meanwhile.
-const ATTEMPTS: usize = 8;
+const MAX_ATTEMPTS: usize = 8;
 
 /// A page with links to one that gets another name.
 #[derive(Debug, Clone)]
@@ -74,8 +74,8 @@ impl Vfs {
     /// # Errors
     /// `Unavailable` when that takes longer than a few seconds.
     pub fn await_links(&self, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
-        let Some(linking) = self.linking(from, to) else { return Ok(()) };
-        self.settle_doors();
+        let Some(linking) = self.resolver_for(from, to) else { return Ok(()) };
+        self.run_write_flushers();
         linking.catch_up()
     }
 
@@ -90,8 +90,8 @@ impl Vfs {
         rename: &Change,
         mut apply: impl FnMut(ChangeSet) -> Result<T, Fault>,
     ) -> Result<(T, usize), Fault> {
-        for _ in 0..ATTEMPTS {
-            let (set, links) = self.with_links(caller, rename.clone())?;
+        for _ in 0..MAX_ATTEMPTS {
+            let (set, links) = self.with_relinked_pages(caller, rename.clone())?;
             match apply(set) {
                 // A linking page was written or locked since it was looked at.
                 Err(fault) if links > 0 && matches!(fault.kind(), Kind::Conflict | Kind::Locked) => {}
@@ -103,15 +103,15 @@ impl Vfs {
     }
 
     /// Who knows the links that follow a rename: between pages that readers see, and only where that is wanted.
-    pub(crate) fn linking(&self, from: &TreePath, to: &TreePath) -> Option<&dyn LinkResolver> {
+    pub(crate) fn resolver_for(&self, from: &TreePath, to: &TreePath) -> Option<&dyn LinkResolver> {
         let is_page =
-            |path: &TreePath| path.is_page() && !path.is_hidden() && self.core.path_classes.of(path) == PathClass::Content;
+            |path: &TreePath| path.is_page() && !path.is_hidden() && self.core.path_classes.classify(path) == PathClass::Content;
         self.core.link_resolver.get().map(|linking| &**linking).filter(|_| is_page(from) && is_page(to))
     }
 
-    fn with_links(&self, caller: &Caller, rename: Change) -> Result<(ChangeSet, usize), Fault> {
+    fn with_relinked_pages(&self, caller: &Caller, rename: Change) -> Result<(ChangeSet, usize), Fault> {
         let Change::Move { from, to, precondition: expect } = &rename else { return Ok((rename.into(), 0)) };
-        let Some(linking) = self.linking(from, to) else { return Ok((rename.into(), 0)) };
+        let Some(linking) = self.resolver_for(from, to) else { return Ok((rename.into(), 0)) };
         let is_refused = match self.stat_any(caller.protocol, to) {
             Ok(there) => there.kind == EntryKind::Directory || *expect == Precondition::Absent,
             Err(_) => false,

@@ -18,7 +18,7 @@ pub(crate) struct SaveMessages(Mutex<HashMap<(TreePath, Actor), String>>);
 
 impl SaveMessages {
     /// The message for a set, if it is a save that one waits for; and under what it waits.
-    pub(crate) fn of(&self, caller: &Caller, changes: &[Change]) -> Option<((TreePath, Actor), String)> {
+    pub(crate) fn find(&self, caller: &Caller, changes: &[Change]) -> Option<((TreePath, Actor), String)> {
         let path = match changes {
             [Change::Put { path, .. }] => path,
             // An editor's new file takes the place of the page; links may follow one that has another name.
@@ -35,7 +35,7 @@ impl SaveMessages {
     }
 
     /// The save was accepted.
-    pub(crate) fn spent(&self, key: &(TreePath, Actor)) {
+    pub(crate) fn remove(&self, key: &(TreePath, Actor)) {
         self.0.lock().remove(key);
     }
 }
@@ -54,7 +54,7 @@ impl Vfs {
     pub fn set_save_message(&self, caller: &Caller, path: &TreePath, message: Option<&str>) -> Result<(), Fault> {
         let key = (path.clone(), caller.actor());
         let Some(message) = message else {
-            self.core.messages.spent(&key);
+            self.core.messages.remove(&key);
             return Ok(());
         };
         if message.len() > MAX_BYTES {
@@ -66,7 +66,7 @@ impl Vfs {
         if message.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
             return Err(Fault::invalid("message", "has control characters"));
         }
-        if !self.core.path_classes.of(path).is_versioned() {
+        if !self.core.path_classes.classify(path).is_versioned() {
             return Err(Fault::invalid("path", format_args!("`{path}` is not versioned, its saves are no commits")));
         }
         let mut waiting = self.core.messages.0.lock();

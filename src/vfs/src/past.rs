@@ -81,7 +81,7 @@ impl Vfs {
         self.wait_committed()?;
         let ChangePage { changes, is_split } = match since {
             Some(text) => {
-                let (seq, given) = self.position(text)?;
+                let (seq, given) = self.parse_since(text)?;
                 match given {
                     Some(given) => self.core.log.changes_after(seq, given, limit)?,
                     None => self.core.log.changes_after(seq.next(), 0, limit)?,
@@ -105,7 +105,7 @@ impl Vfs {
     }
 
     /// The position a `since` names, and how many records of that set were given already, when it names a part of it.
-    fn position(&self, since: &str) -> Result<(Seq, Option<usize>), Fault> {
+    fn parse_since(&self, since: &str) -> Result<(Seq, Option<usize>), Fault> {
         let unknown =
             || Fault::invalid("since", format_args!("unknown sequence `{}`", svcfs_base::escape_unprintable(since)));
         let (name, given) = match since.split_once('.') {
@@ -122,7 +122,7 @@ impl Vfs {
 
     /// Whether what is at a path becomes part of history: neither the server's own state nor a scratch name is.
     pub fn is_versioned(&self, path: &TreePath) -> bool {
-        self.core.path_classes.of(path).is_versioned()
+        self.core.path_classes.classify(path).is_versioned()
     }
 
     /// Waits until everything accepted so far is durable, in the tree and announced; the position of the newest event then.
@@ -140,13 +140,13 @@ impl Vfs {
     /// # Errors
     /// As [`Vfs::settled`].
     pub fn wait_committed(&self) -> Result<Seq, Fault> {
-        self.settle_doors();
+        self.run_write_flushers();
         self.core.wait_committed(MAX_WAIT)?;
         Ok(self.core.feed.last_seq())
     }
 
     /// Has doors that hold writes back save them.
-    pub(crate) fn settle_doors(&self) {
+    pub(crate) fn run_write_flushers(&self) {
         let held_back = self.write_flushers.lock().clone();
         held_back.iter().for_each(|settle| settle());
     }

@@ -62,7 +62,7 @@ impl PathClassifier {
     }
 
     /// What kind of place a path is.
-    pub(crate) fn of(&self, path: &TreePath) -> PathClass {
+    pub(crate) fn classify(&self, path: &TreePath) -> PathClass {
         if is_hidden(path) {
             return PathClass::Hidden;
         }

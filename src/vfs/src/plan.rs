@@ -41,17 +41,17 @@ pub(crate) struct ChangePlan<'a> {
     /// The tree is held exclusively and nothing is pending.
     is_exclusive: bool,
     /// The paths of this set as they will stand, for the changes that follow in it.
-    ahead: BTreeMap<TreePath, Option<OverlayFile>>,
-    at: HashMap<TreePath, usize>,
+    planned: BTreeMap<TreePath, Option<OverlayFile>>,
+    effect_index: HashMap<TreePath, usize>,
     pub(crate) effects: Vec<FileEffect>,
     pub(crate) directs: Vec<DirectChange>,
-    pub(crate) spent: Vec<TreePath>,
+    pub(crate) consumed_scratch: Vec<TreePath>,
     /// Files too large for any version that others take the place of.
-    larges: BTreeMap<TreePath, LargeFile>,
+    replaced_large: BTreeMap<TreePath, LargeFile>,
     pub(crate) moves: Vec<(TreePath, TreePath)>,
-    pub(crate) departures: Vec<(TreePath, PendingRemoval)>,
+    pub(crate) pending_removals: Vec<(TreePath, PendingRemoval)>,
     /// Departures that this set ends, to be given back if it is refused.
-    ended: Vec<(TreePath, PendingRemoval)>,
+    cancelled_removals: Vec<(TreePath, PendingRemoval)>,
     pub(crate) files: Vec<WriteResult>,
 }
 
@@ -67,40 +67,40 @@ impl<'a> ChangePlan<'a> {
             gates,
             caller,
             is_exclusive,
-            ahead: BTreeMap::new(),
-            at: HashMap::new(),
+            planned: BTreeMap::new(),
+            effect_index: HashMap::new(),
             effects: Vec::new(),
             directs: Vec::new(),
-            spent: Vec::new(),
-            larges: BTreeMap::new(),
+            consumed_scratch: Vec::new(),
+            replaced_large: BTreeMap::new(),
             moves: Vec::new(),
-            departures: Vec::new(),
-            ended: Vec::new(),
+            pending_removals: Vec::new(),
+            cancelled_removals: Vec::new(),
             files: Vec::new(),
         }
     }
 
     pub(crate) fn add(&mut self, change: Change) -> Result<(), Fault> {
-        self.check_beside_rename(&change)?;
+        self.check_allowed_with_rename(&change)?;
         match change {
             Change::Put { path, content, precondition: expect, kind, attributes: disk } => {
-                self.check_above(&path)?;
-                self.check_below(&path)?;
+                self.check_parents(&path)?;
+                self.check_children(&path)?;
                 let is_pending = self.is_pending(&path);
-                let before = self.giving_way(&path, &expect)?;
+                let before = self.replaced_file(&path, &expect)?;
                 let kept = before.as_ref().map(|(leaf, _)| leaf.kind).filter(|kind| *kind != FileKind::Symlink);
                 let kind = kind.or(kept).unwrap_or(FileKind::Regular);
                 if content.len() > MAX_FILE_BYTES {
                     return Err(Fault::too_large("file", MAX_FILE_BYTES));
                 }
-                let content = self.gated(&path, content, kind, before.as_ref())?;
+                let content = self.run_gates(&path, content, kind, before.as_ref())?;
                 if let Some((brought, _)) = &before
-                    && let Some(at) = self.at.get(&path).filter(|_| self.is_brought(&path))
+                    && let Some(at) = self.effect_index.get(&path).filter(|_| self.is_in_renamed_directory(&path))
                 {
                     // It is written over what the rename of its directory brings.
                     self.effects[*at].recheck = Some(Precondition::OneOf(vec![brought.etag]));
                 }
-                let disk = self.on_disk(&path, disk, before.as_ref())?;
+                let disk = self.disk_attributes(&path, disk, before.as_ref())?;
                 self.put(
                     path,
                     OverlayFile { disk, ..OverlayFile::new(content, kind) },
@@ -110,14 +110,14 @@ impl<'a> ChangePlan<'a> {
             }
             Change::Remove { path, precondition: expect } => {
                 let is_pending = self.is_pending(&path);
-                let present = self.present(&path)?;
+                let present = self.effective_state(&path)?;
                 check_precondition(&path, CurrentState::of(&path, &present)?, &expect)?;
                 let (leaf, seen) = match present {
                     EffectiveState::Leaf(leaf, seen) => (leaf, seen),
                     EffectiveState::Large(_) => {
                         self.files.push(WriteResult { path: path.clone(), etag: None });
                         self.directs.push(DirectChange::Remove(path.clone()));
-                        self.ahead.insert(path, None);
+                        self.planned.insert(path, None);
                         return Ok(());
                     }
                     EffectiveState::Absent | EffectiveState::Directory => return Err(Fault::file_not_found(&path)),
@@ -128,24 +128,24 @@ impl<'a> ChangePlan<'a> {
             }
             Change::Move { from, to, precondition: expect } => {
                 let is_pending = self.is_pending(&from);
-                match self.present(&from)? {
+                match self.effective_state(&from)? {
                     EffectiveState::Absent => Err(Fault::file_not_found(&from)),
                     // It came after this set was looked at, and what is in it may be pending; before, nothing was there.
                     EffectiveState::Directory if !self.is_exclusive => Err(Fault::file_not_found(&from)),
                     EffectiveState::Directory => self.move_directory(from, to, &expect),
                     EffectiveState::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
                     EffectiveState::Leaf(leaf, seen) => {
-                        self.check_above(&to)?;
-                        self.check_below(&to)?;
+                        self.check_parents(&to)?;
+                        self.check_children(&to)?;
                         // It takes its text along.
                         let premise = is_pending.then(|| Precondition::OneOf(vec![leaf.etag]));
                         self.move_file((from, premise), to, (leaf, seen), expect)
                     }
                 }
             }
-            Change::MakeDir { path } => match self.present(&path)? {
+            Change::MakeDir { path } => match self.effective_state(&path)? {
                 EffectiveState::Absent => {
-                    self.check_above(&path)?;
+                    self.check_parents(&path)?;
                     self.directs.push(DirectChange::MakeDirectory(path));
                     Ok(())
                 }
@@ -153,7 +153,7 @@ impl<'a> ChangePlan<'a> {
                     Err(Fault::exists(&path))
                 }
             },
-            Change::RemoveDir { path } => match self.present(&path)? {
+            Change::RemoveDir { path } => match self.effective_state(&path)? {
                 EffectiveState::Absent => Err(Fault::file_not_found(&path)),
                 EffectiveState::Leaf(..) | EffectiveState::Large(_) => Err(Fault::not_directory(&path)),
                 EffectiveState::Directory => {
@@ -167,7 +167,7 @@ impl<'a> ChangePlan<'a> {
     /// What a file that is put will have on the disk. What is not asked for is kept of the file that it replaces: by whoever
     /// installs it where that is on the disk, and here where it is only accepted, or brought here by this set. After a removal
     /// that is accepted, the removed file is still on the disk, and gives nothing to the new one.
-    fn on_disk(
+    fn disk_attributes(
         &self,
         path: &TreePath,
         asked: DiskAttributes,
@@ -197,8 +197,8 @@ impl<'a> ChangePlan<'a> {
         self.core.overlay.get(path).is_some()
     }
 
-    fn present(&self, path: &TreePath) -> Result<EffectiveState, Fault> {
-        match self.ahead.get(path) {
+    fn effective_state(&self, path: &TreePath) -> Result<EffectiveState, Fault> {
+        match self.planned.get(path) {
             Some(Some(leaf)) => Ok(EffectiveState::Leaf(leaf.clone(), false)),
             Some(None) => Ok(EffectiveState::Absent),
             // The directory of this set still has its old name.
@@ -214,31 +214,31 @@ impl<'a> ChangePlan<'a> {
     }
 
     /// What stands where something else is about to be put, if it is what is expected. A file that no version has is noted to give way.
-    fn giving_way(&mut self, path: &TreePath, expect: &Precondition) -> Result<Option<(OverlayFile, bool)>, Fault> {
-        let present = self.present(path)?;
+    fn replaced_file(&mut self, path: &TreePath, expect: &Precondition) -> Result<Option<(OverlayFile, bool)>, Fault> {
+        let present = self.effective_state(path)?;
         check_precondition(path, CurrentState::of(path, &present)?, expect)?;
         match present {
             EffectiveState::Absent | EffectiveState::Directory => Ok(None),
             EffectiveState::Leaf(leaf, seen) => Ok(Some((leaf, seen))),
             EffectiveState::Large(large) => {
-                self.larges.insert(path.clone(), large);
+                self.replaced_large.insert(path.clone(), large);
                 Ok(None)
             }
         }
     }
 
     /// Whether the rename of this set's directory brings a file here.
-    fn is_brought(&self, path: &TreePath) -> bool {
+    fn is_in_renamed_directory(&self, path: &TreePath) -> bool {
         self.moves.first().is_some_and(|(_, to)| path.is_under(to))
     }
 
     /// Beside the rename of a directory files are written, and nothing else happens: those that it brings, and those that have
     /// nothing to do with either name.
-    fn check_beside_rename(&self, change: &Change) -> Result<(), Fault> {
+    fn check_allowed_with_rename(&self, change: &Change) -> Result<(), Fault> {
         let Some((from, to)) = self.moves.first() else { return Ok(()) };
         let path = change.path();
         let is_fit = match change {
-            Change::Put { .. } if path.is_under(to) => self.at.contains_key(path),
+            Change::Put { .. } if path.is_under(to) => self.effect_index.contains_key(path),
             Change::Put { .. } => !path.is_under(from) && !to.is_under(path),
             Change::Remove { .. } | Change::Move { .. } | Change::MakeDir { .. } | Change::RemoveDir { .. } => false,
         };
@@ -250,9 +250,9 @@ impl<'a> ChangePlan<'a> {
     }
 
     /// Nothing stands below a file, neither below one that is only accepted.
-    fn check_above(&self, path: &TreePath) -> Result<(), Fault> {
+    fn check_parents(&self, path: &TreePath) -> Result<(), Fault> {
         for above in path.ancestors().filter(|above| !above.is_root()) {
-            if let Some(Some(_)) = self.ahead.get(&above) {
+            if let Some(Some(_)) = self.planned.get(&above) {
                 return Err(Fault::not_directory(&above));
             }
             match self.core.overlay.get(&above) {
@@ -272,9 +272,9 @@ impl<'a> ChangePlan<'a> {
     }
 
     /// No file stands where an earlier change of this set put something below.
-    fn check_below(&self, path: &TreePath) -> Result<(), Fault> {
+    fn check_children(&self, path: &TreePath) -> Result<(), Fault> {
         let mut after = self
-            .ahead
+            .planned
             .range((Bound::Excluded(path), Bound::Unbounded))
             .take_while(|(other, _)| other.as_str().starts_with(path.as_str()));
         if after.any(|(other, leaf)| leaf.is_some() && other.is_under(path)) {
@@ -283,14 +283,14 @@ impl<'a> ChangePlan<'a> {
         Ok(())
     }
 
-    fn gated(
+    fn run_gates(
         &self,
         path: &TreePath,
         content: Bytes,
         kind: FileKind,
         before: Option<&(OverlayFile, bool)>,
     ) -> Result<Bytes, Fault> {
-        if kind == FileKind::Symlink || self.core.path_classes.of(path) != PathClass::Content {
+        if kind == FileKind::Symlink || self.core.path_classes.classify(path) != PathClass::Content {
             return Ok(content);
         }
         let before = before.filter(|(leaf, _)| leaf.kind != FileKind::Symlink).map(|(leaf, _)| leaf.content.clone());
@@ -309,9 +309,9 @@ impl<'a> ChangePlan<'a> {
         premise: Option<Precondition>,
     ) -> Result<(), Fault> {
         self.files.push(WriteResult { path: path.clone(), etag: Some(leaf.etag) });
-        if !self.core.path_classes.of(&path).is_versioned() {
+        if !self.core.path_classes.classify(&path).is_versioned() {
             self.directs.push(DirectChange::Install(path.clone(), leaf.clone()));
-            self.ahead.insert(path, Some(leaf));
+            self.planned.insert(path, Some(leaf));
             return Ok(());
         }
         let is_same = |etag: ETag, kind: FileKind| etag == leaf.etag && kind == leaf.kind;
@@ -319,17 +319,17 @@ impl<'a> ChangePlan<'a> {
             // What is only accepted may be refused yet: the set waits for what becomes of that, and its turn tells.
             Some((old, _)) if is_same(old.etag, old.kind) && premise.is_none() => Ok(()),
             Some((old, seen)) => {
-                self.effect(path, Some(before_of(old, seen)), Some(leaf), premise);
+                self.add_effect(path, Some(state_before(old, seen)), Some(leaf), premise);
                 Ok(())
             }
             None => {
-                match self.end_departure(&path) {
+                match self.cancel_removal(&path) {
                     Some(gone) if is_same(gone.etag, gone.kind) => {
                         self.directs.push(DirectChange::Install(path.clone(), leaf.clone()));
-                        self.ahead.insert(path, Some(leaf));
+                        self.planned.insert(path, Some(leaf));
                     }
-                    Some(gone) => self.effect(path, Some(gone), Some(leaf), premise),
-                    None => self.effect(path, None, Some(leaf), premise),
+                    Some(gone) => self.add_effect(path, Some(gone), Some(leaf), premise),
+                    None => self.add_effect(path, None, Some(leaf), premise),
                 }
                 Ok(())
             }
@@ -337,28 +337,28 @@ impl<'a> ChangePlan<'a> {
     }
 
     /// What stood at a path before it left under a scratch name, in this set or a moment ago; it is back now.
-    fn end_departure(&mut self, path: &TreePath) -> Option<StateBefore> {
-        if let Some(at) = self.departures.iter().position(|(departed, _)| departed == path) {
-            return Some(self.departures.swap_remove(at).1.before);
+    fn cancel_removal(&mut self, path: &TreePath) -> Option<StateBefore> {
+        if let Some(at) = self.pending_removals.iter().position(|(departed, _)| departed == path) {
+            return Some(self.pending_removals.swap_remove(at).1.before);
         }
         let gone = self.core.pending_removals.lock().remove(path)?;
         let before = gone.before.clone();
-        self.ended.push((path.clone(), gone));
+        self.cancelled_removals.push((path.clone(), gone));
         Some(before)
     }
 
     /// The set is refused: what had departed before it is departed still.
-    pub(crate) fn give_back(&mut self) {
-        self.core.pending_removals.lock().extend(self.ended.drain(..));
+    pub(crate) fn restore_cancelled_removals(&mut self) {
+        self.core.pending_removals.lock().extend(self.cancelled_removals.drain(..));
     }
 
     fn remove(&mut self, path: TreePath, (leaf, seen): (OverlayFile, bool), premise: Option<Precondition>) {
         self.files.push(WriteResult { path: path.clone(), etag: None });
-        if self.core.path_classes.of(&path).is_versioned() {
-            self.effect(path, Some(before_of(leaf, seen)), None, premise);
+        if self.core.path_classes.classify(&path).is_versioned() {
+            self.add_effect(path, Some(state_before(leaf, seen)), None, premise);
         } else {
             self.directs.push(DirectChange::Remove(path.clone()));
-            self.ahead.insert(path, None);
+            self.planned.insert(path, None);
         }
     }
 
@@ -374,17 +374,17 @@ impl<'a> ChangePlan<'a> {
             return Ok(());
         }
         let is_pending = self.is_pending(&to);
-        let target = self.giving_way(&to, &expect)?;
+        let target = self.replaced_file(&to, &expect)?;
         let premise_of_target = is_pending.then_some(expect);
         let (is_from_versioned, is_to_versioned) =
-            (self.core.path_classes.of(&from).is_versioned(), self.core.path_classes.of(&to).is_versioned());
+            (self.core.path_classes.classify(&from).is_versioned(), self.core.path_classes.classify(&to).is_versioned());
         let mut moved = leaf.clone();
         if !seen {
             // What it keeps of the file under its old name, which what it replaces has, too.
             moved.disk = self.core.resulting_attributes(&from, moved.disk)?;
         }
         if is_to_versioned && (!is_from_versioned || (to.is_page() && !from.is_page())) {
-            let content = self.gated(&to, leaf.content.clone(), leaf.kind, target.as_ref())?;
+            let content = self.run_gates(&to, leaf.content.clone(), leaf.kind, target.as_ref())?;
             moved = OverlayFile { disk: moved.disk, ..OverlayFile::new(content, leaf.kind) };
         }
         if is_to_versioned && target.as_ref().is_some_and(|(old, _)| (old.etag, old.kind) == (moved.etag, moved.kind)) {
@@ -400,28 +400,28 @@ impl<'a> ChangePlan<'a> {
             (true, false) => {
                 // An editor keeps the old text under a backup name and will write the page anew: see DEPARTURE.
                 self.files.push(WriteResult { path: to.clone(), etag: Some(leaf.etag) });
-                let before = before_of(leaf.clone(), seen);
+                let before = state_before(leaf.clone(), seen);
                 let (actor, protocol) = (self.caller.actor(), self.caller.protocol);
                 let due = std::time::Instant::now() + crate::core::RENAME_SAVE_GRACE;
-                self.departures.push((from.clone(), PendingRemoval { before, actor, protocol, due }));
+                self.pending_removals.push((from.clone(), PendingRemoval { before, actor, protocol, due }));
                 self.rename(from, to, leaf);
                 Ok(())
             }
             (false, true) => {
-                self.spent.push(from.clone());
-                self.ahead.insert(from, None);
+                self.consumed_scratch.push(from.clone());
+                self.planned.insert(from, None);
                 self.put(to, moved, target, premise_of_target)
             }
             (true, true) => {
-                self.effect(from, Some(before_of(leaf, seen)), None, premise);
+                self.add_effect(from, Some(state_before(leaf, seen)), None, premise);
                 self.put(to, moved, target, premise_of_target)
             }
         }
     }
 
     fn rename(&mut self, from: TreePath, to: TreePath, leaf: OverlayFile) {
-        self.ahead.insert(from.clone(), None);
-        self.ahead.insert(to.clone(), Some(leaf));
+        self.planned.insert(from.clone(), None);
+        self.planned.insert(to.clone(), Some(leaf));
         self.directs.push(DirectChange::Rename(from, to));
     }
 
@@ -439,7 +439,7 @@ impl<'a> ChangePlan<'a> {
         if from.is_root() || to.is_under(&from) {
             return Err(Fault::invalid("to", format_args!("`{from}` cannot be moved below itself")));
         }
-        match self.present(&to)? {
+        match self.effective_state(&to)? {
             EffectiveState::Absent => {}
             EffectiveState::Leaf(..) | EffectiveState::Large(_) => return Err(Fault::not_directory(&to)),
             EffectiveState::Directory if *expect == Precondition::Absent => return Err(Fault::exists(&to)),
@@ -449,7 +449,7 @@ impl<'a> ChangePlan<'a> {
             // The disk knows better whether it is empty: a listing leaves out what no tree can hold.
             EffectiveState::Directory => self.directs.push(DirectChange::RemoveDirectory(to.clone())),
         }
-        let is_scratch = |path: &TreePath| !self.core.path_classes.of(path).is_versioned();
+        let is_scratch = |path: &TreePath| !self.core.path_classes.classify(path).is_versioned();
         if is_scratch(&from) && !is_scratch(&to) {
             return Err(Fault::invalid(
                 "from",
@@ -460,12 +460,12 @@ impl<'a> ChangePlan<'a> {
             let Some(target) = path.rebase(&from, &to) else { continue };
             let before = Some(StateBefore { etag: blob, kind, disk_content: None });
             // A page that left a moment ago under a scratch name is not there to be moved.
-            let is_departed = self.end_departure(&path).is_some();
+            let is_departed = self.cancel_removal(&path).is_some();
             self.effects.push(FileEffect::new(path, before, None));
             if !is_scratch(&target) && !is_departed {
                 self.files.push(WriteResult { path: target.clone(), etag: Some(blob) });
                 let after = Some(StateAfter::Blob(blob, kind));
-                self.at.insert(target.clone(), self.effects.len());
+                self.effect_index.insert(target.clone(), self.effects.len());
                 self.effects.push(FileEffect::new(target, None, after));
             }
         }
@@ -478,21 +478,21 @@ impl<'a> ChangePlan<'a> {
     }
 
     /// Adds an effect, or folds it into the one this set already has on the path.
-    fn effect(
+    fn add_effect(
         &mut self,
         path: TreePath,
         before: Option<StateBefore>,
         after: Option<OverlayFile>,
         premise: Option<Precondition>,
     ) {
-        self.ahead.insert(path.clone(), after.clone());
+        self.planned.insert(path.clone(), after.clone());
         let after = after.map(StateAfter::Leaf);
-        match self.at.get(&path) {
+        match self.effect_index.get(&path) {
             Some(at) => self.effects[*at].after = after,
             None => {
-                self.at.insert(path.clone(), self.effects.len());
+                self.effect_index.insert(path.clone(), self.effects.len());
                 // Behind what is only accepted a large file may stand in the tree still.
-                let over = self.larges.remove(&path).or_else(|| self.core.overlay.get(&path)?.replaces_large);
+                let over = self.replaced_large.remove(&path).or_else(|| self.core.overlay.get(&path)?.replaces_large);
                 self.effects.push(FileEffect { recheck: premise, replaces_large: over, ..FileEffect::new(path, before, after) });
             }
         }
@@ -500,11 +500,11 @@ impl<'a> ChangePlan<'a> {
 
     /// Drops effects that cancelled out within the set, such as a file made and removed again. Not those that stand on what is only
     /// accepted.
-    pub(crate) fn without_noise(&mut self) {
+    pub(crate) fn drop_noops(&mut self) {
         self.effects.retain(|effect| effect.recheck.is_some() || !effect.is_noop());
     }
 }
 
-fn before_of(leaf: OverlayFile, seen: bool) -> StateBefore {
+fn state_before(leaf: OverlayFile, seen: bool) -> StateBefore {
     StateBefore { etag: leaf.etag, kind: leaf.kind, disk_content: seen.then_some(leaf.content) }
 }

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 /// Counts are told at most this often; a person sees nothing faster.
-const INTERVAL: Duration = Duration::from_millis(50);
+const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How far [`Vfs::open`](crate::Vfs::open) is.
 ///
@@ -49,12 +49,12 @@ pub type OnProgress = Box<dyn Fn(OpenProgress) + Send>;
 /// Tells a listener, if there is one.
 pub(crate) struct ProgressReporter {
     listener: Option<OnProgress>,
-    told: Option<Instant>,
+    last_report: Option<Instant>,
 }
 
 impl ProgressReporter {
     pub(crate) const fn new(listener: Option<OnProgress>) -> Self {
-        Self { listener, told: None }
+        Self { listener, last_report: None }
     }
 
     /// For what nobody waits for.
@@ -63,17 +63,17 @@ impl ProgressReporter {
     }
 
     /// Tells at once: for beginnings, ends and what is rare.
-    pub(crate) fn tell(&mut self, progress: OpenProgress) {
+    pub(crate) fn report(&mut self, progress: OpenProgress) {
         if let Some(listener) = &self.listener {
             listener(progress);
-            self.told = Some(Instant::now());
+            self.last_report = Some(Instant::now());
         }
     }
 
     /// Tells unless something was told a moment ago: for each of many.
-    pub(crate) fn pass(&mut self, progress: OpenProgress) {
-        if self.listener.is_some() && self.told.is_none_or(|told| told.elapsed() >= INTERVAL) {
-            self.tell(progress);
+    pub(crate) fn report_throttled(&mut self, progress: OpenProgress) {
+        if self.listener.is_some() && self.last_report.is_none_or(|told| told.elapsed() >= REPORT_INTERVAL) {
+            self.report(progress);
         }
     }
 }

@@ -26,7 +26,7 @@ impl UncommittedPaths {
     }
 
     /// What each of these paths will have in history; none for those that no set without a commit changed.
-    pub(crate) fn at(&self, paths: &[TreePath]) -> Vec<Option<CommittedState>> {
+    pub(crate) fn states_at(&self, paths: &[TreePath]) -> Vec<Option<CommittedState>> {
         let entries = self.entries.read();
         paths.iter().map(|path| entries.get(path).map(|(_, recorded)| *recorded)).collect()
     }
@@ -54,7 +54,7 @@ impl UncommittedPaths {
     }
 
     /// Forgets the sets up to a position: history has them.
-    pub(crate) fn forget(&self, up_to: Seq) {
+    pub(crate) fn forget_up_to(&self, up_to: Seq) {
         let mut entries = self.entries.write();
         if !entries.is_empty() {
             entries.retain(|_, (seq, _)| *seq > up_to);

@@ -82,7 +82,7 @@ pub(crate) enum FoundFile {
     /// On its way to the disk.
     Pending(FileView),
     /// In the tree, where it has so many bytes.
-    Placed(TreePath, u64),
+    InTree(TreePath, u64),
 }
 
 impl From<FileStat> for PathAttributes {
@@ -122,7 +122,7 @@ impl Vfs {
     /// # Errors
     /// `NotFound` when nothing is there, or nothing this door may see.
     pub fn stat(&self, protocol: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
-        self.see(protocol, path)?;
+        self.check_visible(protocol, path)?;
         match self.core.overlay.get(path) {
             Some(pending) => match pending.leaf {
                 Some(leaf) => self.pending_attributes(path, &leaf, pending.accepted),
@@ -130,8 +130,8 @@ impl Vfs {
             },
             None => match self.core.tree.stat(path) {
                 Ok(stat) => Ok(stat.into()),
-                Err(StoreError::SymlinkInPath(_)) => self.stat(protocol, &self.led_to(protocol, path)?),
-                Err(error) => Err(not_there(path, error)),
+                Err(StoreError::SymlinkInPath(_)) => self.stat(protocol, &self.resolve_directories(protocol, path)?),
+                Err(error) => Err(not_found_fault(path, error)),
             },
         }
     }
@@ -141,7 +141,7 @@ impl Vfs {
     /// # Errors
     /// `NotFound`, or `NotDirectory`.
     pub fn list(&self, protocol: Protocol, path: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
-        self.see(protocol, path)?;
+        self.check_visible(protocol, path)?;
         // Before the tree: what is installed between the two looks is then seen twice, not missed.
         let pending = self.core.overlay.below(path);
         let found = match self.core.tree.list(path) {
@@ -150,7 +150,7 @@ impl Vfs {
                 return Err(Fault::not_directory(path));
             }
             Err(StoreError::SymlinkInPath(_)) => {
-                let place = self.led_to(protocol, path)?;
+                let place = self.resolve_directories(protocol, path)?;
                 let place = match self.core.tree.read_link(&place) {
                     Ok(target) => self.follow(&place, &target)?,
                     Err(_) => place,
@@ -162,7 +162,7 @@ impl Vfs {
                 };
                 return Ok(self.list(protocol, &place)?.into_iter().map(renamed).collect());
             }
-            Err(error) => return Err(not_there(path, error)),
+            Err(error) => return Err(not_found_fault(path, error)),
         };
         let found = found.into_iter().map(|(name, stat)| (name, PathAttributes::from(stat)));
         let shown = |(name, attributes)| {
@@ -195,16 +195,16 @@ impl Vfs {
     /// # Errors
     /// `NotFound`, `IsDirectory`, or `Invalid` when a link leads out of the root.
     pub fn read(&self, protocol: Protocol, path: &TreePath) -> Result<FileView, Fault> {
-        self.taken(path, self.there(protocol, path)?)
+        self.read_found(path, self.find_file(protocol, path)?)
     }
 
     /// What was found where a path leads, whole.
-    pub(crate) fn taken(&self, path: &TreePath, there: FoundFile) -> Result<FileView, Fault> {
+    pub(crate) fn read_found(&self, path: &TreePath, there: FoundFile) -> Result<FileView, Fault> {
         let place = match there {
             FoundFile::Pending(file) => return Ok(file),
-            FoundFile::Placed(place, _) => place,
+            FoundFile::InTree(place, _) => place,
         };
-        let (content, stat) = self.core.tree.read(&place).map_err(|error| not_there(path, error))?;
+        let (content, stat) = self.core.tree.read(&place).map_err(|error| not_found_fault(path, error))?;
         Ok(FileView { etag: ETag::from_content(&content), content, attributes: stat.into() })
     }
 
@@ -212,10 +212,10 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::read`].
-    pub(crate) fn there(&self, protocol: Protocol, path: &TreePath) -> Result<FoundFile, Fault> {
+    pub(crate) fn find_file(&self, protocol: Protocol, path: &TreePath) -> Result<FoundFile, Fault> {
         let mut place = path.clone();
         for _ in 0..MAX_LINKS {
-            self.see(protocol, &place)?;
+            self.check_visible(protocol, &place)?;
             match self.core.overlay.get(&place).map(|pending| (pending.leaf, pending.accepted)) {
                 Some((Some(leaf), accepted)) if leaf.kind != FileKind::Symlink => {
                     let attributes = self.pending_attributes(&place, &leaf, accepted)?;
@@ -228,9 +228,9 @@ impl Vfs {
                         place = self.follow(&place, &self.core.tree.read_link(&place)?)?;
                     }
                     Ok(stat) if stat.kind == StatKind::Directory => return Err(Fault::is_directory(path)),
-                    Ok(stat) => return Ok(FoundFile::Placed(place, stat.size)),
-                    Err(StoreError::SymlinkInPath(_)) => place = self.led_to(protocol, &place)?,
-                    Err(error) => return Err(not_there(path, error)),
+                    Ok(stat) => return Ok(FoundFile::InTree(place, stat.size)),
+                    Err(StoreError::SymlinkInPath(_)) => place = self.resolve_directories(protocol, &place)?,
+                    Err(error) => return Err(not_found_fault(path, error)),
                 },
             }
         }
@@ -245,7 +245,7 @@ impl Vfs {
         path: &TreePath,
         extended: Option<&[u8]>,
     ) -> Option<(FileView, Option<Vec<u8>>)> {
-        self.see(protocol, path).ok()?;
+        self.check_visible(protocol, path).ok()?;
         if self.core.overlay.get(path).is_some() {
             return None;
         }
@@ -295,7 +295,7 @@ impl Vfs {
                 Err(fault) => return Err(fault),
             };
             for entry in entries {
-                if !self.core.path_classes.of(&entry.path).is_versioned() {
+                if !self.core.path_classes.classify(&entry.path).is_versioned() {
                     continue;
                 }
                 match entry.attributes.kind {
@@ -309,7 +309,7 @@ impl Vfs {
         Ok(found)
     }
 
-    fn see(&self, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
+    fn check_visible(&self, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
         if self.core.path_classes.is_visible(protocol, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
     }
 
@@ -326,7 +326,7 @@ impl Vfs {
     /// `Invalid` for links that lead out of the root or in a circle.
     pub fn resolve_links(&self, protocol: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
         // Nearly no path has a link in it, and the disk says so of the whole at once.
-        self.see(protocol, path)?;
+        self.check_visible(protocol, path)?;
         if self.core.tree.stat(path).is_ok_and(|stat| stat.kind != StatKind::Symlink)
             && self.core.overlay.get(path).is_none()
         {
@@ -334,7 +334,7 @@ impl Vfs {
         }
         let mut place = path.clone();
         for _ in 0..MAX_LINKS {
-            place = self.led_to(protocol, &place)?;
+            place = self.resolve_directories(protocol, &place)?;
             if place.is_root() || !self.stat(protocol, &place).is_ok_and(|there| there.kind == EntryKind::Symlink) {
                 return Ok(place);
             }
@@ -344,7 +344,7 @@ impl Vfs {
     }
 
     /// Where the link at a path leads in the end; the path itself when it is none.
-    pub(crate) fn end_of_links(&self, protocol: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
+    pub(crate) fn resolve_final_link(&self, protocol: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
         let mut place = path.clone();
         for _ in 0..MAX_LINKS {
             if path.is_root() || !self.stat(protocol, &place).is_ok_and(|there| there.kind == EntryKind::Symlink) {
@@ -356,14 +356,14 @@ impl Vfs {
     }
 
     /// Where a path leads whose directories are, in part, links: a path of real directories that this door may see.
-    pub(crate) fn led_to(&self, protocol: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
+    pub(crate) fn resolve_directories(&self, protocol: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
         let mut place = TreePath::root();
         let mut followed = 0;
         let mut ahead: Vec<PathComponent> =
             path.components().rev().map(PathComponent::parse).collect::<Result<_, _>>()?;
         while let Some(name) = ahead.pop() {
             place = place.join(&name);
-            self.see(protocol, &place)?;
+            self.check_visible(protocol, &place)?;
             if ahead.is_empty() {
                 break;
             }
@@ -460,6 +460,6 @@ fn child_name(directory: &TreePath, path: &TreePath) -> Option<PathComponent> {
 }
 
 /// A path through a file, or one that is not there, is simply not found.
-pub(crate) fn not_there(path: &TreePath, error: StoreError) -> Fault {
+pub(crate) fn not_found_fault(path: &TreePath, error: StoreError) -> Fault {
     if error.is_missing() { Fault::file_not_found(path) } else { error.into() }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use svcfs_base::{Fault, Seq};
 
-use super::adopted;
+use super::adoption_set;
 use crate::core::VfsCore;
 use crate::progress::{OpenProgress, ProgressReporter};
 use crate::queue::{FileEffect, QueuedSet, SetReceipt, StateAfter};
@@ -15,7 +15,7 @@ use crate::queue::{FileEffect, QueuedSet, SetReceipt, StateAfter};
 const MAX_FILES: usize = 10_000;
 const MAX_BYTES: usize = 64 << 20;
 /// Sets that wait for the committer at most. Fewer than the queue has room for: nobody gives up on a slow disk.
-const MAX_UNDER_WAY: usize = 3;
+const MAX_IN_FLIGHT: usize = 3;
 const MAX_WAIT: Duration = Duration::from_secs(600);
 
 /// Takes differences one by one and hands them to the committer.
@@ -23,17 +23,17 @@ pub(super) struct AdoptionSets<'v> {
     core: &'v VfsCore,
     reporter: &'v mut ProgressReporter,
     /// The newest record when the look began.
-    seen: Seq,
+    scanned_at: Seq,
     /// Files that will be looked at, and those that were.
     total: usize,
     looked_at: usize,
     /// Files that were looked at and are as history has them by now.
-    recorded: usize,
+    recorded_files: usize,
     /// Files that differed.
-    count: usize,
+    differing_files: usize,
     effects: Vec<FileEffect>,
     bytes: usize,
-    under_way: VecDeque<SubmittedSet>,
+    in_flight: VecDeque<SubmittedSet>,
 }
 
 /// What the committer says of a set once it is recorded.
@@ -47,21 +47,21 @@ struct SubmittedSet {
 
 impl<'v> AdoptionSets<'v> {
     pub(super) fn new(core: &'v VfsCore, reporter: &'v mut ProgressReporter, (total, seen): (usize, Seq)) -> Self {
-        let under_way = VecDeque::with_capacity(MAX_UNDER_WAY);
+        let under_way = VecDeque::with_capacity(MAX_IN_FLIGHT);
         let sets = Self {
             core,
             reporter,
-            seen,
+            scanned_at: seen,
             total,
             looked_at: 0,
-            recorded: 0,
-            count: 0,
+            recorded_files: 0,
+            differing_files: 0,
             effects: Vec::new(),
             bytes: 0,
-            under_way,
+            in_flight: under_way,
         };
         if total > 0 {
-            sets.reporter.tell(sets.progress());
+            sets.reporter.report(sets.progress());
         }
         sets
     }
@@ -74,13 +74,13 @@ impl<'v> AdoptionSets<'v> {
                 self.bytes += leaf.content.len();
             }
             self.effects.push(effect);
-            self.count += 1;
+            self.differing_files += 1;
             if self.effects.len() >= MAX_FILES || self.bytes >= MAX_BYTES {
                 self.submit()?;
             }
         }
-        self.take_answers()?;
-        self.reporter.pass(self.progress());
+        self.collect_answers()?;
+        self.reporter.report_throttled(self.progress());
         Ok(())
     }
 
@@ -89,59 +89,59 @@ impl<'v> AdoptionSets<'v> {
         if !self.effects.is_empty() {
             self.submit()?;
         }
-        while !self.under_way.is_empty() {
-            self.reporter.tell(self.progress());
+        while !self.in_flight.is_empty() {
+            self.reporter.report(self.progress());
             self.wait_for_oldest()?;
         }
         if self.total > 0 {
-            self.recorded = self.looked_at;
-            self.reporter.tell(self.progress());
+            self.recorded_files = self.looked_at;
+            self.reporter.report(self.progress());
         }
-        Ok(self.count)
+        Ok(self.differing_files)
     }
 
     fn submit(&mut self) -> Result<(), Fault> {
-        while self.under_way.len() >= MAX_UNDER_WAY {
-            self.reporter.tell(self.progress());
+        while self.in_flight.len() >= MAX_IN_FLIGHT {
+            self.reporter.report(self.progress());
             self.wait_for_oldest()?;
         }
         self.bytes = 0;
-        let answer = submit(self.core, std::mem::take(&mut self.effects), self.seen)?;
-        self.under_way.push_back(SubmittedSet { answer, looked_at: self.looked_at });
+        let answer = submit(self.core, std::mem::take(&mut self.effects), self.scanned_at)?;
+        self.in_flight.push_back(SubmittedSet { answer, looked_at: self.looked_at });
         Ok(())
     }
 
     fn wait_for_oldest(&mut self) -> Result<(), Fault> {
-        let Some(oldest) = self.under_way.pop_front() else { return Ok(()) };
+        let Some(oldest) = self.in_flight.pop_front() else { return Ok(()) };
         oldest.answer.recv_timeout(MAX_WAIT).map_err(Fault::internal)??;
-        self.recorded = oldest.looked_at;
+        self.recorded_files = oldest.looked_at;
         Ok(())
     }
 
     /// Counts the sets that are recorded by now.
-    fn take_answers(&mut self) -> Result<(), Fault> {
-        while let Some(oldest) = self.under_way.front() {
+    fn collect_answers(&mut self) -> Result<(), Fault> {
+        while let Some(oldest) = self.in_flight.front() {
             match oldest.answer.try_recv() {
                 Ok(answer) => answer?,
                 Err(TryRecvError::Empty) => break,
                 Err(error @ TryRecvError::Disconnected) => return Err(Fault::internal(error)),
             };
-            self.recorded = oldest.looked_at;
-            self.under_way.pop_front();
-            self.reporter.tell(self.progress());
+            self.recorded_files = oldest.looked_at;
+            self.in_flight.pop_front();
+            self.reporter.report(self.progress());
         }
         Ok(())
     }
 
     const fn progress(&self) -> OpenProgress {
-        OpenProgress::Adopting { scanned_files: self.looked_at, recorded_files: self.recorded, total: self.total }
+        OpenProgress::Adopting { scanned_files: self.looked_at, recorded_files: self.recorded_files, total: self.total }
     }
 }
 
 /// Hands one set to the committer.
 pub(super) fn submit(core: &VfsCore, effects: Vec<FileEffect>, seen: Seq) -> Result<AdoptionAnswer, Fault> {
     let (sender, answer) = mpsc::sync_channel(1);
-    core.queue.push(QueuedSet { scanned_at: Some(seen), ..adopted(core, effects, Some(sender)) }, |_| {})?;
+    core.queue.push(QueuedSet { scanned_at: Some(seen), ..adoption_set(core, effects, Some(sender)) }, |_| {})?;
     // Whoever waits has more to look at first.
     core.queue.wake();
     Ok(answer)

@@ -132,7 +132,7 @@ impl Committer {
         self.reject_or_retry(waiting, &trouble);
         // One that was turned away may have covered a logged one.
         for PlannedSet { set: prepared, .. } in planned.iter().filter(|planned| !planned.set.is_adopted) {
-            self.core.show(prepared);
+            self.core.show_pending(prepared);
         }
         self.core.queue.done(count - (self.retry_queue.len() - held), false);
     }

@@ -13,7 +13,7 @@ use super::Committer;
 use super::index::IndexRefresh;
 use crate::core::VfsCore;
 use crate::queue_load::FlushKind;
-use crate::recovery::write_anew;
+use crate::recovery::rewrite_unsynced;
 
 /// A checkpoint on its way, on a thread of its own: writers do not wait for what it flushes.
 pub(crate) struct RunningCheckpoint {
@@ -64,7 +64,7 @@ impl Committer {
         }
         if self.needs_checkpoint
             && self.core.tree.has_sync_failed()
-            && let Err(fault) = write_anew(&self.core)
+            && let Err(fault) = rewrite_unsynced(&self.core)
         {
             return self.checkpoint_failed(fault);
         }

@@ -33,7 +33,7 @@ use record::LoggedBatch;
 pub use window::CommitPolicy;
 pub(crate) use window::CommitWindow;
 
-use crate::adopt::adopted;
+use crate::adopt::adoption_set;
 use crate::core::{PendingRemoval, VfsCore};
 use crate::queue::{FileEffect, QueuedSet, StateAfter, StateBefore};
 
@@ -275,7 +275,7 @@ impl Committer {
             Err(_) => Some(gone.before),
         };
         let is_back = after.is_some();
-        let set = adopted(&self.core, vec![FileEffect::new(path, before, after)], None);
+        let set = adoption_set(&self.core, vec![FileEffect::new(path, before, after)], None);
         Some(if is_back { set } else { QueuedSet { actor: gone.actor, protocol: gone.protocol, ..set } })
     }
 
@@ -352,7 +352,7 @@ impl Committer {
             }
         }
         effects.retain(|effect| !effect.is_noop());
-        (!effects.is_empty()).then(|| adopted(&self.core, effects, None))
+        (!effects.is_empty()).then(|| adoption_set(&self.core, effects, None))
     }
 
     /// Nothing was logged. Those who wait are told; what nobody waits for was accepted and is tried again.
@@ -380,7 +380,7 @@ impl Committer {
         }
         // A refused change may have covered a held one.
         for prepared in self.retry_queue.iter().filter(|prepared| !prepared.is_adopted) {
-            self.core.show(prepared);
+            self.core.show_pending(prepared);
         }
     }
 

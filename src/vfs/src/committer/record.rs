@@ -11,7 +11,7 @@ use tracing::error;
 
 use super::window::CommitPolicy;
 use super::{Committer, PlannedSet};
-use crate::adopt::{adopted, adoption_message};
+use crate::adopt::{adoption_set, adoption_message};
 use crate::overlay::OverlayFile;
 use crate::precondition::{CurrentState, check_precondition};
 use crate::queue::{FileEffect, QueuedSet, StateAfter, StateBefore};
@@ -403,7 +403,7 @@ impl Committer {
             let (path, before) = (effect.path.clone(), known.map(StateBefore::from));
             unseen.push(FileEffect::new(path, before, edit));
         }
-        Ok((!unseen.is_empty()).then(|| adopted(&self.core, unseen, None)))
+        Ok((!unseen.is_empty()).then(|| adoption_set(&self.core, unseen, None)))
     }
 }
 

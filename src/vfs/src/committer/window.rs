@@ -252,7 +252,7 @@ impl Committer {
 
     /// The branch shows the commits that were logged.
     pub(super) fn mark_window_committed(&self) {
-        self.core.uncommitted.forget(self.window.closed_seq);
+        self.core.uncommitted.forget_up_to(self.window.closed_seq);
     }
 
     /// Forgets all but the first sets: what came since was not logged.

@@ -6,7 +6,7 @@ use svcfs_base::{Caller, Change, DiskAttributes, Fault, FileKind, Kind, Precondi
 use svcfs_store::OpenFile;
 use tracing::debug;
 
-use super::orphans::stands_in_for;
+use super::orphans::is_orphan_fallback;
 use super::table::DirtyBuffer;
 use super::{NodeId, PRIVILEGES, SetAttributes};
 use crate::Vfs;
@@ -14,7 +14,7 @@ use crate::core::EffectiveState;
 use crate::view::{EntryKind, PathAttributes};
 
 /// So many bytes are compared at once.
-const COMPARED: usize = 256 << 10;
+const COMPARE_BLOCK_BYTES: usize = 256 << 10;
 
 impl Vfs {
     /// Attributes, counting unpublished writes.
@@ -42,11 +42,11 @@ impl Vfs {
             // Asked first: what is put in place in between is then taken for pending, which does no harm.
             let is_pending = self.core.overlay.get(&path).is_some();
             let mut attributes = match (self.stat_any(Protocol::Internal, &path), &shared.orphan) {
-                (Err(fault), Some(kept)) if stands_in_for(&fault) => return kept.attributes(),
+                (Err(fault), Some(kept)) if is_orphan_fallback(&fault) => return kept.attributes(),
                 (attributes, _) => attributes?,
             };
             if attributes.kind == EntryKind::Directory {
-                self.count_pending(&path, shared.names_changed, &mut attributes);
+                self.merge_pending_times(&path, shared.names_changed, &mut attributes);
             }
             if let Some(told) = &mut shared.reported_times {
                 match told.of(&attributes, is_pending) {
@@ -75,7 +75,7 @@ impl Vfs {
     }
 
     /// As on any disk: a directory whose names change was changed, also where the change is not in the tree yet.
-    pub(super) fn count_pending(
+    pub(super) fn merge_pending_times(
         &self,
         directory: &TreePath,
         names: Option<SystemTime>,
@@ -112,7 +112,7 @@ impl Vfs {
             }
         }
         if self.is_removed_directory(node)
-            && let Some(now) = self.set_removed(node, &set)?
+            && let Some(now) = self.set_orphan_attributes(node, &set)?
         {
             return Ok(now);
         }
@@ -131,29 +131,29 @@ impl Vfs {
     }
 
     /// Whether a file has these bytes already.
-    pub(super) fn stands_at(&self, path: &TreePath, content: &[u8]) -> bool {
+    pub(super) fn has_content_at(&self, path: &TreePath, content: &[u8]) -> bool {
         // Mostly the size tells, and else the first of them.
         let is_as_long = |there: &PathAttributes| there.kind == EntryKind::File && there.size == content.len() as u64;
         self.stat(Protocol::Internal, path).is_ok_and(|there| is_as_long(&there))
             && match self.core.overlay.get(path) {
                 Some(pending) => pending.leaf.is_some_and(|leaf| leaf.content == content),
-                None => self.core.tree.open_to_read(path).is_ok_and(|file| has_only(&file, content)),
+                None => self.core.tree.open_to_read(path).is_ok_and(|file| has_bytes(&file, content)),
             }
     }
 
     /// Gives a file the times of a save that put nothing in place, because its bytes were there already: whoever compares times (make, cargo) was
     /// told of them. It loses its set-user-id bit as with any write. The save is accepted all the same where the disk refuses, as it does with files that the server does not own.
-    pub(super) fn keep_time(&self, path: &TreePath, content: &[u8], staging: &DirtyBuffer) {
-        if let Err(fault) = self.set_kept_time(path, content, staging) {
+    pub(super) fn keep_saved_times(&self, path: &TreePath, content: &[u8], staging: &DirtyBuffer) {
+        if let Err(fault) = self.apply_saved_times(path, content, staging) {
             debug!(page.path = %path, error = ?fault, "a save that changed nothing leaves the file the time it had");
         }
     }
 
-    fn set_kept_time(&self, path: &TreePath, content: &[u8], staging: &DirtyBuffer) -> Result<(), Fault> {
-        self.settle_at(path)?;
+    fn apply_saved_times(&self, path: &TreePath, content: &[u8], staging: &DirtyBuffer) -> Result<(), Fault> {
+        self.wait_applied_at(path)?;
         let _held = self.core.path_locks.lock([path.clone()].into());
         let there = self.stat(Protocol::Internal, path)?;
-        if self.core.overlay.get(path).is_some() || !self.stands_at(path, content) {
+        if self.core.overlay.get(path).is_some() || !self.has_content_at(path, content) {
             return Ok(());
         }
         if there.mode & PRIVILEGES != 0 && staging.mode.is_none() {
@@ -198,7 +198,7 @@ impl Vfs {
                 kind: Some(kind),
                 attributes: DiskAttributes { mode: Some(mode), ..leaf.disk },
             };
-            match self.apply_held(caller, change.into()) {
+            match self.apply_locked(caller, change.into()) {
                 Err(fault) if fault.kind() == Kind::Conflict => {}
                 outcome => {
                     outcome?;
@@ -211,7 +211,7 @@ impl Vfs {
 }
 
 /// Whether a file as long as that has these bytes.
-fn has_only(file: &OpenFile, content: &[u8]) -> bool {
-    let mut parts = (0..).step_by(COMPARED).zip(content.chunks(COMPARED));
+fn has_bytes(file: &OpenFile, content: &[u8]) -> bool {
+    let mut parts = (0..).step_by(COMPARE_BLOCK_BYTES).zip(content.chunks(COMPARE_BLOCK_BYTES));
     parts.all(|(at, part)| file.read_at(at, part.len()).is_ok_and(|there| there == part))
 }

@@ -15,7 +15,7 @@ use crate::core::VfsCore;
 use crate::view::blocks_of;
 
 /// The longest file that can be recorded, in bytes.
-pub(crate) const RECORDED: u64 = MAX_FILE_BYTES as u64;
+pub(crate) const MAX_VERSIONED_BYTES: u64 = MAX_FILE_BYTES as u64;
 
 /// How many unpublished bytes are in memory: those of all files of all spaces that share it.
 ///
@@ -25,11 +25,11 @@ pub struct DirtyBytes(AtomicU64);
 
 impl DirtyBytes {
     /// At most: four of the longest files.
-    const MOST: u64 = 4 * RECORDED;
+    const LIMIT_BYTES: u64 = 4 * MAX_VERSIONED_BYTES;
 
     /// Takes room for so many more; false where there is none.
-    fn take(&self, bytes: u64) -> bool {
-        let is_taken = self.0.fetch_add(bytes, Ordering::Relaxed) <= Self::MOST.saturating_sub(bytes);
+    fn try_reserve(&self, bytes: u64) -> bool {
+        let is_taken = self.0.fetch_add(bytes, Ordering::Relaxed) <= Self::LIMIT_BYTES.saturating_sub(bytes);
         if !is_taken {
             self.give_back(bytes);
         }
@@ -70,18 +70,18 @@ pub(crate) struct CountedBytes {
     bytes: Vec<u8>,
     counted: u64,
     /// Those of all files; none while nothing is counted.
-    all: Option<Arc<DirtyBytes>>,
+    total: Option<Arc<DirtyBytes>>,
 }
 
 impl CountedBytes {
-    const fn of(bytes: Vec<u8>) -> Self {
-        Self { bytes, counted: 0, all: None }
+    const fn uncounted(bytes: Vec<u8>) -> Self {
+        Self { bytes, counted: 0, total: None }
     }
 
     /// Those of a file of the disk, which takes no more, and room for them up to an end; none where they cannot be recorded or there is no room.
     fn read(file: &OpenFile, length: u64, (end, core): (u64, &VfsCore)) -> Option<Self> {
         let size = usize::try_from(end.max(length)).ok().filter(|size| *size <= MAX_FILE_BYTES)?;
-        let mut memory = Self::of(Vec::new());
+        let mut memory = Self::uncounted(Vec::new());
         if memory.count(size, core) {
             memory.bytes = file.read_at(0, usize::try_from(length).ok()?).ok()?.into();
             return Some(memory);
@@ -111,9 +111,9 @@ impl CountedBytes {
 
     /// Counts so many of them among those of all files; false where there is no room.
     fn count(&mut self, size: usize, core: &VfsCore) -> bool {
-        let all = self.all.get_or_insert_with(|| Arc::clone(core.dirty_bytes.get_or_init(Arc::default)));
+        let all = self.total.get_or_insert_with(|| Arc::clone(core.dirty_bytes.get_or_init(Arc::default)));
         let (before, now) = (self.counted, size as u64);
-        if now > before && !all.take(now - before) {
+        if now > before && !all.try_reserve(now - before) {
             return false;
         }
         all.give_back(before.saturating_sub(now));
@@ -124,7 +124,7 @@ impl CountedBytes {
 
 impl Drop for CountedBytes {
     fn drop(&mut self) {
-        if let Some(all) = &self.all {
+        if let Some(all) = &self.total {
             all.give_back(self.counted);
         }
     }
@@ -132,18 +132,18 @@ impl Drop for CountedBytes {
 
 impl From<Bytes> for DirtyBody {
     fn from(bytes: Bytes) -> Self {
-        Self::Memory(CountedBytes::of(bytes.into()))
+        Self::Memory(CountedBytes::uncounted(bytes.into()))
     }
 }
 
 impl DirtyBody {
     /// No bytes.
     pub(crate) const fn empty() -> Self {
-        Self::Memory(CountedBytes::of(Vec::new()))
+        Self::Memory(CountedBytes::uncounted(Vec::new()))
     }
 
     /// No bytes yet, of a file that is expected to become too large to be recorded.
-    pub(crate) fn beside(core: &VfsCore) -> Self {
+    pub(crate) fn on_disk(core: &VfsCore) -> Self {
         core.tree.stage_large().map_or_else(|_| Self::empty(), |draft| Self::Disk { draft, length: 0 })
     }
 
@@ -167,7 +167,7 @@ impl DirtyBody {
     pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         match self {
             Self::Memory(CountedBytes { bytes, .. }) => {
-                Ok(Bytes::copy_from_slice(&bytes[part(bytes, offset, length as u64)]))
+                Ok(Bytes::copy_from_slice(&bytes[clamped_range(bytes, offset, length as u64)]))
             }
             Self::Disk { draft, .. } => Ok(draft.file().read_at(offset, length)?),
         }
@@ -190,7 +190,7 @@ impl DirtyBody {
         }
         match self {
             Self::Memory(CountedBytes { bytes, .. }) => {
-                let range = part(bytes, offset, data.len() as u64);
+                let range = clamped_range(bytes, offset, data.len() as u64);
                 bytes[range].copy_from_slice(data);
             }
             Self::Disk { draft, length } => {
@@ -234,7 +234,7 @@ impl DirtyBody {
     pub(crate) fn zero(&mut self, offset: u64, length: u64) -> Result<(), Fault> {
         match self {
             Self::Memory(CountedBytes { bytes, .. }) => {
-                let range = part(bytes, offset, length);
+                let range = clamped_range(bytes, offset, length);
                 bytes[range].fill(0);
             }
             Self::Disk { draft, length: whole } => {
@@ -246,7 +246,7 @@ impl DirtyBody {
     }
 
     /// All of them, when they can be recorded: taken out where they are in memory, for they may be many. [`Body::give_back`] undoes it.
-    pub(crate) fn take_recorded(&mut self) -> Result<Option<Bytes>, Fault> {
+    pub(crate) fn take_content(&mut self) -> Result<Option<Bytes>, Fault> {
         let Some(length) = usize::try_from(self.length()).ok().filter(|length| *length <= MAX_FILE_BYTES) else {
             return Ok(None);
         };
@@ -270,7 +270,7 @@ impl DirtyBody {
 }
 
 /// The range of a part, as far as there are bytes.
-pub(super) fn part(bytes: &[u8], offset: u64, length: u64) -> Range<usize> {
+pub(super) fn clamped_range(bytes: &[u8], offset: u64, length: u64) -> Range<usize> {
     let position = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
     position(offset)..position(offset.saturating_add(length))
 }

@@ -8,8 +8,8 @@ use svcfs_base::{
 use svcfs_store::OpenFile;
 use tracing::error;
 
-use super::body::{RECORDED, part};
-use super::orphans::stands_in_for;
+use super::body::{MAX_VERSIONED_BYTES, clamped_range};
+use super::orphans::is_orphan_fallback;
 use super::table::{DirtyBuffer, ReportedTimes, SharedNode};
 use super::{Allocation, HandleId, NodeId, OpenMode, PRIVILEGES, WriteAt};
 use crate::Vfs;
@@ -25,7 +25,7 @@ impl Vfs {
         size: u64,
     ) -> Result<(), Fault> {
         if let Ok(path) = self.nodes.path_of(node) {
-            self.core.not_leased(caller, &path, false)?;
+            self.core.check_not_leased(caller, &path, false)?;
         }
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
@@ -34,33 +34,33 @@ impl Vfs {
                 // Whoever empties the file goes on with nothing.
                 shared.superseded_handles.remove(&handle);
             }
-            shared.take_back(handle)?;
+            shared.reattach_for(handle)?;
         }
         if shared.dirty.is_none()
             && shared.large.is_none()
             && let Ok(path) = self.nodes.path_of(node)
         {
             // By name, without a handle.
-            shared.large = self.opened_large(&path, &self.stat(Protocol::Internal, &path)?)?;
+            shared.large = self.open_large(&path, &self.stat(Protocol::Internal, &path)?)?;
         }
         let (is_open, is_being_written) = (self.nodes.is_open(node), !self.nodes.write_handles(node).is_empty());
         match &shared.large {
-            Some(large) if size > RECORDED => {
+            Some(large) if size > MAX_VERSIONED_BYTES => {
                 large.resize(size)?;
                 shared.reported_times = None;
             }
             Some(large) => {
-                let mut staging = self.cut_large(large, size)?;
+                let mut staging = self.truncate_large(large, size)?;
                 staging.body.resize(&self.core, size)?;
                 staging.writers.extend(through);
                 staging.writer = Some(caller.clone());
                 shared.dirty = Some(staging);
                 shared.large = None;
             }
-            None => self.stage_held((node, through), &mut shared, size > 0, |staging, now| {
+            None => self.change_dirty((node, through), &mut shared, size > 0, |staging, now| {
                 staging.is_changed |= staging.body.length() != size;
                 if size == 0 {
-                    staging.begin_anew();
+                    staging.reset_base();
                 }
                 staging.body.resize(&self.core, size)?;
                 staging.is_written |= size > 0;
@@ -70,7 +70,7 @@ impl Vfs {
         }
         // Set by name, without a handle whose closing would publish it: those who read close nothing that is theirs to save.
         if !is_being_written {
-            let outcome = self.publish_held(caller, node, &mut shared, Durability::Soon);
+            let outcome = self.publish_locked(caller, node, &mut shared, Durability::Soon);
             shared.detached = None;
             outcome?;
             if !is_open {
@@ -100,7 +100,7 @@ impl Vfs {
             let shared = self.nodes.shared(handle.node)?;
             let mut shared = shared.lock();
             if !self.zero_large(handle, &mut shared, part)? {
-                self.stage_held((handle.node, Some(id)), &mut shared, true, |staging, now| {
+                self.change_dirty((handle.node, Some(id)), &mut shared, true, |staging, now| {
                     staging.body.zero(part.offset, part.length)?;
                     staging.is_changed = true;
                     staging.is_written = true;
@@ -128,13 +128,13 @@ impl Vfs {
             if !self.core.path_classes.is_visible(caller.protocol, &path) {
                 return Err(Fault::new(Kind::Forbidden, "this file belongs to the server"));
             }
-            self.core.not_leased(caller, &path, false)?;
+            self.core.check_not_leased(caller, &path, false)?;
         }
         let handle = self.nodes.open(node, caller.protocol, mode.write)?;
         let opened = if mode.truncate && mode.write {
-            self.empty(caller, node, handle)
+            self.truncate(caller, node, handle)
         } else {
-            self.open_held(node, &attributes)
+            self.open_large_file(node, &attributes)
         };
         if let Err(fault) = opened {
             self.nodes.close(handle);
@@ -143,17 +143,17 @@ impl Vfs {
         Ok(handle)
     }
 
-    fn empty(&self, caller: &Caller, node: NodeId, handle: HandleId) -> Result<(), Fault> {
+    fn truncate(&self, caller: &Caller, node: NodeId, handle: HandleId) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         if let Some(large) = shared.large.take() {
-            shared.dirty = Some(self.cut_large(&large, 0)?);
+            shared.dirty = Some(self.truncate_large(&large, 0)?);
         }
-        self.stage_held((node, None), &mut shared, false, |staging, now| {
+        self.change_dirty((node, None), &mut shared, false, |staging, now| {
             staging.is_changed |= staging.body.length() > 0;
             staging.is_written = false;
-            staging.begin_anew();
-            staging.written_through(handle);
+            staging.reset_base();
+            staging.add_writer(handle);
             staging.body.resize(&self.core, 0)?;
             staging.touch(caller, now);
             Ok(())
@@ -161,14 +161,14 @@ impl Vfs {
     }
 
     /// A large file is held open for as long as any handle of it is.
-    fn open_held(&self, node: NodeId, attributes: &PathAttributes) -> Result<(), Fault> {
+    fn open_large_file(&self, node: NodeId, attributes: &PathAttributes) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         if shared.dirty.is_none()
             && shared.large.is_none()
             && let Ok(path) = self.nodes.path_of(node)
         {
-            shared.large = self.opened_large(&path, attributes)?;
+            shared.large = self.open_large(&path, attributes)?;
         }
         Ok(())
     }
@@ -194,8 +194,8 @@ impl Vfs {
                 return Ok(large.read_at(offset, length)?);
             }
         }
-        match self.read_standing(node, offset, length) {
-            Err(fault) if stands_in_for(&fault) => {
+        match self.read_published(node, offset, length) {
+            Err(fault) if is_orphan_fallback(&fault) => {
                 // What is kept was kept before the name went.
                 let shared = self.nodes.shared(node)?;
                 let shared = shared.lock();
@@ -206,16 +206,16 @@ impl Vfs {
     }
 
     /// Bytes of what stands at a node's path, unpublished writes not counted.
-    fn read_standing(&self, node: NodeId, offset: u64, length: usize) -> Result<Bytes, Fault> {
+    fn read_published(&self, node: NodeId, offset: u64, length: usize) -> Result<Bytes, Fault> {
         let path = self.nodes.path_of(node)?;
         match self.core.overlay.get(&path) {
             Some(pending) => {
                 let leaf = pending.leaf.ok_or_else(|| Fault::file_not_found(&path))?;
-                let range = part(&leaf.content, offset, length as u64);
+                let range = clamped_range(&leaf.content, offset, length as u64);
                 Ok(leaf.content.slice(range))
             }
             None => {
-                self.core.tree.read_range(&path, offset, length).map_err(|error| crate::view::not_there(&path, error))
+                self.core.tree.read_range(&path, offset, length).map_err(|error| crate::view::not_found_fault(&path, error))
             }
         }
     }
@@ -234,7 +234,7 @@ impl Vfs {
         let trouble = self.core.write_error.lock().as_ref().map(Fault::duplicate);
         if let Some(fault) = trouble.filter(is_disk_error) {
             if let Some(staging) = &mut self.nodes.shared(handle.node)?.lock().dirty {
-                staging.written_through(id);
+                staging.add_writer(id);
                 staging.write_error = Some(fault.duplicate());
             }
             return Err(fault);
@@ -246,9 +246,9 @@ impl Vfs {
         }
         let through = match at {
             WriteAt::Offset(_) | WriteAt::End => Some(id),
-            WriteAt::Mapped(_) => shared.handle_of_page(id, &self.nodes.write_handles(handle.node)),
+            WriteAt::Mapped(_) => shared.mapped_write_handle(id, &self.nodes.write_handles(handle.node)),
         };
-        self.stage_held((handle.node, through), &mut shared, true, |staging, now| {
+        self.change_dirty((handle.node, through), &mut shared, true, |staging, now| {
             let start = match at {
                 WriteAt::Offset(offset) | WriteAt::Mapped(offset) => offset,
                 WriteAt::End => staging.body.length(),
@@ -262,13 +262,13 @@ impl Vfs {
             Ok(())
         })?;
         if matches!(at, WriteAt::Mapped(_)) {
-            shared.written_by_any(self.nodes.write_handles(handle.node));
+            shared.add_mapped_writers(self.nodes.write_handles(handle.node));
         }
         Ok(data.len())
     }
 
     /// Changes unpublished content, which begins as what is published; as nothing when the present content does not matter.
-    fn stage_held(
+    fn change_dirty(
         &self,
         (node, through): (NodeId, Option<HandleId>),
         shared: &mut SharedNode,
@@ -276,11 +276,11 @@ impl Vfs {
         change: impl FnOnce(&mut DirtyBuffer, std::time::SystemTime) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let now = self.core.file_time();
-        through.map_or(Ok(()), |handle| shared.take_back(handle))?;
+        through.map_or(Ok(()), |handle| shared.reattach_for(handle))?;
         if shared.dirty.is_none() {
-            let begun = self.nodes.path_of(node).and_then(|path| self.staged(&path, is_based));
+            let begun = self.nodes.path_of(node).and_then(|path| self.load_dirty(&path, is_based));
             let mut begun = match (begun, &shared.orphan) {
-                (Err(fault), Some(kept)) if stands_in_for(&fault) => kept.staged(is_based)?,
+                (Err(fault), Some(kept)) if is_orphan_fallback(&fault) => kept.to_dirty(is_based)?,
                 (begun, _) => begun?,
             };
             begun.body.resize(&self.core, begun.body.length())?;
@@ -289,7 +289,7 @@ impl Vfs {
         match &mut shared.dirty {
             Some(staging) => {
                 change(staging, now)?;
-                through.into_iter().for_each(|handle| staging.written_through(handle));
+                through.into_iter().for_each(|handle| staging.add_writer(handle));
                 staging.write_error = None;
                 staging.rejected = None;
                 Ok(())
@@ -298,10 +298,10 @@ impl Vfs {
         }
     }
 
-    fn staged(&self, path: &TreePath, is_based: bool) -> Result<DirtyBuffer, Fault> {
+    fn load_dirty(&self, path: &TreePath, is_based: bool) -> Result<DirtyBuffer, Fault> {
         let attributes = self.stat(Protocol::Internal, path)?;
-        if !is_based && let Some(large) = self.opened_large(path, &attributes)? {
-            return self.cut_large(&large, 0);
+        if !is_based && let Some(large) = self.open_large(path, &attributes)? {
+            return self.truncate_large(&large, 0);
         }
         if !is_based && attributes.kind == EntryKind::File {
             // Neither read nor hashed: how much there was is all that counts.
@@ -330,7 +330,7 @@ impl Vfs {
     /// another door wrote the file since, and only parts of it were changed here. What [`Vfs::apply`] says.
     pub fn publish(&self, caller: &Caller, node: NodeId, durability: Durability) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
-        let is_waiting = shared.lock().dirty.as_ref().is_some_and(DirtyBuffer::is_only_emptied);
+        let is_waiting = shared.lock().dirty.as_ref().is_some_and(DirtyBuffer::is_only_truncated);
         if is_waiting && durability == Durability::Soon {
             return Ok(());
         }
@@ -340,11 +340,11 @@ impl Vfs {
     fn publish_now(&self, caller: &Caller, node: NodeId, durability: Durability) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
-        self.publish_held(caller, node, &mut shared, durability)
+        self.publish_locked(caller, node, &mut shared, durability)
     }
 
     /// Publishes a node whose shared content is held: between the look at its name and the write nobody takes the name away.
-    pub(super) fn publish_held(
+    pub(super) fn publish_locked(
         &self,
         caller: &Caller,
         node: NodeId,
@@ -353,10 +353,10 @@ impl Vfs {
     ) -> Result<(), Fault> {
         let Ok(path) = self.nodes.path_of(node) else { return Ok(()) };
         if let Some(DirtyBuffer { write_error: None, body, .. }) = &shared.dirty
-            && body.length() > RECORDED
+            && body.length() > MAX_VERSIONED_BYTES
         {
-            self.put_large(caller, &path, shared, durability)?;
-            self.put_extended(&path, shared);
+            self.save_large(caller, &path, shared, durability)?;
+            self.write_pending_xattrs(&path, shared);
             return Ok(());
         }
         let Some(mut staging) = shared.dirty.take() else {
@@ -368,20 +368,20 @@ impl Vfs {
         };
         if let Some(fault) = staging.write_error.as_ref().map(Fault::duplicate) {
             // Closing leaves the page as it was, and says so: many programs look at the outcome of one call only.
-            shared.put_aside(staging);
+            shared.detach(staging);
             return Err(fault);
         }
         if !staging.is_changed && !staging.is_new {
             if staging.writer.is_some()
-                && let Some(content) = staging.body.take_recorded()?
+                && let Some(content) = staging.body.take_content()?
             {
                 // Emptied, or cut to its length: no version, but a change of the file.
-                self.keep_time(&path, &content, &staging);
+                self.keep_saved_times(&path, &content, &staging);
             }
             // What another handle saved a moment ago is in this file, too.
             return if durability == Durability::Now { self.wait_applied().map(drop) } else { Ok(()) };
         }
-        let Some(content) = staging.body.take_recorded()? else {
+        let Some(content) = staging.body.take_content()? else {
             return Err(Fault::too_large("file", MAX_FILE_BYTES));
         };
         let kind = staging.mode.map(|mode| if mode & 0o100 != 0 { FileKind::Executable } else { FileKind::Regular });
@@ -398,24 +398,24 @@ impl Vfs {
             },
         };
         let set = ChangeSet { durability, ..ChangeSet::from(change) };
-        let is_same = self.stands_at(&path, &content);
-        let outcome = match staging.lost() {
+        let is_same = self.has_content_at(&path, &content);
+        let outcome = match staging.conflict() {
             Some(fault) => Err(fault.duplicate()),
-            None => self.apply_held(caller, set),
+            None => self.apply_locked(caller, set),
         };
         match outcome {
             Ok(_) => {
                 if is_same {
-                    self.keep_time(&path, &content, &staging);
+                    self.keep_saved_times(&path, &content, &staging);
                 }
                 shared.reported_times = Some(ReportedTimes::new(staging.changed, staging.modified));
-                self.put_extended(&path, shared);
+                self.write_pending_xattrs(&path, shared);
                 Ok(())
             }
             Err(fault) => {
                 staging.body.give_back(content.clone());
-                staging.judge(&fault);
-                self.after_refusal(shared, &path, (staging, content), durability);
+                staging.record_rejection(&fault);
+                self.handle_rejection(shared, &path, (staging, content), durability);
                 Err(fault)
             }
         }
@@ -437,7 +437,7 @@ impl Vfs {
             Ok(applied) => applied.single(),
             Err(fault) => {
                 if fault.kind() == Kind::Rejected {
-                    self.keep_refused(&path, content, &fault, None);
+                    self.keep_rejected(&path, content, &fault, None);
                 }
                 Err(fault)
             }
@@ -452,10 +452,10 @@ impl Vfs {
         let node = self.nodes.handle(handle)?.node;
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
-        self.let_go_of_refused(&mut shared, handle);
+        self.drop_rejected(&mut shared, handle);
         // Asked while the content is held: who opens the file and empties it in this moment waits, and is not published by us.
         let is_last = !self.nodes.is_open_elsewhere(node);
-        let outcome = if is_last { self.publish_held(caller, node, &mut shared, Durability::Soon) } else { Ok(()) };
+        let outcome = if is_last { self.publish_locked(caller, node, &mut shared, Durability::Soon) } else { Ok(()) };
         if is_last && outcome.is_err() {
             // Whoever saved was told. Were the bytes kept, the next one to open the file would publish them unawares.
             (shared.dirty, shared.detached) = (None, None);
@@ -464,7 +464,7 @@ impl Vfs {
             shared.superseded_handles.clear();
         }
         if is_last && self.nodes.path_of(node).is_ok() {
-            shared.unkeep(false);
+            shared.drop_orphan(false);
         }
         self.nodes.close(handle);
         outcome

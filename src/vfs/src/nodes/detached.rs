@@ -42,7 +42,7 @@ pub enum RejectedBuffer {
 
 impl DirtyBuffer {
     /// The same text of nobody.
-    fn copied(&self) -> Result<Self, Fault> {
+    fn copy_ownerless(&self) -> Result<Self, Fault> {
         let length = usize::try_from(self.body.length()).map_err(Fault::internal)?;
         Ok(Self {
             body: self.body.read(0, length)?.into(),
@@ -83,16 +83,16 @@ impl Vfs {
         let shared = self.nodes.shared(node).map_err(nowhere)?;
         let mut shared = shared.lock();
         // What another handle was told of these bytes is told once more here.
-        shared.take_back(handle).map_err(nowhere)?;
-        if durability == Durability::Soon && shared.dirty.as_ref().is_some_and(DirtyBuffer::is_only_emptied) {
+        shared.reattach_for(handle).map_err(nowhere)?;
+        if durability == Durability::Soon && shared.dirty.as_ref().is_some_and(DirtyBuffer::is_only_truncated) {
             return Ok(());
         }
-        let outcome = self.publish_held(caller, node, &mut shared, durability);
-        outcome.map_err(|fault| (fault, self.left_of(&mut shared, (node, handle))))
+        let outcome = self.publish_locked(caller, node, &mut shared, durability);
+        outcome.map_err(|fault| (fault, self.take_rejected(&mut shared, (node, handle))))
     }
 
     /// Where the text is that was refused of a handle.
-    fn left_of(&self, shared: &mut SharedNode, (node, handle): (NodeId, HandleId)) -> Option<RejectedBuffer> {
+    fn take_rejected(&self, shared: &mut SharedNode, (node, handle): (NodeId, HandleId)) -> Option<RejectedBuffer> {
         let is_its = |staging: &DirtyBuffer| staging.rejected.is_some() && staging.writers.contains(&handle);
         let is_here = shared.dirty.as_ref().is_some_and(is_its);
         let text = if is_here { &mut shared.dirty } else { &mut shared.detached };
@@ -104,7 +104,7 @@ impl Vfs {
             return Some(RejectedBuffer::InPlace);
         }
         // Those who wrote it through a mount go on with their own.
-        let taken = if refused.writers.len() > 1 { refused.copied().ok()? } else { text.take()? };
+        let taken = if refused.writers.len() > 1 { refused.copy_ownerless().ok()? } else { text.take()? };
         Some(RejectedBuffer::Detached(RejectedText(Box::new(taken))))
     }
 

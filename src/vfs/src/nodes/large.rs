@@ -6,7 +6,7 @@
 use svcfs_base::{Caller, Change, ChangeSet, DiskAttributes, Durability, Fault, Kind, Precondition, TreePath};
 use svcfs_store::OpenFile;
 
-use super::body::{DirtyBody, RECORDED};
+use super::body::{DirtyBody, MAX_VERSIONED_BYTES};
 use super::table::{DirtyBuffer, FileHandle, ReportedTimes, SharedNode};
 use super::{Allocation, HandleId, NodeId, WriteAt};
 use crate::Vfs;
@@ -15,8 +15,8 @@ use crate::view::{EntryKind, PathAttributes};
 
 impl Vfs {
     /// The large file that stands at a path with these attributes, open; none when it is not large.
-    pub(super) fn opened_large(&self, path: &TreePath, attributes: &PathAttributes) -> Result<Option<OpenFile>, Fault> {
-        let is_large = attributes.kind == EntryKind::File && attributes.size > RECORDED;
+    pub(super) fn open_large(&self, path: &TreePath, attributes: &PathAttributes) -> Result<Option<OpenFile>, Fault> {
+        let is_large = attributes.kind == EntryKind::File && attributes.size > MAX_VERSIONED_BYTES;
         if !is_large || self.core.overlay.get(path).is_some() {
             return Ok(None);
         }
@@ -24,7 +24,7 @@ impl Vfs {
     }
 
     /// Saves unpublished bytes that cannot be recorded. What had versions under this name is removed, with a version that says so.
-    pub(super) fn put_large(
+    pub(super) fn save_large(
         &self,
         caller: &Caller,
         path: &TreePath,
@@ -33,7 +33,7 @@ impl Vfs {
     ) -> Result<(), Fault> {
         let Some(staging) = &mut shared.dirty else { return Ok(()) };
         let DirtyBody::Disk { draft, .. } = &mut staging.body else { return Ok(()) };
-        self.core.not_leased(caller, path, false)?;
+        self.core.check_not_leased(caller, path, false)?;
         let mut attributes = DiskAttributes {
             mode: staging.mode,
             owner: Some((staging.uid, staging.gid)),
@@ -48,13 +48,13 @@ impl Vfs {
                 attributes.mode = attributes.mode.or(there.disk.mode);
                 let expect = staging.base.map_or(Precondition::Any, |etag| Precondition::OneOf(vec![etag]));
                 let removal = ChangeSet::from(Change::remove(path.clone()).with_precondition(expect)).soon();
-                match self.apply_held(caller, removal) {
+                match self.apply_locked(caller, removal) {
                     // Another door was faster.
                     Err(fault) if fault.kind() == Kind::NotFound => {}
                     outcome => drop(outcome?),
                 }
             }
-            self.settle_at(path)?;
+            self.wait_applied_at(path)?;
             let held = self.core.path_locks.lock([path.clone()].into());
             // What another door wrote since is removed as well, so that history has it.
             if !matches!(self.core.effective_state(path)?, EffectiveState::Leaf(..)) {
@@ -69,7 +69,7 @@ impl Vfs {
         shared.reported_times = Some(ReportedTimes::new(staging.changed, staging.modified));
         shared.large = Some(large);
         shared.dirty = None;
-        self.core.forget_refused(std::iter::once(path), self.core.refusals.now());
+        self.core.forget_rejected(std::iter::once(path), self.core.refusals.mark());
         Ok(())
     }
 
@@ -78,20 +78,20 @@ impl Vfs {
         let Some(node) = self.nodes.at(path) else { return Ok(()) };
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
-        if let Some(staging) = shared.dirty.as_ref().filter(|staging| staging.body.length() > RECORDED) {
+        if let Some(staging) = shared.dirty.as_ref().filter(|staging| staging.body.length() > MAX_VERSIONED_BYTES) {
             let writer = staging.writer.clone();
-            self.publish_held(writer.as_ref().unwrap_or(caller), node, &mut shared, Durability::Soon)?;
+            self.publish_locked(writer.as_ref().unwrap_or(caller), node, &mut shared, Durability::Soon)?;
         }
         Ok(())
     }
 
     /// Begins unpublished bytes with the first part of a large file, which becomes a file that can be recorded. One that is emptied is about to be
     /// written anew, and most often as large: those bytes are beside the tree from the first one on.
-    pub(super) fn cut_large(&self, large: &OpenFile, size: u64) -> Result<DirtyBuffer, Fault> {
+    pub(super) fn truncate_large(&self, large: &OpenFile, size: u64) -> Result<DirtyBuffer, Fault> {
         let (stat, now) = (large.stat()?, self.core.file_time());
         let length = usize::try_from(size).map_err(Fault::internal)?;
         Ok(DirtyBuffer {
-            body: if length == 0 { DirtyBody::beside(&self.core) } else { large.read_at(0, length)?.into() },
+            body: if length == 0 { DirtyBody::on_disk(&self.core) } else { large.read_at(0, length)?.into() },
             is_changed: true,
             is_written: size > 0,
             mode: Some(stat.mode),
@@ -110,7 +110,7 @@ impl Vfs {
         let shared = self.nodes.shared(self.nodes.handle(id)?.node)?;
         let mut shared = shared.lock();
         if let Some(staging) = shared.dirty.as_mut().filter(|staging| staging.is_new && staging.body.length() == 0) {
-            staging.body = DirtyBody::beside(&self.core);
+            staging.body = DirtyBody::on_disk(&self.core);
         }
         Ok(())
     }
@@ -180,9 +180,9 @@ impl Vfs {
         // Whoever wants it for themselves in this moment waits until this is written.
         let _held = path.clone().map(|path| self.core.path_locks.lock([path].into()));
         if let Some(path) = &path {
-            self.core.not_leased(&Caller::new(handle.protocol), path, false)?;
+            self.core.check_not_leased(&Caller::new(handle.protocol), path, false)?;
             // What takes its place by its size and time must find it as it was.
-            self.settle_at(path)?;
+            self.wait_applied_at(path)?;
         }
         change(large)?;
         shared.reported_times = None;

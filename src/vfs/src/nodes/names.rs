@@ -16,7 +16,7 @@ use crate::{Vfs, core::EffectiveState};
 /// How the names of files begin and end that a door writes beside their place until all of them has come.
 pub const UPLOAD_AFFIXES: (&str, &str) = (".svc-upload-", ".part");
 
-fn is_of_upload(name: &str) -> bool {
+fn is_upload_name(name: &str) -> bool {
     name.starts_with(UPLOAD_AFFIXES.0) && name.ends_with(UPLOAD_AFFIXES.1)
 }
 
@@ -48,7 +48,7 @@ impl Vfs {
         parent: NodeId,
         name: &PathComponent,
     ) -> Result<(NodeId, PathAttributes), Fault> {
-        self.lookup_path(caller, &self.directory(parent)?.join(name))
+        self.lookup_path(caller, &self.directory_path(parent)?.join(name))
     }
 
     /// Counts one more finding of a node that a listing gave by a name in a directory; false when that is its name no longer, or nobody knows
@@ -110,7 +110,7 @@ impl Vfs {
         }
         // Whoever brings a folder in line with another one must not remove what is on its way there.
         let is_on_its_way = |path: &TreePath| {
-            is_of_upload(path.name()) && self.nodes.at(path).is_some_and(|node| self.nodes.is_open(node))
+            is_upload_name(path.name()) && self.nodes.at(path).is_some_and(|node| self.nodes.is_open(node))
         };
         entries
             .into_iter()
@@ -130,8 +130,8 @@ impl Vfs {
         name: &PathComponent,
         mode: u32,
     ) -> Result<(NodeId, PathAttributes, HandleId), Fault> {
-        let path = self.writable(caller, parent, name)?;
-        self.must_be_free(caller, &path)?;
+        let path = self.writable_path(caller, parent, name)?;
+        self.check_name_free(caller, &path)?;
         let now = self.core.file_time();
         let owner = self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?;
         let staging = DirtyBuffer {
@@ -172,7 +172,7 @@ impl Vfs {
         name: &PathComponent,
         mode: u32,
     ) -> Result<(NodeId, PathAttributes), Fault> {
-        let path = self.writable(caller, parent, name)?;
+        let path = self.writable_path(caller, parent, name)?;
         self.apply(caller, Change::MakeDir { path: path.clone() })?;
         let above = self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?;
         self.core.tree.set_mode(&path, mode & 0o7777 | above.mode & SET_GROUP_ID)?;
@@ -185,7 +185,7 @@ impl Vfs {
     /// # Errors
     /// `NotEmpty`, `NotFound`, `NotDirectory`.
     pub fn remove_directory(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<(), Fault> {
-        let path = self.writable(caller, parent, name)?;
+        let path = self.writable_path(caller, parent, name)?;
         if !self.nodes.open_children(&path).is_empty() {
             return Err(holds_unsaved(&path));
         }
@@ -199,7 +199,7 @@ impl Vfs {
     /// # Errors
     /// `NotFound`, `IsDirectory`.
     pub fn unlink(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<(), Fault> {
-        let path = self.writable(caller, parent, name)?;
+        let path = self.writable_path(caller, parent, name)?;
         if self.remove_special(&path)? {
             return Ok(());
         }
@@ -214,7 +214,7 @@ impl Vfs {
         let mut held = self.nodes.lock_subtrees(&[path]);
         let is_new = held.at(path).is_some_and(|shared| shared.dirty.as_ref().is_some_and(|staging| staging.is_new));
         held.preserve_unlinked(self, path)?;
-        match self.apply_held(caller, ChangeSet::from(Change::remove(path.clone()).with_precondition(expect)).soon()) {
+        match self.apply_locked(caller, ChangeSet::from(Change::remove(path.clone()).with_precondition(expect)).soon()) {
             Ok(_) => {}
             // Created and removed again before anything was published.
             Err(fault) if fault.kind() == Kind::NotFound && is_new => {}
@@ -237,8 +237,8 @@ impl Vfs {
         (one_parent, one_name): (NodeId, &PathComponent),
         (other_parent, other_name): (NodeId, &PathComponent),
     ) -> Result<(), Fault> {
-        let one = self.writable(caller, one_parent, one_name)?;
-        let other = self.writable(caller, other_parent, other_name)?;
+        let one = self.writable_path(caller, one_parent, one_name)?;
+        let other = self.writable_path(caller, other_parent, other_name)?;
         let mut held = self.nodes.lock_subtrees(&[&one, &other]);
         self.publish_all_below(caller, &TreePath::root(), &mut held)?;
         let leaf_at = |path: &TreePath| match self.core.effective_state(path)? {
@@ -263,7 +263,7 @@ impl Vfs {
             kind: Some(new.kind),
             attributes: new.disk,
         };
-        let (of_one, of_other) = (self.extended_at(&one)?, self.extended_at(&other)?);
+        let (of_one, of_other) = (self.xattrs_at(&one)?, self.xattrs_at(&other)?);
         if (first.etag, first.kind) == (second.etag, second.kind) {
             // No version, but each name leads to the other file.
             self.wait_applied()?;
@@ -276,8 +276,8 @@ impl Vfs {
             self.apply(caller, set.with_message(message))?;
         }
         self.nodes.exchange(&one, &other);
-        self.move_extended(&other, (of_one.clone(), of_other.clone()))?;
-        self.move_extended(&one, (of_other, of_one))
+        self.move_xattrs(&other, (of_one.clone(), of_other.clone()))?;
+        self.move_xattrs(&one, (of_other, of_one))
     }
 
     /// Makes a symbolic link (found once).
@@ -291,7 +291,7 @@ impl Vfs {
         name: &PathComponent,
         target: &str,
     ) -> Result<(NodeId, PathAttributes), Fault> {
-        let path = self.writable(caller, parent, name)?;
+        let path = self.writable_path(caller, parent, name)?;
         if target.len() > 4095 {
             return Err(Fault::new(
                 Kind::NameTooLong,
@@ -331,7 +331,7 @@ impl Vfs {
     }
 
     /// Refuses a name that is taken.
-    pub(super) fn must_be_free(&self, caller: &Caller, path: &TreePath) -> Result<(), Fault> {
+    pub(super) fn check_name_free(&self, caller: &Caller, path: &TreePath) -> Result<(), Fault> {
         match self.attributes_at(caller, path) {
             Ok(_) => Err(Fault::exists(path)),
             Err(fault) if fault.kind() == Kind::NotFound => Ok(()),
@@ -340,7 +340,7 @@ impl Vfs {
     }
 
     /// Where a directory is whose names are asked for or changed: nothing is in one that was removed.
-    fn directory(&self, node: NodeId) -> Result<TreePath, Fault> {
+    fn directory_path(&self, node: NodeId) -> Result<TreePath, Fault> {
         if self.is_removed_directory(node) {
             return Err(Fault::not_found("the directory was removed; nothing is in it"));
         }
@@ -348,12 +348,12 @@ impl Vfs {
     }
 
     /// The path of a name that this caller may write.
-    pub(super) fn writable(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<TreePath, Fault> {
-        let path = self.directory(parent)?.join(name);
+    pub(super) fn writable_path(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<TreePath, Fault> {
+        let path = self.directory_path(parent)?.join(name);
         if !self.core.path_classes.is_visible(caller.protocol, &path) {
             return Err(Fault::new(Kind::Forbidden, format!("`{path}` belongs to the server")));
         }
-        self.core.not_leased(caller, &path, true)?;
+        self.core.check_not_leased(caller, &path, true)?;
         Ok(path)
     }
 
@@ -369,7 +369,7 @@ impl Vfs {
                 && self.nodes.path_of(node).is_ok_and(|place| place.is_under(path))
             {
                 let writer = staging.writer.clone();
-                self.publish_held(writer.as_ref().unwrap_or(caller), node, shared, Durability::Soon)?;
+                self.publish_locked(writer.as_ref().unwrap_or(caller), node, shared, Durability::Soon)?;
             }
         }
         Ok(())

@@ -52,7 +52,7 @@ impl Vfs {
         let (mut attributes, mut told) = (PathAttributes::from(stat), None);
         if attributes.kind == EntryKind::Directory {
             let names = shared.as_ref().and_then(|shared| shared.names_changed);
-            self.count_pending(path, names, &mut attributes);
+            self.merge_pending_times(path, names, &mut attributes);
             told = names.and(node);
         }
         if let Some(shared) = &mut shared

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use svcfs_base::{Change, ETag, Fault, FileKind, Kind, MAX_FILE_BYTES, Protocol, TreePath};
 use svcfs_store::OpenFile;
 
-use super::body::{DirtyBody, RECORDED};
+use super::body::{DirtyBody, MAX_VERSIONED_BYTES};
 use super::table::{DirtyBuffer, LockedNodes, SharedNode};
 use super::{NodeId, PRIVILEGES, SetAttributes};
 use crate::Vfs;
@@ -37,14 +37,14 @@ impl OrphanNode {
     /// Bytes at an offset; fewer at the end.
     pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         match self {
-            Self::Bytes(bytes, _) => Ok(bytes.slice(super::body::part(bytes, offset, length as u64))),
+            Self::Bytes(bytes, _) => Ok(bytes.slice(super::body::clamped_range(bytes, offset, length as u64))),
             Self::File(file) => Ok(file.read_at(offset, length)?),
             Self::Directory(_) => Err(Fault::new(Kind::IsDirectory, "a directory that was removed has no bytes")),
         }
     }
 
     /// Unpublished bytes that begin as this; as nothing when the present content does not matter.
-    pub(crate) fn staged(&self, is_based: bool) -> Result<DirtyBuffer, Fault> {
+    pub(crate) fn to_dirty(&self, is_based: bool) -> Result<DirtyBuffer, Fault> {
         let attributes = self.attributes()?;
         let content = if is_based { Some(self.read(0, MAX_FILE_BYTES)?) } else { None };
         Ok(DirtyBuffer {
@@ -57,18 +57,18 @@ impl OrphanNode {
 }
 
 /// Whether what is kept answers in place of this refusal.
-pub(super) fn stands_in_for(fault: &Fault) -> bool {
+pub(super) fn is_orphan_fallback(fault: &Fault) -> bool {
     matches!(fault.kind(), Kind::NotFound | Kind::Stale)
 }
 
 impl Vfs {
     /// Keeps what open handles have of the files that a set of another door takes away. A page that takes the place of another there is one that
     /// is gone here.
-    pub(crate) fn keep_what_goes(&self, changes: &[Change]) -> Result<(), Fault> {
+    pub(crate) fn preserve_removed(&self, changes: &[Change]) -> Result<(), Fault> {
         for change in changes {
             let gone = match change {
                 Change::RemoveDir { path } => {
-                    self.keep_directory(path)?;
+                    self.preserve_directory(path)?;
                     continue;
                 }
                 Change::Remove { path, .. } => path,
@@ -76,20 +76,20 @@ impl Vfs {
                 Change::Put { .. } | Change::MakeDir { .. } => continue,
             };
             for (path, shared) in self.nodes.open_below(gone) {
-                shared.lock().keep(self, &path)?;
+                shared.lock().preserve_unlinked(self, &path)?;
             }
         }
         Ok(())
     }
 
     /// Keeps what a directory is that is about to be removed, for whoever works in it.
-    fn keep_directory(&self, path: &TreePath) -> Result<(), Fault> {
+    fn preserve_directory(&self, path: &TreePath) -> Result<(), Fault> {
         let shared = self.nodes.at(path).and_then(|node| self.nodes.shared(node).ok());
-        shared.map_or(Ok(()), |shared| shared.lock().keep(self, path))
+        shared.map_or(Ok(()), |shared| shared.lock().preserve_unlinked(self, path))
     }
 
     /// Sets attributes of a directory that was removed; they are nobody's but of those who work in it.
-    pub(super) fn set_removed(&self, node: NodeId, set: &SetAttributes) -> Result<Option<PathAttributes>, Fault> {
+    pub(super) fn set_orphan_attributes(&self, node: NodeId, set: &SetAttributes) -> Result<Option<PathAttributes>, Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         let Some(kept @ OrphanNode::Directory(_)) = &mut shared.orphan else { return Ok(None) };
@@ -117,7 +117,7 @@ impl Vfs {
 
 impl Vfs {
     /// What a set of another door renames to names that are free, where that is open here; held until the handles can follow.
-    pub(crate) fn hold_renamed(&self, changes: &[Change]) -> (Vec<(TreePath, TreePath)>, LockedNodes<'_>) {
+    pub(crate) fn lock_renamed(&self, changes: &[Change]) -> (Vec<(TreePath, TreePath)>, LockedNodes<'_>) {
         let mut renames = Vec::new();
         for change in changes {
             if let Change::Move { from, to, .. } = change
@@ -141,7 +141,7 @@ impl Vfs {
         }
         for (node, shared) in held.all() {
             if self.nodes.path_of(node).is_ok_and(|path| renames.iter().any(|(_, to)| path.is_under(to))) {
-                shared.unkeep(self.nodes.is_open(node));
+                shared.drop_orphan(self.nodes.is_open(node));
             }
         }
     }
@@ -149,7 +149,7 @@ impl Vfs {
 
 impl SharedNode {
     /// Keeps what stands at the node's path, which is about to lose it; the handles of a file with unpublished bytes have those.
-    pub(super) fn keep(&mut self, vfs: &Vfs, path: &TreePath) -> Result<(), Fault> {
+    pub(super) fn preserve_unlinked(&mut self, vfs: &Vfs, path: &TreePath) -> Result<(), Fault> {
         if let Some(staging) = &mut self.dirty
             && staging.mode.is_none()
             && let Ok(there) = vfs.stat(Protocol::Internal, path)
@@ -167,7 +167,7 @@ impl SharedNode {
         }
         let stood = vfs.stat_any(Protocol::Internal, path);
         match stood {
-            Ok(PathAttributes { kind: EntryKind::File, size, .. }) if size > RECORDED => {
+            Ok(PathAttributes { kind: EntryKind::File, size, .. }) if size > MAX_VERSIONED_BYTES => {
                 self.large = Some(vfs.core.tree.open_to_write(path)?);
             }
             Ok(PathAttributes { kind: EntryKind::File, .. }) => {
@@ -178,14 +178,14 @@ impl SharedNode {
             }
             // What else there is has no content; and what is not there cannot go.
             Ok(_) => {}
-            Err(fault) if stands_in_for(&fault) => {}
+            Err(fault) if is_orphan_fallback(&fault) => {}
             Err(fault) => return Err(fault),
         }
         Ok(())
     }
 
     /// Forgets what was kept, when the name has stayed.
-    pub(super) fn unkeep(&mut self, is_open: bool) {
+    pub(super) fn drop_orphan(&mut self, is_open: bool) {
         self.orphan = None;
         if !is_open {
             self.large = None;

@@ -5,7 +5,7 @@ use std::fs::File;
 use svcfs_base::TreePath;
 
 use super::NodeId;
-use super::body::RECORDED;
+use super::body::MAX_VERSIONED_BYTES;
 use crate::Vfs;
 
 impl Vfs {
@@ -23,7 +23,7 @@ impl Vfs {
             return None;
         }
         // Nearly every file that programs open is a page, which is no reason to open it on the disk as well.
-        if shared.large.is_none() && !wanted(&path, RECORDED) {
+        if shared.large.is_none() && !wanted(&path, MAX_VERSIONED_BYTES) {
             return None;
         }
         let file = self.core.tree.open_file(&path).ok()?;

@@ -14,10 +14,10 @@ use crate::view::{EntryKind, FileView, FoundFile, PathAttributes};
 
 /// Most bytes that are read without waiting: so many are copied while others at the same thread do not notice, and an allocator has room for
 /// them at hand.
-const AT_ONCE: usize = 64 << 10;
+const MAX_CACHED_READ_BYTES: usize = 64 << 10;
 /// Most bytes of a file that are handed on from memory: about as many as a connection takes at once. What is longer would stay there for as long as
 /// a client is slow.
-const HERE: u64 = 256 << 10;
+const MAX_IN_MEMORY_BYTES: u64 = 256 << 10;
 
 /// The bytes of a file, to be handed on.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl FileContent {
     /// As [`Reader::read`].
     pub fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         match self {
-            Self::InMemory(content) => Ok(content.slice(super::body::part(content, offset, length as u64))),
+            Self::InMemory(content) => Ok(content.slice(super::body::clamped_range(content, offset, length as u64))),
             Self::OnDisk(reader) => reader.read(offset, length),
         }
     }
@@ -72,18 +72,18 @@ impl From<FileView> for OpenedFile {
 /// One of at most 64 MiB has one content to its end, whatever is written meanwhile; a larger one is read as it is.
 pub struct FileReader {
     vfs: Arc<Vfs>,
-    of: ReaderSource,
+    source: ReaderSource,
 }
 
 enum ReaderSource {
-    Still(SnapshotReader),
+    Snapshot(SnapshotReader),
     Large { caller: Caller, node: NodeId, handle: HandleId },
 }
 
 impl fmt::Debug for FileReader {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.of {
-            ReaderSource::Still(still) => write!(formatter, "{}", still.etag),
+        match &self.source {
+            ReaderSource::Snapshot(still) => write!(formatter, "{}", still.etag),
             ReaderSource::Large { handle, .. } => write!(formatter, "{handle:?}"),
         }
     }
@@ -95,13 +95,13 @@ impl Vfs {
     /// # Errors
     /// As [`Vfs::read`].
     pub fn open_content(self: &Arc<Self>, protocol: Protocol, path: &TreePath) -> Result<OpenedFile, Fault> {
-        match self.there(protocol, path)? {
-            FoundFile::Placed(place, size) if size > HERE => {
-                let (still, stat) = SnapshotReader::at(self, &place)?;
-                let (etag, reader) = (still.etag, FileReader { vfs: Arc::clone(self), of: ReaderSource::Still(still) });
+        match self.find_file(protocol, path)? {
+            FoundFile::InTree(place, size) if size > MAX_IN_MEMORY_BYTES => {
+                let (still, stat) = SnapshotReader::open(self, &place)?;
+                let (etag, reader) = (still.etag, FileReader { vfs: Arc::clone(self), source: ReaderSource::Snapshot(still) });
                 Ok(OpenedFile { content: FileContent::OnDisk(reader), etag, attributes: stat.into() })
             }
-            there => Ok(self.taken(path, there)?.into()),
+            there => Ok(self.read_found(path, there)?.into()),
         }
     }
 
@@ -110,11 +110,11 @@ impl Vfs {
     /// # Errors
     /// Those of the disk.
     pub fn spill_content(self: &Arc<Self>, content: Bytes) -> Result<FileContent, Fault> {
-        if content.len() as u64 <= HERE {
+        if content.len() as u64 <= MAX_IN_MEMORY_BYTES {
             return Ok(FileContent::InMemory(content));
         }
-        let of = ReaderSource::Still(SnapshotReader::of(self, &content)?);
-        Ok(FileContent::OnDisk(FileReader { vfs: Arc::clone(self), of }))
+        let of = ReaderSource::Snapshot(SnapshotReader::from_content(self, &content)?);
+        Ok(FileContent::OnDisk(FileReader { vfs: Arc::clone(self), source: of }))
     }
 }
 
@@ -125,7 +125,7 @@ impl FileReader {
     /// As [`Vfs::open_node`].
     pub fn open(vfs: &Arc<Vfs>, caller: &Caller, node: NodeId) -> Result<Self, Fault> {
         let handle = vfs.open_node(caller, node, OpenMode::default())?;
-        Ok(Self { vfs: Arc::clone(vfs), of: ReaderSource::Large { caller: caller.clone(), node, handle } })
+        Ok(Self { vfs: Arc::clone(vfs), source: ReaderSource::Large { caller: caller.clone(), node, handle } })
     }
 
     /// Opens one that a path leads to, links followed; what it is like besides.
@@ -149,8 +149,8 @@ impl FileReader {
     /// # Errors
     /// As [`Vfs::read_node`]; `Unavailable` when the content is gone, because somebody wrote into the file behind the server.
     pub fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
-        match &self.of {
-            ReaderSource::Still(still) => still.read(offset, length),
+        match &self.source {
+            ReaderSource::Snapshot(still) => still.read(offset, length),
             ReaderSource::Large { node, .. } => self.vfs.read_node(*node, offset, length),
         }
     }
@@ -159,9 +159,9 @@ impl FileReader {
     ///
     /// Never waits, so that a door that is async may ask where it is, and needs no thread for what is there.
     pub fn try_read_cached(&self, offset: u64, length: usize) -> Option<Bytes> {
-        let length = length.min(AT_ONCE);
-        let node = match &self.of {
-            ReaderSource::Still(still) => return still.read_now(offset, length),
+        let length = length.min(MAX_CACHED_READ_BYTES);
+        let node = match &self.source {
+            ReaderSource::Snapshot(still) => return still.try_read_cached(offset, length),
             ReaderSource::Large { node, .. } => *node,
         };
         let shared = self.vfs.nodes.shared(node).ok()?;
@@ -175,7 +175,7 @@ impl FileReader {
 
 impl Drop for FileReader {
     fn drop(&mut self) {
-        let ReaderSource::Large { caller, handle, .. } = &self.of else { return };
+        let ReaderSource::Large { caller, handle, .. } = &self.source else { return };
         // Opened to be read: there is nothing to publish that could be refused.
         if let Err(fault) = self.vfs.release(caller, *handle) {
             debug!(error = ?fault, "a file that was read could not be closed");

@@ -26,7 +26,7 @@ pub fn rejected_path(path: &TreePath) -> Option<TreePath> {
 
 impl DirtyBuffer {
     /// Notes why it was not accepted, where that is for what it is; what the disk refuses is tried again as it is.
-    pub(super) fn judge(&mut self, fault: &Fault) {
+    pub(super) fn record_rejection(&mut self, fault: &Fault) {
         if matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked) {
             self.rejected = Some(fault.duplicate());
         }
@@ -37,32 +37,32 @@ impl DirtyBuffer {
 
     /// Why it is never accepted: others wrote the file since, and only parts of it were changed here. Whoever empties the file first writes all
     /// of it.
-    pub(super) fn lost(&self) -> Option<&Fault> {
+    pub(super) fn conflict(&self) -> Option<&Fault> {
         self.conflict.as_ref().filter(|_| self.base.is_some())
     }
 
     /// Bytes were written through a handle.
-    pub(super) fn written_through(&mut self, handle: HandleId) {
+    pub(super) fn add_writer(&mut self, handle: HandleId) {
         self.truncated_writers.remove(&handle);
         self.writers.insert(handle);
     }
 
     /// Whoever wrote until now has nothing in the file any more.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn reset_base(&mut self) {
         self.base = None;
         let writers = std::mem::take(&mut self.writers);
-        if self.is_refused() {
+        if self.is_rejected() {
             self.truncated_writers.extend(writers);
         }
     }
 
     /// Only the length was set to zero: see [`Vfs::publish`].
-    pub(super) fn is_only_emptied(&self) -> bool {
+    pub(super) fn is_only_truncated(&self) -> bool {
         self.body.length() == 0 && !self.is_written && self.write_error.is_none()
     }
 
     /// Whether they were refused, by a gate or by the disk.
-    const fn is_refused(&self) -> bool {
+    const fn is_rejected(&self) -> bool {
         self.rejected.is_some() || self.write_error.is_some()
     }
 }
@@ -72,7 +72,7 @@ impl SharedNode {
     ///
     /// # Errors
     /// `Conflict` when others are writing the file by now, or have taken the place of what was put aside.
-    pub(super) fn take_back(&mut self, handle: HandleId) -> Result<(), Fault> {
+    pub(super) fn reattach_for(&mut self, handle: HandleId) -> Result<(), Fault> {
         let is_displaced = self.superseded_handles.contains(&handle);
         let is_its = self.detached.as_ref().is_some_and(|aside| aside.writers.contains(&handle));
         if is_displaced || is_its && self.dirty.is_some() {
@@ -90,14 +90,14 @@ impl SharedNode {
     }
 
     /// Whether a handle may write with nothing of its own put aside.
-    fn is_free(&self, handle: HandleId) -> bool {
+    fn has_nothing_detached(&self, handle: HandleId) -> bool {
         !self.superseded_handles.contains(&handle) && !self.detached.as_ref().is_some_and(|aside| aside.writers.contains(&handle))
     }
 
     /// Through which handle a page of a mapping is written. The kernel picks one of those that have the file open to write and does not say
     /// whose page it is: none of them where it may be of somebody who is free to write, else one that goes on with what was put aside for it.
-    pub(super) fn handle_of_page(&self, picked: HandleId, writing: &BTreeSet<HandleId>) -> Option<HandleId> {
-        if writing.iter().any(|handle| self.is_free(*handle)) {
+    pub(super) fn mapped_write_handle(&self, picked: HandleId, writing: &BTreeSet<HandleId>) -> Option<HandleId> {
+        if writing.iter().any(|handle| self.has_nothing_detached(*handle)) {
             return None;
         }
         let goes_on = writing.iter().find(|handle| !self.superseded_handles.contains(handle));
@@ -105,20 +105,20 @@ impl SharedNode {
     }
 
     /// The kernel wrote a page of a mapping, which may be of any of these handles: it does not say which.
-    pub(super) fn written_by_any(&mut self, mut handles: BTreeSet<HandleId>) {
-        handles.retain(|handle| self.is_free(*handle));
+    pub(super) fn add_mapped_writers(&mut self, mut handles: BTreeSet<HandleId>) {
+        handles.retain(|handle| self.has_nothing_detached(*handle));
         if let Some(staging) = &mut self.dirty {
-            handles.into_iter().for_each(|handle| staging.written_through(handle));
+            handles.into_iter().for_each(|handle| staging.add_writer(handle));
         }
     }
 
     /// Whether the close of a handle has nothing to save but what others wrote, who were told that it is refused.
-    pub(super) fn is_refused_of_others(&self, handle: HandleId) -> bool {
-        self.dirty.as_ref().is_some_and(|staging| staging.is_refused() && !staging.writers.contains(&handle))
+    pub(super) fn is_rejected_from_others(&self, handle: HandleId) -> bool {
+        self.dirty.as_ref().is_some_and(|staging| staging.is_rejected() && !staging.writers.contains(&handle))
     }
 
     /// Leaves refused bytes to those who wrote them.
-    pub(super) fn put_aside(&mut self, staging: DirtyBuffer) {
+    pub(super) fn detach(&mut self, staging: DirtyBuffer) {
         let replaced = self.detached.take().map(|aside| aside.writers).unwrap_or_default();
         self.superseded_handles.extend(replaced.difference(&staging.writers).chain(&staging.truncated_writers));
         self.detached = Some(staging);
@@ -127,7 +127,7 @@ impl SharedNode {
 
 impl Vfs {
     /// What becomes of bytes that could not be published.
-    pub(super) fn after_refusal(
+    pub(super) fn handle_rejection(
         &self,
         shared: &mut SharedNode,
         path: &TreePath,
@@ -140,12 +140,12 @@ impl Vfs {
             return;
         };
         let mode = staging.mode.or_else(|| Some(self.stat(Protocol::Internal, path).ok()?.mode)).unwrap_or(0o644);
-        self.keep_refused(path, content, &fault, Some((mode, (staging.uid, staging.gid))));
-        if durability == Durability::Now && staging.lost().is_none() {
+        self.keep_rejected(path, content, &fault, Some((mode, (staging.uid, staging.gid))));
+        if durability == Durability::Now && staging.conflict().is_none() {
             // No close, after which the file has to be what it was: whoever asked has it open, and goes on.
             shared.dirty = Some(staging);
         } else {
-            shared.put_aside(staging);
+            shared.detach(staging);
         }
     }
 
@@ -158,8 +158,8 @@ impl Vfs {
         {
             let shared = self.nodes.shared(node)?;
             let mut shared = shared.lock();
-            shared.take_back(handle)?;
-            if durability == Durability::Soon && shared.is_refused_of_others(handle) {
+            shared.reattach_for(handle)?;
+            if durability == Durability::Soon && shared.is_rejected_from_others(handle) {
                 return Ok(());
             }
         }
@@ -168,21 +168,21 @@ impl Vfs {
 
     /// Before a handle is closed: refused bytes go with the last of those who could go on with them. Whoever saved was told; were the bytes kept,
     /// the next one to write the file would publish them unawares.
-    pub(super) fn let_go_of_refused(&self, shared: &mut SharedNode, closing: HandleId) {
+    pub(super) fn drop_rejected(&self, shared: &mut SharedNode, closing: HandleId) {
         shared.superseded_handles.remove(&closing);
         let is_left = |staging: &DirtyBuffer| self.nodes.is_any_open(&staging.writers, closing);
         if shared.detached.as_ref().is_some_and(|aside| !is_left(aside)) {
             shared.detached = None;
         }
-        if shared.dirty.as_ref().is_some_and(|staging| staging.is_refused() && !is_left(staging)) {
+        if shared.dirty.as_ref().is_some_and(|staging| staging.is_rejected() && !is_left(staging)) {
             shared.dirty = None;
         }
     }
 
     /// Keeps what was refused where a person finds it (gaps.md D6). `own` is what the refused file has of permission bits and owner, where it does
     /// not go by the page's.
-    pub(super) fn keep_refused(&self, path: &TreePath, content: Bytes, fault: &Fault, own: Option<(u32, (u32, u32))>) {
-        if let Err(error) = self.keep_text(path, content, fault, own) {
+    pub(super) fn keep_rejected(&self, path: &TreePath, content: Bytes, fault: &Fault, own: Option<(u32, (u32, u32))>) {
+        if let Err(error) = self.store_rejected_text(path, content, fault, own) {
             error!(page.path = %path, %error, "the text of a refused save could not be kept");
         }
     }
@@ -203,7 +203,7 @@ impl Vfs {
             .stat(Protocol::Internal, page)
             .map_or_else(|_| self.tombstone_attributes(page), |there| Ok(Some(there)))?;
         let there = there.map(|there| (there.mode, (there.uid, there.gid)));
-        self.keep_text(name, content, fault, there.or_else(|| own.mode.zip(own.owner)))?;
+        self.store_rejected_text(name, content, fault, there.or_else(|| own.mode.zip(own.owner)))?;
         self.flush()
     }
 
@@ -216,7 +216,7 @@ impl Vfs {
     }
 
     /// Keeps it, readable for those who may read the page.
-    fn keep_text(
+    fn store_rejected_text(
         &self,
         path: &TreePath,
         content: Bytes,
@@ -239,7 +239,7 @@ impl Vfs {
             (Some((mode, owner)), None) | (None, Some((mode, owner))) => (mode, Some(owner)),
             (None, None) => (0o644, None),
         };
-        let mode = match self.directories_as_above(path) {
+        let mode = match self.mirror_directories(path) {
             Ok(()) => mode & 0o644 | 0o600,
             Err(error) => {
                 warn!(page.path = %path, %error, "the directories of a refused text do not get the permission bits of those of the page");
@@ -253,7 +253,7 @@ impl Vfs {
 
     /// Makes the directories that the text of a refused save is kept in, each with the permission bits and the owner of the one of the page: who may
     /// remove the page may remove its text.
-    fn directories_as_above(&self, path: &TreePath) -> Result<(), StoreError> {
+    fn mirror_directories(&self, path: &TreePath) -> Result<(), StoreError> {
         let tree = &self.core.tree;
         let mut above: Vec<TreePath> = path.ancestors().collect();
         above.sort();
@@ -283,8 +283,8 @@ impl Vfs {
     pub fn rejection_reason(&self, node: NodeId) -> Option<String> {
         let path = self.nodes.path_of(node).ok()?;
         match path.as_str().strip_prefix(REJECTED_DIRECTORY).and_then(|path| path.strip_prefix('/')) {
-            Some(page) => self.core.refusals.of(&TreePath::parse(page).ok()?),
-            None => self.core.refusals.of(&path),
+            Some(page) => self.core.refusals.reason(&TreePath::parse(page).ok()?),
+            None => self.core.refusals.reason(&path),
         }
     }
 }

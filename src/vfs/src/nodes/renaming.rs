@@ -42,8 +42,8 @@ impl Vfs {
         (new_parent, new_name): (NodeId, &PathComponent),
         (expect, durability): (Precondition, Durability),
     ) -> Result<(), Fault> {
-        let from = self.writable(caller, old_parent, old_name)?;
-        let to = self.writable(caller, new_parent, new_name)?;
+        let from = self.writable_path(caller, old_parent, old_name)?;
+        let to = self.writable_path(caller, new_parent, new_name)?;
         self.publish_large(caller, &from)?;
         if from == to || self.rename_special(caller, (&from, &to), &expect)? {
             return Ok(());
@@ -59,7 +59,7 @@ impl Vfs {
             }
         }
         // Its links are those of its text.
-        if self.linking(&from, &to).is_some() {
+        if self.resolver_for(&from, &to).is_some() {
             self.publish_all_below(caller, &from, &mut self.nodes.lock_subtrees(&[&from]))?;
         }
         let rename = Change::rename(from.clone(), to.clone()).with_precondition(expect);
@@ -139,9 +139,9 @@ impl Vfs {
             self.check_only_saved_below(to, &mut held)?;
         }
         held.preserve_unlinked(self, to)?;
-        let taken_along = self.extended_of_moved(&set.changes)?;
+        let taken_along = self.xattrs_of_moved(&set.changes)?;
         let is_alone = set.changes.len() == 1;
-        let outcome = self.apply_held(caller, set);
+        let outcome = self.apply_locked(caller, set);
         if outcome.is_err() {
             held.drop_orphan(to);
         }
@@ -151,7 +151,7 @@ impl Vfs {
         {
             let refused = self.read(caller.protocol, from)?;
             let own = (refused.attributes.mode, (refused.attributes.uid, refused.attributes.gid));
-            self.keep_refused(to, refused.content, fault, Some(own));
+            self.keep_rejected(to, refused.content, fault, Some(own));
         }
         match outcome {
             Ok(_) => {}
@@ -163,6 +163,6 @@ impl Vfs {
             shared.reported_times = there.map(|there| ReportedTimes::new(self.core.file_time(), there.modified));
         }
         self.nodes.rename(from, to);
-        taken_along.into_iter().try_for_each(|(to, extended)| self.move_extended(&to, extended))
+        taken_along.into_iter().try_for_each(|(to, extended)| self.move_xattrs(&to, extended))
     }
 }

@@ -24,9 +24,9 @@ impl Vfs {
         special: SpecialFile,
         mode: u32,
     ) -> Result<(NodeId, PathAttributes), Fault> {
-        let path = self.writable(caller, parent, name)?;
-        self.must_be_free(caller, &path)?;
-        self.settle_at(&path)?;
+        let path = self.writable_path(caller, parent, name)?;
+        self.check_name_free(caller, &path)?;
+        self.wait_applied_at(&path)?;
         let _held = self.core.path_locks.lock([path.clone()].into());
         self.core.tree.make_special(&path, special, mode)?;
         // A name that was taken before may have left a node that still has handles.
@@ -51,9 +51,9 @@ impl Vfs {
         if !self.special(&path)?.as_ref().is_some_and(is_special) {
             return Ok(None);
         }
-        let other = self.writable(caller, parent, name)?;
-        self.must_be_free(caller, &other)?;
-        self.settle_at(&other)?;
+        let other = self.writable_path(caller, parent, name)?;
+        self.check_name_free(caller, &other)?;
+        self.wait_applied_at(&other)?;
         let _held = self.core.path_locks.lock([path.clone(), other.clone()].into());
         self.core.tree.link_special(&path, &other)?;
         self.nodes.remove(&other);
@@ -83,7 +83,7 @@ impl Vfs {
     }
 
     /// What is accepted for a path reaches the disk before the disk is changed by hand.
-    pub(super) fn settle_at(&self, path: &TreePath) -> Result<(), Fault> {
+    pub(super) fn wait_applied_at(&self, path: &TreePath) -> Result<(), Fault> {
         if self.core.overlay.get(path).is_some() {
             self.wait_applied()?;
         }
@@ -102,7 +102,7 @@ impl Vfs {
     /// # Errors
     /// `NotFound`, `NotDirectory`.
     pub fn find_hidden_entry(&self, caller: &Caller, directory: &TreePath) -> Result<Option<String>, Fault> {
-        let directory = self.led_to(caller.protocol, directory)?;
+        let directory = self.resolve_directories(caller.protocol, directory)?;
         if let Some(unnamed) = self.core.tree.find_invalid_name(&directory)? {
             return Ok(Some(unnamed));
         }
@@ -129,11 +129,11 @@ impl Vfs {
     /// Removes a pipe, socket or device that something else is about to take the place of, if that is expected there.
     pub(super) fn replace_special(&self, path: &TreePath, expect: &Precondition) -> Result<(), Fault> {
         let _held = self.core.path_locks.lock([path.clone()].into());
-        match self.standing(path)? {
+        match self.current_state(path)? {
             CurrentState::Special => {}
             CurrentState::Nothing | CurrentState::Content(_) | CurrentState::Large(_) => return Ok(()),
         }
-        check_precondition(path, CurrentState::Special, expect).map_err(|fault| taken(path, fault))?;
+        check_precondition(path, CurrentState::Special, expect).map_err(|fault| exists_fault(path, fault))?;
         self.core.tree.remove(path)?;
         self.nodes.remove(path);
         Ok(())
@@ -166,14 +166,14 @@ impl Vfs {
                     expect = Precondition::Absent;
                 }
             }
-            self.settle_at(to)?;
+            self.wait_applied_at(to)?;
             let _held = self.core.path_locks.lock([from.clone(), to.clone()].into());
-            let now = self.standing(to)?;
+            let now = self.current_state(to)?;
             if matches!(now, CurrentState::Content(_)) && expect == Precondition::Any {
                 // Written since it was removed: that gets its version, too.
                 continue;
             }
-            check_precondition(to, now, &expect).map_err(|fault| taken(to, fault))?;
+            check_precondition(to, now, &expect).map_err(|fault| exists_fault(to, fault))?;
             self.core.tree.rename(from, to, true)?;
             self.nodes.rename(from, to);
             return Ok(true);
@@ -181,7 +181,7 @@ impl Vfs {
     }
 
     /// What conditions are compared with, of a path that is held.
-    fn standing(&self, path: &TreePath) -> Result<CurrentState, Fault> {
+    fn current_state(&self, path: &TreePath) -> Result<CurrentState, Fault> {
         match CurrentState::of(path, &self.core.effective_state(path)?)? {
             CurrentState::Nothing if self.special(path)?.is_some() => Ok(CurrentState::Special),
             standing => Ok(standing),
@@ -190,6 +190,6 @@ impl Vfs {
 }
 
 /// A name that was to be free, in the words of whoever gives names.
-fn taken(path: &TreePath, fault: Fault) -> Fault {
+fn exists_fault(path: &TreePath, fault: Fault) -> Fault {
     if fault.kind() == Kind::PreconditionFailed { Fault::exists(path) } else { fault }
 }

@@ -428,7 +428,7 @@ impl LockedNodes<'_> {
     /// Keeps what stands at a path, which is about to lose its name, for whoever knows its node.
     pub(crate) fn preserve_unlinked(&mut self, vfs: &Vfs, path: &TreePath) -> Result<(), Fault> {
         let Some(node) = self.nodes.at(path).filter(|node| self.nodes.is_referenced(*node)) else { return Ok(()) };
-        match self.at(path).map_or(Ok(()), |shared| shared.keep(vfs, path)) {
+        match self.at(path).map_or(Ok(()), |shared| shared.preserve_unlinked(vfs, path)) {
             // Nobody has it open, and hardly anybody is about to: a server with too many open files can remove it all the same.
             Err(fault) if !self.nodes.is_open(node) => {
                 tracing::debug!(%path, error = ?fault, "what is removed is not kept for those who have found its name");
@@ -442,7 +442,7 @@ impl LockedNodes<'_> {
     pub(crate) fn drop_orphan(&mut self, path: &TreePath) {
         let is_open = self.nodes.at(path).is_some_and(|node| self.nodes.is_open(node));
         if let Some(shared) = self.at(path) {
-            shared.unkeep(is_open);
+            shared.drop_orphan(is_open);
         }
     }
 }

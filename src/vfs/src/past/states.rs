@@ -37,7 +37,7 @@ impl Vfs {
     pub fn past_state(&self, text: &str) -> Result<Option<PastState>, Fault> {
         self.wait_committed()?;
         let Some(history) = self.core.versions.git() else { return Ok(None) };
-        let commit = match moment(text) {
+        let commit = match parse_timestamp(text) {
             Some(moment) => {
                 let second = moment.as_second();
                 history.commit_at(second, self.core.log.first_commit_after(second)?)?
@@ -66,7 +66,7 @@ impl Vfs {
 }
 
 /// The moment a text names, if it names one.
-fn moment(text: &str) -> Option<Timestamp> {
+fn parse_timestamp(text: &str) -> Option<Timestamp> {
     if let Ok(moment) = text.parse() {
         return Some(moment);
     }
@@ -83,7 +83,7 @@ fn moment(text: &str) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use super::moment;
+    use super::parse_timestamp;
 
     #[test]
     fn a_moment_is_read_in_every_usual_form_and_nothing_else_is_taken_for_one() {
@@ -95,10 +95,10 @@ mod tests {
             ("2026-11-22T10:15", "2026-11-22T10:15:00Z"),
             ("2026-11-22", "2026-11-22T00:00:00Z"),
         ] {
-            assert_eq!(moment(text).map(|moment| moment.to_string()).as_deref(), Some(meant), "{text}");
+            assert_eq!(parse_timestamp(text).map(|moment| moment.to_string()).as_deref(), Some(meant), "{text}");
         }
         for text in ["20261122", "main", "cafe", "2026-13-01", "2026-11", "now", "", "2026-11-22T25:00", "T", "-"] {
-            assert_eq!(moment(text), None, "{text}");
+            assert_eq!(parse_timestamp(text), None, "{text}");
         }
     }
 }

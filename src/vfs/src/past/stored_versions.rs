@@ -53,7 +53,7 @@ impl Vfs {
         match &self.core.versions {
             VersionStore::Git { legacy_snapshots: earlier, .. } => {
                 let kept: HashSet<_> = earlier.list(path)?.into_iter().collect();
-                self.numbered(path, |version| match version.id {
+                self.list_numbered(path, |version| match version.id {
                     VersionId::Commit(_) => version.new.map(StoredContent::Blob),
                     VersionId::Timestamp(moment) if kept.contains(&moment) => {
                         Some(StoredContent::Snapshot(path.clone(), moment))
@@ -67,13 +67,13 @@ impl Vfs {
                     kept.contains(&version.recorded_at)
                         .then(|| StoredContent::Snapshot(path.clone(), version.recorded_at))
                 };
-                self.numbered(path, content)
+                self.list_numbered(path, content)
             }
             VersionStore::LogOnly { .. } => Ok(Vec::new()),
         }
     }
 
-    fn numbered(
+    fn list_numbered(
         &self,
         path: &TreePath,
         content: impl Fn(&PathVersion) -> Option<StoredContent>,
@@ -100,7 +100,7 @@ impl Vfs {
         if self.is_pending(path) {
             self.wait_committed()?;
         }
-        self.newest(path)
+        self.read_newest(path)
     }
 
     /// The same without waiting: none while something accepted of it is no version yet.
@@ -108,14 +108,14 @@ impl Vfs {
     /// # Errors
     /// `Internal` when the log cannot be read.
     pub fn try_newest_version(&self, path: &TreePath) -> Result<Option<NewestVersion>, Fault> {
-        if self.is_pending(path) { Ok(None) } else { self.newest(path) }
+        if self.is_pending(path) { Ok(None) } else { self.read_newest(path) }
     }
 
     fn is_pending(&self, path: &TreePath) -> bool {
         self.core.overlay.get(path).is_some() || self.core.uncommitted.get(path, Seq(0)).is_some()
     }
 
-    fn newest(&self, path: &TreePath) -> Result<Option<NewestVersion>, Fault> {
+    fn read_newest(&self, path: &TreePath) -> Result<Option<NewestVersion>, Fault> {
         let newest = self.core.log.versions(path, Seq(u64::MAX), 1)?.into_iter().next();
         Ok(newest.and_then(|version| Some(NewestVersion { etag: version.new?, version: version.into() })))
     }
@@ -146,7 +146,7 @@ impl Vfs {
     pub fn stored_size(&self, content: &StoredContent) -> Result<u64, Fault> {
         match (content, &self.core.versions) {
             (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => {
-                history.blob_size(*blob)?.ok_or_else(gone)
+                history.blob_size(*blob)?.ok_or_else(not_stored)
             }
             (StoredContent::Blob(_) | StoredContent::Snapshot(..), _) => Ok(self.stored_content(content)?.len() as u64),
         }
@@ -166,10 +166,10 @@ impl Vfs {
             (StoredContent::Blob(_), VersionStore::Snapshots { .. } | VersionStore::LogOnly { .. })
             | (StoredContent::Snapshot(..), VersionStore::LogOnly { .. }) => None,
         };
-        found.ok_or_else(gone)
+        found.ok_or_else(not_stored)
     }
 }
 
-fn gone() -> Fault {
+fn not_stored() -> Fault {
     Fault::not_found("this version is not kept any more")
 }

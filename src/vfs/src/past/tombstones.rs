@@ -14,20 +14,20 @@ use crate::Vfs;
 use crate::view::{EntryKind, PathAttributes};
 
 /// Where they are kept, under the hash of the path.
-const DIRECTORY: &str = ".svc/state/gone";
+const TOMBSTONE_DIRECTORY: &str = ".svc/state/gone";
 /// Permission to read, for the group and for all others.
-const GROUP: u32 = 0o040;
-const OTHERS: u32 = 0o004;
+const GROUP_READ: u32 = 0o040;
+const OTHERS_READ: u32 = 0o004;
 
-fn place_of(path: &TreePath) -> Option<TreePath> {
-    TreePath::parse(&format!("{DIRECTORY}/{}", ETag::from_content(path.as_str().as_bytes()))).ok()
+fn tombstone_path(path: &TreePath) -> Option<TreePath> {
+    TreePath::parse(&format!("{TOMBSTONE_DIRECTORY}/{}", ETag::from_content(path.as_str().as_bytes()))).ok()
 }
 
 /// What a set takes away.
 pub(crate) struct RemovedPaths {
     path: TreePath,
     /// Whether all that is below goes with it.
-    is_whole: bool,
+    is_recursive: bool,
 }
 
 impl RemovedPaths {
@@ -35,9 +35,9 @@ impl RemovedPaths {
     pub(crate) fn of(changes: &[Change]) -> Vec<Self> {
         let going = |change: &Change| match change {
             Change::Remove { path, .. } | Change::RemoveDir { path } => {
-                Some(Self { path: path.clone(), is_whole: false })
+                Some(Self { path: path.clone(), is_recursive: false })
             }
-            Change::Move { from, .. } => Some(Self { path: from.clone(), is_whole: true }),
+            Change::Move { from, .. } => Some(Self { path: from.clone(), is_recursive: true }),
             Change::Put { .. } | Change::MakeDir { .. } => None,
         };
         changes.iter().filter_map(going).collect()
@@ -55,7 +55,7 @@ enum TraverseClass {
 
 impl TraverseClass {
     /// Those of them who may enter this directory, too.
-    const fn into(self, directory: &PathAttributes) -> Self {
+    const fn enter(self, directory: &PathAttributes) -> Self {
         match self {
             _ if directory.mode & 0o001 != 0 => self,
             Self::Everybody if directory.mode & 0o010 != 0 => Self::Group(directory.gid),
@@ -83,7 +83,7 @@ struct TombstoneWriter<'a> {
 }
 
 impl TombstoneWriter<'_> {
-    fn entrants(&mut self, directory: Option<TreePath>) -> TraverseClass {
+    fn traverse_class(&mut self, directory: Option<TreePath>) -> TraverseClass {
         // Who may not enter the root gets to no past either: in somebody's own folder nothing has to be kept.
         let Some(directory) = directory.filter(|directory| !directory.is_root()) else {
             return TraverseClass::Everybody;
@@ -91,22 +91,22 @@ impl TombstoneWriter<'_> {
         if let Some(known) = self.known.get(&directory) {
             return *known;
         }
-        let above = self.entrants(directory.parent());
+        let above = self.traverse_class(directory.parent());
         let there = self.vfs.stat(Protocol::Internal, &directory);
-        let entrants = there.map_or(above, |there| above.into(&there));
+        let entrants = there.map_or(above, |there| above.enter(&there));
         self.known.insert(directory, entrants);
         entrants
     }
 
-    fn keep(&mut self, path: &TreePath, there: &PathAttributes) {
+    fn record(&mut self, path: &TreePath, there: &PathAttributes) {
         // A link is read by everybody, and what has no versions has no past.
         if there.kind == EntryKind::Symlink || !self.vfs.is_versioned(path) {
             return;
         }
-        let mode = self.entrants(path.parent()).narrowed(there);
+        let mode = self.traverse_class(path.parent()).narrowed(there);
         let tree = &self.vfs.core.tree;
-        let outcome = place_of(path).map_or(Ok(()), |place| {
-            if mode & (GROUP | OTHERS) == GROUP | OTHERS {
+        let outcome = tombstone_path(path).map_or(Ok(()), |place| {
+            if mode & (GROUP_READ | OTHERS_READ) == GROUP_READ | OTHERS_READ {
                 return if tree.stat(&place).is_ok() { tree.remove(&place) } else { Ok(()) };
             }
             let owner = Some((there.uid, there.gid));
@@ -124,23 +124,23 @@ impl TombstoneWriter<'_> {
 
 impl Vfs {
     /// Keeps what is needed to know who may read the past of what is about to go.
-    pub(crate) fn keep_readers(&self, going: &[RemovedPaths]) {
+    pub(crate) fn record_tombstones(&self, going: &[RemovedPaths]) {
         let mut keeper = TombstoneWriter { vfs: self, known: HashMap::new() };
-        for RemovedPaths { path, is_whole } in going {
+        for RemovedPaths { path, is_recursive: is_whole } in going {
             // What is not there cannot go.
             let Ok(there) = self.stat(Protocol::Internal, path) else { continue };
-            keeper.keep(path, &there);
+            keeper.record(path, &there);
             if there.kind != EntryKind::Directory || !is_whole {
                 continue;
             }
             let mut directories = BTreeSet::new();
             for entry in self.walk(Protocol::Internal, path).unwrap_or_default() {
                 directories.extend(entry.path.ancestors().take_while(|above| above != path));
-                keeper.keep(&entry.path, &entry.attributes);
+                keeper.record(&entry.path, &entry.attributes);
             }
             for directory in directories {
                 if let Ok(there) = self.stat(Protocol::Internal, &directory) {
-                    keeper.keep(&directory, &there);
+                    keeper.record(&directory, &there);
                 }
             }
         }
@@ -151,7 +151,7 @@ impl Vfs {
     /// # Errors
     /// What the disk says.
     pub fn tombstone_attributes(&self, path: &TreePath) -> Result<Option<PathAttributes>, Fault> {
-        let Some(place) = place_of(path) else { return Ok(None) };
+        let Some(place) = tombstone_path(path) else { return Ok(None) };
         match self.core.tree.stat(&place) {
             Ok(kept) => Ok(Some(kept.into())),
             Err(error) if error.is_missing() => Ok(None),
@@ -212,6 +212,6 @@ mod tests {
         set_permissions(space.directory.path().join("own"), Permissions::from_mode(0o700)).unwrap();
         let refused = space.vfs.apply(&eve(), Change::rename(at("own"), at("full"))).map(drop);
         assert_eq!(refused.unwrap_err().kind(), Kind::NotEmpty);
-        assert!(!space.directory.path().join(DIRECTORY).exists());
+        assert!(!space.directory.path().join(TOMBSTONE_DIRECTORY).exists());
     }
 }

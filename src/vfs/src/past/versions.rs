@@ -12,7 +12,7 @@ use super::MAX_VERSIONS;
 use crate::Vfs;
 
 /// What is told of a snapshot whose record is gone with its log (gaps.md 4.4).
-const UNRECORDED: &str = "snapshot";
+const SNAPSHOT_MESSAGE: &str = "snapshot";
 
 /// One version of a page (contract 2.3).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -55,7 +55,7 @@ impl Vfs {
                 let recorded = recorded()?.into_iter().map(|version| (version.recorded_at, version));
                 let mut recorded: HashMap<_, _> = recorded.collect();
                 let kept = snapshots.list(path)?.into_iter().rev().take(MAX_VERSIONS);
-                Ok(kept.map(|moment| snapshot(moment, recorded.remove(&moment))).collect())
+                Ok(kept.map(|moment| snapshot_version(moment, recorded.remove(&moment))).collect())
             }
             VersionStore::LogOnly { .. } => Ok(Vec::new()),
         }
@@ -98,29 +98,29 @@ impl Vfs {
     /// What a path was at a version, if anything; none when there is no such version.
     fn content_at(&self, path: &TreePath, version: &str) -> Result<Option<Option<Bytes>>, StoreError> {
         match &self.core.versions {
-            VersionStore::Git { history, legacy_snapshots: earlier } => match of_snapshots(earlier, path, version)? {
+            VersionStore::Git { history, legacy_snapshots: earlier } => match read_snapshot(earlier, path, version)? {
                 Some(content) => Ok(Some(Some(content))),
-                None => of_commits(history, path, version),
+                None => read_commit(history, path, version),
             },
-            VersionStore::Snapshots { snapshots, .. } => Ok(of_snapshots(snapshots, path, version)?.map(Some)),
+            VersionStore::Snapshots { snapshots, .. } => Ok(read_snapshot(snapshots, path, version)?.map(Some)),
             VersionStore::LogOnly { .. } => Ok(None),
         }
     }
 }
 
-fn snapshot(moment: Timestamp, recorded: Option<PathVersion>) -> PageVersion {
+fn snapshot_version(moment: Timestamp, recorded: Option<PathVersion>) -> PageVersion {
     let hash = VersionId::Timestamp(moment);
     match recorded {
         Some(version) => PageVersion { hash, ..PageVersion::from(version) },
-        None => PageVersion { hash, author: String::new(), message: UNRECORDED.to_owned(), timestamp: moment },
+        None => PageVersion { hash, author: String::new(), message: SNAPSHOT_MESSAGE.to_owned(), timestamp: moment },
     }
 }
 
-fn of_snapshots(snapshots: &SnapshotStore, path: &TreePath, version: &str) -> Result<Option<Bytes>, StoreError> {
+fn read_snapshot(snapshots: &SnapshotStore, path: &TreePath, version: &str) -> Result<Option<Bytes>, StoreError> {
     VersionId::parse_timestamp(version).map_or(Ok(None), |moment| snapshots.read(path, moment))
 }
 
-fn of_commits(history: &History, path: &TreePath, hash: &str) -> Result<Option<Option<Bytes>>, StoreError> {
+fn read_commit(history: &History, path: &TreePath, hash: &str) -> Result<Option<Option<Bytes>>, StoreError> {
     let at = |commit: CommitId| match history.leaf(commit, path)? {
         Some((blob, _)) => history.read_blob(blob),
         None => Ok(None),

@@ -6,13 +6,13 @@ use svcfs_base::{CommitId, ETag, Fault, Seq, TreePath};
 use svcfs_store::{CommitAuthor, DiffBase, FileEdit, HeadMove, History, LogRecord, RecordKind, StoreError};
 use tracing::{error, warn};
 
-use super::COMMITS_AT_ONCE;
+use super::COMMITS_PER_BATCH;
 use super::replay_set::ReplaySet;
 use crate::core::VfsCore;
 use crate::progress::{OpenProgress, ProgressReporter};
 
 /// Of so many commits of others that were told together it is looked whether ours lie on top of them.
-const FEW: usize = 8;
+const MAX_EXTERNAL_BASES: usize = 8;
 
 /// Where the log ends in git.
 pub(super) struct LogEnd {
@@ -21,33 +21,33 @@ pub(super) struct LogEnd {
     /// Every commit that the log knows after the last checkpoint.
     pub(super) known: HashSet<CommitId>,
     /// The newest commit of the log, where others may have committed on top of it.
-    below: Option<CommitId>,
+    rebuilt_tip: Option<CommitId>,
     /// Where somebody took the branch elsewhere, and the log does not know.
-    pub(super) left: Option<LeftBranch>,
+    pub(super) branch_move: Option<BranchMove>,
 }
 
 /// A branch that somebody took from the newest commit of ours to another one while no server ran, as `git switch` does and `git reset`.
-pub(super) struct LeftBranch {
+pub(super) struct BranchMove {
     /// From where, and to where. Ours may be on top by now.
-    pub(super) way: (CommitId, CommitId),
+    pub(super) endpoints: (CommitId, CommitId),
     /// What had not reached the branch before, and is on top now. All else of ours they left with it.
-    pub(super) moved: Vec<LogRecord>,
+    pub(super) rebased_records: Vec<LogRecord>,
 }
 
 /// Where the branch stands.
 enum BranchState {
     /// At the newest commit of the log, or on top of it.
-    Whole,
+    UpToDate,
     /// At one that is below it.
     Behind(Option<CommitId>),
     /// At a commit of others that was lost with the power.
     Lost(CommitId),
     /// On what ours stood on, with others' commits on top; or where others took it, by this way from a commit of ours.
-    Aside(CommitId, Option<(CommitId, CommitId)>),
+    Diverged(CommitId, Option<(CommitId, CommitId)>),
 }
 
 impl BranchState {
-    fn look(
+    fn read(
         core: &VfsCore,
         (settled, ours): (Option<CommitId>, CommitId),
         records: &[LogRecord],
@@ -57,11 +57,11 @@ impl BranchState {
         Ok(if !git.has_all_objects(Some(ours), head)? {
             Self::Lost(head)
         } else if git.contains(head, ours)? {
-            Self::Whole
+            Self::UpToDate
         } else {
-            match left_by_others(core, (settled, head), records)? {
+            match external_branch_move(core, (settled, head), records)? {
                 None if git.contains(ours, head)? => Self::Behind(Some(head)),
-                way => Self::Aside(head, way),
+                way => Self::Diverged(head, way),
             }
         })
     }
@@ -69,18 +69,18 @@ impl BranchState {
 
 impl LogEnd {
     /// Where nothing was unsettled.
-    pub(super) fn nothing(settled: Option<CommitId>) -> Self {
-        Self { newest: settled, known: HashSet::new(), below: None, left: None }
+    pub(super) fn at_checkpoint(settled: Option<CommitId>) -> Self {
+        Self { newest: settled, known: HashSet::new(), rebuilt_tip: None, branch_move: None }
     }
 
     /// The paths that others changed in commits on top of ours, after all that was logged with a commit: they put in place there what they wanted.
-    pub(super) fn changed_on_top(&self, core: &VfsCore) -> Result<HashSet<TreePath>, Fault> {
-        let (Some(below), Some(head)) = (self.below, core.git()?.head()?) else { return Ok(HashSet::new()) };
+    pub(super) fn externally_changed_paths(&self, core: &VfsCore) -> Result<HashSet<TreePath>, Fault> {
+        let (Some(below), Some(head)) = (self.rebuilt_tip, core.git()?.head()?) else { return Ok(HashSet::new()) };
         let HeadMove::FastForward(commits) = core.git()?.head_move(Some(below), head)? else {
             return Ok(HashSet::new());
         };
         let mut paths = HashSet::new();
-        for part in commits.chunks(COMMITS_AT_ONCE) {
+        for part in commits.chunks(COMMITS_PER_BATCH) {
             let entries = core.git()?.external_commits(part)?.into_iter().flat_map(|commit| commit.entries);
             paths.extend(entries.map(|entry| entry.path));
         }
@@ -89,7 +89,7 @@ impl LogEnd {
 }
 
 /// Builds the logged commits again and brings the branch to the newest.
-pub(super) fn complete(
+pub(super) fn replay(
     core: &VfsCore,
     settled: Option<CommitId>,
     logged: &ReplaySet<'_>,
@@ -101,24 +101,24 @@ pub(super) fn complete(
         && !core.git()?.has_commit(gone)?
     {
         // Somebody put another repository in its place.
-        let completed = LogEnd { newest: settled, known, below: None, left: None };
-        let Some(head) = core.git()?.head()? else { return complete(core, None, logged, reporter) };
-        return beside(core, (settled, Some((gone, head)), head), records, completed);
+        let completed = LogEnd { newest: settled, known, rebuilt_tip: None, branch_move: None };
+        let Some(head) = core.git()?.head()? else { return replay(core, None, logged, reporter) };
+        return rebase_onto(core, (settled, Some((gone, head)), head), records, completed);
     }
     // A kill takes nothing from git: what the branch shows and is whole need not be written once more.
-    let built = rebuild(core, settled, (logged, shown(core, records)?), reporter)?;
-    let completed = LogEnd { newest: built.tip.or(settled), known, below: built.tip, left: None };
+    let built = rebuild(core, settled, (logged, records_on_branch(core, records)?), reporter)?;
+    let completed = LogEnd { newest: built.tip.or(settled), known, rebuilt_tip: built.tip, branch_move: None };
     let Some(ours) = built.tip else { return Ok(completed) };
-    let commits = shown_commits(core, (settled, ours), records, built.commits)?;
+    let commits = commits_to_record(core, (settled, ours), records, built.commits)?;
     loop {
-        let branch = BranchState::look(core, (settled, ours), records)?;
+        let branch = BranchState::read(core, (settled, ours), records)?;
         match branch {
-            BranchState::Lost(head) => take_back(core, head, ours)?,
-            BranchState::Aside(head, left) => {
-                let completed = LogEnd { newest: settled, below: None, ..completed };
-                return beside(core, (settled, left, head), records, completed);
+            BranchState::Lost(head) => rollback_branch(core, head, ours)?,
+            BranchState::Diverged(head, left) => {
+                let completed = LogEnd { newest: settled, rebuilt_tip: None, ..completed };
+                return rebase_onto(core, (settled, left, head), records, completed);
             }
-            BranchState::Behind(_) | BranchState::Whole => {
+            BranchState::Behind(_) | BranchState::UpToDate => {
                 // Before the branch moves: what is cut off between the two builds the same commits once more, and finds them told.
                 core.log.set_commits(&commits)?;
                 if let BranchState::Behind(head) = branch {
@@ -132,7 +132,7 @@ pub(super) fn complete(
 }
 
 /// The commits of our records but of those that somebody left, unless the branch has them again and nothing else tells that.
-fn shown_commits(
+fn commits_to_record(
     core: &VfsCore,
     (settled, ours): (Option<CommitId>, CommitId),
     records: &[LogRecord],
@@ -156,14 +156,14 @@ fn shown_commits(
 
 /// Somebody committed on what ours stood on, or took the branch elsewhere: what they left, if they did, stays where it is. Whatever else is
 /// not there yet comes on top of theirs.
-fn beside(
+fn rebase_onto(
     core: &VfsCore,
     (settled, left, head): (Option<CommitId>, Option<(CommitId, CommitId)>, CommitId),
     records: &[LogRecord],
     mut completed: LogEnd,
 ) -> Result<LogEnd, Fault> {
     warn!(commit.id = %head, commit.left = ?left, "the branch was moved while changes were unsettled; building on it");
-    let moved = moved(core, (settled, left, head), records)?;
+    let moved = records_to_rebase(core, (settled, left, head), records)?;
     // Cut off after the branch was moved, an opening finds them there.
     let present =
         core.git()?.ancestors_among((settled, head), &moved.iter().filter_map(|record| record.commit).collect())?;
@@ -179,14 +179,14 @@ fn beside(
     core.git()?.unpin_packs();
     if let Some(way) = left {
         completed.newest = Some(way.0);
-        completed.left = Some(LeftBranch { way, moved });
+        completed.branch_move = Some(BranchMove { endpoints: way, rebased_records: moved });
     }
     // Without that, whatever leads there from the last checkpoint and is not known is somebody's, also where it lies below ours.
     Ok(completed)
 }
 
 /// From which newest commit of the log somebody took the branch, and to which one that its present commit has: neither was told.
-fn left_by_others(
+fn external_branch_move(
     core: &VfsCore,
     (settled, head): (Option<CommitId>, CommitId),
     records: &[LogRecord],
@@ -211,15 +211,15 @@ fn left_by_others(
 }
 
 /// Takes the branch back from a commit that was lost with the power, where nothing is unsettled.
-pub(super) fn take_back_lost(core: &VfsCore, ours: Option<CommitId>) -> Result<(), Fault> {
+pub(super) fn rollback_lost_head(core: &VfsCore, ours: Option<CommitId>) -> Result<(), Fault> {
     match (core.git()?.head()?, ours) {
-        (Some(head), Some(ours)) if !core.git()?.has_all_objects(Some(ours), head)? => take_back(core, head, ours),
+        (Some(head), Some(ours)) if !core.git()?.has_all_objects(Some(ours), head)? => rollback_branch(core, head, ours),
         _ => Ok(()),
     }
 }
 
 /// Takes the branch back from a commit that was lost: to the newest one of which git knows that it stood there, and that is whole.
-fn take_back(core: &VfsCore, lost: CommitId, ours: CommitId) -> Result<(), Fault> {
+fn rollback_branch(core: &VfsCore, lost: CommitId, ours: CommitId) -> Result<(), Fault> {
     let git = core.git()?;
     let mut whole = ours;
     for before in git.reflog_targets()?.into_iter().filter(|before| *before != lost) {
@@ -233,7 +233,7 @@ fn take_back(core: &VfsCore, lost: CommitId, ours: CommitId) -> Result<(), Fault
 }
 
 /// Makes the objects of the logged commits again, and leaves the branch alone.
-pub(super) fn objects(core: &VfsCore, settled: Option<CommitId>, logged: &ReplaySet<'_>) -> Result<(), Fault> {
+pub(super) fn rebuild_objects(core: &VfsCore, settled: Option<CommitId>, logged: &ReplaySet<'_>) -> Result<(), Fault> {
     rebuild(core, settled, (logged, 0), &mut ProgressReporter::silent())?;
     core.git()?.unpin_packs();
     Ok(())
@@ -241,7 +241,7 @@ pub(super) fn objects(core: &VfsCore, settled: Option<CommitId>, logged: &Replay
 
 /// How many records, from the first, the branch shows: those up to the one whose commit it stands at. None where others committed among
 /// them: they may have taken commits of ours off the branch, and whatever no branch shows somebody's `git gc` takes away.
-fn shown(core: &VfsCore, records: &[LogRecord]) -> Result<usize, Fault> {
+fn records_on_branch(core: &VfsCore, records: &[LogRecord]) -> Result<usize, Fault> {
     let head = core.git()?.head()?;
     let count = records.iter().rposition(|record| head.is_some() && record.commit == head).map_or(0, |at| at + 1);
     let is_ours = records[..count].iter().all(|record| record.kind != RecordKind::ExternalCommit);
@@ -249,7 +249,7 @@ fn shown(core: &VfsCore, records: &[LogRecord]) -> Result<usize, Fault> {
 }
 
 /// Those records of ours that are to be on top of a head: neither others' commits had them, nor the commit that somebody took the branch from.
-fn moved(
+fn records_to_rebase(
     core: &VfsCore,
     (settled, left, head): (Option<CommitId>, Option<(CommitId, CommitId)>, CommitId),
     records: &[LogRecord],
@@ -290,13 +290,13 @@ fn rebuild(
 ) -> Result<ReplayResult, Fault> {
     let records = logged.records;
     let total = records.len();
-    reporter.tell(OpenProgress::Replaying { records: 0, total });
+    reporter.report(OpenProgress::Replaying { records: 0, total });
     let mut tip = parent;
     let mut commits = Vec::with_capacity(records.len());
     // Records of others up to here lie below ours already.
     let mut passed = 0;
     for (at, record) in records.iter().enumerate() {
-        reporter.pass(OpenProgress::Replaying { records: at, total });
+        reporter.report_throttled(OpenProgress::Replaying { records: at, total });
         match record.kind {
             RecordKind::ExternalCommit if at >= passed => {
                 // One that is gone with the repository that had it is nothing to build on.
@@ -308,7 +308,7 @@ fn rebuild(
             // A window that came to nothing.
             RecordKind::Commit if record.entries.is_empty() => {}
             RecordKind::Change | RecordKind::Commit => {
-                let (commit, after) = staged_again(core, tip, (at, record), (logged, shown))?;
+                let (commit, after) = restage(core, tip, (at, record), (logged, shown))?;
                 passed = passed.max(after);
                 tip = commit.or(tip);
                 commits.extend(tip.map(|commit| (record.seq, commit)));
@@ -316,26 +316,26 @@ fn rebuild(
         }
     }
     core.git()?.publish()?;
-    reporter.tell(OpenProgress::Replaying { records: total, total });
+    reporter.report(OpenProgress::Replaying { records: total, total });
     Ok(ReplayResult { commits, tip })
 }
 
 /// Builds the commit of one record again, and says up to where records of others lie below it already.
-fn staged_again(
+fn restage(
     core: &VfsCore,
     tip: Option<CommitId>,
     (at, record): (usize, &LogRecord),
     (logged, shown): (&ReplaySet<'_>, usize),
 ) -> Result<(Option<CommitId>, usize), Fault> {
-    let commit = stage(core, tip, (record, at < shown), logged)?;
+    let commit = stage_record(core, tip, (record, at < shown), logged)?;
     if commit != record.commit {
         // The branch was moved under ours after they were logged: some of the others' commits, recorded later, lie below.
-        let first = at + records_until_others(&logged.records[at..]);
+        let first = at + records_until_external(&logged.records[at..]);
         let others =
             logged.records[first..].iter().take_while(|record| record.kind == RecordKind::ExternalCommit).count();
-        for number in others.checked_sub(1).into_iter().chain(0..others.min(FEW)) {
+        for number in others.checked_sub(1).into_iter().chain(0..others.min(MAX_EXTERNAL_BASES)) {
             let theirs = &logged.records[first + number];
-            if let Ok(other) = stage(core, theirs.commit, (record, false), logged)
+            if let Ok(other) = stage_record(core, theirs.commit, (record, false), logged)
                 && other == record.commit
             {
                 return Ok((other, first + number + 1));
@@ -345,12 +345,12 @@ fn staged_again(
     Ok((commit, 0))
 }
 
-fn records_until_others(records: &[LogRecord]) -> usize {
+fn records_until_external(records: &[LogRecord]) -> usize {
     records.iter().position(|record| record.kind == RecordKind::ExternalCommit).unwrap_or(records.len())
 }
 
 /// Builds the commit of one record; none when git has no place for it there.
-fn stage(
+fn stage_record(
     core: &VfsCore,
     parent: Option<CommitId>,
     (record, is_shown): (&LogRecord, bool),
@@ -360,7 +360,7 @@ fn stage(
     for entry in &record.entries {
         contents.push(match (&entry.content, entry.new) {
             (Some(content), _) => Some(content.clone()),
-            (None, Some(blob)) => logged.content_of(core, &entry.path, blob)?,
+            (None, Some(blob)) => logged.find_content(core, &entry.path, blob)?,
             (None, None) => None,
         });
     }
@@ -372,7 +372,7 @@ fn stage(
             (Some(content), _) => Some(FileEdit::Write { path: &entry.path, kind: entry.kind, content }),
             (None, None) => Some(FileEdit::Remove { path: &entry.path }),
             (None, Some(blob)) => {
-                lost(&entry.path, blob);
+                report_lost_version(&entry.path, blob);
                 None
             }
         })
@@ -390,6 +390,6 @@ fn stage(
 }
 
 /// Only edits behind the server are logged without their content: nobody was promised them.
-fn lost(path: &TreePath, blob: ETag) {
+fn report_lost_version(path: &TreePath, blob: ETag) {
     error!(page.path = %path, %blob, "a version made behind the server was lost with the power; the others are whole");
 }

@@ -21,12 +21,12 @@ use tracing::{debug, info, warn};
 use crate::committer::{CommitWindow, Committer, external_record, diverged_records, assign_seqs};
 use crate::core::VfsCore;
 use crate::progress::{OpenProgress, ProgressReporter};
-use commits::{LeftBranch, LogEnd};
+use commits::{BranchMove, LogEnd};
 use replay_set::ReplaySet;
-pub(crate) use strategy::{RootStores, begin};
+pub(crate) use strategy::{RootStores, switch_strategy};
 
 /// How many commits of others are read and logged at once.
-const COMMITS_AT_ONCE: usize = 1_000;
+const COMMITS_PER_BATCH: usize = 1_000;
 
 /// Brings log, memory and tree into agreement, and makes the committer that goes on from there.
 pub(crate) fn recover(
@@ -34,7 +34,7 @@ pub(crate) fn recover(
     is_new_log: bool,
     reporter: &mut ProgressReporter,
 ) -> Result<Committer, Fault> {
-    let committer = brought_into_agreement(core, is_new_log, reporter)?;
+    let committer = reconcile(core, is_new_log, reporter)?;
     // From here on a kill takes nothing from the tree.
     if let Err(error) = boot_marker::write_marker(&StatePaths::new(&core.root), core.tree.boot_time()) {
         debug!(%error, "the next start looks at the tree as after a power cut");
@@ -42,7 +42,7 @@ pub(crate) fn recover(
     Ok(committer)
 }
 
-fn brought_into_agreement(
+fn reconcile(
     core: &Arc<VfsCore>,
     is_new_log: bool,
     reporter: &mut ProgressReporter,
@@ -59,20 +59,20 @@ fn brought_into_agreement(
     let settled = WriteTip { commit: settled_head, seq };
     match &core.versions {
         VersionStore::Git { history, .. } => {
-            let completed = complete_history(&mut committer, history, (settled, &logged), reporter)?;
-            follow(&mut committer, &completed, is_new_log, reporter)?;
+            let completed = restore_history(&mut committer, history, (settled, &logged), reporter)?;
+            record_external_commits(&mut committer, &completed, is_new_log, reporter)?;
             core.fail_points.hit(FailPoint::OpenReconciled);
-            open_window(&mut committer, &unsettled);
+            restore_window(&mut committer, &unsettled);
             return Ok(committer);
         }
         VersionStore::Snapshots { snapshots, .. } => {
             committer.head = None;
-            complete_files(core, settled, &logged, reporter)?;
-            snapshots::complete(core, snapshots, &logged)?;
+            restore_files(core, settled, &logged, reporter)?;
+            snapshots::redo_snapshots(core, snapshots, &logged)?;
         }
         VersionStore::LogOnly { .. } => {
             committer.head = None;
-            complete_files(core, settled, &logged, reporter)?;
+            restore_files(core, settled, &logged, reporter)?;
         }
     }
     core.fail_points.hit(FailPoint::OpenReconciled);
@@ -80,23 +80,23 @@ fn brought_into_agreement(
 }
 
 /// Brings the tree to what the log says, where there are no commits.
-fn complete_files(
+fn restore_files(
     core: &VfsCore,
     settled: WriteTip,
     logged: &ReplaySet<'_>,
     reporter: &mut ProgressReporter,
 ) -> Result<(), Fault> {
-    let in_place = redo::in_place(core, logged);
-    redo::complete(core, settled, (logged, |path| in_place.contains(path)), reporter)?;
+    let in_place = redo::paths_in_place(core, logged);
+    redo::redo_files(core, settled, (logged, |path| in_place.contains(path)), reporter)?;
     if core.tree.has_sync_failed() && !logged.records.is_empty() {
-        renew(core, None, logged)?;
+        rewrite_records(core, None, logged)?;
     }
     core.tree.mark_rewritten();
     Ok(())
 }
 
 /// Brings branch and tree to the newest commit of the log.
-fn complete_history(
+fn restore_history(
     committer: &mut Committer,
     history: &History,
     (settled, logged): (WriteTip, &ReplaySet<'_>),
@@ -106,7 +106,7 @@ fn complete_history(
     if history.repair_branch(settled.commit)? {
         warn!("the branch was lost in a crash; it is built again from the last checkpoint and the log");
     }
-    let mut completed = LogEnd::nothing(settled.commit);
+    let mut completed = LogEnd::at_checkpoint(settled.commit);
     let is_settled = logged.records.is_empty();
     let ours = || logged.records.iter().filter(|record| record.kind != RecordKind::ExternalCommit);
     let since = (!is_settled).then(|| ours().map(|record| record.time).min().unwrap_or_default());
@@ -122,30 +122,30 @@ fn complete_history(
     }
     if !is_settled {
         let (outcome, in_place) =
-            beside(|| redo::in_place(&core, logged), || commits::complete(&core, settled.commit, logged, reporter));
+            run_both(|| redo::paths_in_place(&core, logged), || commits::replay(&core, settled.commit, logged, reporter));
         completed = outcome?;
         core.fail_points.hit(FailPoint::OpenCommits);
         committer.head = completed.newest;
         // What others committed they put in place themselves, and may have committed more since.
         if ours().next().is_some() {
-            let mut theirs = completed.changed_on_top(&core)?;
-            for entry in without_commit(logged.records).flat_map(|record| &record.entries) {
+            let mut theirs = completed.externally_changed_paths(&core)?;
+            for entry in uncommitted_records(logged.records).flat_map(|record| &record.entries) {
                 theirs.remove(&entry.path);
             }
-            let moved = completed.left.as_ref().map(|left| ReplaySet::new(&left.moved));
+            let moved = completed.branch_move.as_ref().map(|left| ReplaySet::new(&left.rebased_records));
             // Where they took the branch, their files stand, and ours come on top.
             let below =
-                completed.left.as_ref().map_or(settled, |left| WriteTip { commit: Some(left.way.1), ..settled });
+                completed.branch_move.as_ref().map_or(settled, |left| WriteTip { commit: Some(left.endpoints.1), ..settled });
             let is_done = |path: &_| in_place.contains(path) || theirs.contains(path);
-            redo::complete(&core, below, (moved.as_ref().unwrap_or(logged), is_done), reporter)?;
+            redo::redo_files(&core, below, (moved.as_ref().unwrap_or(logged), is_done), reporter)?;
         }
         if core.tree.has_sync_failed() {
-            renew(&core, settled.commit, logged)?;
+            rewrite_records(&core, settled.commit, logged)?;
         }
         core.fail_points.hit(FailPoint::OpenFiles);
     }
     if is_settled {
-        commits::take_back_lost(&core, settled.commit)?;
+        commits::rollback_lost_head(&core, settled.commit)?;
     }
     if let Err(error) = history.repair_reflogs(settled.commit) {
         // `git fsck` says the same, and nothing of ours hangs on it.
@@ -160,7 +160,7 @@ fn complete_history(
 }
 
 /// Does one thing while another thread does the other, or after it where the system has no thread to give.
-fn beside<O: Default + Send, T>(other: impl Fn() -> O + Sync, deed: impl FnOnce() -> T) -> (T, O) {
+fn run_both<O: Default + Send, T>(other: impl Fn() -> O + Sync, deed: impl FnOnce() -> T) -> (T, O) {
     let other = &other;
     thread::scope(|scope| {
         let begun = thread::Builder::new().name("opening".to_owned()).spawn_scoped(scope, other);
@@ -171,14 +171,14 @@ fn beside<O: Default + Send, T>(other: impl Fn() -> O + Sync, deed: impl FnOnce(
 }
 
 /// The sets that have no commit yet.
-fn without_commit(unsettled: &[LogRecord]) -> impl Iterator<Item = &LogRecord> {
+fn uncommitted_records(unsettled: &[LogRecord]) -> impl Iterator<Item = &LogRecord> {
     let covered = unsettled.iter().rposition(|record| record.kind == RecordKind::Commit).map_or(0, |last| last + 1);
     unsettled[covered..].iter().filter(|record| record.kind == RecordKind::Uncommitted)
 }
 
 /// Sets that had no commit yet get it as the committer's first work.
-fn open_window(committer: &mut Committer, unsettled: &[LogRecord]) {
-    let unsettled: Vec<_> = without_commit(unsettled).cloned().collect();
+fn restore_window(committer: &mut Committer, unsettled: &[LogRecord]) {
+    let unsettled: Vec<_> = uncommitted_records(unsettled).cloned().collect();
     let core = &committer.core;
     core.uncommitted.replace(unsettled.iter());
     core.queue.count_accepted(unsettled.len());
@@ -191,35 +191,35 @@ fn open_window(committer: &mut Committer, unsettled: &[LogRecord]) {
 ///
 /// # Errors
 /// What the disk or git said; the log has everything still.
-pub(crate) fn write_anew(core: &VfsCore) -> Result<(), Fault> {
+pub(crate) fn rewrite_unsynced(core: &VfsCore) -> Result<(), Fault> {
     let (_, settled_head) = core.log.last_checkpoint()?;
     let unsettled = core.log.pending_records()?;
-    renew(core, settled_head, &ReplaySet::new(&unsettled))
+    rewrite_records(core, settled_head, &ReplaySet::new(&unsettled))
 }
 
-fn renew(core: &VfsCore, settled_head: Option<CommitId>, logged: &ReplaySet<'_>) -> Result<(), Fault> {
+fn rewrite_records(core: &VfsCore, settled_head: Option<CommitId>, logged: &ReplaySet<'_>) -> Result<(), Fault> {
     warn!(sets = logged.records.len(), "a flush failed; what was written since the last good one is written anew");
     match &core.versions {
         VersionStore::Git { history, .. } => {
             if let Some(since) = logged.records.iter().map(|record| record.time).min()
                 && history.rewrite_unsynced_packs(since)? > 0
             {
-                commits::objects(core, settled_head, logged)?;
+                commits::rebuild_objects(core, settled_head, logged)?;
                 history.mark_rebuilt();
             }
         }
-        VersionStore::Snapshots { snapshots, .. } => snapshots::complete(core, snapshots, logged)?,
+        VersionStore::Snapshots { snapshots, .. } => snapshots::redo_snapshots(core, snapshots, logged)?,
         VersionStore::LogOnly { .. } => {}
     }
-    redo::renew(core, logged)?;
+    redo::rewrite_files(core, logged)?;
     core.tree.mark_rewritten();
     Ok(())
 }
 
 /// Records what others put on the branch since the log's last commit; ours that lie among theirs are in the log already.
-fn follow(
+fn record_external_commits(
     committer: &mut Committer,
-    LogEnd { known, left, .. }: &LogEnd,
+    LogEnd { known, branch_move: left, .. }: &LogEnd,
     is_new_log: bool,
     reporter: &mut ProgressReporter,
 ) -> Result<(), Fault> {
@@ -227,17 +227,17 @@ fn follow(
     let Some(head) = core.git()?.head()?.filter(|head| Some(*head) != committer.head) else {
         return Ok(());
     };
-    reporter.tell(OpenProgress::ReadingHistory);
+    reporter.report(OpenProgress::ReadingHistory);
     core.git()?.flush_all()?;
-    if let Some(LeftBranch { way: (from, to), .. }) = left {
-        record(committer, &diverged_records(&core, *from, *to)?)?;
+    if let Some(BranchMove { endpoints: (from, to), .. }) = left {
+        log_external(committer, &diverged_records(&core, *from, *to)?)?;
         committer.head = Some(head);
         committer.needs_checkpoint = true;
         return Ok(());
     }
     match core.git()?.head_move(committer.head, head)? {
         HeadMove::Diverged(_) if known.contains(&head) => {}
-        HeadMove::Diverged(from) => record(committer, &diverged_records(&core, from, head)?)?,
+        HeadMove::Diverged(from) => log_external(committer, &diverged_records(&core, from, head)?)?,
         HeadMove::FastForward(mut commits) => {
             commits.retain(|commit| !known.contains(commit));
             if is_new_log && !commits.is_empty() {
@@ -245,9 +245,9 @@ fn follow(
             }
             // A part at a time, so that memory does not grow with history. Killed in between, the next opening finds the first
             // parts in the log, unsettled, and goes on behind them.
-            for part in commits.chunks(COMMITS_AT_ONCE) {
+            for part in commits.chunks(COMMITS_PER_BATCH) {
                 let commits = core.git()?.external_commits(part)?;
-                record(committer, &commits.into_iter().map(external_record).collect::<Vec<_>>())?;
+                log_external(committer, &commits.into_iter().map(external_record).collect::<Vec<_>>())?;
             }
         }
     }
@@ -257,7 +257,7 @@ fn follow(
 }
 
 /// Logs commits of others.
-fn record(committer: &mut Committer, records: &[LogRecord]) -> Result<(), Fault> {
+fn log_external(committer: &mut Committer, records: &[LogRecord]) -> Result<(), Fault> {
     let records = assign_seqs(records, committer.last_seq);
     committer.core.log.append(&records)?;
     committer.last_seq = records.last().map_or(committer.last_seq, |record| record.seq);

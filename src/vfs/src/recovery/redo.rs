@@ -10,17 +10,17 @@ use svcfs_store::{
 use tracing::warn;
 
 use super::replay_set::ReplaySet;
-use super::without_commit;
+use super::uncommitted_records;
 use crate::core::{VfsCore, tolerate_type_conflict};
 use crate::overlay::OverlayFile;
 use crate::progress::{OpenProgress, ProgressReporter};
 
 /// The least a disk writes at once, in bytes.
-const BLOCK: usize = 512;
+const DISK_BLOCK_BYTES: usize = 512;
 
 /// The paths at which the tree has what was logged last: after a kill nearly all. Nothing is changed, and what is found not to be in
 /// place is looked at once more when its turn comes.
-pub(super) fn in_place<'r>(core: &VfsCore, logged: &ReplaySet<'r>) -> HashSet<&'r TreePath> {
+pub(super) fn paths_in_place<'r>(core: &VfsCore, logged: &ReplaySet<'r>) -> HashSet<&'r TreePath> {
     let is_in_place = |path: &TreePath, entries: &[&LogEntry]| {
         let newest = entries.last().map(|newest| newest.new.map(|blob| (blob, newest.kind)));
         let standing = core.read_worktree(path).map(|standing| standing.map(|leaf| (leaf.etag, leaf.kind)));
@@ -36,21 +36,21 @@ struct RedoEntry<'r> {
     entry: &'r LogEntry,
     disk: DiskAttributes,
     /// What stood there when it was looked at: anything else was put there since, by somebody.
-    stood: Option<ETag>,
+    found_etag: Option<ETag>,
     large: Option<LargeFile>,
     /// It was removed and made again since: what stands there is another file.
     is_removed: bool,
 }
 
 impl RedoEntry<'_> {
-    fn known(&self) -> ExpectedFile<'_> {
-        ExpectedFile { contents: self.stood.as_slice(), large: self.large, is_removed: self.is_removed }
+    fn expected(&self) -> ExpectedFile<'_> {
+        ExpectedFile { contents: self.found_etag.as_slice(), large: self.large, is_removed: self.is_removed }
     }
 }
 
 /// Puts the last logged state of each path in place of which `is_done` does not say that it is there, or that others put something else there;
 /// unless somebody edited the file after it was logged.
-pub(super) fn complete(
+pub(super) fn redo_files(
     core: &VfsCore,
     settled: WriteTip,
     (logged, is_done): (&ReplaySet<'_>, impl Fn(&TreePath) -> bool),
@@ -60,24 +60,24 @@ pub(super) fn complete(
     // What others committed they put in place themselves, and only a power cut takes it from there, or a disk that did not flush.
     let is_as_left = !core.tree.has_sync_failed()
         && boot_marker::opened_since_boot(&StatePaths::new(&core.root), core.tree.boot_time());
-    let is_done = |path: &TreePath| is_done(path) || is_as_left && logged.of_others().contains(path);
-    let lost: Vec<_> = logged.of_others().iter().copied().filter(|path| !is_done(path)).collect();
-    let on_top = on_top(core, logged, &lost)?;
+    let is_done = |path: &TreePath| is_done(path) || is_as_left && logged.external_paths().contains(path);
+    let lost: Vec<_> = logged.external_paths().iter().copied().filter(|path| !is_done(path)).collect();
+    let on_top = winning_entries(core, logged, &lost)?;
     let left: Vec<_> = logged.by_path().iter().filter(|(path, _)| !is_done(path)).collect();
     let paths: Vec<_> = left.iter().map(|(path, _)| **path).collect();
     let recorded = core.versions.checkpoint_states(settled, &paths)?;
-    let brought = brought(logged.records);
+    let brought = renamed_states(logged.records);
     let total = paths.len();
     let (mut changed, mut others) = (Vec::new(), Vec::new());
-    reporter.tell(OpenProgress::Restoring { files: 0, total });
+    reporter.report(OpenProgress::Restoring { files: 0, total });
     for (at, ((path, entries), recorded)) in left.into_iter().zip(recorded).enumerate() {
-        reporter.pass(OpenProgress::Restoring { files: at, total });
+        reporter.report_throttled(OpenProgress::Restoring { files: at, total });
         let Some(newest) = on_top.get(*path).or(entries.last()) else { continue };
         let is_removed = entries.iter().any(|entry| entry.new.is_none());
-        let behind = |stood, large, disk| RedoEntry { entry: newest, disk, stood, large, is_removed };
+        let behind = |stood, large, disk| RedoEntry { entry: newest, disk, found_etag: stood, large, is_removed };
         if let Some(large) = large_at(core, path) {
             if entries.iter().any(|entry| entry.replaces_large == Some(large)) {
-                changed.push(behind(None, Some(large), attributes(entries)));
+                changed.push(behind(None, Some(large), merged_attributes(entries)));
             } else if newest.new.is_some() {
                 warn!(page.path = %path, "a file too large for any version came here after the last write; it is kept");
             }
@@ -95,17 +95,17 @@ pub(super) fn complete(
         }
         let stood = present.map(|(blob, _)| blob);
         let is_brought = || brought.get(path).is_some_and(|states| states.contains(&present));
-        if present == recorded || may_stand(entries, present) || is_brought() {
-            changed.push(behind(stood, None, attributes(entries)));
-        } else if is_left_torn(core, logged, (path, entries))? {
+        if present == recorded || is_logged_state(entries, present) || is_brought() {
+            changed.push(behind(stood, None, merged_attributes(entries)));
+        } else if is_torn_write(core, logged, (path, entries))? {
             // It is the file itself, and has what it was given since.
             let disk = DiskAttributes { modified: newest.attributes.modified, ..DiskAttributes::default() };
             changed.push(behind(stood, None, disk));
         } else {
-            others.push((*path, behind(stood, None, attributes(entries))));
+            others.push((*path, behind(stood, None, merged_attributes(entries))));
         }
     }
-    let lost = overwritten(core, logged, others.iter().map(|(path, _)| *path))?;
+    let lost = paths_with_recycled_blocks(core, logged, others.iter().map(|(path, _)| *path))?;
     for (path, change) in others {
         if lost.contains(path) {
             changed.push(change);
@@ -123,19 +123,19 @@ pub(super) fn complete(
             install(core, (behind, blob), logged)?;
         }
     }
-    reporter.tell(OpenProgress::Restoring { files: total, total });
+    reporter.report(OpenProgress::Restoring { files: total, total });
     Ok(())
 }
 
 /// What has the last word at paths of which others' commits are the last that is logged: ours that is to be committed on top of theirs, or else
 /// what the newest commit has.
-fn on_top<'r>(
+fn winning_entries<'r>(
     core: &VfsCore,
     logged: &ReplaySet<'r>,
     paths: &[&'r TreePath],
 ) -> Result<HashMap<&'r TreePath, &'r LogEntry>, StoreError> {
     let waiting: HashMap<_, _> =
-        without_commit(logged.records).flat_map(|record| &record.entries).map(|entry| (&entry.path, entry)).collect();
+        uncommitted_records(logged.records).flat_map(|record| &record.entries).map(|entry| (&entry.path, entry)).collect();
     let newest = core.versions.current_states(paths)?;
     let last_word = |(path, newest): (&&'r TreePath, PathState)| {
         let is_newest = |entry: &&&LogEntry| entry.new.map(|blob| (blob, entry.kind)) == newest;
@@ -147,12 +147,12 @@ fn on_top<'r>(
 }
 
 /// Writes the files anew whose content the log has; what somebody edited or removed since is theirs.
-pub(super) fn renew(core: &VfsCore, logged: &ReplaySet<'_>) -> Result<(), Fault> {
+pub(super) fn rewrite_files(core: &VfsCore, logged: &ReplaySet<'_>) -> Result<(), Fault> {
     for (path, entries) in logged.by_path() {
         // Not the last one always: others' commits may be logged behind what came on top of them.
         let present = core.read_worktree(path)?.map(|leaf| leaf.etag);
         let ours = entries.iter().rev().filter_map(|entry| entry.new).find(|blob| present == Some(*blob));
-        let Some((blob, content)) = ours.and_then(|blob| Some((blob, logged.kept(blob)?))) else { continue };
+        let Some((blob, content)) = ours.and_then(|blob| Some((blob, logged.logged_content(blob)?))) else { continue };
         let Ok(stat) = core.tree.stat(path) else { continue };
         let Some(kind) = stat.file_kind() else { continue };
         let disk = DiskAttributes { modified: Some(stat.modified), ..DiskAttributes::default() };
@@ -164,7 +164,7 @@ pub(super) fn renew(core: &VfsCore, logged: &ReplaySet<'_>) -> Result<(), Fault>
 }
 
 /// Whether one of the entries of a path says that this stood there, before or after it.
-fn may_stand(entries: &[&LogEntry], present: PathState) -> bool {
+fn is_logged_state(entries: &[&LogEntry], present: PathState) -> bool {
     entries
         .iter()
         .flat_map(|entry| [entry.old, entry.new].map(|blob| blob.map(|blob| (blob, entry.kind))))
@@ -178,7 +178,7 @@ fn large_at(core: &VfsCore, path: &TreePath) -> Option<LargeFile> {
 
 /// What the renames of directories brought to each path: a file is written over it when its directory is renamed and its links
 /// are led to the new name.
-fn brought(records: &[LogRecord]) -> HashMap<TreePath, Vec<PathState>> {
+fn renamed_states(records: &[LogRecord]) -> HashMap<TreePath, Vec<PathState>> {
     let mut brought: HashMap<TreePath, Vec<PathState>> = HashMap::new();
     for record in records {
         for (from, to) in &record.moves {
@@ -217,7 +217,7 @@ fn rename_directories(core: &VfsCore, records: &[LogRecord]) -> Result<(), Fault
 /// Whether a file is what a power cut or a broken disk left of one of ours: it was renamed into place before its bytes reached the
 /// disk. Zeros in their place are nobody's edit; what is only shorter may be one, unless nobody touched it since the machine was
 /// started.
-fn is_left_torn(
+fn is_torn_write(
     core: &VfsCore,
     logged: &ReplaySet<'_>,
     (path, entries): (&TreePath, &[&LogEntry]),
@@ -228,7 +228,7 @@ fn is_left_torn(
         return Ok(false);
     }
     for blob in entries.iter().filter_map(|entry| entry.new) {
-        if logged.content_of(core, path, blob)?.is_some_and(|content| is_torn(&present, &content)) {
+        if logged.find_content(core, path, blob)?.is_some_and(|content| is_torn(&present, &content)) {
             return Ok(true);
         }
     }
@@ -238,7 +238,7 @@ fn is_left_torn(
 /// The files that have bytes of another one since a power cut: ext4 with `data=writeback` gives the room of a file that was removed or replaced away
 /// before it is safe that it was. Nobody touched them since the machine was started, nor since they were noted as what history had, in
 /// `.git/index` or in the log.
-fn overwritten<'p>(
+fn paths_with_recycled_blocks<'p>(
     core: &VfsCore,
     logged: &ReplaySet<'_>,
     paths: impl Iterator<Item = &'p TreePath>,
@@ -251,7 +251,7 @@ fn overwritten<'p>(
     }
     let mut found = core.versions.unmodified_paths(&paths)?;
     for path in paths {
-        if !found.contains(path) && has_time_of_another(core, logged, path)? {
+        if !found.contains(path) && holds_recycled_blocks(core, logged, path)? {
             found.insert(path);
         }
     }
@@ -259,7 +259,7 @@ fn overwritten<'p>(
 }
 
 /// Whether a file has the time of change, to the nanosecond, that we gave another content at this path: whoever writes to a file changes that time.
-fn has_time_of_another(core: &VfsCore, logged: &ReplaySet<'_>, path: &TreePath) -> Result<bool, StoreError> {
+fn holds_recycled_blocks(core: &VfsCore, logged: &ReplaySet<'_>, path: &TreePath) -> Result<bool, StoreError> {
     let Ok((present, stat)) = core.tree.read_leaf(path) else { return Ok(false) };
     let entries = logged.by_path().get(path).into_iter().flatten();
     let unsettled =
@@ -272,22 +272,22 @@ fn has_time_of_another(core: &VfsCore, logged: &ReplaySet<'_>, path: &TreePath) 
 fn is_torn(present: &[u8], content: &[u8]) -> bool {
     let zeros = present.iter().rev().take_while(|byte| **byte == 0).count();
     let is_cut = present.len() <= content.len() && content.starts_with(&present[..present.len() - zeros]);
-    let mut blocks = present.chunks(BLOCK).zip(content.chunks(BLOCK));
+    let mut blocks = present.chunks(DISK_BLOCK_BYTES).zip(content.chunks(DISK_BLOCK_BYTES));
     let is_lost = |(there, ours): (&[u8], &[u8])| there == ours || there.iter().all(|byte| *byte == 0);
     is_cut || present.len() == content.len() && blocks.all(is_lost)
 }
 
 fn remove(core: &VfsCore, behind: &RedoEntry<'_>) -> Result<(), Fault> {
     let path = &behind.entry.path;
-    match core.tree.remove_expected(path, behind.known()) {
-        Ok(placed) => tell_edited(path, placed),
+    match core.tree.remove_expected(path, behind.expected()) {
+        Ok(placed) => warn_if_edited(path, placed),
         Err(error) if error.is_missing() => {}
         Err(error) => tolerate_type_conflict(path, Err(error))?,
     }
     Ok(())
 }
 
-fn tell_edited(path: &TreePath, placed: InstallResult) {
+fn warn_if_edited(path: &TreePath, placed: InstallResult) {
     if placed == InstallResult::ConflictingEdit {
         // It is compared with history in a moment.
         warn!(page.path = %path, "edited behind the server while it was opened; the edit is kept and recorded");
@@ -295,7 +295,7 @@ fn tell_edited(path: &TreePath, placed: InstallResult) {
 }
 
 /// What a file gets beside its content: each write that says nothing of permission bits or owner keeps what was there.
-fn attributes(entries: &[&LogEntry]) -> DiskAttributes {
+fn merged_attributes(entries: &[&LogEntry]) -> DiskAttributes {
     entries.iter().fold(DiskAttributes::default(), |before, entry| match entry.new {
         None => DiskAttributes::default(),
         Some(_) => DiskAttributes {
@@ -312,12 +312,12 @@ fn install(core: &VfsCore, (behind, blob): (&RedoEntry<'_>, ETag), logged: &Repl
     let path = &entry.path;
     let content = match &entry.content {
         Some(content) => Some(content.clone()),
-        None => logged.content_of(core, path, blob)?,
+        None => logged.find_content(core, path, blob)?,
     };
     let Some(content) = content else { return Ok(()) };
     clear_empty_directories(core, path);
     let leaf = OverlayFile { disk: *disk, ..OverlayFile::new(content, entry.kind) };
-    tell_edited(path, core.install_logged(path, &leaf, Some(behind.known()))?);
+    warn_if_edited(path, core.install_logged(path, &leaf, Some(behind.expected()))?);
     Ok(())
 }
 
@@ -365,17 +365,17 @@ mod tests {
         // Of the journal rows are made when it is full, or when a root is opened.
         let unsettled = core.log.pending_records().unwrap();
         let logged = ReplaySet::new(&unsettled);
-        let is_lost = || has_time_of_another(core, &logged, &at("b.md")).unwrap();
+        let is_lost = || holds_recycled_blocks(core, &logged, &at("b.md")).unwrap();
         let modified = core.tree.stat(&at("b.md")).unwrap().modified;
         assert!(!is_lost());
         filled(&space, "of a reflog", modified);
         assert!(is_lost());
         filled(&space, "an edit", modified + Duration::from_nanos(1));
         assert!(!is_lost());
-        assert!(!has_time_of_another(core, &logged, &at("never.md")).unwrap());
+        assert!(!holds_recycled_blocks(core, &logged, &at("never.md")).unwrap());
         filled(&space, "of a reflog", modified);
         space.vfs.close().unwrap();
-        assert!(has_time_of_another(core, &ReplaySet::new(&[]), &at("b.md")).unwrap());
+        assert!(holds_recycled_blocks(core, &ReplaySet::new(&[]), &at("b.md")).unwrap());
     }
 
     #[test]
@@ -391,7 +391,7 @@ mod tests {
         // The cut takes the removal of the name, and part of what has had the room of the file since is in it.
         filled(&space, &large.replacen("lines", "pages", 7), modified);
         let unsettled = core.log.pending_records().unwrap();
-        assert!(has_time_of_another(core, &ReplaySet::new(&unsettled), &at("b.md")).unwrap());
+        assert!(holds_recycled_blocks(core, &ReplaySet::new(&unsettled), &at("b.md")).unwrap());
     }
 
     #[test]
@@ -405,8 +405,8 @@ mod tests {
         let [one, two] = [&unsettled[0], &unsettled[1]];
         let last_word = |records: &[LogRecord]| {
             let logged = ReplaySet::new(records);
-            assert!(logged.of_others().contains(&page));
-            on_top(core, &logged, &[&page]).unwrap()[&page].new
+            assert!(logged.external_paths().contains(&page));
+            winning_entries(core, &logged, &[&page]).unwrap()[&page].new
         };
         let with = |role, record: &LogRecord| LogRecord { kind: role, ..record.clone() };
         let (first, second) = (one.entries[0].new, two.entries[0].new);
@@ -425,14 +425,14 @@ mod tests {
         for torn in [&b""[..], b"one\n", b"one\n\0\0\0\0", b"\0\0\0"] {
             assert!(is_torn(torn, content), "{torn:?}");
         }
-        let large: Vec<u8> = (0..4 * BLOCK).map(|at| b'a' + (at / BLOCK) as u8).collect();
+        let large: Vec<u8> = (0..4 * DISK_BLOCK_BYTES).map(|at| b'a' + (at / DISK_BLOCK_BYTES) as u8).collect();
         let with = |range: std::ops::Range<usize>, byte| {
             let mut other = large.clone();
             other[range].fill(byte);
             other
         };
-        assert!(is_torn(&with(BLOCK..2 * BLOCK, 0), &large));
-        assert!(!is_torn(&with(BLOCK..2 * BLOCK, b'x'), &large) && !is_torn(&with(BLOCK..BLOCK + 9, 0), &large));
+        assert!(is_torn(&with(DISK_BLOCK_BYTES..2 * DISK_BLOCK_BYTES, 0), &large));
+        assert!(!is_torn(&with(DISK_BLOCK_BYTES..2 * DISK_BLOCK_BYTES, b'x'), &large) && !is_torn(&with(DISK_BLOCK_BYTES..DISK_BLOCK_BYTES + 9, 0), &large));
         for edited in [&b"two\n"[..], b"one\ntwo\nthree\n", b"one\n\0\0\0\0\0", b"on\0x"] {
             assert!(!is_torn(edited, content), "{edited:?}");
         }

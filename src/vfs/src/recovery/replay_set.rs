@@ -14,7 +14,7 @@ pub(super) struct ReplaySet<'r> {
     contents: HashMap<ETag, &'r Bytes>,
     by_path: BTreeMap<&'r TreePath, Vec<&'r LogEntry>>,
     /// Of which commits of others have the last word in the log.
-    of_others: HashSet<&'r TreePath>,
+    external_paths: HashSet<&'r TreePath>,
 }
 
 impl<'r> ReplaySet<'r> {
@@ -34,7 +34,7 @@ impl<'r> ReplaySet<'r> {
                 }
             }
         }
-        Self { records, contents, by_path, of_others }
+        Self { records, contents, by_path, external_paths: of_others }
     }
 
     /// Each path that the records change, with what they make of it, oldest first and never nothing.
@@ -44,17 +44,17 @@ impl<'r> ReplaySet<'r> {
 
     /// The paths of which a commit of others is the last that is logged. They put in place themselves what they wanted there, and the commit may lie
     /// below one of ours, or be from an index that was behind.
-    pub(super) const fn of_others(&self) -> &HashSet<&'r TreePath> {
-        &self.of_others
+    pub(super) const fn external_paths(&self) -> &HashSet<&'r TreePath> {
+        &self.external_paths
     }
 
     /// Content that one of the records holds.
-    pub(super) fn kept(&self, blob: ETag) -> Option<Bytes> {
+    pub(super) fn logged_content(&self, blob: ETag) -> Option<Bytes> {
         self.contents.get(&blob).map(|content| Bytes::clone(content))
     }
 
     /// Content that an entry may not hold itself: of an adopted edit or a directory rename. None when it is nowhere.
-    pub(super) fn content_of(&self, core: &VfsCore, path: &TreePath, blob: ETag) -> Result<Option<Bytes>, StoreError> {
+    pub(super) fn find_content(&self, core: &VfsCore, path: &TreePath, blob: ETag) -> Result<Option<Bytes>, StoreError> {
         if let Some(content) = self.contents.get(&blob) {
             return Ok(Some(Bytes::clone(content)));
         }

@@ -8,13 +8,13 @@ use super::replay_set::ReplaySet;
 use crate::core::{VfsCore, tolerate_type_conflict};
 
 /// Takes the snapshots of logged changes again: nothing of them was flushed.
-pub(super) fn complete(core: &VfsCore, snapshots: &SnapshotStore, logged: &ReplaySet<'_>) -> Result<(), Fault> {
+pub(super) fn redo_snapshots(core: &VfsCore, snapshots: &SnapshotStore, logged: &ReplaySet<'_>) -> Result<(), Fault> {
     for record in logged.records {
         for entry in &record.entries {
             let Some(hash) = entry.new else { continue };
             let content = match &entry.content {
                 Some(content) => Some(content.clone()),
-                None => logged.content_of(core, &entry.path, hash)?,
+                None => logged.find_content(core, &entry.path, hash)?,
             };
             match content {
                 Some(content) => tolerate_type_conflict(&entry.path, snapshots.save(&entry.path, record.time, &content))?,
@@ -30,10 +30,10 @@ pub(super) fn complete(core: &VfsCore, snapshots: &SnapshotStore, logged: &Repla
 
 /// Takes a snapshot of every file that has none, named by the set that recorded it last: what another strategy recorded is not to be
 /// lost to the first write that covers it. The snapshots are flushed.
-pub(super) fn begin(core: &VfsCore, snapshots: &SnapshotStore) -> Result<(), Fault> {
+pub(super) fn take_first_snapshots(core: &VfsCore, snapshots: &SnapshotStore) -> Result<(), Fault> {
     let mut count = 0;
     for (path, hash, _) in core.versions.list_states(&svcfs_base::TreePath::root())? {
-        if !core.path_classes.of(&path).is_versioned() || !snapshots.list(&path)?.is_empty() {
+        if !core.path_classes.classify(&path).is_versioned() || !snapshots.list(&path)?.is_empty() {
             continue;
         }
         let Some(newest) = core.log.versions(&path, Seq(u64::MAX), 1)?.pop() else { continue };

@@ -28,14 +28,14 @@ impl RootStores {
     /// # Errors
     /// What the disk or the log say, with the root; `Unavailable` when it cannot be completed.
     pub(crate) fn open(options: &VfsOptions, root: &Path) -> Result<Self, Fault> {
-        let stores = Self::taken(root)?;
+        let stores = Self::open_locked(root)?;
         // Read once: after a crash each opening of the log reads its journal through, and each closing moves it into the file.
-        let Some(before) = stores.to_be_completed(root, options.strategy)? else { return Ok(stores) };
+        let Some(before) = stores.unfinished_strategy(root, options.strategy)? else { return Ok(stores) };
         info!(strategy = before.name(), "completing what was accepted under another strategy of versioning");
         drop(stores);
-        complete(options, root, before)?;
-        let stores = Self::taken(root)?;
-        if stores.to_be_completed(root, options.strategy)?.is_some() {
+        finish_under(options, root, before)?;
+        let stores = Self::open_locked(root)?;
+        if stores.unfinished_strategy(root, options.strategy)?.is_some() {
             let text = format!(
                 "root `{}`: what was accepted with `versioning.strategy = \"{}\"` cannot be completed; put the setting back until it is",
                 root.display(),
@@ -46,7 +46,7 @@ impl RootStores {
         Ok(stores)
     }
 
-    fn taken(root: &Path) -> Result<Self, Fault> {
+    fn open_locked(root: &Path) -> Result<Self, Fault> {
         let lock = lock_root(root)?;
         let tree = WorkTree::open(root).map_err(|error| with_root(root, error))?;
         let (log, is_new_log) = Log::open(&StatePaths::new(root)).map_err(|error| with_root(root, error))?;
@@ -54,7 +54,7 @@ impl RootStores {
     }
 
     /// The strategy under which a root must be opened once more before another begins; none when it need not.
-    fn to_be_completed(&self, root: &Path, wanted: VersionStrategy) -> Result<Option<VersionStrategy>, Fault> {
+    fn unfinished_strategy(&self, root: &Path, wanted: VersionStrategy) -> Result<Option<VersionStrategy>, Fault> {
         let found = || -> Result<_, StoreError> {
             let name = self.log.strategy()?;
             if name == wanted.name() || self.log.last_checkpoint()?.0 == self.log.last_seq() {
@@ -69,7 +69,7 @@ impl RootStores {
 }
 
 /// Opens a root under the strategy of before, and closes it again.
-fn complete(options: &VfsOptions, root: &Path, strategy: VersionStrategy) -> Result<(), Fault> {
+fn finish_under(options: &VfsOptions, root: &Path, strategy: VersionStrategy) -> Result<(), Fault> {
     let VfsOptions { clock, scratch_patterns: scratch, .. } = options;
     let (root, clock, scratch) = (root.to_owned(), Arc::clone(clock), scratch.clone());
     let (gates, commits, watch, progress) = (Vec::new(), CommitPolicy::PerSet, false, None);
@@ -87,13 +87,13 @@ fn complete(options: &VfsOptions, root: &Path, strategy: VersionStrategy) -> Res
 }
 
 /// Notes under which strategy the log goes on, once nothing of the other is left to be done.
-pub(crate) fn begin(core: &VfsCore, strategy: VersionStrategy) -> Result<(), Fault> {
+pub(crate) fn switch_strategy(core: &VfsCore, strategy: VersionStrategy) -> Result<(), Fault> {
     let before = core.log.strategy()?;
     if before == strategy.name() {
         return Ok(());
     }
     if let VersionStore::Snapshots { snapshots, .. } = &core.versions {
-        super::snapshots::begin(core, snapshots)?;
+        super::snapshots::take_first_snapshots(core, snapshots)?;
     }
     core.log.set_strategy(strategy.name())?;
     info!(before, now = strategy.name(), "versions are kept in another way from now on");

@@ -37,7 +37,7 @@ impl WatchedDirs {
     ///
     /// # Errors
     /// When the kernel gives no more instances.
-    pub(super) fn of(root: &Path, handler: EventHandler) -> notify::Result<Self> {
+    pub(super) fn new(root: &Path, handler: EventHandler) -> notify::Result<Self> {
         let hub = KernelHub::shared()?;
         hub.roots.write().insert(root.to_owned(), Arc::clone(&handler));
         Ok(Self { hub, root: root.to_owned(), handler, directories: Mutex::default() })
@@ -85,14 +85,14 @@ impl KernelHub {
         // Not of what is only read: every `grep` in a root, and every look of ours, would wake somebody for each file.
         let changes = EventKindMask::CORE.union(EventKindMask::ACCESS_CLOSE);
         let config = notify::Config::default().with_event_kinds(changes);
-        let notifier = RecommendedWatcher::new(move |event| tell(&told, event), config)?;
+        let notifier = RecommendedWatcher::new(move |event| dispatch(&told, event), config)?;
         let hub = Arc::new(Self { roots, notifier: Mutex::new(notifier) });
         *shared = Arc::downgrade(&hub);
         Ok(hub)
     }
 }
 
-fn tell(roots: &WatchedRoots, event: notify::Result<Event>) {
+fn dispatch(roots: &WatchedRoots, event: notify::Result<Event>) {
     let event = event.unwrap_or_else(|error| {
         warn!(%error, "watching the roots failed for a moment; comparing all of them");
         Event::new(EventKind::Other).set_flag(Flag::Rescan)

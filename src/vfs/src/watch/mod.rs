@@ -24,20 +24,20 @@ use crate::path_class::PathClass;
 use kernel::{EventHandler, WatchedDirs};
 
 /// An edit is looked at when its path was quiet for this long.
-const QUIET: Duration = Duration::from_millis(200);
+const QUIET_DELAY: Duration = Duration::from_millis(200);
 /// However busy a path is, it is looked at this long after its first event.
 const MAX_DELAY: Duration = Duration::from_secs(1);
 /// The whole tree is compared this often, for events that were missed.
-const RESCAN: Duration = Duration::from_secs(3600);
+const RESCAN_INTERVAL: Duration = Duration::from_secs(3600);
 /// A git command of a person is given this long to finish before we look at what it wrote.
-const GIT_BUSY: Duration = Duration::from_secs(5);
+const GIT_WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long after its last write to `.git/index` it may still be about to move the branch.
 const GIT_GRACE: Duration = Duration::from_millis(100);
 /// How often we look whether it is done.
-const GIT_LOOK: Duration = Duration::from_millis(50);
+const GIT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How long a look that has begun may take before closing the root goes on without it.
-const PATIENCE: Duration = Duration::from_secs(600);
+const STOP_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Watches a root until dropped.
 pub(crate) struct RootWatcher {
@@ -66,20 +66,20 @@ impl WatchBackend {
         // A directory that is gone again, or cannot be read, has nothing to watch.
         for name in vfs.core.tree.list_directories(directory).unwrap_or_default() {
             let path = directory.join(&name);
-            if vfs.core.path_classes.of(&path).is_versioned() {
+            if vfs.core.path_classes.classify(&path).is_versioned() {
                 self.watch_below(vfs, &path)?;
             }
         }
         Ok(())
     }
 
-    fn of_kernel(vfs: &Vfs, handler: &EventHandler) -> notify::Result<Self> {
-        let mut eyes = Self::Kernel(WatchedDirs::of(vfs.root(), Arc::clone(handler))?);
+    fn kernel(vfs: &Vfs, handler: &EventHandler) -> notify::Result<Self> {
+        let mut eyes = Self::Kernel(WatchedDirs::new(vfs.root(), Arc::clone(handler))?);
         eyes.watch_below(vfs, &TreePath::root())?;
         Ok(eyes)
     }
 
-    fn of_polling(vfs: &Vfs, handler: &EventHandler) -> notify::Result<Self> {
+    fn polling(vfs: &Vfs, handler: &EventHandler) -> notify::Result<Self> {
         let handler = Arc::clone(handler);
         let config = notify::Config::default().with_poll_interval(Duration::from_secs(2));
         // What cannot be read now is looked at again in two seconds.
@@ -91,34 +91,34 @@ impl WatchBackend {
 }
 
 enum WatchMessage {
-    Seen(notify::Event, Instant),
+    Event(notify::Event, Instant),
     /// A person's commit changed these in history: the tree may have something else.
-    Doubted(Vec<TreePath>),
+    Rescan(Vec<TreePath>),
 }
 
 impl RootWatcher {
     pub(crate) fn start(vfs: &Arc<Vfs>) -> Result<Self, Fault> {
         let (mailbox, messages) = EventQueue::new();
-        let called = mailbox.called.clone();
+        let called = mailbox.signal.clone();
         let (is_awake, doubter) = (Arc::clone(&mailbox.is_awake), mailbox.clone());
-        let handler: EventHandler = Arc::new(move |event| mailbox.put(WatchMessage::Seen(event, Instant::now())));
-        let eyes = WatchBackend::of_kernel(vfs, &handler).or_else(|error| {
+        let handler: EventHandler = Arc::new(move |event| mailbox.push(WatchMessage::Event(event, Instant::now())));
+        let eyes = WatchBackend::kernel(vfs, &handler).or_else(|error| {
             warn!(%error, "the kernel cannot watch the whole root (see fs.inotify.max_user_watches); looking every 2 s instead");
-            WatchBackend::of_polling(vfs, &handler)
+            WatchBackend::polling(vfs, &handler)
         });
         let notifier = Arc::new(Mutex::new(Some(eyes.map_err(Fault::internal)?)));
-        *vfs.core.rescan_hook.lock() = Some(Box::new(move |paths| doubter.put(WatchMessage::Doubted(paths))));
+        *vfs.core.rescan_hook.lock() = Some(Box::new(move |paths| doubter.push(WatchMessage::Rescan(paths))));
         let follower = TreeFollower {
             vfs: Arc::downgrade(vfs),
             root: vfs.root().to_owned(),
             notifier: Arc::clone(&notifier),
             messages,
             is_awake,
-            seen: BTreeSet::new(),
-            first: None,
-            last: Instant::now(),
-            rescan_due: Instant::now() + RESCAN,
-            other: None,
+            changed_paths: BTreeSet::new(),
+            first_event: None,
+            last_event: Instant::now(),
+            rescan_due: Instant::now() + RESCAN_INTERVAL,
+            external_git: None,
             is_failing: false,
         };
         let supervisor = Supervisor::new();
@@ -130,7 +130,7 @@ impl RootWatcher {
 impl Drop for RootWatcher {
     fn drop(&mut self) {
         drop(self.notifier.lock().take());
-        self.supervisor.stop(PATIENCE);
+        self.supervisor.stop(STOP_TIMEOUT);
     }
 }
 
@@ -138,7 +138,7 @@ impl Drop for RootWatcher {
 #[derive(Clone)]
 struct EventQueue {
     sender: Sender<WatchMessage>,
-    called: Signal,
+    signal: Signal,
     /// The follower looks at its messages before long, without being called.
     is_awake: Arc<AtomicBool>,
 }
@@ -146,14 +146,14 @@ struct EventQueue {
 impl EventQueue {
     fn new() -> (Self, Receiver<WatchMessage>) {
         let (sender, messages) = mpsc::channel();
-        (Self { sender, called: Signal::new(), is_awake: Arc::default() }, messages)
+        (Self { sender, signal: Signal::new(), is_awake: Arc::default() }, messages)
     }
 
-    fn put(&self, message: WatchMessage) {
+    fn push(&self, message: WatchMessage) {
         // The receiver is gone only while stopping.
         let _ = self.sender.send(message);
         if !self.is_awake.swap(true, Ordering::SeqCst) {
-            self.called.raise();
+            self.signal.raise();
         }
     }
 }
@@ -164,12 +164,12 @@ struct TreeFollower {
     notifier: Notifier,
     messages: Receiver<WatchMessage>,
     is_awake: Arc<AtomicBool>,
-    seen: BTreeSet<TreePath>,
-    first: Option<Instant>,
-    last: Instant,
+    changed_paths: BTreeSet<TreePath>,
+    first_event: Option<Instant>,
+    last_event: Instant,
     rescan_due: Instant,
     /// A git command that we wait for, and since when.
-    other: Option<(ExternalGit, Instant)>,
+    external_git: Option<(ExternalGit, Instant)>,
     /// Whether the last look failed: said once, however often it is tried.
     is_failing: bool,
 }
@@ -179,30 +179,30 @@ impl Task for TreeFollower {
 
     fn step(&mut self, _: &StopToken) -> Result<NextStep, TaskFailure> {
         self.take_messages();
-        if let Some(wait) = self.wait() {
-            if !self.seen.is_empty() {
+        if let Some(wait) = self.delay() {
+            if !self.changed_paths.is_empty() {
                 return Ok(NextStep::After(wait));
             }
             self.is_awake.store(false, Ordering::SeqCst);
             // What came in between did not call.
             self.take_messages();
-            return Ok(if self.seen.is_empty() { NextStep::After(wait) } else { NextStep::Now });
+            return Ok(if self.changed_paths.is_empty() { NextStep::After(wait) } else { NextStep::Now });
         }
         let Some(vfs) = self.vfs.upgrade() else { return Ok(NextStep::WhenSignalled) };
         if self.is_git_busy(&vfs) {
             // A checkout or merge is writing; what it leaves is looked at when it is done.
-            return Ok(NextStep::After(GIT_LOOK));
+            return Ok(NextStep::After(GIT_POLL_INTERVAL));
         }
-        self.look(&vfs);
+        self.adopt_changes(&vfs);
         Ok(NextStep::Now)
     }
 }
 
 impl TreeFollower {
     /// How long until there is something to look at; none when there is.
-    fn wait(&self) -> Option<Duration> {
-        let quiet = self.last + QUIET;
-        let seen = (!self.seen.is_empty()).then(|| self.first.map_or(quiet, |first| quiet.min(first + MAX_DELAY)));
+    fn delay(&self) -> Option<Duration> {
+        let quiet = self.last_event + QUIET_DELAY;
+        let seen = (!self.changed_paths.is_empty()).then(|| self.first_event.map_or(quiet, |first| quiet.min(first + MAX_DELAY)));
         let due = seen.map_or(self.rescan_due, |seen| seen.min(self.rescan_due));
         let wait = due.saturating_duration_since(Instant::now());
         (!wait.is_zero()).then_some(wait)
@@ -211,22 +211,22 @@ impl TreeFollower {
     fn take_messages(&mut self) {
         while let Ok(message) = self.messages.try_recv() {
             match message {
-                WatchMessage::Seen(event, at) => {
+                WatchMessage::Event(event, at) => {
                     if event.need_rescan() {
                         self.rescan_due = Instant::now();
                     }
-                    self.note(event, at);
+                    self.note_event(event, at);
                 }
-                WatchMessage::Doubted(paths) => {
-                    self.seen.extend(paths);
-                    self.last = Instant::now();
-                    self.first.get_or_insert(self.last);
+                WatchMessage::Rescan(paths) => {
+                    self.changed_paths.extend(paths);
+                    self.last_event = Instant::now();
+                    self.first_event.get_or_insert(self.last_event);
                 }
             }
         }
     }
 
-    fn note(&mut self, event: notify::Event, at: Instant) {
+    fn note_event(&mut self, event: notify::Event, at: Instant) {
         let is_change = match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
             EventKind::Access(_) => false,
@@ -242,15 +242,15 @@ impl TreeFollower {
             let Some(path) = inside.and_then(|path| TreePath::parse(path).ok()) else {
                 continue;
             };
-            match vfs.core.path_classes.of(&path) {
+            match vfs.core.path_classes.classify(&path) {
                 PathClass::Hidden | PathClass::Scratch => {}
                 PathClass::Control | PathClass::Content => {
                     if matches!(event.kind, EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(_))) {
                         self.watch_new(&vfs, &path);
                     }
-                    self.seen.insert(path);
-                    self.first.get_or_insert(at);
-                    self.last = self.last.max(at);
+                    self.changed_paths.insert(path);
+                    self.first_event.get_or_insert(at);
+                    self.last_event = self.last_event.max(at);
                 }
             }
         }
@@ -266,11 +266,11 @@ impl TreeFollower {
         }
     }
 
-    fn look(&mut self, vfs: &Vfs) {
-        let paths: Vec<_> = std::mem::take(&mut self.seen).into_iter().filter(|path| !path.is_root()).collect();
-        (self.first, self.other) = (None, None);
+    fn adopt_changes(&mut self, vfs: &Vfs) {
+        let paths: Vec<_> = std::mem::take(&mut self.changed_paths).into_iter().filter(|path| !path.is_root()).collect();
+        (self.first_event, self.external_git) = (None, None);
         let outcome = if self.rescan_due <= Instant::now() {
-            self.rescan_due = Instant::now() + RESCAN;
+            self.rescan_due = Instant::now() + RESCAN_INTERVAL;
             vfs.rescan()
         } else if paths.is_empty() {
             return;
@@ -285,8 +285,8 @@ impl TreeFollower {
                 if !std::mem::replace(&mut self.is_failing, true) {
                     warn!(error = ?fault, "edits made behind the server could not be recorded; trying again until they are");
                 }
-                self.seen.extend(paths);
-                self.last = Instant::now();
+                self.changed_paths.extend(paths);
+                self.last_event = Instant::now();
             }
         }
     }
@@ -296,9 +296,9 @@ impl TreeFollower {
     fn is_git_busy(&mut self, vfs: &Vfs) -> bool {
         let Some(history) = vfs.core.versions.git() else { return false };
         let found = || Some((history.detect_external_git(GIT_GRACE, None)?, Instant::now()));
-        self.other = self.other.take().or_else(found);
-        self.other
+        self.external_git = self.external_git.take().or_else(found);
+        self.external_git
             .as_ref()
-            .is_some_and(|(other, since)| history.is_git_running(other, GIT_GRACE) && since.elapsed() < GIT_BUSY)
+            .is_some_and(|(other, since)| history.is_git_running(other, GIT_GRACE) && since.elapsed() < GIT_WAIT_TIMEOUT)
     }
 }
