@@ -1,7 +1,7 @@
 //! Edits made behind the server.
 //!
-//! One rule: they are recorded and reported, never refused and never undone. Own writes are recognised by their content,
-//! never by a time window.
+//! One rule: they are recorded and reported, never refused and never undone. Own writes are
+//! recognised by their content, never by a time window.
 
 mod sets;
 
@@ -19,7 +19,8 @@ use crate::queue::{FileEffect, QueuedSet, SetReceipt, StateAfter, StateBefore};
 use sets::AdoptionSets;
 
 impl Vfs {
-    /// Compares the tree on disk with what is recorded and records what differs, under the name `fswatch`; how many files differed.
+    /// Compares the tree on disk with what is recorded and records what differs, under the name
+    /// `fswatch`; how many files differed.
     ///
     /// # Errors
     /// `Internal` when git cannot compare; `NoSpace`, `ReadOnly` when the log cannot take it.
@@ -40,8 +41,9 @@ impl Vfs {
         Ok(count)
     }
 
-    /// Where a file is as history has it and git says that it differs, `.git/index` is behind: somebody's lock kept it so until
-    /// the server ended. What a person staged of other files is left alone.
+    /// Where a file is as history has it and git says that it differs, `.git/index` is behind:
+    /// somebody's lock kept it so until the server ended. What a person staged of other files is
+    /// left alone.
     fn refresh_git_index(&self, paths: &[TreePath]) {
         let known = self.core.versions.current_states(&paths.iter().collect::<Vec<_>>());
         let recorded = known.and_then(|known| {
@@ -53,7 +55,8 @@ impl Vfs {
         }
     }
 
-    /// Records what stands at these paths (and below those that are directories) where history has something else.
+    /// Records what stands at these paths (and below those that are directories) where history has
+    /// something else.
     ///
     /// # Errors
     /// As [`Vfs::rescan`].
@@ -83,7 +86,8 @@ impl Vfs {
         sets.finish()
     }
 
-    /// The files these paths stand for: themselves, those below them on the disk, and those below them in history.
+    /// The files these paths stand for: themselves, those below them on the disk, and those below
+    /// them in history.
     fn leaves_at(&self, paths: &[TreePath]) -> Result<Vec<TreePath>, Fault> {
         let mut leaves = std::collections::BTreeSet::new();
         for path in paths {
@@ -138,8 +142,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// What the tree has at a path where history has something else. A file too large for any version is nothing to history, as a pipe:
-    /// what had versions there is gone. The path is held.
+    /// What the tree has at a path where history has something else. A file too large for any
+    /// version is nothing to history, as a pipe: what had versions there is gone. The path is held.
     fn difference(&self, path: &TreePath, known: Option<(ETag, FileKind)>) -> Result<Option<FileEffect>, Fault> {
         if self.core.overlay.get(path).is_some() || self.core.pending_removals.lock().contains_key(path) {
             // Our own change is on its way; what follows it will be seen then.

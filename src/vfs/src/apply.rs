@@ -1,8 +1,9 @@
 //! The write path.
 //!
-//! One rule: nothing else in the workspace changes the tree. The steps are numbered as in ARCHITECTURE.md; 6 to 9 are the
-//! committer's. Why not let a watcher commit after the fact? Because a refusal must reach the writer, and a watcher cannot
-//! say no; edits made behind us come in through adoption, which records and never refuses.
+//! One rule: nothing else in the workspace changes the tree. The steps are numbered as in
+//! ARCHITECTURE.md; 6 to 9 are the committer's. Why not let a watcher commit after the fact?
+//! Because a refusal must reach the writer, and a watcher cannot say no; edits made behind us come
+//! in through adoption, which records and never refuses.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -29,14 +30,15 @@ const MAX_PATHS_IN_MESSAGE: usize = 100;
 impl Vfs {
     /// Applies a set of changes: all of them or none.
     ///
-    /// With [`Durability::Now`] the answer comes after the set is flushed, committed (unless commits are
-    /// [gathered](crate::Commits::Gathered)) and announced; with
-    /// [`Durability::Soon`] once it passed the gates and stands in the queue. Either way every reader sees it from then on.
+    /// With [`Durability::Now`] the answer comes after the set is flushed, committed (unless
+    /// commits are [gathered](crate::Commits::Gathered)) and announced; with [`Durability::Soon`]
+    /// once it passed the gates and stands in the queue. Either way every reader sees it from then
+    /// on.
     ///
     /// # Errors
-    /// `Invalid` for places nobody may write; `Conflict`, `PreconditionFailed` when a condition does not hold; `Rejected` by a
-    /// gate; `NoSpace`, `ReadOnly` when the log cannot take it: nothing has changed then. `Unavailable` when the disk does
-    /// not answer.
+    /// `Invalid` for places nobody may write; `Conflict`, `PreconditionFailed` when a condition
+    /// does not hold; `Rejected` by a gate; `NoSpace`, `ReadOnly` when the log cannot take it:
+    /// nothing has changed then. `Unavailable` when the disk does not answer.
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
         let set = set.into();
         self.check_no_unsaved(&set.changes)?;
@@ -67,7 +69,8 @@ impl Vfs {
             // What is renamed is asked of history.
             self.core.wait_committed(MAX_WAIT)?;
             let accepted = self.accept(caller, set, true)?;
-            // A directory rename shows in the tree only once it is done: nobody may look in between.
+            // A directory rename shows in the tree only once it is done: nobody may look in
+            // between.
             return accepted.wait(self, true);
         } else {
             let _held = self.core.path_locks.lock(changed_paths(&set)); // 2
@@ -76,7 +79,8 @@ impl Vfs {
         waiting.wait(self, false)
     }
 
-    /// Who reads a page through a link writes it through the link, too; doors of file protocols follow links themselves.
+    /// Who reads a page through a link writes it through the link, too; doors of file protocols
+    /// follow links themselves.
     fn resolve_put_links(&self, caller: &Caller, mut set: ChangeSet) -> Result<ChangeSet, Fault> {
         if caller.protocol.is_filesystem() {
             return Ok(set);
@@ -135,7 +139,8 @@ impl Vfs {
         })
     }
 
-    /// Steps 3 to 5, and a place in the queue. `is_exclusive` when the whole tree is held and nothing is pending.
+    /// Steps 3 to 5, and a place in the queue. `is_exclusive` when the whole tree is held and
+    /// nothing is pending.
     fn accept(&self, caller: &Caller, set: ChangeSet, is_exclusive: bool) -> Result<PendingAnswer, Fault> {
         self.core.fail_points.hit(FailPoint::AcceptLocked);
         let mut is_awaited = self.core.must_await(set.durability)?;
@@ -179,7 +184,8 @@ impl Vfs {
         for effect in effects.iter().filter(|effect| effect.after.is_some() && !is_brought(&effect.path)) {
             made.extend(self.core.make_parents(&effect.path)?);
         }
-        // Once it is logged it must be possible: a set that the tree can never take would hold up all that come after it.
+        // Once it is logged it must be possible: a set that the tree can never take would hold up
+        // all that come after it.
         let removed = spent.iter().chain(moves.iter().flat_map(|(from, to)| [from, to]));
         for path in effects.iter().map(|effect| &effect.path).chain(removed) {
             self.core.tree.check_writable(path)?;
@@ -203,7 +209,8 @@ impl Vfs {
             answer: is_awaited.then_some(sender),
         };
         self.core.queue.push(prepared, |prepared| self.core.show_pending(prepared))?;
-        // Nobody else writes these paths until we let go of them: what is refused because of this set is noted later.
+        // Nobody else writes these paths until we let go of them: what is refused because of this
+        // set is noted later.
         let accepted = self.core.refusals.mark();
         if !is_awaited {
             self.core.forget_rejected(written.iter(), accepted);
@@ -229,7 +236,8 @@ struct PendingAnswer {
 /// What becomes of a set, to be heard once it is settled or refused.
 struct ApplyReceiver {
     receiver: Receiver<Result<SetReceipt, Fault>>,
-    /// Files of which earlier refusals are void when it is accepted, and since when it stands in the queue.
+    /// Files of which earlier refusals are void when it is accepted, and since when it stands in
+    /// the queue.
     written: Vec<TreePath>,
     accepted: RefusalMark,
 }
@@ -246,7 +254,8 @@ impl PendingAnswer {
         vfs.commit_leader.lead_or_wake(core);
         let outcome = core.receive_answer(&answer.receiver)?;
         if outcome.is_err() {
-            // Refused: what was made for it goes, unless somebody has put something there meanwhile.
+            // Refused: what was made for it goes, unless somebody has put something there
+            // meanwhile.
             let _ = self.made_directories.iter().rev().try_for_each(|made| core.tree.remove_directory(made));
         }
         let receipt = outcome?; // 9
@@ -263,13 +272,14 @@ impl VfsCore {
             Some(fault) if self.stalled_since.lock().is_some() => Err(fault),
             // The committer is busy completing what is logged, and tells when it is not.
             Some(fault) if durability != Durability::Now && fault.kind() == Kind::Unavailable => Err(fault),
-            // What the disk refused a moment ago it may take now: nothing is promised before it did.
+            // What the disk refused a moment ago it may take now: nothing is promised before it
+            // did.
             trouble => Ok(durability == Durability::Now || trouble.is_some()),
         }
     }
 
-    /// What becomes of a set, or why that is not known in time: it will happen once it is logged, but nobody waits long for a disk
-    /// that refuses.
+    /// What becomes of a set, or why that is not known in time: it will happen once it is logged,
+    /// but nobody waits long for a disk that refuses.
     fn receive_answer(&self, answer: &Receiver<Result<SetReceipt, Fault>>) -> Result<Result<SetReceipt, Fault>, Fault> {
         let deadline = Instant::now() + MAX_WAIT;
         loop {
@@ -312,7 +322,8 @@ impl VfsCore {
         }
     }
 
-    /// Makes directories above a file to come, and says which. A file in the way may be one whose removal is accepted and not yet done.
+    /// Makes directories above a file to come, and says which. A file in the way may be one whose
+    /// removal is accepted and not yet done.
     fn make_parents(&self, path: &TreePath) -> Result<Vec<TreePath>, Fault> {
         match self.tree.make_parents(path) {
             Err(StoreError::Disk { source, .. })

@@ -36,16 +36,18 @@ pub struct ChangeOutcome<'a> {
 /// Told of all changes that are asked for, done or refused; must not block.
 pub type OnChange = Box<dyn Fn(&ChangeOutcome<'_>) + Send + Sync>;
 
-/// Called with each accepted change set: its caller, and its position in the change log; no position while it may still be queued. Must not
-/// block.
+/// Called with each accepted change set: its caller, and its position in the change log; no
+/// position while it may still be queued. Must not block.
 pub type OnAccepted = Box<dyn Fn(&Caller, Option<Seq>) + Send + Sync>;
 
 impl Vfs {
-    /// Registers the one observer of accepted change sets, before there are any; a second one is ignored.
+    /// Registers the one observer of accepted change sets, before there are any; a second one is
+    /// ignored.
     pub fn on_accepted(&self, observer: OnAccepted) {
         let _only_the_first = self.core.on_accepted.set(observer);
     }
-    /// Has somebody told of all changes that are asked for from here on; only the first who asks is.
+    /// Has somebody told of all changes that are asked for from here on; only the first who asks
+    /// is.
     pub fn on_change(&self, told: OnChange) {
         let _only_the_first = self.core.on_change.set(told);
     }

@@ -1,4 +1,4 @@
-//! What the faces of a [`crate::Vfs`] and its committer share.
+//! State shared by [`crate::Vfs`] and its committer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -27,14 +27,15 @@ use crate::queue::{CommitQueue, StateBefore, WriteBarrier};
 use crate::queue_load::OnFlush;
 use crate::uncommitted::UncommittedPaths;
 
-/// How long a page renamed to a scratch name may be missing before its removal is recorded: an editor that keeps a backup
-/// writes the page anew within this time, and one save is then one version.
+/// Grace period before the removal of a page that was renamed to a scratch name is recorded: an
+/// editor that keeps a backup writes the page again within this time, so that one save is one
+/// version.
 pub(crate) const RENAME_SAVE_GRACE: Duration = Duration::from_secs(2);
 
-/// How often somebody who waits for the disk looks whether it refuses.
+/// How often a thread that waits for the disk checks for write errors.
 pub(crate) const DISK_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Permission bits of a new file that nobody gave any.
+/// Permission bits of a new file when the writer gives none.
 pub(crate) const DEFAULT_FILE_MODE: u32 = 0o644;
 
 pub(crate) struct VfsCore {
@@ -47,47 +48,47 @@ pub(crate) struct VfsCore {
     /// When accepted changes become commits.
     pub(crate) commit_policy: CommitPolicy,
     pub(crate) path_locks: PathLocks,
-    /// What clients of one door have for themselves.
+    /// Leases that clients of one protocol hold against the others.
     pub(crate) leases: LeaseRegistry,
     pub(crate) overlay: Overlay,
     pub(crate) uncommitted: UncommittedPaths,
     pub(crate) queue: CommitQueue,
     pub(crate) feed: ChangeFeed,
-    /// What writers said of their next saves.
+    /// Commit messages set for the next save of a path.
     pub(crate) messages: SaveMessages,
-    /// Saves that were refused.
+    /// Recently rejected saves.
     pub(crate) refusals: RecentRefusals,
-    /// Pages that were renamed to a scratch name, until their removal is recorded.
+    /// Pages that were renamed to a scratch name; their removal is recorded after a grace period.
     pub(crate) pending_removals: Mutex<BTreeMap<TreePath, PendingRemoval>>,
-    /// Why the committer cannot go on, while it cannot.
+    /// Why the committer cannot write now, if it cannot.
     pub(crate) write_error: Mutex<Option<Fault>>,
-    /// Since when logged changes wait for a disk that refuses, while they do: nothing else is taken.
+    /// When logged changes began to wait for a failing disk. While set, no write is accepted.
     pub(crate) stalled_since: Mutex<Option<Instant>>,
-    /// Why the last checkpoint failed, until one does not: writes are taken, and the log grows.
+    /// Why the last checkpoint failed. Writes are accepted still, and the log grows.
     pub(crate) checkpoint_error: Mutex<Option<Fault>>,
-    /// Paths of saves that nobody waited for and that the log could not take before the end.
+    /// Paths of asynchronous saves that the log could not take before shutdown.
     pub(crate) lost_writes: Mutex<BTreeSet<TreePath>>,
     pub(crate) tickets: AtomicU64,
     pub(crate) fail_points: FailPoints,
-    /// Who compares paths with the tree that a person's commit has something to say about; nobody where nothing is watched.
+    /// Rescans paths that an external commit changed; none where the root is not watched.
     pub(crate) rescan_hook: Mutex<Option<RescanHook>>,
-    /// What the log holds until the next checkpoint, in bytes, as the committer last said.
+    /// Content bytes in the log since the last checkpoint, as last reported by the committer.
     pub(crate) uncheckpointed_bytes: AtomicU64,
-    /// How many bytes of files that are not published are in memory, with those of other spaces that share it.
+    /// Memory used by dirty buffers, shared with other spaces.
     pub(crate) dirty_bytes: OnceLock<Arc<DirtyBytes>>,
-    /// Who is told how long the disk took.
+    /// Observer of flush durations.
     pub(crate) on_flush: OnceLock<OnFlush>,
-    /// Who is told of changes.
+    /// Observer of requested changes.
     pub(crate) on_change: OnceLock<OnChange>,
-    /// The observer of accepted change sets, if any.
+    /// Observer of accepted change sets.
     pub(crate) on_accepted: OnceLock<OnAccepted>,
-    /// Who knows the links that follow a rename; nobody where they do not.
+    /// Finds the pages whose links follow a rename, if configured.
     pub(crate) link_resolver: OnceLock<Box<dyn LinkResolver>>,
 }
 
 pub(crate) type RescanHook = Box<dyn Fn(Vec<TreePath>) + Send>;
 
-/// A page that went away under another, unversioned name.
+/// A page that was renamed to an unversioned name.
 pub(crate) struct PendingRemoval {
     pub(crate) before: StateBefore,
     pub(crate) actor: Actor,
@@ -95,13 +96,13 @@ pub(crate) struct PendingRemoval {
     pub(crate) due: Instant,
 }
 
-/// What stands at a path now, counting changes that are accepted and not installed.
+/// Effective state of a path, including accepted changes that are not installed.
 pub(crate) enum EffectiveState {
     Absent,
     Directory,
-    /// A file or link; true when it was read from the tree.
+    /// A file or link; true when it was read from the tree, false when it is in the overlay.
     Leaf(OverlayFile, bool),
-    /// A file too large for any version.
+    /// A file too large to be versioned.
     Large(LargeFile),
 }
 
@@ -110,23 +111,24 @@ impl VfsCore {
         self.tickets.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// git's history, for what only it can answer.
+    /// git's history, for queries that only git can answer.
     ///
     /// # Errors
-    /// `Repository` when versions are not kept by git.
+    /// `Repository` when the versions are not stored in git.
     pub(crate) fn git(&self) -> Result<&History, StoreError> {
         let missing = || StoreError::Repository("versions of this space are not kept by git".to_owned());
         self.versions.git().ok_or_else(missing)
     }
 
-    /// Has paths compared with the tree, soon and elsewhere.
+    /// Requests a rescan of these paths by the watcher.
     pub(crate) fn request_rescan(&self, paths: Vec<TreePath>) {
-        if let Some(doubter) = &*self.rescan_hook.lock() {
-            doubter(paths);
+        if let Some(hook) = &*self.rescan_hook.lock() {
+            hook(paths);
         }
     }
 
-    /// Brings `.git/index` up to date for paths whose file on disk is what is recorded; what a person staged is left alone.
+    /// Updates `.git/index` for paths whose file on disk is the recorded one; entries that a user
+    /// staged stay.
     ///
     /// # Errors
     /// As [`History::refresh_index`].
@@ -137,17 +139,18 @@ impl VfsCore {
         self.versions.refresh_index(paths, |path, content| self.log.has_content(path, content))
     }
 
-    /// Whether a page that was away when `.git/index` was written is back, or has two seconds left for that.
+    /// Whether a page that was missing when `.git/index` was written is back or within its grace
+    /// period.
     pub(crate) fn may_reappear(&self, path: &TreePath) -> bool {
         self.pending_removals.lock().contains_key(path) || self.tree.stat(path).is_ok()
     }
 
-    /// What stands at a path now; links are not followed.
+    /// The effective state of a path; links are not followed.
     pub(crate) fn effective_state(&self, path: &TreePath) -> Result<EffectiveState, Fault> {
         match self.overlay.get(path) {
             Some(pending) => match pending.leaf {
                 Some(leaf) => return Ok(EffectiveState::Leaf(leaf, false)),
-                // A directory may have taken the place of a file whose removal is pending.
+                // A directory may have replaced a file whose removal is pending.
                 None => {
                     return Ok(match self.tree.stat(path) {
                         Ok(stat) if stat.kind == StatKind::Directory => EffectiveState::Directory,
@@ -180,7 +183,8 @@ impl VfsCore {
         }
     }
 
-    /// What an accepted file will have on the disk at its path, with what it keeps there of the file that it replaces.
+    /// The attributes that an accepted file will have on disk, including those it takes from the
+    /// file it replaces.
     pub(crate) fn resulting_attributes(&self, path: &TreePath, disk: DiskAttributes) -> Result<DiskAttributes, Fault> {
         if disk.mode.is_some() && disk.owner.is_some() {
             return Ok(disk);
@@ -199,7 +203,7 @@ impl VfsCore {
         Ok(DiskAttributes { mode: disk.mode.or(Some(mode)), owner: disk.owner.or(owner), ..disk })
     }
 
-    /// The owner that a new file gets at a path, where its directory exists already.
+    /// The owner that a new file gets; none where its directory does not exist yet.
     pub(crate) fn new_file_owner(&self, path: &TreePath) -> Result<Option<(u32, u32)>, Fault> {
         match self.tree.stat(&path.parent().unwrap_or_else(TreePath::root)) {
             Ok(directory) => Ok(Some((directory.uid, directory.gid))),
@@ -208,8 +212,8 @@ impl VfsCore {
         }
     }
 
-    /// The file or link that stands in the tree at a path, accepted changes not counted; links on the way are not followed. None also
-    /// where something stands that no version can have: a file too large, a pipe.
+    /// The file or link in the tree at a path, without accepted changes; links in the path are not
+    /// followed. None also where the entry cannot have versions: a file too large, a pipe.
     pub(crate) fn read_worktree(&self, path: &TreePath) -> Result<Option<OverlayFile>, StoreError> {
         match self.tree.inspect_leaf(path) {
             Ok((content, stat)) => Ok(Some(OverlayFile::new(content, stat.file_kind().unwrap_or(FileKind::Regular)))),
@@ -218,23 +222,23 @@ impl VfsCore {
         }
     }
 
-    /// Installs what is logged: over what is `known`, or over whatever stands there. An empty directory gives way: it
-    /// is nobody's work.
+    /// Installs a logged file: over the `expected` contents, or over anything. An empty directory
+    /// is replaced.
     ///
     /// # Errors
-    /// What the disk said; something of another kind that a person put there is kept and no error.
+    /// The disk's error. A type conflict with an external edit is no error: the edit is kept.
     pub(crate) fn install_logged(
         &self,
         path: &TreePath,
         leaf: &OverlayFile,
-        known: Option<ExpectedFile<'_>>,
+        expected: Option<ExpectedFile<'_>>,
     ) -> Result<InstallResult, StoreError> {
-        let put = || match known {
-            Some(known) => self.tree.replace(&file_install(path, leaf), known),
+        let try_install = || match expected {
+            Some(expected) => self.tree.replace(&file_install(path, leaf), expected),
             None => self.install(path, leaf).map(|()| InstallResult::Done),
         };
-        match put() {
-            Err(error) if error.is_type_conflict() => match self.tree.remove_directory(path).and_then(|()| put()) {
+        match try_install() {
+            Err(error) if error.is_type_conflict() => match self.tree.remove_directory(path).and_then(|()| try_install()) {
                 Err(_) => tolerate_type_conflict(path, Err(error)).map(|()| InstallResult::Done),
                 outcome => outcome,
             },
@@ -242,12 +246,12 @@ impl VfsCore {
         }
     }
 
-    /// Writes a file that is about to be put in place over one of known content, under a name of our own: its time has not come.
+    /// Stages a file that will replace one of known content: writes it under a temporary name.
     pub(crate) fn stage(&self, path: &TreePath, leaf: &OverlayFile) {
         self.tree.stage_file(&file_install(path, leaf));
     }
 
-    /// Puts a file in place, whatever stands there.
+    /// Installs a file over anything.
     pub(crate) fn install(&self, path: &TreePath, leaf: &OverlayFile) -> Result<(), StoreError> {
         self.tree.install(&file_install(path, leaf))
     }
@@ -255,57 +259,58 @@ impl VfsCore {
     /// Waits until everything accepted so far is durable, in the tree and announced.
     ///
     /// # Errors
-    /// `NoSpace`, `ReadOnly` when the disk takes nothing now; `Unavailable` when it does not answer in time.
-    pub(crate) fn wait_applied(&self, at_most: Duration) -> Result<(), Fault> {
-        self.wait_for_barrier(WriteBarrier::Applied, at_most)
+    /// `NoSpace`, `ReadOnly` when the disk accepts no writes; `Unavailable` when it does not answer
+    /// in time.
+    pub(crate) fn wait_applied(&self, timeout: Duration) -> Result<(), Fault> {
+        self.wait_for_barrier(WriteBarrier::Applied, timeout)
     }
 
-    /// The same, and until history has it: commits that would have come later are made now.
+    /// Also waits until history has it: coalesced commits are made now.
     ///
     /// # Errors
-    /// As [`Core::wait_settled`].
-    pub(crate) fn wait_committed(&self, at_most: Duration) -> Result<(), Fault> {
-        self.wait_for_barrier(WriteBarrier::Committed, at_most)
+    /// As [`VfsCore::wait_applied`].
+    pub(crate) fn wait_committed(&self, timeout: Duration) -> Result<(), Fault> {
+        self.wait_for_barrier(WriteBarrier::Committed, timeout)
     }
 
-    fn wait_for_barrier(&self, until: WriteBarrier, at_most: Duration) -> Result<(), Fault> {
-        let deadline = Instant::now() + at_most;
+    fn wait_for_barrier(&self, barrier: WriteBarrier, timeout: Duration) -> Result<(), Fault> {
+        let deadline = Instant::now() + timeout;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if self.queue.wait_for(until, left.min(DISK_POLL_INTERVAL)) {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if self.queue.wait_for(barrier, remaining.min(DISK_POLL_INTERVAL)) {
                 return Ok(());
             }
-            let trouble = self.write_error.lock().as_ref().map(Fault::duplicate);
-            match trouble {
-                // It may last for hours.
+            let error = self.write_error.lock().as_ref().map(Fault::duplicate);
+            match error {
+                // A disk error may last for hours.
                 Some(fault) if is_disk_error(&fault) => return Err(fault),
-                trouble if left.is_zero() => {
-                    return Err(trouble.unwrap_or_else(|| Fault::unavailable("the disk does not answer")));
+                error if remaining.is_zero() => {
+                    return Err(error.unwrap_or_else(|| Fault::unavailable("the disk does not answer")));
                 }
                 Some(_) | None => {}
             }
         }
     }
 
-    /// The moment a change happens, for a file's modification time.
+    /// The current time, for a file's modification time.
     pub(crate) fn file_time(&self) -> SystemTime {
         self.clock.now().into()
     }
 }
 
-/// Whether the disk refused, which may last for hours.
+/// Whether the disk failed, which may last for hours.
 pub(crate) fn is_disk_error(fault: &Fault) -> bool {
     matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::DiskFailed)
 }
 
 impl VfsCore {
-    /// What the writer of a logged change is told that is not in place yet.
+    /// The fault for the writer of a logged change that is not applied yet.
     pub(crate) fn deferred_write_error(&self, fault: &Fault) -> Fault {
         let text = if self.log.file_exists() {
-            format!("the write is recorded and will be completed, but not at this moment: {fault}")
+            format!("the write is recorded and will be completed later: {fault}")
         } else {
-            "`.svc/state` was taken away while the server runs, and the write is not kept: stop the server, put the \
-             directory back if you can, and start it again; what was acknowledged before is in the tree"
+            "`.svc/state` was removed while the server runs, and the write is not stored: stop the server, restore \
+             the directory if you can, and start it again; earlier acknowledged writes are in the tree"
                 .to_owned()
         };
         Fault::unavailable(text).with_context(format!("{fault:?}"))
@@ -317,12 +322,12 @@ fn file_install<'a>(path: &'a TreePath, leaf: &'a OverlayFile) -> FileInstall<'a
     FileInstall { path, content, kind: *kind, attributes: *disk }
 }
 
-/// Somebody put something of another kind where a logged change belongs. History has the change; theirs is an edit on top of it,
-/// which the next look at the tree records.
+/// Tolerates a type conflict: an external process put a directory where a logged file belongs, or
+/// the other way round. History has the change; the edit stays and is recorded by the next rescan.
 pub(crate) fn tolerate_type_conflict(path: &TreePath, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
     match outcome {
         Err(error) if error.is_type_conflict() => {
-            warn!(page.path = %path, %error, "something made behind the server is in the way; it is kept");
+            warn!(page.path = %path, %error, "an external edit put another file type here; it is kept, the logged change is in history");
             Ok(())
         }
         outcome => outcome,

@@ -1,6 +1,7 @@
 //! The change feed.
 //!
-//! One rule: nothing is ever missing from it. The newest events are kept in memory; older ones are read from the log.
+//! One rule: nothing is ever missing from it. The newest events are kept in memory; older ones are
+//! read from the log.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,16 +26,18 @@ pub struct FeedEvent {
     pub actor: Actor,
     /// Through which door.
     pub protocol: Protocol,
-    /// Through which entrance of it, where there are several. Not logged: none for events read from the log.
+    /// Through which entrance of it, where there are several. Not logged: none for events read from
+    /// the log.
     pub origin_id: Option<OriginId>,
     /// Message of its commit.
     pub message: String,
     /// How subscribers of the event stream hear of it.
     pub announcement: EventAnnouncement,
-    /// Its commit; none when nothing differed from the commit before, or when it is made later, with those of other sets.
+    /// Its commit; none when nothing differed from the commit before, or when it is made later,
+    /// with those of other sets.
     pub commit: Option<CommitId>,
-    /// The paths it touched, in order. None when others told of them: it is a commit made of sets that had events of their own, or came with
-    /// another branch.
+    /// The paths it touched, in order. None when others told of them: it is a commit made of sets
+    /// that had events of their own, or came with another branch.
     pub changes: Vec<EventChange>,
 }
 
@@ -59,7 +62,8 @@ impl From<LogRecord> for FeedEvent {
             new: entry.new,
             kind: entry.kind,
         };
-        // The sets of a commit that tells of several were told of themselves, and commits of another branch by its difference from the old one.
+        // The sets of a commit that tells of several were told of themselves, and commits of
+        // another branch by its difference from the old one.
         let is_told = record.kind != RecordKind::Commit && record.diff_base.is_in_feed();
         let entries = if is_told { record.entries } else { Vec::new() };
         Self {
@@ -127,7 +131,8 @@ impl ChangeFeed {
             .collect())
     }
 
-    /// Waits until there is an event after `seq`, the feed is closed, or the time is up; true when there is one.
+    /// Waits until there is an event after `seq`, the feed is closed, or the time is up; true when
+    /// there is one.
     pub fn wait(&self, seq: Seq, at_most: Duration) -> bool {
         let deadline = Instant::now() + at_most;
         let mut recent = self.recent.lock();
@@ -139,8 +144,8 @@ impl ChangeFeed {
         recent.last > seq
     }
 
-    /// Calls `wake` after each event, from the committer's thread, until it answers false: it must not block (a channel send, a
-    /// task wake-up), and may be called twice for one event.
+    /// Calls `wake` after each event, from the committer's thread, until it answers false: it must
+    /// not block (a channel send, a task wake-up), and may be called twice for one event.
     pub fn on_event(&self, wake: impl Fn(Seq) -> bool + Send + Sync + 'static) {
         self.wakers.write().push(Box::new(wake));
     }

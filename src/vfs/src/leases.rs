@@ -1,7 +1,8 @@
 //! What clients of one door have for themselves for a while: other doors leave it alone.
 //!
-//! One rule: a lease binds the other doors here, and the clients of its own door there: only that door knows which of them has it. Edits made
-//! behind the server are bound by nothing, and are recorded as ever.
+//! One rule: a lease binds the other doors here, and the clients of its own door there: only that
+//! door knows which of them has it. Edits made behind the server are bound by nothing, and are
+//! recorded as ever.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +26,8 @@ pub(crate) struct LeaseRegistry {
     /// How many there are: nearly always none, and nobody waits for a lock to learn that.
     count: AtomicUsize,
     by_path: RwLock<BTreeMap<TreePath, Vec<Lease>>>,
-    /// Where clients of the doors write that looked whether they may: none begins there. Held while one begins, after the locks of paths.
+    /// Where clients of the doors write that looked whether they may: none begins there. Held while
+    /// one begins, after the locks of paths.
     barriers: Mutex<Vec<TreePath>>,
     /// Told when one of these writes is over.
     pub(crate) barrier_dropped: Condvar,
@@ -98,7 +100,8 @@ impl VfsCore {
         self.clock.now().into()
     }
 
-    /// Refuses to write a file that clients of another door have for themselves. `is_new` when its folder gets a name more or less by it.
+    /// Refuses to write a file that clients of another door have for themselves. `is_new` when its
+    /// folder gets a name more or less by it.
     ///
     /// # Errors
     /// `Locked`, saying by whom and until when.
@@ -161,7 +164,8 @@ fn check_other_protocols(path: &TreePath, caller: &Caller, leases: &[Lease]) -> 
 }
 
 impl Vfs {
-    /// Gives a client of a door something for itself, unless somebody of that door has it: then those who do are given back.
+    /// Gives a client of a door something for itself, unless somebody of that door has it: then
+    /// those who do are given back.
     ///
     /// # Errors
     /// `TooLarge` for a note over 4 KiB; `Unavailable` while 4,096 are had; those of the disk.
@@ -212,8 +216,9 @@ impl Vfs {
         Ok(Ok(()))
     }
 
-    /// No lease begins at these paths, above or below them, until what is given here is dropped: a door that looks whether its own clients may write
-    /// there does so in the meantime. Waits for no lease that waits.
+    /// No lease begins at these paths, above or below them, until what is given here is dropped: a
+    /// door that looks whether its own clients may write there does so in the meantime. Waits for
+    /// no lease that waits.
     pub fn block_new_leases(&self, paths: &[&TreePath]) -> LeaseBarrier<'_> {
         let paths: Vec<TreePath> = paths.iter().copied().cloned().collect();
         self.core.leases.barriers.lock().extend(paths.iter().cloned());

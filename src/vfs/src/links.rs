@@ -1,7 +1,9 @@
-//! The links that follow a page to its new name, where the settings want that of renames by filesystem doors (gaps.md D7).
+//! The links that follow a page to its new name, where the settings want that of renames by
+//! filesystem doors (gaps.md D7).
 //!
-//! One rule: the rename comes first. A page whose links cannot follow keeps them, and whoever renames is not refused for its sake; but while
-//! nobody knows which pages link there, nothing is renamed, for their links would be lost for good.
+//! One rule: the rename comes first. A page whose links cannot follow keeps them, and whoever
+//! renames is not refused for its sake; but while nobody knows which pages link there, nothing is
+//! renamed, for their links would be lost for good.
 
 use bytes::Bytes;
 use svcfs_base::{Caller, Change, ChangeSet, ETag, Fault, Kind, Precondition, TreePath};
@@ -28,8 +30,9 @@ pub struct RelinkedPage {
 }
 
 impl RelinkedPage {
-    /// A rename and these pages, each under the condition that it still is the one that was read; one that moves is at its new place when its
-    /// turn comes. Without any the set is a rename and nothing else, which has a subject of its own.
+    /// A rename and these pages, each under the condition that it still is the one that was read;
+    /// one that moves is at its new place when its turn comes. Without any the set is a rename and
+    /// nothing else, which has a subject of its own.
     pub fn build_change_set(rename: Change, pages: Vec<Self>, subject: &str) -> ChangeSet {
         let links = Self::count_links(&pages);
         let message = (links > 0).then(|| format!("{subject} (updated {links} links)"));
@@ -46,8 +49,9 @@ impl RelinkedPage {
     }
 }
 
-/// Who knows the links between pages. It comes from above, as a [`Gate`](crate::Gate) does, so that the write path needs no index. It waits for
-/// everything that was accepted: nobody calls it who holds a lock of a path, a node, or the tree.
+/// Who knows the links between pages. It comes from above, as a [`Gate`](crate::Gate) does, so that
+/// the write path needs no index. It waits for everything that was accepted: nobody calls it who
+/// holds a lock of a path, a node, or the tree.
 pub trait LinkResolver: Send + Sync + 'static {
     /// Waits until it knows all of them.
     ///
@@ -63,13 +67,14 @@ pub trait LinkResolver: Send + Sync + 'static {
 }
 
 impl Vfs {
-    /// Has links follow from here on when a page is renamed through a filesystem door; only the first who asks is heard.
+    /// Has links follow from here on when a page is renamed through a filesystem door; only the
+    /// first who asks is heard.
     pub fn set_link_resolver(&self, linking: impl LinkResolver) {
         let _only_the_first = self.core.link_resolver.set(Box::new(linking));
     }
 
-    /// Waits until it is known which links follow a rename that comes next, also those of pages that doors hold back: for doors that hold
-    /// locks of their own while they rename.
+    /// Waits until it is known which links follow a rename that comes next, also those of pages
+    /// that doors hold back: for doors that hold locks of their own while they rename.
     ///
     /// # Errors
     /// `Unavailable` when that takes longer than a few seconds.
@@ -79,11 +84,12 @@ impl Vfs {
         linking.catch_up()
     }
 
-    /// Renames as a filesystem door does: `apply` does it with the links that follow. How many those are; none where links do not follow, and of
-    /// what is no page.
+    /// Renames as a filesystem door does: `apply` does it with the links that follow. How many
+    /// those are; none where links do not follow, and of what is no page.
     ///
     /// # Errors
-    /// `Unavailable` while it is not known which pages link there; those of reading, and of `apply`.
+    /// `Unavailable` while it is not known which pages link there; those of reading, and of
+    /// `apply`.
     pub fn rename_with_links<T>(
         &self,
         caller: &Caller,
@@ -102,7 +108,8 @@ impl Vfs {
         apply(rename.clone().into()).map(|applied| (applied, 0))
     }
 
-    /// Who knows the links that follow a rename: between pages that readers see, and only where that is wanted.
+    /// Who knows the links that follow a rename: between pages that readers see, and only where
+    /// that is wanted.
     pub(crate) fn resolver_for(&self, from: &TreePath, to: &TreePath) -> Option<&dyn LinkResolver> {
         let is_page =
             |path: &TreePath| path.is_page() && !path.is_hidden() && self.core.path_classes.classify(path) == PathClass::Content;

@@ -1,4 +1,5 @@
-//! What writers want to say of their next save, where the save itself cannot carry it: a program that saves a file knows no commits.
+//! What writers want to say of their next save, where the save itself cannot carry it: a program
+//! that saves a file knows no commits.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,8 @@ impl SaveMessages {
     pub(crate) fn find(&self, caller: &Caller, changes: &[Change]) -> Option<((TreePath, Actor), String)> {
         let path = match changes {
             [Change::Put { path, .. }] => path,
-            // An editor's new file takes the place of the page; links may follow one that has another name.
+            // An editor's new file takes the place of the page; links may follow one that has
+            // another name.
             [Change::Move { to, .. }, rest @ ..] if rest.iter().all(is_put) => to,
             _ => return None,
         };
@@ -45,12 +47,13 @@ fn is_put(change: &Change) -> bool {
 }
 
 impl Vfs {
-    /// Says what the commit of this caller's next save of a path is for; in the place of what was said before. Nothing takes it back.
-    /// It waits until the save, or until this server ends.
+    /// Says what the commit of this caller's next save of a path is for; in the place of what was
+    /// said before. Nothing takes it back. It waits until the save, or until this server ends.
     ///
     /// # Errors
-    /// `Invalid` for a message without words, with control characters but tabs and ends of lines, or for a path that is not
-    /// versioned; `TooLarge` over 4,096 bytes; `NoSpace` when a thousand wait already.
+    /// `Invalid` for a message without words, with control characters but tabs and ends of lines,
+    /// or for a path that is not versioned; `TooLarge` over 4,096 bytes; `NoSpace` when a thousand
+    /// wait already.
     pub fn set_save_message(&self, caller: &Caller, path: &TreePath, message: Option<&str>) -> Result<(), Fault> {
         let key = (path.clone(), caller.actor());
         let Some(message) = message else {

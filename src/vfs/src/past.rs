@@ -1,4 +1,5 @@
-//! History by path (contract 2.3–2.5, 4.4), answered from the log where it can be, from git or snapshots where content is needed.
+//! History by path (contract 2.3–2.5, 4.4), answered from the log where it can be, from git or
+//! snapshots where content is needed.
 
 mod blame;
 mod states;
@@ -63,17 +64,18 @@ pub struct ChangeRecord {
 pub struct ChangeFeedPage {
     /// One record for each path of each set.
     pub changes: Vec<ChangeRecord>,
-    /// What to pass as `since` next time: the `seq` of the last record, with `.<count>` behind it where the page ended within that
-    /// set; empty when there is nothing yet.
+    /// What to pass as `since` next time: the `seq` of the last record, with `.<count>` behind it
+    /// where the page ended within that set; empty when there is nothing yet.
     pub last_seq: String,
 }
 
 impl Vfs {
-    /// The change feed of the contract: at most `limit` records after `since`, oldest first and without a gap; without `since` the
-    /// newest `limit`.
+    /// The change feed of the contract: at most `limit` records after `since`, oldest first and
+    /// without a gap; without `since` the newest `limit`.
     ///
-    /// `since` is a commit hash or a moment, as `last_seq` is. Where a page ends within a set of many paths, `last_seq` says so as
-    /// `<seq>.<records of it already given>`, and is taken back in that form.
+    /// `since` is a commit hash or a moment, as `last_seq` is. Where a page ends within a set of
+    /// many paths, `last_seq` says so as `<seq>.<records of it already given>`, and is taken back
+    /// in that form.
     ///
     /// # Errors
     /// `Invalid` (`unknown sequence`) when `since` is nothing this log knows.
@@ -104,7 +106,8 @@ impl Vfs {
         Ok(ChangeFeedPage { changes: changes.into_iter().map(record).collect(), last_seq })
     }
 
-    /// The position a `since` names, and how many records of that set were given already, when it names a part of it.
+    /// The position a `since` names, and how many records of that set were given already, when it
+    /// names a part of it.
     fn parse_since(&self, since: &str) -> Result<(Seq, Option<usize>), Fault> {
         let unknown =
             || Fault::invalid("since", format_args!("unknown sequence `{}`", svcfs_base::escape_unprintable(since)));
@@ -120,12 +123,14 @@ impl Vfs {
         self.core.path_classes.is_visible(protocol, path)
     }
 
-    /// Whether what is at a path becomes part of history: neither the server's own state nor a scratch name is.
+    /// Whether what is at a path becomes part of history: neither the server's own state nor a
+    /// scratch name is.
     pub fn is_versioned(&self, path: &TreePath) -> bool {
         self.core.path_classes.classify(path).is_versioned()
     }
 
-    /// Waits until everything accepted so far is durable, in the tree and announced; the position of the newest event then.
+    /// Waits until everything accepted so far is durable, in the tree and announced; the position
+    /// of the newest event then.
     ///
     /// # Errors
     /// `Unavailable` when the disk does not answer in time.
@@ -134,8 +139,9 @@ impl Vfs {
         Ok(self.core.feed.last_seq())
     }
 
-    /// The same, and until history has it: a commit that would have come later ([`Commits::Gathered`](crate::Commits)) is made now.
-    /// Every question about history asks this first, and so sees what its asker wrote.
+    /// The same, and until history has it: a commit that would have come later
+    /// ([`Commits::Gathered`](crate::Commits)) is made now. Every question about history asks this
+    /// first, and so sees what its asker wrote.
     ///
     /// # Errors
     /// As [`Vfs::settled`].

@@ -47,7 +47,8 @@ fn is_hidden(path: &TreePath) -> bool {
 }
 
 impl PathClassifier {
-    /// With these globs for scratch names, each matched against single components, in any case where the glob allows it.
+    /// With these globs for scratch names, each matched against single components, in any case
+    /// where the glob allows it.
     pub(crate) fn new(scratch: &[String]) -> Result<Self, Fault> {
         let mut set = GlobSetBuilder::new();
         for pattern in scratch {
@@ -80,15 +81,17 @@ impl PathClassifier {
         }
     }
 
-    /// Whether callers of a door may not move or remove a path: with the directory `.svc`, what no door may see would get a name that every
-    /// door sees. What a person did behind the server is done.
+    /// Whether callers of a door may not move or remove a path: with the directory `.svc`, what no
+    /// door may see would get a name that every door sees. What a person did behind the server is
+    /// done.
     pub(crate) fn is_fixed(&self, protocol: Protocol, path: &TreePath) -> bool {
         path.as_str() == ".svc" && !matches!(protocol, Protocol::Direct | Protocol::Internal)
     }
 
     /// Whether callers of a door see a path at all.
     pub(crate) fn is_visible(&self, protocol: Protocol, path: &TreePath) -> bool {
-        // Asked of every entry of a listing: no name is compared with the patterns of scratch names for it.
+        // Asked of every entry of a listing: no name is compared with the patterns of scratch names
+        // for it.
         if is_hidden(path) {
             return false;
         }

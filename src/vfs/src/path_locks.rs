@@ -1,6 +1,6 @@
-//! Path locks, taken in sorted order.
+//! Locks on sets of paths.
 //!
-//! Lock order everywhere: the tree lock, then path locks, then the queue; never upwards.
+//! Lock order everywhere: the tree lock, then path locks, then the queue.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use svcfs_base::TreePath;
 
 #[derive(Default)]
 pub(crate) struct PathLocks {
-    /// Shared by changes of files; exclusive while whole directories move.
+    /// Shared for changes of files; exclusive for renames of directories.
     tree: RwLock<()>,
     locked: Mutex<BTreeSet<TreePath>>,
     released: Condvar,
@@ -23,19 +23,19 @@ pub(crate) struct PathLockGuard<'a> {
 }
 
 impl PathLocks {
-    /// Waits until none of the paths is held by another, then holds them all.
+    /// Waits until none of the paths is locked, then locks them all.
     pub(crate) fn lock(&self, paths: BTreeSet<TreePath>) -> PathLockGuard<'_> {
         let tree = self.tree.read();
-        let mut held = self.locked.lock();
-        // All or nothing: nobody waits while holding a path, so no order of waiting can deadlock.
-        while paths.iter().any(|path| held.contains(path)) {
-            self.released.wait(&mut held);
+        let mut locked = self.locked.lock();
+        // All or none: no thread waits while it holds a path, so there is no deadlock.
+        while paths.iter().any(|path| locked.contains(path)) {
+            self.released.wait(&mut locked);
         }
-        held.extend(paths.iter().cloned());
+        locked.extend(paths.iter().cloned());
         PathLockGuard { locks: self, paths, _tree: tree }
     }
 
-    /// Waits until no path is held, then keeps everybody out.
+    /// Waits until no path is locked, then locks the whole tree.
     pub(crate) fn lock_tree(&self) -> RwLockWriteGuard<'_, ()> {
         self.tree.write()
     }
@@ -43,11 +43,11 @@ impl PathLocks {
 
 impl Drop for PathLockGuard<'_> {
     fn drop(&mut self) {
-        let mut held = self.locks.locked.lock();
+        let mut locked = self.locks.locked.lock();
         for path in &self.paths {
-            held.remove(path);
+            locked.remove(path);
         }
-        drop(held);
+        drop(locked);
         self.locks.released.notify_all();
     }
 }

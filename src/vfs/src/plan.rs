@@ -1,6 +1,7 @@
 //! From what a writer asks for to what will happen to each file.
 //!
-//! One rule: a plan writes nothing. Every condition and every gate is passed here, so that a set is refused whole.
+//! One rule: a plan writes nothing. Every condition and every gate is passed here, so that a set is
+//! refused whole.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -130,7 +131,8 @@ impl<'a> ChangePlan<'a> {
                 let is_pending = self.is_pending(&from);
                 match self.effective_state(&from)? {
                     EffectiveState::Absent => Err(Fault::file_not_found(&from)),
-                    // It came after this set was looked at, and what is in it may be pending; before, nothing was there.
+                    // It came after this set was looked at, and what is in it may be pending;
+                    // before, nothing was there.
                     EffectiveState::Directory if !self.is_exclusive => Err(Fault::file_not_found(&from)),
                     EffectiveState::Directory => self.move_directory(from, to, &expect),
                     EffectiveState::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
@@ -164,9 +166,10 @@ impl<'a> ChangePlan<'a> {
         }
     }
 
-    /// What a file that is put will have on the disk. What is not asked for is kept of the file that it replaces: by whoever
-    /// installs it where that is on the disk, and here where it is only accepted, or brought here by this set. After a removal
-    /// that is accepted, the removed file is still on the disk, and gives nothing to the new one.
+    /// What a file that is put will have on the disk. What is not asked for is kept of the file
+    /// that it replaces: by whoever installs it where that is on the disk, and here where it is
+    /// only accepted, or brought here by this set. After a removal that is accepted, the removed
+    /// file is still on the disk, and gives nothing to the new one.
     fn disk_attributes(
         &self,
         path: &TreePath,
@@ -185,14 +188,15 @@ impl<'a> ChangePlan<'a> {
         Ok(DiskAttributes {
             mode: asked.mode.or(kept.mode.map(strip_setid)),
             owner: asked.owner.or(kept.owner),
-            // By its time a file is known for ours after a power cut that left other bytes in it (`opening::files`).
+            // By its time a file is known for ours after a power cut that left other bytes in it
+            // (`opening::files`).
             modified: asked.modified.or_else(|| Some(self.core.file_time())),
             accessed: asked.accessed,
         })
     }
 
-    /// Whether what stands at a path may be a change that is only accepted. Asked before what it is: a change leaves the overlay
-    /// at any time, and none comes while its path is held.
+    /// Whether what stands at a path may be a change that is only accepted. Asked before what it
+    /// is: a change leaves the overlay at any time, and none comes while its path is held.
     fn is_pending(&self, path: &TreePath) -> bool {
         self.core.overlay.get(path).is_some()
     }
@@ -213,7 +217,8 @@ impl<'a> ChangePlan<'a> {
         }
     }
 
-    /// What stands where something else is about to be put, if it is what is expected. A file that no version has is noted to give way.
+    /// What stands where something else is about to be put, if it is what is expected. A file that
+    /// no version has is noted to give way.
     fn replaced_file(&mut self, path: &TreePath, expect: &Precondition) -> Result<Option<(OverlayFile, bool)>, Fault> {
         let present = self.effective_state(path)?;
         check_precondition(path, CurrentState::of(path, &present)?, expect)?;
@@ -232,8 +237,8 @@ impl<'a> ChangePlan<'a> {
         self.moves.first().is_some_and(|(_, to)| path.is_under(to))
     }
 
-    /// Beside the rename of a directory files are written, and nothing else happens: those that it brings, and those that have
-    /// nothing to do with either name.
+    /// Beside the rename of a directory files are written, and nothing else happens: those that it
+    /// brings, and those that have nothing to do with either name.
     fn check_allowed_with_rename(&self, change: &Change) -> Result<(), Fault> {
         let Some((from, to)) = self.moves.first() else { return Ok(()) };
         let path = change.path();
@@ -316,7 +321,8 @@ impl<'a> ChangePlan<'a> {
         }
         let is_same = |etag: ETag, kind: FileKind| etag == leaf.etag && kind == leaf.kind;
         match before {
-            // What is only accepted may be refused yet: the set waits for what becomes of that, and its turn tells.
+            // What is only accepted may be refused yet: the set waits for what becomes of that, and
+            // its turn tells.
             Some((old, _)) if is_same(old.etag, old.kind) && premise.is_none() => Ok(()),
             Some((old, seen)) => {
                 self.add_effect(path, Some(state_before(old, seen)), Some(leaf), premise);
@@ -336,7 +342,8 @@ impl<'a> ChangePlan<'a> {
         }
     }
 
-    /// What stood at a path before it left under a scratch name, in this set or a moment ago; it is back now.
+    /// What stood at a path before it left under a scratch name, in this set or a moment ago; it is
+    /// back now.
     fn cancel_removal(&mut self, path: &TreePath) -> Option<StateBefore> {
         if let Some(at) = self.pending_removals.iter().position(|(departed, _)| departed == path) {
             return Some(self.pending_removals.swap_remove(at).1.before);
@@ -398,7 +405,8 @@ impl<'a> ChangePlan<'a> {
                 Ok(())
             }
             (true, false) => {
-                // An editor keeps the old text under a backup name and will write the page anew: see DEPARTURE.
+                // An editor keeps the old text under a backup name and will write the page anew:
+                // see DEPARTURE.
                 self.files.push(WriteResult { path: to.clone(), etag: Some(leaf.etag) });
                 let before = state_before(leaf.clone(), seen);
                 let (actor, protocol) = (self.caller.actor(), self.caller.protocol);
@@ -446,7 +454,8 @@ impl<'a> ChangePlan<'a> {
             EffectiveState::Directory if !self.core.tree.list(&to)?.is_empty() => {
                 return Err(Fault::new(Kind::NotEmpty, format!("directory `{to}` is not empty")));
             }
-            // The disk knows better whether it is empty: a listing leaves out what no tree can hold.
+            // The disk knows better whether it is empty: a listing leaves out what no tree can
+            // hold.
             EffectiveState::Directory => self.directs.push(DirectChange::RemoveDirectory(to.clone())),
         }
         let is_scratch = |path: &TreePath| !self.core.path_classes.classify(path).is_versioned();
@@ -498,8 +507,8 @@ impl<'a> ChangePlan<'a> {
         }
     }
 
-    /// Drops effects that cancelled out within the set, such as a file made and removed again. Not those that stand on what is only
-    /// accepted.
+    /// Drops effects that cancelled out within the set, such as a file made and removed again. Not
+    /// those that stand on what is only accepted.
     pub(crate) fn drop_noops(&mut self) {
         self.effects.retain(|effect| effect.recheck.is_some() || !effect.is_noop());
     }

@@ -1,6 +1,7 @@
 //! How far the opening of a space is, told to whoever waits for it.
 //!
-//! One rule: who listens changes nothing. What is told is a copy, and often enough for a person and no more.
+//! One rule: who listens changes nothing. What is told is a copy, and often enough for a person and
+//! no more.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,8 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How far [`Vfs::open`](crate::Vfs::open) is.
 ///
-/// Stages come in the order they stand here, those with nothing to do are left out. Within a stage counts never fall, begin
-/// at 0 and end at the total.
+/// Stages come in the order they stand here, those with nothing to do are left out. Within a stage
+/// counts never fall, begin at 0 and end at the total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenProgress {
     /// Commits of what was logged and not settled when the last process ended are built again.
@@ -31,19 +32,21 @@ pub enum OpenProgress {
     ReadingHistory,
     /// The tree on disk is compared with history; how much there is is not known.
     Comparing,
-    /// Files that may differ from history are read, and recorded where they do. Both go on at the same time.
+    /// Files that may differ from history are read, and recorded where they do. Both go on at the
+    /// same time.
     Adopting {
         /// Files that were read, or found missing.
         scanned_files: usize,
-        /// Those of them that history has by now as the disk has them; grows by up to 10,000 at once.
+        /// Those of them that history has by now as the disk has them; grows by up to 10,000 at
+        /// once.
         recorded_files: usize,
         /// All that may differ.
         total: usize,
     },
 }
 
-/// Hears how far an opening is, on the thread that opens: at the beginning and end of each stage, and in between at most 20
-/// times a second and for each commit. It should return at once.
+/// Hears how far an opening is, on the thread that opens: at the beginning and end of each stage,
+/// and in between at most 20 times a second and for each commit. It should return at once.
 pub type OnProgress = Box<dyn Fn(OpenProgress) + Send>;
 
 /// Tells a listener, if there is one.

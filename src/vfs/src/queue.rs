@@ -13,18 +13,18 @@ use svcfs_base::{
 
 use crate::overlay::OverlayFile;
 
-/// Sets taken at once: bounds how long the first of them waits for the last.
+/// Limits of one batch: bound how long its first set waits for its last.
 const MAX_BATCH_SETS: usize = 512;
 const MAX_BATCH_BYTES: usize = 32 << 20;
-/// Bounds of the queue; a writer waits for room (architecture.md 8).
+/// Limits of the queue; when it is full, writers wait.
 const MAX_QUEUED_SETS: usize = 4096;
 const MAX_QUEUED_BYTES: usize = 256 << 20;
-/// Bound for writers who do not wait for the disk: how far they may run ahead of it, and so how long others wait behind them.
+/// Limit for asynchronous writers: how far they run ahead of the disk, and so how long others wait.
 const MAX_QUEUED_SOON: usize = 256;
 const ADMISSION_TIMEOUT: Duration = Duration::from_secs(10);
-/// When somebody who found no room may come again, in seconds.
+/// When a refused writer may retry.
 const RETRY_AFTER_SECS: u64 = 5;
-/// How long a change that nobody waits for may stay unflushed (architecture.md 3).
+/// How long an asynchronous change may stay unflushed.
 const MAX_FLUSH_DELAY: Duration = Duration::from_millis(50);
 
 /// A change set that passed every gate.
@@ -36,16 +36,16 @@ pub(crate) struct QueuedSet {
     pub(crate) announcement: EventAnnouncement,
     pub(crate) message: String,
     pub(crate) durability: Durability,
-    /// Tells its overlay entries from others'.
+    /// Identifies its overlay entries.
     pub(crate) ticket: u64,
-    /// Directory renames, done before the effects.
+    /// Directory renames, applied before the effects.
     pub(crate) moves: Vec<(TreePath, TreePath)>,
     pub(crate) effects: Vec<FileEffect>,
-    /// Scratch files whose content became a page, to be removed once it is in place.
+    /// Scratch files that were renamed over a page, removed once the page is installed.
     pub(crate) consumed_scratch: Vec<TreePath>,
-    /// True when the tree has it already: an edit made behind the server.
+    /// True when the tree has it already: an external edit.
     pub(crate) is_adopted: bool,
-    /// Of an edit behind the server that was seen before its turn comes: the newest record of the log when the look began.
+    /// For an external edit: the newest log record when the scan that found it started.
     pub(crate) scanned_at: Option<Seq>,
     pub(crate) answer: Option<SyncSender<Result<SetReceipt, Fault>>>,
 }
@@ -55,22 +55,23 @@ pub(crate) struct FileEffect {
     pub(crate) path: TreePath,
     pub(crate) before: Option<StateBefore>,
     pub(crate) after: Option<StateAfter>,
-    /// What must be true once more when the set's turn comes: it was held against a change that was itself only accepted, and may
-    /// be refused in between.
+    /// A precondition to check again at commit time: it was evaluated against a change that was
+    /// only accepted and may be refused.
     pub(crate) recheck: Option<Precondition>,
-    /// The file too large for any version that gives way to it. It stays where it is until then.
+    /// The unversioned large file that this write replaces; it stays in the tree until then.
     pub(crate) replaces_large: Option<LargeFile>,
-    /// What stood there when it was accepted, where history has something else since: another's commit puts nothing on the disk.
+    /// Hash on disk at accept time, where history has something else since: an external commit may
+    /// not have written its file yet.
     pub(crate) observed_etag: Option<ETag>,
 }
 
 impl FileEffect {
-    /// One that stands on nothing but what history has.
+    /// An effect based on committed state only.
     pub(crate) const fn new(path: TreePath, before: Option<StateBefore>, after: Option<StateAfter>) -> Self {
         Self { path, before, after, recheck: None, replaces_large: None, observed_etag: None }
     }
 
-    /// Whether it leaves the path as it was.
+    /// Whether it changes nothing.
     pub(crate) fn is_noop(&self) -> bool {
         match (&self.before, &self.after) {
             (None, None) => true,
@@ -80,12 +81,12 @@ impl FileEffect {
     }
 }
 
-/// What stood at a path when its change was accepted.
+/// State of a path when its change was accepted.
 #[derive(Clone)]
 pub(crate) struct StateBefore {
     pub(crate) etag: ETag,
     pub(crate) kind: FileKind,
-    /// The content, when it was read from the tree: history may not have it yet.
+    /// The content, when it was read from the tree: history may not have it.
     pub(crate) disk_content: Option<Bytes>,
 }
 
@@ -95,11 +96,11 @@ impl From<(ETag, FileKind)> for StateBefore {
     }
 }
 
-/// What will stand at a path.
+/// State of a path after the change.
 pub(crate) enum StateAfter {
     /// New content.
     Leaf(OverlayFile),
-    /// Content that git has and that a directory rename brings.
+    /// Content that git has and that a directory rename moves here.
     Blob(ETag, FileKind),
 }
 
@@ -118,7 +119,7 @@ impl StateAfter {
     }
 }
 
-/// Where an accepted change set ended up.
+/// Result of an accepted change set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SetReceipt {
     pub(crate) seq: Seq,
@@ -126,16 +127,16 @@ pub(crate) struct SetReceipt {
 }
 
 impl QueuedSet {
-    /// The effects that change anything. Others stay with the set until it is over: what they stand on may still be refused, and until
-    /// that is in place readers see it through them.
+    /// The effects that are not no-ops. No-ops stay in the set until it is applied: the change they
+    /// depend on may be refused, and readers see the path through their overlay entries.
     pub(crate) fn changing_effects(&self) -> impl Iterator<Item = &FileEffect> {
         self.effects.iter().filter(|effect| !effect.is_noop())
     }
-    /// Whether a file is written or removed for an effect; others come or go with their directory.
+    /// Whether this effect writes or removes a file itself, not by the rename of its directory.
     pub(crate) fn is_installed_alone(&self, effect: &FileEffect) -> bool {
         !effect.is_noop() && (self.moves.is_empty() || matches!(effect.after, Some(StateAfter::Leaf(_))))
     }
-    /// Whether a file gets what an effect says by the rename of its directory, or is written over what that brings.
+    /// Whether the path is below a directory that this set renames, under its old or new name.
     pub(crate) fn is_in_renamed_directory(&self, effect: &FileEffect) -> bool {
         self.moves.iter().any(|(from, to)| effect.path.is_under(from) || effect.path.is_under(to))
     }
@@ -148,24 +149,24 @@ impl QueuedSet {
     }
 }
 
-/// What the committer is told to do next.
+/// The committer's next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommitterCommand {
-    /// Take a batch and settle it.
+    /// Process a batch.
     Batch,
-    /// Nothing came before the deadline.
+    /// The deadline passed, or idle work was requested.
     Idle,
-    /// Nothing is queued and nothing will be.
+    /// The queue is closed and empty.
     Closed,
 }
 
 pub(crate) struct CommitQueue {
     state: Mutex<QueueState>,
-    /// Something came, or must be done at once.
+    /// Wakes the committer: a set was queued, or work is urgent.
     work_available: Condvar,
-    /// Something left.
+    /// Wakes writers: sets were processed.
     work_done: Condvar,
-    /// How long somebody waits for room.
+    /// How long a writer waits while the queue is full.
     admission_timeout: Duration,
 }
 
@@ -181,20 +182,21 @@ fn queue_full() -> Fault {
     Fault::unavailable(text).with_detail("retry_after", RETRY_AFTER_SECS)
 }
 
-/// For how long somebody goes on waiting for room.
+/// How long a writer waits while the queue is full.
 struct AdmissionDeadline {
     timeout: Duration,
     deadline: Instant,
-    /// How many sets were done when that was settled; none for those who can be told to come again.
+    /// Sets done when the deadline was last extended; none for protocols whose clients can retry.
     done: Option<u64>,
 }
 
 impl AdmissionDeadline {
-    fn new(protocol: Protocol, most: Duration, done: u64) -> Self {
-        Self { timeout: most, deadline: Instant::now() + most, done: (protocol == Protocol::Fuse).then_some(done) }
+    fn new(protocol: Protocol, limit: Duration, done: u64) -> Self {
+        Self { timeout: limit, deadline: Instant::now() + limit, done: (protocol == Protocol::Fuse).then_some(done) }
     }
 
-    /// Until when, as things are now. Programs that write to a disk do not try again: they wait for as long as it gets on.
+    /// The current deadline. Programs that write to a mount do not retry: they wait while the queue
+    /// makes progress.
     fn extend_on_progress(&mut self, now: Instant, done: u64) -> Instant {
         if self.done.is_some_and(|before| before != done) {
             (self.done, self.deadline) = (Some(done), now + self.timeout);
@@ -203,12 +205,12 @@ impl AdmissionDeadline {
     }
 }
 
-/// What somebody waits for to have become of every set accepted so far.
+/// How far all sets accepted so far must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteBarrier {
-    /// It is durable, in the tree and announced, or refused.
+    /// Durable, in the tree and announced, or refused.
     Applied,
-    /// The same, and history has it.
+    /// Also committed.
     Committed,
 }
 
@@ -216,33 +218,34 @@ pub(crate) enum WriteBarrier {
 struct QueueState {
     waiting: VecDeque<(Instant, QueuedSet)>,
     bytes: usize,
-    /// Sets ever accepted, of those the ones settled or refused, and of those the ones that need no commit any more.
+    /// Sets ever accepted; of those, the applied or refused ones; of those, the ones that need no
+    /// commit any more.
     accepted: u64,
     done: u64,
     committed: u64,
-    /// Somebody waits for the commits of so many.
+    /// A waiter needs this many sets committed.
     commit_target: u64,
     is_urgent: bool,
     is_idle_requested: bool,
     is_closed: bool,
-    /// Somebody found no room, and nothing was taken out since.
+    /// A writer was refused, and no set was taken out since.
     is_saturated: bool,
 }
 
 impl CommitQueue {
-    /// Appends a set, and calls `accepted` while its place in the order is certain. The committer's thread hears of one that nobody
-    /// waits for; whoever waits sees to it that somebody works (`Seat::attend`).
-    pub(crate) fn push(&self, prepared: QueuedSet, accepted: impl FnOnce(&QueuedSet)) -> Result<(), Fault> {
-        let size = prepared.size();
-        let most = if prepared.durability == Durability::Now { MAX_QUEUED_SETS } else { MAX_QUEUED_SOON };
+    /// Appends a set, and calls `accepted` while its position is fixed. Wakes the committer thread
+    /// for an asynchronous set; a synchronous writer calls `CommitLeader::lead_or_wake` itself.
+    pub(crate) fn push(&self, set: QueuedSet, accepted: impl FnOnce(&QueuedSet)) -> Result<(), Fault> {
+        let size = set.size();
+        let limit = if set.durability == Durability::Now { MAX_QUEUED_SETS } else { MAX_QUEUED_SOON };
         let mut state = self.state.lock();
-        let mut patience = AdmissionDeadline::new(prepared.protocol, self.admission_timeout, state.done);
-        while !state.is_closed && (state.waiting.len() >= most || state.bytes >= MAX_QUEUED_BYTES) {
-            // Whoever waits for room makes what is queued urgent.
+        let mut deadline = AdmissionDeadline::new(set.protocol, self.admission_timeout, state.done);
+        while !state.is_closed && (state.waiting.len() >= limit || state.bytes >= MAX_QUEUED_BYTES) {
+            // A writer that waits makes the queued sets urgent.
             state.is_urgent = true;
             self.work_available.notify_one();
-            let deadline = patience.extend_on_progress(Instant::now(), state.done);
-            if self.work_done.wait_until(&mut state, deadline).timed_out() {
+            let until = deadline.extend_on_progress(Instant::now(), state.done);
+            if self.work_done.wait_until(&mut state, until).timed_out() {
                 state.is_saturated = true;
                 return Err(queue_full());
             }
@@ -250,12 +253,12 @@ impl CommitQueue {
         if state.is_closed {
             return Err(Fault::unavailable("the server is stopping"));
         }
-        accepted(&prepared);
-        state.is_urgent |= prepared.durability == Durability::Now;
+        accepted(&set);
+        state.is_urgent |= set.durability == Durability::Now;
         state.bytes += size;
         state.accepted += 1;
-        let is_awaited = prepared.answer.is_some();
-        state.waiting.push_back((Instant::now(), prepared));
+        let is_awaited = set.answer.is_some();
+        state.waiting.push_back((Instant::now(), set));
         drop(state);
         if !is_awaited {
             self.wake();
@@ -263,12 +266,12 @@ impl CommitQueue {
         Ok(())
     }
 
-    /// Wakes the committer's thread, which looks whether there is anything to do.
+    /// Wakes the committer thread, which checks for work.
     pub(crate) fn wake(&self) {
         self.work_available.notify_one();
     }
 
-    /// Waits until there is a batch: at once when somebody waits for it, else when its oldest set is 50 ms old.
+    /// Waits for a batch: urgent sets immediately, others when the oldest is 50 ms old.
     pub(crate) fn next_command(&self, deadline: Option<Instant>) -> CommitterCommand {
         let mut state = self.state.lock();
         loop {
@@ -301,46 +304,46 @@ impl CommitQueue {
         self.state.lock().waiting.is_empty()
     }
 
-    /// Sets and bytes that wait, and sets that are accepted and neither settled nor refused.
+    /// Queued sets, queued bytes, and sets accepted but not yet applied or refused.
     pub(crate) fn depth(&self) -> (usize, usize, u64) {
         let state = self.state.lock();
         (state.waiting.len(), state.bytes, state.accepted.saturating_sub(state.done))
     }
 
-    /// Whether writers are sent away.
+    /// Whether writers are refused.
     ///
     /// # Errors
-    /// What they are told, from the first one on until something is taken out.
+    /// The fault they get, from the first refusal until a set is taken out.
     pub(crate) fn health(&self) -> Result<(), Fault> {
         if self.state.lock().is_saturated { Err(queue_full()) } else { Ok(()) }
     }
 
-    /// Makes whoever waits for a batch look around.
+    /// Makes [`CommitQueue::next_command`] return `Idle`.
     pub(crate) fn wake_idle(&self) {
         self.state.lock().is_idle_requested = true;
         self.work_available.notify_one();
     }
 
-    /// All that is queued, however much it is.
+    /// Takes all queued sets, without the batch limit.
     pub(crate) fn take_all(&self) -> Vec<QueuedSet> {
         let mut state = self.state.lock();
         state.bytes = 0;
         (state.is_urgent, state.is_saturated) = (false, false);
-        state.waiting.drain(..).map(|(_, prepared)| prepared).collect()
+        state.waiting.drain(..).map(|(_, set)| set).collect()
     }
 
-    /// The next batch; empty when nothing is queued. Only whoever holds the committer's seat may take it: sets are settled in their
-    /// order.
+    /// The next batch; empty when nothing is queued. Only the commit leader may take it: sets are
+    /// applied in order.
     pub(crate) fn drain(&self) -> Vec<QueuedSet> {
         let mut state = self.state.lock();
         let mut batch = Vec::new();
         let mut bytes = 0;
         while batch.len() < MAX_BATCH_SETS && bytes < MAX_BATCH_BYTES {
-            let Some((_, prepared)) = state.waiting.pop_front() else {
+            let Some((_, set)) = state.waiting.pop_front() else {
                 break;
             };
-            bytes += prepared.size();
-            batch.push(prepared);
+            bytes += set.size();
+            batch.push(set);
         }
         state.bytes = state.bytes.saturating_sub(bytes);
         state.is_saturated &= batch.is_empty();
@@ -350,13 +353,13 @@ impl CommitQueue {
         batch
     }
 
-    /// Counts sets as accepted that do not come through the queue.
+    /// Counts accepted sets that do not come through the queue.
     pub(crate) fn count_accepted(&self, count: usize) {
         self.state.lock().accepted += count as u64;
     }
 
-    /// Counts sets that are settled or refused, and lets those who wait go on; with `is_committed`, none of those counted ever
-    /// is without its commit now.
+    /// Counts applied or refused sets and wakes waiters; with `is_committed`, all counted so far
+    /// have their commits.
     pub(crate) fn done(&self, count: usize, is_committed: bool) {
         let mut state = self.state.lock();
         state.done += count as u64;
@@ -367,18 +370,19 @@ impl CommitQueue {
         self.work_done.notify_all();
     }
 
-    /// Whether somebody waits for commits that are not there.
+    /// Whether a waiter needs commits that are not made yet.
     pub(crate) fn is_commit_wanted(&self) -> bool {
         let state = self.state.lock();
         state.commit_target > state.committed
     }
 
-    /// Waits until everything accepted so far is as far as `until` says, or refused; false when `at_most` was not enough.
-    pub(crate) fn wait_for(&self, until: WriteBarrier, at_most: Duration) -> bool {
-        let deadline = Instant::now() + at_most;
+    /// Waits until everything accepted so far has passed the barrier or is refused; false on
+    /// timeout.
+    pub(crate) fn wait_for(&self, barrier: WriteBarrier, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
         let mut state = self.state.lock();
         let target = state.accepted;
-        let is_reached = |state: &QueueState| match until {
+        let is_reached = |state: &QueueState| match barrier {
             WriteBarrier::Applied => state.done >= target,
             WriteBarrier::Committed => state.committed >= target,
         };
@@ -386,7 +390,7 @@ impl CommitQueue {
             return true;
         }
         state.is_urgent = !state.waiting.is_empty() || state.is_urgent;
-        if until == WriteBarrier::Committed {
+        if barrier == WriteBarrier::Committed {
             state.commit_target = state.commit_target.max(target);
             state.is_idle_requested = true;
         }
@@ -399,16 +403,16 @@ impl CommitQueue {
         true
     }
 
-    /// Accepts nothing any more; what is queued is still taken.
+    /// Accepts no more sets; queued ones are still taken.
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
         self.work_available.notify_all();
         self.work_done.notify_all();
     }
 
-    /// Waits a moment, or less when the queue is closed meanwhile; true when it is closed.
-    pub(crate) fn pause(&self, at_most: Duration) -> bool {
-        let deadline = Instant::now() + at_most;
+    /// Sleeps for `timeout`, or until the queue is closed; true when it is closed.
+    pub(crate) fn pause(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
         let mut state = self.state.lock();
         while !state.is_closed {
             if self.work_done.wait_until(&mut state, deadline).timed_out() {

@@ -1,7 +1,7 @@
 //! What the log has and no commit shows yet (`async_commit`).
 //!
-//! One rule: whoever asks what history has of a path asks here first, then git. Were it the other way round, a commit made in
-//! between would be seen by neither.
+//! One rule: whoever asks what history has of a path asks here first, then git. Were it the other
+//! way round, a commit made in between would be seen by neither.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -25,7 +25,8 @@ impl UncommittedPaths {
         self.entries.read().get(path).filter(|(seq, _)| *seq > after).map(|(_, recorded)| *recorded)
     }
 
-    /// What each of these paths will have in history; none for those that no set without a commit changed.
+    /// What each of these paths will have in history; none for those that no set without a commit
+    /// changed.
     pub(crate) fn states_at(&self, paths: &[TreePath]) -> Vec<Option<CommittedState>> {
         let entries = self.entries.read();
         paths.iter().map(|path| entries.get(path).map(|(_, recorded)| *recorded)).collect()

@@ -20,7 +20,8 @@ pub enum EntryKind {
     File,
     /// A symbolic link.
     Symlink,
-    /// A pipe, socket or device: only nodes are ever of this kind (`nodes/special.rs`), no path question answers with it.
+    /// A pipe, socket or device: only nodes are ever of this kind (`nodes/special.rs`), no path
+    /// question answers with it.
     Special(SpecialFile),
 }
 
@@ -31,7 +32,8 @@ pub struct PathAttributes {
     pub kind: EntryKind,
     /// Length in bytes; of a directory 0, of a link the length of its target.
     pub size: u64,
-    /// Room it takes on the disk, in blocks of 512 bytes; of what is not there yet, as many as its bytes need.
+    /// Room it takes on the disk, in blocks of 512 bytes; of what is not there yet, as many as its
+    /// bytes need.
     pub blocks: u64,
     /// Permission bits (`0o7777`).
     pub mode: u32,
@@ -237,8 +239,9 @@ impl Vfs {
         Err(too_many_links(path))
     }
 
-    /// The content of a small file that can be had without waiting for the disk, as [`Vfs::read`] has it, and one of its extended attributes.
-    /// None for all else, which `read` then tells of: a door that is async asks here first, where it is, and needs no thread for what is there.
+    /// The content of a small file that can be had without waiting for the disk, as [`Vfs::read`]
+    /// has it, and one of its extended attributes. None for all else, which `read` then tells of: a
+    /// door that is async asks here first, where it is, and needs no thread for what is there.
     pub fn try_read_cached(
         &self,
         protocol: Protocol,
@@ -280,7 +283,8 @@ impl Vfs {
         }
     }
 
-    /// Every versioned file below a directory that the door may see, in path order; links are listed, not followed.
+    /// Every versioned file below a directory that the door may see, in path order; links are
+    /// listed, not followed.
     ///
     /// # Errors
     /// `NotFound`, or `NotDirectory`.
@@ -313,14 +317,15 @@ impl Vfs {
         if self.core.path_classes.is_visible(protocol, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
     }
 
-    /// Whether callers of a door can neither make nor take away what is at a path, whatever stands there: the root, and what belongs to the server.
+    /// Whether callers of a door can neither make nor take away what is at a path, whatever stands
+    /// there: the root, and what belongs to the server.
     pub fn is_protected(&self, protocol: Protocol, path: &TreePath) -> bool {
         let places = &self.core.path_classes;
         path.is_root() || !places.is_visible(protocol, path) || places.is_fixed(protocol, path)
     }
 
-    /// Where a path leads in the end, whatever links stand on the way; the path itself when there are none, whether or not there is
-    /// anything.
+    /// Where a path leads in the end, whatever links stand on the way; the path itself when there
+    /// are none, whether or not there is anything.
     ///
     /// # Errors
     /// `Invalid` for links that lead out of the root or in a circle.
@@ -355,7 +360,8 @@ impl Vfs {
         Err(too_many_links(path))
     }
 
-    /// Where a path leads whose directories are, in part, links: a path of real directories that this door may see.
+    /// Where a path leads whose directories are, in part, links: a path of real directories that
+    /// this door may see.
     pub(crate) fn resolve_directories(&self, protocol: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
         let mut place = TreePath::root();
         let mut followed = 0;
@@ -454,7 +460,8 @@ fn too_many_links(path: &TreePath) -> Fault {
     Fault::invalid("path", format_args!("`{path}`: too many links lead to each other"))
 }
 
-/// The name of the entry of `directory` that `path`, somewhere below it, belongs to, when `path` is that entry itself.
+/// The name of the entry of `directory` that `path`, somewhere below it, belongs to, when `path` is
+/// that entry itself.
 fn child_name(directory: &TreePath, path: &TreePath) -> Option<PathComponent> {
     (path.parent().as_ref() == Some(directory)).then(|| PathComponent::parse(path.name()).ok()).flatten()
 }

@@ -11,10 +11,12 @@ use crate::core::VfsCore;
 use crate::progress::{OpenProgress, ProgressReporter};
 use crate::queue::{FileEffect, QueuedSet, SetReceipt, StateAfter};
 
-/// How much one commit adopts at most: bounds memory when a large tree is opened for the first time.
+/// How much one commit adopts at most: bounds memory when a large tree is opened for the first
+/// time.
 const MAX_FILES: usize = 10_000;
 const MAX_BYTES: usize = 64 << 20;
-/// Sets that wait for the committer at most. Fewer than the queue has room for: nobody gives up on a slow disk.
+/// Sets that wait for the committer at most. Fewer than the queue has room for: nobody gives up on
+/// a slow disk.
 const MAX_IN_FLIGHT: usize = 3;
 const MAX_WAIT: Duration = Duration::from_secs(600);
 

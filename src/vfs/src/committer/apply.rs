@@ -1,4 +1,4 @@
-//! Steps 7 to 9: the tree, what remembers it (the branch), the feed and the answers.
+//! Steps 7 to 9: the tree, the branch, the feed and the answers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,53 +19,53 @@ use crate::feed::FeedEvent;
 use crate::queue::{FileEffect, QueuedSet, SetReceipt, StateAfter};
 
 impl Committer {
-    /// Steps 7 to 9, tried until they are done: what is logged will happen.
+    /// Steps 7 to 9, retried until done: a logged set will be applied.
     pub(super) fn apply(&mut self, planned: Vec<PlannedSet>) -> ApplyOutcome {
         if planned.is_empty() {
             return ApplyOutcome::Applied;
         }
-        let ending = self.apply_with_retries(planned);
+        let outcome = self.apply_with_retries(planned);
         *self.core.stalled_since.lock() = None;
-        ending
+        outcome
     }
 
     fn apply_with_retries(&mut self, mut planned: Vec<PlannedSet>) -> ApplyOutcome {
         if self.unapplied_tip.is_some() {
-            // Nothing overtakes what is left.
+            // Later sets must not overtake unapplied ones.
             self.defer_to_recovery(&planned);
             return ApplyOutcome::DeferredToRecovery;
         }
         let mut is_closing = false;
-        let patient_until = Instant::now() + WAIT_TIMEOUT;
+        let git_deadline = Instant::now() + WAIT_TIMEOUT;
         let core = Arc::clone(&self.core);
-        let mut hurry;
+        let mut unlink_guard;
         loop {
             self.wait_for_external_git();
-            hurry = Some(core.tree.defer_unlinks());
+            unlink_guard = Some(core.tree.defer_unlinks());
             match self.try_apply(&mut planned) {
                 Ok(()) => break,
                 Err(error) if self.is_inline => {
-                    debug!(%error, "logged changes are not in place yet; the committer's thread goes on with them");
+                    debug!(%error, "logged changes are not applied yet; the committer thread retries");
                     return ApplyOutcome::HandedOff(planned);
                 }
-                // A person's git moves the branch in this moment, or did since it was looked at.
+                // An external git command moves the branch now, or has moved it since it was read.
                 Err(error)
                     if (error.is_locked() || error.is_branch_moved())
-                        && Instant::now() < patient_until
+                        && Instant::now() < git_deadline
                         && !is_closing =>
                 {
                     is_closing = self.core.queue.pause(POLL_INTERVAL);
                 }
                 Err(error) if is_closing => {
-                    // The log has it; the next opening completes it.
-                    error!(%error, "logged changes are not in place yet; they will be when the space is opened again");
+                    // The log has it; recovery applies it.
+                    error!(%error, "logged changes are not applied yet; the next start applies them");
                     self.defer_to_recovery(&planned);
                     return ApplyOutcome::DeferredToRecovery;
                 }
                 Err(error) => {
-                    // Said once: it may last for hours, five times a second.
+                    // Logged once: the error may last for hours, with five retries a second.
                     if self.core.write_error.lock().is_none() {
-                        warn!(%error, "logged changes are not in place yet; trying again until they are");
+                        warn!(%error, "logged changes are not applied yet; retrying");
                     }
                     self.report_stall(&planned, error.into());
                     is_closing = self.core.queue.pause(RETRY_INTERVAL);
@@ -73,18 +73,18 @@ impl Committer {
             }
         }
         self.mark_window_committed();
-        self.core.feed.publish(planned.iter().map(|PlannedSet { set: prepared, record, .. }| FeedEvent {
-            origin_id: prepared.origin_id,
+        self.core.feed.publish(planned.iter().map(|PlannedSet { set, record, .. }| FeedEvent {
+            origin_id: set.origin_id,
             ..FeedEvent::from(record.clone())
         }));
-        for PlannedSet { set: prepared, record, .. } in &planned {
-            self.clear_overlay(prepared);
-            if let Some(answer) = &prepared.answer {
-                // The writer may have given up waiting.
+        for PlannedSet { set, record, .. } in &planned {
+            self.clear_overlay(set);
+            if let Some(answer) = &set.answer {
+                // The writer may have timed out.
                 let _ = answer.send(Ok(SetReceipt { seq: record.seq, commit: record.commit }));
             }
         }
-        drop(hurry);
+        drop(unlink_guard);
         self.core.fail_points.hit(FailPoint::FeedAnswered);
         self.packs_pending_unpin += 1;
         if !self.is_inline {
@@ -94,20 +94,20 @@ impl Committer {
         ApplyOutcome::Applied
     }
 
-    /// Ends sets that came to nothing, now that what they stand on is in place.
+    /// Answers no-op sets, after the sets that they depend on are applied.
     pub(super) fn ack_noops(&self, sets: &[QueuedSet]) {
-        for prepared in sets {
-            let removed = prepared.consumed_scratch.iter().try_for_each(|path| self.remove(path, None).map(drop));
-            self.clear_overlay(prepared);
-            if let Some(answer) = &prepared.answer {
+        for set in sets {
+            let removed = set.consumed_scratch.iter().try_for_each(|path| self.remove(path, None).map(drop));
+            self.clear_overlay(set);
+            if let Some(answer) = &set.answer {
                 let receipt = removed.map(|()| SetReceipt { seq: self.last_seq, commit: None }).map_err(Fault::from);
-                // Whoever asked may have given up waiting.
+                // The writer may have timed out.
                 let _ = answer.send(receipt);
             }
         }
     }
 
-    /// Lets packs that the branch shows be merged, which may take a moment: nobody waits for it.
+    /// Allows compaction of packs that the branch refers to; asynchronous, as it may take a moment.
     pub(super) fn unpin_packs(&mut self) {
         if std::mem::take(&mut self.packs_pending_unpin) > 0
             && let Some(history) = self.core.versions.git()
@@ -116,29 +116,30 @@ impl Committer {
         }
     }
 
-    /// Says that logged changes wait. A lock of somebody's git is over in a moment, and others wait behind it; a disk that refuses may
-    /// do so for hours, and whoever comes now is told at once that nothing of theirs is taken.
+    /// Records why logged changes wait. A lock held by an external git command is short, and
+    /// writers wait for it. A disk error may last for hours, and new writers are refused
+    /// immediately.
     fn report_stall(&mut self, planned: &[PlannedSet], fault: Fault) {
         if !is_disk_error(&fault) {
             *self.core.write_error.lock() = Some(self.core.deferred_write_error(&fault));
             return;
         }
-        let text = format!("{fault}; changes that were taken before wait for it");
-        let trouble = Fault::new(fault.kind(), text).with_source(fault);
-        *self.core.write_error.lock() = Some(trouble.duplicate());
+        let text = format!("{fault}; accepted changes are queued until space is free");
+        let error = Fault::new(fault.kind(), text).with_source(fault);
+        *self.core.write_error.lock() = Some(error.duplicate());
         self.core.stalled_since.lock().get_or_insert_with(Instant::now);
         let waiting = self.core.queue.take_all();
-        let (count, held) = (waiting.len(), self.retry_queue.len());
-        self.reject_or_retry(waiting, &trouble);
-        // One that was turned away may have covered a logged one.
-        for PlannedSet { set: prepared, .. } in planned.iter().filter(|planned| !planned.set.is_adopted) {
-            self.core.show_pending(prepared);
+        let (count, retries_before) = (waiting.len(), self.retry_queue.len());
+        self.reject_or_retry(waiting, &error);
+        // A refused set may have replaced the overlay entry of a logged one.
+        for PlannedSet { set, .. } in planned.iter().filter(|planned| !planned.set.is_adopted) {
+            self.core.show_pending(set);
         }
-        self.core.queue.done(count - (self.retry_queue.len() - held), false);
+        self.core.queue.done(count - (self.retry_queue.len() - retries_before), false);
     }
 
     fn defer_to_recovery(&mut self, planned: &[PlannedSet]) {
-        // The next opening compares the tree with history.
+        // Recovery compares the tree with history.
         self.conflicting_edits.clear();
         let commit = newest_commit(planned).or(self.unapplied_tip.and_then(|left| left.commit)).or(self.head);
         let newest = planned.last().map(|PlannedSet { record, .. }| WriteTip { commit, seq: record.seq });
@@ -161,11 +162,11 @@ impl Committer {
         }
     }
 
-    /// Step 8 with git: the branch moves to the newest commit.
+    /// Step 8 with git: moves the branch to the newest commit.
     fn advance(&mut self, history: &History, planned: &mut [PlannedSet]) -> Result<(), StoreError> {
         let Some(target) = newest_commit(planned) else { return Ok(()) };
         if self.is_rebuilding {
-            // They may have moved it back since.
+            // The branch may have been moved back since.
             return self.rebuild(history, planned);
         }
         if Some(target) != self.head
@@ -174,23 +175,23 @@ impl Committer {
             if history.head()? == self.head {
                 return Err(error);
             }
-            debug!(%error, "the branch was moved by somebody else; building on it");
+            debug!(%error, "an external process moved the branch; rebasing onto it");
             return self.rebuild(history, planned);
         }
         self.head = Some(target);
         Ok(())
     }
 
-    /// Step 8 with snapshots: one of each new content.
+    /// Step 8 with snapshots: saves each new content.
     fn save_snapshots(&self, snapshots: &SnapshotStore, planned: &[PlannedSet]) -> Result<(), StoreError> {
-        for PlannedSet { set: prepared, record, .. } in planned {
-            for FileEffect { path, after, .. } in prepared.changing_effects() {
+        for PlannedSet { set, record, .. } in planned {
+            for FileEffect { path, after, .. } in set.changing_effects() {
                 let content = match after {
                     Some(StateAfter::Leaf(leaf)) => leaf.content.clone(),
-                    // The rename of its directory brought it.
+                    // Moved here by the rename of its directory.
                     Some(StateAfter::Blob(hash, _)) => match self.core.read_worktree(path)? {
                         Some(leaf) if leaf.etag == *hash => leaf.content,
-                        // Edited behind us in this moment; that will be a version, too.
+                        // An external edit just now; it becomes a version of its own.
                         Some(_) | None => continue,
                     },
                     None => continue,
@@ -202,22 +203,22 @@ impl Committer {
     }
 
     fn install(&mut self, planned: &[PlannedSet]) -> Result<(), StoreError> {
-        let fates = coalesce_paths(planned);
+        let plans = coalesce_paths(planned);
         let mut edited = Vec::new();
-        for (at, PlannedSet { set: prepared, .. }) in
+        for (index, PlannedSet { set, .. }) in
             planned.iter().enumerate().filter(|(_, planned)| !planned.set.is_adopted)
         {
-            for (from, to) in &prepared.moves {
+            for (from, to) in &set.moves {
                 self.move_directory(from, to)?;
             }
-            for effect in prepared.effects.iter().filter(|effect| prepared.is_installed_alone(effect)) {
-                let fate = &fates[&effect.path];
-                if fate.last_writer == at && self.install_effect(effect, fate.expected())? == InstallResult::ConflictingEdit {
+            for effect in set.effects.iter().filter(|effect| set.is_installed_alone(effect)) {
+                let plan = &plans[&effect.path];
+                if plan.last_writer == index && self.install_effect(effect, plan.expected())? == InstallResult::ConflictingEdit {
                     edited.push(effect.path.clone());
                 }
                 self.parallel_stager.mark_installed();
             }
-            for path in &prepared.consumed_scratch {
+            for path in &set.consumed_scratch {
                 let _ = self.remove(path, None)?;
             }
         }
@@ -225,24 +226,24 @@ impl Committer {
         Ok(())
     }
 
-    /// Makes a path what a set says, unless somebody edited it since the set was accepted.
+    /// Installs an effect, unless the path was edited externally since the set was accepted.
     fn install_effect(&self, effect: &FileEffect, known: ExpectedFile<'_>) -> Result<InstallResult, StoreError> {
-        let put = |known: ExpectedFile<'_>| match &effect.after {
+        let try_install = |known: ExpectedFile<'_>| match &effect.after {
             Some(StateAfter::Leaf(leaf)) => self.core.install_logged(&effect.path, leaf, Some(known)),
             Some(StateAfter::Blob(..)) => Ok(InstallResult::Done),
             None => self.remove(&effect.path, Some(known)),
         };
-        if put(known)? == InstallResult::Done {
+        if try_install(known)? == InstallResult::Done {
             return Ok(InstallResult::Done);
         }
-        // What somebody else's commit put there a moment ago is in history, and ours comes on top of it.
-        let theirs = self.core.versions.current_states(&[&effect.path])?;
-        if let Some((theirs, _)) = theirs.into_iter().flatten().next()
-            && put([theirs][..].into())? == InstallResult::Done
+        // Content written by an external commit is in history; the set's content replaces it.
+        let states = self.core.versions.current_states(&[&effect.path])?;
+        if let Some((external, _)) = states.into_iter().flatten().next()
+            && try_install([external][..].into())? == InstallResult::Done
         {
             return Ok(InstallResult::Done);
         }
-        warn!(page.path = %effect.path, "edited behind the server before an accepted change was in place; the edit is kept on top of it");
+        warn!(page.path = %effect.path, "an external edit came before an accepted change was installed; the edit is kept and recorded after it");
         Ok(InstallResult::ConflictingEdit)
     }
 
@@ -265,26 +266,26 @@ impl Committer {
         };
         match removed {
             Err(error) if error.is_missing() => Ok(InstallResult::Done),
-            Ok(placed) => Ok(placed),
+            Ok(outcome) => Ok(outcome),
             Err(error) => tolerate_type_conflict(path, Err(error)).map(|()| InstallResult::Done),
         }
     }
 
-    /// The branch moved between staging and advancing: the logged sets get new commits on top of what is there.
+    /// The branch moved after the commits were built: builds them again onto its new head.
     fn rebuild(&mut self, history: &History, planned: &mut [PlannedSet]) -> Result<(), StoreError> {
-        let Some(theirs) = history.head()? else {
+        let Some(head) = history.head()? else {
             return Err(missing_branch());
         };
         self.is_rebuilding = true;
-        let mut parent = theirs;
-        for PlannedSet { set: prepared, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some())
+        let mut parent = head;
+        for PlannedSet { set, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some())
         {
-            let edits: Vec<_> = prepared.changing_effects().map(file_edit).collect();
+            let edits: Vec<_> = set.changing_effects().map(file_edit).collect();
             let author = CommitAuthor { actor: &record.actor, time: record.time, message: &record.message };
             match history.stage(Some(parent), &edits, &author) {
                 Ok(staged) => parent = staged.commit,
                 Err(StoreError::Unrecordable { path, reason }) => {
-                    error!(page.path = %path, reason, "a logged change has no place beside another's commit; theirs stands");
+                    error!(page.path = %path, reason, "a logged change conflicts with an external commit; that commit was kept");
                 }
                 Err(error) => return Err(error),
             }
@@ -293,26 +294,28 @@ impl Committer {
         let commits: Vec<_> =
             planned.iter().filter_map(|planned| Some((planned.record.seq, planned.record.commit?))).collect();
         self.core.log.set_commits(&commits)?;
-        let below = external_records(&self.core, self.head, theirs)?;
-        history.advance(Some(theirs), parent)?;
+        let below = external_records(&self.core, self.head, head)?;
+        history.advance(Some(head), parent)?;
         self.head = Some(parent);
         self.is_rebuilding = false;
-        // Recorded after ours, which are in the log and not announced yet: the feed keeps the log's order.
+        // Recorded after these sets, which are logged and not announced yet: the feed keeps the
+        // log's order.
         self.pending_external_records.extend(below);
         Ok(())
     }
 }
 
-/// What becomes of a path in a batch.
+/// What a batch does to one path.
 #[derive(Default)]
 struct PathPlan {
-    /// Which set has the last word.
+    /// Index of the last set that changes it.
     last_writer: usize,
-    /// What may stand there without anybody having edited it: contents that history has or gets with this batch.
+    /// On-disk contents that are not external edits: those that history has, or gets with this
+    /// batch.
     acceptable_contents: Vec<ETag>,
-    /// The same of a file too large for any version, which the first of them was told to take the place of.
+    /// The unversioned large file that the first set replaces.
     acceptable_large: Option<LargeFile>,
-    /// A set of the batch removes it: what is put there afterwards is another file.
+    /// A set of the batch removes it: a later file there is a new one.
     is_removed: bool,
 }
 
@@ -323,27 +326,27 @@ impl PathPlan {
 }
 
 fn coalesce_paths(planned: &[PlannedSet]) -> HashMap<&TreePath, PathPlan> {
-    let mut fates: HashMap<_, PathPlan> = HashMap::new();
-    // What is gathered from earlier sets they put in place themselves.
-    let is_meant = |set: &PlannedSet| set.record.kind != RecordKind::Commit;
-    for (at, PlannedSet { set: prepared, .. }) in planned.iter().enumerate().filter(|(_, set)| is_meant(set)) {
-        for effect in prepared.effects.iter().filter(|effect| prepared.is_installed_alone(effect)) {
-            let fate = fates.entry(&effect.path).or_default();
-            fate.last_writer = at;
-            fate.is_removed |= effect.after.is_none();
-            fate.acceptable_contents.extend(effect.before.as_ref().map(|before| before.etag));
-            fate.acceptable_contents.extend(effect.after.as_ref().map(StateAfter::etag));
-            fate.acceptable_contents.extend(effect.observed_etag);
+    let mut plans: HashMap<_, PathPlan> = HashMap::new();
+    // Coalesced commits contain sets that were installed before.
+    let is_installed = |set: &PlannedSet| set.record.kind != RecordKind::Commit;
+    for (index, PlannedSet { set, .. }) in planned.iter().enumerate().filter(|(_, set)| is_installed(set)) {
+        for effect in set.effects.iter().filter(|effect| set.is_installed_alone(effect)) {
+            let plan = plans.entry(&effect.path).or_default();
+            plan.last_writer = index;
+            plan.is_removed |= effect.after.is_none();
+            plan.acceptable_contents.extend(effect.before.as_ref().map(|before| before.etag));
+            plan.acceptable_contents.extend(effect.after.as_ref().map(StateAfter::etag));
+            plan.acceptable_contents.extend(effect.observed_etag);
             if let Some(Precondition::OneOf(etags)) = &effect.recheck {
-                fate.acceptable_contents.extend(etags);
+                plan.acceptable_contents.extend(etags);
             }
-            fate.acceptable_large = fate.acceptable_large.or(effect.replaces_large);
+            plan.acceptable_large = plan.acceptable_large.or(effect.replaces_large);
         }
     }
-    fates
+    plans
 }
 
-/// The newest commit of a batch; none when all of it gets its commits later.
+/// The newest commit of a batch; none when all its commits are deferred.
 fn newest_commit(planned: &[PlannedSet]) -> Option<CommitId> {
     planned.iter().rev().find_map(|planned| planned.record.commit)
 }

@@ -1,7 +1,8 @@
-//! When `.git/index` is brought up to date.
+//! When `.git/index` is refreshed.
 //!
-//! One rule: it follows the branch closely, and costs next to nothing. A person's `git commit` records what it has, and `git pull` or
-//! `git rebase` refuse to begin when it is behind; nothing else depends on it.
+//! Invariant: it follows the branch closely and at almost no cost. `git commit` records its
+//! entries, and `git pull` and `git rebase` refuse to start when it is behind; nothing else depends
+//! on it.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -12,34 +13,34 @@ use tracing::{info, warn};
 
 use super::Committer;
 
-/// How long after a write: git then sees at a glance that the file is as it was when the index was written.
+/// Delay after a write: the index is then newer than the file, so git needs not read the file.
 const WRITE_DELAY: Duration = Duration::from_millis(10);
-/// No oftener than this, and for one part in so many of the time.
+/// Minimum interval, and the share (1/50) of the time that refreshes may take.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_LOAD_DIVISOR: u32 = 50;
-/// How long it is left alone at most when somebody's lock kept it from being written; after the first such time it is told.
+/// Maximum retry interval while the file is locked; a warning is logged when it is reached.
 const MAX_RETRY: Duration = Duration::from_secs(2);
-/// A git command that read the index before we wrote it writes what it read within this time.
+/// An external git command may write its older copy of the index within this time after a refresh.
 const RECENT_WINDOW: Duration = Duration::from_secs(2);
 
-/// What the committer knows of `.git/index`.
+/// State of `.git/index`.
 pub(crate) struct GitIndex {
-    /// Paths whose entry is behind.
+    /// Paths whose entry is outdated.
     touched: BTreeSet<TreePath>,
-    /// Paths whose entry was brought up to date lately, and a little longer ago.
+    /// Paths refreshed in the current and in the previous window.
     recent: [BTreeSet<TreePath>; 2],
     recent_since: Instant,
-    /// When it is written at the earliest.
+    /// Earliest time of the next refresh.
     earliest: Instant,
-    /// How long ago it was tried when it could not be written.
+    /// Current retry interval after a failure.
     retry_interval: Option<Duration>,
 }
 
-/// What became of an attempt to bring it up to date.
+/// Result of a refresh.
 pub(super) struct IndexRefresh {
-    /// For which paths.
+    /// Its paths.
     pub(super) paths: BTreeSet<TreePath>,
-    /// Those of them that were away.
+    /// Paths that were missing on disk.
     pub(super) outcome: Result<Vec<TreePath>, StoreError>,
     pub(super) took: Duration,
 }
@@ -52,7 +53,7 @@ impl Default for GitIndex {
 }
 
 impl GitIndex {
-    /// Takes notice of paths that the newest commits changed.
+    /// Marks paths that new commits changed.
     pub(crate) fn touch(&mut self, paths: impl IntoIterator<Item = TreePath>) {
         if self.touched.is_empty() {
             self.earliest = self.earliest.max(Instant::now() + WRITE_DELAY);
@@ -60,30 +61,31 @@ impl GitIndex {
         self.touched.extend(paths);
     }
 
-    /// When it should be written; none when nothing is behind.
+    /// When a refresh is due; none when the index is up to date.
     pub(super) fn due(&self) -> Option<Instant> {
         (!self.touched.is_empty()).then_some(self.earliest)
     }
 
-    /// Whatever was tried before: now is the time.
+    /// Makes a refresh due now.
     pub(super) fn expedite(&mut self) {
         self.earliest = Instant::now();
     }
 
-    /// The paths to be brought up to date now; none when it is not their time. Whoever flushes does not wait for that of the
-    /// ordinary pace. Pages that `is_away` wait: no entry can be made of what is not there, and nobody tells when they are back.
-    pub(super) fn take_due(&mut self, is_flush: bool, is_away: impl Fn(&TreePath) -> bool) -> Option<BTreeSet<TreePath>> {
+    /// The paths to refresh now; none when it is not due. A checkpoint refreshes before the regular
+    /// interval. Missing pages wait: they can have no entry, and nothing reports when they are
+    /// back.
+    pub(super) fn take_due(&mut self, is_flush: bool, is_missing: impl Fn(&TreePath) -> bool) -> Option<BTreeSet<TreePath>> {
         let is_time = self.earliest <= Instant::now() || is_flush && self.retry_interval.is_none();
         if !is_time || self.touched.is_empty() {
             return None;
         }
-        let (away, taken): (BTreeSet<_>, _) = std::mem::take(&mut self.touched).into_iter().partition(is_away);
-        self.touched = away;
-        if taken.is_empty() {
+        let (missing, ready): (BTreeSet<_>, _) = std::mem::take(&mut self.touched).into_iter().partition(is_missing);
+        self.touched = missing;
+        if ready.is_empty() {
             self.earliest = Instant::now() + MIN_INTERVAL;
             return None;
         }
-        Some(taken)
+        Some(ready)
     }
 
     fn rotate_recent(&mut self) {
@@ -94,14 +96,14 @@ impl GitIndex {
         }
     }
 
-    /// Takes notice of what became of them. A lock of a person's git is gone in a moment; one that stays is told, once.
-    /// Pages that were away at that moment, and `may_come_back`, are not done with.
+    /// Records the result. A lock of an external git command is short; a lasting one is logged
+    /// once. Pages that were missing, and may reappear, stay marked.
     pub(super) fn record_refresh(&mut self, refreshed: IndexRefresh, may_come_back: impl Fn(&TreePath) -> bool) {
         let IndexRefresh { paths, outcome, took } = refreshed;
         let error = match outcome {
             Err(error) => error,
-            Ok(away) => {
-                self.touched.extend(away.into_iter().filter(may_come_back));
+            Ok(missing) => {
+                self.touched.extend(missing.into_iter().filter(may_come_back));
                 self.earliest = Instant::now() + MIN_INTERVAL.max(took * MAX_LOAD_DIVISOR);
                 self.rotate_recent();
                 self.recent[0].extend(paths);
@@ -115,8 +117,8 @@ impl GitIndex {
         let before = self.retry_interval.unwrap_or(if error.is_locked() { MIN_INTERVAL / 2 } else { MAX_RETRY });
         let retry = (before * 2).min(MAX_RETRY);
         if retry >= MAX_RETRY && self.retry_interval.is_none_or(|before| before < MAX_RETRY) {
-            warn!(%error, "`.git/index` cannot be refreshed; `git status` is behind until it can. If no git is at work, \
-                           `svcfs doctor` says which lock is left over");
+            warn!(%error, "cannot refresh `.git/index`; `git status` is outdated until then. If no git command is running, \
+                           `svcfs doctor` names the stale lock file");
         }
         self.retry_interval = Some(retry);
         self.earliest = Instant::now() + retry;
@@ -124,7 +126,8 @@ impl GitIndex {
 }
 
 impl Committer {
-    /// When somebody wrote the index, they may have written what they read before we did.
+    /// After an external write of the index, marks recent paths: the writer may have had an older
+    /// copy.
     pub(super) fn check_index(&mut self) {
         self.git_index.rotate_recent();
         let recent = &mut self.git_index.recent;

@@ -1,8 +1,9 @@
-//! Who does the committer's work: its thread, or a writer who is alone.
+//! Election of the commit leader: the committer thread, or a lone writer (inline leader).
 //!
-//! One rule: batches are taken and settled by whoever holds the seat, so that there is one order. Why does not the thread do all of
-//! it? Because a lone writer would wait for two wake-ups of another thread besides the flush, which is a tenth of its time. A writer
-//! who comes while somebody else is at work leaves its set to the thread, which takes all that came meanwhile at once.
+//! Invariant: only the holder of this lock takes and applies batches, so that there is one order.
+//! An inline leader saves the two thread wake-ups that a lone writer would wait for, a tenth of its
+//! time. A writer that finds the lock taken leaves its set to the thread, which takes all sets that
+//! came meanwhile as one batch.
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
@@ -11,12 +12,12 @@ use super::{CommitPolicy, Committer, MAX_UNCHECKPOINTED_BYTES};
 use crate::core::VfsCore;
 use crate::queue::CommitterCommand;
 
-/// So many batches of guests may be settled before the thread is woken to see after their packs.
+/// Number of inline batches after which the thread is woken to unpin their packs.
 const MAX_PACKS_PENDING_UNPIN: usize = 8;
 
-/// The committer, and the right to work as it.
+/// The committer behind the leader lock.
 ///
-/// A lock that is poisoned on purpose: nobody goes on with what a panic left half done.
+/// The lock is poisoned by a panic on purpose: no other thread continues work that is half done.
 pub(crate) struct CommitLeader(Mutex<Committer>);
 
 impl CommitLeader {
@@ -24,10 +25,10 @@ impl CommitLeader {
         Self(Mutex::new(committer))
     }
 
-    /// The committer's thread: works until the queue is closed and empty.
+    /// Runs the committer thread until the queue is closed and empty.
     ///
     /// # Panics
-    /// When a writer panicked at work here: the write path has stopped then.
+    /// When an inline leader panicked: the write path has stopped then.
     pub(crate) fn run(&self) {
         let core = Arc::clone(&self.lock().core);
         loop {
@@ -44,14 +45,15 @@ impl CommitLeader {
         }
     }
 
-    /// Has somebody work at what is queued: the caller, who waits for a set of its own, when nobody else does; else the thread.
+    /// Runs the next batch on the calling thread, if it can, else wakes the committer thread. For
+    /// synchronous writers.
     pub(crate) fn lead_or_wake(&self, core: &VfsCore) {
         match self.0.try_lock() {
             Ok(mut committer) if committer.can_run_inline() => {
                 committer.run_inline();
-                let is_thread_needed = committer.needs_thread();
+                let needs_thread = committer.needs_thread();
                 drop(committer);
-                if is_thread_needed {
+                if needs_thread {
                     core.queue.wake_idle();
                 } else if !core.queue.is_empty() {
                     core.queue.wake();
@@ -68,13 +70,13 @@ impl CommitLeader {
 }
 
 impl Committer {
-    /// Until when the thread has nothing to do unless something comes.
+    /// The next time at which the thread has work, unless it is woken.
     fn schedule_wakeup(&mut self) -> Option<Instant> {
         self.next_wakeup = self.next_deadline();
         self.next_wakeup
     }
 
-    /// Whether a writer may do the work: writers come one at a time, and there is nothing but a batch to see to.
+    /// Whether a writer may run the batch: writers come one at a time, and there is no other work.
     fn can_run_inline(&self) -> bool {
         self.is_uncontended
             && self.core.commit_policy == CommitPolicy::PerSet
@@ -86,7 +88,7 @@ impl Committer {
             && self.core.write_error.lock().is_none()
     }
 
-    /// Works as a guest: one batch, without waiting for a disk that refuses.
+    /// Runs one batch on a writer's thread, without retries.
     fn run_inline(&mut self) {
         self.is_inline = true;
         self.run_batch();
@@ -94,12 +96,12 @@ impl Committer {
         self.report_uncheckpointed();
     }
 
-    /// Whether the thread has something to do, or earlier than it thought.
+    /// Whether the thread has work, or must wake up earlier than it planned.
     fn needs_thread(&self) -> bool {
         self.handoff.is_some() || self.packs_pending_unpin >= MAX_PACKS_PENDING_UNPIN || self.next_deadline() < self.next_wakeup
     }
 
-    /// Goes on with what guests left.
+    /// Continues what inline leaders left.
     fn resume(&mut self) {
         match self.handoff.take() {
             Some((planned, count)) => self.apply_logged(planned, count),

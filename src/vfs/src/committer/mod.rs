@@ -1,9 +1,10 @@
-//! Steps 6 to 9 of the write path, one thread for each space.
+//! Steps 6 to 9 of the write path; one thread for each space.
 //!
-//! One rule: log, tree, memory (git), feed, in this order. A set is logged with the commit it will get (commits are a function of
-//! parent, content, author and time), so that after a crash the same sets give the same commits. Until the log has a set,
-//! nothing of it is visible but unreferenced objects; from then on it will happen, whatever breaks. Where commits are gathered, a
-//! set is logged without one, and its commit is logged in the same way later: see `window`.
+//! Invariant: the order is log, tree, versions (git), feed. A set is logged with the id of its
+//! commit, which depends only on parent, content, author and time, so that replay after a crash
+//! gives the same commits. Before a set is logged, only unreferenced objects of it exist. Once it
+//! is logged it will be applied. With coalesced commits a set is logged without one, and its commit
+//! is logged later: see `window`.
 
 mod apply;
 mod checkpoint;
@@ -37,10 +38,11 @@ use crate::adopt::adoption_set;
 use crate::core::{PendingRemoval, VfsCore};
 use crate::queue::{FileEffect, QueuedSet, StateAfter, StateBefore};
 
-/// A checkpoint comes after this long without writes, or when this much waits in the log.
+/// A checkpoint starts after this long without writes, or when the log holds this many content
+/// bytes.
 const CHECKPOINT_IDLE_DELAY: Duration = Duration::from_secs(1);
 const MAX_UNCHECKPOINTED_BYTES: usize = 64 << 20;
-/// How long the disk is left alone after it refused.
+/// Delay between retries after a disk error.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(crate) struct Committer {
@@ -49,64 +51,66 @@ pub(crate) struct Committer {
     pub(crate) head: Option<CommitId>,
     /// The newest position of the log.
     pub(crate) last_seq: Seq,
-    /// The newest record that is no edit found by a look at the tree.
+    /// The newest record that is not an edit found by a scan of the tree.
     pub(crate) last_non_scan_seq: Seq,
-    /// What is known of `.git/index`.
+    /// State of `.git/index`.
     pub(crate) git_index: index::GitIndex,
-    /// git commands that are not waited for any more.
+    /// External git commands that the committer stopped waiting for.
     pub(crate) ignored_git: Option<ExternalGit>,
     pub(crate) uncheckpointed_bytes: usize,
     pub(crate) needs_checkpoint: bool,
     pub(crate) running_checkpoint: Option<checkpoint::RunningCheckpoint>,
-    /// Sets that nobody waits for and that the log could not take yet.
+    /// Accepted asynchronous sets that the log could not take yet.
     pub(crate) retry_queue: Vec<QueuedSet>,
     /// Sets that have no commit yet.
     pub(crate) window: CommitWindow,
-    /// The newest of what is logged and not remembered: the disk refused until the end, and the next opening goes on.
+    /// The newest logged set that could not be applied before shutdown; recovery replays it.
     pub(crate) unapplied_tip: Option<WriteTip>,
-    /// Paths that somebody edited before an accepted change was in place: the edits are yet to be recorded.
+    /// Paths with an external edit that was found when an accepted change was to be installed, not
+    /// recorded yet.
     pub(crate) conflicting_edits: BTreeSet<TreePath>,
-    /// Commits of others that lie below ours and are yet to be recorded.
+    /// External commits that are ancestors of svcfs's own, not logged yet.
     pub(crate) pending_external_records: Vec<LogRecord>,
-    /// What is logged was built on a branch that somebody moved, and it is not on any branch yet.
+    /// An external process moved the branch; the logged sets get new commits, which are on no
+    /// branch yet.
     pub(crate) is_rebuilding: bool,
     pub(crate) last_work: Instant,
-    /// Writes packs while the log is flushed, once this runs.
+    /// Writes packs while the log is flushed.
     flush_overlap: FlushOverlap,
-    /// Writes the pages of a set of many.
+    /// Stages the files of a large set on a second thread.
     parallel_stager: ParallelStager,
-    /// Whether writers come one at a time, by the newest batch.
+    /// Whether the last batch had exactly one set.
     is_uncontended: bool,
-    /// Whether a writer is at work here, who has no time for a disk that refuses.
+    /// Whether the batch runs on a writer's thread, which must not block on retries.
     is_inline: bool,
-    /// What a guest could not bring to its end: logged sets, and how many sets they were made of.
+    /// A logged batch that an inline leader could not apply, with the number of its sets.
     handoff: Option<(LoggedBatch, usize)>,
-    /// Batches that guests settled and whose packs are not released yet.
+    /// Applied batches whose packs are not unpinned yet.
     packs_pending_unpin: usize,
-    /// Until when the thread rests, as it last said.
+    /// The committer thread's next wake-up.
     next_wakeup: Option<Instant>,
 }
 
-/// How the settling of logged sets ended.
+/// Outcome of the apply step.
 enum ApplyOutcome {
-    /// They are in place, remembered and announced.
+    /// Installed, committed and announced.
     Applied,
-    /// They are left to the next opening.
+    /// Recovery applies them at the next start.
     DeferredToRecovery,
-    /// The disk refused, and whoever was at work had no time to wait for it.
+    /// An inline leader met an error; the committer thread retries.
     HandedOff(Vec<PlannedSet>),
 }
 
-/// A set with its record.
+/// A set and its log record.
 struct PlannedSet {
     set: QueuedSet,
     record: LogRecord,
-    /// Made here for an edit behind us that another set covers.
+    /// Created by the committer, for an external edit that another set would overwrite.
     is_synthetic: bool,
 }
 
 impl Committer {
-    /// A committer that stands at a position and has nothing to do.
+    /// A committer at a log position, with nothing to do.
     pub(crate) fn starting_at(core: Arc<VfsCore>, last: Seq, head: Option<CommitId>) -> Self {
         Self {
             core,
@@ -135,7 +139,7 @@ impl Committer {
         }
     }
 
-    /// One batch; none when another was at work on it in the moment before.
+    /// Processes one batch; does nothing when the queue is empty.
     fn run_batch(&mut self) {
         let batch = self.core.queue.drain();
         if batch.is_empty() {
@@ -147,9 +151,9 @@ impl Committer {
         self.process(sets);
     }
 
-    /// What is looked after between batches.
+    /// Work between batches: checkpoint, index refresh, metrics.
     fn run_maintenance(&mut self) {
-        // A disk that is slower than its writers stops them before the log grows without end.
+        // When the disk is slower than its writers, they wait here, so that the log stays bounded.
         let is_full = self.uncheckpointed_bytes > MAX_UNCHECKPOINTED_BYTES;
         self.collect_checkpoint(is_full && self.running_checkpoint.as_ref().is_some_and(checkpoint::RunningCheckpoint::is_flush));
         if is_full {
@@ -164,22 +168,23 @@ impl Committer {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let departure = self.core.pending_removals.lock().values().map(|departure| departure.due).min();
+        let removal = self.core.pending_removals.lock().values().map(|pending| pending.due).min();
         let is_checkpoint_near = self.needs_checkpoint && self.running_checkpoint.is_none() && !self.window.is_open();
         let checkpoint = is_checkpoint_near.then(|| self.last_work + CHECKPOINT_IDLE_DELAY);
-        let is_troubled = !self.retry_queue.is_empty() || self.core.write_error.lock().is_some();
-        let retry = is_troubled.then(|| Instant::now() + RETRY_INTERVAL);
+        let needs_retry = !self.retry_queue.is_empty() || self.core.write_error.lock().is_some();
+        let retry = needs_retry.then(|| Instant::now() + RETRY_INTERVAL);
         let index = self.git_index.due().filter(|_| self.running_checkpoint.is_none());
-        // Departures are entered without waking this thread: it looks often enough for their two seconds.
-        let look = Instant::now() + CHECKPOINT_IDLE_DELAY;
+        // Pending removals are added without waking this thread: polling is frequent enough for
+        // their grace period.
+        let poll = Instant::now() + CHECKPOINT_IDLE_DELAY;
         let commits = self.window.due().map(|due| retry.unwrap_or(due));
-        [departure, commits, checkpoint, retry, index, Some(look)].into_iter().flatten().min()
+        [removal, commits, checkpoint, retry, index, Some(poll)].into_iter().flatten().min()
     }
 
     fn run_idle_work(&mut self) {
         if !self.retry_queue.is_empty() || self.is_window_due() {
-            let held = std::mem::take(&mut self.retry_queue);
-            self.process(held);
+            let retried = std::mem::take(&mut self.retry_queue);
+            self.process(retried);
         } else if self.core.write_error.lock().is_some() {
             self.recheck_write_error();
         } else {
@@ -193,45 +198,46 @@ impl Committer {
         }
     }
 
-    /// Followers hear of a person's commit although nobody writes, and whoever watches over the server learns that `.git` is gone or
-    /// broken before a writer does.
+    /// Announces external commits although nothing is written, and notices a missing or damaged
+    /// `.git` before a writer does.
     fn check_branch(&mut self) {
         self.wait_for_external_git();
-        if let Err(trouble) = self.follow_head() {
-            error!(error = %trouble, "git cannot be used; writes are refused until it can");
-            *self.core.write_error.lock() = Some(trouble.into());
+        if let Err(error) = self.follow_head() {
+            error!(error = %error, "git cannot be used; writes are refused until it works again");
+            *self.core.write_error.lock() = Some(error.into());
         }
     }
 
-    /// The trouble is over once the disk takes writes again: nobody need dare one to find out. What it is may change meanwhile.
+    /// Clears the write error once the disk accepts writes, without risking a write. Updates its
+    /// cause meanwhile.
     fn recheck_write_error(&mut self) {
-        let trouble = self.follow_head().and_then(|()| self.core.log.probe_disk()).err();
-        if trouble.is_none() {
-            info!("the disk takes writes again");
+        let error = self.follow_head().and_then(|()| self.core.log.probe_disk()).err();
+        if error.is_none() {
+            info!("the disk accepts writes again");
         }
-        *self.core.write_error.lock() = trouble.map(Fault::from);
+        *self.core.write_error.lock() = error.map(Fault::from);
     }
 
     fn finish(&mut self) {
         self.record_due_removals(Instant::now() + crate::core::RENAME_SAVE_GRACE * 2);
-        let held = std::mem::take(&mut self.retry_queue);
-        if !held.is_empty() {
-            self.process(held);
+        let retried = std::mem::take(&mut self.retry_queue);
+        if !retried.is_empty() {
+            self.process(retried);
         }
         self.close_window();
         if self.window.is_open() {
             error!(
                 sets = self.window.count(),
-                "logged changes have no commit yet; they will when the space is opened again"
+                "logged changes have no commit yet; the next start commits them"
             );
         }
-        for prepared in &self.retry_queue {
-            error!(message = %prepared.message, "an accepted write could not be logged before the end");
-            if !prepared.is_adopted {
-                self.core.lost_writes.lock().extend(prepared.effects.iter().map(|effect| effect.path.clone()));
+        for set in &self.retry_queue {
+            error!(message = %set.message, "an accepted write could not be logged before shutdown and is lost");
+            if !set.is_adopted {
+                self.core.lost_writes.lock().extend(set.effects.iter().map(|effect| effect.path.clone()));
             }
         }
-        // One that is on its way does not have what came since.
+        // A running checkpoint does not cover the latest changes.
         for _ in 0..2 {
             self.collect_checkpoint(true);
             self.git_index.expedite();
@@ -241,42 +247,43 @@ impl Committer {
         self.core.feed.close();
     }
 
-    /// Pages that left under a scratch name and did not come back are removed from history.
+    /// Records the removal of pages that were renamed to a scratch name and did not reappear.
     fn record_due_removals(&mut self, now: Instant) {
         let due: Vec<_> = {
-            let mut departures = self.core.pending_removals.lock();
+            let mut pending = self.core.pending_removals.lock();
             let paths: Vec<_> =
-                departures.iter().filter(|(_, gone)| gone.due <= now).map(|(path, _)| path.clone()).collect();
-            paths.into_iter().filter_map(|path| departures.remove(&path).map(|gone| (path, gone))).collect()
+                pending.iter().filter(|(_, removal)| removal.due <= now).map(|(path, _)| path.clone()).collect();
+            paths.into_iter().filter_map(|path| pending.remove(&path).map(|removal| (path, removal))).collect()
         };
-        let departed: Vec<_> = due.into_iter().filter_map(|(path, gone)| self.removal_set(path, gone)).collect();
-        if !departed.is_empty() {
-            self.core.queue.count_accepted(departed.len());
+        let removals: Vec<_> = due.into_iter().filter_map(|(path, removal)| self.removal_set(path, removal)).collect();
+        if !removals.is_empty() {
+            self.core.queue.count_accepted(removals.len());
             let mut sets = std::mem::take(&mut self.retry_queue);
-            sets.extend(departed);
+            sets.extend(removals);
             self.process(sets);
         }
     }
 
-    /// The removal of a page that departed; what a person put in its place meanwhile is kept as an edit of theirs.
-    fn removal_set(&self, path: TreePath, gone: PendingRemoval) -> Option<QueuedSet> {
+    /// The removal of a renamed page; a file that was put there since is recorded as an external
+    /// edit.
+    fn removal_set(&self, path: TreePath, removal: PendingRemoval) -> Option<QueuedSet> {
         if self.core.overlay.get(&path).is_some() {
             return None;
         }
         let after = match self.core.read_worktree(&path) {
-            Ok(standing) => standing.map(StateAfter::Leaf),
+            Ok(current) => current.map(StateAfter::Leaf),
             Err(error) => {
-                warn!(page.path = %path, %error, "what stands where a page left cannot be read");
+                warn!(page.path = %path, %error, "cannot read the current file at the path of a renamed page");
                 return None;
             }
         };
         let before = match self.recorded_state(&path) {
             Ok(recorded) => recorded.map(StateBefore::from),
-            Err(_) => Some(gone.before),
+            Err(_) => Some(removal.before),
         };
         let is_back = after.is_some();
         let set = adoption_set(&self.core, vec![FileEffect::new(path, before, after)], None);
-        Some(if is_back { set } else { QueuedSet { actor: gone.actor, protocol: gone.protocol, ..set } })
+        Some(if is_back { set } else { QueuedSet { actor: removal.actor, protocol: removal.protocol, ..set } })
     }
 
     fn process(&mut self, sets: Vec<QueuedSet>) {
@@ -288,36 +295,36 @@ impl Committer {
             Ok(logged) => self.apply_logged(logged, count),
             Err((sets, fault)) => {
                 self.parallel_stager.finish(&self.core);
-                let held = self.retry_queue.len();
+                let retries_before = self.retry_queue.len();
                 self.fail_batch(sets, &fault);
-                // Held sets are still pending: they are counted when they leave.
-                self.finish_sets(count - (self.retry_queue.len() - held));
+                // Sets in the retry queue are still pending: they are counted when they are done.
+                self.finish_sets(count - (self.retry_queue.len() - retries_before));
             }
         }
         self.parallel_stager.finish(&self.core);
     }
 
-    /// Steps 7 to 9 of what is logged, made of so many sets.
+    /// Steps 7 to 9 for a logged batch of `count` sets.
     fn apply_logged(&mut self, logged: LoggedBatch, count: usize) {
-        let LoggedBatch { planned, noops: void } = logged;
+        let LoggedBatch { planned, noops } = logged;
         let is_any = !planned.is_empty();
         match self.apply(planned) {
-            // A batch of which nothing was written says nothing about the disk.
+            // A batch that wrote nothing says nothing about the disk.
             ApplyOutcome::Applied if is_any => *self.core.write_error.lock() = None,
             ApplyOutcome::Applied => {}
             ApplyOutcome::DeferredToRecovery => return self.finish_sets(count),
             ApplyOutcome::HandedOff(planned) => {
-                self.handoff = Some((LoggedBatch { planned, noops: void }, count));
+                self.handoff = Some((LoggedBatch { planned, noops }, count));
                 return;
             }
         }
-        self.ack_noops(&void);
+        self.ack_noops(&noops);
         self.finish_sets(count);
     }
 
-    /// Counts sets that are settled or refused.
+    /// Counts sets that are applied or refused.
     fn finish_sets(&mut self, count: usize) {
-        // Before these are: who waits until all is settled waits for the edits on top, too.
+        // Counted before the sets, so that a barrier waits for the edits, too.
         if let Some(edits) = self.take_conflicting_edits() {
             self.core.queue.count_accepted(1);
             self.process(vec![edits]);
@@ -325,7 +332,7 @@ impl Committer {
         self.core.queue.done(count, !self.window.is_open());
     }
 
-    /// What is recorded of a path, or will be once the window is closed.
+    /// State of a path in history, or after the window is closed.
     fn recorded_state(&self, path: &TreePath) -> Result<PathState, StoreError> {
         if let Some(recorded) = self.core.uncommitted.get(path, Seq(0)) {
             return Ok(recorded);
@@ -334,62 +341,63 @@ impl Committer {
         Ok(states.into_iter().flatten().next())
     }
 
-    /// A set of the edits that were found in the place of accepted changes, to come on top of those.
+    /// A set with the edits that conflicted with accepted changes, to be committed after those.
     fn take_conflicting_edits(&mut self) -> Option<QueuedSet> {
         let mut effects = Vec::new();
         for path in std::mem::take(&mut self.conflicting_edits) {
             if self.core.overlay.get(&path).is_some() {
-                // Another change of it is accepted already; its turn brings up what stands there.
+                // A later accepted change of this path finds the edit itself.
                 continue;
             }
             let recorded = self.recorded_state(&path);
             match recorded.and_then(|recorded| Ok((recorded, self.core.read_worktree(&path)?))) {
-                Ok((recorded, standing)) => {
-                    let (before, after) = (recorded.map(StateBefore::from), standing.map(StateAfter::Leaf));
+                Ok((recorded, current)) => {
+                    let (before, after) = (recorded.map(StateBefore::from), current.map(StateAfter::Leaf));
                     effects.push(FileEffect::new(path, before, after));
                 }
-                Err(error) => warn!(page.path = %path, %error, "an edit behind the server cannot be recorded"),
+                Err(error) => warn!(page.path = %path, %error, "an external edit cannot be recorded"),
             }
         }
         effects.retain(|effect| !effect.is_noop());
         (!effects.is_empty()).then(|| adoption_set(&self.core, effects, None))
     }
 
-    /// Nothing was logged. Those who wait are told; what nobody waits for was accepted and is tried again.
+    /// Nothing was logged: synchronous writers get the fault, asynchronous sets are retried.
     fn fail_batch(&mut self, sets: Vec<QueuedSet>, fault: &Fault) {
         error!(error = ?fault, sets = sets.len(), "changes could not be logged");
         *self.core.write_error.lock() = Some(fault.duplicate());
-        // What is left is logged, and what follows is built on it.
+        // Unapplied sets are logged, and later commits are based on them.
         if self.unapplied_tip.is_none() {
             self.core.versions.discard();
         }
         self.reject_or_retry(sets, fault);
     }
 
-    /// Tells those who wait that nothing of theirs is taken; what nobody waits for was accepted, and is tried again.
+    /// Refuses the sets of synchronous writers; queues asynchronous sets, which were accepted, for
+    /// a retry.
     fn reject_or_retry(&mut self, sets: Vec<QueuedSet>, fault: &Fault) {
-        for mut prepared in sets {
-            match prepared.answer.take() {
+        for mut set in sets {
+            match set.answer.take() {
                 Some(answer) => {
-                    self.clear_overlay(&prepared);
-                    // The writer may have given up waiting.
+                    self.clear_overlay(&set);
+                    // The writer may have timed out.
                     let _ = answer.send(Err(fault.duplicate()));
                 }
-                None => self.retry_queue.push(prepared),
+                None => self.retry_queue.push(set),
             }
         }
-        // A refused change may have covered a held one.
-        for prepared in self.retry_queue.iter().filter(|prepared| !prepared.is_adopted) {
-            self.core.show_pending(prepared);
+        // A refused change may have replaced the overlay entry of a retried one.
+        for set in self.retry_queue.iter().filter(|set| !set.is_adopted) {
+            self.core.show_pending(set);
         }
     }
 
-    fn clear_overlay(&self, prepared: &QueuedSet) {
-        for effect in &prepared.effects {
-            self.core.overlay.clear(&effect.path, prepared.ticket);
+    fn clear_overlay(&self, set: &QueuedSet) {
+        for effect in &set.effects {
+            self.core.overlay.clear(&effect.path, set.ticket);
         }
-        for path in &prepared.consumed_scratch {
-            self.core.overlay.clear(path, prepared.ticket);
+        for path in &set.consumed_scratch {
+            self.core.overlay.clear(path, set.ticket);
         }
     }
 }

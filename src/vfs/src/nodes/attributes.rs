@@ -39,7 +39,8 @@ impl Vfs {
                 (Err(_), Some(kept)) => return kept.attributes(),
                 (path, _) => path?,
             };
-            // Asked first: what is put in place in between is then taken for pending, which does no harm.
+            // Asked first: what is put in place in between is then taken for pending, which does no
+            // harm.
             let is_pending = self.core.overlay.get(&path).is_some();
             let mut attributes = match (self.stat_any(Protocol::Internal, &path), &shared.orphan) {
                 (Err(fault), Some(kept)) if is_orphan_fallback(&fault) => return kept.attributes(),
@@ -74,7 +75,8 @@ impl Vfs {
         })
     }
 
-    /// As on any disk: a directory whose names change was changed, also where the change is not in the tree yet.
+    /// As on any disk: a directory whose names change was changed, also where the change is not in
+    /// the tree yet.
     pub(super) fn merge_pending_times(
         &self,
         directory: &TreePath,
@@ -86,11 +88,12 @@ impl Vfs {
         attributes.changed = attributes.changed.max(changed.unwrap_or(attributes.changed));
     }
 
-    /// Changes attributes, and answers with the new ones. A new length is a write of the node; a new execute bit is a
-    /// version; other permission bits, owners and times are the disk's alone.
+    /// Changes attributes, and answers with the new ones. A new length is a write of the node; a
+    /// new execute bit is a version; other permission bits, owners and times are the disk's alone.
     ///
     /// # Errors
-    /// `TooLarge` where the disk has no such length, `IsDirectory` for a length of a directory, `Forbidden` when the disk refuses.
+    /// `TooLarge` where the disk has no such length, `IsDirectory` for a length of a directory,
+    /// `Forbidden` when the disk refuses.
     pub fn set_attributes(&self, caller: &Caller, node: NodeId, set: SetAttributes) -> Result<PathAttributes, Fault> {
         if let Some(size) = set.size {
             self.resize(caller, (node, set.handle), size)?;
@@ -122,7 +125,8 @@ impl Vfs {
             || set.modified.is_some()
             || set.accessed.is_some()
         {
-            // Held from the look at the name to the last change: nobody gives the name to another file in between.
+            // Held from the look at the name to the last change: nobody gives the name to another
+            // file in between.
             let mut shared = shared.lock();
             self.set_on_disk(caller, &self.nodes.path_of(node)?, &set)?;
             (shared.reported_times, shared.names_changed) = (None, None);
@@ -141,8 +145,10 @@ impl Vfs {
             }
     }
 
-    /// Gives a file the times of a save that put nothing in place, because its bytes were there already: whoever compares times (make, cargo) was
-    /// told of them. It loses its set-user-id bit as with any write. The save is accepted all the same where the disk refuses, as it does with files that the server does not own.
+    /// Gives a file the times of a save that put nothing in place, because its bytes were there
+    /// already: whoever compares times (make, cargo) was told of them. It loses its set-user-id bit
+    /// as with any write. The save is accepted all the same where the disk refuses, as it does with
+    /// files that the server does not own.
     pub(super) fn keep_saved_times(&self, path: &TreePath, content: &[u8], staging: &DirtyBuffer) {
         if let Err(fault) = self.apply_saved_times(path, content, staging) {
             debug!(page.path = %path, error = ?fault, "a save that changed nothing leaves the file the time it had");

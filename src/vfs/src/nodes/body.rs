@@ -1,6 +1,7 @@
 //! Unpublished bytes of a node.
 //!
-//! One rule: they are in memory while they can be recorded and there is room for them, and else in a file of the root's disk.
+//! One rule: they are in memory while they can be recorded and there is room for them, and else in
+//! a file of the root's disk.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,8 +49,8 @@ impl DirtyBytes {
 }
 
 impl Vfs {
-    /// From now on what is written to files of this space and not published counts among that of all spaces that share this. To be told before anybody
-    /// writes, and once.
+    /// From now on what is written to files of this space and not published counts among that of
+    /// all spaces that share this. To be told before anybody writes, and once.
     pub fn share_dirty_bytes(&self, unpublished: &Arc<DirtyBytes>) {
         let _stays = self.core.dirty_bytes.set(Arc::clone(unpublished));
     }
@@ -78,7 +79,8 @@ impl CountedBytes {
         Self { bytes, counted: 0, total: None }
     }
 
-    /// Those of a file of the disk, which takes no more, and room for them up to an end; none where they cannot be recorded or there is no room.
+    /// Those of a file of the disk, which takes no more, and room for them up to an end; none where
+    /// they cannot be recorded or there is no room.
     fn read(file: &OpenFile, length: u64, (end, core): (u64, &VfsCore)) -> Option<Self> {
         let size = usize::try_from(end.max(length)).ok().filter(|size| *size <= MAX_FILE_BYTES)?;
         let mut memory = Self::uncounted(Vec::new());
@@ -99,7 +101,8 @@ impl CountedBytes {
         has_room
     }
 
-    /// Puts bytes at their end, which need not be zeros first; false where there is no room for them.
+    /// Puts bytes at their end, which need not be zeros first; false where there is no room for
+    /// them.
     fn append(&mut self, data: &[u8], core: &VfsCore) -> bool {
         let size = self.bytes.len() + data.len();
         let has_room = size <= MAX_FILE_BYTES && self.count(size, core);
@@ -245,7 +248,8 @@ impl DirtyBody {
         Ok(())
     }
 
-    /// All of them, when they can be recorded: taken out where they are in memory, for they may be many. [`Body::give_back`] undoes it.
+    /// All of them, when they can be recorded: taken out where they are in memory, for they may be
+    /// many. [`Body::give_back`] undoes it.
     pub(crate) fn take_content(&mut self) -> Result<Option<Bytes>, Fault> {
         let Some(length) = usize::try_from(self.length()).ok().filter(|length| *length <= MAX_FILE_BYTES) else {
             return Ok(None);

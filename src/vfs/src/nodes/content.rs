@@ -68,7 +68,8 @@ impl Vfs {
                 Ok(())
             })?,
         }
-        // Set by name, without a handle whose closing would publish it: those who read close nothing that is theirs to save.
+        // Set by name, without a handle whose closing would publish it: those who read close
+        // nothing that is theirs to save.
         if !is_being_written {
             let outcome = self.publish_locked(caller, node, &mut shared, Durability::Soon);
             shared.detached = None;
@@ -80,10 +81,12 @@ impl Vfs {
         Ok(())
     }
 
-    /// Makes a part of a file zeros, or the file longer. Nothing is reserved: before a file is published it has no place on the disk.
+    /// Makes a part of a file zeros, or the file longer. Nothing is reserved: before a file is
+    /// published it has no place on the disk.
     ///
     /// # Errors
-    /// `NoSpace` when the disk has no room for it now; `TooLarge` where no file is as long; as [`Vfs::write_node`].
+    /// `NoSpace` when the disk has no room for it now; `TooLarge` where no file is as long; as
+    /// [`Vfs::write_node`].
     pub fn allocate(&self, caller: &Caller, id: HandleId, part: Allocation) -> Result<(), Fault> {
         let handle = self.nodes.handle(id)?;
         if !handle.is_writing {
@@ -173,7 +176,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Whether a change of the file a handle has open is accepted and not announced yet. Readers of some doors may have seen it.
+    /// Whether a change of the file a handle has open is accepted and not announced yet. Readers of
+    /// some doors may have seen it.
     pub fn has_pending_change(&self, handle: HandleId) -> bool {
         let path = self.nodes.handle(handle).and_then(|handle| self.nodes.path_of(handle.node));
         path.is_ok_and(|path| self.core.overlay.get(&path).is_some())
@@ -223,14 +227,15 @@ impl Vfs {
     /// Writes at an offset or at the end; not in history until published.
     ///
     /// # Errors
-    /// `TooLarge` where no file is as long; `Forbidden` for a handle opened to read; `Stale`; `NoSpace` and `ReadOnly`
-    /// while the disk is known to refuse.
+    /// `TooLarge` where no file is as long; `Forbidden` for a handle opened to read; `Stale`;
+    /// `NoSpace` and `ReadOnly` while the disk is known to refuse.
     pub fn write_node(&self, caller: &Caller, id: HandleId, at: WriteAt, data: &[u8]) -> Result<usize, Fault> {
         let handle = self.nodes.handle(id)?;
         if !handle.is_writing {
             return Err(Fault::new(Kind::Forbidden, "the file was opened to read only"));
         }
-        // Told at once where it is known: many programs look at the outcome of `write`, and few at that of `close`.
+        // Told at once where it is known: many programs look at the outcome of `write`, and few at
+        // that of `close`.
         let trouble = self.core.write_error.lock().as_ref().map(Fault::duplicate);
         if let Some(fault) = trouble.filter(is_disk_error) {
             if let Some(staging) = &mut self.nodes.shared(handle.node)?.lock().dirty {
@@ -267,7 +272,8 @@ impl Vfs {
         Ok(data.len())
     }
 
-    /// Changes unpublished content, which begins as what is published; as nothing when the present content does not matter.
+    /// Changes unpublished content, which begins as what is published; as nothing when the present
+    /// content does not matter.
     fn change_dirty(
         &self,
         (node, through): (NodeId, Option<HandleId>),
@@ -320,14 +326,17 @@ impl Vfs {
         })
     }
 
-    /// Turns the node's unpublished bytes into one version (`flush`: Soon, `fsync`: Now). Nothing to do when clean.
+    /// Turns the node's unpublished bytes into one version (`flush`: Soon, `fsync`: Now). Nothing
+    /// to do when clean.
     ///
-    /// A file that was only emptied waits for its last handle: a shell closes a copy of the descriptor between opening a file
-    /// and writing to it, and an empty version in between is nobody's save.
+    /// A file that was only emptied waits for its last handle: a shell closes a copy of the
+    /// descriptor between opening a file and writing to it, and an empty version in between is
+    /// nobody's save.
     ///
     /// # Errors
-    /// `Rejected` by a gate: the last good version stays, the refused bytes are kept below `.svc/rejected/`. `Conflict` when
-    /// another door wrote the file since, and only parts of it were changed here. What [`Vfs::apply`] says.
+    /// `Rejected` by a gate: the last good version stays, the refused bytes are kept below
+    /// `.svc/rejected/`. `Conflict` when another door wrote the file since, and only parts of it
+    /// were changed here. What [`Vfs::apply`] says.
     pub fn publish(&self, caller: &Caller, node: NodeId, durability: Durability) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
         let is_waiting = shared.lock().dirty.as_ref().is_some_and(DirtyBuffer::is_only_truncated);
@@ -343,7 +352,8 @@ impl Vfs {
         self.publish_locked(caller, node, &mut shared, durability)
     }
 
-    /// Publishes a node whose shared content is held: between the look at its name and the write nobody takes the name away.
+    /// Publishes a node whose shared content is held: between the look at its name and the write
+    /// nobody takes the name away.
     pub(super) fn publish_locked(
         &self,
         caller: &Caller,
@@ -367,7 +377,8 @@ impl Vfs {
             return Ok(());
         };
         if let Some(fault) = staging.write_error.as_ref().map(Fault::duplicate) {
-            // Closing leaves the page as it was, and says so: many programs look at the outcome of one call only.
+            // Closing leaves the page as it was, and says so: many programs look at the outcome of
+            // one call only.
             shared.detach(staging);
             return Err(fault);
         }
@@ -421,7 +432,8 @@ impl Vfs {
         }
     }
 
-    /// Puts a whole file as doors of files do that have no handles: what a gate refuses is kept where a person finds it (gaps.md D6).
+    /// Puts a whole file as doors of files do that have no handles: what a gate refuses is kept
+    /// where a person finds it (gaps.md D6).
     ///
     /// # Errors
     /// As [`Vfs::apply`].
@@ -453,11 +465,13 @@ impl Vfs {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         self.drop_rejected(&mut shared, handle);
-        // Asked while the content is held: who opens the file and empties it in this moment waits, and is not published by us.
+        // Asked while the content is held: who opens the file and empties it in this moment waits,
+        // and is not published by us.
         let is_last = !self.nodes.is_open_elsewhere(node);
         let outcome = if is_last { self.publish_locked(caller, node, &mut shared, Durability::Soon) } else { Ok(()) };
         if is_last && outcome.is_err() {
-            // Whoever saved was told. Were the bytes kept, the next one to open the file would publish them unawares.
+            // Whoever saved was told. Were the bytes kept, the next one to open the file would
+            // publish them unawares.
             (shared.dirty, shared.detached) = (None, None);
         }
         if is_last {

@@ -1,7 +1,8 @@
 //! Refused texts of doors whose clients neither open nor close a file (NFS).
 //!
-//! One rule: such a text is taken out of its file whole, with what it began from. The door finds out by what comes next who goes on with it; until
-//! then the file is what was accepted last, and no handle of it stays open.
+//! One rule: such a text is taken out of its file whole, with what it began from. The door finds
+//! out by what comes next who goes on with it; until then the file is what was accepted last, and
+//! no handle of it stays open.
 
 use std::collections::BTreeSet;
 
@@ -67,11 +68,12 @@ impl DirtyBuffer {
 }
 
 impl Vfs {
-    /// As [`Vfs::publish`], through a handle. What is refused for what it is, is taken out of the file in the same moment, so that nobody mixes it
-    /// with theirs.
+    /// As [`Vfs::publish`], through a handle. What is refused for what it is, is taken out of the
+    /// file in the same moment, so that nobody mixes it with theirs.
     ///
     /// # Errors
-    /// As [`Vfs::publish`], and where the refused text is; nowhere when it was refused for another reason.
+    /// As [`Vfs::publish`], and where the refused text is; nowhere when it was refused for another
+    /// reason.
     pub fn publish_or_detach(
         &self,
         caller: &Caller,
@@ -108,8 +110,9 @@ impl Vfs {
         Some(RejectedBuffer::Detached(RejectedText(Box::new(taken))))
     }
 
-    /// A handle that was just opened goes on with a refused text, and not with what the file is. Answers with the hash of what that text began from, where
-    /// it keeps to that: it is never accepted over anything else.
+    /// A handle that was just opened goes on with a refused text, and not with what the file is.
+    /// Answers with the hash of what that text began from, where it keeps to that: it is never
+    /// accepted over anything else.
     ///
     /// # Errors
     /// `Conflict` when others are writing the file; what the disk says. The text comes back.

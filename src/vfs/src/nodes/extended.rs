@@ -1,7 +1,9 @@
-//! Extended attributes that programs give their files: `user.…`, but not `user.svc.…`, which are the mount's.
+//! Extended attributes that programs give their files: `user.…`, but not `user.svc.…`, which are
+//! the mount's.
 //!
-//! One rule: they are the disk's alone, and no version has them. A file that is not in the tree yet keeps them here until it is, as many as
-//! the disk will take; one that is renamed takes them along, and what is written over a file has the file's.
+//! One rule: they are the disk's alone, and no version has them. A file that is not in the tree yet
+//! keeps them here until it is, as many as the disk will take; one that is renamed takes them
+//! along, and what is written over a file has the file's.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +19,8 @@ use crate::view::{EntryKind, not_found_fault};
 /// Names and values.
 pub(crate) type XattrMap = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What a file that is not in the tree has of them at most, names and values, in bytes: the longest single value that Linux knows.
+/// What a file that is not in the tree has of them at most, names and values, in bytes: the longest
+/// single value that Linux knows.
 const MAX_TOTAL_BYTES: usize = 1 << 16;
 
 /// What a file that is not in the tree was given.
@@ -31,7 +34,8 @@ pub(crate) struct ScratchXattrs {
 }
 
 impl ScratchXattrs {
-    /// Sets one, where the disk would take it beside all others. Told to whoever sets it: whoever saves the file can do nothing about it.
+    /// Sets one, where the disk would take it beside all others. Told to whoever sets it: whoever
+    /// saves the file can do nothing about it.
     ///
     /// # Errors
     /// `NoSpace`; those of the disk. Nothing has changed then.
@@ -100,7 +104,8 @@ impl Vfs {
         let shared = self.nodes.shared(node)?;
         let shared = shared.lock();
         match self.disk_path(node, &shared) {
-            // What is about to be put in place of a file has the same ones: only for a new file is there something to wait for.
+            // What is about to be put in place of a file has the same ones: only for a new file is
+            // there something to wait for.
             Some(path) => match self.core.tree.list_xattrs(&path) {
                 Err(error) if error.is_missing() => {
                     self.wait_applied_at(&path)?;
@@ -155,7 +160,8 @@ impl Vfs {
         }
     }
 
-    /// Brings a file or folder to the disk as it stands in the tree: what it was given, and its name. What versions have is safe without.
+    /// Brings a file or folder to the disk as it stands in the tree: what it was given, and its
+    /// name. What versions have is safe without.
     ///
     /// # Errors
     /// `Stale`, `NotFound`; those of the disk.
@@ -165,13 +171,15 @@ impl Vfs {
         self.core.tree.flush_path(&path).map_err(|error| not_found_fault(&path, error))
     }
 
-    /// Where a node's file is on the disk, or will be in a moment; none while it is not in the tree, and when its name is gone.
+    /// Where a node's file is on the disk, or will be in a moment; none while it is not in the
+    /// tree, and when its name is gone.
     fn disk_path(&self, node: NodeId, shared: &SharedNode) -> Option<TreePath> {
         let is_new = shared.dirty.as_ref().is_some_and(|staging| staging.is_new);
         self.nodes.path_of(node).ok().filter(|_| !is_new)
     }
 
-    /// Gives a file that came into the tree what it was given before. It is saved, whatever becomes of that.
+    /// Gives a file that came into the tree what it was given before. It is saved, whatever becomes
+    /// of that.
     pub(super) fn write_pending_xattrs(&self, path: &TreePath, shared: &mut SharedNode) {
         let ScratchXattrs { entries: all, .. } = std::mem::take(&mut shared.xattrs);
         if all.is_empty() {
@@ -185,8 +193,8 @@ impl Vfs {
         }
     }
 
-    /// The names that a file has once what is accepted for its path is on the disk. These may be those of a file that was
-    /// removed, and was replaced by another one since.
+    /// The names that a file has once what is accepted for its path is on the disk. These may be
+    /// those of a file that was removed, and was replaced by another one since.
     fn names_after_pending(&self, path: &TreePath, names: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Fault> {
         if names.is_empty() || self.core.overlay.get(path).is_none() {
             return Ok(names);
@@ -208,7 +216,8 @@ impl Vfs {
         Ok(names.into_iter().filter_map(value).collect::<Result<_, _>>()?)
     }
 
-    /// What files have that a set renames, with what those have whose place they take, by their new names.
+    /// What files have that a set renames, with what those have whose place they take, by their new
+    /// names.
     pub(crate) fn xattrs_of_moved(&self, changes: &[Change]) -> Result<Vec<RenamedXattrs>, Fault> {
         let mut moved = Vec::new();
         for change in changes {

@@ -1,7 +1,8 @@
 //! Files too large to be recorded (over 64 MiB).
 //!
-//! One rule: such a file is on the disk and nowhere else, as a pipe is. It is written beside the tree until it is saved for the first
-//! time and put in place whole; from then on it is changed where it is.
+//! One rule: such a file is on the disk and nowhere else, as a pipe is. It is written beside the
+//! tree until it is saved for the first time and put in place whole; from then on it is changed
+//! where it is.
 
 use svcfs_base::{Caller, Change, ChangeSet, DiskAttributes, Durability, Fault, Kind, Precondition, TreePath};
 use svcfs_store::OpenFile;
@@ -23,7 +24,8 @@ impl Vfs {
         Ok(Some(self.core.tree.open_to_write(path)?))
     }
 
-    /// Saves unpublished bytes that cannot be recorded. What had versions under this name is removed, with a version that says so.
+    /// Saves unpublished bytes that cannot be recorded. What had versions under this name is
+    /// removed, with a version that says so.
     pub(super) fn save_large(
         &self,
         caller: &Caller,
@@ -85,8 +87,9 @@ impl Vfs {
         Ok(())
     }
 
-    /// Begins unpublished bytes with the first part of a large file, which becomes a file that can be recorded. One that is emptied is about to be
-    /// written anew, and most often as large: those bytes are beside the tree from the first one on.
+    /// Begins unpublished bytes with the first part of a large file, which becomes a file that can
+    /// be recorded. One that is emptied is about to be written anew, and most often as large: those
+    /// bytes are beside the tree from the first one on.
     pub(super) fn truncate_large(&self, large: &OpenFile, size: u64) -> Result<DirtyBuffer, Fault> {
         let (stat, now) = (large.stat()?, self.core.file_time());
         let length = usize::try_from(size).map_err(Fault::internal)?;
@@ -101,8 +104,9 @@ impl Vfs {
         })
     }
 
-    /// Has the bytes of a new file go to the disk from the first one on, because more are announced than can be recorded: they would be copied there once
-    /// they are too many. Nothing to do where some are here already.
+    /// Has the bytes of a new file go to the disk from the first one on, because more are announced
+    /// than can be recorded: they would be copied there once they are too many. Nothing to do where
+    /// some are here already.
     ///
     /// # Errors
     /// `Stale`, `NotFound`.
@@ -136,7 +140,8 @@ impl Vfs {
         }
     }
 
-    /// Writes into a large file where it is; false when none is open here, or its bytes are about to be replaced.
+    /// Writes into a large file where it is; false when none is open here, or its bytes are about
+    /// to be replaced.
     pub(super) fn write_large(
         &self,
         handle: FileHandle,

@@ -1,7 +1,8 @@
 //! Nodes and handles: the face for inode protocols (FUSE, NFS).
 //!
-//! One rule: a node is a file or directory whatever its name becomes. Its unpublished bytes are shared by all its handles;
-//! history hears of them when they are published, and one publication is one version.
+//! One rule: a node is a file or directory whatever its name becomes. Its unpublished bytes are
+//! shared by all its handles; history hears of them when they are published, and one publication is
+//! one version.
 
 mod attributes;
 mod body;
@@ -68,7 +69,8 @@ pub struct OpenMode {
 pub enum WriteAt {
     /// So many bytes from the start.
     Offset(u64),
-    /// So many bytes from the start, as part of a mapping: whoever has the file open to write may have written it.
+    /// So many bytes from the start, as part of a mapping: whoever has the file open to write may
+    /// have written it.
     Mapped(u64),
     /// To the end, wherever that is by then (`O_APPEND`).
     End,

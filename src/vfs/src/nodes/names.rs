@@ -13,7 +13,8 @@ use crate::overlay::OverlayFile;
 use crate::view::PathAttributes;
 use crate::{Vfs, core::EffectiveState};
 
-/// How the names of files begin and end that a door writes beside their place until all of them has come.
+/// How the names of files begin and end that a door writes beside their place until all of them has
+/// come.
 pub const UPLOAD_AFFIXES: (&str, &str) = (".svc-upload-", ".part");
 
 fn is_upload_name(name: &str) -> bool {
@@ -51,8 +52,8 @@ impl Vfs {
         self.lookup_path(caller, &self.directory_path(parent)?.join(name))
     }
 
-    /// Counts one more finding of a node that a listing gave by a name in a directory; false when that is its name no longer, or nobody knows
-    /// it any more.
+    /// Counts one more finding of a node that a listing gave by a name in a directory; false when
+    /// that is its name no longer, or nobody knows it any more.
     pub fn add_lookup(&self, node: NodeId, at: (NodeId, &str)) -> bool {
         self.nodes.add_lookup(node, at)
     }
@@ -80,8 +81,9 @@ impl Vfs {
         self.nodes.at(path)
     }
 
-    /// Entries of a directory in name order, without `.` and `..`; not counted as findings. Files that a door puts beside their place until all of
-    /// them has come ([`UPLOAD`]) are none while it does.
+    /// Entries of a directory in name order, without `.` and `..`; not counted as findings. Files
+    /// that a door puts beside their place until all of them has come ([`UPLOAD`]) are none while
+    /// it does.
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`, `Stale`.
@@ -94,7 +96,8 @@ impl Vfs {
             return Ok(Vec::new());
         }
         let path = self.nodes.path_of(directory)?;
-        // Before all else, as `list` looks at what is pending before the tree: what is published meanwhile is seen twice, not missed.
+        // Before all else, as `list` looks at what is pending before the tree: what is published
+        // meanwhile is seen twice, not missed.
         let staged = self.nodes.open_children(&path);
         let mut entries: BTreeMap<TreePath, PathAttributes> =
             self.list(caller.protocol, &path)?.into_iter().map(|entry| (entry.path, entry.attributes)).collect();
@@ -108,7 +111,8 @@ impl Vfs {
                 entries.insert(path, attributes);
             }
         }
-        // Whoever brings a folder in line with another one must not remove what is on its way there.
+        // Whoever brings a folder in line with another one must not remove what is on its way
+        // there.
         let is_on_its_way = |path: &TreePath| {
             is_upload_name(path.name()) && self.nodes.at(path).is_some_and(|node| self.nodes.is_open(node))
         };
@@ -119,10 +123,12 @@ impl Vfs {
             .collect()
     }
 
-    /// Creates a file (found once) and opens it to read and write. It is in the tree and in history once it is published.
+    /// Creates a file (found once) and opens it to read and write. It is in the tree and in history
+    /// once it is published.
     ///
     /// # Errors
-    /// `Exists` when the name is taken; `NotFound`, `NotDirectory`, `Invalid` for places nobody may write.
+    /// `Exists` when the name is taken; `NotFound`, `NotDirectory`, `Invalid` for places nobody may
+    /// write.
     pub fn create(
         &self,
         caller: &Caller,
@@ -210,7 +216,8 @@ impl Vfs {
 
     /// Removes the file or link at a path, if it is what is expected.
     pub(super) fn unlink_at(&self, caller: &Caller, path: &TreePath, expect: Precondition) -> Result<(), Fault> {
-        // Held until the name is gone: a handle that closes in this moment must not publish the file again.
+        // Held until the name is gone: a handle that closes in this moment must not publish the
+        // file again.
         let mut held = self.nodes.lock_subtrees(&[path]);
         let is_new = held.at(path).is_some_and(|shared| shared.dirty.as_ref().is_some_and(|staging| staging.is_new));
         held.preserve_unlinked(self, path)?;
@@ -339,7 +346,8 @@ impl Vfs {
         }
     }
 
-    /// Where a directory is whose names are asked for or changed: nothing is in one that was removed.
+    /// Where a directory is whose names are asked for or changed: nothing is in one that was
+    /// removed.
     fn directory_path(&self, node: NodeId) -> Result<TreePath, Fault> {
         if self.is_removed_directory(node) {
             return Err(Fault::not_found("the directory was removed; nothing is in it"));
@@ -357,7 +365,8 @@ impl Vfs {
         Ok(path)
     }
 
-    /// Publishes those of the held nodes that lie at or below a path, before its name changes: each for who wrote it.
+    /// Publishes those of the held nodes that lie at or below a path, before its name changes: each
+    /// for who wrote it.
     pub(super) fn publish_all_below(
         &self,
         caller: &Caller,

@@ -1,7 +1,8 @@
-//! What stands at a path, looked at without waiting: for doors that are async, and answer where they are asked.
+//! What stands at a path, looked at without waiting: for doors that are async, and answer where
+//! they are asked.
 //!
-//! One rule: what is told here is what [`Vfs::find`] and [`Vfs::read_node`] would tell. Whatever is not plainly in the tree, or held by somebody,
-//! is theirs.
+//! One rule: what is told here is what [`Vfs::find`] and [`Vfs::read_node`] would tell. Whatever is
+//! not plainly in the tree, or held by somebody, is theirs.
 
 use bytes::Bytes;
 use svcfs_base::{Caller, TreePath};
@@ -17,12 +18,14 @@ pub struct CachedRead {
     pub attributes: PathAttributes,
     /// The bytes that were asked for; none where none were.
     pub data: Bytes,
-    /// The node of which it was told when it, or its names, changed: that is told again for as long as somebody has found it.
+    /// The node of which it was told when it, or its names, changed: that is told again for as long
+    /// as somebody has found it.
     pub pinned_node: Option<NodeId>,
 }
 
 impl Vfs {
-    /// What stands at a path, and of a file some of its bytes, by offset and length, if nothing must be waited for. Does not count as a finding.
+    /// What stands at a path, and of a file some of its bytes, by offset and length, if nothing
+    /// must be waited for. Does not count as a finding.
     pub fn try_lookup_cached(
         &self,
         caller: &Caller,

@@ -1,7 +1,9 @@
-//! Files and directories whose name is gone: whoever has them goes on with what they opened, as on any disk.
+//! Files and directories whose name is gone: whoever has them goes on with what they opened, as on
+//! any disk.
 //!
-//! One rule: whoever takes a name away keeps what stood there first, while nobody can change it. Not only for handles: the kernel may have
-//! found the name a moment ago, and is about to open the file it found.
+//! One rule: whoever takes a name away keeps what stood there first, while nobody can change it.
+//! Not only for handles: the kernel may have found the name a moment ago, and is about to open the
+//! file it found.
 
 use bytes::Bytes;
 use svcfs_base::{Change, ETag, Fault, FileKind, Kind, MAX_FILE_BYTES, Protocol, TreePath};
@@ -62,8 +64,8 @@ pub(super) fn is_orphan_fallback(fault: &Fault) -> bool {
 }
 
 impl Vfs {
-    /// Keeps what open handles have of the files that a set of another door takes away. A page that takes the place of another there is one that
-    /// is gone here.
+    /// Keeps what open handles have of the files that a set of another door takes away. A page that
+    /// takes the place of another there is one that is gone here.
     pub(crate) fn preserve_removed(&self, changes: &[Change]) -> Result<(), Fault> {
         for change in changes {
             let gone = match change {
@@ -88,7 +90,8 @@ impl Vfs {
         shared.map_or(Ok(()), |shared| shared.lock().preserve_unlinked(self, path))
     }
 
-    /// Sets attributes of a directory that was removed; they are nobody's but of those who work in it.
+    /// Sets attributes of a directory that was removed; they are nobody's but of those who work in
+    /// it.
     pub(super) fn set_orphan_attributes(&self, node: NodeId, set: &SetAttributes) -> Result<Option<PathAttributes>, Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
@@ -116,7 +119,8 @@ impl Vfs {
 }
 
 impl Vfs {
-    /// What a set of another door renames to names that are free, where that is open here; held until the handles can follow.
+    /// What a set of another door renames to names that are free, where that is open here; held
+    /// until the handles can follow.
     pub(crate) fn lock_renamed(&self, changes: &[Change]) -> (Vec<(TreePath, TreePath)>, LockedNodes<'_>) {
         let mut renames = Vec::new();
         for change in changes {
@@ -148,7 +152,8 @@ impl Vfs {
 }
 
 impl SharedNode {
-    /// Keeps what stands at the node's path, which is about to lose it; the handles of a file with unpublished bytes have those.
+    /// Keeps what stands at the node's path, which is about to lose it; the handles of a file with
+    /// unpublished bytes have those.
     pub(super) fn preserve_unlinked(&mut self, vfs: &Vfs, path: &TreePath) -> Result<(), Fault> {
         if let Some(staging) = &mut self.dirty
             && staging.mode.is_none()

@@ -9,11 +9,13 @@ use super::body::MAX_VERSIONED_BYTES;
 use crate::Vfs;
 
 impl Vfs {
-    /// The file of the disk that has exactly what is read of a node now, where it is of a kind that is `wanted` by its path and size in bytes:
-    /// a larger file at least as much as a smaller one.
-    /// None when some of what is read is unpublished or on its way to the disk, and when the disk refuses: reading says why.
+    /// The file of the disk that has exactly what is read of a node now, where it is of a kind that
+    /// is `wanted` by its path and size in bytes: a larger file at least as much as a smaller one.
+    /// None when some of what is read is unpublished or on its way to the disk, and when the disk
+    /// refuses: reading says why.
     ///
-    /// Opened after this, a change that was acknowledged before is in it; changes after are in the file that takes its place.
+    /// Opened after this, a change that was acknowledged before is in it; changes after are in the
+    /// file that takes its place.
     pub fn clean_backing_file(&self, node: NodeId, wanted: impl Fn(&TreePath, u64) -> bool) -> Option<File> {
         let shared = self.nodes.shared(node).ok()?;
         // Held while it is published.
@@ -22,7 +24,8 @@ impl Vfs {
         if shared.dirty.is_some() || self.core.overlay.get(&path).is_some() {
             return None;
         }
-        // Nearly every file that programs open is a page, which is no reason to open it on the disk as well.
+        // Nearly every file that programs open is a page, which is no reason to open it on the disk
+        // as well.
         if shared.large.is_none() && !wanted(&path, MAX_VERSIONED_BYTES) {
             return None;
         }

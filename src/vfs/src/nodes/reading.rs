@@ -12,11 +12,11 @@ use super::{HandleId, NodeId, OpenMode};
 use crate::Vfs;
 use crate::view::{EntryKind, FileView, FoundFile, PathAttributes};
 
-/// Most bytes that are read without waiting: so many are copied while others at the same thread do not notice, and an allocator has room for
-/// them at hand.
+/// Most bytes that are read without waiting: so many are copied while others at the same thread do
+/// not notice, and an allocator has room for them at hand.
 const MAX_CACHED_READ_BYTES: usize = 64 << 10;
-/// Most bytes of a file that are handed on from memory: about as many as a connection takes at once. What is longer would stay there for as long as
-/// a client is slow.
+/// Most bytes of a file that are handed on from memory: about as many as a connection takes at
+/// once. What is longer would stay there for as long as a client is slow.
 const MAX_IN_MEMORY_BYTES: u64 = 256 << 10;
 
 /// The bytes of a file, to be handed on.
@@ -69,7 +69,8 @@ impl From<FileView> for OpenedFile {
 
 /// A file that is open to be read, whatever its name becomes; closed when it is let go of.
 ///
-/// One of at most 64 MiB has one content to its end, whatever is written meanwhile; a larger one is read as it is.
+/// One of at most 64 MiB has one content to its end, whatever is written meanwhile; a larger one is
+/// read as it is.
 pub struct FileReader {
     vfs: Arc<Vfs>,
     source: ReaderSource,
@@ -90,7 +91,8 @@ impl fmt::Debug for FileReader {
 }
 
 impl Vfs {
-    /// The content of a file, as [`Vfs::read`] has it, for whoever hands it on as fast as somebody takes it.
+    /// The content of a file, as [`Vfs::read`] has it, for whoever hands it on as fast as somebody
+    /// takes it.
     ///
     /// # Errors
     /// As [`Vfs::read`].
@@ -147,7 +149,8 @@ impl FileReader {
     /// Bytes at an offset; fewer at the end. Waits for the disk.
     ///
     /// # Errors
-    /// As [`Vfs::read_node`]; `Unavailable` when the content is gone, because somebody wrote into the file behind the server.
+    /// As [`Vfs::read_node`]; `Unavailable` when the content is gone, because somebody wrote into
+    /// the file behind the server.
     pub fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         match &self.source {
             ReaderSource::Snapshot(still) => still.read(offset, length),
@@ -155,9 +158,11 @@ impl FileReader {
         }
     }
 
-    /// Bytes at an offset, as far as they can be had at once: of a file that the system has in memory. At most 64 KiB.
+    /// Bytes at an offset, as far as they can be had at once: of a file that the system has in
+    /// memory. At most 64 KiB.
     ///
-    /// Never waits, so that a door that is async may ask where it is, and needs no thread for what is there.
+    /// Never waits, so that a door that is async may ask where it is, and needs no thread for what
+    /// is there.
     pub fn try_read_cached(&self, offset: u64, length: usize) -> Option<Bytes> {
         let length = length.min(MAX_CACHED_READ_BYTES);
         let node = match &self.source {

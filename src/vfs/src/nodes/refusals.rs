@@ -24,7 +24,8 @@ pub(crate) struct RecentRefusals {
     records: Mutex<RefusalRecord>,
     /// Held while a text is put in its place or taken away.
     file_lock: Mutex<()>,
-    /// Whether any text may be kept, also from an earlier life of the server: nearly always none is.
+    /// Whether any text may be kept, also from an earlier life of the server: nearly always none
+    /// is.
     has_any: AtomicBool,
 }
 
@@ -103,7 +104,8 @@ impl RecentRefusals {
 }
 
 impl VfsCore {
-    /// Lets go of refused texts that nobody came for in seven days, and of what is known of those that are gone.
+    /// Lets go of refused texts that nobody came for in seven days, and of what is known of those
+    /// that are gone.
     pub(crate) fn sweep_rejected(&self) {
         let Ok(place) = TreePath::parse(REJECTED_DIRECTORY) else { return };
         if !self.refusals.has_any.load(Ordering::Acquire) {
@@ -165,8 +167,8 @@ impl VfsCore {
         if self.is_old(&self.tree.stat(path)?) { self.tree.remove(path) } else { Ok(()) }
     }
 
-    /// An accepted write makes refusals of the same path void that were before it, through whichever door. What is refused because of this write
-    /// is after it.
+    /// An accepted write makes refusals of the same path void that were before it, through
+    /// whichever door. What is refused because of this write is after it.
     pub(crate) fn forget_rejected<'a>(&self, paths: impl Iterator<Item = &'a TreePath>, before: RefusalMark) {
         if !self.refusals.has_any.load(Ordering::Acquire) {
             return;

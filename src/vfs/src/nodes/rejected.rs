@@ -1,7 +1,8 @@
 //! Saves that are refused.
 //!
-//! One rule: what a handle wrote is never mixed with a text it did not begin from. Its bytes stay its own until they are accepted, or until
-//! nobody who wrote them has the file open any more; a copy is kept where a person finds it from the first refusal on.
+//! One rule: what a handle wrote is never mixed with a text it did not begin from. Its bytes stay
+//! its own until they are accepted, or until nobody who wrote them has the file open any more; a
+//! copy is kept where a person finds it from the first refusal on.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +16,8 @@ use super::{HandleId, NodeId};
 use crate::Vfs;
 use crate::path_class::REJECTED_DIRECTORY;
 
-/// Where the refused text of a page is kept; none for a page whose name is too long for that. What is below the root is kept below the place of
-/// the root.
+/// Where the refused text of a page is kept; none for a page whose name is too long for that. What
+/// is below the root is kept below the place of the root.
 pub fn rejected_path(path: &TreePath) -> Option<TreePath> {
     if path.is_root() {
         return TreePath::parse(REJECTED_DIRECTORY).ok();
@@ -25,7 +26,8 @@ pub fn rejected_path(path: &TreePath) -> Option<TreePath> {
 }
 
 impl DirtyBuffer {
-    /// Notes why it was not accepted, where that is for what it is; what the disk refuses is tried again as it is.
+    /// Notes why it was not accepted, where that is for what it is; what the disk refuses is tried
+    /// again as it is.
     pub(super) fn record_rejection(&mut self, fault: &Fault) {
         if matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked) {
             self.rejected = Some(fault.duplicate());
@@ -35,8 +37,8 @@ impl DirtyBuffer {
         }
     }
 
-    /// Why it is never accepted: others wrote the file since, and only parts of it were changed here. Whoever empties the file first writes all
-    /// of it.
+    /// Why it is never accepted: others wrote the file since, and only parts of it were changed
+    /// here. Whoever empties the file first writes all of it.
     pub(super) fn conflict(&self) -> Option<&Fault> {
         self.conflict.as_ref().filter(|_| self.base.is_some())
     }
@@ -71,7 +73,8 @@ impl SharedNode {
     /// A handle goes on with what was put aside for it.
     ///
     /// # Errors
-    /// `Conflict` when others are writing the file by now, or have taken the place of what was put aside.
+    /// `Conflict` when others are writing the file by now, or have taken the place of what was put
+    /// aside.
     pub(super) fn reattach_for(&mut self, handle: HandleId) -> Result<(), Fault> {
         let is_displaced = self.superseded_handles.contains(&handle);
         let is_its = self.detached.as_ref().is_some_and(|aside| aside.writers.contains(&handle));
@@ -94,8 +97,9 @@ impl SharedNode {
         !self.superseded_handles.contains(&handle) && !self.detached.as_ref().is_some_and(|aside| aside.writers.contains(&handle))
     }
 
-    /// Through which handle a page of a mapping is written. The kernel picks one of those that have the file open to write and does not say
-    /// whose page it is: none of them where it may be of somebody who is free to write, else one that goes on with what was put aside for it.
+    /// Through which handle a page of a mapping is written. The kernel picks one of those that have
+    /// the file open to write and does not say whose page it is: none of them where it may be of
+    /// somebody who is free to write, else one that goes on with what was put aside for it.
     pub(super) fn mapped_write_handle(&self, picked: HandleId, writing: &BTreeSet<HandleId>) -> Option<HandleId> {
         if writing.iter().any(|handle| self.has_nothing_detached(*handle)) {
             return None;
@@ -104,7 +108,8 @@ impl SharedNode {
         Some(goes_on.copied().unwrap_or(picked))
     }
 
-    /// The kernel wrote a page of a mapping, which may be of any of these handles: it does not say which.
+    /// The kernel wrote a page of a mapping, which may be of any of these handles: it does not say
+    /// which.
     pub(super) fn add_mapped_writers(&mut self, mut handles: BTreeSet<HandleId>) {
         handles.retain(|handle| self.has_nothing_detached(*handle));
         if let Some(staging) = &mut self.dirty {
@@ -112,7 +117,8 @@ impl SharedNode {
         }
     }
 
-    /// Whether the close of a handle has nothing to save but what others wrote, who were told that it is refused.
+    /// Whether the close of a handle has nothing to save but what others wrote, who were told that
+    /// it is refused.
     pub(super) fn is_rejected_from_others(&self, handle: HandleId) -> bool {
         self.dirty.as_ref().is_some_and(|staging| staging.is_rejected() && !staging.writers.contains(&handle))
     }
@@ -142,14 +148,16 @@ impl Vfs {
         let mode = staging.mode.or_else(|| Some(self.stat(Protocol::Internal, path).ok()?.mode)).unwrap_or(0o644);
         self.keep_rejected(path, content, &fault, Some((mode, (staging.uid, staging.gid))));
         if durability == Durability::Now && staging.conflict().is_none() {
-            // No close, after which the file has to be what it was: whoever asked has it open, and goes on.
+            // No close, after which the file has to be what it was: whoever asked has it open, and
+            // goes on.
             shared.dirty = Some(staging);
         } else {
             shared.detach(staging);
         }
     }
 
-    /// [`Vfs::publish`] through a handle: what it wrote and was refused is tried again, and told again. What others wrote and was refused is theirs.
+    /// [`Vfs::publish`] through a handle: what it wrote and was refused is tried again, and told
+    /// again. What others wrote and was refused is theirs.
     ///
     /// # Errors
     /// As [`Vfs::publish`].
@@ -166,8 +174,9 @@ impl Vfs {
         self.publish(caller, node, durability)
     }
 
-    /// Before a handle is closed: refused bytes go with the last of those who could go on with them. Whoever saved was told; were the bytes kept,
-    /// the next one to write the file would publish them unawares.
+    /// Before a handle is closed: refused bytes go with the last of those who could go on with
+    /// them. Whoever saved was told; were the bytes kept, the next one to write the file would
+    /// publish them unawares.
     pub(super) fn drop_rejected(&self, shared: &mut SharedNode, closing: HandleId) {
         shared.superseded_handles.remove(&closing);
         let is_left = |staging: &DirtyBuffer| self.nodes.is_any_open(&staging.writers, closing);
@@ -179,16 +188,17 @@ impl Vfs {
         }
     }
 
-    /// Keeps what was refused where a person finds it (gaps.md D6). `own` is what the refused file has of permission bits and owner, where it does
-    /// not go by the page's.
+    /// Keeps what was refused where a person finds it (gaps.md D6). `own` is what the refused file
+    /// has of permission bits and owner, where it does not go by the page's.
     pub(super) fn keep_rejected(&self, path: &TreePath, content: Bytes, fault: &Fault, own: Option<(u32, (u32, u32))>) {
         if let Err(error) = self.store_rejected_text(path, content, fault, own) {
             error!(page.path = %path, %error, "the text of a refused save could not be kept");
         }
     }
 
-    /// Keeps what a door was to save of a page and cannot, as a refused save of that page or of another name, for those who may read the page, or
-    /// might while it was there; where it never was, as `own` says. It is on the disk when this returns.
+    /// Keeps what a door was to save of a page and cannot, as a refused save of that page or of
+    /// another name, for those who may read the page, or might while it was there; where it never
+    /// was, as `own` says. It is on the disk when this returns.
     ///
     /// # Errors
     /// What the disk says; `NameTooLong` where nothing can be kept of a name.
@@ -251,8 +261,8 @@ impl Vfs {
         Ok(self.core.tree.install(&install)?)
     }
 
-    /// Makes the directories that the text of a refused save is kept in, each with the permission bits and the owner of the one of the page: who may
-    /// remove the page may remove its text.
+    /// Makes the directories that the text of a refused save is kept in, each with the permission
+    /// bits and the owner of the one of the page: who may remove the page may remove its text.
     fn mirror_directories(&self, path: &TreePath) -> Result<(), StoreError> {
         let tree = &self.core.tree;
         let mut above: Vec<TreePath> = path.ancestors().collect();
@@ -279,7 +289,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Why the last save of this node was refused, if it was (`user.svc.lint`, gaps.md D6); also of the refused text itself.
+    /// Why the last save of this node was refused, if it was (`user.svc.lint`, gaps.md D6); also of
+    /// the refused text itself.
     pub fn rejection_reason(&self, node: NodeId) -> Option<String> {
         let path = self.nodes.path_of(node).ok()?;
         match path.as_str().strip_prefix(REJECTED_DIRECTORY).and_then(|path| path.strip_prefix('/')) {

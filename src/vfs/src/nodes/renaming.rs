@@ -16,8 +16,9 @@ impl Vfs {
     /// Renames a file or directory; `replace` false refuses when the new name is taken.
     ///
     /// # Errors
-    /// `NotFound`, `Exists`, `NotEmpty`, `Invalid`; `Rejected` when a scratch file becomes a page that a gate refuses; `Unavailable` while
-    /// it is not known which pages link to one whose links follow ([`Vfs::rename_with_links`]).
+    /// `NotFound`, `Exists`, `NotEmpty`, `Invalid`; `Rejected` when a scratch file becomes a page
+    /// that a gate refuses; `Unavailable` while it is not known which pages link to one whose links
+    /// follow ([`Vfs::rename_with_links`]).
     pub fn rename_node(
         &self,
         caller: &Caller,
@@ -30,8 +31,8 @@ impl Vfs {
         self.rename_node_expecting(caller, (old_parent, old_name), (new_parent, new_name), how)
     }
 
-    /// The same, if what has the new name is what is expected. What is refused that should be durable [now](Durability::Now) does not happen later,
-    /// either.
+    /// The same, if what has the new name is what is expected. What is refused that should be
+    /// durable [now](Durability::Now) does not happen later, either.
     ///
     /// # Errors
     /// As [`Vfs::rename_node`]; `Conflict` when something else stands there.
@@ -77,8 +78,8 @@ impl Vfs {
     /// A file that is not in the tree yet is an entry of its directory.
     ///
     /// # Errors
-    /// `NotEmpty` where a directory that is to be removed or replaced holds one; `Exists`, `NotDirectory` where one has the
-    /// name that a directory is to have.
+    /// `NotEmpty` where a directory that is to be removed or replaced holds one; `Exists`,
+    /// `NotDirectory` where one has the name that a directory is to have.
     pub(crate) fn check_no_unsaved(&self, changes: &[Change]) -> Result<(), Fault> {
         let is_directory =
             |path: &TreePath| self.stat(Protocol::Internal, path).is_ok_and(|there| there.kind == EntryKind::Directory);
@@ -121,7 +122,8 @@ impl Vfs {
 
     /// Renames by this set, which begins with the rename.
     fn rename_by(&self, caller: &Caller, (from, to): (&TreePath, &TreePath), set: ChangeSet) -> Result<(), Fault> {
-        // Held until the names have changed: a handle that closes in this moment must not publish under the old one.
+        // Held until the names have changed: a handle that closes in this moment must not publish
+        // under the old one.
         let mut held = self.nodes.lock_subtrees(&[from, to]);
         self.publish_all_below(caller, from, &mut held)?;
         let is_replacing_directory =

@@ -1,11 +1,14 @@
 //! One content of a file, read piece by piece: the one it had when it was opened.
 //!
-//! One rule: whoever reads gets that content or a fault, and no piece of another. A file that is replaced stays as it was for those who have it
-//! open. One that somebody writes into, behind the server, is read on for as long as it has the same content, and no longer. That is looked at when
-//! its length or time has changed: what is written in the same tick of the disk's clock, or through a shared mapping, may not be noticed.
+//! One rule: whoever reads gets that content or a fault, and no piece of another. A file that is
+//! replaced stays as it was for those who have it open. One that somebody writes into, behind the
+//! server, is read on for as long as it has the same content, and no longer. That is looked at when
+//! its length or time has changed: what is written in the same tick of the disk's clock, or through
+//! a shared mapping, may not be noticed.
 //!
-//! All of it is looked at once: each part has a hash of its own from then on, so that a file which somebody writes into all the time (a log that is
-//! appended to) is read in the time that its length takes, not its square.
+//! All of it is looked at once: each part has a hash of its own from then on, so that a file which
+//! somebody writes into all the time (a log that is appended to) is read in the time that its
+//! length takes, not its square.
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -43,7 +46,8 @@ type FileStamps = (u64, SystemTime);
 struct KnownBlocks {
     /// How it looked when all of it had that content.
     verified_stamps: FileStamps,
-    /// The hashes of its parts of [`PIECE`] bytes, and how it looked when each was last seen to be right; none before somebody wrote into it.
+    /// The hashes of its parts of [`PIECE`] bytes, and how it looked when each was last seen to be
+    /// right; none before somebody wrote into it.
     blocks: Vec<(ETag, FileStamps)>,
 }
 
@@ -118,7 +122,8 @@ impl SnapshotReader {
         if etag == self.etag { Ok(parts) } else { Err(content_changed()) }
     }
 
-    /// Bytes of parts that have these hashes: of what is hashed, for the file may change again meanwhile.
+    /// Bytes of parts that have these hashes: of what is hashed, for the file may change again
+    /// meanwhile.
     ///
     /// # Errors
     /// `Unavailable` when one of them has another hash by now; those of the disk.

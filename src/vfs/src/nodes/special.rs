@@ -1,8 +1,9 @@
-//! Pipes, sockets and devices. The kernel does what they are for; here they have a name, an owner and permission bits. Names of files
-//! that are too large to be recorded are made and unmade in the same way.
+//! Pipes, sockets and devices. The kernel does what they are for; here they have a name, an owner
+//! and permission bits. Names of files that are too large to be recorded are made and unmade in the
+//! same way.
 //!
-//! One rule: a special file is on the disk and nowhere else. No version, no announcement, no door by path knows of it, and none of
-//! its changes waits for a flush.
+//! One rule: a special file is on the disk and nowhere else. No version, no announcement, no door
+//! by path knows of it, and none of its changes waits for a flush.
 
 use svcfs_base::{Caller, Fault, Kind, PathComponent, Precondition, Protocol, TreePath};
 use svcfs_store::SpecialFile;
@@ -16,7 +17,8 @@ impl Vfs {
     /// Makes a pipe, a socket or a device (found once).
     ///
     /// # Errors
-    /// `Exists`, `NotFound`, `NotDirectory`; `Forbidden` for a device that this process may not make.
+    /// `Exists`, `NotFound`, `NotDirectory`; `Forbidden` for a device that this process may not
+    /// make.
     pub fn make_special(
         &self,
         caller: &Caller,
@@ -35,8 +37,8 @@ impl Vfs {
         Ok((self.nodes.find(&path, 1), attributes))
     }
 
-    /// Gives a pipe, a socket or a device one more name, in a node of its own (found once); none when the node is anything else: versions
-    /// know of one name for each file.
+    /// Gives a pipe, a socket or a device one more name, in a node of its own (found once); none
+    /// when the node is anything else: versions know of one name for each file.
     ///
     /// # Errors
     /// `Exists`, `NotFound`, `NotDirectory`, `Stale`.
@@ -61,7 +63,8 @@ impl Vfs {
         Ok(Some((self.nodes.find(&other, 1), attributes)))
     }
 
-    /// What is known of a path when a special or large file stands there and nothing is about to take its place.
+    /// What is known of a path when a special or large file stands there and nothing is about to
+    /// take its place.
     pub(super) fn special(&self, path: &TreePath) -> Result<Option<PathAttributes>, Fault> {
         if self.core.overlay.get(path).is_some_and(|pending| pending.leaf.is_some() || pending.replaces_large.is_some()) {
             return Ok(None);
@@ -96,8 +99,8 @@ impl Vfs {
         Ok(found.into_iter().map(|(name, stat)| (directory.join(&name), stat.into())).collect())
     }
 
-    /// Something in a directory that the caller's door neither sees nor can remove, by its name: what is hidden from it, and what has a name that
-    /// no tree has.
+    /// Something in a directory that the caller's door neither sees nor can remove, by its name:
+    /// what is hidden from it, and what has a name that no tree has.
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`.
@@ -126,7 +129,8 @@ impl Vfs {
         Ok(true)
     }
 
-    /// Removes a pipe, socket or device that something else is about to take the place of, if that is expected there.
+    /// Removes a pipe, socket or device that something else is about to take the place of, if that
+    /// is expected there.
     pub(super) fn replace_special(&self, path: &TreePath, expect: &Precondition) -> Result<(), Fault> {
         let _held = self.core.path_locks.lock([path.clone()].into());
         match self.current_state(path)? {
@@ -139,8 +143,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Renames a special or large file; false when none is there. What it replaces is removed first, with a version that says so where it
-    /// had versions.
+    /// Renames a special or large file; false when none is there. What it replaces is removed
+    /// first, with a version that says so where it had versions.
     pub(super) fn rename_special(
         &self,
         caller: &Caller,

@@ -19,7 +19,8 @@ use crate::view::PathAttributes;
 #[derive(Debug)]
 pub(crate) struct DirtyBuffer {
     pub(crate) body: DirtyBody,
-    /// The hash of what staging began from; none for a new file or one emptied first: the last writer wins then.
+    /// The hash of what staging began from; none for a new file or one emptied first: the last
+    /// writer wins then.
     pub(crate) base: Option<ETag>,
     /// Something differs from what is published.
     pub(crate) is_changed: bool,
@@ -33,11 +34,13 @@ pub(crate) struct DirtyBuffer {
     pub(crate) rejected: Option<Fault>,
     /// Others wrote the file since, as was told: what began from `base` is accepted no more.
     pub(crate) conflict: Option<Fault>,
-    /// The handles that these bytes were written through: to all others they are nothing, once they are refused.
+    /// The handles that these bytes were written through: to all others they are nothing, once they
+    /// are refused.
     pub(crate) writers: BTreeSet<HandleId>,
     /// Those whose bytes went when somebody emptied the file, and who have written nothing since.
     pub(crate) truncated_writers: BTreeSet<HandleId>,
-    /// Whose they are: who wrote, or emptied or made the file, last. Whoever renames what it lies in is not.
+    /// Whose they are: who wrote, or emptied or made the file, last. Whoever renames what it lies
+    /// in is not.
     pub(crate) writer: Option<Caller>,
     pub(crate) mode: Option<u32>,
     pub(crate) uid: u32,
@@ -50,7 +53,8 @@ pub(crate) struct DirtyBuffer {
 }
 
 impl DirtyBuffer {
-    /// No bytes yet, of a file with these attributes; its permission bits are what they are when it is published.
+    /// No bytes yet, of a file with these attributes; its permission bits are what they are when it
+    /// is published.
     pub(crate) fn of(attributes: &PathAttributes) -> Self {
         Self {
             body: DirtyBody::empty(),
@@ -83,8 +87,9 @@ impl DirtyBuffer {
 
 /// When a published file changed last, as programs were told before the disk knew.
 ///
-/// The disk dates a change by the moment in which it is put in place, which is a little after it was accepted. Whoever looked in
-/// between, and once more later, would see a change that nobody made.
+/// The disk dates a change by the moment in which it is put in place, which is a little after it
+/// was accepted. Whoever looked in between, and once more later, would see a change that nobody
+/// made.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReportedTimes {
     changed: SystemTime,
@@ -99,7 +104,8 @@ impl ReportedTimes {
         Self { changed, modified, on_disk: None }
     }
 
-    /// The moment that was told, when this is still the same change of the same file, on its way to the disk or there.
+    /// The moment that was told, when this is still the same change of the same file, on its way to
+    /// the disk or there.
     pub(crate) fn of(&mut self, now: &PathAttributes, is_pending: bool) -> Option<SystemTime> {
         if now.modified != self.modified {
             return None;
@@ -116,12 +122,14 @@ impl ReportedTimes {
 #[derive(Debug, Default)]
 pub(crate) struct SharedNode {
     pub(crate) dirty: Option<DirtyBuffer>,
-    /// Unpublished bytes that were refused when a handle was closed, for the handles that wrote them: they may go on with them.
-    /// To all others the file is what is published.
+    /// Unpublished bytes that were refused when a handle was closed, for the handles that wrote
+    /// them: they may go on with them. To all others the file is what is published.
     pub(crate) detached: Option<DirtyBuffer>,
-    /// Open handles whose bytes gave way to those of others that were refused in turn: there is nothing that they could go on with.
+    /// Open handles whose bytes gave way to those of others that were refused in turn: there is
+    /// nothing that they could go on with.
     pub(crate) superseded_handles: BTreeSet<HandleId>,
-    /// The file itself, while it is open, too large to be recorded, and none of its bytes are unpublished.
+    /// The file itself, while it is open, too large to be recorded, and none of its bytes are
+    /// unpublished.
     pub(crate) large: Option<OpenFile>,
     /// What it had, or was, when its name went.
     pub(crate) orphan: Option<OrphanNode>,
@@ -129,7 +137,8 @@ pub(crate) struct SharedNode {
     pub(crate) xattrs: ScratchXattrs,
     /// What was told of the last published change.
     pub(crate) reported_times: Option<ReportedTimes>,
-    /// Of a directory: when a file was made in it that is not published yet, or one went that never was.
+    /// Of a directory: when a file was made in it that is not published yet, or one went that never
+    /// was.
     pub(crate) names_changed: Option<SystemTime>,
 }
 
@@ -307,7 +316,8 @@ impl SpaceNodes {
         drop(swept);
     }
 
-    /// A file that is new at a path: its node, found once, with unpublished bytes from the first moment on, and the handle it is written through.
+    /// A file that is new at a path: its node, found once, with unpublished bytes from the first
+    /// moment on, and the handle it is written through.
     pub(crate) fn create(&self, path: &TreePath, protocol: Protocol, mut staging: DirtyBuffer) -> (NodeId, HandleId) {
         let mut table = self.table();
         let swept = table.unlink(path);
@@ -360,7 +370,8 @@ impl SpaceNodes {
         }
     }
 
-    /// Holds what the nodes at or below these paths share, so that nothing of them is published, renamed or removed meanwhile.
+    /// Holds what the nodes at or below these paths share, so that nothing of them is published,
+    /// renamed or removed meanwhile.
     pub(crate) fn lock_subtrees(&self, paths: &[&TreePath]) -> LockedNodes<'_> {
         loop {
             // Whoever finds one of these names from now on finds the same node, and waits for us.
@@ -381,7 +392,8 @@ impl SpaceNodes {
         self.table().nodes.get(&id).is_some_and(|node| node.lookup_count > 0 || node.open > 0)
     }
 
-    /// What the known nodes at or below these paths share, in the order in which several may be locked.
+    /// What the known nodes at or below these paths share, in the order in which several may be
+    /// locked.
     fn shared_below(&self, paths: &[&TreePath]) -> Vec<(NodeId, Arc<Mutex<SharedNode>>)> {
         let table = self.table();
         let known = paths.iter().flat_map(|path| table.below(path)).filter_map(|path| table.names.get(&path).copied());
@@ -429,7 +441,8 @@ impl LockedNodes<'_> {
     pub(crate) fn preserve_unlinked(&mut self, vfs: &Vfs, path: &TreePath) -> Result<(), Fault> {
         let Some(node) = self.nodes.at(path).filter(|node| self.nodes.is_referenced(*node)) else { return Ok(()) };
         match self.at(path).map_or(Ok(()), |shared| shared.preserve_unlinked(vfs, path)) {
-            // Nobody has it open, and hardly anybody is about to: a server with too many open files can remove it all the same.
+            // Nobody has it open, and hardly anybody is about to: a server with too many open files
+            // can remove it all the same.
             Err(fault) if !self.nodes.is_open(node) => {
                 tracing::debug!(%path, error = ?fault, "what is removed is not kept for those who have found its name");
                 Ok(())
@@ -481,8 +494,8 @@ impl NodeTable {
         self.sweep(id)
     }
 
-    /// Takes a node out that nobody knows any more. To be dropped by whoever does not hold the table: letting go of the last of a file may
-    /// take the disk a while.
+    /// Takes a node out that nobody knows any more. To be dropped by whoever does not hold the
+    /// table: letting go of the last of a file may take the disk a while.
     #[must_use]
     fn sweep(&mut self, id: NodeId) -> Option<TreeNode> {
         let is_unknown = self.nodes.get(&id).is_some_and(|node| node.lookup_count == 0 && node.open == 0);

@@ -27,7 +27,8 @@ pub struct BlameLine {
 }
 
 impl Vfs {
-    /// Who last wrote each line of a file. A renamed file's lines are followed to where they were written.
+    /// Who last wrote each line of a file. A renamed file's lines are followed to where they were
+    /// written.
     ///
     /// # Errors
     /// `NotFound` when history does not have the path; `Disabled` where git does not keep it.
@@ -66,23 +67,26 @@ impl Vfs {
         Ok(blamed)
     }
 
-    /// Every version of a file back to the first, newest first, under the names it had; none when the log does not tell how each
-    /// came out of the one before it.
+    /// Every version of a file back to the first, newest first, under the names it had; none when
+    /// the log does not tell how each came out of the one before it.
     fn lineage(&self, history: &History, path: &TreePath, newest: ETag) -> Result<Option<Vec<FileVersion>>, Fault> {
         let (mut path, mut expected, mut before) = (path.clone(), newest, Seq(u64::MAX));
-        // What was logged before the tree came from another branch need not lead to where it is now.
+        // What was logged before the tree came from another branch need not lead to where it is
+        // now.
         let jump = self.core.log.last_branch_switch()?;
         let mut lineage = Vec::new();
         'names: loop {
             for version in self.core.log.versions(&path, before, MAX_VERSIONS)? {
                 let PathVersion { seq, id, actor, time, old, new, diff_base: against, .. } = version;
-                // Recorded while git kept no history: git knows the page as it was before and after.
+                // Recorded while git kept no history: git knows the page as it was before and
+                // after.
                 let VersionId::Commit(commit) = id else { return Ok(None) };
                 if jump.is_some_and(|jump| seq <= jump) || new != Some(expected) || against == DiffBase::AfterSwitch {
                     return Ok(None);
                 }
                 if against != DiffBase::Parent {
-                    // A merge that took a file as it was on the other side changed nothing: that side's version comes next.
+                    // A merge that took a file as it was on the other side changed nothing: that
+                    // side's version comes next.
                     continue;
                 }
                 lineage.push(FileVersion { path: path.clone(), commit, actor, time, blob: expected });
@@ -102,7 +106,8 @@ impl Vfs {
         }
     }
 
-    /// What a new file was before, if the set that made it removed a file with the same content, or one much like it.
+    /// What a new file was before, if the set that made it removed a file with the same content, or
+    /// one much like it.
     fn origin(&self, history: &History, seq: Seq, blob: ETag) -> Result<Option<(TreePath, ETag)>, Fault> {
         let removed = self.core.log.removals(seq, MAX_ORIGINS)?;
         if let Some(same) = removed.iter().find(|(_, content)| *content == blob) {

@@ -27,10 +27,11 @@ pub struct PastName {
 }
 
 impl Vfs {
-    /// The tree that a text names: a moment (RFC 3339; also without `-` and `:`, as in `20261122T101500Z`), a date or a time without
-    /// a zone (UTC, what is left out is zero), a branch, a tag, or a commit by its hash or the first digits of it (4 or more).
-    /// At a moment, the tree is what the branch had at the end of that second. None when nothing is called so, when the branch did
-    /// not exist then, and where git keeps no history.
+    /// The tree that a text names: a moment (RFC 3339; also without `-` and `:`, as in
+    /// `20261122T101500Z`), a date or a time without a zone (UTC, what is left out is zero), a
+    /// branch, a tag, or a commit by its hash or the first digits of it (4 or more). At a moment,
+    /// the tree is what the branch had at the end of that second. None when nothing is called so,
+    /// when the branch did not exist then, and where git keeps no history.
     ///
     /// # Errors
     /// `Internal` when log or git cannot be read.

@@ -21,7 +21,8 @@ pub enum StoredContent {
 /// A version that can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredVersion {
-    /// Its place among all versions of the page, 1 for the oldest. Removals are versions too, so that numbers may be missing.
+    /// Its place among all versions of the page, 1 for the oldest. Removals are versions too, so
+    /// that numbers may be missing.
     pub number: usize,
     /// What it is called.
     pub id: VersionId,
@@ -43,8 +44,8 @@ pub struct NewestVersion {
 }
 
 impl Vfs {
-    /// The versions of a path that can be read, oldest first; of more than 10,000 the newest. None where none are kept, or where
-    /// the path never was a file. Contents are not looked at.
+    /// The versions of a path that can be read, oldest first; of more than 10,000 the newest. None
+    /// where none are kept, or where the path never was a file. Contents are not looked at.
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
@@ -92,7 +93,8 @@ impl Vfs {
         Ok(kept.collect())
     }
 
-    /// The newest version of a path, waiting until what was accepted of it is one; none when it was never recorded, or is removed.
+    /// The newest version of a path, waiting until what was accepted of it is one; none when it was
+    /// never recorded, or is removed.
     ///
     /// # Errors
     /// `Internal` when the log cannot be read; `Unavailable` when the disk does not answer in time.
@@ -120,7 +122,8 @@ impl Vfs {
         Ok(newest.and_then(|version| Some(NewestVersion { etag: version.new?, version: version.into() })))
     }
 
-    /// Whether a version of a path, by its full name, is the removal of it. Versions of that path alone are looked at, of more than 10,000 the newest.
+    /// Whether a version of a path, by its full name, is the removal of it. Versions of that path
+    /// alone are looked at, of more than 10,000 the newest.
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.

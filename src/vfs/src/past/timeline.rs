@@ -1,4 +1,5 @@
-//! What happened lately, and how much (contract 4.6, 4.17): answered from what the log's rows come to.
+//! What happened lately, and how much (contract 4.6, 4.17): answered from what the log's rows come
+//! to.
 
 use svcfs_base::{Actor, Fault, Timestamp, TreePath, VersionId};
 use svcfs_store::{ChangeFilter, PathOccurrence, TotalActivity};

@@ -1,8 +1,9 @@
 //! Who may read the past of what is gone.
 //!
-//! One rule: before a door takes its name from a page that not everybody may read, its owner and permission bits are kept, as those of a small
-//! file among our own: they are the disk's alone, and nobody knows them any more once the name is gone. What was removed behind the server
-//! is known by nothing but the directory that it was in.
+//! One rule: before a door takes its name from a page that not everybody may read, its owner and
+//! permission bits are kept, as those of a small file among our own: they are the disk's alone, and
+//! nobody knows them any more once the name is gone. What was removed behind the server is known by
+//! nothing but the directory that it was in.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -84,7 +85,8 @@ struct TombstoneWriter<'a> {
 
 impl TombstoneWriter<'_> {
     fn traverse_class(&mut self, directory: Option<TreePath>) -> TraverseClass {
-        // Who may not enter the root gets to no past either: in somebody's own folder nothing has to be kept.
+        // Who may not enter the root gets to no past either: in somebody's own folder nothing has
+        // to be kept.
         let Some(directory) = directory.filter(|directory| !directory.is_root()) else {
             return TraverseClass::Everybody;
         };
@@ -146,7 +148,8 @@ impl Vfs {
         }
     }
 
-    /// Owner and permission bits that what stood at a path had when a door took its name, where not everybody may read it.
+    /// Owner and permission bits that what stood at a path had when a door took its name, where not
+    /// everybody may read it.
     ///
     /// # Errors
     /// What the disk says.

@@ -61,7 +61,8 @@ impl Vfs {
         }
     }
 
-    /// The content of a path at a version: a commit (full or abbreviated hash), or the moment of a snapshot.
+    /// The content of a path at a version: a commit (full or abbreviated hash), or the moment of a
+    /// snapshot.
     ///
     /// # Errors
     /// `NotFound` (`version not found`) for an unknown version, or one that does not have the path.
@@ -74,7 +75,8 @@ impl Vfs {
         self.content_at(path, version)?.flatten().ok_or_else(missing)
     }
 
-    /// Unified diff of a path between two versions, as [`Vfs::version`] names them; three lines of context.
+    /// Unified diff of a path between two versions, as [`Vfs::version`] names them; three lines of
+    /// context.
     ///
     /// # Errors
     /// `NotFound` for a version that is unknown.

@@ -11,7 +11,8 @@ use super::replay_set::ReplaySet;
 use crate::core::VfsCore;
 use crate::progress::{OpenProgress, ProgressReporter};
 
-/// Of so many commits of others that were told together it is looked whether ours lie on top of them.
+/// Of so many commits of others that were told together it is looked whether ours lie on top of
+/// them.
 const MAX_EXTERNAL_BASES: usize = 8;
 
 /// Where the log ends in git.
@@ -26,11 +27,13 @@ pub(super) struct LogEnd {
     pub(super) branch_move: Option<BranchMove>,
 }
 
-/// A branch that somebody took from the newest commit of ours to another one while no server ran, as `git switch` does and `git reset`.
+/// A branch that somebody took from the newest commit of ours to another one while no server ran,
+/// as `git switch` does and `git reset`.
 pub(super) struct BranchMove {
     /// From where, and to where. Ours may be on top by now.
     pub(super) endpoints: (CommitId, CommitId),
-    /// What had not reached the branch before, and is on top now. All else of ours they left with it.
+    /// What had not reached the branch before, and is on top now. All else of ours they left with
+    /// it.
     pub(super) rebased_records: Vec<LogRecord>,
 }
 
@@ -42,7 +45,8 @@ enum BranchState {
     Behind(Option<CommitId>),
     /// At a commit of others that was lost with the power.
     Lost(CommitId),
-    /// On what ours stood on, with others' commits on top; or where others took it, by this way from a commit of ours.
+    /// On what ours stood on, with others' commits on top; or where others took it, by this way
+    /// from a commit of ours.
     Diverged(CommitId, Option<(CommitId, CommitId)>),
 }
 
@@ -73,7 +77,8 @@ impl LogEnd {
         Self { newest: settled, known: HashSet::new(), rebuilt_tip: None, branch_move: None }
     }
 
-    /// The paths that others changed in commits on top of ours, after all that was logged with a commit: they put in place there what they wanted.
+    /// The paths that others changed in commits on top of ours, after all that was logged with a
+    /// commit: they put in place there what they wanted.
     pub(super) fn externally_changed_paths(&self, core: &VfsCore) -> Result<HashSet<TreePath>, Fault> {
         let (Some(below), Some(head)) = (self.rebuilt_tip, core.git()?.head()?) else { return Ok(HashSet::new()) };
         let HeadMove::FastForward(commits) = core.git()?.head_move(Some(below), head)? else {
@@ -105,7 +110,8 @@ pub(super) fn replay(
         let Some(head) = core.git()?.head()? else { return replay(core, None, logged, reporter) };
         return rebase_onto(core, (settled, Some((gone, head)), head), records, completed);
     }
-    // A kill takes nothing from git: what the branch shows and is whole need not be written once more.
+    // A kill takes nothing from git: what the branch shows and is whole need not be written once
+    // more.
     let built = rebuild(core, settled, (logged, records_on_branch(core, records)?), reporter)?;
     let completed = LogEnd { newest: built.tip.or(settled), known, rebuilt_tip: built.tip, branch_move: None };
     let Some(ours) = built.tip else { return Ok(completed) };
@@ -119,7 +125,8 @@ pub(super) fn replay(
                 return rebase_onto(core, (settled, left, head), records, completed);
             }
             BranchState::Behind(_) | BranchState::UpToDate => {
-                // Before the branch moves: what is cut off between the two builds the same commits once more, and finds them told.
+                // Before the branch moves: what is cut off between the two builds the same commits
+                // once more, and finds them told.
                 core.log.set_commits(&commits)?;
                 if let BranchState::Behind(head) = branch {
                     core.git()?.advance(head, ours)?;
@@ -131,7 +138,8 @@ pub(super) fn replay(
     }
 }
 
-/// The commits of our records but of those that somebody left, unless the branch has them again and nothing else tells that.
+/// The commits of our records but of those that somebody left, unless the branch has them again and
+/// nothing else tells that.
 fn commits_to_record(
     core: &VfsCore,
     (settled, ours): (Option<CommitId>, CommitId),
@@ -154,8 +162,8 @@ fn commits_to_record(
     Ok(commits)
 }
 
-/// Somebody committed on what ours stood on, or took the branch elsewhere: what they left, if they did, stays where it is. Whatever else is
-/// not there yet comes on top of theirs.
+/// Somebody committed on what ours stood on, or took the branch elsewhere: what they left, if they
+/// did, stays where it is. Whatever else is not there yet comes on top of theirs.
 fn rebase_onto(
     core: &VfsCore,
     (settled, left, head): (Option<CommitId>, Option<(CommitId, CommitId)>, CommitId),
@@ -181,11 +189,13 @@ fn rebase_onto(
         completed.newest = Some(way.0);
         completed.branch_move = Some(BranchMove { endpoints: way, rebased_records: moved });
     }
-    // Without that, whatever leads there from the last checkpoint and is not known is somebody's, also where it lies below ours.
+    // Without that, whatever leads there from the last checkpoint and is not known is somebody's,
+    // also where it lies below ours.
     Ok(completed)
 }
 
-/// From which newest commit of the log somebody took the branch, and to which one that its present commit has: neither was told.
+/// From which newest commit of the log somebody took the branch, and to which one that its present
+/// commit has: neither was told.
 fn external_branch_move(
     core: &VfsCore,
     (settled, head): (Option<CommitId>, CommitId),
@@ -218,7 +228,8 @@ pub(super) fn rollback_lost_head(core: &VfsCore, ours: Option<CommitId>) -> Resu
     }
 }
 
-/// Takes the branch back from a commit that was lost: to the newest one of which git knows that it stood there, and that is whole.
+/// Takes the branch back from a commit that was lost: to the newest one of which git knows that it
+/// stood there, and that is whole.
 fn rollback_branch(core: &VfsCore, lost: CommitId, ours: CommitId) -> Result<(), Fault> {
     let git = core.git()?;
     let mut whole = ours;
@@ -239,8 +250,9 @@ pub(super) fn rebuild_objects(core: &VfsCore, settled: Option<CommitId>, logged:
     Ok(())
 }
 
-/// How many records, from the first, the branch shows: those up to the one whose commit it stands at. None where others committed among
-/// them: they may have taken commits of ours off the branch, and whatever no branch shows somebody's `git gc` takes away.
+/// How many records, from the first, the branch shows: those up to the one whose commit it stands
+/// at. None where others committed among them: they may have taken commits of ours off the branch,
+/// and whatever no branch shows somebody's `git gc` takes away.
 fn records_on_branch(core: &VfsCore, records: &[LogRecord]) -> Result<usize, Fault> {
     let head = core.git()?.head()?;
     let count = records.iter().rposition(|record| head.is_some() && record.commit == head).map_or(0, |at| at + 1);
@@ -248,7 +260,8 @@ fn records_on_branch(core: &VfsCore, records: &[LogRecord]) -> Result<usize, Fau
     Ok(if is_ours { count } else { 0 })
 }
 
-/// Those records of ours that are to be on top of a head: neither others' commits had them, nor the commit that somebody took the branch from.
+/// Those records of ours that are to be on top of a head: neither others' commits had them, nor the
+/// commit that somebody took the branch from.
 fn records_to_rebase(
     core: &VfsCore,
     (settled, left, head): (Option<CommitId>, Option<(CommitId, CommitId)>, CommitId),
@@ -320,7 +333,8 @@ fn rebuild(
     Ok(ReplayResult { commits, tip })
 }
 
-/// Builds the commit of one record again, and says up to where records of others lie below it already.
+/// Builds the commit of one record again, and says up to where records of others lie below it
+/// already.
 fn restage(
     core: &VfsCore,
     tip: Option<CommitId>,
@@ -329,7 +343,8 @@ fn restage(
 ) -> Result<(Option<CommitId>, usize), Fault> {
     let commit = stage_record(core, tip, (record, at < shown), logged)?;
     if commit != record.commit {
-        // The branch was moved under ours after they were logged: some of the others' commits, recorded later, lie below.
+        // The branch was moved under ours after they were logged: some of the others' commits,
+        // recorded later, lie below.
         let first = at + records_until_external(&logged.records[at..]);
         let others =
             logged.records[first..].iter().take_while(|record| record.kind == RecordKind::ExternalCommit).count();

@@ -1,7 +1,8 @@
 //! Opening a space: the log's unsettled end is done again, then what changed behind us is adopted.
 //!
-//! One rule: nothing that was not flushed is trusted. Commits are built again from the log (the same sets on the same parent
-//! give the same ids), files are installed again where the tree does not have them, and snapshots are taken again.
+//! One rule: nothing that was not flushed is trusted. Commits are built again from the log (the
+//! same sets on the same parent give the same ids), files are installed again where the tree does
+//! not have them, and snapshots are taken again.
 
 mod commits;
 mod redo;
@@ -112,7 +113,8 @@ fn restore_history(
     let since = (!is_settled).then(|| ours().map(|record| record.time).min().unwrap_or_default());
     // Packs first: what one of them has torn is not looked for behind it.
     let packs = history.remove_torn_packs(since)?;
-    // Where others committed or staged since the last checkpoint, git may have told the disk of their objects and not written them.
+    // Where others committed or staged since the last checkpoint, git may have told the disk of
+    // their objects and not written them.
     let is_known = is_settled
         && (settled.commit.is_none() || settled.commit == history.head()?)
         && !history.is_index_older_than(core.tree.boot_time());
@@ -159,7 +161,8 @@ fn restore_history(
     Ok(completed)
 }
 
-/// Does one thing while another thread does the other, or after it where the system has no thread to give.
+/// Does one thing while another thread does the other, or after it where the system has no thread
+/// to give.
 fn run_both<O: Default + Send, T>(other: impl Fn() -> O + Sync, deed: impl FnOnce() -> T) -> (T, O) {
     let other = &other;
     thread::scope(|scope| {
@@ -186,8 +189,8 @@ fn restore_window(committer: &mut Committer, unsettled: &[LogRecord]) {
     committer.window = CommitWindow::restored(unsettled);
 }
 
-/// Writes everything anew that the log has not settled, because a flush failed: it may be in memory only, although the disk
-/// takes it for written. Nobody else writes meanwhile.
+/// Writes everything anew that the log has not settled, because a flush failed: it may be in memory
+/// only, although the disk takes it for written. Nobody else writes meanwhile.
 ///
 /// # Errors
 /// What the disk or git said; the log has everything still.
@@ -216,7 +219,8 @@ fn rewrite_records(core: &VfsCore, settled_head: Option<CommitId>, logged: &Repl
     Ok(())
 }
 
-/// Records what others put on the branch since the log's last commit; ours that lie among theirs are in the log already.
+/// Records what others put on the branch since the log's last commit; ours that lie among theirs
+/// are in the log already.
 fn record_external_commits(
     committer: &mut Committer,
     LogEnd { known, branch_move: left, .. }: &LogEnd,
@@ -243,8 +247,8 @@ fn record_external_commits(
             if is_new_log && !commits.is_empty() {
                 info!(commits = commits.len(), "reading the history that is there");
             }
-            // A part at a time, so that memory does not grow with history. Killed in between, the next opening finds the first
-            // parts in the log, unsettled, and goes on behind them.
+            // A part at a time, so that memory does not grow with history. Killed in between, the
+            // next opening finds the first parts in the log, unsettled, and goes on behind them.
             for part in commits.chunks(COMMITS_PER_BATCH) {
                 let commits = core.git()?.external_commits(part)?;
                 log_external(committer, &commits.into_iter().map(external_record).collect::<Vec<_>>())?;

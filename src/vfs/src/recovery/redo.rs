@@ -18,8 +18,8 @@ use crate::progress::{OpenProgress, ProgressReporter};
 /// The least a disk writes at once, in bytes.
 const DISK_BLOCK_BYTES: usize = 512;
 
-/// The paths at which the tree has what was logged last: after a kill nearly all. Nothing is changed, and what is found not to be in
-/// place is looked at once more when its turn comes.
+/// The paths at which the tree has what was logged last: after a kill nearly all. Nothing is
+/// changed, and what is found not to be in place is looked at once more when its turn comes.
 pub(super) fn paths_in_place<'r>(core: &VfsCore, logged: &ReplaySet<'r>) -> HashSet<&'r TreePath> {
     let is_in_place = |path: &TreePath, entries: &[&LogEntry]| {
         let newest = entries.last().map(|newest| newest.new.map(|blob| (blob, newest.kind)));
@@ -48,8 +48,9 @@ impl RedoEntry<'_> {
     }
 }
 
-/// Puts the last logged state of each path in place of which `is_done` does not say that it is there, or that others put something else there;
-/// unless somebody edited the file after it was logged.
+/// Puts the last logged state of each path in place of which `is_done` does not say that it is
+/// there, or that others put something else there; unless somebody edited the file after it was
+/// logged.
 pub(super) fn redo_files(
     core: &VfsCore,
     settled: WriteTip,
@@ -57,7 +58,8 @@ pub(super) fn redo_files(
     reporter: &mut ProgressReporter,
 ) -> Result<(), Fault> {
     rename_directories(core, logged.records)?;
-    // What others committed they put in place themselves, and only a power cut takes it from there, or a disk that did not flush.
+    // What others committed they put in place themselves, and only a power cut takes it from there,
+    // or a disk that did not flush.
     let is_as_left = !core.tree.has_sync_failed()
         && boot_marker::opened_since_boot(&StatePaths::new(&core.root), core.tree.boot_time());
     let is_done = |path: &TreePath| is_done(path) || is_as_left && logged.external_paths().contains(path);
@@ -127,8 +129,8 @@ pub(super) fn redo_files(
     Ok(())
 }
 
-/// What has the last word at paths of which others' commits are the last that is logged: ours that is to be committed on top of theirs, or else
-/// what the newest commit has.
+/// What has the last word at paths of which others' commits are the last that is logged: ours that
+/// is to be committed on top of theirs, or else what the newest commit has.
 fn winning_entries<'r>(
     core: &VfsCore,
     logged: &ReplaySet<'r>,
@@ -146,7 +148,8 @@ fn winning_entries<'r>(
     Ok(paths.iter().zip(newest).filter_map(last_word).collect())
 }
 
-/// Writes the files anew whose content the log has; what somebody edited or removed since is theirs.
+/// Writes the files anew whose content the log has; what somebody edited or removed since is
+/// theirs.
 pub(super) fn rewrite_files(core: &VfsCore, logged: &ReplaySet<'_>) -> Result<(), Fault> {
     for (path, entries) in logged.by_path() {
         // Not the last one always: others' commits may be logged behind what came on top of them.
@@ -176,8 +179,8 @@ fn large_at(core: &VfsCore, path: &TreePath) -> Option<LargeFile> {
     core.tree.stat(path).ok().and_then(|stat| stat.large_file())
 }
 
-/// What the renames of directories brought to each path: a file is written over it when its directory is renamed and its links
-/// are led to the new name.
+/// What the renames of directories brought to each path: a file is written over it when its
+/// directory is renamed and its links are led to the new name.
 fn renamed_states(records: &[LogRecord]) -> HashMap<TreePath, Vec<PathState>> {
     let mut brought: HashMap<TreePath, Vec<PathState>> = HashMap::new();
     for record in records {
@@ -192,8 +195,8 @@ fn renamed_states(records: &[LogRecord]) -> HashMap<TreePath, Vec<PathState>> {
     brought
 }
 
-/// Renames directories whose rename did not reach the disk. Where a later record has to do with either name, it did: what
-/// stands there now is another directory.
+/// Renames directories whose rename did not reach the disk. Where a later record has to do with
+/// either name, it did: what stands there now is another directory.
 fn rename_directories(core: &VfsCore, records: &[LogRecord]) -> Result<(), Fault> {
     for (at, record) in records.iter().enumerate() {
         for (from, to) in &record.moves {
@@ -214,9 +217,9 @@ fn rename_directories(core: &VfsCore, records: &[LogRecord]) -> Result<(), Fault
     Ok(())
 }
 
-/// Whether a file is what a power cut or a broken disk left of one of ours: it was renamed into place before its bytes reached the
-/// disk. Zeros in their place are nobody's edit; what is only shorter may be one, unless nobody touched it since the machine was
-/// started.
+/// Whether a file is what a power cut or a broken disk left of one of ours: it was renamed into
+/// place before its bytes reached the disk. Zeros in their place are nobody's edit; what is only
+/// shorter may be one, unless nobody touched it since the machine was started.
 fn is_torn_write(
     core: &VfsCore,
     logged: &ReplaySet<'_>,
@@ -235,8 +238,9 @@ fn is_torn_write(
     Ok(false)
 }
 
-/// The files that have bytes of another one since a power cut: ext4 with `data=writeback` gives the room of a file that was removed or replaced away
-/// before it is safe that it was. Nobody touched them since the machine was started, nor since they were noted as what history had, in
+/// The files that have bytes of another one since a power cut: ext4 with `data=writeback` gives the
+/// room of a file that was removed or replaced away before it is safe that it was. Nobody touched
+/// them since the machine was started, nor since they were noted as what history had, in
 /// `.git/index` or in the log.
 fn paths_with_recycled_blocks<'p>(
     core: &VfsCore,
@@ -258,7 +262,8 @@ fn paths_with_recycled_blocks<'p>(
     Ok(found)
 }
 
-/// Whether a file has the time of change, to the nanosecond, that we gave another content at this path: whoever writes to a file changes that time.
+/// Whether a file has the time of change, to the nanosecond, that we gave another content at this
+/// path: whoever writes to a file changes that time.
 fn holds_recycled_blocks(core: &VfsCore, logged: &ReplaySet<'_>, path: &TreePath) -> Result<bool, StoreError> {
     let Ok((present, stat)) = core.tree.read_leaf(path) else { return Ok(false) };
     let entries = logged.by_path().get(path).into_iter().flatten();
@@ -268,7 +273,8 @@ fn holds_recycled_blocks(core: &VfsCore, logged: &ReplaySet<'_>, path: &TreePath
     Ok(stat.kind == StatKind::File && !put.is_empty() && !put.contains(&ETag::from_content(&present)))
 }
 
-/// A beginning of the content, with zeros for what follows of it, or with nothing; or all of it, with zeros for some blocks.
+/// A beginning of the content, with zeros for what follows of it, or with nothing; or all of it,
+/// with zeros for some blocks.
 fn is_torn(present: &[u8], content: &[u8]) -> bool {
     let zeros = present.iter().rev().take_while(|byte| **byte == 0).count();
     let is_cut = present.len() <= content.len() && content.starts_with(&present[..present.len() - zeros]);
@@ -294,7 +300,8 @@ fn warn_if_edited(path: &TreePath, placed: InstallResult) {
     }
 }
 
-/// What a file gets beside its content: each write that says nothing of permission bits or owner keeps what was there.
+/// What a file gets beside its content: each write that says nothing of permission bits or owner
+/// keeps what was there.
 fn merged_attributes(entries: &[&LogEntry]) -> DiskAttributes {
     entries.iter().fold(DiskAttributes::default(), |before, entry| match entry.new {
         None => DiskAttributes::default(),
@@ -388,7 +395,8 @@ mod tests {
         let modified = core.tree.stat(&at("b.md")).unwrap().modified;
         space.vfs.apply(&eve(), Change::remove(at("b.md"))).unwrap();
         space.vfs.wait_committed().unwrap();
-        // The cut takes the removal of the name, and part of what has had the room of the file since is in it.
+        // The cut takes the removal of the name, and part of what has had the room of the file
+        // since is in it.
         filled(&space, &large.replacen("lines", "pages", 7), modified);
         let unsettled = core.log.pending_records().unwrap();
         assert!(holds_recycled_blocks(core, &ReplaySet::new(&unsettled), &at("b.md")).unwrap());

@@ -37,13 +37,15 @@ impl<'r> ReplaySet<'r> {
         Self { records, contents, by_path, external_paths: of_others }
     }
 
-    /// Each path that the records change, with what they make of it, oldest first and never nothing.
+    /// Each path that the records change, with what they make of it, oldest first and never
+    /// nothing.
     pub(super) const fn by_path(&self) -> &BTreeMap<&'r TreePath, Vec<&'r LogEntry>> {
         &self.by_path
     }
 
-    /// The paths of which a commit of others is the last that is logged. They put in place themselves what they wanted there, and the commit may lie
-    /// below one of ours, or be from an index that was behind.
+    /// The paths of which a commit of others is the last that is logged. They put in place
+    /// themselves what they wanted there, and the commit may lie below one of ours, or be from an
+    /// index that was behind.
     pub(super) const fn external_paths(&self) -> &HashSet<&'r TreePath> {
         &self.external_paths
     }
@@ -53,7 +55,8 @@ impl<'r> ReplaySet<'r> {
         self.contents.get(&blob).map(|content| Bytes::clone(content))
     }
 
-    /// Content that an entry may not hold itself: of an adopted edit or a directory rename. None when it is nowhere.
+    /// Content that an entry may not hold itself: of an adopted edit or a directory rename. None
+    /// when it is nowhere.
     pub(super) fn find_content(&self, core: &VfsCore, path: &TreePath, blob: ETag) -> Result<Option<Bytes>, StoreError> {
         if let Some(content) = self.contents.get(&blob) {
             return Ok(Some(Bytes::clone(content)));

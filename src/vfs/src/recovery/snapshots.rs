@@ -1,4 +1,5 @@
-//! The snapshots of the log's unsettled end, taken again, and the first ones of a tree that had none.
+//! The snapshots of the log's unsettled end, taken again, and the first ones of a tree that had
+//! none.
 
 use svcfs_base::{Fault, Seq};
 use svcfs_store::SnapshotStore;
@@ -18,7 +19,8 @@ pub(super) fn redo_snapshots(core: &VfsCore, snapshots: &SnapshotStore, logged: 
             };
             match content {
                 Some(content) => tolerate_type_conflict(&entry.path, snapshots.save(&entry.path, record.time, &content))?,
-                // Only edits behind the server are logged without their content: nobody was promised them.
+                // Only edits behind the server are logged without their content: nobody was
+                // promised them.
                 None => {
                     warn!(page.path = %entry.path, %hash, "a version made behind the server was covered before its snapshot")
                 }
@@ -28,8 +30,9 @@ pub(super) fn redo_snapshots(core: &VfsCore, snapshots: &SnapshotStore, logged: 
     Ok(())
 }
 
-/// Takes a snapshot of every file that has none, named by the set that recorded it last: what another strategy recorded is not to be
-/// lost to the first write that covers it. The snapshots are flushed.
+/// Takes a snapshot of every file that has none, named by the set that recorded it last: what
+/// another strategy recorded is not to be lost to the first write that covers it. The snapshots are
+/// flushed.
 pub(super) fn take_first_snapshots(core: &VfsCore, snapshots: &SnapshotStore) -> Result<(), Fault> {
     let mut count = 0;
     for (path, hash, _) in core.versions.list_states(&svcfs_base::TreePath::root())? {

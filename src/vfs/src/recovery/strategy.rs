@@ -1,6 +1,7 @@
 //! The change from one strategy of versioning to another.
 //!
-//! One rule: what was accepted under a strategy is completed under it; the other begins with a settled log.
+//! One rule: what was accepted under a strategy is completed under it; the other begins with a
+//! settled log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +30,8 @@ impl RootStores {
     /// What the disk or the log say, with the root; `Unavailable` when it cannot be completed.
     pub(crate) fn open(options: &VfsOptions, root: &Path) -> Result<Self, Fault> {
         let stores = Self::open_locked(root)?;
-        // Read once: after a crash each opening of the log reads its journal through, and each closing moves it into the file.
+        // Read once: after a crash each opening of the log reads its journal through, and each
+        // closing moves it into the file.
         let Some(before) = stores.unfinished_strategy(root, options.strategy)? else { return Ok(stores) };
         info!(strategy = before.name(), "completing what was accepted under another strategy of versioning");
         drop(stores);
@@ -53,7 +55,8 @@ impl RootStores {
         Ok(Self { tree, log, is_new_log, lock })
     }
 
-    /// The strategy under which a root must be opened once more before another begins; none when it need not.
+    /// The strategy under which a root must be opened once more before another begins; none when it
+    /// need not.
     fn unfinished_strategy(&self, root: &Path, wanted: VersionStrategy) -> Result<Option<VersionStrategy>, Fault> {
         let found = || -> Result<_, StoreError> {
             let name = self.log.strategy()?;

@@ -26,8 +26,9 @@ pub(crate) fn crashed(space: &TestSpace) -> TempDir {
     copied(space.directory.path())
 }
 
-/// A copy of a root as it is at one moment. When something changes while it is copied, such as a pack that is merged into another or a
-/// log whose journal begins anew, the copy shows no such moment, and is made again.
+/// A copy of a root as it is at one moment. When something changes while it is copied, such as a
+/// pack that is merged into another or a log whose journal begins anew, the copy shows no such
+/// moment, and is made again.
 pub(crate) fn copied(root: &Path) -> TempDir {
     let from = format!("{}/.", root.display());
     // Other tests keep the machine busy.
@@ -152,7 +153,8 @@ fn files_whose_bytes_a_broken_disk_lost_are_installed_from_the_log_though_the_ma
     space.put("a.md", "one");
     space.put("b.md", "two");
     let copy = crashed(&space);
-    // What a file is whose room was reserved and whose bytes did not come; and a person's edit beside it.
+    // What a file is whose room was reserved and whose bytes did not come; and a person's edit
+    // beside it.
     fs::write(copy.path().join("a.md"), "\0\0\0").unwrap();
     fs::write(copy.path().join("b.md"), "").unwrap();
     let again = reopened(copy);

@@ -1,6 +1,7 @@
-//! Random days of work against a model (habit H13): the tree, history, the versions of each path with who made them, and the change
-//! feed agree with what was asked, whatever was closed, killed or edited behind the server in between. What the index makes of such
-//! days is judged where there is one (`svcfs-knowledge`).
+//! Random days of work against a model (habit H13): the tree, history, the versions of each path
+//! with who made them, and the change feed agree with what was asked, whatever was closed, killed
+//! or edited behind the server in between. What the index makes of such days is judged where there
+//! is one (`svcfs-knowledge`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,8 @@ enum Leaf {
     Link(String),
 }
 
-/// One thing that happens. Numbers pick a path, or one of those that are there, modulo how many there are.
+/// One thing that happens. Numbers pick a path, or one of those that are there, modulo how many
+/// there are.
 #[derive(Debug, Clone)]
 enum Step {
     Write { path: usize, text: u8, is_soon: bool },

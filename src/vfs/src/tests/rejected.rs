@@ -1,4 +1,5 @@
-//! Texts of refused saves, and what becomes of them when the next write of their page is refused by the disk.
+//! Texts of refused saves, and what becomes of them when the next write of their page is refused by
+//! the disk.
 
 use svcfs_store::{FailPoint, FailPoints};
 

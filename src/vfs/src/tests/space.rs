@@ -66,8 +66,9 @@ impl TestSpace {
     }
     pub(crate) fn git(&self, arguments: &[&str]) -> String {
         let run = || Command::new("git").arg("-C").arg(self.directory.path()).args(arguments).output().unwrap();
-        // A pack that git has listed may be merged into another before it is read; and we hold git's lock for a moment when its index is
-        // brought up to date, as another git command would: a person tries again.
+        // A pack that git has listed may be merged into another before it is read; and we hold
+        // git's lock for a moment when its index is brought up to date, as another git command
+        // would: a person tries again.
         let is_overtaken = |stderr: &[u8]| {
             let told = String::from_utf8_lossy(stderr);
             ["packfile ", "objects/pack/", "index.lock': File exists"].iter().any(|reason| told.contains(reason))

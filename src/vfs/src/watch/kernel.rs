@@ -1,6 +1,7 @@
 //! The kernel's word of what changed, for all roots of the process.
 //!
-//! One instance of inotify serves them all: Linux gives a user 128 (`fs.inotify.max_user_instances`), and a server may have more spaces.
+//! One instance of inotify serves them all: Linux gives a user 128
+//! (`fs.inotify.max_user_instances`), and a server may have more spaces.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -82,7 +83,8 @@ impl KernelHub {
         }
         let roots = Arc::<WatchedRoots>::default();
         let told = Arc::clone(&roots);
-        // Not of what is only read: every `grep` in a root, and every look of ours, would wake somebody for each file.
+        // Not of what is only read: every `grep` in a root, and every look of ours, would wake
+        // somebody for each file.
         let changes = EventKindMask::CORE.union(EventKindMask::ACCESS_CLOSE);
         let config = notify::Config::default().with_event_kinds(changes);
         let notifier = RecommendedWatcher::new(move |event| dispatch(&told, event), config)?;

@@ -56,7 +56,8 @@ enum WatchBackend {
 }
 
 impl WatchBackend {
-    /// Watches a directory and those below it, except git's and our own state, whose every write would come back as an event.
+    /// Watches a directory and those below it, except git's and our own state, whose every write
+    /// would come back as an event.
     fn watch_below(&mut self, vfs: &Vfs, directory: &TreePath) -> notify::Result<()> {
         let at = vfs.root().join(directory.as_str());
         match self {
@@ -256,7 +257,8 @@ impl TreeFollower {
         }
     }
 
-    /// A new directory is watched before it is looked at: what is made in it meanwhile is seen one way or the other.
+    /// A new directory is watched before it is looked at: what is made in it meanwhile is seen one
+    /// way or the other.
     fn watch_new(&self, vfs: &Vfs, path: &TreePath) {
         let is_directory = vfs.core.tree.stat(path).is_ok_and(|stat| stat.kind == StatKind::Directory);
         if let Some(eyes) = self.notifier.lock().as_mut().filter(|_| is_directory)
@@ -291,8 +293,9 @@ impl TreeFollower {
         }
     }
 
-    /// Whether the git command that was at work when we first wanted to look is in the middle of something. Those that come after
-    /// it are not waited for: somebody may try again and again what cannot be done before we have looked.
+    /// Whether the git command that was at work when we first wanted to look is in the middle of
+    /// something. Those that come after it are not waited for: somebody may try again and again
+    /// what cannot be done before we have looked.
     fn is_git_busy(&mut self, vfs: &Vfs) -> bool {
         let Some(history) = vfs.core.versions.git() else { return false };
         let found = || Some((history.detect_external_git(GIT_GRACE, None)?, Instant::now()));
