@@ -1,9 +1,8 @@
 //! The write path.
 //!
-//! One rule: nothing else in the workspace changes the tree. The steps are numbered as in
-//! ARCHITECTURE.md; 6 to 9 are the committer's. Why not let a watcher commit after the fact?
-//! Because a refusal must reach the writer, and a watcher cannot say no; edits made behind us come
-//! in through adoption, which records and never refuses.
+//! Invariant: nothing else in the workspace changes the tree. The steps are numbered as in
+//! ARCHITECTURE.md; 6 to 9 are the committer's. A watcher alone, committing after the fact, could
+//! not refuse a write; external edits are recorded by adoption, which never refuses.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -21,42 +20,41 @@ use crate::past::RemovedPaths;
 use crate::plan::{ChangePlan, DirectChange};
 use crate::queue::{QueuedSet, SetReceipt, StateAfter};
 
-/// How long a writer waits for a disk that does not answer before it is told so.
+/// How long a writer waits for a disk that does not answer.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-/// How long one waits whose change is logged while the disk refuses to take more of it.
+/// How long the writer of a logged change waits while the disk fails.
 const MAX_STALL: Duration = Duration::from_secs(5);
 const MAX_PATHS_IN_MESSAGE: usize = 100;
 
 impl Vfs {
     /// Applies a set of changes: all of them or none.
     ///
-    /// With [`Durability::Now`] the answer comes after the set is flushed, committed (unless
-    /// commits are [gathered](crate::Commits::Gathered)) and announced; with [`Durability::Soon`]
-    /// once it passed the gates and stands in the queue. Either way every reader sees it from then
-    /// on.
+    /// With [`Durability::Now`] it returns after the set is flushed, committed (unless commits are
+    /// [coalesced](crate::CommitPolicy::Coalesced)) and announced; with [`Durability::Soon`] once
+    /// the set passed the gates and is queued. Either way every reader sees it from then on.
     ///
     /// # Errors
-    /// `Invalid` for places nobody may write; `Conflict`, `PreconditionFailed` when a condition
-    /// does not hold; `Rejected` by a gate; `NoSpace`, `ReadOnly` when the log cannot take it:
-    /// nothing has changed then. `Unavailable` when the disk does not answer.
+    /// `Invalid` for paths that cannot be written; `Conflict`, `PreconditionFailed` when a
+    /// precondition does not hold; `Rejected` by a gate; `NoSpace`, `ReadOnly` when the log cannot
+    /// take it: nothing has changed then. `Unavailable` when the disk does not answer.
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
         let set = set.into();
         self.check_no_unsaved(&set.changes)?;
         self.preserve_removed(&set.changes)?;
-        let taken_along = self.xattrs_of_moved(&set.changes)?;
-        let (renames, mut held) = self.lock_renamed(&set.changes);
+        let xattrs = self.xattrs_of_moved(&set.changes)?;
+        let (renames, mut locked_nodes) = self.lock_renamed(&set.changes);
         let applied = self.apply_locked(caller, set)?;
-        self.follow_renames(&renames, &mut held);
-        drop(held);
-        for (path, extended) in taken_along {
-            if let Err(error) = self.move_xattrs(&path, extended) {
-                tracing::warn!(page.path = %path, ?error, "a file was renamed without the attributes that programs gave it");
+        self.follow_renames(&renames, &mut locked_nodes);
+        drop(locked_nodes);
+        for (path, xattrs_of_file) in xattrs {
+            if let Err(error) = self.move_xattrs(&path, xattrs_of_file) {
+                tracing::warn!(page.path = %path, ?error, "a file was renamed without its extended attributes");
             }
         }
         Ok(applied)
     }
 
-    /// The same for whoever holds the nodes of what it takes away.
+    /// As [`Vfs::apply`], for a caller that has locked the nodes of removed paths.
     pub(crate) fn apply_locked(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
         self.core.apply_audited(caller, set, |set| self.apply_inner(caller, set))
     }
@@ -64,23 +62,22 @@ impl Vfs {
     fn apply_inner(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
         let set = self.resolve_put_links(caller, set)?;
         self.admit(caller, &set)?; // 1
-        let waiting = if self.is_structural(&set) {
+        let pending = if self.is_structural(&set) {
             let _tree = self.core.path_locks.lock_tree(); // 2
-            // What is renamed is asked of history.
+            // The renamed files are read from history.
             self.core.wait_committed(MAX_WAIT)?;
             let accepted = self.accept(caller, set, true)?;
-            // A directory rename shows in the tree only once it is done: nobody may look in
-            // between.
+            // A directory rename is visible only once it is done: the tree stays locked until then.
             return accepted.wait(self, true);
         } else {
             let _held = self.core.path_locks.lock(changed_paths(&set)); // 2
             self.accept(caller, set, false)?
         };
-        waiting.wait(self, false)
+        pending.wait(self, false)
     }
 
-    /// Who reads a page through a link writes it through the link, too; doors of file protocols
-    /// follow links themselves.
+    /// A page read through a link is written through it, too; filesystem protocols resolve links
+    /// themselves.
     fn resolve_put_links(&self, caller: &Caller, mut set: ChangeSet) -> Result<ChangeSet, Fault> {
         if caller.protocol.is_filesystem() {
             return Ok(set);
@@ -98,19 +95,19 @@ impl Vfs {
             return Err(Fault::new(Kind::Invalid, "nothing to change: the list is empty"));
         }
         for change in &set.changes {
-            let other = match change {
+            let to_path = match change {
                 Change::Move { to, .. } => Some(to),
                 Change::Put { .. } | Change::Remove { .. } | Change::MakeDir { .. } | Change::RemoveDir { .. } => None,
             };
-            let takes_away = match change {
+            let is_removal = match change {
                 Change::Move { .. } | Change::Remove { .. } | Change::RemoveDir { .. } => true,
                 Change::Put { .. } | Change::MakeDir { .. } => false,
             };
-            for path in std::iter::once(change.path()).chain(other) {
-                if takes_away && self.core.path_classes.is_fixed(caller.protocol, path) {
-                    let told =
-                        format_args!("path denied: `{path}` holds what belongs to the server, and stays where it is");
-                    return Err(Fault::invalid("path", told));
+            for path in std::iter::once(change.path()).chain(to_path) {
+                if is_removal && self.core.path_classes.is_fixed(caller.protocol, path) {
+                    let message =
+                        format_args!("path denied: `{path}` has the server's own files; it cannot be moved or removed");
+                    return Err(Fault::invalid("path", message));
                 }
                 if path.is_root() {
                     return Err(Fault::invalid(
@@ -130,7 +127,7 @@ impl Vfs {
     fn is_structural(&self, set: &ChangeSet) -> bool {
         set.changes.iter().any(|change| match change {
             Change::Move { from, .. } => {
-                // A file whose removal is pending may have made room for a directory already.
+                // A directory may have replaced a file whose removal is pending.
                 self.core.overlay.get(from).is_none_or(|pending| pending.leaf.is_none())
                     && self.core.tree.stat(from).is_ok_and(|stat| stat.kind == StatKind::Directory)
             }
@@ -139,13 +136,12 @@ impl Vfs {
         })
     }
 
-    /// Steps 3 to 5, and a place in the queue. `is_exclusive` when the whole tree is held and
-    /// nothing is pending.
+    /// Steps 3 to 5. `is_exclusive` when the whole tree is locked and nothing is pending.
     fn accept(&self, caller: &Caller, set: ChangeSet, is_exclusive: bool) -> Result<PendingAnswer, Fault> {
         self.core.fail_points.hit(FailPoint::AcceptLocked);
-        let mut is_awaited = self.core.must_await(set.durability)?;
+        let mut must_answer = self.core.must_await(set.durability)?;
         self.core.check_no_leases(caller, &set.changes)?;
-        let (said, message) = match &set.message {
+        let (message_key, message) = match &set.message {
             Some(message) => (None, message.clone()),
             None => match self.core.messages.find(caller, &set.changes) {
                 Some((key, message)) => (Some(key), message),
@@ -153,7 +149,7 @@ impl Vfs {
             },
         };
         let written: Vec<TreePath> = set.changes.iter().filter_map(written_path).cloned().collect();
-        let going = RemovedPaths::of(&set.changes);
+        let removed_paths = RemovedPaths::of(&set.changes);
         let mut plan = ChangePlan::new(&self.core, &self.gates, caller, is_exclusive);
         for change in set.changes {
             if let Err(fault) = plan.add(change) {
@@ -163,8 +159,10 @@ impl Vfs {
         }
         plan.drop_noops();
         self.core.fail_points.hit(FailPoint::AcceptPlanned);
-        self.record_tombstones(&going);
-        let ChangePlan { effects, directs, consumed_scratch: spent, moves, pending_removals: departures, files, .. } = plan;
+        self.record_tombstones(&removed_paths);
+        let ChangePlan {
+            effects, directs, consumed_scratch: spent, moves, pending_removals: departures, files, ..
+        } = plan;
         self.core.pending_removals.lock().extend(departures);
         for direct in directs {
             self.core.apply_direct(direct)?;
@@ -180,73 +178,70 @@ impl Vfs {
             self.core.make_parents(to)?;
         }
         let mut made = Vec::new();
-        let is_brought = |path: &TreePath| moves.iter().any(|(_, to)| path.is_under(to));
-        for effect in effects.iter().filter(|effect| effect.after.is_some() && !is_brought(&effect.path)) {
+        let is_renamed = |path: &TreePath| moves.iter().any(|(_, to)| path.is_under(to));
+        for effect in effects.iter().filter(|effect| effect.after.is_some() && !is_renamed(&effect.path)) {
             made.extend(self.core.make_parents(&effect.path)?);
         }
-        // Once it is logged it must be possible: a set that the tree can never take would hold up
-        // all that come after it.
+        // A logged set must be applicable: one that the tree refuses would block all later ones.
         let removed = spent.iter().chain(moves.iter().flat_map(|(from, to)| [from, to]));
         for path in effects.iter().map(|effect| &effect.path).chain(removed) {
             self.core.tree.check_writable(path)?;
         }
         let (sender, receiver) = mpsc::sync_channel(1);
-        is_awaited |= !moves.is_empty();
-        let prepared = QueuedSet {
+        must_answer |= !moves.is_empty();
+        let queued = QueuedSet {
             actor: caller.actor(),
             protocol: caller.protocol,
             origin_id: caller.origin,
             provenance: caller.provenance.as_ref().map(ToString::to_string),
             announcement: set.announcement,
             message,
-            durability: if is_awaited { Durability::Now } else { Durability::Soon },
+            durability: if must_answer { Durability::Now } else { Durability::Soon },
             ticket: self.core.next_ticket(),
             moves,
             effects,
             consumed_scratch: spent,
             is_adopted: false,
             scanned_at: None,
-            answer: is_awaited.then_some(sender),
+            answer: must_answer.then_some(sender),
         };
-        self.core.queue.push(prepared, |prepared| self.core.show_pending(prepared))?;
-        // Nobody else writes these paths until we let go of them: what is refused because of this
-        // set is noted later.
+        self.core.queue.push(queued, |queued| self.core.show_pending(queued))?;
+        // The paths are still locked: rejections caused by this set are recorded later.
         let accepted = self.core.refusals.mark();
-        if !is_awaited {
+        if !must_answer {
             self.core.forget_rejected(written.iter(), accepted);
         }
-        if let Some(said) = said {
-            self.core.messages.remove(&said);
+        if let Some(message_key) = message_key {
+            self.core.messages.remove(&message_key);
         }
         self.core.fail_points.hit(FailPoint::AcceptQueued);
-        let answer = is_awaited.then_some(ApplyReceiver { receiver, written, accepted });
+        let answer = must_answer.then_some(ApplyReceiver { receiver, written, accepted });
         Ok(PendingAnswer { answer, files, was_queued: true, made_directories: made })
     }
 }
 
-/// A set in the queue, or one that needed none.
+/// A queued set, or one that needed no queue.
 struct PendingAnswer {
     answer: Option<ApplyReceiver>,
     files: Vec<WriteResult>,
     was_queued: bool,
-    /// Directories that were made for it, outermost first.
+    /// Directories created for it, outermost first.
     made_directories: Vec<TreePath>,
 }
 
-/// What becomes of a set, to be heard once it is settled or refused.
+/// The receiver of a set's outcome.
 struct ApplyReceiver {
     receiver: Receiver<Result<SetReceipt, Fault>>,
-    /// Files of which earlier refusals are void when it is accepted, and since when it stands in
-    /// the queue.
+    /// Files whose earlier rejections are void when it is accepted, and the mark of its acceptance.
     written: Vec<TreePath>,
     accepted: RefusalMark,
 }
 
 impl PendingAnswer {
-    fn wait(self, vfs: &Vfs, must: bool) -> Result<ApplyResult, Fault> {
+    fn wait(self, vfs: &Vfs, must_wait: bool) -> Result<ApplyResult, Fault> {
         let core = &vfs.core;
         let Some(answer) = self.answer else {
-            if must && self.was_queued {
+            if must_wait && self.was_queued {
                 core.wait_applied(MAX_WAIT)?;
             }
             return Ok(ApplyResult { seq: core.feed.last_seq(), commit: None, files: self.files });
@@ -254,8 +249,7 @@ impl PendingAnswer {
         vfs.commit_leader.lead_or_wake(core);
         let outcome = core.receive_answer(&answer.receiver)?;
         if outcome.is_err() {
-            // Refused: what was made for it goes, unless somebody has put something there
-            // meanwhile.
+            // Refused: removes directories created for it, unless they are in use.
             let _ = self.made_directories.iter().rev().try_for_each(|made| core.tree.remove_directory(made));
         }
         let receipt = outcome?; // 9
@@ -265,65 +259,65 @@ impl PendingAnswer {
 }
 
 impl VfsCore {
-    /// Whether a set is to be answered only once it is settled, as things are with the disk.
+    /// Whether a set is answered only after it is applied, given the state of the disk.
     fn must_await(&self, durability: Durability) -> Result<bool, Fault> {
-        let trouble = self.write_error.lock().as_ref().map(Fault::duplicate);
-        match trouble {
+        let error = self.write_error.lock().as_ref().map(Fault::duplicate);
+        match error {
             Some(fault) if self.stalled_since.lock().is_some() => Err(fault),
-            // The committer is busy completing what is logged, and tells when it is not.
+            // The committer is applying logged sets, and clears the error after that.
             Some(fault) if durability != Durability::Now && fault.kind() == Kind::Unavailable => Err(fault),
-            // What the disk refused a moment ago it may take now: nothing is promised before it
-            // did.
-            trouble => Ok(durability == Durability::Now || trouble.is_some()),
+            // The disk may work again, but only a completed write is acknowledged.
+            error => Ok(durability == Durability::Now || error.is_some()),
         }
     }
 
-    /// What becomes of a set, or why that is not known in time: it will happen once it is logged,
-    /// but nobody waits long for a disk that refuses.
+    /// The outcome of a set, or why it is unknown: a logged set will be applied, but a writer waits
+    /// only a limited time for a failing disk.
     fn receive_answer(&self, answer: &Receiver<Result<SetReceipt, Fault>>) -> Result<Result<SetReceipt, Fault>, Fault> {
         let deadline = Instant::now() + MAX_WAIT;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match answer.recv_timeout(left.min(DISK_POLL_INTERVAL)) {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            match answer.recv_timeout(remaining.min(DISK_POLL_INTERVAL)) {
                 Ok(answer) => return Ok(answer),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(Fault::unavailable("the write path has stopped")),
             }
-            let is_stuck = self.stalled_since.lock().is_some_and(|since| since.elapsed() >= MAX_STALL);
-            let trouble = self.write_error.lock().as_ref().map(Fault::duplicate);
-            match trouble {
-                Some(fault) if is_stuck => return Err(self.deferred_write_error(&fault)),
-                trouble if left.is_zero() => {
-                    let silent = || Fault::unavailable("the disk does not answer; the write may still complete");
-                    return Err(trouble.unwrap_or_else(silent));
+            let is_stalled = self.stalled_since.lock().is_some_and(|since| since.elapsed() >= MAX_STALL);
+            let error = self.write_error.lock().as_ref().map(Fault::duplicate);
+            match error {
+                Some(fault) if is_stalled => return Err(self.deferred_write_error(&fault)),
+                error if remaining.is_zero() => {
+                    let no_answer = || Fault::unavailable("the disk does not answer; the write may still complete");
+                    return Err(error.unwrap_or_else(no_answer));
                 }
                 Some(_) | None => {}
             }
         }
     }
 
-    /// Shows a set to every reader, from its place in the queue's order on.
-    pub(crate) fn show_pending(&self, prepared: &QueuedSet) {
-        if !prepared.moves.is_empty() {
+    /// Adds a set to the overlay, at its position in the queue's order.
+    pub(crate) fn show_pending(&self, queued: &QueuedSet) {
+        if !queued.moves.is_empty() {
             return;
         }
         let accepted = self.file_time();
-        for effect in &prepared.effects {
+        for effect in &queued.effects {
             let leaf = match &effect.after {
                 Some(StateAfter::Leaf(leaf)) => Some(leaf.clone()),
                 Some(StateAfter::Blob(..)) => continue,
                 None => None,
             };
-            let pending = PendingState { ticket: prepared.ticket, leaf, replaces_large: effect.replaces_large, accepted };
+            let pending = PendingState { ticket: queued.ticket, leaf, replaces_large: effect.replaces_large, accepted };
             self.overlay.put(effect.path.clone(), pending);
         }
-        for path in &prepared.consumed_scratch {
-            self.overlay.put(path.clone(), PendingState { ticket: prepared.ticket, leaf: None, replaces_large: None, accepted });
+        for path in &queued.consumed_scratch {
+            self.overlay
+                .put(path.clone(), PendingState { ticket: queued.ticket, leaf: None, replaces_large: None, accepted });
         }
     }
 
-    /// Makes directories above a file to come, and says which. A file in the way may be one whose
-    /// removal is accepted and not yet done.
+    /// Creates parent directories, and returns the created ones. A file in their place may have a
+    /// pending removal.
     fn make_parents(&self, path: &TreePath) -> Result<Vec<TreePath>, Fault> {
         match self.tree.make_parents(path) {
             Err(StoreError::Disk { source, .. })
@@ -368,7 +362,7 @@ impl VfsCore {
         Ok(())
     }
 
-    /// Replaces a file by one with the same bytes. An external edit stays, and is recorded as one.
+    /// Replaces a file by one with the same bytes. An external edit stays, and is recorded.
     pub(crate) fn replace_same(&self, path: &TreePath, leaf: &OverlayFile) -> Result<(), Fault> {
         if self.install_logged(path, leaf, Some([leaf.etag][..].into()))? == InstallResult::ConflictingEdit {
             self.request_rescan(vec![path.clone()]);
@@ -376,7 +370,7 @@ impl VfsCore {
         Ok(())
     }
 
-    /// What is done to the tree directly comes after what is accepted for the same path.
+    /// Direct changes follow the accepted ones of the same path.
     fn wait_for_pending(&self, path: &TreePath) -> Result<(), Fault> {
         if self.overlay.get(path).is_some() { self.wait_applied(MAX_WAIT) } else { Ok(()) }
     }
@@ -402,7 +396,7 @@ fn changed_paths(set: &ChangeSet) -> BTreeSet<TreePath> {
     paths
 }
 
-/// The commit's message where the writer gives none (gaps.md 4.4, commit conventions).
+/// The commit message when the writer gives none.
 fn default_message(caller: &Caller, changes: &[Change], core: &VfsCore) -> String {
     let actor = caller.actor();
     match changes {
@@ -414,14 +408,14 @@ fn default_message(caller: &Caller, changes: &[Change], core: &VfsCore) -> Strin
         [Change::Move { from, to, .. }] if core.tree.stat(from).is_ok_and(|stat| stat.kind == StatKind::Directory) => {
             format!("{actor}: rename dir {from} → {to}")
         }
-        // A scratch file that becomes a page is a write of that page (gaps.md D8).
+        // A scratch file renamed to a page is a write of that page.
         [Change::Move { from, to, .. }] if !core.path_classes.classify(from).is_versioned() => format!("{actor}: {to}"),
         [Change::Move { from, to, .. }] => format!("{actor}: rename {from} → {to}"),
         _ => many_message(&format!("{actor}: {} files", changes.len()), changes.iter().map(Change::path)),
     }
 }
 
-/// A subject, and the paths below it, as many as are still useful to read.
+/// A subject and up to 100 paths.
 pub(crate) fn many_message<'a>(subject: &str, paths: impl Iterator<Item = &'a TreePath>) -> String {
     let mut text = format!("{subject}\n");
     for (count, path) in paths.enumerate() {

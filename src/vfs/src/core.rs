@@ -116,7 +116,7 @@ impl VfsCore {
     /// # Errors
     /// `Repository` when the versions are not stored in git.
     pub(crate) fn git(&self) -> Result<&History, StoreError> {
-        let missing = || StoreError::Repository("versions of this space are not kept by git".to_owned());
+        let missing = || StoreError::Repository("versions of this space are not stored in git".to_owned());
         self.versions.git().ok_or_else(missing)
     }
 
@@ -195,7 +195,8 @@ impl VfsCore {
             Err(error) if error.is_missing() => None,
             Err(error) => return Err(error.into()),
         };
-        let mode = replaced.filter(|stat| stat.kind == StatKind::File).map_or(DEFAULT_FILE_MODE, |stat| stat.preserved_mode());
+        let mode =
+            replaced.filter(|stat| stat.kind == StatKind::File).map_or(DEFAULT_FILE_MODE, |stat| stat.preserved_mode());
         let owner = match replaced {
             Some(stat) => Some((stat.uid, stat.gid)),
             None => self.new_file_owner(path)?,
@@ -238,10 +239,12 @@ impl VfsCore {
             None => self.install(path, leaf).map(|()| InstallResult::Done),
         };
         match try_install() {
-            Err(error) if error.is_type_conflict() => match self.tree.remove_directory(path).and_then(|()| try_install()) {
-                Err(_) => tolerate_type_conflict(path, Err(error)).map(|()| InstallResult::Done),
-                outcome => outcome,
-            },
+            Err(error) if error.is_type_conflict() => {
+                match self.tree.remove_directory(path).and_then(|()| try_install()) {
+                    Err(_) => tolerate_type_conflict(path, Err(error)).map(|()| InstallResult::Done),
+                    outcome => outcome,
+                }
+            }
             outcome => outcome,
         }
     }

@@ -137,9 +137,9 @@ impl Vfs {
             // A new repository would prevent the user from restoring the lost one.
             History::check_repository(&root)?;
         }
-        let (memory, is_new_memory) =
+        let (versions, are_new_versions) =
             VersionStore::open(strategy, &root, (&tree, &log), &scratch).map_err(|error| with_root(&root, error))?;
-        if is_new_log || is_new_memory {
+        if is_new_log || are_new_versions {
             // Before any write is acknowledged: flushing the log syncs its records, but not git's
             // `HEAD`, and not on every filesystem the directory entries of the log.
             if is_new_log {
@@ -147,7 +147,7 @@ impl Vfs {
                 tree.mark_rewritten();
             }
             if !tree.has_sync_failed() {
-                tree.flush(memory.other_disks()).map_err(|error| with_root(&root, error))?;
+                tree.flush(versions.other_disks()).map_err(|error| with_root(&root, error))?;
             }
         }
         let feed = ChangeFeed::new(Arc::clone(&log), log.last_seq());
@@ -157,10 +157,10 @@ impl Vfs {
             refusals: nodes::RecentRefusals::open(&tree),
             fail_points: FailPoints::new(&root),
             root,
-            path_classes: path_classes,
+            path_classes,
             tree,
             log,
-            versions: memory,
+            versions,
             clock,
             commit_policy: commits,
             path_locks: crate::path_locks::PathLocks::default(),
@@ -195,7 +195,7 @@ impl Vfs {
             .map_err(Fault::internal)?;
         let vfs = Arc::new(Self {
             core,
-            commit_leader: commit_leader,
+            commit_leader,
             gates,
             nodes: SpaceNodes::default(),
             write_flushers: Mutex::default(),
@@ -244,7 +244,8 @@ impl Vfs {
 
     /// Reports the asynchronous saves that could not be written before the end.
     fn check_lost_writes(&self) -> Result<(), Fault> {
-        let paths: Vec<_> = std::mem::take(&mut *self.core.lost_writes.lock()).iter().map(|path| format!("`{path}`")).collect();
+        let paths: Vec<_> =
+            std::mem::take(&mut *self.core.lost_writes.lock()).iter().map(|path| format!("`{path}`")).collect();
         if paths.is_empty() {
             return Ok(());
         }

@@ -111,8 +111,9 @@ impl Vfs {
     /// Who knows the links that follow a rename: between pages that readers see, and only where
     /// that is wanted.
     pub(crate) fn resolver_for(&self, from: &TreePath, to: &TreePath) -> Option<&dyn LinkResolver> {
-        let is_page =
-            |path: &TreePath| path.is_page() && !path.is_hidden() && self.core.path_classes.classify(path) == PathClass::Content;
+        let is_page = |path: &TreePath| {
+            path.is_page() && !path.is_hidden() && self.core.path_classes.classify(path) == PathClass::Content
+        };
         self.core.link_resolver.get().map(|linking| &**linking).filter(|_| is_page(from) && is_page(to))
     }
 

@@ -39,9 +39,10 @@ pub(crate) fn check_precondition(path: &TreePath, current: CurrentState, expect:
         | (Precondition::Present, CurrentState::Content(_) | CurrentState::Large(_) | CurrentState::Special) => Ok(()),
         (Precondition::OneOf(etags), CurrentState::Content(etag)) if etags.contains(&etag) => Ok(()),
         (Precondition::Large(large), CurrentState::Large(current)) if *large == current => Ok(()),
-        (Precondition::Absent, _) => {
-            Err(Fault::new(Kind::PreconditionFailed, format!("`{path}` already exists; the request only allows creating it")))
-        }
+        (Precondition::Absent, _) => Err(Fault::new(
+            Kind::PreconditionFailed,
+            format!("`{path}` already exists; the request only allows creating it"),
+        )),
         (Precondition::Present | Precondition::OneOf(_) | Precondition::Large(_), CurrentState::Nothing) => {
             Err(Fault::edit_conflict(path, None))
         }

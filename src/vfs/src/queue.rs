@@ -172,8 +172,8 @@ pub(crate) struct CommitQueue {
 
 impl Default for CommitQueue {
     fn default() -> Self {
-        let (state, arrived, left) = Default::default();
-        Self { state, work_available: arrived, work_done: left, admission_timeout: ADMISSION_TIMEOUT }
+        let (state, work_available, work_done) = Default::default();
+        Self { state, work_available, work_done, admission_timeout: ADMISSION_TIMEOUT }
     }
 }
 

@@ -141,7 +141,7 @@ impl Committer {
     fn defer_to_recovery(&mut self, planned: &[PlannedSet]) {
         // Recovery compares the tree with history.
         self.conflicting_edits.clear();
-        let commit = newest_commit(planned).or(self.unapplied_tip.and_then(|left| left.commit)).or(self.head);
+        let commit = newest_commit(planned).or(self.unapplied_tip.and_then(|tip| tip.commit)).or(self.head);
         let newest = planned.last().map(|PlannedSet { record, .. }| WriteTip { commit, seq: record.seq });
         self.unapplied_tip = newest.or(self.unapplied_tip);
     }
@@ -205,15 +205,16 @@ impl Committer {
     fn install(&mut self, planned: &[PlannedSet]) -> Result<(), StoreError> {
         let plans = coalesce_paths(planned);
         let mut edited = Vec::new();
-        for (index, PlannedSet { set, .. }) in
-            planned.iter().enumerate().filter(|(_, planned)| !planned.set.is_adopted)
+        for (index, PlannedSet { set, .. }) in planned.iter().enumerate().filter(|(_, planned)| !planned.set.is_adopted)
         {
             for (from, to) in &set.moves {
                 self.move_directory(from, to)?;
             }
             for effect in set.effects.iter().filter(|effect| set.is_installed_alone(effect)) {
                 let plan = &plans[&effect.path];
-                if plan.last_writer == index && self.install_effect(effect, plan.expected())? == InstallResult::ConflictingEdit {
+                if plan.last_writer == index
+                    && self.install_effect(effect, plan.expected())? == InstallResult::ConflictingEdit
+                {
                     edited.push(effect.path.clone());
                 }
                 self.parallel_stager.mark_installed();
@@ -278,8 +279,7 @@ impl Committer {
         };
         self.is_rebuilding = true;
         let mut parent = head;
-        for PlannedSet { set, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some())
-        {
+        for PlannedSet { set, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some()) {
             let edits: Vec<_> = set.changing_effects().map(file_edit).collect();
             let author = CommitAuthor { actor: &record.actor, time: record.time, message: &record.message };
             match history.stage(Some(parent), &edits, &author) {

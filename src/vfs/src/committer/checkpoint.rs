@@ -131,7 +131,9 @@ impl Committer {
                 Err(TryRecvError::Disconnected) => None,
             }
         };
-        let Some(RunningCheckpoint { thread, target, bytes, started, .. }) = self.running_checkpoint.take() else { return };
+        let Some(RunningCheckpoint { thread, target, bytes, started, .. }) = self.running_checkpoint.take() else {
+            return;
+        };
         // The thread uses the space until it ends.
         let has_finished = thread.join().is_ok();
         let Some(CheckpointResult { index_refresh: index, flush_outcome }) = result.filter(|_| has_finished) else {

@@ -48,7 +48,13 @@ pub(super) struct IndexRefresh {
 impl Default for GitIndex {
     fn default() -> Self {
         let now = Instant::now();
-        Self { touched: BTreeSet::new(), recent: Default::default(), recent_since: now, earliest: now, retry_interval: None }
+        Self {
+            touched: BTreeSet::new(),
+            recent: Default::default(),
+            recent_since: now,
+            earliest: now,
+            retry_interval: None,
+        }
     }
 }
 
@@ -74,7 +80,11 @@ impl GitIndex {
     /// The paths to refresh now; none when it is not due. A checkpoint refreshes before the regular
     /// interval. Missing pages wait: they can have no entry, and nothing reports when they are
     /// back.
-    pub(super) fn take_due(&mut self, is_flush: bool, is_missing: impl Fn(&TreePath) -> bool) -> Option<BTreeSet<TreePath>> {
+    pub(super) fn take_due(
+        &mut self,
+        is_flush: bool,
+        is_missing: impl Fn(&TreePath) -> bool,
+    ) -> Option<BTreeSet<TreePath>> {
         let is_time = self.earliest <= Instant::now() || is_flush && self.retry_interval.is_none();
         if !is_time || self.touched.is_empty() {
             return None;

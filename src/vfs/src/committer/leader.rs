@@ -63,7 +63,10 @@ impl CommitLeader {
         }
     }
 
-    #[expect(clippy::unwrap_used, reason = "the thread ends with whoever panicked in its place, and health says so")]
+    #[expect(
+        clippy::unwrap_used,
+        reason = "the committer thread ends after a panic of an inline leader, and health reports it"
+    )]
     fn lock(&self) -> MutexGuard<'_, Committer> {
         self.0.lock().unwrap()
     }
@@ -98,7 +101,9 @@ impl Committer {
 
     /// Whether the thread has work, or must wake up earlier than it planned.
     fn needs_thread(&self) -> bool {
-        self.handoff.is_some() || self.packs_pending_unpin >= MAX_PACKS_PENDING_UNPIN || self.next_deadline() < self.next_wakeup
+        self.handoff.is_some()
+            || self.packs_pending_unpin >= MAX_PACKS_PENDING_UNPIN
+            || self.next_deadline() < self.next_wakeup
     }
 
     /// Continues what inline leaders left.

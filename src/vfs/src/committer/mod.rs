@@ -26,7 +26,7 @@ use svcfs_base::{CommitId, Fault, Seq, TreePath};
 use svcfs_store::{ExternalGit, LogRecord, PathState, StoreError, WriteTip};
 use tracing::{error, info, warn};
 
-pub(crate) use external_commits::{external_record, diverged_records, assign_seqs};
+pub(crate) use external_commits::{assign_seqs, diverged_records, external_record};
 pub(crate) use leader::CommitLeader;
 use overlap::FlushOverlap;
 use parallel_stage::ParallelStager;
@@ -155,7 +155,9 @@ impl Committer {
     fn run_maintenance(&mut self) {
         // When the disk is slower than its writers, they wait here, so that the log stays bounded.
         let is_full = self.uncheckpointed_bytes > MAX_UNCHECKPOINTED_BYTES;
-        self.collect_checkpoint(is_full && self.running_checkpoint.as_ref().is_some_and(checkpoint::RunningCheckpoint::is_flush));
+        self.collect_checkpoint(
+            is_full && self.running_checkpoint.as_ref().is_some_and(checkpoint::RunningCheckpoint::is_flush),
+        );
         if is_full {
             self.checkpoint();
         }
@@ -192,7 +194,8 @@ impl Committer {
         }
         self.check_index();
         self.record_due_removals(Instant::now());
-        let is_idle = self.needs_checkpoint && self.last_work.elapsed() >= CHECKPOINT_IDLE_DELAY && !self.window.is_open();
+        let is_idle =
+            self.needs_checkpoint && self.last_work.elapsed() >= CHECKPOINT_IDLE_DELAY && !self.window.is_open();
         if is_idle {
             self.checkpoint();
         }
@@ -226,10 +229,7 @@ impl Committer {
         }
         self.close_window();
         if self.window.is_open() {
-            error!(
-                sets = self.window.count(),
-                "logged changes have no commit yet; the next start commits them"
-            );
+            error!(sets = self.window.count(), "logged changes have no commit yet; the next start commits them");
         }
         for set in &self.retry_queue {
             error!(message = %set.message, "an accepted write could not be logged before shutdown and is lost");

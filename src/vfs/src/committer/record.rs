@@ -12,7 +12,7 @@ use tracing::error;
 
 use super::window::CommitPolicy;
 use super::{Committer, PlannedSet};
-use crate::adopt::{adoption_set, adoption_message};
+use crate::adopt::{adoption_message, adoption_set};
 use crate::overlay::OverlayFile;
 use crate::precondition::{CurrentState, check_precondition};
 use crate::queue::{FileEffect, QueuedSet, StateAfter, StateBefore};
@@ -66,7 +66,7 @@ impl Committer {
 
     fn log_planned(&mut self, sets: Vec<QueuedSet>) -> Result<LoggedBatch, (Vec<QueuedSet>, StoreError)> {
         let mut logged = LoggedBatch { planned: Vec::with_capacity(sets.len()), noops: Vec::new() };
-        let commit = self.unapplied_tip.map_or(self.head, |left| left.commit);
+        let commit = self.unapplied_tip.map_or(self.head, |tip| tip.commit);
         let mut tip = RecordTip { commit, seq: self.last_seq, committed: Seq(0) };
         let mut sets = sets.into_iter();
         while let Some(set) = sets.next() {
@@ -246,9 +246,9 @@ impl Committer {
         let paths: Vec<_> = set.effects.iter().map(|effect| &effect.path).collect();
         let states = self.core.versions.staged_states(tip.write_tip(), &paths)?;
         let (mut remaining, mut rescan) = (Vec::with_capacity(set.effects.len()), Vec::new());
-        let since = match set.scanned_at.filter(|seen| *seen < self.last_non_scan_seq) {
-            Some(seen) => {
-                let mut since = self.core.log.changed_paths(seen)?;
+        let since = match set.scanned_at.filter(|scanned_at| *scanned_at < self.last_non_scan_seq) {
+            Some(scanned_at) => {
+                let mut since = self.core.log.changed_paths(scanned_at)?;
                 since.extend(logged.changed_paths().cloned());
                 since
             }
@@ -322,13 +322,7 @@ impl Committer {
     }
 
     /// The record of a set.
-    pub(super) fn record_of(
-        &self,
-        set: &QueuedSet,
-        seq: Seq,
-        form: RecordForm,
-        commit: Option<CommitId>,
-    ) -> LogRecord {
+    pub(super) fn record_of(&self, set: &QueuedSet, seq: Seq, form: RecordForm, commit: Option<CommitId>) -> LogRecord {
         let entry = |effect: &FileEffect| {
             let leaf = match &effect.after {
                 Some(StateAfter::Leaf(leaf)) => Some(leaf),

@@ -139,7 +139,9 @@ impl Committer {
             }
             let is_being_removed = |occupant: &TreePath| {
                 let in_set = set.effects.iter().find(|effect| effect.path == *occupant);
-                in_set.map(|effect| effect.after.is_none()).unwrap_or_else(|| self.core.uncommitted.get(occupant, tip.committed) == Some(None))
+                in_set
+                    .map(|effect| effect.after.is_none())
+                    .unwrap_or_else(|| self.core.uncommitted.get(occupant, tip.committed) == Some(None))
             };
             let committed = self.core.git()?.type_conflicts(tip.commit, path)?;
             let above = path
@@ -147,7 +149,9 @@ impl Committer {
                 .filter(|above| matches!(self.core.uncommitted.get(above, tip.committed), Some(Some(_))));
             let below = self.core.uncommitted.below(path, tip.committed).into_iter();
             let below = below.filter(|(_, recorded)| recorded.is_some()).map(|(below, _)| below);
-            if let Some(occupant) = committed.into_iter().chain(above).chain(below).find(|occupant| !is_being_removed(occupant)) {
+            if let Some(occupant) =
+                committed.into_iter().chain(above).chain(below).find(|occupant| !is_being_removed(occupant))
+            {
                 let is_above = path.is_under(&occupant);
                 return Err(refused(if is_above {
                     "a file stands where a directory must be"
@@ -216,7 +220,8 @@ impl Committer {
         let states = self.core.versions.staged_states(tip.write_tip(), &entries.keys().copied().collect::<Vec<_>>())?;
         let effects = entries.into_values().zip(states).filter_map(|(entry, recorded)| {
             let after = entry.new.map(|blob| (blob, entry.kind));
-            (recorded != after).then(|| FileEffect::new(entry.path.clone(), recorded.map(StateBefore::from), state_after(entry)))
+            (recorded != after)
+                .then(|| FileEffect::new(entry.path.clone(), recorded.map(StateBefore::from), state_after(entry)))
         });
         let message = group.message(&last.actor);
         let set = closing_set((last, &group.sets), self.core.next_ticket(), message, effects.collect());
@@ -232,8 +237,8 @@ impl Committer {
     pub(super) fn close_window(&mut self) {
         if self.window.is_open() {
             self.window.expedite();
-            let held = std::mem::take(&mut self.retry_queue);
-            self.process(held);
+            let retried = std::mem::take(&mut self.retry_queue);
+            self.process(retried);
         }
     }
 

@@ -218,9 +218,11 @@ impl Vfs {
                 let range = clamped_range(&leaf.content, offset, length as u64);
                 Ok(leaf.content.slice(range))
             }
-            None => {
-                self.core.tree.read_range(&path, offset, length).map_err(|error| crate::view::not_found_fault(&path, error))
-            }
+            None => self
+                .core
+                .tree
+                .read_range(&path, offset, length)
+                .map_err(|error| crate::view::not_found_fault(&path, error)),
         }
     }
 

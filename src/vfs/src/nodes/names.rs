@@ -221,7 +221,8 @@ impl Vfs {
         let mut held = self.nodes.lock_subtrees(&[path]);
         let is_new = held.at(path).is_some_and(|shared| shared.dirty.as_ref().is_some_and(|staging| staging.is_new));
         held.preserve_unlinked(self, path)?;
-        match self.apply_locked(caller, ChangeSet::from(Change::remove(path.clone()).with_precondition(expect)).soon()) {
+        match self.apply_locked(caller, ChangeSet::from(Change::remove(path.clone()).with_precondition(expect)).soon())
+        {
             Ok(_) => {}
             // Created and removed again before anything was published.
             Err(fault) if fault.kind() == Kind::NotFound && is_new => {}
@@ -356,7 +357,12 @@ impl Vfs {
     }
 
     /// The path of a name that this caller may write.
-    pub(super) fn writable_path(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<TreePath, Fault> {
+    pub(super) fn writable_path(
+        &self,
+        caller: &Caller,
+        parent: NodeId,
+        name: &PathComponent,
+    ) -> Result<TreePath, Fault> {
         let path = self.directory_path(parent)?.join(name);
         if !self.core.path_classes.is_visible(caller.protocol, &path) {
             return Err(Fault::new(Kind::Forbidden, format!("`{path}` belongs to the server")));

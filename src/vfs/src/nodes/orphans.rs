@@ -92,7 +92,11 @@ impl Vfs {
 
     /// Sets attributes of a directory that was removed; they are nobody's but of those who work in
     /// it.
-    pub(super) fn set_orphan_attributes(&self, node: NodeId, set: &SetAttributes) -> Result<Option<PathAttributes>, Fault> {
+    pub(super) fn set_orphan_attributes(
+        &self,
+        node: NodeId,
+        set: &SetAttributes,
+    ) -> Result<Option<PathAttributes>, Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         let Some(kept @ OrphanNode::Directory(_)) = &mut shared.orphan else { return Ok(None) };

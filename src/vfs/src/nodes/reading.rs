@@ -100,7 +100,8 @@ impl Vfs {
         match self.find_file(protocol, path)? {
             FoundFile::InTree(place, size) if size > MAX_IN_MEMORY_BYTES => {
                 let (still, stat) = SnapshotReader::open(self, &place)?;
-                let (etag, reader) = (still.etag, FileReader { vfs: Arc::clone(self), source: ReaderSource::Snapshot(still) });
+                let (etag, reader) =
+                    (still.etag, FileReader { vfs: Arc::clone(self), source: ReaderSource::Snapshot(still) });
                 Ok(OpenedFile { content: FileContent::OnDisk(reader), etag, attributes: stat.into() })
             }
             there => Ok(self.read_found(path, there)?.into()),

@@ -94,7 +94,8 @@ impl SharedNode {
 
     /// Whether a handle may write with nothing of its own put aside.
     fn has_nothing_detached(&self, handle: HandleId) -> bool {
-        !self.superseded_handles.contains(&handle) && !self.detached.as_ref().is_some_and(|aside| aside.writers.contains(&handle))
+        !self.superseded_handles.contains(&handle)
+            && !self.detached.as_ref().is_some_and(|aside| aside.writers.contains(&handle))
     }
 
     /// Through which handle a page of a mapping is written. The kernel picks one of those that have

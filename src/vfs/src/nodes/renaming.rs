@@ -132,8 +132,7 @@ impl Vfs {
         if is_replacing_directory && !is_directory {
             return Err(Fault::is_directory(to));
         }
-        if is_directory
-            && held.at(to).is_some_and(|shared| shared.dirty.as_ref().is_some_and(|staging| staging.is_new))
+        if is_directory && held.at(to).is_some_and(|shared| shared.dirty.as_ref().is_some_and(|staging| staging.is_new))
         {
             return Err(Fault::not_directory(to));
         }

@@ -85,7 +85,11 @@ impl SnapshotReader {
     pub(super) fn from_content(vfs: &Vfs, content: &[u8]) -> Result<Self, Fault> {
         let draft = vfs.core.tree.stage_large()?;
         draft.file().write_at(0, content)?;
-        Ok(Self { etag: ETag::from_content(content), size: content.len() as u64, source: SnapshotSource::PrivateFile(draft) })
+        Ok(Self {
+            etag: ETag::from_content(content),
+            size: content.len() as u64,
+            source: SnapshotSource::PrivateFile(draft),
+        })
     }
 
     /// Bytes at an offset; fewer at the end. Waits for the disk.

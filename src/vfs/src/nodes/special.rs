@@ -66,7 +66,8 @@ impl Vfs {
     /// What is known of a path when a special or large file stands there and nothing is about to
     /// take its place.
     pub(super) fn special(&self, path: &TreePath) -> Result<Option<PathAttributes>, Fault> {
-        if self.core.overlay.get(path).is_some_and(|pending| pending.leaf.is_some() || pending.replaces_large.is_some()) {
+        if self.core.overlay.get(path).is_some_and(|pending| pending.leaf.is_some() || pending.replaces_large.is_some())
+        {
             return Ok(None);
         }
         Ok(self.core.tree.stat_special(path)?.map(PathAttributes::from))

@@ -181,7 +181,8 @@ pub(crate) struct SpaceNodes(Mutex<NodeTable>);
 
 impl Default for SpaceNodes {
     fn default() -> Self {
-        let root = TreeNode { path: TreePath::root(), is_unlinked: false, lookup_count: 1, open: 0, shared: Arc::default() };
+        let root =
+            TreeNode { path: TreePath::root(), is_unlinked: false, lookup_count: 1, open: 0, shared: Arc::default() };
         Self(Mutex::new(NodeTable {
             next_node: NodeId::ROOT.0 + 1,
             next_handle: 1,
@@ -212,7 +213,13 @@ impl SpaceNodes {
                 table.names.insert(path.clone(), id);
                 table.nodes.insert(
                     id,
-                    TreeNode { path: path.clone(), is_unlinked: false, lookup_count: 0, open: 0, shared: Arc::default() },
+                    TreeNode {
+                        path: path.clone(),
+                        is_unlinked: false,
+                        lookup_count: 0,
+                        open: 0,
+                        shared: Arc::default(),
+                    },
                 );
                 id
             }
@@ -230,7 +237,8 @@ impl SpaceNodes {
     pub(crate) fn add_lookup(&self, id: NodeId, (directory, name): (NodeId, &str)) -> bool {
         let mut table = self.table();
         let above = table.nodes.get(&directory).filter(|above| !above.is_unlinked).map(|above| above.path.clone());
-        let is_there = |node: &&mut TreeNode| !node.is_unlinked && node.path.name() == name && node.path.parent() == above;
+        let is_there =
+            |node: &&mut TreeNode| !node.is_unlinked && node.path.name() == name && node.path.parent() == above;
         match table.nodes.get_mut(&id).filter(is_there) {
             Some(node) if above.is_some() => node.lookup_count += 1,
             Some(_) | None => return false,

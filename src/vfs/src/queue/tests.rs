@@ -72,7 +72,11 @@ fn a_program_waits_for_as_long_as_the_disk_gets_on_and_others_are_told_to_come_a
         (AdmissionDeadline::new(Protocol::Fuse, most, 7), AdmissionDeadline::new(Protocol::Http, most, 7));
     let (first, theirs) = (program.extend_on_progress(Instant::now(), 7), client.extend_on_progress(Instant::now(), 7));
     let later = first + most * 3;
-    assert_eq!((program.extend_on_progress(later, 7), client.extend_on_progress(later, 7)), (first, theirs), "nothing was done");
+    assert_eq!(
+        (program.extend_on_progress(later, 7), client.extend_on_progress(later, 7)),
+        (first, theirs),
+        "nothing was done"
+    );
     assert_eq!((program.extend_on_progress(later, 8), client.extend_on_progress(later, 8)), (later + most, theirs));
     assert_eq!(program.extend_on_progress(later + most, 8), later + most, "and no more since");
 }

@@ -1,5 +1,4 @@
-//! The snapshots of the log's unsettled end, taken again, and the first ones of a tree that had
-//! none.
+//! Saves the snapshots of records since the checkpoint, and the first ones of a tree that had none.
 
 use svcfs_base::{Fault, Seq};
 use svcfs_store::SnapshotStore;
@@ -8,21 +7,22 @@ use tracing::{info, warn};
 use super::replay_set::ReplaySet;
 use crate::core::{VfsCore, tolerate_type_conflict};
 
-/// Takes the snapshots of logged changes again: nothing of them was flushed.
-pub(super) fn redo_snapshots(core: &VfsCore, snapshots: &SnapshotStore, logged: &ReplaySet<'_>) -> Result<(), Fault> {
-    for record in logged.records {
+/// Saves the snapshots of logged changes again: none of them was flushed.
+pub(super) fn redo_snapshots(core: &VfsCore, snapshots: &SnapshotStore, replay: &ReplaySet<'_>) -> Result<(), Fault> {
+    for record in replay.records {
         for entry in &record.entries {
             let Some(hash) = entry.new else { continue };
             let content = match &entry.content {
                 Some(content) => Some(content.clone()),
-                None => logged.find_content(core, &entry.path, hash)?,
+                None => replay.find_content(core, &entry.path, hash)?,
             };
             match content {
-                Some(content) => tolerate_type_conflict(&entry.path, snapshots.save(&entry.path, record.time, &content))?,
-                // Only edits behind the server are logged without their content: nobody was
-                // promised them.
+                Some(content) => {
+                    tolerate_type_conflict(&entry.path, snapshots.save(&entry.path, record.time, &content))?
+                }
+                // Only external edits are logged without content: no writer was acknowledged.
                 None => {
-                    warn!(page.path = %entry.path, %hash, "a version made behind the server was covered before its snapshot")
+                    warn!(page.path = %entry.path, %hash, "an external edit was overwritten before its snapshot was saved")
                 }
             }
         }
@@ -30,9 +30,8 @@ pub(super) fn redo_snapshots(core: &VfsCore, snapshots: &SnapshotStore, logged: 
     Ok(())
 }
 
-/// Takes a snapshot of every file that has none, named by the set that recorded it last: what
-/// another strategy recorded is not to be lost to the first write that covers it. The snapshots are
-/// flushed.
+/// Saves a snapshot of every file that has none, at its last record's time: a version recorded by
+/// another strategy must not be lost with the next write. The snapshots are flushed.
 pub(super) fn take_first_snapshots(core: &VfsCore, snapshots: &SnapshotStore) -> Result<(), Fault> {
     let mut count = 0;
     for (path, hash, _) in core.versions.list_states(&svcfs_base::TreePath::root())? {
@@ -48,7 +47,7 @@ pub(super) fn take_first_snapshots(core: &VfsCore, snapshots: &SnapshotStore) ->
         }
     }
     if count > 0 {
-        info!(files = count, "took a first snapshot of files that had none");
+        info!(files = count, "saved a first snapshot of files that had none");
         core.tree.flush(&[])?;
     }
     Ok(())

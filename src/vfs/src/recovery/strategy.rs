@@ -1,7 +1,7 @@
-//! The change from one strategy of versioning to another.
+//! Switching the version strategy.
 //!
-//! One rule: what was accepted under a strategy is completed under it; the other begins with a
-//! settled log.
+//! Invariant: writes accepted under a strategy are completed under it; the next one starts with a
+//! checkpointed log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,35 +11,36 @@ use svcfs_store::{Log, StatePaths, StoreError, VersionStore, VersionStrategy, Wo
 use tracing::info;
 
 use crate::core::VfsCore;
-use crate::{CommitPolicy, RootLock, Vfs, VfsOptions, with_root, lock_root};
+use crate::{CommitPolicy, RootLock, Vfs, VfsOptions, lock_root, with_root};
 
-/// Tree and log of a root, with nothing in the log that another strategy must complete.
+/// Tree and log of a root; the log has nothing that another strategy must complete.
 pub(crate) struct RootStores {
     pub(crate) tree: WorkTree,
     pub(crate) log: Log,
-    /// The log was made now.
+    /// The log was created just now.
     pub(crate) is_new_log: bool,
-    /// The lock of the root, given back for a moment when something was to be completed.
+    /// The root lock, released for a moment when writes had to be completed.
     pub(crate) lock: RootLock,
 }
 
 impl RootStores {
-    /// Opens them; what was accepted under another strategy is brought to its end under that one.
+    /// Opens them; writes accepted under another strategy are completed under it.
     ///
     /// # Errors
-    /// What the disk or the log say, with the root; `Unavailable` when it cannot be completed.
+    /// The disk's or the log's error, with the root; `Unavailable` when the writes cannot be
+    /// completed.
     pub(crate) fn open(options: &VfsOptions, root: &Path) -> Result<Self, Fault> {
         let stores = Self::open_locked(root)?;
-        // Read once: after a crash each opening of the log reads its journal through, and each
-        // closing moves it into the file.
+        // Read once: after a crash each open of the log replays its journal, and each close applies
+        // it.
         let Some(before) = stores.unfinished_strategy(root, options.strategy)? else { return Ok(stores) };
-        info!(strategy = before.name(), "completing what was accepted under another strategy of versioning");
+        info!(strategy = before.name(), "completing writes accepted under another version strategy");
         drop(stores);
         finish_under(options, root, before)?;
         let stores = Self::open_locked(root)?;
         if stores.unfinished_strategy(root, options.strategy)?.is_some() {
             let text = format!(
-                "root `{}`: what was accepted with `versioning.strategy = \"{}\"` cannot be completed; put the setting back until it is",
+                "root `{}`: writes accepted with `versioning.strategy = \"{}\"` are not completed yet; restore that setting until they are",
                 root.display(),
                 before.name()
             );
@@ -55,41 +56,30 @@ impl RootStores {
         Ok(Self { tree, log, is_new_log, lock })
     }
 
-    /// The strategy under which a root must be opened once more before another begins; none when it
-    /// need not.
+    /// The strategy under which the root must be opened once more; none when that is not needed.
     fn unfinished_strategy(&self, root: &Path, wanted: VersionStrategy) -> Result<Option<VersionStrategy>, Fault> {
-        let found = || -> Result<_, StoreError> {
+        let read = || -> Result<_, StoreError> {
             let name = self.log.strategy()?;
             if name == wanted.name() || self.log.last_checkpoint()?.0 == self.log.last_seq() {
                 return Ok(None);
             }
             let unknown =
-                || StoreError::Damaged(format!("the log was written under the strategy `{name}`, which is unknown"));
+                || StoreError::Damaged(format!("the log was written with the unknown version strategy `{name}`"));
             VersionStrategy::parse(&name).ok_or_else(unknown).map(Some)
         };
-        found().map_err(|error| with_root(root, error))
+        read().map_err(|error| with_root(root, error))
     }
 }
 
-/// Opens a root under the strategy of before, and closes it again.
+/// Opens a root under its former strategy, and closes it.
 fn finish_under(options: &VfsOptions, root: &Path, strategy: VersionStrategy) -> Result<(), Fault> {
-    let VfsOptions { clock, scratch_patterns: scratch, .. } = options;
-    let (root, clock, scratch) = (root.to_owned(), Arc::clone(clock), scratch.clone());
-    let (gates, commits, watch, progress) = (Vec::new(), CommitPolicy::PerSet, false, None);
-    Vfs::open(VfsOptions {
-        root,
-        clock,
-        gates,
-        strategy,
-        scratch_patterns: scratch,
-        commit_policy: commits,
-        watch,
-        progress,
-    })?
-    .close()
+    let VfsOptions { clock, scratch_patterns, .. } = options;
+    let (root, clock, scratch_patterns) = (root.to_owned(), Arc::clone(clock), scratch_patterns.clone());
+    let (gates, commit_policy, watch, progress) = (Vec::new(), CommitPolicy::PerSet, false, None);
+    Vfs::open(VfsOptions { root, clock, gates, strategy, scratch_patterns, commit_policy, watch, progress })?.close()
 }
 
-/// Notes under which strategy the log goes on, once nothing of the other is left to be done.
+/// Stores the current strategy in the log, once the former one has nothing to complete.
 pub(crate) fn switch_strategy(core: &VfsCore, strategy: VersionStrategy) -> Result<(), Fault> {
     let before = core.log.strategy()?;
     if before == strategy.name() {
@@ -99,6 +89,6 @@ pub(crate) fn switch_strategy(core: &VfsCore, strategy: VersionStrategy) -> Resu
         super::snapshots::take_first_snapshots(core, snapshots)?;
     }
     core.log.set_strategy(strategy.name())?;
-    info!(before, now = strategy.name(), "versions are kept in another way from now on");
+    info!(before, now = strategy.name(), "version strategy changed");
     Ok(())
 }

@@ -13,7 +13,7 @@ use svcfs_base::{Change, ChangeSet, DiskAttributes, ETag, PathComponent, Protoco
 use svcfs_store::{HeadMove, History, Log, StatePaths};
 use tempfile::TempDir;
 
-use crate::committer::{external_record, assign_seqs};
+use crate::committer::{assign_seqs, external_record};
 use crate::tests::{TestSpace, at, eve, options};
 use crate::{NodeId, SetAttributes, Vfs};
 

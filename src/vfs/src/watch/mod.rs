@@ -203,7 +203,8 @@ impl TreeFollower {
     /// How long until there is something to look at; none when there is.
     fn delay(&self) -> Option<Duration> {
         let quiet = self.last_event + QUIET_DELAY;
-        let seen = (!self.changed_paths.is_empty()).then(|| self.first_event.map_or(quiet, |first| quiet.min(first + MAX_DELAY)));
+        let seen = (!self.changed_paths.is_empty())
+            .then(|| self.first_event.map_or(quiet, |first| quiet.min(first + MAX_DELAY)));
         let due = seen.map_or(self.rescan_due, |seen| seen.min(self.rescan_due));
         let wait = due.saturating_duration_since(Instant::now());
         (!wait.is_zero()).then_some(wait)
@@ -269,7 +270,8 @@ impl TreeFollower {
     }
 
     fn adopt_changes(&mut self, vfs: &Vfs) {
-        let paths: Vec<_> = std::mem::take(&mut self.changed_paths).into_iter().filter(|path| !path.is_root()).collect();
+        let paths: Vec<_> =
+            std::mem::take(&mut self.changed_paths).into_iter().filter(|path| !path.is_root()).collect();
         (self.first_event, self.external_git) = (None, None);
         let outcome = if self.rescan_due <= Instant::now() {
             self.rescan_due = Instant::now() + RESCAN_INTERVAL;
@@ -300,8 +302,8 @@ impl TreeFollower {
         let Some(history) = vfs.core.versions.git() else { return false };
         let found = || Some((history.detect_external_git(GIT_GRACE, None)?, Instant::now()));
         self.external_git = self.external_git.take().or_else(found);
-        self.external_git
-            .as_ref()
-            .is_some_and(|(other, since)| history.is_git_running(other, GIT_GRACE) && since.elapsed() < GIT_WAIT_TIMEOUT)
+        self.external_git.as_ref().is_some_and(|(other, since)| {
+            history.is_git_running(other, GIT_GRACE) && since.elapsed() < GIT_WAIT_TIMEOUT
+        })
     }
 }
