@@ -160,15 +160,13 @@ impl Vfs {
         plan.drop_noops();
         self.core.fail_points.hit(FailPoint::AcceptPlanned);
         self.record_tombstones(&removed_paths);
-        let ChangePlan {
-            effects, directs, consumed_scratch: spent, moves, pending_removals: departures, files, ..
-        } = plan;
-        self.core.pending_removals.lock().extend(departures);
+        let ChangePlan { effects, directs, consumed_scratch, moves, pending_removals, files, .. } = plan;
+        self.core.pending_removals.lock().extend(pending_removals);
         for direct in directs {
             self.core.apply_direct(direct)?;
         }
         if effects.is_empty() {
-            for path in &spent {
+            for path in &consumed_scratch {
                 self.core.tree.remove(path)?;
             }
             self.core.forget_rejected(written.iter(), self.core.refusals.mark());
@@ -183,7 +181,7 @@ impl Vfs {
             made.extend(self.core.make_parents(&effect.path)?);
         }
         // A logged set must be applicable: one that the tree refuses would block all later ones.
-        let removed = spent.iter().chain(moves.iter().flat_map(|(from, to)| [from, to]));
+        let removed = consumed_scratch.iter().chain(moves.iter().flat_map(|(from, to)| [from, to]));
         for path in effects.iter().map(|effect| &effect.path).chain(removed) {
             self.core.tree.check_writable(path)?;
         }
@@ -200,7 +198,7 @@ impl Vfs {
             ticket: self.core.next_ticket(),
             moves,
             effects,
-            consumed_scratch: spent,
+            consumed_scratch,
             is_adopted: false,
             scanned_at: None,
             answer: must_answer.then_some(sender),

@@ -27,7 +27,7 @@ impl Vfs {
         let Some(staging) = &shared.dirty else {
             if let Some(large) = &shared.large {
                 let mut attributes = PathAttributes::from(large.stat()?);
-                let told = shared.reported_times.as_mut().and_then(|told| told.of(&attributes, false));
+                let told = shared.reported_times.as_mut().and_then(|times| times.reported_ctime(&attributes, false));
                 attributes.changed = told.unwrap_or(attributes.changed);
                 if self.nodes.path_of(node).is_err() {
                     // What took its name may not be in its place yet.
@@ -49,8 +49,8 @@ impl Vfs {
             if attributes.kind == EntryKind::Directory {
                 self.merge_pending_times(&path, shared.names_changed, &mut attributes);
             }
-            if let Some(told) = &mut shared.reported_times {
-                match told.of(&attributes, is_pending) {
+            if let Some(times) = &mut shared.reported_times {
+                match times.reported_ctime(&attributes, is_pending) {
                     Some(changed) => attributes.changed = changed,
                     None => shared.reported_times = None,
                 }

@@ -100,7 +100,7 @@ impl Vfs {
             mode: Some(stat.mode),
             modified: now,
             changed: now,
-            ..DirtyBuffer::of(&stat.into())
+            ..DirtyBuffer::from_attributes(&stat.into())
         })
     }
 

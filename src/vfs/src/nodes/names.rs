@@ -147,7 +147,7 @@ impl Vfs {
             mode: Some(mode & 0o7777),
             modified: now,
             changed: now,
-            ..DirtyBuffer::of(&owner.into())
+            ..DirtyBuffer::from_attributes(&owner.into())
         };
         let (node, handle) = {
             // Held, as those do who rename a file to a name that is free: one of us finds it taken.

@@ -53,7 +53,7 @@ impl OrphanNode {
             base: content.as_ref().map(|content| ETag::from_content(content)),
             body: content.map_or_else(DirtyBody::empty, DirtyBody::from),
             mode: Some(attributes.mode),
-            ..DirtyBuffer::of(&attributes)
+            ..DirtyBuffer::from_attributes(&attributes)
         })
     }
 }

@@ -145,19 +145,19 @@ fn commits_to_record(
     records: &[LogRecord],
     mut commits: Vec<(Seq, CommitId)>,
 ) -> Result<Vec<(Seq, CommitId)>, Fault> {
-    let branch_move: HashMap<_, _> = records
+    let dropped: HashMap<_, _> = records
         .iter()
         .filter(|record| record.diff_base == DiffBase::Dropped)
         .map(|record| (record.seq, record.commit))
         .collect();
-    if !branch_move.is_empty() {
-        let dropped = branch_move.values().copied().flatten().collect();
-        let mut readded = core.git()?.ancestors_among((checkpoint, own_tip), &dropped)?;
+    if !dropped.is_empty() {
+        let dropped_commits = dropped.values().copied().flatten().collect();
+        let mut readded = core.git()?.ancestors_among((checkpoint, own_tip), &dropped_commits)?;
         for external in records.iter().filter(|record| record.kind == RecordKind::ExternalCommit) {
             external.commit.map(|commit| readded.remove(&commit));
         }
         commits.retain(|(seq, _)| {
-            branch_move.get(seq).is_none_or(|branch_move| branch_move.is_some_and(|commit| readded.contains(&commit)))
+            dropped.get(seq).is_none_or(|commit| commit.is_some_and(|commit| readded.contains(&commit)))
         });
     }
     Ok(commits)
@@ -171,7 +171,7 @@ fn rebase_onto(
     records: &[LogRecord],
     mut end: LogEnd,
 ) -> Result<LogEnd, Fault> {
-    warn!(commit.id = %head, commit.branch_move = ?branch_move, "the branch was moved while logged changes were pending; rebasing onto it");
+    warn!(commit.id = %head, commit.left = ?branch_move, "the branch was moved while logged changes were pending; rebasing onto it");
     let moved = records_to_rebase(core, (checkpoint, branch_move, head), records)?;
     // After a crash that followed the move of the branch, they are there already.
     let existing =
@@ -208,8 +208,8 @@ fn external_branch_move(
         return Ok(None);
     }
     for (index, (from, _)) in head_moves.iter().enumerate() {
-        let unsettled = records.iter().rposition(|record| record.commit == Some(*from));
-        let Some(position) = unsettled.or((checkpoint == Some(*from)).then_some(0)) else { continue };
+        let pending = records.iter().rposition(|record| record.commit == Some(*from));
+        let Some(position) = pending.or((checkpoint == Some(*from)).then_some(0)) else { continue };
         if !git.has_commit(*from)? || git.contains(head, *from)? {
             continue;
         }
@@ -272,9 +272,9 @@ fn records_to_rebase(
     (checkpoint, branch_move, head): (Option<CommitId>, Option<(CommitId, CommitId)>, CommitId),
     records: &[LogRecord],
 ) -> Result<Vec<LogRecord>, Fault> {
-    let own_tip = records.iter().filter_map(|record| record.commit).collect();
+    let own_commits = records.iter().filter_map(|record| record.commit).collect();
     let own_ancestors = |commit: CommitId| match core.git()?.has_commit(commit)? {
-        true => core.git()?.ancestors_among((checkpoint, commit), &own_tip),
+        true => core.git()?.ancestors_among((checkpoint, commit), &own_commits),
         false => Ok(HashSet::new()),
     };
     let external = own_ancestors(branch_move.map_or(head, |(_, to)| to))?;
@@ -350,9 +350,9 @@ fn restage(
         // The branch moved after these records were logged: external commits recorded later are
         // below them.
         let first = index + records_until_external(&replay.records[index..]);
-        let external =
+        let external_count =
             replay.records[first..].iter().take_while(|record| record.kind == RecordKind::ExternalCommit).count();
-        for number in external.checked_sub(1).into_iter().chain(0..external.min(MAX_EXTERNAL_BASES)) {
+        for number in external_count.checked_sub(1).into_iter().chain(0..external_count.min(MAX_EXTERNAL_BASES)) {
             let external = &replay.records[first + number];
             if let Ok(commit_below) = stage_record(core, external.commit, (record, false), replay)
                 && commit_below == record.commit

@@ -220,7 +220,7 @@ fn rewrite_records(core: &VfsCore, checkpoint_head: Option<CommitId>, replay: &R
 /// Records external commits since the log's last commit; own commits among them are in the log.
 fn record_external_commits(
     committer: &mut Committer,
-    LogEnd { known, branch_move: branch_move, .. }: &LogEnd,
+    LogEnd { known, branch_move, .. }: &LogEnd,
     is_new_log: bool,
     reporter: &mut ProgressReporter,
 ) -> Result<(), Fault> {

@@ -62,7 +62,7 @@ pub(super) fn redo_files(
         && boot_marker::opened_since_boot(&StatePaths::new(&core.root), core.tree.boot_time());
     let is_done = |path: &TreePath| is_done(path) || is_trusted && replay.external_paths().contains(path);
     let lost_paths: Vec<_> = replay.external_paths().iter().copied().filter(|path| !is_done(path)).collect();
-    let on_top = winning_entries(core, replay, &lost_paths)?;
+    let winners = winning_entries(core, replay, &lost_paths)?;
     let missing: Vec<_> = replay.by_path().iter().filter(|(path, _)| !is_done(path)).collect();
     let paths: Vec<_> = missing.iter().map(|(path, _)| **path).collect();
     let recorded = core.versions.checkpoint_states(checkpoint, &paths)?;
@@ -72,9 +72,9 @@ pub(super) fn redo_files(
     reporter.report(OpenProgress::Restoring { files: 0, total });
     for (index, ((path, entries), recorded)) in missing.into_iter().zip(recorded).enumerate() {
         reporter.report_throttled(OpenProgress::Restoring { files: index, total });
-        let Some(newest) = on_top.get(*path).or(entries.last()) else { continue };
+        let Some(newest) = winners.get(*path).or(entries.last()) else { continue };
         let is_removed = entries.iter().any(|entry| entry.new.is_none());
-        let redo = |stood, large, disk| RedoEntry { entry: newest, disk, found_etag: stood, large, is_removed };
+        let redo = |found_etag, large, disk| RedoEntry { entry: newest, disk, found_etag, large, is_removed };
         if let Some(large) = large_at(core, path) {
             if entries.iter().any(|entry| entry.replaces_large == Some(large)) {
                 changed.push(redo(None, Some(large), merged_attributes(entries)));
@@ -93,16 +93,16 @@ pub(super) fn redo_files(
         if on_disk == newest.new.map(|blob| (blob, newest.kind)) {
             continue;
         }
-        let stood = on_disk.map(|(blob, _)| blob);
+        let found_etag = on_disk.map(|(blob, _)| blob);
         let is_renamed = || renamed.get(path).is_some_and(|states| states.contains(&on_disk));
         if on_disk == recorded || is_logged_state(entries, on_disk) || is_renamed() {
-            changed.push(redo(stood, None, merged_attributes(entries)));
+            changed.push(redo(found_etag, None, merged_attributes(entries)));
         } else if is_torn_write(core, replay, (path, entries))? {
             // The file itself is there, with its later attributes.
             let disk = DiskAttributes { modified: newest.attributes.modified, ..DiskAttributes::default() };
-            changed.push(redo(stood, None, disk));
+            changed.push(redo(found_etag, None, disk));
         } else {
-            unexplained.push((*path, redo(stood, None, merged_attributes(entries))));
+            unexplained.push((*path, redo(found_etag, None, merged_attributes(entries))));
         }
     }
     let lost_paths = paths_with_recycled_blocks(core, replay, unexplained.iter().map(|(path, _)| *path))?;
