@@ -286,7 +286,7 @@ impl Vfs {
         if shared.dirty.is_none() {
             let loaded = self.nodes.path_of(node).and_then(|path| self.load_dirty(&path, keeps_content));
             let mut loaded = match (loaded, &shared.orphan) {
-                (Err(fault), Some(kept)) if is_orphan_fallback(&fault) => kept.to_dirty(keeps_content)?,
+                (Err(fault), Some(orphan)) if is_orphan_fallback(&fault) => orphan.to_dirty(keeps_content)?,
                 (loaded, _) => loaded?,
             };
             loaded.body.resize(&self.core, loaded.body.length())?;

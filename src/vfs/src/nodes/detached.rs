@@ -1,8 +1,8 @@
-//! Refused texts of doors whose clients neither open nor close a file (NFS).
+//! Rejected texts for protocols whose clients neither open nor close files (NFS).
 //!
-//! One rule: such a text is taken out of its file whole, with what it began from. The door finds
-//! out by what comes next who goes on with it; until then the file is what was accepted last, and
-//! no handle of it stays open.
+//! Invariant: such a text is detached from its node as a unit, with its base. The protocol learns
+//! from the next requests who continues it; until then the file is the last accepted one, without
+//! open handles.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use super::table::{DirtyBuffer, SharedNode};
 use super::{HandleId, NodeId};
 use crate::Vfs;
 
-/// A text that was refused for what it is, and what it began from.
+/// A text whose content was rejected, and its base.
 #[derive(Debug)]
 pub struct RejectedText(Box<DirtyBuffer>);
 
 impl RejectedText {
-    /// How long it is, in bytes.
+    /// Length in bytes.
     pub fn length(&self) -> u64 {
         self.0.body.length()
     }
@@ -26,23 +26,23 @@ impl RejectedText {
     /// Bytes at an offset; fewer at the end.
     ///
     /// # Errors
-    /// What the disk says, where it is there.
+    /// The disk's error, when it is on disk.
     pub fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         self.0.body.read(offset, length)
     }
 }
 
-/// Where a text is that was refused.
+/// Where a rejected text is.
 #[derive(Debug)]
 pub enum RejectedBuffer {
-    /// Where it was: nothing of this file was ever accepted, and this is all that there is of it.
+    /// Still in the node: the file has no accepted version.
     InPlace,
-    /// Out of the file.
+    /// Detached from the node.
     Detached(RejectedText),
 }
 
 impl DirtyBuffer {
-    /// The same text of nobody.
+    /// A copy without writers.
     fn copy_ownerless(&self) -> Result<Self, Fault> {
         let length = usize::try_from(self.body.length()).map_err(Fault::internal)?;
         Ok(Self {
@@ -68,24 +68,23 @@ impl DirtyBuffer {
 }
 
 impl Vfs {
-    /// As [`Vfs::publish`], through a handle. What is refused for what it is, is taken out of the
-    /// file in the same moment, so that nobody mixes it with theirs.
+    /// As [`Vfs::publish`], through a handle; detaches a text whose content is rejected, so that
+    /// other writers do not mix with it.
     ///
     /// # Errors
-    /// As [`Vfs::publish`], and where the refused text is; nowhere when it was refused for another
-    /// reason.
+    /// As [`Vfs::publish`], and where the rejected text is; none when it failed for another reason.
     pub fn publish_or_detach(
         &self,
         caller: &Caller,
         handle: HandleId,
         durability: Durability,
     ) -> Result<(), (Fault, Option<RejectedBuffer>)> {
-        let nowhere = |fault| (fault, None);
-        let node = self.nodes.handle(handle).map_err(nowhere)?.node;
-        let shared = self.nodes.shared(node).map_err(nowhere)?;
+        let without_text = |fault| (fault, None);
+        let node = self.nodes.handle(handle).map_err(without_text)?.node;
+        let shared = self.nodes.shared(node).map_err(without_text)?;
         let mut shared = shared.lock();
-        // What another handle was told of these bytes is told once more here.
-        shared.reattach_for(handle).map_err(nowhere)?;
+        // A rejection reported to another handle is reported here, too.
+        shared.reattach_for(handle).map_err(without_text)?;
         if durability == Durability::Soon && shared.dirty.as_ref().is_some_and(DirtyBuffer::is_only_truncated) {
             return Ok(());
         }
@@ -93,29 +92,28 @@ impl Vfs {
         outcome.map_err(|fault| (fault, self.take_rejected(&mut shared, (node, handle))))
     }
 
-    /// Where the text is that was refused of a handle.
+    /// Takes the text that was rejected for a handle.
     fn take_rejected(&self, shared: &mut SharedNode, (node, handle): (NodeId, HandleId)) -> Option<RejectedBuffer> {
-        let is_its = |staging: &DirtyBuffer| staging.rejected.is_some() && staging.writers.contains(&handle);
-        let is_here = shared.dirty.as_ref().is_some_and(is_its);
-        let text = if is_here { &mut shared.dirty } else { &mut shared.detached };
-        let refused = text.as_ref().filter(|staging| is_its(staging))?;
+        let is_writer = |dirty: &DirtyBuffer| dirty.rejected.is_some() && dirty.writers.contains(&handle);
+        let is_attached = shared.dirty.as_ref().is_some_and(is_writer);
+        let text = if is_attached { &mut shared.dirty } else { &mut shared.detached };
+        let rejected = text.as_ref().filter(|dirty| is_writer(dirty))?;
         if !self.nodes.path_of(node).is_ok_and(|path| self.stat(Protocol::Internal, &path).is_ok()) {
-            if !is_here && shared.dirty.is_none() {
+            if !is_attached && shared.dirty.is_none() {
                 shared.dirty = shared.detached.take();
             }
             return Some(RejectedBuffer::InPlace);
         }
-        // Those who wrote it through a mount go on with their own.
-        let taken = if refused.writers.len() > 1 { refused.copy_ownerless().ok()? } else { text.take()? };
-        Some(RejectedBuffer::Detached(RejectedText(Box::new(taken))))
+        // Its other writers, through a mount, continue with the original.
+        let text_buffer = if rejected.writers.len() > 1 { rejected.copy_ownerless().ok()? } else { text.take()? };
+        Some(RejectedBuffer::Detached(RejectedText(Box::new(text_buffer))))
     }
 
-    /// A handle that was just opened goes on with a refused text, and not with what the file is.
-    /// Answers with the hash of what that text began from, where it keeps to that: it is never
-    /// accepted over anything else.
+    /// Attaches a rejected text to a handle that was just opened. Returns the hash of its base, if
+    /// it may only replace that.
     ///
     /// # Errors
-    /// `Conflict` when others are writing the file; what the disk says. The text comes back.
+    /// `Conflict` when another writer is changing the file; the disk's error. The text is returned.
     pub fn reattach(&self, handle: HandleId, text: RejectedText) -> Result<Option<ETag>, (Fault, RejectedText)> {
         let shared = match self.nodes.handle(handle).and_then(|handle| self.nodes.shared(handle.node)) {
             Ok(shared) => shared,
@@ -123,18 +121,18 @@ impl Vfs {
         };
         let mut shared = shared.lock();
         if shared.dirty.is_some() {
-            let told = "the last save of this file was refused, and others are writing it by now";
-            return Err((Fault::new(Kind::Conflict, told), text));
+            let message = "the last save of this file was rejected, and another writer is changing it";
+            return Err((Fault::new(Kind::Conflict, message), text));
         }
-        let mut staging = *text.0;
-        let length = staging.body.length();
-        if let Err(fault) = staging.body.resize(&self.core, length) {
-            return Err((fault, RejectedText(Box::new(staging))));
+        let mut dirty = *text.0;
+        let length = dirty.body.length();
+        if let Err(fault) = dirty.body.resize(&self.core, length) {
+            return Err((fault, RejectedText(Box::new(dirty))));
         }
-        (staging.rejected, staging.write_error, staging.is_new) = (None, None, false);
-        (staging.writers, staging.truncated_writers) = (BTreeSet::from([handle]), BTreeSet::new());
-        let base = staging.base;
-        (shared.dirty, shared.large) = (Some(staging), None);
+        (dirty.rejected, dirty.write_error, dirty.is_new) = (None, None, false);
+        (dirty.writers, dirty.truncated_writers) = (BTreeSet::from([handle]), BTreeSet::new());
+        let base = dirty.base;
+        (shared.dirty, shared.large) = (Some(dirty), None);
         Ok(base)
     }
 }

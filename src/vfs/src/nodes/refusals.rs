@@ -1,4 +1,4 @@
-//! What was refused, and why, for as long as its text is kept below `.svc/rejected`.
+//! Reasons of rejected saves, for as long as their texts are stored below `.svc/rejected`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,27 +13,26 @@ use super::rejected::rejected_path;
 use crate::core::VfsCore;
 use crate::path_class::REJECTED_DIRECTORY;
 
-/// How long a refused text is kept while no write of its page is accepted (gaps.md D6).
+/// How long a rejected text is stored while no write of its page is accepted.
 const RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Of so many refusals it is known why.
+/// Maximum number of reasons in memory.
 const MAX_REASONS: usize = 10_000;
 
-/// What was refused lately, and why, by path.
+/// Recent rejections by path.
 pub(crate) struct RecentRefusals {
     records: Mutex<RefusalRecord>,
-    /// Held while a text is put in its place or taken away.
+    /// Held while a text is stored or removed.
     file_lock: Mutex<()>,
-    /// Whether any text may be kept, also from an earlier life of the server: nearly always none
-    /// is.
+    /// Whether any text may be stored, also by an earlier process: nearly always none is.
     has_any: AtomicBool,
 }
 
 #[derive(Default)]
 struct RefusalRecord {
-    /// The number of each refusal, and why.
+    /// Number and reason of each rejection.
     reasons: BTreeMap<TreePath, (u64, String)>,
-    /// The same in the order of their numbers.
+    /// Paths by number.
     order: BTreeMap<u64, TreePath>,
     last_number: u64,
 }
@@ -58,26 +57,26 @@ impl RefusalRecord {
     }
 }
 
-/// A moment: before it are the refusals that were noted before it.
+/// A point in time: rejections recorded before it have lower numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RefusalMark(u64);
 
 impl RecentRefusals {
-    /// Of a tree in which texts may be kept already.
+    /// For a tree that may have stored texts.
     pub(crate) fn open(tree: &WorkTree) -> Self {
-        let has_any = TreePath::parse(REJECTED_DIRECTORY).is_ok_and(|place| tree.stat(&place).is_ok());
+        let has_any = TreePath::parse(REJECTED_DIRECTORY).is_ok_and(|stored_at| tree.stat(&stored_at).is_ok());
         Self { records: Mutex::default(), file_lock: Mutex::default(), has_any: has_any.into() }
     }
 
-    /// Notes a refusal, whose text is to be put in its place while this is held.
+    /// Records a rejection; its text must be stored while the returned guard is held.
     pub(crate) fn note(&self, path: &TreePath, reason: &str) -> MutexGuard<'_, ()> {
-        let keeping = self.file_lock.lock();
+        let file_lock = self.file_lock.lock();
         self.has_any.store(true, Ordering::Release);
         self.records.lock().add(path, reason);
-        keeping
+        file_lock
     }
 
-    /// Whether any text may be kept.
+    /// Whether any text may be stored.
     #[cfg(test)]
     pub(crate) fn has_any(&self) -> bool {
         self.has_any.load(Ordering::Acquire)
@@ -87,56 +86,55 @@ impl RecentRefusals {
         self.records.lock().reasons.get(path).map(|(_, reason)| reason.clone())
     }
 
-    /// Now.
+    /// The current mark.
     pub(crate) fn mark(&self) -> RefusalMark {
         RefusalMark(self.records.lock().last_number)
     }
 
-    /// Forgets why a path was refused before a moment; false when it was refused since.
+    /// Drops a rejection older than a mark; false when there is a newer one.
     fn forget_before(&self, path: &TreePath, before: RefusalMark) -> bool {
-        let mut told = self.records.lock();
-        if told.reasons.get(path).is_some_and(|(number, _)| *number > before.0) {
+        let mut records = self.records.lock();
+        if records.reasons.get(path).is_some_and(|(number, _)| *number > before.0) {
             return false;
         }
-        told.remove(path);
+        records.remove(path);
         true
     }
 }
 
 impl VfsCore {
-    /// Lets go of refused texts that nobody came for in seven days, and of what is known of those
-    /// that are gone.
+    /// Removes rejected texts older than seven days, and the reasons of removed ones.
     pub(crate) fn sweep_rejected(&self) {
-        let Ok(place) = TreePath::parse(REJECTED_DIRECTORY) else { return };
+        let Ok(stored_at) = TreePath::parse(REJECTED_DIRECTORY) else { return };
         if !self.refusals.has_any.load(Ordering::Acquire) {
             return;
         }
-        let mut trouble = None;
-        self.sweep_below(&place, &mut trouble);
-        if let Some(error) = trouble {
-            warn!(%error, "old texts below `{REJECTED_DIRECTORY}` could not be removed");
+        let mut first_error = None;
+        self.sweep_below(&stored_at, &mut first_error);
+        if let Some(error) = first_error {
+            warn!(%error, "cannot remove old texts below `{REJECTED_DIRECTORY}`");
         }
-        let told: Vec<TreePath> = self.refusals.records.lock().reasons.keys().cloned().collect();
-        let is_gone = |place: &TreePath| self.tree.stat(place).is_err_and(|error| error.is_missing());
-        for path in told {
-            let _keeping = self.refusals.file_lock.lock();
-            if rejected_path(&path).is_none_or(|place| is_gone(&place)) {
+        let records: Vec<TreePath> = self.refusals.records.lock().reasons.keys().cloned().collect();
+        let is_missing = |stored_at: &TreePath| self.tree.stat(stored_at).is_err_and(|error| error.is_missing());
+        for path in records {
+            let _file_lock = self.refusals.file_lock.lock();
+            if rejected_path(&path).is_none_or(|stored_at| is_missing(&stored_at)) {
                 self.refusals.records.lock().remove(&path);
             }
         }
-        let _keeping = self.refusals.file_lock.lock();
-        if is_gone(&place) && self.refusals.records.lock().reasons.is_empty() {
+        let _file_lock = self.refusals.file_lock.lock();
+        if is_missing(&stored_at) && self.refusals.records.lock().reasons.is_empty() {
             self.refusals.has_any.store(false, Ordering::Release);
         }
     }
 
-    /// Goes on after what cannot be removed; `trouble` is the first of that.
-    fn sweep_below(&self, directory: &TreePath, trouble: &mut Option<StoreError>) {
+    /// Continues after failures; stores the first one.
+    fn sweep_below(&self, directory: &TreePath, first_error: &mut Option<StoreError>) {
         let names = match self.tree.list(directory) {
             Ok(names) => names,
             Err(error) => {
                 if !error.is_missing() {
-                    trouble.get_or_insert(error);
+                    first_error.get_or_insert(error);
                 }
                 return;
             }
@@ -144,15 +142,15 @@ impl VfsCore {
         for (name, stat) in names {
             let path = directory.join(&name);
             if stat.kind == StatKind::Directory {
-                self.sweep_below(&path, trouble);
-                let _keeping = self.refusals.file_lock.lock();
-                // One that is not empty stays.
+                self.sweep_below(&path, first_error);
+                let _file_lock = self.refusals.file_lock.lock();
+                // A directory that is not empty stays.
                 let _ = self.tree.remove_directory(&path);
             } else if self.is_old(&stat)
                 && let Err(error) = self.sweep_file(&path)
                 && !error.is_missing()
             {
-                trouble.get_or_insert(error);
+                first_error.get_or_insert(error);
             }
         }
     }
@@ -161,26 +159,26 @@ impl VfsCore {
         self.file_time().duration_since(text.modified).is_ok_and(|age| age >= RETENTION)
     }
 
-    /// Removes a text, unless another has taken its place by now.
+    /// Removes a text, unless a newer one replaced it.
     fn sweep_file(&self, path: &TreePath) -> Result<(), StoreError> {
-        let _keeping = self.refusals.file_lock.lock();
+        let _file_lock = self.refusals.file_lock.lock();
         if self.is_old(&self.tree.stat(path)?) { self.tree.remove(path) } else { Ok(()) }
     }
 
-    /// An accepted write makes refusals of the same path void that were before it, through
-    /// whichever door. What is refused because of this write is after it.
+    /// An accepted write voids earlier rejections of its paths; rejections that it causes are
+    /// later.
     pub(crate) fn forget_rejected<'a>(&self, paths: impl Iterator<Item = &'a TreePath>, before: RefusalMark) {
         if !self.refusals.has_any.load(Ordering::Acquire) {
             return;
         }
         for path in paths {
-            let Some(place) = rejected_path(path) else { continue };
-            let _keeping = self.refusals.file_lock.lock();
+            let Some(stored_at) = rejected_path(path) else { continue };
+            let _file_lock = self.refusals.file_lock.lock();
             if self.refusals.forget_before(path, before)
-                && self.tree.stat(&place).is_ok_and(|there| there.kind == StatKind::File)
-                && let Err(error) = self.tree.remove(&place)
+                && self.tree.stat(&stored_at).is_ok_and(|stat| stat.kind == StatKind::File)
+                && let Err(error) = self.tree.remove(&stored_at)
             {
-                warn!(page.path = %path, %error, "the text of an earlier refused save could not be removed");
+                warn!(page.path = %path, %error, "cannot remove the text of an earlier rejected save");
             }
         }
     }

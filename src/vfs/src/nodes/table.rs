@@ -230,11 +230,8 @@ impl SpaceNodes {
 
     pub(crate) fn add_lookup(&self, id: NodeId, (directory, name): (NodeId, &str)) -> bool {
         let mut table = self.table();
-        let parent_path = table
-            .nodes
-            .get(&directory)
-            .filter(|parent_path| !parent_path.is_unlinked)
-            .map(|parent_path| parent_path.path.clone());
+        let parent = table.nodes.get(&directory).filter(|node| !node.is_unlinked);
+        let parent_path = parent.map(|node| node.path.clone());
         let is_same_entry =
             |node: &&mut TreeNode| !node.is_unlinked && node.path.name() == name && node.path.parent() == parent_path;
         match table.nodes.get_mut(&id).filter(is_same_entry) {
