@@ -1,7 +1,6 @@
 //! The change feed.
 //!
-//! One rule: nothing is ever missing from it. The newest events are kept in memory; older ones are
-//! read from the log.
+//! Invariant: it is complete. The newest events are in memory; older ones are read from the log.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,39 +17,38 @@ const MAX_CACHED_EVENTS: usize = 2048;
 /// One accepted change set, as its followers see it.
 #[derive(Debug, Clone)]
 pub struct FeedEvent {
-    /// Its place in the log.
+    /// Its position in the log.
     pub seq: Seq,
     /// When it was accepted.
     pub time: Timestamp,
-    /// Who.
+    /// Author of the change.
     pub actor: Actor,
-    /// Through which door.
+    /// Protocol of the change.
     pub protocol: Protocol,
-    /// Through which entrance of it, where there are several. Not logged: none for events read from
-    /// the log.
+    /// Which mount of the protocol made it, where there are several. Not logged: none for events
+    /// read from the log.
     pub origin_id: Option<OriginId>,
     /// Message of its commit.
     pub message: String,
-    /// How subscribers of the event stream hear of it.
+    /// How it is announced in the event stream.
     pub announcement: EventAnnouncement,
-    /// Its commit; none when nothing differed from the commit before, or when it is made later,
-    /// with those of other sets.
+    /// Its commit; none when it changed nothing, or when its commit is coalesced later.
     pub commit: Option<CommitId>,
-    /// The paths it touched, in order. None when others told of them: it is a commit made of sets
-    /// that had events of their own, or came with another branch.
+    /// The changed paths, in order. Empty when other events had them: for a coalesced commit, or
+    /// one that came with another branch.
     pub changes: Vec<EventChange>,
 }
 
-/// One path of an [`Event`].
+/// One path of a [`FeedEvent`].
 #[derive(Debug, Clone)]
 pub struct EventChange {
-    /// Which path.
+    /// The path.
     pub path: TreePath,
-    /// The content's hash before; none when it was not there.
+    /// Hash of the content before; none when it did not exist.
     pub old: Option<ETag>,
-    /// The content's hash after; none when it is gone.
+    /// Hash of the content after; none when it was removed.
     pub new: Option<ETag>,
-    /// Kind of file after (before, when it is gone).
+    /// Kind of file after the change; before it, for a removal.
     pub kind: FileKind,
 }
 
@@ -62,10 +60,10 @@ impl From<LogRecord> for FeedEvent {
             new: entry.new,
             kind: entry.kind,
         };
-        // The sets of a commit that tells of several were told of themselves, and commits of
-        // another branch by its difference from the old one.
-        let is_told = record.kind != RecordKind::Commit && record.diff_base.is_in_feed();
-        let entries = if is_told { record.entries } else { Vec::new() };
+        // Sets of a coalesced commit had events of their own; commits of another branch are covered
+        // by the difference between branches.
+        let has_changes = record.kind != RecordKind::Commit && record.diff_base.is_in_feed();
+        let entries = if has_changes { record.entries } else { Vec::new() };
         Self {
             seq: record.seq,
             time: record.time,
@@ -123,7 +121,7 @@ impl ChangeFeed {
         }
         let last = self.last_seq();
         let records = self.log.records_after(seq, max)?;
-        // What is logged but not yet announced is not there for followers.
+        // Followers must not see records that are not announced yet.
         Ok(records
             .into_iter()
             .filter(|record| record.seq <= last)
@@ -131,10 +129,10 @@ impl ChangeFeed {
             .collect())
     }
 
-    /// Waits until there is an event after `seq`, the feed is closed, or the time is up; true when
+    /// Waits for an event after `seq`, until the feed is closed or the timeout is over; true when
     /// there is one.
-    pub fn wait(&self, seq: Seq, at_most: Duration) -> bool {
-        let deadline = Instant::now() + at_most;
+    pub fn wait(&self, seq: Seq, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
         let mut recent = self.recent.lock();
         while recent.last <= seq && !recent.is_closed {
             if self.event_added.wait_until(&mut recent, deadline).timed_out() {
@@ -144,8 +142,8 @@ impl ChangeFeed {
         recent.last > seq
     }
 
-    /// Calls `wake` after each event, from the committer's thread, until it answers false: it must
-    /// not block (a channel send, a task wake-up), and may be called twice for one event.
+    /// Calls `wake` after each event, on the committer thread, until it returns false: it must not
+    /// block (a channel send, a task wake-up), and may be called twice for one event.
     pub fn on_event(&self, wake: impl Fn(Seq) -> bool + Send + Sync + 'static) {
         self.wakers.write().push(Box::new(wake));
     }
@@ -164,15 +162,15 @@ impl ChangeFeed {
         };
         self.event_added.notify_all();
         let wakes = self.wakers.read();
-        let wanted = wakes.iter().filter(|wake| wake(last)).count();
-        let are_all = wanted == wakes.len();
+        let kept_wakers = wakes.iter().filter(|wake| wake(last)).count();
+        let are_all_kept = kept_wakers == wakes.len();
         drop(wakes);
-        if !are_all {
+        if !are_all_kept {
             self.wakers.write().retain(|wake| wake(last));
         }
     }
 
-    /// Sets the position from which events follow, after opening has recorded what happened before.
+    /// Sets the position after recovery, from which events follow.
     pub(crate) fn restart(&self, last: Seq) {
         self.recent.lock().last = last;
     }

@@ -1,4 +1,4 @@
-//! Differences on their way into history, in sets of bounded size.
+//! Submits differences to the committer, in sets of bounded size.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
@@ -11,25 +11,24 @@ use crate::core::VfsCore;
 use crate::progress::{OpenProgress, ProgressReporter};
 use crate::queue::{FileEffect, QueuedSet, SetReceipt, StateAfter};
 
-/// How much one commit adopts at most: bounds memory when a large tree is opened for the first
-/// time.
+/// Limits of one adoption commit: bound memory when a large tree is opened for the first time.
 const MAX_FILES: usize = 10_000;
 const MAX_BYTES: usize = 64 << 20;
-/// Sets that wait for the committer at most. Fewer than the queue has room for: nobody gives up on
-/// a slow disk.
+/// Maximum number of unanswered sets. Below the queue's limit, so that a slow disk causes no
+/// timeout.
 const MAX_IN_FLIGHT: usize = 3;
 const MAX_WAIT: Duration = Duration::from_secs(600);
 
-/// Takes differences one by one and hands them to the committer.
+/// Collects differences and submits them.
 pub(super) struct AdoptionSets<'v> {
     core: &'v VfsCore,
     reporter: &'v mut ProgressReporter,
-    /// The newest record when the look began.
+    /// The newest record when the scan started.
     scanned_at: Seq,
-    /// Files that will be looked at, and those that were.
+    /// Files to scan, and files scanned.
     total: usize,
-    looked_at: usize,
-    /// Files that were looked at and are as history has them by now.
+    scanned_files: usize,
+    /// Scanned files that history has by now.
     recorded_files: usize,
     /// Files that differed.
     differing_files: usize,
@@ -38,24 +37,28 @@ pub(super) struct AdoptionSets<'v> {
     in_flight: VecDeque<SubmittedSet>,
 }
 
-/// What the committer says of a set once it is recorded.
+/// The committer's answer for a set.
 type AdoptionAnswer = Receiver<Result<SetReceipt, Fault>>;
 
 struct SubmittedSet {
     answer: AdoptionAnswer,
-    /// How many files were looked at when it was handed over.
-    looked_at: usize,
+    /// Files scanned when it was submitted.
+    scanned_files: usize,
 }
 
 impl<'v> AdoptionSets<'v> {
-    pub(super) fn new(core: &'v VfsCore, reporter: &'v mut ProgressReporter, (total, seen): (usize, Seq)) -> Self {
+    pub(super) fn new(
+        core: &'v VfsCore,
+        reporter: &'v mut ProgressReporter,
+        (total, scanned_at): (usize, Seq),
+    ) -> Self {
         let under_way = VecDeque::with_capacity(MAX_IN_FLIGHT);
         let sets = Self {
             core,
             reporter,
-            scanned_at: seen,
+            scanned_at,
             total,
-            looked_at: 0,
+            scanned_files: 0,
             recorded_files: 0,
             differing_files: 0,
             effects: Vec::new(),
@@ -68,9 +71,9 @@ impl<'v> AdoptionSets<'v> {
         sets
     }
 
-    /// Takes what one file gave: a difference, or none.
+    /// Adds the result of one file.
     pub(super) fn add(&mut self, difference: Option<FileEffect>) -> Result<(), Fault> {
-        self.looked_at += 1;
+        self.scanned_files += 1;
         if let Some(effect) = difference {
             if let Some(StateAfter::Leaf(leaf)) = &effect.after {
                 self.bytes += leaf.content.len();
@@ -86,7 +89,7 @@ impl<'v> AdoptionSets<'v> {
         Ok(())
     }
 
-    /// Hands over the rest and waits until everything is recorded; how many files differed.
+    /// Submits the rest and waits until all is recorded; returns the number of differing files.
     pub(super) fn finish(mut self) -> Result<usize, Fault> {
         if !self.effects.is_empty() {
             self.submit()?;
@@ -96,7 +99,7 @@ impl<'v> AdoptionSets<'v> {
             self.wait_for_oldest()?;
         }
         if self.total > 0 {
-            self.recorded_files = self.looked_at;
+            self.recorded_files = self.scanned_files;
             self.reporter.report(self.progress());
         }
         Ok(self.differing_files)
@@ -109,18 +112,18 @@ impl<'v> AdoptionSets<'v> {
         }
         self.bytes = 0;
         let answer = submit(self.core, std::mem::take(&mut self.effects), self.scanned_at)?;
-        self.in_flight.push_back(SubmittedSet { answer, looked_at: self.looked_at });
+        self.in_flight.push_back(SubmittedSet { answer, scanned_files: self.scanned_files });
         Ok(())
     }
 
     fn wait_for_oldest(&mut self) -> Result<(), Fault> {
         let Some(oldest) = self.in_flight.pop_front() else { return Ok(()) };
         oldest.answer.recv_timeout(MAX_WAIT).map_err(Fault::internal)??;
-        self.recorded_files = oldest.looked_at;
+        self.recorded_files = oldest.scanned_files;
         Ok(())
     }
 
-    /// Counts the sets that are recorded by now.
+    /// Counts recorded sets.
     fn collect_answers(&mut self) -> Result<(), Fault> {
         while let Some(oldest) = self.in_flight.front() {
             match oldest.answer.try_recv() {
@@ -128,7 +131,7 @@ impl<'v> AdoptionSets<'v> {
                 Err(TryRecvError::Empty) => break,
                 Err(error @ TryRecvError::Disconnected) => return Err(Fault::internal(error)),
             };
-            self.recorded_files = oldest.looked_at;
+            self.recorded_files = oldest.scanned_files;
             self.in_flight.pop_front();
             self.reporter.report(self.progress());
         }
@@ -136,15 +139,19 @@ impl<'v> AdoptionSets<'v> {
     }
 
     const fn progress(&self) -> OpenProgress {
-        OpenProgress::Adopting { scanned_files: self.looked_at, recorded_files: self.recorded_files, total: self.total }
+        OpenProgress::Adopting {
+            scanned_files: self.scanned_files,
+            recorded_files: self.recorded_files,
+            total: self.total,
+        }
     }
 }
 
-/// Hands one set to the committer.
-pub(super) fn submit(core: &VfsCore, effects: Vec<FileEffect>, seen: Seq) -> Result<AdoptionAnswer, Fault> {
+/// Submits one set.
+pub(super) fn submit(core: &VfsCore, effects: Vec<FileEffect>, scanned_at: Seq) -> Result<AdoptionAnswer, Fault> {
     let (sender, answer) = mpsc::sync_channel(1);
-    core.queue.push(QueuedSet { scanned_at: Some(seen), ..adoption_set(core, effects, Some(sender)) }, |_| {})?;
-    // Whoever waits has more to look at first.
+    core.queue.push(QueuedSet { scanned_at: Some(scanned_at), ..adoption_set(core, effects, Some(sender)) }, |_| {})?;
+    // The scan continues meanwhile.
     core.queue.wake();
     Ok(answer)
 }

@@ -57,8 +57,9 @@ impl Vfs {
             return Ok(attributes);
         };
         let published = self.nodes.path_of(node).ok().and_then(|path| self.stat(Protocol::Internal, &path).ok());
-        let inherited =
-            published.as_ref().map(|published| if dirty.is_changed { published.mode & !PRIVILEGES } else { published.mode });
+        let inherited = published
+            .as_ref()
+            .map(|published| if dirty.is_changed { published.mode & !PRIVILEGES } else { published.mode });
         let mode = dirty.mode.or(inherited).unwrap_or(0o644);
         Ok(PathAttributes {
             kind: EntryKind::File,
@@ -134,7 +135,8 @@ impl Vfs {
     /// Whether a file has these bytes already.
     pub(super) fn has_content_at(&self, path: &TreePath, content: &[u8]) -> bool {
         // Usually the sizes differ, or the first block.
-        let is_as_long = |published: &PathAttributes| published.kind == EntryKind::File && published.size == content.len() as u64;
+        let is_as_long =
+            |published: &PathAttributes| published.kind == EntryKind::File && published.size == content.len() as u64;
         self.stat(Protocol::Internal, path).is_ok_and(|published| is_as_long(&published))
             && match self.core.overlay.get(path) {
                 Some(pending) => pending.leaf.is_some_and(|leaf| leaf.content == content),

@@ -41,7 +41,7 @@ impl DirtyBytes {
         self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// How many there are.
+    /// Bytes in use.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -148,7 +148,7 @@ impl DirtyBody {
         core.tree.stage_large().map_or_else(|_| Self::empty(), |staged| Self::Disk { staged, length: 0 })
     }
 
-    /// How many there are.
+    /// Number of bytes.
     pub(crate) const fn length(&self) -> u64 {
         match self {
             Self::Memory(counted) => counted.bytes.len() as u64,

@@ -41,7 +41,10 @@ impl ScratchXattrs {
     fn set(&mut self, tree: &WorkTree, path: &TreePath, (name, value): (&[u8], &[u8])) -> Result<(), Fault> {
         let length = self.bytes - self.entry_bytes(name) + name.len() + value.len();
         if length > MAX_TOTAL_BYTES {
-            return Err(Fault::new(Kind::NoSpace, "no space left for extended attributes of a file that is not saved yet"));
+            return Err(Fault::new(
+                Kind::NoSpace,
+                "no space left for extended attributes of a file that is not saved yet",
+            ));
         }
         let probe = match &self.probe {
             Some(probe) => probe,
@@ -71,7 +74,7 @@ impl ScratchXattrs {
 #[cfg(test)]
 impl From<XattrMap> for ScratchXattrs {
     fn from(entries: XattrMap) -> Self {
-        Self { entries: entries, ..Self::default() }
+        Self { entries, ..Self::default() }
     }
 }
 
@@ -179,7 +182,7 @@ impl Vfs {
     /// Writes the pending attributes of a file that entered the tree. Best-effort: the file is
     /// saved in any case.
     pub(super) fn write_pending_xattrs(&self, path: &TreePath, shared: &mut SharedNode) {
-        let ScratchXattrs { entries: entries, .. } = std::mem::take(&mut shared.xattrs);
+        let ScratchXattrs { entries, .. } = std::mem::take(&mut shared.xattrs);
         if entries.is_empty() {
             return;
         }

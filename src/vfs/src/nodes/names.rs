@@ -219,7 +219,8 @@ impl Vfs {
         let mut locked = self.nodes.lock_subtrees(&[path]);
         let is_new = locked.at(path).is_some_and(|shared| shared.dirty.as_ref().is_some_and(|dirty| dirty.is_new));
         locked.preserve_unlinked(self, path)?;
-        match self.apply_locked(caller, ChangeSet::from(Change::remove(path.clone()).with_precondition(precondition)).soon())
+        match self
+            .apply_locked(caller, ChangeSet::from(Change::remove(path.clone()).with_precondition(precondition)).soon())
         {
             Ok(_) => {}
             // Created and removed before it was published.

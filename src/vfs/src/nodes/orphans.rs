@@ -135,7 +135,8 @@ impl Vfs {
         let paths: Vec<&TreePath> = renames.iter().flat_map(|(from, to)| [from, to]).collect();
         let mut locked = self.nodes.lock_subtrees(&paths);
         // A file being created there will be saved.
-        renames.retain(|(_, to)| locked.at(to).is_none_or(|shared| shared.dirty.is_none() && shared.detached.is_none()));
+        renames
+            .retain(|(_, to)| locked.at(to).is_none_or(|shared| shared.dirty.is_none() && shared.detached.is_none()));
         (renames, locked)
     }
 

@@ -187,7 +187,13 @@ impl Vfs {
 
     /// Stores a rejected text for the user. `own_attributes` are mode and owner of the text, where
     /// they differ from the page's.
-    pub(super) fn keep_rejected(&self, path: &TreePath, content: Bytes, fault: &Fault, own_attributes: Option<(u32, (u32, u32))>) {
+    pub(super) fn keep_rejected(
+        &self,
+        path: &TreePath,
+        content: Bytes,
+        fault: &Fault,
+        own_attributes: Option<(u32, (u32, u32))>,
+    ) {
         if let Err(error) = self.store_rejected_text(path, content, fault, own_attributes) {
             error!(page.path = %path, %error, "cannot store the text of a rejected save");
         }
@@ -210,7 +216,12 @@ impl Vfs {
             .stat(Protocol::Internal, page)
             .map_or_else(|_| self.tombstone_attributes(page), |attributes| Ok(Some(attributes)))?;
         let attributes = attributes.map(|attributes| (attributes.mode, (attributes.uid, attributes.gid)));
-        self.store_rejected_text(name, content, fault, attributes.or_else(|| own_attributes.mode.zip(own_attributes.owner)))?;
+        self.store_rejected_text(
+            name,
+            content,
+            fault,
+            attributes.or_else(|| own_attributes.mode.zip(own_attributes.owner)),
+        )?;
         self.flush()
     }
 
@@ -238,10 +249,15 @@ impl Vfs {
             )
         })?;
         let _file_lock = self.core.refusals.note(path, fault.message());
-        let page = self.stat(Protocol::Internal, path).ok().map(|attributes| (attributes.mode, (attributes.uid, attributes.gid)));
+        let page = self
+            .stat(Protocol::Internal, path)
+            .ok()
+            .map(|attributes| (attributes.mode, (attributes.uid, attributes.gid)));
         let (mode, owner) = match (page, own_attributes) {
             // Readable only for those who may read both page and text.
-            (Some((page, (_, group))), Some((own_attributes, owner))) if group == owner.1 => (page & own_attributes, Some(owner)),
+            (Some((page, (_, group))), Some((own_attributes, owner))) if group == owner.1 => {
+                (page & own_attributes, Some(owner))
+            }
             (Some((page, _)), Some((own_attributes, owner))) => (page & own_attributes & 0o604, Some(owner)),
             (Some((mode, owner)), None) | (None, Some((mode, owner))) => (mode, Some(owner)),
             (None, None) => (0o644, None),

@@ -81,8 +81,9 @@ impl Vfs {
     /// `NotEmpty` when a directory to remove or replace has one; `Exists`, `NotDirectory` when a
     /// directory would get the name of one.
     pub(crate) fn check_no_unsaved(&self, changes: &[Change]) -> Result<(), Fault> {
-        let is_directory =
-            |path: &TreePath| self.stat(Protocol::Internal, path).is_ok_and(|target| target.kind == EntryKind::Directory);
+        let is_directory = |path: &TreePath| {
+            self.stat(Protocol::Internal, path).is_ok_and(|target| target.kind == EntryKind::Directory)
+        };
         let is_new = |node: NodeId| {
             let is_new = |shared: &SharedNode| shared.dirty.as_ref().is_some_and(|dirty| dirty.is_new);
             self.nodes.shared(node).is_ok_and(|shared| is_new(&shared.lock()))
@@ -132,8 +133,7 @@ impl Vfs {
         if is_replacing_directory && !is_directory {
             return Err(Fault::is_directory(to));
         }
-        if is_directory && locked.at(to).is_some_and(|shared| shared.dirty.as_ref().is_some_and(|dirty| dirty.is_new))
-        {
+        if is_directory && locked.at(to).is_some_and(|shared| shared.dirty.as_ref().is_some_and(|dirty| dirty.is_new)) {
             return Err(Fault::not_directory(to));
         }
         if is_replacing_directory {

@@ -143,7 +143,9 @@ impl SnapshotReader {
                 return Err(content_changed());
             }
             *seen = stamps;
-            let within = |offset_in_file: u64| usize::try_from(offset_in_file.saturating_sub(at)).unwrap_or(usize::MAX).min(block.len());
+            let within = |offset_in_file: u64| {
+                usize::try_from(offset_in_file.saturating_sub(at)).unwrap_or(usize::MAX).min(block.len())
+            };
             data.extend_from_slice(&block[within(offset)..within(end)]);
         }
         Ok(data.freeze())

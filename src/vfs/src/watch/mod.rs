@@ -1,6 +1,6 @@
-//! Looking for edits made behind the server.
+//! Watcher for external edits.
 //!
-//! One rule: an event only says where to look. What is recorded is what stands there when we look.
+//! Invariant: an event only names a path to check. What is recorded is the state at check time.
 
 mod kernel;
 
@@ -23,48 +23,48 @@ use crate::Vfs;
 use crate::path_class::PathClass;
 use kernel::{EventHandler, WatchedDirs};
 
-/// An edit is looked at when its path was quiet for this long.
+/// A path is checked after it was quiet for this long.
 const QUIET_DELAY: Duration = Duration::from_millis(200);
-/// However busy a path is, it is looked at this long after its first event.
+/// A busy path is checked this long after its first event.
 const MAX_DELAY: Duration = Duration::from_secs(1);
-/// The whole tree is compared this often, for events that were missed.
+/// Interval of full rescans, for missed events.
 const RESCAN_INTERVAL: Duration = Duration::from_secs(3600);
-/// A git command of a person is given this long to finish before we look at what it wrote.
+/// How long to wait for an external git command before its files are checked.
 const GIT_WAIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long after its last write to `.git/index` it may still be about to move the branch.
+/// How long after its last write to `.git/index` it may still move the branch.
 const GIT_GRACE: Duration = Duration::from_millis(100);
-/// How often we look whether it is done.
+/// Interval of checks whether it has ended.
 const GIT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a look that has begun may take before closing the root goes on without it.
+/// How long closing a root waits for a running check.
 const STOP_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Watches a root until dropped.
 pub(crate) struct RootWatcher {
-    /// Events end when it is taken.
+    /// Taken on drop, which ends the events.
     notifier: Notifier,
     supervisor: Supervisor,
 }
 
 type Notifier = Arc<Mutex<Option<WatchBackend>>>;
 
-/// Who sees that something changed.
+/// Source of events.
 enum WatchBackend {
     Kernel(WatchedDirs),
-    /// Looks itself, again and again.
+    /// Compares directories periodically.
     Polling(Box<notify::PollWatcher>),
 }
 
 impl WatchBackend {
-    /// Watches a directory and those below it, except git's and our own state, whose every write
-    /// would come back as an event.
+    /// Watches a directory tree, except the state of git and svcfs, whose own writes would come
+    /// back as events.
     fn watch_below(&mut self, vfs: &Vfs, directory: &TreePath) -> notify::Result<()> {
-        let at = vfs.root().join(directory.as_str());
+        let absolute = vfs.root().join(directory.as_str());
         match self {
-            Self::Kernel(watched) => watched.add(at)?,
-            Self::Polling(notifier) => notifier.watch(&at, RecursiveMode::NonRecursive)?,
+            Self::Kernel(watched) => watched.add(absolute)?,
+            Self::Polling(notifier) => notifier.watch(&absolute, RecursiveMode::NonRecursive)?,
         }
-        // A directory that is gone again, or cannot be read, has nothing to watch.
+        // A removed or unreadable directory has nothing to watch.
         for name in vfs.core.tree.list_directories(directory).unwrap_or_default() {
             let path = directory.join(&name);
             if vfs.core.path_classes.classify(&path).is_versioned() {
@@ -75,40 +75,40 @@ impl WatchBackend {
     }
 
     fn kernel(vfs: &Vfs, handler: &EventHandler) -> notify::Result<Self> {
-        let mut eyes = Self::Kernel(WatchedDirs::new(vfs.root(), Arc::clone(handler))?);
-        eyes.watch_below(vfs, &TreePath::root())?;
-        Ok(eyes)
+        let mut backend = Self::Kernel(WatchedDirs::new(vfs.root(), Arc::clone(handler))?);
+        backend.watch_below(vfs, &TreePath::root())?;
+        Ok(backend)
     }
 
     fn polling(vfs: &Vfs, handler: &EventHandler) -> notify::Result<Self> {
         let handler = Arc::clone(handler);
         let config = notify::Config::default().with_poll_interval(Duration::from_secs(2));
-        // What cannot be read now is looked at again in two seconds.
-        let seen = move |event: notify::Result<notify::Event>| event.into_iter().for_each(|event| handler(event));
-        let mut eyes = Self::Polling(Box::new(notify::PollWatcher::new(seen, config)?));
-        eyes.watch_below(vfs, &TreePath::root())?;
-        Ok(eyes)
+        // An unreadable directory is read again in two seconds.
+        let on_event = move |event: notify::Result<notify::Event>| event.into_iter().for_each(|event| handler(event));
+        let mut backend = Self::Polling(Box::new(notify::PollWatcher::new(on_event, config)?));
+        backend.watch_below(vfs, &TreePath::root())?;
+        Ok(backend)
     }
 }
 
 enum WatchMessage {
     Event(notify::Event, Instant),
-    /// A person's commit changed these in history: the tree may have something else.
+    /// An external commit changed these paths in history: the tree may differ.
     Rescan(Vec<TreePath>),
 }
 
 impl RootWatcher {
     pub(crate) fn start(vfs: &Arc<Vfs>) -> Result<Self, Fault> {
-        let (mailbox, messages) = EventQueue::new();
-        let called = mailbox.signal.clone();
-        let (is_awake, doubter) = (Arc::clone(&mailbox.is_awake), mailbox.clone());
-        let handler: EventHandler = Arc::new(move |event| mailbox.push(WatchMessage::Event(event, Instant::now())));
-        let eyes = WatchBackend::kernel(vfs, &handler).or_else(|error| {
-            warn!(%error, "the kernel cannot watch the whole root (see fs.inotify.max_user_watches); looking every 2 s instead");
+        let (queue, messages) = EventQueue::new();
+        let signal = queue.signal.clone();
+        let (is_awake, rescan_queue) = (Arc::clone(&queue.is_awake), queue.clone());
+        let handler: EventHandler = Arc::new(move |event| queue.push(WatchMessage::Event(event, Instant::now())));
+        let backend = WatchBackend::kernel(vfs, &handler).or_else(|error| {
+            warn!(%error, "cannot watch the whole root with inotify (see fs.inotify.max_user_watches); polling every 2 s instead");
             WatchBackend::polling(vfs, &handler)
         });
-        let notifier = Arc::new(Mutex::new(Some(eyes.map_err(Fault::internal)?)));
-        *vfs.core.rescan_hook.lock() = Some(Box::new(move |paths| doubter.push(WatchMessage::Rescan(paths))));
+        let notifier = Arc::new(Mutex::new(Some(backend.map_err(Fault::internal)?)));
+        *vfs.core.rescan_hook.lock() = Some(Box::new(move |paths| rescan_queue.push(WatchMessage::Rescan(paths))));
         let follower = TreeFollower {
             vfs: Arc::downgrade(vfs),
             root: vfs.root().to_owned(),
@@ -123,7 +123,7 @@ impl RootWatcher {
             is_failing: false,
         };
         let supervisor = Supervisor::new();
-        supervisor.start(follower, called).map_err(Fault::internal)?;
+        supervisor.start(follower, signal).map_err(Fault::internal)?;
         Ok(Self { notifier, supervisor })
     }
 }
@@ -135,12 +135,12 @@ impl Drop for RootWatcher {
     }
 }
 
-/// What is put there is looked at soon.
+/// Queue of events; wakes the follower.
 #[derive(Clone)]
 struct EventQueue {
     sender: Sender<WatchMessage>,
     signal: Signal,
-    /// The follower looks at its messages before long, without being called.
+    /// The follower will read its messages soon, without a signal.
     is_awake: Arc<AtomicBool>,
 }
 
@@ -151,7 +151,7 @@ impl EventQueue {
     }
 
     fn push(&self, message: WatchMessage) {
-        // The receiver is gone only while stopping.
+        // There is no receiver only while stopping.
         let _ = self.sender.send(message);
         if !self.is_awake.swap(true, Ordering::SeqCst) {
             self.signal.raise();
@@ -169,9 +169,9 @@ struct TreeFollower {
     first_event: Option<Instant>,
     last_event: Instant,
     rescan_due: Instant,
-    /// A git command that we wait for, and since when.
+    /// The external git command to wait for, and since when.
     external_git: Option<(ExternalGit, Instant)>,
-    /// Whether the last look failed: said once, however often it is tried.
+    /// Whether the last check failed, to log it only once.
     is_failing: bool,
 }
 
@@ -185,13 +185,13 @@ impl Task for TreeFollower {
                 return Ok(NextStep::After(wait));
             }
             self.is_awake.store(false, Ordering::SeqCst);
-            // What came in between did not call.
+            // Messages that came in between sent no signal.
             self.take_messages();
             return Ok(if self.changed_paths.is_empty() { NextStep::After(wait) } else { NextStep::Now });
         }
         let Some(vfs) = self.vfs.upgrade() else { return Ok(NextStep::WhenSignalled) };
         if self.is_git_busy(&vfs) {
-            // A checkout or merge is writing; what it leaves is looked at when it is done.
+            // A checkout or merge is writing; its files are checked when it has ended.
             return Ok(NextStep::After(GIT_POLL_INTERVAL));
         }
         self.adopt_changes(&vfs);
@@ -200,12 +200,12 @@ impl Task for TreeFollower {
 }
 
 impl TreeFollower {
-    /// How long until there is something to look at; none when there is.
+    /// Time until a check is due; none when it is due now.
     fn delay(&self) -> Option<Duration> {
         let quiet = self.last_event + QUIET_DELAY;
-        let seen = (!self.changed_paths.is_empty())
+        let on_event = (!self.changed_paths.is_empty())
             .then(|| self.first_event.map_or(quiet, |first| quiet.min(first + MAX_DELAY)));
-        let due = seen.map_or(self.rescan_due, |seen| seen.min(self.rescan_due));
+        let due = on_event.map_or(self.rescan_due, |on_event| on_event.min(self.rescan_due));
         let wait = due.saturating_duration_since(Instant::now());
         (!wait.is_zero()).then_some(wait)
     }
@@ -213,11 +213,11 @@ impl TreeFollower {
     fn take_messages(&mut self) {
         while let Ok(message) = self.messages.try_recv() {
             match message {
-                WatchMessage::Event(event, at) => {
+                WatchMessage::Event(event, absolute) => {
                     if event.need_rescan() {
                         self.rescan_due = Instant::now();
                     }
-                    self.note_event(event, at);
+                    self.note_event(event, absolute);
                 }
                 WatchMessage::Rescan(paths) => {
                     self.changed_paths.extend(paths);
@@ -228,7 +228,7 @@ impl TreeFollower {
         }
     }
 
-    fn note_event(&mut self, event: notify::Event, at: Instant) {
+    fn note_event(&mut self, event: notify::Event, absolute: Instant) {
         let is_change = match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
             EventKind::Access(_) => false,
@@ -251,21 +251,20 @@ impl TreeFollower {
                         self.watch_new(&vfs, &path);
                     }
                     self.changed_paths.insert(path);
-                    self.first_event.get_or_insert(at);
-                    self.last_event = self.last_event.max(at);
+                    self.first_event.get_or_insert(absolute);
+                    self.last_event = self.last_event.max(absolute);
                 }
             }
         }
     }
 
-    /// A new directory is watched before it is looked at: what is made in it meanwhile is seen one
-    /// way or the other.
+    /// A new directory is watched before it is checked, so that no edit is missed.
     fn watch_new(&self, vfs: &Vfs, path: &TreePath) {
         let is_directory = vfs.core.tree.stat(path).is_ok_and(|stat| stat.kind == StatKind::Directory);
-        if let Some(eyes) = self.notifier.lock().as_mut().filter(|_| is_directory)
-            && let Err(error) = eyes.watch_below(vfs, path)
+        if let Some(backend) = self.notifier.lock().as_mut().filter(|_| is_directory)
+            && let Err(error) = backend.watch_below(vfs, path)
         {
-            warn!(page.path = %path, %error, "a new directory cannot be watched; the hourly rescan will see its edits");
+            warn!(page.path = %path, %error, "cannot watch a new directory; the hourly rescan will find its edits");
         }
     }
 
@@ -284,10 +283,10 @@ impl TreeFollower {
         self.is_failing &= outcome.is_err();
         match outcome {
             Ok(0) => debug!(paths = paths.len(), "nothing to adopt: own writes"),
-            Ok(count) => info!(files = count, "edits made behind the server were recorded"),
+            Ok(count) => info!(files = count, "external edits were recorded"),
             Err(fault) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    warn!(error = ?fault, "edits made behind the server could not be recorded; trying again until they are");
+                    warn!(error = ?fault, "external edits could not be recorded; retrying");
                 }
                 self.changed_paths.extend(paths);
                 self.last_event = Instant::now();
@@ -295,13 +294,12 @@ impl TreeFollower {
         }
     }
 
-    /// Whether the git command that was at work when we first wanted to look is in the middle of
-    /// something. Those that come after it are not waited for: somebody may try again and again
-    /// what cannot be done before we have looked.
+    /// Whether the git command that was running at the first attempt is still active. Later
+    /// commands are not awaited: a process may retry one that fails until the files are checked.
     fn is_git_busy(&mut self, vfs: &Vfs) -> bool {
         let Some(history) = vfs.core.versions.git() else { return false };
-        let found = || Some((history.detect_external_git(GIT_GRACE, None)?, Instant::now()));
-        self.external_git = self.external_git.take().or_else(found);
+        let detect = || Some((history.detect_external_git(GIT_GRACE, None)?, Instant::now()));
+        self.external_git = self.external_git.take().or_else(detect);
         self.external_git.as_ref().is_some_and(|(other, since)| {
             history.is_git_running(other, GIT_GRACE) && since.elapsed() < GIT_WAIT_TIMEOUT
         })

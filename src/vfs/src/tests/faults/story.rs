@@ -1,4 +1,5 @@
-//! A short life of a space that comes by every fail point, and what it should look like after each deed.
+//! A short life of a space that comes by every fail point, and what it should look like after each
+//! deed.
 
 use std::os::unix::fs::symlink;
 
@@ -119,7 +120,8 @@ pub(super) fn commits_after(deeds: usize) -> usize {
     DEEDS[..deeds].iter().map(|deed| deed.commits).sum()
 }
 
-/// Author, subject and tree of each commit, oldest first; author, subject and files where there are no commits.
+/// Author, subject and tree of each commit, oldest first; author, subject and files where there are
+/// no commits.
 pub(super) fn sets(space: &TestSpace) -> Vec<String> {
     match &space.vfs.core.versions {
         VersionStore::Git { history, .. } if history.head().unwrap().is_none() => Vec::new(),
@@ -136,7 +138,8 @@ pub(super) fn sets(space: &TestSpace) -> Vec<String> {
     }
 }
 
-/// Whether a space is what it should be after as many deeds as one of a range says; whichever it is, it is sound. Closes it.
+/// Whether a space is what it should be after as many deeds as one of a range says; whichever it
+/// is, it is sound. Closes it.
 pub(super) fn assert_whole(
     (space, strategy): (&TestSpace, VersionStrategy),
     deeds: std::ops::RangeInclusive<usize>,
