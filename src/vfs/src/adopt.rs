@@ -19,8 +19,8 @@ use crate::queue::{FileEffect, QueuedSet, SetReceipt, StateAfter, StateBefore};
 use sets::AdoptionSets;
 
 impl Vfs {
-    /// Compares the tree on disk with history and records differences as `fswatch`; returns the
-    /// number of differing files.
+    /// Compares the tree on disk with history and records differences as `fswatch`; returns their
+    /// number.
     ///
     /// # Errors
     /// `Internal` when git cannot compare; `NoSpace`, `ReadOnly` when the log cannot take it.
@@ -139,8 +139,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// The difference between tree and history at a locked path. An unversioned large file counts
-    /// as absent, as a pipe does.
+    /// The difference between tree and history at a locked path. Large unversioned files count as
+    /// absent.
     fn difference(&self, path: &TreePath, recorded: Option<(ETag, FileKind)>) -> Result<Option<FileEffect>, Fault> {
         if self.core.overlay.get(path).is_some() || self.core.pending_removals.lock().contains_key(path) {
             // A change of svcfs is pending; later edits are found after it.
@@ -189,7 +189,6 @@ pub(crate) fn adoption_set(
     }
 }
 
-/// The commit message of external edits.
 pub(crate) fn adoption_message(actor: &Actor, effects: &[FileEffect]) -> String {
     match effects {
         [effect] if effect.after.is_none() => format!("delete: {}", effect.path),

@@ -76,8 +76,7 @@ impl Vfs {
         pending.wait(self, false)
     }
 
-    /// A page read through a link is written through it, too; filesystem protocols resolve links
-    /// themselves.
+    /// Resolves links of written pages; filesystem protocols resolve links themselves.
     fn resolve_put_links(&self, caller: &Caller, mut set: ChangeSet) -> Result<ChangeSet, Fault> {
         if caller.protocol.is_filesystem() {
             return Ok(set);
@@ -218,7 +217,6 @@ impl Vfs {
     }
 }
 
-/// A queued set, or one that needed no queue.
 struct PendingAnswer {
     answer: Option<ApplyReceiver>,
     files: Vec<WriteResult>,
@@ -227,7 +225,6 @@ struct PendingAnswer {
     made_directories: Vec<TreePath>,
 }
 
-/// The receiver of a set's outcome.
 struct ApplyReceiver {
     receiver: Receiver<Result<SetReceipt, Fault>>,
     /// Files whose earlier rejections are void when it is accepted, and the mark of its acceptance.
@@ -314,8 +311,7 @@ impl VfsCore {
         }
     }
 
-    /// Creates parent directories, and returns the created ones. A file in their place may have a
-    /// pending removal.
+    /// Creates and returns missing parents. A file in their place may have a pending removal.
     fn make_parents(&self, path: &TreePath) -> Result<Vec<TreePath>, Fault> {
         match self.tree.make_parents(path) {
             Err(StoreError::Disk { source, .. })
@@ -374,7 +370,6 @@ impl VfsCore {
     }
 }
 
-/// The path of a file that a change writes.
 const fn written_path(change: &Change) -> Option<&TreePath> {
     match change {
         Change::Put { path, .. } => Some(path),
@@ -394,7 +389,6 @@ fn changed_paths(set: &ChangeSet) -> BTreeSet<TreePath> {
     paths
 }
 
-/// The commit message when the writer gives none.
 fn default_message(caller: &Caller, changes: &[Change], core: &VfsCore) -> String {
     let actor = caller.actor();
     match changes {

@@ -36,13 +36,11 @@ pub struct ChangeOutcome<'a> {
 /// Called with all requested changes, done or refused; must not block.
 pub type OnChange = Box<dyn Fn(&ChangeOutcome<'_>) + Send + Sync>;
 
-/// Called with each accepted change set: caller, and position in the log, if it is logged already.
-/// Must not block.
+/// Called with each accepted change set: caller, and log position if it is logged. Must not block.
 pub type OnAccepted = Box<dyn Fn(&Caller, Option<Seq>) + Send + Sync>;
 
 impl Vfs {
-    /// Registers the one observer of accepted change sets, before there are any; a second one is
-    /// ignored.
+    /// Registers the one observer of accepted change sets; later ones are ignored.
     pub fn on_accepted(&self, observer: OnAccepted) {
         let _only_the_first = self.core.on_accepted.set(observer);
     }

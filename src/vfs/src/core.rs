@@ -45,7 +45,6 @@ pub(crate) struct VfsCore {
     pub(crate) log: Arc<Log>,
     pub(crate) versions: VersionStore,
     pub(crate) clock: Arc<dyn Clock>,
-    /// When accepted changes become commits.
     pub(crate) commit_policy: CommitPolicy,
     pub(crate) path_locks: PathLocks,
     /// Leases that clients of one protocol hold against the others.
@@ -56,7 +55,6 @@ pub(crate) struct VfsCore {
     pub(crate) feed: ChangeFeed,
     /// Commit messages set for the next save of a path.
     pub(crate) messages: SaveMessages,
-    /// Recently rejected saves.
     pub(crate) refusals: RecentRefusals,
     /// Pages that were renamed to a scratch name; their removal is recorded after a grace period.
     pub(crate) pending_removals: Mutex<BTreeMap<TreePath, PendingRemoval>>,
@@ -76,11 +74,8 @@ pub(crate) struct VfsCore {
     pub(crate) uncheckpointed_bytes: AtomicU64,
     /// Memory used by dirty buffers, shared with other spaces.
     pub(crate) dirty_bytes: OnceLock<Arc<DirtyBytes>>,
-    /// Observer of flush durations.
     pub(crate) on_flush: OnceLock<OnFlush>,
-    /// Observer of requested changes.
     pub(crate) on_change: OnceLock<OnChange>,
-    /// Observer of accepted change sets.
     pub(crate) on_accepted: OnceLock<OnAccepted>,
     /// Finds the pages whose links follow a rename, if configured.
     pub(crate) link_resolver: OnceLock<Box<dyn LinkResolver>>,
@@ -102,7 +97,6 @@ pub(crate) enum EffectiveState {
     Directory,
     /// A file or link; true when it was read from the tree, false when it is in the overlay.
     Leaf(OverlayFile, bool),
-    /// A file too large to be versioned.
     Large(LargeFile),
 }
 
@@ -112,26 +106,18 @@ impl VfsCore {
     }
 
     /// git's history, for queries that only git can answer.
-    ///
-    /// # Errors
-    /// `Repository` when the versions are not stored in git.
     pub(crate) fn git(&self) -> Result<&History, StoreError> {
         let missing = || StoreError::Repository("versions of this space are not stored in git".to_owned());
         self.versions.git().ok_or_else(missing)
     }
 
-    /// Requests a rescan of these paths by the watcher.
     pub(crate) fn request_rescan(&self, paths: Vec<TreePath>) {
         if let Some(hook) = &*self.rescan_hook.lock() {
             hook(paths);
         }
     }
 
-    /// Updates `.git/index` for paths whose file on disk is the recorded one; entries that a user
-    /// staged stay.
-    ///
-    /// # Errors
-    /// As [`History::refresh_index`].
+    /// Updates `.git/index` for paths whose file on disk is the recorded one; staged entries stay.
     pub(crate) fn refresh_index<'a>(
         &self,
         paths: impl Iterator<Item = &'a TreePath>,
@@ -139,8 +125,7 @@ impl VfsCore {
         self.versions.refresh_index(paths, |path, content| self.log.has_content(path, content))
     }
 
-    /// Whether a page that was missing when `.git/index` was written is back or within its grace
-    /// period.
+    /// Whether a page that was missing from `.git/index` is back or within its grace period.
     pub(crate) fn may_reappear(&self, path: &TreePath) -> bool {
         self.pending_removals.lock().contains_key(path) || self.tree.stat(path).is_ok()
     }
@@ -183,8 +168,7 @@ impl VfsCore {
         }
     }
 
-    /// The attributes that an accepted file will have on disk, including those it takes from the
-    /// file it replaces.
+    /// Attributes of an accepted file on disk, including those inherited from the replaced file.
     pub(crate) fn resulting_attributes(&self, path: &TreePath, disk: DiskAttributes) -> Result<DiskAttributes, Fault> {
         if disk.mode.is_some() && disk.owner.is_some() {
             return Ok(disk);
@@ -223,8 +207,7 @@ impl VfsCore {
         }
     }
 
-    /// Installs a logged file: over the `expected` contents, or over anything. An empty directory
-    /// is replaced.
+    /// Installs a logged file: over `expected`, or anything. Replaces an empty directory.
     ///
     /// # Errors
     /// The disk's error. A type conflict with an external edit is no error: the edit is kept.
@@ -254,7 +237,6 @@ impl VfsCore {
         self.tree.stage_file(&file_install(path, leaf));
     }
 
-    /// Installs a file over anything.
     pub(crate) fn install(&self, path: &TreePath, leaf: &OverlayFile) -> Result<(), StoreError> {
         self.tree.install(&file_install(path, leaf))
     }
@@ -262,16 +244,12 @@ impl VfsCore {
     /// Waits until everything accepted so far is durable, in the tree and announced.
     ///
     /// # Errors
-    /// `NoSpace`, `ReadOnly` when the disk accepts no writes; `Unavailable` when it does not answer
-    /// in time.
+    /// `NoSpace`, `ReadOnly` from the disk; `Unavailable` when it does not answer in time.
     pub(crate) fn wait_applied(&self, timeout: Duration) -> Result<(), Fault> {
         self.wait_for_barrier(WriteBarrier::Applied, timeout)
     }
 
     /// Also waits until history has it: coalesced commits are made now.
-    ///
-    /// # Errors
-    /// As [`VfsCore::wait_applied`].
     pub(crate) fn wait_committed(&self, timeout: Duration) -> Result<(), Fault> {
         self.wait_for_barrier(WriteBarrier::Committed, timeout)
     }
@@ -295,13 +273,11 @@ impl VfsCore {
         }
     }
 
-    /// The current time, for a file's modification time.
     pub(crate) fn file_time(&self) -> SystemTime {
         self.clock.now().into()
     }
 }
 
-/// Whether the disk failed, which may last for hours.
 pub(crate) fn is_disk_error(fault: &Fault) -> bool {
     matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::DiskFailed)
 }

@@ -25,8 +25,7 @@ pub struct FeedEvent {
     pub actor: Actor,
     /// Protocol of the change.
     pub protocol: Protocol,
-    /// Which mount of the protocol made it, where there are several. Not logged: none for events
-    /// read from the log.
+    /// The mount that made it, if the protocol has several. Not logged: none for old events.
     pub origin_id: Option<OriginId>,
     /// Message of its commit.
     pub message: String,
@@ -34,8 +33,8 @@ pub struct FeedEvent {
     pub announcement: EventAnnouncement,
     /// Its commit; none when it changed nothing, or when its commit is coalesced later.
     pub commit: Option<CommitId>,
-    /// The changed paths, in order. Empty when other events had them: for a coalesced commit, or
-    /// one that came with another branch.
+    /// The changed paths, in order. Empty if other events have them: coalesced commits, commits of
+    /// another branch.
     pub changes: Vec<EventChange>,
 }
 
@@ -60,8 +59,7 @@ impl From<LogRecord> for FeedEvent {
             new: entry.new,
             kind: entry.kind,
         };
-        // Sets of a coalesced commit had events of their own; commits of another branch are covered
-        // by the difference between branches.
+        // Other events have the sets of a coalesced commit, and the commits of another branch.
         let has_changes = record.kind != RecordKind::Commit && record.diff_base.is_in_feed();
         let entries = if has_changes { record.entries } else { Vec::new() };
         Self {
@@ -129,8 +127,7 @@ impl ChangeFeed {
             .collect())
     }
 
-    /// Waits for an event after `seq`, until the feed is closed or the timeout is over; true when
-    /// there is one.
+    /// Waits for an event after `seq`; false when the feed is closed or on timeout.
     pub fn wait(&self, seq: Seq, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let mut recent = self.recent.lock();
@@ -170,7 +167,6 @@ impl ChangeFeed {
         }
     }
 
-    /// Sets the position after recovery, from which events follow.
     pub(crate) fn restart(&self, last: Seq) {
         self.recent.lock().last = last;
     }

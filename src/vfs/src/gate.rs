@@ -16,11 +16,9 @@ pub struct ProposedFile {
 
 /// A check that may rewrite or refuse a file, and never writes.
 ///
-/// Upper layers provide the gates, so that the write path depends on neither the linter nor the
-/// index.
+/// Upper layers provide gates: the write path depends on neither linter nor index.
 pub trait WriteGate: Send + Sync + 'static {
-    /// Checks one file. Only versioned regular files outside `.svc` are checked; external edits are
-    /// not, as they cannot be refused.
+    /// Checks one file. Only for versioned regular files outside `.svc`, not for external edits.
     ///
     /// # Errors
     /// The refusal, worded for the writer.

@@ -14,12 +14,10 @@ use svcfs_store::{Lease, LeaseFile, StatKind, StatePaths};
 use crate::Vfs;
 use crate::core::{EffectiveState, VfsCore};
 
-/// Maximum number of leases in a space.
 const MAX_LEASES: usize = 4096;
 /// Maximum size of a protocol's note on a lease.
 const MAX_NOTE_BYTES: usize = 4096;
 
-/// The leases of a space.
 pub(crate) struct LeaseRegistry {
     file: LeaseFile,
     /// Number of leases: nearly always none, which is checked without a lock.
@@ -28,7 +26,6 @@ pub(crate) struct LeaseRegistry {
     /// Paths where no lease may start, because a protocol checked its leases and writes there. Held
     /// while a lease starts, after path locks.
     barriers: Mutex<Vec<TreePath>>,
-    /// Notified when one of these writes is done.
     pub(crate) barrier_dropped: Condvar,
 }
 
@@ -51,7 +48,6 @@ impl Drop for LeaseBarrier<'_> {
 }
 
 impl LeaseRegistry {
-    /// Loads leases from before the restart.
     pub(crate) fn open(paths: &StatePaths) -> Result<Self, Fault> {
         let (file, leases) = LeaseFile::open(&paths.leases())?;
         let mut by_path: BTreeMap<TreePath, Vec<Lease>> = BTreeMap::new();
@@ -71,7 +67,6 @@ impl LeaseRegistry {
         own.chain(above).filter(|lease| now < lease.expires_at).cloned().collect()
     }
 
-    /// Leases below a path.
     fn below(&self, path: &TreePath, now: SystemTime) -> Vec<Lease> {
         let by_path = self.by_path.read();
         let below = by_path
@@ -96,16 +91,12 @@ impl LeaseRegistry {
 }
 
 impl VfsCore {
-    /// The current time, for leases.
     fn lease_time(&self) -> SystemTime {
         self.clock.now().into()
     }
 
-    /// Refuses to write a path leased by another protocol. `is_new` when its folder gets or loses a
-    /// name.
-    ///
-    /// # Errors
-    /// `Locked`, with holder and end.
+    /// Refuses to write a path leased by another protocol. `is_new` when it changes its folder,
+    /// too.
     pub(crate) fn check_not_leased(&self, caller: &Caller, path: &TreePath, is_new: bool) -> Result<(), Fault> {
         if self.leases.count.load(Ordering::Relaxed) == 0 {
             return Ok(());
@@ -119,9 +110,6 @@ impl VfsCore {
     }
 
     /// Checks all changes of a set.
-    ///
-    /// # Errors
-    /// As [`VfsCore::check_not_leased`].
     pub(crate) fn check_no_leases(&self, caller: &Caller, changes: &[Change]) -> Result<(), Fault> {
         if self.leases.count.load(Ordering::Relaxed) == 0 {
             return Ok(());

@@ -1,5 +1,4 @@
-//! The virtual filesystem: the write path, reading by path, nodes and handles, adoption of external
-//! edits.
+//! The virtual filesystem: write path, reading by path, nodes and handles, adoption of edits.
 //!
 //! Invariant: nothing else in the workspace changes the tree. Protocols and operations pass a
 //! `ChangeSet` to [`Vfs::apply`]. Edits made outside svcfs are recorded by adoption, never refused.
@@ -98,7 +97,6 @@ pub struct Vfs {
     commit_leader: Arc<committer::CommitLeader>,
     gates: Vec<Box<dyn WriteGate>>,
     nodes: SpaceNodes,
-    /// Called before each history query.
     write_flushers: Mutex<Vec<WriteFlusher>>,
     committer: Mutex<Option<JoinHandle<()>>>,
     watcher: Mutex<Option<watch::RootWatcher>>,
@@ -211,8 +209,7 @@ impl Vfs {
         Ok(vfs)
     }
 
-    /// Completes every accepted write, flushes, and unlocks the root. Open handles publish their
-    /// dirty buffers.
+    /// Completes accepted writes, publishes open handles, flushes, and unlocks the root.
     ///
     /// # Errors
     /// The disk's error, with the paths, when asynchronous saves could not be written and are lost.
@@ -273,8 +270,7 @@ impl Vfs {
         &self.core.feed
     }
 
-    /// Inode numbers that survive a restart, for protocols whose clients store them. Only one may
-    /// be open at a time.
+    /// Inode numbers that survive a restart. Only one table may be open at a time.
     ///
     /// # Errors
     /// The disk's error when the table cannot be stored.
@@ -282,8 +278,7 @@ impl Vfs {
         Ok(InodeTable::open(&StatePaths::new(&self.core.root).inode_table())?)
     }
 
-    /// Calls `flush` before each history query, for protocols that buffer writes. It must not query
-    /// history.
+    /// Calls `flush`, which saves a protocol's buffered writes, before each history query.
     pub fn add_write_flusher(&self, flush: impl Fn() + Send + Sync + 'static) {
         self.write_flushers.lock().push(Arc::new(flush));
     }
@@ -384,8 +379,7 @@ struct RootLock(fs::File);
 
 impl Drop for RootLock {
     fn drop(&mut self) {
-        // Closing the file is not enough: a child process forked just now shares the lock until it
-        // executes its program.
+        // Closing is not enough: a forked child shares the lock until it executes its program.
         let _ = self.0.unlock();
     }
 }

@@ -139,7 +139,6 @@ impl Vfs {
         Ok((if is_announced { ChangeSet { message: None, ..set } } else { set }, links))
     }
 
-    /// Why a page's links are not updated.
     fn keeps_its_links(
         &self,
         caller: &Caller,

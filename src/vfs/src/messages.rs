@@ -7,9 +7,7 @@ use svcfs_base::{Actor, Caller, Change, Fault, Kind, TreePath};
 
 use crate::Vfs;
 
-/// Longest message, in bytes.
 const MAX_BYTES: usize = 4096;
-/// Maximum number of pending messages.
 const MAX_WAITING: usize = 1000;
 
 /// Pending messages by path and actor.
@@ -34,7 +32,6 @@ impl SaveMessages {
         Some((key, message))
     }
 
-    /// Removes a message.
     pub(crate) fn remove(&self, key: &(TreePath, Actor)) {
         self.0.lock().remove(key);
     }

@@ -1,7 +1,6 @@
 //! Accepted changes that are not in the tree yet.
 //!
-//! Invariant: from its acceptance on, every reader sees a change, although the committer has not
-//! installed it.
+//! Invariant: every reader sees a change from its acceptance on.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -26,16 +25,13 @@ impl OverlayFile {
     }
 }
 
-/// State that a path will have.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingState {
     /// Tells this change from a later one to the same path.
     pub(crate) ticket: u64,
-    /// The file; none for a removal.
     pub(crate) leaf: Option<OverlayFile>,
     /// The unversioned large file that is in the tree until this change is installed.
     pub(crate) replaces_large: Option<LargeFile>,
-    /// When it was accepted.
     pub(crate) accepted: SystemTime,
 }
 

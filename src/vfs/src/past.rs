@@ -1,5 +1,4 @@
-//! History by path, answered from the log where possible, from git or snapshots where content is
-//! needed.
+//! History by path, answered from the log, and from git or snapshots for content.
 
 mod blame;
 mod states;
@@ -70,8 +69,8 @@ pub struct ChangeFeedPage {
 }
 
 impl Vfs {
-    /// The change feed: at most `limit` records after `since`, oldest first and without gaps;
-    /// without `since` the newest `limit`.
+    /// The change feed: at most `limit` records after `since`, oldest first; without `since` the
+    /// newest.
     ///
     /// `since` is a commit hash or a timestamp, as `last_seq` is. If a page ends within a set of
     /// many paths, `last_seq` is `<seq>.<records already returned>`, which `since` accepts.
@@ -127,7 +126,7 @@ impl Vfs {
     }
 
     /// Waits until everything accepted so far is durable, in the tree and announced; returns the
-    /// newest event's position.
+    /// last position.
     ///
     /// # Errors
     /// `Unavailable` when the disk does not answer in time.
@@ -148,7 +147,6 @@ impl Vfs {
         Ok(self.core.feed.last_seq())
     }
 
-    /// Asks protocols to save the writes that they buffer.
     pub(crate) fn run_write_flushers(&self) {
         let flushers = self.write_flushers.lock().clone();
         flushers.iter().for_each(|flush| flush());

@@ -7,7 +7,6 @@ use svcfs_store::SNAPSHOT_DIRECTORY;
 /// Rejected saves are stored below this directory.
 pub(crate) const REJECTED_DIRECTORY: &str = ".svc/rejected";
 
-/// The class of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathClass {
     /// Not visible to anyone: state of git and svcfs, and snapshots.
@@ -30,7 +29,6 @@ impl PathClass {
     }
 }
 
-/// Classifies paths.
 pub(crate) struct PathClassifier {
     scratch: GlobSet,
 }
@@ -62,7 +60,6 @@ impl PathClassifier {
         Ok(Self { scratch })
     }
 
-    /// What kind of place a path is.
     pub(crate) fn classify(&self, path: &TreePath) -> PathClass {
         if is_hidden(path) {
             return PathClass::Hidden;
@@ -87,7 +84,6 @@ impl PathClassifier {
         path.as_str() == ".svc" && !matches!(protocol, Protocol::Direct | Protocol::Internal)
     }
 
-    /// Whether a path is visible to callers of a protocol.
     pub(crate) fn is_visible(&self, protocol: Protocol, path: &TreePath) -> bool {
         // Called for each entry of a listing: no scratch patterns are matched here.
         if is_hidden(path) {

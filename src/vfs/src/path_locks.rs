@@ -15,7 +15,6 @@ pub(crate) struct PathLocks {
     released: Condvar,
 }
 
-/// Holds some paths until dropped.
 pub(crate) struct PathLockGuard<'a> {
     locks: &'a PathLocks,
     paths: BTreeSet<TreePath>,
@@ -35,7 +34,6 @@ impl PathLocks {
         PathLockGuard { locks: self, paths, _tree: tree }
     }
 
-    /// Waits until no path is locked, then locks the whole tree.
     pub(crate) fn lock_tree(&self) -> RwLockWriteGuard<'_, ()> {
         self.tree.write()
     }

@@ -1,7 +1,6 @@
 //! Planning: from requested changes to an effect on each file.
 //!
-//! Invariant: planning writes nothing. All preconditions and gates are checked here, so that a set
-//! is refused as a unit.
+//! Invariant: planning writes nothing. Preconditions and gates are checked here: all or nothing.
 
 mod checks;
 
@@ -27,15 +26,12 @@ pub(crate) enum DirectChange {
     Install(TreePath, OverlayFile),
     /// Replace a page by a file with the same bytes and other attributes.
     Replace(TreePath, OverlayFile),
-    /// Remove a scratch file.
     Remove(TreePath),
-    /// Rename a file or directory on the disk.
     Rename(TreePath, TreePath),
     MakeDirectory(TreePath),
     RemoveDirectory(TreePath),
 }
 
-/// The plan of a change set.
 pub(crate) struct ChangePlan<'a> {
     core: &'a VfsCore,
     gates: &'a [Box<dyn WriteGate>],
@@ -132,15 +128,13 @@ impl<'a> ChangePlan<'a> {
                 let is_pending = self.is_pending(&from);
                 match self.effective_state(&from)? {
                     EffectiveState::Absent => Err(Fault::file_not_found(&from)),
-                    // It was created after the check of the set, and its files may be pending;
-                    // before, the path was absent.
+                    // Created after the check of the set: its files may be pending.
                     EffectiveState::Directory if !self.is_exclusive => Err(Fault::file_not_found(&from)),
                     EffectiveState::Directory => self.move_directory(from, to, &precondition),
                     EffectiveState::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
                     EffectiveState::Leaf(leaf, is_on_disk) => {
                         self.check_parents(&to)?;
                         self.check_children(&to)?;
-                        // The file keeps its content.
                         let recheck = is_pending.then(|| Precondition::OneOf(vec![leaf.etag]));
                         self.move_file((from, recheck), to, (leaf, is_on_disk), precondition)
                     }
@@ -216,8 +210,7 @@ impl<'a> ChangePlan<'a> {
         }
     }
 
-    /// The file that a change replaces, if its precondition holds. An unversioned large file is
-    /// noted.
+    /// The file that a change replaces, if its precondition holds. Notes a large file.
     fn replaced_file(
         &mut self,
         path: &TreePath,
@@ -293,8 +286,7 @@ impl<'a> ChangePlan<'a> {
         }
     }
 
-    /// The state before the path was renamed to a scratch name, in this set or shortly before;
-    /// cancels its removal.
+    /// Cancels the pending removal of a path; returns the state before it.
     fn cancel_removal(&mut self, path: &TreePath) -> Option<StateBefore> {
         if let Some(index) = self.pending_removals.iter().position(|(pending, _)| pending == path) {
             return Some(self.pending_removals.swap_remove(index).1.before);
@@ -305,7 +297,6 @@ impl<'a> ChangePlan<'a> {
         Some(before)
     }
 
-    /// Restores the cancelled removals after a refusal.
     pub(crate) fn restore_cancelled_removals(&mut self) {
         self.core.pending_removals.lock().extend(self.cancelled_removals.drain(..));
     }
@@ -358,8 +349,7 @@ impl<'a> ChangePlan<'a> {
                 Ok(())
             }
             (true, false) => {
-                // An editor makes a backup and will write the page again: see
-                // [`crate::core::RENAME_SAVE_GRACE`].
+                // A backup by an editor: see [`crate::core::RENAME_SAVE_GRACE`].
                 self.files.push(WriteResult { path: to.clone(), etag: Some(leaf.etag) });
                 let before = state_before(leaf.clone(), is_on_disk);
                 let (actor, protocol) = (self.caller.actor(), self.caller.protocol);
@@ -407,8 +397,7 @@ impl<'a> ChangePlan<'a> {
             EffectiveState::Directory if !self.core.tree.list(&to)?.is_empty() => {
                 return Err(Fault::new(Kind::NotEmpty, format!("directory `{to}` is not empty")));
             }
-            // The disk decides whether it is empty: a listing omits names that are invalid in a
-            // tree.
+            // The disk decides whether it is empty: a listing omits invalid names.
             EffectiveState::Directory => self.directs.push(DirectChange::RemoveDirectory(to.clone())),
         }
         let is_scratch = |path: &TreePath| !self.core.path_classes.classify(path).is_versioned();
@@ -421,7 +410,6 @@ impl<'a> ChangePlan<'a> {
         for (path, blob, kind) in self.core.versions.list_states(&from)? {
             let Some(target) = path.rebase(&from, &to) else { continue };
             let before = Some(StateBefore { etag: blob, kind, disk_content: None });
-            // A page with a pending removal is not there to be moved.
             let is_pending_removal = self.cancel_removal(&path).is_some();
             self.effects.push(FileEffect::new(path, before, None));
             if !is_scratch(&target) && !is_pending_removal {
@@ -464,8 +452,7 @@ impl<'a> ChangePlan<'a> {
         }
     }
 
-    /// Drops effects that cancelled out within the set, except those that depend on pending
-    /// changes.
+    /// Drops effects that cancelled out, except those that depend on pending changes.
     pub(crate) fn drop_noops(&mut self) {
         self.effects.retain(|effect| effect.recheck.is_some() || !effect.is_noop());
     }

@@ -6,21 +6,15 @@ use svcfs_base::{ETag, Fault, Kind, LargeFile, Precondition, TreePath};
 
 use crate::core::EffectiveState;
 
-/// The state that a precondition is compared with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CurrentState {
     Nothing,
-    /// Versioned content.
     Content(ETag),
-    /// A file too large to be versioned.
     Large(LargeFile),
-    /// A pipe, socket or device.
     Special,
 }
 
 impl CurrentState {
-    /// # Errors
-    /// `IsDirectory`.
     pub(crate) fn of(path: &TreePath, present: &EffectiveState) -> Result<Self, Fault> {
         match present {
             EffectiveState::Absent => Ok(Self::Nothing),

@@ -4,7 +4,6 @@
 
 use std::time::{Duration, Instant};
 
-/// Minimum interval between reports of counts.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Progress of [`Vfs::open`](crate::Vfs::open).

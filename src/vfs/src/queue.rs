@@ -27,7 +27,6 @@ const RETRY_AFTER_SECS: u64 = 5;
 /// How long an asynchronous change may stay unflushed.
 const MAX_FLUSH_DELAY: Duration = Duration::from_millis(50);
 
-/// A change set that passed every gate.
 pub(crate) struct QueuedSet {
     pub(crate) actor: Actor,
     pub(crate) protocol: Protocol,
@@ -50,18 +49,15 @@ pub(crate) struct QueuedSet {
     pub(crate) answer: Option<SyncSender<Result<SetReceipt, Fault>>>,
 }
 
-/// What a change set does to one file.
 pub(crate) struct FileEffect {
     pub(crate) path: TreePath,
     pub(crate) before: Option<StateBefore>,
     pub(crate) after: Option<StateAfter>,
-    /// A precondition to check again at commit time: it was evaluated against a change that was
-    /// only accepted and may be refused.
+    /// A precondition to check again at commit time, as it was met by a pending change.
     pub(crate) recheck: Option<Precondition>,
     /// The unversioned large file that this write replaces; it stays in the tree until then.
     pub(crate) replaces_large: Option<LargeFile>,
-    /// Hash on disk at accept time, where history has something else since: an external commit may
-    /// not have written its file yet.
+    /// Hash on disk at accept time, if history has another since.
     pub(crate) observed_etag: Option<ETag>,
 }
 
@@ -71,7 +67,6 @@ impl FileEffect {
         Self { path, before, after, recheck: None, replaces_large: None, observed_etag: None }
     }
 
-    /// Whether it changes nothing.
     pub(crate) fn is_noop(&self) -> bool {
         match (&self.before, &self.after) {
             (None, None) => true,
@@ -96,9 +91,7 @@ impl From<(ETag, FileKind)> for StateBefore {
     }
 }
 
-/// State of a path after the change.
 pub(crate) enum StateAfter {
-    /// New content.
     Leaf(OverlayFile),
     /// Content that git has and that a directory rename moves here.
     Blob(ETag, FileKind),
@@ -119,7 +112,6 @@ impl StateAfter {
     }
 }
 
-/// Result of an accepted change set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SetReceipt {
     pub(crate) seq: Seq,
@@ -152,11 +144,9 @@ impl QueuedSet {
 /// The committer's next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommitterCommand {
-    /// Process a batch.
     Batch,
     /// The deadline passed, or idle work was requested.
     Idle,
-    /// The queue is closed and empty.
     Closed,
 }
 
@@ -195,8 +185,7 @@ impl AdmissionDeadline {
         Self { timeout: limit, deadline: Instant::now() + limit, done: (protocol == Protocol::Fuse).then_some(done) }
     }
 
-    /// The current deadline. Programs that write to a mount do not retry: they wait while the queue
-    /// makes progress.
+    /// The current deadline. Writers on a mount cannot retry: they wait while sets complete.
     fn extend_on_progress(&mut self, now: Instant, done: u64) -> Instant {
         if self.done.is_some_and(|before| before != done) {
             (self.done, self.deadline) = (Some(done), now + self.timeout);
@@ -218,8 +207,7 @@ pub(crate) enum WriteBarrier {
 struct QueueState {
     waiting: VecDeque<(Instant, QueuedSet)>,
     bytes: usize,
-    /// Sets ever accepted; of those, the applied or refused ones; of those, the ones that need no
-    /// commit any more.
+    /// Sets accepted; of those, applied or refused; of those, in need of no commit.
     accepted: u64,
     done: u64,
     committed: u64,
@@ -299,7 +287,6 @@ impl CommitQueue {
         }
     }
 
-    /// Whether nothing is queued.
     pub(crate) fn is_empty(&self) -> bool {
         self.state.lock().waiting.is_empty()
     }
@@ -332,8 +319,7 @@ impl CommitQueue {
         state.waiting.drain(..).map(|(_, set)| set).collect()
     }
 
-    /// The next batch; empty when nothing is queued. Only the commit leader may take it: sets are
-    /// applied in order.
+    /// The next batch; empty when nothing is queued. Only for the commit leader.
     pub(crate) fn drain(&self) -> Vec<QueuedSet> {
         let mut state = self.state.lock();
         let mut batch = Vec::new();
@@ -358,8 +344,7 @@ impl CommitQueue {
         self.state.lock().accepted += count as u64;
     }
 
-    /// Counts applied or refused sets and wakes waiters; with `is_committed`, all counted so far
-    /// have their commits.
+    /// Counts applied or refused sets and wakes waiters; `is_committed`: all have commits.
     pub(crate) fn done(&self, count: usize, is_committed: bool) {
         let mut state = self.state.lock();
         state.done += count as u64;
@@ -376,8 +361,7 @@ impl CommitQueue {
         state.commit_target > state.committed
     }
 
-    /// Waits until everything accepted so far has passed the barrier or is refused; false on
-    /// timeout.
+    /// Waits until all accepted sets have passed the barrier; false on timeout.
     pub(crate) fn wait_for(&self, barrier: WriteBarrier, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let mut state = self.state.lock();

@@ -67,7 +67,6 @@ impl Vfs {
 }
 
 impl VfsCore {
-    /// Reports a completed flush to the observer.
     pub(crate) fn report_flush(&self, kind: FlushKind, started: Instant) {
         if let Some(observer) = self.on_flush.get() {
             observer(kind, started.elapsed());

@@ -1,7 +1,6 @@
 //! Logged states that have no commit yet (`async_commit`).
 //!
-//! Invariant: queries of history read this first, then git. In the other order, both could miss a
-//! commit made in between.
+//! Invariant: history queries read this before git, or both could miss a new commit.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -42,7 +41,6 @@ impl UncommittedPaths {
             .collect()
     }
 
-    /// Adds a set.
     pub(crate) fn add(&self, set: &LogRecord) {
         self.entries.write().extend(states(set));
     }

@@ -79,7 +79,6 @@ pub struct FileView {
 
 /// The file that a path resolves to.
 pub(crate) enum FoundFile {
-    /// Pending.
     Pending(FileView),
     /// In the tree, with its size in bytes.
     InTree(TreePath, u64),
@@ -108,12 +107,10 @@ impl From<FileStat> for PathAttributes {
     }
 }
 
-/// Blocks of 512 bytes for a size.
 pub(crate) const fn blocks_of(size: u64) -> u64 {
     size.div_ceil(512)
 }
 
-/// Maximum number of links to follow, as in the kernel.
 const MAX_LINKS: usize = 40;
 
 impl Vfs {
@@ -198,7 +195,6 @@ impl Vfs {
         self.read_found(path, self.find_file(protocol, path)?)
     }
 
-    /// Reads a found file.
     pub(crate) fn read_found(&self, path: &TreePath, found: FoundFile) -> Result<FileView, Fault> {
         let target = match found {
             FoundFile::Pending(file) => return Ok(file),
@@ -209,9 +205,6 @@ impl Vfs {
     }
 
     /// The file that a path resolves to; links within the root are followed.
-    ///
-    /// # Errors
-    /// As [`Vfs::read`].
     pub(crate) fn find_file(&self, protocol: Protocol, path: &TreePath) -> Result<FoundFile, Fault> {
         let mut target = path.clone();
         for _ in 0..MAX_LINKS {
@@ -280,8 +273,7 @@ impl Vfs {
         }
     }
 
-    /// Every versioned file below a directory that is visible to the protocol, in path order; links
-    /// are not followed.
+    /// All visible versioned files below a directory, in path order; follows no links.
     ///
     /// # Errors
     /// `NotFound`, or `NotDirectory`.
@@ -314,8 +306,7 @@ impl Vfs {
         if self.core.path_classes.is_visible(protocol, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
     }
 
-    /// Whether callers of a protocol can neither create nor remove this path: the root, and the
-    /// server's own files.
+    /// Whether a protocol cannot create or remove this path: root and server files.
     pub fn is_protected(&self, protocol: Protocol, path: &TreePath) -> bool {
         let path_classes = &self.core.path_classes;
         path.is_root() || !path_classes.is_visible(protocol, path) || path_classes.is_fixed(protocol, path)

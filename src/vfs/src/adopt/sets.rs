@@ -14,8 +14,7 @@ use crate::queue::{FileEffect, QueuedSet, SetReceipt, StateAfter};
 /// Limits of one adoption commit: bound memory when a large tree is opened for the first time.
 const MAX_FILES: usize = 10_000;
 const MAX_BYTES: usize = 64 << 20;
-/// Maximum number of unanswered sets. Below the queue's limit, so that a slow disk causes no
-/// timeout.
+/// Maximum number of unanswered sets; below the queue's limit, to avoid timeouts.
 const MAX_IN_FLIGHT: usize = 3;
 const MAX_WAIT: Duration = Duration::from_secs(600);
 
@@ -30,7 +29,6 @@ pub(super) struct AdoptionSets<'v> {
     scanned_files: usize,
     /// Scanned files that history has by now.
     recorded_files: usize,
-    /// Files that differed.
     differing_files: usize,
     effects: Vec<FileEffect>,
     bytes: usize,
@@ -71,7 +69,6 @@ impl<'v> AdoptionSets<'v> {
         sets
     }
 
-    /// Adds the result of one file.
     pub(super) fn add(&mut self, difference: Option<FileEffect>) -> Result<(), Fault> {
         self.scanned_files += 1;
         if let Some(effect) = difference {
@@ -123,7 +120,6 @@ impl<'v> AdoptionSets<'v> {
         Ok(())
     }
 
-    /// Counts recorded sets.
     fn collect_answers(&mut self) -> Result<(), Fault> {
         while let Some(oldest) = self.in_flight.front() {
             match oldest.answer.try_recv() {
@@ -147,7 +143,6 @@ impl<'v> AdoptionSets<'v> {
     }
 }
 
-/// Submits one set.
 pub(super) fn submit(core: &VfsCore, effects: Vec<FileEffect>, scanned_at: Seq) -> Result<AdoptionAnswer, Fault> {
     let (sender, answer) = mpsc::sync_channel(1);
     core.queue.push(QueuedSet { scanned_at: Some(scanned_at), ..adoption_set(core, effects, Some(sender)) }, |_| {})?;

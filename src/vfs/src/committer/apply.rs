@@ -80,7 +80,6 @@ impl Committer {
         for PlannedSet { set, record, .. } in &planned {
             self.clear_overlay(set);
             if let Some(answer) = &set.answer {
-                // The writer may have timed out.
                 let _ = answer.send(Ok(SetReceipt { seq: record.seq, commit: record.commit }));
             }
         }
@@ -101,7 +100,6 @@ impl Committer {
             self.clear_overlay(set);
             if let Some(answer) = &set.answer {
                 let receipt = removed.map(|()| SetReceipt { seq: self.last_seq, commit: None }).map_err(Fault::from);
-                // The writer may have timed out.
                 let _ = answer.send(receipt);
             }
         }
@@ -254,7 +252,6 @@ impl Committer {
                 let moved = self.core.tree.make_parents(to).and_then(|_| self.core.tree.rename(from, to, true));
                 tolerate_type_conflict(to, moved)
             }
-            // Done in an earlier attempt.
             Err(error) if error.is_missing() => Ok(()),
             Err(error) => Err(error),
         }
@@ -298,8 +295,7 @@ impl Committer {
         history.advance(Some(head), parent)?;
         self.head = Some(parent);
         self.is_rebuilding = false;
-        // Recorded after these sets, which are logged and not announced yet: the feed keeps the
-        // log's order.
+        // Logged later, as these sets are not announced yet: the feed keeps the log's order.
         self.pending_external_records.extend(below);
         Ok(())
     }
@@ -310,8 +306,7 @@ impl Committer {
 struct PathPlan {
     /// Index of the last set that changes it.
     last_writer: usize,
-    /// On-disk contents that are not external edits: those that history has, or gets with this
-    /// batch.
+    /// On-disk contents that are no external edits: in history, or in this batch.
     acceptable_contents: Vec<ETag>,
     /// The unversioned large file that the first set replaces.
     acceptable_large: Option<LargeFile>,

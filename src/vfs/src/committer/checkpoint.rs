@@ -33,7 +33,6 @@ impl RunningCheckpoint {
     }
 }
 
-/// Result of a checkpoint thread.
 struct CheckpointResult {
     /// The refresh of `.git/index`; none when it was not due.
     index_refresh: Option<IndexRefresh>,

@@ -20,8 +20,7 @@ pub(super) struct CommitGroup<'r> {
     is_standalone: bool,
 }
 
-/// Groups sets, given in order of acceptance, into commits of at most `max_paths` paths, in commit
-/// order.
+/// Groups sets into commits of at most `max_paths` paths; both in order.
 pub(super) fn coalesce(sets: &[LogRecord], max_paths: usize) -> Vec<CommitGroup<'_>> {
     let mut groups: Vec<CommitGroup<'_>> = Vec::new();
     // The newest commit of each actor, and of each path.
@@ -64,7 +63,6 @@ fn latest_related_commit(by_path: &BTreeMap<&TreePath, usize>, path: &TreePath) 
 }
 
 impl<'r> CommitGroup<'r> {
-    /// A commit of one set.
     pub(super) fn standalone(set: &'r LogRecord) -> Self {
         let paths = set.entries.iter().map(|entry| &entry.path).collect();
         Self { sets: vec![set], paths, is_standalone: true }

@@ -91,8 +91,7 @@ pub(crate) fn assign_seqs(records: &[LogRecord], last: Seq) -> Vec<LogRecord> {
     records.iter().zip(seqs).map(|(record, seq)| LogRecord { seq, ..record.clone() }).collect()
 }
 
-/// Unnumbered records for the commits between two heads. Logged data is trusted, so their objects
-/// are flushed.
+/// Unnumbered records for the commits between two heads. Flushes their objects.
 pub(crate) fn external_records(
     core: &VfsCore,
     from: Option<CommitId>,
@@ -106,9 +105,8 @@ pub(crate) fn external_records(
     Ok(commits.into_iter().map(external_record).collect())
 }
 
-/// As [`external_records`], for a head that is not a descendant of the former one. The dropped
-/// commits leave history; killed before these records are logged, the next start finds the same
-/// move again.
+/// As [`external_records`], for a head that is not a descendant of the former one. Drops the former
+/// commits from history; repeatable after a kill.
 pub(crate) fn diverged_records(core: &VfsCore, from: CommitId, to: CommitId) -> Result<Vec<LogRecord>, StoreError> {
     pin_dropped_commits(core, from, to)?;
     let DivergedMove { diff, dropped, added } = core.git()?.diverged_move(from, to)?;

@@ -23,7 +23,6 @@ const MAX_RETRY: Duration = Duration::from_secs(2);
 /// An external git command may write its older copy of the index within this time after a refresh.
 const RECENT_WINDOW: Duration = Duration::from_secs(2);
 
-/// State of `.git/index`.
 pub(crate) struct GitIndex {
     /// Paths whose entry is outdated.
     touched: BTreeSet<TreePath>,
@@ -36,9 +35,7 @@ pub(crate) struct GitIndex {
     retry_interval: Option<Duration>,
 }
 
-/// Result of a refresh.
 pub(super) struct IndexRefresh {
-    /// Its paths.
     pub(super) paths: BTreeSet<TreePath>,
     /// Paths that were missing on disk.
     pub(super) outcome: Result<Vec<TreePath>, StoreError>,
@@ -72,14 +69,12 @@ impl GitIndex {
         (!self.touched.is_empty()).then_some(self.earliest)
     }
 
-    /// Makes a refresh due now.
     pub(super) fn expedite(&mut self) {
         self.earliest = Instant::now();
     }
 
-    /// The paths to refresh now; none when it is not due. A checkpoint refreshes before the regular
-    /// interval. Missing pages wait: they can have no entry, and nothing reports when they are
-    /// back.
+    /// The paths to refresh now; none when it is not due. A checkpoint ignores the interval.
+    /// Missing pages wait, as they can have no entry.
     pub(super) fn take_due(
         &mut self,
         is_flush: bool,
@@ -136,8 +131,7 @@ impl GitIndex {
 }
 
 impl Committer {
-    /// After an external write of the index, marks recent paths: the writer may have had an older
-    /// copy.
+    /// After an external write of the index, marks recent paths: it may be an older copy.
     pub(super) fn check_index(&mut self) {
         self.git_index.rotate_recent();
         let recent = &mut self.git_index.recent;

@@ -45,8 +45,7 @@ impl CommitLeader {
         }
     }
 
-    /// Runs the next batch on the calling thread, if it can, else wakes the committer thread. For
-    /// synchronous writers.
+    /// Runs the next batch on a synchronous writer's thread, or wakes the committer thread.
     pub(crate) fn lead_or_wake(&self, core: &VfsCore) {
         match self.0.try_lock() {
             Ok(mut committer) if committer.can_run_inline() => {
@@ -106,7 +105,6 @@ impl Committer {
             || self.next_deadline() < self.next_wakeup
     }
 
-    /// Continues what inline leaders left.
     fn resume(&mut self) {
         match self.handoff.take() {
             Some((planned, count)) => self.apply_logged(planned, count),

@@ -38,8 +38,7 @@ use crate::adopt::adoption_set;
 use crate::core::{PendingRemoval, VfsCore};
 use crate::queue::{FileEffect, QueuedSet, StateAfter, StateBefore};
 
-/// A checkpoint starts after this long without writes, or when the log holds this many content
-/// bytes.
+/// A checkpoint starts after this idle time, or at this size of logged contents.
 const CHECKPOINT_IDLE_DELAY: Duration = Duration::from_secs(1);
 const MAX_UNCHECKPOINTED_BYTES: usize = 64 << 20;
 /// Delay between retries after a disk error.
@@ -53,7 +52,6 @@ pub(crate) struct Committer {
     pub(crate) last_seq: Seq,
     /// The newest record that is not an edit found by a scan of the tree.
     pub(crate) last_non_scan_seq: Seq,
-    /// State of `.git/index`.
     pub(crate) git_index: index::GitIndex,
     /// External git commands that the committer stopped waiting for.
     pub(crate) ignored_git: Option<ExternalGit>,
@@ -62,17 +60,14 @@ pub(crate) struct Committer {
     pub(crate) running_checkpoint: Option<checkpoint::RunningCheckpoint>,
     /// Accepted asynchronous sets that the log could not take yet.
     pub(crate) retry_queue: Vec<QueuedSet>,
-    /// Sets that have no commit yet.
     pub(crate) window: CommitWindow,
     /// The newest logged set that could not be applied before shutdown; recovery replays it.
     pub(crate) unapplied_tip: Option<WriteTip>,
-    /// Paths with an external edit that was found when an accepted change was to be installed, not
-    /// recorded yet.
+    /// Paths whose external edits prevented an install, and are not recorded yet.
     pub(crate) conflicting_edits: BTreeSet<TreePath>,
     /// External commits that are ancestors of svcfs's own, not logged yet.
     pub(crate) pending_external_records: Vec<LogRecord>,
-    /// An external process moved the branch; the logged sets get new commits, which are on no
-    /// branch yet.
+    /// The branch was moved externally; the logged sets' new commits are on no branch yet.
     pub(crate) is_rebuilding: bool,
     pub(crate) last_work: Instant,
     /// Writes packs while the log is flushed.
@@ -101,7 +96,6 @@ enum ApplyOutcome {
     HandedOff(Vec<PlannedSet>),
 }
 
-/// A set and its log record.
 struct PlannedSet {
     set: QueuedSet,
     record: LogRecord,
@@ -176,8 +170,7 @@ impl Committer {
         let needs_retry = !self.retry_queue.is_empty() || self.core.write_error.lock().is_some();
         let retry = needs_retry.then(|| Instant::now() + RETRY_INTERVAL);
         let index = self.git_index.due().filter(|_| self.running_checkpoint.is_none());
-        // Pending removals are added without waking this thread: polling is frequent enough for
-        // their grace period.
+        // Pending removals do not wake this thread: it polls within their grace period.
         let poll = Instant::now() + CHECKPOINT_IDLE_DELAY;
         let commits = self.window.due().map(|due| retry.unwrap_or(due));
         [removal, commits, checkpoint, retry, index, Some(poll)].into_iter().flatten().min()
@@ -201,8 +194,7 @@ impl Committer {
         }
     }
 
-    /// Announces external commits although nothing is written, and notices a missing or damaged
-    /// `.git` before a writer does.
+    /// Announces external commits, and notices a missing or damaged `.git`, without writes.
     fn check_branch(&mut self) {
         self.wait_for_external_git();
         if let Err(error) = self.follow_head() {
@@ -211,8 +203,7 @@ impl Committer {
         }
     }
 
-    /// Clears the write error once the disk accepts writes, without risking a write. Updates its
-    /// cause meanwhile.
+    /// Clears the write error once the disk accepts writes, or updates its cause.
     fn recheck_write_error(&mut self) {
         let error = self.follow_head().and_then(|()| self.core.log.probe_disk()).err();
         if error.is_none() {
@@ -264,8 +255,7 @@ impl Committer {
         }
     }
 
-    /// The removal of a renamed page; a file that was put there since is recorded as an external
-    /// edit.
+    /// The removal of a renamed page, or an external edit if a new file is there.
     fn removal_set(&self, path: TreePath, removal: PendingRemoval) -> Option<QueuedSet> {
         if self.core.overlay.get(&path).is_some() {
             return None;
@@ -322,7 +312,6 @@ impl Committer {
         self.finish_sets(count);
     }
 
-    /// Counts sets that are applied or refused.
     fn finish_sets(&mut self, count: usize) {
         // Counted before the sets, so that a barrier waits for the edits, too.
         if let Some(edits) = self.take_conflicting_edits() {
@@ -373,14 +362,12 @@ impl Committer {
         self.reject_or_retry(sets, fault);
     }
 
-    /// Refuses the sets of synchronous writers; queues asynchronous sets, which were accepted, for
-    /// a retry.
+    /// Refuses the sets of synchronous writers; queues asynchronous sets for a retry.
     fn reject_or_retry(&mut self, sets: Vec<QueuedSet>, fault: &Fault) {
         for mut set in sets {
             match set.answer.take() {
                 Some(answer) => {
                     self.clear_overlay(&set);
-                    // The writer may have timed out.
                     let _ = answer.send(Err(fault.duplicate()));
                 }
                 None => self.retry_queue.push(set),

@@ -18,8 +18,7 @@ use crate::core::VfsCore;
 use crate::overlay::OverlayFile;
 use crate::queue::StateAfter;
 
-/// Runs the next steps' work during the flush, each on its own thread: the caller waits for the
-/// disk then.
+/// Runs the next steps' work on helper threads while the caller waits for the flush.
 #[derive(Default)]
 pub(super) struct FlushOverlap {
     pack: OverlapStep,
@@ -27,8 +26,7 @@ pub(super) struct FlushOverlap {
 }
 
 impl FlushOverlap {
-    /// Runs `work` while the pack is written and a lone file is staged; all are finished when it
-    /// returns.
+    /// Runs `work` while the pack is written and a lone file is staged; waits for all.
     pub(super) fn during<T>(&self, core: &Arc<VfsCore>, planned: &[PlannedSet], work: impl FnOnce() -> T) -> T {
         if core.versions.git().is_none() {
             return work();
@@ -81,8 +79,7 @@ fn publish(core: &VfsCore) {
     }
 }
 
-/// The only file to install; none when there are several, which would take the processor from other
-/// writers.
+/// The only file to install; none for several, whose staging would slow other writers.
 fn single_page(planned: &[PlannedSet]) -> Option<(TreePath, OverlayFile)> {
     let [PlannedSet { set: prepared, .. }] = planned else { return None };
     match &prepared.effects[..] {

@@ -1,5 +1,4 @@
-//! Stages the files of a large set on a second thread, while the committer builds and logs its
-//! commit.
+//! Stages a large set's files on a second thread, while its commit is built and logged.
 //!
 //! Invariant: staging is best-effort, as in `overlap`. It runs from the last file to the first,
 //! installation from the first to the last; it ends where they meet. Unused staged files are
@@ -18,7 +17,6 @@ use crate::queue::{FileEffect, QueuedSet, StateAfter};
 /// With fewer files a second thread is not worth waking.
 const MIN_FILES: usize = 16;
 
-/// Stages files speculatively.
 #[derive(Default)]
 pub(super) struct ParallelStager {
     helper: SerialExecutor,
@@ -49,7 +47,6 @@ impl ParallelStager {
         });
     }
 
-    /// Counts one more installed file.
     pub(super) fn mark_installed(&self) {
         if let Some(passed) = &self.installed {
             passed.fetch_add(1, Ordering::Relaxed);

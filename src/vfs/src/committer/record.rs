@@ -1,5 +1,4 @@
-//! Steps 6 and 8a: builds an unreferenced commit for each set, then logs all sets of the batch with
-//! one flush.
+//! Steps 6 and 8a: builds unreferenced commits, then logs the batch with one flush.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -50,8 +49,7 @@ pub(super) struct RecordForm {
 }
 
 impl Committer {
-    /// Step 6, after building the objects of step 8; includes the window's commits when they are
-    /// due.
+    /// Step 6, after building the objects of step 8, with the window's commits if due.
     pub(super) fn log_all(&mut self, sets: Vec<QueuedSet>) -> Result<LoggedBatch, (Vec<QueuedSet>, Fault)> {
         if let Err(error) = self.follow_head() {
             return Err((sets, error.into()));
@@ -108,8 +106,7 @@ impl Committer {
         Ok(logged)
     }
 
-    /// Step 6, overlapped with preparation of the next steps; not while the disk fails, which that
-    /// would fill.
+    /// Step 6, overlapped with preparation of the next steps; not while the disk fails.
     fn append(&self, records: &[LogRecord], planned: &[PlannedSet]) -> Result<(), StoreError> {
         let append = || {
             let started = Instant::now();
@@ -139,11 +136,9 @@ impl Committer {
         self.reject(set, StoreError::Unrecordable { path, reason }.into());
     }
 
-    /// Refuses one set of a batch.
     fn reject(&self, set: &QueuedSet, fault: Fault) {
         self.clear_overlay(set);
         if let Some(answer) = &set.answer {
-            // The writer may have timed out.
             let _ = answer.send(Err(fault));
         }
     }
@@ -302,7 +297,6 @@ impl Committer {
         Ok(None)
     }
 
-    /// Builds a commit and its record.
     pub(super) fn build(
         &self,
         set: &QueuedSet,
@@ -321,7 +315,6 @@ impl Committer {
         Ok(self.record_of(set, tip.seq, form, tip.commit))
     }
 
-    /// The record of a set.
     pub(super) fn record_of(&self, set: &QueuedSet, seq: Seq, form: RecordForm, commit: Option<CommitId>) -> LogRecord {
         let entry = |effect: &FileEffect| {
             let leaf = match &effect.after {
@@ -408,11 +401,9 @@ impl Committer {
     }
 }
 
-/// Why a set is not logged.
 enum PlanError {
     /// A precondition no longer holds: only this set is refused.
     PreconditionFailed(Fault),
-    /// The disk or git failed.
     Store(StoreError),
 }
 
@@ -424,15 +415,12 @@ impl From<StoreError> for PlanError {
 
 /// The sets of a batch after logging.
 pub(super) struct LoggedBatch {
-    /// The logged sets.
     pub(super) planned: Vec<PlannedSet>,
-    /// No-ops: the requested state exists, or will once earlier sets are applied. They are answered
-    /// after those.
+    /// Sets without changes, answered after the earlier sets they depend on.
     pub(super) noops: Vec<QueuedSet>,
 }
 
 impl LoggedBatch {
-    /// The paths that these sets change.
     fn changed_paths(&self) -> impl Iterator<Item = &TreePath> {
         self.planned.iter().flat_map(|planned| &planned.record.entries).map(|entry| &entry.path)
     }

@@ -38,8 +38,7 @@ pub enum CommitPolicy {
 }
 
 impl CommitPolicy {
-    /// Maximum number of paths in a commit. Without coalescing, sets deferred by an earlier process
-    /// are not divided.
+    /// Maximum number of paths in a commit. No limit for sets of an earlier process.
     const fn max_paths(self) -> usize {
         match self {
             Self::PerSet => usize::MAX,
@@ -80,12 +79,10 @@ impl CommitWindow {
         self.sets.len()
     }
 
-    /// Drops the plan to close it.
     pub(super) const fn abort_close(&mut self) {
         self.closing_count = 0;
     }
 
-    /// Makes it due now.
     pub(super) fn expedite(&mut self) {
         self.due = self.due.map(|_| Instant::now());
     }
@@ -105,7 +102,6 @@ fn content_bytes(set: &LogRecord) -> usize {
 }
 
 impl Committer {
-    /// Whether the window is due.
     pub(super) fn is_window_due(&self) -> bool {
         let is_late = self.window.due.is_some_and(|due| due <= Instant::now());
         is_late || self.window.is_open() && self.core.queue.is_commit_wanted()
@@ -182,8 +178,7 @@ impl Committer {
         for group in coalesce(pending, self.core.commit_policy.max_paths()) {
             match self.plan_group(&group, &mut next_tip) {
                 Err(StoreError::Unrecordable { .. }) => {
-                    // A set that conflicts with an external commit does not affect the others of
-                    // its group.
+                    // A conflicting set does not affect the others of its group.
                     for set in group.sets {
                         match self.plan_group(&CommitGroup::standalone(set), &mut next_tip) {
                             Err(StoreError::Unrecordable { path, reason }) => {
@@ -197,8 +192,7 @@ impl Committer {
             }
         }
         if planned.is_empty() {
-            // All are no-ops. The log must record that, or the next process would coalesce them
-            // again with later sets.
+            // All are no-ops. Logged, or the next process would coalesce them again.
             next_tip.seq = next_tip.seq.next();
             let closed = closing_set((newest, &[]), self.core.next_ticket(), newest.message.clone(), Vec::new());
             let set = QueuedSet { moves: Vec::new(), ..closed };
@@ -303,7 +297,6 @@ fn closing_set(
     }
 }
 
-/// The state after an entry.
 fn state_after(entry: &LogEntry) -> Option<StateAfter> {
     let blob = entry.new?;
     Some(match &entry.content {

@@ -13,7 +13,6 @@ use crate::Vfs;
 use crate::core::EffectiveState;
 use crate::view::{EntryKind, PathAttributes};
 
-/// Block size for comparing content.
 const COMPARE_BLOCK_BYTES: usize = 256 << 10;
 
 impl Vfs {
@@ -132,7 +131,6 @@ impl Vfs {
         self.attributes(node)
     }
 
-    /// Whether a file has these bytes already.
     pub(super) fn has_content_at(&self, path: &TreePath, content: &[u8]) -> bool {
         // Usually the sizes differ, or the first block.
         let is_as_long =
@@ -214,7 +212,6 @@ impl Vfs {
     }
 }
 
-/// Whether a file of this length has these bytes.
 fn has_bytes(file: &OpenFile, content: &[u8]) -> bool {
     let mut parts = (0..).step_by(COMPARE_BLOCK_BYTES).zip(content.chunks(COMPARE_BLOCK_BYTES));
     parts.all(|(at, part)| file.read_at(at, part.len()).is_ok_and(|published| published == part))

@@ -1,7 +1,6 @@
 //! Bytes of a dirty buffer.
 //!
-//! Invariant: they are in memory while they can be versioned and the memory limit allows it, else
-//! in a file on the root's disk.
+//! Invariant: they are in memory within both limits (versioned size, memory), else on disk.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,7 +40,6 @@ impl DirtyBytes {
         self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes in use.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -78,8 +76,7 @@ impl CountedBytes {
         Self { bytes, counted: 0, total: None }
     }
 
-    /// Reads back a staged file when the disk is full, with memory up to `end`; none beyond the
-    /// limits.
+    /// Reads back a staged file when the disk is full; none beyond the limits.
     fn read(file: &OpenFile, length: u64, (end, core): (u64, &VfsCore)) -> Option<Self> {
         let size = usize::try_from(end.max(length)).ok().filter(|size| *size <= MAX_FILE_BYTES)?;
         let mut counted = Self::uncounted(Vec::new());
@@ -90,7 +87,6 @@ impl CountedBytes {
         None
     }
 
-    /// Resizes them; false without memory.
     fn resize(&mut self, size: usize, core: &VfsCore) -> bool {
         let has_capacity = self.count(size, core);
         if has_capacity {
@@ -100,7 +96,6 @@ impl CountedBytes {
         has_capacity
     }
 
-    /// Appends bytes without zeroing first; false without memory.
     fn append(&mut self, data: &[u8], core: &VfsCore) -> bool {
         let size = self.bytes.len() + data.len();
         let has_capacity = size <= MAX_FILE_BYTES && self.count(size, core);
@@ -138,7 +133,6 @@ impl From<Bytes> for DirtyBody {
 }
 
 impl DirtyBody {
-    /// No bytes.
     pub(crate) const fn empty() -> Self {
         Self::Memory(CountedBytes::uncounted(Vec::new()))
     }
@@ -148,7 +142,6 @@ impl DirtyBody {
         core.tree.stage_large().map_or_else(|_| Self::empty(), |staged| Self::Disk { staged, length: 0 })
     }
 
-    /// Number of bytes.
     pub(crate) const fn length(&self) -> u64 {
         match self {
             Self::Memory(counted) => counted.bytes.len() as u64,
@@ -164,7 +157,6 @@ impl DirtyBody {
         }
     }
 
-    /// Bytes at an offset; fewer at the end.
     pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         match self {
             Self::Memory(CountedBytes { bytes, .. }) => {
@@ -174,7 +166,6 @@ impl DirtyBody {
         }
     }
 
-    /// Writes at an offset.
     pub(crate) fn write(&mut self, core: &VfsCore, offset: u64, data: &[u8]) -> Result<(), Fault> {
         let end = offset.checked_add(data.len() as u64).ok_or_else(too_large)?;
         if let Self::Memory(counted) = self
@@ -210,7 +201,6 @@ impl DirtyBody {
         Ok(())
     }
 
-    /// Resizes them; added bytes are zeros.
     pub(crate) fn resize(&mut self, core: &VfsCore, size: u64) -> Result<(), Fault> {
         if let Self::Memory(counted) = self {
             let recorded = usize::try_from(size).ok().filter(|size| *size <= MAX_FILE_BYTES);
@@ -231,7 +221,6 @@ impl DirtyBody {
         Ok(())
     }
 
-    /// Zeroes a range, up to the end.
     pub(crate) fn zero(&mut self, offset: u64, length: u64) -> Result<(), Fault> {
         match self {
             Self::Memory(CountedBytes { bytes, .. }) => {
@@ -270,7 +259,6 @@ impl DirtyBody {
     }
 }
 
-/// The range, clamped to the bytes that exist.
 pub(super) fn clamped_range(bytes: &[u8], offset: u64, length: u64) -> Range<usize> {
     let position = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
     position(offset)..position(offset.saturating_add(length))

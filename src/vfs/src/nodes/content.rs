@@ -80,12 +80,10 @@ impl Vfs {
         Ok(())
     }
 
-    /// Zeroes a range of a file, or extends the file. Reserves no space: a dirty buffer has no
-    /// blocks on disk.
+    /// Zeroes a range of a file, or extends the file. Reserves no space on disk.
     ///
     /// # Errors
-    /// `NoSpace` when the disk has too little free space; `TooLarge` beyond the maximum size; as
-    /// [`Vfs::write_node`].
+    /// `NoSpace` when the disk has too little space; `TooLarge`; as [`Vfs::write_node`].
     pub fn allocate(&self, caller: &Caller, id: HandleId, part: Allocation) -> Result<(), Fault> {
         let handle = self.nodes.handle(id)?;
         if !handle.is_writing {
@@ -162,7 +160,6 @@ impl Vfs {
         })
     }
 
-    /// Opens a large file once for all its handles.
     fn open_large_file(&self, node: NodeId, attributes: &PathAttributes) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
@@ -175,8 +172,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Whether a change of the handle's file is accepted and not announced yet; readers of some
-    /// protocols may have seen it.
+    /// Whether a change of the handle's file is accepted and not announced yet.
     pub fn has_pending_change(&self, handle: HandleId) -> bool {
         let path = self.nodes.handle(handle).and_then(|handle| self.nodes.path_of(handle.node));
         path.is_ok_and(|path| self.core.overlay.get(&path).is_some())
@@ -272,8 +268,7 @@ impl Vfs {
         Ok(data.len())
     }
 
-    /// Changes the dirty buffer, creating it from the published content, or empty if that does not
-    /// matter.
+    /// Changes the dirty buffer; creates it from the published content, or empty.
     fn change_dirty(
         &self,
         (node, handle_id): (NodeId, Option<HandleId>),
@@ -326,12 +321,10 @@ impl Vfs {
         })
     }
 
-    /// Publishes the node's dirty buffer as one version (`flush`: Soon, `fsync`: Now). Does nothing
-    /// when clean.
+    /// Publishes the dirty buffer as one version (`flush`: Soon, `fsync`: Now), if any.
     ///
     /// A file that was only truncated waits for its last handle: a shell closes a copy of the
-    /// descriptor between opening a file and writing it, and an empty version in between is not a
-    /// save.
+    /// descriptor before it writes, and an empty version is not a save.
     ///
     /// # Errors
     /// `Rejected` by a gate: the last good version stays, the rejected text is stored below
@@ -352,8 +345,7 @@ impl Vfs {
         self.publish_locked(caller, node, &mut shared, durability)
     }
 
-    /// Publishes a node whose shared state is locked, so that its name cannot change before the
-    /// write.
+    /// Publishes a node whose state is locked, so that its name cannot change meanwhile.
     pub(super) fn publish_locked(
         &self,
         caller: &Caller,
@@ -431,8 +423,7 @@ impl Vfs {
         }
     }
 
-    /// Writes a whole file, for protocols without handles; a text that a gate rejects is stored for
-    /// the user.
+    /// Writes a whole file, for protocols without handles; stores a rejected text.
     ///
     /// # Errors
     /// As [`Vfs::apply`].
@@ -464,13 +455,11 @@ impl Vfs {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         self.drop_rejected(&mut shared, handle);
-        // Read under the lock: a handle that is opened now and truncates the file must not be
-        // published here.
+        // Under the lock: a handle that opens and truncates now must not be published here.
         let is_last = !self.nodes.is_open_elsewhere(node);
         let outcome = if is_last { self.publish_locked(caller, node, &mut shared, Durability::Soon) } else { Ok(()) };
         if is_last && outcome.is_err() {
-            // The writer got the error. If the buffer stayed, the next handle would publish it
-            // unknowingly.
+            // The writer got the error. The next handle must not publish the buffer.
             (shared.dirty, shared.detached) = (None, None);
         }
         if is_last {
@@ -497,7 +486,6 @@ impl Vfs {
         }
     }
 
-    /// Publishes all open nodes at shutdown.
     pub(crate) fn publish_all(&self) {
         let caller = Caller::new(Protocol::Internal);
         for (node, path) in self.nodes.open_nodes() {

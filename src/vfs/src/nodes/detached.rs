@@ -42,7 +42,6 @@ pub enum RejectedBuffer {
 }
 
 impl DirtyBuffer {
-    /// A copy without writers.
     fn copy_ownerless(&self) -> Result<Self, Fault> {
         let length = usize::try_from(self.body.length()).map_err(Fault::internal)?;
         Ok(Self {

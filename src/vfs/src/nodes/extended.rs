@@ -17,8 +17,7 @@ use crate::view::{EntryKind, not_found_fault};
 /// Names and values.
 pub(crate) type XattrMap = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Limit for names and values of a file that is not in the tree: the maximum size of a value on
-/// Linux.
+/// Limit for names and values of a file that is not in the tree: Linux's maximum value.
 const MAX_TOTAL_BYTES: usize = 1 << 16;
 
 /// Attributes of a file that is not in the tree yet.
@@ -27,14 +26,12 @@ pub(crate) struct ScratchXattrs {
     entries: XattrMap,
     /// Bytes of all names and values.
     bytes: usize,
-    /// A temporary file with the same attributes: setting one there checks whether the disk accepts
-    /// it.
+    /// A temporary file with the same attributes, to check whether the disk accepts more.
     probe: Option<XattrProbe>,
 }
 
 impl ScratchXattrs {
-    /// Sets one, if the disk would accept it in addition. The caller that sets it gets the error,
-    /// not the one that saves.
+    /// Sets one, if the disk would accept it: the setter gets the error, not the saver.
     ///
     /// # Errors
     /// `NoSpace`; those of the disk. Nothing has changed then.
@@ -56,7 +53,6 @@ impl ScratchXattrs {
         Ok(())
     }
 
-    /// Removes one; false when it did not exist.
     fn remove(&mut self, path: &TreePath, name: &[u8]) -> Result<bool, Fault> {
         if !self.entries.contains_key(name) {
             return Ok(false);
@@ -161,8 +157,7 @@ impl Vfs {
         }
     }
 
-    /// Flushes a file or folder in the tree: attributes and name. Versions are durable without
-    /// this.
+    /// Flushes a file or folder: attributes and name. Versions are durable without this.
     ///
     /// # Errors
     /// `Stale`, `NotFound`; those of the disk.
@@ -172,15 +167,13 @@ impl Vfs {
         self.core.tree.flush_path(&path).map_err(|error| not_found_fault(&path, error))
     }
 
-    /// Path of a node's file, on disk or pending; none while it is not in the tree, and when it is
-    /// unlinked.
+    /// Path of a node's file, on disk or pending; none for a new or unlinked file.
     fn disk_path(&self, node: NodeId, shared: &SharedNode) -> Option<TreePath> {
         let is_new = shared.dirty.as_ref().is_some_and(|staging| staging.is_new);
         self.nodes.path_of(node).ok().filter(|_| !is_new)
     }
 
-    /// Writes the pending attributes of a file that entered the tree. Best-effort: the file is
-    /// saved in any case.
+    /// Writes the pending attributes of a file that entered the tree; best-effort.
     pub(super) fn write_pending_xattrs(&self, path: &TreePath, shared: &mut SharedNode) {
         let ScratchXattrs { entries, .. } = std::mem::take(&mut shared.xattrs);
         if entries.is_empty() {
@@ -194,8 +187,7 @@ impl Vfs {
         }
     }
 
-    /// The names after pending changes are applied. The listed ones may be of a removed file that
-    /// was replaced since.
+    /// The names after pending changes, as the listed ones may be of a removed file.
     fn names_after_pending(&self, path: &TreePath, names: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Fault> {
         if names.is_empty() || self.core.overlay.get(path).is_none() {
             return Ok(names);

@@ -23,8 +23,7 @@ impl Vfs {
         Ok(Some(self.core.tree.open_to_write(path)?))
     }
 
-    /// Saves a dirty buffer that is too large to be versioned. A versioned file of this name is
-    /// removed, with a version.
+    /// Saves a dirty buffer that is too large to be versioned. Removes a versioned one.
     pub(super) fn save_large(
         &self,
         caller: &Caller,
@@ -86,8 +85,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// A dirty buffer with the first bytes of a large file. A truncated file usually becomes large
-    /// again: its buffer starts on disk.
+    /// A dirty buffer with the first bytes of a large file. Starts on disk if truncated.
     pub(super) fn truncate_large(&self, large: &OpenFile, size: u64) -> Result<DirtyBuffer, Fault> {
         let (stat, now) = (large.stat()?, self.core.file_time());
         let length = usize::try_from(size).map_err(Fault::internal)?;
@@ -137,8 +135,7 @@ impl Vfs {
         }
     }
 
-    /// Writes into a large file in place; false when none is open here, or a dirty buffer replaces
-    /// it.
+    /// Writes into a large file in place; false if none is open, or it has a dirty buffer.
     pub(super) fn write_large(
         &self,
         handle: FileHandle,

@@ -68,8 +68,7 @@ pub struct OpenMode {
 pub enum WriteAt {
     /// Offset in bytes from the start.
     Offset(u64),
-    /// Offset in bytes from the start, from a memory mapping: any handle open for writing may have
-    /// written it.
+    /// Offset in bytes, from a memory mapping: any write handle may have written it.
     Mapped(u64),
     /// To the current end (`O_APPEND`).
     End,

@@ -13,8 +13,7 @@ use crate::overlay::OverlayFile;
 use crate::view::PathAttributes;
 use crate::{Vfs, core::EffectiveState};
 
-/// Prefix and suffix of temporary upload files, which a protocol writes until an upload is
-/// complete.
+/// Prefix and suffix of the temporary files of unfinished uploads.
 pub const UPLOAD_AFFIXES: (&str, &str) = (".svc-upload-", ".part");
 
 fn is_upload_name(name: &str) -> bool {
@@ -52,8 +51,7 @@ impl Vfs {
         self.lookup_path(caller, &self.directory_path(parent)?.join(name))
     }
 
-    /// Adds a lookup of a node from a directory listing; false when the name changed or the node is
-    /// forgotten.
+    /// Adds a lookup of a listed node; false when it was renamed or forgotten.
     pub fn add_lookup(&self, node: NodeId, at: (NodeId, &str)) -> bool {
         self.nodes.add_lookup(node, at)
     }
@@ -95,8 +93,7 @@ impl Vfs {
             return Ok(Vec::new());
         }
         let path = self.nodes.path_of(directory)?;
-        // Read first, as `list` reads the overlay before the tree: a file published meanwhile is
-        // seen twice, not missed.
+        // Read first: a file published meanwhile is seen twice, not missed.
         let open_files = self.nodes.open_children(&path);
         let mut entries: BTreeMap<TreePath, PathAttributes> =
             self.list(caller.protocol, &path)?.into_iter().map(|entry| (entry.path, entry.attributes)).collect();
@@ -121,12 +118,10 @@ impl Vfs {
             .collect()
     }
 
-    /// Creates a file (one lookup) and opens it for reading and writing. It enters tree and history
-    /// once published.
+    /// Creates a file (one lookup) and opens it read-write. Publishing puts it into the tree.
     ///
     /// # Errors
-    /// `Exists` when the name is taken; `NotFound`, `NotDirectory`, `Invalid` for paths that cannot
-    /// be written.
+    /// `Exists`; `NotFound`, `NotDirectory`, `Invalid` for paths that cannot be written.
     pub fn create(
         &self,
         caller: &Caller,
@@ -214,8 +209,7 @@ impl Vfs {
 
     /// Removes the file or link at a path, if the precondition holds.
     pub(super) fn unlink_at(&self, caller: &Caller, path: &TreePath, precondition: Precondition) -> Result<(), Fault> {
-        // Locked until the name is removed: a handle that closes now must not publish the file
-        // again.
+        // Locked until then: a handle that closes now must not publish the file again.
         let mut locked = self.nodes.lock_subtrees(&[path]);
         let is_new = locked.at(path).is_some_and(|shared| shared.dirty.as_ref().is_some_and(|dirty| dirty.is_new));
         locked.preserve_unlinked(self, path)?;
@@ -337,7 +331,6 @@ impl Vfs {
         }
     }
 
-    /// Refuses a name that is taken.
     pub(super) fn check_name_free(&self, caller: &Caller, path: &TreePath) -> Result<(), Fault> {
         match self.attributes_at(caller, path) {
             Ok(_) => Err(Fault::exists(path)),

@@ -22,8 +22,7 @@ pub struct CachedRead {
 }
 
 impl Vfs {
-    /// Attributes of a path and a range (offset, length) of a file, without waiting. Adds no
-    /// lookup.
+    /// Attributes of a path and a range (offset, length), without blocking or lookup.
     pub fn try_lookup_cached(
         &self,
         caller: &Caller,

@@ -34,7 +34,6 @@ impl OrphanNode {
         Ok(PathAttributes { links: 0, ..attributes })
     }
 
-    /// Bytes at an offset; fewer at the end.
     pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         match self {
             Self::Bytes(bytes, _) => Ok(bytes.slice(super::body::clamped_range(bytes, offset, length as u64))),
@@ -82,7 +81,6 @@ impl Vfs {
         Ok(())
     }
 
-    /// Preserves a directory that is about to be removed.
     fn preserve_directory(&self, path: &TreePath) -> Result<(), Fault> {
         let shared = self.nodes.at(path).and_then(|node| self.nodes.shared(node).ok());
         shared.map_or(Ok(()), |shared| shared.lock().preserve_unlinked(self, path))
@@ -120,8 +118,7 @@ impl Vfs {
 }
 
 impl Vfs {
-    /// Locks open files that another protocol's change set renames to free names, until their
-    /// handles can follow.
+    /// Locks open files that a change set renames to free names; their handles will follow.
     pub(crate) fn lock_renamed(&self, changes: &[Change]) -> (Vec<(TreePath, TreePath)>, LockedNodes<'_>) {
         let mut renames = Vec::new();
         for change in changes {
@@ -154,8 +151,7 @@ impl Vfs {
 }
 
 impl SharedNode {
-    /// Preserves the file at the node's path, which is about to be unlinked; handles of a dirty
-    /// file keep the buffer.
+    /// Preserves the file at the node's path before it is unlinked, if it is clean.
     pub(super) fn preserve_unlinked(&mut self, vfs: &Vfs, path: &TreePath) -> Result<(), Fault> {
         if let Some(dirty) = &mut self.dirty
             && dirty.mode.is_none()
@@ -183,7 +179,6 @@ impl SharedNode {
             Ok(current) if current.kind == EntryKind::Directory => {
                 self.orphan = Some(OrphanNode::Directory(PathAttributes { changed: vfs.core.file_time(), ..current }));
             }
-            // Other types have no content.
             Ok(_) => {}
             Err(fault) if is_orphan_fallback(&fault) => {}
             Err(fault) => return Err(fault),
@@ -191,7 +186,6 @@ impl SharedNode {
         Ok(())
     }
 
-    /// Drops what was preserved, when the name stays.
     pub(super) fn drop_orphan(&mut self, is_open: bool) {
         self.orphan = None;
         if !is_open {

@@ -16,7 +16,6 @@ impl Vfs {
     /// It includes every change acknowledged before; later changes replace the file.
     pub fn clean_backing_file(&self, node: NodeId, wanted: impl Fn(&TreePath, u64) -> bool) -> Option<File> {
         let shared = self.nodes.shared(node).ok()?;
-        // Locked while it is published.
         let shared = shared.try_lock()?;
         let path = self.nodes.path_of(node).ok()?;
         if shared.dirty.is_some() || self.core.overlay.get(&path).is_some() {

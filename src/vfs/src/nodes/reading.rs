@@ -68,8 +68,7 @@ impl From<FileView> for OpenedFile {
 
 /// A file opened for reading, whatever its name becomes; closed when dropped.
 ///
-/// Up to 64 MiB its content stays the same, whatever is written meanwhile; a larger file is read as
-/// it is.
+/// Up to 64 MiB its content stays the same; a larger file is read as it is.
 pub struct FileReader {
     vfs: Arc<Vfs>,
     source: ReaderSource,
@@ -148,8 +147,7 @@ impl FileReader {
     /// Bytes at an offset; fewer at the end. May block on the disk.
     ///
     /// # Errors
-    /// As [`Vfs::read_node`]; `Unavailable` when an external process wrote into the file and its
-    /// former content is lost.
+    /// As [`Vfs::read_node`]; `Unavailable` when the content was overwritten externally.
     pub fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         match &self.source {
             ReaderSource::Snapshot(snapshot) => snapshot.read(offset, length),

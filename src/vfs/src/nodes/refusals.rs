@@ -16,10 +16,8 @@ use crate::path_class::REJECTED_DIRECTORY;
 /// How long a rejected text is stored while no write of its page is accepted.
 const RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Maximum number of reasons in memory.
 const MAX_REASONS: usize = 10_000;
 
-/// Recent rejections by path.
 pub(crate) struct RecentRefusals {
     records: Mutex<RefusalRecord>,
     /// Held while a text is stored or removed.
@@ -30,9 +28,7 @@ pub(crate) struct RecentRefusals {
 
 #[derive(Default)]
 struct RefusalRecord {
-    /// Number and reason of each rejection.
     reasons: BTreeMap<TreePath, (u64, String)>,
-    /// Paths by number.
     order: BTreeMap<u64, TreePath>,
     last_number: u64,
 }
@@ -76,7 +72,6 @@ impl RecentRefusals {
         file_lock
     }
 
-    /// Whether any text may be stored.
     #[cfg(test)]
     pub(crate) fn has_any(&self) -> bool {
         self.has_any.load(Ordering::Acquire)
@@ -86,7 +81,6 @@ impl RecentRefusals {
         self.records.lock().reasons.get(path).map(|(_, reason)| reason.clone())
     }
 
-    /// The current mark.
     pub(crate) fn mark(&self) -> RefusalMark {
         RefusalMark(self.records.lock().last_number)
     }
@@ -165,8 +159,7 @@ impl VfsCore {
         if self.is_old(&self.tree.stat(path)?) { self.tree.remove(path) } else { Ok(()) }
     }
 
-    /// An accepted write voids earlier rejections of its paths; rejections that it causes are
-    /// later.
+    /// An accepted write voids earlier rejections of its paths, not those it causes.
     pub(crate) fn forget_rejected<'a>(&self, paths: impl Iterator<Item = &'a TreePath>, before: RefusalMark) {
         if !self.refusals.has_any.load(Ordering::Acquire) {
             return;

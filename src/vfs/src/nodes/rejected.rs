@@ -16,8 +16,7 @@ use super::{HandleId, NodeId};
 use crate::Vfs;
 use crate::path_class::REJECTED_DIRECTORY;
 
-/// Where the rejected text of a page is stored; none if the name is too long. The root maps to the
-/// directory itself.
+/// Where the rejected text of a page is stored; none if the name is too long.
 pub fn rejected_path(path: &TreePath) -> Option<TreePath> {
     if path.is_root() {
         return TreePath::parse(REJECTED_DIRECTORY).ok();
@@ -36,13 +35,11 @@ impl DirtyBuffer {
         }
     }
 
-    /// Why it is never accepted: another writer changed the file, and only parts of it were changed
-    /// here. A truncated file has no base.
+    /// Why it is never accepted: another writer changed the file that this is based on.
     pub(super) fn conflict(&self) -> Option<&Fault> {
         self.conflict.as_ref().filter(|_| self.base.is_some())
     }
 
-    /// Records a write through a handle.
     pub(super) fn add_writer(&mut self, handle: HandleId) {
         self.truncated_writers.remove(&handle);
         self.writers.insert(handle);
@@ -72,8 +69,7 @@ impl SharedNode {
     /// Reattaches a handle's detached buffer.
     ///
     /// # Errors
-    /// `Conflict` when another writer is changing the file, or its buffer was replaced by another
-    /// rejected one.
+    /// `Conflict` when another writer changes the file, or the buffer was superseded.
     pub(super) fn reattach_for(&mut self, handle: HandleId) -> Result<(), Fault> {
         let is_superseded = self.superseded_handles.contains(&handle);
         let is_writer = self.detached.as_ref().is_some_and(|aside| aside.writers.contains(&handle));
@@ -116,8 +112,7 @@ impl SharedNode {
         }
     }
 
-    /// Whether a closing handle has nothing to save but what others wrote and were told is
-    /// rejected.
+    /// Whether a closing handle has nothing to save but what was rejected from others.
     pub(super) fn is_rejected_from_others(&self, handle: HandleId) -> bool {
         self.dirty.as_ref().is_some_and(|dirty| dirty.is_rejected() && !dirty.writers.contains(&handle))
     }
@@ -131,7 +126,6 @@ impl SharedNode {
 }
 
 impl Vfs {
-    /// Handles a buffer that could not be published.
     pub(super) fn handle_rejection(
         &self,
         shared: &mut SharedNode,
@@ -154,8 +148,7 @@ impl Vfs {
         }
     }
 
-    /// [`Vfs::publish`] through a handle: its own rejected buffer is tried and reported again, that
-    /// of others is ignored.
+    /// [`Vfs::publish`] through a handle: retries its own rejected buffer, ignores others'.
     ///
     /// # Errors
     /// As [`Vfs::publish`].
@@ -185,8 +178,7 @@ impl Vfs {
         }
     }
 
-    /// Stores a rejected text for the user. `own_attributes` are mode and owner of the text, where
-    /// they differ from the page's.
+    /// Stores a rejected text for the user. `own_attributes`: its mode and owner.
     pub(super) fn keep_rejected(
         &self,
         path: &TreePath,
@@ -302,8 +294,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Why the last save of this node was rejected, if it was (`user.svc.lint`); also for the
-    /// stored text itself.
+    /// Why the node's last save, or this stored text, was rejected (`user.svc.lint`).
     pub fn rejection_reason(&self, node: NodeId) -> Option<String> {
         let path = self.nodes.path_of(node).ok()?;
         match path.as_str().strip_prefix(REJECTED_DIRECTORY).and_then(|path| path.strip_prefix('/')) {

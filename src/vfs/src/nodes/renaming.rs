@@ -68,7 +68,6 @@ impl Vfs {
         self.rename_with_links(caller, &rename, apply).map(|((), _)| ())
     }
 
-    /// Whether a node has unsaved changes.
     pub(crate) fn is_unsaved(&self, node: NodeId) -> bool {
         let is_dirty =
             |shared: &SharedNode| shared.dirty.as_ref().is_some_and(|dirty| dirty.is_changed || dirty.is_new);
@@ -78,8 +77,7 @@ impl Vfs {
     /// Checks for unsaved new files, which are entries of their directories already.
     ///
     /// # Errors
-    /// `NotEmpty` when a directory to remove or replace has one; `Exists`, `NotDirectory` when a
-    /// directory would get the name of one.
+    /// `NotEmpty` in a removed or replaced directory; `Exists`, `NotDirectory` at its new name.
     pub(crate) fn check_no_unsaved(&self, changes: &[Change]) -> Result<(), Fault> {
         let is_directory = |path: &TreePath| {
             self.stat(Protocol::Internal, path).is_ok_and(|target| target.kind == EntryKind::Directory)
@@ -121,10 +119,8 @@ impl Vfs {
         if has_unsaved { Err(holds_unsaved(directory)) } else { Ok(()) }
     }
 
-    /// Renames with this set; its first change is the rename.
     fn rename_by(&self, caller: &Caller, (from, to): (&TreePath, &TreePath), set: ChangeSet) -> Result<(), Fault> {
-        // Locked until the names have changed: a handle that closes now must not publish under the
-        // old name.
+        // Locked until then: a handle that closes now must not publish under the old name.
         let mut locked = self.nodes.lock_subtrees(&[from, to]);
         self.publish_all_below(caller, from, &mut locked)?;
         let is_replacing_directory =

@@ -22,18 +22,14 @@ use crate::view::not_found_fault;
 /// Size of a block with a hash of its own.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// An open content.
 pub(super) struct SnapshotReader {
     pub(super) etag: ETag,
     size: u64,
     source: SnapshotSource,
 }
 
-/// Where the content is.
 enum SnapshotSource {
-    /// A file of the tree.
     TreeFile(OpenFile, Mutex<KnownBlocks>),
-    /// A private temporary file.
     PrivateFile(LargeFileStaging),
 }
 
@@ -44,8 +40,7 @@ type FileStamps = (u64, SystemTime);
 struct KnownBlocks {
     /// Stamps when the full content was last verified.
     verified_stamps: FileStamps,
-    /// Hash of each block of [`BLOCK_BYTES`], and the stamps when it was last verified; empty
-    /// before the file changed.
+    /// Hash and last verified stamps of each block; empty before the file changed.
     blocks: Vec<(ETag, FileStamps)>,
 }
 
@@ -62,9 +57,6 @@ impl KnownBlocks {
 
 impl SnapshotReader {
     /// Opens a file with its current content; also returns its attributes.
-    ///
-    /// # Errors
-    /// `TooLarge` over 64 MiB; those of the disk.
     pub(super) fn open(vfs: &Vfs, path: &TreePath) -> Result<(Self, FileStat), Fault> {
         let file = vfs.core.tree.open_to_read(path).map_err(|error| not_found_fault(path, error))?;
         let stat = file.stat()?;
@@ -77,9 +69,6 @@ impl SnapshotReader {
     }
 
     /// Stores a content that has no file.
-    ///
-    /// # Errors
-    /// Those of the disk.
     pub(super) fn from_content(vfs: &Vfs, content: &[u8]) -> Result<Self, Fault> {
         let staged = vfs.core.tree.stage_large()?;
         staged.file().write_at(0, content)?;
@@ -91,9 +80,6 @@ impl SnapshotReader {
     }
 
     /// Bytes at an offset; fewer at the end. May block on the disk.
-    ///
-    /// # Errors
-    /// `Unavailable` when the content was overwritten; those of the disk.
     pub(super) fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         let length = self.clamped_length(offset, length);
         if length == 0 {
@@ -115,9 +101,6 @@ impl SnapshotReader {
     }
 
     /// Verifies the full content, and hashes each block.
-    ///
-    /// # Errors
-    /// `Unavailable` when it changed; those of the disk.
     fn revalidate_blocks(&self, file: &OpenFile) -> Result<Vec<(ETag, FileStamps)>, Fault> {
         let (stamps, mut blocks) = (file_stamps(file)?, Vec::new());
         let etag = hash_blocks(file, self.size, |block| blocks.push((ETag::from_content(block), stamps)))?;
@@ -125,9 +108,6 @@ impl SnapshotReader {
     }
 
     /// Returns bytes of verified blocks: of what was hashed, as the file may change meanwhile.
-    ///
-    /// # Errors
-    /// `Unavailable` when a block changed; those of the disk.
     fn read_verified(
         &self,
         file: &OpenFile,
@@ -169,13 +149,11 @@ impl SnapshotReader {
     }
 }
 
-/// Current size and mtime; names and other attributes do not matter.
 fn file_stamps(file: &OpenFile) -> Result<FileStamps, Fault> {
     let now = file.stat()?;
     Ok((now.size, now.modified))
 }
 
-/// The numbers of the blocks in a range.
 fn block_numbers(offset: u64, length: usize) -> Range<usize> {
     let begin = usize::try_from(offset).unwrap_or(usize::MAX);
     begin / BLOCK_BYTES..begin.saturating_add(length).div_ceil(BLOCK_BYTES)
@@ -194,7 +172,6 @@ fn hash_blocks(file: &OpenFile, size: u64, mut visit: impl FnMut(&[u8])) -> Resu
     Ok(hashing.finish())
 }
 
-/// The block of a file that starts at `at`.
 fn full_block(file: &OpenFile, at: u64, size: u64) -> Result<Bytes, Fault> {
     let length = usize::try_from(size - at).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES);
     let block = file.read_at(at, length)?;

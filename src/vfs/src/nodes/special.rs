@@ -16,8 +16,7 @@ impl Vfs {
     /// Creates a pipe, socket or device (one lookup).
     ///
     /// # Errors
-    /// `Exists`, `NotFound`, `NotDirectory`; `Forbidden` for a device that this process may not
-    /// create.
+    /// `Exists`, `NotFound`, `NotDirectory`; `Forbidden` for a device, without permission.
     pub fn make_special(
         &self,
         caller: &Caller,
@@ -72,9 +71,6 @@ impl Vfs {
     }
 
     /// Attributes of a path on disk or pending, special files included.
-    ///
-    /// # Errors
-    /// `NotFound`.
     pub(crate) fn stat_any(&self, protocol: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
         match self.stat(protocol, path) {
             Err(fault) if fault.kind() == Kind::NotFound && self.core.path_classes.is_visible(protocol, path) => {
@@ -92,14 +88,12 @@ impl Vfs {
         Ok(())
     }
 
-    /// The special files of a directory.
     pub(super) fn specials_in(&self, directory: &TreePath) -> Result<Vec<(TreePath, PathAttributes)>, Fault> {
         let entries = self.core.tree.list_special(directory)?;
         Ok(entries.into_iter().map(|(name, stat)| (directory.join(&name), stat.into())).collect())
     }
 
-    /// Name of an entry that the caller's protocol neither sees nor can remove: hidden, or with a
-    /// name invalid in a tree.
+    /// Name of an entry that the protocol cannot see: hidden, or with an invalid name.
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`.
@@ -141,8 +135,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Renames a special or large file; false when there is none. A versioned file it replaces is
-    /// removed first, with a version.
+    /// Renames a special or large file; false when there is none. Removes a versioned target first.
     pub(super) fn rename_special(
         &self,
         caller: &Caller,

@@ -19,8 +19,7 @@ use crate::view::PathAttributes;
 #[derive(Debug)]
 pub(crate) struct DirtyBuffer {
     pub(crate) body: DirtyBody,
-    /// Hash of the content that the buffer started from; none for a new or truncated file: its last
-    /// writer wins.
+    /// Hash of the initial content; none for a new or truncated file: its last writer wins.
     pub(crate) base: Option<ETag>,
     /// Whether it differs from the published file.
     pub(crate) is_changed: bool,
@@ -38,8 +37,7 @@ pub(crate) struct DirtyBuffer {
     pub(crate) writers: BTreeSet<HandleId>,
     /// Handles whose bytes were truncated by another writer and that have written nothing since.
     pub(crate) truncated_writers: BTreeSet<HandleId>,
-    /// The last caller that wrote, truncated or created the file; not one that renamed its
-    /// directory.
+    /// The last caller that wrote, truncated or created the file.
     pub(crate) writer: Option<Caller>,
     pub(crate) mode: Option<u32>,
     pub(crate) uid: u32,
@@ -75,7 +73,6 @@ impl DirtyBuffer {
         }
     }
 
-    /// Records a change of the content.
     pub(crate) fn touch(&mut self, caller: &Caller, now: SystemTime) {
         self.writer = Some(caller.clone());
         self.modified = now;
@@ -96,7 +93,6 @@ pub(crate) struct ReportedTimes {
 }
 
 impl ReportedTimes {
-    /// Times of a change that was just published.
     pub(crate) const fn new(changed: SystemTime, modified: SystemTime) -> Self {
         Self { changed, modified, on_disk: None }
     }
@@ -114,15 +110,12 @@ impl ReportedTimes {
     }
 }
 
-/// State shared by all handles of a node.
 #[derive(Debug, Default)]
 pub(crate) struct SharedNode {
     pub(crate) dirty: Option<DirtyBuffer>,
-    /// A buffer rejected when a handle was closed; the handles that wrote it may continue with it.
-    /// All others see the published file.
+    /// A buffer rejected at close; only the handles that wrote it may continue with it.
     pub(crate) detached: Option<DirtyBuffer>,
-    /// Open handles whose rejected buffer was replaced by another rejected one: they have nothing
-    /// to continue with.
+    /// Open handles whose rejected buffer was replaced by another rejected one.
     pub(crate) superseded_handles: BTreeSet<HandleId>,
     /// The open file itself, if it is too large to be versioned and has no dirty buffer.
     pub(crate) large: Option<OpenFile>,
@@ -156,7 +149,6 @@ struct TreeNode {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FileHandle {
     pub(crate) node: NodeId,
-    /// Protocol that opened it.
     pub(crate) protocol: Protocol,
     pub(crate) is_writing: bool,
 }
@@ -170,7 +162,6 @@ struct NodeTable {
     handles: HashMap<HandleId, FileHandle>,
 }
 
-/// The nodes of one space.
 pub(crate) struct SpaceNodes(Mutex<NodeTable>);
 
 impl Default for SpaceNodes {
@@ -284,7 +275,6 @@ impl SpaceNodes {
         self.table().handles.get(&handle).copied().ok_or_else(stale)
     }
 
-    /// Whether other handles of the node are open.
     pub(crate) fn is_open_elsewhere(&self, id: NodeId) -> bool {
         self.table().nodes.get(&id).is_some_and(|node| node.open > 1)
     }
@@ -295,7 +285,6 @@ impl SpaceNodes {
         handles.iter().any(|handle| *handle != excluded && table.handles.contains_key(handle))
     }
 
-    /// The handles of a node that are open for writing.
     pub(crate) fn write_handles(&self, id: NodeId) -> BTreeSet<HandleId> {
         let table = self.table();
         let is_open_here = |handle: &FileHandle| handle.node == id && handle.is_writing;
@@ -372,8 +361,7 @@ impl SpaceNodes {
         }
     }
 
-    /// Locks the nodes at or below these paths: none of them can be published, renamed or removed
-    /// meanwhile.
+    /// Locks the nodes at or below these paths against publishing, renames and removal.
     pub(crate) fn lock_subtrees(&self, paths: &[&TreePath]) -> LockedNodes<'_> {
         loop {
             // Later lookups of these names find the same nodes, and wait for the lock.
@@ -389,7 +377,6 @@ impl SpaceNodes {
         }
     }
 
-    /// Whether the node has lookups or open handles.
     pub(crate) fn is_referenced(&self, id: NodeId) -> bool {
         self.table().nodes.get(&id).is_some_and(|node| node.lookup_count > 0 || node.open > 0)
     }
@@ -402,7 +389,6 @@ impl SpaceNodes {
         ids.into_iter().filter_map(|id| Some((id, Arc::clone(&table.nodes.get(&id)?.shared)))).collect()
     }
 
-    /// Nodes at or below a path with open handles.
     pub(crate) fn open_below(&self, path: &TreePath) -> Vec<(TreePath, Arc<Mutex<SharedNode>>)> {
         let table = self.table();
         if table.handles.is_empty() {
@@ -413,7 +399,6 @@ impl SpaceNodes {
         nodes.filter(|(node, _)| node.open > 0).map(|(node, path)| (path, Arc::clone(&node.shared))).collect()
     }
 
-    /// Nodes with open handles, with their paths.
     pub(crate) fn open_nodes(&self) -> Vec<(NodeId, TreePath)> {
         let table = self.table();
         let open = table.nodes.iter().filter(|(_, node)| node.open > 0 && !node.is_unlinked);
@@ -421,19 +406,16 @@ impl SpaceNodes {
     }
 }
 
-/// Nodes whose shared state is locked.
 pub(crate) struct LockedNodes<'a> {
     nodes: &'a SpaceNodes,
     shared: BTreeMap<NodeId, ArcMutexGuard<RawMutex, SharedNode>>,
 }
 
 impl LockedNodes<'_> {
-    /// The shared state of the node at a path.
     pub(crate) fn at(&mut self, path: &TreePath) -> Option<&mut SharedNode> {
         self.shared.get_mut(&self.nodes.at(path)?).map(|shared| &mut **shared)
     }
 
-    /// All of them.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = (NodeId, &mut SharedNode)> {
         self.shared.iter_mut().map(|(node, shared)| (*node, &mut **shared))
     }
@@ -442,8 +424,7 @@ impl LockedNodes<'_> {
     pub(crate) fn preserve_unlinked(&mut self, vfs: &Vfs, path: &TreePath) -> Result<(), Fault> {
         let Some(node) = self.nodes.at(path).filter(|node| self.nodes.is_referenced(*node)) else { return Ok(()) };
         match self.at(path).map_or(Ok(()), |shared| shared.preserve_unlinked(vfs, path)) {
-            // It is not open, and hardly about to be: a server with too many open files can still
-            // remove it.
+            // It is not open: a server with too many open files can still remove it.
             Err(fault) if !self.nodes.is_open(node) => {
                 tracing::debug!(%path, error = ?fault, "a removed file is not preserved for its lookups");
                 Ok(())
@@ -452,7 +433,6 @@ impl LockedNodes<'_> {
         }
     }
 
-    /// Drops what was preserved: the name stays.
     pub(crate) fn drop_orphan(&mut self, path: &TreePath) {
         let is_open = self.nodes.at(path).is_some_and(|node| self.nodes.is_open(node));
         if let Some(shared) = self.at(path) {
@@ -495,8 +475,7 @@ impl NodeTable {
         self.sweep(id)
     }
 
-    /// Removes an unreferenced node. Drop the result without the table lock: closing its file may
-    /// take a while.
+    /// Removes an unreferenced node. Drop it without the table lock: closing may be slow.
     #[must_use]
     fn sweep(&mut self, id: NodeId) -> Option<TreeNode> {
         let is_unreferenced = self.nodes.get(&id).is_some_and(|node| node.lookup_count == 0 && node.open == 0);

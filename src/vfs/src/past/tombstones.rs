@@ -75,10 +75,8 @@ impl TraverseClass {
     }
 }
 
-/// Writes tombstones.
 struct TombstoneWriter<'a> {
     vfs: &'a Vfs,
-    /// By directory.
     classes: HashMap<TreePath, TraverseClass>,
 }
 

@@ -61,8 +61,7 @@ impl Vfs {
         }
     }
 
-    /// The content of a path at a version: a commit (full or abbreviated hash), or the time of a
-    /// snapshot.
+    /// The content of a path at a version: a commit hash or its prefix, or a snapshot's time.
     ///
     /// # Errors
     /// `NotFound` (`version not found`) for an unknown version, or one without the path.
@@ -75,8 +74,8 @@ impl Vfs {
         self.content_at(path, version)?.flatten().ok_or_else(missing)
     }
 
-    /// Unified diff of a path between two versions, named as in [`Vfs::read_version`]; three lines
-    /// of context.
+    /// Unified diff of a path between two versions (see [`Vfs::read_version`]), three lines of
+    /// context.
     ///
     /// # Errors
     /// `NotFound` for an unknown version.

@@ -9,8 +9,7 @@ use super::ChangePlan;
 use crate::overlay::PendingState;
 
 impl ChangePlan<'_> {
-    /// With the rename of a directory, a set may only write files: those moved by it, and unrelated
-    /// ones.
+    /// With a directory rename, a set may only write files: moved by it, or unrelated.
     pub(super) fn check_allowed_with_rename(&self, change: &Change) -> Result<(), Fault> {
         let Some((from, to)) = self.moves.first() else { return Ok(()) };
         let path = change.path();

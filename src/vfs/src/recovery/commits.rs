@@ -14,7 +14,6 @@ use crate::progress::{OpenProgress, ProgressReporter};
 /// How many of the external commits recorded together are tried as parents of own commits.
 const MAX_EXTERNAL_BASES: usize = 8;
 
-/// Where the log ends in git.
 pub(super) struct LogEnd {
     /// The newest commit that the log knows.
     pub(super) newest: Option<CommitId>,
@@ -26,17 +25,14 @@ pub(super) struct LogEnd {
     pub(super) branch_move: Option<BranchMove>,
 }
 
-/// A move of the branch from the newest own commit to another one while no server ran, by `git
-/// switch` or `git reset`.
+/// An external move of the branch (`git switch`, `git reset`) while no server ran.
 pub(super) struct BranchMove {
     /// The commits before and after the move. Own commits may follow the second.
     pub(super) endpoints: (CommitId, CommitId),
-    /// Records that were not on the branch before, and are rebased onto it. All other own commits
-    /// stay behind.
+    /// Records that were not on the branch before, and are rebased onto it.
     pub(super) rebased_records: Vec<LogRecord>,
 }
 
-/// State of the branch.
 enum BranchState {
     /// At the newest commit of the log, or at a descendant of it.
     UpToDate,
@@ -75,8 +71,7 @@ impl LogEnd {
         Self { newest: checkpoint, known: HashSet::new(), rebuilt_tip: None, branch_move: None }
     }
 
-    /// Paths changed by external commits after all logged own ones: those commits installed their
-    /// own files.
+    /// Paths changed by external commits after all own ones, which installed their own files.
     pub(super) fn externally_changed_paths(&self, core: &VfsCore) -> Result<HashSet<TreePath>, Fault> {
         let (Some(rebuilt_tip), Some(head)) = (self.rebuilt_tip, core.git()?.head()?) else {
             return Ok(HashSet::new());
@@ -124,8 +119,7 @@ pub(super) fn rebuild_commits(
                 return rebase_onto(core, (checkpoint, branch_move, head), records, end);
             }
             BranchState::Behind(_) | BranchState::UpToDate => {
-                // Before the branch moves: after a crash in between, the same commits are built
-                // again and found recorded.
+                // Before the branch moves, so that recovery is repeatable.
                 core.log.set_commits(&commits)?;
                 if let BranchState::Behind(head) = branch {
                     core.git()?.advance(head, own_tip)?;
@@ -137,8 +131,7 @@ pub(super) fn rebuild_commits(
     }
 }
 
-/// The commits of own records, without dropped ones, unless the branch has those again and no
-/// record says so.
+/// The commits of own records, without dropped ones that the branch has not regained.
 fn commits_to_record(
     core: &VfsCore,
     (checkpoint, own_tip): (Option<CommitId>, CommitId),
@@ -194,8 +187,7 @@ fn rebase_onto(
     Ok(end)
 }
 
-/// The unrecorded external move of the branch: from a commit of the log to an ancestor of its
-/// current head.
+/// The unrecorded external move of the branch: from a logged commit to its new head.
 fn external_branch_move(
     core: &VfsCore,
     (checkpoint, head): (Option<CommitId>, CommitId),
@@ -265,8 +257,7 @@ fn records_on_branch(core: &VfsCore, records: &[LogRecord]) -> Result<usize, Fau
     Ok(if is_ours { count } else { 0 })
 }
 
-/// The own records to rebase onto a head: neither in external commits, nor in the commit the branch
-/// was moved from.
+/// Own records to rebase onto a head: those on neither side of the move.
 fn records_to_rebase(
     core: &VfsCore,
     (checkpoint, branch_move, head): (Option<CommitId>, Option<(CommitId, CommitId)>, CommitId),
@@ -292,9 +283,7 @@ fn records_to_rebase(
     Ok(records.iter().enumerate().filter(is_moved).map(|(_, record)| record.clone()).collect())
 }
 
-/// Result of a replay.
 struct ReplayResult {
-    /// The commit of each own record.
     commits: Vec<(Seq, CommitId)>,
     /// The newest commit, own or external.
     tip: Option<CommitId>,
@@ -347,8 +336,7 @@ fn restage(
 ) -> Result<(Option<CommitId>, usize), Fault> {
     let commit = stage_record(core, tip, (record, index < on_branch), replay)?;
     if commit != record.commit {
-        // The branch moved after these records were logged: external commits recorded later are
-        // below them.
+        // The branch moved later: external commits recorded afterwards are below.
         let first = index + records_until_external(&replay.records[index..]);
         let external_count =
             replay.records[first..].iter().take_while(|record| record.kind == RecordKind::ExternalCommit).count();

@@ -108,8 +108,7 @@ fn restore_history(
     let since = (!is_clean).then(|| own_records().map(|record| record.time).min().unwrap_or_default());
     // Packs first: objects of a torn pack must not be read through it.
     let packs = history.remove_torn_packs(since)?;
-    // With external commits or staging since the checkpoint, git may have reported objects as
-    // written that were not flushed.
+    // Objects of external commits since the checkpoint may not be flushed.
     let is_trusted = is_clean
         && (checkpoint.commit.is_none() || checkpoint.commit == history.head()?)
         && !history.is_index_older_than(core.tree.boot_time());
@@ -171,7 +170,6 @@ fn run_both<O: Default + Send, T>(background: impl Fn() -> O + Sync, work: impl 
     })
 }
 
-/// The sets that have no commit yet.
 fn uncommitted_records(pending: &[LogRecord]) -> impl Iterator<Item = &LogRecord> {
     let first = pending.iter().rposition(|record| record.kind == RecordKind::Commit).map_or(0, |last| last + 1);
     pending[first..].iter().filter(|record| record.kind == RecordKind::Uncommitted)
@@ -189,9 +187,6 @@ fn restore_window(committer: &mut Committer, pending: &[LogRecord]) {
 
 /// Rewrites everything since the last checkpoint after a failed flush: the data may be in memory
 /// only, although the kernel considers it written. No other thread writes meanwhile.
-///
-/// # Errors
-/// The disk's or git's error; the log still has everything.
 pub(crate) fn rewrite_unsynced(core: &VfsCore) -> Result<(), Fault> {
     let (_, checkpoint_head) = core.log.last_checkpoint()?;
     let pending = core.log.pending_records()?;
@@ -244,8 +239,7 @@ fn record_external_commits(
             if is_new_log && !commits.is_empty() {
                 info!(commits = commits.len(), "reading the existing history");
             }
-            // In batches, to bound memory. After a kill in between, the next start finds the first
-            // ones in the log.
+            // In batches, to bound memory; repeatable after a kill.
             for chunk in commits.chunks(COMMITS_PER_BATCH) {
                 let commits = core.git()?.external_commits(chunk)?;
                 log_external(committer, &commits.into_iter().map(external_record).collect::<Vec<_>>())?;
@@ -257,7 +251,6 @@ fn record_external_commits(
     Ok(())
 }
 
-/// Logs external commits.
 fn log_external(committer: &mut Committer, records: &[LogRecord]) -> Result<(), Fault> {
     let records = assign_seqs(records, committer.last_seq);
     committer.core.log.append(&records)?;

@@ -151,8 +151,7 @@ fn winning_entries<'r>(
 /// Rewrites the files whose content is in the log; external edits and removals stay.
 pub(super) fn rewrite_files(core: &VfsCore, replay: &ReplaySet<'_>) -> Result<(), Fault> {
     for (path, entries) in replay.by_path() {
-        // Not always the last one: external commits may be logged after the commits that follow
-        // them.
+        // Not always the last one: external commits may be logged late.
         let on_disk = core.read_worktree(path)?.map(|leaf| leaf.etag);
         let expected_block = entries.iter().rev().filter_map(|entry| entry.new).find(|blob| on_disk == Some(*blob));
         let Some((blob, content)) = expected_block.and_then(|blob| Some((blob, replay.logged_content(blob)?))) else {
@@ -179,13 +178,11 @@ fn is_logged_state(entries: &[&LogEntry], on_disk: PathState) -> bool {
         .any(|state| state == on_disk)
 }
 
-/// The unversioned large file at a path.
 fn large_at(core: &VfsCore, path: &TreePath) -> Option<LargeFile> {
     core.tree.stat(path).ok().and_then(|stat| stat.large_file())
 }
 
-/// The states that directory renames moved to each path: a file may be written over one in the same
-/// set.
+/// States that directory renames moved to each path, which the same set may overwrite.
 fn renamed_states(records: &[LogRecord]) -> HashMap<TreePath, Vec<PathState>> {
     let mut renamed: HashMap<TreePath, Vec<PathState>> = HashMap::new();
     for record in records {
@@ -266,8 +263,7 @@ fn paths_with_recycled_blocks<'p>(
     Ok(recycled)
 }
 
-/// Whether a file has, to the nanosecond, the mtime of another content that svcfs wrote here: an
-/// edit changes it.
+/// Whether a file has the exact mtime of another content that svcfs wrote here.
 fn holds_recycled_blocks(core: &VfsCore, replay: &ReplaySet<'_>, path: &TreePath) -> Result<bool, StoreError> {
     let Ok((on_disk, stat)) = core.tree.read_leaf(path) else { return Ok(false) };
     let entries = replay.by_path().get(path).into_iter().flatten();
@@ -304,8 +300,7 @@ fn warn_if_edited(path: &TreePath, outcome: InstallResult) {
     }
 }
 
-/// Merged attributes: a write without permission bits or owner inherits them from the write before
-/// it.
+/// Merged attributes: a write without mode or owner inherits from the write before it.
 fn merged_attributes(entries: &[&LogEntry]) -> DiskAttributes {
     entries.iter().fold(DiskAttributes::default(), |before, entry| match entry.new {
         None => DiskAttributes::default(),

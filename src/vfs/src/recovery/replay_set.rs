@@ -48,13 +48,11 @@ impl<'r> ReplaySet<'r> {
         &self.external_paths
     }
 
-    /// Content in one of the records.
     pub(super) fn logged_content(&self, blob: ETag) -> Option<Bytes> {
         self.contents.get(&blob).map(|content| Bytes::clone(content))
     }
 
-    /// Content of an entry that may lack it (adopted edit, directory rename): from log, tree or
-    /// versions.
+    /// Content of an entry that may lack it (adoption, rename): from log, tree or versions.
     pub(super) fn find_content(
         &self,
         core: &VfsCore,

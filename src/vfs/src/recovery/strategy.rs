@@ -1,7 +1,6 @@
 //! Switching the version strategy.
 //!
-//! Invariant: writes accepted under a strategy are completed under it; the next one starts with a
-//! checkpointed log.
+//! Invariant: writes accepted under a strategy are completed under it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,12 +26,10 @@ impl RootStores {
     /// Opens them; writes accepted under another strategy are completed under it.
     ///
     /// # Errors
-    /// The disk's or the log's error, with the root; `Unavailable` when the writes cannot be
-    /// completed.
+    /// The disk's or log's error, with the root; `Unavailable` when writes are not completed.
     pub(crate) fn open(options: &VfsOptions, root: &Path) -> Result<Self, Fault> {
         let stores = Self::open_locked(root)?;
-        // Read once: after a crash each open of the log replays its journal, and each close applies
-        // it.
+        // Read once: after a crash each open of the log replays its journal.
         let Some(before) = stores.unfinished_strategy(root, options.strategy)? else { return Ok(stores) };
         info!(strategy = before.name(), "completing writes accepted under another version strategy");
         drop(stores);

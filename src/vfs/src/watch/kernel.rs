@@ -35,9 +35,6 @@ pub(super) struct WatchedDirs {
 
 impl WatchedDirs {
     /// Starts without directories.
-    ///
-    /// # Errors
-    /// When the kernel gives no more instances.
     pub(super) fn new(root: &Path, handler: EventHandler) -> notify::Result<Self> {
         let hub = KernelHub::shared()?;
         hub.roots.write().insert(root.to_owned(), Arc::clone(&handler));

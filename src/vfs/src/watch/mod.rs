@@ -48,7 +48,6 @@ pub(crate) struct RootWatcher {
 
 type Notifier = Arc<Mutex<Option<WatchBackend>>>;
 
-/// Source of events.
 enum WatchBackend {
     Kernel(WatchedDirs),
     /// Compares directories periodically.
