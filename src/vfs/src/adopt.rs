@@ -1,7 +1,7 @@
-//! Edits made behind the server.
+//! Adoption: recording external edits.
 //!
-//! One rule: they are recorded and reported, never refused and never undone. Own writes are recognised by their content,
-//! never by a time window.
+//! Invariant: they are recorded and reported, never refused and never undone. Own writes are
+//! recognised by their content, never by a time window.
 
 mod sets;
 
@@ -19,93 +19,94 @@ use crate::queue::{FileEffect, QueuedSet, SetReceipt, StateAfter, StateBefore};
 use sets::AdoptionSets;
 
 impl Vfs {
-    /// Compares the tree on disk with what is recorded and records what differs, under the name `fswatch`; how many files differed.
+    /// Compares the tree on disk with history and records differences as `fswatch`; returns their
+    /// number.
     ///
     /// # Errors
     /// `Internal` when git cannot compare; `NoSpace`, `ReadOnly` when the log cannot take it.
     pub fn rescan(&self) -> Result<usize, Fault> {
-        self.rescan_and_tell(&mut ProgressReporter::silent())
+        self.rescan_with_progress(&mut ProgressReporter::silent())
     }
 
-    /// As [`Vfs::rescan`], for somebody who waits.
-    pub(crate) fn rescan_and_tell(&self, reporter: &mut ProgressReporter) -> Result<usize, Fault> {
-        self.core.sweep_refused();
+    /// As [`Vfs::rescan`], with progress reports.
+    pub(crate) fn rescan_with_progress(&self, reporter: &mut ProgressReporter) -> Result<usize, Fault> {
+        self.core.sweep_rejected();
         self.wait_committed()?;
-        reporter.tell(OpenProgress::Comparing);
-        let paths = self.core.memory.differences()?;
-        let count = self.adopt_and_tell(&paths, reporter)?;
+        reporter.report(OpenProgress::Comparing);
+        let paths = self.core.versions.differences()?;
+        let count = self.adopt_with_progress(&paths, reporter)?;
         if count < paths.len() {
             self.refresh_git_index(&paths);
         }
         Ok(count)
     }
 
-    /// Where a file is as history has it and git says that it differs, `.git/index` is behind: somebody's lock kept it so until
-    /// the server ended. What a person staged of other files is left alone.
+    /// A file that equals history but differs for git has an outdated entry in `.git/index`: a lock
+    /// kept it from being refreshed before the server stopped. Staged entries of other files stay.
     fn refresh_git_index(&self, paths: &[TreePath]) {
-        let known = self.core.memory.current_states(&paths.iter().collect::<Vec<_>>());
-        let recorded = known.and_then(|known| {
-            let recorded = paths.iter().zip(known).filter(|(_, known)| known.is_some()).map(|(path, _)| path);
+        let states = self.core.versions.current_states(&paths.iter().collect::<Vec<_>>());
+        let outcome = states.and_then(|states| {
+            let recorded = paths.iter().zip(states).filter(|(_, state)| state.is_some()).map(|(path, _)| path);
             self.core.refresh_index(recorded.collect::<Vec<_>>().into_iter()).map(drop)
         });
-        if let Err(error) = recorded {
+        if let Err(error) = outcome {
             debug!(%error, "`.git/index` could not be refreshed");
         }
     }
 
-    /// Records what stands at these paths (and below those that are directories) where history has something else.
+    /// Records differences from history at these paths, and below those that are directories.
     ///
     /// # Errors
     /// As [`Vfs::rescan`].
     pub fn adopt(&self, paths: &[TreePath]) -> Result<usize, Fault> {
-        self.adopt_and_tell(paths, &mut ProgressReporter::silent())
+        self.adopt_with_progress(paths, &mut ProgressReporter::silent())
     }
 
-    fn adopt_and_tell(&self, paths: &[TreePath], reporter: &mut ProgressReporter) -> Result<usize, Fault> {
+    fn adopt_with_progress(&self, paths: &[TreePath], reporter: &mut ProgressReporter) -> Result<usize, Fault> {
         if paths.iter().any(|path| self.core.overlay.get(path).is_some()) {
-            // An edit over our own write in this moment brings no second event.
+            // An edit that follows a pending own write causes no second event.
             self.wait_applied()?;
         }
         let leaves = self.leaves_at(paths)?;
-        let seen = self.core.log.last_seq();
-        let uncommitted = self.core.uncommitted.at(&leaves);
-        // What is recorded between this look and the submission is left out by the committer.
-        let committed = self.core.memory.current_states(&leaves.iter().collect::<Vec<_>>())?;
+        let scanned_at = self.core.log.last_seq();
+        let uncommitted = self.core.uncommitted.states_at(&leaves);
+        // The committer drops effects that are recorded meanwhile.
+        let committed = self.core.versions.current_states(&leaves.iter().collect::<Vec<_>>())?;
         let recorded = uncommitted.into_iter().zip(committed).map(|(newer, committed)| newer.unwrap_or(committed));
-        self.core.fail.hit(FailPoint::AdoptCompared);
-        let mut sets = AdoptionSets::new(&self.core, reporter, (leaves.len(), seen));
-        for (path, known) in leaves.iter().zip(recorded) {
-            let held = self.core.locks.hold([path.clone()].into());
-            let difference = self.difference(path, known)?;
-            drop(held);
+        self.core.fail_points.hit(FailPoint::AdoptCompared);
+        let mut sets = AdoptionSets::new(&self.core, reporter, (leaves.len(), scanned_at));
+        for (path, recorded) in leaves.iter().zip(recorded) {
+            let lock = self.core.path_locks.lock([path.clone()].into());
+            let difference = self.difference(path, recorded)?;
+            drop(lock);
             sets.add(difference)?;
         }
         sets.finish()
     }
 
-    /// The files these paths stand for: themselves, those below them on the disk, and those below them in history.
+    /// The files that these paths cover: themselves, and those below them on disk and in history.
     fn leaves_at(&self, paths: &[TreePath]) -> Result<Vec<TreePath>, Fault> {
         let mut leaves = std::collections::BTreeSet::new();
         for path in paths {
-            if !self.core.places.of(path).is_versioned() && !path.is_root() {
+            if !self.core.path_classes.classify(path).is_versioned() && !path.is_root() {
                 continue;
             }
             leaves.extend(self.core.uncommitted.below(path, Seq(0)).into_iter().map(|(path, _)| path));
             match self.core.tree.stat(path) {
                 Ok(stat) if stat.kind == StatKind::Directory => {
                     self.disk_leaves(path, &mut leaves)?;
-                    leaves.extend(self.core.memory.list_states(path)?.into_iter().map(|(path, ..)| path));
+                    leaves.extend(self.core.versions.list_states(path)?.into_iter().map(|(path, ..)| path));
                 }
                 Ok(_) => {
                     leaves.insert(path.clone());
                 }
                 Err(_) => {
                     leaves.insert(path.clone());
-                    leaves.extend(self.core.memory.list_states(path)?.into_iter().map(|(path, ..)| path));
+                    leaves.extend(self.core.versions.list_states(path)?.into_iter().map(|(path, ..)| path));
                 }
             }
         }
-        Ok(leaves.into_iter().filter(|path| self.core.places.of(path).is_versioned()).collect())
+        Ok(leaves.into_iter().filter(|path| self.core.path_classes.classify(path).is_versioned()).collect())
     }
 
     fn disk_leaves(
@@ -117,14 +118,14 @@ impl Vfs {
             Ok(entries) => entries,
             Err(error) => {
                 if !error.is_missing() {
-                    warn!(page.path = %directory, %error, "a directory cannot be read; edits below it are not recorded");
+                    warn!(page.path = %directory, %error, "cannot read a directory; edits below it are not recorded");
                 }
                 return Ok(());
             }
         };
         for (name, stat) in entries {
             let path = directory.join(&name);
-            if !self.core.places.of(&path).is_versioned() {
+            if !self.core.path_classes.classify(&path).is_versioned() {
                 continue;
             }
             match stat.kind {
@@ -138,33 +139,33 @@ impl Vfs {
         Ok(())
     }
 
-    /// What the tree has at a path where history has something else. A file too large for any version is nothing to history, as a pipe:
-    /// what had versions there is gone. The path is held.
-    fn difference(&self, path: &TreePath, known: Option<(ETag, FileKind)>) -> Result<Option<FileEffect>, Fault> {
-        if self.core.overlay.get(path).is_some() || self.core.departures.lock().contains_key(path) {
-            // Our own change is on its way; what follows it will be seen then.
+    /// The difference between tree and history at a locked path. Large unversioned files count as
+    /// absent.
+    fn difference(&self, path: &TreePath, recorded: Option<(ETag, FileKind)>) -> Result<Option<FileEffect>, Fault> {
+        if self.core.overlay.get(path).is_some() || self.core.pending_removals.lock().contains_key(path) {
+            // A change of svcfs is pending; later edits are found after it.
             return Ok(None);
         }
-        let present = match self.core.standing(path) {
-            Ok(standing) => standing,
+        let present = match self.core.read_worktree(path) {
+            Ok(leaf) => leaf,
             Err(error) => {
-                // One file nobody can read must not keep the others from being recorded.
-                warn!(page.path = %path, %error, "an edit behind the server cannot be recorded");
+                // One unreadable file must not prevent recording the others.
+                warn!(page.path = %path, %error, "an external edit cannot be recorded");
                 return Ok(None);
             }
         };
         let now = present.as_ref().map(|leaf| (leaf.etag, leaf.kind));
-        if now == known || (known.is_none() && self.core.memory.is_ignored(path)?) {
+        if now == recorded || (recorded.is_none() && self.core.versions.is_ignored(path)?) {
             return Ok(None);
         }
-        // An executable bit alone says nothing where the disk keeps none.
-        let before = known.map(StateBefore::from);
+        // On filesystems without executable bits, those are ignored.
+        let before = recorded.map(StateBefore::from);
         Ok(Some(FileEffect::new(path.clone(), before, present.map(StateAfter::Leaf))))
     }
 }
 
-/// A set of edits that are in the tree already, under the name of the watcher.
-pub(crate) fn adopted(
+/// A set of external edits, as the watcher.
+pub(crate) fn adoption_set(
     core: &VfsCore,
     effects: Vec<FileEffect>,
     answer: Option<SyncSender<Result<SetReceipt, Fault>>>,
@@ -174,21 +175,20 @@ pub(crate) fn adopted(
         message: adoption_message(&actor, &effects),
         actor,
         protocol: Protocol::Direct,
-        entrance: None,
+        origin_id: None,
         provenance: None,
         announcement: EventAnnouncement::Files,
         durability: if answer.is_some() { Durability::Now } else { Durability::Soon },
-        stamp: core.stamp(),
+        ticket: core.next_ticket(),
         moves: Vec::new(),
         effects,
-        spent: Vec::new(),
+        consumed_scratch: Vec::new(),
         is_adopted: true,
-        seen: None,
+        scanned_at: None,
         answer,
     }
 }
 
-/// The message of a commit of edits that are in the tree already.
 pub(crate) fn adoption_message(actor: &Actor, effects: &[FileEffect]) -> String {
     match effects {
         [effect] if effect.after.is_none() => format!("delete: {}", effect.path),

@@ -1,8 +1,8 @@
 //! The write path.
 //!
-//! One rule: nothing else in the workspace changes the tree. The steps are numbered as in ARCHITECTURE.md; 6 to 9 are the
-//! committer's. Why not let a watcher commit after the fact? Because a refusal must reach the writer, and a watcher cannot
-//! say no; edits made behind us come in through adoption, which records and never refuses.
+//! Invariant: nothing else in the workspace changes the tree. The steps are numbered as in
+//! ARCHITECTURE.md; 6 to 9 are the committer's. A watcher alone, committing after the fact, could
+//! not refuse a write; external edits are recorded by adoption, which never refuses.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -13,77 +13,77 @@ use svcfs_base::{ApplyResult, Caller, Change, ChangeSet, Durability, Fault, File
 use svcfs_store::{FailPoint, InstallResult, StatKind, StoreError};
 
 use crate::Vfs;
-use crate::core::{LOOK, VfsCore};
+use crate::core::{DISK_POLL_INTERVAL, VfsCore};
 use crate::nodes::RefusalMark;
 use crate::overlay::{OverlayFile, PendingState};
 use crate::past::RemovedPaths;
 use crate::plan::{ChangePlan, DirectChange};
 use crate::queue::{QueuedSet, SetReceipt, StateAfter};
 
-/// How long a writer waits for a disk that does not answer before it is told so.
+/// How long a writer waits for a disk that does not answer.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-/// How long one waits whose change is logged while the disk refuses to take more of it.
-const MAX_STUCK: Duration = Duration::from_secs(5);
+/// How long the writer of a logged change waits while the disk fails.
+const MAX_STALL: Duration = Duration::from_secs(5);
 const MAX_PATHS_IN_MESSAGE: usize = 100;
 
 impl Vfs {
     /// Applies a set of changes: all of them or none.
     ///
-    /// With [`Durability::Now`] the answer comes after the set is flushed, committed (unless commits are
-    /// [gathered](crate::Commits::Gathered)) and announced; with
-    /// [`Durability::Soon`] once it passed the gates and stands in the queue. Either way every reader sees it from then on.
+    /// With [`Durability::Now`] it returns after the set is flushed, committed (unless commits are
+    /// [coalesced](crate::CommitPolicy::Coalesced)) and announced; with [`Durability::Soon`] once
+    /// the set passed the gates and is queued. Either way every reader sees it from then on.
     ///
     /// # Errors
-    /// `Invalid` for places nobody may write; `Conflict`, `PreconditionFailed` when a condition does not hold; `Rejected` by a
-    /// gate; `NoSpace`, `ReadOnly` when the log cannot take it: nothing has changed then. `Unavailable` when the disk does
-    /// not answer.
+    /// `Invalid` for paths that cannot be written; `Conflict`, `PreconditionFailed` when a
+    /// precondition does not hold; `Rejected` by a gate; `NoSpace`, `ReadOnly` when the log cannot
+    /// take it: nothing has changed then. `Unavailable` when the disk does not answer.
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<ApplyResult, Fault> {
         let set = set.into();
         self.check_no_unsaved(&set.changes)?;
-        self.keep_what_goes(&set.changes)?;
-        let taken_along = self.extended_of_moved(&set.changes)?;
-        let (renames, mut held) = self.hold_renamed(&set.changes);
-        let applied = self.apply_held(caller, set)?;
-        self.follow_renames(&renames, &mut held);
-        drop(held);
-        for (path, extended) in taken_along {
-            if let Err(error) = self.move_extended(&path, extended) {
-                tracing::warn!(page.path = %path, ?error, "a file was renamed without the attributes that programs gave it");
+        self.preserve_removed(&set.changes)?;
+        let xattrs = self.xattrs_of_moved(&set.changes)?;
+        let (renames, mut locked_nodes) = self.lock_renamed(&set.changes);
+        let applied = self.apply_locked(caller, set)?;
+        self.follow_renames(&renames, &mut locked_nodes);
+        drop(locked_nodes);
+        for (path, xattrs_of_file) in xattrs {
+            if let Err(error) = self.move_xattrs(&path, xattrs_of_file) {
+                tracing::warn!(page.path = %path, ?error, "a file was renamed without its extended attributes");
             }
         }
         Ok(applied)
     }
 
-    /// The same for whoever holds the nodes of what it takes away.
-    pub(crate) fn apply_held(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
-        self.core.telling(caller, set, |set| self.apply_untold(caller, set))
+    /// As [`Vfs::apply`], for a caller that has locked the nodes of removed paths.
+    pub(crate) fn apply_locked(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
+        self.core.apply_audited(caller, set, |set| self.apply_inner(caller, set))
     }
 
-    fn apply_untold(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
-        let set = self.through_links(caller, set)?;
+    fn apply_inner(&self, caller: &Caller, set: ChangeSet) -> Result<ApplyResult, Fault> {
+        let set = self.resolve_put_links(caller, set)?;
         self.admit(caller, &set)?; // 1
-        let waiting = if self.is_structural(&set) {
-            let _tree = self.core.locks.hold_tree(); // 2
-            // What is renamed is asked of history.
+        let pending = if self.is_structural(&set) {
+            let _tree = self.core.path_locks.lock_tree(); // 2
+            // The renamed files are read from history.
             self.core.wait_committed(MAX_WAIT)?;
             let accepted = self.accept(caller, set, true)?;
-            // A directory rename shows in the tree only once it is done: nobody may look in between.
+            // A directory rename is visible only once it is done: the tree stays locked until then.
             return accepted.wait(self, true);
         } else {
-            let _held = self.core.locks.hold(paths_of(&set)); // 2
+            let _held = self.core.path_locks.lock(changed_paths(&set)); // 2
             self.accept(caller, set, false)?
         };
-        waiting.wait(self, false)
+        pending.wait(self, false)
     }
 
-    /// Who reads a page through a link writes it through the link, too; doors of file protocols follow links themselves.
-    fn through_links(&self, caller: &Caller, mut set: ChangeSet) -> Result<ChangeSet, Fault> {
+    /// Resolves links of written pages; filesystem protocols resolve links themselves.
+    fn resolve_put_links(&self, caller: &Caller, mut set: ChangeSet) -> Result<ChangeSet, Fault> {
         if caller.protocol.is_filesystem() {
             return Ok(set);
         }
         for change in &mut set.changes {
             if let Change::Put { path, kind: None, .. } = change {
-                *path = self.end_of_links(caller.protocol, path)?;
+                *path = self.resolve_final_link(caller.protocol, path)?;
             }
         }
         Ok(set)
@@ -94,19 +94,19 @@ impl Vfs {
             return Err(Fault::new(Kind::Invalid, "nothing to change: the list is empty"));
         }
         for change in &set.changes {
-            let other = match change {
+            let to_path = match change {
                 Change::Move { to, .. } => Some(to),
                 Change::Put { .. } | Change::Remove { .. } | Change::MakeDir { .. } | Change::RemoveDir { .. } => None,
             };
-            let takes_away = match change {
+            let is_removal = match change {
                 Change::Move { .. } | Change::Remove { .. } | Change::RemoveDir { .. } => true,
                 Change::Put { .. } | Change::MakeDir { .. } => false,
             };
-            for path in std::iter::once(change.path()).chain(other) {
-                if takes_away && self.core.places.is_fixed(caller.protocol, path) {
-                    let told =
-                        format_args!("path denied: `{path}` holds what belongs to the server, and stays where it is");
-                    return Err(Fault::invalid("path", told));
+            for path in std::iter::once(change.path()).chain(to_path) {
+                if is_removal && self.core.path_classes.is_fixed(caller.protocol, path) {
+                    let message =
+                        format_args!("path denied: `{path}` has the server's own files; it cannot be moved or removed");
+                    return Err(Fault::invalid("path", message));
                 }
                 if path.is_root() {
                     return Err(Fault::invalid(
@@ -115,7 +115,7 @@ impl Vfs {
                     ));
                 }
                 caller.permissions.check_path(path)?;
-                if !self.core.places.is_visible(caller.protocol, path) {
+                if !self.core.path_classes.is_visible(caller.protocol, path) {
                     return Err(Fault::invalid("path", format_args!("path denied: `{path}` belongs to the server")));
                 }
             }
@@ -126,7 +126,7 @@ impl Vfs {
     fn is_structural(&self, set: &ChangeSet) -> bool {
         set.changes.iter().any(|change| match change {
             Change::Move { from, .. } => {
-                // A file whose removal is pending may have made room for a directory already.
+                // A directory may have replaced a file whose removal is pending.
                 self.core.overlay.get(from).is_none_or(|pending| pending.leaf.is_none())
                     && self.core.tree.stat(from).is_ok_and(|stat| stat.kind == StatKind::Directory)
             }
@@ -135,221 +135,220 @@ impl Vfs {
         })
     }
 
-    /// Steps 3 to 5, and a place in the queue. `is_exclusive` when the whole tree is held and nothing is pending.
+    /// Steps 3 to 5. `is_exclusive` when the whole tree is locked and nothing is pending.
     fn accept(&self, caller: &Caller, set: ChangeSet, is_exclusive: bool) -> Result<PendingAnswer, Fault> {
-        self.core.fail.hit(FailPoint::AcceptLocked);
-        let mut is_awaited = self.core.must_wait(set.durability)?;
-        self.core.none_leased(caller, &set.changes)?;
-        let (said, message) = match &set.message {
+        self.core.fail_points.hit(FailPoint::AcceptLocked);
+        let mut must_answer = self.core.must_await(set.durability)?;
+        self.core.check_no_leases(caller, &set.changes)?;
+        let (message_key, message) = match &set.message {
             Some(message) => (None, message.clone()),
-            None => match self.core.messages.of(caller, &set.changes) {
+            None => match self.core.messages.find(caller, &set.changes) {
                 Some((key, message)) => (Some(key), message),
                 None => (None, default_message(caller, &set.changes, &self.core)),
             },
         };
-        let written: Vec<TreePath> = set.changes.iter().filter_map(written).cloned().collect();
-        let going = RemovedPaths::of(&set.changes);
+        let written: Vec<TreePath> = set.changes.iter().filter_map(written_path).cloned().collect();
+        let removed_paths = RemovedPaths::of(&set.changes);
         let mut plan = ChangePlan::new(&self.core, &self.gates, caller, is_exclusive);
         for change in set.changes {
             if let Err(fault) = plan.add(change) {
-                plan.give_back();
+                plan.restore_cancelled_removals();
                 return Err(fault);
             } // 3, 4
         }
-        plan.without_noise();
-        self.core.fail.hit(FailPoint::AcceptPlanned);
-        self.keep_readers(&going);
-        let ChangePlan { effects, directs, spent, moves, departures, files, .. } = plan;
-        self.core.departures.lock().extend(departures);
+        plan.drop_noops();
+        self.core.fail_points.hit(FailPoint::AcceptPlanned);
+        self.record_tombstones(&removed_paths);
+        let ChangePlan { effects, directs, consumed_scratch, moves, pending_removals, files, .. } = plan;
+        self.core.pending_removals.lock().extend(pending_removals);
         for direct in directs {
-            self.core.carry_out(direct)?;
+            self.core.apply_direct(direct)?;
         }
         if effects.is_empty() {
-            for path in &spent {
+            for path in &consumed_scratch {
                 self.core.tree.remove(path)?;
             }
-            self.core.forget_refused(written.iter(), self.core.refusals.now());
-            return Ok(PendingAnswer { answer: None, files, was_needed: false, made: Vec::new() });
+            self.core.forget_rejected(written.iter(), self.core.refusals.mark());
+            return Ok(PendingAnswer { answer: None, files, was_queued: false, made_directories: Vec::new() });
         }
         for (_, to) in &moves {
-            self.core.make_room(to)?;
+            self.core.make_parents(to)?;
         }
         let mut made = Vec::new();
-        let is_brought = |path: &TreePath| moves.iter().any(|(_, to)| path.is_under(to));
-        for effect in effects.iter().filter(|effect| effect.after.is_some() && !is_brought(&effect.path)) {
-            made.extend(self.core.make_room(&effect.path)?);
+        let is_renamed = |path: &TreePath| moves.iter().any(|(_, to)| path.is_under(to));
+        for effect in effects.iter().filter(|effect| effect.after.is_some() && !is_renamed(&effect.path)) {
+            made.extend(self.core.make_parents(&effect.path)?);
         }
-        // Once it is logged it must be possible: a set that the tree can never take would hold up all that come after it.
-        let removed = spent.iter().chain(moves.iter().flat_map(|(from, to)| [from, to]));
+        // A logged set must be applicable: one that the tree refuses would block all later ones.
+        let removed = consumed_scratch.iter().chain(moves.iter().flat_map(|(from, to)| [from, to]));
         for path in effects.iter().map(|effect| &effect.path).chain(removed) {
             self.core.tree.check_writable(path)?;
         }
         let (sender, receiver) = mpsc::sync_channel(1);
-        is_awaited |= !moves.is_empty();
-        let prepared = QueuedSet {
+        must_answer |= !moves.is_empty();
+        let queued = QueuedSet {
             actor: caller.actor(),
             protocol: caller.protocol,
-            entrance: caller.origin,
+            origin_id: caller.origin,
             provenance: caller.provenance.as_ref().map(ToString::to_string),
             announcement: set.announcement,
             message,
-            durability: if is_awaited { Durability::Now } else { Durability::Soon },
-            stamp: self.core.stamp(),
+            durability: if must_answer { Durability::Now } else { Durability::Soon },
+            ticket: self.core.next_ticket(),
             moves,
             effects,
-            spent,
+            consumed_scratch,
             is_adopted: false,
-            seen: None,
-            answer: is_awaited.then_some(sender),
+            scanned_at: None,
+            answer: must_answer.then_some(sender),
         };
-        self.core.queue.push(prepared, |prepared| self.core.show(prepared))?;
-        // Nobody else writes these paths until we let go of them: what is refused because of this set is noted later.
-        let accepted = self.core.refusals.now();
-        if !is_awaited {
-            self.core.forget_refused(written.iter(), accepted);
+        self.core.queue.push(queued, |queued| self.core.show_pending(queued))?;
+        // The paths are still locked: rejections caused by this set are recorded later.
+        let accepted = self.core.refusals.mark();
+        if !must_answer {
+            self.core.forget_rejected(written.iter(), accepted);
         }
-        if let Some(said) = said {
-            self.core.messages.spent(&said);
+        if let Some(message_key) = message_key {
+            self.core.messages.remove(&message_key);
         }
-        self.core.fail.hit(FailPoint::AcceptQueued);
-        let answer = is_awaited.then_some(ApplyReceiver { receiver, written, accepted });
-        Ok(PendingAnswer { answer, files, was_needed: true, made })
+        self.core.fail_points.hit(FailPoint::AcceptQueued);
+        let answer = must_answer.then_some(ApplyReceiver { receiver, written, accepted });
+        Ok(PendingAnswer { answer, files, was_queued: true, made_directories: made })
     }
 }
 
-/// A set in the queue, or one that needed none.
 struct PendingAnswer {
     answer: Option<ApplyReceiver>,
     files: Vec<WriteResult>,
-    was_needed: bool,
-    /// Directories that were made for it, outermost first.
-    made: Vec<TreePath>,
+    was_queued: bool,
+    /// Directories created for it, outermost first.
+    made_directories: Vec<TreePath>,
 }
 
-/// What becomes of a set, to be heard once it is settled or refused.
 struct ApplyReceiver {
     receiver: Receiver<Result<SetReceipt, Fault>>,
-    /// Files of which earlier refusals are void when it is accepted, and since when it stands in the queue.
+    /// Files whose earlier rejections are void when it is accepted, and the mark of its acceptance.
     written: Vec<TreePath>,
     accepted: RefusalMark,
 }
 
 impl PendingAnswer {
-    fn wait(self, vfs: &Vfs, must: bool) -> Result<ApplyResult, Fault> {
+    fn wait(self, vfs: &Vfs, must_wait: bool) -> Result<ApplyResult, Fault> {
         let core = &vfs.core;
         let Some(answer) = self.answer else {
-            if must && self.was_needed {
-                core.wait_settled(MAX_WAIT)?;
+            if must_wait && self.was_queued {
+                core.wait_applied(MAX_WAIT)?;
             }
             return Ok(ApplyResult { seq: core.feed.last_seq(), commit: None, files: self.files });
         };
-        vfs.seat.attend(core);
-        let outcome = core.answer(&answer.receiver)?;
+        vfs.commit_leader.lead_or_wake(core);
+        let outcome = core.receive_answer(&answer.receiver)?;
         if outcome.is_err() {
-            // Refused: what was made for it goes, unless somebody has put something there meanwhile.
-            let _ = self.made.iter().rev().try_for_each(|made| core.tree.remove_directory(made));
+            // Refused: removes directories created for it, unless they are in use.
+            let _ = self.made_directories.iter().rev().try_for_each(|made| core.tree.remove_directory(made));
         }
         let receipt = outcome?; // 9
-        core.forget_refused(answer.written.iter(), answer.accepted);
+        core.forget_rejected(answer.written.iter(), answer.accepted);
         Ok(ApplyResult { seq: receipt.seq, commit: receipt.commit, files: self.files })
     }
 }
 
 impl VfsCore {
-    /// Whether a set is to be answered only once it is settled, as things are with the disk.
-    fn must_wait(&self, durability: Durability) -> Result<bool, Fault> {
-        let trouble = self.trouble.lock().as_ref().map(Fault::duplicate);
-        match trouble {
-            Some(fault) if self.stuck.lock().is_some() => Err(fault),
-            // The committer is busy completing what is logged, and tells when it is not.
+    /// Whether a set is answered only after it is applied, given the state of the disk.
+    fn must_await(&self, durability: Durability) -> Result<bool, Fault> {
+        let error = self.write_error.lock().as_ref().map(Fault::duplicate);
+        match error {
+            Some(fault) if self.stalled_since.lock().is_some() => Err(fault),
+            // The committer is applying logged sets, and clears the error after that.
             Some(fault) if durability != Durability::Now && fault.kind() == Kind::Unavailable => Err(fault),
-            // What the disk refused a moment ago it may take now: nothing is promised before it did.
-            trouble => Ok(durability == Durability::Now || trouble.is_some()),
+            // The disk may work again, but only a completed write is acknowledged.
+            error => Ok(durability == Durability::Now || error.is_some()),
         }
     }
 
-    /// What becomes of a set, or why that is not known in time: it will happen once it is logged, but nobody waits long for a disk
-    /// that refuses.
-    fn answer(&self, answer: &Receiver<Result<SetReceipt, Fault>>) -> Result<Result<SetReceipt, Fault>, Fault> {
+    /// The outcome of a set, or why it is unknown: a logged set will be applied, but a writer waits
+    /// only a limited time for a failing disk.
+    fn receive_answer(&self, answer: &Receiver<Result<SetReceipt, Fault>>) -> Result<Result<SetReceipt, Fault>, Fault> {
         let deadline = Instant::now() + MAX_WAIT;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match answer.recv_timeout(left.min(LOOK)) {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            match answer.recv_timeout(remaining.min(DISK_POLL_INTERVAL)) {
                 Ok(answer) => return Ok(answer),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(Fault::unavailable("the write path has stopped")),
             }
-            let is_stuck = self.stuck.lock().is_some_and(|since| since.elapsed() >= MAX_STUCK);
-            let trouble = self.trouble.lock().as_ref().map(Fault::duplicate);
-            match trouble {
-                Some(fault) if is_stuck => return Err(self.recorded_only(&fault)),
-                trouble if left.is_zero() => {
-                    let silent = || Fault::unavailable("the disk does not answer; the write may still complete");
-                    return Err(trouble.unwrap_or_else(silent));
+            let is_stalled = self.stalled_since.lock().is_some_and(|since| since.elapsed() >= MAX_STALL);
+            let error = self.write_error.lock().as_ref().map(Fault::duplicate);
+            match error {
+                Some(fault) if is_stalled => return Err(self.deferred_write_error(&fault)),
+                error if remaining.is_zero() => {
+                    let no_answer = || Fault::unavailable("the disk does not answer; the write may still complete");
+                    return Err(error.unwrap_or_else(no_answer));
                 }
                 Some(_) | None => {}
             }
         }
     }
 
-    /// Shows a set to every reader, from its place in the queue's order on.
-    pub(crate) fn show(&self, prepared: &QueuedSet) {
-        if !prepared.moves.is_empty() {
+    /// Adds a set to the overlay, at its position in the queue's order.
+    pub(crate) fn show_pending(&self, queued: &QueuedSet) {
+        if !queued.moves.is_empty() {
             return;
         }
         let accepted = self.file_time();
-        for effect in &prepared.effects {
+        for effect in &queued.effects {
             let leaf = match &effect.after {
                 Some(StateAfter::Leaf(leaf)) => Some(leaf.clone()),
                 Some(StateAfter::Blob(..)) => continue,
                 None => None,
             };
-            let pending = PendingState { stamp: prepared.stamp, leaf, over: effect.over, accepted };
+            let pending = PendingState { ticket: queued.ticket, leaf, replaces_large: effect.replaces_large, accepted };
             self.overlay.put(effect.path.clone(), pending);
         }
-        for path in &prepared.spent {
-            self.overlay.put(path.clone(), PendingState { stamp: prepared.stamp, leaf: None, over: None, accepted });
+        for path in &queued.consumed_scratch {
+            self.overlay
+                .put(path.clone(), PendingState { ticket: queued.ticket, leaf: None, replaces_large: None, accepted });
         }
     }
 
-    /// Makes directories above a file to come, and says which. A file in the way may be one whose removal is accepted and not yet done.
-    fn make_room(&self, path: &TreePath) -> Result<Vec<TreePath>, Fault> {
+    /// Creates and returns missing parents. A file in their place may have a pending removal.
+    fn make_parents(&self, path: &TreePath) -> Result<Vec<TreePath>, Fault> {
         match self.tree.make_parents(path) {
             Err(StoreError::Disk { source, .. })
                 if source.kind() == ErrorKind::NotADirectory && !self.overlay.is_empty() =>
             {
-                self.wait_settled(MAX_WAIT)?;
+                self.wait_applied(MAX_WAIT)?;
                 Ok(self.tree.make_parents(path)?)
             }
             outcome => Ok(outcome?),
         }
     }
 
-    fn carry_out(&self, direct: DirectChange) -> Result<(), Fault> {
+    fn apply_direct(&self, direct: DirectChange) -> Result<(), Fault> {
         match direct {
             DirectChange::Install(path, leaf) => {
-                self.wait_for(&path)?;
-                self.make_room(&path)?;
+                self.wait_for_pending(&path)?;
+                self.make_parents(&path)?;
                 self.install(&path, &leaf)?;
             }
             DirectChange::Replace(path, leaf) => {
-                self.wait_for(&path)?;
+                self.wait_for_pending(&path)?;
                 self.replace_same(&path, &leaf)?;
             }
             DirectChange::Remove(path) => {
-                self.wait_for(&path)?;
+                self.wait_for_pending(&path)?;
                 self.tree.remove(&path)?;
             }
             DirectChange::Rename(from, to) => {
                 if !self.overlay.is_empty() {
-                    self.wait_settled(MAX_WAIT)?;
+                    self.wait_applied(MAX_WAIT)?;
                 }
                 self.tree.make_parents(&to)?;
                 self.tree.rename(&from, &to, true)?;
             }
             DirectChange::MakeDirectory(path) => {
-                self.wait_for(&path)?;
-                self.make_room(&path)?;
+                self.wait_for_pending(&path)?;
+                self.make_parents(&path)?;
                 self.tree.make_directory(&path, 0o755)?;
             }
             DirectChange::RemoveDirectory(path) => self.tree.remove_directory(&path)?,
@@ -357,22 +356,21 @@ impl VfsCore {
         Ok(())
     }
 
-    /// Replaces a file by one with the same bytes. An external edit stays, and is recorded as one.
+    /// Replaces a file by one with the same bytes. An external edit stays, and is recorded.
     pub(crate) fn replace_same(&self, path: &TreePath, leaf: &OverlayFile) -> Result<(), Fault> {
-        if self.put_in_place(path, leaf, Some([leaf.etag][..].into()))? == InstallResult::ConflictingEdit {
-            self.doubt(vec![path.clone()]);
+        if self.install_logged(path, leaf, Some([leaf.etag][..].into()))? == InstallResult::ConflictingEdit {
+            self.request_rescan(vec![path.clone()]);
         }
         Ok(())
     }
 
-    /// What is done to the tree directly comes after what is accepted for the same path.
-    fn wait_for(&self, path: &TreePath) -> Result<(), Fault> {
-        if self.overlay.get(path).is_some() { self.wait_settled(MAX_WAIT) } else { Ok(()) }
+    /// Direct changes follow the accepted ones of the same path.
+    fn wait_for_pending(&self, path: &TreePath) -> Result<(), Fault> {
+        if self.overlay.get(path).is_some() { self.wait_applied(MAX_WAIT) } else { Ok(()) }
     }
 }
 
-/// The path of a file that a change writes.
-const fn written(change: &Change) -> Option<&TreePath> {
+const fn written_path(change: &Change) -> Option<&TreePath> {
     match change {
         Change::Put { path, .. } => Some(path),
         Change::Move { to, .. } => Some(to),
@@ -380,7 +378,7 @@ const fn written(change: &Change) -> Option<&TreePath> {
     }
 }
 
-fn paths_of(set: &ChangeSet) -> BTreeSet<TreePath> {
+fn changed_paths(set: &ChangeSet) -> BTreeSet<TreePath> {
     let mut paths = BTreeSet::new();
     for change in &set.changes {
         paths.insert(change.path().clone());
@@ -391,7 +389,6 @@ fn paths_of(set: &ChangeSet) -> BTreeSet<TreePath> {
     paths
 }
 
-/// The commit's message where the writer gives none (gaps.md 4.4, commit conventions).
 fn default_message(caller: &Caller, changes: &[Change], core: &VfsCore) -> String {
     let actor = caller.actor();
     match changes {
@@ -403,14 +400,14 @@ fn default_message(caller: &Caller, changes: &[Change], core: &VfsCore) -> Strin
         [Change::Move { from, to, .. }] if core.tree.stat(from).is_ok_and(|stat| stat.kind == StatKind::Directory) => {
             format!("{actor}: rename dir {from} → {to}")
         }
-        // A scratch file that becomes a page is a write of that page (gaps.md D8).
-        [Change::Move { from, to, .. }] if !core.places.of(from).is_versioned() => format!("{actor}: {to}"),
+        // A scratch file renamed to a page is a write of that page.
+        [Change::Move { from, to, .. }] if !core.path_classes.classify(from).is_versioned() => format!("{actor}: {to}"),
         [Change::Move { from, to, .. }] => format!("{actor}: rename {from} → {to}"),
         _ => many_message(&format!("{actor}: {} files", changes.len()), changes.iter().map(Change::path)),
     }
 }
 
-/// A subject, and the paths below it, as many as are still useful to read.
+/// A subject and up to 100 paths.
 pub(crate) fn many_message<'a>(subject: &str, paths: impl Iterator<Item = &'a TreePath>) -> String {
     let mut text = format!("{subject}\n");
     for (count, path) in paths.enumerate() {

@@ -1,4 +1,4 @@
-//! Who changed what, for whoever keeps that.
+//! Audit hook: reports requested changes to an observer.
 
 use std::time::{Duration, Instant};
 
@@ -7,81 +7,80 @@ use svcfs_base::{ApplyResult, Caller, Change, ChangeSet, Durability, Fault, Seq,
 use crate::Vfs;
 use crate::core::VfsCore;
 
-/// One change that was asked for, without what it brings.
+/// A requested change, without content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestedChange {
-    /// What it is: `PUT`, `DELETE`, `MOVE`, and of directories `MKCOL` and `RMCOL`.
+    /// `PUT`, `DELETE`, `MOVE`; for directories `MKCOL` and `RMCOL`.
     pub method: &'static str,
-    /// The path it is about; of a move, the old name.
+    /// Its path; for a move, the old one.
     pub path: TreePath,
-    /// Of a move, the new name.
+    /// For a move, the new path.
     pub destination: Option<TreePath>,
 }
 
-/// Changes that were asked for together, and what became of them.
+/// A requested change set and its outcome.
 #[derive(Debug)]
 pub struct ChangeOutcome<'a> {
-    /// Who asked.
+    /// Its caller.
     pub caller: &'a Caller,
-    /// In the order asked.
+    /// Its changes, in order.
     pub changes: &'a [RequestedChange],
-    /// When they were answered.
+    /// When it was answered.
     pub timestamp: Timestamp,
-    /// How long that took.
+    /// How long it took.
     pub duration: Duration,
-    /// Why nothing was changed, when nothing was.
+    /// Why it was refused, if it was.
     pub refusal: Option<&'a Fault>,
 }
 
-/// Told of all changes that are asked for, done or refused; must not block.
+/// Called with all requested changes, done or refused; must not block.
 pub type OnChange = Box<dyn Fn(&ChangeOutcome<'_>) + Send + Sync>;
 
-/// Called with each accepted change set: its caller, and its position in the change log; no position while it may still be queued. Must not
-/// block.
+/// Called with each accepted change set: caller, and log position if it is logged. Must not block.
 pub type OnAccepted = Box<dyn Fn(&Caller, Option<Seq>) + Send + Sync>;
 
 impl Vfs {
-    /// Registers the one observer of accepted change sets, before there are any; a second one is ignored.
+    /// Registers the one observer of accepted change sets; later ones are ignored.
     pub fn on_accepted(&self, observer: OnAccepted) {
         let _only_the_first = self.core.on_accepted.set(observer);
     }
-    /// Has somebody told of all changes that are asked for from here on; only the first who asks is.
-    pub fn on_change(&self, told: OnChange) {
-        let _only_the_first = self.core.on_change.set(told);
+    /// Registers the one observer of requested changes; later ones are ignored.
+    pub fn on_change(&self, observer: OnChange) {
+        let _only_the_first = self.core.on_change.set(observer);
     }
 }
 
 impl VfsCore {
-    /// Does what is asked, and tells of it where somebody wants to know.
-    pub(crate) fn telling(
+    /// Applies a set and reports it to the observers.
+    pub(crate) fn apply_audited(
         &self,
         caller: &Caller,
         set: ChangeSet,
         apply: impl FnOnce(ChangeSet) -> Result<ApplyResult, Fault>,
     ) -> Result<ApplyResult, Fault> {
         let durability = set.durability;
-        let outcome = self.audited(caller, set, apply);
+        let outcome = self.report_outcome(caller, set, apply);
         if let (Some(observer), Ok(applied)) = (self.on_accepted.get(), &outcome) {
             observer(caller, (durability == Durability::Now).then_some(applied.seq));
         }
         outcome
     }
 
-    fn audited(
+    fn report_outcome(
         &self,
         caller: &Caller,
         set: ChangeSet,
         apply: impl FnOnce(ChangeSet) -> Result<ApplyResult, Fault>,
     ) -> Result<ApplyResult, Fault> {
-        let Some(told) = self.on_change.get() else { return apply(set) };
+        let Some(observer) = self.on_change.get() else { return apply(set) };
         let changes: Vec<RequestedChange> = set.changes.iter().map(RequestedChange::of).collect();
-        let begun = Instant::now();
+        let started = Instant::now();
         let outcome = apply(set);
-        told(&ChangeOutcome {
+        observer(&ChangeOutcome {
             caller,
             changes: &changes,
             timestamp: self.clock.now(),
-            duration: begun.elapsed(),
+            duration: started.elapsed(),
             refusal: outcome.as_ref().err(),
         });
         outcome

@@ -1,6 +1,6 @@
 //! The change feed.
 //!
-//! One rule: nothing is ever missing from it. The newest events are kept in memory; older ones are read from the log.
+//! Invariant: it is complete. The newest events are in memory; older ones are read from the log.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,42 +12,42 @@ use svcfs_base::{
 };
 use svcfs_store::{Log, LogRecord, RecordKind};
 
-const KEPT_EVENTS: usize = 2048;
+const MAX_CACHED_EVENTS: usize = 2048;
 
 /// One accepted change set, as its followers see it.
 #[derive(Debug, Clone)]
 pub struct FeedEvent {
-    /// Its place in the log.
+    /// Its position in the log.
     pub seq: Seq,
     /// When it was accepted.
     pub time: Timestamp,
-    /// Who.
+    /// Author of the change.
     pub actor: Actor,
-    /// Through which door.
+    /// Protocol of the change.
     pub protocol: Protocol,
-    /// Through which entrance of it, where there are several. Not logged: none for events read from the log.
+    /// The mount that made it, if the protocol has several. Not logged: none for old events.
     pub origin_id: Option<OriginId>,
     /// Message of its commit.
     pub message: String,
-    /// How subscribers of the event stream hear of it.
+    /// How it is announced in the event stream.
     pub announcement: EventAnnouncement,
-    /// Its commit; none when nothing differed from the commit before, or when it is made later, with those of other sets.
+    /// Its commit; none when it changed nothing, or when its commit is coalesced later.
     pub commit: Option<CommitId>,
-    /// The paths it touched, in order. None when others told of them: it is a commit made of sets that had events of their own, or came with
+    /// The changed paths, in order. Empty if other events have them: coalesced commits, commits of
     /// another branch.
     pub changes: Vec<EventChange>,
 }
 
-/// One path of an [`Event`].
+/// One path of a [`FeedEvent`].
 #[derive(Debug, Clone)]
 pub struct EventChange {
-    /// Which path.
+    /// The path.
     pub path: TreePath,
-    /// The content's hash before; none when it was not there.
+    /// Hash of the content before; none when it did not exist.
     pub old: Option<ETag>,
-    /// The content's hash after; none when it is gone.
+    /// Hash of the content after; none when it was removed.
     pub new: Option<ETag>,
-    /// Kind of file after (before, when it is gone).
+    /// Kind of file after the change; before it, for a removal.
     pub kind: FileKind,
 }
 
@@ -59,9 +59,9 @@ impl From<LogRecord> for FeedEvent {
             new: entry.new,
             kind: entry.kind,
         };
-        // The sets of a commit that tells of several were told of themselves, and commits of another branch by its difference from the old one.
-        let is_told = record.kind != RecordKind::Commit && record.diff_base.is_in_feed();
-        let entries = if is_told { record.entries } else { Vec::new() };
+        // Other events have the sets of a coalesced commit, and the commits of another branch.
+        let has_changes = record.kind != RecordKind::Commit && record.diff_base.is_in_feed();
+        let entries = if has_changes { record.entries } else { Vec::new() };
         Self {
             seq: record.seq,
             time: record.time,
@@ -82,8 +82,8 @@ type FeedWaker = Box<dyn Fn(Seq) -> bool + Send + Sync>;
 pub struct ChangeFeed {
     log: Arc<Log>,
     recent: Mutex<RecentEvents>,
-    grown: Condvar,
-    wakes: RwLock<Vec<FeedWaker>>,
+    event_added: Condvar,
+    wakers: RwLock<Vec<FeedWaker>>,
 }
 
 struct RecentEvents {
@@ -95,7 +95,7 @@ struct RecentEvents {
 impl ChangeFeed {
     pub(crate) fn new(log: Arc<Log>, last: Seq) -> Self {
         let recent = Mutex::new(RecentEvents { events: VecDeque::new(), last, is_closed: false });
-        Self { log, recent, grown: Condvar::new(), wakes: RwLock::default() }
+        Self { log, recent, event_added: Condvar::new(), wakers: RwLock::default() }
     }
 
     /// Position of the newest event.
@@ -119,7 +119,7 @@ impl ChangeFeed {
         }
         let last = self.last_seq();
         let records = self.log.records_after(seq, max)?;
-        // What is logged but not yet announced is not there for followers.
+        // Followers must not see records that are not announced yet.
         Ok(records
             .into_iter()
             .filter(|record| record.seq <= last)
@@ -127,22 +127,22 @@ impl ChangeFeed {
             .collect())
     }
 
-    /// Waits until there is an event after `seq`, the feed is closed, or the time is up; true when there is one.
-    pub fn wait(&self, seq: Seq, at_most: Duration) -> bool {
-        let deadline = Instant::now() + at_most;
+    /// Waits for an event after `seq`; false when the feed is closed or on timeout.
+    pub fn wait(&self, seq: Seq, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
         let mut recent = self.recent.lock();
         while recent.last <= seq && !recent.is_closed {
-            if self.grown.wait_until(&mut recent, deadline).timed_out() {
+            if self.event_added.wait_until(&mut recent, deadline).timed_out() {
                 break;
             }
         }
         recent.last > seq
     }
 
-    /// Calls `wake` after each event, from the committer's thread, until it answers false: it must not block (a channel send, a
-    /// task wake-up), and may be called twice for one event.
+    /// Calls `wake` after each event, on the committer thread, until it returns false: it must not
+    /// block (a channel send, a task wake-up), and may be called twice for one event.
     pub fn on_event(&self, wake: impl Fn(Seq) -> bool + Send + Sync + 'static) {
-        self.wakes.write().push(Box::new(wake));
+        self.wakers.write().push(Box::new(wake));
     }
 
     pub(crate) fn publish(&self, events: impl Iterator<Item = FeedEvent>) {
@@ -152,28 +152,27 @@ impl ChangeFeed {
                 recent.last = event.seq;
                 recent.events.push_back(Arc::new(event));
             }
-            while recent.events.len() > KEPT_EVENTS {
+            while recent.events.len() > MAX_CACHED_EVENTS {
                 recent.events.pop_front();
             }
             recent.last
         };
-        self.grown.notify_all();
-        let wakes = self.wakes.read();
-        let wanted = wakes.iter().filter(|wake| wake(last)).count();
-        let are_all = wanted == wakes.len();
+        self.event_added.notify_all();
+        let wakes = self.wakers.read();
+        let kept_wakers = wakes.iter().filter(|wake| wake(last)).count();
+        let are_all_kept = kept_wakers == wakes.len();
         drop(wakes);
-        if !are_all {
-            self.wakes.write().retain(|wake| wake(last));
+        if !are_all_kept {
+            self.wakers.write().retain(|wake| wake(last));
         }
     }
 
-    /// Sets the position from which events follow, after opening has recorded what happened before.
     pub(crate) fn restart(&self, last: Seq) {
         self.recent.lock().last = last;
     }
 
     pub(crate) fn close(&self) {
         self.recent.lock().is_closed = true;
-        self.grown.notify_all();
+        self.event_added.notify_all();
     }
 }

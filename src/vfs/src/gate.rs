@@ -1,27 +1,26 @@
-//! What every written page must pass.
+//! Checks that every written page must pass.
 
 use bytes::Bytes;
 use svcfs_base::{Caller, Fault, TreePath};
 
-/// One file on its way into the tree.
+/// A file that is about to be written.
 #[derive(Debug, Clone)]
 pub struct ProposedFile {
-    /// Where it will stand.
+    /// Its path.
     pub path: TreePath,
     /// Its content; a gate may replace it.
     pub content: Bytes,
-    /// The content that stands there now, if any.
+    /// The current content at that path, if any.
     pub old_content: Option<Bytes>,
 }
 
 /// A check that may rewrite or refuse a file, and never writes.
 ///
-/// Gates come from above, so that the write path needs neither the linter nor the index.
+/// Upper layers provide gates: the write path depends on neither linter nor index.
 pub trait WriteGate: Send + Sync + 'static {
-    /// Looks at one file. Only regular files outside `.svc` that are versioned come here; edits made behind the server do
-    /// not: they cannot be refused.
+    /// Checks one file. Only for versioned regular files outside `.svc`, not for external edits.
     ///
     /// # Errors
-    /// The refusal, as the writer should read it.
+    /// The refusal, worded for the writer.
     fn check(&self, caller: &Caller, proposal: &mut ProposedFile) -> Result<(), Fault>;
 }

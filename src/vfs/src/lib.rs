@@ -1,7 +1,7 @@
-//! The virtual filesystem: the one write path, the reading faces, nodes and handles, adoption of outside edits.
+//! The virtual filesystem: write path, reading by path, nodes and handles, adoption of edits.
 //!
-//! One rule: nothing else in the workspace changes the tree. Doors and operations hand a `ChangeSet` to [`Vfs::apply`]; edits
-//! made behind us come in through adoption, which records and never refuses.
+//! Invariant: nothing else in the workspace changes the tree. Protocols and operations pass a
+//! `ChangeSet` to [`Vfs::apply`]. Edits made outside svcfs are recorded by adoption, never refused.
 #![warn(missing_docs)]
 
 mod adopt;
@@ -68,51 +68,51 @@ use crate::path_class::PathClassifier;
 use crate::progress::ProgressReporter;
 use crate::recovery::RootStores;
 
-/// What a space is opened with.
+/// How to open a space.
 pub struct VfsOptions {
-    /// The knowledge root on the server's disk; made when absent.
+    /// The knowledge root on the server's disk; created when absent.
     pub root: PathBuf,
-    /// Where the present moment comes from.
+    /// Source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// What every written page must pass, in order.
+    /// Checks that every written page must pass, in order.
     pub gates: Vec<Box<dyn WriteGate>>,
-    /// What remembers earlier states of the tree.
+    /// How earlier versions of the tree are stored.
     pub strategy: VersionStrategy,
-    /// Names that are stored but never versioned (gaps.md D8), as globs on single path components.
+    /// Names that are stored but never versioned, as globs on single path components.
     pub scratch_patterns: Vec<String>,
     /// When accepted changes become commits.
     pub commit_policy: CommitPolicy,
-    /// Whether edits made behind the server are looked for while it runs (at opening they always are).
+    /// Whether external edits are watched for while the space is open (opening always rescans).
     pub watch: bool,
-    /// Who hears how far the opening is; let go when it ends.
+    /// Listener for the progress of opening; dropped when opening ends.
     pub progress: Option<OnProgress>,
 }
 
-/// Brings what a door holds back into the tree.
+/// Saves the writes that a protocol still buffers.
 type WriteFlusher = Arc<dyn Fn() + Send + Sync>;
 
 /// One space's tree: read it by path or by node, change it through [`Vfs::apply`].
 pub struct Vfs {
     core: Arc<VfsCore>,
-    seat: Arc<committer::CommitLeader>,
+    commit_leader: Arc<committer::CommitLeader>,
     gates: Vec<Box<dyn WriteGate>>,
     nodes: SpaceNodes,
-    /// Called before a question about history is answered.
-    before_history: Mutex<Vec<WriteFlusher>>,
+    write_flushers: Mutex<Vec<WriteFlusher>>,
     committer: Mutex<Option<JoinHandle<()>>>,
     watcher: Mutex<Option<watch::RootWatcher>>,
-    /// Held for as long as this root is ours.
-    lock: Mutex<Option<RootLock>>,
+    /// Held while this process serves the root.
+    root_lock: Mutex<Option<RootLock>>,
 }
 
 impl Vfs {
-    /// Opens a space: takes its lock, completes what was logged and not settled, adopts what changed behind us. What was accepted
-    /// under another strategy is completed under that one before.
+    /// Opens a space: locks the root, recovers the log, adopts external edits. Writes that were
+    /// accepted under another version strategy are completed under that one first.
     ///
     /// # Errors
-    /// `Conflict`, naming the other's process id, when a server has this root already, or another work tree of its repository;
-    /// `NotDirectory` when the root is a file;
-    /// `ReadOnly`, `NoSpace`, `Forbidden` when state cannot be kept below it; `Internal` when log or git are damaged.
+    /// `Conflict`, naming the process id, when another server has this root, or another work tree
+    /// of its repository; `NotDirectory` when the root is a file; `ReadOnly`, `NoSpace`,
+    /// `Forbidden` when the state directory cannot be written; `Internal` when the log or git is
+    /// damaged.
     pub fn open(options: VfsOptions) -> Result<Arc<Self>, Fault> {
         let root = prepare_root(&options.root)?;
         let RootStores { tree, log, is_new_log, lock } = RootStores::open(&options, &root)?;
@@ -127,93 +127,93 @@ impl Vfs {
             watch,
             progress,
         } = options;
-        // There is nothing to be gathered where there are no commits.
+        // Without commits there is nothing to coalesce.
         let commits = if strategy == VersionStrategy::Git { commits } else { CommitPolicy::PerSet };
         let mut reporter = ProgressReporter::new(progress);
-        let places = PathClassifier::new(&scratch)?;
+        let path_classes = PathClassifier::new(&scratch)?;
         if strategy == VersionStrategy::Git && log.has_commits()? {
-            // Another one in its place would stand in the way of whoever puts the lost one back.
+            // A new repository would prevent the user from restoring the lost one.
             History::check_repository(&root)?;
         }
-        let (memory, is_new_memory) =
-            VersionStore::open(strategy, &root, (&tree, &log), &scratch).map_err(|error| at_root(&root, error))?;
-        if is_new_log || is_new_memory {
-            // Before anything is promised: the log's flushes bring its records to the disk, not git's `HEAD`, nor everywhere the
-            // directories that name the log.
+        let (versions, are_new_versions) =
+            VersionStore::open(strategy, &root, (&tree, &log), &scratch).map_err(|error| with_root(&root, error))?;
+        if is_new_log || are_new_versions {
+            // Before any write is acknowledged: flushing the log syncs its records, but not git's
+            // `HEAD`, and not on every filesystem the directory entries of the log.
             if is_new_log {
-                // Nothing that could have been lost is logged.
+                // A new log has no record whose file could have been lost.
                 tree.mark_rewritten();
             }
             if !tree.has_sync_failed() {
-                tree.flush(memory.other_disks()).map_err(|error| at_root(&root, error))?;
+                tree.flush(versions.other_disks()).map_err(|error| with_root(&root, error))?;
             }
         }
         let feed = ChangeFeed::new(Arc::clone(&log), log.last_seq());
         let leases = leases::LeaseRegistry::open(&StatePaths::new(&root))?;
         let core = Arc::new(VfsCore {
             leases,
-            refusals: nodes::RecentRefusals::of_tree(&tree),
-            fail: FailPoints::new(&root),
+            refusals: nodes::RecentRefusals::open(&tree),
+            fail_points: FailPoints::new(&root),
             root,
-            places,
+            path_classes,
             tree,
             log,
-            memory,
+            versions,
             clock,
-            commits,
-            locks: crate::path_locks::PathLocks::default(),
+            commit_policy: commits,
+            path_locks: crate::path_locks::PathLocks::default(),
             overlay: crate::overlay::Overlay::default(),
             uncommitted: crate::uncommitted::UncommittedPaths::default(),
             queue: crate::queue::CommitQueue::default(),
             feed,
             messages: messages::SaveMessages::default(),
-            departures: Mutex::default(),
-            trouble: Mutex::default(),
-            stuck: Mutex::default(),
-            unflushed: Mutex::default(),
-            lost: Mutex::default(),
-            stamps: AtomicU64::new(1),
-            doubter: Mutex::default(),
-            unsettled_bytes: AtomicU64::new(0),
-            unpublished: OnceLock::new(),
+            pending_removals: Mutex::default(),
+            write_error: Mutex::default(),
+            stalled_since: Mutex::default(),
+            checkpoint_error: Mutex::default(),
+            lost_writes: Mutex::default(),
+            tickets: AtomicU64::new(1),
+            rescan_hook: Mutex::default(),
+            uncheckpointed_bytes: AtomicU64::new(0),
+            dirty_bytes: OnceLock::new(),
             on_flush: OnceLock::new(),
             on_change: OnceLock::new(),
             on_accepted: OnceLock::new(),
-            linking: OnceLock::new(),
+            link_resolver: OnceLock::new(),
         });
         let committer =
-            recovery::recover(&core, is_new_log, &mut reporter).map_err(|fault| at_root(&core.root, fault))?;
-        recovery::begin(&core, strategy).map_err(|fault| at_root(&core.root, fault))?;
-        core.feed.restart(committer.last);
-        let seat = Arc::new(committer::CommitLeader::new(committer));
-        let own = Arc::clone(&seat);
+            recovery::recover(&core, is_new_log, &mut reporter).map_err(|fault| with_root(&core.root, fault))?;
+        recovery::switch_strategy(&core, strategy).map_err(|fault| with_root(&core.root, fault))?;
+        core.feed.restart(committer.last_seq);
+        let commit_leader = Arc::new(committer::CommitLeader::new(committer));
+        let leader = Arc::clone(&commit_leader);
         let thread = std::thread::Builder::new()
             .name("committer".to_owned())
-            .spawn(move || own.run())
+            .spawn(move || leader.run())
             .map_err(Fault::internal)?;
         let vfs = Arc::new(Self {
             core,
-            seat,
+            commit_leader,
             gates,
             nodes: SpaceNodes::default(),
-            before_history: Mutex::default(),
+            write_flushers: Mutex::default(),
             committer: Mutex::new(Some(thread)),
             watcher: Mutex::default(),
-            lock: Mutex::new(Some(lock)),
+            root_lock: Mutex::new(Some(lock)),
         });
         if watch {
-            // Before the rescan, so that nothing falls between them.
+            // Before the rescan, so that no edit between them is missed.
             *vfs.watcher.lock() = Some(watch::RootWatcher::start(&vfs)?);
         }
-        vfs.rescan_and_tell(&mut reporter)?;
+        vfs.rescan_with_progress(&mut reporter)?;
         Ok(vfs)
     }
 
-    /// Finishes every accepted write, flushes and lets go of the root. Handles that are still open publish what they hold.
+    /// Completes accepted writes, publishes open handles, flushes, and unlocks the root.
     ///
     /// # Errors
-    /// What the disk said, with the paths, when it refused saves that nobody waited for until the end: they are lost. What it said
-    /// when the log cannot be closed; everything acknowledged is in it then.
+    /// The disk's error, with the paths, when asynchronous saves could not be written and are lost.
+    /// The log's error when it cannot be closed; it has every acknowledged write then.
     pub fn close(&self) -> Result<(), Fault> {
         drop(self.watcher.lock().take());
         self.publish_all();
@@ -221,37 +221,38 @@ impl Vfs {
         if let Some(thread) = self.committer.lock().take()
             && thread.join().is_err()
         {
-            return Err(Fault::internal("the committer died"));
+            return Err(Fault::internal("the committer thread panicked"));
         }
-        self.core.memory.close();
+        self.core.versions.close();
         self.core.tree.close();
         let closed = self.core.log.close();
-        if let Some(lock) = self.lock.lock().take() {
+        if let Some(lock) = self.root_lock.lock().take() {
             lock.0.unlock().map_err(Fault::internal)?;
         }
-        self.nothing_lost()?;
+        self.check_lost_writes()?;
         closed.map_err(|error| {
             let fault = Fault::from(error);
             let text = format!(
-                "the log could not be closed; everything acknowledged is in it, and the next start goes on from there: {fault}"
+                "the log could not be closed; it has every acknowledged write, and the next start continues from it: {fault}"
             );
             Fault::new(fault.kind(), text).with_source(fault)
         })
     }
 
-    /// Names the saves that nobody waited for and that the disk refused until the end.
-    fn nothing_lost(&self) -> Result<(), Fault> {
-        let lost: Vec<_> = std::mem::take(&mut *self.core.lost.lock()).iter().map(|path| format!("`{path}`")).collect();
-        if lost.is_empty() {
+    /// Reports the asynchronous saves that could not be written before the end.
+    fn check_lost_writes(&self) -> Result<(), Fault> {
+        let paths: Vec<_> =
+            std::mem::take(&mut *self.core.lost_writes.lock()).iter().map(|path| format!("`{path}`")).collect();
+        if paths.is_empty() {
             return Ok(());
         }
-        let trouble = self.core.trouble.lock().as_ref().map(Fault::duplicate);
-        let trouble = trouble.unwrap_or_else(|| Fault::unavailable("the disk refused them"));
+        let error = self.core.write_error.lock().as_ref().map(Fault::duplicate);
+        let error = error.unwrap_or_else(|| Fault::unavailable("the disk refused them"));
         let text = format!(
-            "saved without waiting for the disk, and lost as the space was closed: {}: {trouble}",
-            lost.join(", ")
+            "these saves could not be written before the space was closed and are lost: {}: {error}",
+            paths.join(", ")
         );
-        Err(Fault::new(trouble.kind(), text).with_source(trouble))
+        Err(Fault::new(error.kind(), text).with_source(error))
     }
 
     /// The knowledge root on the server's disk.
@@ -259,7 +260,7 @@ impl Vfs {
         &self.core.root
     }
 
-    /// Where the server keeps its own of this space, beside the tree: no door shows it.
+    /// The server's state directory of this space, inside the root; no protocol shows it.
     pub fn state_directory(&self) -> PathBuf {
         self.core.root.join(svcfs_store::STATE_DIRECTORY)
     }
@@ -269,40 +270,39 @@ impl Vfs {
         &self.core.feed
     }
 
-    /// Numbers of files that outlive the server, for doors whose clients keep them. One at a time may be open.
+    /// Inode numbers that survive a restart. Only one table may be open at a time.
     ///
     /// # Errors
-    /// What the disk says when they cannot be kept.
+    /// The disk's error when the table cannot be stored.
     pub fn inode_table(&self) -> Result<InodeTable, Fault> {
         Ok(InodeTable::open(&StatePaths::new(&self.core.root).inode_table())?)
     }
 
-    /// Has `settle` called before each question about history is answered, for doors that hold writes back. It must not ask such a question
-    /// itself.
-    pub fn add_write_flusher(&self, settle: impl Fn() + Send + Sync + 'static) {
-        self.before_history.lock().push(Arc::new(settle));
+    /// Calls `flush`, which saves a protocol's buffered writes, before each history query.
+    pub fn add_write_flusher(&self, flush: impl Fn() + Send + Sync + 'static) {
+        self.write_flushers.lock().push(Arc::new(flush));
     }
 
-    /// A new entrance, for a door that has several: its events say which of them a change came through.
+    /// A new origin id, for a protocol with several mounts: its events say which one made a change.
     pub fn new_origin_id(&self) -> OriginId {
-        OriginId(self.core.stamp())
+        OriginId(self.core.next_ticket())
     }
 
-    /// Position of the newest announced change set. To count accepted ones too, ask [`Vfs::settled`].
+    /// Position of the newest announced change set. [`Vfs::wait_applied`] includes accepted ones.
     pub fn last_seq(&self) -> Seq {
         self.core.feed.last_seq()
     }
 
-    /// Whether writes can be taken: the fault a writer would get now.
+    /// Whether writes are accepted at present.
     ///
     /// # Errors
-    /// Why not.
+    /// The fault a writer would get now.
     pub fn health(&self) -> Result<(), Fault> {
-        if let Some(trouble) = self.core.trouble.lock().as_ref() {
-            return Err(trouble.duplicate());
+        if let Some(error) = self.core.write_error.lock().as_ref() {
+            return Err(error.duplicate());
         }
-        if let Some(trouble) = self.core.unflushed.lock().as_ref() {
-            return Err(trouble.duplicate());
+        if let Some(error) = self.core.checkpoint_error.lock().as_ref() {
+            return Err(error.duplicate());
         }
         self.core.queue.health()?;
         self.core.tree.stat(&svcfs_base::TreePath::root())?;
@@ -323,36 +323,36 @@ impl Drop for Vfs {
     }
 }
 
-/// A root that is kept from being served for as long as somebody looks at it.
+/// Prevents a server from opening a root while an offline command works on it.
 #[must_use = "the root can be served again when this is dropped"]
 pub struct OfflineRootLock {
     _lock: RootLock,
 }
 
 impl OfflineRootLock {
-    /// Takes the lock of a root whose state directory exists.
+    /// Locks a root whose state directory exists.
     ///
     /// # Errors
-    /// As [`Vfs::open`]: `Conflict`, naming the other's process id, when somebody has it.
+    /// As [`Vfs::open`]: `Conflict`, naming the process id, when another process holds the lock.
     pub fn acquire(root: &Path) -> Result<Self, Fault> {
-        Ok(Self { _lock: take_lock(root)? })
+        Ok(Self { _lock: lock_root(root)? })
     }
 }
 
 fn prepare_root(root: &Path) -> Result<PathBuf, Fault> {
-    let told = |error| refused(root, error);
-    fs::create_dir_all(root).map_err(told)?;
-    let root = root.canonicalize().map_err(told)?;
-    fs::create_dir_all(StatePaths::new(&root).directory()).map_err(told)?;
+    let to_fault = |error| root_fault(root, error);
+    fs::create_dir_all(root).map_err(to_fault)?;
+    let root = root.canonicalize().map_err(to_fault)?;
+    fs::create_dir_all(StatePaths::new(&root).directory()).map_err(to_fault)?;
     Ok(root)
 }
 
-/// Why a root cannot be used, by what the system said of it or of the state below it.
-fn refused(root: &Path, error: std::io::Error) -> Fault {
+/// Why a root, or its state directory, cannot be used.
+fn root_fault(root: &Path, error: std::io::Error) -> Fault {
     use std::io::ErrorKind as E;
     let text = root.display();
     match error.kind() {
-        E::ReadOnlyFilesystem => Fault::new(Kind::ReadOnly, format!("root `{text}` lies on a read-only disk")),
+        E::ReadOnlyFilesystem => Fault::new(Kind::ReadOnly, format!("root `{text}` is on a read-only filesystem")),
         E::PermissionDenied => Fault::new(Kind::Forbidden, format!("root `{text}`: permission denied")),
         E::StorageFull | E::QuotaExceeded => {
             Fault::new(Kind::NoSpace, format!("root `{text}`: no space left on the disk"))
@@ -365,8 +365,8 @@ fn refused(root: &Path, error: std::io::Error) -> Fault {
     }
 }
 
-/// What the disk refuses while a root is opened is told with the root: one command may open many.
-fn at_root(root: &Path, error: impl Into<Fault>) -> Fault {
+/// Adds the root to a disk error: one command may open many roots.
+fn with_root(root: &Path, error: impl Into<Fault>) -> Fault {
     let fault = error.into();
     if !matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::Forbidden | Kind::DiskFailed) {
         return fault;
@@ -374,17 +374,17 @@ fn at_root(root: &Path, error: impl Into<Fault>) -> Fault {
     Fault::new(fault.kind(), format!("root `{}`: {fault}", root.display())).with_source(fault)
 }
 
-/// The lock of a root, given back also when an opening fails.
+/// The lock of a root, released also when opening fails.
 struct RootLock(fs::File);
 
 impl Drop for RootLock {
     fn drop(&mut self) {
-        // Not by closing alone: a process forked in this moment would hold on to it until it executes its program.
+        // Closing is not enough: a forked child shares the lock until it executes its program.
         let _ = self.0.unlock();
     }
 }
 
-fn take_lock(root: &Path) -> Result<RootLock, Fault> {
+fn lock_root(root: &Path) -> Result<RootLock, Fault> {
     let path = StatePaths::new(root).lock();
     let mut file = fs::OpenOptions::new()
         .read(true)
@@ -392,22 +392,22 @@ fn take_lock(root: &Path) -> Result<RootLock, Fault> {
         .create(true)
         .truncate(false)
         .open(&path)
-        .map_err(|error| refused(root, error))?;
+        .map_err(|error| root_fault(root, error))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            let mut other = String::new();
-            file.read_to_string(&mut other).map_err(Fault::internal)?;
+            let mut pid = String::new();
+            file.read_to_string(&mut pid).map_err(Fault::internal)?;
             let text = root.display();
             return Err(Fault::new(
                 Kind::Conflict,
-                format!("root `{text}` is served already by process {}; stop it first", other.trim()),
+                format!("root `{text}` is served already by process {}; stop it first", pid.trim()),
             )
-            .with_detail("pid", other.trim()));
+            .with_detail("pid", pid.trim()));
         }
         Err(TryLockError::Error(error)) => return Err(Fault::internal(error)),
     }
-    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(|error| refused(root, error))?;
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(|error| root_fault(root, error))?;
     Ok(RootLock(file))
 }
 

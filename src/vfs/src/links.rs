@@ -1,7 +1,8 @@
-//! The links that follow a page to its new name, where the settings want that of renames by filesystem doors (gaps.md D7).
+//! Links that follow a renamed page, if configured for renames through filesystem protocols.
 //!
-//! One rule: the rename comes first. A page whose links cannot follow keeps them, and whoever renames is not refused for its sake; but while
-//! nobody knows which pages link there, nothing is renamed, for their links would be lost for good.
+//! Invariant: the rename has priority. A page whose links cannot be updated keeps them, and the
+//! rename is not refused. But while it is unknown which pages link there, nothing is renamed, as
+//! their links would be lost for good.
 
 use bytes::Bytes;
 use svcfs_base::{Caller, Change, ChangeSet, ETag, Fault, Kind, Precondition, TreePath};
@@ -11,25 +12,26 @@ use crate::gate::ProposedFile;
 use crate::path_class::PathClass;
 use crate::view::EntryKind;
 
-/// How often a rename is worked out anew because somebody wrote one of the linking pages meanwhile.
-const ATTEMPTS: usize = 8;
+/// How often a rename is retried because a linking page was changed meanwhile.
+const MAX_ATTEMPTS: usize = 8;
 
-/// A page with links to one that gets another name.
+/// A page with links to a renamed page.
 #[derive(Debug, Clone)]
 pub struct RelinkedPage {
-    /// Where it stands once that has its name.
+    /// Its path after the rename.
     pub path: TreePath,
-    /// The hash of its text now.
+    /// Hash of its current text.
     pub old_etag: ETag,
-    /// Its text with the links led to the new name.
+    /// Its text with updated links.
     pub new_text: String,
-    /// How many links that are.
+    /// Number of updated links.
     pub link_count: usize,
 }
 
 impl RelinkedPage {
-    /// A rename and these pages, each under the condition that it still is the one that was read; one that moves is at its new place when its
-    /// turn comes. Without any the set is a rename and nothing else, which has a subject of its own.
+    /// A change set with a rename and these pages, each with the precondition that it is unchanged;
+    /// a page that is moved is written at its new path. Without pages the set is a plain rename,
+    /// with a default message.
     pub fn build_change_set(rename: Change, pages: Vec<Self>, subject: &str) -> ChangeSet {
         let links = Self::count_links(&pages);
         let message = (links > 0).then(|| format!("{subject} (updated {links} links)"));
@@ -40,86 +42,88 @@ impl RelinkedPage {
         ChangeSet { message, ..ChangeSet::new(changes) }
     }
 
-    /// How many links of these pages are led to the new name.
+    /// Number of updated links in these pages.
     pub fn count_links(pages: &[Self]) -> usize {
         pages.iter().map(|page| page.link_count).sum()
     }
 }
 
-/// Who knows the links between pages. It comes from above, as a [`Gate`](crate::Gate) does, so that the write path needs no index. It waits for
-/// everything that was accepted: nobody calls it who holds a lock of a path, a node, or the tree.
+/// Finds links between pages. An upper layer provides it, as a [`WriteGate`](crate::WriteGate), so
+/// that the write path needs no index. It waits for accepted changes: callers must not hold a lock
+/// of a path, a node, or the tree.
 pub trait LinkResolver: Send + Sync + 'static {
-    /// Waits until it knows all of them.
+    /// Waits until all links are known.
     ///
     /// # Errors
     /// `Unavailable` when that takes longer than a few seconds.
     fn catch_up(&self) -> Result<(), Fault>;
 
-    /// The pages that link to the first name, as they read once it is the second one.
+    /// The pages that link to the first name, with their text after the rename to the second.
     ///
     /// # Errors
-    /// As [`Linking::wait`], and those of reading.
+    /// As [`LinkResolver::catch_up`], and those of reading.
     fn relink_pages(&self, caller: &Caller, names: (&TreePath, &TreePath)) -> Result<Vec<RelinkedPage>, Fault>;
 }
 
 impl Vfs {
-    /// Has links follow from here on when a page is renamed through a filesystem door; only the first who asks is heard.
-    pub fn set_link_resolver(&self, linking: impl LinkResolver) {
-        let _only_the_first = self.core.linking.set(Box::new(linking));
+    /// Makes links follow renames through filesystem protocols; only the first call has an effect.
+    pub fn set_link_resolver(&self, resolver: impl LinkResolver) {
+        let _only_the_first = self.core.link_resolver.set(Box::new(resolver));
     }
 
-    /// Waits until it is known which links follow a rename that comes next, also those of pages that doors hold back: for doors that hold
-    /// locks of their own while they rename.
+    /// Waits until the links for a rename are known, including those in buffered writes: for
+    /// protocols that hold locks of their own during a rename.
     ///
     /// # Errors
     /// `Unavailable` when that takes longer than a few seconds.
     pub fn await_links(&self, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
-        let Some(linking) = self.linking(from, to) else { return Ok(()) };
-        self.settle_doors();
-        linking.catch_up()
+        let Some(resolver) = self.resolver_for(from, to) else { return Ok(()) };
+        self.run_write_flushers();
+        resolver.catch_up()
     }
 
-    /// Renames as a filesystem door does: `apply` does it with the links that follow. How many those are; none where links do not follow, and of
-    /// what is no page.
+    /// Renames as filesystem protocols do: `apply` applies the rename with the updated links.
+    /// Returns the number of links; 0 where links do not follow, and for files that are not pages.
     ///
     /// # Errors
-    /// `Unavailable` while it is not known which pages link there; those of reading, and of `apply`.
+    /// `Unavailable` while linking pages are unknown; those of reading, and of `apply`.
     pub fn rename_with_links<T>(
         &self,
         caller: &Caller,
         rename: &Change,
         mut apply: impl FnMut(ChangeSet) -> Result<T, Fault>,
     ) -> Result<(T, usize), Fault> {
-        for _ in 0..ATTEMPTS {
-            let (set, links) = self.with_links(caller, rename.clone())?;
+        for _ in 0..MAX_ATTEMPTS {
+            let (set, links) = self.with_relinked_pages(caller, rename.clone())?;
             match apply(set) {
-                // A linking page was written or locked since it was looked at.
+                // A linking page was changed or locked meanwhile.
                 Err(fault) if links > 0 && matches!(fault.kind(), Kind::Conflict | Kind::Locked) => {}
                 outcome => return outcome.map(|applied| (applied, links)),
             }
         }
-        tracing::warn!(page.path = %rename.path(), "the pages that link to a renamed one are written all the time, and keep their links");
+        tracing::warn!(page.path = %rename.path(), "pages that link to a renamed page change too often; their links are not updated");
         apply(rename.clone().into()).map(|applied| (applied, 0))
     }
 
-    /// Who knows the links that follow a rename: between pages that readers see, and only where that is wanted.
-    pub(crate) fn linking(&self, from: &TreePath, to: &TreePath) -> Option<&dyn LinkResolver> {
-        let is_page =
-            |path: &TreePath| path.is_page() && !path.is_hidden() && self.core.places.of(path) == PathClass::Content;
-        self.core.linking.get().map(|linking| &**linking).filter(|_| is_page(from) && is_page(to))
+    /// The resolver for a rename: only between visible pages, and if configured.
+    pub(crate) fn resolver_for(&self, from: &TreePath, to: &TreePath) -> Option<&dyn LinkResolver> {
+        let is_page = |path: &TreePath| {
+            path.is_page() && !path.is_hidden() && self.core.path_classes.classify(path) == PathClass::Content
+        };
+        self.core.link_resolver.get().map(|resolver| &**resolver).filter(|_| is_page(from) && is_page(to))
     }
 
-    fn with_links(&self, caller: &Caller, rename: Change) -> Result<(ChangeSet, usize), Fault> {
-        let Change::Move { from, to, precondition: expect } = &rename else { return Ok((rename.into(), 0)) };
-        let Some(linking) = self.linking(from, to) else { return Ok((rename.into(), 0)) };
+    fn with_relinked_pages(&self, caller: &Caller, rename: Change) -> Result<(ChangeSet, usize), Fault> {
+        let Change::Move { from, to, precondition } = &rename else { return Ok((rename.into(), 0)) };
+        let Some(resolver) = self.resolver_for(from, to) else { return Ok((rename.into(), 0)) };
         let is_refused = match self.stat_any(caller.protocol, to) {
-            Ok(there) => there.kind == EntryKind::Directory || *expect == Precondition::Absent,
+            Ok(target) => target.kind == EntryKind::Directory || *precondition == Precondition::Absent,
             Err(_) => false,
         };
         if is_refused || self.stat(caller.protocol, from)?.kind != EntryKind::File {
             return Ok((rename.into(), 0));
         }
-        let mut pages = linking.relink_pages(caller, (from, to))?;
+        let mut pages = resolver.relink_pages(caller, (from, to))?;
         pages.retain(|page| match self.keeps_its_links(caller, page, (from, to)) {
             Some(why) => {
                 tracing::warn!(page.path = %page.path, why, "a page keeps its links to one that is renamed");
@@ -129,27 +133,26 @@ impl Vfs {
         });
         let links = RelinkedPage::count_links(&pages);
         let subject = format!("{}: rename {from} → {to}", caller.actor());
-        // What its author said of this save is what the commit says.
+        // A message set by the author has priority.
         let is_announced = self.save_message(caller, to).is_some();
         let set = RelinkedPage::build_change_set(rename, pages, &subject);
         Ok((if is_announced { ChangeSet { message: None, ..set } } else { set }, links))
     }
 
-    /// Why a page is left as it is.
     fn keeps_its_links(
         &self,
         caller: &Caller,
         page: &RelinkedPage,
         (from, to): (&TreePath, &TreePath),
     ) -> Option<String> {
-        let now = if page.path == *to { from } else { &page.path };
-        if self.nodes.at(now).is_some_and(|node| self.is_unsaved(node)) {
-            return Some("somebody is writing it".to_owned());
+        let current_path = if page.path == *to { from } else { &page.path };
+        if self.nodes.at(current_path).is_some_and(|node| self.is_unsaved(node)) {
+            return Some("it has unsaved changes".to_owned());
         }
-        if let Some(lease) = self.leases_at(now).first() {
+        if let Some(lease) = self.leases_at(current_path).first() {
             return Some(format!("`{}` has it locked over {}", lease.holder, lease.protocol.name()));
         }
-        let before = self.read(caller.protocol, now).ok().map(|file| file.content);
+        let before = self.read(caller.protocol, current_path).ok().map(|file| file.content);
         let mut proposal =
             ProposedFile { path: page.path.clone(), content: Bytes::from(page.new_text.clone()), old_content: before };
         let refusal = self.gates.iter().find_map(|gate| gate.check(caller, &mut proposal).err())?;

@@ -1,4 +1,4 @@
-//! What writers want to say of their next save, where the save itself cannot carry it: a program that saves a file knows no commits.
+//! Commit messages set in advance for the next save, for programs that only save files.
 
 use std::collections::HashMap;
 
@@ -7,35 +7,32 @@ use svcfs_base::{Actor, Caller, Change, Fault, Kind, TreePath};
 
 use crate::Vfs;
 
-/// Longest message, in bytes.
 const MAX_BYTES: usize = 4096;
-/// How many may wait for their save.
 const MAX_WAITING: usize = 1000;
 
-/// Messages that wait for a save, by path and by who will save it.
+/// Pending messages by path and actor.
 #[derive(Default)]
 pub(crate) struct SaveMessages(Mutex<HashMap<(TreePath, Actor), String>>);
 
 impl SaveMessages {
-    /// The message for a set, if it is a save that one waits for; and under what it waits.
-    pub(crate) fn of(&self, caller: &Caller, changes: &[Change]) -> Option<((TreePath, Actor), String)> {
+    /// The pending message for a set, and its key.
+    pub(crate) fn find(&self, caller: &Caller, changes: &[Change]) -> Option<((TreePath, Actor), String)> {
         let path = match changes {
             [Change::Put { path, .. }] => path,
-            // An editor's new file takes the place of the page; links may follow one that has another name.
+            // An editor renames its new file over the page; relinked pages may follow.
             [Change::Move { to, .. }, rest @ ..] if rest.iter().all(is_put) => to,
             _ => return None,
         };
-        let waiting = self.0.lock();
-        if waiting.is_empty() {
+        let pending = self.0.lock();
+        if pending.is_empty() {
             return None;
         }
         let key = (path.clone(), caller.actor());
-        let message = waiting.get(&key)?.clone();
+        let message = pending.get(&key)?.clone();
         Some((key, message))
     }
 
-    /// The save was accepted.
-    pub(crate) fn spent(&self, key: &(TreePath, Actor)) {
+    pub(crate) fn remove(&self, key: &(TreePath, Actor)) {
         self.0.lock().remove(key);
     }
 }
@@ -45,40 +42,40 @@ fn is_put(change: &Change) -> bool {
 }
 
 impl Vfs {
-    /// Says what the commit of this caller's next save of a path is for; in the place of what was said before. Nothing takes it back.
-    /// It waits until the save, or until this server ends.
+    /// Sets the commit message of this caller's next save of a path, replacing a former one; none
+    /// removes it. It waits for the save, or until this server stops.
     ///
     /// # Errors
-    /// `Invalid` for a message without words, with control characters but tabs and ends of lines, or for a path that is not
-    /// versioned; `TooLarge` over 4,096 bytes; `NoSpace` when a thousand wait already.
+    /// `Invalid` for a message without text, with control characters other than tab and line feed,
+    /// or for an unversioned path; `TooLarge` over 4,096 bytes; `NoSpace` when 1,000 messages wait.
     pub fn set_save_message(&self, caller: &Caller, path: &TreePath, message: Option<&str>) -> Result<(), Fault> {
         let key = (path.clone(), caller.actor());
         let Some(message) = message else {
-            self.core.messages.spent(&key);
+            self.core.messages.remove(&key);
             return Ok(());
         };
         if message.len() > MAX_BYTES {
             return Err(Fault::too_large("message", MAX_BYTES));
         }
         if message.trim().is_empty() {
-            return Err(Fault::invalid("message", "has no words"));
+            return Err(Fault::invalid("message", "is empty"));
         }
         if message.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
             return Err(Fault::invalid("message", "has control characters"));
         }
-        if !self.core.places.of(path).is_versioned() {
-            return Err(Fault::invalid("path", format_args!("`{path}` is not versioned, its saves are no commits")));
+        if !self.core.path_classes.classify(path).is_versioned() {
+            return Err(Fault::invalid("path", format_args!("`{path}` is not versioned; its saves make no commits")));
         }
-        let mut waiting = self.core.messages.0.lock();
-        if waiting.len() >= MAX_WAITING && !waiting.contains_key(&key) {
-            let text = format!("{MAX_WAITING} messages wait for their save; save, or take one back");
+        let mut pending = self.core.messages.0.lock();
+        if pending.len() >= MAX_WAITING && !pending.contains_key(&key) {
+            let text = format!("{MAX_WAITING} messages wait for a save; save a page or remove a message first");
             return Err(Fault::new(Kind::NoSpace, text));
         }
-        waiting.insert(key, message.trim().to_owned());
+        pending.insert(key, message.trim().to_owned());
         Ok(())
     }
 
-    /// What this caller said of the next save of a path.
+    /// This caller's message for the next save of a path.
     pub fn save_message(&self, caller: &Caller, path: &TreePath) -> Option<String> {
         self.core.messages.0.lock().get(&(path.clone(), caller.actor())).cloned()
     }

@@ -1,6 +1,6 @@
 //! Accepted changes that are not in the tree yet.
 //!
-//! One rule: from the moment a change is accepted, every reader sees it, although the committer has not installed it.
+//! Invariant: every reader sees a change from its acceptance on.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -25,16 +25,13 @@ impl OverlayFile {
     }
 }
 
-/// What will stand at a path.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingState {
     /// Tells this change from a later one to the same path.
-    pub(crate) stamp: u64,
-    /// The file; none when it will be gone.
+    pub(crate) ticket: u64,
     pub(crate) leaf: Option<OverlayFile>,
-    /// The file too large for any version that stands there in the tree as long as this does not.
-    pub(crate) over: Option<LargeFile>,
-    /// When it was accepted.
+    /// The unversioned large file that is in the tree until this change is installed.
+    pub(crate) replaces_large: Option<LargeFile>,
     pub(crate) accepted: SystemTime,
 }
 
@@ -48,18 +45,18 @@ impl Overlay {
         self.entries.read().get(path).cloned()
     }
 
-    /// Shows a change, unless a later one to the same path is shown.
+    /// Adds a change, unless the path has a later one.
     pub(crate) fn put(&self, path: TreePath, pending: PendingState) {
         let mut entries = self.entries.write();
-        if entries.get(&path).is_none_or(|shown| shown.stamp <= pending.stamp) {
+        if entries.get(&path).is_none_or(|shown| shown.ticket <= pending.ticket) {
             entries.insert(path, pending);
         }
     }
 
-    /// Forgets a path, unless a later change has taken its place.
+    /// Removes a path's entry, unless it belongs to a later change.
     pub(crate) fn clear(&self, path: &TreePath, stamp: u64) {
         let mut entries = self.entries.write();
-        if entries.get(path).is_some_and(|pending| pending.stamp == stamp) {
+        if entries.get(path).is_some_and(|pending| pending.ticket == stamp) {
             entries.remove(path);
         }
     }
@@ -79,8 +76,8 @@ impl Overlay {
             .collect()
     }
 
-    /// When a name in a directory was last made to come, to go, or to lead to another file, of what is not in the tree yet.
-    pub(crate) fn changed(&self, directory: &TreePath) -> Option<SystemTime> {
+    /// When a pending change last added, removed or replaced a name in this directory.
+    pub(crate) fn names_changed(&self, directory: &TreePath) -> Option<SystemTime> {
         let entries = self.entries.read();
         let from = (Bound::Excluded(directory.clone()), Bound::Unbounded);
         let near = entries.range(from).take_while(|(path, _)| path.as_str().starts_with(directory.as_str()));

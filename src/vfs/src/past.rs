@@ -1,4 +1,4 @@
-//! History by path (contract 2.3–2.5, 4.4), answered from the log where it can be, from git or snapshots where content is needed.
+//! History by path, answered from the log, and from git or snapshots for content.
 
 mod blame;
 mod states;
@@ -27,7 +27,7 @@ const MAX_VERSIONS: usize = 10_000;
 /// As long as a burst of accepted saves may take to be committed on a slow disk.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// What happened to a path (contract 2.5).
+/// What happened to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PathAction {
@@ -43,47 +43,47 @@ impl PathAction {
     }
 }
 
-/// One record of the change feed (contract 2.5).
+/// One record of the change feed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ChangeRecord {
-    /// Commit hash, or moment where git keeps no history.
+    /// Commit hash; a timestamp where git keeps no history.
     pub seq: VersionId,
-    /// Which path.
+    /// The path.
     pub path: TreePath,
     /// What happened to it.
     pub action: PathAction,
-    /// Who did it.
+    /// Author of the change.
     pub actor: Actor,
-    /// When.
+    /// Time of the change.
     pub timestamp: Timestamp,
 }
 
-/// A page of the change feed, oldest first (gaps.md D10).
+/// A page of the change feed, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ChangeFeedPage {
     /// One record for each path of each set.
     pub changes: Vec<ChangeRecord>,
-    /// What to pass as `since` next time: the `seq` of the last record, with `.<count>` behind it where the page ended within that
-    /// set; empty when there is nothing yet.
+    /// Pass it as `since` next time: the `seq` of the last record, with `.<count>` appended if the
+    /// page ended within that set; empty when there is nothing yet.
     pub last_seq: String,
 }
 
 impl Vfs {
-    /// The change feed of the contract: at most `limit` records after `since`, oldest first and without a gap; without `since` the
-    /// newest `limit`.
+    /// The change feed: at most `limit` records after `since`, oldest first; without `since` the
+    /// newest.
     ///
-    /// `since` is a commit hash or a moment, as `last_seq` is. Where a page ends within a set of many paths, `last_seq` says so as
-    /// `<seq>.<records of it already given>`, and is taken back in that form.
+    /// `since` is a commit hash or a timestamp, as `last_seq` is. If a page ends within a set of
+    /// many paths, `last_seq` is `<seq>.<records already returned>`, which `since` accepts.
     ///
     /// # Errors
-    /// `Invalid` (`unknown sequence`) when `since` is nothing this log knows.
+    /// `Invalid` (`unknown sequence`) when the log does not know `since`.
     pub fn changes(&self, since: Option<&str>, limit: usize) -> Result<ChangeFeedPage, Fault> {
         self.wait_committed()?;
         let ChangePage { changes, is_split } = match since {
             Some(text) => {
-                let (seq, given) = self.position(text)?;
-                match given {
-                    Some(given) => self.core.log.changes_after(seq, given, limit)?,
+                let (seq, ordinal) = self.parse_since(text)?;
+                match ordinal {
+                    Some(ordinal) => self.core.log.changes_after(seq, ordinal, limit)?,
                     None => self.core.log.changes_after(seq.next(), 0, limit)?,
                 }
             }
@@ -104,59 +104,60 @@ impl Vfs {
         Ok(ChangeFeedPage { changes: changes.into_iter().map(record).collect(), last_seq })
     }
 
-    /// The position a `since` names, and how many records of that set were given already, when it names a part of it.
-    fn position(&self, since: &str) -> Result<(Seq, Option<usize>), Fault> {
+    /// The position that `since` names, and how many records of that set were returned already.
+    fn parse_since(&self, since: &str) -> Result<(Seq, Option<usize>), Fault> {
         let unknown =
             || Fault::invalid("since", format_args!("unknown sequence `{}`", svcfs_base::escape_unprintable(since)));
-        let (name, given) = match since.split_once('.') {
-            Some((name, given)) => (name, Some(given.parse().map_err(|_| unknown())?)),
+        let (name, ordinal) = match since.split_once('.') {
+            Some((name, ordinal)) => (name, Some(ordinal.parse().map_err(|_| unknown())?)),
             None => (since, None),
         };
-        Ok((self.core.log.find_seq(name)?.ok_or_else(unknown)?, given))
+        Ok((self.core.log.find_seq(name)?.ok_or_else(unknown)?, ordinal))
     }
 
-    /// Whether callers of a door see a path at all (gaps.md D4), whether or not something is there.
+    /// Whether a path is visible to callers of a protocol, whether or not it exists.
     pub fn is_visible(&self, protocol: Protocol, path: &TreePath) -> bool {
-        self.core.places.is_visible(protocol, path)
+        self.core.path_classes.is_visible(protocol, path)
     }
 
-    /// Whether what is at a path becomes part of history: neither the server's own state nor a scratch name is.
+    /// Whether a path is versioned: neither server state nor a scratch name.
     pub fn is_versioned(&self, path: &TreePath) -> bool {
-        self.core.places.of(path).is_versioned()
+        self.core.path_classes.classify(path).is_versioned()
     }
 
-    /// Waits until everything accepted so far is durable, in the tree and announced; the position of the newest event then.
+    /// Waits until everything accepted so far is durable, in the tree and announced; returns the
+    /// last position.
     ///
     /// # Errors
     /// `Unavailable` when the disk does not answer in time.
     pub fn wait_applied(&self) -> Result<Seq, Fault> {
-        self.core.wait_settled(MAX_WAIT)?;
+        self.core.wait_applied(MAX_WAIT)?;
         Ok(self.core.feed.last_seq())
     }
 
-    /// The same, and until history has it: a commit that would have come later ([`Commits::Gathered`](crate::Commits)) is made now.
-    /// Every question about history asks this first, and so sees what its asker wrote.
+    /// Also waits until history has it: coalesced commits
+    /// ([`CommitPolicy::Coalesced`](crate::CommitPolicy::Coalesced)) are made now. Every history
+    /// query calls this first, and so sees its caller's writes.
     ///
     /// # Errors
-    /// As [`Vfs::settled`].
+    /// As [`Vfs::wait_applied`].
     pub fn wait_committed(&self) -> Result<Seq, Fault> {
-        self.settle_doors();
+        self.run_write_flushers();
         self.core.wait_committed(MAX_WAIT)?;
         Ok(self.core.feed.last_seq())
     }
 
-    /// Has doors that hold writes back save them.
-    pub(crate) fn settle_doors(&self) {
-        let held_back = self.before_history.lock().clone();
-        held_back.iter().for_each(|settle| settle());
+    pub(crate) fn run_write_flushers(&self) {
+        let flushers = self.write_flushers.lock().clone();
+        flushers.iter().for_each(|flush| flush());
     }
 
-    /// The hash that is recorded for a path at this moment; none when it is not versioned.
+    /// The recorded hash of a path; none when it is not versioned.
     ///
     /// # Errors
     /// `Internal` when git or the log cannot be read.
     pub fn recorded_etag(&self, path: &TreePath) -> Result<Option<ETag>, Fault> {
-        let recorded = self.core.memory.current_states(&[path])?.into_iter().flatten().next();
+        let recorded = self.core.versions.current_states(&[path])?.into_iter().flatten().next();
         Ok(recorded.map(|(etag, _)| etag))
     }
 }

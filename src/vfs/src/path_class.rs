@@ -1,20 +1,19 @@
-//! What kind of place a path is, and who may see it (gaps.md D4, D8).
+//! Classes of paths, and their visibility.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use svcfs_base::{Fault, Protocol, TreePath, is_case_insensitive};
 use svcfs_store::SNAPSHOT_DIRECTORY;
 
-/// Refused saves are kept below this directory (gaps.md D6).
+/// Rejected saves are stored below this directory.
 pub(crate) const REJECTED_DIRECTORY: &str = ".svc/rejected";
 
-/// What kind of place a path is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathClass {
-    /// Not part of the tree for anybody: git's and our own state, and snapshots.
+    /// Not visible to anyone: state of git and svcfs, and snapshots.
     Hidden,
     /// Stored and readable, never versioned, linted, indexed or announced.
     Scratch,
-    /// Versioned, but knowledge about the knowledge: `.svc/**`.
+    /// Versioned settings and instructions: `.svc/**`.
     Control,
     /// Versioned, and passed through the gates.
     Content,
@@ -30,16 +29,15 @@ impl PathClass {
     }
 }
 
-/// Tells places apart.
 pub(crate) struct PathClassifier {
     scratch: GlobSet,
 }
 
-/// Whether a path is the server's own affair, which nobody else sees: [`Place::Hidden`].
+/// Whether a path is server state: [`PathClass::Hidden`].
 fn is_hidden(path: &TreePath) -> bool {
     let mut parts = path.components();
     match (parts.next(), parts.next()) {
-        // git takes `.git` in any case for its own directory.
+        // git accepts `.git` in any case as its directory.
         (Some(first), _) if first.eq_ignore_ascii_case(".git") => true,
         (Some(SNAPSHOT_DIRECTORY), _) | (Some(".svc"), Some("state" | "audit")) => true,
         _ => false,
@@ -47,7 +45,8 @@ fn is_hidden(path: &TreePath) -> bool {
 }
 
 impl PathClassifier {
-    /// With these globs for scratch names, each matched against single components, in any case where the glob allows it.
+    /// Creates a classifier with these globs for scratch names, matched against single components,
+    /// ignoring case where the glob allows it.
     pub(crate) fn new(scratch: &[String]) -> Result<Self, Fault> {
         let mut set = GlobSetBuilder::new();
         for pattern in scratch {
@@ -61,8 +60,7 @@ impl PathClassifier {
         Ok(Self { scratch })
     }
 
-    /// What kind of place a path is.
-    pub(crate) fn of(&self, path: &TreePath) -> PathClass {
+    pub(crate) fn classify(&self, path: &TreePath) -> PathClass {
         if is_hidden(path) {
             return PathClass::Hidden;
         }
@@ -80,22 +78,21 @@ impl PathClassifier {
         }
     }
 
-    /// Whether callers of a door may not move or remove a path: with the directory `.svc`, what no door may see would get a name that every
-    /// door sees. What a person did behind the server is done.
+    /// Whether callers of a protocol may not move or remove a path: renaming `.svc` would make
+    /// hidden files visible. External processes and the server itself may.
     pub(crate) fn is_fixed(&self, protocol: Protocol, path: &TreePath) -> bool {
         path.as_str() == ".svc" && !matches!(protocol, Protocol::Direct | Protocol::Internal)
     }
 
-    /// Whether callers of a door see a path at all.
     pub(crate) fn is_visible(&self, protocol: Protocol, path: &TreePath) -> bool {
-        // Asked of every entry of a listing: no name is compared with the patterns of scratch names for it.
+        // Called for each entry of a listing: no scratch patterns are matched here.
         if is_hidden(path) {
             return false;
         }
         match protocol {
             Protocol::Fuse | Protocol::Direct | Protocol::Internal | Protocol::Cli => true,
             Protocol::Http | Protocol::Mcp | Protocol::Nfs | Protocol::WebDav | Protocol::S3 => {
-                // What the server itself is set up with, and which directories it serves.
+                // The server's configuration and its list of spaces.
                 !matches!(path.as_str(), ".svc/config.toml" | ".svc/spaces.json")
             }
         }

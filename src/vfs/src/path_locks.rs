@@ -1,6 +1,6 @@
-//! Path locks, taken in sorted order.
+//! Locks on sets of paths.
 //!
-//! Lock order everywhere: the tree lock, then path locks, then the queue; never upwards.
+//! Lock order everywhere: the tree lock, then path locks, then the queue.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,12 @@ use svcfs_base::TreePath;
 
 #[derive(Default)]
 pub(crate) struct PathLocks {
-    /// Shared by changes of files; exclusive while whole directories move.
+    /// Shared for changes of files; exclusive for renames of directories.
     tree: RwLock<()>,
-    held: Mutex<BTreeSet<TreePath>>,
-    freed: Condvar,
+    locked: Mutex<BTreeSet<TreePath>>,
+    released: Condvar,
 }
 
-/// Holds some paths until dropped.
 pub(crate) struct PathLockGuard<'a> {
     locks: &'a PathLocks,
     paths: BTreeSet<TreePath>,
@@ -23,31 +22,30 @@ pub(crate) struct PathLockGuard<'a> {
 }
 
 impl PathLocks {
-    /// Waits until none of the paths is held by another, then holds them all.
-    pub(crate) fn hold(&self, paths: BTreeSet<TreePath>) -> PathLockGuard<'_> {
+    /// Waits until none of the paths is locked, then locks them all.
+    pub(crate) fn lock(&self, paths: BTreeSet<TreePath>) -> PathLockGuard<'_> {
         let tree = self.tree.read();
-        let mut held = self.held.lock();
-        // All or nothing: nobody waits while holding a path, so no order of waiting can deadlock.
-        while paths.iter().any(|path| held.contains(path)) {
-            self.freed.wait(&mut held);
+        let mut locked = self.locked.lock();
+        // All or none: no thread waits while it holds a path, so there is no deadlock.
+        while paths.iter().any(|path| locked.contains(path)) {
+            self.released.wait(&mut locked);
         }
-        held.extend(paths.iter().cloned());
+        locked.extend(paths.iter().cloned());
         PathLockGuard { locks: self, paths, _tree: tree }
     }
 
-    /// Waits until no path is held, then keeps everybody out.
-    pub(crate) fn hold_tree(&self) -> RwLockWriteGuard<'_, ()> {
+    pub(crate) fn lock_tree(&self) -> RwLockWriteGuard<'_, ()> {
         self.tree.write()
     }
 }
 
 impl Drop for PathLockGuard<'_> {
     fn drop(&mut self) {
-        let mut held = self.locks.held.lock();
+        let mut locked = self.locks.locked.lock();
         for path in &self.paths {
-            held.remove(path);
+            locked.remove(path);
         }
-        drop(held);
-        self.locks.freed.notify_all();
+        drop(locked);
+        self.locks.released.notify_all();
     }
 }

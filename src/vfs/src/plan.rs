@@ -1,57 +1,55 @@
-//! From what a writer asks for to what will happen to each file.
+//! Planning: from requested changes to an effect on each file.
 //!
-//! One rule: a plan writes nothing. Every condition and every gate is passed here, so that a set is refused whole.
+//! Invariant: planning writes nothing. Preconditions and gates are checked here: all or nothing.
+
+mod checks;
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
 
 use bytes::Bytes;
 use svcfs_base::{
     Caller, Change, DiskAttributes, ETag, Fault, FileKind, Kind, LargeFile, MAX_FILE_BYTES, Precondition, TreePath,
     WriteResult,
 };
-use svcfs_store::{StatKind, strip_setid};
+use svcfs_store::strip_setid;
 
-use crate::core::{EffectiveState, NEW_MODE, PendingRemoval, VfsCore};
+use crate::core::{DEFAULT_FILE_MODE, EffectiveState, PendingRemoval, VfsCore};
 use crate::gate::{ProposedFile, WriteGate};
-use crate::overlay::{OverlayFile, PendingState};
+use crate::overlay::OverlayFile;
 use crate::path_class::PathClass;
-use crate::precondition::{CurrentState, check};
+use crate::precondition::{CurrentState, check_precondition};
 use crate::queue::{FileEffect, StateAfter, StateBefore};
 
-/// Something done to the tree directly, because history does not hear of it.
+/// A change applied to the tree directly, because it creates no version.
 pub(crate) enum DirectChange {
-    /// Put a scratch file, or a page that history has already, in place.
+    /// Install a scratch file, or a page that history already has.
     Install(TreePath, OverlayFile),
-    /// Replace a page by a file with the same bytes, which has attributes of its own.
+    /// Replace a page by a file with the same bytes and other attributes.
     Replace(TreePath, OverlayFile),
-    /// Remove a scratch file.
     Remove(TreePath),
-    /// Rename a file or directory on the disk.
     Rename(TreePath, TreePath),
     MakeDirectory(TreePath),
     RemoveDirectory(TreePath),
 }
 
-/// What a change set comes to.
 pub(crate) struct ChangePlan<'a> {
     core: &'a VfsCore,
     gates: &'a [Box<dyn WriteGate>],
     caller: &'a Caller,
-    /// The tree is held exclusively and nothing is pending.
+    /// The tree is locked exclusively and nothing is pending.
     is_exclusive: bool,
-    /// The paths of this set as they will stand, for the changes that follow in it.
-    ahead: BTreeMap<TreePath, Option<OverlayFile>>,
-    at: HashMap<TreePath, usize>,
+    /// Planned states of this set's paths, for its later changes.
+    planned: BTreeMap<TreePath, Option<OverlayFile>>,
+    effect_index: HashMap<TreePath, usize>,
     pub(crate) effects: Vec<FileEffect>,
     pub(crate) directs: Vec<DirectChange>,
-    pub(crate) spent: Vec<TreePath>,
-    /// Files too large for any version that others take the place of.
-    larges: BTreeMap<TreePath, LargeFile>,
+    pub(crate) consumed_scratch: Vec<TreePath>,
+    /// Unversioned large files that effects replace.
+    replaced_large: BTreeMap<TreePath, LargeFile>,
     pub(crate) moves: Vec<(TreePath, TreePath)>,
-    pub(crate) departures: Vec<(TreePath, PendingRemoval)>,
-    /// Departures that this set ends, to be given back if it is refused.
-    ended: Vec<(TreePath, PendingRemoval)>,
+    pub(crate) pending_removals: Vec<(TreePath, PendingRemoval)>,
+    /// Pending removals that this set cancels, restored if it is refused.
+    cancelled_removals: Vec<(TreePath, PendingRemoval)>,
     pub(crate) files: Vec<WriteResult>,
 }
 
@@ -67,85 +65,84 @@ impl<'a> ChangePlan<'a> {
             gates,
             caller,
             is_exclusive,
-            ahead: BTreeMap::new(),
-            at: HashMap::new(),
+            planned: BTreeMap::new(),
+            effect_index: HashMap::new(),
             effects: Vec::new(),
             directs: Vec::new(),
-            spent: Vec::new(),
-            larges: BTreeMap::new(),
+            consumed_scratch: Vec::new(),
+            replaced_large: BTreeMap::new(),
             moves: Vec::new(),
-            departures: Vec::new(),
-            ended: Vec::new(),
+            pending_removals: Vec::new(),
+            cancelled_removals: Vec::new(),
             files: Vec::new(),
         }
     }
 
     pub(crate) fn add(&mut self, change: Change) -> Result<(), Fault> {
-        self.check_beside_rename(&change)?;
+        self.check_allowed_with_rename(&change)?;
         match change {
-            Change::Put { path, content, precondition: expect, kind, attributes: disk } => {
-                self.check_above(&path)?;
-                self.check_below(&path)?;
+            Change::Put { path, content, precondition, kind, attributes: disk } => {
+                self.check_parents(&path)?;
+                self.check_children(&path)?;
                 let is_pending = self.is_pending(&path);
-                let before = self.giving_way(&path, &expect)?;
-                let kept = before.as_ref().map(|(leaf, _)| leaf.kind).filter(|kind| *kind != FileKind::Symlink);
-                let kind = kind.or(kept).unwrap_or(FileKind::Regular);
+                let before = self.replaced_file(&path, &precondition)?;
+                let inherited = before.as_ref().map(|(leaf, _)| leaf.kind).filter(|kind| *kind != FileKind::Symlink);
+                let kind = kind.or(inherited).unwrap_or(FileKind::Regular);
                 if content.len() > MAX_FILE_BYTES {
                     return Err(Fault::too_large("file", MAX_FILE_BYTES));
                 }
-                let content = self.gated(&path, content, kind, before.as_ref())?;
-                if let Some((brought, _)) = &before
-                    && let Some(at) = self.at.get(&path).filter(|_| self.is_brought(&path))
+                let content = self.run_gates(&path, content, kind, before.as_ref())?;
+                if let Some((renamed, _)) = &before
+                    && let Some(index) = self.effect_index.get(&path).filter(|_| self.is_in_renamed_directory(&path))
                 {
-                    // It is written over what the rename of its directory brings.
-                    self.effects[*at].premise = Some(Precondition::OneOf(vec![brought.etag]));
+                    // It overwrites the file that the directory rename moves here.
+                    self.effects[*index].recheck = Some(Precondition::OneOf(vec![renamed.etag]));
                 }
-                let disk = self.on_disk(&path, disk, before.as_ref())?;
+                let disk = self.disk_attributes(&path, disk, before.as_ref())?;
                 self.put(
                     path,
                     OverlayFile { disk, ..OverlayFile::new(content, kind) },
                     before,
-                    is_pending.then_some(expect),
+                    is_pending.then_some(precondition),
                 )
             }
-            Change::Remove { path, precondition: expect } => {
+            Change::Remove { path, precondition } => {
                 let is_pending = self.is_pending(&path);
-                let present = self.present(&path)?;
-                check(&path, CurrentState::of(&path, &present)?, &expect)?;
-                let (leaf, seen) = match present {
-                    EffectiveState::Leaf(leaf, seen) => (leaf, seen),
+                let present = self.effective_state(&path)?;
+                check_precondition(&path, CurrentState::of(&path, &present)?, &precondition)?;
+                let (leaf, is_on_disk) = match present {
+                    EffectiveState::Leaf(leaf, is_on_disk) => (leaf, is_on_disk),
                     EffectiveState::Large(_) => {
                         self.files.push(WriteResult { path: path.clone(), etag: None });
                         self.directs.push(DirectChange::Remove(path.clone()));
-                        self.ahead.insert(path, None);
+                        self.planned.insert(path, None);
                         return Ok(());
                     }
                     EffectiveState::Absent | EffectiveState::Directory => return Err(Fault::file_not_found(&path)),
                 };
-                let premise = if expect == Precondition::Any { Precondition::Present } else { expect };
-                self.remove(path, (leaf, seen), is_pending.then_some(premise));
+                let recheck = if precondition == Precondition::Any { Precondition::Present } else { precondition };
+                self.remove(path, (leaf, is_on_disk), is_pending.then_some(recheck));
                 Ok(())
             }
-            Change::Move { from, to, precondition: expect } => {
+            Change::Move { from, to, precondition } => {
                 let is_pending = self.is_pending(&from);
-                match self.present(&from)? {
+                match self.effective_state(&from)? {
                     EffectiveState::Absent => Err(Fault::file_not_found(&from)),
-                    // It came after this set was looked at, and what is in it may be pending; before, nothing was there.
+                    // Created after the check of the set: its files may be pending.
                     EffectiveState::Directory if !self.is_exclusive => Err(Fault::file_not_found(&from)),
-                    EffectiveState::Directory => self.move_directory(from, to, &expect),
+                    EffectiveState::Directory => self.move_directory(from, to, &precondition),
                     EffectiveState::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
-                    EffectiveState::Leaf(leaf, seen) => {
-                        self.check_above(&to)?;
-                        self.check_below(&to)?;
-                        // It takes its text along.
-                        let premise = is_pending.then(|| Precondition::OneOf(vec![leaf.etag]));
-                        self.move_file((from, premise), to, (leaf, seen), expect)
+                    EffectiveState::Leaf(leaf, is_on_disk) => {
+                        self.check_parents(&to)?;
+                        self.check_children(&to)?;
+                        let recheck = is_pending.then(|| Precondition::OneOf(vec![leaf.etag]));
+                        self.move_file((from, recheck), to, (leaf, is_on_disk), precondition)
                     }
                 }
             }
-            Change::MakeDir { path } => match self.present(&path)? {
+            Change::MakeDir { path } => match self.effective_state(&path)? {
                 EffectiveState::Absent => {
-                    self.check_above(&path)?;
+                    self.check_parents(&path)?;
                     self.directs.push(DirectChange::MakeDirectory(path));
                     Ok(())
                 }
@@ -153,7 +150,7 @@ impl<'a> ChangePlan<'a> {
                     Err(Fault::exists(&path))
                 }
             },
-            Change::RemoveDir { path } => match self.present(&path)? {
+            Change::RemoveDir { path } => match self.effective_state(&path)? {
                 EffectiveState::Absent => Err(Fault::file_not_found(&path)),
                 EffectiveState::Leaf(..) | EffectiveState::Large(_) => Err(Fault::not_directory(&path)),
                 EffectiveState::Directory => {
@@ -164,133 +161,86 @@ impl<'a> ChangePlan<'a> {
         }
     }
 
-    /// What a file that is put will have on the disk. What is not asked for is kept of the file that it replaces: by whoever
-    /// installs it where that is on the disk, and here where it is only accepted, or brought here by this set. After a removal
-    /// that is accepted, the removed file is still on the disk, and gives nothing to the new one.
-    fn on_disk(
+    /// Attributes of a written file. Those that are not requested are inherited from the replaced
+    /// file: at install time when that is on disk, here when it is pending or moved by this set. A
+    /// file whose removal is pending is still on disk, and nothing is inherited from it.
+    fn disk_attributes(
         &self,
         path: &TreePath,
-        asked: DiskAttributes,
+        requested: DiskAttributes,
         replaced: Option<&(OverlayFile, bool)>,
     ) -> Result<DiskAttributes, Fault> {
-        let kept = match replaced {
+        let inherited = match replaced {
             Some((leaf, false)) if leaf.kind != FileKind::Symlink => leaf.disk,
             None if self.is_pending(path) => DiskAttributes {
-                mode: Some(NEW_MODE),
-                owner: self.core.owner_of_new(path)?,
+                mode: Some(DEFAULT_FILE_MODE),
+                owner: self.core.new_file_owner(path)?,
                 ..DiskAttributes::default()
             },
             Some(_) | None => DiskAttributes::default(),
         };
         Ok(DiskAttributes {
-            mode: asked.mode.or(kept.mode.map(strip_setid)),
-            owner: asked.owner.or(kept.owner),
-            // By its time a file is known for ours after a power cut that left other bytes in it (`opening::files`).
-            modified: asked.modified.or_else(|| Some(self.core.file_time())),
-            accessed: asked.accessed,
+            mode: requested.mode.or(inherited.mode.map(strip_setid)),
+            owner: requested.owner.or(inherited.owner),
+            // Recovery identifies files with recycled blocks by this time (`recovery::redo`).
+            modified: requested.modified.or_else(|| Some(self.core.file_time())),
+            accessed: requested.accessed,
         })
     }
 
-    /// Whether what stands at a path may be a change that is only accepted. Asked before what it is: a change leaves the overlay
-    /// at any time, and none comes while its path is held.
+    /// Whether a path may have a pending change. Read before the state: a change leaves the overlay
+    /// at any time, and none is added while the path is locked.
     fn is_pending(&self, path: &TreePath) -> bool {
         self.core.overlay.get(path).is_some()
     }
 
-    fn present(&self, path: &TreePath) -> Result<EffectiveState, Fault> {
-        match self.ahead.get(path) {
+    fn effective_state(&self, path: &TreePath) -> Result<EffectiveState, Fault> {
+        match self.planned.get(path) {
             Some(Some(leaf)) => Ok(EffectiveState::Leaf(leaf.clone(), false)),
             Some(None) => Ok(EffectiveState::Absent),
-            // The directory of this set still has its old name.
+            // The directory that this set renames still has its old name.
             None => match self.moves.first() {
                 Some((from, to)) => match path.rebase(to, from) {
-                    Some(now) => self.core.present(&now),
+                    Some(now) => self.core.effective_state(&now),
                     None if path.is_under(from) => Ok(EffectiveState::Absent),
-                    None => self.core.present(path),
+                    None => self.core.effective_state(path),
                 },
-                None => self.core.present(path),
+                None => self.core.effective_state(path),
             },
         }
     }
 
-    /// What stands where something else is about to be put, if it is what is expected. A file that no version has is noted to give way.
-    fn giving_way(&mut self, path: &TreePath, expect: &Precondition) -> Result<Option<(OverlayFile, bool)>, Fault> {
-        let present = self.present(path)?;
-        check(path, CurrentState::of(path, &present)?, expect)?;
+    /// The file that a change replaces, if its precondition holds. Notes a large file.
+    fn replaced_file(
+        &mut self,
+        path: &TreePath,
+        precondition: &Precondition,
+    ) -> Result<Option<(OverlayFile, bool)>, Fault> {
+        let present = self.effective_state(path)?;
+        check_precondition(path, CurrentState::of(path, &present)?, precondition)?;
         match present {
             EffectiveState::Absent | EffectiveState::Directory => Ok(None),
-            EffectiveState::Leaf(leaf, seen) => Ok(Some((leaf, seen))),
+            EffectiveState::Leaf(leaf, is_on_disk) => Ok(Some((leaf, is_on_disk))),
             EffectiveState::Large(large) => {
-                self.larges.insert(path.clone(), large);
+                self.replaced_large.insert(path.clone(), large);
                 Ok(None)
             }
         }
     }
 
-    /// Whether the rename of this set's directory brings a file here.
-    fn is_brought(&self, path: &TreePath) -> bool {
+    /// Whether the path is below the new name of the directory that this set renames.
+    fn is_in_renamed_directory(&self, path: &TreePath) -> bool {
         self.moves.first().is_some_and(|(_, to)| path.is_under(to))
     }
 
-    /// Beside the rename of a directory files are written, and nothing else happens: those that it brings, and those that have
-    /// nothing to do with either name.
-    fn check_beside_rename(&self, change: &Change) -> Result<(), Fault> {
-        let Some((from, to)) = self.moves.first() else { return Ok(()) };
-        let path = change.path();
-        let is_fit = match change {
-            Change::Put { .. } if path.is_under(to) => self.at.contains_key(path),
-            Change::Put { .. } => !path.is_under(from) && !to.is_under(path),
-            Change::Remove { .. } | Change::Move { .. } | Change::MakeDir { .. } | Change::RemoveDir { .. } => false,
-        };
-        if is_fit {
-            return Ok(());
-        }
-        let why = format!("`{path}`: while a directory is renamed, only files that are there already are written");
-        Err(Fault::new(Kind::Invalid, why))
-    }
-
-    /// Nothing stands below a file, neither below one that is only accepted.
-    fn check_above(&self, path: &TreePath) -> Result<(), Fault> {
-        for above in path.ancestors().filter(|above| !above.is_root()) {
-            if let Some(Some(_)) = self.ahead.get(&above) {
-                return Err(Fault::not_directory(&above));
-            }
-            match self.core.overlay.get(&above) {
-                Some(PendingState { leaf: Some(_), .. }) => return Err(Fault::not_directory(&above)),
-                // A file that is about to give way.
-                Some(PendingState { leaf: None, .. }) => continue,
-                None => {}
-            }
-            match self.core.tree.stat(&above) {
-                Ok(stat) if stat.kind == StatKind::Directory => return Ok(()),
-                Ok(_) => return Err(Fault::not_directory(&above)),
-                Err(error) if error.is_missing() => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-
-    /// No file stands where an earlier change of this set put something below.
-    fn check_below(&self, path: &TreePath) -> Result<(), Fault> {
-        let mut after = self
-            .ahead
-            .range((Bound::Excluded(path), Bound::Unbounded))
-            .take_while(|(other, _)| other.as_str().starts_with(path.as_str()));
-        if after.any(|(other, leaf)| leaf.is_some() && other.is_under(path)) {
-            return Err(Fault::is_directory(path));
-        }
-        Ok(())
-    }
-
-    fn gated(
+    fn run_gates(
         &self,
         path: &TreePath,
         content: Bytes,
         kind: FileKind,
         before: Option<&(OverlayFile, bool)>,
     ) -> Result<Bytes, Fault> {
-        if kind == FileKind::Symlink || self.core.places.of(path) != PathClass::Content {
+        if kind == FileKind::Symlink || self.core.path_classes.classify(path) != PathClass::Content {
             return Ok(content);
         }
         let before = before.filter(|(leaf, _)| leaf.kind != FileKind::Symlink).map(|(leaf, _)| leaf.content.clone());
@@ -306,89 +256,90 @@ impl<'a> ChangePlan<'a> {
         path: TreePath,
         leaf: OverlayFile,
         before: Option<(OverlayFile, bool)>,
-        premise: Option<Precondition>,
+        recheck: Option<Precondition>,
     ) -> Result<(), Fault> {
         self.files.push(WriteResult { path: path.clone(), etag: Some(leaf.etag) });
-        if !self.core.places.of(&path).is_versioned() {
+        if !self.core.path_classes.classify(&path).is_versioned() {
             self.directs.push(DirectChange::Install(path.clone(), leaf.clone()));
-            self.ahead.insert(path, Some(leaf));
+            self.planned.insert(path, Some(leaf));
             return Ok(());
         }
         let is_same = |etag: ETag, kind: FileKind| etag == leaf.etag && kind == leaf.kind;
         match before {
-            // What is only accepted may be refused yet: the set waits for what becomes of that, and its turn tells.
-            Some((old, _)) if is_same(old.etag, old.kind) && premise.is_none() => Ok(()),
-            Some((old, seen)) => {
-                self.effect(path, Some(before_of(old, seen)), Some(leaf), premise);
+            // A pending change may be refused yet: the set waits for its outcome.
+            Some((old, _)) if is_same(old.etag, old.kind) && recheck.is_none() => Ok(()),
+            Some((old, is_on_disk)) => {
+                self.add_effect(path, Some(state_before(old, is_on_disk)), Some(leaf), recheck);
                 Ok(())
             }
             None => {
-                match self.end_departure(&path) {
-                    Some(gone) if is_same(gone.etag, gone.kind) => {
+                match self.cancel_removal(&path) {
+                    Some(removed) if is_same(removed.etag, removed.kind) => {
                         self.directs.push(DirectChange::Install(path.clone(), leaf.clone()));
-                        self.ahead.insert(path, Some(leaf));
+                        self.planned.insert(path, Some(leaf));
                     }
-                    Some(gone) => self.effect(path, Some(gone), Some(leaf), premise),
-                    None => self.effect(path, None, Some(leaf), premise),
+                    Some(removed) => self.add_effect(path, Some(removed), Some(leaf), recheck),
+                    None => self.add_effect(path, None, Some(leaf), recheck),
                 }
                 Ok(())
             }
         }
     }
 
-    /// What stood at a path before it left under a scratch name, in this set or a moment ago; it is back now.
-    fn end_departure(&mut self, path: &TreePath) -> Option<StateBefore> {
-        if let Some(at) = self.departures.iter().position(|(departed, _)| departed == path) {
-            return Some(self.departures.swap_remove(at).1.before);
+    /// Cancels the pending removal of a path; returns the state before it.
+    fn cancel_removal(&mut self, path: &TreePath) -> Option<StateBefore> {
+        if let Some(index) = self.pending_removals.iter().position(|(pending, _)| pending == path) {
+            return Some(self.pending_removals.swap_remove(index).1.before);
         }
-        let gone = self.core.departures.lock().remove(path)?;
-        let before = gone.before.clone();
-        self.ended.push((path.clone(), gone));
+        let removed = self.core.pending_removals.lock().remove(path)?;
+        let before = removed.before.clone();
+        self.cancelled_removals.push((path.clone(), removed));
         Some(before)
     }
 
-    /// The set is refused: what had departed before it is departed still.
-    pub(crate) fn give_back(&mut self) {
-        self.core.departures.lock().extend(self.ended.drain(..));
+    pub(crate) fn restore_cancelled_removals(&mut self) {
+        self.core.pending_removals.lock().extend(self.cancelled_removals.drain(..));
     }
 
-    fn remove(&mut self, path: TreePath, (leaf, seen): (OverlayFile, bool), premise: Option<Precondition>) {
+    fn remove(&mut self, path: TreePath, (leaf, is_on_disk): (OverlayFile, bool), recheck: Option<Precondition>) {
         self.files.push(WriteResult { path: path.clone(), etag: None });
-        if self.core.places.of(&path).is_versioned() {
-            self.effect(path, Some(before_of(leaf, seen)), None, premise);
+        if self.core.path_classes.classify(&path).is_versioned() {
+            self.add_effect(path, Some(state_before(leaf, is_on_disk)), None, recheck);
         } else {
             self.directs.push(DirectChange::Remove(path.clone()));
-            self.ahead.insert(path, None);
+            self.planned.insert(path, None);
         }
     }
 
     fn move_file(
         &mut self,
-        (from, premise): (TreePath, Option<Precondition>),
+        (from, recheck): (TreePath, Option<Precondition>),
         to: TreePath,
-        (leaf, seen): (OverlayFile, bool),
-        expect: Precondition,
+        (leaf, is_on_disk): (OverlayFile, bool),
+        precondition: Precondition,
     ) -> Result<(), Fault> {
         if from == to {
             self.files.push(WriteResult { path: to, etag: Some(leaf.etag) });
             return Ok(());
         }
         let is_pending = self.is_pending(&to);
-        let target = self.giving_way(&to, &expect)?;
-        let premise_of_target = is_pending.then_some(expect);
-        let (is_from_versioned, is_to_versioned) =
-            (self.core.places.of(&from).is_versioned(), self.core.places.of(&to).is_versioned());
+        let target = self.replaced_file(&to, &precondition)?;
+        let target_recheck = is_pending.then_some(precondition);
+        let (is_from_versioned, is_to_versioned) = (
+            self.core.path_classes.classify(&from).is_versioned(),
+            self.core.path_classes.classify(&to).is_versioned(),
+        );
         let mut moved = leaf.clone();
-        if !seen {
-            // What it keeps of the file under its old name, which what it replaces has, too.
-            moved.disk = self.core.attributes_to_be(&from, moved.disk)?;
+        if !is_on_disk {
+            // Attributes inherited at the old name; the replaced file has its own.
+            moved.disk = self.core.resulting_attributes(&from, moved.disk)?;
         }
         if is_to_versioned && (!is_from_versioned || (to.is_page() && !from.is_page())) {
-            let content = self.gated(&to, leaf.content.clone(), leaf.kind, target.as_ref())?;
+            let content = self.run_gates(&to, leaf.content.clone(), leaf.kind, target.as_ref())?;
             moved = OverlayFile { disk: moved.disk, ..OverlayFile::new(content, leaf.kind) };
         }
         if is_to_versioned && target.as_ref().is_some_and(|(old, _)| (old.etag, old.kind) == (moved.etag, moved.kind)) {
-            // No version, but another file.
+            // Same content: no version, but another file.
             self.directs.push(DirectChange::Replace(to.clone(), moved.clone()));
         }
         match (is_from_versioned, is_to_versioned) {
@@ -398,74 +349,73 @@ impl<'a> ChangePlan<'a> {
                 Ok(())
             }
             (true, false) => {
-                // An editor keeps the old text under a backup name and will write the page anew: see DEPARTURE.
+                // A backup by an editor: see [`crate::core::RENAME_SAVE_GRACE`].
                 self.files.push(WriteResult { path: to.clone(), etag: Some(leaf.etag) });
-                let before = before_of(leaf.clone(), seen);
+                let before = state_before(leaf.clone(), is_on_disk);
                 let (actor, protocol) = (self.caller.actor(), self.caller.protocol);
-                let due = std::time::Instant::now() + crate::core::DEPARTURE;
-                self.departures.push((from.clone(), PendingRemoval { before, actor, protocol, due }));
+                let due = std::time::Instant::now() + crate::core::RENAME_SAVE_GRACE;
+                self.pending_removals.push((from.clone(), PendingRemoval { before, actor, protocol, due }));
                 self.rename(from, to, leaf);
                 Ok(())
             }
             (false, true) => {
-                self.spent.push(from.clone());
-                self.ahead.insert(from, None);
-                self.put(to, moved, target, premise_of_target)
+                self.consumed_scratch.push(from.clone());
+                self.planned.insert(from, None);
+                self.put(to, moved, target, target_recheck)
             }
             (true, true) => {
-                self.effect(from, Some(before_of(leaf, seen)), None, premise);
-                self.put(to, moved, target, premise_of_target)
+                self.add_effect(from, Some(state_before(leaf, is_on_disk)), None, recheck);
+                self.put(to, moved, target, target_recheck)
             }
         }
     }
 
     fn rename(&mut self, from: TreePath, to: TreePath, leaf: OverlayFile) {
-        self.ahead.insert(from.clone(), None);
-        self.ahead.insert(to.clone(), Some(leaf));
+        self.planned.insert(from.clone(), None);
+        self.planned.insert(to.clone(), Some(leaf));
         self.directs.push(DirectChange::Rename(from, to));
     }
 
-    /// Nothing is pending here (`is_exclusive`), so history has every file that is versioned.
-    fn move_directory(&mut self, from: TreePath, to: TreePath, expect: &Precondition) -> Result<(), Fault> {
+    /// Nothing is pending here (`is_exclusive`), so history has every versioned file.
+    fn move_directory(&mut self, from: TreePath, to: TreePath, precondition: &Precondition) -> Result<(), Fault> {
         if from == to {
             return Ok(());
         }
         if !self.effects.is_empty() || !self.directs.is_empty() {
             return Err(Fault::new(
                 Kind::Invalid,
-                format!("the rename of the directory `{from}` comes first in its set"),
+                format!("the rename of the directory `{from}` must be the first change of its set"),
             ));
         }
         if from.is_root() || to.is_under(&from) {
             return Err(Fault::invalid("to", format_args!("`{from}` cannot be moved below itself")));
         }
-        match self.present(&to)? {
+        match self.effective_state(&to)? {
             EffectiveState::Absent => {}
             EffectiveState::Leaf(..) | EffectiveState::Large(_) => return Err(Fault::not_directory(&to)),
-            EffectiveState::Directory if *expect == Precondition::Absent => return Err(Fault::exists(&to)),
+            EffectiveState::Directory if *precondition == Precondition::Absent => return Err(Fault::exists(&to)),
             EffectiveState::Directory if !self.core.tree.list(&to)?.is_empty() => {
                 return Err(Fault::new(Kind::NotEmpty, format!("directory `{to}` is not empty")));
             }
-            // The disk knows better whether it is empty: a listing leaves out what no tree can hold.
+            // The disk decides whether it is empty: a listing omits invalid names.
             EffectiveState::Directory => self.directs.push(DirectChange::RemoveDirectory(to.clone())),
         }
-        let is_scratch = |path: &TreePath| !self.core.places.of(path).is_versioned();
+        let is_scratch = |path: &TreePath| !self.core.path_classes.classify(path).is_versioned();
         if is_scratch(&from) && !is_scratch(&to) {
             return Err(Fault::invalid(
                 "from",
                 format_args!("`{from}` is a scratch directory; copy its files to `{to}` instead"),
             ));
         }
-        for (path, blob, kind) in self.core.memory.list_states(&from)? {
+        for (path, blob, kind) in self.core.versions.list_states(&from)? {
             let Some(target) = path.rebase(&from, &to) else { continue };
-            let before = Some(StateBefore { etag: blob, kind, seen: None });
-            // A page that left a moment ago under a scratch name is not there to be moved.
-            let is_departed = self.end_departure(&path).is_some();
+            let before = Some(StateBefore { etag: blob, kind, disk_content: None });
+            let is_pending_removal = self.cancel_removal(&path).is_some();
             self.effects.push(FileEffect::new(path, before, None));
-            if !is_scratch(&target) && !is_departed {
+            if !is_scratch(&target) && !is_pending_removal {
                 self.files.push(WriteResult { path: target.clone(), etag: Some(blob) });
                 let after = Some(StateAfter::Blob(blob, kind));
-                self.at.insert(target.clone(), self.effects.len());
+                self.effect_index.insert(target.clone(), self.effects.len());
                 self.effects.push(FileEffect::new(target, None, after));
             }
         }
@@ -477,34 +427,37 @@ impl<'a> ChangePlan<'a> {
         Ok(())
     }
 
-    /// Adds an effect, or folds it into the one this set already has on the path.
-    fn effect(
+    /// Adds an effect, or merges it into the set's effect on the path.
+    fn add_effect(
         &mut self,
         path: TreePath,
         before: Option<StateBefore>,
         after: Option<OverlayFile>,
-        premise: Option<Precondition>,
+        recheck: Option<Precondition>,
     ) {
-        self.ahead.insert(path.clone(), after.clone());
+        self.planned.insert(path.clone(), after.clone());
         let after = after.map(StateAfter::Leaf);
-        match self.at.get(&path) {
-            Some(at) => self.effects[*at].after = after,
+        match self.effect_index.get(&path) {
+            Some(index) => self.effects[*index].after = after,
             None => {
-                self.at.insert(path.clone(), self.effects.len());
-                // Behind what is only accepted a large file may stand in the tree still.
-                let over = self.larges.remove(&path).or_else(|| self.core.overlay.get(&path)?.over);
-                self.effects.push(FileEffect { premise, over, ..FileEffect::new(path, before, after) });
+                self.effect_index.insert(path.clone(), self.effects.len());
+                // A large file may be in the tree still, below a pending change.
+                let large = self.replaced_large.remove(&path).or_else(|| self.core.overlay.get(&path)?.replaces_large);
+                self.effects.push(FileEffect {
+                    recheck,
+                    replaces_large: large,
+                    ..FileEffect::new(path, before, after)
+                });
             }
         }
     }
 
-    /// Drops effects that cancelled out within the set, such as a file made and removed again. Not those that stand on what is only
-    /// accepted.
-    pub(crate) fn without_noise(&mut self) {
-        self.effects.retain(|effect| effect.premise.is_some() || !effect.is_noise());
+    /// Drops effects that cancelled out, except those that depend on pending changes.
+    pub(crate) fn drop_noops(&mut self) {
+        self.effects.retain(|effect| effect.recheck.is_some() || !effect.is_noop());
     }
 }
 
-fn before_of(leaf: OverlayFile, seen: bool) -> StateBefore {
-    StateBefore { etag: leaf.etag, kind: leaf.kind, seen: seen.then_some(leaf.content) }
+fn state_before(leaf: OverlayFile, is_on_disk: bool) -> StateBefore {
+    StateBefore { etag: leaf.etag, kind: leaf.kind, disk_content: is_on_disk.then_some(leaf.content) }
 }

@@ -1,79 +1,80 @@
-//! How far the opening of a space is, told to whoever waits for it.
+//! Progress of opening a space.
 //!
-//! One rule: who listens changes nothing. What is told is a copy, and often enough for a person and no more.
+//! Invariant: a listener has no effect on opening; it gets copies, at a rate for humans.
 
 use std::time::{Duration, Instant};
 
-/// Counts are told at most this often; a person sees nothing faster.
-const INTERVAL: Duration = Duration::from_millis(50);
+const REPORT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How far [`Vfs::open`](crate::Vfs::open) is.
+/// Progress of [`Vfs::open`](crate::Vfs::open).
 ///
-/// Stages come in the order they stand here, those with nothing to do are left out. Within a stage counts never fall, begin
+/// Stages come in this order; empty ones are omitted. Within a stage counts never decrease, start
 /// at 0 and end at the total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenProgress {
-    /// Commits of what was logged and not settled when the last process ended are built again.
+    /// Rebuilding the commits of records since the last checkpoint.
     Replaying {
-        /// Log records whose commit is there.
+        /// Records whose commit is rebuilt.
         records: usize,
-        /// All that were not settled.
+        /// All such records.
         total: usize,
     },
-    /// The files of those records that were not found in place are put there again.
+    /// Installing the missing files of those records.
     Restoring {
-        /// Files that are in place by now.
+        /// Files installed.
         files: usize,
-        /// All that were not.
+        /// All missing files.
         total: usize,
     },
-    /// Commits that others made on the branch are read; how many there are is not known.
+    /// Reading external commits; their number is unknown.
     ReadingHistory,
-    /// The tree on disk is compared with history; how much there is is not known.
+    /// Comparing the tree on disk with history; the amount is unknown.
     Comparing,
-    /// Files that may differ from history are read, and recorded where they do. Both go on at the same time.
+    /// Scanning files that may differ from history and recording those that do, at the same time.
     Adopting {
-        /// Files that were read, or found missing.
+        /// Files read, or found missing.
         scanned_files: usize,
-        /// Those of them that history has by now as the disk has them; grows by up to 10,000 at once.
+        /// Of those, files that history has by now; grows by up to 10,000 at a time.
         recorded_files: usize,
-        /// All that may differ.
+        /// All files that may differ.
         total: usize,
     },
 }
 
-/// Hears how far an opening is, on the thread that opens: at the beginning and end of each stage, and in between at most 20
-/// times a second and for each commit. It should return at once.
+/// Called with the progress on the thread that opens: at the start and end of each stage, in
+/// between at most 20 times a second and for each commit. It should return immediately.
 pub type OnProgress = Box<dyn Fn(OpenProgress) + Send>;
 
-/// Tells a listener, if there is one.
+/// Reports to a listener, if there is one.
 pub(crate) struct ProgressReporter {
     listener: Option<OnProgress>,
-    told: Option<Instant>,
+    last_report: Option<Instant>,
 }
 
 impl ProgressReporter {
     pub(crate) const fn new(listener: Option<OnProgress>) -> Self {
-        Self { listener, told: None }
+        Self { listener, last_report: None }
     }
 
-    /// For what nobody waits for.
+    /// Without a listener.
     pub(crate) const fn silent() -> Self {
         Self::new(None)
     }
 
-    /// Tells at once: for beginnings, ends and what is rare.
-    pub(crate) fn tell(&mut self, progress: OpenProgress) {
+    /// Reports immediately: for starts, ends and rare events.
+    pub(crate) fn report(&mut self, progress: OpenProgress) {
         if let Some(listener) = &self.listener {
             listener(progress);
-            self.told = Some(Instant::now());
+            self.last_report = Some(Instant::now());
         }
     }
 
-    /// Tells unless something was told a moment ago: for each of many.
-    pub(crate) fn pass(&mut self, progress: OpenProgress) {
-        if self.listener.is_some() && self.told.is_none_or(|told| told.elapsed() >= INTERVAL) {
-            self.tell(progress);
+    /// Reports unless a report was made recently: for each of many items.
+    pub(crate) fn report_throttled(&mut self, progress: OpenProgress) {
+        if self.listener.is_some()
+            && self.last_report.is_none_or(|last_report| last_report.elapsed() >= REPORT_INTERVAL)
+        {
+            self.report(progress);
         }
     }
 }

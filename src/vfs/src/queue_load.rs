@@ -1,4 +1,4 @@
-//! How much is on its way to the disk, and how long that takes, for whoever watches over the server.
+//! Metrics of the write path: queue lengths and flush durations.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -8,34 +8,34 @@ use svcfs_store::StatePaths;
 use crate::Vfs;
 use crate::core::VfsCore;
 
-/// What waits at a moment.
+/// Pending work of the write path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueLoad {
-    /// Change sets that are accepted and that the committer has not taken yet.
+    /// Change sets in the queue.
     pub queued_sets: usize,
-    /// What they bring, in bytes.
+    /// Their size in bytes.
     pub queued_bytes: usize,
-    /// Change sets that are accepted and neither in place nor refused, the queued ones included.
+    /// Change sets accepted but not yet applied or refused, including queued ones.
     pub pending_sets: u64,
-    /// What the log holds until the next checkpoint, in bytes.
+    /// Content bytes in the log since the last checkpoint.
     pub uncheckpointed_bytes: u64,
-    /// The log's files on the disk, in bytes.
+    /// Size of the log files in bytes.
     pub log_bytes: u64,
 }
 
-/// What the disk was waited for.
+/// What was flushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlushKind {
-    /// One transaction of the log: what every acknowledged write waits for.
+    /// One log transaction: every acknowledged write waits for one.
     Log,
-    /// A checkpoint: tree and history are flushed, the log lets go of contents.
+    /// A checkpoint: flushes tree and history, after which the log drops contents.
     Checkpoint,
 }
 
 impl FlushKind {
     /// Every kind.
     pub const ALL: [Self; 2] = [Self::Log, Self::Checkpoint];
-    /// The kind in a word, for metrics.
+    /// Name of the kind in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Log => "log",
@@ -44,33 +44,32 @@ impl FlushKind {
     }
 }
 
-/// Told of each flush that the disk took, and how long it took; must not block.
+/// Called with each completed flush and its duration; must not block.
 pub type OnFlush = Box<dyn Fn(FlushKind, Duration) + Send + Sync>;
 
 impl Vfs {
-    /// What waits at this moment.
+    /// The current load.
     pub fn queue_load(&self) -> QueueLoad {
         let (queued_sets, queued_bytes, pending_sets) = self.core.queue.depth();
         let paths = StatePaths::new(&self.core.root);
-        let mut ahead = paths.log().into_os_string();
-        ahead.push("-wal");
-        let files = [paths.log(), ahead.into()];
+        let mut wal = paths.log().into_os_string();
+        wal.push("-wal");
+        let files = [paths.log(), wal.into()];
         let log_bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum();
-        let unsettled_bytes = self.core.unsettled_bytes.load(Ordering::Relaxed);
-        QueueLoad { queued_sets, queued_bytes, pending_sets, uncheckpointed_bytes: unsettled_bytes, log_bytes }
+        let uncheckpointed_bytes = self.core.uncheckpointed_bytes.load(Ordering::Relaxed);
+        QueueLoad { queued_sets, queued_bytes, pending_sets, uncheckpointed_bytes, log_bytes }
     }
 
-    /// Has somebody told of each flush from here on; only the first who asks is.
-    pub fn on_flush(&self, told: OnFlush) {
-        let _only_the_first = self.core.on_flush.set(told);
+    /// Registers the one observer of flushes; later ones are ignored.
+    pub fn on_flush(&self, observer: OnFlush) {
+        let _only_the_first = self.core.on_flush.set(observer);
     }
 }
 
 impl VfsCore {
-    /// Tells of a flush that began at `begun` and that the disk took.
-    pub(crate) fn flushed(&self, what: FlushKind, begun: Instant) {
-        if let Some(told) = self.on_flush.get() {
-            told(what, begun.elapsed());
+    pub(crate) fn report_flush(&self, kind: FlushKind, started: Instant) {
+        if let Some(observer) = self.on_flush.get() {
+            observer(kind, started.elapsed());
         }
     }
 }

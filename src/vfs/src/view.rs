@@ -11,7 +11,7 @@ use crate::Vfs;
 use crate::overlay::OverlayFile;
 use crate::path_class::REJECTED_DIRECTORY;
 
-/// What stands at a path.
+/// Type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     /// A directory.
@@ -20,18 +20,18 @@ pub enum EntryKind {
     File,
     /// A symbolic link.
     Symlink,
-    /// A pipe, socket or device: only nodes are ever of this kind (`nodes/special.rs`), no path question answers with it.
+    /// A pipe, socket or device: only for nodes (`nodes/special.rs`), never in results by path.
     Special(SpecialFile),
 }
 
-/// What is known of a path without reading it.
+/// Attributes of a path.
 #[derive(Debug, Clone)]
 pub struct PathAttributes {
-    /// What it is.
+    /// Type of the entry.
     pub kind: EntryKind,
-    /// Length in bytes; of a directory 0, of a link the length of its target.
+    /// Length in bytes; 0 for a directory, the length of the target for a link.
     pub size: u64,
-    /// Room it takes on the disk, in blocks of 512 bytes; of what is not there yet, as many as its bytes need.
+    /// Blocks of 512 bytes on disk; those that its bytes need while it is pending.
     pub blocks: u64,
     /// Permission bits (`0o7777`).
     pub mode: u32,
@@ -50,7 +50,7 @@ pub struct PathAttributes {
 }
 
 impl PathAttributes {
-    /// What tells its contents apart, of a file too large for any version.
+    /// Identity of an unversioned large file, if it is one.
     pub fn large_file(&self) -> Option<LargeFile> {
         let is_large = self.kind == EntryKind::File && self.size > MAX_FILE_BYTES as u64;
         is_large.then_some(LargeFile { size: self.size, modified: self.modified })
@@ -62,27 +62,26 @@ impl PathAttributes {
 pub struct DirectoryEntry {
     /// Its full path.
     pub path: TreePath,
-    /// What is known of it.
+    /// Its attributes.
     pub attributes: PathAttributes,
 }
 
-/// A file's content and what goes with it.
+/// A file's content and attributes.
 #[derive(Debug, Clone)]
 pub struct FileView {
-    /// The bytes.
+    /// Its bytes.
     pub content: Bytes,
     /// Their git blob hash.
     pub etag: ETag,
-    /// What is known of the file.
+    /// Its attributes.
     pub attributes: PathAttributes,
 }
 
-/// A file that was found.
+/// The file that a path resolves to.
 pub(crate) enum FoundFile {
-    /// On its way to the disk.
     Pending(FileView),
-    /// In the tree, where it has so many bytes.
-    Placed(TreePath, u64),
+    /// In the tree, with its size in bytes.
+    InTree(TreePath, u64),
 }
 
 impl From<FileStat> for PathAttributes {
@@ -108,21 +107,19 @@ impl From<FileStat> for PathAttributes {
     }
 }
 
-/// Blocks of 512 bytes that so many bytes need.
 pub(crate) const fn blocks_of(size: u64) -> u64 {
     size.div_ceil(512)
 }
 
-/// Links a reader follows at most, as the kernel does.
 const MAX_LINKS: usize = 40;
 
 impl Vfs {
-    /// What stands at a path; a link at its end is not followed.
+    /// Attributes of a path; a final link is not followed.
     ///
     /// # Errors
-    /// `NotFound` when nothing is there, or nothing this door may see.
+    /// `NotFound` when nothing is there, or nothing visible to this protocol.
     pub fn stat(&self, protocol: Protocol, path: &TreePath) -> Result<PathAttributes, Fault> {
-        self.see(protocol, path)?;
+        self.check_visible(protocol, path)?;
         match self.core.overlay.get(path) {
             Some(pending) => match pending.leaf {
                 Some(leaf) => self.pending_attributes(path, &leaf, pending.accepted),
@@ -130,19 +127,19 @@ impl Vfs {
             },
             None => match self.core.tree.stat(path) {
                 Ok(stat) => Ok(stat.into()),
-                Err(StoreError::SymlinkInPath(_)) => self.stat(protocol, &self.led_to(protocol, path)?),
-                Err(error) => Err(not_there(path, error)),
+                Err(StoreError::SymlinkInPath(_)) => self.stat(protocol, &self.resolve_directories(protocol, path)?),
+                Err(error) => Err(not_found_fault(path, error)),
             },
         }
     }
 
-    /// The entries of a directory in name order, as the door may see them.
+    /// The entries of a directory in name order, as visible to the protocol.
     ///
     /// # Errors
     /// `NotFound`, or `NotDirectory`.
     pub fn list(&self, protocol: Protocol, path: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
-        self.see(protocol, path)?;
-        // Before the tree: what is installed between the two looks is then seen twice, not missed.
+        self.check_visible(protocol, path)?;
+        // Read before the tree: a file installed in between is seen twice, not missed.
         let pending = self.core.overlay.below(path);
         let found = match self.core.tree.list(path) {
             Ok(found) => found,
@@ -150,27 +147,27 @@ impl Vfs {
                 return Err(Fault::not_directory(path));
             }
             Err(StoreError::SymlinkInPath(_)) => {
-                let place = self.led_to(protocol, path)?;
-                let place = match self.core.tree.read_link(&place) {
-                    Ok(target) => self.follow(&place, &target)?,
-                    Err(_) => place,
+                let target = self.resolve_directories(protocol, path)?;
+                let target = match self.core.tree.read_link(&target) {
+                    Ok(link_text) => self.follow(&target, &link_text)?,
+                    Err(_) => target,
                 };
-                // Under the names the caller knows.
+                // With paths below the requested one.
                 let renamed = |entry: DirectoryEntry| {
-                    let path = entry.path.rebase(&place, path).unwrap_or(entry.path);
+                    let path = entry.path.rebase(&target, path).unwrap_or(entry.path);
                     DirectoryEntry { path, ..entry }
                 };
-                return Ok(self.list(protocol, &place)?.into_iter().map(renamed).collect());
+                return Ok(self.list(protocol, &target)?.into_iter().map(renamed).collect());
             }
-            Err(error) => return Err(not_there(path, error)),
+            Err(error) => return Err(not_found_fault(path, error)),
         };
         let found = found.into_iter().map(|(name, stat)| (name, PathAttributes::from(stat)));
-        let shown = |(name, attributes)| {
+        let visible = |(name, attributes)| {
             let entry = DirectoryEntry { path: path.join(&name), attributes };
-            self.core.places.is_visible(protocol, &entry.path).then_some(entry)
+            self.core.path_classes.is_visible(protocol, &entry.path).then_some(entry)
         };
         if pending.is_empty() {
-            return Ok(found.filter_map(shown).collect());
+            return Ok(found.filter_map(visible).collect());
         }
         let mut entries: BTreeMap<PathComponent, PathAttributes> = found.collect();
         for (pending_path, pending) in pending {
@@ -187,79 +184,75 @@ impl Vfs {
                 None => {}
             }
         }
-        Ok(entries.into_iter().filter_map(shown).collect())
+        Ok(entries.into_iter().filter_map(visible).collect())
     }
 
-    /// The content of a file; links that stay inside the root are followed.
+    /// The content of a file; links within the root are followed.
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`, or `Invalid` when a link leads out of the root.
     pub fn read(&self, protocol: Protocol, path: &TreePath) -> Result<FileView, Fault> {
-        self.taken(path, self.there(protocol, path)?)
+        self.read_found(path, self.find_file(protocol, path)?)
     }
 
-    /// What was found where a path leads, whole.
-    pub(crate) fn taken(&self, path: &TreePath, there: FoundFile) -> Result<FileView, Fault> {
-        let place = match there {
+    pub(crate) fn read_found(&self, path: &TreePath, found: FoundFile) -> Result<FileView, Fault> {
+        let target = match found {
             FoundFile::Pending(file) => return Ok(file),
-            FoundFile::Placed(place, _) => place,
+            FoundFile::InTree(target, _) => target,
         };
-        let (content, stat) = self.core.tree.read(&place).map_err(|error| not_there(path, error))?;
+        let (content, stat) = self.core.tree.read(&target).map_err(|error| not_found_fault(path, error))?;
         Ok(FileView { etag: ETag::from_content(&content), content, attributes: stat.into() })
     }
 
-    /// The file that a path leads to, links that stay inside the root followed.
-    ///
-    /// # Errors
-    /// As [`Vfs::read`].
-    pub(crate) fn there(&self, protocol: Protocol, path: &TreePath) -> Result<FoundFile, Fault> {
-        let mut place = path.clone();
+    /// The file that a path resolves to; links within the root are followed.
+    pub(crate) fn find_file(&self, protocol: Protocol, path: &TreePath) -> Result<FoundFile, Fault> {
+        let mut target = path.clone();
         for _ in 0..MAX_LINKS {
-            self.see(protocol, &place)?;
-            match self.core.overlay.get(&place).map(|pending| (pending.leaf, pending.accepted)) {
+            self.check_visible(protocol, &target)?;
+            match self.core.overlay.get(&target).map(|pending| (pending.leaf, pending.accepted)) {
                 Some((Some(leaf), accepted)) if leaf.kind != FileKind::Symlink => {
-                    let attributes = self.pending_attributes(&place, &leaf, accepted)?;
+                    let attributes = self.pending_attributes(&target, &leaf, accepted)?;
                     return Ok(FoundFile::Pending(FileView { content: leaf.content, etag: leaf.etag, attributes }));
                 }
-                Some((Some(leaf), _)) => place = self.follow(&place, &String::from_utf8_lossy(&leaf.content))?,
+                Some((Some(leaf), _)) => target = self.follow(&target, &String::from_utf8_lossy(&leaf.content))?,
                 Some((None, _)) => return Err(Fault::file_not_found(path)),
-                None => match self.core.tree.stat(&place) {
+                None => match self.core.tree.stat(&target) {
                     Ok(stat) if stat.kind == StatKind::Symlink => {
-                        place = self.follow(&place, &self.core.tree.read_link(&place)?)?;
+                        target = self.follow(&target, &self.core.tree.read_link(&target)?)?;
                     }
                     Ok(stat) if stat.kind == StatKind::Directory => return Err(Fault::is_directory(path)),
-                    Ok(stat) => return Ok(FoundFile::Placed(place, stat.size)),
-                    Err(StoreError::SymlinkInPath(_)) => place = self.led_to(protocol, &place)?,
-                    Err(error) => return Err(not_there(path, error)),
+                    Ok(stat) => return Ok(FoundFile::InTree(target, stat.size)),
+                    Err(StoreError::SymlinkInPath(_)) => target = self.resolve_directories(protocol, &target)?,
+                    Err(error) => return Err(not_found_fault(path, error)),
                 },
             }
         }
         Err(too_many_links(path))
     }
 
-    /// The content of a small file that can be had without waiting for the disk, as [`Vfs::read`] has it, and one of its extended attributes.
-    /// None for all else, which `read` then tells of: a door that is async asks here first, where it is, and needs no thread for what is there.
+    /// The content of a small file and one of its extended attributes, if no I/O is needed. None
+    /// for everything else; async protocols then call [`Vfs::read`] on another thread.
     pub fn try_read_cached(
         &self,
         protocol: Protocol,
         path: &TreePath,
-        extended: Option<&[u8]>,
+        xattr_name: Option<&[u8]>,
     ) -> Option<(FileView, Option<Vec<u8>>)> {
-        self.see(protocol, path).ok()?;
+        self.check_visible(protocol, path).ok()?;
         if self.core.overlay.get(path).is_some() {
             return None;
         }
-        let CachedFile { content, stat, xattr: extended } = self.core.tree.try_read_cached(path, extended)?;
-        Some((FileView { etag: ETag::from_content(&content), content, attributes: stat.into() }, extended))
+        let CachedFile { content, stat, xattr } = self.core.tree.try_read_cached(path, xattr_name)?;
+        Some((FileView { etag: ETag::from_content(&content), content, attributes: stat.into() }, xattr))
     }
 
-    /// The text of the last save of a path, when it was refused and is still kept (gaps.md D6).
+    /// The stored text of the last save of a path, if that was rejected.
     ///
     /// # Errors
-    /// Those of [`Vfs::read`], but `NotFound`.
+    /// Those of [`Vfs::read`], without `NotFound`.
     pub fn rejected_text(&self, path: &TreePath) -> Result<Option<Bytes>, Fault> {
-        let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else { return Ok(None) };
-        match self.read(Protocol::Internal, &place) {
+        let Ok(target) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else { return Ok(None) };
+        match self.read(Protocol::Internal, &target) {
             Ok(file) => Ok(Some(file.content)),
             Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::IsDirectory) => Ok(None),
             Err(fault) => Err(fault),
@@ -269,7 +262,7 @@ impl Vfs {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// `NotFound` when nothing is there, `Invalid` when it is no link.
+    /// `NotFound` when nothing is there, `Invalid` when it is not a link.
     pub fn read_link(&self, protocol: Protocol, path: &TreePath) -> Result<String, Fault> {
         if self.stat(protocol, path)?.kind != EntryKind::Symlink {
             return Err(Fault::invalid("path", format_args!("`{path}` is not a symbolic link")));
@@ -280,104 +273,104 @@ impl Vfs {
         }
     }
 
-    /// Every versioned file below a directory that the door may see, in path order; links are listed, not followed.
+    /// All visible versioned files below a directory, in path order; follows no links.
     ///
     /// # Errors
     /// `NotFound`, or `NotDirectory`.
     pub fn walk(&self, protocol: Protocol, below: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
         let mut found = Vec::new();
-        let mut open = vec![below.clone()];
-        while let Some(directory) = open.pop() {
+        let mut pending_dirs = vec![below.clone()];
+        while let Some(directory) = pending_dirs.pop() {
             let entries = match self.list(protocol, &directory) {
                 Ok(entries) => entries,
-                // Removed while we walked.
+                // Removed during the walk.
                 Err(fault) if directory != *below && fault.kind() == svcfs_base::Kind::NotFound => continue,
                 Err(fault) => return Err(fault),
             };
             for entry in entries {
-                if !self.core.places.of(&entry.path).is_versioned() {
+                if !self.core.path_classes.classify(&entry.path).is_versioned() {
                     continue;
                 }
                 match entry.attributes.kind {
-                    EntryKind::Directory => open.push(entry.path),
+                    EntryKind::Directory => pending_dirs.push(entry.path),
                     EntryKind::File | EntryKind::Symlink => found.push(entry),
                     EntryKind::Special(_) => {}
                 }
             }
         }
-        found.sort_by(|one, other| one.path.cmp(&other.path));
+        found.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(found)
     }
 
-    fn see(&self, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
-        if self.core.places.is_visible(protocol, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
+    fn check_visible(&self, protocol: Protocol, path: &TreePath) -> Result<(), Fault> {
+        if self.core.path_classes.is_visible(protocol, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
     }
 
-    /// Whether callers of a door can neither make nor take away what is at a path, whatever stands there: the root, and what belongs to the server.
+    /// Whether a protocol cannot create or remove this path: root and server files.
     pub fn is_protected(&self, protocol: Protocol, path: &TreePath) -> bool {
-        let places = &self.core.places;
-        path.is_root() || !places.is_visible(protocol, path) || places.is_fixed(protocol, path)
+        let path_classes = &self.core.path_classes;
+        path.is_root() || !path_classes.is_visible(protocol, path) || path_classes.is_fixed(protocol, path)
     }
 
-    /// Where a path leads in the end, whatever links stand on the way; the path itself when there are none, whether or not there is
-    /// anything.
+    /// Resolves all links of a path; the path itself without links, whether or not it exists.
     ///
     /// # Errors
     /// `Invalid` for links that lead out of the root or in a circle.
     pub fn resolve_links(&self, protocol: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
-        // Nearly no path has a link in it, and the disk says so of the whole at once.
-        self.see(protocol, path)?;
+        // Almost no path contains links, which one stat shows.
+        self.check_visible(protocol, path)?;
         if self.core.tree.stat(path).is_ok_and(|stat| stat.kind != StatKind::Symlink)
             && self.core.overlay.get(path).is_none()
         {
             return Ok(path.clone());
         }
-        let mut place = path.clone();
+        let mut target = path.clone();
         for _ in 0..MAX_LINKS {
-            place = self.led_to(protocol, &place)?;
-            if place.is_root() || !self.stat(protocol, &place).is_ok_and(|there| there.kind == EntryKind::Symlink) {
-                return Ok(place);
+            target = self.resolve_directories(protocol, &target)?;
+            if target.is_root() || !self.stat(protocol, &target).is_ok_and(|found| found.kind == EntryKind::Symlink) {
+                return Ok(target);
             }
-            place = self.follow(&place, &self.read_link(protocol, &place)?)?;
+            target = self.follow(&target, &self.read_link(protocol, &target)?)?;
         }
         Err(too_many_links(path))
     }
 
-    /// Where the link at a path leads in the end; the path itself when it is none.
-    pub(crate) fn end_of_links(&self, protocol: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
-        let mut place = path.clone();
+    /// Resolves the link at a path; the path itself when it is none.
+    pub(crate) fn resolve_final_link(&self, protocol: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
+        let mut target = path.clone();
         for _ in 0..MAX_LINKS {
-            if path.is_root() || !self.stat(protocol, &place).is_ok_and(|there| there.kind == EntryKind::Symlink) {
-                return Ok(place);
+            if path.is_root() || !self.stat(protocol, &target).is_ok_and(|found| found.kind == EntryKind::Symlink) {
+                return Ok(target);
             }
-            place = self.follow(&place, &self.read_link(protocol, &place)?)?;
+            target = self.follow(&target, &self.read_link(protocol, &target)?)?;
         }
         Err(too_many_links(path))
     }
 
-    /// Where a path leads whose directories are, in part, links: a path of real directories that this door may see.
-    pub(crate) fn led_to(&self, protocol: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
-        let mut place = TreePath::root();
+    /// Resolves links in the directories of a path, all of which must be visible to the protocol.
+    pub(crate) fn resolve_directories(&self, protocol: Protocol, path: &TreePath) -> Result<TreePath, Fault> {
+        let mut target = TreePath::root();
         let mut followed = 0;
-        let mut ahead: Vec<PathComponent> =
+        let mut remaining: Vec<PathComponent> =
             path.components().rev().map(PathComponent::parse).collect::<Result<_, _>>()?;
-        while let Some(name) = ahead.pop() {
-            place = place.join(&name);
-            self.see(protocol, &place)?;
-            if ahead.is_empty() {
+        while let Some(name) = remaining.pop() {
+            target = target.join(&name);
+            self.check_visible(protocol, &target)?;
+            if remaining.is_empty() {
                 break;
             }
-            if let Ok(target) = self.core.tree.read_link(&place) {
+            if let Ok(link_text) = self.core.tree.read_link(&target) {
                 followed += 1;
                 if followed > MAX_LINKS {
                     return Err(too_many_links(path));
                 }
-                let target = self.follow(&place, &target)?;
-                ahead.extend(target.components().rev().map(PathComponent::parse).collect::<Result<Vec<_>, _>>()?);
-                place = TreePath::root();
+                let target_path = self.follow(&target, &link_text)?;
+                remaining
+                    .extend(target_path.components().rev().map(PathComponent::parse).collect::<Result<Vec<_>, _>>()?);
+                target = TreePath::root();
             }
         }
-        Ok(place)
+        Ok(target)
     }
 
     fn follow(&self, link: &TreePath, target: &str) -> Result<TreePath, Fault> {
@@ -399,20 +392,20 @@ impl Vfs {
         TreePath::parse(&parts.join("/"))
     }
 
-    /// Attributes of a file that is accepted and not in the tree yet: those it will have.
+    /// Attributes that a pending file will have.
     pub(crate) fn pending_attributes(
         &self,
         path: &TreePath,
         leaf: &OverlayFile,
         accepted: SystemTime,
     ) -> Result<PathAttributes, Fault> {
-        let standing = match self.core.tree.stat(path) {
+        let on_disk = match self.core.tree.stat(path) {
             Ok(stat) if stat.kind != StatKind::Directory => Some(stat),
             Ok(_) => None,
             Err(error) if error.is_missing() => None,
             Err(error) => return Err(error.into()),
         };
-        let (uid, gid) = match (leaf.disk.owner, &standing) {
+        let (uid, gid) = match (leaf.disk.owner, &on_disk) {
             (Some(owner), _) => owner,
             (None, Some(stat)) => (stat.uid, stat.gid),
             (None, None) => {
@@ -421,7 +414,7 @@ impl Vfs {
             }
         };
         let modified = leaf.disk.modified.unwrap_or_else(|| self.core.file_time());
-        let bits = leaf.disk.mode.or(standing.map(|stat| stat.preserved_mode())).unwrap_or(0o644);
+        let bits = leaf.disk.mode.or(on_disk.map(|stat| stat.preserved_mode())).unwrap_or(0o644);
         let (kind, mode) = match leaf.kind {
             FileKind::Symlink => (EntryKind::Symlink, 0o777),
             FileKind::Executable => (EntryKind::File, bits | ((bits & 0o444) >> 2)),
@@ -441,7 +434,7 @@ impl Vfs {
         })
     }
 
-    /// A directory that took the place of a file whose removal is pending.
+    /// Attributes of a directory that replaced a file with a pending removal.
     fn directory_attributes(&self, path: &TreePath) -> Result<PathAttributes, Fault> {
         match self.core.tree.stat(path) {
             Ok(stat) if stat.kind == StatKind::Directory => Ok(stat.into()),
@@ -451,15 +444,15 @@ impl Vfs {
 }
 
 fn too_many_links(path: &TreePath) -> Fault {
-    Fault::invalid("path", format_args!("`{path}`: too many links lead to each other"))
+    Fault::invalid("path", format_args!("`{path}`: too many levels of symbolic links"))
 }
 
-/// The name of the entry of `directory` that `path`, somewhere below it, belongs to, when `path` is that entry itself.
+/// The name of `path` if it is directly in `directory`.
 fn child_name(directory: &TreePath, path: &TreePath) -> Option<PathComponent> {
     (path.parent().as_ref() == Some(directory)).then(|| PathComponent::parse(path.name()).ok()).flatten()
 }
 
-/// A path through a file, or one that is not there, is simply not found.
-pub(crate) fn not_there(path: &TreePath, error: StoreError) -> Fault {
+/// A path that does not exist, or leads through a file, is `NotFound`.
+pub(crate) fn not_found_fault(path: &TreePath, error: StoreError) -> Fault {
     if error.is_missing() { Fault::file_not_found(path) } else { error.into() }
 }

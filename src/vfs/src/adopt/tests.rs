@@ -11,7 +11,7 @@ use crate::tests::{TestSpace, at, eve};
 
 /// What adoption would record of `a.md` now.
 fn seen(space: &TestSpace) -> FileEffect {
-    let known = space.vfs.core.memory.current_states(&[&at("a.md")]).unwrap()[0];
+    let known = space.vfs.core.versions.current_states(&[&at("a.md")]).unwrap()[0];
     space.vfs.difference(&at("a.md"), known).unwrap().unwrap()
 }
 
@@ -45,7 +45,7 @@ fn that_the_server_looks_at_a_file_is_no_access_of_anybodys() {
 fn a_page_that_came_and_went_while_somebody_looked_is_no_edit() {
     let space = TestSpace::new();
     let at_look = space.vfs.core.log.last_seq();
-    let before = space.vfs.core.memory.current_states(&[&at("a.md")]).unwrap()[0];
+    let before = space.vfs.core.versions.current_states(&[&at("a.md")]).unwrap()[0];
     space.put("a.md", "one");
     let seen = space.vfs.difference(&at("a.md"), before).unwrap().unwrap();
     space.vfs.apply(&eve(), Change::rename(at("a.md"), at("b.md"))).unwrap();

@@ -1,4 +1,4 @@
-//! Steps 7 to 9: the tree, what remembers it (the branch), the feed and the answers.
+//! Steps 7 to 9: the tree, the branch, the feed and the answers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,161 +11,160 @@ use svcfs_store::{
 };
 use tracing::{debug, error, warn};
 
-use super::external_commits::{LOOK, PATIENCE, foreign_records, no_branch};
-use super::record::edit_of;
-use super::{ApplyOutcome, Committer, PlannedSet, RETRY};
-use crate::core::{is_of_disk, kept_if_in_the_way};
+use super::external_commits::{POLL_INTERVAL, WAIT_TIMEOUT, external_records, missing_branch};
+use super::record::file_edit;
+use super::{ApplyOutcome, Committer, PlannedSet, RETRY_INTERVAL};
+use crate::core::{is_disk_error, tolerate_type_conflict};
 use crate::feed::FeedEvent;
 use crate::queue::{FileEffect, QueuedSet, SetReceipt, StateAfter};
 
 impl Committer {
-    /// Steps 7 to 9, tried until they are done: what is logged will happen.
-    pub(super) fn settle(&mut self, planned: Vec<PlannedSet>) -> ApplyOutcome {
+    /// Steps 7 to 9, retried until done: a logged set will be applied.
+    pub(super) fn apply(&mut self, planned: Vec<PlannedSet>) -> ApplyOutcome {
         if planned.is_empty() {
-            return ApplyOutcome::Settled;
+            return ApplyOutcome::Applied;
         }
-        let ending = self.settle_in_time(planned);
-        *self.core.stuck.lock() = None;
-        ending
+        let outcome = self.apply_with_retries(planned);
+        *self.core.stalled_since.lock() = None;
+        outcome
     }
 
-    fn settle_in_time(&mut self, mut planned: Vec<PlannedSet>) -> ApplyOutcome {
-        if self.left.is_some() {
-            // Nothing overtakes what is left.
-            self.leave(&planned);
-            return ApplyOutcome::Left;
+    fn apply_with_retries(&mut self, mut planned: Vec<PlannedSet>) -> ApplyOutcome {
+        if self.unapplied_tip.is_some() {
+            // Later sets must not overtake unapplied ones.
+            self.defer_to_recovery(&planned);
+            return ApplyOutcome::DeferredToRecovery;
         }
         let mut is_closing = false;
-        let patient_until = Instant::now() + PATIENCE;
+        let git_deadline = Instant::now() + WAIT_TIMEOUT;
         let core = Arc::clone(&self.core);
-        let mut hurry;
+        let mut unlink_guard;
         loop {
-            self.give_way();
-            hurry = Some(core.tree.defer_unlinks());
-            match self.try_settle(&mut planned) {
+            self.wait_for_external_git();
+            unlink_guard = Some(core.tree.defer_unlinks());
+            match self.try_apply(&mut planned) {
                 Ok(()) => break,
-                Err(error) if self.is_guest => {
-                    debug!(%error, "logged changes are not in place yet; the committer's thread goes on with them");
-                    return ApplyOutcome::Unfinished(planned);
+                Err(error) if self.is_inline => {
+                    debug!(%error, "logged changes are not applied yet; the committer thread retries");
+                    return ApplyOutcome::HandedOff(planned);
                 }
-                // A person's git moves the branch in this moment, or did since it was looked at.
+                // An external git command moves the branch now, or has moved it since it was read.
                 Err(error)
                     if (error.is_locked() || error.is_branch_moved())
-                        && Instant::now() < patient_until
+                        && Instant::now() < git_deadline
                         && !is_closing =>
                 {
-                    is_closing = self.core.queue.pause(LOOK);
+                    is_closing = self.core.queue.pause(POLL_INTERVAL);
                 }
                 Err(error) if is_closing => {
-                    // The log has it; the next opening completes it.
-                    error!(%error, "logged changes are not in place yet; they will be when the space is opened again");
-                    self.leave(&planned);
-                    return ApplyOutcome::Left;
+                    // The log has it; recovery applies it.
+                    error!(%error, "logged changes are not applied yet; the next start applies them");
+                    self.defer_to_recovery(&planned);
+                    return ApplyOutcome::DeferredToRecovery;
                 }
                 Err(error) => {
-                    // Said once: it may last for hours, five times a second.
-                    if self.core.trouble.lock().is_none() {
-                        warn!(%error, "logged changes are not in place yet; trying again until they are");
+                    // Logged once: the error may last for hours, with five retries a second.
+                    if self.core.write_error.lock().is_none() {
+                        warn!(%error, "logged changes are not applied yet; retrying");
                     }
-                    self.hold_up(&planned, error.into());
-                    is_closing = self.core.queue.pause(RETRY);
+                    self.report_stall(&planned, error.into());
+                    is_closing = self.core.queue.pause(RETRY_INTERVAL);
                 }
             }
         }
-        self.window_shown();
-        self.core.feed.publish(planned.iter().map(|PlannedSet { prepared, record, .. }| FeedEvent {
-            origin_id: prepared.entrance,
+        self.mark_window_committed();
+        self.core.feed.publish(planned.iter().map(|PlannedSet { set, record, .. }| FeedEvent {
+            origin_id: set.origin_id,
             ..FeedEvent::from(record.clone())
         }));
-        for PlannedSet { prepared, record, .. } in &planned {
-            self.forget(prepared);
-            if let Some(answer) = &prepared.answer {
-                // The writer may have given up waiting.
+        for PlannedSet { set, record, .. } in &planned {
+            self.clear_overlay(set);
+            if let Some(answer) = &set.answer {
                 let _ = answer.send(Ok(SetReceipt { seq: record.seq, commit: record.commit }));
             }
         }
-        drop(hurry);
-        self.core.fail.hit(FailPoint::FeedAnswered);
-        self.unreleased += 1;
-        if !self.is_guest {
-            self.release();
+        drop(unlink_guard);
+        self.core.fail_points.hit(FailPoint::FeedAnswered);
+        self.packs_pending_unpin += 1;
+        if !self.is_inline {
+            self.unpin_packs();
         }
         self.last_work = Instant::now();
-        ApplyOutcome::Settled
+        ApplyOutcome::Applied
     }
 
-    /// Ends sets that came to nothing, now that what they stand on is in place.
-    pub(super) fn answer_void(&self, sets: &[QueuedSet]) {
-        for prepared in sets {
-            let removed = prepared.spent.iter().try_for_each(|path| self.remove(path, None).map(drop));
-            self.forget(prepared);
-            if let Some(answer) = &prepared.answer {
-                let receipt = removed.map(|()| SetReceipt { seq: self.last, commit: None }).map_err(Fault::from);
-                // Whoever asked may have given up waiting.
+    /// Answers no-op sets, after the sets that they depend on are applied.
+    pub(super) fn ack_noops(&self, sets: &[QueuedSet]) {
+        for set in sets {
+            let removed = set.consumed_scratch.iter().try_for_each(|path| self.remove(path, None).map(drop));
+            self.clear_overlay(set);
+            if let Some(answer) = &set.answer {
+                let receipt = removed.map(|()| SetReceipt { seq: self.last_seq, commit: None }).map_err(Fault::from);
                 let _ = answer.send(receipt);
             }
         }
     }
 
-    /// Lets packs that the branch shows be merged, which may take a moment: nobody waits for it.
-    pub(super) fn release(&mut self) {
-        if std::mem::take(&mut self.unreleased) > 0
-            && let Some(history) = self.core.memory.git()
+    /// Allows compaction of packs that the branch refers to; asynchronous, as it may take a moment.
+    pub(super) fn unpin_packs(&mut self) {
+        if std::mem::take(&mut self.packs_pending_unpin) > 0
+            && let Some(history) = self.core.versions.git()
         {
             history.unpin_packs();
         }
     }
 
-    /// Says that logged changes wait. A lock of somebody's git is over in a moment, and others wait behind it; a disk that refuses may
-    /// do so for hours, and whoever comes now is told at once that nothing of theirs is taken.
-    fn hold_up(&mut self, planned: &[PlannedSet], fault: Fault) {
-        if !is_of_disk(&fault) {
-            *self.core.trouble.lock() = Some(self.core.recorded_only(&fault));
+    /// Records why logged changes wait. A lock held by an external git command is short, and
+    /// writers wait for it. A disk error may last for hours, and new writers are refused
+    /// immediately.
+    fn report_stall(&mut self, planned: &[PlannedSet], fault: Fault) {
+        if !is_disk_error(&fault) {
+            *self.core.write_error.lock() = Some(self.core.deferred_write_error(&fault));
             return;
         }
-        let text = format!("{fault}; changes that were taken before wait for it");
-        let trouble = Fault::new(fault.kind(), text).with_source(fault);
-        *self.core.trouble.lock() = Some(trouble.duplicate());
-        self.core.stuck.lock().get_or_insert_with(Instant::now);
+        let text = format!("{fault}; accepted changes are queued until space is free");
+        let error = Fault::new(fault.kind(), text).with_source(fault);
+        *self.core.write_error.lock() = Some(error.duplicate());
+        self.core.stalled_since.lock().get_or_insert_with(Instant::now);
         let waiting = self.core.queue.take_all();
-        let (count, held) = (waiting.len(), self.held.len());
-        self.turn_away_or_hold(waiting, &trouble);
-        // One that was turned away may have covered a logged one.
-        for PlannedSet { prepared, .. } in planned.iter().filter(|planned| !planned.prepared.is_adopted) {
-            self.core.show(prepared);
+        let (count, retries_before) = (waiting.len(), self.retry_queue.len());
+        self.reject_or_retry(waiting, &error);
+        // A refused set may have replaced the overlay entry of a logged one.
+        for PlannedSet { set, .. } in planned.iter().filter(|planned| !planned.set.is_adopted) {
+            self.core.show_pending(set);
         }
-        self.core.queue.done(count - (self.held.len() - held), false);
+        self.core.queue.done(count - (self.retry_queue.len() - retries_before), false);
     }
 
-    fn leave(&mut self, planned: &[PlannedSet]) {
-        // The next opening compares the tree with history.
-        self.edited.clear();
-        let commit = newest_commit(planned).or(self.left.and_then(|left| left.commit)).or(self.head);
+    fn defer_to_recovery(&mut self, planned: &[PlannedSet]) {
+        // Recovery compares the tree with history.
+        self.conflicting_edits.clear();
+        let commit = newest_commit(planned).or(self.unapplied_tip.and_then(|tip| tip.commit)).or(self.head);
         let newest = planned.last().map(|PlannedSet { record, .. }| WriteTip { commit, seq: record.seq });
-        self.left = newest.or(self.left);
+        self.unapplied_tip = newest.or(self.unapplied_tip);
     }
 
-    fn try_settle(&mut self, planned: &mut [PlannedSet]) -> Result<(), StoreError> {
+    fn try_apply(&mut self, planned: &mut [PlannedSet]) -> Result<(), StoreError> {
         self.install(planned)?; // 7
-        self.core.fail.hit(FailPoint::TreeDone);
+        self.core.fail_points.hit(FailPoint::TreeDone);
         // 8
         let core = Arc::clone(&self.core);
-        match &core.memory {
+        match &core.versions {
             VersionStore::Git { history, .. } => {
                 let entries = planned.iter().flat_map(|planned| &planned.record.entries);
-                self.index.touch(entries.map(|entry| entry.path.clone()));
+                self.git_index.touch(entries.map(|entry| entry.path.clone()));
                 self.advance(history, planned)
             }
-            VersionStore::Snapshots { snapshots, .. } => self.keep(snapshots, planned),
+            VersionStore::Snapshots { snapshots, .. } => self.save_snapshots(snapshots, planned),
             VersionStore::LogOnly { .. } => Ok(()),
         }
     }
 
-    /// Step 8 with git: the branch moves to the newest commit.
+    /// Step 8 with git: moves the branch to the newest commit.
     fn advance(&mut self, history: &History, planned: &mut [PlannedSet]) -> Result<(), StoreError> {
         let Some(target) = newest_commit(planned) else { return Ok(()) };
         if self.is_rebuilding {
-            // They may have moved it back since.
+            // The branch may have been moved back since.
             return self.rebuild(history, planned);
         }
         if Some(target) != self.head
@@ -174,75 +173,76 @@ impl Committer {
             if history.head()? == self.head {
                 return Err(error);
             }
-            debug!(%error, "the branch was moved by somebody else; building on it");
+            debug!(%error, "an external process moved the branch; rebasing onto it");
             return self.rebuild(history, planned);
         }
         self.head = Some(target);
         Ok(())
     }
 
-    /// Step 8 with snapshots: one of each new content.
-    fn keep(&self, snapshots: &SnapshotStore, planned: &[PlannedSet]) -> Result<(), StoreError> {
-        for PlannedSet { prepared, record, .. } in planned {
-            for FileEffect { path, after, .. } in prepared.changing() {
+    /// Step 8 with snapshots: saves each new content.
+    fn save_snapshots(&self, snapshots: &SnapshotStore, planned: &[PlannedSet]) -> Result<(), StoreError> {
+        for PlannedSet { set, record, .. } in planned {
+            for FileEffect { path, after, .. } in set.changing_effects() {
                 let content = match after {
                     Some(StateAfter::Leaf(leaf)) => leaf.content.clone(),
-                    // The rename of its directory brought it.
-                    Some(StateAfter::Blob(hash, _)) => match self.core.standing(path)? {
+                    // Moved here by the rename of its directory.
+                    Some(StateAfter::Blob(hash, _)) => match self.core.read_worktree(path)? {
                         Some(leaf) if leaf.etag == *hash => leaf.content,
-                        // Edited behind us in this moment; that will be a version, too.
+                        // An external edit just now; it becomes a version of its own.
                         Some(_) | None => continue,
                     },
                     None => continue,
                 };
-                kept_if_in_the_way(path, snapshots.save(path, record.time, &content))?;
+                tolerate_type_conflict(path, snapshots.save(path, record.time, &content))?;
             }
         }
         Ok(())
     }
 
     fn install(&mut self, planned: &[PlannedSet]) -> Result<(), StoreError> {
-        let fates = fates(planned);
+        let plans = coalesce_paths(planned);
         let mut edited = Vec::new();
-        for (at, PlannedSet { prepared, .. }) in
-            planned.iter().enumerate().filter(|(_, planned)| !planned.prepared.is_adopted)
+        for (index, PlannedSet { set, .. }) in planned.iter().enumerate().filter(|(_, planned)| !planned.set.is_adopted)
         {
-            for (from, to) in &prepared.moves {
+            for (from, to) in &set.moves {
                 self.move_directory(from, to)?;
             }
-            for effect in prepared.effects.iter().filter(|effect| prepared.is_put_in_place(effect)) {
-                let fate = &fates[&effect.path];
-                if fate.newest == at && self.put_in_place(effect, fate.known())? == InstallResult::ConflictingEdit {
+            for effect in set.effects.iter().filter(|effect| set.is_installed_alone(effect)) {
+                let plan = &plans[&effect.path];
+                if plan.last_writer == index
+                    && self.install_effect(effect, plan.expected())? == InstallResult::ConflictingEdit
+                {
                     edited.push(effect.path.clone());
                 }
-                self.early.pass();
+                self.parallel_stager.mark_installed();
             }
-            for path in &prepared.spent {
+            for path in &set.consumed_scratch {
                 let _ = self.remove(path, None)?;
             }
         }
-        self.edited.extend(edited);
+        self.conflicting_edits.extend(edited);
         Ok(())
     }
 
-    /// Makes a path what a set says, unless somebody edited it since the set was accepted.
-    fn put_in_place(&self, effect: &FileEffect, known: ExpectedFile<'_>) -> Result<InstallResult, StoreError> {
-        let put = |known: ExpectedFile<'_>| match &effect.after {
-            Some(StateAfter::Leaf(leaf)) => self.core.put_in_place(&effect.path, leaf, Some(known)),
+    /// Installs an effect, unless the path was edited externally since the set was accepted.
+    fn install_effect(&self, effect: &FileEffect, known: ExpectedFile<'_>) -> Result<InstallResult, StoreError> {
+        let try_install = |known: ExpectedFile<'_>| match &effect.after {
+            Some(StateAfter::Leaf(leaf)) => self.core.install_logged(&effect.path, leaf, Some(known)),
             Some(StateAfter::Blob(..)) => Ok(InstallResult::Done),
             None => self.remove(&effect.path, Some(known)),
         };
-        if put(known)? == InstallResult::Done {
+        if try_install(known)? == InstallResult::Done {
             return Ok(InstallResult::Done);
         }
-        // What somebody else's commit put there a moment ago is in history, and ours comes on top of it.
-        let theirs = self.core.memory.current_states(&[&effect.path])?;
-        if let Some((theirs, _)) = theirs.into_iter().flatten().next()
-            && put([theirs][..].into())? == InstallResult::Done
+        // Content written by an external commit is in history; the set's content replaces it.
+        let states = self.core.versions.current_states(&[&effect.path])?;
+        if let Some((external, _)) = states.into_iter().flatten().next()
+            && try_install([external][..].into())? == InstallResult::Done
         {
             return Ok(InstallResult::Done);
         }
-        warn!(page.path = %effect.path, "edited behind the server before an accepted change was in place; the edit is kept on top of it");
+        warn!(page.path = %effect.path, "an external edit came before an accepted change was installed; the edit is kept and recorded after it");
         Ok(InstallResult::ConflictingEdit)
     }
 
@@ -250,9 +250,8 @@ impl Committer {
         match self.core.tree.stat(from) {
             Ok(_) => {
                 let moved = self.core.tree.make_parents(to).and_then(|_| self.core.tree.rename(from, to, true));
-                kept_if_in_the_way(to, moved)
+                tolerate_type_conflict(to, moved)
             }
-            // Done in an earlier attempt.
             Err(error) if error.is_missing() => Ok(()),
             Err(error) => Err(error),
         }
@@ -265,26 +264,25 @@ impl Committer {
         };
         match removed {
             Err(error) if error.is_missing() => Ok(InstallResult::Done),
-            Ok(placed) => Ok(placed),
-            Err(error) => kept_if_in_the_way(path, Err(error)).map(|()| InstallResult::Done),
+            Ok(outcome) => Ok(outcome),
+            Err(error) => tolerate_type_conflict(path, Err(error)).map(|()| InstallResult::Done),
         }
     }
 
-    /// The branch moved between staging and advancing: the logged sets get new commits on top of what is there.
+    /// The branch moved after the commits were built: builds them again onto its new head.
     fn rebuild(&mut self, history: &History, planned: &mut [PlannedSet]) -> Result<(), StoreError> {
-        let Some(theirs) = history.head()? else {
-            return Err(no_branch());
+        let Some(head) = history.head()? else {
+            return Err(missing_branch());
         };
         self.is_rebuilding = true;
-        let mut parent = theirs;
-        for PlannedSet { prepared, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some())
-        {
-            let edits: Vec<_> = prepared.changing().map(edit_of).collect();
+        let mut parent = head;
+        for PlannedSet { set, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some()) {
+            let edits: Vec<_> = set.changing_effects().map(file_edit).collect();
             let author = CommitAuthor { actor: &record.actor, time: record.time, message: &record.message };
             match history.stage(Some(parent), &edits, &author) {
                 Ok(staged) => parent = staged.commit,
                 Err(StoreError::Unrecordable { path, reason }) => {
-                    error!(page.path = %path, reason, "a logged change has no place beside another's commit; theirs stands");
+                    error!(page.path = %path, reason, "a logged change conflicts with an external commit; that commit was kept");
                 }
                 Err(error) => return Err(error),
             }
@@ -293,57 +291,57 @@ impl Committer {
         let commits: Vec<_> =
             planned.iter().filter_map(|planned| Some((planned.record.seq, planned.record.commit?))).collect();
         self.core.log.set_commits(&commits)?;
-        let below = foreign_records(&self.core, self.head, theirs)?;
-        history.advance(Some(theirs), parent)?;
+        let below = external_records(&self.core, self.head, head)?;
+        history.advance(Some(head), parent)?;
         self.head = Some(parent);
         self.is_rebuilding = false;
-        // Recorded after ours, which are in the log and not announced yet: the feed keeps the log's order.
-        self.theirs.extend(below);
+        // Logged later, as these sets are not announced yet: the feed keeps the log's order.
+        self.pending_external_records.extend(below);
         Ok(())
     }
 }
 
-/// What becomes of a path in a batch.
+/// What a batch does to one path.
 #[derive(Default)]
 struct PathPlan {
-    /// Which set has the last word.
-    newest: usize,
-    /// What may stand there without anybody having edited it: contents that history has or gets with this batch.
-    contents: Vec<ETag>,
-    /// The same of a file too large for any version, which the first of them was told to take the place of.
-    large: Option<LargeFile>,
-    /// A set of the batch removes it: what is put there afterwards is another file.
+    /// Index of the last set that changes it.
+    last_writer: usize,
+    /// On-disk contents that are no external edits: in history, or in this batch.
+    acceptable_contents: Vec<ETag>,
+    /// The unversioned large file that the first set replaces.
+    acceptable_large: Option<LargeFile>,
+    /// A set of the batch removes it: a later file there is a new one.
     is_removed: bool,
 }
 
 impl PathPlan {
-    fn known(&self) -> ExpectedFile<'_> {
-        ExpectedFile { contents: &self.contents, large: self.large, is_removed: self.is_removed }
+    fn expected(&self) -> ExpectedFile<'_> {
+        ExpectedFile { contents: &self.acceptable_contents, large: self.acceptable_large, is_removed: self.is_removed }
     }
 }
 
-fn fates(planned: &[PlannedSet]) -> HashMap<&TreePath, PathPlan> {
-    let mut fates: HashMap<_, PathPlan> = HashMap::new();
-    // What is gathered from earlier sets they put in place themselves.
-    let is_meant = |set: &PlannedSet| set.record.kind != RecordKind::Commit;
-    for (at, PlannedSet { prepared, .. }) in planned.iter().enumerate().filter(|(_, set)| is_meant(set)) {
-        for effect in prepared.effects.iter().filter(|effect| prepared.is_put_in_place(effect)) {
-            let fate = fates.entry(&effect.path).or_default();
-            fate.newest = at;
-            fate.is_removed |= effect.after.is_none();
-            fate.contents.extend(effect.before.as_ref().map(|before| before.etag));
-            fate.contents.extend(effect.after.as_ref().map(StateAfter::etag));
-            fate.contents.extend(effect.stood);
-            if let Some(Precondition::OneOf(etags)) = &effect.premise {
-                fate.contents.extend(etags);
+fn coalesce_paths(planned: &[PlannedSet]) -> HashMap<&TreePath, PathPlan> {
+    let mut plans: HashMap<_, PathPlan> = HashMap::new();
+    // Coalesced commits contain sets that were installed before.
+    let is_installed = |set: &PlannedSet| set.record.kind != RecordKind::Commit;
+    for (index, PlannedSet { set, .. }) in planned.iter().enumerate().filter(|(_, set)| is_installed(set)) {
+        for effect in set.effects.iter().filter(|effect| set.is_installed_alone(effect)) {
+            let plan = plans.entry(&effect.path).or_default();
+            plan.last_writer = index;
+            plan.is_removed |= effect.after.is_none();
+            plan.acceptable_contents.extend(effect.before.as_ref().map(|before| before.etag));
+            plan.acceptable_contents.extend(effect.after.as_ref().map(StateAfter::etag));
+            plan.acceptable_contents.extend(effect.observed_etag);
+            if let Some(Precondition::OneOf(etags)) = &effect.recheck {
+                plan.acceptable_contents.extend(etags);
             }
-            fate.large = fate.large.or(effect.over);
+            plan.acceptable_large = plan.acceptable_large.or(effect.replaces_large);
         }
     }
-    fates
+    plans
 }
 
-/// The newest commit of a batch; none when all of it gets its commits later.
+/// The newest commit of a batch; none when all its commits are deferred.
 fn newest_commit(planned: &[PlannedSet]) -> Option<CommitId> {
     planned.iter().rev().find_map(|planned| planned.record.commit)
 }

@@ -1,4 +1,4 @@
-//! Checkpoints: what the log made happen is flushed, and the log lets go of the contents.
+//! Checkpoints: flush tree and git, after which the log drops contents.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -13,16 +13,16 @@ use super::Committer;
 use super::index::IndexRefresh;
 use crate::core::VfsCore;
 use crate::queue_load::FlushKind;
-use crate::recovery::write_anew;
+use crate::recovery::rewrite_unsynced;
 
-/// A checkpoint on its way, on a thread of its own: writers do not wait for what it flushes.
+/// A checkpoint on a thread of its own: writers do not wait for its flushes.
 pub(crate) struct RunningCheckpoint {
     thread: JoinHandle<()>,
     outcome: Receiver<CheckpointResult>,
-    /// How far it settles the log, and how many bytes of contents that lets go of.
+    /// The position up to which the log drops contents, and their size in bytes.
     target: Seq,
     bytes: usize,
-    /// Whether it flushes; else it only refreshes `.git/index`.
+    /// Whether it flushes; otherwise it only refreshes `.git/index`.
     is_flush: bool,
     started: Instant,
 }
@@ -33,146 +33,146 @@ impl RunningCheckpoint {
     }
 }
 
-/// What became of a checkpoint.
 struct CheckpointResult {
-    /// Paths whose entry in `.git/index` was to be brought up to date, whether it was, and how long it took; none when it was
-    /// not their time.
-    index: Option<IndexRefresh>,
-    /// Whether the log was settled; none when only the index was to be refreshed.
-    settled: Option<Result<(), StoreError>>,
+    /// The refresh of `.git/index`; none when it was not due.
+    index_refresh: Option<IndexRefresh>,
+    /// The flush; none when only the index was refreshed.
+    flush_outcome: Option<Result<(), StoreError>>,
 }
 
 impl Committer {
-    /// Begins to bring `.git/index` up to date, to flush tree and objects and to let go of contents in the log; nothing when a
-    /// checkpoint is on its way or nothing has happened since the last one.
+    /// Starts a checkpoint: refreshes `.git/index`, flushes tree and objects, drops contents from
+    /// the log. Does nothing while one is running, or when nothing has changed.
     pub(super) fn checkpoint(&mut self) {
-        if self.underway.is_some() {
+        if self.running_checkpoint.is_some() {
             return;
         }
-        // Contents are let go of once their commits are flushed.
+        // Contents are dropped only once their commits are flushed.
         self.close_window();
         if self.window.is_open() {
             return;
         }
         if let Err(error) = self.follow_head() {
-            // Nor is it known whether git has what the log is to let go of.
+            // It is unknown whether git has the contents that the log would drop.
             self.last_work = Instant::now();
-            if self.core.trouble.lock().is_none() {
-                warn!(%error, "commits of others could not be recorded; the log keeps everything until they are");
+            if self.core.write_error.lock().is_none() {
+                warn!(%error, "external commits could not be recorded; no checkpoint until they are");
             }
             return;
         }
-        if self.is_unsettled
+        if self.needs_checkpoint
             && self.core.tree.has_sync_failed()
-            && let Err(fault) = write_anew(&self.core)
+            && let Err(fault) = rewrite_unsynced(&self.core)
         {
-            return self.not_flushed(fault);
+            return self.checkpoint_failed(fault);
         }
-        self.begin(self.is_unsettled);
+        self.start_checkpoint(self.needs_checkpoint);
     }
 
-    /// Begins to bring `.git/index` up to date when it is behind and its time has come, whether anybody writes or not.
+    /// Starts a refresh of `.git/index` when it is due, with or without writes.
     pub(super) fn refresh_index_when_due(&mut self) {
-        if self.underway.is_none() && self.index.due().is_some_and(|due| due <= Instant::now()) {
-            self.begin(false);
+        if self.running_checkpoint.is_none() && self.git_index.due().is_some_and(|due| due <= Instant::now()) {
+            self.start_checkpoint(false);
         }
     }
 
-    /// What the disk refused until the end stays in the log for the next opening.
-    fn begin(&mut self, is_flush: bool) {
-        if self.left.is_some() {
+    /// Not with unapplied sets: their contents stay in the log for recovery.
+    fn start_checkpoint(&mut self, is_flush: bool) {
+        if self.unapplied_tip.is_some() {
             return;
         }
-        self.look_at_index();
+        self.check_index();
         let touched = {
-            let departures = self.core.departures.lock();
-            self.index.take(is_flush, |path| departures.contains_key(path))
+            let pending_removals = self.core.pending_removals.lock();
+            self.git_index.take_due(is_flush, |path| pending_removals.contains_key(path))
         };
         if !is_flush && touched.is_none() {
             return;
         }
-        let (core, target, head) = (Arc::clone(&self.core), self.last, self.head);
-        let (tell, outcome) = channel();
+        let (core, target, head) = (Arc::clone(&self.core), self.last_seq, self.head);
+        let (sender, outcome) = channel();
         let run = move || {
             let index = touched.map(|touched| {
-                let begun = Instant::now();
+                let started = Instant::now();
                 let outcome = core.refresh_index(touched.iter());
-                IndexRefresh { paths: touched, outcome, took: begun.elapsed() }
+                IndexRefresh { paths: touched, outcome, took: started.elapsed() }
             });
-            let settled = is_flush.then(|| flushed(&core, target, head));
-            // The committer waits for this until its end.
-            let _ = tell.send(CheckpointResult { index, settled });
-            core.queue.nudge();
+            let flush_outcome = is_flush.then(|| flush_and_truncate_log(&core, target, head));
+            // The committer keeps the receiver until the thread ends.
+            let _ = sender.send(CheckpointResult { index_refresh: index, flush_outcome });
+            core.queue.wake_idle();
         };
         if is_flush {
-            self.core.memory.start_flush();
+            self.core.versions.start_flush();
         }
         match thread::Builder::new().name("checkpoint".to_owned()).spawn(run) {
             Ok(thread) => {
-                let bytes = if is_flush { std::mem::take(&mut self.unsettled_bytes) } else { 0 };
-                self.underway =
+                let bytes = if is_flush { std::mem::take(&mut self.uncheckpointed_bytes) } else { 0 };
+                self.running_checkpoint =
                     Some(RunningCheckpoint { thread, outcome, target, bytes, is_flush, started: Instant::now() });
             }
             Err(error) => {
                 self.last_work = Instant::now();
-                warn!(%error, "no thread for a checkpoint; the log keeps everything and it is tried again");
+                warn!(%error, "cannot start a checkpoint thread; retrying, the log keeps its contents");
             }
         }
     }
 
-    /// Takes notice of a checkpoint that is done; with `is_last` it is waited for.
-    pub(super) fn end_checkpoint(&mut self, is_last: bool) {
-        let Some(underway) = &self.underway else { return };
-        let done = if is_last {
+    /// Collects the result of a finished checkpoint; with `must_wait`, waits for it.
+    pub(super) fn collect_checkpoint(&mut self, must_wait: bool) {
+        let Some(underway) = &self.running_checkpoint else { return };
+        let result = if must_wait {
             underway.outcome.recv().ok()
         } else {
             match underway.outcome.try_recv() {
-                Ok(done) => Some(done),
+                Ok(result) => Some(result),
                 Err(TryRecvError::Empty) => return,
                 Err(TryRecvError::Disconnected) => None,
             }
         };
-        let Some(RunningCheckpoint { thread, target, bytes, started, .. }) = self.underway.take() else { return };
-        // It has the space open until its end.
-        let is_whole = thread.join().is_ok();
-        let Some(CheckpointResult { index, settled }) = done.filter(|_| is_whole) else {
-            error!("a checkpoint died; the log keeps everything and it is tried again");
-            self.unsettled_bytes += bytes;
+        let Some(RunningCheckpoint { thread, target, bytes, started, .. }) = self.running_checkpoint.take() else {
+            return;
+        };
+        // The thread uses the space until it ends.
+        let has_finished = thread.join().is_ok();
+        let Some(CheckpointResult { index_refresh: index, flush_outcome }) = result.filter(|_| has_finished) else {
+            error!("the checkpoint thread panicked; retrying, the log keeps its contents");
+            self.uncheckpointed_bytes += bytes;
             self.last_work = Instant::now();
             return;
         };
         if let Some(refreshed) = index {
-            self.index.refreshed(refreshed, |path| self.core.may_come_back(path));
+            self.git_index.record_refresh(refreshed, |path| self.core.may_reappear(path));
         }
-        match settled {
+        match flush_outcome {
             None => {}
             Some(Ok(())) => {
-                *self.core.unflushed.lock() = None;
-                self.is_unsettled = self.last > target;
+                *self.core.checkpoint_error.lock() = None;
+                self.needs_checkpoint = self.last_seq > target;
                 debug!(seq = %target, took_ms = started.elapsed().as_millis(), "checkpoint");
             }
             Some(Err(error)) => {
-                self.unsettled_bytes += bytes;
-                self.not_flushed(error.into());
+                self.uncheckpointed_bytes += bytes;
+                self.checkpoint_failed(error.into());
             }
         }
     }
 
-    fn not_flushed(&mut self, fault: Fault) {
+    fn checkpoint_failed(&mut self, fault: Fault) {
         self.last_work = Instant::now();
-        warn!(error = ?fault, "checkpoint failed; the log keeps everything and it is tried again");
-        let text = format!("writes are safe in the log, and the disk does not take more than that: {fault}");
-        *self.core.unflushed.lock() = Some(Fault::new(fault.kind(), text).with_source(fault));
+        warn!(error = ?fault, "checkpoint failed; retrying, the log keeps its contents");
+        let text = format!("checkpoint failed, writes are safe in the log: {fault}");
+        *self.core.checkpoint_error.lock() = Some(Fault::new(fault.kind(), text).with_source(fault));
     }
 }
 
-/// Flushes everything that was logged up to a position, and settles the log there.
-fn flushed(core: &VfsCore, target: Seq, head: Option<CommitId>) -> Result<(), StoreError> {
-    let begun = Instant::now();
-    core.tree.flush(core.memory.other_disks())?;
-    core.fail.hit(FailPoint::CheckpointFlushed);
-    core.memory.finish_flush();
+/// Flushes everything logged up to `target`, and lets the log drop contents up to there.
+fn flush_and_truncate_log(core: &VfsCore, target: Seq, head: Option<CommitId>) -> Result<(), StoreError> {
+    let started = Instant::now();
+    core.tree.flush(core.versions.other_disks())?;
+    core.fail_points.hit(FailPoint::CheckpointFlushed);
+    core.versions.finish_flush();
     core.log.checkpoint(target, head)?;
-    core.flushed(FlushKind::Checkpoint, begun);
+    core.report_flush(FlushKind::Checkpoint, started);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Commits that somebody else put on the branch: a person's `git commit`, a pull, a checkout.
+//! External commits on the branch: from `git commit`, a pull, a checkout.
 
 use std::time::{Duration, Instant};
 
@@ -12,125 +12,126 @@ use super::Committer;
 use crate::core::VfsCore;
 use crate::feed::FeedEvent;
 
-/// How long writers give way to a git command that shows no sign of life, and to one that does: it takes what it finds for the whole
-/// truth until it is done.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
-const MAX_PATIENCE: Duration = Duration::from_secs(5);
-/// How long after it wrote `.git/index` a git command moves the branch.
-const GRACE: Duration = Duration::from_millis(20);
-/// How often we look whether it is done.
-pub(super) const LOOK: Duration = Duration::from_millis(5);
+/// How long writers wait for an idle external git command, and for one that makes progress: a git
+/// command assumes that the files it reads do not change until it ends.
+pub(super) const WAIT_TIMEOUT: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(5);
+/// How long after writing `.git/index` a git command may still move the branch.
+const INDEX_GRACE: Duration = Duration::from_millis(20);
+/// How often the committer checks whether the command has ended.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Committer {
-    /// Waits for a git command that is at work in the root, so that it does not write over what we put in place meanwhile, nor
-    /// finds the branch moved at its end. Only for a moment: whatever happens then, both versions are kept.
-    pub(super) fn give_way(&mut self) {
-        let Some(history) = self.core.memory.git() else { return };
-        let Some(other) = history.detect_external_git(GRACE, self.passed.as_ref()) else { return };
-        let begun = Instant::now();
-        let (mut mark, mut deadline) = (history.index_stamp(), begun + PATIENCE);
-        while history.is_git_running(&other, GRACE) {
+    /// Waits for an external git command, so that it neither overwrites files installed meanwhile
+    /// nor finds the branch moved at its end. The wait is bounded: whatever happens after it, both
+    /// versions are kept.
+    pub(super) fn wait_for_external_git(&mut self) {
+        let Some(history) = self.core.versions.git() else { return };
+        let Some(external) = history.detect_external_git(INDEX_GRACE, self.ignored_git.as_ref()) else { return };
+        let started = Instant::now();
+        let (mut stamp, mut deadline) = (history.index_stamp(), started + WAIT_TIMEOUT);
+        while history.is_git_running(&external, INDEX_GRACE) {
             let now = history.index_stamp();
-            if now != mark {
-                (mark, deadline) = (now, (Instant::now() + PATIENCE).min(begun + MAX_PATIENCE));
+            if now != stamp {
+                (stamp, deadline) = (now, (Instant::now() + WAIT_TIMEOUT).min(started + MAX_WAIT));
             }
             if Instant::now() >= deadline {
-                debug!(?other, "a git command takes long; writing beside it");
-                // A pager, an editor, a lock that a dead git left.
-                self.passed = Some(other.merge(self.passed.take()));
+                debug!(?external, "an external git command takes long; writing without waiting for it");
+                // It may be a pager or an editor, or a lock file left by a killed git.
+                self.ignored_git = Some(external.merge(self.ignored_git.take()));
                 return;
             }
-            if self.core.queue.pause(LOOK) {
+            if self.core.queue.pause(POLL_INTERVAL) {
                 return;
             }
         }
     }
 
-    /// Records commits that somebody else put on the branch since the last one of ours.
+    /// Records external commits since the last known head.
     pub(super) fn follow_head(&mut self) -> Result<(), StoreError> {
-        let below = std::mem::take(&mut self.theirs);
-        if let Err(error) = self.record_foreign(&below) {
-            self.theirs = below;
+        let pending = std::mem::take(&mut self.pending_external_records);
+        if let Err(error) = self.record_external(&pending) {
+            self.pending_external_records = pending;
             return Err(error);
         }
-        let head = self.core.memory.head()?;
-        let Some(theirs) = head.filter(|_| head != self.head) else {
+        let head = self.core.versions.head()?;
+        let Some(new_head) = head.filter(|_| head != self.head) else {
             if head.is_none() && self.head.is_some() {
-                return Err(no_branch());
+                return Err(missing_branch());
             }
             return Ok(());
         };
-        let records = foreign_records(&self.core, self.head, theirs)?;
-        self.record_foreign(&records)?;
-        self.head = Some(theirs);
-        // Ours come on top of theirs, before more is said of what history has.
-        self.window.hurry();
+        let records = external_records(&self.core, self.head, new_head)?;
+        self.record_external(&records)?;
+        self.head = Some(new_head);
+        // The window's commits are based on them, before history is read again.
+        self.window.expedite();
         Ok(())
     }
 
-    /// Logs and announces commits of others; their place in the log is given here.
-    fn record_foreign(&mut self, records: &[LogRecord]) -> Result<(), StoreError> {
-        let records = numbered(records, self.last);
+    /// Logs and announces external commits; assigns their positions.
+    fn record_external(&mut self, records: &[LogRecord]) -> Result<(), StoreError> {
+        let records = assign_seqs(records, self.last_seq);
         let Some(newest) = records.last() else { return Ok(()) };
         self.core.log.append(&records)?;
-        (self.last, self.told) = (newest.seq, newest.seq);
-        self.is_unsettled = true;
+        (self.last_seq, self.last_non_scan_seq) = (newest.seq, newest.seq);
+        self.needs_checkpoint = true;
         let paths: Vec<_> = records.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()).collect();
-        self.index.touch(paths.iter().cloned());
+        self.git_index.touch(paths.iter().cloned());
         self.core.feed.publish(records.into_iter().map(FeedEvent::from));
-        // Such as pages that the person's index had an older version of.
-        self.core.doubt(paths);
+        // Pages that the committed index had an older version of differ from the tree.
+        self.core.request_rescan(paths);
         Ok(())
     }
 }
 
-/// The same records with the places in the log that follow `last`.
-pub(crate) fn numbered(records: &[LogRecord], last: Seq) -> Vec<LogRecord> {
-    let places = std::iter::successors(Some(last.next()), |seq| Some(seq.next()));
-    records.iter().zip(places).map(|(record, seq)| LogRecord { seq, ..record.clone() }).collect()
+/// The records with the positions that follow `last`.
+pub(crate) fn assign_seqs(records: &[LogRecord], last: Seq) -> Vec<LogRecord> {
+    let seqs = std::iter::successors(Some(last.next()), |seq| Some(seq.next()));
+    records.iter().zip(seqs).map(|(record, seq)| LogRecord { seq, ..record.clone() }).collect()
 }
 
-/// Records for the commits that lead from one head to another, without a place in the log yet. What is logged is trusted: they are flushed.
-pub(crate) fn foreign_records(
+/// Unnumbered records for the commits between two heads. Flushes their objects.
+pub(crate) fn external_records(
     core: &VfsCore,
     from: Option<CommitId>,
     to: CommitId,
 ) -> Result<Vec<LogRecord>, StoreError> {
     let commits = match core.git()?.head_move(from, to)? {
         HeadMove::FastForward(commits) => core.git()?.external_commits(&commits)?,
-        HeadMove::Diverged(from) => return jump_records(core, from, to),
+        HeadMove::Diverged(from) => return diverged_records(core, from, to),
     };
     core.git()?.flush_commits(&commits)?;
-    Ok(commits.into_iter().map(foreign_record).collect())
+    Ok(commits.into_iter().map(external_record).collect())
 }
 
-/// The same for heads of which the first is no ancestor of the second. What was left is no history any more from now on: killed before
-/// these are logged, the next opening finds the same way.
-pub(crate) fn jump_records(core: &VfsCore, from: CommitId, to: CommitId) -> Result<Vec<LogRecord>, StoreError> {
-    keep(core, from, to)?;
-    let DivergedMove { diff: whole, dropped: left, added: come } = core.git()?.diverged_move(from, to)?;
-    // All that can fail or takes its time comes before anything is said of what was left.
-    let again = core.git()?.external_commits(&come)?;
-    core.git()?.flush_commits(&again)?;
-    core.log.mark_dropped(&left)?;
+/// As [`external_records`], for a head that is not a descendant of the former one. Drops the former
+/// commits from history; repeatable after a kill.
+pub(crate) fn diverged_records(core: &VfsCore, from: CommitId, to: CommitId) -> Result<Vec<LogRecord>, StoreError> {
+    pin_dropped_commits(core, from, to)?;
+    let DivergedMove { diff, dropped, added } = core.git()?.diverged_move(from, to)?;
+    // Everything that may fail comes before commits are marked as dropped.
+    let readded = core.git()?.external_commits(&added)?;
+    core.git()?.flush_commits(&readded)?;
+    core.log.mark_dropped(&dropped)?;
     let actor = Actor::new(Protocol::Direct.default_actor());
     let message = format!("{actor}: the branch is at {:.7} now, and was at {:.7}", to.to_string(), from.to_string());
-    let time = core.memory.record_timestamp(core.clock.now());
-    let again = again.into_iter().map(|commit| ForeignCommit { diff_base: DiffBase::AfterSwitch, ..commit });
-    let whole = ForeignCommit { actor, message, time, ..whole };
-    Ok(std::iter::once(whole).chain(again).map(foreign_record).collect())
+    let time = core.versions.record_timestamp(core.clock.now());
+    let readded = readded.into_iter().map(|commit| ForeignCommit { diff_base: DiffBase::AfterSwitch, ..commit });
+    let diff = ForeignCommit { actor, message, time, ..diff };
+    Ok(std::iter::once(diff).chain(readded).map(external_record).collect())
 }
 
-/// Keeps what a branch does not have any more.
-pub(crate) fn keep(core: &VfsCore, from: CommitId, to: CommitId) -> Result<(), StoreError> {
+/// Keeps the commits that a branch no longer has.
+pub(crate) fn pin_dropped_commits(core: &VfsCore, from: CommitId, to: CommitId) -> Result<(), StoreError> {
     if core.git()?.pin_commits(from, to)? {
-        info!(commit.left = %from, commit.now = %to, "the branch was changed; what it had is kept below `refs/svcfs/kept`");
+        info!(commit.left = %from, commit.now = %to, "the branch was moved; its former commits are kept in `refs/svcfs/kept`");
     }
     Ok(())
 }
 
-/// The record of a commit that somebody else made, without a place in the log yet.
-pub(crate) fn foreign_record(commit: ForeignCommit) -> LogRecord {
+/// The unnumbered record of an external commit.
+pub(crate) fn external_record(commit: ForeignCommit) -> LogRecord {
     let entry = |entry: ForeignEntry| LogEntry {
         path: entry.path,
         old: entry.old,
@@ -156,7 +157,7 @@ pub(crate) fn foreign_record(commit: ForeignCommit) -> LogRecord {
     }
 }
 
-pub(super) fn no_branch() -> StoreError {
-    let text = "the git branch is gone: put `.git` back where it was, or run `git switch` to a branch that exists";
+pub(super) fn missing_branch() -> StoreError {
+    let text = "the git branch is missing: restore `.git`, or run `git switch` to a branch that exists";
     StoreError::Repository(text.to_owned())
 }

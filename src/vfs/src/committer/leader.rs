@@ -1,22 +1,23 @@
-//! Who does the committer's work: its thread, or a writer who is alone.
+//! Election of the commit leader: the committer thread, or a lone writer (inline leader).
 //!
-//! One rule: batches are taken and settled by whoever holds the seat, so that there is one order. Why does not the thread do all of
-//! it? Because a lone writer would wait for two wake-ups of another thread besides the flush, which is a tenth of its time. A writer
-//! who comes while somebody else is at work leaves its set to the thread, which takes all that came meanwhile at once.
+//! Invariant: only the holder of this lock takes and applies batches, so that there is one order.
+//! An inline leader saves the two thread wake-ups that a lone writer would wait for, a tenth of its
+//! time. A writer that finds the lock taken leaves its set to the thread, which takes all sets that
+//! came meanwhile as one batch.
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Instant;
 
-use super::{CommitPolicy, Committer, MAX_UNSETTLED_BYTES};
+use super::{CommitPolicy, Committer, MAX_UNCHECKPOINTED_BYTES};
 use crate::core::VfsCore;
 use crate::queue::CommitterCommand;
 
-/// So many batches of guests may be settled before the thread is woken to see after their packs.
-const MAX_UNRELEASED: usize = 8;
+/// Number of inline batches after which the thread is woken to unpin their packs.
+const MAX_PACKS_PENDING_UNPIN: usize = 8;
 
-/// The committer, and the right to work as it.
+/// The committer behind the leader lock.
 ///
-/// A lock that is poisoned on purpose: nobody goes on with what a panic left half done.
+/// The lock is poisoned by a panic on purpose: no other thread continues work that is half done.
 pub(crate) struct CommitLeader(Mutex<Committer>);
 
 impl CommitLeader {
@@ -24,86 +25,90 @@ impl CommitLeader {
         Self(Mutex::new(committer))
     }
 
-    /// The committer's thread: works until the queue is closed and empty.
+    /// Runs the committer thread until the queue is closed and empty.
     ///
     /// # Panics
-    /// When a writer panicked at work here: the write path has stopped then.
+    /// When an inline leader panicked: the write path has stopped then.
     pub(crate) fn run(&self) {
-        let core = Arc::clone(&self.hold().core);
+        let core = Arc::clone(&self.lock().core);
         loop {
-            let deadline = self.hold().rest();
-            let next = core.queue.wait(deadline);
-            let mut committer = self.hold();
-            committer.go_on();
+            let deadline = self.lock().schedule_wakeup();
+            let next = core.queue.next_command(deadline);
+            let mut committer = self.lock();
+            committer.resume();
             match next {
-                CommitterCommand::Batch => committer.work(),
-                CommitterCommand::Idle => committer.idle(),
+                CommitterCommand::Batch => committer.run_batch(),
+                CommitterCommand::Idle => committer.run_idle_work(),
                 CommitterCommand::Closed => return committer.finish(),
             }
-            committer.look_after();
+            committer.run_maintenance();
         }
     }
 
-    /// Has somebody work at what is queued: the caller, who waits for a set of its own, when nobody else does; else the thread.
-    pub(crate) fn attend(&self, core: &VfsCore) {
+    /// Runs the next batch on a synchronous writer's thread, or wakes the committer thread.
+    pub(crate) fn lead_or_wake(&self, core: &VfsCore) {
         match self.0.try_lock() {
-            Ok(mut committer) if committer.welcomes() => {
-                committer.receive();
-                let is_thread_needed = committer.leaves_work();
+            Ok(mut committer) if committer.can_run_inline() => {
+                committer.run_inline();
+                let needs_thread = committer.needs_thread();
                 drop(committer);
-                if is_thread_needed {
-                    core.queue.nudge();
+                if needs_thread {
+                    core.queue.wake_idle();
                 } else if !core.queue.is_empty() {
-                    core.queue.call();
+                    core.queue.wake();
                 }
             }
-            Ok(_) | Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => core.queue.call(),
+            Ok(_) | Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => core.queue.wake(),
         }
     }
 
-    #[expect(clippy::unwrap_used, reason = "the thread ends with whoever panicked in its place, and health says so")]
-    fn hold(&self) -> MutexGuard<'_, Committer> {
+    #[expect(
+        clippy::unwrap_used,
+        reason = "the committer thread ends after a panic of an inline leader, and health reports it"
+    )]
+    fn lock(&self) -> MutexGuard<'_, Committer> {
         self.0.lock().unwrap()
     }
 }
 
 impl Committer {
-    /// Until when the thread has nothing to do unless something comes.
-    fn rest(&mut self) -> Option<Instant> {
-        self.rests_until = self.deadline();
-        self.rests_until
+    /// The next time at which the thread has work, unless it is woken.
+    fn schedule_wakeup(&mut self) -> Option<Instant> {
+        self.next_wakeup = self.next_deadline();
+        self.next_wakeup
     }
 
-    /// Whether a writer may do the work: writers come one at a time, and there is nothing but a batch to see to.
-    fn welcomes(&self) -> bool {
-        self.is_calm
-            && self.core.commits == CommitPolicy::PerSet
+    /// Whether a writer may run the batch: writers come one at a time, and there is no other work.
+    fn can_run_inline(&self) -> bool {
+        self.is_uncontended
+            && self.core.commit_policy == CommitPolicy::PerSet
             && !self.window.is_open()
-            && self.unfinished.is_none()
-            && self.held.is_empty()
-            && self.left.is_none()
-            && self.unsettled_bytes <= MAX_UNSETTLED_BYTES
-            && self.core.trouble.lock().is_none()
+            && self.handoff.is_none()
+            && self.retry_queue.is_empty()
+            && self.unapplied_tip.is_none()
+            && self.uncheckpointed_bytes <= MAX_UNCHECKPOINTED_BYTES
+            && self.core.write_error.lock().is_none()
     }
 
-    /// Works as a guest: one batch, without waiting for a disk that refuses.
-    fn receive(&mut self) {
-        self.is_guest = true;
-        self.work();
-        self.is_guest = false;
-        self.tell_unsettled();
+    /// Runs one batch on a writer's thread, without retries.
+    fn run_inline(&mut self) {
+        self.is_inline = true;
+        self.run_batch();
+        self.is_inline = false;
+        self.report_uncheckpointed();
     }
 
-    /// Whether the thread has something to do, or earlier than it thought.
-    fn leaves_work(&self) -> bool {
-        self.unfinished.is_some() || self.unreleased >= MAX_UNRELEASED || self.deadline() < self.rests_until
+    /// Whether the thread has work, or must wake up earlier than it planned.
+    fn needs_thread(&self) -> bool {
+        self.handoff.is_some()
+            || self.packs_pending_unpin >= MAX_PACKS_PENDING_UNPIN
+            || self.next_deadline() < self.next_wakeup
     }
 
-    /// Goes on with what guests left.
-    fn go_on(&mut self) {
-        match self.unfinished.take() {
-            Some((planned, count)) => self.bring_about(planned, count),
-            None => self.release(),
+    fn resume(&mut self) {
+        match self.handoff.take() {
+            Some((planned, count)) => self.apply_logged(planned, count),
+            None => self.unpin_packs(),
         }
     }
 }

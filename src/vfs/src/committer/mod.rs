@@ -1,9 +1,10 @@
-//! Steps 6 to 9 of the write path, one thread for each space.
+//! Steps 6 to 9 of the write path; one thread for each space.
 //!
-//! One rule: log, tree, memory (git), feed, in this order. A set is logged with the commit it will get (commits are a function of
-//! parent, content, author and time), so that after a crash the same sets give the same commits. Until the log has a set,
-//! nothing of it is visible but unreferenced objects; from then on it will happen, whatever breaks. Where commits are gathered, a
-//! set is logged without one, and its commit is logged in the same way later: see `window`.
+//! Invariant: the order is log, tree, versions (git), feed. A set is logged with the id of its
+//! commit, which depends only on parent, content, author and time, so that replay after a crash
+//! gives the same commits. Before a set is logged, only unreferenced objects of it exist. Once it
+//! is logged it will be applied. With coalesced commits a set is logged without one, and its commit
+//! is logged later: see `window`.
 
 mod apply;
 mod checkpoint;
@@ -25,7 +26,7 @@ use svcfs_base::{CommitId, Fault, Seq, TreePath};
 use svcfs_store::{ExternalGit, LogRecord, PathState, StoreError, WriteTip};
 use tracing::{error, info, warn};
 
-pub(crate) use external_commits::{foreign_record, jump_records, numbered};
+pub(crate) use external_commits::{assign_seqs, diverged_records, external_record};
 pub(crate) use leader::CommitLeader;
 use overlap::FlushOverlap;
 use parallel_stage::ParallelStager;
@@ -33,363 +34,357 @@ use record::LoggedBatch;
 pub use window::CommitPolicy;
 pub(crate) use window::CommitWindow;
 
-use crate::adopt::adopted;
+use crate::adopt::adoption_set;
 use crate::core::{PendingRemoval, VfsCore};
 use crate::queue::{FileEffect, QueuedSet, StateAfter, StateBefore};
 
-/// A checkpoint comes after this long without writes, or when this much waits in the log.
-const IDLE: Duration = Duration::from_secs(1);
-const MAX_UNSETTLED_BYTES: usize = 64 << 20;
-/// How long the disk is left alone after it refused.
-const RETRY: Duration = Duration::from_millis(200);
+/// A checkpoint starts after this idle time, or at this size of logged contents.
+const CHECKPOINT_IDLE_DELAY: Duration = Duration::from_secs(1);
+const MAX_UNCHECKPOINTED_BYTES: usize = 64 << 20;
+/// Delay between retries after a disk error.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(crate) struct Committer {
     pub(crate) core: Arc<VfsCore>,
     /// The newest commit that the log knows.
     pub(crate) head: Option<CommitId>,
     /// The newest position of the log.
-    pub(crate) last: Seq,
-    /// The newest record that is no edit found by a look at the tree.
-    pub(crate) told: Seq,
-    /// What is known of `.git/index`.
-    pub(crate) index: index::GitIndex,
-    /// git commands that are not waited for any more.
-    pub(crate) passed: Option<ExternalGit>,
-    pub(crate) unsettled_bytes: usize,
-    pub(crate) is_unsettled: bool,
-    pub(crate) underway: Option<checkpoint::RunningCheckpoint>,
-    /// Sets that nobody waits for and that the log could not take yet.
-    pub(crate) held: Vec<QueuedSet>,
-    /// Sets that have no commit yet.
+    pub(crate) last_seq: Seq,
+    /// The newest record that is not an edit found by a scan of the tree.
+    pub(crate) last_non_scan_seq: Seq,
+    pub(crate) git_index: index::GitIndex,
+    /// External git commands that the committer stopped waiting for.
+    pub(crate) ignored_git: Option<ExternalGit>,
+    pub(crate) uncheckpointed_bytes: usize,
+    pub(crate) needs_checkpoint: bool,
+    pub(crate) running_checkpoint: Option<checkpoint::RunningCheckpoint>,
+    /// Accepted asynchronous sets that the log could not take yet.
+    pub(crate) retry_queue: Vec<QueuedSet>,
     pub(crate) window: CommitWindow,
-    /// The newest of what is logged and not remembered: the disk refused until the end, and the next opening goes on.
-    pub(crate) left: Option<WriteTip>,
-    /// Paths that somebody edited before an accepted change was in place: the edits are yet to be recorded.
-    pub(crate) edited: BTreeSet<TreePath>,
-    /// Commits of others that lie below ours and are yet to be recorded.
-    pub(crate) theirs: Vec<LogRecord>,
-    /// What is logged was built on a branch that somebody moved, and it is not on any branch yet.
+    /// The newest logged set that could not be applied before shutdown; recovery replays it.
+    pub(crate) unapplied_tip: Option<WriteTip>,
+    /// Paths whose external edits prevented an install, and are not recorded yet.
+    pub(crate) conflicting_edits: BTreeSet<TreePath>,
+    /// External commits that are ancestors of svcfs's own, not logged yet.
+    pub(crate) pending_external_records: Vec<LogRecord>,
+    /// The branch was moved externally; the logged sets' new commits are on no branch yet.
     pub(crate) is_rebuilding: bool,
     pub(crate) last_work: Instant,
-    /// Writes packs while the log is flushed, once this runs.
-    ahead: FlushOverlap,
-    /// Writes the pages of a set of many.
-    early: ParallelStager,
-    /// Whether writers come one at a time, by the newest batch.
-    is_calm: bool,
-    /// Whether a writer is at work here, who has no time for a disk that refuses.
-    is_guest: bool,
-    /// What a guest could not bring to its end: logged sets, and how many sets they were made of.
-    unfinished: Option<(LoggedBatch, usize)>,
-    /// Batches that guests settled and whose packs are not released yet.
-    unreleased: usize,
-    /// Until when the thread rests, as it last said.
-    rests_until: Option<Instant>,
+    /// Writes packs while the log is flushed.
+    flush_overlap: FlushOverlap,
+    /// Stages the files of a large set on a second thread.
+    parallel_stager: ParallelStager,
+    /// Whether the last batch had exactly one set.
+    is_uncontended: bool,
+    /// Whether the batch runs on a writer's thread, which must not block on retries.
+    is_inline: bool,
+    /// A logged batch that an inline leader could not apply, with the number of its sets.
+    handoff: Option<(LoggedBatch, usize)>,
+    /// Applied batches whose packs are not unpinned yet.
+    packs_pending_unpin: usize,
+    /// The committer thread's next wake-up.
+    next_wakeup: Option<Instant>,
 }
 
-/// How the settling of logged sets ended.
+/// Outcome of the apply step.
 enum ApplyOutcome {
-    /// They are in place, remembered and announced.
-    Settled,
-    /// They are left to the next opening.
-    Left,
-    /// The disk refused, and whoever was at work had no time to wait for it.
-    Unfinished(Vec<PlannedSet>),
+    /// Installed, committed and announced.
+    Applied,
+    /// Recovery applies them at the next start.
+    DeferredToRecovery,
+    /// An inline leader met an error; the committer thread retries.
+    HandedOff(Vec<PlannedSet>),
 }
 
-/// A set with its record.
 struct PlannedSet {
-    prepared: QueuedSet,
+    set: QueuedSet,
     record: LogRecord,
-    /// Made here for an edit behind us that another set covers.
-    is_extra: bool,
+    /// Created by the committer, for an external edit that another set would overwrite.
+    is_synthetic: bool,
 }
 
 impl Committer {
-    /// A committer that stands at a position and has nothing to do.
-    pub(crate) fn at(core: Arc<VfsCore>, last: Seq, head: Option<CommitId>) -> Self {
+    /// A committer at a log position, with nothing to do.
+    pub(crate) fn starting_at(core: Arc<VfsCore>, last: Seq, head: Option<CommitId>) -> Self {
         Self {
             core,
             head,
-            last,
-            told: Seq(0),
-            index: index::GitIndex::default(),
-            passed: None,
-            unsettled_bytes: 0,
-            is_unsettled: false,
-            underway: None,
-            held: Vec::new(),
+            last_seq: last,
+            last_non_scan_seq: Seq(0),
+            git_index: index::GitIndex::default(),
+            ignored_git: None,
+            uncheckpointed_bytes: 0,
+            needs_checkpoint: false,
+            running_checkpoint: None,
+            retry_queue: Vec::new(),
             window: CommitWindow::default(),
-            left: None,
-            edited: BTreeSet::new(),
-            theirs: Vec::new(),
+            unapplied_tip: None,
+            conflicting_edits: BTreeSet::new(),
+            pending_external_records: Vec::new(),
             is_rebuilding: false,
             last_work: Instant::now(),
-            ahead: FlushOverlap::default(),
-            early: ParallelStager::default(),
-            is_calm: true,
-            is_guest: false,
-            unfinished: None,
-            unreleased: 0,
-            rests_until: None,
+            flush_overlap: FlushOverlap::default(),
+            parallel_stager: ParallelStager::default(),
+            is_uncontended: true,
+            is_inline: false,
+            handoff: None,
+            packs_pending_unpin: 0,
+            next_wakeup: None,
         }
     }
 
-    /// One batch; none when another was at work on it in the moment before.
-    fn work(&mut self) {
+    /// Processes one batch; does nothing when the queue is empty.
+    fn run_batch(&mut self) {
         let batch = self.core.queue.drain();
         if batch.is_empty() {
             return;
         }
-        self.is_calm = batch.len() == 1;
-        let mut sets = std::mem::take(&mut self.held);
+        self.is_uncontended = batch.len() == 1;
+        let mut sets = std::mem::take(&mut self.retry_queue);
         sets.extend(batch);
         self.process(sets);
     }
 
-    /// What is looked after between batches.
-    fn look_after(&mut self) {
-        // A disk that is slower than its writers stops them before the log grows without end.
-        let is_full = self.unsettled_bytes > MAX_UNSETTLED_BYTES;
-        self.end_checkpoint(is_full && self.underway.as_ref().is_some_and(checkpoint::RunningCheckpoint::is_flush));
+    /// Work between batches: checkpoint, index refresh, metrics.
+    fn run_maintenance(&mut self) {
+        // When the disk is slower than its writers, they wait here, so that the log stays bounded.
+        let is_full = self.uncheckpointed_bytes > MAX_UNCHECKPOINTED_BYTES;
+        self.collect_checkpoint(
+            is_full && self.running_checkpoint.as_ref().is_some_and(checkpoint::RunningCheckpoint::is_flush),
+        );
         if is_full {
             self.checkpoint();
         }
         self.refresh_index_when_due();
-        self.tell_unsettled();
+        self.report_uncheckpointed();
     }
 
-    fn tell_unsettled(&self) {
-        self.core.unsettled_bytes.store(self.unsettled_bytes as u64, Ordering::Relaxed);
+    fn report_uncheckpointed(&self) {
+        self.core.uncheckpointed_bytes.store(self.uncheckpointed_bytes as u64, Ordering::Relaxed);
     }
 
-    fn deadline(&self) -> Option<Instant> {
-        let departure = self.core.departures.lock().values().map(|departure| departure.due).min();
-        let is_checkpoint_near = self.is_unsettled && self.underway.is_none() && !self.window.is_open();
-        let checkpoint = is_checkpoint_near.then(|| self.last_work + IDLE);
-        let is_troubled = !self.held.is_empty() || self.core.trouble.lock().is_some();
-        let retry = is_troubled.then(|| Instant::now() + RETRY);
-        let index = self.index.due().filter(|_| self.underway.is_none());
-        // Departures are entered without waking this thread: it looks often enough for their two seconds.
-        let look = Instant::now() + IDLE;
+    fn next_deadline(&self) -> Option<Instant> {
+        let removal = self.core.pending_removals.lock().values().map(|pending| pending.due).min();
+        let is_checkpoint_near = self.needs_checkpoint && self.running_checkpoint.is_none() && !self.window.is_open();
+        let checkpoint = is_checkpoint_near.then(|| self.last_work + CHECKPOINT_IDLE_DELAY);
+        let needs_retry = !self.retry_queue.is_empty() || self.core.write_error.lock().is_some();
+        let retry = needs_retry.then(|| Instant::now() + RETRY_INTERVAL);
+        let index = self.git_index.due().filter(|_| self.running_checkpoint.is_none());
+        // Pending removals do not wake this thread: it polls within their grace period.
+        let poll = Instant::now() + CHECKPOINT_IDLE_DELAY;
         let commits = self.window.due().map(|due| retry.unwrap_or(due));
-        [departure, commits, checkpoint, retry, index, Some(look)].into_iter().flatten().min()
+        [removal, commits, checkpoint, retry, index, Some(poll)].into_iter().flatten().min()
     }
 
-    fn idle(&mut self) {
-        if !self.held.is_empty() || self.is_window_due() {
-            let held = std::mem::take(&mut self.held);
-            self.process(held);
-        } else if self.core.trouble.lock().is_some() {
-            self.look_again();
+    fn run_idle_work(&mut self) {
+        if !self.retry_queue.is_empty() || self.is_window_due() {
+            let retried = std::mem::take(&mut self.retry_queue);
+            self.process(retried);
+        } else if self.core.write_error.lock().is_some() {
+            self.recheck_write_error();
         } else {
-            self.look_at_branch();
+            self.check_branch();
         }
-        self.look_at_index();
-        self.record_departures(Instant::now());
-        let is_idle = self.is_unsettled && self.last_work.elapsed() >= IDLE && !self.window.is_open();
+        self.check_index();
+        self.record_due_removals(Instant::now());
+        let is_idle =
+            self.needs_checkpoint && self.last_work.elapsed() >= CHECKPOINT_IDLE_DELAY && !self.window.is_open();
         if is_idle {
             self.checkpoint();
         }
     }
 
-    /// Followers hear of a person's commit although nobody writes, and whoever watches over the server learns that `.git` is gone or
-    /// broken before a writer does.
-    fn look_at_branch(&mut self) {
-        self.give_way();
-        if let Err(trouble) = self.follow_head() {
-            error!(error = %trouble, "git cannot be used; writes are refused until it can");
-            *self.core.trouble.lock() = Some(trouble.into());
+    /// Announces external commits, and notices a missing or damaged `.git`, without writes.
+    fn check_branch(&mut self) {
+        self.wait_for_external_git();
+        if let Err(error) = self.follow_head() {
+            error!(error = %error, "git cannot be used; writes are refused until it works again");
+            *self.core.write_error.lock() = Some(error.into());
         }
     }
 
-    /// The trouble is over once the disk takes writes again: nobody need dare one to find out. What it is may change meanwhile.
-    fn look_again(&mut self) {
-        let trouble = self.follow_head().and_then(|()| self.core.log.probe_disk()).err();
-        if trouble.is_none() {
-            info!("the disk takes writes again");
+    /// Clears the write error once the disk accepts writes, or updates its cause.
+    fn recheck_write_error(&mut self) {
+        let error = self.follow_head().and_then(|()| self.core.log.probe_disk()).err();
+        if error.is_none() {
+            info!("the disk accepts writes again");
         }
-        *self.core.trouble.lock() = trouble.map(Fault::from);
+        *self.core.write_error.lock() = error.map(Fault::from);
     }
 
     fn finish(&mut self) {
-        self.record_departures(Instant::now() + crate::core::DEPARTURE * 2);
-        let held = std::mem::take(&mut self.held);
-        if !held.is_empty() {
-            self.process(held);
+        self.record_due_removals(Instant::now() + crate::core::RENAME_SAVE_GRACE * 2);
+        let retried = std::mem::take(&mut self.retry_queue);
+        if !retried.is_empty() {
+            self.process(retried);
         }
         self.close_window();
         if self.window.is_open() {
-            error!(
-                sets = self.window.count(),
-                "logged changes have no commit yet; they will when the space is opened again"
-            );
+            error!(sets = self.window.count(), "logged changes have no commit yet; the next start commits them");
         }
-        for prepared in &self.held {
-            error!(message = %prepared.message, "an accepted write could not be logged before the end");
-            if !prepared.is_adopted {
-                self.core.lost.lock().extend(prepared.effects.iter().map(|effect| effect.path.clone()));
+        for set in &self.retry_queue {
+            error!(message = %set.message, "an accepted write could not be logged before shutdown and is lost");
+            if !set.is_adopted {
+                self.core.lost_writes.lock().extend(set.effects.iter().map(|effect| effect.path.clone()));
             }
         }
-        // One that is on its way does not have what came since.
+        // A running checkpoint does not cover the latest changes.
         for _ in 0..2 {
-            self.end_checkpoint(true);
-            self.index.hurry();
+            self.collect_checkpoint(true);
+            self.git_index.expedite();
             self.checkpoint();
         }
-        self.end_checkpoint(true);
+        self.collect_checkpoint(true);
         self.core.feed.close();
     }
 
-    /// Pages that left under a scratch name and did not come back are removed from history.
-    fn record_departures(&mut self, now: Instant) {
+    /// Records the removal of pages that were renamed to a scratch name and did not reappear.
+    fn record_due_removals(&mut self, now: Instant) {
         let due: Vec<_> = {
-            let mut departures = self.core.departures.lock();
+            let mut pending = self.core.pending_removals.lock();
             let paths: Vec<_> =
-                departures.iter().filter(|(_, gone)| gone.due <= now).map(|(path, _)| path.clone()).collect();
-            paths.into_iter().filter_map(|path| departures.remove(&path).map(|gone| (path, gone))).collect()
+                pending.iter().filter(|(_, removal)| removal.due <= now).map(|(path, _)| path.clone()).collect();
+            paths.into_iter().filter_map(|path| pending.remove(&path).map(|removal| (path, removal))).collect()
         };
-        let departed: Vec<_> = due.into_iter().filter_map(|(path, gone)| self.departed(path, gone)).collect();
-        if !departed.is_empty() {
-            self.core.queue.count(departed.len());
-            let mut sets = std::mem::take(&mut self.held);
-            sets.extend(departed);
+        let removals: Vec<_> = due.into_iter().filter_map(|(path, removal)| self.removal_set(path, removal)).collect();
+        if !removals.is_empty() {
+            self.core.queue.count_accepted(removals.len());
+            let mut sets = std::mem::take(&mut self.retry_queue);
+            sets.extend(removals);
             self.process(sets);
         }
     }
 
-    /// The removal of a page that departed; what a person put in its place meanwhile is kept as an edit of theirs.
-    fn departed(&self, path: TreePath, gone: PendingRemoval) -> Option<QueuedSet> {
+    /// The removal of a renamed page, or an external edit if a new file is there.
+    fn removal_set(&self, path: TreePath, removal: PendingRemoval) -> Option<QueuedSet> {
         if self.core.overlay.get(&path).is_some() {
             return None;
         }
-        let after = match self.core.standing(&path) {
-            Ok(standing) => standing.map(StateAfter::Leaf),
+        let after = match self.core.read_worktree(&path) {
+            Ok(current) => current.map(StateAfter::Leaf),
             Err(error) => {
-                warn!(page.path = %path, %error, "what stands where a page left cannot be read");
+                warn!(page.path = %path, %error, "cannot read the current file at the path of a renamed page");
                 return None;
             }
         };
-        let before = match self.recorded(&path) {
+        let before = match self.recorded_state(&path) {
             Ok(recorded) => recorded.map(StateBefore::from),
-            Err(_) => Some(gone.before),
+            Err(_) => Some(removal.before),
         };
         let is_back = after.is_some();
-        let set = adopted(&self.core, vec![FileEffect::new(path, before, after)], None);
-        Some(if is_back { set } else { QueuedSet { actor: gone.actor, protocol: gone.protocol, ..set } })
+        let set = adoption_set(&self.core, vec![FileEffect::new(path, before, after)], None);
+        Some(if is_back { set } else { QueuedSet { actor: removal.actor, protocol: removal.protocol, ..set } })
     }
 
     fn process(&mut self, sets: Vec<QueuedSet>) {
         let count = sets.len();
         self.last_work = Instant::now();
-        self.give_way();
-        self.early.begin(&self.core, &sets);
+        self.wait_for_external_git();
+        self.parallel_stager.start(&self.core, &sets);
         match self.log_all(sets) {
-            Ok(logged) => self.bring_about(logged, count),
+            Ok(logged) => self.apply_logged(logged, count),
             Err((sets, fault)) => {
-                self.early.end(&self.core);
-                let held = self.held.len();
-                self.refuse(sets, &fault);
-                // Held sets are still pending: they are counted when they leave.
-                self.done(count - (self.held.len() - held));
+                self.parallel_stager.finish(&self.core);
+                let retries_before = self.retry_queue.len();
+                self.fail_batch(sets, &fault);
+                // Sets in the retry queue are still pending: they are counted when they are done.
+                self.finish_sets(count - (self.retry_queue.len() - retries_before));
             }
         }
-        self.early.end(&self.core);
+        self.parallel_stager.finish(&self.core);
     }
 
-    /// Steps 7 to 9 of what is logged, made of so many sets.
-    fn bring_about(&mut self, logged: LoggedBatch, count: usize) {
-        let LoggedBatch { planned, void } = logged;
+    /// Steps 7 to 9 for a logged batch of `count` sets.
+    fn apply_logged(&mut self, logged: LoggedBatch, count: usize) {
+        let LoggedBatch { planned, noops } = logged;
         let is_any = !planned.is_empty();
-        match self.settle(planned) {
-            // A batch of which nothing was written says nothing about the disk.
-            ApplyOutcome::Settled if is_any => *self.core.trouble.lock() = None,
-            ApplyOutcome::Settled => {}
-            ApplyOutcome::Left => return self.done(count),
-            ApplyOutcome::Unfinished(planned) => {
-                self.unfinished = Some((LoggedBatch { planned, void }, count));
+        match self.apply(planned) {
+            // A batch that wrote nothing says nothing about the disk.
+            ApplyOutcome::Applied if is_any => *self.core.write_error.lock() = None,
+            ApplyOutcome::Applied => {}
+            ApplyOutcome::DeferredToRecovery => return self.finish_sets(count),
+            ApplyOutcome::HandedOff(planned) => {
+                self.handoff = Some((LoggedBatch { planned, noops }, count));
                 return;
             }
         }
-        self.answer_void(&void);
-        self.done(count);
+        self.ack_noops(&noops);
+        self.finish_sets(count);
     }
 
-    /// Counts sets that are settled or refused.
-    fn done(&mut self, count: usize) {
-        // Before these are: who waits until all is settled waits for the edits on top, too.
-        if let Some(edits) = self.edits() {
-            self.core.queue.count(1);
+    fn finish_sets(&mut self, count: usize) {
+        // Counted before the sets, so that a barrier waits for the edits, too.
+        if let Some(edits) = self.take_conflicting_edits() {
+            self.core.queue.count_accepted(1);
             self.process(vec![edits]);
         }
         self.core.queue.done(count, !self.window.is_open());
     }
 
-    /// What is recorded of a path, or will be once the window is closed.
-    fn recorded(&self, path: &TreePath) -> Result<PathState, StoreError> {
+    /// State of a path in history, or after the window is closed.
+    fn recorded_state(&self, path: &TreePath) -> Result<PathState, StoreError> {
         if let Some(recorded) = self.core.uncommitted.get(path, Seq(0)) {
             return Ok(recorded);
         }
-        let states = self.core.memory.staged_states(WriteTip { commit: self.head, seq: self.last }, &[path])?;
+        let states = self.core.versions.staged_states(WriteTip { commit: self.head, seq: self.last_seq }, &[path])?;
         Ok(states.into_iter().flatten().next())
     }
 
-    /// A set of the edits that were found in the place of accepted changes, to come on top of those.
-    fn edits(&mut self) -> Option<QueuedSet> {
+    /// A set with the edits that conflicted with accepted changes, to be committed after those.
+    fn take_conflicting_edits(&mut self) -> Option<QueuedSet> {
         let mut effects = Vec::new();
-        for path in std::mem::take(&mut self.edited) {
+        for path in std::mem::take(&mut self.conflicting_edits) {
             if self.core.overlay.get(&path).is_some() {
-                // Another change of it is accepted already; its turn brings up what stands there.
+                // A later accepted change of this path finds the edit itself.
                 continue;
             }
-            let recorded = self.recorded(&path);
-            match recorded.and_then(|recorded| Ok((recorded, self.core.standing(&path)?))) {
-                Ok((recorded, standing)) => {
-                    let (before, after) = (recorded.map(StateBefore::from), standing.map(StateAfter::Leaf));
+            let recorded = self.recorded_state(&path);
+            match recorded.and_then(|recorded| Ok((recorded, self.core.read_worktree(&path)?))) {
+                Ok((recorded, current)) => {
+                    let (before, after) = (recorded.map(StateBefore::from), current.map(StateAfter::Leaf));
                     effects.push(FileEffect::new(path, before, after));
                 }
-                Err(error) => warn!(page.path = %path, %error, "an edit behind the server cannot be recorded"),
+                Err(error) => warn!(page.path = %path, %error, "an external edit cannot be recorded"),
             }
         }
-        effects.retain(|effect| !effect.is_noise());
-        (!effects.is_empty()).then(|| adopted(&self.core, effects, None))
+        effects.retain(|effect| !effect.is_noop());
+        (!effects.is_empty()).then(|| adoption_set(&self.core, effects, None))
     }
 
-    /// Nothing was logged. Those who wait are told; what nobody waits for was accepted and is tried again.
-    fn refuse(&mut self, sets: Vec<QueuedSet>, fault: &Fault) {
+    /// Nothing was logged: synchronous writers get the fault, asynchronous sets are retried.
+    fn fail_batch(&mut self, sets: Vec<QueuedSet>, fault: &Fault) {
         error!(error = ?fault, sets = sets.len(), "changes could not be logged");
-        *self.core.trouble.lock() = Some(fault.duplicate());
-        // What is left is logged, and what follows is built on it.
-        if self.left.is_none() {
-            self.core.memory.discard();
+        *self.core.write_error.lock() = Some(fault.duplicate());
+        // Unapplied sets are logged, and later commits are based on them.
+        if self.unapplied_tip.is_none() {
+            self.core.versions.discard();
         }
-        self.turn_away_or_hold(sets, fault);
+        self.reject_or_retry(sets, fault);
     }
 
-    /// Tells those who wait that nothing of theirs is taken; what nobody waits for was accepted, and is tried again.
-    fn turn_away_or_hold(&mut self, sets: Vec<QueuedSet>, fault: &Fault) {
-        for mut prepared in sets {
-            match prepared.answer.take() {
+    /// Refuses the sets of synchronous writers; queues asynchronous sets for a retry.
+    fn reject_or_retry(&mut self, sets: Vec<QueuedSet>, fault: &Fault) {
+        for mut set in sets {
+            match set.answer.take() {
                 Some(answer) => {
-                    self.forget(&prepared);
-                    // The writer may have given up waiting.
+                    self.clear_overlay(&set);
                     let _ = answer.send(Err(fault.duplicate()));
                 }
-                None => self.held.push(prepared),
+                None => self.retry_queue.push(set),
             }
         }
-        // A refused change may have covered a held one.
-        for prepared in self.held.iter().filter(|prepared| !prepared.is_adopted) {
-            self.core.show(prepared);
+        // A refused change may have replaced the overlay entry of a retried one.
+        for set in self.retry_queue.iter().filter(|set| !set.is_adopted) {
+            self.core.show_pending(set);
         }
     }
 
-    fn forget(&self, prepared: &QueuedSet) {
-        for effect in &prepared.effects {
-            self.core.overlay.clear(&effect.path, prepared.stamp);
+    fn clear_overlay(&self, set: &QueuedSet) {
+        for effect in &set.effects {
+            self.core.overlay.clear(&effect.path, set.ticket);
         }
-        for path in &prepared.spent {
-            self.core.overlay.clear(path, prepared.stamp);
+        for path in &set.consumed_scratch {
+            self.core.overlay.clear(path, set.ticket);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The pack of a batch is written while the disk flushes the log, and the page of a lone set, too: a writer waits for the longest of them,
-//! not for all.
+//! Writes the batch's pack, and stages the file of a lone set, while the log is flushed: a writer
+//! waits for the longest of them, not for the sum.
 //!
-//! One rule: nothing hangs on it. What is written ahead of the log is unreferenced until the branch shows it, and a crash in between
-//! leaves a pack that its `.keep` file tells the next opening to look at, and a file of our own that the next opening sweeps. What could not
-//! be written is written when its time comes.
+//! Invariant: overlap is best-effort. What is written before the log is unreferenced until the
+//! branch moves. A crash leaves a pack with a `.keep` file, which recovery checks, and a temporary
+//! file, which it removes. What could not be written is written in its own step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use crate::core::VfsCore;
 use crate::overlay::OverlayFile;
 use crate::queue::StateAfter;
 
-/// Does what is needed after the flush while that lasts, each by a thread of its own: the disk is waited for meanwhile, and not a processor.
+/// Runs the next steps' work on helper threads while the caller waits for the flush.
 #[derive(Default)]
 pub(super) struct FlushOverlap {
     pack: OverlapStep,
@@ -26,47 +26,47 @@ pub(super) struct FlushOverlap {
 }
 
 impl FlushOverlap {
-    /// Does something while what was staged is published, and a lone page prepared; all of it is over then.
-    pub(super) fn beside<T>(&self, core: &Arc<VfsCore>, planned: &[PlannedSet], deed: impl FnOnce() -> T) -> T {
-        if core.memory.git().is_none() {
-            return deed();
+    /// Runs `work` while the pack is written and a lone file is staged; waits for all.
+    pub(super) fn during<T>(&self, core: &Arc<VfsCore>, planned: &[PlannedSet], work: impl FnOnce() -> T) -> T {
+        if core.versions.git().is_none() {
+            return work();
         }
-        let shared = Arc::clone(core);
-        let pack = self.pack.begin(move || publish(&shared));
-        let page = lone_page(planned).map(|(path, leaf)| {
-            let shared = Arc::clone(core);
-            self.page.begin(move || shared.prepare(&path, &leaf))
+        let core_for_step = Arc::clone(core);
+        let pack = self.pack.start(move || publish(&core_for_step));
+        let page = single_page(planned).map(|(path, leaf)| {
+            let core_for_step = Arc::clone(core);
+            self.page.start(move || core_for_step.stage(&path, &leaf))
         });
-        let outcome = deed();
+        let outcome = work();
         if let Some(page) = page {
-            self.page.end(&page);
+            self.page.finish(&page);
         }
-        self.pack.end(&pack);
+        self.pack.finish(&pack);
         outcome
     }
 }
 
-/// Something that is done by a helper, if it comes to it in time.
+/// Work for a helper thread, skipped if it does not start in time.
 #[derive(Default)]
 struct OverlapStep(SerialExecutor);
 
-/// Whether a step was begun, or will not be any more.
+/// Whether a step was started, or cancelled.
 type StepClaim = Arc<AtomicBool>;
 
 impl OverlapStep {
-    fn begin(&self, step: impl FnOnce() + Send + 'static) -> StepClaim {
+    fn start(&self, step: impl FnOnce() + Send + 'static) -> StepClaim {
         let claim = StepClaim::default();
-        let claimed = Arc::clone(&claim);
+        let step_claim = Arc::clone(&claim);
         self.0.submit(move || {
-            if !claimed.swap(true, Ordering::AcqRel) {
+            if !step_claim.swap(true, Ordering::AcqRel) {
                 step();
             }
         });
         claim
     }
 
-    /// Waits for what was begun; what was not is left.
-    fn end(&self, claim: &StepClaim) {
+    /// Waits for a started step; cancels one that was not started.
+    fn finish(&self, claim: &StepClaim) {
         if claim.swap(true, Ordering::AcqRel) {
             self.0.wait_idle();
         }
@@ -74,14 +74,14 @@ impl OverlapStep {
 }
 
 fn publish(core: &VfsCore) {
-    if let Some(Err(error)) = core.memory.git().map(History::publish) {
-        debug!(%error, "a pack could not be written ahead; it is when the branch moves");
+    if let Some(Err(error)) = core.versions.git().map(History::publish) {
+        debug!(%error, "a pack could not be written early; it is written when the branch moves");
     }
 }
 
-/// The only file that is to be put in place; none where there are several, which would keep the processor from the writers behind them.
-fn lone_page(planned: &[PlannedSet]) -> Option<(TreePath, OverlayFile)> {
-    let [PlannedSet { prepared, .. }] = planned else { return None };
+/// The only file to install; none for several, whose staging would slow other writers.
+fn single_page(planned: &[PlannedSet]) -> Option<(TreePath, OverlayFile)> {
+    let [PlannedSet { set: prepared, .. }] = planned else { return None };
     match &prepared.effects[..] {
         [effect] if !prepared.is_adopted && prepared.moves.is_empty() => match &effect.after {
             Some(StateAfter::Leaf(leaf)) => Some((effect.path.clone(), leaf.clone())),

@@ -1,4 +1,4 @@
-//! Steps 6 and 8a: a commit for each set, made and unreferenced, then all sets of the batch in the log with one flush.
+//! Steps 6 and 8a: builds unreferenced commits, then logs the batch with one flush.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -11,17 +11,18 @@ use tracing::error;
 
 use super::window::CommitPolicy;
 use super::{Committer, PlannedSet};
-use crate::adopt::{adopted, adoption_message};
+use crate::adopt::{adoption_message, adoption_set};
 use crate::overlay::OverlayFile;
-use crate::precondition::{CurrentState, check};
+use crate::precondition::{CurrentState, check_precondition};
 use crate::queue::{FileEffect, QueuedSet, StateAfter, StateBefore};
 use crate::queue_load::FlushKind;
 
-/// Up to here the log has the contents of edits behind us, too: whoever flushed theirs is not to lose it to a power cut after somebody covered it.
-/// A whole tree that was put there is in git, which is flushed with the next checkpoint.
-const MAX_KEPT_BYTES: usize = 1 << 20;
+/// Up to this size the log also has the contents of adopted edits: an edit that its program flushed
+/// must survive a power cut after svcfs overwrites it. Larger trees are in git, flushed by the next
+/// checkpoint.
+const MAX_ADOPTED_CONTENT_BYTES: usize = 1 << 20;
 
-/// Where the next commit and the next record go.
+/// Parent of the next commit, position of the next record.
 #[derive(Clone, Copy)]
 pub(super) struct RecordTip {
     pub(super) commit: Option<CommitId>,
@@ -31,264 +32,264 @@ pub(super) struct RecordTip {
 }
 
 impl RecordTip {
-    /// The same without the window.
-    pub(super) const fn recorded(self) -> svcfs_store::WriteTip {
+    /// The tip without the window.
+    pub(super) const fn write_tip(self) -> svcfs_store::WriteTip {
         let Self { commit, seq, committed: _ } = self;
         svcfs_store::WriteTip { commit, seq }
     }
 }
 
-/// What a record is made as.
+/// Properties of a record to build.
 #[derive(Clone, Copy)]
 pub(super) struct RecordForm {
-    pub(super) role: RecordKind,
+    pub(super) kind: RecordKind,
     pub(super) time: Timestamp,
-    /// Whether the log keeps the contents.
-    pub(super) is_kept: bool,
+    /// Whether the log stores the contents.
+    pub(super) keeps_content: bool,
 }
 
 impl Committer {
-    /// Step 6, with the objects of step 8 made first. With the window's commits, when it is their time.
+    /// Step 6, after building the objects of step 8, with the window's commits if due.
     pub(super) fn log_all(&mut self, sets: Vec<QueuedSet>) -> Result<LoggedBatch, (Vec<QueuedSet>, Fault)> {
         if let Err(error) = self.follow_head() {
             return Err((sets, error.into()));
         }
         let mark = self.window.count();
         self.log_planned(sets).map_err(|(sets, error)| {
-            self.window.keep_open();
-            self.take_back(mark);
+            self.window.abort_close();
+            self.rollback_to(mark);
             (sets, error.into())
         })
     }
 
     fn log_planned(&mut self, sets: Vec<QueuedSet>) -> Result<LoggedBatch, (Vec<QueuedSet>, StoreError)> {
-        let mut logged = LoggedBatch { planned: Vec::with_capacity(sets.len()), void: Vec::new() };
-        let commit = self.left.map_or(self.head, |left| left.commit);
-        let mut tip = RecordTip { commit, seq: self.last, committed: Seq(0) };
+        let mut logged = LoggedBatch { planned: Vec::with_capacity(sets.len()), noops: Vec::new() };
+        let commit = self.unapplied_tip.map_or(self.head, |tip| tip.commit);
+        let mut tip = RecordTip { commit, seq: self.last_seq, committed: Seq(0) };
         let mut sets = sets.into_iter();
-        while let Some(prepared) = sets.next() {
-            let refused = match self.plan(prepared, &mut tip, &mut logged) {
+        while let Some(set) = sets.next() {
+            let failed = match self.plan(set, &mut tip, &mut logged) {
                 Ok(()) => continue,
-                Err(refused) => refused,
+                Err(failed) => failed,
             };
-            match *refused {
-                (prepared, PlanError::Store(StoreError::Unrecordable { path, reason })) => {
-                    self.refuse_name(&prepared, path, reason);
+            match *failed {
+                (set, PlanError::Store(StoreError::Unrecordable { path, reason })) => {
+                    self.reject_unrecordable(&set, path, reason);
                 }
-                (prepared, PlanError::Premise(fault)) => self.turn_away(&prepared, fault),
-                (prepared, PlanError::Store(error)) => {
-                    return Err((logged.asked().into_iter().chain([prepared]).chain(sets).collect(), error));
+                (set, PlanError::PreconditionFailed(fault)) => self.reject(&set, fault),
+                (set, PlanError::Store(error)) => {
+                    return Err((logged.into_requested().into_iter().chain([set]).chain(sets).collect(), error));
                 }
             }
         }
         if self.is_window_due() {
-            match self.close(&mut tip) {
+            match self.plan_window_commits(&mut tip) {
                 Ok(commits) => logged.planned.extend(commits),
-                Err(error) => return Err((logged.asked(), error)),
+                Err(error) => return Err((logged.into_requested(), error)),
             }
         }
         let records: Vec<LogRecord> = logged.planned.iter().map(|planned| planned.record.clone()).collect();
         if !records.is_empty()
             && let Err(error) = self.append(&records, &logged.planned)
         {
-            return Err((logged.asked(), error));
+            return Err((logged.into_requested(), error));
         }
-        self.core.memory.mark_logged();
-        self.window_logged();
+        self.core.versions.mark_logged();
+        self.mark_window_logged();
         if records.is_empty() {
-            self.window_shown();
+            self.mark_window_committed();
             return Ok(logged);
         }
-        self.last = tip.seq;
-        self.is_unsettled = true;
-        self.unsettled_bytes += records.iter().flat_map(|record| &record.entries).map(size_of_entry).sum::<usize>();
+        self.last_seq = tip.seq;
+        self.needs_checkpoint = true;
+        self.uncheckpointed_bytes += records.iter().flat_map(|record| &record.entries).map(entry_bytes).sum::<usize>();
         Ok(logged)
     }
 
-    /// Step 6, with what the steps behind it need made beside it. Not while the disk refuses: what is not logged then would fill it.
+    /// Step 6, overlapped with preparation of the next steps; not while the disk fails.
     fn append(&self, records: &[LogRecord], planned: &[PlannedSet]) -> Result<(), StoreError> {
         let append = || {
-            let begun = Instant::now();
+            let started = Instant::now();
             self.core.log.append(records)?;
-            self.core.flushed(FlushKind::Log, begun);
+            self.core.report_flush(FlushKind::Log, started);
             Ok(())
         };
         let has_commits = records.iter().any(|record| record.commit.is_some());
-        if !has_commits || self.core.trouble.lock().is_some() {
+        if !has_commits || self.core.write_error.lock().is_some() {
             return append();
         }
-        self.ahead.beside(&self.core, planned, append)
+        self.flush_overlap.during(&self.core, planned, append)
     }
 
-    /// One path that cannot be recorded does not keep the others of its batch from being recorded.
-    fn refuse_name(&self, prepared: &QueuedSet, path: TreePath, reason: String) {
-        if prepared.answer.is_none() {
+    /// Refuses a set with a path that cannot be recorded; the rest of the batch is logged.
+    fn reject_unrecordable(&self, set: &QueuedSet, path: TreePath, reason: String) {
+        if set.answer.is_none() {
             error!(page.path = %path, reason, "this path cannot be recorded; the file is on the disk only");
-            for effect in prepared.changing() {
+            for effect in set.changing_effects() {
                 if let Some(StateAfter::Leaf(leaf)) = &effect.after
                     && let Err(error) = self.core.install(&effect.path, leaf)
                 {
-                    error!(page.path = %effect.path, %error, "the file could not be kept on the disk");
+                    error!(page.path = %effect.path, %error, "cannot write the file to the disk");
                 }
             }
         }
-        self.turn_away(prepared, StoreError::Unrecordable { path, reason }.into());
+        self.reject(set, StoreError::Unrecordable { path, reason }.into());
     }
 
-    /// Refuses one set; the others of its batch go on.
-    fn turn_away(&self, prepared: &QueuedSet, fault: Fault) {
-        self.forget(prepared);
-        if let Some(answer) = &prepared.answer {
-            // The writer may have given up waiting.
+    fn reject(&self, set: &QueuedSet, fault: Fault) {
+        self.clear_overlay(set);
+        if let Some(answer) = &set.answer {
             let _ = answer.send(Err(fault));
         }
     }
 
-    /// Makes a set's commit, unreferenced, and its record; before them, those of edits behind us that the set would cover. A set
-    /// that gets its commit later is put into the window, one that does not comes after those that are in it.
+    /// Builds a set's unreferenced commit and its record, and before them those of external edits
+    /// that the set would overwrite. A set to be coalesced is put into the window; any other set
+    /// closes the window first.
     fn plan(
         &mut self,
-        mut prepared: QueuedSet,
+        mut set: QueuedSet,
         tip: &mut RecordTip,
         logged: &mut LoggedBatch,
     ) -> Result<(), Box<(QueuedSet, PlanError)>> {
-        if prepared.is_adopted || self.core.commits == CommitPolicy::PerSet {
-            match self.close(tip) {
+        if set.is_adopted || self.core.commit_policy == CommitPolicy::PerSet {
+            match self.plan_window_commits(tip) {
                 Ok(commits) => logged.planned.extend(commits),
-                Err(error) => return Err(Box::new((prepared, PlanError::Store(error)))),
+                Err(error) => return Err(Box::new((set, PlanError::Store(error)))),
             }
         }
-        let outcome = if prepared.is_adopted {
-            self.plan_adopted(&mut prepared, tip, logged).map(|record| (None, record)).map_err(PlanError::Store)
+        let outcome = if set.is_adopted {
+            self.plan_adopted(&mut set, tip, logged).map(|record| (None, record)).map_err(PlanError::Store)
         } else {
-            self.plan_asked(&mut prepared, tip)
+            self.plan_requested(&mut set, tip)
         };
         match outcome {
-            Ok((unseen, Some(record))) => {
-                if prepared.seen.is_none() {
-                    self.told = record.seq;
+            Ok((external, Some(record))) => {
+                if set.scanned_at.is_none() {
+                    self.last_non_scan_seq = record.seq;
                 }
-                logged.planned.extend(unseen.into_iter().chain([PlannedSet { prepared, record, is_extra: false }]));
+                logged.planned.extend(external.into_iter().chain([PlannedSet { set, record, is_synthetic: false }]));
                 Ok(())
             }
             Ok((_, None)) => {
-                logged.void.push(prepared);
+                logged.noops.push(set);
                 Ok(())
             }
-            Err(setback) => Err(Box::new((prepared, setback))),
+            Err(error) => Err(Box::new((set, error))),
         }
     }
 
-    /// A writer's set, and before it what it would cover unseen. No record when nothing is left of it: what it stood on was refused,
-    /// and without that it changes nothing.
-    fn plan_asked(
+    /// Plans a writer's set, and before it the external edits that it would overwrite. No record
+    /// when the set is a no-op because a change it depended on was refused.
+    fn plan_requested(
         &mut self,
-        prepared: &mut QueuedSet,
+        set: &mut QueuedSet,
         tip: &mut RecordTip,
     ) -> Result<(Option<PlannedSet>, Option<LogRecord>), PlanError> {
-        let (mark, mut ahead) = (self.window.count(), *tip);
-        let outcome = self.asked_and_unseen(prepared, &mut ahead);
+        let (mark, mut next_tip) = (self.window.count(), *tip);
+        let outcome = self.plan_with_external_edits(set, &mut next_tip);
         if matches!(outcome, Ok((_, Some(_)))) {
-            *tip = ahead;
+            *tip = next_tip;
         } else {
-            self.take_back(mark);
+            self.rollback_to(mark);
         }
         outcome
     }
 
-    fn asked_and_unseen(
+    fn plan_with_external_edits(
         &mut self,
-        prepared: &mut QueuedSet,
+        set: &mut QueuedSet,
         tip: &mut RecordTip,
     ) -> Result<(Option<PlannedSet>, Option<LogRecord>), PlanError> {
-        let unseen = match self.look_below(prepared, tip)? {
-            Some(unseen) => {
-                let record = self.made(&unseen, tip)?;
-                Some(PlannedSet { prepared: unseen, record, is_extra: true })
+        let external = match self.revalidate(set, tip)? {
+            Some(external) => {
+                let record = self.build_or_defer(&external, tip)?;
+                Some(PlannedSet { set: external, record, is_synthetic: true })
             }
             None => None,
         };
-        if prepared.changing().next().is_none() {
+        if set.changing_effects().next().is_none() {
             return Ok((None, None));
         }
-        let record = self.made(prepared, tip)?;
-        Ok((unseen, Some(record)))
+        let record = self.build_or_defer(set, tip)?;
+        Ok((external, Some(record)))
     }
 
-    /// Makes a set's commit, or puts the set into the window. The log keeps the contents.
-    fn made(&mut self, prepared: &QueuedSet, tip: &mut RecordTip) -> Result<LogRecord, StoreError> {
+    /// Builds a set's commit, or defers the set to the window. The log stores the contents.
+    fn build_or_defer(&mut self, set: &QueuedSet, tip: &mut RecordTip) -> Result<LogRecord, StoreError> {
         let form = RecordForm {
-            role: RecordKind::Change,
-            time: self.core.memory.record_timestamp(self.core.clock.now()),
-            is_kept: true,
+            kind: RecordKind::Change,
+            time: self.core.versions.record_timestamp(self.core.clock.now()),
+            keeps_content: true,
         };
-        match self.core.commits {
-            CommitPolicy::PerSet => self.build(prepared, tip, form),
-            CommitPolicy::Coalesced { window, .. } => self.defer(prepared, tip, window),
+        match self.core.commit_policy {
+            CommitPolicy::PerSet => self.build(set, tip, form),
+            CommitPolicy::Coalesced { window, .. } => self.defer(set, tip, window),
         }
     }
 
-    /// A set of edits behind us, without those that were recorded since they were seen, and without what cannot be recorded:
-    /// that is on the disk only. None when nothing is left. A path that was changed since is looked at again, also when history has
-    /// of it what it had: a page that came and went meanwhile is there for whoever looked in between.
+    /// Plans a set of external edits, without those recorded since the scan, and without those that
+    /// cannot be recorded and stay on disk only. None when nothing remains. A path that changed
+    /// since the scan is scanned again even if history has its former state: a page may have been
+    /// created and removed in between.
     fn plan_adopted(
         &self,
-        prepared: &mut QueuedSet,
+        set: &mut QueuedSet,
         tip: &mut RecordTip,
         logged: &LoggedBatch,
     ) -> Result<Option<LogRecord>, StoreError> {
-        let paths: Vec<_> = prepared.effects.iter().map(|effect| &effect.path).collect();
-        let known = self.core.memory.staged_states(tip.recorded(), &paths)?;
-        let (mut fresh, mut again) = (Vec::with_capacity(prepared.effects.len()), Vec::new());
-        let since = match prepared.seen.filter(|seen| *seen < self.told) {
-            Some(seen) => {
-                let mut since = self.core.log.changed_paths(seen)?;
-                since.extend(logged.changed().cloned());
+        let paths: Vec<_> = set.effects.iter().map(|effect| &effect.path).collect();
+        let states = self.core.versions.staged_states(tip.write_tip(), &paths)?;
+        let (mut remaining, mut rescan) = (Vec::with_capacity(set.effects.len()), Vec::new());
+        let since = match set.scanned_at.filter(|scanned_at| *scanned_at < self.last_non_scan_seq) {
+            Some(scanned_at) => {
+                let mut since = self.core.log.changed_paths(scanned_at)?;
+                since.extend(logged.changed_paths().cloned());
                 since
             }
             None => HashSet::new(),
         };
-        for (effect, known) in prepared.effects.drain(..).zip(known) {
+        for (effect, recorded) in set.effects.drain(..).zip(states) {
             let before = effect.before.as_ref().map(|before| (before.etag, before.kind));
             let after = effect.after.as_ref().map(|after| (after.etag(), after.kind()));
-            if known != before || known == after {
+            if recorded != before || recorded == after {
                 continue;
             }
             if since.contains(&effect.path) {
-                again.push(effect.path);
+                rescan.push(effect.path);
             } else {
-                fresh.push(effect);
+                remaining.push(effect);
             }
         }
-        if !again.is_empty() {
-            self.core.doubt(again);
+        if !rescan.is_empty() {
+            self.core.request_rescan(rescan);
         }
-        prepared.effects = fresh;
-        while !prepared.effects.is_empty() {
-            prepared.message = adoption_message(&prepared.actor, &prepared.effects);
+        set.effects = remaining;
+        while !set.effects.is_empty() {
+            set.message = adoption_message(&set.actor, &set.effects);
             let content = |effect: &FileEffect| {
                 if let Some(StateAfter::Leaf(leaf)) = &effect.after { leaf.content.len() } else { 0 }
             };
-            let is_kept = prepared.effects.iter().map(content).sum::<usize>() <= MAX_KEPT_BYTES;
+            let keeps_content = set.effects.iter().map(content).sum::<usize>() <= MAX_ADOPTED_CONTENT_BYTES;
             let form = RecordForm {
-                role: RecordKind::Change,
-                time: self.core.memory.record_timestamp(self.core.clock.now()),
-                is_kept,
+                kind: RecordKind::Change,
+                time: self.core.versions.record_timestamp(self.core.clock.now()),
+                keeps_content,
             };
-            match self.build(prepared, tip, form) {
+            match self.build(set, tip, form) {
                 Err(StoreError::Unrecordable { path, reason })
-                    if prepared.effects.iter().any(|effect| effect.path == path) =>
+                    if set.effects.iter().any(|effect| effect.path == path) =>
                 {
-                    let mut kept = Vec::with_capacity(prepared.effects.len());
-                    // All that have such a name at once: a tree made elsewhere may have many.
-                    for effect in prepared.effects.drain(..) {
-                        if effect.path != path && self.core.memory.can_record(&effect.path)? {
-                            kept.push(effect);
+                    let mut recordable = Vec::with_capacity(set.effects.len());
+                    // Drops all such names together: a tree made elsewhere may have many.
+                    for effect in set.effects.drain(..) {
+                        if effect.path != path && self.core.versions.can_record(&effect.path)? {
+                            recordable.push(effect);
                         } else {
                             error!(page.path = %effect.path, reason, "this path cannot be recorded; the file is on the disk only");
                         }
                     }
-                    prepared.effects = kept;
+                    set.effects = recordable;
                 }
                 outcome => return outcome.map(Some),
             }
@@ -296,33 +297,25 @@ impl Committer {
         Ok(None)
     }
 
-    /// Makes a commit and its record.
     pub(super) fn build(
         &self,
-        prepared: &QueuedSet,
+        set: &QueuedSet,
         tip: &mut RecordTip,
         form: RecordForm,
     ) -> Result<LogRecord, StoreError> {
-        let message = normalize_message(&prepared.message);
-        let author = CommitAuthor { actor: &prepared.actor, time: form.time, message: &message };
-        let edits: Vec<_> = prepared.changing().map(edit_of).collect();
-        let staged = self.core.memory.stage(tip.recorded(), &edits, &author).map_err(|error| {
+        let message = normalize_message(&set.message);
+        let author = CommitAuthor { actor: &set.actor, time: form.time, message: &message };
+        let edits: Vec<_> = set.changing_effects().map(file_edit).collect();
+        let staged = self.core.versions.stage(tip.write_tip(), &edits, &author).map_err(|error| {
             let content =
                 |edit: &FileEdit<'_>| if let FileEdit::Write { content, .. } = edit { content.len() } else { 0 };
             self.core.log.diagnose_error(error, edits.iter().map(content).sum())
         })?;
         *tip = RecordTip { commit: staged.commit, seq: staged.seq, ..*tip };
-        Ok(self.record_of(prepared, tip.seq, form, tip.commit))
+        Ok(self.record_of(set, tip.seq, form, tip.commit))
     }
 
-    /// The record of a set.
-    pub(super) fn record_of(
-        &self,
-        prepared: &QueuedSet,
-        seq: Seq,
-        form: RecordForm,
-        commit: Option<CommitId>,
-    ) -> LogRecord {
+    pub(super) fn record_of(&self, set: &QueuedSet, seq: Seq, form: RecordForm, commit: Option<CommitId>) -> LogRecord {
         let entry = |effect: &FileEffect| {
             let leaf = match &effect.after {
                 Some(StateAfter::Leaf(leaf)) => Some(leaf),
@@ -334,84 +327,83 @@ impl Committer {
                 old: effect.before.as_ref().map(|before| before.etag),
                 new: effect.after.as_ref().map(StateAfter::etag),
                 kind: kind.unwrap_or(FileKind::Regular),
-                content: leaf.filter(|_| form.is_kept).map(|leaf| leaf.content.clone()),
+                content: leaf.filter(|_| form.keeps_content).map(|leaf| leaf.content.clone()),
                 attributes: leaf.map(|leaf| leaf.disk).unwrap_or_default(),
-                replaces_large: effect.over,
+                replaces_large: effect.replaces_large,
             }
         };
-        let mut entries: Vec<LogEntry> = prepared.changing().map(entry).collect();
-        entries.sort_by(|one, other| compare_entries((one.new, &one.path), (other.new, &other.path)));
+        let mut entries: Vec<LogEntry> = set.changing_effects().map(entry).collect();
+        entries.sort_by(|a, b| compare_entries((a.new, &a.path), (b.new, &b.path)));
         LogRecord {
             seq,
             time: form.time,
-            actor: prepared.actor.clone(),
-            protocol: prepared.protocol,
-            message: normalize_message(&prepared.message),
-            provenance: prepared.provenance.clone(),
-            announcement: prepared.announcement,
-            kind: form.role,
+            actor: set.actor.clone(),
+            protocol: set.protocol,
+            message: normalize_message(&set.message),
+            provenance: set.provenance.clone(),
+            announcement: set.announcement,
+            kind: form.kind,
             diff_base: DiffBase::Parent,
             commit,
-            moves: prepared.moves.clone(),
+            moves: set.moves.clone(),
             entries,
         }
     }
 
-    /// Looks once more at what a set stands on, now that all before it are recorded or refused.
+    /// Evaluates a set's preconditions again, now that all earlier sets are recorded or refused.
     ///
-    /// What the tree had when it was accepted and history has not is an edit behind us that the set is about to cover: a set of its
-    /// own, to come before. What was accepted before it and refused since never was: a writer who wanted just that is refused, too;
-    /// one who was told that the write is accepted, or wanted it in any case, has it on top of what is there.
-    fn look_below(&self, prepared: &mut QueuedSet, tip: &RecordTip) -> Result<Option<QueuedSet>, PlanError> {
-        // The files of a renamed directory are those that history has, and nothing was pending.
+    /// Content that the tree had at accept time and history has not is an external edit that this
+    /// set would overwrite: it becomes a set of its own, committed before. If an earlier accepted
+    /// change was refused since, a synchronous writer that required it is refused, too; any other
+    /// write is committed onto the current state.
+    fn revalidate(&self, set: &mut QueuedSet, tip: &RecordTip) -> Result<Option<QueuedSet>, PlanError> {
+        // The files of a renamed directory are in history, and nothing was pending.
         let (mut of_rename, mut effects): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut prepared.effects).into_iter().partition(|effect| prepared.is_of_rename(effect));
-        let outcome = self.look_below_each(prepared, &mut effects, tip);
+            std::mem::take(&mut set.effects).into_iter().partition(|effect| set.is_in_renamed_directory(effect));
+        let outcome = self.revalidate_effects(set, &mut effects, tip);
         of_rename.append(&mut effects);
-        prepared.effects = of_rename;
+        set.effects = of_rename;
         outcome
     }
 
-    fn look_below_each(
+    fn revalidate_effects(
         &self,
-        prepared: &QueuedSet,
+        set: &QueuedSet,
         effects: &mut [FileEffect],
         tip: &RecordTip,
     ) -> Result<Option<QueuedSet>, PlanError> {
         let paths: Vec<_> = effects.iter().map(|effect| &effect.path).collect();
-        let recorded = self.known(&paths, tip)?;
-        let mut unseen = Vec::new();
-        for (effect, known) in effects.iter_mut().zip(recorded) {
-            if effect.before.as_ref().map(|before| (before.etag, before.kind)) == known {
+        let states = self.known_states(&paths, tip)?;
+        let mut external = Vec::new();
+        for (effect, recorded) in effects.iter_mut().zip(states) {
+            if effect.before.as_ref().map(|before| (before.etag, before.kind)) == recorded {
                 continue;
             }
-            let edit = match (&effect.before, &effect.premise) {
-                (Some(StateBefore { kind, seen: Some(content), .. }), _) => {
+            let edit = match (&effect.before, &effect.recheck) {
+                (Some(StateBefore { kind, disk_content: Some(content), .. }), _) => {
                     Some(StateAfter::Leaf(OverlayFile::new(content.clone(), *kind)))
                 }
                 (None, None) => None,
                 (Some(_), _) | (None, Some(_)) => {
-                    if let Some(premise) = effect.premise.as_ref().filter(|_| prepared.answer.is_some()) {
-                        let now = known.map_or(CurrentState::Nothing, |(etag, _)| CurrentState::Content(etag));
-                        check(&effect.path, now, premise).map_err(PlanError::Premise)?;
+                    if let Some(premise) = effect.recheck.as_ref().filter(|_| set.answer.is_some()) {
+                        let now = recorded.map_or(CurrentState::Nothing, |(etag, _)| CurrentState::Content(etag));
+                        check_precondition(&effect.path, now, premise).map_err(PlanError::PreconditionFailed)?;
                     }
-                    effect.stood = effect.stood.or(effect.before.as_ref().map(|before| before.etag));
-                    effect.before = known.map(StateBefore::from);
+                    effect.observed_etag = effect.observed_etag.or(effect.before.as_ref().map(|before| before.etag));
+                    effect.before = recorded.map(StateBefore::from);
                     continue;
                 }
             };
-            let (path, before) = (effect.path.clone(), known.map(StateBefore::from));
-            unseen.push(FileEffect::new(path, before, edit));
+            let (path, before) = (effect.path.clone(), recorded.map(StateBefore::from));
+            external.push(FileEffect::new(path, before, edit));
         }
-        Ok((!unseen.is_empty()).then(|| adopted(&self.core, unseen, None)))
+        Ok((!external.is_empty()).then(|| adoption_set(&self.core, external, None)))
     }
 }
 
-/// Why a set is not recorded.
 enum PlanError {
-    /// What it stands on was refused: it alone is.
-    Premise(Fault),
-    /// The disk or git.
+    /// A precondition no longer holds: only this set is refused.
+    PreconditionFailed(Fault),
     Store(StoreError),
 }
 
@@ -421,31 +413,28 @@ impl From<StoreError> for PlanError {
     }
 }
 
-/// What became of the sets of a batch.
+/// The sets of a batch after logging.
 pub(super) struct LoggedBatch {
-    /// Those that the log has.
     pub(super) planned: Vec<PlannedSet>,
-    /// Those that came to nothing: what they ask for is so already, or will be once those before them are in place. Till then they are
-    /// neither answered nor forgotten.
-    pub(super) void: Vec<QueuedSet>,
+    /// Sets without changes, answered after the earlier sets they depend on.
+    pub(super) noops: Vec<QueuedSet>,
 }
 
 impl LoggedBatch {
-    /// The paths that sets among them change.
-    fn changed(&self) -> impl Iterator<Item = &TreePath> {
+    fn changed_paths(&self) -> impl Iterator<Item = &TreePath> {
         self.planned.iter().flat_map(|planned| &planned.record.entries).map(|entry| &entry.path)
     }
 
-    /// The sets that were asked for, in their order; those made for edits behind us are made again when their time comes.
-    fn asked(self) -> Vec<QueuedSet> {
-        let planned = self.planned.into_iter().filter(|planned| !planned.is_extra).map(|planned| planned.prepared);
-        let mut sets: Vec<_> = planned.chain(self.void).collect();
-        sets.sort_by_key(|set| set.stamp);
+    /// The requested sets in order. Sets for external edits are planned again on retry.
+    fn into_requested(self) -> Vec<QueuedSet> {
+        let planned = self.planned.into_iter().filter(|planned| !planned.is_synthetic).map(|planned| planned.set);
+        let mut sets: Vec<_> = planned.chain(self.noops).collect();
+        sets.sort_by_key(|set| set.ticket);
         sets
     }
 }
 
-pub(super) fn edit_of(effect: &FileEffect) -> FileEdit<'_> {
+pub(super) fn file_edit(effect: &FileEffect) -> FileEdit<'_> {
     let path = &effect.path;
     match &effect.after {
         Some(StateAfter::Leaf(leaf)) => FileEdit::Write { path, kind: leaf.kind, content: &leaf.content },
@@ -454,6 +443,6 @@ pub(super) fn edit_of(effect: &FileEffect) -> FileEdit<'_> {
     }
 }
 
-fn size_of_entry(entry: &LogEntry) -> usize {
+fn entry_bytes(entry: &LogEntry) -> usize {
     entry.content.as_ref().map_or(0, bytes::Bytes::len) + 128
 }

@@ -1,6 +1,6 @@
-//! Unpublished bytes of a node.
+//! Bytes of a dirty buffer.
 //!
-//! One rule: they are in memory while they can be recorded and there is room for them, and else in a file of the root's disk.
+//! Invariant: they are in memory within both limits (versioned size, memory), else on disk.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,33 +14,32 @@ use crate::Vfs;
 use crate::core::VfsCore;
 use crate::view::blocks_of;
 
-/// The longest file that can be recorded, in bytes.
-pub(crate) const RECORDED: u64 = MAX_FILE_BYTES as u64;
+/// Maximum size of a versioned file in bytes.
+pub(crate) const MAX_VERSIONED_BYTES: u64 = MAX_FILE_BYTES as u64;
 
-/// How many unpublished bytes are in memory: those of all files of all spaces that share it.
+/// Memory used by dirty buffers, of all files of all spaces that share it.
 ///
-/// Why not of each space? Because two hundred of them are one process, with one memory.
+/// Shared, because hundreds of spaces live in one process, with one memory.
 #[derive(Debug, Default)]
 pub struct DirtyBytes(AtomicU64);
 
 impl DirtyBytes {
-    /// At most: four of the longest files.
-    const MOST: u64 = 4 * RECORDED;
+    /// Four files of the maximum size.
+    const LIMIT_BYTES: u64 = 4 * MAX_VERSIONED_BYTES;
 
-    /// Takes room for so many more; false where there is none.
-    fn take(&self, bytes: u64) -> bool {
-        let is_taken = self.0.fetch_add(bytes, Ordering::Relaxed) <= Self::MOST.saturating_sub(bytes);
-        if !is_taken {
+    /// Reserves memory; false beyond the limit.
+    fn try_reserve(&self, bytes: u64) -> bool {
+        let is_reserved = self.0.fetch_add(bytes, Ordering::Relaxed) <= Self::LIMIT_BYTES.saturating_sub(bytes);
+        if !is_reserved {
             self.give_back(bytes);
         }
-        is_taken
+        is_reserved
     }
 
     fn give_back(&self, bytes: u64) {
         self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// How many there are.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -48,72 +47,69 @@ impl DirtyBytes {
 }
 
 impl Vfs {
-    /// From now on what is written to files of this space and not published counts among that of all spaces that share this. To be told before anybody
-    /// writes, and once.
-    pub fn share_dirty_bytes(&self, unpublished: &Arc<DirtyBytes>) {
-        let _stays = self.core.unpublished.set(Arc::clone(unpublished));
+    /// Counts this space's dirty buffers in the shared total. Call it once, before the first write.
+    pub fn share_dirty_bytes(&self, dirty_bytes: &Arc<DirtyBytes>) {
+        let _ignored = self.core.dirty_bytes.set(Arc::clone(dirty_bytes));
     }
 }
 
-/// Bytes that a node will have.
+/// The bytes that a node will have.
 #[derive(Debug)]
 pub(crate) enum DirtyBody {
-    /// At most [`RECORDED`].
+    /// At most [`MAX_VERSIONED_BYTES`].
     Memory(CountedBytes),
-    /// Any number, on the disk.
-    Disk { draft: LargeFileStaging, length: u64 },
+    /// Any number, on disk.
+    Disk { staged: LargeFileStaging, length: u64 },
 }
 
-/// Bytes in memory, and how many of them are counted among those of all files.
+/// Bytes in memory, counted in the shared total.
 #[derive(Debug)]
 pub(crate) struct CountedBytes {
     bytes: Vec<u8>,
     counted: u64,
-    /// Those of all files; none while nothing is counted.
-    all: Option<Arc<DirtyBytes>>,
+    /// The shared total; none while nothing is counted.
+    total: Option<Arc<DirtyBytes>>,
 }
 
 impl CountedBytes {
-    const fn of(bytes: Vec<u8>) -> Self {
-        Self { bytes, counted: 0, all: None }
+    const fn uncounted(bytes: Vec<u8>) -> Self {
+        Self { bytes, counted: 0, total: None }
     }
 
-    /// Those of a file of the disk, which takes no more, and room for them up to an end; none where they cannot be recorded or there is no room.
+    /// Reads back a staged file when the disk is full; none beyond the limits.
     fn read(file: &OpenFile, length: u64, (end, core): (u64, &VfsCore)) -> Option<Self> {
         let size = usize::try_from(end.max(length)).ok().filter(|size| *size <= MAX_FILE_BYTES)?;
-        let mut memory = Self::of(Vec::new());
-        if memory.count(size, core) {
-            memory.bytes = file.read_at(0, usize::try_from(length).ok()?).ok()?.into();
-            return Some(memory);
+        let mut counted = Self::uncounted(Vec::new());
+        if counted.count(size, core) {
+            counted.bytes = file.read_at(0, usize::try_from(length).ok()?).ok()?.into();
+            return Some(counted);
         }
         None
     }
 
-    /// Gives them another length; false where there is no room for it.
     fn resize(&mut self, size: usize, core: &VfsCore) -> bool {
-        let has_room = self.count(size, core);
-        if has_room {
+        let has_capacity = self.count(size, core);
+        if has_capacity {
             self.bytes.resize(size, 0);
             self.bytes.shrink_to(2 * size);
         }
-        has_room
+        has_capacity
     }
 
-    /// Puts bytes at their end, which need not be zeros first; false where there is no room for them.
     fn append(&mut self, data: &[u8], core: &VfsCore) -> bool {
         let size = self.bytes.len() + data.len();
-        let has_room = size <= MAX_FILE_BYTES && self.count(size, core);
-        if has_room {
+        let has_capacity = size <= MAX_FILE_BYTES && self.count(size, core);
+        if has_capacity {
             self.bytes.extend_from_slice(data);
         }
-        has_room
+        has_capacity
     }
 
-    /// Counts so many of them among those of all files; false where there is no room.
+    /// Updates the count in the shared total; false beyond the limit.
     fn count(&mut self, size: usize, core: &VfsCore) -> bool {
-        let all = self.all.get_or_insert_with(|| Arc::clone(core.unpublished.get_or_init(Arc::default)));
+        let all = self.total.get_or_insert_with(|| Arc::clone(core.dirty_bytes.get_or_init(Arc::default)));
         let (before, now) = (self.counted, size as u64);
-        if now > before && !all.take(now - before) {
+        if now > before && !all.try_reserve(now - before) {
             return false;
         }
         all.give_back(before.saturating_sub(now));
@@ -124,7 +120,7 @@ impl CountedBytes {
 
 impl Drop for CountedBytes {
     fn drop(&mut self) {
-        if let Some(all) = &self.all {
+        if let Some(all) = &self.total {
             all.give_back(self.counted);
         }
     }
@@ -132,57 +128,53 @@ impl Drop for CountedBytes {
 
 impl From<Bytes> for DirtyBody {
     fn from(bytes: Bytes) -> Self {
-        Self::Memory(CountedBytes::of(bytes.into()))
+        Self::Memory(CountedBytes::uncounted(bytes.into()))
     }
 }
 
 impl DirtyBody {
-    /// No bytes.
     pub(crate) const fn empty() -> Self {
-        Self::Memory(CountedBytes::of(Vec::new()))
+        Self::Memory(CountedBytes::uncounted(Vec::new()))
     }
 
-    /// No bytes yet, of a file that is expected to become too large to be recorded.
-    pub(crate) fn beside(core: &VfsCore) -> Self {
-        core.tree.stage_large().map_or_else(|_| Self::empty(), |draft| Self::Disk { draft, length: 0 })
+    /// An empty staged file, for content that is expected to exceed the versioned size.
+    pub(crate) fn on_disk(core: &VfsCore) -> Self {
+        core.tree.stage_large().map_or_else(|_| Self::empty(), |staged| Self::Disk { staged, length: 0 })
     }
 
-    /// How many there are.
     pub(crate) const fn length(&self) -> u64 {
         match self {
-            Self::Memory(memory) => memory.bytes.len() as u64,
+            Self::Memory(counted) => counted.bytes.len() as u64,
             Self::Disk { length, .. } => *length,
         }
     }
 
-    /// Room they take or will take on the disk, in blocks of 512 bytes.
+    /// Blocks of 512 bytes that they take, or will take, on disk.
     pub(crate) fn blocks(&self) -> Result<u64, Fault> {
         match self {
-            Self::Memory(memory) => Ok(blocks_of(memory.bytes.len() as u64)),
-            Self::Disk { draft, .. } => Ok(draft.file().stat()?.blocks),
+            Self::Memory(counted) => Ok(blocks_of(counted.bytes.len() as u64)),
+            Self::Disk { staged, .. } => Ok(staged.file().stat()?.blocks),
         }
     }
 
-    /// Bytes at an offset; fewer at the end.
     pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         match self {
             Self::Memory(CountedBytes { bytes, .. }) => {
-                Ok(Bytes::copy_from_slice(&bytes[part(bytes, offset, length as u64)]))
+                Ok(Bytes::copy_from_slice(&bytes[clamped_range(bytes, offset, length as u64)]))
             }
-            Self::Disk { draft, .. } => Ok(draft.file().read_at(offset, length)?),
+            Self::Disk { staged, .. } => Ok(staged.file().read_at(offset, length)?),
         }
     }
 
-    /// Writes at an offset.
     pub(crate) fn write(&mut self, core: &VfsCore, offset: u64, data: &[u8]) -> Result<(), Fault> {
-        let end = offset.checked_add(data.len() as u64).ok_or_else(too_far)?;
-        if let Self::Memory(memory) = self
-            && offset == memory.bytes.len() as u64
-            && memory.append(data, core)
+        let end = offset.checked_add(data.len() as u64).ok_or_else(too_large)?;
+        if let Self::Memory(counted) = self
+            && offset == counted.bytes.len() as u64
+            && counted.append(data, core)
         {
             return Ok(());
         }
-        // What a file of the disk grows by at its end is written at once, and not made zeros first.
+        // A staged file grows by the write itself, without zeroing first.
         let grows_by_writing =
             matches!(self, Self::Disk { length, .. } if offset <= *length) && i64::try_from(end).is_ok();
         if end > self.length() && !grows_by_writing {
@@ -190,17 +182,17 @@ impl DirtyBody {
         }
         match self {
             Self::Memory(CountedBytes { bytes, .. }) => {
-                let range = part(bytes, offset, data.len() as u64);
+                let range = clamped_range(bytes, offset, data.len() as u64);
                 bytes[range].copy_from_slice(data);
             }
-            Self::Disk { draft, length } => {
-                if let Err(error) = draft.write_at(offset, data) {
-                    if let Some(memory) = CountedBytes::read(draft.file(), *length, (end, core)) {
-                        *self = Self::Memory(memory);
+            Self::Disk { staged, length } => {
+                if let Err(error) = staged.write_at(offset, data) {
+                    if let Some(counted) = CountedBytes::read(staged.file(), *length, (end, core)) {
+                        *self = Self::Memory(counted);
                         return self.write(core, offset, data);
                     }
-                    // Nothing behind the end that is told of.
-                    draft.file().resize(*length)?;
+                    // No bytes beyond the reported length.
+                    staged.file().resize(*length)?;
                     return Err(error.into());
                 }
                 *length = end.max(*length);
@@ -209,51 +201,49 @@ impl DirtyBody {
         Ok(())
     }
 
-    /// Gives them another length; what is new is zeros.
     pub(crate) fn resize(&mut self, core: &VfsCore, size: u64) -> Result<(), Fault> {
-        if let Self::Memory(memory) = self {
+        if let Self::Memory(counted) = self {
             let recorded = usize::try_from(size).ok().filter(|size| *size <= MAX_FILE_BYTES);
-            if recorded.is_some_and(|size| memory.resize(size, core)) {
+            if recorded.is_some_and(|size| counted.resize(size, core)) {
                 return Ok(());
             }
-            let mut draft = core.tree.stage_large()?;
-            draft.write_at(0, &memory.bytes)?;
-            *self = Self::Disk { length: memory.bytes.len() as u64, draft };
+            let mut staged = core.tree.stage_large()?;
+            staged.write_at(0, &counted.bytes)?;
+            *self = Self::Disk { length: counted.bytes.len() as u64, staged };
         }
-        if let Self::Disk { draft, length } = self {
+        if let Self::Disk { staged, length } = self {
             if i64::try_from(size).is_err() {
-                return Err(too_far());
+                return Err(too_large());
             }
-            draft.file().resize(size)?;
+            staged.file().resize(size)?;
             *length = size;
         }
         Ok(())
     }
 
-    /// Makes a part zeros, as far as there are bytes.
     pub(crate) fn zero(&mut self, offset: u64, length: u64) -> Result<(), Fault> {
         match self {
             Self::Memory(CountedBytes { bytes, .. }) => {
-                let range = part(bytes, offset, length);
+                let range = clamped_range(bytes, offset, length);
                 bytes[range].fill(0);
             }
-            Self::Disk { draft, length: whole } => {
-                let end = offset.saturating_add(length).min(*whole);
-                draft.file().punch_hole(offset, end.saturating_sub(offset))?;
+            Self::Disk { staged, length: total } => {
+                let end = offset.saturating_add(length).min(*total);
+                staged.file().punch_hole(offset, end.saturating_sub(offset))?;
             }
         }
         Ok(())
     }
 
-    /// All of them, when they can be recorded: taken out where they are in memory, for they may be many. [`Body::give_back`] undoes it.
-    pub(crate) fn take_recorded(&mut self) -> Result<Option<Bytes>, Fault> {
+    /// Takes all bytes out of memory, if they can be versioned. [`DirtyBody::give_back`] undoes it.
+    pub(crate) fn take_content(&mut self) -> Result<Option<Bytes>, Fault> {
         let Some(length) = usize::try_from(self.length()).ok().filter(|length| *length <= MAX_FILE_BYTES) else {
             return Ok(None);
         };
         match self {
-            Self::Memory(memory) => {
-                let mut bytes = std::mem::take(&mut memory.bytes);
-                // Whoever has them from now on may have them for long.
+            Self::Memory(counted) => {
+                let mut bytes = std::mem::take(&mut counted.bytes);
+                // They may be used for long.
                 bytes.shrink_to_fit();
                 Ok(Some(bytes.into()))
             }
@@ -261,20 +251,19 @@ impl DirtyBody {
         }
     }
 
-    /// Has again what was taken out of it.
-    pub(crate) fn give_back(&mut self, taken: Bytes) {
-        if let Self::Memory(memory) = self {
-            memory.bytes = taken.into();
+    /// Restores what [`DirtyBody::take_content`] took.
+    pub(crate) fn give_back(&mut self, content: Bytes) {
+        if let Self::Memory(counted) = self {
+            counted.bytes = content.into();
         }
     }
 }
 
-/// The range of a part, as far as there are bytes.
-pub(super) fn part(bytes: &[u8], offset: u64, length: u64) -> Range<usize> {
+pub(super) fn clamped_range(bytes: &[u8], offset: u64, length: u64) -> Range<usize> {
     let position = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
     position(offset)..position(offset.saturating_add(length))
 }
 
-fn too_far() -> Fault {
-    Fault::new(Kind::TooLarge, "no file is as long as that")
+fn too_large() -> Fault {
+    Fault::new(Kind::TooLarge, "the file would exceed the maximum size")
 }

@@ -1,7 +1,8 @@
-//! Refused texts of doors whose clients neither open nor close a file (NFS).
+//! Rejected texts for protocols whose clients neither open nor close files (NFS).
 //!
-//! One rule: such a text is taken out of its file whole, with what it began from. The door finds out by what comes next who goes on with it; until
-//! then the file is what was accepted last, and no handle of it stays open.
+//! Invariant: such a text is detached from its node as a unit, with its base. The protocol learns
+//! from the next requests who continues it; until then the file is the last accepted one, without
+//! open handles.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +13,12 @@ use super::table::{DirtyBuffer, SharedNode};
 use super::{HandleId, NodeId};
 use crate::Vfs;
 
-/// A text that was refused for what it is, and what it began from.
+/// A text whose content was rejected, and its base.
 #[derive(Debug)]
 pub struct RejectedText(Box<DirtyBuffer>);
 
 impl RejectedText {
-    /// How long it is, in bytes.
+    /// Length in bytes.
     pub fn length(&self) -> u64 {
         self.0.body.length()
     }
@@ -25,24 +26,23 @@ impl RejectedText {
     /// Bytes at an offset; fewer at the end.
     ///
     /// # Errors
-    /// What the disk says, where it is there.
+    /// The disk's error, when it is on disk.
     pub fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         self.0.body.read(offset, length)
     }
 }
 
-/// Where a text is that was refused.
+/// Where a rejected text is.
 #[derive(Debug)]
 pub enum RejectedBuffer {
-    /// Where it was: nothing of this file was ever accepted, and this is all that there is of it.
+    /// Still in the node: the file has no accepted version.
     InPlace,
-    /// Out of the file.
+    /// Detached from the node.
     Detached(RejectedText),
 }
 
 impl DirtyBuffer {
-    /// The same text of nobody.
-    fn copied(&self) -> Result<Self, Fault> {
+    fn copy_ownerless(&self) -> Result<Self, Fault> {
         let length = usize::try_from(self.body.length()).map_err(Fault::internal)?;
         Ok(Self {
             body: self.body.read(0, length)?.into(),
@@ -50,11 +50,11 @@ impl DirtyBuffer {
             is_changed: self.is_changed,
             is_written: self.is_written,
             is_new: self.is_new,
-            refused: None,
-            verdict: None,
-            lost: self.lost.as_ref().map(Fault::duplicate),
+            write_error: None,
+            rejected: None,
+            conflict: self.conflict.as_ref().map(Fault::duplicate),
             writers: BTreeSet::new(),
-            emptied: BTreeSet::new(),
+            truncated_writers: BTreeSet::new(),
             writer: self.writer.clone(),
             mode: self.mode,
             uid: self.uid,
@@ -67,71 +67,71 @@ impl DirtyBuffer {
 }
 
 impl Vfs {
-    /// As [`Vfs::publish`], through a handle. What is refused for what it is, is taken out of the file in the same moment, so that nobody mixes it
-    /// with theirs.
+    /// As [`Vfs::publish`], through a handle; detaches a text whose content is rejected, so that
+    /// other writers do not mix with it.
     ///
     /// # Errors
-    /// As [`Vfs::publish`], and where the refused text is; nowhere when it was refused for another reason.
+    /// As [`Vfs::publish`], and where the rejected text is; none when it failed for another reason.
     pub fn publish_or_detach(
         &self,
         caller: &Caller,
         handle: HandleId,
         durability: Durability,
     ) -> Result<(), (Fault, Option<RejectedBuffer>)> {
-        let nowhere = |fault| (fault, None);
-        let node = self.nodes.handle(handle).map_err(nowhere)?.node;
-        let shared = self.nodes.shared(node).map_err(nowhere)?;
+        let without_text = |fault| (fault, None);
+        let node = self.nodes.handle(handle).map_err(without_text)?.node;
+        let shared = self.nodes.shared(node).map_err(without_text)?;
         let mut shared = shared.lock();
-        // What another handle was told of these bytes is told once more here.
-        shared.take_back(handle).map_err(nowhere)?;
-        if durability == Durability::Soon && shared.staging.as_ref().is_some_and(DirtyBuffer::is_only_emptied) {
+        // A rejection reported to another handle is reported here, too.
+        shared.reattach_for(handle).map_err(without_text)?;
+        if durability == Durability::Soon && shared.dirty.as_ref().is_some_and(DirtyBuffer::is_only_truncated) {
             return Ok(());
         }
-        let outcome = self.publish_held(caller, node, &mut shared, durability);
-        outcome.map_err(|fault| (fault, self.left_of(&mut shared, (node, handle))))
+        let outcome = self.publish_locked(caller, node, &mut shared, durability);
+        outcome.map_err(|fault| (fault, self.take_rejected(&mut shared, (node, handle))))
     }
 
-    /// Where the text is that was refused of a handle.
-    fn left_of(&self, shared: &mut SharedNode, (node, handle): (NodeId, HandleId)) -> Option<RejectedBuffer> {
-        let is_its = |staging: &DirtyBuffer| staging.verdict.is_some() && staging.writers.contains(&handle);
-        let is_here = shared.staging.as_ref().is_some_and(is_its);
-        let text = if is_here { &mut shared.staging } else { &mut shared.aside };
-        let refused = text.as_ref().filter(|staging| is_its(staging))?;
+    /// Takes the text that was rejected for a handle.
+    fn take_rejected(&self, shared: &mut SharedNode, (node, handle): (NodeId, HandleId)) -> Option<RejectedBuffer> {
+        let is_writer = |dirty: &DirtyBuffer| dirty.rejected.is_some() && dirty.writers.contains(&handle);
+        let is_attached = shared.dirty.as_ref().is_some_and(is_writer);
+        let text = if is_attached { &mut shared.dirty } else { &mut shared.detached };
+        let rejected = text.as_ref().filter(|dirty| is_writer(dirty))?;
         if !self.nodes.path_of(node).is_ok_and(|path| self.stat(Protocol::Internal, &path).is_ok()) {
-            if !is_here && shared.staging.is_none() {
-                shared.staging = shared.aside.take();
+            if !is_attached && shared.dirty.is_none() {
+                shared.dirty = shared.detached.take();
             }
             return Some(RejectedBuffer::InPlace);
         }
-        // Those who wrote it through a mount go on with their own.
-        let taken = if refused.writers.len() > 1 { refused.copied().ok()? } else { text.take()? };
-        Some(RejectedBuffer::Detached(RejectedText(Box::new(taken))))
+        // Its other writers, through a mount, continue with the original.
+        let text_buffer = if rejected.writers.len() > 1 { rejected.copy_ownerless().ok()? } else { text.take()? };
+        Some(RejectedBuffer::Detached(RejectedText(Box::new(text_buffer))))
     }
 
-    /// A handle that was just opened goes on with a refused text, and not with what the file is. Answers with the hash of what that text began from, where
-    /// it keeps to that: it is never accepted over anything else.
+    /// Attaches a rejected text to a handle that was just opened. Returns the hash of its base, if
+    /// it may only replace that.
     ///
     /// # Errors
-    /// `Conflict` when others are writing the file; what the disk says. The text comes back.
+    /// `Conflict` when another writer is changing the file; the disk's error. The text is returned.
     pub fn reattach(&self, handle: HandleId, text: RejectedText) -> Result<Option<ETag>, (Fault, RejectedText)> {
         let shared = match self.nodes.handle(handle).and_then(|handle| self.nodes.shared(handle.node)) {
             Ok(shared) => shared,
             Err(fault) => return Err((fault, text)),
         };
         let mut shared = shared.lock();
-        if shared.staging.is_some() {
-            let told = "the last save of this file was refused, and others are writing it by now";
-            return Err((Fault::new(Kind::Conflict, told), text));
+        if shared.dirty.is_some() {
+            let message = "the last save of this file was rejected, and another writer is changing it";
+            return Err((Fault::new(Kind::Conflict, message), text));
         }
-        let mut staging = *text.0;
-        let length = staging.body.length();
-        if let Err(fault) = staging.body.resize(&self.core, length) {
-            return Err((fault, RejectedText(Box::new(staging))));
+        let mut dirty = *text.0;
+        let length = dirty.body.length();
+        if let Err(fault) = dirty.body.resize(&self.core, length) {
+            return Err((fault, RejectedText(Box::new(dirty))));
         }
-        (staging.verdict, staging.refused, staging.is_new) = (None, None, false);
-        (staging.writers, staging.emptied) = (BTreeSet::from([handle]), BTreeSet::new());
-        let base = staging.base;
-        (shared.staging, shared.large) = (Some(staging), None);
+        (dirty.rejected, dirty.write_error, dirty.is_new) = (None, None, false);
+        (dirty.writers, dirty.truncated_writers) = (BTreeSet::from([handle]), BTreeSet::new());
+        let base = dirty.base;
+        (shared.dirty, shared.large) = (Some(dirty), None);
         Ok(base)
     }
 }

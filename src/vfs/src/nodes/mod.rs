@@ -1,7 +1,7 @@
-//! Nodes and handles: the face for inode protocols (FUSE, NFS).
+//! Nodes and handles: the interface for inode protocols (FUSE, NFS).
 //!
-//! One rule: a node is a file or directory whatever its name becomes. Its unpublished bytes are shared by all its handles;
-//! history hears of them when they are published, and one publication is one version.
+//! Invariant: a node is a file or directory, whatever its name becomes. All its handles share one
+//! dirty buffer; publishing that makes one version.
 
 mod attributes;
 mod body;
@@ -45,12 +45,12 @@ impl NodeId {
     pub const ROOT: Self = Self(1);
 }
 
-/// The permission bit of a directory that hands its group down to what is made in it.
+/// The permission bit of a directory whose new entries inherit its group.
 pub const SET_GROUP_ID: u32 = 0o2000;
 /// Permission bits that a file loses when its content changes.
 const PRIVILEGES: u32 = 0o4000 | SET_GROUP_ID;
 
-/// An open file. Those opened later have greater numbers.
+/// An open file. Later handles have greater numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HandleId(pub u64);
 
@@ -66,31 +66,31 @@ pub struct OpenMode {
 /// Where a write goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteAt {
-    /// So many bytes from the start.
+    /// Offset in bytes from the start.
     Offset(u64),
-    /// So many bytes from the start, as part of a mapping: whoever has the file open to write may have written it.
+    /// Offset in bytes, from a memory mapping: any write handle may have written it.
     Mapped(u64),
-    /// To the end, wherever that is by then (`O_APPEND`).
+    /// To the current end (`O_APPEND`).
     End,
 }
 
-/// A part of a file that `fallocate(2)` is asked for.
+/// The range of a `fallocate(2)` call.
 #[derive(Debug, Clone, Copy)]
 pub struct Allocation {
-    /// Where it begins, in bytes.
+    /// Offset in bytes.
     pub offset: u64,
-    /// How long it is, in bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// What it holds becomes zeros; else it stays.
+    /// Whether the range is zeroed; otherwise its content stays.
     pub is_zeroed: bool,
-    /// The file grows to the end of the part; else it keeps its length.
+    /// Whether the file grows to the end of the range; otherwise it keeps its length.
     pub grows: bool,
 }
 
-/// Attributes to set; those that are none stay.
+/// Attributes to set; `None` leaves an attribute as it is.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SetAttributes {
-    /// New length in bytes; what is new is zeros.
+    /// New length in bytes; added bytes are zeros.
     pub size: Option<u64>,
     /// New permission bits.
     pub mode: Option<u32>,
@@ -102,14 +102,14 @@ pub struct SetAttributes {
     pub modified: Option<SystemTime>,
     /// New access time.
     pub accessed: Option<SystemTime>,
-    /// The handle that they are set through; by name when it is none.
+    /// The handle they are set through; none when set by name.
     pub handle: Option<HandleId>,
 }
 
 /// Size and free space of a disk.
 #[derive(Debug, Clone, Copy)]
 pub struct DiskSpace {
-    /// Bytes a block.
+    /// Block size in bytes.
     pub block_size: u32,
     /// All blocks.
     pub blocks: u64,
@@ -127,7 +127,7 @@ impl Vfs {
     /// Size and free space of the disk below the root.
     ///
     /// # Errors
-    /// `Internal` when the disk does not say.
+    /// `Internal` when the disk does not report them.
     pub fn disk_space(&self) -> Result<DiskSpace, Fault> {
         let disk = self.core.tree.disk_usage()?;
         Ok(DiskSpace {

@@ -1,4 +1,4 @@
-//! Names of nodes: finding, making, exchanging, removing.
+//! Names of nodes: lookup, create, exchange, remove.
 
 use std::collections::BTreeMap;
 
@@ -13,32 +13,32 @@ use crate::overlay::OverlayFile;
 use crate::view::PathAttributes;
 use crate::{Vfs, core::EffectiveState};
 
-/// How the names of files begin and end that a door writes beside their place until all of them has come.
+/// Prefix and suffix of the temporary files of unfinished uploads.
 pub const UPLOAD_AFFIXES: (&str, &str) = (".svc-upload-", ".part");
 
-fn is_of_upload(name: &str) -> bool {
+fn is_upload_name(name: &str) -> bool {
     name.starts_with(UPLOAD_AFFIXES.0) && name.ends_with(UPLOAD_AFFIXES.1)
 }
 
 impl Vfs {
-    /// Finds a path; the node lives until it is forgotten as often as it was found.
+    /// Looks up a path; the node lives until each lookup is forgotten.
     ///
     /// # Errors
     /// `NotFound`.
     pub fn lookup_path(&self, caller: &Caller, path: &TreePath) -> Result<(NodeId, PathAttributes), Fault> {
         loop {
-            let known = self.nodes.at(path);
+            let known_node = self.nodes.at(path);
             let attributes = self.attributes_at(caller, path)?;
             let node = self.nodes.find(path, 1);
-            if known.is_none_or(|known| known == node) {
+            if known_node.is_none_or(|known_node| known_node == node) {
                 return Ok((node, attributes));
             }
-            // Another file took its place between the two looks.
+            // Another file took the name in between.
             self.nodes.forget(node, 1);
         }
     }
 
-    /// Finds a name in a directory; the node lives until it is forgotten as often as it was found.
+    /// Looks up a name in a directory; the node lives until each lookup is forgotten.
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`, `Stale`.
@@ -48,21 +48,20 @@ impl Vfs {
         parent: NodeId,
         name: &PathComponent,
     ) -> Result<(NodeId, PathAttributes), Fault> {
-        self.lookup_path(caller, &self.directory(parent)?.join(name))
+        self.lookup_path(caller, &self.directory_path(parent)?.join(name))
     }
 
-    /// Counts one more finding of a node that a listing gave by a name in a directory; false when that is its name no longer, or nobody knows
-    /// it any more.
+    /// Adds a lookup of a listed node; false when it was renamed or forgotten.
     pub fn add_lookup(&self, node: NodeId, at: (NodeId, &str)) -> bool {
-        self.nodes.found(node, at)
+        self.nodes.add_lookup(node, at)
     }
 
-    /// Whether anybody outside may still ask for a node.
+    /// Whether the node has lookups or open handles.
     pub fn has_lookups(&self, node: NodeId) -> bool {
-        self.nodes.is_known(node)
+        self.nodes.is_referenced(node)
     }
 
-    /// Gives back `count` findings of a node.
+    /// Drops `count` lookups of a node.
     pub fn forget(&self, node: NodeId, count: u64) {
         self.nodes.forget(node, count);
     }
@@ -75,13 +74,13 @@ impl Vfs {
         self.nodes.path_of(node)
     }
 
-    /// The node of a path, if one is known; does not count as a finding.
+    /// The node of a path, if one exists; adds no lookup.
     pub fn node_at(&self, path: &TreePath) -> Option<NodeId> {
         self.nodes.at(path)
     }
 
-    /// Entries of a directory in name order, without `.` and `..`; not counted as findings. Files that a door puts beside their place until all of
-    /// them has come ([`UPLOAD`]) are none while it does.
+    /// Entries of a directory in name order, without `.` and `..`; adds no lookups. Unfinished
+    /// uploads ([`UPLOAD_AFFIXES`]) are omitted.
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`, `Stale`.
@@ -94,35 +93,35 @@ impl Vfs {
             return Ok(Vec::new());
         }
         let path = self.nodes.path_of(directory)?;
-        // Before all else, as `list` looks at what is pending before the tree: what is published meanwhile is seen twice, not missed.
-        let staged = self.nodes.staged_below(&path);
+        // Read first: a file published meanwhile is seen twice, not missed.
+        let open_files = self.nodes.open_children(&path);
         let mut entries: BTreeMap<TreePath, PathAttributes> =
             self.list(caller.protocol, &path)?.into_iter().map(|entry| (entry.path, entry.attributes)).collect();
         entries.extend(self.specials_in(&path)?);
-        for (path, node) in staged {
-            let is_there = self.nodes.path_of(node).is_ok_and(|now| now == path);
-            if is_there
+        for (path, node) in open_files {
+            let is_current = self.nodes.path_of(node).is_ok_and(|old| old == path);
+            if is_current
                 && let Ok(attributes) = self.attributes(node)
                 && attributes.links > 0
             {
                 entries.insert(path, attributes);
             }
         }
-        // Whoever brings a folder in line with another one must not remove what is on its way there.
-        let is_on_its_way = |path: &TreePath| {
-            is_of_upload(path.name()) && self.nodes.at(path).is_some_and(|node| self.nodes.is_open(node))
+        // A client that mirrors a folder must not remove uploads in progress.
+        let is_upload = |path: &TreePath| {
+            is_upload_name(path.name()) && self.nodes.at(path).is_some_and(|node| self.nodes.is_open(node))
         };
         entries
             .into_iter()
-            .filter(|(path, _)| !is_on_its_way(path))
+            .filter(|(path, _)| !is_upload(path))
             .map(|(path, attributes)| Ok((PathComponent::parse(path.name())?, self.nodes.find(&path, 0), attributes)))
             .collect()
     }
 
-    /// Creates a file (found once) and opens it to read and write. It is in the tree and in history once it is published.
+    /// Creates a file (one lookup) and opens it read-write. Publishing puts it into the tree.
     ///
     /// # Errors
-    /// `Exists` when the name is taken; `NotFound`, `NotDirectory`, `Invalid` for places nobody may write.
+    /// `Exists`; `NotFound`, `NotDirectory`, `Invalid` for paths that cannot be written.
     pub fn create(
         &self,
         caller: &Caller,
@@ -130,23 +129,23 @@ impl Vfs {
         name: &PathComponent,
         mode: u32,
     ) -> Result<(NodeId, PathAttributes, HandleId), Fault> {
-        let path = self.writable(caller, parent, name)?;
-        self.must_be_free(caller, &path)?;
-        let now = self.core.file_time();
+        let path = self.writable_path(caller, parent, name)?;
+        self.check_name_free(caller, &path)?;
+        let old = self.core.file_time();
         let owner = self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?;
-        let staging = DirtyBuffer {
+        let dirty = DirtyBuffer {
             is_changed: true,
             is_new: true,
             writer: Some(caller.clone()),
             mode: Some(mode & 0o7777),
-            modified: now,
-            changed: now,
-            ..DirtyBuffer::of(&owner.into())
+            modified: old,
+            changed: old,
+            ..DirtyBuffer::from_attributes(&owner.into())
         };
         let (node, handle) = {
-            // Held, as those do who rename a file to a name that is free: one of us finds it taken.
-            let mut held = self.nodes.hold(&[&path]);
-            if held.at(&path).is_some_and(|shared| shared.staging.is_some()) {
+            // Locked, as a rename to a free name does: only one of them finds it free.
+            let mut locked = self.nodes.lock_subtrees(&[&path]);
+            if locked.at(&path).is_some_and(|shared| shared.dirty.is_some()) {
                 return Err(Fault::exists(&path));
             }
             match self.stat_any(caller.protocol, &path) {
@@ -154,17 +153,17 @@ impl Vfs {
                 Err(fault) if fault.kind() == Kind::NotFound => {}
                 Err(fault) => return Err(fault),
             }
-            // A name that was taken before may have left a node that still has handles.
-            self.nodes.create(&path, caller.protocol, staging)
+            // A former file of this name may have open handles.
+            self.nodes.create(&path, caller.protocol, dirty)
         };
-        self.nodes.shared(parent)?.lock().names_changed = Some(now);
+        self.nodes.shared(parent)?.lock().names_changed = Some(old);
         Ok((node, self.attributes(node)?, handle))
     }
 
-    /// Makes a directory (found once).
+    /// Creates a directory (one lookup).
     ///
     /// # Errors
-    /// `Exists`, `NotFound`, `NotDirectory`, `Invalid` for places nobody may write.
+    /// `Exists`, `NotFound`, `NotDirectory`, `Invalid` for paths that cannot be written.
     pub fn make_directory(
         &self,
         caller: &Caller,
@@ -172,7 +171,7 @@ impl Vfs {
         name: &PathComponent,
         mode: u32,
     ) -> Result<(NodeId, PathAttributes), Fault> {
-        let path = self.writable(caller, parent, name)?;
+        let path = self.writable_path(caller, parent, name)?;
         self.apply(caller, Change::MakeDir { path: path.clone() })?;
         let above = self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?;
         self.core.tree.set_mode(&path, mode & 0o7777 | above.mode & SET_GROUP_ID)?;
@@ -185,8 +184,8 @@ impl Vfs {
     /// # Errors
     /// `NotEmpty`, `NotFound`, `NotDirectory`.
     pub fn remove_directory(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<(), Fault> {
-        let path = self.writable(caller, parent, name)?;
-        if !self.nodes.staged_below(&path).is_empty() {
+        let path = self.writable_path(caller, parent, name)?;
+        if !self.nodes.open_children(&path).is_empty() {
             return Err(holds_unsaved(&path));
         }
         self.apply(caller, Change::RemoveDir { path: path.clone() })?;
@@ -194,12 +193,12 @@ impl Vfs {
         Ok(())
     }
 
-    /// Removes a file or link; open handles go on working.
+    /// Removes a file or link; open handles continue to work.
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`.
     pub fn unlink(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<(), Fault> {
-        let path = self.writable(caller, parent, name)?;
+        let path = self.writable_path(caller, parent, name)?;
         if self.remove_special(&path)? {
             return Ok(());
         }
@@ -208,18 +207,20 @@ impl Vfs {
         Ok(())
     }
 
-    /// Removes the file or link at a path, if it is what is expected.
-    pub(super) fn unlink_at(&self, caller: &Caller, path: &TreePath, expect: Precondition) -> Result<(), Fault> {
-        // Held until the name is gone: a handle that closes in this moment must not publish the file again.
-        let mut held = self.nodes.hold(&[path]);
-        let is_new = held.at(path).is_some_and(|shared| shared.staging.as_ref().is_some_and(|staging| staging.is_new));
-        held.keep(self, path)?;
-        match self.apply_held(caller, ChangeSet::from(Change::remove(path.clone()).with_precondition(expect)).soon()) {
+    /// Removes the file or link at a path, if the precondition holds.
+    pub(super) fn unlink_at(&self, caller: &Caller, path: &TreePath, precondition: Precondition) -> Result<(), Fault> {
+        // Locked until then: a handle that closes now must not publish the file again.
+        let mut locked = self.nodes.lock_subtrees(&[path]);
+        let is_new = locked.at(path).is_some_and(|shared| shared.dirty.as_ref().is_some_and(|dirty| dirty.is_new));
+        locked.preserve_unlinked(self, path)?;
+        match self
+            .apply_locked(caller, ChangeSet::from(Change::remove(path.clone()).with_precondition(precondition)).soon())
+        {
             Ok(_) => {}
-            // Created and removed again before anything was published.
+            // Created and removed before it was published.
             Err(fault) if fault.kind() == Kind::NotFound && is_new => {}
             Err(fault) => {
-                held.unkeep(path);
+                locked.drop_orphan(path);
                 return Err(fault);
             }
         }
@@ -230,57 +231,57 @@ impl Vfs {
     /// Exchanges two files atomically, in one commit.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` for directories, pipes and their like, which only a rename moves.
+    /// `NotFound`; `Invalid` for directories and special files, which can only be renamed.
     pub fn exchange(
         &self,
         caller: &Caller,
-        (one_parent, one_name): (NodeId, &PathComponent),
-        (other_parent, other_name): (NodeId, &PathComponent),
+        (a_parent, a_name): (NodeId, &PathComponent),
+        (b_parent, b_name): (NodeId, &PathComponent),
     ) -> Result<(), Fault> {
-        let one = self.writable(caller, one_parent, one_name)?;
-        let other = self.writable(caller, other_parent, other_name)?;
-        let mut held = self.nodes.hold(&[&one, &other]);
-        self.publish_all_below(caller, &TreePath::root(), &mut held)?;
-        let leaf_at = |path: &TreePath| match self.core.present(path)? {
+        let a = self.writable_path(caller, a_parent, a_name)?;
+        let b = self.writable_path(caller, b_parent, b_name)?;
+        let mut locked = self.nodes.lock_subtrees(&[&a, &b]);
+        self.publish_all_below(caller, &TreePath::root(), &mut locked)?;
+        let leaf_at = |path: &TreePath| match self.core.effective_state(path)? {
             EffectiveState::Absent if self.special(path)?.is_some() => {
-                Err(Fault::invalid("path", format_args!("`{path}` is no file; only files are exchanged")))
+                Err(Fault::invalid("path", format_args!("`{path}` is not a regular file; only files can be exchanged")))
             }
             EffectiveState::Absent => Err(Fault::file_not_found(path)),
             EffectiveState::Directory => {
-                Err(Fault::invalid("path", format_args!("`{path}` is a directory; only files are exchanged")))
+                Err(Fault::invalid("path", format_args!("`{path}` is a directory; only files can be exchanged")))
             }
             EffectiveState::Leaf(leaf, _) => {
-                Ok(OverlayFile { disk: self.core.attributes_to_be(path, leaf.disk)?, ..leaf })
+                Ok(OverlayFile { disk: self.core.resulting_attributes(path, leaf.disk)?, ..leaf })
             }
             EffectiveState::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
         };
-        let (first, second) = (leaf_at(&one)?, leaf_at(&other)?);
-        let put = |path: &TreePath, now: &OverlayFile, new: &OverlayFile| Change::Put {
+        let (first, second) = (leaf_at(&a)?, leaf_at(&b)?);
+        let put = |path: &TreePath, old: &OverlayFile, new: &OverlayFile| Change::Put {
             path: path.clone(),
             content: new.content.clone(),
-            // Whoever writes one of them in this moment is not covered by what the other was.
-            precondition: Precondition::OneOf(vec![now.etag]),
+            // A concurrent write of either file must not be overwritten.
+            precondition: Precondition::OneOf(vec![old.etag]),
             kind: Some(new.kind),
             attributes: new.disk,
         };
-        let (of_one, of_other) = (self.extended_at(&one)?, self.extended_at(&other)?);
+        let (xattrs_of_a, xattrs_of_b) = (self.xattrs_at(&a)?, self.xattrs_at(&b)?);
         if (first.etag, first.kind) == (second.etag, second.kind) {
-            // No version, but each name leads to the other file.
+            // Same content: no version, but the files change places.
             self.wait_applied()?;
-            let _held = self.core.locks.hold([one.clone(), other.clone()].into());
-            self.core.replace_same(&one, &second)?;
-            self.core.replace_same(&other, &first)?;
+            let _held = self.core.path_locks.lock([a.clone(), b.clone()].into());
+            self.core.replace_same(&a, &second)?;
+            self.core.replace_same(&b, &first)?;
         } else {
-            let set = ChangeSet::new(vec![put(&one, &first, &second), put(&other, &second, &first)]);
-            let message = format!("{}: exchange {one} and {other}", caller.actor());
+            let set = ChangeSet::new(vec![put(&a, &first, &second), put(&b, &second, &first)]);
+            let message = format!("{}: exchange {a} and {b}", caller.actor());
             self.apply(caller, set.with_message(message))?;
         }
-        self.nodes.exchange(&one, &other);
-        self.move_extended(&other, (of_one.clone(), of_other.clone()))?;
-        self.move_extended(&one, (of_other, of_one))
+        self.nodes.exchange(&a, &b);
+        self.move_xattrs(&b, (xattrs_of_a.clone(), xattrs_of_b.clone()))?;
+        self.move_xattrs(&a, (xattrs_of_b, xattrs_of_a))
     }
 
-    /// Makes a symbolic link (found once).
+    /// Creates a symbolic link (one lookup).
     ///
     /// # Errors
     /// `Exists`, `NotFound`, `NameTooLong` for a target over 4,095 bytes.
@@ -291,7 +292,7 @@ impl Vfs {
         name: &PathComponent,
         target: &str,
     ) -> Result<(NodeId, PathAttributes), Fault> {
-        let path = self.writable(caller, parent, name)?;
+        let path = self.writable_path(caller, parent, name)?;
         if target.len() > 4095 {
             return Err(Fault::new(
                 Kind::NameTooLong,
@@ -315,23 +316,22 @@ impl Vfs {
         self.read_link(caller.protocol, &self.nodes.path_of(node)?)
     }
 
-    /// Attributes of a path, counting a file that is created and not published.
+    /// Attributes of a path, including unpublished new files.
     pub(super) fn attributes_at(&self, caller: &Caller, path: &TreePath) -> Result<PathAttributes, Fault> {
-        if !self.core.places.is_visible(caller.protocol, path) {
+        if !self.core.path_classes.is_visible(caller.protocol, path) {
             return Err(Fault::file_not_found(path));
         }
         match self.nodes.at(path).map(|node| self.attributes(node)) {
-            // Forgotten between the two looks.
+            // Forgotten meanwhile.
             Some(Err(fault)) if fault.kind() == Kind::Stale => self.stat_any(caller.protocol, path),
-            // It lives on for its handles; here is what stands at the path now.
-            Some(Ok(known)) if known.links == 0 => self.stat_any(caller.protocol, path),
-            Some(known) => known,
+            // The node is unlinked; another file may have the path now.
+            Some(Ok(known_node)) if known_node.links == 0 => self.stat_any(caller.protocol, path),
+            Some(known_node) => known_node,
             None => self.stat_any(caller.protocol, path),
         }
     }
 
-    /// Refuses a name that is taken.
-    pub(super) fn must_be_free(&self, caller: &Caller, path: &TreePath) -> Result<(), Fault> {
+    pub(super) fn check_name_free(&self, caller: &Caller, path: &TreePath) -> Result<(), Fault> {
         match self.attributes_at(caller, path) {
             Ok(_) => Err(Fault::exists(path)),
             Err(fault) if fault.kind() == Kind::NotFound => Ok(()),
@@ -339,37 +339,42 @@ impl Vfs {
         }
     }
 
-    /// Where a directory is whose names are asked for or changed: nothing is in one that was removed.
-    fn directory(&self, node: NodeId) -> Result<TreePath, Fault> {
+    /// Path of a directory; a removed one has no entries.
+    fn directory_path(&self, node: NodeId) -> Result<TreePath, Fault> {
         if self.is_removed_directory(node) {
-            return Err(Fault::not_found("the directory was removed; nothing is in it"));
+            return Err(Fault::not_found("the directory was removed; it has no entries"));
         }
         self.nodes.path_of(node)
     }
 
-    /// The path of a name that this caller may write.
-    pub(super) fn writable(&self, caller: &Caller, parent: NodeId, name: &PathComponent) -> Result<TreePath, Fault> {
-        let path = self.directory(parent)?.join(name);
-        if !self.core.places.is_visible(caller.protocol, &path) {
+    /// The path of a name, if this caller may write it.
+    pub(super) fn writable_path(
+        &self,
+        caller: &Caller,
+        parent: NodeId,
+        name: &PathComponent,
+    ) -> Result<TreePath, Fault> {
+        let path = self.directory_path(parent)?.join(name);
+        if !self.core.path_classes.is_visible(caller.protocol, &path) {
             return Err(Fault::new(Kind::Forbidden, format!("`{path}` belongs to the server")));
         }
-        self.core.not_leased(caller, &path, true)?;
+        self.core.check_not_leased(caller, &path, true)?;
         Ok(path)
     }
 
-    /// Publishes those of the held nodes that lie at or below a path, before its name changes: each for who wrote it.
+    /// Publishes the locked nodes at or below a path before it is renamed, each as its last writer.
     pub(super) fn publish_all_below(
         &self,
         caller: &Caller,
         path: &TreePath,
-        held: &mut LockedNodes<'_>,
+        locked: &mut LockedNodes<'_>,
     ) -> Result<(), Fault> {
-        for (node, shared) in held.all() {
-            if let Some(staging) = &shared.staging
-                && self.nodes.path_of(node).is_ok_and(|place| place.is_under(path))
+        for (node, shared) in locked.all() {
+            if let Some(dirty) = &shared.dirty
+                && self.nodes.path_of(node).is_ok_and(|current| current.is_under(path))
             {
-                let writer = staging.writer.clone();
-                self.publish_held(writer.as_ref().unwrap_or(caller), node, shared, Durability::Soon)?;
+                let writer = dirty.writer.clone();
+                self.publish_locked(writer.as_ref().unwrap_or(caller), node, shared, Durability::Soon)?;
             }
         }
         Ok(())

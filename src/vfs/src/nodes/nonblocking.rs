@@ -1,7 +1,7 @@
-//! What stands at a path, looked at without waiting: for doors that are async, and answer where they are asked.
+//! Non-blocking lookups and reads, for protocols on the async runtime.
 //!
-//! One rule: what is told here is what [`Vfs::find`] and [`Vfs::read_node`] would tell. Whatever is not plainly in the tree, or held by somebody,
-//! is theirs.
+//! Invariant: results are those of [`Vfs::lookup_path`] and [`Vfs::read_node`]. Anything pending,
+//! dirty or locked returns `None`: the caller then uses those.
 
 use bytes::Bytes;
 use svcfs_base::{Caller, TreePath};
@@ -10,26 +10,26 @@ use super::NodeId;
 use crate::Vfs;
 use crate::view::{EntryKind, PathAttributes};
 
-/// What was found at once.
+/// Result of a non-blocking lookup.
 #[derive(Debug)]
 pub struct CachedRead {
-    /// What is known of it.
+    /// Its attributes.
     pub attributes: PathAttributes,
-    /// The bytes that were asked for; none where none were.
+    /// The requested bytes; empty when none were requested.
     pub data: Bytes,
-    /// The node of which it was told when it, or its names, changed: that is told again for as long as somebody has found it.
+    /// A node whose reported times are pinned: they stay the same while the node has lookups.
     pub pinned_node: Option<NodeId>,
 }
 
 impl Vfs {
-    /// What stands at a path, and of a file some of its bytes, by offset and length, if nothing must be waited for. Does not count as a finding.
+    /// Attributes of a path and a range (offset, length), without blocking or lookup.
     pub fn try_lookup_cached(
         &self,
         caller: &Caller,
         path: &TreePath,
-        part: Option<(u64, usize)>,
+        range: Option<(u64, usize)>,
     ) -> Option<CachedRead> {
-        if !self.core.places.is_visible(caller.protocol, path) {
+        if !self.core.path_classes.is_visible(caller.protocol, path) {
             return None;
         }
         let node = self.nodes.at(path);
@@ -37,7 +37,7 @@ impl Vfs {
             Some(node) => Some(self.nodes.shared(node).ok()?),
             None => None,
         };
-        // Held by whoever publishes, renames or removes it, until that is done.
+        // Locked while it is published, renamed or removed.
         let mut shared = match &shared {
             Some(shared) => Some(shared.try_lock()?),
             None => None,
@@ -45,27 +45,27 @@ impl Vfs {
         if shared.as_ref().is_some_and(|shared| !shared.is_plain()) || self.core.overlay.get(path).is_some() {
             return None;
         }
-        let (stat, part) = match part {
-            Some(part) => self.core.tree.try_read_range(path, part)?,
+        let (stat, range) = match range {
+            Some(range) => self.core.tree.try_read_range(path, range)?,
             None => (self.core.tree.try_stat_cached(path)?, Bytes::new()),
         };
-        let (mut attributes, mut told) = (PathAttributes::from(stat), None);
+        let (mut attributes, mut pinned_node) = (PathAttributes::from(stat), None);
         if attributes.kind == EntryKind::Directory {
             let names = shared.as_ref().and_then(|shared| shared.names_changed);
-            self.count_pending(path, names, &mut attributes);
-            told = names.and(node);
+            self.merge_pending_times(path, names, &mut attributes);
+            pinned_node = names.and(node);
         }
         if let Some(shared) = &mut shared
-            && let Some(of) = &mut shared.told
+            && let Some(times) = &mut shared.reported_times
         {
-            told = node;
-            match of.of(&attributes, false) {
+            pinned_node = node;
+            match times.reported_ctime(&attributes, false) {
                 Some(changed) => attributes.changed = changed,
-                None => shared.told = None,
+                None => shared.reported_times = None,
             }
         }
         drop(shared);
-        // Another file may have come there between the looks.
-        (self.nodes.at(path) == node).then_some(CachedRead { attributes, data: part, pinned_node: told })
+        // Another file may have taken the name meanwhile.
+        (self.nodes.at(path) == node).then_some(CachedRead { attributes, data: range, pinned_node })
     }
 }

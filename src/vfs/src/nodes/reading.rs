@@ -1,4 +1,4 @@
-//! A file that is open to be read, for doors that have no handles of their own.
+//! Files opened for reading, for protocols without handles.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,35 +12,34 @@ use super::{HandleId, NodeId, OpenMode};
 use crate::Vfs;
 use crate::view::{EntryKind, FileView, FoundFile, PathAttributes};
 
-/// Most bytes that are read without waiting: so many are copied while others at the same thread do not notice, and an allocator has room for
-/// them at hand.
-const AT_ONCE: usize = 64 << 10;
-/// Most bytes of a file that are handed on from memory: about as many as a connection takes at once. What is longer would stay there for as long as
-/// a client is slow.
-const HERE: u64 = 256 << 10;
+/// Maximum bytes of a non-blocking read: copying them does not delay other tasks of the thread.
+const MAX_CACHED_READ_BYTES: usize = 64 << 10;
+/// Maximum size of a file that is passed on from memory, about one socket buffer. Longer content
+/// would stay in memory for as long as a client is slow.
+const MAX_IN_MEMORY_BYTES: u64 = 256 << 10;
 
-/// The bytes of a file, to be handed on.
+/// The content of a file, to be sent.
 #[derive(Debug)]
 pub enum FileContent {
-    /// Few, or on their way to the disk.
+    /// Small, or not on disk yet.
     InMemory(Bytes),
-    /// Many: read piece by piece.
+    /// Large: read in pieces.
     OnDisk(FileReader),
 }
 
 impl FileContent {
-    /// Bytes at an offset; fewer at the end. Waits for the disk.
+    /// Bytes at an offset; fewer at the end. May block on the disk.
     ///
     /// # Errors
-    /// As [`Reader::read`].
+    /// As [`FileReader::read`].
     pub fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         match self {
-            Self::InMemory(content) => Ok(content.slice(super::body::part(content, offset, length as u64))),
+            Self::InMemory(content) => Ok(content.slice(super::body::clamped_range(content, offset, length as u64))),
             Self::OnDisk(reader) => reader.read(offset, length),
         }
     }
 
-    /// The same as far as it can be had at once, as [`Reader::read_now`] says.
+    /// As `read`, without blocking; see [`FileReader::try_read_cached`].
     pub fn try_read_cached(&self, offset: u64, length: usize) -> Option<Bytes> {
         match self {
             Self::InMemory(_) => self.read(offset, length).ok(),
@@ -49,14 +48,14 @@ impl FileContent {
     }
 }
 
-/// A file whose bytes are handed on, and what goes with it.
+/// An open file with its attributes.
 #[derive(Debug)]
 pub struct OpenedFile {
-    /// Its bytes.
+    /// Its content.
     pub content: FileContent,
-    /// Their git blob hash.
+    /// Git blob hash of the content.
     pub etag: ETag,
-    /// What is known of the file.
+    /// Its attributes.
     pub attributes: PathAttributes,
 }
 
@@ -67,54 +66,55 @@ impl From<FileView> for OpenedFile {
     }
 }
 
-/// A file that is open to be read, whatever its name becomes; closed when it is let go of.
+/// A file opened for reading, whatever its name becomes; closed when dropped.
 ///
-/// One of at most 64 MiB has one content to its end, whatever is written meanwhile; a larger one is read as it is.
+/// Up to 64 MiB its content stays the same; a larger file is read as it is.
 pub struct FileReader {
     vfs: Arc<Vfs>,
-    of: ReaderSource,
+    source: ReaderSource,
 }
 
 enum ReaderSource {
-    Still(SnapshotReader),
+    Snapshot(SnapshotReader),
     Large { caller: Caller, node: NodeId, handle: HandleId },
 }
 
 impl fmt::Debug for FileReader {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.of {
-            ReaderSource::Still(still) => write!(formatter, "{}", still.etag),
+        match &self.source {
+            ReaderSource::Snapshot(snapshot) => write!(formatter, "{}", snapshot.etag),
             ReaderSource::Large { handle, .. } => write!(formatter, "{handle:?}"),
         }
     }
 }
 
 impl Vfs {
-    /// The content of a file, as [`Vfs::read`] has it, for whoever hands it on as fast as somebody takes it.
+    /// The content of a file as in [`Vfs::read`], to be sent at the speed of a client.
     ///
     /// # Errors
     /// As [`Vfs::read`].
     pub fn open_content(self: &Arc<Self>, protocol: Protocol, path: &TreePath) -> Result<OpenedFile, Fault> {
-        match self.there(protocol, path)? {
-            FoundFile::Placed(place, size) if size > HERE => {
-                let (still, stat) = SnapshotReader::at(self, &place)?;
-                let (etag, reader) = (still.etag, FileReader { vfs: Arc::clone(self), of: ReaderSource::Still(still) });
+        match self.find_file(protocol, path)? {
+            FoundFile::InTree(place, size) if size > MAX_IN_MEMORY_BYTES => {
+                let (snapshot, stat) = SnapshotReader::open(self, &place)?;
+                let (etag, reader) =
+                    (snapshot.etag, FileReader { vfs: Arc::clone(self), source: ReaderSource::Snapshot(snapshot) });
                 Ok(OpenedFile { content: FileContent::OnDisk(reader), etag, attributes: stat.into() })
             }
-            there => Ok(self.taken(path, there)?.into()),
+            found => Ok(self.read_found(path, found)?.into()),
         }
     }
 
-    /// Many bytes that no file has (any more) are handed on from the disk, too.
+    /// Content that no file has (any more); spilled to disk when large.
     ///
     /// # Errors
     /// Those of the disk.
     pub fn spill_content(self: &Arc<Self>, content: Bytes) -> Result<FileContent, Fault> {
-        if content.len() as u64 <= HERE {
+        if content.len() as u64 <= MAX_IN_MEMORY_BYTES {
             return Ok(FileContent::InMemory(content));
         }
-        let of = ReaderSource::Still(SnapshotReader::of(self, &content)?);
-        Ok(FileContent::OnDisk(FileReader { vfs: Arc::clone(self), of }))
+        let of = ReaderSource::Snapshot(SnapshotReader::from_content(self, &content)?);
+        Ok(FileContent::OnDisk(FileReader { vfs: Arc::clone(self), source: of }))
     }
 }
 
@@ -125,10 +125,10 @@ impl FileReader {
     /// As [`Vfs::open_node`].
     pub fn open(vfs: &Arc<Vfs>, caller: &Caller, node: NodeId) -> Result<Self, Fault> {
         let handle = vfs.open_node(caller, node, OpenMode::default())?;
-        Ok(Self { vfs: Arc::clone(vfs), of: ReaderSource::Large { caller: caller.clone(), node, handle } })
+        Ok(Self { vfs: Arc::clone(vfs), source: ReaderSource::Large { caller: caller.clone(), node, handle } })
     }
 
-    /// Opens one that a path leads to, links followed; what it is like besides.
+    /// Opens the file at a path, following links; also returns its attributes.
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`; `Invalid` for a link that leads out of the root.
@@ -139,34 +139,34 @@ impl FileReader {
             EntryKind::Directory => Err(Fault::is_directory(path)),
             EntryKind::Symlink | EntryKind::Special(_) => Err(Fault::file_not_found(path)),
         };
-        // Its handle keeps it.
+        // The handle keeps the node.
         vfs.forget(node, 1);
         Ok((opened?, attributes))
     }
 
-    /// Bytes at an offset; fewer at the end. Waits for the disk.
+    /// Bytes at an offset; fewer at the end. May block on the disk.
     ///
     /// # Errors
-    /// As [`Vfs::read_node`]; `Unavailable` when the content is gone, because somebody wrote into the file behind the server.
+    /// As [`Vfs::read_node`]; `Unavailable` when the content was overwritten externally.
     pub fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
-        match &self.of {
-            ReaderSource::Still(still) => still.read(offset, length),
+        match &self.source {
+            ReaderSource::Snapshot(snapshot) => snapshot.read(offset, length),
             ReaderSource::Large { node, .. } => self.vfs.read_node(*node, offset, length),
         }
     }
 
-    /// Bytes at an offset, as far as they can be had at once: of a file that the system has in memory. At most 64 KiB.
+    /// Bytes at an offset that are in the page cache, at most 64 KiB.
     ///
-    /// Never waits, so that a door that is async may ask where it is, and needs no thread for what is there.
+    /// Never blocks: async protocols need no thread for it.
     pub fn try_read_cached(&self, offset: u64, length: usize) -> Option<Bytes> {
-        let length = length.min(AT_ONCE);
-        let node = match &self.of {
-            ReaderSource::Still(still) => return still.read_now(offset, length),
+        let length = length.min(MAX_CACHED_READ_BYTES);
+        let node = match &self.source {
+            ReaderSource::Snapshot(snapshot) => return snapshot.try_read_cached(offset, length),
             ReaderSource::Large { node, .. } => *node,
         };
         let shared = self.vfs.nodes.shared(node).ok()?;
         let shared = shared.try_lock()?;
-        match (&shared.staging, &shared.large) {
+        match (&shared.dirty, &shared.large) {
             (None, Some(large)) => large.read_cached(offset, length),
             _ => None,
         }
@@ -175,8 +175,8 @@ impl FileReader {
 
 impl Drop for FileReader {
     fn drop(&mut self) {
-        let ReaderSource::Large { caller, handle, .. } = &self.of else { return };
-        // Opened to be read: there is nothing to publish that could be refused.
+        let ReaderSource::Large { caller, handle, .. } = &self.source else { return };
+        // Opened read-only: nothing to publish.
         if let Err(fault) = self.vfs.release(caller, *handle) {
             debug!(error = ?fault, "a file that was read could not be closed");
         }

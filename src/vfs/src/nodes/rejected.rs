@@ -1,7 +1,8 @@
-//! Saves that are refused.
+//! Rejected saves.
 //!
-//! One rule: what a handle wrote is never mixed with a text it did not begin from. Its bytes stay its own until they are accepted, or until
-//! nobody who wrote them has the file open any more; a copy is kept where a person finds it from the first refusal on.
+//! Invariant: what a handle wrote is never mixed with content it did not start from. Its buffer
+//! stays its own until it is accepted, or until none of its writers has the file open; a copy is
+//! stored for the user from the first rejection on.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +16,7 @@ use super::{HandleId, NodeId};
 use crate::Vfs;
 use crate::path_class::REJECTED_DIRECTORY;
 
-/// Where the refused text of a page is kept; none for a page whose name is too long for that. What is below the root is kept below the place of
-/// the root.
+/// Where the rejected text of a page is stored; none if the name is too long.
 pub fn rejected_path(path: &TreePath) -> Option<TreePath> {
     if path.is_root() {
         return TreePath::parse(REJECTED_DIRECTORY).ok();
@@ -25,131 +25,130 @@ pub fn rejected_path(path: &TreePath) -> Option<TreePath> {
 }
 
 impl DirtyBuffer {
-    /// Notes why it was not accepted, where that is for what it is; what the disk refuses is tried again as it is.
-    pub(super) fn judge(&mut self, fault: &Fault) {
+    /// Records why its content was rejected; after a disk error it is retried as it is.
+    pub(super) fn record_rejection(&mut self, fault: &Fault) {
         if matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked) {
-            self.verdict = Some(fault.duplicate());
+            self.rejected = Some(fault.duplicate());
         }
         if fault.kind() == Kind::Conflict {
-            self.lost = Some(fault.duplicate());
+            self.conflict = Some(fault.duplicate());
         }
     }
 
-    /// Why it is never accepted: others wrote the file since, and only parts of it were changed here. Whoever empties the file first writes all
-    /// of it.
-    pub(super) fn lost(&self) -> Option<&Fault> {
-        self.lost.as_ref().filter(|_| self.base.is_some())
+    /// Why it is never accepted: another writer changed the file that this is based on.
+    pub(super) fn conflict(&self) -> Option<&Fault> {
+        self.conflict.as_ref().filter(|_| self.base.is_some())
     }
 
-    /// Bytes were written through a handle.
-    pub(super) fn written_through(&mut self, handle: HandleId) {
-        self.emptied.remove(&handle);
+    pub(super) fn add_writer(&mut self, handle: HandleId) {
+        self.truncated_writers.remove(&handle);
         self.writers.insert(handle);
     }
 
-    /// Whoever wrote until now has nothing in the file any more.
-    pub(super) fn begin_anew(&mut self) {
+    /// Starts from an empty file: earlier writers have no bytes in it.
+    pub(super) fn reset_base(&mut self) {
         self.base = None;
         let writers = std::mem::take(&mut self.writers);
-        if self.is_refused() {
-            self.emptied.extend(writers);
+        if self.is_rejected() {
+            self.truncated_writers.extend(writers);
         }
     }
 
-    /// Only the length was set to zero: see [`Vfs::publish`].
-    pub(super) fn is_only_emptied(&self) -> bool {
-        self.body.length() == 0 && !self.is_written && self.refused.is_none()
+    /// Whether only the length was set to zero: see [`Vfs::publish`].
+    pub(super) fn is_only_truncated(&self) -> bool {
+        self.body.length() == 0 && !self.is_written && self.write_error.is_none()
     }
 
-    /// Whether they were refused, by a gate or by the disk.
-    const fn is_refused(&self) -> bool {
-        self.verdict.is_some() || self.refused.is_some()
+    /// Whether it was rejected by a gate or failed on the disk.
+    const fn is_rejected(&self) -> bool {
+        self.rejected.is_some() || self.write_error.is_some()
     }
 }
 
 impl SharedNode {
-    /// A handle goes on with what was put aside for it.
+    /// Reattaches a handle's detached buffer.
     ///
     /// # Errors
-    /// `Conflict` when others are writing the file by now, or have taken the place of what was put aside.
-    pub(super) fn take_back(&mut self, handle: HandleId) -> Result<(), Fault> {
-        let is_displaced = self.displaced.contains(&handle);
-        let is_its = self.aside.as_ref().is_some_and(|aside| aside.writers.contains(&handle));
-        if is_displaced || is_its && self.staging.is_some() {
-            let told = if is_displaced {
-                "what was written here before is gone, as others wrote the file since; open it anew"
+    /// `Conflict` when another writer changes the file, or the buffer was superseded.
+    pub(super) fn reattach_for(&mut self, handle: HandleId) -> Result<(), Fault> {
+        let is_superseded = self.superseded_handles.contains(&handle);
+        let is_writer = self.detached.as_ref().is_some_and(|aside| aside.writers.contains(&handle));
+        if is_superseded || is_writer && self.dirty.is_some() {
+            let message = if is_superseded {
+                "what was written here before is lost, because the file was changed by another writer; open it again"
             } else {
-                "the last save of this file was refused, and others are writing it by now; open it anew"
+                "the last save of this file was rejected, and another writer is changing it; open it again"
             };
-            return Err(Fault::new(Kind::Conflict, told));
+            return Err(Fault::new(Kind::Conflict, message));
         }
-        if is_its {
-            self.staging = self.aside.take();
+        if is_writer {
+            self.dirty = self.detached.take();
         }
         Ok(())
     }
 
-    /// Whether a handle may write with nothing of its own put aside.
-    fn is_free(&self, handle: HandleId) -> bool {
-        !self.displaced.contains(&handle) && !self.aside.as_ref().is_some_and(|aside| aside.writers.contains(&handle))
+    /// Whether a handle has no detached or superseded buffer.
+    fn has_nothing_detached(&self, handle: HandleId) -> bool {
+        !self.superseded_handles.contains(&handle)
+            && !self.detached.as_ref().is_some_and(|aside| aside.writers.contains(&handle))
     }
 
-    /// Through which handle a page of a mapping is written. The kernel picks one of those that have the file open to write and does not say
-    /// whose page it is: none of them where it may be of somebody who is free to write, else one that goes on with what was put aside for it.
-    pub(super) fn handle_of_page(&self, picked: HandleId, writing: &BTreeSet<HandleId>) -> Option<HandleId> {
-        if writing.iter().any(|handle| self.is_free(*handle)) {
+    /// The handle to which a mapped write belongs. The kernel passes any handle open for writing.
+    /// None if the writer may be one without a detached buffer, else one that continues with its
+    /// detached buffer.
+    pub(super) fn mapped_write_handle(&self, picked: HandleId, write_handles: &BTreeSet<HandleId>) -> Option<HandleId> {
+        if write_handles.iter().any(|handle| self.has_nothing_detached(*handle)) {
             return None;
         }
-        let goes_on = writing.iter().find(|handle| !self.displaced.contains(handle));
-        Some(goes_on.copied().unwrap_or(picked))
+        let continuing = write_handles.iter().find(|handle| !self.superseded_handles.contains(handle));
+        Some(continuing.copied().unwrap_or(picked))
     }
 
-    /// The kernel wrote a page of a mapping, which may be of any of these handles: it does not say which.
-    pub(super) fn written_by_any(&mut self, mut handles: BTreeSet<HandleId>) {
-        handles.retain(|handle| self.is_free(*handle));
-        if let Some(staging) = &mut self.staging {
-            handles.into_iter().for_each(|handle| staging.written_through(handle));
+    /// Records a mapped write, which may belong to any of these handles.
+    pub(super) fn add_mapped_writers(&mut self, mut handles: BTreeSet<HandleId>) {
+        handles.retain(|handle| self.has_nothing_detached(*handle));
+        if let Some(dirty) = &mut self.dirty {
+            handles.into_iter().for_each(|handle| dirty.add_writer(handle));
         }
     }
 
-    /// Whether the close of a handle has nothing to save but what others wrote, who were told that it is refused.
-    pub(super) fn is_refused_of_others(&self, handle: HandleId) -> bool {
-        self.staging.as_ref().is_some_and(|staging| staging.is_refused() && !staging.writers.contains(&handle))
+    /// Whether a closing handle has nothing to save but what was rejected from others.
+    pub(super) fn is_rejected_from_others(&self, handle: HandleId) -> bool {
+        self.dirty.as_ref().is_some_and(|dirty| dirty.is_rejected() && !dirty.writers.contains(&handle))
     }
 
-    /// Leaves refused bytes to those who wrote them.
-    pub(super) fn put_aside(&mut self, staging: DirtyBuffer) {
-        let replaced = self.aside.take().map(|aside| aside.writers).unwrap_or_default();
-        self.displaced.extend(replaced.difference(&staging.writers).chain(&staging.emptied));
-        self.aside = Some(staging);
+    /// Detaches a rejected buffer, for its writers only.
+    pub(super) fn detach(&mut self, dirty: DirtyBuffer) {
+        let replaced_writers = self.detached.take().map(|aside| aside.writers).unwrap_or_default();
+        self.superseded_handles.extend(replaced_writers.difference(&dirty.writers).chain(&dirty.truncated_writers));
+        self.detached = Some(dirty);
     }
 }
 
 impl Vfs {
-    /// What becomes of bytes that could not be published.
-    pub(super) fn after_refusal(
+    pub(super) fn handle_rejection(
         &self,
         shared: &mut SharedNode,
         path: &TreePath,
-        (staging, content): (DirtyBuffer, Bytes),
+        (dirty, content): (DirtyBuffer, Bytes),
         durability: Durability,
     ) {
-        let Some(fault) = staging.verdict.as_ref().map(Fault::duplicate) else {
-            // The disk, or we: the bytes stay with the node, and the next flush tries again.
-            shared.staging = Some(staging);
+        let Some(fault) = dirty.rejected.as_ref().map(Fault::duplicate) else {
+            // A disk or internal error: the buffer stays, and the next flush retries.
+            shared.dirty = Some(dirty);
             return;
         };
-        let mode = staging.mode.or_else(|| Some(self.stat(Protocol::Internal, path).ok()?.mode)).unwrap_or(0o644);
-        self.keep_refused(path, content, &fault, Some((mode, (staging.uid, staging.gid))));
-        if durability == Durability::Now && staging.lost().is_none() {
-            // No close, after which the file has to be what it was: whoever asked has it open, and goes on.
-            shared.staging = Some(staging);
+        let mode = dirty.mode.or_else(|| Some(self.stat(Protocol::Internal, path).ok()?.mode)).unwrap_or(0o644);
+        self.keep_rejected(path, content, &fault, Some((mode, (dirty.uid, dirty.gid))));
+        if durability == Durability::Now && dirty.conflict().is_none() {
+            // Not a close: the writer has the file open and continues with this buffer.
+            shared.dirty = Some(dirty);
         } else {
-            shared.put_aside(staging);
+            shared.detach(dirty);
         }
     }
 
-    /// [`Vfs::publish`] through a handle: what it wrote and was refused is tried again, and told again. What others wrote and was refused is theirs.
+    /// [`Vfs::publish`] through a handle: retries its own rejected buffer, ignores others'.
     ///
     /// # Errors
     /// As [`Vfs::publish`].
@@ -158,133 +157,149 @@ impl Vfs {
         {
             let shared = self.nodes.shared(node)?;
             let mut shared = shared.lock();
-            shared.take_back(handle)?;
-            if durability == Durability::Soon && shared.is_refused_of_others(handle) {
+            shared.reattach_for(handle)?;
+            if durability == Durability::Soon && shared.is_rejected_from_others(handle) {
                 return Ok(());
             }
         }
         self.publish(caller, node, durability)
     }
 
-    /// Before a handle is closed: refused bytes go with the last of those who could go on with them. Whoever saved was told; were the bytes kept,
-    /// the next one to write the file would publish them unawares.
-    pub(super) fn let_go_of_refused(&self, shared: &mut SharedNode, closing: HandleId) {
-        shared.displaced.remove(&closing);
-        let is_left = |staging: &DirtyBuffer| self.nodes.is_any_open(&staging.writers, closing);
-        if shared.aside.as_ref().is_some_and(|aside| !is_left(aside)) {
-            shared.aside = None;
+    /// Before a handle is closed: drops rejected buffers that no other handle can continue. Their
+    /// writers got the error; the next writer would publish them unknowingly.
+    pub(super) fn drop_rejected(&self, shared: &mut SharedNode, closing: HandleId) {
+        shared.superseded_handles.remove(&closing);
+        let has_open_writer = |dirty: &DirtyBuffer| self.nodes.is_any_open(&dirty.writers, closing);
+        if shared.detached.as_ref().is_some_and(|aside| !has_open_writer(aside)) {
+            shared.detached = None;
         }
-        if shared.staging.as_ref().is_some_and(|staging| staging.is_refused() && !is_left(staging)) {
-            shared.staging = None;
-        }
-    }
-
-    /// Keeps what was refused where a person finds it (gaps.md D6). `own` is what the refused file has of permission bits and owner, where it does
-    /// not go by the page's.
-    pub(super) fn keep_refused(&self, path: &TreePath, content: Bytes, fault: &Fault, own: Option<(u32, (u32, u32))>) {
-        if let Err(error) = self.keep_text(path, content, fault, own) {
-            error!(page.path = %path, %error, "the text of a refused save could not be kept");
+        if shared.dirty.as_ref().is_some_and(|dirty| dirty.is_rejected() && !has_open_writer(dirty)) {
+            shared.dirty = None;
         }
     }
 
-    /// Keeps what a door was to save of a page and cannot, as a refused save of that page or of another name, for those who may read the page, or
-    /// might while it was there; where it never was, as `own` says. It is on the disk when this returns.
+    /// Stores a rejected text for the user. `own_attributes`: its mode and owner.
+    pub(super) fn keep_rejected(
+        &self,
+        path: &TreePath,
+        content: Bytes,
+        fault: &Fault,
+        own_attributes: Option<(u32, (u32, u32))>,
+    ) {
+        if let Err(error) = self.store_rejected_text(path, content, fault, own_attributes) {
+            error!(page.path = %path, %error, "cannot store the text of a rejected save");
+        }
+    }
+
+    /// Stores a text that a protocol cannot save, as a rejected save of `name`. It is readable for
+    /// those who may read `page`, or might while it existed; else as `own_attributes` says. Durable
+    /// on return.
     ///
     /// # Errors
-    /// What the disk says; `NameTooLong` where nothing can be kept of a name.
+    /// The disk's error; `NameTooLong` when the name cannot be stored.
     pub fn store_rejected(
         &self,
         (page, name): (&TreePath, &TreePath),
         content: Bytes,
         fault: &Fault,
-        own: DiskAttributes,
+        own_attributes: DiskAttributes,
     ) -> Result<(), Fault> {
-        let there = self
+        let attributes = self
             .stat(Protocol::Internal, page)
-            .map_or_else(|_| self.tombstone_attributes(page), |there| Ok(Some(there)))?;
-        let there = there.map(|there| (there.mode, (there.uid, there.gid)));
-        self.keep_text(name, content, fault, there.or_else(|| own.mode.zip(own.owner)))?;
+            .map_or_else(|_| self.tombstone_attributes(page), |attributes| Ok(Some(attributes)))?;
+        let attributes = attributes.map(|attributes| (attributes.mode, (attributes.uid, attributes.gid)));
+        self.store_rejected_text(
+            name,
+            content,
+            fault,
+            attributes.or_else(|| own_attributes.mode.zip(own_attributes.owner)),
+        )?;
         self.flush()
     }
 
-    /// Brings all that was written below the root to the disk.
+    /// Flushes everything written below the root.
     ///
     /// # Errors
-    /// What the disk says.
+    /// The disk's error.
     pub fn flush(&self) -> Result<(), Fault> {
-        Ok(self.core.tree.flush(self.core.memory.other_disks())?)
+        Ok(self.core.tree.flush(self.core.versions.other_disks())?)
     }
 
-    /// Keeps it, readable for those who may read the page.
-    fn keep_text(
+    /// Stores it, readable for those who may read the page.
+    fn store_rejected_text(
         &self,
         path: &TreePath,
         content: Bytes,
         fault: &Fault,
-        own: Option<(u32, (u32, u32))>,
+        own_attributes: Option<(u32, (u32, u32))>,
     ) -> Result<(), Fault> {
-        warn!(page.path = %path, reason = fault.message(), "a save was refused; its text is kept below `{REJECTED_DIRECTORY}`");
-        let place = rejected_path(path).ok_or_else(|| {
+        warn!(page.path = %path, reason = fault.message(), "a save was rejected; its text is stored below `{REJECTED_DIRECTORY}`");
+        let stored_at = rejected_path(path).ok_or_else(|| {
             Fault::new(
                 Kind::NameTooLong,
-                format!("`{path}` is too long a name for a text to be kept below `{REJECTED_DIRECTORY}`"),
+                format!("the name `{path}` is too long to store a text below `{REJECTED_DIRECTORY}`"),
             )
         })?;
-        let _keeping = self.core.refusals.note(path, fault.message());
-        let page = self.stat(Protocol::Internal, path).ok().map(|there| (there.mode, (there.uid, there.gid)));
-        let (mode, owner) = match (page, own) {
-            // Nobody sees it who may not see both; whoever wrote it has it anyway.
-            (Some((page, (_, group))), Some((own, owner))) if group == owner.1 => (page & own, Some(owner)),
-            (Some((page, _)), Some((own, owner))) => (page & own & 0o604, Some(owner)),
+        let _file_lock = self.core.refusals.note(path, fault.message());
+        let page = self
+            .stat(Protocol::Internal, path)
+            .ok()
+            .map(|attributes| (attributes.mode, (attributes.uid, attributes.gid)));
+        let (mode, owner) = match (page, own_attributes) {
+            // Readable only for those who may read both page and text.
+            (Some((page, (_, group))), Some((own_attributes, owner))) if group == owner.1 => {
+                (page & own_attributes, Some(owner))
+            }
+            (Some((page, _)), Some((own_attributes, owner))) => (page & own_attributes & 0o604, Some(owner)),
             (Some((mode, owner)), None) | (None, Some((mode, owner))) => (mode, Some(owner)),
             (None, None) => (0o644, None),
         };
-        let mode = match self.directories_as_above(path) {
+        let mode = match self.mirror_directories(path) {
             Ok(()) => mode & 0o644 | 0o600,
             Err(error) => {
-                warn!(page.path = %path, %error, "the directories of a refused text do not get the permission bits of those of the page");
+                warn!(page.path = %path, %error, "cannot copy the permissions of the page's directories to those of a rejected text");
                 0o600
             }
         };
         let disk = DiskAttributes { mode: Some(mode), owner, ..DiskAttributes::default() };
-        let install = FileInstall { path: &place, content: &content, kind: FileKind::Regular, attributes: disk };
+        let install = FileInstall { path: &stored_at, content: &content, kind: FileKind::Regular, attributes: disk };
         Ok(self.core.tree.install(&install)?)
     }
 
-    /// Makes the directories that the text of a refused save is kept in, each with the permission bits and the owner of the one of the page: who may
-    /// remove the page may remove its text.
-    fn directories_as_above(&self, path: &TreePath) -> Result<(), StoreError> {
+    /// Creates the directories of a rejected text with the mode and owner of the page's
+    /// directories: whoever may remove the page may remove its text.
+    fn mirror_directories(&self, path: &TreePath) -> Result<(), StoreError> {
         let tree = &self.core.tree;
-        let mut above: Vec<TreePath> = path.ancestors().collect();
-        above.sort();
-        for directory in above {
-            let Some(place) = rejected_path(&directory) else { continue };
-            let there = match tree.stat(&directory) {
-                // Of a page that was never saved.
+        let mut directories: Vec<TreePath> = path.ancestors().collect();
+        directories.sort();
+        for directory in directories {
+            let Some(stored_at) = rejected_path(&directory) else { continue };
+            let attributes = match tree.stat(&directory) {
+                // The page was never saved.
                 Err(error) if error.is_missing() => break,
-                there => there?,
+                attributes => attributes?,
             };
-            if tree.stat(&place).is_err() {
-                tree.make_parents(&place)?;
-                tree.make_directory(&place, there.mode & 0o700)?;
+            if tree.stat(&stored_at).is_err() {
+                tree.make_parents(&stored_at)?;
+                tree.make_directory(&stored_at, attributes.mode & 0o700)?;
             }
-            let now = tree.stat(&place)?;
-            if (now.uid, now.gid) != (there.uid, there.gid) {
-                tree.set_owner(&place, Some(there.uid), Some(there.gid))?;
+            let now = tree.stat(&stored_at)?;
+            if (now.uid, now.gid) != (attributes.uid, attributes.gid) {
+                tree.set_owner(&stored_at, Some(attributes.uid), Some(attributes.gid))?;
             }
-            if now.mode & 0o7777 != there.mode & 0o1777 {
-                tree.set_mode(&place, there.mode & 0o1777)?;
+            if now.mode & 0o7777 != attributes.mode & 0o1777 {
+                tree.set_mode(&stored_at, attributes.mode & 0o1777)?;
             }
         }
         Ok(())
     }
 
-    /// Why the last save of this node was refused, if it was (`user.svc.lint`, gaps.md D6); also of the refused text itself.
+    /// Why the node's last save, or this stored text, was rejected (`user.svc.lint`).
     pub fn rejection_reason(&self, node: NodeId) -> Option<String> {
         let path = self.nodes.path_of(node).ok()?;
         match path.as_str().strip_prefix(REJECTED_DIRECTORY).and_then(|path| path.strip_prefix('/')) {
-            Some(page) => self.core.refusals.of(&TreePath::parse(page).ok()?),
-            None => self.core.refusals.of(&path),
+            Some(page) => self.core.refusals.reason(&TreePath::parse(page).ok()?),
+            None => self.core.refusals.reason(&path),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who last wrote each line of a page (contract 2.4).
+//! Blame: the last author of each line of a page.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,32 +8,32 @@ use svcfs_store::{DiffBase, FileVersion, History, PathVersion};
 use super::MAX_VERSIONS;
 use crate::Vfs;
 
-/// How many removed files of a commit are looked at for the one that a new file was before.
+/// How many removed files of a commit are compared with a new file to find its origin.
 const MAX_ORIGINS: usize = 64;
 
-/// One line of a page and who last wrote it (contract 2.4).
+/// One line of a page and its last author.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BlameLine {
     /// Line number, from 1.
     pub line: usize,
-    /// The line without its end.
+    /// The line without its line break.
     pub content: String,
     /// Commit hash.
     pub hash: CommitId,
-    /// Who wrote it.
+    /// Author of the line.
     pub author: Actor,
-    /// When.
+    /// Time of that commit.
     pub timestamp: Timestamp,
 }
 
 impl Vfs {
-    /// Who last wrote each line of a file. A renamed file's lines are followed to where they were written.
+    /// The last author of each line of a file, followed through renames.
     ///
     /// # Errors
-    /// `NotFound` when history does not have the path; `Disabled` where git does not keep it.
+    /// `NotFound` when history does not have the path; `Disabled` without git history.
     pub fn blame(&self, path: &TreePath) -> Result<Vec<BlameLine>, Fault> {
-        let history = self.core.memory.git().ok_or_else(|| {
-            let text = "who wrote a line is known where git keeps versions, with `versioning.strategy = \"git\"`";
+        let history = self.core.versions.git().ok_or_else(|| {
+            let text = "blame needs git history: set `versioning.strategy = \"git\"`";
             Fault::new(Kind::Disabled, text)
         })?;
         self.wait_committed()?;
@@ -43,7 +43,7 @@ impl Vfs {
         let content = history.read_blob(blob)?.ok_or_else(missing)?;
         let hunks = match self.lineage(history, path, blob)? {
             Some(versions) => history.blame_versions(&versions)?,
-            // Merges and other branches: only git knows which commit follows which.
+            // With merges and other branches, only git knows the order of commits.
             None => history.blame(path, head)?,
         };
         let text = String::from_utf8_lossy(&content);
@@ -66,23 +66,27 @@ impl Vfs {
         Ok(blamed)
     }
 
-    /// Every version of a file back to the first, newest first, under the names it had; none when the log does not tell how each
-    /// came out of the one before it.
+    /// All versions of a file, newest first, under its former names; none if the log does not show
+    /// each version's parent.
     fn lineage(&self, history: &History, path: &TreePath, newest: ETag) -> Result<Option<Vec<FileVersion>>, Fault> {
         let (mut path, mut expected, mut before) = (path.clone(), newest, Seq(u64::MAX));
-        // What was logged before the tree came from another branch need not lead to where it is now.
-        let jump = self.core.log.last_branch_switch()?;
+        // Records before a branch switch need not be ancestors of the current version.
+        let last_switch = self.core.log.last_branch_switch()?;
         let mut lineage = Vec::new();
         'names: loop {
             for version in self.core.log.versions(&path, before, MAX_VERSIONS)? {
-                let PathVersion { seq, id, actor, time, old, new, diff_base: against, .. } = version;
-                // Recorded while git kept no history: git knows the page as it was before and after.
+                let PathVersion { seq, id, actor, time, old, new, diff_base, .. } = version;
+                // Recorded without git history: git only knows the versions before and after.
                 let VersionId::Commit(commit) = id else { return Ok(None) };
-                if jump.is_some_and(|jump| seq <= jump) || new != Some(expected) || against == DiffBase::AfterSwitch {
+                if last_switch.is_some_and(|last_switch| seq <= last_switch)
+                    || new != Some(expected)
+                    || diff_base == DiffBase::AfterSwitch
+                {
                     return Ok(None);
                 }
-                if against != DiffBase::Parent {
-                    // A merge that took a file as it was on the other side changed nothing: that side's version comes next.
+                if diff_base != DiffBase::Parent {
+                    // A merge that took the other side's file changed nothing: that side's version
+                    // follows.
                     continue;
                 }
                 lineage.push(FileVersion { path: path.clone(), commit, actor, time, blob: expected });
@@ -102,7 +106,7 @@ impl Vfs {
         }
     }
 
-    /// What a new file was before, if the set that made it removed a file with the same content, or one much like it.
+    /// Origin of a new file: a removed file of the same set with the same or similar content.
     fn origin(&self, history: &History, seq: Seq, blob: ETag) -> Result<Option<(TreePath, ETag)>, Fault> {
         let removed = self.core.log.removals(seq, MAX_ORIGINS)?;
         if let Some(same) = removed.iter().find(|(_, content)| *content == blob) {

@@ -1,4 +1,4 @@
-//! The whole tree as it was.
+//! The full tree at an earlier time.
 
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
@@ -13,33 +13,34 @@ use crate::Vfs;
 pub struct PastState {
     /// The commit.
     pub commit: CommitId,
-    /// When it was made, to the second.
+    /// Its time, to the second.
     pub time: Timestamp,
 }
 
-/// What stood under one name of a directory of such a tree.
+/// An entry of a directory of such a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastName {
     /// The name.
     pub name: PathComponent,
-    /// Its content and what kind of file it was; none for a directory.
+    /// Content and file kind; none for a directory.
     pub leaf: Option<(StoredContent, FileKind)>,
 }
 
 impl Vfs {
-    /// The tree that a text names: a moment (RFC 3339; also without `-` and `:`, as in `20261122T101500Z`), a date or a time without
-    /// a zone (UTC, what is left out is zero), a branch, a tag, or a commit by its hash or the first digits of it (4 or more).
-    /// At a moment, the tree is what the branch had at the end of that second. None when nothing is called so, when the branch did
-    /// not exist then, and where git keeps no history.
+    /// The tree that `text` names: a time (RFC 3339; also without `-` and `:`, as in
+    /// `20261122T101500Z`), a date or time without a zone (UTC, omitted parts are zero), a branch,
+    /// a tag, or a commit hash or its prefix (4 digits or more). For a time, the tree of the branch
+    /// at the end of that second. None for an unknown name, when the branch did not exist then, and
+    /// without git history.
     ///
     /// # Errors
     /// `Internal` when log or git cannot be read.
     pub fn past_state(&self, text: &str) -> Result<Option<PastState>, Fault> {
         self.wait_committed()?;
-        let Some(history) = self.core.memory.git() else { return Ok(None) };
-        let commit = match moment(text) {
-            Some(moment) => {
-                let second = moment.as_second();
+        let Some(history) = self.core.versions.git() else { return Ok(None) };
+        let commit = match parse_timestamp(text) {
+            Some(timestamp) => {
+                let second = timestamp.as_second();
                 history.commit_at(second, self.core.log.first_commit_after(second)?)?
             }
             None => match history.resolve_ref(text)? {
@@ -51,7 +52,7 @@ impl Vfs {
         commit.map(state).transpose()
     }
 
-    /// The entries of a directory of such a tree, in name order; none when there was no directory.
+    /// The entries of a directory of such a tree, in name order; none when it did not exist.
     ///
     /// # Errors
     /// `Internal` when git cannot be read.
@@ -65,17 +66,17 @@ impl Vfs {
     }
 }
 
-/// The moment a text names, if it names one.
-fn moment(text: &str) -> Option<Timestamp> {
-    if let Ok(moment) = text.parse() {
-        return Some(moment);
+/// The time that a text names, if any.
+fn parse_timestamp(text: &str) -> Option<Timestamp> {
+    if let Ok(timestamp) = text.parse() {
+        return Some(timestamp);
     }
     let civil = if text.contains('T') {
         text.parse::<DateTime>().ok()?
     } else if text.contains('-') {
         text.parse::<Date>().ok()?.at(0, 0, 0, 0)
     } else {
-        // Eight digits may be the beginning of a commit's hash.
+        // Eight digits may be the prefix of a commit hash.
         return None;
     };
     civil.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
@@ -83,7 +84,7 @@ fn moment(text: &str) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use super::moment;
+    use super::parse_timestamp;
 
     #[test]
     fn a_moment_is_read_in_every_usual_form_and_nothing_else_is_taken_for_one() {
@@ -95,10 +96,10 @@ mod tests {
             ("2026-11-22T10:15", "2026-11-22T10:15:00Z"),
             ("2026-11-22", "2026-11-22T00:00:00Z"),
         ] {
-            assert_eq!(moment(text).map(|moment| moment.to_string()).as_deref(), Some(meant), "{text}");
+            assert_eq!(parse_timestamp(text).map(|moment| moment.to_string()).as_deref(), Some(meant), "{text}");
         }
         for text in ["20261122", "main", "cafe", "2026-13-01", "2026-11", "now", "", "2026-11-22T25:00", "T", "-"] {
-            assert_eq!(moment(text), None, "{text}");
+            assert_eq!(parse_timestamp(text), None, "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Every version of a page that can be read, numbered, for those who show versions as files.
+//! The readable versions of a page, numbered, for views that show versions as files.
 
 use std::collections::HashSet;
 
@@ -9,71 +9,73 @@ use svcfs_store::{PathVersion, VersionStore};
 use super::{MAX_VERSIONS, PageVersion};
 use crate::Vfs;
 
-/// Where the content of an earlier version is kept.
+/// Where the content of an earlier version is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum StoredContent {
     /// In git.
     Blob(ETag),
-    /// In the snapshot of a path at a moment.
+    /// In the snapshot of a path at a time.
     Snapshot(TreePath, Timestamp),
 }
 
 /// A version that can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredVersion {
-    /// Its place among all versions of the page, 1 for the oldest. Removals are versions too, so that numbers may be missing.
+    /// Its number among all versions of the page, 1 for the oldest. Removals count too, so numbers
+    /// may be missing.
     pub number: usize,
-    /// What it is called.
+    /// Its id.
     pub id: VersionId,
-    /// Who wrote it; empty where nobody knows any more.
+    /// Its author; empty if unknown.
     pub author: String,
-    /// When, to the second.
+    /// Its time, to the second.
     pub time: Timestamp,
-    /// Where its content is.
+    /// Where its content is stored.
     pub content: StoredContent,
 }
 
-/// The newest version of a path that is there.
+/// The newest version of an existing path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewestVersion {
-    /// Who, when and what for.
+    /// Author, time and message.
     pub version: PageVersion,
-    /// Its content.
+    /// Hash of its content.
     pub etag: ETag,
 }
 
 impl Vfs {
-    /// The versions of a path that can be read, oldest first; of more than 10,000 the newest. None where none are kept, or where
-    /// the path never was a file. Contents are not looked at.
+    /// The readable versions of a path, oldest first; the newest 10,000 of more. Empty where none
+    /// are stored, or where the path never was a file. Contents are not read.
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
     pub fn stored_versions(&self, path: &TreePath) -> Result<Vec<StoredVersion>, Fault> {
         self.wait_committed()?;
-        match &self.core.memory {
-            VersionStore::Git { legacy_snapshots: earlier, .. } => {
-                let kept: HashSet<_> = earlier.list(path)?.into_iter().collect();
-                self.numbered(path, |version| match version.id {
+        match &self.core.versions {
+            VersionStore::Git { legacy_snapshots, .. } => {
+                let stored: HashSet<_> = legacy_snapshots.list(path)?.into_iter().collect();
+                self.list_numbered(path, |version| match version.id {
                     VersionId::Commit(_) => version.new.map(StoredContent::Blob),
-                    VersionId::Timestamp(moment) if kept.contains(&moment) => {
-                        Some(StoredContent::Snapshot(path.clone(), moment))
+                    VersionId::Timestamp(timestamp) if stored.contains(&timestamp) => {
+                        Some(StoredContent::Snapshot(path.clone(), timestamp))
                     }
                     VersionId::Timestamp(_) => None,
                 })
             }
             VersionStore::Snapshots { snapshots, .. } => {
-                let kept: HashSet<_> = snapshots.list(path)?.into_iter().collect();
+                let stored: HashSet<_> = snapshots.list(path)?.into_iter().collect();
                 let content = |version: &PathVersion| {
-                    kept.contains(&version.recorded_at)
+                    stored
+                        .contains(&version.recorded_at)
                         .then(|| StoredContent::Snapshot(path.clone(), version.recorded_at))
                 };
-                self.numbered(path, content)
+                self.list_numbered(path, content)
             }
             VersionStore::LogOnly { .. } => Ok(Vec::new()),
         }
     }
 
-    fn numbered(
+    fn list_numbered(
         &self,
         path: &TreePath,
         content: impl Fn(&PathVersion) -> Option<StoredContent>,
@@ -84,15 +86,16 @@ impl Vfs {
             all => all,
         };
         let numbered = (count + 1 - recorded.len()..).zip(recorded.into_iter().rev());
-        let kept = numbered.filter_map(|(number, version)| {
+        let stored = numbered.filter_map(|(number, version)| {
             let content = content(&version)?;
             let PathVersion { id, actor, time, .. } = version;
             Some(StoredVersion { number, id, author: actor.to_string(), time, content })
         });
-        Ok(kept.collect())
+        Ok(stored.collect())
     }
 
-    /// The newest version of a path, waiting until what was accepted of it is one; none when it was never recorded, or is removed.
+    /// The newest version of a path, after waiting for its pending changes; none when it was never
+    /// recorded, or is removed.
     ///
     /// # Errors
     /// `Internal` when the log cannot be read; `Unavailable` when the disk does not answer in time.
@@ -100,27 +103,28 @@ impl Vfs {
         if self.is_pending(path) {
             self.wait_committed()?;
         }
-        self.newest(path)
+        self.read_newest(path)
     }
 
-    /// The same without waiting: none while something accepted of it is no version yet.
+    /// As [`Vfs::newest_version`], without waiting: none while changes are pending.
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
     pub fn try_newest_version(&self, path: &TreePath) -> Result<Option<NewestVersion>, Fault> {
-        if self.is_pending(path) { Ok(None) } else { self.newest(path) }
+        if self.is_pending(path) { Ok(None) } else { self.read_newest(path) }
     }
 
     fn is_pending(&self, path: &TreePath) -> bool {
         self.core.overlay.get(path).is_some() || self.core.uncommitted.get(path, Seq(0)).is_some()
     }
 
-    fn newest(&self, path: &TreePath) -> Result<Option<NewestVersion>, Fault> {
+    fn read_newest(&self, path: &TreePath) -> Result<Option<NewestVersion>, Fault> {
         let newest = self.core.log.versions(path, Seq(u64::MAX), 1)?.into_iter().next();
         Ok(newest.and_then(|version| Some(NewestVersion { etag: version.new?, version: version.into() })))
     }
 
-    /// Whether a version of a path, by its full name, is the removal of it. Versions of that path alone are looked at, of more than 10,000 the newest.
+    /// Whether a version of a path, by its full id, is a removal. Only the newest 10,000 versions
+    /// are searched.
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
@@ -139,37 +143,37 @@ impl Vfs {
         Ok(self.core.log.has_path(path)?)
     }
 
-    /// The length of a kept content in bytes; of one in git without reading it.
+    /// The length of a stored content in bytes; in git without reading it.
     ///
     /// # Errors
-    /// `NotFound` when it is not kept any more; `Internal` when git cannot be read.
+    /// `NotFound` when it is no longer stored; `Internal` when git cannot be read.
     pub fn stored_size(&self, content: &StoredContent) -> Result<u64, Fault> {
-        match (content, &self.core.memory) {
+        match (content, &self.core.versions) {
             (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => {
-                history.blob_size(*blob)?.ok_or_else(gone)
+                history.blob_size(*blob)?.ok_or_else(not_stored)
             }
             (StoredContent::Blob(_) | StoredContent::Snapshot(..), _) => Ok(self.stored_content(content)?.len() as u64),
         }
     }
 
-    /// A kept content.
+    /// A stored content.
     ///
     /// # Errors
-    /// `NotFound` when it is not kept any more; `Internal` when git cannot be read.
+    /// `NotFound` when it is no longer stored; `Internal` when git cannot be read.
     pub fn stored_content(&self, content: &StoredContent) -> Result<Bytes, Fault> {
-        let found = match (content, &self.core.memory) {
+        let content_bytes = match (content, &self.core.versions) {
             (StoredContent::Blob(blob), VersionStore::Git { history, .. }) => history.read_blob(*blob)?,
-            (StoredContent::Snapshot(path, moment), VersionStore::Git { legacy_snapshots: snapshots, .. })
-            | (StoredContent::Snapshot(path, moment), VersionStore::Snapshots { snapshots, .. }) => {
-                snapshots.read(path, *moment)?
+            (StoredContent::Snapshot(path, timestamp), VersionStore::Git { legacy_snapshots: snapshots, .. })
+            | (StoredContent::Snapshot(path, timestamp), VersionStore::Snapshots { snapshots, .. }) => {
+                snapshots.read(path, *timestamp)?
             }
             (StoredContent::Blob(_), VersionStore::Snapshots { .. } | VersionStore::LogOnly { .. })
             | (StoredContent::Snapshot(..), VersionStore::LogOnly { .. }) => None,
         };
-        found.ok_or_else(gone)
+        content_bytes.ok_or_else(not_stored)
     }
 }
 
-fn gone() -> Fault {
-    Fault::not_found("this version is not kept any more")
+fn not_stored() -> Fault {
+    Fault::not_found("this version is no longer stored")
 }

@@ -1,4 +1,4 @@
-//! What happened lately, and how much (contract 4.6, 4.17): answered from what the log's rows come to.
+//! Recent changes and activity, answered from the log's aggregates.
 
 use svcfs_base::{Actor, Fault, Timestamp, TreePath, VersionId};
 use svcfs_store::{ChangeFilter, PathOccurrence, TotalActivity};
@@ -11,36 +11,36 @@ use crate::Vfs;
 pub struct TimelineEvent {
     /// What happened.
     pub action: PathAction,
-    /// To which path.
+    /// The path.
     pub path: TreePath,
-    /// Who did it.
+    /// Author of the change.
     pub actor: Actor,
-    /// When, to the second.
+    /// Time of the change, to the second.
     pub time: Timestamp,
-    /// The whole message of the commit.
+    /// The full message of the commit.
     pub message: String,
-    /// What the set it belongs to is called.
+    /// Id of its change set.
     pub id: VersionId,
 }
 
-/// A stretch of what happened.
+/// A page of changes.
 #[derive(Debug, Clone)]
 pub struct PathTimeline {
     /// The changes, newest first.
     pub events: Vec<TimelineEvent>,
-    /// How many there are in all.
+    /// Total number of changes.
     pub total: usize,
 }
 
 impl Vfs {
-    /// The changes that a selection means, newest first: at most `max` after the first `skip`.
+    /// The changes that match a filter, newest first: at most `limit` after the first `skip`.
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn timeline(&self, selection: &ChangeFilter, skip: usize, max: usize) -> Result<PathTimeline, Fault> {
+    pub fn timeline(&self, filter: &ChangeFilter, skip: usize, limit: usize) -> Result<PathTimeline, Fault> {
         self.wait_committed()?;
-        let (found, total) = self.core.log.select_changes(selection, skip, max)?;
-        let sets = self.core.log.sets(found.iter().map(|occurrence| occurrence.seq))?;
+        let (occurrences, total) = self.core.log.select_changes(filter, skip, limit)?;
+        let sets = self.core.log.sets(occurrences.iter().map(|occurrence| occurrence.seq))?;
         let event = |PathOccurrence { seq, path, is_removal }| {
             let set = sets.get(&seq)?;
             Some(TimelineEvent {
@@ -52,10 +52,10 @@ impl Vfs {
                 id: set.id,
             })
         };
-        Ok(PathTimeline { events: found.into_iter().filter_map(event).collect(), total })
+        Ok(PathTimeline { events: occurrences.into_iter().filter_map(event).collect(), total })
     }
 
-    /// How much the pages at or below a path, or all pages, changed from a moment on.
+    /// Activity of the pages at or below a path, or of all pages, since a time.
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.

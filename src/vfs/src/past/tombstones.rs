@@ -1,8 +1,8 @@
-//! Who may read the past of what is gone.
+//! Tombstones: who may read the past of removed files.
 //!
-//! One rule: before a door takes its name from a page that not everybody may read, its owner and permission bits are kept, as those of a small
-//! file among our own: they are the disk's alone, and nobody knows them any more once the name is gone. What was removed behind the server
-//! is known by nothing but the directory that it was in.
+//! Invariant: before a protocol removes a page that not everyone may read, its owner and permission
+//! bits are stored as those of a small file in the state directory: they exist only on disk, and
+//! are lost with the name. For external removals only the directory's permissions are known.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,49 +13,49 @@ use svcfs_store::FileInstall;
 use crate::Vfs;
 use crate::view::{EntryKind, PathAttributes};
 
-/// Where they are kept, under the hash of the path.
-const DIRECTORY: &str = ".svc/state/gone";
-/// Permission to read, for the group and for all others.
-const GROUP: u32 = 0o040;
-const OTHERS: u32 = 0o004;
+/// Where tombstones are stored, named by the hash of the path.
+const TOMBSTONE_DIRECTORY: &str = ".svc/state/gone";
+/// Read permission of the group and of others.
+const GROUP_READ: u32 = 0o040;
+const OTHERS_READ: u32 = 0o004;
 
-fn place_of(path: &TreePath) -> Option<TreePath> {
-    TreePath::parse(&format!("{DIRECTORY}/{}", ETag::from_content(path.as_str().as_bytes()))).ok()
+fn tombstone_path(path: &TreePath) -> Option<TreePath> {
+    TreePath::parse(&format!("{TOMBSTONE_DIRECTORY}/{}", ETag::from_content(path.as_str().as_bytes()))).ok()
 }
 
-/// What a set takes away.
+/// A path that a set removes.
 pub(crate) struct RemovedPaths {
     path: TreePath,
-    /// Whether all that is below goes with it.
-    is_whole: bool,
+    /// Whether everything below it is removed, too.
+    is_recursive: bool,
 }
 
 impl RemovedPaths {
-    /// What these changes take away, if anything.
+    /// The paths that these changes remove.
     pub(crate) fn of(changes: &[Change]) -> Vec<Self> {
-        let going = |change: &Change| match change {
+        let removal = |change: &Change| match change {
             Change::Remove { path, .. } | Change::RemoveDir { path } => {
-                Some(Self { path: path.clone(), is_whole: false })
+                Some(Self { path: path.clone(), is_recursive: false })
             }
-            Change::Move { from, .. } => Some(Self { path: from.clone(), is_whole: true }),
+            Change::Move { from, .. } => Some(Self { path: from.clone(), is_recursive: true }),
             Change::Put { .. } | Change::MakeDir { .. } => None,
         };
-        changes.iter().filter_map(going).collect()
+        changes.iter().filter_map(removal).collect()
     }
 }
 
-/// Who may enter a directory and all that are above it.
+/// Who may traverse a directory and all its ancestors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TraverseClass {
     Everybody,
-    /// A group, beside the owner.
+    /// The owner and a group.
     Group(u32),
     Owner,
 }
 
 impl TraverseClass {
-    /// Those of them who may enter this directory, too.
-    const fn into(self, directory: &PathAttributes) -> Self {
+    /// The class after entering this directory.
+    const fn enter(self, directory: &PathAttributes) -> Self {
         match self {
             _ if directory.mode & 0o001 != 0 => self,
             Self::Everybody if directory.mode & 0o010 != 0 => Self::Group(directory.gid),
@@ -64,96 +64,99 @@ impl TraverseClass {
         }
     }
 
-    /// The permission bits of what stands there: as much as everybody has who can get there.
-    const fn narrowed(self, there: &PathAttributes) -> u32 {
-        let mode = there.mode & 0o777;
+    /// Permission bits, limited to those who can reach the path.
+    const fn narrowed(self, attributes: &PathAttributes) -> u32 {
+        let mode = attributes.mode & 0o777;
         match self {
             Self::Everybody => mode,
-            Self::Group(gid) if gid == there.gid => mode & 0o770,
+            Self::Group(gid) if gid == attributes.gid => mode & 0o770,
             Self::Group(_) | Self::Owner => mode & 0o700,
         }
     }
 }
 
-/// Keeps what is needed to know who may read the past of what goes.
 struct TombstoneWriter<'a> {
     vfs: &'a Vfs,
-    /// By directory.
-    known: HashMap<TreePath, TraverseClass>,
+    classes: HashMap<TreePath, TraverseClass>,
 }
 
 impl TombstoneWriter<'_> {
-    fn entrants(&mut self, directory: Option<TreePath>) -> TraverseClass {
-        // Who may not enter the root gets to no past either: in somebody's own folder nothing has to be kept.
+    fn traverse_class(&mut self, directory: Option<TreePath>) -> TraverseClass {
+        // Without access to the root there is no access to history: the root needs no check.
         let Some(directory) = directory.filter(|directory| !directory.is_root()) else {
             return TraverseClass::Everybody;
         };
-        if let Some(known) = self.known.get(&directory) {
-            return *known;
+        if let Some(classes) = self.classes.get(&directory) {
+            return *classes;
         }
-        let above = self.entrants(directory.parent());
-        let there = self.vfs.stat(Protocol::Internal, &directory);
-        let entrants = there.map_or(above, |there| above.into(&there));
-        self.known.insert(directory, entrants);
-        entrants
+        let parent_class = self.traverse_class(directory.parent());
+        let attributes = self.vfs.stat(Protocol::Internal, &directory);
+        let class = attributes.map_or(parent_class, |attributes| parent_class.enter(&attributes));
+        self.classes.insert(directory, class);
+        class
     }
 
-    fn keep(&mut self, path: &TreePath, there: &PathAttributes) {
-        // A link is read by everybody, and what has no versions has no past.
-        if there.kind == EntryKind::Symlink || !self.vfs.is_versioned(path) {
+    fn record(&mut self, path: &TreePath, attributes: &PathAttributes) {
+        // Everyone may read a link, and unversioned files have no past.
+        if attributes.kind == EntryKind::Symlink || !self.vfs.is_versioned(path) {
             return;
         }
-        let mode = self.entrants(path.parent()).narrowed(there);
+        let mode = self.traverse_class(path.parent()).narrowed(attributes);
         let tree = &self.vfs.core.tree;
-        let outcome = place_of(path).map_or(Ok(()), |place| {
-            if mode & (GROUP | OTHERS) == GROUP | OTHERS {
-                return if tree.stat(&place).is_ok() { tree.remove(&place) } else { Ok(()) };
+        let outcome = tombstone_path(path).map_or(Ok(()), |tombstone| {
+            if mode & (GROUP_READ | OTHERS_READ) == GROUP_READ | OTHERS_READ {
+                return if tree.stat(&tombstone).is_ok() { tree.remove(&tombstone) } else { Ok(()) };
             }
-            let owner = Some((there.uid, there.gid));
+            let owner = Some((attributes.uid, attributes.gid));
             let disk = DiskAttributes { mode: Some(mode), owner, ..DiskAttributes::default() };
             let content = Bytes::copy_from_slice(path.as_str().as_bytes());
-            tree.install(&FileInstall { path: &place, content: &content, kind: FileKind::Regular, attributes: disk })
-                .map(drop)
+            tree.install(&FileInstall {
+                path: &tombstone,
+                content: &content,
+                kind: FileKind::Regular,
+                attributes: disk,
+            })
+            .map(drop)
         });
         if let Err(error) = outcome {
-            // A full disk must not keep anybody from removing.
-            tracing::warn!(page.path = %path, %error, "who may read the past of what is removed goes by its directory");
+            // A full disk must not prevent removal.
+            tracing::warn!(page.path = %path, %error, "cannot record a tombstone; the past of the removed file is readable as its directory");
         }
     }
 }
 
 impl Vfs {
-    /// Keeps what is needed to know who may read the past of what is about to go.
-    pub(crate) fn keep_readers(&self, going: &[RemovedPaths]) {
-        let mut keeper = TombstoneWriter { vfs: self, known: HashMap::new() };
-        for RemovedPaths { path, is_whole } in going {
-            // What is not there cannot go.
-            let Ok(there) = self.stat(Protocol::Internal, path) else { continue };
-            keeper.keep(path, &there);
-            if there.kind != EntryKind::Directory || !is_whole {
+    /// Writes tombstones for paths that are about to be removed.
+    pub(crate) fn record_tombstones(&self, removed: &[RemovedPaths]) {
+        let mut writer = TombstoneWriter { vfs: self, classes: HashMap::new() };
+        for RemovedPaths { path, is_recursive } in removed {
+            // A missing file needs none.
+            let Ok(attributes) = self.stat(Protocol::Internal, path) else { continue };
+            writer.record(path, &attributes);
+            if attributes.kind != EntryKind::Directory || !is_recursive {
                 continue;
             }
             let mut directories = BTreeSet::new();
             for entry in self.walk(Protocol::Internal, path).unwrap_or_default() {
-                directories.extend(entry.path.ancestors().take_while(|above| above != path));
-                keeper.keep(&entry.path, &entry.attributes);
+                directories.extend(entry.path.ancestors().take_while(|ancestor| ancestor != path));
+                writer.record(&entry.path, &entry.attributes);
             }
             for directory in directories {
-                if let Ok(there) = self.stat(Protocol::Internal, &directory) {
-                    keeper.keep(&directory, &there);
+                if let Ok(attributes) = self.stat(Protocol::Internal, &directory) {
+                    writer.record(&directory, &attributes);
                 }
             }
         }
     }
 
-    /// Owner and permission bits that what stood at a path had when a door took its name, where not everybody may read it.
+    /// Owner and permission bits that a removed file had, if not everyone could read it.
     ///
     /// # Errors
-    /// What the disk says.
+    /// The disk's error.
     pub fn tombstone_attributes(&self, path: &TreePath) -> Result<Option<PathAttributes>, Fault> {
-        let Some(place) = place_of(path) else { return Ok(None) };
-        match self.core.tree.stat(&place) {
-            Ok(kept) => Ok(Some(kept.into())),
+        let Some(tombstone) = tombstone_path(path) else { return Ok(None) };
+        match self.core.tree.stat(&tombstone) {
+            Ok(stat) => Ok(Some(stat.into())),
             Err(error) if error.is_missing() => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -212,6 +215,6 @@ mod tests {
         set_permissions(space.directory.path().join("own"), Permissions::from_mode(0o700)).unwrap();
         let refused = space.vfs.apply(&eve(), Change::rename(at("own"), at("full"))).map(drop);
         assert_eq!(refused.unwrap_err().kind(), Kind::NotEmpty);
-        assert!(!space.directory.path().join(DIRECTORY).exists());
+        assert!(!space.directory.path().join(TOMBSTONE_DIRECTORY).exists());
     }
 }

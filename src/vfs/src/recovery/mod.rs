@@ -1,7 +1,7 @@
-//! Opening a space: the log's unsettled end is done again, then what changed behind us is adopted.
+//! Recovery: replays the log since the last checkpoint; adoption of external edits follows.
 //!
-//! One rule: nothing that was not flushed is trusted. Commits are built again from the log (the same sets on the same parent
-//! give the same ids), files are installed again where the tree does not have them, and snapshots are taken again.
+//! Invariant: only flushed data is trusted. Commits are rebuilt from the log (the same sets on the
+//! same parent get the same ids), missing files are installed again, snapshots are saved again.
 
 mod commits;
 mod redo;
@@ -18,208 +18,204 @@ use svcfs_store::{
 };
 use tracing::{debug, info, warn};
 
-use crate::committer::{CommitWindow, Committer, foreign_record, jump_records, numbered};
+use crate::committer::{CommitWindow, Committer, assign_seqs, diverged_records, external_record};
 use crate::core::VfsCore;
 use crate::progress::{OpenProgress, ProgressReporter};
-use commits::{LeftBranch, LogEnd};
+use commits::{BranchMove, LogEnd};
 use replay_set::ReplaySet;
-pub(crate) use strategy::{RootStores, begin};
+pub(crate) use strategy::{RootStores, switch_strategy};
 
-/// How many commits of others are read and logged at once.
-const COMMITS_AT_ONCE: usize = 1_000;
+/// How many external commits are read and logged at a time.
+const COMMITS_PER_BATCH: usize = 1_000;
 
-/// Brings log, memory and tree into agreement, and makes the committer that goes on from there.
+/// Reconciles log, versions and tree, and creates the committer.
 pub(crate) fn recover(
     core: &Arc<VfsCore>,
     is_new_log: bool,
     reporter: &mut ProgressReporter,
 ) -> Result<Committer, Fault> {
-    let committer = brought_into_agreement(core, is_new_log, reporter)?;
-    // From here on a kill takes nothing from the tree.
+    let committer = reconcile(core, is_new_log, reporter)?;
+    // From here on a kill loses nothing from the tree.
     if let Err(error) = boot_marker::write_marker(&StatePaths::new(&core.root), core.tree.boot_time()) {
-        debug!(%error, "the next start looks at the tree as after a power cut");
+        debug!(%error, "cannot write the boot marker; the next start checks the tree as after a power cut");
     }
     Ok(committer)
 }
 
-fn brought_into_agreement(
-    core: &Arc<VfsCore>,
-    is_new_log: bool,
-    reporter: &mut ProgressReporter,
-) -> Result<Committer, Fault> {
-    let (seq, settled_head) = core.log.last_checkpoint()?;
-    let unsettled = core.log.pending_records()?;
-    let mut committer = Committer::at(Arc::clone(core), core.log.last_seq(), settled_head);
-    if !unsettled.is_empty() {
-        info!(sets = unsettled.len(), "completing changes that were logged and not settled");
-        committer.is_unsettled = true;
-        committer.index.touch(unsettled.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
+fn reconcile(core: &Arc<VfsCore>, is_new_log: bool, reporter: &mut ProgressReporter) -> Result<Committer, Fault> {
+    let (seq, checkpoint_head) = core.log.last_checkpoint()?;
+    let pending = core.log.pending_records()?;
+    let mut committer = Committer::starting_at(Arc::clone(core), core.log.last_seq(), checkpoint_head);
+    if !pending.is_empty() {
+        info!(sets = pending.len(), "replaying changes logged since the last checkpoint");
+        committer.needs_checkpoint = true;
+        committer.git_index.touch(pending.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
     }
-    let logged = ReplaySet::new(&unsettled);
-    let settled = WriteTip { commit: settled_head, seq };
-    match &core.memory {
+    let replay = ReplaySet::new(&pending);
+    let checkpoint = WriteTip { commit: checkpoint_head, seq };
+    match &core.versions {
         VersionStore::Git { history, .. } => {
-            let completed = complete_history(&mut committer, history, (settled, &logged), reporter)?;
-            follow(&mut committer, &completed, is_new_log, reporter)?;
-            core.fail.hit(FailPoint::OpenReconciled);
-            open_window(&mut committer, &unsettled);
+            let end = restore_history(&mut committer, history, (checkpoint, &replay), reporter)?;
+            record_external_commits(&mut committer, &end, is_new_log, reporter)?;
+            core.fail_points.hit(FailPoint::OpenReconciled);
+            restore_window(&mut committer, &pending);
             return Ok(committer);
         }
         VersionStore::Snapshots { snapshots, .. } => {
             committer.head = None;
-            complete_files(core, settled, &logged, reporter)?;
-            snapshots::complete(core, snapshots, &logged)?;
+            restore_files(core, checkpoint, &replay, reporter)?;
+            snapshots::redo_snapshots(core, snapshots, &replay)?;
         }
         VersionStore::LogOnly { .. } => {
             committer.head = None;
-            complete_files(core, settled, &logged, reporter)?;
+            restore_files(core, checkpoint, &replay, reporter)?;
         }
     }
-    core.fail.hit(FailPoint::OpenReconciled);
+    core.fail_points.hit(FailPoint::OpenReconciled);
     Ok(committer)
 }
 
-/// Brings the tree to what the log says, where there are no commits.
-fn complete_files(
+/// Restores the tree from the log, where there are no commits.
+fn restore_files(
     core: &VfsCore,
-    settled: WriteTip,
-    logged: &ReplaySet<'_>,
+    checkpoint: WriteTip,
+    replay: &ReplaySet<'_>,
     reporter: &mut ProgressReporter,
 ) -> Result<(), Fault> {
-    let in_place = redo::in_place(core, logged);
-    redo::complete(core, settled, (logged, |path| in_place.contains(path)), reporter)?;
-    if core.tree.has_sync_failed() && !logged.records.is_empty() {
-        renew(core, None, logged)?;
+    let in_place = redo::paths_in_place(core, replay);
+    redo::redo_files(core, checkpoint, (replay, |path| in_place.contains(path)), reporter)?;
+    if core.tree.has_sync_failed() && !replay.records.is_empty() {
+        rewrite_records(core, None, replay)?;
     }
     core.tree.mark_rewritten();
     Ok(())
 }
 
-/// Brings branch and tree to the newest commit of the log.
-fn complete_history(
+/// Restores branch and tree to the newest commit of the log.
+fn restore_history(
     committer: &mut Committer,
     history: &History,
-    (settled, logged): (WriteTip, &ReplaySet<'_>),
+    (checkpoint, replay): (WriteTip, &ReplaySet<'_>),
     reporter: &mut ProgressReporter,
 ) -> Result<LogEnd, Fault> {
     let core = Arc::clone(&committer.core);
-    if history.repair_branch(settled.commit)? {
-        warn!("the branch was lost in a crash; it is built again from the last checkpoint and the log");
+    if history.repair_branch(checkpoint.commit)? {
+        warn!("the branch was lost in a crash; rebuilding it from the last checkpoint and the log");
     }
-    let mut completed = LogEnd::nothing(settled.commit);
-    let is_settled = logged.records.is_empty();
-    let ours = || logged.records.iter().filter(|record| record.kind != RecordKind::ExternalCommit);
-    let since = (!is_settled).then(|| ours().map(|record| record.time).min().unwrap_or_default());
-    // Packs first: what one of them has torn is not looked for behind it.
+    let mut end = LogEnd::at_checkpoint(checkpoint.commit);
+    let is_clean = replay.records.is_empty();
+    let own_records = || replay.records.iter().filter(|record| record.kind != RecordKind::ExternalCommit);
+    let since = (!is_clean).then(|| own_records().map(|record| record.time).min().unwrap_or_default());
+    // Packs first: objects of a torn pack must not be read through it.
     let packs = history.remove_torn_packs(since)?;
-    // Where others committed or staged since the last checkpoint, git may have told the disk of their objects and not written them.
-    let is_known = is_settled
-        && (settled.commit.is_none() || settled.commit == history.head()?)
+    // Objects of external commits since the checkpoint may not be flushed.
+    let is_trusted = is_clean
+        && (checkpoint.commit.is_none() || checkpoint.commit == history.head()?)
         && !history.is_index_older_than(core.tree.boot_time());
-    let torn = packs + if is_known { 0 } else { history.remove_torn_objects()? };
+    let torn = packs + if is_trusted { 0 } else { history.remove_torn_objects()? };
     if torn > 0 {
-        warn!(objects = torn, "objects of git without their bytes are taken away; what the log has is written anew");
+        warn!(objects = torn, "torn git objects were removed; those in the log are written again");
     }
-    if !is_settled {
-        let (outcome, in_place) =
-            beside(|| redo::in_place(&core, logged), || commits::complete(&core, settled.commit, logged, reporter));
-        completed = outcome?;
-        core.fail.hit(FailPoint::OpenCommits);
-        committer.head = completed.newest;
-        // What others committed they put in place themselves, and may have committed more since.
-        if ours().next().is_some() {
-            let mut theirs = completed.changed_on_top(&core)?;
-            for entry in without_commit(logged.records).flat_map(|record| &record.entries) {
-                theirs.remove(&entry.path);
+    if !is_clean {
+        let (outcome, in_place) = run_both(
+            || redo::paths_in_place(&core, replay),
+            || commits::rebuild_commits(&core, checkpoint.commit, replay, reporter),
+        );
+        end = outcome?;
+        core.fail_points.hit(FailPoint::OpenCommits);
+        committer.head = end.newest;
+        // External commits installed their own files, and more may have followed since.
+        if own_records().next().is_some() {
+            let mut external = end.externally_changed_paths(&core)?;
+            for entry in uncommitted_records(replay.records).flat_map(|record| &record.entries) {
+                external.remove(&entry.path);
             }
-            let moved = completed.left.as_ref().map(|left| ReplaySet::new(&left.moved));
-            // Where they took the branch, their files stand, and ours come on top.
-            let below =
-                completed.left.as_ref().map_or(settled, |left| WriteTip { commit: Some(left.way.1), ..settled });
-            let is_done = |path: &_| in_place.contains(path) || theirs.contains(path);
-            redo::complete(&core, below, (moved.as_ref().unwrap_or(logged), is_done), reporter)?;
+            let rebased = end.branch_move.as_ref().map(|branch_move| ReplaySet::new(&branch_move.rebased_records));
+            // Where the branch was moved, its files stay, and svcfs's own records follow.
+            let base = end
+                .branch_move
+                .as_ref()
+                .map_or(checkpoint, |branch_move| WriteTip { commit: Some(branch_move.endpoints.1), ..checkpoint });
+            let is_installed = |path: &_| in_place.contains(path) || external.contains(path);
+            redo::redo_files(&core, base, (rebased.as_ref().unwrap_or(replay), is_installed), reporter)?;
         }
         if core.tree.has_sync_failed() {
-            renew(&core, settled.commit, logged)?;
+            rewrite_records(&core, checkpoint.commit, replay)?;
         }
-        core.fail.hit(FailPoint::OpenFiles);
+        core.fail_points.hit(FailPoint::OpenFiles);
     }
-    if is_settled {
-        commits::take_back_lost(&core, settled.commit)?;
+    if is_clean {
+        commits::rollback_lost_head(&core, checkpoint.commit)?;
     }
-    if let Err(error) = history.repair_reflogs(settled.commit) {
-        // `git fsck` says the same, and nothing of ours hangs on it.
-        warn!(%error, "git's own logs name commits that were lost with the power, and cannot be written");
+    if let Err(error) = history.repair_reflogs(checkpoint.commit) {
+        // `git fsck` reports the same; svcfs does not depend on it.
+        warn!(%error, "cannot repair git reflogs, which name commits lost in the power failure");
     }
-    // Without anything unsettled, nothing hangs on what the last process could not flush.
+    // Without pending records, unflushed data of the last process does not matter.
     core.tree.mark_rewritten();
     if history.repair_index(core.tree.boot_time())? {
-        warn!("`.git/index` was lost in a crash; it is made anew");
+        warn!("`.git/index` was lost in a crash; rebuilding it");
     }
-    Ok(completed)
+    Ok(end)
 }
 
-/// Does one thing while another thread does the other, or after it where the system has no thread to give.
-fn beside<O: Default + Send, T>(other: impl Fn() -> O + Sync, deed: impl FnOnce() -> T) -> (T, O) {
-    let other = &other;
+/// Runs `background` on another thread during `work`, or after it when no thread can be started.
+fn run_both<O: Default + Send, T>(background: impl Fn() -> O + Sync, work: impl FnOnce() -> T) -> (T, O) {
+    let background = &background;
     thread::scope(|scope| {
-        let begun = thread::Builder::new().name("opening".to_owned()).spawn_scoped(scope, other);
-        let done = deed();
-        // Whoever panicked found nothing.
-        (done, begun.map_or_else(|_| other(), |begun| begun.join().unwrap_or_default()))
+        let spawned = thread::Builder::new().name("opening".to_owned()).spawn_scoped(scope, background);
+        let done = work();
+        // A panic counts as no result.
+        (done, spawned.map_or_else(|_| background(), |spawned| spawned.join().unwrap_or_default()))
     })
 }
 
-/// The sets that have no commit yet.
-fn without_commit(unsettled: &[LogRecord]) -> impl Iterator<Item = &LogRecord> {
-    let covered = unsettled.iter().rposition(|record| record.kind == RecordKind::Commit).map_or(0, |last| last + 1);
-    unsettled[covered..].iter().filter(|record| record.kind == RecordKind::Uncommitted)
+fn uncommitted_records(pending: &[LogRecord]) -> impl Iterator<Item = &LogRecord> {
+    let first = pending.iter().rposition(|record| record.kind == RecordKind::Commit).map_or(0, |last| last + 1);
+    pending[first..].iter().filter(|record| record.kind == RecordKind::Uncommitted)
 }
 
-/// Sets that had no commit yet get it as the committer's first work.
-fn open_window(committer: &mut Committer, unsettled: &[LogRecord]) {
-    let unsettled: Vec<_> = without_commit(unsettled).cloned().collect();
+/// Gives the committer the sets that have no commit yet.
+fn restore_window(committer: &mut Committer, pending: &[LogRecord]) {
+    let pending: Vec<_> = uncommitted_records(pending).cloned().collect();
     let core = &committer.core;
-    core.uncommitted.replace(unsettled.iter());
-    core.queue.count(unsettled.len());
-    core.queue.done(unsettled.len(), unsettled.is_empty());
-    committer.window = CommitWindow::restored(unsettled);
+    core.uncommitted.replace(pending.iter());
+    core.queue.count_accepted(pending.len());
+    core.queue.done(pending.len(), pending.is_empty());
+    committer.window = CommitWindow::restored(pending);
 }
 
-/// Writes everything anew that the log has not settled, because a flush failed: it may be in memory only, although the disk
-/// takes it for written. Nobody else writes meanwhile.
-///
-/// # Errors
-/// What the disk or git said; the log has everything still.
-pub(crate) fn write_anew(core: &VfsCore) -> Result<(), Fault> {
-    let (_, settled_head) = core.log.last_checkpoint()?;
-    let unsettled = core.log.pending_records()?;
-    renew(core, settled_head, &ReplaySet::new(&unsettled))
+/// Rewrites everything since the last checkpoint after a failed flush: the data may be in memory
+/// only, although the kernel considers it written. No other thread writes meanwhile.
+pub(crate) fn rewrite_unsynced(core: &VfsCore) -> Result<(), Fault> {
+    let (_, checkpoint_head) = core.log.last_checkpoint()?;
+    let pending = core.log.pending_records()?;
+    rewrite_records(core, checkpoint_head, &ReplaySet::new(&pending))
 }
 
-fn renew(core: &VfsCore, settled_head: Option<CommitId>, logged: &ReplaySet<'_>) -> Result<(), Fault> {
-    warn!(sets = logged.records.len(), "a flush failed; what was written since the last good one is written anew");
-    match &core.memory {
+fn rewrite_records(core: &VfsCore, checkpoint_head: Option<CommitId>, replay: &ReplaySet<'_>) -> Result<(), Fault> {
+    warn!(sets = replay.records.len(), "a flush failed; rewriting everything since the last successful one");
+    match &core.versions {
         VersionStore::Git { history, .. } => {
-            if let Some(since) = logged.records.iter().map(|record| record.time).min()
+            if let Some(since) = replay.records.iter().map(|record| record.time).min()
                 && history.rewrite_unsynced_packs(since)? > 0
             {
-                commits::objects(core, settled_head, logged)?;
+                commits::rebuild_objects(core, checkpoint_head, replay)?;
                 history.mark_rebuilt();
             }
         }
-        VersionStore::Snapshots { snapshots, .. } => snapshots::complete(core, snapshots, logged)?,
+        VersionStore::Snapshots { snapshots, .. } => snapshots::redo_snapshots(core, snapshots, replay)?,
         VersionStore::LogOnly { .. } => {}
     }
-    redo::renew(core, logged)?;
+    redo::rewrite_files(core, replay)?;
     core.tree.mark_rewritten();
     Ok(())
 }
 
-/// Records what others put on the branch since the log's last commit; ours that lie among theirs are in the log already.
-fn follow(
+/// Records external commits since the log's last commit; own commits among them are in the log.
+fn record_external_commits(
     committer: &mut Committer,
-    LogEnd { known, left, .. }: &LogEnd,
+    LogEnd { known, branch_move, .. }: &LogEnd,
     is_new_log: bool,
     reporter: &mut ProgressReporter,
 ) -> Result<(), Fault> {
@@ -227,40 +223,38 @@ fn follow(
     let Some(head) = core.git()?.head()?.filter(|head| Some(*head) != committer.head) else {
         return Ok(());
     };
-    reporter.tell(OpenProgress::ReadingHistory);
+    reporter.report(OpenProgress::ReadingHistory);
     core.git()?.flush_all()?;
-    if let Some(LeftBranch { way: (from, to), .. }) = left {
-        record(committer, &jump_records(&core, *from, *to)?)?;
+    if let Some(BranchMove { endpoints: (from, to), .. }) = branch_move {
+        log_external(committer, &diverged_records(&core, *from, *to)?)?;
         committer.head = Some(head);
-        committer.is_unsettled = true;
+        committer.needs_checkpoint = true;
         return Ok(());
     }
     match core.git()?.head_move(committer.head, head)? {
         HeadMove::Diverged(_) if known.contains(&head) => {}
-        HeadMove::Diverged(from) => record(committer, &jump_records(&core, from, head)?)?,
+        HeadMove::Diverged(from) => log_external(committer, &diverged_records(&core, from, head)?)?,
         HeadMove::FastForward(mut commits) => {
             commits.retain(|commit| !known.contains(commit));
             if is_new_log && !commits.is_empty() {
-                info!(commits = commits.len(), "reading the history that is there");
+                info!(commits = commits.len(), "reading the existing history");
             }
-            // A part at a time, so that memory does not grow with history. Killed in between, the next opening finds the first
-            // parts in the log, unsettled, and goes on behind them.
-            for part in commits.chunks(COMMITS_AT_ONCE) {
-                let commits = core.git()?.external_commits(part)?;
-                record(committer, &commits.into_iter().map(foreign_record).collect::<Vec<_>>())?;
+            // In batches, to bound memory; repeatable after a kill.
+            for chunk in commits.chunks(COMMITS_PER_BATCH) {
+                let commits = core.git()?.external_commits(chunk)?;
+                log_external(committer, &commits.into_iter().map(external_record).collect::<Vec<_>>())?;
             }
         }
     }
     committer.head = Some(head);
-    committer.is_unsettled = true;
+    committer.needs_checkpoint = true;
     Ok(())
 }
 
-/// Logs commits of others.
-fn record(committer: &mut Committer, records: &[LogRecord]) -> Result<(), Fault> {
-    let records = numbered(records, committer.last);
+fn log_external(committer: &mut Committer, records: &[LogRecord]) -> Result<(), Fault> {
+    let records = assign_seqs(records, committer.last_seq);
     committer.core.log.append(&records)?;
-    committer.last = records.last().map_or(committer.last, |record| record.seq);
+    committer.last_seq = records.last().map_or(committer.last_seq, |record| record.seq);
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The log's unsettled end, with what is looked up in it again and again.
+//! The log records since the checkpoint, indexed for recovery.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,13 +8,13 @@ use svcfs_store::{LogEntry, LogRecord, RecordKind, StoreError};
 
 use crate::core::VfsCore;
 
-/// Records that were logged and not settled, oldest first.
+/// Records since the checkpoint, oldest first.
 pub(super) struct ReplaySet<'r> {
     pub(super) records: &'r [LogRecord],
     contents: HashMap<ETag, &'r Bytes>,
     by_path: BTreeMap<&'r TreePath, Vec<&'r LogEntry>>,
-    /// Of which commits of others have the last word in the log.
-    of_others: HashSet<&'r TreePath>,
+    /// Paths whose last record is an external commit.
+    external_paths: HashSet<&'r TreePath>,
 }
 
 impl<'r> ReplaySet<'r> {
@@ -29,40 +29,44 @@ impl<'r> ReplaySet<'r> {
                 match record.kind {
                     RecordKind::ExternalCommit => _ = of_others.insert(&entry.path),
                     RecordKind::Change | RecordKind::Uncommitted => _ = of_others.remove(&entry.path),
-                    // What was gathered stood there before.
+                    // A coalesced commit repeats earlier states.
                     RecordKind::Commit => {}
                 }
             }
         }
-        Self { records, contents, by_path, of_others }
+        Self { records, contents, by_path, external_paths: of_others }
     }
 
-    /// Each path that the records change, with what they make of it, oldest first and never nothing.
+    /// The entries of each changed path, oldest first, never empty.
     pub(super) const fn by_path(&self) -> &BTreeMap<&'r TreePath, Vec<&'r LogEntry>> {
         &self.by_path
     }
 
-    /// The paths of which a commit of others is the last that is logged. They put in place themselves what they wanted there, and the commit may lie
-    /// below one of ours, or be from an index that was behind.
-    pub(super) const fn of_others(&self) -> &HashSet<&'r TreePath> {
-        &self.of_others
+    /// Paths whose last record is an external commit. That commit installed its own files; it may
+    /// be below an own commit, or made from an outdated index.
+    pub(super) const fn external_paths(&self) -> &HashSet<&'r TreePath> {
+        &self.external_paths
     }
 
-    /// Content that one of the records holds.
-    pub(super) fn kept(&self, blob: ETag) -> Option<Bytes> {
+    pub(super) fn logged_content(&self, blob: ETag) -> Option<Bytes> {
         self.contents.get(&blob).map(|content| Bytes::clone(content))
     }
 
-    /// Content that an entry may not hold itself: of an adopted edit or a directory rename. None when it is nowhere.
-    pub(super) fn content_of(&self, core: &VfsCore, path: &TreePath, blob: ETag) -> Result<Option<Bytes>, StoreError> {
+    /// Content of an entry that may lack it (adoption, rename): from log, tree or versions.
+    pub(super) fn find_content(
+        &self,
+        core: &VfsCore,
+        path: &TreePath,
+        blob: ETag,
+    ) -> Result<Option<Bytes>, StoreError> {
         if let Some(content) = self.contents.get(&blob) {
             return Ok(Some(Bytes::clone(content)));
         }
-        if let Ok(Some(leaf)) = core.standing(path)
+        if let Ok(Some(leaf)) = core.read_worktree(path)
             && leaf.etag == blob
         {
             return Ok(Some(leaf.content));
         }
-        core.memory.read_content(blob)
+        core.versions.read_content(blob)
     }
 }

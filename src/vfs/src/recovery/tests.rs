@@ -13,7 +13,7 @@ use svcfs_base::{Change, ChangeSet, DiskAttributes, ETag, PathComponent, Protoco
 use svcfs_store::{HeadMove, History, Log, StatePaths};
 use tempfile::TempDir;
 
-use crate::committer::{foreign_record, numbered};
+use crate::committer::{assign_seqs, external_record};
 use crate::tests::{TestSpace, at, eve, options};
 use crate::{NodeId, SetAttributes, Vfs};
 
@@ -26,8 +26,9 @@ pub(crate) fn crashed(space: &TestSpace) -> TempDir {
     copied(space.directory.path())
 }
 
-/// A copy of a root as it is at one moment. When something changes while it is copied, such as a pack that is merged into another or a
-/// log whose journal begins anew, the copy shows no such moment, and is made again.
+/// A copy of a root as it is at one moment. When something changes while it is copied, such as a
+/// pack that is merged into another or a log whose journal begins anew, the copy shows no such
+/// moment, and is made again.
 pub(crate) fn copied(root: &Path) -> TempDir {
     let from = format!("{}/.", root.display());
     // Other tests keep the machine busy.
@@ -152,7 +153,8 @@ fn files_whose_bytes_a_broken_disk_lost_are_installed_from_the_log_though_the_ma
     space.put("a.md", "one");
     space.put("b.md", "two");
     let copy = crashed(&space);
-    // What a file is whose room was reserved and whose bytes did not come; and a person's edit beside it.
+    // What a file is whose room was reserved and whose bytes did not come; and a person's edit
+    // beside it.
     fs::write(copy.path().join("a.md"), "\0\0\0").unwrap();
     fs::write(copy.path().join("b.md"), "").unwrap();
     let again = reopened(copy);
@@ -532,8 +534,8 @@ fn reading_a_persons_history_that_was_ended_in_the_middle_is_gone_on_with() {
     let HeadMove::FastForward(commits) = history.head_move(None, history.head().unwrap().unwrap()).unwrap() else {
         panic!()
     };
-    let part: Vec<_> = history.external_commits(&commits[..3]).unwrap().into_iter().map(foreign_record).collect();
-    log.append(&numbered(&part, Seq(0))).unwrap();
+    let part: Vec<_> = history.external_commits(&commits[..3]).unwrap().into_iter().map(external_record).collect();
+    log.append(&assign_seqs(&part, Seq(0))).unwrap();
     drop((history, log));
     let space = reopened(directory);
     let told: Vec<_> = space.vfs.changes(None, 500).unwrap().changes.iter().map(|change| change.seq).collect();

@@ -5,7 +5,8 @@ use svcfs_store::ChangeFilter;
 use super::*;
 use crate::recovery::tests::{copied, reopened};
 
-/// Lets a person do something in git once the index has what was written, and waits until the server has seen it.
+/// Lets a person do something in git once the index has what was written, and waits until the
+/// server has seen it.
 fn done(space: &TestSpace, command: &[&str]) {
     space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
     seen(space, command);

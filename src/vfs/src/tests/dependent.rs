@@ -9,7 +9,8 @@ fn put(path: &str, text: &str, expect: Precondition) -> Change {
     Change::put(at(path), text.to_owned()).with_precondition(expect)
 }
 
-/// What a page will hold once everything accepted is done, or that it will be gone; none when nothing is accepted.
+/// What a page will hold once everything accepted is done, or that it will be gone; none when
+/// nothing is accepted.
 fn pending(space: &TestSpace, path: &str) -> Option<Option<String>> {
     let leaf = space.vfs.core.overlay.get(&at(path))?.leaf;
     Some(leaf.map(|leaf| String::from_utf8(leaf.content.to_vec()).unwrap()))

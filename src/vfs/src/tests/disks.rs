@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 
-/// A directory through bindfs, which knows no flags of renameat2(2); none, with the reason printed, where it cannot be mounted.
+/// A directory through bindfs, which knows no flags of renameat2(2); none, with the reason printed,
+/// where it cannot be mounted.
 struct BindFs {
     directory: TempDir,
 }

@@ -61,7 +61,7 @@ fn assert_both(space: &TestSpace, when: &str, (ours, edit): (Option<&str>, &str)
         Some(ours) => assert_eq!(content("HEAD~1"), ours, "{when}"),
         None => assert_eq!(space.git(&["ls-tree", "HEAD~1", "a.md"]), "", "{when}"),
     }
-    assert_eq!(space.vfs.core.standing(&at("a.md")).unwrap().unwrap().content, edit, "{when}");
+    assert_eq!(space.vfs.core.read_worktree(&at("a.md")).unwrap().unwrap().content, edit, "{when}");
     assert_eq!(space.vfs.rescan().unwrap(), 0, "{when}");
     let is_tidy = |space: &TestSpace| svcfs_store::preflight::leftover_temp_files(space.directory.path()).is_empty();
     space.wait_until(&format!("{when}: temporary files are gone"), is_tidy);

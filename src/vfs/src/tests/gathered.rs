@@ -24,7 +24,7 @@ impl TestSpace {
         self.vfs.apply(&caller, Change::put(at(path), text.to_owned())).unwrap();
     }
     fn has_commits(&self) -> bool {
-        self.vfs.core.memory.head().unwrap().is_some()
+        self.vfs.core.versions.head().unwrap().is_some()
     }
     /// What history has, oldest commit first, with everything it waits for.
     fn committed(&self) -> Vec<String> {
@@ -283,7 +283,8 @@ fn a_persons_commit_in_a_window_is_recorded_and_ours_come_on_top() {
     space.put("d.md", "three");
     let (log, ours) = (space.committed(), ["eve|eve: b.md", "eve|eve: d.md"]);
     assert_eq!(log[..2], ["eve|eve: a.md", "Ann|by hand"]);
-    // The committer looks at the branch once a second: it may have met her commit before the last write came.
+    // The committer looks at the branch once a second: it may have met her commit before the last
+    // write came.
     assert!(log[2..] == ["eve|eve: 2 files"] || log[2..] == ours, "{log:?}");
     let changes = space.vfs.changes(None, 10).unwrap().changes;
     assert_eq!(changes.iter().map(|change| change.path.as_str()).collect::<Vec<_>>(), ["a.md", "c.md", "b.md", "d.md"]);

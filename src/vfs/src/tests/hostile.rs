@@ -1,4 +1,5 @@
-//! What a root may hold, and what may happen behind the server, without keeping it from opening or from writing.
+//! What a root may hold, and what may happen behind the server, without keeping it from opening or
+//! from writing.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;

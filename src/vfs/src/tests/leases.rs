@@ -173,7 +173,7 @@ fn a_lease_waits_for_whoever_writes_there_and_keeps_nobody_waiting_who_writes_el
         begin("f/c.md");
         assert_eq!(all.recv_timeout(Duration::from_secs(20)), Ok("f/c.md"), "nobody writes there");
         ["f/a.md", "g", "g/b.md/c"].into_iter().for_each(begin);
-        while space.vfs.core.leases.written.notify_all() < 3 {
+        while space.vfs.core.leases.barrier_dropped.notify_all() < 3 {
             assert!(all.try_recv().is_err(), "it is written there");
             std::thread::yield_now();
         }

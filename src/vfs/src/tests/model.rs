@@ -1,6 +1,7 @@
-//! Random days of work against a model (habit H13): the tree, history, the versions of each path with who made them, and the change
-//! feed agree with what was asked, whatever was closed, killed or edited behind the server in between. What the index makes of such
-//! days is judged where there is one (`svcfs-knowledge`).
+//! Random days of work against a model (habit H13): the tree, history, the versions of each path
+//! with who made them, and the change feed agree with what was asked, whatever was closed, killed
+//! or edited behind the server in between. What the index makes of such days is judged where there
+//! is one (`svcfs-knowledge`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,8 @@ enum Leaf {
     Link(String),
 }
 
-/// One thing that happens. Numbers pick a path, or one of those that are there, modulo how many there are.
+/// One thing that happens. Numbers pick a path, or one of those that are there, modulo how many
+/// there are.
 #[derive(Debug, Clone)]
 enum Step {
     Write { path: usize, text: u8, is_soon: bool },
@@ -322,7 +324,7 @@ impl World {
         let listed: Vec<_> = listed.into_iter().map(|entry| entry.path).collect();
         let versioned: Vec<_> = self.model.leaves.keys().filter(|path| is_versioned(path)).cloned().collect();
         assert_eq!(listed, versioned, "the tree");
-        let head = self.space.vfs.core.memory.head().unwrap();
+        let head = self.space.vfs.core.versions.head().unwrap();
         let leaves = head.map(|head| self.space.git(&["ls-tree", "-r", &head.to_string()])).unwrap_or_default();
         let wanted: String = self.model.leaves.iter().filter(|(path, _)| is_versioned(path)).map(in_head).collect();
         assert_eq!(leaves, wanted, "the newest commit");
@@ -383,12 +385,12 @@ impl World {
     }
 
     fn is_gathering(&self) -> bool {
-        self.space.vfs.core.commits != CommitPolicy::PerSet
+        self.space.vfs.core.commit_policy != CommitPolicy::PerSet
     }
 
     /// What is there after a crash in this moment.
     fn crashed(&self) -> TestSpace {
-        TestSpace::open(crashed(&self.space), self.space.vfs.core.commits)
+        TestSpace::open(crashed(&self.space), self.space.vfs.core.commit_policy)
     }
 }
 
@@ -455,7 +457,7 @@ fn run_in(space: TestSpace, steps: &[Step]) {
     world.agrees_when_settled();
     world.space = world.crashed();
     world.agrees_when_settled();
-    let head = |space: &TestSpace| space.vfs.core.memory.head().unwrap();
+    let head = |space: &TestSpace| space.vfs.core.versions.head().unwrap();
     assert_eq!(head(&before_commits), head(&world.space), "the same commits, made before a crash and after it");
     world.space.git(&["fsck", "--strict"]);
 }

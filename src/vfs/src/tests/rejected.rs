@@ -1,4 +1,5 @@
-//! Texts of refused saves, and what becomes of them when the next write of their page is refused by the disk.
+//! Texts of refused saves, and what becomes of them when the next write of their page is refused by
+//! the disk.
 
 use svcfs_store::{FailPoint, FailPoints};
 
@@ -24,11 +25,11 @@ fn a_refused_text_stays_when_the_disk_refuses_the_next_write_of_its_page() {
     assert_eq!(space.vfs.apply(&eve(), Change::put(at("a.md"), "better")).unwrap_err().kind(), Kind::NoSpace);
     points.clear(FailPoint::LogFlush);
     assert_eq!(kept(&space, "a.md").as_deref(), Some("refuse this"), "nothing was accepted");
-    assert!(space.vfs.core.refusals.of(&at("a.md")).is_some());
+    assert!(space.vfs.core.refusals.reason(&at("a.md")).is_some());
     space.wait_until("the disk takes writes", |space| space.vfs.health().is_ok());
     space.put("a.md", "better");
     assert_eq!(kept(&space, "a.md"), None);
-    assert_eq!(space.vfs.core.refusals.of(&at("a.md")), None);
+    assert_eq!(space.vfs.core.refusals.reason(&at("a.md")), None);
 }
 
 #[test]
@@ -64,13 +65,13 @@ fn what_is_told_of_a_refusal_goes_with_its_text() {
         refuse(&space, path, "refuse this", Precondition::Any);
         age(&space, path, days);
     }
-    let told = |path| space.vfs.core.refusals.of(&at(path));
+    let told = |path| space.vfs.core.refusals.reason(&at(path));
     assert!(told("d/a.md").is_some());
-    space.vfs.core.sweep_refused();
+    space.vfs.core.sweep_rejected();
     assert_eq!((told("d/a.md"), told("d/b.md").as_deref()), (None, Some("bad word")));
     // Somebody took them away by hand: nothing is left to look at each hour.
     fs::remove_dir_all(space.directory.path().join(".svc/rejected")).unwrap();
-    space.vfs.core.sweep_refused();
+    space.vfs.core.sweep_rejected();
     assert_eq!(told("d/b.md"), None);
     assert!(!space.vfs.core.refusals.has_any());
     refuse(&space, "d/a.md", "refuse this", Precondition::Any);
@@ -95,11 +96,11 @@ fn one_refused_text_that_cannot_be_removed_does_not_keep_the_others() {
     let mut own = capabilities(None).unwrap();
     own.effective -= CapabilitySet::DAC_OVERRIDE;
     set_capabilities(None, own).unwrap();
-    space.vfs.core.sweep_refused();
+    space.vfs.core.sweep_rejected();
     let left = ["a/held.md", "b/old.md", "c.md"].map(|path| kept.join(path).exists());
     may(0o700);
     assert_eq!(left, [true, false, false]);
-    assert!(space.vfs.core.refusals.of(&at("a/held.md")).is_some());
+    assert!(space.vfs.core.refusals.reason(&at("a/held.md")).is_some());
 }
 
 #[test]
@@ -112,6 +113,6 @@ fn of_very_many_refusals_the_newest_are_told() {
     }
     drop(refusals.note(&path(0), "bad again"));
     drop(refusals.note(&path(10_000), "bad"));
-    let told = [0, 1, 2, 10_000].map(|number| refusals.of(&path(number)));
+    let told = [0, 1, 2, 10_000].map(|number| refusals.reason(&path(number)));
     assert_eq!(told.each_ref().map(Option::as_deref), [Some("bad again"), None, Some("bad"), Some("bad")]);
 }

@@ -55,7 +55,7 @@ impl TestSpace {
     }
     pub(crate) fn reopen(&mut self) {
         self.vfs.close().unwrap();
-        let commits = self.vfs.core.commits;
+        let commits = self.vfs.core.commit_policy;
         self.vfs = Vfs::open(VfsOptions { commit_policy: commits, ..options(self.directory.path(), false) }).unwrap();
     }
     pub(crate) fn put(&self, path: &str, text: &str) -> ApplyResult {
@@ -66,8 +66,9 @@ impl TestSpace {
     }
     pub(crate) fn git(&self, arguments: &[&str]) -> String {
         let run = || Command::new("git").arg("-C").arg(self.directory.path()).args(arguments).output().unwrap();
-        // A pack that git has listed may be merged into another before it is read; and we hold git's lock for a moment when its index is
-        // brought up to date, as another git command would: a person tries again.
+        // A pack that git has listed may be merged into another before it is read; and we hold
+        // git's lock for a moment when its index is brought up to date, as another git command
+        // would: a person tries again.
         let is_overtaken = |stderr: &[u8]| {
             let told = String::from_utf8_lossy(stderr);
             ["packfile ", "objects/pack/", "index.lock': File exists"].iter().any(|reason| told.contains(reason))

@@ -1,6 +1,7 @@
-//! The kernel's word of what changed, for all roots of the process.
+//! inotify events for all roots of the process.
 //!
-//! One instance of inotify serves them all: Linux gives a user 128 (`fs.inotify.max_user_instances`), and a server may have more spaces.
+//! One inotify instance serves all roots: Linux allows 128 per user
+//! (`fs.inotify.max_user_instances`), and a server may have more spaces.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -11,10 +12,10 @@ use notify::{Event, EventKindMask, RecommendedWatcher, RecursiveMode, Watcher as
 use parking_lot::{Mutex, RwLock};
 use tracing::warn;
 
-/// Told of each event; one that [`Event::need_rescan`] says that some were lost.
+/// Called with each event; [`Event::need_rescan`] says that some were lost.
 pub(super) type EventHandler = Arc<dyn Fn(Event) + Send + Sync>;
 
-/// The instance, while there is a root.
+/// The shared instance, while any root is watched.
 static HUB: Mutex<Weak<KernelHub>> = Mutex::new(Weak::new());
 
 struct KernelHub {
@@ -24,7 +25,7 @@ struct KernelHub {
 
 type WatchedRoots = RwLock<HashMap<PathBuf, EventHandler>>;
 
-/// The directories of one root that the kernel watches; until dropped.
+/// The watched directories of one root; unwatched on drop.
 pub(super) struct WatchedDirs {
     hub: Arc<KernelHub>,
     root: PathBuf,
@@ -33,20 +34,17 @@ pub(super) struct WatchedDirs {
 }
 
 impl WatchedDirs {
-    /// Nothing of a root yet.
-    ///
-    /// # Errors
-    /// When the kernel gives no more instances.
-    pub(super) fn of(root: &Path, handler: EventHandler) -> notify::Result<Self> {
+    /// Starts without directories.
+    pub(super) fn new(root: &Path, handler: EventHandler) -> notify::Result<Self> {
         let hub = KernelHub::shared()?;
         hub.roots.write().insert(root.to_owned(), Arc::clone(&handler));
         Ok(Self { hub, root: root.to_owned(), handler, directories: Mutex::default() })
     }
 
-    /// Watches a directory, without those below it.
+    /// Watches a directory, without its subdirectories.
     ///
     /// # Errors
-    /// When it is gone, or the kernel watches no more (`fs.inotify.max_user_watches`).
+    /// When it is missing, or the kernel watches no more (`fs.inotify.max_user_watches`).
     pub(super) fn add(&self, directory: PathBuf) -> notify::Result<()> {
         self.hub.notifier.lock().watch(&directory, RecursiveMode::NonRecursive)?;
         self.directories.lock().insert(directory);
@@ -58,7 +56,7 @@ impl Drop for WatchedDirs {
     fn drop(&mut self) {
         let has_others = {
             let mut roots = self.hub.roots.write();
-            // Somebody else may have the root by now.
+            // Another watcher may have the root by now.
             if roots.get(&self.root).is_some_and(|handler| Arc::ptr_eq(handler, &self.handler)) {
                 roots.remove(&self.root);
             }
@@ -67,7 +65,7 @@ impl Drop for WatchedDirs {
         if has_others {
             let mut notifier = self.hub.notifier.lock();
             for directory in std::mem::take(self.directories.get_mut()) {
-                // Those that were removed are not watched any more.
+                // Removed directories are not watched any more.
                 let _ = notifier.unwatch(&directory);
             }
         }
@@ -81,36 +79,37 @@ impl KernelHub {
             return Ok(hub);
         }
         let roots = Arc::<WatchedRoots>::default();
-        let told = Arc::clone(&roots);
-        // Not of what is only read: every `grep` in a root, and every look of ours, would wake somebody for each file.
+        let roots_of_hub = Arc::clone(&roots);
+        // Without read events: every `grep` in a root, and every check by the watcher, would wake a
+        // follower for each file.
         let changes = EventKindMask::CORE.union(EventKindMask::ACCESS_CLOSE);
         let config = notify::Config::default().with_event_kinds(changes);
-        let notifier = RecommendedWatcher::new(move |event| tell(&told, event), config)?;
+        let notifier = RecommendedWatcher::new(move |event| dispatch(&roots_of_hub, event), config)?;
         let hub = Arc::new(Self { roots, notifier: Mutex::new(notifier) });
         *shared = Arc::downgrade(&hub);
         Ok(hub)
     }
 }
 
-fn tell(roots: &WatchedRoots, event: notify::Result<Event>) {
+fn dispatch(roots: &WatchedRoots, event: notify::Result<Event>) {
     let event = event.unwrap_or_else(|error| {
-        warn!(%error, "watching the roots failed for a moment; comparing all of them");
+        warn!(%error, "inotify failed; rescanning all roots");
         Event::new(EventKind::Other).set_flag(Flag::Rescan)
     });
-    let told: Vec<EventHandler> = {
+    let handlers: Vec<EventHandler> = {
         let roots = roots.read();
         if event.paths.is_empty() {
             roots.values().cloned().collect()
         } else {
-            let mut found: Vec<_> = event
+            let mut matches: Vec<_> = event
                 .paths
                 .iter()
                 .filter_map(|path| path.ancestors().find_map(|root| roots.get_key_value(root)))
                 .collect();
-            // A move within a root has two paths there.
-            found.dedup_by_key(|(root, _)| *root);
-            found.into_iter().map(|(_, handler)| Arc::clone(handler)).collect()
+            // A move within a root has two paths in it.
+            matches.dedup_by_key(|(root, _)| *root);
+            matches.into_iter().map(|(_, handler)| Arc::clone(handler)).collect()
         }
     };
-    told.into_iter().for_each(|handler| handler(event.clone()));
+    handlers.into_iter().for_each(|handler| handler(event.clone()));
 }

@@ -39,7 +39,7 @@ fn set(actor: &str, message: &str, paths: &[&str]) -> LogRecord {
 fn commits(sets: &[LogRecord], max_paths: usize) -> Vec<Vec<String>> {
     let said =
         |gathering: CommitGroup<'_>| gathering.sets.iter().map(|set| format!("{}{}", set.actor, set.message)).collect();
-    gathered(sets, max_paths).into_iter().map(said).collect()
+    coalesce(sets, max_paths).into_iter().map(said).collect()
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_set_of_several_paths_is_a_commit_by_itself_however_many_they_are() {
 
 #[test]
 fn a_commit_says_what_each_of_its_sets_said() {
-    let message = |sets: &[LogRecord]| gathered(sets, 50).remove(0).message(&Actor::new("eve"));
+    let message = |sets: &[LogRecord]| coalesce(sets, 50).remove(0).message(&Actor::new("eve"));
     assert_eq!(message(&[set("eve", "eve: a.md", &["a.md"])]), "eve: a.md");
     let again = [set("eve", "eve: a.md", &["a.md"]), set("eve", "eve: a.md", &["a.md"])];
     assert_eq!(message(&again), "eve: a.md");

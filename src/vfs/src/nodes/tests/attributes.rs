@@ -160,7 +160,7 @@ fn a_save_is_accepted_though_the_disk_does_not_take_what_the_file_was_given_befo
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"text\n").unwrap();
     // The disk took it when it was set, and has no room by now.
     let given = std::collections::BTreeMap::from([(b"user.large".to_vec(), vec![0; 1 << 17])]);
-    space.vfs.nodes.shared(node).unwrap().lock().extended = given.into();
+    space.vfs.nodes.shared(node).unwrap().lock().xattrs = given.into();
     space.vfs.publish(&ann(), node, Durability::Now).unwrap();
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(space.text("a.md"), "text\n");
@@ -222,7 +222,7 @@ fn an_unchanged_page_of_another_owner_is_saved_though_its_time_cannot_be_set() {
     space.vfs.publish(&ann(), node, Durability::Soon).unwrap();
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(std::fs::metadata(&page).unwrap().mtime(), 0, "only whoever owns a file sets its times");
-    assert!(space.vfs.nodes.shared(node).unwrap().lock().told.is_some());
+    assert!(space.vfs.nodes.shared(node).unwrap().lock().reported_times.is_some());
     assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 1);
 }
 

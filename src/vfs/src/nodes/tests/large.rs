@@ -17,7 +17,7 @@ fn drafts(space: &TestSpace) -> usize {
 #[test]
 fn what_is_not_published_is_in_memory_as_long_as_there_is_room_for_all_of_it_and_else_on_the_disk() {
     let space = TestSpace::new();
-    let counted = || space.vfs.core.unpublished.get().unwrap().bytes();
+    let counted = || space.vfs.core.dirty_bytes.get().unwrap().bytes();
     space.put("old.md", "old text\n");
     let (_, handle) = open(&space, "old.md", WRITING);
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"O").unwrap();
@@ -72,7 +72,7 @@ fn a_large_file_that_is_emptied_is_written_anew_beside_the_tree_and_in_memory_wh
     lengthen(&space, node, LARGE);
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(drafts(&space), 0);
-    let counted = || space.vfs.core.unpublished.get().map_or(0, |unpublished| unpublished.bytes());
+    let counted = || space.vfs.core.dirty_bytes.get().map_or(0, |unpublished| unpublished.bytes());
     let (node, handle) = open(&space, "a.txt", EMPTYING);
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"begin").unwrap();
     assert_eq!((drafts(&space), counted()), (1, 0), "though nobody knows yet how long it gets");
@@ -357,7 +357,7 @@ fn of_doors_that_replace_one_large_file_one_does() {
 #[test]
 fn a_file_that_is_expected_to_be_large_is_on_the_disk_from_its_first_byte_on() {
     let space = TestSpace::new();
-    let counted = || space.vfs.core.unpublished.get().map_or(0, |unpublished| unpublished.bytes());
+    let counted = || space.vfs.core.dirty_bytes.get().map_or(0, |unpublished| unpublished.bytes());
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.bin"), 0o644).unwrap();
     space.vfs.spill_to_disk(handle).unwrap();
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"begin").unwrap();

@@ -128,7 +128,8 @@ fn a_removed_directory_lives_on_empty_for_whoever_works_in_it() {
         space.vfs.create(&ann(), other, &name("a.md"), 0o644).unwrap();
         assert!(there.links > 0, "{path}");
         if path == "away" {
-            // Nobody said to whom it was open that it went: whoever finds its name finds the same number.
+            // Nobody said to whom it was open that it went: whoever finds its name finds the same
+            // number.
             continue;
         }
         // Its name is another's now, and what is in that one is not in it.
@@ -221,7 +222,8 @@ fn a_handle_goes_on_under_the_name_that_another_door_gives_its_page() {
             space.vfs.write_node(&ann(), handle, WriteAt::End, b"more\n").unwrap();
             space.vfs.publish(&ann(), found, Durability::Soon).unwrap();
             assert_eq!(space.text(new.as_str()), "Kept\nmore\n");
-            // Its text is another one by now, where links were rewritten with the rename: to that a part is not added.
+            // Its text is another one by now, where links were rewritten with the rename: to that a
+            // part is not added.
             space.vfs.write_node(&ann(), handle, WriteAt::End, b"and more\n").unwrap();
             let back = Change::rename(new.clone(), at(page));
             let rewritten = Change::put(at(page), "rewritten\n");

@@ -1,4 +1,5 @@
-//! Attributes of files that are accepted and not in the tree yet, whatever follows at once; and directories that hold such files.
+//! Attributes of files that are accepted and not in the tree yet, whatever follows at once; and
+//! directories that hold such files.
 #![expect(clippy::disallowed_methods, reason = "files are changed behind the server, and read from its disk")]
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -8,7 +9,8 @@ use svcfs_store::SetXattrMode;
 
 use super::*;
 
-/// Mode, owner and extended attribute of a file, as the node has them now, and the same once it is on the disk.
+/// Mode, owner and extended attribute of a file, as the node has them now, and the same once it is
+/// on the disk.
 fn seen(space: &TestSpace, path: &str) -> [(u32, u32, Option<Vec<u8>>); 2] {
     let look = || {
         let (node, attributes) = space.vfs.lookup_path(&ann(), &at(path)).unwrap();

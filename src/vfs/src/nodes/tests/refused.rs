@@ -119,10 +119,10 @@ fn what_is_written_after_the_disk_refused_a_part_does_not_land_in_the_old_page()
     space.put("a.md", "the old page\n");
     let (_, handle) = open(&space, "a.md", EMPTYING);
     write(&space, handle, WriteAt::Offset(0), "one\n");
-    *space.vfs.core.trouble.lock() = Some(svcfs_base::Fault::new(Kind::NoSpace, "no space left"));
+    *space.vfs.core.write_error.lock() = Some(svcfs_base::Fault::new(Kind::NoSpace, "no space left"));
     assert_eq!(space.vfs.write_node(&ann(), handle, WriteAt::Offset(4), b"two\n").unwrap_err().kind(), Kind::NoSpace);
     assert_eq!(publish(&space, handle, Durability::Soon), Err(Kind::NoSpace));
-    *space.vfs.core.trouble.lock() = None;
+    *space.vfs.core.write_error.lock() = None;
     write(&space, handle, WriteAt::Offset(4), "two\n");
     assert_eq!(publish(&space, handle, Durability::Soon), Ok(()));
     space.vfs.release(&ann(), handle).unwrap();
@@ -204,7 +204,7 @@ fn a_save_that_is_refused_with_its_last_handle_leaves_the_kept_text_and_nothing_
     let (node, handle) = open(&space, "a.md", WRITING);
     write(&space, handle, WriteAt::Offset(0), "refuse");
     assert_eq!(space.vfs.release(&ann(), handle).unwrap_err().kind(), Kind::Rejected);
-    assert!(space.vfs.nodes.shared(node).unwrap().lock().aside.is_none());
+    assert!(space.vfs.nodes.shared(node).unwrap().lock().detached.is_none());
     assert!(is_kept(&space, "a.md"));
 }
 
@@ -361,10 +361,10 @@ fn what_is_written_after_the_disk_refused_the_first_bytes_of_an_emptied_page_doe
     let (node, handle) = open(&space, "a.md", WRITING);
     let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
     space.vfs.set_attributes(&ann(), node, empty).unwrap();
-    *space.vfs.core.trouble.lock() = Some(svcfs_base::Fault::new(Kind::NoSpace, "no space left"));
+    *space.vfs.core.write_error.lock() = Some(svcfs_base::Fault::new(Kind::NoSpace, "no space left"));
     assert_eq!(space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"one\n").unwrap_err().kind(), Kind::NoSpace);
     assert_eq!(publish(&space, handle, Durability::Soon), Err(Kind::NoSpace));
-    *space.vfs.core.trouble.lock() = None;
+    *space.vfs.core.write_error.lock() = None;
     write(&space, handle, WriteAt::Offset(0), "one\n");
     assert_eq!(publish(&space, handle, Durability::Soon), Ok(()));
     space.vfs.release(&ann(), handle).unwrap();

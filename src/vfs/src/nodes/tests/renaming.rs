@@ -1,4 +1,5 @@
-//! Links that follow a page, given by somebody who knows them: `index.md` links to whatever is renamed.
+//! Links that follow a page, given by somebody who knows them: `index.md` links to whatever is
+//! renamed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +28,8 @@ fn renamed(space: &TestSpace, from: &str, to: &str) -> Result<(), Fault> {
     space.vfs.rename_node(&ann(), (NodeId::ROOT, &name(from)), (NodeId::ROOT, &name(to)), true)
 }
 
-/// What follows a rename: of each of these pages that is there, the text with the new name in the place of the old one.
+/// What follows a rename: of each of these pages that is there, the text with the new name in the
+/// place of the old one.
 fn following(
     space: &TestSpace,
     pages: &'static [&'static str],
@@ -107,7 +109,8 @@ fn a_page_that_would_be_refused_with_the_new_links_keeps_the_old_ones_and_the_re
     assert_eq!(space.log()[0], "ann|ann: rename a.md → b.md (updated 1 links)");
 }
 
-/// A space in which somebody else writes the linking page so often between the look at it and the rename.
+/// A space in which somebody else writes the linking page so often between the look at it and the
+/// rename.
 fn space_with_writers(times: usize) -> TestSpace {
     let space = TestSpace::new();
     let following = following(&space, &["index.md"]);

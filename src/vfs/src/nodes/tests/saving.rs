@@ -48,13 +48,13 @@ fn an_emptied_file_waits_for_its_last_handle() {
 fn closing_a_new_file_the_disk_refused_says_so_and_leaves_no_name() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
-    *space.vfs.core.trouble.lock() = Some(svcfs_base::Fault::new(Kind::NoSpace, "no space left"));
+    *space.vfs.core.write_error.lock() = Some(svcfs_base::Fault::new(Kind::NoSpace, "no space left"));
     assert_eq!(space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"text").unwrap_err().kind(), Kind::NoSpace);
     assert_eq!(space.vfs.publish(&ann(), node, Durability::Soon).unwrap_err().kind(), Kind::NoSpace);
     // Before the handle is let go of: the kernel tells of that a moment later.
     assert_eq!(space.vfs.lookup(&ann(), NodeId::ROOT, &name("a.md")).unwrap_err().kind(), Kind::NotFound);
     let (.., again) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
-    *space.vfs.core.trouble.lock() = None;
+    *space.vfs.core.write_error.lock() = None;
     space.vfs.release(&ann(), handle).unwrap();
     space.vfs.release(&ann(), again).unwrap();
 }

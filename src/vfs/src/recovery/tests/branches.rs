@@ -167,7 +167,8 @@ fn a_repository_that_was_put_in_the_place_of_ours_keeps_its_branch_and_gets_what
     }
 }
 
-/// A copy as a power cut leaves it that took the last moves of the branch: it stands at a commit that it stood at before.
+/// A copy as a power cut leaves it that took the last moves of the branch: it stands at a commit
+/// that it stood at before.
 fn without_last_moves(space: &TestSpace, stands: &str) -> TempDir {
     let copy = crashed(space);
     let root = copy.path();
@@ -284,7 +285,8 @@ fn commits_of_others_that_were_told_together_are_found_below_and_above_ours() {
     let copy = crashed(&space);
     remove_new_objects(&space, copy.path());
     let again = reopened(copy);
-    // Their index had neither page of ours yet: both stand, and are told once more on top of what takes them away.
+    // Their index had neither page of ours yet: both stand, and are told once more on top of what
+    // takes them away.
     assert_eq!((again.text("a.md").as_str(), again.text("b.md").as_str()), ("one", "between"));
     assert_eq!((again.log()[0].as_str(), &again.log()[1..]), ("fswatch|fswatch: 2 files", &space.log()[..]));
 }

@@ -7,7 +7,8 @@ use svcfs_store::{FailPoint, FailPoints};
 use super::*;
 
 const RECORDS: usize = 10_000;
-/// What an unoptimised build on a busy machine is given; an optimised one must take less than the three seconds that are promised.
+/// What an unoptimised build on a busy machine is given; an optimised one must take less than the
+/// three seconds that are promised.
 const AT_MOST: Duration = Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 3 });
 
 fn assert_opens_in_time(space: &TestSpace, copy: TempDir, what: &str) {
@@ -21,7 +22,8 @@ fn assert_opens_in_time(space: &TestSpace, copy: TempDir, what: &str) {
     assert!(took < AT_MOST, "{what}: took {took:?}");
 }
 
-/// A space with so many records that no checkpoint settled, and copies of it as a crash would leave it.
+/// A space with so many records that no checkpoint settled, and copies of it as a crash would leave
+/// it.
 fn crashed_with_many_records<const COPIES: usize>() -> (TestSpace, [TempDir; COPIES]) {
     let space = settled_space();
     let points = FailPoints::new(space.directory.path());
@@ -49,7 +51,8 @@ fn opening_ten_thousand_unsettled_records_takes_under_three_seconds() {
     assert_opens_in_time(&space, without_power, "after a power cut that left nothing but the log");
 }
 
-/// Whether a person's branch has a commit of ours is not asked for each of them anew: that takes quadratic time.
+/// Whether a person's branch has a commit of ours is not asked for each of them anew: that takes
+/// quadratic time.
 #[test]
 fn opening_ten_thousand_unsettled_records_beside_a_persons_branch_takes_no_longer() {
     let (space, [copy]) = crashed_with_many_records();
@@ -58,7 +61,8 @@ fn opening_ten_thousand_unsettled_records_beside_a_persons_branch_takes_no_longe
         command.arg("-C").arg(copy.path()).args(["-c", "user.name=Ann", "-c", "user.email=a@x"]).args(arguments);
         assert!(command.status().unwrap().success(), "{arguments:?}");
     };
-    // With the power the branch went back to where it was flushed, and git's index is as old as the last checkpoint.
+    // With the power the branch went back to where it was flushed, and git's index is as old as the
+    // last checkpoint.
     let flushed = space.git(&["rev-parse", &format!("HEAD~{}", RECORDS / 2)]);
     fs::write(copy.path().join(".git/refs/heads/main"), flushed).unwrap();
     git(&["read-tree", "HEAD"]);

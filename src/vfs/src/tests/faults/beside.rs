@@ -83,7 +83,8 @@ fn packs_that_were_flushed_stay_until_the_one_they_were_merged_into_is_flushed()
     let (came, go) = held_up(&points, "helpers", FailPoint::PackFlush);
     let flushed = packs_that_are_due(&space);
     came.recv_timeout(LIMIT).expect("packs are merged");
-    // The power goes: of what was made since the checkpoint nothing reached the disk, and what was removed is gone.
+    // The power goes: of what was made since the checkpoint nothing reached the disk, and what was
+    // removed is gone.
     let copy = copied(space.directory.path());
     for file in packs(copy.path()) {
         let is_flushed = flushed.iter().any(|flushed| flushed.file_name() == file.file_name());

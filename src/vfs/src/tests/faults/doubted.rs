@@ -1,4 +1,5 @@
-//! A flush that fails: what was written before it may be in memory only, although every later flush succeeds.
+//! A flush that fails: what was written before it may be in memory only, although every later flush
+//! succeeds.
 
 use std::os::unix::fs::MetadataExt;
 

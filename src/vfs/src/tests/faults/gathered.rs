@@ -1,4 +1,5 @@
-//! Broken off at each point where commits are gathered: what was acknowledged and had no commit gets it, once.
+//! Broken off at each point where commits are gathered: what was acknowledged and had no commit
+//! gets it, once.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,5 @@
-//! Killed at each point: what a kill leaves is what the disk shows at that moment, so a copy is taken, and opened.
+//! Killed at each point: what a kill leaves is what the disk shows at that moment, so a copy is
+//! taken, and opened.
 
 use super::*;
 

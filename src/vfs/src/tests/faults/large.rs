@@ -1,5 +1,5 @@
-//! A page that takes the place of a file too large for any version, broken off at each point: the one is there or the other, and the file
-//! is where it was until the page can be found.
+//! A page that takes the place of a file too large for any version, broken off at each point: the
+//! one is there or the other, and the file is where it was until the page can be found.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;

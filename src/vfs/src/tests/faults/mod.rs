@@ -1,7 +1,8 @@
-//! The write path broken off at each of its named points (habit H15), in every way that makes sense there.
+//! The write path broken off at each of its named points (habit H15), in every way that makes sense
+//! there.
 //!
-//! The list is `svcfs_store::FailPoint`. Who adds a point to it needs no test: these walk the whole list. But a story must come
-//! by it, else they fail.
+//! The list is `svcfs_store::FailPoint`. Who adds a point to it needs no test: these walk the whole
+//! list. But a story must come by it, else they fail.
 
 mod beside;
 mod doubted;
@@ -24,7 +25,8 @@ use super::*;
 use crate::recovery::tests::{copied, crashed, reopened};
 use story::{DEEDS, Deed, assert_whole};
 
-/// Every way of remembering has points of its own; of snapshots only the newest is kept, so that one is dropped now and then.
+/// Every way of remembering has points of its own; of snapshots only the newest is kept, so that
+/// one is dropped now and then.
 const STRATEGIES: [VersionStrategy; 3] = [
     VersionStrategy::Git,
     VersionStrategy::Snapshots { max_snapshots: NonZeroUsize::new(1) },
@@ -42,8 +44,8 @@ pub(super) fn new_space(strategy: VersionStrategy) -> TestSpace {
     opened(tempfile::tempdir().unwrap(), strategy)
 }
 
-/// Whether a point is come by where a person commits. Their git in the story would be killed with it, in the middle of its own work: in
-/// `opening::tests::branches` it is done.
+/// Whether a point is come by where a person commits. Their git in the story would be killed with
+/// it, in the middle of its own work: in `opening::tests::branches` it is done.
 fn is_of_others(point: &FailPoint) -> bool {
     *point == FailPoint::AdoptFlush
 }

@@ -39,7 +39,8 @@ impl Gate {
 
 #[test]
 fn readers_go_on_while_a_write_is_held_up_at_any_point() {
-    // What a writer comes by itself: checkpoints, and what else is done now and then, go on beside it (`beside`).
+    // What a writer comes by itself: checkpoints, and what else is done now and then, go on beside
+    // it (`beside`).
     let others = ["open.", "close.", "checkpoint.", "adopt.", "merge."];
     let is_of_a_write = |point: &&FailPoint| {
         point.kind() != FailPointKind::Housekeeping && !others.iter().any(|step| point.name().starts_with(step))

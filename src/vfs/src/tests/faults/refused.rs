@@ -1,4 +1,5 @@
-//! Refused by the disk at each point: told as what it is, nothing half done, and over by itself when the cause is gone.
+//! Refused by the disk at each point: told as what it is, nothing half done, and over by itself
+//! when the cause is gone.
 
 use std::sync::mpsc;
 
@@ -37,7 +38,8 @@ pub(super) fn deeds_by_point(strategy: VersionStrategy) -> &'static BTreeMap<Fai
     })
 }
 
-/// Does a deed while the disk refuses at a point, and once more when it does not any more; what its writer heard at first.
+/// Does a deed while the disk refuses at a point, and once more when it does not any more; what its
+/// writer heard at first.
 fn refused(space: &TestSpace, point: FailPoint, (errno, kind, reason): (i32, Kind, &str), deed: &Deed) {
     let points = FailPoints::new(space.directory.path());
     let when = format!("{} while the disk says {errno} at `{}`", deed.what, point.name());
@@ -269,7 +271,8 @@ fn a_log_that_cannot_be_closed_is_said_to_have_everything_acknowledged() {
     assert!(fault.message().contains("everything acknowledged is in it"), "{fault:?}");
 }
 
-/// The log has room of its own, which it keeps between writes: it may take a change that the tree then has no room for.
+/// The log has room of its own, which it keeps between writes: it may take a change that the tree
+/// then has no room for.
 #[test]
 fn while_logged_changes_wait_for_a_full_disk_nothing_else_is_taken_and_nobody_waits_long() {
     let space = TestSpace::new();

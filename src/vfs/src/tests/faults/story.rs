@@ -1,4 +1,5 @@
-//! A short life of a space that comes by every fail point, and what it should look like after each deed.
+//! A short life of a space that comes by every fail point, and what it should look like after each
+//! deed.
 
 use std::os::unix::fs::symlink;
 
@@ -119,9 +120,10 @@ pub(super) fn commits_after(deeds: usize) -> usize {
     DEEDS[..deeds].iter().map(|deed| deed.commits).sum()
 }
 
-/// Author, subject and tree of each commit, oldest first; author, subject and files where there are no commits.
+/// Author, subject and tree of each commit, oldest first; author, subject and files where there are
+/// no commits.
 pub(super) fn sets(space: &TestSpace) -> Vec<String> {
-    match &space.vfs.core.memory {
+    match &space.vfs.core.versions {
         VersionStore::Git { history, .. } if history.head().unwrap().is_none() => Vec::new(),
         VersionStore::Git { .. } => {
             space.git(&["log", "--reverse", "--format=%an|%s|%T"]).lines().map(str::to_owned).collect()
@@ -136,7 +138,8 @@ pub(super) fn sets(space: &TestSpace) -> Vec<String> {
     }
 }
 
-/// Whether a space is what it should be after as many deeds as one of a range says; whichever it is, it is sound. Closes it.
+/// Whether a space is what it should be after as many deeds as one of a range says; whichever it
+/// is, it is sound. Closes it.
 pub(super) fn assert_whole(
     (space, strategy): (&TestSpace, VersionStrategy),
     deeds: std::ops::RangeInclusive<usize>,
@@ -155,13 +158,13 @@ pub(super) fn assert_whole(
 /// Whether nothing is there by half, and nothing is left lying about. Closes the space.
 pub(super) fn assert_sound((space, strategy): (&TestSpace, VersionStrategy), when: &str) {
     for entry in space.vfs.walk(Protocol::Fuse, &TreePath::root()).unwrap() {
-        let present = space.vfs.core.standing(&entry.path).unwrap().map(|leaf| leaf.etag);
+        let present = space.vfs.core.read_worktree(&entry.path).unwrap().map(|leaf| leaf.etag);
         assert_eq!(space.vfs.recorded_etag(&entry.path).unwrap(), present, "{when}: `{}`", entry.path);
     }
     space.vfs.health().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
     space.vfs.close().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
     let root = space.directory.path();
-    match &space.vfs.core.memory {
+    match &space.vfs.core.versions {
         VersionStore::Git { .. } => {
             assert_eq!(space.git(&["status", "--porcelain"]), "", "{when}: tree, newest commit and index");
             space.git(&["fsck", "--strict", "--no-dangling"]);
@@ -183,7 +186,7 @@ pub(super) fn assert_sound((space, strategy): (&TestSpace, VersionStrategy), whe
 /// The newest snapshot of every file is what stands in the tree.
 fn assert_newest_is_kept(space: &TestSpace, snapshots: &SnapshotStore, when: &str) {
     for entry in space.vfs.walk(Protocol::Fuse, &TreePath::root()).unwrap() {
-        let Some(present) = space.vfs.core.standing(&entry.path).unwrap() else { continue };
+        let Some(present) = space.vfs.core.read_worktree(&entry.path).unwrap() else { continue };
         let newest = snapshots.list(&entry.path).unwrap().pop();
         let kept = newest.and_then(|moment| snapshots.read(&entry.path, moment).unwrap());
         assert_eq!(kept.as_ref(), Some(&present.content), "{when}: the newest snapshot of `{}`", entry.path);
