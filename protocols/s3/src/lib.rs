@@ -1,7 +1,8 @@
-//! The S3 door: s3s ↔ `Vfs`. A space is a bucket, a file is an object, history are its versions.
+//! The S3 protocol: s3s ↔ `Vfs`. A space is a bucket, a file is an object, its history are the
+//! versions.
 //!
-//! One rule: this crate translates and decides nothing. What is written takes the one write path, what may be seen is the tree's to say, who may do
-//! what is `access`'s; signatures, routes and XML are s3s's.
+//! Invariant: this crate only translates. Writes take the one write path, the tree decides what is
+//! visible, `access` who may do what; signatures, routes and XML belong to s3s.
 #![warn(missing_docs)]
 
 mod buckets;
@@ -61,20 +62,20 @@ use inflight::InFlightCompletions;
 use object_locks::ObjectLocks;
 use removal_cache::RemovalCache;
 
-/// What every request shares.
+/// The state that all requests share.
 struct S3Server {
     server: Arc<ServerState>,
     names: ServerNames,
     lanes: Arc<Lanes>,
     etags: ETagStore,
     removals: RemovalCache,
-    /// Memory for files that are on their way here.
+    /// Memory for bodies in transit.
     room: Arc<MemoryBudget>,
-    /// Bodies that may be summed up in long stretches.
+    /// Slots for bodies that are hashed in large blocks.
     ahead: Arc<Semaphore>,
-    /// Uploads in parts that are being completed.
+    /// Multipart uploads that are being completed.
     completing: Arc<InFlightCompletions>,
-    /// Objects that are being written, with what is said of them.
+    /// Locks of the objects that are being written, with their metadata.
     keeping: ObjectLocks,
 }
 
@@ -87,26 +88,28 @@ impl S3Server {
             etags: ETagStore::default(),
             removals: RemovalCache::default(),
             room: Arc::default(),
-            ahead: Arc::new(Semaphore::new(hashed_body::AHEAD)),
+            ahead: Arc::new(Semaphore::new(hashed_body::MAX_LARGE_BLOCK_BODIES)),
             completing: Arc::default(),
             keeping: ObjectLocks::default(),
         }
     }
 
-    /// What bodies in pieces are gathered with, whichever space they are for: nobody knows yet.
+    /// Storage for chunks. It is in the primary space: the target is not known before s3s has read
+    /// the request.
     fn place(&self) -> ChunkStorage {
         let folder = self.server.primary().vfs.state_directory();
         ChunkStorage { room: Arc::clone(&self.room), lanes: Arc::clone(&self.lanes), folder }
     }
 }
 
-/// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
+/// Answers requests on a bound listener until `stop` is cancelled; then gives the requests in
+/// progress 15 s to finish.
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) {
     let protocol = Arc::new(S3Server::of(server));
     let service = match request_handler::service(&protocol) {
         Ok(service) => Arc::new(service),
         Err(fault) => {
-            tracing::error!(error = ?fault, "S3 cannot be served");
+            tracing::error!(error = ?fault, "S3 could not start");
             return;
         }
     };
@@ -117,6 +120,6 @@ pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: Cancel
     })
     .await;
     if let Err(error) = expiring.await {
-        tracing::error!(%error, "the task that removes what is left of uploads died");
+        tracing::error!(%error, "the task that removes expired uploads failed");
     }
 }

@@ -1,4 +1,4 @@
-//! What writes one object: PutObject, CopyObject, and the end of an upload in parts.
+//! Writes one object: PutObject, CopyObject, and the end of a multipart upload.
 
 use s3s::dto::{
     CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, ETag, PutObjectInput, PutObjectOutput, Timestamp,
@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use svcfs_base::{Change, Fault, Kind, Precondition, Scope, TreePath};
-use svcfs_vfs::{FileContent as Read, FileReader};
+use svcfs_vfs::{FileContent, FileReader};
 use tracing::warn;
 
 use crate::checksums::{ContentChecksums, ContentHasher, RequestedChecksums, etag_of, hex};
@@ -28,14 +28,14 @@ use crate::staged_upload::{StagedUpload, check_way, make_way};
 use crate::versions;
 use crate::{S3Server, unsupported};
 
-/// Bytes of a large file copied at once.
-const PIECE: usize = 4 << 20;
+/// Bytes of one piece when a large file is copied.
+const COPY_BYTES: usize = 4 << 20;
 
-/// An object that was written.
+/// A written object.
 pub(crate) struct WrittenObject {
     pub(crate) etag: String,
     pub(crate) modified: SystemTime,
-    /// Its version, where it has one already: commits may be made later.
+    /// The version, if it has one already: with deferred commits, it may come later.
     pub(crate) version: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) async fn put(
     unsupported::refuse(&request)?;
     let S3Request { input, headers, trailing_headers, extensions, .. } = request;
     let trailing_headers = VerifiedRequest::trailing(trailing_headers, &extensions);
-    refuse_what_is_not_there(input.website_redirect_location.is_some() || input.write_offset_bytes.is_some())?;
+    refuse_unsupported_fields(input.website_redirect_location.is_some() || input.write_offset_bytes.is_some())?;
     let key = ParsedKey::parse(&input.key).map_err(|fault| told(&fault))?;
     let length = (input.content_length, input.content_md5.clone());
     let announced = DeclaredBody::of(&headers, length, None, trailing_headers);
@@ -61,10 +61,10 @@ pub(crate) async fn put(
     record.check()?;
     let conditions = WriteConditions { if_match: input.if_match, if_none_match: input.if_none_match };
     let (expected, place) = begin(&asked, &key, conditions).await?;
-    let gathered = gather(&asked, &place, input.body, &announced).await?;
-    let sums = gathered.sums.clone();
+    let received = gather(&asked, &place, input.body, &announced).await?;
+    let sums = received.sums.clone();
     let checksum_type = sums.kind();
-    let written = finish(&asked, key, (place, expected), gathered, record).await?;
+    let written = finish(&asked, key, (place, expected), received, record).await?;
     Ok(S3Response::new(PutObjectOutput {
         version_id: written.version,
         e_tag: Some(ETag::Strong(written.etag)),
@@ -78,33 +78,34 @@ pub(crate) async fn put(
     }))
 }
 
-fn refuse_what_is_not_there(is_asked_for: bool) -> S3Result<()> {
-    match is_asked_for {
-        true => Err(s3_error!(NotImplemented, "objects that redirect, and writing at an offset, are not there")),
+fn refuse_unsupported_fields(is_requested: bool) -> S3Result<()> {
+    match is_requested {
+        true => Err(s3_error!(NotImplemented, "redirects and writes at an offset are not supported")),
         false => Ok(()),
     }
 }
 
-/// Headers that are given back as they came; the content type only where the name does not tell it.
+/// Headers that are stored and returned as sent; the content type only if the name does not imply
+/// it.
 pub(crate) fn kept_headers(headers: &http::HeaderMap, path: &TreePath) -> BTreeMap<String, String> {
     let names =
         ["content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"];
     let value = |name: &str| {
         let mut value = headers.get(name)?.to_str().ok()?.to_owned();
         if name == "content-encoding" {
-            // How the body came, not what it is.
+            // This is the transfer encoding, not one of the content.
             value = value.split(',').map(str::trim).filter(|part| *part != "aws-chunked").collect::<Vec<_>>().join(",");
         }
-        let tells = !value.is_empty() && (name != "content-type" || value != guessed(path));
-        tells.then(|| (name.to_owned(), value))
+        let is_stored = !value.is_empty() && (name != "content-type" || value != guessed(path));
+        is_stored.then(|| (name.to_owned(), value))
     };
     names.into_iter().filter_map(value).collect()
 }
 
-/// What must be true when the object is written, and where it will be: where links lead to.
+/// Checks the conditions of a write and returns the target path, links followed.
 ///
 /// # Errors
-/// As [`Writing::expect`]; `InvalidArgument` where a folder stands.
+/// As [`WriteConditions::expect`]; `InvalidArgument` where a folder is.
 pub(crate) async fn begin(
     asked: &S3RequestContext,
     key: &ParsedKey,
@@ -115,8 +116,8 @@ pub(crate) async fn begin(
         .run("PutObject", move |asked| {
             let place = match ResolvedNode::at(asked, key.path()) {
                 Ok(found) if found.is_folder() != matches!(key, ParsedKey::Folder(_)) => {
-                    let told = if found.is_folder() { Fault::is_directory } else { Fault::not_directory };
-                    return Err(told(key.path()).into());
+                    let to_fault = if found.is_folder() { Fault::is_directory } else { Fault::not_directory };
+                    return Err(to_fault(key.path()).into());
                 }
                 Ok(found) => found.path.clone(),
                 Err(fault) if is_missing(&fault) => {
@@ -130,7 +131,7 @@ pub(crate) async fn begin(
         .await
 }
 
-/// Puts a content in its place, and keeps what is to be remembered of it.
+/// Writes content and metadata of an object.
 ///
 /// # Errors
 /// Those of the write path.
@@ -138,13 +139,13 @@ pub(crate) async fn finish(
     asked: &S3RequestContext,
     key: ParsedKey,
     (place, expected): (TreePath, Precondition),
-    gathered: ReceivedBody,
+    received: ReceivedBody,
     record: ObjectMetadata,
 ) -> S3Result<WrittenObject> {
-    asked.run("PutObject", move |asked| put_in_place(asked, &key, (place, expected), gathered, record)).await
+    asked.run("PutObject", move |asked| put_in_place(asked, &key, (place, expected), received, record)).await
 }
 
-/// The same, by the thread that asks.
+/// Like [`finish`], on the calling thread.
 ///
 /// # Errors
 /// As [`finish`].
@@ -152,7 +153,7 @@ pub(crate) fn put_in_place(
     asked: &S3RequestContext,
     key: &ParsedKey,
     (place, expected): (TreePath, Precondition),
-    ReceivedBody { content, md5, sums, room: _held }: ReceivedBody,
+    ReceivedBody { content, md5, sums, memory: _memory }: ReceivedBody,
     record: ObjectMetadata,
 ) -> Result<WrittenObject, S3RequestError> {
     let vfs = &asked.space.vfs;
@@ -162,7 +163,7 @@ pub(crate) fn put_in_place(
     if let BodyContent::Beside(beside) = &content {
         beside.flush()?;
     }
-    let _alone = asked.hold(&place);
+    let _guard = asked.hold(&place);
     match (key, content) {
         (ParsedKey::Folder(_), BodyContent::Here(content)) if content.is_empty() => {
             make_way(asked, &place)?;
@@ -173,23 +174,24 @@ pub(crate) fn put_in_place(
             record.is_folder = true;
         }
         (ParsedKey::Folder(_), _) => {
-            return Err(s3_error!(InvalidArgument, "a key that ends with `/` is a folder, which has no content").into());
+            return Err(s3_error!(InvalidArgument, "a key that ends with `/` is a folder and cannot have content").into());
         }
         (ParsedKey::File(_), BodyContent::Here(content)) => {
             let sent = svcfs_base::ETag::from_content(&content);
             let stored = vfs.save(&asked.caller, place.clone(), content, expected)?.etag.unwrap_or(sent);
             record.of = stored.to_string();
-            // Somebody else may have written it since: that is another one.
+            // Another client may have written the object since: then the newest version is not this
+            // one.
             let newest = match vfs.try_newest_version(&place) {
                 Ok(newest) => newest.filter(|newest| newest.etag == stored),
                 Err(fault) => {
-                    warn!(page.path = %place, error = ?fault, "what a version is called that was written cannot be told");
+                    warn!(page.path = %place, error = ?fault, "the id of the written version could not be read");
                     None
                 }
             };
             version = newest.map(|newest| newest.version.hash.to_string());
             if stored != sent {
-                // A gate tidied it: what is there is not what came.
+                // A gate rewrote the content, so the stored bytes differ from the sent ones.
                 match vfs.read(asked.caller.protocol, &place) {
                     Err(fault) if is_missing(&fault) => {}
                     file => etag = etag_of(&file?.content),
@@ -203,32 +205,31 @@ pub(crate) fn put_in_place(
             return Ok(WrittenObject { etag, modified, version });
         }
     }
-    let keep = || {
+    let store_metadata = || {
         let found = ResolvedNode::itself(asked, &place)?;
         record.keep_said(asked, found.node)?;
         Ok(found.attributes.modified)
     };
-    let modified = match keep() {
-        // It was written, and another has removed it since: nothing is left that anything could be said of.
+    let modified = match store_metadata() {
+        // Another client has removed the object since: there is nothing to store metadata for.
         Err(S3RequestError::Fault(fault)) if is_missing(&fault) => SystemTime::now(),
-        kept => kept?,
-    };
+        stored => stored?, };
     Ok(WrittenObject { etag, modified, version })
 }
 
-/// What a copy is made of.
+/// The source of a copy.
 pub(crate) struct SourceObject {
     /// The name of its space.
     pub(crate) space: String,
     pub(crate) object: S3Object,
-    /// What its version is called.
+    /// The id of its version.
     pub(crate) version: Option<String>,
 }
 
-/// The object that a copy is made of.
+/// Opens the source of a copy.
 ///
 /// # Errors
-/// `NotImplemented` for access points; those of asking for it.
+/// `NotImplemented` for access points; those of reading an object.
 pub(crate) async fn source<T>(
     protocol: &Arc<S3Server>,
     request: &S3Request<T>,
@@ -236,9 +237,9 @@ pub(crate) async fn source<T>(
     conditions: ReadConditions,
 ) -> S3Result<SourceObject> {
     let CopySource::Bucket { bucket, key, version_id } = source else {
-        return Err(s3_error!(NotImplemented, "there are no access points; name the bucket"));
+        return Err(s3_error!(NotImplemented, "access points are not supported; name the bucket"));
     };
-    let asked = protocol.asked(request, bucket, (Scope::Read, "GetObject"))?;
+    let asked = protocol.asked(request, bucket, (Scope::FileContent, "GetObject"))?;
     let (text, version) = (key.to_string(), version_id.as_ref().map(ToString::to_string));
     let (object, version) = asked
         .run("CopyObject", move |asked| {
@@ -269,21 +270,21 @@ pub(crate) async fn copy(
     let SourceObject { space, object, version } = source(protocol, &request, &input.copy_source, conditions).await?;
     let key = ParsedKey::parse(&input.key).map_err(|fault| told(&fault))?;
     let replaces = |directive: Option<&str>| directive == Some("REPLACE");
-    let says_anew = replaces(input.metadata_directive.as_ref().map(s3s::dto::MetadataDirective::as_str));
-    let tags_anew = replaces(input.tagging_directive.as_ref().map(s3s::dto::TaggingDirective::as_str));
+    let replaces_metadata = replaces(input.metadata_directive.as_ref().map(s3s::dto::MetadataDirective::as_str));
+    let replaces_tags = replaces(input.tagging_directive.as_ref().map(s3s::dto::TaggingDirective::as_str));
     let is_itself = space == asked.space.name && object.path == *key.path() && object.attributes.is_some();
-    if is_itself && !says_anew && !tags_anew {
+    if is_itself && !replaces_metadata && !replaces_tags {
         return Err(s3_error!(
             InvalidRequest,
-            "an object is copied to itself only to say something else of it (`x-amz-metadata-directive: REPLACE`)"
+            "an object can be copied to itself only to change its metadata (`x-amz-metadata-directive: REPLACE`)"
         ));
     }
     let mut record = object.record.clone();
-    if says_anew {
+    if replaces_metadata {
         record.headers = kept_headers(&request.headers, key.path());
         record.metadata = metadata_of(input.metadata.clone());
     }
-    if tags_anew {
+    if replaces_tags {
         record.tags = tags_of(input.tagging.as_deref())?;
     }
     (record.etag, record.parts, record.is_folder) = Default::default();
@@ -293,8 +294,8 @@ pub(crate) async fn copy(
     let is_in_place = space == asked.space.name && object.path == place && object.attributes.is_some();
     let length = if is_in_place { 0 } else { object.size };
     let put = move |asked: &S3RequestContext| match is_in_place {
-        true => say_anew(asked, (&key, &place), record, (says_anew, tags_anew)),
-        false => gathered_of(asked, object, (key, checksum), (place, expected), record),
+        true => update_metadata(asked, (&key, &place), record, (replaces_metadata, replaces_tags)),
+        false => copy_content(asked, object, (key, checksum), (place, expected), record),
     };
     let (written, sums) = asked.run_over(length, "CopyObject", put).await?;
     let result = CopyObjectResult {
@@ -315,21 +316,22 @@ pub(crate) async fn copy(
     }))
 }
 
-/// Says something else of an object that is there. Its content is left alone: another may have written it since it was looked at.
-fn say_anew(
+/// Replaces the metadata of an existing object. The content is not rewritten: another client may
+/// have changed it since it was read.
+fn update_metadata(
     asked: &S3RequestContext,
     (key, place): (&ParsedKey, &TreePath),
-    said: ObjectMetadata,
-    (says_anew, tags_anew): (bool, bool),
+    new_metadata: ObjectMetadata,
+    (replaces_metadata, replaces_tags): (bool, bool),
 ) -> Result<(WrittenObject, ContentChecksums), S3RequestError> {
-    let _alone = asked.hold(place);
+    let _guard = asked.hold(place);
     let found = ResolvedNode::itself(asked, place)?;
     let mut record = ObjectMetadata::of(asked, &found)?;
-    if says_anew {
-        (record.headers, record.metadata) = (said.headers, said.metadata);
+    if replaces_metadata {
+        (record.headers, record.metadata) = (new_metadata.headers, new_metadata.metadata);
     }
-    if tags_anew {
-        record.tags = said.tags;
+    if replaces_tags {
+        record.tags = new_metadata.tags;
     }
     record.is_folder |= matches!(key, ParsedKey::Folder(_));
     record.check()?;
@@ -340,20 +342,20 @@ fn say_anew(
     Ok((WrittenObject { etag: object.etag, modified: object.modified, version }, sums))
 }
 
-fn gathered_of(
+fn copy_content(
     asked: &S3RequestContext,
     object: S3Object,
     (key, checksum): (ParsedKey, Option<MultipartChecksum>),
     (place, expected): (TreePath, Precondition),
     record: ObjectMetadata,
 ) -> Result<(WrittenObject, ContentChecksums), S3RequestError> {
-    // Of an object that came in parts, the copy has none.
+    // The copy of a multipart object is not a multipart object.
     let is_same = object.is_of_record() && !object.record.sums.is_of_parts();
-    let kept = if is_same { object.record.sums.clone() } else { Default::default() };
+    let stored = if is_same { object.record.sums.clone() } else { Default::default() };
     let algorithm = checksum.as_ref().map(|checksum| checksum.algorithm.as_str());
     let mut summing = ContentHasher::new(RequestedChecksums::either(algorithm, &ContentChecksums::default()));
     let content = match (object.content, object.blob) {
-        (Read::OnDisk(reader), None) => {
+        (FileContent::OnDisk(reader), None) => {
             BodyContent::Beside(Box::new(copy_large(asked, (&reader, &mut summing), object.size, &place)?))
         }
         (content, _) => {
@@ -362,12 +364,12 @@ fn gathered_of(
             BodyContent::Here(content)
         }
     };
-    let (md5, found) = summing.finish();
-    let sums = if checksum.is_some() { found } else { kept };
-    let told = sums.clone();
+    let (md5, computed) = summing.finish();
+    let sums = if checksum.is_some() { computed } else { stored };
+    let reported_sums = sums.clone();
     let written =
-        put_in_place(asked, &key, (place, expected), ReceivedBody { content, md5, sums, room: None }, record)?;
-    Ok((written, told))
+        put_in_place(asked, &key, (place, expected), ReceivedBody { content, md5, sums, memory: None }, record)?;
+    Ok((written, reported_sums))
 }
 
 fn copy_large(
@@ -379,9 +381,9 @@ fn copy_large(
     let mut beside = StagedUpload::new(asked, place)?;
     let mut offset = 0;
     while offset < size {
-        let piece: Bytes = reader.read(offset, PIECE)?;
+        let piece: Bytes = reader.read(offset, COPY_BYTES)?;
         if piece.is_empty() {
-            return Err(Fault::unavailable("the file became shorter while it was copied; try again"));
+            return Err(Fault::unavailable("the file was truncated while it was copied; try again"));
         }
         summing.update(&piece);
         beside.append(&piece)?;
