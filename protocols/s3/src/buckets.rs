@@ -20,7 +20,7 @@ pub(crate) async fn create(
     const OPERATION: &str = "CreateBucket";
     unsupported::refuse(&request)?;
     let name = request.input.bucket.clone();
-    match protocol.asked(&request, &name, (Scope::Write, OPERATION)) {
+    match protocol.authorize(&request, &name, (Scope::Write, OPERATION)) {
         // Clients create a bucket to make sure that it exists.
         Ok(_) => return Err(s3_error!(BucketAlreadyOwnedByYou, "a space of this name exists already")),
         Err(error) if *error.code() == S3ErrorCode::NoSuchBucket => {}
@@ -53,7 +53,7 @@ pub(crate) async fn delete(
 ) -> S3Result<S3Response<DeleteBucketOutput>> {
     const OPERATION: &str = "DeleteBucket";
     let name = request.input.bucket.clone();
-    protocol.asked(&request, &name, (Scope::Write, OPERATION))?;
+    protocol.authorize(&request, &name, (Scope::Write, OPERATION))?;
     let _caller = administrator(protocol, &request, OPERATION)?;
     let (server, old_name) = (Arc::clone(&protocol.server), name);
     let remove = move || server.spaces().remove_empty(&old_name);

@@ -85,12 +85,12 @@ impl S3RequestContext {
         T: Send + 'static,
         W: FnOnce(&Self) -> Result<T, S3RequestError> + Send + 'static,
     {
-        let asked = self.clone();
+        let context = self.clone();
         let lane = if bytes > MAX_FILE_BYTES as u64 { Lane::Slow } else { Lane::Quick };
         // A lane returns faults only: an S3 error passes through it as an outcome.
-        let outcome = svcfs_listener::run_blocking(&self.protocol.lanes, lane, move || match work(&asked) {
+        let outcome = svcfs_listener::run_blocking(&self.protocol.lanes, lane, move || match work(&context) {
             Ok(outcome) => {
-                asked.space.wait_for_indexed_writes(&asked.caller);
+                context.space.wait_for_indexed_writes(&context.caller);
                 Ok(Ok(outcome))
             }
             Err(S3RequestError::S3(error)) => Ok(Err(error)),
@@ -100,8 +100,8 @@ impl S3RequestContext {
     }
 
     /// Locks an object and its metadata against other requests, until the guard is dropped. Blocks.
-    pub(crate) fn hold(&self, place: &TreePath) -> ObjectLockGuard<'_> {
-        self.protocol.keeping.hold(&self.space.name, place)
+    pub(crate) fn lock(&self, target: &TreePath) -> ObjectLockGuard<'_> {
+        self.protocol.object_locks.lock(&self.space.name, target)
     }
 
     /// Checks that the caller may see a path.

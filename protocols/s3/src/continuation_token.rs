@@ -24,9 +24,6 @@ pub(crate) fn decode(token: &str) -> S3Result<String> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(token).ok();
     let last = bytes.and_then(|bytes| String::from_utf8(bytes.get(DIGEST_BYTES..)?.to_vec()).ok());
     last.filter(|last| encode(last) == token).ok_or_else(|| {
-        s3_error!(
-            InvalidArgument,
-            "invalid continuation token; start again without it, or use `start-after`"
-        )
+        s3_error!(InvalidArgument, "invalid continuation token; start again without it, or use `start-after`")
     })
 }

@@ -24,5 +24,5 @@ pub(crate) fn to_s3_error(fault: &Fault) -> S3Error {
 /// Logs a fault, and converts it.
 pub(crate) fn refuse(fault: Fault, what: &str) -> S3Error {
     svcfs_listener::log_fault(&fault, what);
-    told(&fault)
+    to_s3_error(&fault)
 }

@@ -49,20 +49,20 @@ struct ObjectSelection {
 }
 
 impl ObjectSelection {
-    async fn of(asked: &S3RequestContext, what: &'static str, read: ReadRequest) -> S3Result<Self> {
+    async fn of(context: &S3RequestContext, what: &'static str, read: ReadRequest) -> S3Result<Self> {
         let key = ParsedKey::parse(&read.key).map_err(|fault| refuse(fault, what))?;
         let is_streamed = read.version.is_some() && !read.needs_version;
         let may_be_cached = read.version.is_none() && !read.needs_version;
-        if let Some(object) = may_be_cached.then(|| S3Object::at_once(asked, &key)).flatten() {
-            return Self::select(object, read).map_err(|refused| refused.told(what));
+        if let Some(object) = may_be_cached.then(|| S3Object::try_cached(context, &key)).flatten() {
+            return Self::select(object, read).map_err(|refused| refused.into_s3_error(what));
         }
-        asked
-            .run(what, move |asked| {
-                let object = versions::object(asked, &key, read.version.as_deref())?;
-                let version = read.needs_version.then(|| versions::current(asked, &key, &object)).flatten();
+        context
+            .run(what, move |context| {
+                let object = versions::object(context, &key, read.version.as_deref())?;
+                let version = read.needs_version.then(|| versions::current(context, &key, &object)).flatten();
                 let mut selection = Self { version, ..Self::select(object, read)? };
                 if is_streamed {
-                    selection.spill(asked);
+                    selection.spill(context);
                 }
                 Ok(selection)
             })
@@ -71,11 +71,13 @@ impl ObjectSelection {
 
     /// Moves an earlier version to disk, because a slow client may stream it for long; without disk
     /// space it stays in memory.
-    fn spill(&mut self, asked: &S3RequestContext) {
+    fn spill(&mut self, context: &S3RequestContext) {
         let FileContent::InMemory(content) = &self.object.content else { return };
-        match asked.space.vfs.spill_content(content.clone()) {
+        match context.space.vfs.spill_content(content.clone()) {
             Ok(spilled) => self.object.content = spilled,
-            Err(fault) => tracing::warn!(error = ?fault, "could not spill a version to disk; it is streamed from memory"),
+            Err(fault) => {
+                tracing::warn!(error = ?fault, "could not spill a version to disk; it is streamed from memory")
+            }
         }
     }
 
@@ -85,9 +87,7 @@ impl ObjectSelection {
         conditions.check(&object).map_err(|refused| unmodified(refused, &object))?;
         let range = match (range, part) {
             (Some(_), Some(_)) => {
-                return Err(
-                    s3_error!(InvalidRequest, "request a range or a part, not both").into()
-                );
+                return Err(s3_error!(InvalidRequest, "request a range or a part, not both").into());
             }
             (None, Some(part)) => part_of(&object, part)?,
             (range, None) => range.map(|range| range.check(object.size)).transpose().map_err(|_| {
@@ -107,7 +107,7 @@ impl ObjectSelection {
     }
     /// The checksums; they cover the full object, so they are omitted for a range.
     fn sums(&self, is_requested: bool) -> ContentChecksums {
-        let is_included = is_requested && self.range.is_none() && self.object.is_of_record();
+        let is_included = is_requested && self.range.is_none() && self.object.has_content_fields();
         if is_included { self.object.record.sums.clone() } else { ContentChecksums::default() }
     }
     fn header(&self, name: &str) -> Option<String> {
@@ -123,7 +123,7 @@ pub(crate) async fn get(
     protocol: &Arc<S3Server>,
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Read, "GetObject"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Read, "GetObject"))?;
     let input = request.input;
     let (is_requested, is_part_request) = (input.checksum_mode.is_some(), input.part_number.is_some());
     let read = ReadRequest {
@@ -139,7 +139,7 @@ pub(crate) async fn get(
         part: input.part_number,
         needs_version: false,
     };
-    let selection = ObjectSelection::of(&asked, "GetObject", read).await?;
+    let selection = ObjectSelection::of(&context, "GetObject", read).await?;
     let (length, content_range, sums) = (selection.length(), selection.content_range(), selection.sums(is_requested));
     let checksum_type = sums.kind();
     let is_part = content_range.is_some();
@@ -178,7 +178,7 @@ pub(crate) async fn get(
         }
         FileContent::OnDisk(reader) => {
             let read = ReadFunctions { try_read: FileReader::try_read_cached, read: FileReader::read };
-            StreamingBlob::wrap(stream_file(Arc::clone(&asked.protocol.lanes), (reader, read), from..from + length))
+            StreamingBlob::wrap(stream_file(Arc::clone(&context.protocol.lanes), (reader, read), from..from + length))
         }
     });
     let mut response = S3Response::new(output);
@@ -239,7 +239,7 @@ pub(crate) async fn head(
     protocol: &Arc<S3Server>,
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Read, "HeadObject"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Read, "HeadObject"))?;
     let input = request.input;
     let (is_requested, is_part_request) = (input.checksum_mode.is_some(), input.part_number.is_some());
     let read = ReadRequest {
@@ -255,7 +255,7 @@ pub(crate) async fn head(
         part: input.part_number,
         needs_version: true,
     };
-    let selection = ObjectSelection::of(&asked, "HeadObject", read).await?;
+    let selection = ObjectSelection::of(&context, "HeadObject", read).await?;
     let version_id = input.version_id.or(selection.version.clone());
     let sums = selection.sums(is_requested);
     let checksum_type = sums.kind();

@@ -56,10 +56,13 @@ fn bucket_of_host<'a>(protocol: &S3Server, host: &'a str) -> Option<HostBucket<'
 }
 
 /// Whether a request is about an object, not about a bucket or the service.
-pub(crate) fn is_of_object(protocol: &S3Server, uri: &Uri, headers: &HeaderMap) -> bool {
+pub(crate) fn is_object_request(protocol: &S3Server, uri: &Uri, headers: &HeaderMap) -> bool {
     let path = uri.path().trim_start_matches('/');
-    let key =
-        if bucket_of_host(protocol, host_of(headers)).is_some() { Some(path) } else { path.split_once('/').map(|(_, key)| key) };
+    let key = if bucket_of_host(protocol, host_of(headers)).is_some() {
+        Some(path)
+    } else {
+        path.split_once('/').map(|(_, key)| key)
+    };
     key.is_some_and(|key| !key.is_empty())
 }
 

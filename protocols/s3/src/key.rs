@@ -3,7 +3,7 @@
 use svcfs_base::{Fault, Kind, TreePath};
 
 /// The server's own folder in every space.
-pub(crate) const SERVERS: &str = ".svc";
+pub(crate) const SERVER_FOLDER: &str = ".svc";
 
 /// A parsed key.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -70,42 +70,42 @@ struct S3Server {
     etags: ETagStore,
     removals: RemovalCache,
     /// Memory for bodies in transit.
-    room: Arc<MemoryBudget>,
+    memory: Arc<MemoryBudget>,
     /// Slots for bodies that are hashed in large blocks.
-    ahead: Arc<Semaphore>,
+    hash_slots: Arc<Semaphore>,
     /// Multipart uploads that are being completed.
-    completing: Arc<InFlightCompletions>,
+    completions: Arc<InFlightCompletions>,
     /// Locks of the objects that are being written, with their metadata.
-    keeping: ObjectLocks,
+    object_locks: ObjectLocks,
 }
 
 impl S3Server {
-    fn of(server: Arc<ServerState>) -> Self {
+    fn new(server: Arc<ServerState>) -> Self {
         Self {
             names: ServerNames::from_settings(&server.settings().server),
             server,
             lanes: Arc::default(),
             etags: ETagStore::default(),
             removals: RemovalCache::default(),
-            room: Arc::default(),
-            ahead: Arc::new(Semaphore::new(hashed_body::MAX_LARGE_BLOCK_BODIES)),
-            completing: Arc::default(),
-            keeping: ObjectLocks::default(),
+            memory: Arc::default(),
+            hash_slots: Arc::new(Semaphore::new(hashed_body::MAX_LARGE_BLOCK_BODIES)),
+            completions: Arc::default(),
+            object_locks: ObjectLocks::default(),
         }
     }
 
     /// Storage for chunks. It is in the primary space: the target is not known before s3s has read
     /// the request.
-    fn place(&self) -> ChunkStorage {
+    fn chunk_storage(&self) -> ChunkStorage {
         let folder = self.server.primary().vfs.state_directory();
-        ChunkStorage { room: Arc::clone(&self.room), lanes: Arc::clone(&self.lanes), folder }
+        ChunkStorage { memory: Arc::clone(&self.memory), lanes: Arc::clone(&self.lanes), folder }
     }
 }
 
 /// Answers requests on a bound listener until `stop` is cancelled; then gives the requests in
 /// progress 15 s to finish.
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) {
-    let protocol = Arc::new(S3Server::of(server));
+    let protocol = Arc::new(S3Server::new(server));
     let service = match request_handler::service(&protocol) {
         Ok(service) => Arc::new(service),
         Err(fault) => {

@@ -11,7 +11,7 @@ use crate::checksums::{ContentHasher, RequestedChecksums, etag_of, hex};
 use crate::context::S3RequestContext;
 use crate::etags::ETagStore;
 use crate::key::ParsedKey;
-use crate::object_metadata::{ATTRIBUTE, BLOB, ObjectMetadata};
+use crate::object_metadata::{CONTENT_HASH_KEY, ObjectMetadata, XATTR_NAME};
 use crate::resolved::ResolvedNode;
 
 /// Bytes read in one call for hashing.
@@ -41,75 +41,80 @@ impl S3Object {
     /// # Errors
     /// `NotFound`, also for a folder without `/` at the end of its key; `Forbidden` outside the
     /// caller's permissions.
-    pub(crate) fn at(asked: &S3RequestContext, key: &ParsedKey) -> Result<Self, Fault> {
+    pub(crate) fn at(context: &S3RequestContext, key: &ParsedKey) -> Result<Self, Fault> {
         let missing = || Fault::file_not_found(key.path());
-        let found = match ResolvedNode::at(asked, key.path()) {
+        let entry = match ResolvedNode::at(context, key.path()) {
             Err(fault) if matches!(fault.kind(), Kind::NotDirectory | Kind::Stale) => return Err(missing()),
-            found => found?,
+            entry => entry?,
         };
         match key {
-            ParsedKey::Folder(_) if found.is_folder() => Self::folder(asked, &found),
-            ParsedKey::File(_) if found.is_file() => Self::file(asked, &found),
+            ParsedKey::Folder(_) if entry.is_folder() => Self::folder(context, &entry),
+            ParsedKey::File(_) if entry.is_file() => Self::file(context, &entry),
             ParsedKey::Folder(_) | ParsedKey::File(_) => Err(missing()),
         }
     }
 
-    fn folder(asked: &S3RequestContext, found: &ResolvedNode<'_>) -> Result<Self, Fault> {
+    fn folder(context: &S3RequestContext, entry: &ResolvedNode<'_>) -> Result<Self, Fault> {
         Ok(Self {
-            path: found.path.clone(),
+            path: entry.path.clone(),
             size: 0,
-            modified: found.attributes.modified,
+            modified: entry.attributes.modified,
             etag: etag_of(b""),
             blob: None,
-            record: ObjectMetadata::of(asked, found)?,
+            record: ObjectMetadata::of(context, entry)?,
             content: FileContent::InMemory(Bytes::new()),
             attributes: None,
         })
     }
 
-    fn file(asked: &S3RequestContext, found: &ResolvedNode<'_>) -> Result<Self, Fault> {
-        let record = ObjectMetadata::of(asked, found)?;
-        asked.protocol.etags.recall(&asked.space);
-        let path = found.path.clone();
-        if found.is_large() {
-            let attributes = found.attributes.clone();
+    fn file(context: &S3RequestContext, entry: &ResolvedNode<'_>) -> Result<Self, Fault> {
+        let record = ObjectMetadata::of(context, entry)?;
+        context.protocol.etags.load(&context.space);
+        let path = entry.path.clone();
+        if entry.is_large() {
+            let attributes = entry.attributes.clone();
             let identity = attributes.large_file().map(|large| large.to_string()).unwrap_or_default();
             let etag = record.etag.clone().filter(|_| record.of == identity).unwrap_or(identity);
-            let content = FileContent::OnDisk(FileReader::open(&asked.space.vfs, &asked.caller, found.node)?);
+            let content = FileContent::OnDisk(FileReader::open(&context.space.vfs, &context.caller, entry.node)?);
             let (size, modified) = (attributes.size, attributes.modified);
             return Ok(Self { path, size, modified, etag, blob: None, record, content, attributes: Some(attributes) });
         }
-        let opened = match asked.space.vfs.open_content(asked.caller.protocol, &path) {
+        let opened = match context.space.vfs.open_content(context.caller.protocol, &path) {
             // Created through a mount and not saved yet: other clients see an empty file.
             Err(fault) if fault.kind() == Kind::NotFound => {
-                let (content, attributes) = (FileContent::InMemory(Bytes::new()), found.attributes.clone());
+                let (content, attributes) = (FileContent::InMemory(Bytes::new()), entry.attributes.clone());
                 OpenedFile { content, etag: ETag::from_content(b""), attributes }
             }
             opened => opened?,
         };
-        Self::of(asked, path, record, opened)
+        Self::of(context, path, record, opened)
     }
 
     /// Opens the object of a key from the caches, without blocking; `None` when that is not
     /// possible: use [`S3Object::at`].
-    pub(crate) fn at_once(asked: &S3RequestContext, key: &ParsedKey) -> Option<Self> {
+    pub(crate) fn try_cached(context: &S3RequestContext, key: &ParsedKey) -> Option<Self> {
         let ParsedKey::File(path) = key else { return None };
         // A cached path contains no links.
-        asked.caller.permissions.check_path(path).ok()?;
-        let (file, record) = asked.space.vfs.try_read_cached(asked.caller.protocol, path, Some(ATTRIBUTE))?;
-        Self::of(asked, path.clone(), ObjectMetadata::read(record.as_deref()), file.into()).ok()
+        context.caller.permissions.check_path(path).ok()?;
+        let (file, record) = context.space.vfs.try_read_cached(context.caller.protocol, path, Some(XATTR_NAME))?;
+        Self::of(context, path.clone(), ObjectMetadata::read(record.as_deref()), file.into()).ok()
     }
 
-    fn of(asked: &S3RequestContext, path: TreePath, record: ObjectMetadata, opened: OpenedFile) -> Result<Self, Fault> {
+    fn of(
+        context: &S3RequestContext,
+        path: TreePath,
+        record: ObjectMetadata,
+        opened: OpenedFile,
+    ) -> Result<Self, Fault> {
         let OpenedFile { content, etag: blob, attributes } = opened;
         let stored = record.etag.clone().filter(|_| record.of == blob.to_string());
-        let key = (&*asked.space, &path);
-        let etags: &ETagStore = &asked.protocol.etags;
-        let etag = match stored.or_else(|| etags.known(key, &attributes)) {
+        let key = (&*context.space, &path);
+        let etags: &ETagStore = &context.protocol.etags;
+        let etag = match stored.or_else(|| etags.cached(key, &attributes)) {
             Some(etag) => etag,
-            None => summed(&content, attributes.size)?,
+            None => content_md5(&content, attributes.size)?,
         };
-        etags.remember(key, &attributes, &etag);
+        etags.insert_etag(key, &attributes, &etag);
         let (size, modified, attributes) = (attributes.size, attributes.modified, Some(attributes));
         Ok(Self { path, size, modified, etag, blob: Some(blob), record, content, attributes })
     }
@@ -120,7 +125,7 @@ impl S3Object {
     }
 
     /// Whether the checksums and parts in the metadata are those of this content.
-    pub(crate) fn is_of_record(&self) -> bool {
+    pub(crate) fn has_content_fields(&self) -> bool {
         match (&self.blob, self.large()) {
             (Some(blob), _) => self.record.of == blob.to_string(),
             (None, Some(large)) => self.record.of == large.to_string(),
@@ -131,7 +136,7 @@ impl S3Object {
     /// The number of parts, as the ETag says; `None` for an object that was not uploaded in parts,
     /// or was overwritten since.
     pub(crate) fn parts(&self) -> Option<i32> {
-        let etag = self.record.etag.as_ref().filter(|_| self.is_of_record())?;
+        let etag = self.record.etag.as_ref().filter(|_| self.has_content_fields())?;
         etag.rsplit_once('-')?.1.parse().ok()
     }
 
@@ -143,14 +148,14 @@ impl S3Object {
 
     /// The content type: from the client, else from the name.
     pub(crate) fn content_type(&self) -> String {
-        self.record.headers.get("content-type").cloned().unwrap_or_else(|| guessed(&self.path))
+        self.record.headers.get("content-type").cloned().unwrap_or_else(|| guess_content_type(&self.path))
     }
 
     /// The user metadata, and the content hash that the other protocols use.
     pub(crate) fn metadata(&self) -> BTreeMap<String, String> {
         let mut metadata = self.record.metadata.clone();
-        metadata.remove(BLOB);
-        metadata.extend(self.blob.map(|blob| (BLOB.to_owned(), blob.to_string())));
+        metadata.remove(CONTENT_HASH_KEY);
+        metadata.extend(self.blob.map(|blob| (CONTENT_HASH_KEY.to_owned(), blob.to_string())));
         metadata
     }
 }
@@ -159,7 +164,7 @@ impl S3Object {
 ///
 /// # Errors
 /// Those of reading it.
-pub(crate) fn summed(content: &FileContent, size: u64) -> Result<String, Fault> {
+pub(crate) fn content_md5(content: &FileContent, size: u64) -> Result<String, Fault> {
     let mut hasher = ContentHasher::new(RequestedChecksums::default());
     let mut at = 0;
     while at < size {
@@ -177,26 +182,26 @@ pub(crate) fn summed(content: &FileContent, size: u64) -> Result<String, Fault> 
 ///
 /// # Errors
 /// Those of reading it.
-pub(crate) fn etag(asked: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> Result<String, Fault> {
-    match known(asked, path, attributes) {
+pub(crate) fn etag(context: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> Result<String, Fault> {
+    match known(context, path, attributes) {
         Some(etag) => Ok(etag),
-        None => S3Object::at(asked, &ParsedKey::File(path.clone())).map(|object| object.etag),
+        None => S3Object::at(context, &ParsedKey::File(path.clone())).map(|object| object.etag),
     }
 }
 
-fn known(asked: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> Option<String> {
-    let etags = &asked.protocol.etags;
-    attributes.large_file().is_none().then(|| etags.known((&asked.space, path), attributes)).flatten()
+fn known(context: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> Option<String> {
+    let etags = &context.protocol.etags;
+    attributes.large_file().is_none().then(|| etags.cached((&context.space, path), attributes)).flatten()
 }
 
 /// Bytes that must be read to compute the ETag; 0 when it is cached.
-pub(crate) fn unread(asked: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> u64 {
-    let is_cached = attributes.large_file().is_some() || known(asked, path, attributes).is_some();
+pub(crate) fn unread_bytes(context: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> u64 {
+    let is_cached = attributes.large_file().is_some() || known(context, path, attributes).is_some();
     if is_cached { 0 } else { attributes.size }
 }
 
 /// Guesses the content type from the name.
-pub(crate) fn guessed(path: &TreePath) -> String {
+pub(crate) fn guess_content_type(path: &TreePath) -> String {
     match mime_guess::from_path(path.as_str()).first_raw() {
         Some("text/markdown") => "text/markdown; charset=utf-8".to_owned(),
         Some(content_type) => content_type.to_owned(),

@@ -34,7 +34,8 @@ impl KeyEncoding {
     ///
     /// # Errors
     /// `InvalidArgument`.
-    pub(crate) fn of(requested: Option<&EncodingType>) -> S3Result<Self> { match requested.map(EncodingType::as_str) {
+    pub(crate) fn of(requested: Option<&EncodingType>) -> S3Result<Self> {
+        match requested.map(EncodingType::as_str) {
             None => Ok(Self::Plain),
             Some(EncodingType::URL) => Ok(Self::Url),
             Some(_) => Err(s3_error!(InvalidArgument, "`encoding-type` can only be `url`")),
@@ -63,10 +64,11 @@ pub(crate) fn owner() -> Owner {
 ///
 /// # Errors
 /// `InvalidArgument` when it is negative.
-fn page_limit(requested: Option<i32>) -> S3Result<usize> { match requested {
+fn page_limit(requested: Option<i32>) -> S3Result<usize> {
+    match requested {
         None => Ok(MAX_KEYS),
-        Some(asked) => usize::try_from(asked)
-            .map(|asked| asked.min(MAX_KEYS))
+        Some(requested) => usize::try_from(requested)
+            .map(|requested| requested.min(MAX_KEYS))
             .map_err(|_| s3_error!(InvalidArgument, "`max-keys` must not be negative")),
     }
 }
@@ -102,7 +104,7 @@ impl S3 for S3Operations {
     }
 
     async fn head_bucket(&self, request: S3Request<HeadBucketInput>) -> S3Result<S3Response<HeadBucketOutput>> {
-        self.0.asked(&request, &request.input.bucket, (Scope::Read, "HeadBucket"))?;
+        self.0.authorize(&request, &request.input.bucket, (Scope::Read, "HeadBucket"))?;
         Ok(S3Response::new(HeadBucketOutput::default()))
     }
 
@@ -110,7 +112,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<GetBucketLocationInput>,
     ) -> S3Result<S3Response<GetBucketLocationOutput>> {
-        self.0.asked(&request, &request.input.bucket, (Scope::Read, "GetBucketLocation"))?;
+        self.0.authorize(&request, &request.input.bucket, (Scope::Read, "GetBucketLocation"))?;
         Ok(S3Response::new(GetBucketLocationOutput::default()))
     }
 
@@ -125,14 +127,14 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<GetBucketVersioningInput>,
     ) -> S3Result<S3Response<GetBucketVersioningOutput>> {
-        let asked = self.0.asked(&request, &request.input.bucket, (Scope::Read, "GetBucketVersioning"))?;
-        let has_versions = asked.space.settings.versioning.strategy != svcfs_config::VersioningStrategy::None;
+        let context = self.0.authorize(&request, &request.input.bucket, (Scope::Read, "GetBucketVersioning"))?;
+        let has_versions = context.space.settings.versioning.strategy != svcfs_config::VersioningStrategy::None;
         let status = has_versions.then(|| BucketVersioningStatus::from_static(BucketVersioningStatus::ENABLED));
         Ok(S3Response::new(GetBucketVersioningOutput { mfa_delete: None, status }))
     }
 
     async fn list_objects(&self, request: S3Request<ListObjectsInput>) -> S3Result<S3Response<ListObjectsOutput>> {
-        let asked = self.0.asked(&request, &request.input.bucket, (Scope::Read, "ListObjects"))?;
+        let context = self.0.authorize(&request, &request.input.bucket, (Scope::Read, "ListObjects"))?;
         let input = request.input;
         let (encoding, limit) = (KeyEncoding::of(input.encoding_type.as_ref())?, page_limit(input.max_keys)?);
         let delimiter = input.delimiter.clone().filter(|delimiter| !delimiter.is_empty());
@@ -142,7 +144,7 @@ impl S3 for S3Operations {
             delimiter,
             limit,
         };
-        let page = list_objects::page(&asked, listing, ListOptions { encoding, owner: Some(owner()) }).await?;
+        let page = list_objects::page(&context, listing, ListOptions { encoding, owner: Some(owner()) }).await?;
         Ok(S3Response::new(ListObjectsOutput {
             name: Some(input.bucket),
             prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),
@@ -162,7 +164,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<ListObjectsV2Input>,
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
-        let asked = self.0.asked(&request, &request.input.bucket, (Scope::Read, "ListObjectsV2"))?;
+        let context = self.0.authorize(&request, &request.input.bucket, (Scope::Read, "ListObjectsV2"))?;
         let input = request.input;
         let (encoding, limit) = (KeyEncoding::of(input.encoding_type.as_ref())?, page_limit(input.max_keys)?);
         let token_key = input.continuation_token.as_deref().filter(|token| !token.is_empty());
@@ -172,7 +174,7 @@ impl S3 for S3Operations {
         let delimiter = input.delimiter.clone().filter(|delimiter| !delimiter.is_empty());
         let prefix = input.prefix.clone().unwrap_or_default();
         let listing = ListQuery { prefix, after, delimiter, limit };
-        let page = list_objects::page(&asked, listing, ListOptions { encoding, owner }).await?;
+        let page = list_objects::page(&context, listing, ListOptions { encoding, owner }).await?;
         Ok(S3Response::new(ListObjectsV2Output {
             name: Some(input.bucket),
             prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),
@@ -203,13 +205,13 @@ impl S3 for S3Operations {
         put_object::copy(&self.0, request).await
     }
     async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> S3Result<S3Response<DeleteObjectOutput>> {
-        delete_objects::one(&self.0, request).await
+        delete_objects::delete(&self.0, request).await
     }
     async fn delete_objects(
         &self,
         request: S3Request<DeleteObjectsInput>,
     ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-        delete_objects::many(&self.0, request).await
+        delete_objects::delete_many(&self.0, request).await
     }
     async fn list_object_versions(
         &self,

@@ -64,7 +64,12 @@ impl RemovalCache {
     /// Those of the log.
     pub(crate) fn refresh(&self, space: &Space) -> Result<Arc<RemovedKeys>, Fault> {
         let root = space.vfs.root();
-        let cached = self.spaces.lock().iter().find(|(cached_root, _)| cached_root == root).map(|(_, removed)| Arc::clone(removed));
+        let cached = self
+            .spaces
+            .lock()
+            .iter()
+            .find(|(cached_root, _)| cached_root == root)
+            .map(|(_, removed)| Arc::clone(removed));
         let removed = match self.catch_up(space, cached.unwrap_or_default()) {
             // The log was replaced.
             Err(fault) if fault.kind() == Kind::Invalid => self.load(space)?,

@@ -17,7 +17,7 @@ use svcfs_knowledge::audit::{RequestHead, TrackedRequest as Visit};
 use crate::checksums::{ContentChecksums, unknown_trailer};
 use crate::chunked_body::ChunkedBody;
 use crate::credentials::{RequestAuthorizer, SignatureKeys};
-use crate::error::{refuse, told};
+use crate::error::{refuse, to_s3_error};
 use crate::get_object::PartialHead;
 use crate::hosts::{self, BucketHosts};
 use crate::normalize::HeaderNormalizer;
@@ -40,7 +40,7 @@ const FORM: &[u8] = b"multipart/form-data";
 /// # Errors
 /// Those of the file with the signing secret.
 pub(crate) fn service(protocol: &Arc<S3Server>) -> Result<S3Service, Fault> {
-    let signing = SigningKey::load_or_create(protocol.server.primary().vfs.root())?;
+    let signing_key = SigningKey::load_or_create(protocol.server.primary().vfs.root())?;
     let mut config = S3Config::default();
     config.xml_max_body_size = MAX_XML_BYTES;
     let config = Arc::new(StaticConfigProvider::new(Arc::new(config)));
@@ -53,7 +53,7 @@ pub(crate) fn service(protocol: &Arc<S3Server>) -> Result<S3Service, Fault> {
         builder
     };
     let mut verifying = builder();
-    verifying.set_auth(SignatureKeys { protocol: Arc::clone(protocol), signing });
+    verifying.set_auth(SignatureKeys { protocol: Arc::clone(protocol), signing_key });
     verifying.set_route(HeaderNormalizer(builder().build()));
     Ok(verifying.build())
 }
@@ -77,22 +77,22 @@ pub(crate) async fn answer(
     let (brings_body, expects) = (!request.body().is_end_stream(), request.headers().contains_key(EXPECT));
     let what = format!("{} {}", request.method(), request.uri().path().escape_default());
     let checked = svcfs_listener::validate_request(&request).and_then(|()| protocol.names.check(request.headers()));
-    let checked = checked.map_err(|fault| told(&fault));
+    let checked = checked.map_err(|fault| to_s3_error(&fault));
     let checked = checked.and_then(|()| check(request.method(), request.headers()));
     let checked = checked.and_then(|()| signature_check::check(request.uri().query(), request.headers()));
-    let is_of_object = hosts::is_of_object(protocol, request.uri(), request.headers());
-    let checked = checked.and_then(|()| unsupported::check(request.method(), request.uri().query(), is_of_object));
+    let is_object_request = hosts::is_object_request(protocol, request.uri(), request.headers());
+    let checked = checked.and_then(|()| unsupported::check(request.method(), request.uri().query(), is_object_request));
     let info = ResponseInfo {
         resource: request.uri().path().to_owned(),
-        may_be_file: is_of_object && *request.method() == Method::GET,
+        may_be_file: is_object_request && *request.method() == Method::GET,
     };
     let outcome = match checked {
         Ok(()) => {
             signature_check::add_date(request.headers_mut());
-            announce_trailer(request.headers_mut());
-            let is_in_pieces = is_in_pieces(request.headers());
-            let request = request.map(|body| match is_in_pieces {
-                true => Body::http_body_unsync(ChunkedBody::new(TimedBody::new(body), protocol.place())),
+            declare_trailer(request.headers_mut());
+            let is_chunked = is_chunked(request.headers());
+            let request = request.map(|body| match is_chunked {
+                true => Body::http_body_unsync(ChunkedBody::new(TimedBody::new(body), protocol.chunk_storage())),
                 false => Body::http_body_unsync(TimedBody::new(body)),
             });
             match svcfs_listener::catch_panic(async { Ok(service.call(request).await) }).await {
@@ -141,12 +141,12 @@ fn without_signature(query: &str) -> String {
 }
 
 /// Whether s3s decodes the body from chunks.
-pub(crate) fn is_in_pieces(headers: &HeaderMap) -> bool {
+pub(crate) fn is_chunked(headers: &HeaderMap) -> bool {
     headers.get_all("x-amz-content-sha256").iter().any(|said| said.as_bytes().starts_with(b"STREAMING-"))
 }
 
 /// Adds an empty `x-amz-trailer` to a body that may have trailing headers: s3s requires the header.
-fn announce_trailer(headers: &mut HeaderMap) {
+fn declare_trailer(headers: &mut HeaderMap) {
     let is_with_trailer =
         headers.get("x-amz-content-sha256").is_some_and(|said| said.as_bytes().ends_with(b"-PAYLOAD-TRAILER"));
     if is_with_trailer && !headers.contains_key(TRAILER) {
@@ -163,7 +163,7 @@ fn check(method: &Method, headers: &HeaderMap) -> S3Result<()> {
         return Err(s3_error!(NotImplemented, "browser form uploads are not supported; use PUT"));
     }
     // s3s decodes chunks only with a signature; else the framing would be stored.
-    let is_streamed = is_in_pieces(headers) || text("content-encoding").contains("aws-chunked");
+    let is_streamed = is_chunked(headers) || text("content-encoding").contains("aws-chunked");
     if is_streamed && !headers.contains_key(AUTHORIZATION) {
         return Err(s3_error!(InvalidRequest, "a body in signed chunks (`aws-chunked`) needs `Authorization`"));
     }
@@ -174,11 +174,7 @@ fn check(method: &Method, headers: &HeaderMap) -> S3Result<()> {
         ));
     }
     if let Some(unknown) = unknown_trailer(text("x-amz-trailer")) {
-        return Err(s3_error!(
-            InvalidRequest,
-            "the checksum `{}` is not supported",
-            unknown.escape_default()
-        ));
+        return Err(s3_error!(InvalidRequest, "the checksum `{}` is not supported", unknown.escape_default()));
     }
     if !headers.contains_key(HOST) {
         return Err(s3_error!(InvalidRequest, "the header `Host` is missing"));

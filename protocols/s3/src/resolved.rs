@@ -29,23 +29,23 @@ impl<'a> ResolvedNode<'a> {
     /// # Errors
     /// `NotFound`, `Forbidden` outside the caller's permissions, `Invalid` for a link that leads
     /// out of the tree.
-    pub(crate) fn at(asked: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
-        asked.check(path)?;
-        Self::lookup(asked, asked.space.vfs.resolve_links(asked.caller.protocol, path)?)
+    pub(crate) fn at(context: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
+        context.check(path)?;
+        Self::lookup(context, context.space.vfs.resolve_links(context.caller.protocol, path)?)
     }
 
     /// Resolves a path without following a link at its end.
     ///
     /// # Errors
     /// As [`ResolvedNode::at`].
-    pub(crate) fn at_no_follow(asked: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
-        asked.check(path)?;
-        Self::lookup(asked, path.clone())
+    pub(crate) fn at_no_follow(context: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
+        context.check(path)?;
+        Self::lookup(context, path.clone())
     }
 
-    fn lookup(asked: &'a S3RequestContext, path: TreePath) -> Result<Self, Fault> {
-        let vfs = &*asked.space.vfs;
-        let (node, attributes) = vfs.lookup_path(&asked.caller, &path)?;
+    fn lookup(context: &'a S3RequestContext, path: TreePath) -> Result<Self, Fault> {
+        let vfs = &*context.space.vfs;
+        let (node, attributes) = vfs.lookup_path(&context.caller, &path)?;
         Ok(Self { vfs, node, attributes, path })
     }
 
@@ -53,14 +53,14 @@ impl<'a> ResolvedNode<'a> {
     ///
     /// # Errors
     /// `NotFound` when there is none; `NotDirectory`.
-    pub(crate) fn parent_of(asked: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
+    pub(crate) fn parent_of(context: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
         let parent = path.parent().ok_or_else(|| Fault::is_directory(path))?;
         // A key for one folder may not look above that folder.
-        let folder = if asked.caller.permissions.covers(&parent) {
-            Self::at(asked, &parent)?
+        let folder = if context.caller.permissions.covers(&parent) {
+            Self::at(context, &parent)?
         } else {
-            asked.caller.permissions.check_path(path)?;
-            Self::lookup(asked, parent)?
+            context.caller.permissions.check_path(path)?;
+            Self::lookup(context, parent)?
         };
         if folder.is_folder() { Ok(folder) } else { Err(Fault::not_directory(&folder.path)) }
     }
