@@ -69,10 +69,7 @@ impl ContentChecksums {
         *self == Self::default()
     }
 
-    /// Compares these declared checksums with computed ones.
-    ///
-    /// # Errors
-    /// `BadDigest` when one differs.
+    /// Compares these declared checksums with computed ones. Errors: `BadDigest` when one differs.
     pub(crate) fn check(&self, computed: &Self) -> S3Result<()> {
         for ((name, declared), (_, computed)) in self.each().into_iter().zip(computed.each()) {
             if declared.is_some() && declared != computed {
@@ -180,10 +177,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Checks `Content-MD5`.
-///
-/// # Errors
-/// `InvalidDigest` when it is not an MD5, `BadDigest` when it differs.
+/// Checks `Content-MD5`. Errors: `InvalidDigest` when it is not an MD5, `BadDigest` when it
+/// differs.
 pub(crate) fn check_md5(declared: Option<&str>, computed: &[u8; 16]) -> S3Result<()> {
     let Some(declared) = declared else { return Ok(()) };
     match BASE64_STANDARD.decode(declared) {

@@ -23,10 +23,7 @@ pub(crate) struct ReadConditions {
 }
 
 impl ReadConditions {
-    /// Checks them against an object.
-    ///
-    /// # Errors
-    /// `PreconditionFailed`, `NotModified`.
+    /// Checks them against an object. Errors: `PreconditionFailed`, `NotModified`.
     pub(crate) fn check(&self, object: &S3Object) -> S3Result<()> {
         let matches = |condition: &ETagCondition| condition.as_etag().is_none_or(|tag| tag.value() == object.etag);
         match (&self.if_match, &self.if_unmodified_since) {
@@ -41,10 +38,7 @@ impl ReadConditions {
         }
     }
 
-    /// Checks them for a copy source, where `304` does not exist.
-    ///
-    /// # Errors
-    /// `PreconditionFailed`.
+    /// Checks them for a copy source, where `304` does not exist. Errors: `PreconditionFailed`.
     pub(crate) fn check_source(&self, object: &S3Object) -> S3Result<()> {
         self.check(object).map_err(|_| precondition_failed())
     }
@@ -79,10 +73,8 @@ pub(crate) struct WriteConditions {
 }
 
 impl WriteConditions {
-    /// Reads them from the headers, where s3s does not.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for an invalid value.
+    /// Reads them from the headers, where s3s does not. Errors: `InvalidArgument` for an invalid
+    /// value.
     pub(crate) fn of(headers: &HeaderMap) -> S3Result<Self> {
         let condition = |name: HeaderName| {
             let value = headers.get(&name).map(|value| ETagCondition::parse_http_header(value.as_bytes()));
@@ -91,9 +83,7 @@ impl WriteConditions {
         Ok(Self { if_match: condition(IF_MATCH)?, if_none_match: condition(IF_NONE_MATCH)? })
     }
 
-    /// Checks them, and returns what must still hold when the object is written.
-    ///
-    /// # Errors
+    /// Checks them, and returns what must still hold when the object is written. Errors:
     /// `PreconditionFailed`; `NotFound` when the object is missing; `NotImplemented` for
     /// combinations that S3 has not either.
     pub(crate) fn expect(&self, context: &S3RequestContext, key: &ParsedKey) -> Result<Precondition, S3RequestError> {

@@ -33,9 +33,7 @@ impl S3Server {
         Ok((access.identify_by_key_id(id.unwrap_or_default())?, None))
     }
 
-    /// Identifies the caller of a request for a bucket and checks the permissions.
-    ///
-    /// # Errors
+    /// Identifies the caller of a request for a bucket and checks the permissions. Errors:
     /// `NoSuchBucket`; `AccessDenied` for a key of another space, or without the needed scope.
     pub(crate) fn authorize<T>(
         self: &Arc<Self>,
@@ -64,9 +62,6 @@ impl S3Server {
 
 impl S3RequestContext {
     /// Runs blocking work for this request.
-    ///
-    /// # Errors
-    /// Those of the work, as S3 errors.
     pub(crate) async fn run<T, W>(&self, what: &'static str, work: W) -> S3Result<T>
     where
         T: Send + 'static,
@@ -77,9 +72,6 @@ impl S3RequestContext {
 
     /// Runs work over this many bytes. Work over many GiB takes minutes, so it runs in the slow
     /// lane.
-    ///
-    /// # Errors
-    /// As [`S3RequestContext::run`].
     pub(crate) async fn run_over<T, W>(&self, bytes: u64, what: &'static str, work: W) -> S3Result<T>
     where
         T: Send + 'static,
@@ -104,10 +96,7 @@ impl S3RequestContext {
         self.protocol.object_locks.lock(&self.space.name, target)
     }
 
-    /// Checks that the caller may see a path.
-    ///
-    /// # Errors
-    /// `Forbidden` outside the caller's permissions.
+    /// Checks that the caller may see a path. Errors: `Forbidden` outside the caller's permissions.
     pub(crate) fn check(&self, path: &TreePath) -> Result<(), Fault> {
         self.space.check_path_access(&self.caller.permissions, self.caller.protocol, path)
     }

@@ -16,10 +16,7 @@ pub(crate) fn encode(last: &str) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Decodes the last key of a token.
-///
-/// # Errors
-/// `InvalidArgument` for a token that no listing returned.
+/// Decodes the last key of a token. Errors: `InvalidArgument` for a token that no listing returned.
 pub(crate) fn decode(token: &str) -> S3Result<String> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(token).ok();
     let last = bytes.and_then(|bytes| String::from_utf8(bytes.get(DIGEST_BYTES..)?.to_vec()).ok());

@@ -211,11 +211,8 @@ fn unmodified(mut refused: S3Error, object: &S3Object) -> S3Error {
 }
 
 /// The bytes of a part. Parts are counted from 1 in the order of the object, whatever their numbers
-/// were at upload; an object without parts has one.
-///
-/// # Errors
-/// `InvalidPartNumber` for a number that it does not have; `NotImplemented` when the lengths are
-/// not known.
+/// were at upload; an object without parts has one. Errors: `InvalidPartNumber` for a number that
+/// it does not have; `NotImplemented` when the lengths are not known.
 fn part_of(object: &S3Object, part: i32) -> S3Result<Option<std::ops::Range<u64>>> {
     let part_count = object.parts().unwrap_or(1);
     if !(1..=MAX_PARTS).contains(&part) {

@@ -48,10 +48,8 @@ impl HashedBody {
         Self { context: context.clone(), state, buffer: Vec::new(), slot: None }
     }
 
-    /// Takes the next piece; waits until the block before it is hashed.
-    ///
-    /// # Errors
-    /// `InternalError` when hashing failed.
+    /// Takes the next piece; waits until the block before it is hashed. Errors: `InternalError`
+    /// when hashing failed.
     pub(crate) async fn update(mut self, piece: &[u8]) -> S3Result<Self> {
         // Copied, because pieces may be tiny.
         self.buffer.extend_from_slice(piece);
@@ -80,9 +78,6 @@ impl HashedBody {
     }
 
     /// The hasher with all bytes so far.
-    ///
-    /// # Errors
-    /// As [`HashedBody::update`].
     pub(crate) async fn into_hasher(self) -> S3Result<Box<ContentHasher>> {
         let mut hasher = self.state.into_hasher().await?;
         hasher.update(&self.buffer);
@@ -90,9 +85,6 @@ impl HashedBody {
     }
 
     /// The MD5, and the requested checksums.
-    ///
-    /// # Errors
-    /// As [`HashedBody::update`].
     pub(crate) async fn finish(self) -> S3Result<([u8; 16], ContentChecksums)> {
         Ok(self.into_hasher().await?.finish())
     }

@@ -72,9 +72,7 @@ fn host_of(headers: &HeaderMap) -> &str {
 
 /// Refuses an ambiguous request: its host names one space, below a name that is not configured as
 /// the server's, and its path names another that the caller may enter. Other callers learn nothing.
-///
-/// # Errors
-/// `InvalidRequest`.
+/// Errors: `InvalidRequest`.
 pub(crate) fn check(
     protocol: &S3Server,
     (uri, headers): (&Uri, &HeaderMap),

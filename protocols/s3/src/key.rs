@@ -16,9 +16,7 @@ pub(crate) enum ParsedKey {
 
 impl ParsedKey {
     /// Parses a key. Two keys never name one file, so a path that would be normalized is refused.
-    ///
-    /// # Errors
-    /// `Invalid`, `NameTooLong` when it is not a path.
+    /// Errors: `Invalid`, `NameTooLong` when it is not a path.
     pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
         let (bare, is_folder) = text.strip_suffix('/').map_or((text, false), |bare| (bare, true));
         let path = TreePath::parse(bare)?;

@@ -57,9 +57,6 @@ pub(crate) struct KeyPage {
 
 impl ListQuery {
     /// Reads one page.
-    ///
-    /// # Errors
-    /// Those of reading folders.
     pub(crate) fn page(&self, context: &S3RequestContext) -> Result<KeyPage, Fault> {
         let mut walk = KeyWalk { context, listing: self, page: KeyPage::default() };
         // No key starts with an invalid path.

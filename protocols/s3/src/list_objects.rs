@@ -41,9 +41,6 @@ enum ListAttempt {
 }
 
 /// Reads a page.
-///
-/// # Errors
-/// Those of reading folders and files.
 pub(crate) async fn page(context: &S3RequestContext, listing: ListQuery, options: ListOptions) -> S3Result<ListResult> {
     let first_options = options.clone();
     let attempt = context.run("ListObjects", move |context| {
@@ -76,9 +73,6 @@ fn unread_bytes(context: &S3RequestContext, page: &KeyPage) -> u64 {
 }
 
 /// Completes the lines of a page, up to the read limit.
-///
-/// # Errors
-/// Those of reading files.
 pub(crate) fn complete_page(
     context: &S3RequestContext,
     KeyPage { lines, is_truncated }: KeyPage,

@@ -20,10 +20,8 @@ pub(crate) struct MultipartChecksum {
 
 impl MultipartChecksum {
     /// Reads the fields of CreateMultipartUpload. The default is `FULL_OBJECT` for CRC64NVME and
-    /// `COMPOSITE` for the others.
-    ///
-    /// # Errors
-    /// `InvalidRequest` for an invalid combination: composite CRC64NVME, full-object SHA.
+    /// `COMPOSITE` for the others. Errors: `InvalidRequest` for an invalid combination: composite
+    /// CRC64NVME, full-object SHA.
     pub(crate) fn of(algorithm: Option<&ChecksumAlgorithm>, kind: Option<&ChecksumType>) -> S3Result<Option<Self>> {
         let Some(algorithm) = algorithm else {
             return match kind {
@@ -58,10 +56,8 @@ impl MultipartChecksum {
         }
     }
 
-    /// The composite checksum; `None` for an upload without one.
-    ///
-    /// # Errors
-    /// `InvalidPart` when a part has no checksum.
+    /// The composite checksum; `None` for an upload without one. Errors: `InvalidPart` when a part
+    /// has no checksum.
     pub(crate) fn composite(this: Option<&Self>, parts: &[StoredPart]) -> S3Result<Option<ContentChecksums>> {
         let Some(Self { algorithm, is_full: false }) = this else { return Ok(None) };
         let mut hasher = ContentHasher::new(RequestedChecksums::either(Some(algorithm), &ContentChecksums::default()));

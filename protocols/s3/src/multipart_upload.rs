@@ -44,9 +44,7 @@ fn part_fault(fault: Fault) -> S3RequestError {
     if fault.kind() == Kind::NotFound { no_such_upload().into() } else { fault.into() }
 }
 
-/// The upload of a request, if it belongs to this key and the caller may write there.
-///
-/// # Errors
+/// The upload of a request, if it belongs to this key and the caller may write there. Errors:
 /// `NoSuchUpload`.
 pub(crate) fn find_upload(context: &S3RequestContext, id: &str, key: &str) -> Result<PendingUpload, S3RequestError> {
     context.caller.permissions.check_path(ParsedKey::parse(key)?.path())?;

@@ -36,11 +36,8 @@ pub(crate) struct S3Object {
 }
 
 impl S3Object {
-    /// Opens the object of a key.
-    ///
-    /// # Errors
-    /// `NotFound`, also for a folder without `/` at the end of its key; `Forbidden` outside the
-    /// caller's permissions.
+    /// Opens the object of a key. Errors: `NotFound`, also for a folder without `/` at the end of
+    /// its key; `Forbidden` outside the caller's permissions.
     pub(crate) fn at(context: &S3RequestContext, key: &ParsedKey) -> Result<Self, Fault> {
         let missing = || Fault::file_not_found(key.path());
         let entry = match ResolvedNode::at(context, key.path()) {
@@ -161,9 +158,6 @@ impl S3Object {
 }
 
 /// Reads a content to compute its MD5 as an ETag.
-///
-/// # Errors
-/// Those of reading it.
 pub(crate) fn content_md5(content: &FileContent, size: u64) -> Result<String, Fault> {
     let mut hasher = ContentHasher::new(RequestedChecksums::default());
     let mut at = 0;
@@ -179,9 +173,6 @@ pub(crate) fn content_md5(content: &FileContent, size: u64) -> Result<String, Fa
 }
 
 /// The ETag of a listed file.
-///
-/// # Errors
-/// Those of reading it.
 pub(crate) fn etag(context: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> Result<String, Fault> {
     match known(context, path, attributes) {
         Some(etag) => Ok(etag),

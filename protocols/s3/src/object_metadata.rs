@@ -61,9 +61,6 @@ pub(crate) struct ObjectMetadata {
 
 impl ObjectMetadata {
     /// Reads the metadata of a node; empty when it has none.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn of(context: &S3RequestContext, entry: &ResolvedNode<'_>) -> Result<Self, Fault> {
         Ok(Self::read(context.space.vfs.xattr(entry.node, XATTR_NAME)?.as_deref()))
     }
@@ -75,10 +72,7 @@ impl ObjectMetadata {
     }
 
     /// Writes the metadata. What the client sent is flushed; a checksum alone, which clients add to
-    /// every upload, is not.
-    ///
-    /// # Errors
-    /// `NoSpace` when it does not fit; I/O errors.
+    /// every upload, is not. Errors: `NoSpace` when it does not fit.
     pub(crate) fn store(&self, context: &S3RequestContext, node: NodeId) -> Result<(), Fault> {
         let vfs = &context.space.vfs;
         let before = vfs.xattr(node, XATTR_NAME)?;
@@ -111,10 +105,7 @@ impl ObjectMetadata {
         *self == Self { of: self.of.clone(), sums: self.sums.clone(), ..Self::default() }
     }
 
-    /// Writes the metadata for a client.
-    ///
-    /// # Errors
-    /// `MetadataTooLarge` when it does not fit; I/O errors.
+    /// Writes the metadata for a client. Errors: `MetadataTooLarge` when it does not fit.
     pub(crate) fn store_metadata(&self, context: &S3RequestContext, node: NodeId) -> Result<(), S3RequestError> {
         let outcome = match self.store(context, node) {
             // Part lengths are optional; the rest is what the client sent.
@@ -133,9 +124,7 @@ impl ObjectMetadata {
         })
     }
 
-    /// Checks the limits of S3, and that metadata, headers and tags fit into the attribute.
-    ///
-    /// # Errors
+    /// Checks the limits of S3, and that metadata, headers and tags fit into the attribute. Errors:
     /// `MetadataTooLarge`, `InvalidTag`.
     pub(crate) fn check(&self) -> S3Result<()> {
         let bytes: usize = self.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -167,10 +156,7 @@ fn length(record: &ObjectMetadata) -> usize {
     serde_json::to_vec(record).map_or(usize::MAX, |json| json.len())
 }
 
-/// Checks number and length of tags.
-///
-/// # Errors
-/// `InvalidTag`.
+/// Checks number and length of tags. Errors: `InvalidTag`.
 pub(crate) fn check_tags(tags: &[(String, String)]) -> S3Result<()> {
     if tags.len() > MAX_TAGS {
         return Err(s3_error!(InvalidTag, "an object has at most {MAX_TAGS} tags"));
@@ -195,10 +181,7 @@ pub(crate) fn metadata_of(sent: Option<s3s::dto::Metadata>) -> BTreeMap<String, 
     sent.unwrap_or_default().into_iter().filter(|(name, _)| !name.eq_ignore_ascii_case(CONTENT_HASH_KEY)).collect()
 }
 
-/// Parses the header `x-amz-tagging`, which is encoded like a URL query.
-///
-/// # Errors
-/// `InvalidTag`.
+/// Parses the header `x-amz-tagging`, which is encoded like a URL query. Errors: `InvalidTag`.
 pub(crate) fn tags_of(header: Option<&str>) -> S3Result<Vec<(String, String)>> {
     let tags = form_urlencoded::parse(header.unwrap_or_default().as_bytes());
     let tags: Vec<_> = tags.map(|(name, value)| (name.into_owned(), value.into_owned())).collect();

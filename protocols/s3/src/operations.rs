@@ -30,10 +30,7 @@ pub(crate) enum KeyEncoding {
 }
 
 impl KeyEncoding {
-    /// The encoding that a request names.
-    ///
-    /// # Errors
-    /// `InvalidArgument`.
+    /// The encoding that a request names. Errors: `InvalidArgument`.
     pub(crate) fn of(requested: Option<&EncodingType>) -> S3Result<Self> {
         match requested.map(EncodingType::as_str) {
             None => Ok(Self::Plain),
@@ -60,10 +57,8 @@ pub(crate) fn owner() -> Owner {
     Owner { display_name: Some(OWNER.to_owned()), id: Some(OWNER.to_owned()) }
 }
 
-/// The page size of a request, limited to [`MAX_KEYS`].
-///
-/// # Errors
-/// `InvalidArgument` when it is negative.
+/// The page size of a request, limited to [`MAX_KEYS`]. Errors: `InvalidArgument` when it is
+/// negative.
 fn page_limit(requested: Option<i32>) -> S3Result<usize> {
     match requested {
         None => Ok(MAX_KEYS),

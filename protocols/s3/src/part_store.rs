@@ -61,9 +61,6 @@ pub(crate) struct CompletedUpload {
 
 impl CompletedUpload {
     /// The result of an upload; `None` when it is not completed, or too long ago.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn find(root: &Path, id: &str) -> Result<Option<Self>, Fault> {
         if is_upload_id(id) { read_json(&folder(root).join(id).join(COMPLETED_FILE)) } else { Ok(None) }
     }
@@ -157,9 +154,6 @@ fn is_abandoned(folder: &Path) -> bool {
 
 impl PendingUpload {
     /// Creates an upload.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn create(
         root: &Path,
         key: &str,
@@ -177,17 +171,11 @@ impl PendingUpload {
     }
 
     /// Finds an upload in progress by its id.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn find(root: &Path, id: &str) -> Result<Option<Self>, Fault> {
         if is_upload_id(id) { read_json(&folder(root).join(id).join(UPLOAD_FILE)) } else { Ok(None) }
     }
 
     /// All uploads of a space, in key order.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn all(root: &Path) -> Result<Vec<Self>, Fault> {
         let mut all = Vec::new();
         for id in Self::ids(root)? {
@@ -222,9 +210,6 @@ impl PendingUpload {
     }
 
     /// Starts to write a part.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn start_part(&self, root: &Path, number: i32) -> Result<PartWriter, Fault> {
         let folder = folder(root).join(&self.id);
         let name = format!("{number:05}-{}.data", Uuid::new_v4().simple());
@@ -234,9 +219,6 @@ impl PendingUpload {
     }
 
     /// The stored parts in order.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn parts(&self, root: &Path) -> Result<Vec<StoredPart>, Fault> {
         let folder = folder(root).join(&self.id);
         let mut parts: Vec<StoredPart> = Vec::new();
@@ -252,10 +234,7 @@ impl PendingUpload {
         Ok(parts)
     }
 
-    /// Passes the content of a part on, piece by piece.
-    ///
-    /// # Errors
-    /// I/O errors, and those of `consume`.
+    /// Passes the content of a part on, piece by piece. Errors: I/O errors, and those of `consume`.
     pub(crate) fn read(
         &self,
         root: &Path,
@@ -274,9 +253,6 @@ impl PendingUpload {
     }
 
     /// Removes the parts and stores the result for a client that retries.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn complete(
         &self,
         root: &Path,
@@ -306,9 +282,6 @@ impl PendingUpload {
 
     /// Removes expired uploads, old results, and folders without description; returns the keys of
     /// the expired uploads.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn expire(root: &Path) -> Result<Vec<String>, Fault> {
         let mut expired = Vec::new();
         for id in Self::ids(root)? {
@@ -331,9 +304,6 @@ impl PendingUpload {
     }
 
     /// Removes the upload with its parts.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn remove(&self, root: &Path) -> Result<(), Fault> {
         remove_folder(&folder(root).join(&self.id))
     }
@@ -341,17 +311,12 @@ impl PendingUpload {
 
 impl PartWriter {
     /// Appends data.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn append(&mut self, data: &[u8]) -> Result<(), Fault> {
         self.file.write_all(data).map_err(io_fault(&self.folder))
     }
 
-    /// Publishes the part, replacing an earlier one of its number.
-    ///
-    /// # Errors
-    /// `NotFound` when the upload is gone; I/O errors.
+    /// Publishes the part, replacing an earlier one of its number. Errors: `NotFound` when the
+    /// upload is gone.
     pub(crate) fn finish(mut self, number: i32, size: u64, md5: [u8; 16], sums: ContentChecksums) -> Result<(), Fault> {
         self.file.sync_all().map_err(io_fault(&self.folder))?;
         let description = self.folder.join(format!("{number:05}.json"));

@@ -102,10 +102,8 @@ pub(crate) fn stored_headers(headers: &http::HeaderMap, path: &TreePath) -> BTre
     names.into_iter().filter_map(value).collect()
 }
 
-/// Checks the conditions of a write and returns the target path, links followed.
-///
-/// # Errors
-/// As [`WriteConditions::expect`]; `InvalidArgument` where a folder is.
+/// Checks the conditions of a write and returns the target path, links followed. Errors: as
+/// [`WriteConditions::expect`]; `InvalidArgument` where a folder is.
 pub(crate) async fn prepare_write(
     context: &S3RequestContext,
     key: &ParsedKey,
@@ -132,9 +130,6 @@ pub(crate) async fn prepare_write(
 }
 
 /// Writes content and metadata of an object.
-///
-/// # Errors
-/// Those of the write path.
 pub(crate) async fn finish(
     context: &S3RequestContext,
     key: ParsedKey,
@@ -146,9 +141,6 @@ pub(crate) async fn finish(
 }
 
 /// Like [`finish`], on the calling thread.
-///
-/// # Errors
-/// As [`finish`].
 pub(crate) fn store_object(
     context: &S3RequestContext,
     key: &ParsedKey,
@@ -229,10 +221,7 @@ pub(crate) struct SourceObject {
     pub(crate) version: Option<String>,
 }
 
-/// Opens the source of a copy.
-///
-/// # Errors
-/// `NotImplemented` for access points; those of reading an object.
+/// Opens the source of a copy. Errors: `NotImplemented` for access points.
 pub(crate) async fn source<T>(
     protocol: &Arc<S3Server>,
     request: &S3Request<T>,

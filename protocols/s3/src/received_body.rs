@@ -42,10 +42,8 @@ impl DeclaredBody {
         Self { length, md5, sums, wanted, trailing, trailing_names }
     }
 
-    /// Checks length and checksums of the received body.
-    ///
-    /// # Errors
-    /// `IncompleteBody`, `BadDigest`; `MalformedTrailerError` when a declared checksum is missing.
+    /// Checks length and checksums of the received body. Errors: `IncompleteBody`, `BadDigest`;
+    /// `MalformedTrailerError` when a declared checksum is missing.
     pub(crate) fn check(&self, length: u64, md5: &[u8; 16], sums: &ContentChecksums) -> S3Result<()> {
         if let Some(declared) = self.length.filter(|declared| *declared != length) {
             return Err(s3_error!(
@@ -92,10 +90,8 @@ pub(crate) enum BodyContent {
     Staged(Box<StagedUpload>),
 }
 
-/// Receives a body and checks it. An incomplete one changes nothing.
-///
-/// # Errors
-/// As [`DeclaredBody::check`]; I/O errors.
+/// Receives a body and checks it. An incomplete one changes nothing. Errors: as
+/// [`DeclaredBody::check`].
 pub(crate) async fn receive(
     context: &S3RequestContext,
     path: &TreePath,
@@ -169,10 +165,8 @@ async fn spill(context: &S3RequestContext, mut buffer: SpillBuffer) -> S3Result<
         .await
 }
 
-/// The next piece of a body.
-///
-/// # Errors
-/// `IncompleteBody` when the connection breaks, and signature errors of s3s.
+/// The next piece of a body. Errors: `IncompleteBody` when the connection breaks, and signature
+/// errors of s3s.
 pub(crate) async fn next(body: &mut Option<StreamingBlob>) -> S3Result<Option<Bytes>> {
     let Some(body) = body else { return Ok(None) };
     let to_s3_error = |error: s3s::StdError| match error.downcast::<s3s::S3Error>() {
@@ -202,10 +196,7 @@ async fn stage(context: &S3RequestContext, path: &TreePath, data: SpillBuffer) -
         .await
 }
 
-/// Waits for memory for a complete body.
-///
-/// # Errors
-/// `ServiceUnavailable`.
+/// Waits for memory for a complete body. Errors: `ServiceUnavailable`.
 pub(crate) async fn reserve_memory(context: &S3RequestContext, length: u64) -> S3Result<OwnedSemaphorePermit> {
     context.protocol.memory.reserve_buffer(length).await.map_err(|fault| refuse(fault, "PutObject"))
 }

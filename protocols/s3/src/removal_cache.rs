@@ -59,9 +59,6 @@ impl RemovalCache {
     }
 
     /// Brings the cached removals of a space up to date. Blocks on history.
-    ///
-    /// # Errors
-    /// Those of the log.
     pub(crate) fn refresh(&self, space: &Space) -> Result<Arc<RemovedKeys>, Fault> {
         let root = space.vfs.root();
         let cached = self

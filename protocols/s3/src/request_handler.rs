@@ -36,9 +36,6 @@ const TRAILER: &str = "x-amz-trailer";
 const FORM: &[u8] = b"multipart/form-data";
 
 /// Builds the s3s service.
-///
-/// # Errors
-/// Those of the file with the signing secret.
 pub(crate) fn service(protocol: &Arc<S3Server>) -> Result<S3Service, Fault> {
     let signing_key = SigningKey::load_or_create(protocol.server.primary().vfs.root())?;
     let mut config = S3Config::default();

@@ -24,20 +24,14 @@ impl Drop for ResolvedNode<'_> {
 }
 
 impl<'a> ResolvedNode<'a> {
-    /// Resolves a path, following links.
-    ///
-    /// # Errors
-    /// `NotFound`, `Forbidden` outside the caller's permissions, `Invalid` for a link that leads
-    /// out of the tree.
+    /// Resolves a path, following links. Errors: `NotFound`, `Forbidden` outside the caller's
+    /// permissions, `Invalid` for a link that leads out of the tree.
     pub(crate) fn at(context: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
         context.check(path)?;
         Self::lookup(context, context.space.vfs.resolve_links(context.caller.protocol, path)?)
     }
 
     /// Resolves a path without following a link at its end.
-    ///
-    /// # Errors
-    /// As [`ResolvedNode::at`].
     pub(crate) fn at_no_follow(context: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
         context.check(path)?;
         Self::lookup(context, path.clone())
@@ -49,10 +43,7 @@ impl<'a> ResolvedNode<'a> {
         Ok(Self { vfs, node, attributes, path })
     }
 
-    /// Resolves the parent folder of a path.
-    ///
-    /// # Errors
-    /// `NotFound` when there is none; `NotDirectory`.
+    /// Resolves the parent folder of a path. Errors: `NotFound` when there is none; `NotDirectory`.
     pub(crate) fn parent_of(context: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
         let parent = path.parent().ok_or_else(|| Fault::is_directory(path))?;
         // A key for one folder may not look above that folder.

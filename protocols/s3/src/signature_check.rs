@@ -35,12 +35,10 @@ const VERSION_2_OPTIONS: [&str; 8] = [
 ];
 
 /// Checks that a request has at most one signature, of version 4 or of a presigned URL, and that
-/// the signature covers everything that selects the operation.
-///
-/// # Errors
-/// `InvalidRequest` for another scheme or several signatures; `InvalidArgument` for one in the
-/// headers and one in the query; `AccessDenied` for an unsigned header;
-/// `AuthorizationQueryParametersError`, `AuthorizationHeaderMalformed` for invalid parameters.
+/// the signature covers everything that selects the operation. Errors: `InvalidRequest` for another
+/// scheme or several signatures; `InvalidArgument` for one in the headers and one in the query;
+/// `AccessDenied` for an unsigned header; `AuthorizationQueryParametersError`,
+/// `AuthorizationHeaderMalformed` for invalid parameters.
 pub(crate) fn check(query: Option<&str>, headers: &HeaderMap) -> S3Result<()> {
     let query: Vec<_> = form_urlencoded::parse(query.unwrap_or_default().as_bytes()).collect();
     let values = |name: &'static str| query.iter().filter(move |(key, _)| key == name).map(|(_, value)| &**value);

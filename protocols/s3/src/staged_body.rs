@@ -39,9 +39,6 @@ impl<S: BlockSink> StagedBody<S> {
     }
 
     /// Takes the next piece.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) async fn push(&mut self, mut piece: &[u8]) -> S3Result<()> {
         while let Some(block) = self.blocks.push(&mut piece) {
             self.write_block(block).await?;
@@ -55,9 +52,6 @@ impl<S: BlockSink> StagedBody<S> {
     }
 
     /// The sink, the MD5, and the requested checksums.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) async fn finish(mut self) -> S3Result<(S, [u8; 16], ContentChecksums)> {
         if let Some(block) = self.blocks.take_partial() {
             self.write_block(block).await?;

@@ -19,9 +19,7 @@ pub(crate) fn is_staged_name(name: &str) -> bool {
 }
 
 /// Checks, before the body arrives, that a path can be written: S3 keys have no folders, files do.
-///
-/// # Errors
-/// `NotDirectory` when a parent is a file; `Invalid` for the server's own files.
+/// Errors: `NotDirectory` when a parent is a file; `Invalid` for the server's own files.
 pub(crate) fn check_parents(context: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
     if !context.space.vfs.is_visible(context.caller.protocol, path) {
         return Err(Fault::invalid("path", format_args!("path denied: `{path}` belongs to the server")));
@@ -39,10 +37,7 @@ pub(crate) fn check_parents(context: &S3RequestContext, path: &TreePath) -> Resu
     Ok(())
 }
 
-/// Creates the missing parent folders of a path.
-///
-/// # Errors
-/// `NotDirectory` when a parent is a file; those of the write path.
+/// Creates the missing parent folders of a path. Errors: `NotDirectory` when a parent is a file.
 pub(crate) fn create_parents(context: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
     let mut missing = Vec::new();
     let mut folder = path.parent();
@@ -77,9 +72,6 @@ pub(crate) struct StagedUpload {
 
 impl StagedUpload {
     /// Creates one in the folder of `path`.
-    ///
-    /// # Errors
-    /// Those of creating the folder and the file.
     pub(crate) fn new(context: &S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
         create_parents(context, path)?;
         let (vfs, caller) = (Arc::clone(&context.space.vfs), context.caller.clone());
@@ -95,9 +87,6 @@ impl StagedUpload {
     }
 
     /// Appends data.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn append(&mut self, data: &[u8]) -> Result<(), Fault> {
         self.vfs.write_node(&self.caller, self.handle, WriteAt::Offset(self.length), data)?;
         self.length += data.len() as u64;
@@ -105,19 +94,13 @@ impl StagedUpload {
     }
 
     /// Flushes the file to disk, which may take long.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn flush(&self) -> Result<(), Fault> {
         self.vfs.publish(&self.caller, self.node, Durability::Now)
     }
 
     /// Installs the flushed file with its metadata, if the target is in the expected state. Returns
-    /// its modification time.
-    ///
-    /// # Errors
-    /// `Conflict`, `Exists` when the target is in another state; I/O errors. The target is
-    /// unchanged then.
+    /// its modification time. Errors: `Conflict`, `Exists` when the target is in another state. The
+    /// target is unchanged then.
     pub(crate) fn install(
         mut self,
         context: &S3RequestContext,

@@ -77,10 +77,7 @@ const EMPTY_PARAMETERS: &[&str] = &[
 ];
 
 /// Refuses a request for locks, encryption, grants or another storage class, in headers or in the
-/// query of a presigned URL.
-///
-/// # Errors
-/// `NotImplemented`.
+/// query of a presigned URL. Errors: `NotImplemented`.
 pub(crate) fn refuse<T>(request: &S3Request<T>) -> S3Result<()> {
     let headers = request
         .headers
@@ -103,9 +100,7 @@ pub(crate) fn refuse<T>(request: &S3Request<T>) -> S3Result<()> {
 }
 
 /// Refuses operations that s3s does not know: it ignores the parameter that selects them, so a
-/// rename would empty the object. For reads of objects, unknown parameters are harmless.
-///
-/// # Errors
+/// rename would empty the object. For reads of objects, unknown parameters are harmless. Errors:
 /// `NotImplemented`.
 pub(crate) fn check(method: &Method, query: Option<&str>, is_object_request: bool) -> S3Result<()> {
     if is_object_request && matches!(*method, Method::GET | Method::HEAD) {

@@ -30,10 +30,8 @@ use crate::resolved::ResolvedNode;
 /// The version id of an unversioned object in S3.
 const NULL_VERSION: &str = "null";
 
-/// Opens the object of a key, current or at a version.
-///
-/// # Errors
-/// As [`S3Object::at`]; `NoSuchVersion` for an unknown version.
+/// Opens the object of a key, current or at a version. Errors: as [`S3Object::at`]; `NoSuchVersion`
+/// for an unknown version.
 pub(crate) fn object(
     context: &S3RequestContext,
     key: &ParsedKey,
@@ -222,9 +220,6 @@ fn keys(
 }
 
 /// Reads a page, for at most so many bytes; the first entry is always included.
-///
-/// # Errors
-/// Those of history, and of reading folders and files.
 pub(crate) fn page(
     context: &S3RequestContext,
     listing: &ListQuery,

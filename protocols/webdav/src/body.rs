@@ -53,10 +53,8 @@ impl Body for RequestBody {
     }
 }
 
-/// Receives the body for a method.
-///
-/// # Errors
-/// `TooLarge`, and `Invalid` for an incomplete body, or XML with declarations or deep nesting.
+/// Receives the body for a method. Errors: `TooLarge`, and `Invalid` for an incomplete body, or XML
+/// with declarations or deep nesting.
 pub(crate) async fn receive(method: &Method, body: Incoming) -> Result<RequestBody, Fault> {
     if matches!(*method, Method::PUT | Method::PATCH) {
         return Ok(RequestBody::Streaming(TimedBody::new(body)));

@@ -58,7 +58,11 @@ impl RequestDetails {
             needs_etags: head.method.as_str() != "PROPFIND" || may_request_etags(content.buffered()),
             is_conditional: is_conditional(&head.headers),
             tokens: head.headers.get("if").and_then(|tokens| tokens.to_str().ok()).unwrap_or_default().to_owned(),
-            property_updates: if head.method.as_str() == "PROPPATCH" { PropertyUpdate::all(content.buffered()) } else { Vec::new() },
+            property_updates: if head.method.as_str() == "PROPPATCH" {
+                PropertyUpdate::all(content.buffered())
+            } else {
+                Vec::new()
+            },
             client_mtime: client_mtime(&head.headers).filter(|_| head.method == Method::PUT),
             method: head.method.clone(),
         }
@@ -69,7 +73,16 @@ impl RequestDetails {
     /// Details for recovery, where the request itself is gone.
     pub(crate) fn for_recovery(method: Method, path: TreePath) -> Self {
         let (is_shallow, needs_etags, is_conditional, tokens, property_updates, client_mtime) = Default::default();
-        Self { method, path: Some(path), is_shallow, needs_etags, is_conditional, tokens, property_updates, client_mtime }
+        Self {
+            method,
+            path: Some(path),
+            is_shallow,
+            needs_etags,
+            is_conditional,
+            tokens,
+            property_updates,
+            client_mtime,
+        }
     }
 
     pub(crate) const fn path(&self) -> Option<&TreePath> {
@@ -134,12 +147,7 @@ struct RequestState {
 }
 
 impl WebdavRequestContext {
-    pub(crate) fn new(
-        protocol: Arc<WebdavServer>,
-        space: Arc<Space>,
-        caller: Caller,
-        details: RequestDetails,
-    ) -> Self {
+    pub(crate) fn new(protocol: Arc<WebdavServer>, space: Arc<Space>, caller: Caller, details: RequestDetails) -> Self {
         let (fault, lock_conflict, replaced, observed, open_file) = Default::default();
         let (windows_properties, has_set_time) = Default::default();
         Self(Arc::new(RequestState {

@@ -30,10 +30,7 @@ impl From<DeadProperty> for DavProp {
     }
 }
 
-/// The properties of a path.
-///
-/// # Errors
-/// `NotFound`; I/O errors.
+/// The properties of a path. Errors: `NotFound`.
 pub(crate) fn load(context: &WebdavRequestContext, path: &TreePath) -> Result<Vec<DavProp>, Fault> {
     let resource = ResolvedResource::at(context, path)?;
     let Some(value) = context.space().vfs.xattr(resource.node, XATTR_NAME)? else { return Ok(Vec::new()) };
@@ -42,10 +39,8 @@ pub(crate) fn load(context: &WebdavRequestContext, path: &TreePath) -> Result<Ve
     Ok(stored.into_iter().map(DavProp::from).collect())
 }
 
-/// Sets and removes properties: all or none.
-///
-/// # Errors
-/// `NoSpace` when they do not fit; those of [`load`].
+/// Sets and removes properties: all or none. Errors: `NoSpace` when they do not fit; those of
+/// [`load`].
 pub(crate) fn update(
     context: &WebdavRequestContext,
     path: &TreePath,
@@ -69,9 +64,6 @@ pub(crate) fn update(
 }
 
 /// Copies the properties of a resource.
-///
-/// # Errors
-/// As [`update`].
 pub(crate) fn copy(context: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     let (all, before) = match (load(context, from), load(context, to)) {
         (Ok(all), Ok(before)) => (all, before),

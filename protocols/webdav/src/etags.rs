@@ -57,9 +57,6 @@ struct ContentStamp {
 
 impl ETagCache {
     /// The cached hash of a file with these attributes; else the result of `read`, which is cached.
-    ///
-    /// # Errors
-    /// Those of `read`.
     pub(crate) fn get_or_read(
         &self,
         (space, path): (&str, &TreePath),

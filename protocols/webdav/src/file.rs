@@ -39,10 +39,7 @@ impl ReadableFile {
         Some(Self::of(context, file.into()))
     }
 
-    /// Opens a file.
-    ///
-    /// # Errors
-    /// `NotFound`, `IsDirectory`; those of reading it.
+    /// Opens a file. Errors: `NotFound`, `IsDirectory`.
     pub(crate) fn open(context: &WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         let (space, caller) = (context.space(), context.caller());
         check_access(context, path)?;

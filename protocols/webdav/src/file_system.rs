@@ -27,10 +27,7 @@ use crate::{dead_properties, replace};
 #[derive(Clone)]
 pub(crate) struct WebdavFileSystem;
 
-/// The path of a request in its space.
-///
-/// # Errors
-/// `Invalid`.
+/// The path of a request in its space. Errors: `Invalid`.
 pub(crate) fn path_of(path: &DavPath) -> Result<TreePath, Fault> {
     let text = std::str::from_utf8(path.as_bytes()).map_err(|_| Fault::invalid("path", "must be UTF-8"))?;
     TreePath::parse(text)
@@ -127,7 +124,8 @@ impl GuardedFileSystem<WebdavRequestContext> for WebdavFileSystem {
             let _barrier = WebdavLocks::recheck(context, &[&path])?;
             ResolvedResource::parent_of(context, &path)?;
             let work = || {
-                let create = if context.claim_replacement(&path) { replace::with_empty_folder } else { folders::create_folder };
+                let create =
+                    if context.claim_replacement(&path) { replace::with_empty_folder } else { folders::create_folder };
                 create(context, &path)
             };
             locks::run_replacing(context, &path, work).map_err(|fault| match fault.kind() {

@@ -24,9 +24,6 @@ pub(crate) struct FolderContents {
 
 impl FolderContents {
     /// Reads a resource.
-    ///
-    /// # Errors
-    /// Those of reading the tree.
     pub(crate) fn of(context: &WebdavRequestContext, resource: &ResolvedResource<'_>) -> Result<Self, Fault> {
         let mut contents = Self::default();
         if !resource.is_folder() {
@@ -69,9 +66,7 @@ impl FolderContents {
         self.versioned().map(|(_, attributes)| attributes.size).sum()
     }
 
-    /// Checks that everything in these folders can be removed, before anything is.
-    ///
-    /// # Errors
+    /// Checks that everything in these folders can be removed, before anything is. Errors:
     /// `NotEmpty` for a file that is hidden, or whose name is invalid in the tree.
     pub(crate) fn check_removable(&self, context: &WebdavRequestContext) -> Result<(), Fault> {
         self.folders.iter().try_for_each(|folder| match context.space().vfs.find_hidden_entry(context.caller(), folder)? {
@@ -107,9 +102,6 @@ impl FolderContents {
     }
 
     /// Creates these folders at their target, where they are missing.
-    ///
-    /// # Errors
-    /// Those of the write path.
     pub(crate) fn create_folders(
         &self,
         context: &WebdavRequestContext,
@@ -124,10 +116,8 @@ impl FolderContents {
         Ok(())
     }
 
-    /// Removes the files without versions, and the folders.
-    ///
-    /// # Errors
-    /// `NotEmpty` when a file is added concurrently; those of the write path.
+    /// Removes the files without versions, and the folders. Errors: `NotEmpty` when a file is added
+    /// concurrently.
     pub(crate) fn remove_unversioned(&self, context: &WebdavRequestContext) -> Result<(), Fault> {
         let (vfs, caller) = (&context.space().vfs, context.caller());
         for path in self.unversioned() {

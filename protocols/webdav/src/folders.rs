@@ -23,10 +23,8 @@ const COPY_BYTES: usize = 1 << 20;
 /// The state that each target file of a copy must have.
 type OverwriteLookup<'a> = dyn Fn(&TreePath) -> Option<ObservedState> + 'a;
 
-/// Removes a resource, with everything in it.
-///
-/// # Errors
-/// `NotFound`; `NotEmpty` when a file is added concurrently; those of the write path.
+/// Removes a resource, with everything in it. Errors: `NotFound`; `NotEmpty` when a file is added
+/// concurrently.
 pub(crate) fn remove(context: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
     let (vfs, caller) = (&context.space().vfs, context.caller());
     let resource = ResolvedResource::at_no_follow(context, path)?;
@@ -52,13 +50,11 @@ pub(crate) fn remove(context: &WebdavRequestContext, path: &TreePath) -> Result<
 }
 
 /// Removes a file or a link.
-///
-/// # Errors
-/// As [`remove`].
 pub(crate) fn remove_file(context: &WebdavRequestContext, resource: &ResolvedResource<'_>) -> Result<(), Fault> {
     let (vfs, caller) = (&context.space().vfs, context.caller());
     let observed = context.observed(&resource.path);
-    let change = Change::remove(resource.path.clone()).with_precondition(observed_state::to_precondition(observed.as_ref()));
+    let change =
+        Change::remove(resource.path.clone()).with_precondition(observed_state::to_precondition(observed.as_ref()));
     match vfs.apply(caller, change) {
         // Created through a mount and not saved yet.
         Err(fault) if fault.kind() == Kind::NotFound => {}
@@ -69,10 +65,8 @@ pub(crate) fn remove_file(context: &WebdavRequestContext, resource: &ResolvedRes
     vfs.wait_applied().map(drop)
 }
 
-/// Renames a file or folder; a folder in one change set.
-///
-/// # Errors
-/// `NotFound`, `Exists`; `Forbidden` when one path contains the other; those of the write path.
+/// Renames a file or folder; a folder in one change set. Errors: `NotFound`, `Exists`; `Forbidden`
+/// when one path contains the other.
 pub(crate) fn rename(context: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     check_disjoint(from, to)?;
     let caller = context.caller();
@@ -93,9 +87,6 @@ pub(crate) fn rename(context: &WebdavRequestContext, from: &TreePath, to: &TreeP
 }
 
 /// Renames a resource, if the target is in the expected state.
-///
-/// # Errors
-/// As [`rename`].
 pub(crate) fn rename_resource(
     context: &WebdavRequestContext,
     source: &ResolvedResource<'_>,
@@ -109,14 +100,13 @@ pub(crate) fn rename_resource(
     vfs.rename_node_expecting(caller, (old.node, &source.name()?), (new.node, &name), options)
 }
 
-/// Creates a folder. If it is the shallow copy of another one, it gets its properties.
-///
-/// # Errors
-/// `Exists`; those of the write path.
+/// Creates a folder. If it is the shallow copy of another one, it gets its properties. Errors:
+/// `Exists`.
 pub(crate) fn create_folder(context: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
     let vfs = &context.space().vfs;
     vfs.apply(context.caller(), Change::MakeDir { path: path.clone() })?;
-    let outcome = context.path().filter(|_| context.is_copy()).map_or(Ok(()), |from| dead_properties::copy(context, from, path));
+    let outcome =
+        context.path().filter(|_| context.is_copy()).map_or(Ok(()), |from| dead_properties::copy(context, from, path));
     if outcome.is_err() {
         // It stays if another client has put something into it.
         let _ = vfs.apply(context.caller(), Change::RemoveDir { path: path.clone() });
@@ -125,9 +115,6 @@ pub(crate) fn create_folder(context: &WebdavRequestContext, path: &TreePath) -> 
 }
 
 /// Copies a file, or a folder with everything in it.
-///
-/// # Errors
-/// As [`rename`].
 pub(crate) fn copy(context: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     check_disjoint(from, to)?;
     let source = ResolvedResource::at(context, from)?;
@@ -154,14 +141,16 @@ pub(crate) fn copy(context: &WebdavRequestContext, from: &TreePath, to: &TreePat
         return copies.install(large, &expected, &obsolete);
     }
     observed_state::check(context, context.observed(to).as_ref(), to)?;
-    replace::with_backup(context, &existing, || copies.install(large, &absent, &FolderContents::default()), || copies.undo())
+    replace::with_backup(
+        context,
+        &existing,
+        || copies.install(large, &absent, &FolderContents::default()),
+        || copies.undo(),
+    )
 }
 
 /// Removes what an interrupted copy of an earlier process left. Does nothing if there are
 /// unversioned files, since their origin is unknown.
-///
-/// # Errors
-/// Those of reading the source.
 pub(crate) fn undo_copy(context: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     let source = match ResolvedResource::at(context, from) {
         // Without the source, the copied files are unknown.
@@ -249,7 +238,8 @@ impl CopyPlan<'_> {
         for (path, attributes) in copied.files.iter().filter(|(_, attributes)| attributes.large_file().is_none()) {
             let to = self.target_of(path);
             let to_precondition = observed_state::to_precondition(expected(&to).as_ref());
-            let change = copy_change(context, (path, attributes, observed.as_ref()), to)?.with_precondition(to_precondition);
+            let change =
+                copy_change(context, (path, attributes, observed.as_ref()), to)?.with_precondition(to_precondition);
             if let Change::Put { content, .. } = &change {
                 bytes += content.len();
             }

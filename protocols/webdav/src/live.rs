@@ -135,9 +135,6 @@ fn container(name: &str, elements: impl IntoIterator<Item = Element>) -> Element
 
 impl ListedResource {
     /// Adds the hash of the content, if it may be requested.
-    ///
-    /// # Errors
-    /// Those of reading it.
     pub(crate) fn with_etag(self, context: &WebdavRequestContext) -> Result<Self, Fault> {
         let metadata = match self.metadata.etag {
             Some(_) => self.metadata,
@@ -157,9 +154,6 @@ impl ListedResource {
     }
 
     /// A live property; `None` if the resource does not have it.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn live_property(
         &self,
         name: &PropertyName,

@@ -85,9 +85,7 @@ impl WebdavLocks {
     }
 
     /// Checks the locks of these paths and below again, immediately before a change: another client
-    /// may have acquired one since. No new lock is granted until the result is dropped.
-    ///
-    /// # Errors
+    /// may have acquired one since. No new lock is granted until the result is dropped. Errors:
     /// `Locked`.
     pub(crate) fn recheck<'a>(
         context: &'a WebdavRequestContext,
@@ -96,9 +94,7 @@ impl WebdavLocks {
         Self::recheck_depth(context, paths, true)
     }
 
-    /// Like [`WebdavLocks::recheck`], for a change of the path itself but nothing below it.
-    ///
-    /// # Errors
+    /// Like [`WebdavLocks::recheck`], for a change of the path itself but nothing below it. Errors:
     /// `Locked`.
     pub(crate) fn recheck_shallow<'a>(
         context: &'a WebdavRequestContext,
@@ -120,7 +116,9 @@ impl WebdavLocks {
             locks.blocking_lease(path, |lease| context.holds_lease(lease)).or_else(|| below().filter(|_| is_deep))
         };
         // The file for a LOCK request is created by the holder of the lock.
-        let Some(lease) = paths.iter().filter(|_| !context.is_lock_request()).find_map(blocking) else { return Ok(barrier) };
+        let Some(lease) = paths.iter().filter(|_| !context.is_lock_request()).find_map(blocking) else {
+            return Ok(barrier);
+        };
         let message = format!("{}; nothing was written", describe(&lease));
         context.record_lock_conflict(LockConflict { lease, is_conflict: false });
         Err(Fault::new(Kind::Locked, message))
@@ -189,7 +187,9 @@ impl WebdavLocks {
             Ok(Ok(())) => Ok(dav_lock),
             Ok(Err(conflicts)) => {
                 let first = conflicts.into_iter().next();
-                first.iter().for_each(|lease| self.context.record_lock_conflict(LockConflict { lease: lease.clone(), is_conflict: true }));
+                first.iter().for_each(|lease| {
+                    self.context.record_lock_conflict(LockConflict { lease: lease.clone(), is_conflict: true })
+                });
                 Err(first.map_or(dav_lock, |lease| self.to_dav_lock(&lease, &path)))
             }
             Err(()) => Err(dav_lock),
@@ -309,9 +309,6 @@ impl DavLockSystem for WebdavLocks {
 /// Runs work that may replace a path. A lock belongs to the URL, not to the resource (RFC 4918 6.1,
 /// 7.6): it stays where something exists afterwards, and ends elsewhere. So a client that saves by
 /// `MOVE` keeps its lock.
-///
-/// # Errors
-/// Those of the work.
 pub(crate) fn run_replacing(
     context: &WebdavRequestContext,
     path: &TreePath,
@@ -328,14 +325,19 @@ pub(crate) fn run_replacing(
 
 /// Ends the locks at a path and below it that match `is_over` and under which the caller acted. A
 /// lock that another client has acquired since stays.
-fn end_leases(context: &WebdavRequestContext, path: &TreePath, should_end: impl Fn(&Lease) -> bool) -> Result<(), Fault> {
+fn end_leases(
+    context: &WebdavRequestContext,
+    path: &TreePath,
+    should_end: impl Fn(&Lease) -> bool,
+) -> Result<(), Fault> {
     let vfs = &context.space().vfs;
     let locks = WebdavLocks { context: context.clone(), prefix: String::new() };
     let mut ended = locks.leases_at(path);
     ended.retain(|lease| lease.path == *path);
     ended.extend(locks.webdav_leases(vfs.leases_below(path)));
-    let is_shared_with_held =
-        |lease: &Lease| lease.is_shared && locks.leases_at(&lease.path).iter().any(|blocking| context.holds_lease(blocking));
+    let is_shared_with_held = |lease: &Lease| {
+        lease.is_shared && locks.leases_at(&lease.path).iter().any(|blocking| context.holds_lease(blocking))
+    };
     // Before any of them ends: a shared lock counts only next to a held one.
     ended.retain(|lease| (context.holds_lease(lease) || is_shared_with_held(lease)) && should_end(lease));
     ended.iter().try_for_each(|lease| vfs.end_lease(&lease.path, &lease.token).map(drop))

@@ -9,12 +9,11 @@ use svcfs_base::Fault;
 use crate::conditions;
 
 /// Headers that must not be repeated.
-const SINGLE_HEADERS: [&str; 7] = ["if", "overwrite", "depth", "destination", "timeout", "lock-token", "x-update-range"];
+const SINGLE_HEADERS: [&str; 7] =
+    ["if", "overwrite", "depth", "destination", "timeout", "lock-token", "x-update-range"];
 
 /// Normalizes a request, with this `destination`; `resource` maps the path of a URL in a condition.
-///
-/// # Errors
-/// `Invalid` for invalid headers, and for a PUT with `Content-Range` (RFC 9110 14.5).
+/// Errors: `Invalid` for invalid headers, and for a PUT with `Content-Range` (RFC 9110 14.5).
 pub(crate) fn normalize(
     mut head: Parts,
     destination: Option<HeaderValue>,

@@ -23,9 +23,6 @@ pub(crate) enum ObservedState {
 
 impl ObservedState {
     /// Reads the state of a file.
-    ///
-    /// # Errors
-    /// Those of reading it.
     pub(crate) fn read(context: &WebdavRequestContext, resource: &ResolvedResource<'_>) -> Result<Self, Fault> {
         let attributes = resource.attributes.clone();
         if resource.is_large() {
@@ -42,10 +39,7 @@ impl ObservedState {
         }
     }
 
-    /// The metadata for dav-server.
-    ///
-    /// # Errors
-    /// `NotFound` if nothing was there.
+    /// The metadata for dav-server. Errors: `NotFound` if nothing was there.
     pub(crate) fn metadata(self, path: &TreePath) -> Result<ResourceMetadata, Fault> {
         match self {
             Self::Nothing => Err(Fault::file_not_found(path)),
@@ -53,10 +47,7 @@ impl ObservedState {
         }
     }
 
-    /// Checks that content that was read later is the observed one.
-    ///
-    /// # Errors
-    /// `Conflict`.
+    /// Checks that content that was read later is the observed one. Errors: `Conflict`.
     pub(crate) fn check_unchanged(&self, path: &TreePath, current: ETag) -> Result<(), Fault> {
         match self {
             Self::File(_, etag) if *etag == current => Ok(()),
@@ -78,11 +69,12 @@ pub(crate) fn to_precondition(observed: Option<&ObservedState>) -> Precondition 
 }
 
 /// Checks that a resource that is read is still in the observed state. For writes, the write path
-/// checks it.
-///
-/// # Errors
-/// `Conflict`.
-pub(crate) fn check(context: &WebdavRequestContext, observed: Option<&ObservedState>, path: &TreePath) -> Result<(), Fault> {
+/// checks it. Errors: `Conflict`.
+pub(crate) fn check(
+    context: &WebdavRequestContext,
+    observed: Option<&ObservedState>,
+    path: &TreePath,
+) -> Result<(), Fault> {
     let Some(observed) = observed else { return Ok(()) };
     let current = match ResolvedResource::at_no_follow(context, path) {
         Ok(resource) => ObservedState::read(context, &resource)?,

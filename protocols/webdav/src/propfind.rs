@@ -89,10 +89,7 @@ impl PropertySelection {
     }
 }
 
-/// Answers a PROPFIND.
-///
-/// # Errors
-/// `Invalid` for an invalid body or depth; `NotFound`; those of reading the tree.
+/// Answers a PROPFIND. Errors: `Invalid` for an invalid body or depth; `NotFound`.
 pub(crate) async fn answer(
     (context, locks): (&WebdavRequestContext, &WebdavLocks),
     path: TreePath,
@@ -102,10 +99,15 @@ pub(crate) async fn answer(
     let agent = head.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
     let selection = PropertySelection::of(body, agent.contains("Microsoft"))?;
     let lookup_context = context.clone();
-    let subjects =
-        svcfs_listener::run_blocking(&context.protocol().lanes, Lane::Quick, move || collect(&lookup_context, path, depth)).await?;
+    let subjects = svcfs_listener::run_blocking(&context.protocol().lanes, Lane::Quick, move || {
+        collect(&lookup_context, path, depth)
+    })
+    .await?;
     let Some(subjects) = subjects else {
-        return Ok(reply(StatusCode::FORBIDDEN, Full::from(FINITE_DEPTH_ERROR).map_err(|never| match never {}).boxed_unsync()));
+        return Ok(reply(
+            StatusCode::FORBIDDEN,
+            Full::from(FINITE_DEPTH_ERROR).map_err(|never| match never {}).boxed_unsync(),
+        ));
     };
     let shared = Arc::new((context.clone(), locks.clone(), selection));
     let lines = stream::iter(batches(subjects)).then(move |part| {
@@ -154,7 +156,11 @@ fn collect(
     depth: PropfindDepth,
 ) -> Result<Option<Vec<ListedResource>>, Fault> {
     let resource = ResolvedResource::at(context, &path)?;
-    let target = ListedResource { path: path.clone(), resolved_path: resource.path.clone(), metadata: resource.metadata(context)? };
+    let target = ListedResource {
+        path: path.clone(),
+        resolved_path: resource.path.clone(),
+        metadata: resource.metadata(context)?,
+    };
     match (depth, resource.is_folder()) {
         (PropfindDepth::Infinity, true) => return Ok(None),
         (PropfindDepth::Zero, _) | (_, false) => return Ok(Some(vec![target])),
@@ -202,7 +208,8 @@ fn properties_of(
     };
     match selection {
         PropertySelection::Names => {
-            let present = all_of(&mut PropertyName::all().chain(PropertyName::on_request()))?.into_iter().chain(dead()?);
+            let present =
+                all_of(&mut PropertyName::all().chain(PropertyName::on_request()))?.into_iter().chain(dead()?);
             Ok((present.map(|property| PropertyName::of(&property).element(Vec::new())).collect(), Vec::new()))
         }
         PropertySelection::All(more) => {

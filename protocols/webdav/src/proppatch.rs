@@ -67,10 +67,8 @@ pub(crate) struct WindowsProperties {
 }
 
 impl WindowsProperties {
-    /// The file attributes in a request; `None` if there are none.
-    ///
-    /// # Errors
-    /// `Invalid` for an invalid time.
+    /// The file attributes in a request; `None` if there are none. Errors: `Invalid` for an invalid
+    /// time.
     pub(crate) fn of(all: &[PropertyUpdate]) -> Result<Option<Self>, Fault> {
         let (mut properties, mut is_any) = (Self::default(), false);
         for update in all {
@@ -94,9 +92,7 @@ impl WindowsProperties {
     }
 
     /// Applies the attributes, if dav-server reported success and had no other properties to set.
-    ///
-    /// # Errors
-    /// `Locked` when another client has acquired a lock since; I/O errors.
+    /// Errors: `Locked` when another client has acquired a lock since.
     pub(crate) async fn apply_after(
         self,
         (context, path): (&WebdavRequestContext, TreePath),
@@ -119,9 +115,7 @@ impl WindowsProperties {
     }
 
     /// Sets the attributes together with other properties; returns the outcomes of the others.
-    ///
-    /// # Errors
-    /// As [`dead_properties::update`]; I/O errors.
+    /// Errors: as [`dead_properties::update`].
     pub(crate) fn set(
         self,
         context: &WebdavRequestContext,

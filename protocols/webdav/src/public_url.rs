@@ -34,10 +34,7 @@ pub(crate) fn without_prefix<'a>(path: &'a str, prefix: &str) -> &'a str {
     }
 }
 
-/// Replaces the path of a URL.
-///
-/// # Errors
-/// `Invalid` for an invalid path.
+/// Replaces the path of a URL. Errors: `Invalid` for an invalid path.
 pub(crate) fn with_path(uri: &Uri, path: &str) -> Result<Uri, Fault> {
     let target = uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
     let mut parts = uri.clone().into_parts();

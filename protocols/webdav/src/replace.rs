@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::context::WebdavRequestContext;
 use crate::folder_contents::FolderContents;
-use crate::folders::{rename_resource, nested_paths_fault, create_folder, remove};
+use crate::folders::{create_folder, nested_paths_fault, remove, rename_resource};
 use crate::replace_journal::ReplaceRecord;
 use crate::resolved::ResolvedResource;
 use crate::{dead_properties, observed_state};
@@ -19,11 +19,8 @@ use crate::{dead_properties, observed_state};
 ///
 /// A rename of the folder would replace an empty target only, and content removed before a refused
 /// rename would be lost. So each file is renamed, in one change set with the removal of what is
-/// obsolete; if one set cannot hold it, the target gets a backup.
-///
-/// # Errors
-/// `NotEmpty` for a target that cannot be removed; `Conflict` when a precondition fails; those of
-/// the write path. The target is unchanged then.
+/// obsolete; if one set cannot hold it, the target gets a backup. Errors: `NotEmpty` for a target
+/// that cannot be removed; `Conflict` when a precondition fails.
 pub(crate) fn move_over(
     context: &WebdavRequestContext,
     source: &ResolvedResource<'_>,
@@ -32,7 +29,8 @@ pub(crate) fn move_over(
     observed_state::check(context, context.observed(&existing.path).as_ref(), &existing.path)?;
     let (incoming, mut obsolete) = (FolderContents::of(context, source)?, FolderContents::of(context, existing)?);
     obsolete.check_removable(context)?;
-    let to_target = |path: &TreePath| path.rebase(&source.path, &existing.path).unwrap_or_else(|| existing.path.clone());
+    let to_target =
+        |path: &TreePath| path.rebase(&source.path, &existing.path).unwrap_or_else(|| existing.path.clone());
     let fits_one_set = source.is_folder()
         && existing.is_folder()
         && incoming.can_replace(&obsolete, &to_target)
@@ -40,11 +38,17 @@ pub(crate) fn move_over(
         // Hidden files can only move with their folder.
         && incoming.check_removable(context).is_ok();
     if !fits_one_set {
-        return with_backup(context, existing, || rename_resource(context, source, &existing.path, Precondition::Absent), || {});
+        return with_backup(
+            context,
+            existing,
+            || rename_resource(context, source, &existing.path, Precondition::Absent),
+            || {},
+        );
     }
     obsolete.exclude(&incoming, &to_target);
     let (vfs, caller) = (&context.space().vfs, context.caller());
-    let mut changes: Vec<_> = incoming.versioned().map(|(path, _)| Change::rename(path.clone(), to_target(path))).collect();
+    let mut changes: Vec<_> =
+        incoming.versioned().map(|(path, _)| Change::rename(path.clone(), to_target(path))).collect();
     changes.extend(obsolete.versioned().map(|(path, _)| Change::remove(path.clone())));
     if !changes.is_empty() {
         let message = format!("{}: rename dir {} → {}", caller.actor(), source.path, existing.path);
@@ -63,9 +67,6 @@ pub(crate) fn move_over(
 }
 
 /// Replaces a resource by an empty folder: a shallow copy.
-///
-/// # Errors
-/// As [`move_over`].
 pub(crate) fn with_empty_folder(context: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
     if let Some(from) = context.path().filter(|from| from.is_under(path)) {
         return Err(nested_paths_fault(from, path));
@@ -104,10 +105,8 @@ fn copy_folder_attributes(context: &WebdavRequestContext, from: &TreePath, to: &
 /// Runs work that replaces an existing resource. The resource is renamed to a backup first. The
 /// backup is removed after the work, or renamed back when the work fails; if a new resource is in
 /// the way, `undo` removes it first. Nothing else is removed: it belongs to other clients, or it is
-/// the moved resource, which may not be flushed elsewhere.
-///
-/// # Errors
-/// Those of the work, naming the backup if it could not be restored; those of the write path.
+/// the moved resource, which may not be flushed elsewhere. Errors: Those of the work, naming the
+/// backup if it could not be restored.
 pub(crate) fn with_backup(
     context: &WebdavRequestContext,
     existing: &ResolvedResource<'_>,

@@ -53,10 +53,7 @@ pub(crate) struct ReplaceRecord {
 }
 
 impl ReplaceRecord {
-    /// Writes and flushes a record, before the target is renamed.
-    ///
-    /// # Errors
-    /// `NoSpace`; I/O errors.
+    /// Writes and flushes a record, before the target is renamed. Errors: `NoSpace`.
     pub(crate) fn create(context: &WebdavRequestContext, place: &TreePath, beside: &TreePath) -> Result<Self, Fault> {
         let folder = context.space().vfs.state_directory().join(RECORDS_FOLDER);
         std::fs::create_dir_all(&folder).map_err(io_fault)?;
@@ -76,9 +73,6 @@ impl ReplaceRecord {
     }
 
     /// Records that the new resource is in place.
-    ///
-    /// # Errors
-    /// As [`ReplaceRecord::create`].
     pub(crate) fn mark_done(&mut self) -> Result<(), Fault> {
         self.operation.is_done = true;
         self.write()
@@ -135,10 +129,11 @@ fn remove_record(file: &Path) {
 
 fn io_fault(error: io::Error) -> Fault {
     match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            Fault::new(Kind::NoSpace, "no space left on the disk for the record of the replacement; nothing was changed")
-                .with_source(error)
-        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Fault::new(
+            Kind::NoSpace,
+            "no space left on the disk for the record of the replacement; nothing was changed",
+        )
+        .with_source(error),
         _ => Fault::internal(error),
     }
 }

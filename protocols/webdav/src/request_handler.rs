@@ -258,7 +258,9 @@ impl WebdavServer {
             let host = host.split(',').next().and_then(|first| first.trim().parse::<Authority>().ok());
             // Clients may omit the default port.
             let port = |authority: &Authority| authority.port_u16().filter(|port| !matches!(port, 80 | 443));
-            host.is_some_and(|host| host.host().eq_ignore_ascii_case(authority.host()) && port(&host) == port(authority))
+            host.is_some_and(|host| {
+                host.host().eq_ignore_ascii_case(authority.host()) && port(&host) == port(authority)
+            })
         };
         let header_text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let public = self.server.settings().server.public_url.as_ref();
@@ -330,7 +332,11 @@ fn better_response(
 }
 
 /// The response for a locked resource, naming the lock.
-fn locked_response(response: Response<ResponseBody>, locks: &WebdavLocks, fault: Option<&Fault>) -> Response<ResponseBody> {
+fn locked_response(
+    response: Response<ResponseBody>,
+    locks: &WebdavLocks,
+    fault: Option<&Fault>,
+) -> Response<ResponseBody> {
     let message = fault.filter(|fault| fault.kind() == Kind::Locked).map(Fault::message);
     let Some(body) = locks.error_body(message) else { return response };
     let (mut head, _) = response.into_parts();

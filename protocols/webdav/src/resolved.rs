@@ -25,11 +25,8 @@ impl Drop for ResolvedResource<'_> {
 }
 
 impl<'a> ResolvedResource<'a> {
-    /// Resolves a path, following links.
-    ///
-    /// # Errors
-    /// `NotFound`, `Forbidden` outside the caller's permissions, `Invalid` for a link that leads
-    /// out of the tree.
+    /// Resolves a path, following links. Errors: `NotFound`, `Forbidden` outside the caller's
+    /// permissions, `Invalid` for a link that leads out of the tree.
     pub(crate) fn at(context: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         let LookupContext { vfs, protocol, .. } = LookupContext::of(context);
         check_access(context, path)?;
@@ -38,9 +35,6 @@ impl<'a> ResolvedResource<'a> {
     }
 
     /// Resolves a path without following a link at its end.
-    ///
-    /// # Errors
-    /// As [`ResolvedResource::at`].
     pub(crate) fn at_no_follow(context: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         check_access(context, path)?;
         Self::lookup(context, path.clone())
@@ -57,10 +51,8 @@ impl<'a> ResolvedResource<'a> {
         Ok(Self { vfs, node, attributes, path })
     }
 
-    /// Resolves the parent folder of a path.
-    ///
-    /// # Errors
-    /// `NotFound` when there is none; `NotDirectory`; `Forbidden` for protected names.
+    /// Resolves the parent folder of a path. Errors: `NotFound` when there is none; `NotDirectory`;
+    /// `Forbidden` for protected names.
     pub(crate) fn parent_of(context: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         let parent = path.parent().ok_or_else(|| Fault::is_directory(path))?;
         // A key for one folder may not look above that folder.
@@ -84,32 +76,21 @@ impl<'a> ResolvedResource<'a> {
     pub(crate) fn is_large(&self) -> bool {
         self.attributes.large_file().is_some()
     }
-    /// The name in its folder.
-    ///
-    /// # Errors
-    /// For the root, which has none.
+    /// The name in its folder. Errors: For the root, which has none.
     pub(crate) fn name(&self) -> Result<PathComponent, Fault> {
         PathComponent::parse(self.path.name())
     }
     /// The metadata for dav-server.
-    ///
-    /// # Errors
-    /// Those of reading it.
     pub(crate) fn metadata(&self, context: &WebdavRequestContext) -> Result<ResourceMetadata, Fault> {
         metadata(context, &self.path, self.attributes.clone())
     }
-    /// The visible entries of this folder; links are not followed.
-    ///
-    /// # Errors
-    /// `NotDirectory`.
+    /// The visible entries of this folder; links are not followed. Errors: `NotDirectory`.
     pub(crate) fn entries(&self, context: &WebdavRequestContext) -> Result<Vec<(TreePath, PathAttributes)>, Fault> {
         let mut entries = self.all_entries(context)?;
         entries.retain(|(_, attributes)| !matches!(attributes.kind, EntryKind::Special(_)));
         Ok(entries)
     }
-    /// All entries, including pipes, sockets and devices, which clients do not see.
-    ///
-    /// # Errors
+    /// All entries, including pipes, sockets and devices, which clients do not see. Errors:
     /// `NotDirectory`.
     pub(crate) fn all_entries(&self, context: &WebdavRequestContext) -> Result<Vec<(TreePath, PathAttributes)>, Fault> {
         let entries = self.vfs.entries(context.caller(), self.node)?.into_iter();
@@ -117,10 +98,8 @@ impl<'a> ResolvedResource<'a> {
     }
 }
 
-/// Checks that the caller may access the target of a path.
-///
-/// # Errors
-/// `Forbidden`; for a link that leads out of the tree `NotFound` to readers, `Invalid` to writers.
+/// Checks that the caller may access the target of a path. Errors: `Forbidden`; for a link that
+/// leads out of the tree `NotFound` to readers, `Invalid` to writers.
 pub(crate) fn check_access(context: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
     let LookupContext { protocol, permissions, .. } = LookupContext::of(context);
     context.space().check_path_access(permissions, protocol, path).map_err(|fault| as_not_found(context, path, fault))
@@ -136,10 +115,7 @@ fn as_not_found(context: &WebdavRequestContext, path: &TreePath, fault: Fault) -
     }
 }
 
-/// Refuses to create or remove the server's own files.
-///
-/// # Errors
-/// `Forbidden`.
+/// Refuses to create or remove the server's own files. Errors: `Forbidden`.
 pub(crate) fn check_not_protected(context: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
     if !context.space().vfs.is_protected(context.caller().protocol, path) {
         return Ok(());
@@ -149,9 +125,6 @@ pub(crate) fn check_not_protected(context: &WebdavRequestContext, path: &TreePat
 }
 
 /// The metadata of a path for dav-server.
-///
-/// # Errors
-/// Those of reading it.
 pub(crate) fn metadata(
     context: &WebdavRequestContext,
     path: &TreePath,

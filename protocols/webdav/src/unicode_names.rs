@@ -30,7 +30,8 @@ fn find_equivalent(vfs: &Vfs, caller: &Caller, folder: &TreePath, name: &str) ->
     let composed: String = name.nfc().collect();
     let folder = vfs.resolve_links(caller.protocol, folder).ok()?;
     let entries = vfs.list(caller.protocol, &folder).ok()?;
-    let mut equivalents = entries.into_iter().map(|entry| entry.path).filter(|path| path.name().nfc().eq(composed.chars()));
+    let mut equivalents =
+        entries.into_iter().map(|entry| entry.path).filter(|path| path.name().nfc().eq(composed.chars()));
     equivalents.next().filter(|path| caller.permissions.check_path(path).is_ok())
 }
 
@@ -49,10 +50,7 @@ pub(crate) struct StoredName {
 
 impl StoredName {
     /// Looks up a URL path in the space whose URLs start with `prefix`; `None` if it is stored as
-    /// given.
-    ///
-    /// # Errors
-    /// `Invalid` for an invalid path.
+    /// given. Errors: `Invalid` for an invalid path.
     pub(crate) fn of((vfs, caller): (&Vfs, &Caller), prefix: &str, path: &str) -> Result<Option<Self>, Fault> {
         let Some(inner) = path.strip_prefix(prefix) else { return Ok(None) };
         let Ok(decoded) = percent_decode_str(inner).decode_utf8() else { return Ok(None) };
@@ -73,10 +71,7 @@ impl StoredName {
         let composed = composed(path);
         all.iter().find(|renamed| renamed.given == composed).map_or(path, |renamed| &renamed.stored)
     }
-    /// The URL with the stored path.
-    ///
-    /// # Errors
-    /// `Invalid`.
+    /// The URL with the stored path. Errors: `Invalid`.
     pub(crate) fn to_uri(&self, uri: &Uri) -> Result<Uri, Fault> {
         crate::public_url::with_path(uri, &self.stored)
     }

@@ -67,11 +67,8 @@ impl std::fmt::Debug for FileUpload {
 }
 
 impl FileUpload {
-    /// Starts to write a file, existing or new.
-    ///
-    /// # Errors
-    /// `NotFound` without a parent folder, `IsDirectory`, `Exists`; `Forbidden` outside the
-    /// caller's permissions.
+    /// Starts to write a file, existing or new. Errors: `NotFound` without a parent folder,
+    /// `IsDirectory`, `Exists`; `Forbidden` outside the caller's permissions.
     pub(crate) fn open(context: &WebdavRequestContext, path: TreePath, options: UploadOptions) -> Result<Self, Fault> {
         let UploadOptions { keeps_content, append, create_new, must_exist, length } = options;
         let mut upload = Self {
@@ -87,7 +84,9 @@ impl FileUpload {
             path,
         };
         match ResolvedResource::at(context, &upload.path) {
-            Ok(resource) if resource.attributes.kind != EntryKind::File => return Err(Fault::is_directory(&upload.path)),
+            Ok(resource) if resource.attributes.kind != EntryKind::File => {
+                return Err(Fault::is_directory(&upload.path));
+            }
             Ok(_) if create_new => return Err(Fault::exists(&upload.path)),
             Ok(resource) => {
                 if keeps_content {
@@ -95,7 +94,10 @@ impl FileUpload {
                         return Err(Fault::too_large("file of which a part is written", MAX_FILE_BYTES));
                     }
                     let file = context.space().vfs.read(context.caller().protocol, &resource.path)?;
-                    upload.expected.as_ref().map_or(Ok(()), |expected| expected.check_unchanged(&resource.path, file.etag))?;
+                    upload
+                        .expected
+                        .as_ref()
+                        .map_or(Ok(()), |expected| expected.check_unchanged(&resource.path, file.etag))?;
                     upload.expected =
                         Some(ObservedState::File(ResourceMetadata::of(file.attributes, file.etag), file.etag));
                 }
@@ -127,7 +129,9 @@ impl FileUpload {
         match self.range {
             WriteRange::Full if is_long => return self.write_blocks(&data).await,
             WriteRange::At(_) | WriteRange::Append if self.received > LIMIT => {
-                return Err(self.context.record_fault(Fault::too_large("file of which a part is written", MAX_FILE_BYTES)));
+                return Err(self
+                    .context
+                    .record_fault(Fault::too_large("file of which a part is written", MAX_FILE_BYTES)));
             }
             WriteRange::Full | WriteRange::At(_) | WriteRange::Append => {}
         }
@@ -176,7 +180,8 @@ impl FileUpload {
 
     /// Creates the staged file, with the data that was buffered so far.
     async fn create_staged(&mut self) -> FsResult<StagedResource> {
-        let _memory = if self.buffer.is_on_disk() { Some(self.reserve_memory(self.buffer.length()).await?) } else { None };
+        let _memory =
+            if self.buffer.is_on_disk() { Some(self.reserve_memory(self.buffer.length()).await?) } else { None };
         let (buffer, path) = (self.take_buffer(), self.path.clone());
         let created = self.context.run(move |context| {
             let mut staged = StagedResource::new(context, &path)?;
@@ -200,7 +205,8 @@ impl FileUpload {
     /// Installs the complete file.
     async fn finish(&mut self) -> FsResult<()> {
         if let Some(declared) = self.declared.filter(|declared| *declared != self.received) {
-            let message = format_args!("has {} bytes, but {declared} were declared; nothing was written", self.received);
+            let message =
+                format_args!("has {} bytes, but {declared} were declared; nothing was written", self.received);
             return Err(self.context.record_fault(Fault::invalid("body", message)));
         }
         let staged = self.finish_staged().await?;
@@ -225,8 +231,11 @@ impl FileUpload {
                 return Ok(Some(ResourceMetadata::of_large(resource.attributes.clone())));
             }
             let (content, _permit) = buffer.into_bytes()?;
-            let content =
-                if range == WriteRange::Full { content } else { apply_patch(context, &path, (range, expected.as_ref()), &content)? };
+            let content = if range == WriteRange::Full {
+                content
+            } else {
+                apply_patch(context, &path, (range, expected.as_ref()), &content)?
+            };
             save(context, (&path, expected.as_ref()), content)
         });
         self.outcome = installed.await?;
@@ -325,10 +334,7 @@ pub(crate) struct StagedResource {
 }
 
 impl StagedResource {
-    /// Creates one in the folder of `path`.
-    ///
-    /// # Errors
-    /// `NotFound` when there is no such folder.
+    /// Creates one in the folder of `path`. Errors: `NotFound` when there is no such folder.
     pub(crate) fn new(context: &WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         let (vfs, caller) = (Arc::clone(&context.space().vfs), context.caller().clone());
         let folder = ResolvedResource::parent_of(context, path)?;
@@ -343,9 +349,6 @@ impl StagedResource {
     }
 
     /// Appends data.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn append(&mut self, data: &[u8]) -> Result<(), Fault> {
         self.vfs.write_node(&self.caller, self.handle, WriteAt::Offset(self.length), data)?;
         self.length += data.len() as u64;
@@ -353,17 +356,12 @@ impl StagedResource {
     }
 
     /// Flushes the file to disk, which may take long.
-    ///
-    /// # Errors
-    /// I/O errors.
     pub(crate) fn flush(&self) -> Result<(), Fault> {
         self.vfs.publish(&self.caller, self.node, Durability::Now)
     }
 
-    /// Installs the file, if the target is in the expected state.
-    ///
-    /// # Errors
-    /// `Conflict` when the target is in another state; I/O errors. The target is unchanged then.
+    /// Installs the file, if the target is in the expected state. Errors: `Conflict` when the
+    /// target is in another state. The target is unchanged then.
     pub(crate) fn install(
         mut self,
         context: &WebdavRequestContext,
@@ -372,7 +370,8 @@ impl StagedResource {
     ) -> Result<(), Fault> {
         let Some(path) = self.path.clone() else { return Ok(()) };
         self.flush()?;
-        let (staging_folder, folder) = (ResolvedResource::parent_of(context, &path)?, ResolvedResource::parent_of(context, position)?);
+        let (staging_folder, folder) =
+            (ResolvedResource::parent_of(context, &path)?, ResolvedResource::parent_of(context, position)?);
         let (old, new) = (PathComponent::parse(path.name())?, PathComponent::parse(position.name())?);
         let options = (observed_state::to_precondition(expected), Durability::Now);
         self.vfs.rename_node_expecting(&self.caller, (staging_folder.node, &old), (folder.node, &new), options)?;

@@ -66,9 +66,6 @@ const fn max_file_bytes() -> usize {
 }
 
 /// Appends records; rewrites the file when it has too many outdated ones, or is not a cache file.
-///
-/// # Errors
-/// I/O errors.
 #[expect(clippy::disallowed_methods, reason = "server state, hidden from all protocols")]
 pub(super) fn add(
     path: &Path,

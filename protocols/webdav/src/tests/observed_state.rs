@@ -64,7 +64,8 @@ fn what_a_condition_is_judged_by_is_what_the_write_expects_while_another_door_wr
         for _ in 0..300 {
             let asked = served.asked("PUT", PAGE);
             let told = served.told(&asked, PAGE).unwrap();
-            let Precondition::OneOf(expected) = crate::observed_state::to_precondition(asked.observed(&path).as_ref()) else {
+            let Precondition::OneOf(expected) = crate::observed_state::to_precondition(asked.observed(&path).as_ref())
+            else {
                 panic!("anything")
             };
             assert_eq!(told, expected[0].to_string());

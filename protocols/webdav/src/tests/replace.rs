@@ -178,7 +178,7 @@ fn what_came_where_something_was_replaced_stays_though_the_replacing_fails() {
     assert_eq!(stands, told_of("to/theirs.md", "# T\n"));
     for (served, told) in [(&moved, told), (&taken, also_told)] {
         let place = told.split('`').nth(1).unwrap();
-        assert!(told.starts_with("the disk takes its time; what was to be replaced is at `.svc-replaced-"), "{told}");
+        assert!(told.starts_with("the disk takes its time; the replaced resource is at `.svc-replaced-"), "{told}");
         assert_eq!(served.below(place), told_of(&format!("{place}/b.md"), "# B\n"));
     }
 }
