@@ -114,10 +114,10 @@ impl DavFile for ReadableFile {
             Ok(read)
         })
     }
-    fn seek(&mut self, position_request: SeekFrom) -> FsFuture<'_, u64> {
-        let seek_position = seek_position(position_request, self.position, self.metadata.attributes.size);
-        if let Ok(position_request) = seek_position {
-            self.position = position_request;
+    fn seek(&mut self, target: SeekFrom) -> FsFuture<'_, u64> {
+        let seek_position = seek_position(target, self.position, self.metadata.attributes.size);
+        if let Ok(target) = seek_position {
+            self.position = target;
         }
         Box::pin(std::future::ready(seek_position))
     }

@@ -57,8 +57,8 @@ impl WebdavLocks {
 
     /// The URL path of a path for clients.
     pub(crate) fn address(&self, path: &TreePath) -> String {
-        let encode_segment: Vec<_> = path.components().map(encode_segment).collect();
-        format!("{}/{}", self.prefix, encode_segment.join("/"))
+        let segments: Vec<_> = path.components().map(encode_segment).collect();
+        format!("{}/{}", self.prefix, segments.join("/"))
     }
 
     /// Shallow locks of the parent folder, which bind the names in it, if the request creates or
@@ -68,10 +68,10 @@ impl WebdavLocks {
     }
 
     fn parent_leases_of(&self, path: &TreePath) -> Vec<Lease> {
-        let mut parent_locks = path.parent().map(|parent_locks| self.leases_at(&parent_locks)).unwrap_or_default();
-        parent_locks.retain(|lease| !lease.is_deep);
+        let mut leases = path.parent().map(|parent| self.leases_at(&parent)).unwrap_or_default();
+        leases.retain(|lease| !lease.is_deep);
         // Usually there are none, and no lookup is needed.
-        if parent_locks.is_empty() || !self.context.changes_name(path) { Vec::new() } else { parent_locks }
+        if leases.is_empty() || !self.context.changes_name(path) { Vec::new() } else { leases }
     }
 
     /// A lock on the path or its parent that blocks the caller. The holder of one of several shared
@@ -232,12 +232,12 @@ impl DavLockSystem for WebdavLocks {
     fn unlock(&self, path: &DavPath, token: &str) -> LsFuture<'_, Result<(), ()>> {
         let (path, token) = (path_of(path), token.to_owned());
         Box::pin(async move {
-            let unlocked = move |context: &WebdavRequestContext| {
+            let end_lease = move |context: &WebdavRequestContext| {
                 let path = path?;
                 check_holder(context, &path, &token)?;
                 context.space().vfs.end_lease(&path, &token)
             };
-            let ended = self.run(unlocked).await?;
+            let ended = self.run(end_lease).await?;
             if ended { Ok(()) } else { Err(()) }
         })
     }
@@ -246,12 +246,12 @@ impl DavLockSystem for WebdavLocks {
         let until = self.context.space().vfs.lease_expiry(timeout.unwrap_or(DEFAULT_TIMEOUT));
         let (requested, path, token) = (path.clone(), path_of(path), token.to_owned());
         Box::pin(async move {
-            let refreshed = move |context: &WebdavRequestContext| {
+            let renew = move |context: &WebdavRequestContext| {
                 let path = path?;
                 check_holder(context, &path, &token)?;
                 context.space().vfs.renew_lease(&path, &token, until)
             };
-            let renewed = self.run(refreshed).await?;
+            let renewed = self.run(renew).await?;
             renewed.map(|lease| self.to_dav_lock(&lease, &requested)).ok_or(())
         })
     }
@@ -275,12 +275,12 @@ impl DavLockSystem for WebdavLocks {
             if holds_one { Ok(()) } else { Err(self.to_dav_lock(leases.first().unwrap_or(&empty_lease()), path)) }
         } else {
             // A lock of another client below the path blocks, too.
-            let lock_path = path_of(path).ok();
+            let tree_path = path_of(path).ok();
             let below = || {
-                let below = lock_path.as_ref().filter(|_| deep).map(|path| self.context.space().vfs.leases_below(path));
+                let below = tree_path.as_ref().filter(|_| deep).map(|path| self.context.space().vfs.leases_below(path));
                 self.webdav_leases(below.unwrap_or_default()).find(|lease| !is_held(lease))
             };
-            let blocking = lock_path.as_ref().and_then(|path| self.blocking_lease(path, is_held)).or_else(below);
+            let blocking = tree_path.as_ref().and_then(|path| self.blocking_lease(path, is_held)).or_else(below);
             blocking.map_or(Ok(()), |lease| {
                 let dav_lock = self.to_dav_lock(&lease, path);
                 self.context.record_lock_conflict(LockConflict { lease, is_conflict: false });
@@ -291,18 +291,18 @@ impl DavLockSystem for WebdavLocks {
     }
 
     fn discover(&self, path: &DavPath) -> LsFuture<'_, Vec<DavLock>> {
-        let dav_lock = self.leases_for(path).iter().map(|lease| self.to_dav_lock(lease, path)).collect();
-        Box::pin(std::future::ready(dav_lock))
+        let dav_locks = self.leases_for(path).iter().map(|lease| self.to_dav_lock(lease, path)).collect();
+        Box::pin(std::future::ready(dav_locks))
     }
 
     fn delete(&self, path: &DavPath) -> LsFuture<'_, Result<(), ()>> {
         let path = path_of(path);
-        let ended = move |context: &WebdavRequestContext| {
+        let end = move |context: &WebdavRequestContext| {
             let path = path?;
             // What replaces the path may be there afterwards: see [`run_replacing`].
             if context.will_replace(&path) { Ok(()) } else { end_leases(context, &path, |_| true) }
         };
-        Box::pin(async move { self.run(ended).await })
+        Box::pin(async move { self.run(end).await })
     }
 }
 
@@ -323,7 +323,7 @@ pub(crate) fn run_replacing(
     Ok(())
 }
 
-/// Ends the locks at a path and below it that match `is_over` and under which the caller acted. A
+/// Ends the locks at a path and below it that match `should_end` and under which the caller acted. A
 /// lock that another client has acquired since stays.
 fn end_leases(
     context: &WebdavRequestContext,

@@ -365,14 +365,14 @@ impl StagedResource {
     pub(crate) fn install(
         mut self,
         context: &WebdavRequestContext,
-        position: &TreePath,
+        target: &TreePath,
         expected: Option<&ObservedState>,
     ) -> Result<(), Fault> {
         let Some(path) = self.path.clone() else { return Ok(()) };
         self.flush()?;
         let (staging_folder, folder) =
-            (ResolvedResource::parent_of(context, &path)?, ResolvedResource::parent_of(context, position)?);
-        let (old, new) = (PathComponent::parse(path.name())?, PathComponent::parse(position.name())?);
+            (ResolvedResource::parent_of(context, &path)?, ResolvedResource::parent_of(context, target)?);
+        let (old, new) = (PathComponent::parse(path.name())?, PathComponent::parse(target.name())?);
         let options = (observed_state::to_precondition(expected), Durability::Now);
         self.vfs.rename_node_expecting(&self.caller, (staging_folder.node, &old), (folder.node, &new), options)?;
         self.path = None;
