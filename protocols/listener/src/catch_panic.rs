@@ -1,4 +1,4 @@
-//! A panic while a request is answered.
+//! Turns a panic in a request handler into a fault.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,14 +8,14 @@ use std::task::Poll;
 use svcfs_base::Fault;
 use svcfs_work::LaneError;
 
-/// Does what answers a request. A panic in it is a fault like any other that is ours: it is answered, told of and counted, where it would end the
-/// connection without a word.
+/// Runs a request handler. A panic in it becomes an `Internal` fault, which is answered, logged and
+/// counted; without this, the connection would just close.
 ///
 /// # Errors
 /// Those of the work; `Internal` when it panicked.
 pub async fn catch_panic<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
     let mut work = pin!(work);
-    // It is not polled again, and what it held is dropped.
+    // After a panic the future is not polled again; what it holds is dropped.
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
         Ok(polled) => polled,
         Err(panic) => Poll::Ready(Err(Fault::internal(LaneError::from_panic(&*panic)))),

@@ -1,6 +1,7 @@
-//! How many connections there may be, and how many of them from one address.
+//! Limits the connections of a protocol, in total and per client address.
 //!
-//! One rule: nobody keeps others out by connecting often. Addresses of this machine are not bounded: a proxy brings everybody from there.
+//! Invariant: no client can lock others out with many connections. Loopback addresses have no limit
+//! of their own, because a proxy brings all clients from there.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,70 +11,69 @@ use parking_lot::Mutex;
 use svcfs_base::network_prefix;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Connections at once; more wait in the system's queue.
-const AT_ONCE: usize = 4096;
-/// Those from one address.
-const FROM_ONE: usize = 1024;
+/// Connections in total; more wait in the kernel's accept queue.
+const MAX_CONNECTIONS: usize = 4096;
+/// Connections of one client address.
+const MAX_CONNECTIONS_PER_ADDRESS: usize = 1024;
 
-/// How many connections each address has.
+/// Connections per address.
 type ConnectionCounts = Arc<Mutex<HashMap<IpAddr, usize>>>;
 
-/// The connections there are.
+/// Counts the open connections.
 #[derive(Debug)]
 pub struct ConnectionLimiter {
-    places: Arc<Semaphore>,
-    from: ConnectionCounts,
-    from_one: usize,
+    slots: Arc<Semaphore>,
+    counts: ConnectionCounts,
+    max_per_address: usize,
 }
 
-/// A connection's place; given back when it is dropped.
+/// Permission for one connection; released when dropped.
 #[derive(Debug)]
 pub struct ConnectionPermit {
-    _held: OwnedSemaphorePermit,
-    from: Option<(ConnectionCounts, IpAddr)>,
+    _slot: OwnedSemaphorePermit,
+    counts: Option<(ConnectionCounts, IpAddr)>,
 }
 
 impl ConnectionLimiter {
-    fn of(at_once: usize, from_one: usize) -> Self {
-        Self { places: Arc::new(Semaphore::new(at_once)), from: Arc::default(), from_one }
+    fn new(max_total: usize, max_per_address: usize) -> Self {
+        Self { slots: Arc::new(Semaphore::new(max_total)), counts: Arc::default(), max_per_address }
     }
 
-    /// Waits until there is room for one more.
+    /// Waits until a connection is free.
     pub async fn wait_for_slot(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.places).acquire_owned().await.ok()
+        Arc::clone(&self.slots).acquire_owned().await.ok()
     }
 
-    /// A place for a connection from this address; none when it has too many.
-    pub fn admit(&self, room: OwnedSemaphorePermit, address: IpAddr) -> Option<ConnectionPermit> {
+    /// Admits a connection from this address; `None` when the address has too many.
+    pub fn admit(&self, slot: OwnedSemaphorePermit, address: IpAddr) -> Option<ConnectionPermit> {
         if address.to_canonical().is_loopback() {
-            return Some(ConnectionPermit { _held: room, from: None });
+            return Some(ConnectionPermit { _slot: slot, counts: None });
         }
         let address = network_prefix(address);
-        let mut from = self.from.lock();
-        let count = from.entry(address).or_default();
-        if *count >= self.from_one {
+        let mut counts = self.counts.lock();
+        let count = counts.entry(address).or_default();
+        if *count >= self.max_per_address {
             return None;
         }
         *count += 1;
-        Some(ConnectionPermit { _held: room, from: Some((Arc::clone(&self.from), address)) })
+        Some(ConnectionPermit { _slot: slot, counts: Some((Arc::clone(&self.counts), address)) })
     }
 }
 
 impl Default for ConnectionLimiter {
-    /// Nobody yet.
     fn default() -> Self {
-        Self::of(AT_ONCE, FROM_ONE)
+        Self::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS)
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let Some((from, address)) = &self.from else { return };
-        let mut from = from.lock();
-        if let Some(count) = from.get_mut(address) {
+        let Some((counts, address)) = &self.counts else { return };
+        let mut counts = counts.lock();
+        if let Some(count) = counts.get_mut(address) {
             *count -= 1;
             if *count == 0 {
-                from.remove(address);
+                counts.remove(address);
             }
         }
     }
@@ -85,7 +85,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_address_takes_a_part_of_the_places_and_gives_them_back() {
-        let crowd = ConnectionLimiter::of(8, 2);
+        let crowd = ConnectionLimiter::new(8, 2);
         let place = async |address: &str| crowd.admit(crowd.wait_for_slot().await.unwrap(), address.parse().unwrap());
         let held = [place("10.0.0.1").await, place("10.0.0.1").await];
         assert!(held.iter().all(Option::is_some) && place("10.0.0.1").await.is_none());
@@ -95,6 +95,6 @@ mod tests {
         drop(held);
         assert!(place("10.0.0.1").await.is_some());
         drop(own);
-        assert_eq!((crowd.from.lock().len(), crowd.places.available_permits()), (0, 8));
+        assert_eq!((crowd.counts.lock().len(), crowd.slots.available_permits()), (0, 8));
     }
 }

@@ -1,4 +1,4 @@
-//! The accept loop: connections in, each served to its end, a graceful stop.
+//! The accept loop with a graceful stop.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -19,18 +19,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connection_limiter::{ConnectionLimiter, ConnectionPermit};
 
-/// Longest head of a request (line and headers), in bytes; what is read in the same go as its last part may exceed it.
+/// Longest request head (line and headers), in bytes; the last read may exceed it.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// How long a client may take to send a head, and how long a kept-alive connection may rest.
-const HEAD_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a client may take none of an answer.
-const WRITE_PATIENCE: Duration = Duration::from_secs(30);
-/// How long requests in progress may take once the server goes down.
-const GRACE: Duration = Duration::from_secs(15);
-/// The pause after the system refused to hand out a connection (out of file descriptors).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Longest time for sending a head, and for idling on a kept-alive connection.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time in which a client takes none of a response.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time for requests in progress after the stop.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
+/// Pause after `accept` failed (out of file descriptors).
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Answers requests, each with the address it comes from, on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most, gaps.md 8).
+/// Answers requests on a bound listener, each with its client address, until `stop` is cancelled;
+/// then gives the requests in progress 15 s to finish.
 pub async fn serve<A, F, B>(listener: TcpListener, stop: CancellationToken, answer: A)
 where
     A: Fn(Request<Incoming>, IpAddr) -> F + Clone + Send + 'static,
@@ -39,63 +40,67 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>> + fmt::Debug,
 {
-    let crowd = ConnectionLimiter::default();
+    let limiter = ConnectionLimiter::default();
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     loop {
         let next = async {
-            let room = crowd.wait_for_slot().await;
-            (room, listener.accept().await)
+            let slot = limiter.wait_for_slot().await;
+            (slot, listener.accept().await)
         };
         tokio::select! {
             () = stop.cancelled() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            (room, accepted) = next => match (room, accepted) {
-                (Some(room), Ok((stream, peer))) => {
-                    let Some(place) = crowd.admit(room, peer.ip()) else {
-                        tracing::debug!(%peer, "a connection was closed: there are too many from its address");
+            (slot, accepted) = next => match (slot, accepted) {
+                (Some(slot), Ok((stream, peer))) => {
+                    let Some(permit) = limiter.admit(slot, peer.ip()) else {
+                        tracing::debug!(%peer, "connection closed: too many from this address");
                         continue;
                     };
                     let stream = (stream, peer.ip());
-                    connections.spawn(converse(stream, answer.clone(), place, graceful.watcher()));
+                    connections.spawn(serve_connection(stream, answer.clone(), permit, graceful.watcher()));
                 }
                 (_, Err(error)) => {
                     tracing::warn!(%error, "accepting a connection failed");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
                 }
                 (None, Ok(_)) => break,
             },
         }
     }
     drop(listener);
-    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
-        tracing::warn!(connections = connections.len(), "requests still in progress were cut off");
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, graceful.shutdown()).await.is_err() {
+        tracing::warn!(connections = connections.len(), "requests still in progress were aborted");
     }
     connections.shutdown().await;
 }
 
-/// One connection, to its end.
-async fn converse<A, F, B>((stream, peer): (TcpStream, IpAddr), answer: A, place: ConnectionPermit, watcher: Watcher)
-where
+/// Serves one connection to its end.
+async fn serve_connection<A, F, B>(
+    (stream, peer): (TcpStream, IpAddr),
+    answer: A,
+    permit: ConnectionPermit,
+    watcher: Watcher,
+) where
     A: Fn(Request<Incoming>, IpAddr) -> F,
     F: Future<Output = Response<B>>,
     B: Body + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let _held_to_the_end = place;
-    // Answers are written whole; waiting to fill a packet only delays them.
+    let _permit = permit;
+    // Responses are written in full; waiting to fill a packet only delays them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(WRITE_PATIENCE));
+    stream.set_write_timeout(Some(WRITE_TIMEOUT));
     let service = service_fn(move |request| {
-        let answering = answer(request, peer);
-        async move { Ok::<_, Infallible>(answering.await) }
+        let response = answer(request, peer);
+        async move { Ok::<_, Infallible>(response.await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_PATIENCE)
+        .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(Box::pin(stream)), service);
     if let Err(error) = watcher.watch(connection).await {

@@ -1,4 +1,4 @@
-//! Files on their way to clients: read piece by piece, as they take them.
+//! Streams a file to a client, piece by piece, at the client's pace.
 
 use std::io;
 use std::ops::Range;
@@ -11,43 +11,44 @@ use svcfs_work::{Lane, Lanes};
 
 use crate::run_blocking;
 
-/// Bytes handed to a connection at once.
-const PIECE: usize = 256 << 10;
+/// Bytes of one piece.
+const PIECE_BYTES: usize = 256 << 10;
 
-/// How a file is read that a door has open, at an offset, as far as so many bytes.
+/// How to read an open file: reader, offset, maximum length.
 pub struct ReadFunctions<R> {
-    /// What can be had without waiting.
+    /// Reads without blocking; `None` when that is not possible.
     pub try_read: fn(&R, u64, usize) -> Option<Bytes>,
-    /// Everything else, which waits for the disk.
+    /// Reads in any case; may wait for the disk.
     pub read: fn(&R, u64, usize) -> Result<Bytes, Fault>,
 }
 
-/// A part of a file, read as the client takes it: a thread is woken only for what is not in memory.
+/// Streams a part of a file as the client takes it. A lane is used only for data that is not in
+/// memory.
 pub fn stream_file<R: Send + Sync + 'static>(
     lanes: Arc<Lanes>,
     (reader, read): (R, ReadFunctions<R>),
     part: Range<u64>,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + 'static {
-    let (reader, ReadFunctions { try_read: now, read: wait }) = (Arc::new(reader), read);
-    stream::unfold((part.start, part.end.saturating_sub(part.start)), move |(offset, left)| {
+    let (reader, ReadFunctions { try_read, read: read_blocking }) = (Arc::new(reader), read);
+    stream::unfold((part.start, part.end.saturating_sub(part.start)), move |(offset, remaining)| {
         let (lanes, reader) = (Arc::clone(&lanes), Arc::clone(&reader));
         async move {
-            if left == 0 {
+            if remaining == 0 {
                 return None;
             }
-            let most = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
-            let piece = match now(&reader, offset, most) {
+            let length = usize::try_from(remaining).unwrap_or(usize::MAX).min(PIECE_BYTES);
+            let piece = match try_read(&reader, offset, length) {
                 Some(piece) => Ok(piece),
-                None => run_blocking(&lanes, Lane::Quick, move || wait(&reader, offset, most)).await,
+                None => run_blocking(&lanes, Lane::Quick, move || read_blocking(&reader, offset, length)).await,
             };
             let piece = match piece {
                 Ok(piece) if !piece.is_empty() => Ok(piece),
-                // It became shorter meanwhile: the connection breaks off, and the client knows.
+                // The file was truncated: break the connection, so that the client notices.
                 Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(fault) => Err(io::Error::other(fault)),
             };
-            let read = piece.as_ref().map_or(left, |piece: &Bytes| piece.len() as u64);
-            Some((piece, (offset + read, left - read)))
+            let read = piece.as_ref().map_or(remaining, |piece: &Bytes| piece.len() as u64);
+            Some((piece, (offset + read, remaining - read)))
         }
     })
 }
@@ -58,7 +59,8 @@ mod tests {
 
     use super::*;
 
-    /// A file of which every other stretch of 100 KiB is in memory, and how often somebody waited for it.
+    /// A file of which every other stretch of 100 KiB is in memory, and how often somebody waited
+    /// for it.
     struct File {
         content: Vec<u8>,
         waited: parking_lot::Mutex<usize>,
@@ -74,19 +76,21 @@ mod tests {
             let (begin, end) = (offset as usize, ((offset + length) as usize).min(self.content.len()));
             Bytes::copy_from_slice(self.content.get(begin..end).unwrap_or_default())
         }
-        fn now(&self, offset: u64, length: usize) -> Option<Bytes> {
+        fn try_read(&self, offset: u64, length: usize) -> Option<Bytes> {
             let is_here = (offset / STRETCH).is_multiple_of(2);
             is_here.then(|| self.part(offset, (STRETCH - offset % STRETCH).min(length as u64)))
         }
-        fn wait(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
+        fn read_blocking(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
             *self.waited.lock() += 1;
             Ok(self.part(offset, length as u64))
         }
     }
 
     fn sent(file: &Arc<File>, part: Range<u64>) -> Vec<io::Result<Bytes>> {
-        let read: ReadFunctions<Arc<File>> =
-            ReadFunctions { try_read: |file, at, most| file.now(at, most), read: |file, at, most| file.wait(at, most) };
+        let read: ReadFunctions<Arc<File>> = ReadFunctions {
+            try_read: |file, at, length| file.try_read(at, length),
+            read: |file, at, length| file.read_blocking(at, length),
+        };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
         runtime.block_on(stream_file(Arc::default(), (Arc::clone(file), read), part).collect())
     }
@@ -95,7 +99,7 @@ mod tests {
     fn a_part_is_sent_as_it_is_and_who_waits_waits_for_what_is_not_in_memory_alone() {
         let file = Arc::new(File::of(1 << 20));
         let pieces: Vec<_> = sent(&file, 1000..900_000).into_iter().map(Result::unwrap).collect();
-        assert!(pieces.iter().all(|piece| !piece.is_empty() && piece.len() <= PIECE));
+        assert!(pieces.iter().all(|piece| !piece.is_empty() && piece.len() <= PIECE_BYTES));
         assert!(pieces.concat() == file.content[1000..900_000]);
         assert!((1..pieces.len()).contains(&*file.waited.lock()));
         assert!(sent(&file, 7..7).is_empty(), "nothing is read for nothing");

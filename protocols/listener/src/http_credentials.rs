@@ -1,4 +1,4 @@
-//! What a client says of itself: `Authorization`, as Basic or Bearer (RFC 7617, RFC 6750).
+//! The credentials in `Authorization`: Basic or Bearer (RFC 7617, RFC 6750).
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -6,25 +6,25 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use svcfs_base::{Fault, Kind};
 
-/// Who a client says it is.
+/// User name and key of a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HttpCredentials {
-    /// The name before the password; none with Bearer, and when it is empty.
+    /// The user name of Basic; `None` with Bearer, or when it is empty.
     pub user: Option<String>,
     /// The key: the bearer token, or the password.
     pub key: Option<String>,
 }
 
 impl HttpCredentials {
-    /// Reads the header; nothing when there is none.
+    /// Reads the header; empty credentials when there is none.
     ///
     /// # Errors
-    /// `Unauthenticated` for a header that is neither Basic nor Bearer, or sent twice.
+    /// `Unauthenticated` when the header is neither Basic nor Bearer, or is sent twice.
     pub fn from_headers(headers: &HeaderMap) -> Result<Self, Fault> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let (value, second) = (values.next(), values.next());
         let Some(value) = value else { return Ok(Self::default()) };
-        let understood = || {
+        let parse = || {
             let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
             let rest = rest.trim();
             if scheme.eq_ignore_ascii_case("bearer") {
@@ -37,12 +37,12 @@ impl HttpCredentials {
             let (user, key) = pair.split_once(':')?;
             Some(Self { user: Some(user.to_owned()).filter(|user| !user.is_empty()), key: Some(key.to_owned()) })
         };
-        let refused = || {
-            let told =
-                "`Authorization` must be `Basic` (any user, the key as password) or `Bearer`, and stand there once";
-            Fault::new(Kind::Unauthenticated, told)
+        let invalid = || {
+            let message =
+                "`Authorization` must be `Basic` (any user, the key as password) or `Bearer`, and be sent once";
+            Fault::new(Kind::Unauthenticated, message)
         };
-        if second.is_some() { Err(refused()) } else { understood().ok_or_else(refused) }
+        if second.is_some() { Err(invalid()) } else { parse().ok_or_else(invalid) }
     }
 }
 

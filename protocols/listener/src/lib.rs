@@ -1,7 +1,8 @@
-//! What the protocols that are spoken over HTTP share: connections, who they come from, and the way into blocking code.
+//! What the protocols over HTTP share: accept loop, connection limits, bodies, and the way into
+//! blocking code.
 //!
-//! One rule: nothing of a protocol, and nothing of the tree. The REST door has an accept loop of its own, because warp and the agents' protocol
-//! stand behind it; the limits of connections and the form of requests are these.
+//! Invariant: nothing here knows a protocol or the tree. The REST API has its own accept loop,
+//! because it runs on warp; it uses the connection limits and request checks of this crate.
 #![warn(missing_docs)]
 
 mod catch_panic;
@@ -29,10 +30,10 @@ pub use validate::{drop_unsupported_ranges, single_range, validate_request};
 use svcfs_base::Fault;
 use svcfs_work::{Lane, LaneError, Lanes};
 
-/// Runs blocking work in a lane, inside the present tracing span.
+/// Runs blocking work in a lane, inside the current tracing span.
 ///
 /// # Errors
-/// The work's own; `Unavailable` when the lane stays full; `Internal` when it panicked.
+/// Those of the work; `Unavailable` when the lane stays full; `Internal` when the work panicked.
 pub async fn run_blocking<T, W>(lanes: &Lanes, lane: Lane, work: W) -> Result<T, Fault>
 where
     T: Send + 'static,
@@ -41,23 +42,23 @@ where
     let span = tracing::Span::current();
     match lanes.run(lane, move || span.in_scope(work)).await {
         Ok(outcome) => outcome,
-        Err(error) => Err(of_lane(error)),
+        Err(error) => Err(lane_fault(error)),
     }
 }
 
-/// Why a lane did not run something, as callers read it.
-fn of_lane(error: LaneError) -> Fault {
+/// Translates the reason why a lane did not run something.
+fn lane_fault(error: LaneError) -> Fault {
     match error {
         LaneError::Busy { .. } | LaneError::Stopped => Fault::unavailable(error.to_string()),
         LaneError::Panicked(_) => Fault::internal(error),
     }
 }
 
-/// Logs a fault once, at the edge, as loudly as its kind deserves; `what` is what was asked.
+/// Logs a fault at the level of its kind; `what` names the request. Call it once, at the edge.
 pub fn log_fault(fault: &Fault, what: &str) {
     let kind = fault.kind();
     match kind.level() {
-        svcfs_base::LogLevel::Debug => tracing::debug!(kind = kind.name(), error = ?fault, "`{what}` found nothing"),
+        svcfs_base::LogLevel::Debug => tracing::debug!(kind = kind.name(), error = ?fault, "`{what}`: not found"),
         svcfs_base::LogLevel::Info => tracing::info!(kind = kind.name(), error = ?fault, "`{what}` was refused"),
         svcfs_base::LogLevel::Error => tracing::error!(kind = kind.name(), error = ?fault, "`{what}` failed"),
     }

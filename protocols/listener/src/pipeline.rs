@@ -1,10 +1,11 @@
-//! Long bodies on their way to the disk, block by block: while other threads write and hash one block, the next is received.
+//! Long bodies on their way to disk, block by block: other threads write and hash one block while
+//! the next is received.
 //!
-//! Invariant: a consumer gets the blocks in their order, one at a time, and none behind one that failed. The error is returned by a later call, at the
-//! latest by [`Stage::finish`].
+//! Invariant: a sink gets the blocks in order, one at a time, and none after one that failed. The
+//! error is returned by a later call, at the latest by [`PipelineStage::finish`].
 //!
-//! Why blocks of a megabyte? Because a write of a few KiB costs more for the call than for the copy, and a block that is much larger is no longer in
-//! the processor's cache when it is written.
+//! Blocks have 1 MiB: writing a few KiB costs more for the call than for the copy, and a much
+//! larger block has left the processor's cache when it is written.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,70 +16,72 @@ use svcfs_base::Fault;
 use svcfs_work::{Lane, LaneError, Lanes, StartedWork};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::of_lane;
+use crate::lane_fault;
 use crate::spill_buffer::MemoryBudget;
 
-/// Blocks that a consumer has at most: one it works on, and others, so that it need not wait until the next is received.
+/// Blocks queued for a sink: one it works on, and more, so that it need not wait for the network.
 const MAX_QUEUED: usize = 3;
-/// Blocks that are in memory at most: those, and one that is received.
+/// Blocks in memory: the queued ones, and one that is received.
 const MAX_BLOCKS: usize = MAX_QUEUED + 1;
-/// Bytes of a block while there is room for as many.
+/// Bytes of a block while the memory budget allows.
 const BLOCK_BYTES: usize = 1 << 20;
-/// Bytes of a block while there is no such room, and of the first block: thousands of slow clients have one each.
+/// Bytes of a block without budget, and of the first block: each of thousands of slow clients has
+/// one.
 const SMALL_BLOCK_BYTES: usize = 64 << 10;
 
-/// What comes of a body, cut into blocks.
+/// Cuts a body into blocks.
 #[derive(Debug)]
 pub struct BlockBuffer {
-    room: Arc<MemoryBudget>,
-    /// Room for all blocks.
+    budget: Arc<MemoryBudget>,
+    /// Memory for all blocks.
     permit: Option<OwnedSemaphorePermit>,
     filling: Vec<u8>,
-    /// Blocks that consumers may still have, the oldest first; their memory is used again.
+    /// Blocks that sinks may still use, oldest first; their memory is reused.
     handed_out: VecDeque<Arc<Vec<u8>>>,
 }
 
 impl BlockBuffer {
-    /// An empty one, whose memory is counted in `room`.
-    pub fn new(room: &Arc<MemoryBudget>) -> Self {
-        Self { room: Arc::clone(room), permit: None, filling: Vec::new(), handed_out: VecDeque::new() }
+    /// An empty buffer, whose memory is counted in `budget`.
+    pub fn new(budget: &Arc<MemoryBudget>) -> Self {
+        Self { budget: Arc::clone(budget), permit: None, filling: Vec::new(), handed_out: VecDeque::new() }
     }
 
-    /// Takes data until the present block is full, which is returned; `data` is left with the rest. None once all of it is taken.
+    /// Takes data until the current block is full, and returns that block; `data` keeps the rest.
+    /// `None` once all data is taken.
     pub fn push(&mut self, data: &mut &[u8]) -> Option<Arc<Vec<u8>>> {
-        let taken = self.fill(data);
-        *data = data.get(taken..).unwrap_or_default();
+        let count = self.fill(data);
+        *data = data.get(count..).unwrap_or_default();
         (self.filling.len() >= self.limit()).then(|| self.take())
     }
 
-    /// The present block, if it has any bytes.
+    /// The current block, unless it is empty.
     pub fn take_partial(&mut self) -> Option<Arc<Vec<u8>>> {
         (!self.filling.is_empty()).then(|| self.take())
     }
 
-    /// Takes as much as fits into the present block; how many bytes that are.
+    /// Copies as much as fits into the current block; returns the number of bytes.
     fn fill(&mut self, data: &[u8]) -> usize {
         if self.filling.capacity() == 0 {
             self.filling = self.free_block();
         }
         if self.filling.len() + data.len() >= SMALL_BLOCK_BYTES && self.permit.is_none() {
-            self.permit = self.room.try_take(MAX_BLOCKS * BLOCK_BYTES);
+            self.permit = self.budget.try_reserve(MAX_BLOCKS * BLOCK_BYTES);
         }
-        let taken = data.len().min(self.limit().saturating_sub(self.filling.len()));
-        let end = self.filling.len() + taken;
+        let count = data.len().min(self.limit().saturating_sub(self.filling.len()));
+        let end = self.filling.len() + count;
         if end > self.filling.capacity() {
             let capacity = if end > SMALL_BLOCK_BYTES { BLOCK_BYTES } else { SMALL_BLOCK_BYTES };
             self.filling.reserve_exact(capacity - self.filling.len());
         }
-        self.filling.extend_from_slice(data.get(..taken).unwrap_or_default());
-        taken
+        self.filling.extend_from_slice(data.get(..count).unwrap_or_default());
+        count
     }
 
     const fn limit(&self) -> usize {
         if self.permit.is_some() { BLOCK_BYTES } else { SMALL_BLOCK_BYTES }
     }
 
-    /// Memory of a block that no consumer has any more.
+    /// The memory of a block that no sink uses any more.
     fn free_block(&mut self) -> Vec<u8> {
         let is_free = self.handed_out.front().is_some_and(|oldest| Arc::strong_count(oldest) == 1);
         let oldest = if is_free { self.handed_out.pop_front() } else { None };
@@ -91,7 +94,7 @@ impl BlockBuffer {
         }
     }
 
-    /// The present block, to begin another.
+    /// Hands out the current block and starts another.
     fn take(&mut self) -> Arc<Vec<u8>> {
         let block = Arc::new(std::mem::take(&mut self.filling));
         self.handed_out.push_back(Arc::clone(&block));
@@ -99,35 +102,35 @@ impl BlockBuffer {
     }
 }
 
-/// A consumer of blocks. It may block: each call is made by a thread of a lane.
+/// A consumer of blocks. It may block: each call runs on a thread of a lane.
 pub trait BlockSink: Send + 'static {
     /// Takes the next block.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// I/O errors.
     fn write_block(&mut self, block: &[u8]) -> Result<(), Fault>;
 }
 
-/// A consumer that works beside whoever receives the body.
+/// Runs a sink concurrently with the receiver of the body.
 pub struct PipelineStage<S: BlockSink> {
     lanes: Arc<Lanes>,
-    /// How many more blocks may wait.
+    /// Free slots in the queue.
     free: Arc<Semaphore>,
     queue: Arc<Mutex<BlockQueue<S>>>,
-    /// The work that empties the queue, as long as there was any.
+    /// The lane job that empties the queue; started when a block arrives.
     running: Option<StartedWork<()>>,
 }
 
 struct BlockQueue<S> {
     blocks: VecDeque<(Arc<Vec<u8>>, OwnedSemaphorePermit)>,
-    /// None while it is at work, and after an error.
+    /// `None` while it runs, and after an error.
     sink: Option<S>,
     error: Option<Fault>,
     is_running: bool,
 }
 
 impl<S: BlockSink> PipelineStage<S> {
-    /// Has `sink` take blocks in a lane.
+    /// Prepares `sink` to take blocks in a lane.
     pub fn new(lanes: &Arc<Lanes>, sink: S) -> Self {
         let queue = BlockQueue { blocks: VecDeque::new(), sink: Some(sink), error: None, is_running: false };
         Self {
@@ -138,7 +141,7 @@ impl<S: BlockSink> PipelineStage<S> {
         }
     }
 
-    /// Gives the sink a block, and does not wait until it has taken it; waits while too many are queued.
+    /// Queues a block for the sink; waits only while the queue is full.
     ///
     /// # Errors
     /// Those of an earlier block; `Unavailable` while the lane is full.
@@ -155,35 +158,34 @@ impl<S: BlockSink> PipelineStage<S> {
             let started = self.lanes.spawn(Lane::Quick, move || span.in_scope(|| run(&queue))).await;
             self.running = Some(started.map_err(|error| {
                 self.queue.lock().give_up();
-                of_lane(error)
+                lane_fault(error)
             })?);
         }
         Ok(())
     }
 
-    /// The sink, once it has taken everything.
+    /// Waits until the sink has taken everything, and returns it.
     ///
     /// # Errors
     /// Those of the blocks.
     pub async fn finish(mut self) -> Result<S, Fault> {
         if let Some(running) = self.running.take() {
-            running.await.map_err(of_lane)?;
+            running.await.map_err(lane_fault)?;
         }
         let mut queue = self.queue.lock();
         queue.check()?;
-        queue.sink.take().ok_or_else(failed_before)
+        queue.sink.take().ok_or_else(earlier_failure)
     }
 }
 
 impl<S: BlockSink> Drop for PipelineStage<S> {
     fn drop(&mut self) {
-        // Nobody wants the rest.
         self.queue.lock().blocks.clear();
     }
 }
 
 impl<S> BlockQueue<S> {
-    /// No more blocks are taken.
+    /// Refuses all further blocks.
     fn give_up(&mut self) {
         (self.sink, self.is_running) = (None, false);
         self.blocks.clear();
@@ -192,17 +194,17 @@ impl<S> BlockQueue<S> {
     fn check(&mut self) -> Result<(), Fault> {
         match self.error.take() {
             Some(error) => Err(error),
-            None if self.sink.is_none() && !self.is_running => Err(failed_before()),
+            None if self.sink.is_none() && !self.is_running => Err(earlier_failure()),
             None => Ok(()),
         }
     }
 }
 
-fn failed_before() -> Fault {
-    Fault::internal(std::io::Error::other("a block of this body failed before"))
+fn earlier_failure() -> Fault {
+    Fault::internal(std::io::Error::other("an earlier block of this body failed"))
 }
 
-/// Empties a queue.
+/// Drains the queue.
 fn run<S: BlockSink>(queue: &Mutex<BlockQueue<S>>) {
     let Some(mut sink) = queue.lock().sink.take() else { return };
     loop {
@@ -216,8 +218,8 @@ fn run<S: BlockSink>(queue: &Mutex<BlockQueue<S>>) {
             next
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| sink.write_block(&block)))
-            .unwrap_or_else(|panic| Err(of_lane(LaneError::from_panic(&*panic))));
-        // Before whoever waits for this uses its memory again.
+            .unwrap_or_else(|panic| Err(lane_fault(LaneError::from_panic(&*panic))));
+        // Before a waiting writer gets the permit and reuses this memory.
         drop(block);
         if let Err(error) = outcome {
             let mut queue = queue.lock();
@@ -285,11 +287,12 @@ mod tests {
         (0..length).map(|at| (at / 7) as u8).collect()
     }
 
-    /// Puts a body through two stages, in pieces of this length; the sinks and the length of each block.
-    async fn through(room: &Arc<MemoryBudget>, content: &[u8], piece: usize) -> ([Vec<u8>; 2], Vec<usize>) {
+    /// Puts a body through two stages, in pieces of this length; the sinks and the length of each
+    /// block.
+    async fn through(budget: &Arc<MemoryBudget>, content: &[u8], piece: usize) -> ([Vec<u8>; 2], Vec<usize>) {
         let ((mut first, gate), (mut second, other)) = (gated(), gated());
         drop((gate.allow, other.allow));
-        let (mut blocks, mut memory) = (BlockBuffer::new(room), Vec::new());
+        let (mut blocks, mut memory) = (BlockBuffer::new(budget), Vec::new());
         for mut piece in content.chunks(piece) {
             while let Some(block) = blocks.push(&mut piece) {
                 memory.push(block.as_ptr());
@@ -309,21 +312,21 @@ mod tests {
 
     #[test]
     fn blocks_come_in_their_order_and_few_are_in_memory() {
-        let room = Arc::new(MemoryBudget::new(4096, 0));
+        let budget = Arc::new(MemoryBudget::new(4096, 0));
         let all = content(9 << 20);
         for piece in [1_000, 64 << 10, 300_000, 3 << 20] {
-            let ([first, second], blocks) = runtime().block_on(through(&room, &all, piece));
+            let ([first, second], blocks) = runtime().block_on(through(&budget, &all, piece));
             assert!(first == all && all.starts_with(&second), "pieces of {piece}");
             assert_eq!(blocks, [BLOCK_BYTES; 9], "pieces of {piece}");
-            assert_eq!(room.available(), 4096, "the room is given back");
+            assert_eq!(budget.available(), 4096, "the room is given back");
         }
     }
 
     #[test]
     fn without_room_blocks_are_small_and_nobody_waits() {
-        let room = Arc::new(MemoryBudget::new(4095, 0));
+        let budget = Arc::new(MemoryBudget::new(4095, 0));
         let all = content(300_000);
-        let ([written, _], blocks) = runtime().block_on(through(&room, &all, 10_000));
+        let ([written, _], blocks) = runtime().block_on(through(&budget, &all, 10_000));
         assert!(written == all);
         assert_eq!(blocks, [SMALL_BLOCK_BYTES, SMALL_BLOCK_BYTES, SMALL_BLOCK_BYTES, SMALL_BLOCK_BYTES, 37_856]);
     }

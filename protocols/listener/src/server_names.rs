@@ -1,8 +1,8 @@
-//! Under which names a server answers.
+//! The host names under which a server answers.
 //!
-//! One rule: a page of some other site must not reach a server that trusts whoever can reach it. A browser is sent here by a foreign name that was
-//! made to resolve to this machine (DNS rebinding): `Host` tells. Or by a script of a foreign site: `Origin` tells; no program that speaks these
-//! protocols sends one.
+//! Invariant: a page of another site cannot reach a server that trusts every client that connects.
+//! DNS rebinding, where a foreign name resolves to this machine, shows in `Host`; a script of a
+//! foreign site shows in `Origin`, which no client program of these protocols sends.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -16,59 +16,65 @@ use svcfs_config::{ListenAddress, ServerSettings};
 /// The names of a server.
 #[derive(Debug)]
 pub struct ServerNames {
-    /// In lower case; beside them addresses, `localhost` and what lies below it.
+    /// In lower case. IP addresses and `localhost` with its subdomains are always accepted.
     names: Vec<String>,
-    /// Bound to every address of the machine: there is no telling which names lead here.
-    any: bool,
+    /// Bound to every address of the machine, so any name may lead here.
+    accepts_any: bool,
 }
 
 impl ServerNames {
-    /// The names that follow from where the server listens and how it is known outside.
+    /// The names that follow from the listen address and the public URL.
     pub fn from_settings(settings: &ServerSettings) -> Self {
         let mut names = Vec::new();
-        let mut any = false;
+        let mut accepts_any = false;
         match &settings.host {
-            ListenAddress::Address(address) => any = address.is_unspecified(),
+            ListenAddress::Address(address) => accepts_any = address.is_unspecified(),
             ListenAddress::Name(name) => names.push(name.to_ascii_lowercase()),
         }
         names.extend(settings.public_url.iter().map(|url| url.host().to_ascii_lowercase()));
-        Self { names, any }
+        Self { names, accepts_any }
     }
 
-    /// The same, under one more name.
+    /// Adds one more name.
     #[must_use]
     pub fn with_name(mut self, name: Option<&str>) -> Self {
         self.names.extend(name.map(str::to_ascii_lowercase));
         self
     }
 
-    /// Checks where a request was sent, and from where.
+    /// Checks `Host` and `Origin` of a request.
     ///
     /// # Errors
-    /// `Forbidden` for a name that is not ours, and for a script of a browser.
+    /// `Forbidden` for a foreign host name, and for every request with an `Origin`.
     pub fn check(&self, headers: &HeaderMap) -> Result<(), Fault> {
         let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         if let Some(origin) = text(ORIGIN) {
-            let told =
-                format!("this server is not for scripts of browsers, and `{}` sent one", origin.escape_default());
-            return Err(Fault::new(Kind::Forbidden, told));
+            let message = format!(
+                "scripts in browsers may not use this server; the request has `Origin: {}`",
+                origin.escape_default()
+            );
+            return Err(Fault::new(Kind::Forbidden, message));
         }
         match text(HOST) {
-            Some(host) if !self.any && !self.knows(host) => {
+            Some(host) if !self.accepts_any && !self.is_known(host) => {
                 let host = host.escape_default();
-                let told = format!("host `{host}` is not this server's; if it should be, set `server.public_url`");
-                Err(Fault::new(Kind::Forbidden, told))
+                let message =
+                    format!("`{host}` is not a name of this server; if it should be, set `server.public_url`");
+                Err(Fault::new(Kind::Forbidden, message))
             }
             Some(_) | None => Ok(()),
         }
     }
 
-    fn knows(&self, authority: &str) -> bool {
+    fn is_known(&self, authority: &str) -> bool {
         let Ok(authority) = Authority::from_str(authority) else { return false };
         let host = authority.host().to_ascii_lowercase();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let is_below = |name: &str| host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
-        bare.parse::<IpAddr>().is_ok() || is_below("localhost") || self.names.iter().any(|name| is_below(name))
+        let is_same_or_subdomain =
+            |name: &str| host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+        bare.parse::<IpAddr>().is_ok()
+            || is_same_or_subdomain("localhost")
+            || self.names.iter().any(|name| is_same_or_subdomain(name))
     }
 }
 

@@ -1,7 +1,8 @@
-//! Bodies on their way: in memory while there is room for what has come of them, in a file without a name where there is none.
+//! Buffers for bodies in transit: in memory while the budget lasts, else in an unnamed file.
 //!
-//! One rule: nobody waits for those who are slow. A body takes as much room as has come of it and no more, and where all room is taken the next
-//! piece goes to the disk instead of waiting. Only a body that is here whole waits for room, in which others are as fast as the disk.
+//! Invariant: no client waits for a slow one. A body takes as much memory as has arrived; when the
+//! budget is used up, the next piece goes to disk without waiting. Only a complete body waits for
+//! memory, and the holders of that memory are as fast as the disk.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -14,156 +15,162 @@ use bytes::Bytes;
 use svcfs_base::{Fault, Kind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// KiB of memory for bodies that are on their way.
-const COMING: usize = 384 << 10;
-/// KiB of memory for those that are here whole and come back from the disk.
-const WHOLE: usize = 128 << 10;
-/// How long one waits for that.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Least room that is taken more, in bytes.
-const STEP: usize = 64 << 10;
-/// Bytes that wait in front of the file: as they come, they would be a call of the disk for every few KiB. They are of no room, and of each of thousands.
-const AHEAD: usize = 64 << 10;
+/// Default budget for bodies in transit, in KiB.
+const IN_TRANSIT_KIB: usize = 384 << 10;
+/// Default budget for complete bodies that are read back from disk, in KiB.
+const COMPLETE_KIB: usize = 128 << 10;
+/// Longest wait for memory for a complete body.
+const RESERVE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Smallest step by which a reservation grows, in bytes.
+const RESERVE_STEP_BYTES: usize = 64 << 10;
+/// Bytes collected before each write to the file: pieces arrive in a few KiB, one system call each
+/// would be slow. They are not counted in the budget.
+const WRITE_BLOCK_BYTES: usize = 64 << 10;
 
-/// Memory for the bodies of one door.
+/// Memory for the bodies of one protocol.
 #[derive(Debug)]
 pub struct MemoryBudget {
-    coming: Arc<Semaphore>,
-    whole: Arc<Semaphore>,
+    in_transit: Arc<Semaphore>,
+    complete: Arc<Semaphore>,
 }
 
 impl Default for MemoryBudget {
     fn default() -> Self {
-        Self::new(COMING, WHOLE)
+        Self::new(IN_TRANSIT_KIB, COMPLETE_KIB)
     }
 }
 
 impl MemoryBudget {
-    /// As many KiB for what comes, and for what is here whole.
-    pub fn new(coming: usize, whole: usize) -> Self {
-        Self { coming: Arc::new(Semaphore::new(coming)), whole: Arc::new(Semaphore::new(whole)) }
+    /// A budget of so many KiB for bodies in transit, and for complete bodies.
+    pub fn new(in_transit: usize, complete: usize) -> Self {
+        Self { in_transit: Arc::new(Semaphore::new(in_transit)), complete: Arc::new(Semaphore::new(complete)) }
     }
 
-    /// Room for so many bytes that are about to come, if there is as much now; it is given back with what is returned.
-    pub(crate) fn try_take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    /// Reserves memory for a body in transit, without waiting; dropping the permit releases it.
+    pub(crate) fn try_reserve(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let kib = u32::try_from(bytes.div_ceil(1024)).ok()?;
-        Arc::clone(&self.coming).try_acquire_many_owned(kib).ok()
+        Arc::clone(&self.in_transit).try_acquire_many_owned(kib).ok()
     }
 
-    /// KiB of room for what comes that are free.
+    /// Free KiB for bodies in transit.
     #[cfg(test)]
     pub(crate) fn available(&self) -> usize {
-        self.coming.available_permits()
+        self.in_transit.available_permits()
     }
 
-    /// Waits for room for something that is here and is dealt with now; it is given back with what is returned.
+    /// Waits for memory for a complete body that is processed now; dropping the permit releases it.
     ///
     /// # Errors
-    /// `Unavailable` after half a minute.
+    /// `Unavailable` after 30 s.
     pub async fn reserve_buffer(&self, length: u64) -> Result<OwnedSemaphorePermit, Fault> {
-        let kib = usize::try_from(length / 1024 + 1).unwrap_or(usize::MAX).min(WHOLE / 2 + 1);
-        let permit = Arc::clone(&self.whole).acquire_many_owned(u32::try_from(kib).unwrap_or(u32::MAX));
-        let permit = tokio::time::timeout(PATIENCE, permit).await;
-        let permit =
-            permit.map_err(|_| Fault::unavailable("too many files are put in place here; try again in a moment"))?;
+        let kib = usize::try_from(length / 1024 + 1).unwrap_or(usize::MAX).min(COMPLETE_KIB / 2 + 1);
+        let permit = Arc::clone(&self.complete).acquire_many_owned(u32::try_from(kib).unwrap_or(u32::MAX));
+        let permit = tokio::time::timeout(RESERVE_TIMEOUT, permit).await;
+        let permit = permit.map_err(|_| {
+            Fault::unavailable("too many uploads are completed at the same time; try again in a moment")
+        })?;
         permit.map_err(Fault::internal)
     }
 }
 
-/// A body, as far as it has come.
+/// The bytes of a body received so far.
 #[derive(Debug)]
 pub struct SpillBuffer {
-    room: Arc<MemoryBudget>,
-    /// Room for `here`, as far as it was taken at once.
-    taken: Option<OwnedSemaphorePermit>,
-    here: Vec<u8>,
-    /// What came first, where there was no room for all: `here` lies behind it then.
+    budget: Arc<MemoryBudget>,
+    /// Reserved memory for `buffer`.
+    permit: Option<OwnedSemaphorePermit>,
+    buffer: Vec<u8>,
+    /// The first bytes of the body, once memory was short; `buffer` continues it.
     file: Option<File>,
     /// Bytes in the file.
-    filed: u64,
+    file_bytes: u64,
     folder: PathBuf,
 }
 
 impl SpillBuffer {
-    /// An empty one, which has its file in `folder` if it needs one.
-    pub fn new(room: &Arc<MemoryBudget>, folder: &Path) -> Self {
-        let (taken, here, file) = Default::default();
-        Self { room: Arc::clone(room), taken, here, file, filed: 0, folder: folder.to_owned() }
+    /// An empty buffer; its file, if it needs one, is made in `folder`.
+    pub fn new(budget: &Arc<MemoryBudget>, folder: &Path) -> Self {
+        let (permit, buffer, file) = Default::default();
+        Self { budget: Arc::clone(budget), permit, buffer, file, file_bytes: 0, folder: folder.to_owned() }
     }
 
-    /// Bytes that have come.
+    /// Bytes received.
     pub fn length(&self) -> u64 {
-        self.filed + self.here.len() as u64
+        self.file_bytes + self.buffer.len() as u64
     }
 
-    /// Adds what comes next. Afterwards [`Gathering::is_full`] tells whether it must be written out.
+    /// Appends a piece. Afterwards, check [`SpillBuffer::is_full`].
     pub fn push(&mut self, data: &[u8]) {
-        let end = self.here.len() + data.len();
-        if self.file.is_none() && end > self.here.capacity() && self.grow(end) {
-            self.here.reserve_exact(end.next_multiple_of(STEP).max(self.here.capacity() * 2) - self.here.len());
+        let end = self.buffer.len() + data.len();
+        if self.file.is_none() && end > self.buffer.capacity() && self.grow(end) {
+            self.buffer.reserve_exact(
+                end.next_multiple_of(RESERVE_STEP_BYTES).max(self.buffer.capacity() * 2) - self.buffer.len(),
+            );
         }
-        self.here.extend_from_slice(data);
+        self.buffer.extend_from_slice(data);
     }
 
-    /// Takes room for twice as much as before, or says that there is none.
+    /// Doubles the reservation; `false` when the budget is used up.
     fn grow(&mut self, end: usize) -> bool {
-        let wanted = end.next_multiple_of(STEP).max(self.here.capacity() * 2) / 1024;
-        let more = wanted.saturating_sub(self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
-        let more = Arc::clone(&self.room.coming).try_acquire_many_owned(u32::try_from(more).unwrap_or(u32::MAX));
-        match (more, &mut self.taken) {
-            (Ok(more), Some(taken)) => taken.merge(more),
-            (Ok(more), none @ None) => *none = Some(more),
+        let wanted_kib = end.next_multiple_of(RESERVE_STEP_BYTES).max(self.buffer.capacity() * 2) / 1024;
+        let extra = wanted_kib.saturating_sub(self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
+        let extra =
+            Arc::clone(&self.budget.in_transit).try_acquire_many_owned(u32::try_from(extra).unwrap_or(u32::MAX));
+        match (extra, &mut self.permit) {
+            (Ok(extra), Some(permit)) => permit.merge(extra),
+            (Ok(extra), empty @ None) => *empty = Some(extra),
             (Err(_), _) => return false,
         }
         true
     }
 
-    /// Whether more is here than there is room for: [`Gathering::write_out`] is next.
+    /// Whether `buffer` is over its reservation: call [`SpillBuffer::spill`] next.
     pub fn is_full(&self) -> bool {
-        let held = self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) * 1024;
-        if self.file.is_some() { self.here.len() >= AHEAD } else { self.here.len() > held }
+        let reserved = self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits) * 1024;
+        if self.file.is_some() { self.buffer.len() >= WRITE_BLOCK_BYTES } else { self.buffer.len() > reserved }
     }
 
-    /// Writes what is here to the disk, which waits for it.
+    /// Appends `buffer` to the file. Blocks.
     ///
     /// # Errors
-    /// `NoSpace`; those of the disk.
+    /// `NoSpace`; I/O errors.
     pub fn spill(&mut self) -> Result<(), Fault> {
         let file = match &mut self.file {
             Some(file) => file,
-            none @ None => none.insert(tempfile::tempfile_in(&self.folder).map_err(failed)?),
+            empty @ None => empty.insert(tempfile::tempfile_in(&self.folder).map_err(io_fault)?),
         };
-        file.seek(SeekFrom::Start(self.filed)).and_then(|_| file.write_all(&self.here)).map_err(failed)?;
-        self.filed += self.here.len() as u64;
-        (self.here, self.taken) = Default::default();
+        file.seek(SeekFrom::Start(self.file_bytes)).and_then(|_| file.write_all(&self.buffer)).map_err(io_fault)?;
+        self.file_bytes += self.buffer.len() as u64;
+        (self.buffer, self.permit) = Default::default();
         Ok(())
     }
 
-    /// Whether something of it is on the disk.
+    /// Whether a part is on disk.
     pub fn is_on_disk(&self) -> bool {
         self.file.is_some()
     }
 
-    /// All of it, with the room it has if nothing is on the disk; of the other the caller has room. Waits for the disk.
+    /// The full content, with its memory permit if nothing is on disk; else the caller must have
+    /// one from [`MemoryBudget::reserve_buffer`]. Blocks.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// I/O errors.
     pub fn into_bytes(self) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Fault> {
-        let Self { taken, here, file, filed, .. } = self;
-        let Some(file) = file else { return Ok((here.into(), taken)) };
-        let length = usize::try_from(filed).map_err(Fault::internal)?;
-        let mut all = Vec::with_capacity(length + here.len());
-        all.resize(length, 0);
-        file.read_exact_at(&mut all, 0).map_err(failed)?;
-        all.extend_from_slice(&here);
-        Ok((all.into(), taken))
+        let Self { permit, buffer, file, file_bytes, .. } = self;
+        let Some(file) = file else { return Ok((buffer.into(), permit)) };
+        let length = usize::try_from(file_bytes).map_err(Fault::internal)?;
+        let mut content = Vec::with_capacity(length + buffer.len());
+        content.resize(length, 0);
+        file.read_exact_at(&mut content, 0).map_err(io_fault)?;
+        content.extend_from_slice(&buffer);
+        Ok((content.into(), permit))
     }
 }
 
-fn failed(error: std::io::Error) -> Fault {
+fn io_fault(error: std::io::Error) -> Fault {
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            Fault::new(Kind::NoSpace, "no space left on the disk for what is on its way here").with_source(error)
+            Fault::new(Kind::NoSpace, "no space left on the disk for the upload").with_source(error)
         }
         _ => Fault::internal(error),
     }
@@ -174,46 +181,46 @@ mod tests {
     use super::*;
 
     fn gathered(gathering: &mut SpillBuffer, bytes: usize) -> Vec<u8> {
-        let all: Vec<u8> = (0..bytes).map(|at| (at / 7) as u8).collect();
-        for piece in all.chunks(10_000) {
+        let content: Vec<u8> = (0..bytes).map(|at| (at / 7) as u8).collect();
+        for piece in content.chunks(10_000) {
             gathering.push(piece);
             if gathering.is_full() {
                 gathering.spill().unwrap();
             }
         }
-        all
+        content
     }
 
     #[test]
     fn what_is_slow_takes_room_for_what_has_come_of_it_and_keeps_nobody_out() {
         let folder = tempfile::tempdir().unwrap();
-        let room = Arc::new(MemoryBudget::new(1024, 1024));
-        let mut slow: Vec<_> = (0..20).map(|_| SpillBuffer::new(&room, folder.path())).collect();
+        let budget = Arc::new(MemoryBudget::new(1024, 1024));
+        let mut slow: Vec<_> = (0..20).map(|_| SpillBuffer::new(&budget, folder.path())).collect();
         slow.iter_mut().for_each(|slow| slow.push(b"a first word"));
         assert!(!slow[0].is_full(), "little has come");
-        let mut lone = SpillBuffer::new(&room, folder.path());
-        let all = gathered(&mut lone, 3 << 20);
+        let mut lone = SpillBuffer::new(&budget, folder.path());
+        let content = gathered(&mut lone, 3 << 20);
         assert!(lone.is_on_disk(), "there is room for one MiB");
-        assert_eq!(lone.length(), all.len() as u64);
-        assert_eq!(lone.into_bytes().unwrap().0, all);
+        assert_eq!(lone.length(), content.len() as u64);
+        assert_eq!(lone.into_bytes().unwrap().0, content);
         drop(slow);
-        let mut small = SpillBuffer::new(&room, folder.path());
-        let all = gathered(&mut small, 400_000);
+        let mut small = SpillBuffer::new(&budget, folder.path());
+        let content = gathered(&mut small, 400_000);
         assert!(!small.is_on_disk());
-        assert_eq!(small.into_bytes().unwrap().0, all);
-        assert_eq!(room.coming.available_permits(), 1024, "all of it is given back");
+        assert_eq!(small.into_bytes().unwrap().0, content);
+        assert_eq!(budget.in_transit.available_permits(), 1024, "all of it is given back");
     }
 
     #[test]
     fn where_all_room_is_taken_a_body_goes_to_the_disk_from_its_first_byte_on() {
         let folder = tempfile::tempdir().unwrap();
-        let room = Arc::new(MemoryBudget::new(64, 1024));
-        let mut first = SpillBuffer::new(&room, folder.path());
+        let budget = Arc::new(MemoryBudget::new(64, 1024));
+        let mut first = SpillBuffer::new(&budget, folder.path());
         gathered(&mut first, 50_000);
-        let mut second = SpillBuffer::new(&room, folder.path());
-        let all = gathered(&mut second, 700_001);
+        let mut second = SpillBuffer::new(&budget, folder.path());
+        let content = gathered(&mut second, 700_001);
         assert!(!first.is_on_disk() && second.is_on_disk());
-        assert_eq!(second.into_bytes().unwrap().0, all);
+        assert_eq!(second.into_bytes().unwrap().0, content);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the file has no name");
     }
 }

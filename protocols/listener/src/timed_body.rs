@@ -1,7 +1,7 @@
-//! The body of a request, read as it comes.
+//! A request body with a timeout between its pieces.
 //!
-//! What nobody reads of it is read all the same, for a while: were the connection closed with bytes on their way, the client would hear of that
-//! instead of the answer, and never why it was refused (RFC 9112 9.6).
+//! The rest of a body that the handler did not read is drained for a while. If the connection were
+//! closed with bytes in flight, the client would see a reset instead of the answer (RFC 9112 9.6).
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,31 +12,31 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How long a client may send nothing in the middle of a body.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How long is read what nobody wants, and how much of it.
-const REST: Duration = Duration::from_secs(10);
-const MOST_REST: u64 = 256 << 20;
+/// Longest pause in the middle of a body.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// Limits for draining an unread rest.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_DRAIN_BYTES: u64 = 256 << 20;
 
-/// A body on its way, and until when more of it must come.
+/// A body in transit, with the deadline for its next piece.
 pub struct TimedBody {
     incoming: Option<Incoming>,
-    until: Pin<Box<Sleep>>,
+    deadline: Pin<Box<Sleep>>,
 }
 
 impl TimedBody {
-    /// The body of a request.
+    /// Wraps the body of a request.
     pub fn new(incoming: Incoming) -> Self {
-        Self { incoming: Some(incoming), until: Box::pin(sleep(PATIENCE)) }
+        Self { incoming: Some(incoming), deadline: Box::pin(sleep(READ_TIMEOUT)) }
     }
 }
 
 /// Why a body broke off.
 #[derive(Debug)]
 pub enum BodyError {
-    /// With its connection.
+    /// The connection broke.
     Disconnected(hyper::Error),
-    /// Nothing came for too long.
+    /// No data came before the timeout.
     Stalled,
 }
 
@@ -44,7 +44,7 @@ impl std::fmt::Display for BodyError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Disconnected(error) => error.fmt(formatter),
-            Self::Stalled => write!(formatter, "nothing came for {} s", PATIENCE.as_secs()),
+            Self::Stalled => write!(formatter, "no data received for {} s", READ_TIMEOUT.as_secs()),
         }
     }
 }
@@ -56,17 +56,17 @@ impl Body for TimedBody {
     type Error = BodyError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Self { incoming, until } = &mut *self;
-        let Some(coming) = incoming else { return Poll::Ready(None) };
-        match Pin::new(coming).poll_frame(cx) {
+        let Self { incoming, deadline } = &mut *self;
+        let Some(body) = incoming else { return Poll::Ready(None) };
+        match Pin::new(body).poll_frame(cx) {
             Poll::Ready(frame) => {
-                until.as_mut().reset(Instant::now() + PATIENCE);
+                deadline.as_mut().reset(Instant::now() + READ_TIMEOUT);
                 if !matches!(frame, Some(Ok(_))) {
                     *incoming = None;
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Disconnected)))
             }
-            Poll::Pending => until.as_mut().poll(cx).map(|()| {
+            Poll::Pending => deadline.as_mut().poll(cx).map(|()| {
                 *incoming = None;
                 Some(Err(BodyError::Stalled))
             }),
@@ -84,16 +84,16 @@ impl Drop for TimedBody {
     fn drop(&mut self) {
         let rest = self.incoming.take().filter(|rest| !rest.is_end_stream());
         if let (Some(rest), Ok(runtime)) = (rest, Handle::try_current()) {
-            runtime.spawn(tokio::time::timeout(REST, read_rest(rest)));
+            runtime.spawn(tokio::time::timeout(DRAIN_TIMEOUT, drain(rest)));
         }
     }
 }
 
-async fn read_rest(mut rest: Incoming) {
+async fn drain(mut rest: Incoming) {
     let mut read = 0;
     while let Some(Ok(frame)) = std::future::poll_fn(|cx| Pin::new(&mut rest).poll_frame(cx)).await {
         read += frame.data_ref().map_or(0, |data| data.len() as u64);
-        if read > MOST_REST {
+        if read > MAX_DRAIN_BYTES {
             return;
         }
     }

@@ -1,18 +1,18 @@
-//! The form of a request.
+//! Checks and normalization of request headers.
 
 use http::header::{self, HeaderMap, HeaderValue};
 use svcfs_base::{Fault, Kind};
 
-/// The last byte that a file can have.
+/// The last possible byte of a file.
 const MAX_POSITION: u64 = i64::MAX as u64;
 
-/// Checks what HTTP asks of the form of a request, where the parser below lets more pass than what stands behind a proxy should (RFC 9112 3.2):
-/// whoever reads such a request differently than we do could be made to hide another one in it.
+/// Checks the host of a request more strictly than the HTTP parser (RFC 9112 3.2): a proxy that
+/// reads an ambiguous request differently could be made to smuggle another request in it.
 ///
 /// # Errors
 /// `Invalid`.
 pub fn validate_request<B>(request: &http::Request<B>) -> Result<(), Fault> {
-    let invalid = |told: &str| Err(Fault::new(Kind::Invalid, told));
+    let invalid = |message: &str| Err(Fault::new(Kind::Invalid, message));
     let headers = request.headers();
     let hosts: Vec<_> = headers.get_all(header::HOST).iter().collect();
     match hosts[..] {
@@ -20,17 +20,18 @@ pub fn validate_request<B>(request: &http::Request<B>) -> Result<(), Fault> {
         [] | [_] => {}
         [..] => return invalid("the request has several `Host` headers"),
     }
-    let named = request.uri().authority().map(|authority| authority.as_str());
-    if named
-        .is_some_and(|named| hosts.first().is_some_and(|host| !host.as_bytes().eq_ignore_ascii_case(named.as_bytes())))
-    {
-        return invalid("the address and the `Host` header of the request name different hosts");
+    let authority = request.uri().authority().map(|authority| authority.as_str());
+    if authority.is_some_and(|authority| {
+        hosts.first().is_some_and(|host| !host.as_bytes().eq_ignore_ascii_case(authority.as_bytes()))
+    }) {
+        return invalid("the request URL and the `Host` header name different hosts");
     }
     Ok(())
 }
 
-/// The one part of a file that a request asks for, as `bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-LENGTH`; none where its `Range` cannot be read, is of another
-/// unit, or has several parts: that counts as none, and the answer is the whole (RFC 9110 14.2, gaps.md D47).
+/// The single range of a request, as `bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-LENGTH`. `None`
+/// when `Range` is invalid, has another unit or several parts: such a header is ignored (RFC 9110
+/// 14.2).
 pub fn single_range(headers: &HeaderMap) -> Option<String> {
     let mut lines = headers.get_all(header::RANGE).iter();
     let (Some(line), None) = (lines.next(), lines.next()) else { return None };
@@ -40,7 +41,7 @@ pub fn single_range(headers: &HeaderMap) -> Option<String> {
     if !unit.eq_ignore_ascii_case("bytes") || !is_number(first) || !is_number(last) {
         return None;
     }
-    // A number that is too large lies behind the end of every file.
+    // A larger number is beyond the end of every file.
     let number = |text: &str| text.parse().map_or(MAX_POSITION, |number: u64| number.min(MAX_POSITION));
     match (first, last) {
         ("", "") => None,
@@ -51,7 +52,7 @@ pub fn single_range(headers: &HeaderMap) -> Option<String> {
     }
 }
 
-/// Leaves only a range that [`one_range`] reads.
+/// Removes `Range` unless [`single_range`] accepts it.
 pub fn drop_unsupported_ranges(headers: &mut HeaderMap) {
     let range = single_range(headers).and_then(|range| HeaderValue::from_str(&range).ok());
     headers.remove(header::RANGE);

@@ -1,4 +1,4 @@
-//! Buckets that clients make and remove: spaces below `server.space_parents`.
+//! CreateBucket and DeleteBucket: spaces below `server.space_parents`.
 
 use std::sync::Arc;
 
@@ -17,32 +17,32 @@ pub(crate) async fn create(
     protocol: &Arc<S3Server>,
     request: S3Request<CreateBucketInput>,
 ) -> S3Result<S3Response<CreateBucketOutput>> {
-    const WHAT: &str = "CreateBucket";
+    const OPERATION: &str = "CreateBucket";
     unsupported::refuse(&request)?;
     let name = request.input.bucket.clone();
-    match protocol.asked(&request, &name, (Scope::Write, WHAT)) {
-        // Clients make sure that a bucket is there by making it.
-        Ok(_) => return Err(s3_error!(BucketAlreadyOwnedByYou, "there is a space of this name already")),
+    match protocol.authorize(&request, &name, (Scope::Write, OPERATION)) {
+        // Clients create a bucket to make sure that it exists.
+        Ok(_) => return Err(s3_error!(BucketAlreadyOwnedByYou, "a space of this name exists already")),
         Err(error) if *error.code() == S3ErrorCode::NoSuchBucket => {}
         Err(error) => return Err(error),
     }
-    let caller = administrator(protocol, &request, WHAT)?;
+    let caller = administrator(protocol, &request, OPERATION)?;
     check_name(&name).map_err(|fault| s3_error!(InvalidBucketName, "{}", fault.message()))?;
     if protocol.server.settings().server.space_parents.is_empty() {
         return Err(s3_error!(
             AccessDenied,
-            "buckets are made here only where `server.space_parents` of the settings names a directory for them; else with `svcfs serve --space` or `POST /api/spaces`"
+            "to create buckets, set `server.space_parents` to a directory for them; or use `svcfs serve --space` or `POST /api/spaces`"
         ));
     }
-    let (server, made) = (Arc::clone(&protocol.server), name.clone());
-    let made = move || server.spaces().create_empty(&made, &caller).map(drop);
-    match svcfs_listener::run_blocking(&protocol.lanes, Lane::Slow, made).await {
+    let (server, new_name) = (Arc::clone(&protocol.server), name.clone());
+    let create = move || server.spaces().create_empty(&new_name, &caller).map(drop);
+    match svcfs_listener::run_blocking(&protocol.lanes, Lane::Slow, create).await {
         Ok(()) => {
             let location = Some(format!("/{name}"));
             Ok(S3Response::new(CreateBucketOutput { location }))
         }
         Err(fault) if fault.kind() == Kind::Exists => Err(s3_error!(BucketAlreadyExists, "{}", fault.message())),
-        Err(fault) => Err(refuse(fault, WHAT)),
+        Err(fault) => Err(refuse(fault, OPERATION)),
     }
 }
 
@@ -51,30 +51,30 @@ pub(crate) async fn delete(
     protocol: &Arc<S3Server>,
     request: S3Request<DeleteBucketInput>,
 ) -> S3Result<S3Response<DeleteBucketOutput>> {
-    const WHAT: &str = "DeleteBucket";
+    const OPERATION: &str = "DeleteBucket";
     let name = request.input.bucket.clone();
-    protocol.asked(&request, &name, (Scope::Write, WHAT))?;
-    let _caller = administrator(protocol, &request, WHAT)?;
-    let (server, removed) = (Arc::clone(&protocol.server), name);
-    let removed = move || server.spaces().remove_empty(&removed);
-    match svcfs_listener::run_blocking(&protocol.lanes, Lane::Slow, removed).await {
+    protocol.authorize(&request, &name, (Scope::Write, OPERATION))?;
+    let _caller = administrator(protocol, &request, OPERATION)?;
+    let (server, old_name) = (Arc::clone(&protocol.server), name);
+    let remove = move || server.spaces().remove_empty(&old_name);
+    match svcfs_listener::run_blocking(&protocol.lanes, Lane::Slow, remove).await {
         Ok(()) => Ok(S3Response::new(DeleteBucketOutput {})),
         Err(fault) if fault.kind() == Kind::Conflict => Err(s3_error!(AccessDenied, "{}", fault.message())),
-        Err(fault) => Err(refuse(fault, WHAT)),
+        Err(fault) => Err(refuse(fault, OPERATION)),
     }
 }
 
-/// Who asks, if they may make and remove spaces.
+/// The caller, if it may create and remove spaces.
 fn administrator<T>(protocol: &S3Server, request: &S3Request<T>, what: &str) -> S3Result<Caller> {
-    let identified = || {
+    let identify = || {
         let (identity, actor) =
             protocol.identify(VerifiedRequest::access_key(request.credentials.as_ref(), &request.extensions))?;
         identity.check_server_admin()?;
         identity.permissions.check_scope(Scope::Admin, what)?;
         if identity.permissions.folder.is_some() {
-            return Err(Fault::new(Kind::Forbidden, "spaces are not administered with a key for one folder"));
+            return Err(Fault::new(Kind::Forbidden, "a key for one folder cannot manage spaces"));
         }
         Ok(identity.apply_to(Caller { actor, ..Caller::new(svcfs_base::Protocol::S3) }))
     };
-    identified().map_err(|fault| refuse(fault, what))
+    identify().map_err(|fault| refuse(fault, what))
 }

@@ -1,4 +1,4 @@
-//! Checksums of contents: those that clients send are compared, those that they ask for are kept.
+//! Checksums of contents: sent ones are verified, requested ones are stored.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -25,7 +25,7 @@ pub(crate) struct ContentChecksums {
 }
 
 impl ContentChecksums {
-    /// Those that headers, also trailing ones, name.
+    /// Reads the checksum headers, also from trailers.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let value = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
         Self {
@@ -37,7 +37,7 @@ impl ContentChecksums {
         }
     }
 
-    /// Name and value of each, as headers have them.
+    /// Header name and value of each.
     pub(crate) fn each(&self) -> [(&'static str, &Option<String>); 5] {
         [
             ("crc32", &self.crc32),
@@ -48,121 +48,115 @@ impl ContentChecksums {
         ]
     }
 
-    /// The one of an algorithm.
-    pub(crate) fn one(&self, algorithm: &str) -> Option<&String> {
+    /// The checksum of one algorithm.
+    pub(crate) fn get(&self, algorithm: &str) -> Option<&String> {
         self.each().into_iter().find(|(name, _)| name.eq_ignore_ascii_case(algorithm))?.1.as_ref()
     }
 
-    /// How many there are, with those that will come behind the body (`x-amz-trailer`).
+    /// The number of checksums, including those that follow the body (`x-amz-trailer`).
     pub(crate) fn count_with(&self, trailing: &str) -> usize {
         self.each().into_iter().filter(|(name, value)| value.is_some() || is_trailing(trailing, name)).count()
     }
 
-    /// The same, as sums of the sums of so many parts are written.
-    pub(crate) fn of_parts(self, parts: usize) -> Self {
+    /// Adds the suffix of composite checksums: the number of parts.
+    pub(crate) fn with_part_count(self, parts: usize) -> Self {
         let of = |sum: Option<String>| sum.map(|sum| format!("{sum}-{parts}"));
         let Self { crc32, crc32c, sha1, sha256, crc64nvme } = self;
         Self { crc32: of(crc32), crc32c: of(crc32c), sha1: of(sha1), sha256: of(sha256), crc64nvme: of(crc64nvme) }
     }
 
-    /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Checks that what was announced is what was found.
-    ///
-    /// # Errors
-    /// `BadDigest` for one that differs.
-    pub(crate) fn check(&self, found: &Self) -> S3Result<()> {
-        for ((name, announced), (_, found)) in self.each().into_iter().zip(found.each()) {
-            if announced.is_some() && announced != found {
-                return Err(s3_error!(
-                    BadDigest,
-                    "the {name} of what came is not the one announced; nothing was written"
-                ));
+    /// Compares these declared checksums with computed ones. Errors: `BadDigest` when one differs.
+    pub(crate) fn check(&self, computed: &Self) -> S3Result<()> {
+        for ((name, declared), (_, computed)) in self.each().into_iter().zip(computed.each()) {
+            if declared.is_some() && declared != computed {
+                return Err(s3_error!(BadDigest, "the {name} of the body does not match; nothing was written"));
             }
         }
         Ok(())
     }
 }
 
-/// Whether the checksum of an algorithm will come behind the body.
+/// Whether a checksum of this algorithm follows the body.
 fn is_trailing(trailing: &str, name: &str) -> bool {
     let mut parts = trailing.split(',').map(|part| part.trim().to_ascii_lowercase());
     parts.any(|part| part.strip_prefix("x-amz-checksum-") == Some(name))
 }
 
-/// A checksum that is to come behind the body and that nobody here could compare.
+/// A declared trailing checksum that is not supported.
 pub(crate) fn unknown_trailer(trailing: &str) -> Option<String> {
     let known = ContentChecksums::default().each().map(|(name, _)| name);
     let mut parts = trailing.split(',').map(|part| part.trim().to_ascii_lowercase());
     parts.find(|part| part.strip_prefix("x-amz-checksum-").is_some_and(|name| !known.contains(&name)))
 }
 
-/// The checksums that a request says will come behind its body.
-pub(crate) fn promised(headers: &HeaderMap) -> Vec<&'static str> {
+/// The checksums that a request declares as trailing.
+pub(crate) fn trailing_names(headers: &HeaderMap) -> Vec<&'static str> {
     let trailing = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let names = ContentChecksums::default().each().map(|(name, _)| name);
     names.into_iter().filter(|name| is_trailing(trailing, name)).collect()
 }
 
-/// Which checksums a request wants: those it sends, those it will send behind the body, and those it names.
+/// The checksums to compute for a request: those it sends, those that follow the body, and those it
+/// names.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RequestedChecksums([bool; 5]);
 
 impl RequestedChecksums {
-    /// As the headers of a request say; `algorithm` is one more.
+    /// Reads the headers of a request; `algorithm` is one more.
     pub(crate) fn of(headers: &HeaderMap, algorithm: Option<&str>) -> Self {
         let sent = ContentChecksums::of(headers);
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let trailing = text("x-amz-trailer").unwrap_or_default();
-        // A checksum may come behind the body that nobody announced.
-        let is_unannounced = trailing.is_empty() && headers.contains_key("x-amz-trailer");
+        // The request may send any checksum after the body.
+        let accepts_any = trailing.is_empty() && headers.contains_key("x-amz-trailer");
         let named = [algorithm, text("x-amz-sdk-checksum-algorithm")];
         let names = |name: &str| {
-            is_unannounced
+            accepts_any
                 || is_trailing(trailing, name)
                 || named.into_iter().flatten().any(|algorithm| algorithm.eq_ignore_ascii_case(name))
         };
         Self(sent.each().map(|(name, value)| value.is_some() || names(name)))
     }
 
-    /// Those that are announced, and the one of an algorithm.
-    pub(crate) fn either(algorithm: Option<&str>, announced: &ContentChecksums) -> Self {
+    /// The declared checksums, and that of an algorithm.
+    pub(crate) fn either(algorithm: Option<&str>, declared: &ContentChecksums) -> Self {
         let names = |name: &str| algorithm.is_some_and(|algorithm| algorithm.eq_ignore_ascii_case(name));
-        Self(announced.each().map(|(name, value)| value.is_some() || names(name)))
+        Self(declared.each().map(|(name, value)| value.is_some() || names(name)))
     }
 }
 
-/// Sums up a content as it comes.
+/// Hashes a content incrementally.
 pub(crate) struct ContentHasher {
     md5: Md5,
-    others: ChecksumHasher,
+    checksums: ChecksumHasher,
 }
 
 impl ContentHasher {
     pub(crate) fn new(RequestedChecksums([crc32, crc32c, sha1, sha256, crc64nvme]): RequestedChecksums) -> Self {
-        let others = ChecksumHasher {
+        let checksums = ChecksumHasher {
             crc32: crc32.then(s3s::crypto::Crc32::new),
             crc32c: crc32c.then(s3s::crypto::Crc32c::new),
             sha1: sha1.then(s3s::crypto::Sha1::new),
             sha256: sha256.then(s3s::crypto::Sha256::new),
             crc64nvme: crc64nvme.then(s3s::crypto::Crc64Nvme::new),
         };
-        Self { md5: Md5::new(), others }
+        Self { md5: Md5::new(), checksums }
     }
     pub(crate) fn update(&mut self, data: &[u8]) {
         self.md5.update(data);
-        self.others.update(data);
+        self.checksums.update(data);
     }
-    /// The same without the MD5, where nobody asks for it.
-    pub(crate) fn update_others(&mut self, data: &[u8]) {
-        self.others.update(data);
+    /// Without the MD5, for contents that do not need it.
+    pub(crate) fn update_without_md5(&mut self, data: &[u8]) {
+        self.checksums.update(data);
     }
-    /// The MD5, and the sums that were wanted.
+    /// The MD5, and the requested checksums.
     pub(crate) fn finish(self) -> ([u8; 16], ContentChecksums) {
-        let sums = self.others.finalize();
+        let sums = self.checksums.finalize();
         let sums = ContentChecksums {
             crc32: sums.checksum_crc32,
             crc32c: sums.checksum_crc32c,
@@ -174,26 +168,23 @@ impl ContentHasher {
     }
 }
 
-/// The MD5 of a content as ETags have it.
+/// The MD5 of a content as an ETag.
 pub(crate) fn etag_of(content: &[u8]) -> String {
     hex(&Md5::checksum(content))
 }
 
-/// In hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Checks `Content-MD5`.
-///
-/// # Errors
-/// `InvalidDigest` for what is none, `BadDigest` for that of something else.
-pub(crate) fn check_md5(announced: Option<&str>, found: &[u8; 16]) -> S3Result<()> {
-    let Some(announced) = announced else { return Ok(()) };
-    match BASE64_STANDARD.decode(announced) {
-        Ok(digest) if digest == found => Ok(()),
-        Ok(digest) if digest.len() == found.len() => {
-            Err(s3_error!(BadDigest, "the MD5 of what came is not the one announced; nothing was written"))
+/// Checks `Content-MD5`. Errors: `InvalidDigest` when it is not an MD5, `BadDigest` when it
+/// differs.
+pub(crate) fn check_md5(declared: Option<&str>, computed: &[u8; 16]) -> S3Result<()> {
+    let Some(declared) = declared else { return Ok(()) };
+    match BASE64_STANDARD.decode(declared) {
+        Ok(digest) if digest == computed => Ok(()),
+        Ok(digest) if digest.len() == computed.len() => {
+            Err(s3_error!(BadDigest, "the MD5 of the body does not match; nothing was written"))
         }
         Ok(_) | Err(_) => Err(s3_error!(InvalidDigest, "`Content-MD5` must be 16 bytes in base64")),
     }
@@ -210,10 +201,10 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("x-amz-trailer", HeaderValue::from_static("x-amz-checksum-crc32, x-amz-checksum-sha256"));
         headers.insert("x-amz-checksum-crc32c", HeaderValue::from_static("4waSgw=="));
-        let mut summing = ContentHasher::new(RequestedChecksums::of(&headers, Some("CRC64NVME")));
-        summing.update(b"1234");
-        summing.update(b"56789");
-        let (md5, sums) = summing.finish();
+        let mut hasher = ContentHasher::new(RequestedChecksums::of(&headers, Some("CRC64NVME")));
+        hasher.update(b"1234");
+        hasher.update(b"56789");
+        let (md5, sums) = hasher.finish();
         assert_eq!(hex(&md5), "25f9e794323b453885f5181f1b624d0b");
         // The check values of the catalogue of parametrised CRC algorithms.
         assert_eq!(sums.crc32.as_deref(), Some("y/Q5Jg=="));
@@ -228,11 +219,11 @@ mod tests {
 
     #[test]
     fn an_md5_of_something_else_is_refused() {
-        let found = Md5::checksum(b"x");
-        assert!(check_md5(None, &found).is_ok());
-        assert!(check_md5(Some(&BASE64_STANDARD.encode(found)), &found).is_ok());
+        let computed = Md5::checksum(b"x");
+        assert!(check_md5(None, &computed).is_ok());
+        assert!(check_md5(Some(&BASE64_STANDARD.encode(computed)), &computed).is_ok());
         for wrong in ["", "!", "AAAAAAAAAAAAAAAAAAAAAA=="] {
-            assert!(check_md5(Some(wrong), &found).is_err(), "{wrong}");
+            assert!(check_md5(Some(wrong), &computed).is_err(), "{wrong}");
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Bodies in pieces (`aws-chunked`), followed as they come.
+//! Limits the memory that `aws-chunked` bodies take.
 //!
-//! s3s has a piece in memory whole before it hands anything of it on, for it compares its signature. So that who is slow takes no memory for that, a long
-//! piece is gathered here first, as bodies are: as far as there is room in memory, else on the disk. s3s is told of it when all of it is here.
+//! s3s reads a chunk fully into memory before it passes it on, because it verifies the signature of
+//! the chunk. So that slow clients do not occupy memory, a long chunk is first collected here in a
+//! spill buffer, and passed to s3s when it is complete.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,22 +18,22 @@ use svcfs_listener::{MemoryBudget, SpillBuffer};
 use svcfs_work::{Lane, Lanes};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Bytes of one piece, at most: clients send 64 KiB to 8 MiB.
-const MOST: u64 = 16 << 20;
-/// Bytes of one that s3s may have while it comes.
-const SHORT: u64 = 64 << 10;
-/// Digits of a length that s3s reads.
-const DIGITS: usize = 8;
+/// Longest chunk in bytes; clients send 64 KiB to 8 MiB.
+const MAX_CHUNK_BYTES: u64 = 16 << 20;
+/// Chunks up to this length are passed on as they arrive.
+const UNBUFFERED_BYTES: u64 = 64 << 10;
+/// Hex digits of a length that s3s reads.
+const MAX_LENGTH_DIGITS: usize = 8;
 
-/// Why a body in pieces is not read on.
+/// Why a chunked body cannot be read.
 #[derive(Debug)]
 pub(crate) enum ChunkError<E> {
-    /// It broke off.
+    /// The connection broke.
     Body(E),
-    /// A piece is announced with so many bytes.
+    /// A chunk declares too many bytes.
     TooLong(u64),
-    /// There is no room for a piece.
-    Room(Fault),
+    /// No memory or disk space for a chunk.
+    Storage(Fault),
 }
 
 impl<E: fmt::Display> fmt::Display for ChunkError<E> {
@@ -40,56 +41,68 @@ impl<E: fmt::Display> fmt::Display for ChunkError<E> {
         match self {
             Self::Body(error) => error.fmt(formatter),
             Self::TooLong(length) => {
-                write!(formatter, "a piece of it (`aws-chunked`) has {length} bytes; send pieces of at most {MOST}")
+                write!(
+                    formatter,
+                    "a chunk (`aws-chunked`) has {length} bytes; send chunks of at most {MAX_CHUNK_BYTES} bytes"
+                )
             }
-            Self::Room(fault) => fault.fmt(formatter),
+            Self::Storage(fault) => fault.fmt(formatter),
         }
     }
 }
 
 impl<E: std::error::Error> std::error::Error for ChunkError<E> {}
 
-/// What pieces are gathered with.
+/// Resources for buffering chunks.
 #[derive(Clone)]
 pub(crate) struct ChunkStorage {
-    pub(crate) room: Arc<MemoryBudget>,
+    pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) lanes: Arc<Lanes>,
-    /// Where those lie for which there is no room in memory.
+    /// The folder for spilled chunks.
     pub(crate) folder: PathBuf,
 }
 
 impl ChunkStorage {
-    async fn gathered(&self, mut gathering: SpillBuffer, here: &[u8]) -> Result<SpillBuffer, Fault> {
-        gathering.push(here);
-        if !gathering.is_full() {
-            return Ok(gathering);
+    async fn append(&self, mut buffer: SpillBuffer, bytes: &[u8]) -> Result<SpillBuffer, Fault> {
+        buffer.push(bytes);
+        if !buffer.is_full() {
+            return Ok(buffer);
         }
-        let write_out = move || gathering.spill().map(|()| gathering);
+        let write_out = move || buffer.spill().map(|()| buffer);
         svcfs_listener::run_blocking(&self.lanes, Lane::Quick, write_out).await
     }
 }
 
-/// A body in pieces, none of them longer than they may be.
+/// A chunked body with limited chunk length.
 pub(crate) struct ChunkedBody<E> {
-    coming: Pin<Box<dyn Stream<Item = Result<Bytes, ChunkError<E>>> + Send>>,
+    stream: Pin<Box<dyn Stream<Item = Result<Bytes, ChunkError<E>>> + Send>>,
     length: SizeHint,
 }
 
 impl<E: Send + 'static> ChunkedBody<E> {
-    /// The same body, followed.
-    pub(crate) fn new(body: impl Body<Data = Bytes, Error = E> + Send + Unpin + 'static, place: ChunkStorage) -> Self {
+    /// Wraps a body.
+    pub(crate) fn new(
+        body: impl Body<Data = Bytes, Error = E> + Send + Unpin + 'static,
+        storage: ChunkStorage,
+    ) -> Self {
         let length = body.size_hint();
-        let following =
-            ChunkReader { body, place, at: ChunkPosition::BEGIN, rest: Bytes::new(), gathering: None, held: None };
-        let coming = stream::unfold(Some(following), |following| async move {
-            let mut following = following?;
-            match following.next().await {
-                Ok(Some(bytes)) => Some((Ok(bytes), Some(following))),
+        let reader = ChunkReader {
+            body,
+            storage,
+            position: ChunkPosition::START,
+            rest: Bytes::new(),
+            buffer: None,
+            permit: None,
+        };
+        let stream = stream::unfold(Some(reader), |reader| async move {
+            let mut reader = reader?;
+            match reader.next().await {
+                Ok(Some(bytes)) => Some((Ok(bytes), Some(reader))),
                 Ok(None) => None,
-                Err(failed) => Some((Err(failed), None)),
+                Err(error) => Some((Err(error), None)),
             }
         });
-        Self { coming: Box::pin(coming), length }
+        Self { stream: Box::pin(stream), length }
     }
 }
 
@@ -101,104 +114,107 @@ impl<E: Send + 'static> Body for ChunkedBody<E> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        self.coming.as_mut().poll_next(context).map_ok(Frame::data)
+        self.stream.as_mut().poll_next(context).map_ok(Frame::data)
     }
     fn size_hint(&self) -> SizeHint {
         self.length
     }
 }
 
-/// How far such a body is read.
+/// The state of reading such a body.
 struct ChunkReader<B> {
     body: B,
-    place: ChunkStorage,
-    at: ChunkPosition,
-    /// What came and was not looked at yet.
+    storage: ChunkStorage,
+    position: ChunkPosition,
+    /// Received, not parsed yet.
     rest: Bytes,
-    /// The long piece that is coming.
-    gathering: Option<SpillBuffer>,
-    /// Room of the one that was handed on, held as long as s3s may have it: until it asks for more.
-    held: Option<OwnedSemaphorePermit>,
+    /// The current long chunk.
+    buffer: Option<SpillBuffer>,
+    /// The memory permit of the chunk passed on last, held until s3s asks for more.
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl<B: Body<Data = Bytes> + Unpin> ChunkReader<B> {
-    /// What is handed on next; none at the end.
+    /// The next bytes for s3s; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>, ChunkError<B::Error>> {
-        self.held = None;
+        self.permit = None;
         loop {
             while self.rest.is_empty() {
                 let frame = std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await;
                 let Some(frame) = frame.transpose().map_err(ChunkError::Body)? else { return Ok(None) };
                 self.rest = frame.into_data().unwrap_or_default();
             }
-            let (next, length) = self.at.follow(&self.rest).map_err(ChunkError::TooLong)?;
-            let here = self.rest.split_to(length);
-            self.at = next;
-            match (self.gathering.take(), next) {
-                (Some(gathering), ChunkPosition::Piece(_)) => {
-                    let gathering = self.place.gathered(gathering, &here).await.map_err(ChunkError::Room)?;
-                    self.gathering = Some(gathering);
+            let (next, length) = self.position.advance(&self.rest).map_err(ChunkError::TooLong)?;
+            let bytes = self.rest.split_to(length);
+            self.position = next;
+            match (self.buffer.take(), next) {
+                (Some(buffer), ChunkPosition::Data(_)) => {
+                    let buffer = self.storage.append(buffer, &bytes).await.map_err(ChunkError::Storage)?;
+                    self.buffer = Some(buffer);
                 }
-                (Some(gathering), _) => {
-                    let gathering = self.place.gathered(gathering, &here).await.map_err(ChunkError::Room)?;
-                    return self.whole(gathering).await.map(Some).map_err(ChunkError::Room);
+                (Some(buffer), _) => {
+                    let buffer = self.storage.append(buffer, &bytes).await.map_err(ChunkError::Storage)?;
+                    return self.complete(buffer).await.map(Some).map_err(ChunkError::Storage);
                 }
-                (None, ChunkPosition::Piece(left)) if left > SHORT + 2 => {
-                    self.gathering = Some(SpillBuffer::new(&self.place.room, &self.place.folder));
-                    return Ok(Some(here));
+                (None, ChunkPosition::Data(remaining)) if remaining > UNBUFFERED_BYTES + 2 => {
+                    self.buffer = Some(SpillBuffer::new(&self.storage.memory, &self.storage.folder));
+                    return Ok(Some(bytes));
                 }
-                (None, _) => return Ok(Some(here)),
+                (None, _) => return Ok(Some(bytes)),
             }
         }
     }
 
-    async fn whole(&mut self, gathering: SpillBuffer) -> Result<Bytes, Fault> {
-        let length = gathering.length();
-        let room = if gathering.is_on_disk() { Some(self.place.room.reserve_buffer(length).await?) } else { None };
-        let lanes = &self.place.lanes;
-        let (bytes, taken) = match gathering.is_on_disk() {
-            true => svcfs_listener::run_blocking(lanes, Lane::Quick, move || gathering.into_bytes()).await?,
-            false => gathering.into_bytes()?,
+    async fn complete(&mut self, buffer: SpillBuffer) -> Result<Bytes, Fault> {
+        let length = buffer.length();
+        let memory = if buffer.is_on_disk() { Some(self.storage.memory.reserve_buffer(length).await?) } else { None };
+        let lanes = &self.storage.lanes;
+        let (bytes, buffer_permit) = match buffer.is_on_disk() {
+            true => svcfs_listener::run_blocking(lanes, Lane::Quick, move || buffer.into_bytes()).await?,
+            false => buffer.into_bytes()?,
         };
-        self.held = room.or(taken);
+        self.permit = memory.or(buffer_permit);
         Ok(bytes)
     }
 }
 
-/// Where in such a body it goes on.
+/// A position in the chunk framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChunkPosition {
-    /// In the length of a piece: what is known of it.
+    /// In the length of a chunk: the value so far.
     Length { length: u64, digits: usize },
-    /// Behind it, up to the end of the line.
+    /// After the length, before the end of the line.
     Line(u64),
-    /// In a piece, with so much of it to come, and the end of the line behind it.
-    Piece(u64),
-    /// Behind the last one, or in what is no such body, as s3s says then.
+    /// In a chunk: remaining bytes, including the line end after it.
+    Data(u64),
+    /// After the last chunk, or after a framing error, which s3s reports.
     End,
 }
 
 impl ChunkPosition {
-    const BEGIN: Self = Self::Length { length: 0, digits: 0 };
+    const START: Self = Self::Length { length: 0, digits: 0 };
 
-    /// Goes on by what has come, up to where a piece begins or ends; how many bytes that are. The length of a piece that is too long, as an error.
-    fn follow(mut self, data: &[u8]) -> Result<(Self, usize), u64> {
-        for (at, &byte) in data.iter().enumerate() {
+    /// Advances to the next start or end of a chunk; returns the number of bytes. The error is the
+    /// length of a chunk that is too long.
+    fn advance(mut self, data: &[u8]) -> Result<(Self, usize), u64> {
+        for (position, &byte) in data.iter().enumerate() {
             self = match self {
                 Self::Length { length, .. } | Self::Line(length) if byte == b'\n' => match length {
                     0 => Self::End,
-                    1..=MOST => return Ok((Self::Piece(length + 2), at + 1)),
+                    1..=MAX_CHUNK_BYTES => return Ok((Self::Data(length + 2), position + 1)),
                     _ => return Err(length),
                 },
-                Self::Length { length, digits } => match char::from(byte).to_digit(16).filter(|_| digits < DIGITS) {
-                    Some(digit) => Self::Length { length: length * 16 + u64::from(digit), digits: digits + 1 },
-                    None => Self::Line(length),
-                },
+                Self::Length { length, digits } => {
+                    match char::from(byte).to_digit(16).filter(|_| digits < MAX_LENGTH_DIGITS) {
+                        Some(digit) => Self::Length { length: length * 16 + u64::from(digit), digits: digits + 1 },
+                        None => Self::Line(length),
+                    }
+                }
                 Self::Line(length) => Self::Line(length),
-                Self::Piece(left) => {
-                    let here = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
-                    let left = left - here as u64;
-                    return Ok((if left == 0 { Self::BEGIN } else { Self::Piece(left) }, here));
+                Self::Data(remaining) => {
+                    let bytes = usize::try_from(remaining).unwrap_or(usize::MAX).min(data.len());
+                    let remaining = remaining - bytes as u64;
+                    return Ok((if remaining == 0 { Self::START } else { Self::Data(remaining) }, bytes));
                 }
                 Self::End => return Ok((Self::End, data.len())),
             };
@@ -213,11 +229,11 @@ mod tests {
 
     /// What becomes of a body that comes in frames of this length.
     fn followed(body: &[u8], frame: usize) -> Result<(), u64> {
-        let mut at = ChunkPosition::BEGIN;
+        let mut position = ChunkPosition::START;
         for mut frame in body.chunks(frame) {
             while !frame.is_empty() {
-                let (next, length) = at.follow(frame)?;
-                (at, frame) = (next, &frame[length..]);
+                let (next, length) = position.advance(frame)?;
+                (position, frame) = (next, &frame[length..]);
             }
         }
         Ok(())
@@ -234,7 +250,7 @@ mod tests {
             mut self: Pin<&mut Self>,
             context: &mut Context<'_>,
         ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-            self.0.poll_recv(context).map(|told| told.map(|bytes| Ok(Frame::data(bytes))))
+            self.0.poll_recv(context).map(|to_s3_error| to_s3_error.map(|bytes| Ok(Frame::data(bytes))))
         }
     }
 
@@ -242,7 +258,7 @@ mod tests {
     async fn handed_on(pieces: &mut ChunkedBody<std::io::Error>) -> Vec<u8> {
         let mut all = Vec::new();
         loop {
-            let next = std::future::poll_fn(|context| Poll::Ready(pieces.coming.as_mut().poll_next(context)));
+            let next = std::future::poll_fn(|context| Poll::Ready(pieces.stream.as_mut().poll_next(context)));
             let Poll::Ready(Some(bytes)) = next.await else { break };
             all.extend_from_slice(&bytes.unwrap());
         }
@@ -257,12 +273,12 @@ mod tests {
             let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
             open.filter(|file| std::fs::read_link(file.path()).is_ok_and(|to| to.starts_with(&path))).count()
         };
-        let place = ChunkStorage {
-            room: Arc::new(MemoryBudget::new(1024, 64 << 10)),
+        let storage = ChunkStorage {
+            memory: Arc::new(MemoryBudget::new(1024, 64 << 10)),
             lanes: Arc::default(),
             folder: folder.path().to_owned(),
         };
-        let piece: Vec<u8> = (0..1_u32 << 20).map(|at| (at / 7) as u8).collect();
+        let piece: Vec<u8> = (0..1_u32 << 20).map(|position| (position / 7) as u8).collect();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
         runtime
             .block_on(runtime.spawn(tokio::task::unconstrained(async move {
@@ -270,7 +286,7 @@ mod tests {
                 let mut slow = Vec::new();
                 for _ in 0..8 {
                     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
-                    let mut pieces = ChunkedBody::new(Told(receiver), place.clone());
+                    let mut pieces = ChunkedBody::new(Told(receiver), storage.clone());
                     sender.send(begin.clone().into()).unwrap();
                     piece[..1_000_000]
                         .chunks(10_000)
@@ -299,7 +315,7 @@ mod tests {
         };
         for frame in [1, 2, 3, 7, 1000] {
             assert_eq!(followed(body("1000000").as_bytes(), frame), Ok(()), "{frame}");
-            assert_eq!(followed(body("1000001").as_bytes(), frame), Err(MOST + 1), "{frame}");
+            assert_eq!(followed(body("1000001").as_bytes(), frame), Err(MAX_CHUNK_BYTES + 1), "{frame}");
             assert_eq!(followed(body("FFFFFFFF").as_bytes(), frame), Err(u64::from(u32::MAX)), "{frame}");
             // As s3s reads it: eight digits, and nothing of what comes behind them.
             assert_eq!(followed(body("0000000300").as_bytes(), frame), Ok(()), "{frame}");

@@ -1,4 +1,4 @@
-//! One request, as the tree sees it: who asks, and in which space.
+//! The context of a request: caller and space.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::hosts;
 use crate::normalize::VerifiedRequest;
 use crate::object_locks::ObjectLockGuard;
 
-/// Who asks, and in which space.
+/// Caller and space of a request.
 #[derive(Clone)]
 pub(crate) struct S3RequestContext {
     pub(crate) protocol: Arc<S3Server>,
@@ -23,36 +23,34 @@ pub(crate) struct S3RequestContext {
 }
 
 impl S3Server {
-    /// Who signed a request, by the id of the key.
+    /// Identifies the caller by the id of the key that signed the request.
     pub(crate) fn identify(&self, id: Option<&str>) -> Result<(CallerIdentity, Option<Actor>), Fault> {
         let access = self.server.access();
         if access.is_open() {
-            // Where nobody is asked, the id is the caller's own word.
+            // Without authentication, the id is only the name that the client gives itself.
             return Ok((CallerIdentity::UNRESTRICTED, id.map(Actor::new)));
         }
         Ok((access.identify_by_key_id(id.unwrap_or_default())?, None))
     }
 
-    /// Who asks for something in a bucket, and whether they may.
-    ///
-    /// # Errors
-    /// `NoSuchBucket`; `AccessDenied` for a key of another space, or one that does not allow as much.
-    pub(crate) fn asked<T>(
+    /// Identifies the caller of a request for a bucket and checks the permissions. Errors:
+    /// `NoSuchBucket`; `AccessDenied` for a key of another space, or without the needed scope.
+    pub(crate) fn authorize<T>(
         self: &Arc<Self>,
         request: &S3Request<T>,
         bucket: &str,
         (needs, what): (Scope, &str),
     ) -> S3Result<S3RequestContext> {
-        let asked = || {
+        let identify = || {
             let (identity, actor) =
                 self.identify(VerifiedRequest::access_key(request.credentials.as_ref(), &request.extensions))?;
-            // Before it is looked for: who may not enter learns nothing of which spaces there are.
+            // Before the space is looked up, so that a stranger does not learn which spaces exist.
             identity.check_space(bucket)?;
             identity.permissions.check_scope(needs, what)?;
             let caller = identity.apply_to(Caller { actor, ..Caller::new(svcfs_base::Protocol::S3) });
             Ok((self.server.spaces().find(bucket), caller, identity))
         };
-        let (space, caller, identity) = asked().map_err(|fault| refuse(fault, what))?;
+        let (space, caller, identity) = identify().map_err(|fault| refuse(fault, what))?;
         hosts::check(self, (&request.uri, &request.headers), |space| identity.check_space(space).is_ok())?;
         let space = space.map_err(|fault| match fault.kind() {
             Kind::NotFound => s3_error!(NoSuchBucket, "there is no space `{}`", svcfs_base::escape_unprintable(bucket)),
@@ -64,9 +62,6 @@ impl S3Server {
 
 impl S3RequestContext {
     /// Runs blocking work for this request.
-    ///
-    /// # Errors
-    /// The work's own, in the protocol's words.
     pub(crate) async fn run<T, W>(&self, what: &'static str, work: W) -> S3Result<T>
     where
         T: Send + 'static,
@@ -75,57 +70,52 @@ impl S3RequestContext {
         self.run_over(0, what, work).await
     }
 
-    /// The same for work that goes over this many bytes: many GiB take minutes, and no place of what is quick.
-    ///
-    /// # Errors
-    /// As [`Asked::run`].
+    /// Runs work over this many bytes. Work over many GiB takes minutes, so it runs in the slow
+    /// lane.
     pub(crate) async fn run_over<T, W>(&self, bytes: u64, what: &'static str, work: W) -> S3Result<T>
     where
         T: Send + 'static,
         W: FnOnce(&Self) -> Result<T, S3RequestError> + Send + 'static,
     {
-        let asked = self.clone();
+        let context = self.clone();
         let lane = if bytes > MAX_FILE_BYTES as u64 { Lane::Slow } else { Lane::Quick };
-        // The lane knows faults only: what the protocol refuses by itself passes through it as an outcome.
-        let outcome = svcfs_listener::run_blocking(&self.protocol.lanes, lane, move || match work(&asked) {
+        // A lane returns faults only: an S3 error passes through it as an outcome.
+        let outcome = svcfs_listener::run_blocking(&self.protocol.lanes, lane, move || match work(&context) {
             Ok(outcome) => {
-                asked.space.wait_for_indexed_writes(&asked.caller);
+                context.space.wait_for_indexed_writes(&context.caller);
                 Ok(Ok(outcome))
             }
-            Err(S3RequestError::Told(error)) => Ok(Err(error)),
+            Err(S3RequestError::S3(error)) => Ok(Err(error)),
             Err(S3RequestError::Fault(fault)) => Err(fault),
         });
         outcome.await.map_err(|fault| refuse(fault, what))?
     }
 
-    /// Keeps other requests from writing what stands at a place and what is said of it, until it is dropped. Blocks.
-    pub(crate) fn hold(&self, place: &TreePath) -> ObjectLockGuard<'_> {
-        self.protocol.keeping.hold(&self.space.name, place)
+    /// Locks an object and its metadata against other requests, until the guard is dropped. Blocks.
+    pub(crate) fn lock(&self, target: &TreePath) -> ObjectLockGuard<'_> {
+        self.protocol.object_locks.lock(&self.space.name, target)
     }
 
-    /// Checks that a path may be seen.
-    ///
-    /// # Errors
-    /// `Forbidden` beyond the caller's reach.
+    /// Checks that the caller may see a path. Errors: `Forbidden` outside the caller's permissions.
     pub(crate) fn check(&self, path: &TreePath) -> Result<(), Fault> {
         self.space.check_path_access(&self.caller.permissions, self.caller.protocol, path)
     }
 }
 
-/// Why something was not done.
+/// Why a request failed.
 #[derive(Debug)]
 pub(crate) enum S3RequestError {
-    /// By the tree.
+    /// A fault of the server.
     Fault(Fault),
-    /// By a rule of the protocol.
-    Told(S3Error),
+    /// An error that only S3 has.
+    S3(S3Error),
 }
 
 impl S3RequestError {
-    /// In the protocol's words; `what` is what was asked.
-    pub(crate) fn told(self, what: &str) -> S3Error {
+    /// Converts to an S3 error; `what` names the request in the log.
+    pub(crate) fn into_s3_error(self, what: &str) -> S3Error {
         match self {
-            Self::Told(error) => error,
+            Self::S3(error) => error,
             Self::Fault(fault) => refuse(fault, what),
         }
     }
@@ -139,6 +129,6 @@ impl From<Fault> for S3RequestError {
 
 impl From<S3Error> for S3RequestError {
     fn from(error: S3Error) -> Self {
-        Self::Told(error)
+        Self::S3(error)
     }
 }

@@ -1,4 +1,4 @@
-//! Whose signature it is.
+//! Signature keys and admission.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::S3Server;
 use crate::error::refuse;
 use crate::normalize::VerifiedRequest;
 
-/// The secret of every name where nobody is asked who they are: clients sign all the same, most of them cannot but.
+/// The secret for every key id without authentication: most clients cannot send unsigned requests.
 const OPEN_SECRET: &str = "svcfs";
 
-/// Who may sign.
+/// Derives the secret of a key for s3s.
 pub(crate) struct SignatureKeys {
     pub(crate) protocol: Arc<S3Server>,
-    pub(crate) signing: SigningKey,
+    pub(crate) signing_key: SigningKey,
 }
 
 #[async_trait::async_trait]
@@ -30,21 +30,21 @@ impl S3Auth for SignatureKeys {
             return Ok(SecretKey::from(OPEN_SECRET));
         }
         if access.identify_by_key_id(access_key).is_err() {
-            return Err(s3_error!(InvalidAccessKeyId, "no key has this id; `svcfs token create --s3` makes one"));
+            return Err(s3_error!(InvalidAccessKeyId, "unknown key id; create a key with `svcfs token create --s3`"));
         }
-        Ok(SecretKey::from(self.signing.derive_secret(access_key)))
+        Ok(SecretKey::from(self.signing_key.derive_secret(access_key)))
     }
 }
 
-/// Who comes without a signature is let in only where nobody is asked who they are.
+/// Admits unsigned requests only without authentication.
 pub(crate) struct RequestAuthorizer(pub(crate) Arc<S3Server>);
 
 impl RequestAuthorizer {
-    /// Notes what a request asks for: an operation, of a bucket, and of what in it.
-    fn note(&self, visit: &Visit, operation: &str, named: Option<(String, Option<String>)>) {
+    /// Records operation, bucket and key of a request for the audit log.
+    fn record_target(&self, visit: &Visit, operation: &str, target: Option<(String, Option<String>)>) {
         let notes = visit.notes();
         notes.set_operation(operation);
-        let Some((bucket, key)) = named else { return };
+        let Some((bucket, key)) = target else { return };
         if let Ok(space) = self.0.server.spaces().find(&bucket) {
             notes.set_space(&space);
         }
@@ -56,7 +56,7 @@ impl RequestAuthorizer {
 impl S3Access for RequestAuthorizer {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
         let operation = cx.s3_op().name().to_owned();
-        let named = match cx.s3_path() {
+        let target = match cx.s3_path() {
             S3Path::Root => None,
             S3Path::Bucket { bucket } => Some((bucket.to_string(), None)),
             S3Path::Object { bucket, key } => Some((bucket.to_string(), Some(key.to_string()))),
@@ -66,7 +66,7 @@ impl S3Access for RequestAuthorizer {
         let id = VerifiedRequest::access_key(credentials.as_ref(), cx.extensions_mut()).map(str::to_owned);
         let identity = self.0.identify(id.as_deref());
         if let Some(visit) = visit {
-            self.note(&visit, &operation, named);
+            self.record_target(&visit, &operation, target);
             if let Ok((_, actor)) = &identity {
                 actor.iter().for_each(|actor| visit.notes().set_actor(actor.clone()));
             }
@@ -76,6 +76,9 @@ impl S3Access for RequestAuthorizer {
         if id.is_some() || self.0.server.access().is_open() {
             return Ok(());
         }
-        Err(s3_error!(AccessDenied, "sign the request with a key of this server; `svcfs token create --s3` makes one"))
+        Err(s3_error!(
+            AccessDenied,
+            "sign the request with a key of this server; create one with `svcfs token create --s3`"
+        ))
     }
 }

@@ -1,4 +1,4 @@
-//! What removes objects: DeleteObject, and DeleteObjects in one change set.
+//! Removes objects: DeleteObject, and DeleteObjects in one change set.
 
 use std::sync::Arc;
 
@@ -9,34 +9,34 @@ use svcfs_base::{Change, ChangeSet, CommitId, Fault, Kind, Precondition, Scope, 
 use crate::S3Server;
 use crate::conditions::WriteConditions;
 use crate::context::{S3RequestContext, S3RequestError};
-use crate::error::{refuse, told};
-use crate::key::{ParsedKey, SERVERS};
+use crate::error::{refuse, to_s3_error};
+use crate::key::{ParsedKey, SERVER_FOLDER};
 use crate::object_metadata::{ObjectMetadata, is_missing};
 use crate::resolved::ResolvedNode;
-use crate::response_info::is_of_xml;
+use crate::response_info::is_xml_char;
 
-/// Keys that are removed at once, at most (S3's own limit).
-const MOST: usize = 1000;
+/// Keys of one request (S3's own limit).
+const MAX_KEYS: usize = 1000;
 
 /// `DeleteObject`
-pub(crate) async fn one(
+pub(crate) async fn delete(
     protocol: &Arc<S3Server>,
     request: S3Request<DeleteObjectInput>,
 ) -> S3Result<S3Response<DeleteObjectOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObject"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "DeleteObject"))?;
     let input = request.input;
     if input.version_id.is_some() {
-        return Err(s3_error!(NotImplemented, "versions are not removed: they are the history of the tree"));
+        return Err(s3_error!(NotImplemented, "versions cannot be removed: they are the history of the tree"));
     }
     if input.if_match_last_modified_time.is_some() || input.if_match_size.is_some() {
-        return Err(s3_error!(NotImplemented, "of conditions, only `If-Match` is taken"));
+        return Err(s3_error!(NotImplemented, "the only supported condition is `If-Match`"));
     }
     let conditions = WriteConditions { if_match: input.if_match, if_none_match: None };
-    let key = ParsedKey::parse(&input.key).map_err(|fault| told(&fault))?;
-    let removed = asked
-        .run("DeleteObject", move |asked| {
-            let expected = conditions.expect(asked, &key)?;
-            let RemovalResult { failed, marker, .. } = remove(asked, &[key], &expected)?;
+    let key = ParsedKey::parse(&input.key).map_err(|fault| to_s3_error(&fault))?;
+    let removed = context
+        .run("DeleteObject", move |context| {
+            let expected = conditions.expect(context, &key)?;
+            let RemovalResult { failed, marker, .. } = remove(context, &[key], &expected)?;
             failed.into_iter().next().map_or(Ok(marker), |(_, fault)| Err(fault.into()))
         })
         .await?;
@@ -49,48 +49,52 @@ pub(crate) async fn one(
 }
 
 /// `DeleteObjects`
-pub(crate) async fn many(
+pub(crate) async fn delete_many(
     protocol: &Arc<S3Server>,
     request: S3Request<DeleteObjectsInput>,
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObjects"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "DeleteObjects"))?;
     let delete = request.input.delete;
-    if delete.objects.len() > MOST {
-        return Err(s3_error!(MalformedXML, "{} keys are named, and {MOST} are removed at once", delete.objects.len()));
-    }
-    if let Some(object) = delete.objects.iter().find(|object| !object.key.chars().all(is_of_xml)) {
-        let told = object.key.escape_default();
+    if delete.objects.len() > MAX_KEYS {
         return Err(s3_error!(
             MalformedXML,
-            "the key `{told}` has a character that XML 1.0 has not; nothing was removed"
+            "the request has {} keys; at most {MAX_KEYS} are allowed",
+            delete.objects.len()
+        ));
+    }
+    if let Some(object) = delete.objects.iter().find(|object| !object.key.chars().all(is_xml_char)) {
+        let key = object.key.escape_default();
+        return Err(s3_error!(
+            MalformedXML,
+            "the key `{key}` has a character that XML 1.0 cannot represent; nothing was removed"
         ));
     }
     let is_quiet = delete.quiet.unwrap_or_default();
     let (mut keys, mut texts, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for object in delete.objects {
-        let refused = if object.version_id.is_some() || object.e_tag.is_some() {
-            Some(s3_error!(NotImplemented, "objects are removed whatever they are, and versions are not"))
+        let rejection = if object.version_id.is_some() || object.e_tag.is_some() {
+            Some(s3_error!(NotImplemented, "conditions and versions are not supported for each object"))
         } else {
-            let reached = ParsedKey::parse(&object.key)
-                .and_then(|key| asked.caller.permissions.check_path(key.path()).map(|()| key));
-            match reached {
+            let allowed = ParsedKey::parse(&object.key)
+                .and_then(|key| context.caller.permissions.check_path(key.path()).map(|()| key));
+            match allowed {
                 Ok(key) => {
                     keys.push(key);
                     texts.push(object.key.clone());
                     None
                 }
-                Err(fault) => Some(told(&fault)),
+                Err(fault) => Some(to_s3_error(&fault)),
             }
         };
-        errors.extend(refused.map(|refused| error(object.key, &refused)));
+        errors.extend(rejection.map(|rejection| error(object.key, &rejection)));
     }
-    let outcome = asked.run("DeleteObjects", move |asked| remove(asked, &keys, &Precondition::Any)).await;
+    let outcome = context.run("DeleteObjects", move |context| remove(context, &keys, &Precondition::Any)).await;
     let deleted = match outcome {
-        Ok(RemovalResult { failed, marker, marked }) => {
+        Ok(RemovalResult { failed, marker, removed_pages }) => {
             let is_failed = |text: &str| failed.iter().any(|(key, _)| key.text() == text);
             let removed = texts.into_iter().filter(|text| !is_quiet && !is_failed(text));
-            let told = |key: String| {
-                let marker = marker.filter(|_| marked.iter().any(|path| *path.as_str() == *key));
+            let to_deleted = |key: String| {
+                let marker = marker.filter(|_| removed_pages.iter().any(|path| *path.as_str() == *key));
                 DeletedObject {
                     delete_marker: marker.map(|_| true),
                     delete_marker_version_id: marker.map(|marker| marker.to_string()),
@@ -98,12 +102,12 @@ pub(crate) async fn many(
                     ..DeletedObject::default()
                 }
             };
-            let removed = removed.map(told).collect();
+            let removed = removed.map(to_deleted).collect();
             errors.extend(failed.into_iter().map(|(key, fault)| error(key.text(), &refuse(fault, "DeleteObjects"))));
             removed
         }
-        Err(refused) => {
-            errors.extend(texts.into_iter().map(|key| error(key, &refused)));
+        Err(rejection) => {
+            errors.extend(texts.into_iter().map(|key| error(key, &rejection)));
             Vec::new()
         }
     };
@@ -111,131 +115,135 @@ pub(crate) async fn many(
     Ok(S3Response::new(DeleteObjectsOutput { deleted, errors, ..DeleteObjectsOutput::default() }))
 }
 
-fn error(key: String, refused: &s3s::S3Error) -> Error {
+fn error(key: String, rejection: &s3s::S3Error) -> Error {
     Error {
-        code: Some(refused.code().as_str().to_owned()),
+        code: Some(rejection.code().as_str().to_owned()),
         key: Some(key),
-        message: refused.message().map(str::to_owned),
+        message: rejection.message().map(str::to_owned),
         version_id: None,
     }
 }
 
-/// What became of keys.
+/// The outcome of removing several keys.
 struct RemovalResult {
-    /// Those that could not be removed: large files and folders, each by itself.
+    /// Keys that could not be removed. Large files and folders are removed one by one.
     failed: Vec<(ParsedKey, Fault)>,
-    /// The version that says that pages were removed, where it is made already.
+    /// The version with the removals of pages, if it is committed already.
     marker: Option<CommitId>,
-    /// The pages it removed.
-    marked: Vec<TreePath>,
+    /// The pages removed by that version.
+    removed_pages: Vec<TreePath>,
 }
 
-/// Removes what these keys name, pages in one change set. What is not there is as good as removed.
+/// Removes keys; pages in one change set. A missing key counts as removed.
 fn remove(
-    asked: &S3RequestContext,
+    context: &S3RequestContext,
     keys: &[ParsedKey],
     expected: &Precondition,
 ) -> Result<RemovalResult, S3RequestError> {
     let (mut changes, mut large, mut folders) = (Vec::new(), Vec::new(), Vec::new());
     for key in keys {
-        let found = match ResolvedNode::itself(asked, key.path()) {
+        let entry = match ResolvedNode::at_no_follow(context, key.path()) {
             Err(fault) if is_missing(&fault) => continue,
-            found => found?,
+            entry => entry?,
         };
         match key {
-            ParsedKey::Folder(path) if found.is_folder() => folders.push(path.clone()),
-            ParsedKey::File(path) if found.is_file() && found.is_large() => large.push(path.clone()),
+            ParsedKey::Folder(path) if entry.is_folder() => folders.push(path.clone()),
+            ParsedKey::File(path) if entry.is_file() && entry.is_large() => large.push(path.clone()),
             ParsedKey::File(path)
-                if !found.is_folder() && !changes.iter().any(|change: &Change| change.path() == path) =>
+                if !entry.is_folder() && !changes.iter().any(|change: &Change| change.path() == path) =>
             {
                 changes.push(Change::remove(path.clone()).with_precondition(expected.clone()));
             }
             ParsedKey::Folder(_) | ParsedKey::File(_) => {}
         }
     }
-    let marked: Vec<TreePath> = changes.iter().map(|change| change.path().clone()).collect();
-    let mut left = marked.clone();
-    let marker =
-        if changes.is_empty() { None } else { asked.space.vfs.apply(&asked.caller, ChangeSet::new(changes))?.commit };
+    let removed_pages: Vec<TreePath> = changes.iter().map(|change| change.path().clone()).collect();
+    let mut removed_paths = removed_pages.clone();
+    let marker = if changes.is_empty() {
+        None
+    } else {
+        context.space.vfs.apply(&context.caller, ChangeSet::new(changes))?.commit
+    };
     let mut failed = Vec::new();
     if !large.is_empty() {
         for path in large {
-            match remove_large(asked, &path, expected) {
-                Ok(()) => left.push(path),
+            match remove_large(context, &path, expected) {
+                Ok(()) => removed_paths.push(path),
                 Err(fault) => failed.push((ParsedKey::File(path), fault)),
             }
         }
-        asked.space.vfs.wait_applied()?;
+        context.space.vfs.wait_applied()?;
     }
-    // The deepest first.
-    folders.sort_unstable_by(|one, other| other.cmp(one));
+    // Deepest first.
+    folders.sort_unstable_by(|a, b| b.cmp(a));
     for path in folders {
-        match remove_folder(asked, &path) {
-            Ok(true) => left.push(path),
-            // With something in it, it is no object any more, and there all the same.
+        match remove_folder(context, &path) {
+            Ok(true) => removed_paths.push(path),
+            // A folder with content is no longer an object, but stays.
             Ok(false) => {}
             Err(fault) => failed.push((ParsedKey::Folder(path), fault)),
         }
     }
-    left.sort_unstable();
-    for path in left.iter().rev() {
-        if let Err(fault) = tidy_above(asked, path) {
-            tracing::warn!(page.path = %path, error = ?fault, "a folder that an object was removed from could not be tidied away");
+    removed_paths.sort_unstable();
+    for path in removed_paths.iter().rev() {
+        if let Err(fault) = remove_empty_parents(context, path) {
+            tracing::warn!(page.path = %path, error = ?fault, "could not remove an empty parent folder");
         }
     }
-    Ok(RemovalResult { failed, marker, marked })
+    Ok(RemovalResult { failed, marker, removed_pages })
 }
 
-fn remove_large(asked: &S3RequestContext, path: &TreePath, expected: &Precondition) -> Result<(), Fault> {
+fn remove_large(context: &S3RequestContext, path: &TreePath, expected: &Precondition) -> Result<(), Fault> {
     let change = Change::remove(path.clone()).with_precondition(expected.clone());
-    match asked.space.vfs.apply(&asked.caller, change) {
+    match context.space.vfs.apply(&context.caller, change) {
         Err(fault) if is_missing(&fault) => Ok(()),
         outcome => outcome.map(drop),
     }
 }
 
-/// Makes a folder no object any more; whether it is gone.
-fn remove_folder(asked: &S3RequestContext, path: &TreePath) -> Result<bool, Fault> {
-    let found = match ResolvedNode::itself(asked, path) {
+/// Removes the object of a folder; returns whether the folder is removed too.
+fn remove_folder(context: &S3RequestContext, path: &TreePath) -> Result<bool, Fault> {
+    let entry = match ResolvedNode::at_no_follow(context, path) {
         Err(fault) if is_missing(&fault) => return Ok(true),
-        found => found?,
+        entry => entry?,
     };
-    let alone = asked.hold(path);
-    let record = ObjectMetadata { is_folder: false, ..ObjectMetadata::of(asked, &found)? };
-    record.keep(asked, found.node)?;
-    drop((alone, found));
-    remove_empty(asked, path)
+    let guard = context.lock(path);
+    let record = ObjectMetadata { is_folder: false, ..ObjectMetadata::of(context, &entry)? };
+    record.store(context, entry.node)?;
+    drop((guard, entry));
+    remove_empty(context, path)
 }
 
-/// Removes a folder unless something is in it; whether it is gone.
-fn remove_empty(asked: &S3RequestContext, path: &TreePath) -> Result<bool, Fault> {
-    match asked.space.vfs.apply(&asked.caller, Change::RemoveDir { path: path.clone() }) {
+/// Removes a folder if it is empty; returns whether it was removed.
+fn remove_empty(context: &S3RequestContext, path: &TreePath) -> Result<bool, Fault> {
+    match context.space.vfs.apply(&context.caller, Change::RemoveDir { path: path.clone() }) {
         Ok(_) => Ok(true),
         Err(fault) if fault.kind() == Kind::NotEmpty || is_missing(&fault) => Ok(false),
         Err(fault) => Err(fault),
     }
 }
 
-/// Removes the folders above that are empty now, as a bucket has no folders; those that are objects themselves stay.
-fn tidy_above(asked: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
-    let mut above = path.parent();
-    while let Some(folder) = above.filter(|folder| !folder.is_root() && folder.as_str() != SERVERS) {
-        if !asked.caller.permissions.covers(&folder) || asked.caller.permissions.folder.as_ref() == Some(&folder) {
+/// Removes the parent folders that are empty now, since a bucket has no folders; folders that are
+/// objects stay.
+fn remove_empty_parents(context: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
+    let mut parent = path.parent();
+    while let Some(folder) = parent.filter(|folder| !folder.is_root() && folder.as_str() != SERVER_FOLDER) {
+        if !context.caller.permissions.covers(&folder) || context.caller.permissions.folder.as_ref() == Some(&folder) {
             break;
         }
-        let found = match ResolvedNode::itself(asked, &folder) {
-            Ok(found) if found.is_folder() => found,
+        let entry = match ResolvedNode::at_no_follow(context, &folder) {
+            Ok(entry) if entry.is_folder() => entry,
             Ok(_) => break,
             Err(fault) if is_missing(&fault) => break,
             Err(fault) => return Err(fault),
         };
-        let stays = ObjectMetadata::of(asked, &found)?.is_folder
-            || asked.space.vfs.list(asked.caller.protocol, &folder).map_or(true, |entries| !entries.is_empty());
-        drop(found);
-        if stays || !remove_empty(asked, &folder)? {
+        let stays = ObjectMetadata::of(context, &entry)?.is_folder
+            || context.space.vfs.list(context.caller.protocol, &folder).map_or(true, |entries| !entries.is_empty());
+        drop(entry);
+        if stays || !remove_empty(context, &folder)? {
             break;
         }
-        above = folder.parent();
+        parent = folder.parent();
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Faults, in the protocol's words.
+//! Faults as S3 errors.
 
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
@@ -6,11 +6,11 @@ use s3s::{S3Error, S3ErrorCode};
 use svcfs_base::{Fault, Kind};
 use svcfs_knowledge::access::RETRY_AFTER_KEY;
 
-/// The error for a fault. What is wrong inside is for the log alone.
-pub(crate) fn told(fault: &Fault) -> S3Error {
+/// Converts a fault. Internal details go only to the log.
+pub(crate) fn to_s3_error(fault: &Fault) -> S3Error {
     let kind = fault.kind();
     let message = match kind {
-        Kind::Internal | Kind::DiskFailed => "the server failed; its log says why".to_owned(),
+        Kind::Internal | Kind::DiskFailed => "internal error; see the server log".to_owned(),
         _ => fault.message().to_owned(),
     };
     let code = S3ErrorCode::from_bytes(kind.s3().as_bytes()).unwrap_or(S3ErrorCode::InternalError);
@@ -21,8 +21,8 @@ pub(crate) fn told(fault: &Fault) -> S3Error {
     error
 }
 
-/// Logs a fault, and gives the error for it.
+/// Logs a fault, and converts it.
 pub(crate) fn refuse(fault: Fault, what: &str) -> S3Error {
     svcfs_listener::log_fault(&fault, what);
-    told(&fault)
+    to_s3_error(&fault)
 }

@@ -1,7 +1,9 @@
-//! The ETags of objects that were looked at, so that what is listed again is not read again. They are kept in the space, too, and outlive the server.
+//! A cache of ETags, so that a repeated listing does not read the objects again. It is also stored
+//! in the space and survives a restart.
 //!
-//! A file says its content by nothing but its bytes, and a listing has no time to read them: what it looks like stands for them, to the nanosecond of
-//! its last change, which nobody sets. What is lost of this is worked out again, so that nothing here waits for the disk.
+//! An ETag depends on all bytes of a file, and a listing has no time to read them: size, mtime and
+//! ctime identify the content, with nanoseconds; clients cannot set the ctime. Lost entries are
+//! recomputed, so nothing here waits for the disk.
 
 mod cache_file;
 
@@ -16,26 +18,28 @@ use svcfs_vfs::{PathAttributes, StoredContent};
 
 use crate::checksums::hex;
 
-/// Objects and versions that are remembered, of all spaces: some 130 bytes each. Of more than these, some are read again.
+/// Cached objects and versions of all spaces, about 130 bytes each; beyond that, entries are
+/// evicted.
 const MAX_REMEMBERED: usize = 1 << 20;
-/// Objects that wait to be written down; of more, some are read again after a restart.
+/// Entries waiting to be saved; beyond that, entries are not saved.
 const MAX_WAITING: usize = 1 << 16;
-/// How old a change must be before its time tells it from the next: the clock of a disk is coarser than its changes.
+/// Minimum age of a change before its timestamp is unique: the clock of a file system is coarser
+/// than its changes.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// A path, as short as every other.
+/// A path as a fixed-size hash.
 type PathDigest = [u8; 20];
 
-/// What a file looked like, and its ETag.
+/// The ETag of a file in a certain state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CachedETag {
-    look: ObjectStamp,
+    stamp: ObjectStamp,
     md5: [u8; 16],
-    /// In how many parts it came; 0 for one that came in one piece.
+    /// Number of parts; 0 for an object that was not uploaded in parts.
     parts: u32,
 }
 
-/// What changes with the content of a file, and with what clients say of it. Times are nanoseconds.
+/// Identifies the state of a file: it changes with content and metadata. Times are nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ObjectStamp {
     size: u64,
@@ -52,16 +56,16 @@ impl ObjectStamp {
 
 fn nanoseconds(time: SystemTime) -> i64 {
     let of = |length: Duration| i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
-    time.duration_since(UNIX_EPOCH).map_or_else(|before| -of(before.duration()), of)
+    time.duration_since(UNIX_EPOCH).map_or_else(|saved| -of(saved.duration()), of)
 }
 
 impl CachedETag {
-    /// None of what is no ETag of ours.
+    /// `None` for a string that is not an ETag of this server.
     fn of(attributes: &PathAttributes, etag: &str) -> Option<Self> {
         let (md5, parts) = etag.split_once('-').map_or((etag, Some(0)), |(md5, parts)| (md5, parts.parse().ok()));
         let bytes: Vec<u8> = (0..md5.len()).step_by(2).map_while(|at| byte(md5, at)).collect();
-        let remembered = Self { look: ObjectStamp::of(attributes), md5: bytes.try_into().ok()?, parts: parts? };
-        (remembered.etag() == etag).then_some(remembered)
+        let cached = Self { stamp: ObjectStamp::of(attributes), md5: bytes.try_into().ok()?, parts: parts? };
+        (cached.etag() == etag).then_some(cached)
     }
 
     fn etag(&self) -> String {
@@ -76,22 +80,22 @@ fn byte(text: &str, at: usize) -> Option<u8> {
     u8::from_str_radix(text.get(at..at + 2)?, 16).ok()
 }
 
-/// What is remembered of one space.
+/// The cached entries of one space.
 #[derive(Default)]
 struct SpaceETags {
-    known: HashMap<PathDigest, CachedETag>,
-    /// The keys of `known`, of which one can be taken without looking through all.
+    entries: HashMap<PathDigest, CachedETag>,
+    /// The keys of `entries`, to pick a random one in constant time.
     keys: Vec<PathDigest>,
-    /// What is not written down yet.
-    waiting: Vec<(PathDigest, CachedETag)>,
-    is_read: bool,
+    /// Entries that are not saved yet.
+    unsaved: Vec<(PathDigest, CachedETag)>,
+    is_loaded: bool,
 }
 
 impl SpaceETags {
-    /// Remembers one; whether it is news.
-    fn insert(&mut self, key: PathDigest, remembered: CachedETag) -> bool {
-        match self.known.insert(key, remembered) {
-            Some(before) => before != remembered,
+    /// Adds an entry; returns whether it is new.
+    fn insert(&mut self, key: PathDigest, cached: CachedETag) -> bool {
+        match self.entries.insert(key, cached) {
+            Some(saved) => saved != cached,
             None => {
                 self.keys.push(key);
                 true
@@ -99,30 +103,31 @@ impl SpaceETags {
         }
     }
 
-    /// Forgets one, whichever: whoever lists more than are remembered, time after time, would find none of them if the oldest went.
-    fn forget_one(&mut self) {
-        // Keys are hashes: any of them is as good as a die.
-        let die = self.keys.last().map_or(0, |key| u64::from_le_bytes(std::array::from_fn(|at| key[at])));
-        if let Some(places) = self.keys.len().checked_sub(1).filter(|places| *places > 0) {
-            let key = self.keys.swap_remove(die as usize % places);
-            self.known.remove(&key);
+    /// Evicts a random entry. Evicting the oldest would give no hits at all to a client that
+    /// repeatedly lists more than the cache holds.
+    fn evict_random(&mut self) {
+        // Keys are hashes, so any of them is random.
+        let random = self.keys.last().map_or(0, |key| u64::from_le_bytes(std::array::from_fn(|at| key[at])));
+        if let Some(count) = self.keys.len().checked_sub(1).filter(|count| *count > 0) {
+            let key = self.keys.swap_remove(random as usize % count);
+            self.entries.remove(&key);
         }
     }
 }
 
-/// By the root of the space.
+/// The caches by root of the space.
 pub(crate) struct ETagStore {
     tables: Mutex<HashMap<PathBuf, SpaceETags>>,
-    /// Held by the one who reads or writes files of them.
-    at_the_disk: Mutex<()>,
-    /// How many are remembered, and from which age of a change on.
-    most: usize,
-    settled: Duration,
+    /// Held while a cache file is read or written.
+    file_lock: Mutex<()>,
+    /// Capacity, and minimum age of a change.
+    capacity: usize,
+    min_age: Duration,
 }
 
 impl Default for ETagStore {
     fn default() -> Self {
-        Self::of(MAX_REMEMBERED, SETTLED)
+        Self::new(MAX_REMEMBERED, SETTLED)
     }
 }
 
@@ -130,108 +135,108 @@ fn key(path: &TreePath) -> PathDigest {
     *ETag::from_content(path.as_str().as_bytes()).as_bytes()
 }
 
-/// The same of an earlier version: no path begins so.
+/// The key of an earlier version; no path starts with a NUL byte.
 fn version_key(content: &StoredContent) -> PathDigest {
     let text = match content {
         StoredContent::Blob(blob) => format!("\0{blob}"),
-        StoredContent::Snapshot(path, moment) => format!("\0{moment}\0{path}"),
+        StoredContent::Snapshot(path, timestamp) => format!("\0{timestamp}\0{path}"),
     };
     *ETag::from_content(text.as_bytes()).as_bytes()
 }
 
 impl ETagStore {
-    pub(crate) fn of(most: usize, settled: Duration) -> Self {
-        Self { tables: Mutex::default(), at_the_disk: Mutex::default(), most, settled }
+    pub(crate) fn new(capacity: usize, min_age: Duration) -> Self {
+        Self { tables: Mutex::default(), file_lock: Mutex::default(), capacity, min_age }
     }
 
-    /// What is remembered of a file with these attributes.
-    pub(crate) fn known(&self, (space, path): (&Space, &TreePath), attributes: &PathAttributes) -> Option<String> {
+    /// The cached ETag of a file with these attributes.
+    pub(crate) fn cached(&self, (space, path): (&Space, &TreePath), attributes: &PathAttributes) -> Option<String> {
         let tables = self.tables.lock();
-        let remembered = tables.get(space.vfs.root())?.known.get(&key(path))?;
-        (remembered.look == ObjectStamp::of(attributes)).then(|| remembered.etag())
+        let cached = tables.get(space.vfs.root())?.entries.get(&key(path))?;
+        (cached.stamp == ObjectStamp::of(attributes)).then(|| cached.etag())
     }
 
-    /// Remembers one.
-    pub(crate) fn remember(&self, (space, path): (&Space, &TreePath), attributes: &PathAttributes, etag: &str) {
-        if !attributes.changed.elapsed().is_ok_and(|age| age >= self.settled) {
+    /// Caches an ETag.
+    pub(crate) fn insert_etag(&self, (space, path): (&Space, &TreePath), attributes: &PathAttributes, etag: &str) {
+        if !attributes.changed.elapsed().is_ok_and(|age| age >= self.min_age) {
             return;
         }
-        let Some(remembered) = CachedETag::of(attributes, etag) else { return };
-        self.insert(space, key(path), remembered);
+        let Some(cached) = CachedETag::of(attributes, etag) else { return };
+        self.insert(space, key(path), cached);
     }
 
-    /// Size and ETag of an earlier version, which is what it is for ever.
-    pub(crate) fn known_version(&self, space: &Space, content: &StoredContent) -> Option<(u64, String)> {
+    /// Size and ETag of a version; they never change.
+    pub(crate) fn cached_version(&self, space: &Space, content: &StoredContent) -> Option<(u64, String)> {
         let tables = self.tables.lock();
-        let remembered = tables.get(space.vfs.root())?.known.get(&version_key(content))?;
-        Some((remembered.look.size, remembered.etag()))
+        let cached = tables.get(space.vfs.root())?.entries.get(&version_key(content))?;
+        Some((cached.stamp.size, cached.etag()))
     }
 
-    /// Remembers one.
-    pub(crate) fn remember_version(&self, space: &Space, content: &StoredContent, (size, md5): (u64, [u8; 16])) {
-        let look = ObjectStamp { size, modified: 0, changed: 0 };
-        self.insert(space, version_key(content), CachedETag { look, md5, parts: 0 });
+    /// Caches the ETag of a version.
+    pub(crate) fn insert_version(&self, space: &Space, content: &StoredContent, (size, md5): (u64, [u8; 16])) {
+        let stamp = ObjectStamp { size, modified: 0, changed: 0 };
+        self.insert(space, version_key(content), CachedETag { stamp, md5, parts: 0 });
     }
 
-    fn insert(&self, space: &Space, key: PathDigest, remembered: CachedETag) {
+    fn insert(&self, space: &Space, key: PathDigest, cached: CachedETag) {
         let mut tables = self.tables.lock();
         let table = tables.entry(space.vfs.root().to_owned()).or_default();
-        if table.insert(key, remembered) && table.waiting.len() < MAX_WAITING {
-            table.waiting.push((key, remembered));
+        if table.insert(key, cached) && table.unsaved.len() < MAX_WAITING {
+            table.unsaved.push((key, cached));
         }
-        self.bound(&mut tables);
+        self.evict_excess(&mut tables);
     }
 
-    /// Forgets as many as are too many, of the space that has most.
-    fn bound(&self, tables: &mut HashMap<PathBuf, SpaceETags>) {
+    /// Evicts entries over the capacity, from the space with the most.
+    fn evict_excess(&self, tables: &mut HashMap<PathBuf, SpaceETags>) {
         let all: usize = tables.values().map(|table| table.keys.len()).sum();
-        for _ in self.most..all {
-            if let Some(most) = tables.values_mut().max_by_key(|table| table.keys.len()) {
-                most.forget_one();
+        for _ in self.capacity..all {
+            if let Some(largest) = tables.values_mut().max_by_key(|table| table.keys.len()) {
+                largest.evict_random();
             }
         }
     }
 
-    /// Reads what was remembered of a space before the server started, once. Waits for the disk.
-    pub(crate) fn recall(&self, space: &Space) {
-        let is_read =
-            |tables: &HashMap<PathBuf, SpaceETags>| tables.get(space.vfs.root()).is_some_and(|table| table.is_read);
-        if is_read(&self.tables.lock()) {
+    /// Loads the saved entries of a space, once. Blocks.
+    pub(crate) fn load(&self, space: &Space) {
+        let is_loaded =
+            |tables: &HashMap<PathBuf, SpaceETags>| tables.get(space.vfs.root()).is_some_and(|table| table.is_loaded);
+        if is_loaded(&self.tables.lock()) {
             return;
         }
-        let _alone = self.at_the_disk.lock();
-        if is_read(&self.tables.lock()) {
+        let _guard = self.file_lock.lock();
+        if is_loaded(&self.tables.lock()) {
             return;
         }
-        let before: HashMap<_, _> = cache_file::read(&file(space)).into_iter().collect();
+        let saved: HashMap<_, _> = cache_file::read(&file(space)).into_iter().collect();
         let mut tables = self.tables.lock();
         let table = tables.entry(space.vfs.root().to_owned()).or_default();
-        table.is_read = true;
-        for (key, remembered) in before {
-            // What was seen since is newer.
-            if !table.known.contains_key(&key) {
-                table.insert(key, remembered);
+        table.is_loaded = true;
+        for (key, cached) in saved {
+            // Entries of this process are newer.
+            if !table.entries.contains_key(&key) {
+                table.insert(key, cached);
             }
         }
-        self.bound(&mut tables);
+        self.evict_excess(&mut tables);
     }
 
-    /// Writes down what is new of a space. Waits for the disk.
-    pub(crate) fn keep(&self, space: &Space) {
-        let _alone = self.at_the_disk.lock();
-        let (waiting, count) = match self.tables.lock().get_mut(space.vfs.root()) {
-            Some(table) if table.is_read => (std::mem::take(&mut table.waiting), table.keys.len()),
+    /// Saves the new entries of a space. Blocks.
+    pub(crate) fn save(&self, space: &Space) {
+        let _guard = self.file_lock.lock();
+        let (unsaved, count) = match self.tables.lock().get_mut(space.vfs.root()) {
+            Some(table) if table.is_loaded => (std::mem::take(&mut table.unsaved), table.keys.len()),
             Some(_) | None => return,
         };
         let all = || {
             let tables = self.tables.lock();
-            let known = tables.get(space.vfs.root()).map(|table| &table.known);
-            known.into_iter().flatten().map(|(key, known)| (*key, *known)).collect()
+            let entries = tables.get(space.vfs.root()).map(|table| &table.entries);
+            entries.into_iter().flatten().map(|(key, cached)| (*key, *cached)).collect()
         };
-        if !waiting.is_empty()
-            && let Err(error) = cache_file::add(&file(space), &waiting, (count, all))
+        if !unsaved.is_empty()
+            && let Err(error) = cache_file::add(&file(space), &unsaved, (count, all))
         {
-            tracing::debug!(%error, "the ETags of what was listed are not kept; after a restart it is read again");
+            tracing::debug!(%error, "could not save the ETags of listed objects; they are recomputed after a restart");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What reads one object: GetObject and HeadObject.
+//! Reads one object: GetObject and HeadObject.
 
 use std::sync::Arc;
 
@@ -25,73 +25,73 @@ use crate::multipart_upload::MAX_PARTS;
 use crate::object::S3Object;
 use crate::versions;
 
-/// What is asked of an object.
+/// What a request reads.
 struct ReadRequest {
     key: String,
     version: Option<String>,
     conditions: Conditions,
     range: Option<Range>,
     part: Option<i32>,
-    /// Whether the version of what is there now is to be told.
-    tells_version: bool,
+    /// Whether the id of the current version is requested.
+    needs_version: bool,
 }
 
-/// Says of the answer to a HEAD that it is about a part of the object, for which s3s has no status.
+/// Marks the answer to a HEAD for a part of an object: s3s has no status for it.
 #[derive(Debug, Clone)]
 pub(crate) struct PartialHead;
 
-/// An object, and the part of it that was asked for.
+/// An object and the requested range of it.
 struct ObjectSelection {
     object: S3Object,
     range: Option<std::ops::Range<u64>>,
-    /// What its version is called, where that is looked up: it costs a question to the log.
+    /// The id of its version, if requested: it costs a log query.
     version: Option<String>,
 }
 
 impl ObjectSelection {
-    async fn of(asked: &S3RequestContext, what: &'static str, question: ReadRequest) -> S3Result<Self> {
-        let key = ParsedKey::parse(&question.key).map_err(|fault| refuse(fault, what))?;
-        let is_streamed = question.version.is_some() && !question.tells_version;
-        let may_be_here = question.version.is_none() && !question.tells_version;
-        if let Some(object) = may_be_here.then(|| S3Object::at_once(asked, &key)).flatten() {
-            return Self::about(object, question).map_err(|refused| refused.told(what));
+    async fn of(context: &S3RequestContext, what: &'static str, read: ReadRequest) -> S3Result<Self> {
+        let key = ParsedKey::parse(&read.key).map_err(|fault| refuse(fault, what))?;
+        let is_streamed = read.version.is_some() && !read.needs_version;
+        let may_be_cached = read.version.is_none() && !read.needs_version;
+        if let Some(object) = may_be_cached.then(|| S3Object::try_cached(context, &key)).flatten() {
+            return Self::select(object, read).map_err(|refused| refused.into_s3_error(what));
         }
-        asked
-            .run(what, move |asked| {
-                let object = versions::object(asked, &key, question.version.as_deref())?;
-                let version = question.tells_version.then(|| versions::current(asked, &key, &object)).flatten();
-                let mut answer = Self { version, ..Self::about(object, question)? };
+        context
+            .run(what, move |context| {
+                let object = versions::object(context, &key, read.version.as_deref())?;
+                let version = read.needs_version.then(|| versions::current(context, &key, &object)).flatten();
+                let mut selection = Self { version, ..Self::select(object, read)? };
                 if is_streamed {
-                    answer.set_aside(asked);
+                    selection.spill(context);
                 }
-                Ok(answer)
+                Ok(selection)
             })
             .await
     }
 
-    /// Lets an earlier version be read from the disk, for it is streamed as slowly as a client takes it; where there is no room on the disk, it stays
-    /// in memory.
-    fn set_aside(&mut self, asked: &S3RequestContext) {
+    /// Moves an earlier version to disk, because a slow client may stream it for long; without disk
+    /// space it stays in memory.
+    fn spill(&mut self, context: &S3RequestContext) {
         let FileContent::InMemory(content) = &self.object.content else { return };
-        match asked.space.vfs.spill_content(content.clone()) {
-            Ok(aside) => self.object.content = aside,
-            Err(fault) => tracing::warn!(error = ?fault, "a version is handed on from memory"),
+        match context.space.vfs.spill_content(content.clone()) {
+            Ok(spilled) => self.object.content = spilled,
+            Err(fault) => {
+                tracing::warn!(error = ?fault, "could not spill a version to disk; it is streamed from memory")
+            }
         }
     }
 
-    /// The part of an object that a question is about.
-    fn about(object: S3Object, question: ReadRequest) -> Result<Self, S3RequestError> {
-        let ReadRequest { conditions, range, part, .. } = question;
+    /// Applies conditions, range and part number to an object.
+    fn select(object: S3Object, read: ReadRequest) -> Result<Self, S3RequestError> {
+        let ReadRequest { conditions, range, part, .. } = read;
         conditions.check(&object).map_err(|refused| unmodified(refused, &object))?;
         let range = match (range, part) {
             (Some(_), Some(_)) => {
-                return Err(
-                    s3_error!(InvalidRequest, "ask for a range or for a part of the object, not for both").into()
-                );
+                return Err(s3_error!(InvalidRequest, "request a range or a part, not both").into());
             }
             (None, Some(part)) => part_of(&object, part)?,
             (range, None) => range.map(|range| range.check(object.size)).transpose().map_err(|_| {
-                s3_error!(InvalidRange, "the object has {} bytes, none of which lie in that range", object.size)
+                s3_error!(InvalidRange, "the range is outside of the object, which has {} bytes", object.size)
             })?,
         };
         Ok(Self { object, range, version: None })
@@ -101,14 +101,14 @@ impl ObjectSelection {
         self.range.as_ref().map_or(self.object.size, |range| range.end - range.start)
     }
     fn content_range(&self) -> Option<String> {
-        // No range tells of no bytes.
+        // An empty range cannot be expressed.
         let range = self.range.as_ref().filter(|range| !range.is_empty())?;
         Some(format!("bytes {}-{}/{}", range.start, range.end.saturating_sub(1), self.object.size))
     }
-    /// Checksums are of the whole, so they are told with the whole only, and to whom asks.
-    fn sums(&self, is_asked_for: bool) -> ContentChecksums {
-        let tells = is_asked_for && self.range.is_none() && self.object.is_of_record();
-        if tells { self.object.record.sums.clone() } else { ContentChecksums::default() }
+    /// The checksums; they cover the full object, so they are omitted for a range.
+    fn sums(&self, is_requested: bool) -> ContentChecksums {
+        let is_included = is_requested && self.range.is_none() && self.object.has_content_fields();
+        if is_included { self.object.record.sums.clone() } else { ContentChecksums::default() }
     }
     fn header(&self, name: &str) -> Option<String> {
         self.object.record.headers.get(name).cloned()
@@ -123,10 +123,10 @@ pub(crate) async fn get(
     protocol: &Arc<S3Server>,
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Read, "GetObject"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Read, "GetObject"))?;
     let input = request.input;
-    let (is_asked_for, is_of_part) = (input.checksum_mode.is_some(), input.part_number.is_some());
-    let question = ReadRequest {
+    let (is_requested, is_part_request) = (input.checksum_mode.is_some(), input.part_number.is_some());
+    let read = ReadRequest {
         key: input.key,
         version: input.version_id.clone(),
         conditions: Conditions {
@@ -137,27 +137,27 @@ pub(crate) async fn get(
         },
         range: input.range,
         part: input.part_number,
-        tells_version: false,
+        needs_version: false,
     };
-    let answer = ObjectSelection::of(&asked, "GetObject", question).await?;
-    let (length, content_range, sums) = (answer.length(), answer.content_range(), answer.sums(is_asked_for));
+    let selection = ObjectSelection::of(&context, "GetObject", read).await?;
+    let (length, content_range, sums) = (selection.length(), selection.content_range(), selection.sums(is_requested));
     let checksum_type = sums.kind();
     let is_part = content_range.is_some();
-    let tags = answer.object.record.tags.len();
-    let parts_count = answer.object.parts().filter(|_| is_of_part);
+    let tags = selection.object.record.tags.len();
+    let parts_count = selection.object.parts().filter(|_| is_part_request);
     let mut output = GetObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
         content_length: i64::try_from(length).ok(),
         content_range,
-        content_type: Some(answer.object.content_type()),
-        cache_control: answer.header("cache-control"),
-        content_disposition: answer.header("content-disposition"),
-        content_language: answer.header("content-language"),
-        content_encoding: answer.header(CONTENT_ENCODING.as_str()),
-        expires: answer.expires(),
-        e_tag: Some(Tag::Strong(answer.object.etag.clone())),
-        last_modified: Some(Timestamp::from(answer.object.modified)),
-        metadata: Some(answer.object.metadata().into_iter().collect()),
+        content_type: Some(selection.object.content_type()),
+        cache_control: selection.header("cache-control"),
+        content_disposition: selection.header("content-disposition"),
+        content_language: selection.header("content-language"),
+        content_encoding: selection.header(CONTENT_ENCODING.as_str()),
+        expires: selection.expires(),
+        e_tag: Some(Tag::Strong(selection.object.etag.clone())),
+        last_modified: Some(Timestamp::from(selection.object.modified)),
+        metadata: Some(selection.object.metadata().into_iter().collect()),
         parts_count,
         tag_count: i32::try_from(tags).ok().filter(|count| *count > 0),
         version_id: input.version_id,
@@ -169,27 +169,27 @@ pub(crate) async fn get(
         checksum_type,
         ..GetObjectOutput::default()
     };
-    let from = answer.range.as_ref().map_or(0, |range| range.start);
-    output.body = Some(match answer.object.content {
+    let from = selection.range.as_ref().map_or(0, |range| range.start);
+    output.body = Some(match selection.object.content {
         FileContent::InMemory(content) => {
-            let begin = usize::try_from(from).unwrap_or(usize::MAX).min(content.len());
-            let end = begin.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(content.len());
-            StreamingBlob::from(Body::from(content.slice(begin..end)))
+            let start = usize::try_from(from).unwrap_or(usize::MAX).min(content.len());
+            let end = start.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(content.len());
+            StreamingBlob::from(Body::from(content.slice(start..end)))
         }
         FileContent::OnDisk(reader) => {
             let read = ReadFunctions { try_read: FileReader::try_read_cached, read: FileReader::read };
-            StreamingBlob::wrap(stream_file(Arc::clone(&asked.protocol.lanes), (reader, read), from..from + length))
+            StreamingBlob::wrap(stream_file(Arc::clone(&context.protocol.lanes), (reader, read), from..from + length))
         }
     });
     let mut response = S3Response::new(output);
     response.status = is_part.then_some(StatusCode::PARTIAL_CONTENT);
-    // Files come from many hands, and a page among them would run with the rights of whoever looks.
+    // Files come from many authors; a page must not run scripts with the rights of its reader.
     response.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response.headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     Ok(response)
 }
 
-/// What a 304 tells of the object that the client has (RFC 9110 15.4.5).
+/// Adds the headers that a 304 needs (RFC 9110 15.4.5).
 fn unmodified(mut refused: S3Error, object: &S3Object) -> S3Error {
     if *refused.code() == S3ErrorCode::NotModified {
         let mut headers = HeaderMap::new();
@@ -210,27 +210,25 @@ fn unmodified(mut refused: S3Error, object: &S3Object) -> S3Error {
     refused
 }
 
-/// The bytes of a part, counted from 1 as the object has them, whatever numbers they were sent with: of an object that did not come in parts, or in one,
-/// the first is all of it.
-///
-/// # Errors
-/// `InvalidPartNumber` for one that it does not have; `NotImplemented` where it is not known how long they are.
+/// The bytes of a part. Parts are counted from 1 in the order of the object, whatever their numbers
+/// were at upload; an object without parts has one. Errors: `InvalidPartNumber` for a number that
+/// it does not have; `NotImplemented` when the lengths are not known.
 fn part_of(object: &S3Object, part: i32) -> S3Result<Option<std::ops::Range<u64>>> {
-    let came_in = object.parts().unwrap_or(1);
+    let part_count = object.parts().unwrap_or(1);
     if !(1..=MAX_PARTS).contains(&part) {
         return Err(s3_error!(InvalidArgument, "parts are numbered from 1 to {MAX_PARTS}"));
     }
-    if part > came_in {
+    if part > part_count {
         let code = S3ErrorCode::Custom("InvalidPartNumber".into());
         let mut error = S3Error::with_message(code, "The requested partnumber is not satisfiable");
         error.set_status_code(StatusCode::RANGE_NOT_SATISFIABLE);
         return Err(error);
     }
-    if came_in == 1 {
+    if part_count == 1 {
         return Ok((object.size > 0).then_some(0..object.size));
     }
-    let told = "how long the parts of this object are is not known; ask for a range instead";
-    object.part(part).map(Some).ok_or_else(|| s3_error!(NotImplemented, "{}", told))
+    let message = "the lengths of the parts are unknown; request a range instead";
+    object.part(part).map(Some).ok_or_else(|| s3_error!(NotImplemented, "{}", message))
 }
 
 /// `HeadObject`
@@ -238,10 +236,10 @@ pub(crate) async fn head(
     protocol: &Arc<S3Server>,
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Read, "HeadObject"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Read, "HeadObject"))?;
     let input = request.input;
-    let (is_asked_for, is_of_part) = (input.checksum_mode.is_some(), input.part_number.is_some());
-    let question = ReadRequest {
+    let (is_requested, is_part_request) = (input.checksum_mode.is_some(), input.part_number.is_some());
+    let read = ReadRequest {
         key: input.key,
         version: input.version_id.clone(),
         conditions: Conditions {
@@ -252,27 +250,27 @@ pub(crate) async fn head(
         },
         range: input.range,
         part: input.part_number,
-        tells_version: true,
+        needs_version: true,
     };
-    let answer = ObjectSelection::of(&asked, "HeadObject", question).await?;
-    let version_id = input.version_id.or(answer.version.clone());
-    let sums = answer.sums(is_asked_for);
+    let selection = ObjectSelection::of(&context, "HeadObject", read).await?;
+    let version_id = input.version_id.or(selection.version.clone());
+    let sums = selection.sums(is_requested);
     let checksum_type = sums.kind();
-    let parts_count = answer.object.parts().filter(|_| is_of_part);
-    let is_part = answer.content_range().is_some();
+    let parts_count = selection.object.parts().filter(|_| is_part_request);
+    let is_part = selection.content_range().is_some();
     let output = HeadObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
-        content_length: i64::try_from(answer.length()).ok(),
-        content_range: answer.content_range(),
-        content_type: Some(answer.object.content_type()),
-        cache_control: answer.header("cache-control"),
-        content_disposition: answer.header("content-disposition"),
-        content_language: answer.header("content-language"),
-        content_encoding: answer.header(CONTENT_ENCODING.as_str()),
-        expires: answer.expires(),
-        e_tag: Some(Tag::Strong(answer.object.etag.clone())),
-        last_modified: Some(Timestamp::from(answer.object.modified)),
-        metadata: Some(answer.object.metadata().into_iter().collect()),
+        content_length: i64::try_from(selection.length()).ok(),
+        content_range: selection.content_range(),
+        content_type: Some(selection.object.content_type()),
+        cache_control: selection.header("cache-control"),
+        content_disposition: selection.header("content-disposition"),
+        content_language: selection.header("content-language"),
+        content_encoding: selection.header(CONTENT_ENCODING.as_str()),
+        expires: selection.expires(),
+        e_tag: Some(Tag::Strong(selection.object.etag.clone())),
+        last_modified: Some(Timestamp::from(selection.object.modified)),
+        metadata: Some(selection.object.metadata().into_iter().collect()),
         parts_count,
         version_id,
         checksum_crc32: sums.crc32,

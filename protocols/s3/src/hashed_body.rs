@@ -1,5 +1,5 @@
-//! The sums of a body, made beside the one who reads it: while one stretch of a large body is summed up, the next is on its way. An MD5 alone
-//! takes as long as the disk does.
+//! Hashes a body on another thread: while one block of a large body is hashed, the next is
+//! received. MD5 alone takes as long as the disk.
 
 use std::sync::Arc;
 
@@ -10,91 +10,83 @@ use tokio::task::JoinHandle;
 use crate::checksums::{ContentChecksums, ContentHasher, RequestedChecksums};
 use crate::context::S3RequestContext;
 
-/// Bytes that are summed up at once. Of a body twice as many are in memory at most.
-const STRETCH: usize = 1 << 20;
-/// Bodies of which as many may be; of all others, and there are thousands of slow ones, few bytes wait to be summed up.
-pub(crate) const AHEAD: usize = 64;
-const FEW: usize = 32 << 10;
+/// Bytes hashed in one go. At most two blocks of a body are in memory.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Bodies with such large blocks; all others, among them thousands of slow ones, collect few bytes.
+pub(crate) const MAX_LARGE_BLOCK_BODIES: usize = 64;
+const SMALL_BLOCK_BYTES: usize = 32 << 10;
 
-/// A body that is summed up as it comes.
+/// A body that is hashed as it arrives.
 pub(crate) struct HashedBody {
-    asked: S3RequestContext,
-    before: HashState,
-    coming: Vec<u8>,
-    /// Whether it is one of those that may have much in memory.
-    ahead: Option<OwnedSemaphorePermit>,
+    context: S3RequestContext,
+    state: HashState,
+    buffer: Vec<u8>,
+    /// The slot of a body with large blocks.
+    slot: Option<OwnedSemaphorePermit>,
 }
 
-/// What came before.
+/// The hash of the bytes so far.
 enum HashState {
-    Summed(Box<ContentHasher>),
-    OnItsWay(JoinHandle<S3Result<Box<ContentHasher>>>),
+    Ready(Box<ContentHasher>),
+    Running(JoinHandle<S3Result<Box<ContentHasher>>>),
 }
 
 impl HashState {
-    async fn summed(self) -> S3Result<Box<ContentHasher>> {
+    async fn into_hasher(self) -> S3Result<Box<ContentHasher>> {
         match self {
-            Self::Summed(summing) => Ok(summing),
-            Self::OnItsWay(task) => task
-                .await
-                .map_err(|_| s3_error!(InternalError, "what came could not be summed up; nothing was written"))?,
+            Self::Ready(hasher) => Ok(hasher),
+            Self::Running(task) => {
+                task.await.map_err(|_| s3_error!(InternalError, "could not hash the body; nothing was written"))?
+            }
         }
     }
 }
 
 impl HashedBody {
-    pub(crate) fn new(asked: &S3RequestContext, wanted: RequestedChecksums) -> Self {
-        let before = HashState::Summed(Box::new(ContentHasher::new(wanted)));
-        Self { asked: asked.clone(), before, coming: Vec::new(), ahead: None }
+    pub(crate) fn new(context: &S3RequestContext, wanted: RequestedChecksums) -> Self {
+        let state = HashState::Ready(Box::new(ContentHasher::new(wanted)));
+        Self { context: context.clone(), state, buffer: Vec::new(), slot: None }
     }
 
-    /// Takes the next piece; waits for the stretch before it, if that is not summed up yet.
-    ///
-    /// # Errors
-    /// Those of the server that is at its end.
+    /// Takes the next piece; waits until the block before it is hashed. Errors: `InternalError`
+    /// when hashing failed.
     pub(crate) async fn update(mut self, piece: &[u8]) -> S3Result<Self> {
-        // A copy: pieces may be of a byte each.
-        self.coming.extend_from_slice(piece);
-        if self.coming.len() < FEW {
+        // Copied, because pieces may be tiny.
+        self.buffer.extend_from_slice(piece);
+        if self.buffer.len() < SMALL_BLOCK_BYTES {
             return Ok(self);
         }
-        self.ahead = self.ahead.or_else(|| Arc::clone(&self.asked.protocol.ahead).try_acquire_owned().ok());
-        if self.ahead.is_some() && self.coming.len() < STRETCH {
+        self.slot = self.slot.or_else(|| Arc::clone(&self.context.protocol.hash_slots).try_acquire_owned().ok());
+        if self.slot.is_some() && self.buffer.len() < BLOCK_BYTES {
             return Ok(self);
         }
-        let Self { asked, before, coming, ahead } = self;
-        let mut summing = before.summed().await?;
-        if coming.len() < STRETCH {
-            summing.update(&coming);
-            return Ok(Self { asked, before: HashState::Summed(summing), coming: Vec::new(), ahead });
+        let Self { context, state, buffer, slot } = self;
+        let mut hasher = state.into_hasher().await?;
+        if buffer.len() < BLOCK_BYTES {
+            hasher.update(&buffer);
+            return Ok(Self { context, state: HashState::Ready(hasher), buffer: Vec::new(), slot });
         }
-        let here = asked.clone();
+        let task_context = context.clone();
         let task = tokio::spawn(async move {
             let work = move |_: &S3RequestContext| {
-                summing.update(&coming);
-                Ok(summing)
+                hasher.update(&buffer);
+                Ok(hasher)
             };
-            here.run("PutObject", work).await
+            task_context.run("PutObject", work).await
         });
-        Ok(Self { asked, before: HashState::OnItsWay(task), coming: Vec::new(), ahead })
+        Ok(Self { context, state: HashState::Running(task), buffer: Vec::new(), slot })
     }
 
-    /// The sums of what has come, to go on with elsewhere.
-    ///
-    /// # Errors
-    /// As [`Body::update`].
-    pub(crate) async fn summed(self) -> S3Result<Box<ContentHasher>> {
-        let mut summing = self.before.summed().await?;
-        summing.update(&self.coming);
-        Ok(summing)
+    /// The hasher with all bytes so far.
+    pub(crate) async fn into_hasher(self) -> S3Result<Box<ContentHasher>> {
+        let mut hasher = self.state.into_hasher().await?;
+        hasher.update(&self.buffer);
+        Ok(hasher)
     }
 
-    /// The MD5, and the sums that were wanted.
-    ///
-    /// # Errors
-    /// As [`Body::update`].
+    /// The MD5, and the requested checksums.
     pub(crate) async fn finish(self) -> S3Result<([u8; 16], ContentChecksums)> {
-        Ok(self.summed().await?.finish())
+        Ok(self.into_hasher().await?.finish())
     }
 }
 
@@ -107,25 +99,29 @@ mod tests {
     #[test]
     fn of_thousands_of_slow_bodies_few_bytes_wait_to_be_summed_up_and_of_a_few_many() {
         let served = Served::new();
-        let asked = asked_of(&served);
-        let content: Vec<u8> = (0..STRETCH * 2).map(|at| (at / 7) as u8).collect();
-        let (first, rest) = content.split_at(STRETCH - 1000);
+        let context = asked_of(&served);
+        let content: Vec<u8> = (0..BLOCK_BYTES * 2).map(|at| (at / 7) as u8).collect();
+        let (first, rest) = content.split_at(BLOCK_BYTES - 1000);
         served.runtime.block_on(async {
             let mut slow = Vec::new();
-            for _ in 0..AHEAD + 20 {
-                let mut body = HashedBody::new(&asked, RequestedChecksums::default());
+            for _ in 0..MAX_LARGE_BLOCK_BODIES + 20 {
+                let mut body = HashedBody::new(&context, RequestedChecksums::default());
                 for piece in first.chunks(10_000) {
                     body = body.update(piece).await.unwrap();
                 }
                 slow.push(body);
             }
-            let waiting: Vec<_> = slow.iter().map(|body| body.coming.capacity()).collect();
-            assert_eq!(waiting.iter().filter(|waiting| **waiting > 2 * FEW).count(), AHEAD, "{waiting:?}");
+            let waiting: Vec<_> = slow.iter().map(|body| body.buffer.capacity()).collect();
+            assert_eq!(
+                waiting.iter().filter(|waiting| **waiting > 2 * SMALL_BLOCK_BYTES).count(),
+                MAX_LARGE_BLOCK_BODIES,
+                "{waiting:?}"
+            );
             for body in [slow.pop().unwrap(), slow.swap_remove(0)] {
                 let (md5, _) = body.update(rest).await.unwrap().finish().await.unwrap();
                 assert_eq!(crate::checksums::hex(&md5), etag_of(&content));
             }
-            assert_eq!(asked.protocol.ahead.available_permits(), 1, "the one that ended gave its place back");
+            assert_eq!(context.protocol.hash_slots.available_permits(), 1, "the one that ended gave its place back");
         });
     }
 }

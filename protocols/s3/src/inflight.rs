@@ -1,4 +1,5 @@
-//! Which uploads in parts are being completed: a client that has not heard of it asks again while the first time is still in progress.
+//! Multipart uploads that are being completed: a client may retry while the first request is still
+//! in progress.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,28 +7,28 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The names of uploads that are being completed.
+/// The ids of these uploads.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightCompletions {
-    names: Mutex<HashSet<String>>,
+    ids: Mutex<HashSet<String>>,
     ended: Notify,
 }
 
-/// Holds one until it is dropped.
+/// Exclusive right to complete or abort one upload, until dropped.
 pub(crate) struct CompletionGuard {
-    completing: Arc<InFlightCompletions>,
+    completions: Arc<InFlightCompletions>,
     name: String,
 }
 
 impl InFlightCompletions {
-    /// Waits until nobody else completes it.
-    pub(crate) async fn hold(self: &Arc<Self>, name: &str) -> CompletionGuard {
+    /// Waits until no other request completes the upload.
+    pub(crate) async fn lock(self: &Arc<Self>, name: &str) -> CompletionGuard {
         loop {
-            // Before it is looked at: what ends between the two is heard of.
+            // Registered before the check, so that no notification in between is lost.
             let mut ended = std::pin::pin!(self.ended.notified());
             ended.as_mut().enable();
-            if self.names.lock().insert(name.to_owned()) {
-                return CompletionGuard { completing: Arc::clone(self), name: name.to_owned() };
+            if self.ids.lock().insert(name.to_owned()) {
+                return CompletionGuard { completions: Arc::clone(self), name: name.to_owned() };
             }
             ended.await;
         }
@@ -36,7 +37,7 @@ impl InFlightCompletions {
 
 impl Drop for CompletionGuard {
     fn drop(&mut self) {
-        self.completing.names.lock().remove(&self.name);
-        self.completing.ended.notify_waiters();
+        self.completions.ids.lock().remove(&self.name);
+        self.completions.ended.notify_waiters();
     }
 }

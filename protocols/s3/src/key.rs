@@ -1,38 +1,36 @@
-//! Keys of objects are paths of files, letter for letter.
+//! Object keys are file paths, byte for byte.
 
 use svcfs_base::{Fault, Kind, TreePath};
 
-/// The folder that the server has in every space.
-pub(crate) const SERVERS: &str = ".svc";
+/// The server's own folder in every space.
+pub(crate) const SERVER_FOLDER: &str = ".svc";
 
-/// What a key names.
+/// A parsed key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ParsedKey {
     /// `notes/a.md`
     File(TreePath),
-    /// `notes/`: what clients make to have an empty folder.
+    /// `notes/`: the marker that clients create for an empty folder.
     Folder(TreePath),
 }
 
 impl ParsedKey {
-    /// Reads a key. Two keys never mean one file, so what a path would be normalised to is no key.
-    ///
-    /// # Errors
-    /// `Invalid` and `NameTooLong` for what no path is.
+    /// Parses a key. Two keys never name one file, so a path that would be normalized is refused.
+    /// Errors: `Invalid`, `NameTooLong` when it is not a path.
     pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
         let (bare, is_folder) = text.strip_suffix('/').map_or((text, false), |bare| (bare, true));
         let path = TreePath::parse(bare)?;
         if path.is_root() || path.as_str() != bare {
-            let told = format!(
-                "the key `{}` is no path here: it may not begin with `/`, nor have empty parts, `.` or `..`",
+            let message = format!(
+                "the key `{}` is not a valid path: it must not start with `/` or have empty, `.` or `..` parts",
                 svcfs_base::escape_unprintable(text)
             );
-            return Err(Fault::new(Kind::Invalid, told));
+            return Err(Fault::new(Kind::Invalid, message));
         }
         Ok(if is_folder { Self::Folder(path) } else { Self::File(path) })
     }
 
-    /// The key, as clients write it.
+    /// The key as clients write it.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::File(path) => path.to_string(),
@@ -40,7 +38,6 @@ impl ParsedKey {
         }
     }
 
-    /// The path.
     pub(crate) const fn path(&self) -> &TreePath {
         match self {
             Self::File(path) | Self::Folder(path) => path,

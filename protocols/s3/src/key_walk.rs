@@ -1,7 +1,8 @@
-//! The keys of a bucket, in their order, from any of them on.
+//! Lists the keys of a bucket in order, from any key on.
 //!
-//! Keys are ordered as bytes, and a folder's name counts with the `/` behind it: walked so, one folder after the other gives the keys as they follow, and
-//! a page that begins somewhere looks only at the folders on the way there. Nothing is remembered between two pages but the last key.
+//! Keys are ordered as bytes, and the name of a folder includes its `/`. So a depth-first walk
+//! returns the keys in order, and a page reads only the folders from its start on. The only state
+//! between two pages is the last key.
 
 use std::ops::ControlFlow;
 
@@ -9,37 +10,37 @@ use svcfs_base::{Fault, TreePath};
 use svcfs_vfs::{EntryKind, PathAttributes};
 
 use crate::context::S3RequestContext;
-use crate::key::SERVERS;
+use crate::key::SERVER_FOLDER;
 use crate::object_metadata::is_missing;
-use crate::staged_upload::is_on_its_way;
+use crate::staged_upload::is_staged_name;
 
-/// Most keys of one answer.
-pub(crate) const MOST: usize = 1000;
+/// Keys of one page (S3's own limit).
+pub(crate) const MAX_KEYS: usize = 1000;
 
-/// Which keys.
+/// Parameters of a listing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ListQuery {
-    /// Those that begin so.
+    /// Only keys with this prefix.
     pub(crate) prefix: String,
-    /// Those behind this one.
+    /// Only keys after this one.
     pub(crate) after: String,
-    /// What lies behind the next of these is told together.
+    /// Keys that are equal up to this delimiter are grouped.
     pub(crate) delimiter: Option<String>,
-    /// As many.
-    pub(crate) most: usize,
+    /// Lines of the page.
+    pub(crate) limit: usize,
 }
 
-/// One line of a listing.
+/// A line of a listing.
 #[derive(Debug, Clone)]
 pub(crate) enum ListEntry {
-    /// A file, and where it is, links followed; or an empty folder, of which no place is told.
+    /// A file with its path, links followed; or an empty folder without a path.
     Object { key: String, file: Option<TreePath>, attributes: Option<Box<PathAttributes>> },
-    /// What several keys begin with.
+    /// The common prefix of several keys.
     Prefix(String),
 }
 
 impl ListEntry {
-    /// Its key, or what its keys begin with.
+    /// The key or common prefix.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::Object { key, .. } | Self::Prefix(key) => key,
@@ -47,7 +48,7 @@ impl ListEntry {
     }
 }
 
-/// Some lines, and whether there are more.
+/// A page, and whether there are more.
 #[derive(Debug, Default)]
 pub(crate) struct KeyPage {
     pub(crate) lines: Vec<ListEntry>,
@@ -55,39 +56,37 @@ pub(crate) struct KeyPage {
 }
 
 impl ListQuery {
-    /// The lines of one page.
-    ///
-    /// # Errors
-    /// Those of reading folders.
-    pub(crate) fn page(&self, asked: &S3RequestContext) -> Result<KeyPage, Fault> {
-        let mut walk = KeyWalk { asked, listing: self, page: KeyPage::default() };
-        // No key begins with what is no path.
+    /// Reads one page.
+    pub(crate) fn page(&self, context: &S3RequestContext) -> Result<KeyPage, Fault> {
+        let mut walk = KeyWalk { context, listing: self, page: KeyPage::default() };
+        // No key starts with an invalid path.
         let folder = self.prefix.rfind('/').map_or("", |slash| &self.prefix[..slash]);
-        let Ok(begin) = TreePath::parse(folder).and_then(|path| match path.as_str() == folder {
+        let Ok(start) = TreePath::parse(folder).and_then(|path| match path.as_str() == folder {
             true => Ok(path),
-            false => Err(Fault::not_found("no path")),
+            false => Err(Fault::not_found("not a path")),
         }) else {
             return Ok(walk.page);
         };
-        if self.most > 0 && walk.may_look(&begin) {
-            // Broken off when the page is full.
-            let _full = walk.folder(&begin)?;
+        if self.limit > 0 && walk.may_contain_visible(&start) {
+            // The walk stops when the page is full.
+            let _full = walk.walk_folder(&start)?;
         }
         Ok(walk.page)
     }
 
-    /// Whether a key lies behind what was told before. What was told together counts as told.
-    fn is_ahead(&self, key: &str) -> bool {
-        key > self.after.as_str() && !(key.starts_with(&self.after) && self.begins_behind(&self.after))
+    /// Whether a key comes after the marker. A marker that is a common prefix excludes all keys of
+    /// its group.
+    fn is_after_marker(&self, key: &str) -> bool {
+        key > self.after.as_str() && !(key.starts_with(&self.after) && self.is_marker(&self.after))
     }
 
-    /// Whether the page begins behind all that is told together so, and not somewhere in it.
-    pub(crate) fn begins_behind(&self, together: &str) -> bool {
-        self.after == together && self.together(together).as_deref() == Some(together)
+    /// Whether the marker is this common prefix, and not a key of its group.
+    pub(crate) fn is_marker(&self, common_prefix: &str) -> bool {
+        self.after == common_prefix && self.common_prefix(common_prefix).as_deref() == Some(common_prefix)
     }
 
-    /// What a key is told together as, if it is.
-    pub(crate) fn together(&self, key: &str) -> Option<String> {
+    /// The common prefix of a key, if it has one.
+    pub(crate) fn common_prefix(&self, key: &str) -> Option<String> {
         let delimiter = self.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty())?;
         let rest = key.strip_prefix(&self.prefix)?;
         let at = rest.find(delimiter)?;
@@ -96,12 +95,12 @@ impl ListQuery {
 }
 
 struct KeyWalk<'a> {
-    asked: &'a S3RequestContext,
+    context: &'a S3RequestContext,
     listing: &'a ListQuery,
     page: KeyPage,
 }
 
-/// A name in a folder, as its key begins.
+/// A child of a folder, with the start of its keys.
 struct FolderChild {
     key: String,
     path: TreePath,
@@ -110,42 +109,42 @@ struct FolderChild {
 }
 
 impl KeyWalk<'_> {
-    /// Whether something that the caller may see can lie in a folder.
-    fn may_look(&self, path: &TreePath) -> bool {
-        let folder = self.asked.caller.permissions.folder.as_ref();
+    /// Whether a folder can contain keys that the caller may see.
+    fn may_contain_visible(&self, path: &TreePath) -> bool {
+        let folder = self.context.caller.permissions.folder.as_ref();
         folder.is_none_or(|folder| path.is_under(folder) || folder.is_under(path))
     }
 
-    fn folder(&mut self, path: &TreePath) -> Result<ControlFlow<()>, Fault> {
-        let (vfs, protocol) = (&self.asked.space.vfs, self.asked.caller.protocol);
+    fn walk_folder(&mut self, path: &TreePath) -> Result<ControlFlow<()>, Fault> {
+        let (vfs, protocol) = (&self.context.space.vfs, self.context.caller.protocol);
         let entries = match vfs.list(protocol, path) {
             Ok(entries) => entries,
-            // Never there, or removed while we walk.
+            // Removed during the walk, or never existed.
             Err(fault) if is_missing(&fault) => return Ok(ControlFlow::Continue(())),
             Err(fault) => return Err(fault),
         };
         let mut children: Vec<FolderChild> = entries
             .into_iter()
-            .filter(|entry| !is_on_its_way(entry.path.name()) && self.may_look(&entry.path))
+            .filter(|entry| !is_staged_name(entry.path.name()) && self.may_contain_visible(&entry.path))
             .map(|entry| {
                 let is_folder = entry.attributes.kind == EntryKind::Directory;
                 let key = format!("{}{}", entry.path, if is_folder { "/" } else { "" });
                 FolderChild { key, path: entry.path, attributes: entry.attributes, is_folder }
             })
             .collect();
-        // The server's own folder is there whatever is in it.
+        // The server's own folder is not an object.
         if children.is_empty()
             && !path.is_root()
-            && path.as_str() != SERVERS
-            && self.asked.caller.permissions.covers(path)
+            && path.as_str() != SERVER_FOLDER
+            && self.context.caller.permissions.covers(path)
         {
             let key = format!("{path}/");
             let folder = vfs.stat(protocol, path).ok();
-            return Ok(self.offer(&key, None, folder));
+            return Ok(self.push_line(&key, None, folder));
         }
-        children.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        children.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         for child in children {
-            let next = if child.is_folder { self.below(&child)? } else { self.file(&child)? };
+            let next = if child.is_folder { self.walk_child(&child)? } else { self.push_file(&child)? };
             if next.is_break() {
                 return Ok(next);
             }
@@ -153,65 +152,70 @@ impl KeyWalk<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn below(&mut self, FolderChild { key, path, .. }: &FolderChild) -> Result<ControlFlow<()>, Fault> {
+    fn walk_child(&mut self, FolderChild { key, path, .. }: &FolderChild) -> Result<ControlFlow<()>, Fault> {
         let ListQuery { prefix, after, .. } = self.listing;
-        let is_sought = key.starts_with(prefix) || prefix.starts_with(key);
-        let is_told = after > key && !after.starts_with(key);
-        if !is_sought || is_told {
+        let matches_prefix = key.starts_with(prefix) || prefix.starts_with(key);
+        let was_listed = after > key && !after.starts_with(key);
+        if !matches_prefix || was_listed {
             return Ok(ControlFlow::Continue(()));
         }
-        if let Some(together) = self.listing.together(key).filter(|together| key.starts_with(together)) {
-            if matches!(self.page.lines.last(), Some(ListEntry::Prefix(told)) if *told == together) {
+        if let Some(common_prefix) =
+            self.listing.common_prefix(key).filter(|common_prefix| key.starts_with(common_prefix))
+        {
+            if matches!(self.page.lines.last(), Some(ListEntry::Prefix(last)) if *last == common_prefix) {
                 return Ok(ControlFlow::Continue(()));
             }
-            // What is told together need not be looked into, unless the page begins in the midst of it: then it is told if something lies behind.
-            if !after.starts_with(&together) || self.listing.begins_behind(&together) {
-                if path.as_str() == SERVERS && !self.has_keys(path)? {
+            // A group need not be walked, unless the page starts inside of it; then it is listed if
+            // a key follows.
+            if !after.starts_with(&common_prefix) || self.listing.is_marker(&common_prefix) {
+                if path.as_str() == SERVER_FOLDER && !self.has_keys(path)? {
                     return Ok(ControlFlow::Continue(()));
                 }
-                return Ok(self.offer(&together, None, None));
+                return Ok(self.push_line(&common_prefix, None, None));
             }
         }
-        self.folder(path)
+        self.walk_folder(path)
     }
 
-    /// Whether a key lies below a folder.
+    /// Whether a folder contains keys.
     fn has_keys(&self, path: &TreePath) -> Result<bool, Fault> {
-        let first = ListQuery { prefix: format!("{path}/"), most: 1, ..ListQuery::default() };
-        Ok(!first.page(self.asked)?.lines.is_empty())
+        let first = ListQuery { prefix: format!("{path}/"), limit: 1, ..ListQuery::default() };
+        Ok(!first.page(self.context)?.lines.is_empty())
     }
 
-    fn file(&mut self, FolderChild { key, path, attributes, .. }: &FolderChild) -> Result<ControlFlow<()>, Fault> {
-        if !key.starts_with(&self.listing.prefix) || !self.listing.is_ahead(key) {
+    fn push_file(&mut self, FolderChild { key, path, attributes, .. }: &FolderChild) -> Result<ControlFlow<()>, Fault> {
+        if !key.starts_with(&self.listing.prefix) || !self.listing.is_after_marker(key) {
             return Ok(ControlFlow::Continue(()));
         }
-        let (vfs, protocol) = (&self.asked.space.vfs, self.asked.caller.protocol);
-        let (mut place, mut found) = (path.clone(), attributes.clone());
+        let (vfs, protocol) = (&self.context.space.vfs, self.context.caller.protocol);
+        let (mut target, mut target_attributes) = (path.clone(), attributes.clone());
         if attributes.kind == EntryKind::Symlink {
-            // Folders behind links are not walked into: links may lead in circles.
-            let led = self.asked.check(path).and_then(|()| vfs.resolve_links(protocol, path));
-            let led = led.and_then(|path| Ok((vfs.stat(protocol, &path)?, path)));
-            match led {
-                Ok((attributes, path)) if attributes.kind == EntryKind::File => (place, found) = (path, attributes),
+            // Links to folders are not followed: they may form cycles.
+            let resolved = self.context.check(path).and_then(|()| vfs.resolve_links(protocol, path));
+            let resolved = resolved.and_then(|path| Ok((vfs.stat(protocol, &path)?, path)));
+            match resolved {
+                Ok((attributes, path)) if attributes.kind == EntryKind::File => {
+                    (target, target_attributes) = (path, attributes)
+                }
                 Ok(_) | Err(_) => return Ok(ControlFlow::Continue(())),
             }
         }
-        Ok(self.offer(key, Some(place), Some(found)))
+        Ok(self.push_line(key, Some(target), Some(target_attributes)))
     }
 
-    fn offer(&mut self, key: &str, file: Option<TreePath>, attributes: Option<PathAttributes>) -> ControlFlow<()> {
-        if !key.starts_with(&self.listing.prefix) || !self.listing.is_ahead(key) {
+    fn push_line(&mut self, key: &str, file: Option<TreePath>, attributes: Option<PathAttributes>) -> ControlFlow<()> {
+        if !key.starts_with(&self.listing.prefix) || !self.listing.is_after_marker(key) {
             return ControlFlow::Continue(());
         }
-        let line = match self.listing.together(key) {
-            Some(together) => ListEntry::Prefix(together),
+        let line = match self.listing.common_prefix(key) {
+            Some(common_prefix) => ListEntry::Prefix(common_prefix),
             None => ListEntry::Object { key: key.to_owned(), file, attributes: attributes.map(Box::new) },
         };
-        if matches!((&line, self.page.lines.last()), (ListEntry::Prefix(one), Some(ListEntry::Prefix(last))) if one == last)
+        if matches!((&line, self.page.lines.last()), (ListEntry::Prefix(next), Some(ListEntry::Prefix(last))) if next == last)
         {
             return ControlFlow::Continue(());
         }
-        if self.page.lines.len() == self.listing.most {
+        if self.page.lines.len() == self.listing.limit {
             self.page.is_truncated = true;
             return ControlFlow::Break(());
         }

@@ -1,7 +1,8 @@
-//! The S3 door: s3s ↔ `Vfs`. A space is a bucket, a file is an object, history are its versions.
+//! The S3 protocol: s3s ↔ `Vfs`. A space is a bucket, a file is an object, its history are the
+//! versions.
 //!
-//! One rule: this crate translates and decides nothing. What is written takes the one write path, what may be seen is the tree's to say, who may do
-//! what is `access`'s; signatures, routes and XML are s3s's.
+//! Invariant: this crate only translates. Writes take the one write path, the tree decides what is
+//! visible, `access` who may do what; signatures, routes and XML belong to s3s.
 #![warn(missing_docs)]
 
 mod buckets;
@@ -61,52 +62,54 @@ use inflight::InFlightCompletions;
 use object_locks::ObjectLocks;
 use removal_cache::RemovalCache;
 
-/// What every request shares.
+/// The state that all requests share.
 struct S3Server {
     server: Arc<ServerState>,
     names: ServerNames,
     lanes: Arc<Lanes>,
     etags: ETagStore,
     removals: RemovalCache,
-    /// Memory for files that are on their way here.
-    room: Arc<MemoryBudget>,
-    /// Bodies that may be summed up in long stretches.
-    ahead: Arc<Semaphore>,
-    /// Uploads in parts that are being completed.
-    completing: Arc<InFlightCompletions>,
-    /// Objects that are being written, with what is said of them.
-    keeping: ObjectLocks,
+    /// Memory for bodies in transit.
+    memory: Arc<MemoryBudget>,
+    /// Slots for bodies that are hashed in large blocks.
+    hash_slots: Arc<Semaphore>,
+    /// Multipart uploads that are being completed.
+    completions: Arc<InFlightCompletions>,
+    /// Locks of the objects that are being written, with their metadata.
+    object_locks: ObjectLocks,
 }
 
 impl S3Server {
-    fn of(server: Arc<ServerState>) -> Self {
+    fn new(server: Arc<ServerState>) -> Self {
         Self {
             names: ServerNames::from_settings(&server.settings().server),
             server,
             lanes: Arc::default(),
             etags: ETagStore::default(),
             removals: RemovalCache::default(),
-            room: Arc::default(),
-            ahead: Arc::new(Semaphore::new(hashed_body::AHEAD)),
-            completing: Arc::default(),
-            keeping: ObjectLocks::default(),
+            memory: Arc::default(),
+            hash_slots: Arc::new(Semaphore::new(hashed_body::MAX_LARGE_BLOCK_BODIES)),
+            completions: Arc::default(),
+            object_locks: ObjectLocks::default(),
         }
     }
 
-    /// What bodies in pieces are gathered with, whichever space they are for: nobody knows yet.
-    fn place(&self) -> ChunkStorage {
+    /// Storage for chunks. It is in the primary space: the target is not known before s3s has read
+    /// the request.
+    fn chunk_storage(&self) -> ChunkStorage {
         let folder = self.server.primary().vfs.state_directory();
-        ChunkStorage { room: Arc::clone(&self.room), lanes: Arc::clone(&self.lanes), folder }
+        ChunkStorage { memory: Arc::clone(&self.memory), lanes: Arc::clone(&self.lanes), folder }
     }
 }
 
-/// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
+/// Answers requests on a bound listener until `stop` is cancelled; then gives the requests in
+/// progress 15 s to finish.
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) {
-    let protocol = Arc::new(S3Server::of(server));
+    let protocol = Arc::new(S3Server::new(server));
     let service = match request_handler::service(&protocol) {
         Ok(service) => Arc::new(service),
         Err(fault) => {
-            tracing::error!(error = ?fault, "S3 cannot be served");
+            tracing::error!(error = ?fault, "S3 could not start");
             return;
         }
     };
@@ -117,6 +120,6 @@ pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: Cancel
     })
     .await;
     if let Err(error) = expiring.await {
-        tracing::error!(%error, "the task that removes what is left of uploads died");
+        tracing::error!(%error, "the task that removes expired uploads failed");
     }
 }

@@ -1,7 +1,8 @@
-//! A page of a listing, as both versions of the operation tell it: its lines, each object with its ETag.
+//! One page of ListObjects, in both versions: keys, common prefixes, and the ETag of each object.
 //!
-//! One rule: a page takes as long as it is long. Of objects whose ETags nobody knows, the bytes decide: few are read at once, many where minutes are
-//! for, and with more than that a page ends before it is full.
+//! Invariant: the time for a page is proportional to its length. Bytes that must be read for
+//! missing ETags are limited: few are read in the quick lane, more in the slow lane, and beyond the
+//! limit the page ends early.
 
 use s3s::S3Result;
 use s3s::dto::{CommonPrefix, ETag, Object, ObjectStorageClass, Owner, Timestamp};
@@ -15,106 +16,101 @@ use crate::object;
 use crate::object_metadata::is_missing;
 use crate::operations::KeyEncoding;
 
-/// Bytes of objects that are read for one page; the first of them is told whatever it has.
-pub(crate) const MOST_READ: u64 = 1 << 30;
+/// Bytes read for one page; its first object is always included.
+pub(crate) const MAX_READ_BYTES: u64 = 1 << 30;
 
-/// What both versions of the operation tell.
+/// A page for both versions of the operation.
 pub(crate) struct ListResult {
     pub(crate) objects: Vec<Object>,
     pub(crate) prefixes: Vec<CommonPrefix>,
-    /// The last key, where there are more behind it.
+    /// The last key, if there are more.
     pub(crate) next: Option<String>,
 }
 
-/// How it is told.
+/// Options of a listing.
 #[derive(Clone)]
 pub(crate) struct ListOptions {
     pub(crate) encoding: KeyEncoding,
     pub(crate) owner: Option<Owner>,
 }
 
-/// A page, or as much of it as is known before many bytes are read.
+/// A page, or what is left to do when it needs many bytes.
 enum ListAttempt {
-    Told(ListResult),
+    Complete(ListResult),
     Heavy(KeyPage, u64),
 }
 
-/// The page of a listing.
-///
-/// # Errors
-/// Those of reading folders and files.
-pub(crate) async fn page(asked: &S3RequestContext, listing: ListQuery, manner: ListOptions) -> S3Result<ListResult> {
-    let here = manner.clone();
-    let looked = asked.run("ListObjects", move |asked| {
-        asked.protocol.etags.recall(&asked.space);
-        let page = listing.page(asked)?;
-        Ok(match unread(asked, &page) {
+/// Reads a page.
+pub(crate) async fn page(context: &S3RequestContext, listing: ListQuery, options: ListOptions) -> S3Result<ListResult> {
+    let first_options = options.clone();
+    let attempt = context.run("ListObjects", move |context| {
+        context.protocol.etags.load(&context.space);
+        let page = listing.page(context)?;
+        Ok(match unread_bytes(context, &page) {
             bytes if bytes > MAX_FILE_BYTES as u64 => ListAttempt::Heavy(page, bytes),
-            _ => ListAttempt::Told(told(asked, page, (&here, MOST_READ))?),
+            _ => ListAttempt::Complete(complete_page(context, page, (&first_options, MAX_READ_BYTES))?),
         })
     });
-    match looked.await? {
-        ListAttempt::Told(told) => Ok(told),
+    match attempt.await? {
+        ListAttempt::Complete(result) => Ok(result),
         ListAttempt::Heavy(page, bytes) => {
-            let tell = move |asked: &S3RequestContext| Ok(told(asked, page, (&manner, MOST_READ))?);
-            asked.run_over(bytes, "ListObjects", tell).await
+            let complete =
+                move |context: &S3RequestContext| Ok(complete_page(context, page, (&options, MAX_READ_BYTES))?);
+            context.run_over(bytes, "ListObjects", complete).await
         }
     }
 }
 
-/// Bytes that are to be read before all of a page can be told.
-fn unread(asked: &S3RequestContext, page: &KeyPage) -> u64 {
+/// Bytes that must be read for all ETags of a page.
+fn unread_bytes(context: &S3RequestContext, page: &KeyPage) -> u64 {
     let of = |line: &ListEntry| match line {
         ListEntry::Object { file: Some(path), attributes: Some(attributes), .. } => {
-            object::unread(asked, path, attributes)
+            object::unread_bytes(context, path, attributes)
         }
         ListEntry::Object { .. } | ListEntry::Prefix(_) => 0,
     };
     page.lines.iter().map(of).sum()
 }
 
-/// The lines of a page, up to the one for which more than so many bytes would be read.
-///
-/// # Errors
-/// Those of reading files.
-pub(crate) fn told(
-    asked: &S3RequestContext,
+/// Completes the lines of a page, up to the read limit.
+pub(crate) fn complete_page(
+    context: &S3RequestContext,
     KeyPage { lines, is_truncated }: KeyPage,
-    (ListOptions { encoding, owner }, most_read): (&ListOptions, u64),
+    (ListOptions { encoding, owner }, max_read_bytes): (&ListOptions, u64),
 ) -> Result<ListResult, Fault> {
-    let (mut told, mut last) = (ListResult { objects: Vec::new(), prefixes: Vec::new(), next: None }, None);
+    let (mut result, mut last) = (ListResult { objects: Vec::new(), prefixes: Vec::new(), next: None }, None);
     let (mut read, mut is_truncated) = (0, is_truncated);
     for line in lines {
         let text = line.text().to_owned();
         match line {
-            ListEntry::Prefix(prefix) => told.prefixes.extend(encoding.prefixes(vec![prefix])),
+            ListEntry::Prefix(prefix) => result.prefixes.extend(encoding.prefixes(vec![prefix])),
             ListEntry::Object { key, file, attributes } => {
-                let there = file.as_ref().zip(attributes.as_deref());
-                read += there.map_or(0, |(path, attributes)| object::unread(asked, path, attributes));
-                if read > most_read && last.is_some() {
+                let stored = file.as_ref().zip(attributes.as_deref());
+                read += stored.map_or(0, |(path, attributes)| object::unread_bytes(context, path, attributes));
+                if read > max_read_bytes && last.is_some() {
                     is_truncated = true;
                     break;
                 }
-                let described = described(asked, encoding.text(&key), there, attributes.as_deref())?;
-                told.objects.extend(described.map(|object| Object { owner: owner.clone(), ..object }));
+                let object = list_object(context, encoding.text(&key), stored, attributes.as_deref())?;
+                result.objects.extend(object.map(|object| Object { owner: owner.clone(), ..object }));
             }
         }
         last = Some(text);
     }
-    told.next = last.filter(|_| is_truncated);
-    asked.protocol.etags.keep(&asked.space);
-    Ok(told)
+    result.next = last.filter(|_| is_truncated);
+    context.protocol.etags.save(&context.space);
+    Ok(result)
 }
 
-/// One object of a listing; none when it is gone meanwhile.
-fn described(
-    asked: &S3RequestContext,
+/// One listed object; `None` when it was removed since.
+fn list_object(
+    context: &S3RequestContext,
     key: String,
     file: Option<(&TreePath, &PathAttributes)>,
     attributes: Option<&PathAttributes>,
 ) -> Result<Option<Object>, Fault> {
     let (etag, size) = match file {
-        Some((path, attributes)) => match object::etag(asked, path, attributes) {
+        Some((path, attributes)) => match object::etag(context, path, attributes) {
             Err(fault) if is_missing(&fault) => return Ok(None),
             etag => (etag?, attributes.size),
         },

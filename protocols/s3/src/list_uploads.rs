@@ -1,4 +1,4 @@
-//! Uploads in parts that are not completed, and what came of them.
+//! Lists multipart uploads in progress, and their parts.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use crate::S3Server;
 use crate::checksums::hex;
 use crate::key::ParsedKey;
 use crate::multipart_checksum::MultipartChecksum;
-use crate::multipart_upload::found;
+use crate::multipart_upload::find_upload;
 use crate::operations::KeyEncoding;
-use crate::part_store::{LIFETIME, PendingUpload, StoredPart as Kept};
+use crate::part_store::{PendingUpload, StoredPart, UPLOAD_LIFETIME};
 
-/// Uploads or parts told at once.
-const MOST: usize = 1000;
+/// Uploads or parts of one page.
+const MAX_PAGE_ITEMS: usize = 1000;
 
-/// As many as a request asks for, and no more than are told at once.
-fn most(asked: Option<i32>, name: &str) -> S3Result<usize> {
-    match asked.map(usize::try_from) {
-        None => Ok(MOST),
-        Some(Ok(asked)) => Ok(asked.min(MOST)),
+/// The page size of a request, limited to [`MAX_PAGE_ITEMS`].
+fn page_limit(requested: Option<i32>, name: &str) -> S3Result<usize> {
+    match requested.map(usize::try_from) {
+        None => Ok(MAX_PAGE_ITEMS),
+        Some(Ok(requested)) => Ok(requested.min(MAX_PAGE_ITEMS)),
         Some(Err(_)) => Err(s3_error!(InvalidArgument, "`{name}` must not be negative")),
     }
 }
@@ -31,24 +31,24 @@ pub(crate) async fn list_parts(
     protocol: &Arc<S3Server>,
     request: S3Request<ListPartsInput>,
 ) -> S3Result<S3Response<ListPartsOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "ListParts"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "ListParts"))?;
     let input = request.input;
     let after = input.part_number_marker.unwrap_or_default();
-    let most = most(input.max_parts, "max-parts")?;
+    let limit = page_limit(input.max_parts, "max-parts")?;
     let (id, key) = (input.upload_id.clone(), input.key.clone());
-    let (upload, mut parts) = asked
-        .run("ListParts", move |asked| {
-            let upload = found(asked, &id, &key)?;
-            let parts = upload.parts(asked.space.vfs.root())?;
+    let (upload, mut parts) = context
+        .run("ListParts", move |context| {
+            let upload = find_upload(context, &id, &key)?;
+            let parts = upload.parts(context.space.vfs.root())?;
             Ok((upload, parts))
         })
         .await?;
     parts.retain(|part| part.number > after);
-    // Nobody would get further who asks for none.
-    let is_truncated = most > 0 && parts.len() > most;
-    parts.truncate(most);
+    // A page size of zero must not lead to endless paging.
+    let is_truncated = limit > 0 && parts.len() > limit;
+    parts.truncate(limit);
     let next = parts.last().map(|part| part.number).filter(|_| is_truncated);
-    let told = |part: Kept| Part {
+    let to_item = |part: StoredPart| Part {
         e_tag: Some(ETag::Strong(hex(&part.md5))),
         last_modified: Some(Timestamp::from(part.modified)),
         part_number: Some(part.number),
@@ -59,19 +59,19 @@ pub(crate) async fn list_parts(
         checksum_sha256: part.sums.sha256,
         checksum_crc64nvme: part.sums.crc64nvme,
     };
-    let (checksum_algorithm, checksum_type) = MultipartChecksum::named(upload.checksum.as_ref());
+    let (checksum_algorithm, checksum_type) = MultipartChecksum::response_fields(upload.checksum.as_ref());
     Ok(S3Response::new(ListPartsOutput {
         checksum_algorithm,
         checksum_type,
-        abort_date: Some(Timestamp::from(upload.began + LIFETIME)),
+        abort_date: Some(Timestamp::from(upload.began + UPLOAD_LIFETIME)),
         bucket: Some(input.bucket),
         key: Some(input.key),
         upload_id: Some(input.upload_id),
         is_truncated: Some(is_truncated),
-        max_parts: Some(most as i32),
+        max_parts: Some(limit as i32),
         next_part_number_marker: next,
         part_number_marker: input.part_number_marker,
-        parts: Some(parts.into_iter().map(told).collect()),
+        parts: Some(parts.into_iter().map(to_item).collect()),
         initiator: Some(Initiator { display_name: Some(upload.actor.clone()), id: Some(upload.actor) }),
         ..ListPartsOutput::default()
     }))
@@ -82,30 +82,31 @@ pub(crate) async fn list(
     protocol: &Arc<S3Server>,
     request: S3Request<ListMultipartUploadsInput>,
 ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "ListMultipartUploads"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "ListMultipartUploads"))?;
     let input = request.input;
     if input.delimiter.as_ref().is_some_and(|delimiter| !delimiter.is_empty()) {
-        return Err(s3_error!(NotImplemented, "uploads are listed one by one, without a delimiter"));
+        return Err(s3_error!(NotImplemented, "a delimiter is not supported for uploads"));
     }
     let encoding = KeyEncoding::of(input.encoding_type.as_ref())?;
-    let most = most(input.max_uploads, "max-uploads")?;
-    let mut all = asked.run("ListMultipartUploads", |asked| Ok(PendingUpload::all(asked.space.vfs.root())?)).await?;
+    let limit = page_limit(input.max_uploads, "max-uploads")?;
+    let mut all =
+        context.run("ListMultipartUploads", |context| Ok(PendingUpload::all(context.space.vfs.root())?)).await?;
     let prefix = input.prefix.clone().unwrap_or_default();
     let marker = (input.key_marker.clone().unwrap_or_default(), input.upload_id_marker.clone());
-    let is_ahead = |upload: &PendingUpload| match &marker {
+    let is_after_marker = |upload: &PendingUpload| match &marker {
         (key, Some(id)) => (&upload.key, &upload.id) > (key, id),
         (key, None) => upload.key > *key,
     };
     all.retain(|upload| {
-        let is_seen = ParsedKey::parse(&upload.key).is_ok_and(|key| asked.caller.permissions.covers(key.path()));
-        is_seen && !upload.is_over() && upload.key.starts_with(&prefix) && is_ahead(upload)
+        let is_visible = ParsedKey::parse(&upload.key).is_ok_and(|key| context.caller.permissions.covers(key.path()));
+        is_visible && !upload.is_expired() && upload.key.starts_with(&prefix) && is_after_marker(upload)
     });
-    let is_truncated = most > 0 && all.len() > most;
-    all.truncate(most);
+    let is_truncated = limit > 0 && all.len() > limit;
+    all.truncate(limit);
     let next = all.last().filter(|_| is_truncated).map(|upload| (upload.key.clone(), upload.id.clone()));
     let (next_key, next_id) = next.unzip();
-    let told = |upload: PendingUpload| {
-        let (checksum_algorithm, checksum_type) = MultipartChecksum::named(upload.checksum.as_ref());
+    let to_item = |upload: PendingUpload| {
+        let (checksum_algorithm, checksum_type) = MultipartChecksum::response_fields(upload.checksum.as_ref());
         MultipartUpload {
             checksum_algorithm,
             checksum_type,
@@ -123,10 +124,10 @@ pub(crate) async fn list(
         is_truncated: Some(is_truncated),
         key_marker: input.key_marker.map(|text| encoding.text(&text)),
         upload_id_marker: input.upload_id_marker,
-        max_uploads: Some(most as i32),
+        max_uploads: Some(limit as i32),
         next_key_marker: next_key.map(|text| encoding.text(&text)),
         next_upload_id_marker: next_id,
-        uploads: Some(all.into_iter().map(told).collect()),
+        uploads: Some(all.into_iter().map(to_item).collect()),
         ..ListMultipartUploadsOutput::default()
     }))
 }

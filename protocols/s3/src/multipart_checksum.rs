@@ -1,4 +1,5 @@
-//! Checksums of a whole upload in parts: of all its bytes (`FULL_OBJECT`), or of the checksums of its parts (`COMPOSITE`), which ends with their number.
+//! Checksums of a multipart upload: of all bytes (`FULL_OBJECT`), or of the checksums of the parts
+//! (`COMPOSITE`, with the number of parts as suffix).
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::checksums::{ContentChecksums, ContentHasher, RequestedChecksums};
 use crate::part_store::StoredPart;
 
-/// Which checksum an upload has, as a client said when it began it.
+/// The checksum that a client chose when it created the upload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MultipartChecksum {
     pub(crate) algorithm: String,
@@ -18,10 +19,9 @@ pub(crate) struct MultipartChecksum {
 }
 
 impl MultipartChecksum {
-    /// As the fields of CreateMultipartUpload say; CRC64NVME is of all bytes, the others are of the parts where nothing is said.
-    ///
-    /// # Errors
-    /// `InvalidRequest` for a kind that the algorithm does not have: a CRC64NVME of parts, a SHA of all bytes.
+    /// Reads the fields of CreateMultipartUpload. The default is `FULL_OBJECT` for CRC64NVME and
+    /// `COMPOSITE` for the others. Errors: `InvalidRequest` for an invalid combination: composite
+    /// CRC64NVME, full-object SHA.
     pub(crate) fn of(algorithm: Option<&ChecksumAlgorithm>, kind: Option<&ChecksumType>) -> S3Result<Option<Self>> {
         let Some(algorithm) = algorithm else {
             return match kind {
@@ -32,43 +32,41 @@ impl MultipartChecksum {
         let is_known = |known: &&str| known.eq_ignore_ascii_case(algorithm.as_str());
         let known = ["CRC32", "CRC32C", "SHA1", "SHA256", "CRC64NVME"];
         let Some(name) = known.into_iter().find(is_known) else {
-            return Err(s3_error!(InvalidRequest, "the checksums are {}", known.join(", ")));
+            return Err(s3_error!(InvalidRequest, "supported checksums: {}", known.join(", ")));
         };
         let is_full = match kind.map(ChecksumType::as_str) {
             None => name == ChecksumAlgorithm::CRC64NVME,
             Some(ChecksumType::FULL_OBJECT) if !name.starts_with("SHA") => true,
             Some(ChecksumType::COMPOSITE) if name != ChecksumAlgorithm::CRC64NVME => false,
-            Some(kind) => return Err(s3_error!(InvalidRequest, "an upload has no {name} of the kind `{kind}`")),
+            Some(kind) => return Err(s3_error!(InvalidRequest, "{name} does not support the type `{kind}`")),
         };
         Ok(Some(Self { algorithm: name.to_owned(), is_full }))
     }
 
-    /// What it is called in answers.
-    pub(crate) fn named(this: Option<&Self>) -> (Option<ChecksumAlgorithm>, Option<ChecksumType>) {
+    /// Algorithm and type for answers.
+    pub(crate) fn response_fields(this: Option<&Self>) -> (Option<ChecksumAlgorithm>, Option<ChecksumType>) {
         this.map(|this| (ChecksumAlgorithm::from(this.algorithm.clone()), kind(this.is_full))).unzip()
     }
 
-    /// What is to be summed up of all bytes, for the upload and to compare with what a client announces of the whole.
-    pub(crate) fn wanted(this: Option<&Self>, announced: &ContentChecksums) -> RequestedChecksums {
+    /// The checksums to compute over all bytes, for the upload and for the declared ones.
+    pub(crate) fn to_compute(this: Option<&Self>, declared: &ContentChecksums) -> RequestedChecksums {
         match this {
             Some(Self { is_full: false, .. }) => RequestedChecksums::default(),
-            _ => RequestedChecksums::either(this.map(|this| this.algorithm.as_str()), announced),
+            _ => RequestedChecksums::either(this.map(|this| this.algorithm.as_str()), declared),
         }
     }
 
-    /// The checksum of the checksums of parts; none of an upload that has none, or one of all bytes.
-    ///
-    /// # Errors
-    /// `InvalidPart` when a part has none.
-    pub(crate) fn of_parts(this: Option<&Self>, parts: &[StoredPart]) -> S3Result<Option<ContentChecksums>> {
+    /// The composite checksum; `None` for an upload without one. Errors: `InvalidPart` when a part
+    /// has no checksum.
+    pub(crate) fn composite(this: Option<&Self>, parts: &[StoredPart]) -> S3Result<Option<ContentChecksums>> {
         let Some(Self { algorithm, is_full: false }) = this else { return Ok(None) };
-        let mut summing = ContentHasher::new(RequestedChecksums::either(Some(algorithm), &ContentChecksums::default()));
+        let mut hasher = ContentHasher::new(RequestedChecksums::either(Some(algorithm), &ContentChecksums::default()));
         for part in parts {
-            let sum = part.sums.one(algorithm).and_then(|sum| BASE64_STANDARD.decode(sum).ok());
+            let sum = part.sums.get(algorithm).and_then(|sum| BASE64_STANDARD.decode(sum).ok());
             let sum = sum.ok_or_else(|| s3_error!(InvalidPart, "part {} has no {algorithm}", part.number))?;
-            summing.update(&sum);
+            hasher.update(&sum);
         }
-        Ok(Some(summing.finish().1.of_parts(parts.len())))
+        Ok(Some(hasher.finish().1.with_part_count(parts.len())))
     }
 }
 
@@ -77,13 +75,13 @@ fn kind(is_full: bool) -> ChecksumType {
 }
 
 impl ContentChecksums {
-    /// Of which kind they are; none when there are none.
+    /// The type of these checksums; `None` when there are none.
     pub(crate) fn kind(&self) -> Option<ChecksumType> {
-        (!self.is_empty()).then(|| kind(!self.is_of_parts()))
+        (!self.is_empty()).then(|| kind(!self.is_composite()))
     }
 
-    /// Whether they are sums of the sums of parts: base64 has no `-`.
-    pub(crate) fn is_of_parts(&self) -> bool {
+    /// Whether they are composite; base64 has no `-`.
+    pub(crate) fn is_composite(&self) -> bool {
         self.each().into_iter().any(|(_, sum)| sum.as_ref().is_some_and(|sum| sum.contains('-')))
     }
 }

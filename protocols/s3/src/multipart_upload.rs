@@ -1,4 +1,4 @@
-//! Uploads in parts, from their beginning to their end.
+//! Multipart uploads, from start to end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,44 +11,45 @@ use svcfs_work::Lane;
 use tokio_util::sync::CancellationToken;
 
 use crate::checksums::{ContentChecksums, ContentHasher, RequestedChecksums, hex};
-use crate::conditions::{ReadConditions, WriteConditions as Conditions};
+use crate::conditions::{ReadConditions, WriteConditions};
 use crate::context::{S3RequestContext, S3RequestError};
-use crate::error::told;
+use crate::error::to_s3_error;
 use crate::key::ParsedKey;
 use crate::multipart_checksum::MultipartChecksum;
 use crate::normalize::VerifiedRequest;
 use crate::object_metadata::{ObjectMetadata, metadata_of, tags_of};
 use crate::operations::KeyEncoding;
 use crate::part_lengths::PartLengths;
-use crate::part_store::{CompletedUpload, LIFETIME, PendingUpload, StoredPart as Kept};
-use crate::put_object::{SourceObject, begin as place_of, kept_headers, put_in_place, source};
-use crate::received_body::{BodyContent, DeclaredBody, ReceivedBody, next, room_for};
+use crate::part_store::{CompletedUpload, PendingUpload, StoredPart, UPLOAD_LIFETIME};
+use crate::put_object::{SourceObject, prepare_write, source, store_object, stored_headers};
+use crate::received_body::{BodyContent, DeclaredBody, ReceivedBody, next, reserve_memory};
 use crate::staged_body::StagedBody;
-use crate::staged_upload::{StagedUpload, check_way};
+use crate::staged_upload::{StagedUpload, check_parents};
 use crate::{S3Server, unsupported};
 
-/// Parts of one upload, at most (S3's own limit).
+/// Parts of one upload (S3's own limit).
 pub(crate) const MAX_PARTS: i32 = 10_000;
-/// How small a part may be that is not the last, in bytes (S3's own limit).
-const LEAST: u64 = 5 << 20;
-/// Bytes that are copied into a part at once.
-const PIECE: usize = 1 << 20;
-/// How often is looked for uploads that have taken too long.
-const ROUND: Duration = Duration::from_secs(60 * 60);
-fn unknown() -> S3Error {
-    s3_error!(NoSuchUpload, "there is no such upload, or it was completed, aborted or over a week old")
+/// Smallest size of a part that is not the last (S3's own limit).
+const MIN_PART_BYTES: u64 = 5 << 20;
+/// Bytes of one piece when a part is copied.
+const COPY_BYTES: usize = 1 << 20;
+/// How often expired uploads are removed.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(60 * 60);
+fn no_such_upload() -> S3Error {
+    s3_error!(NoSuchUpload, "no such upload: it was completed, aborted, or is over a week old")
 }
 
-/// What went wrong with a part, where its upload may have been aborted meanwhile.
-fn of_part(fault: Fault) -> S3RequestError {
-    if fault.kind() == Kind::NotFound { unknown().into() } else { fault.into() }
+/// Converts a fault of a part; its upload may have been aborted.
+fn part_fault(fault: Fault) -> S3RequestError {
+    if fault.kind() == Kind::NotFound { no_such_upload().into() } else { fault.into() }
 }
 
-/// The upload of a request, if it is one of this key and within the caller's reach.
-pub(crate) fn found(asked: &S3RequestContext, id: &str, key: &str) -> Result<PendingUpload, S3RequestError> {
-    asked.caller.permissions.check_path(ParsedKey::parse(key)?.path())?;
-    let upload = PendingUpload::find(asked.space.vfs.root(), id)?;
-    upload.filter(|upload| upload.key == key && !upload.is_over()).ok_or_else(|| unknown().into())
+/// The upload of a request, if it belongs to this key and the caller may write there. Errors:
+/// `NoSuchUpload`.
+pub(crate) fn find_upload(context: &S3RequestContext, id: &str, key: &str) -> Result<PendingUpload, S3RequestError> {
+    context.caller.permissions.check_path(ParsedKey::parse(key)?.path())?;
+    let upload = PendingUpload::find(context.space.vfs.root(), id)?;
+    upload.filter(|upload| upload.key == key && !upload.is_expired()).ok_or_else(|| no_such_upload().into())
 }
 
 /// `CreateMultipartUpload`
@@ -56,36 +57,36 @@ pub(crate) async fn create(
     protocol: &Arc<S3Server>,
     request: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "CreateMultipartUpload"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "CreateMultipartUpload"))?;
     unsupported::refuse(&request)?;
     let S3Request { input, headers, .. } = request;
     let checksum = MultipartChecksum::of(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
-    let (checksum_algorithm, checksum_type) = MultipartChecksum::named(checksum.as_ref());
-    let key = ParsedKey::parse(&input.key).map_err(|fault| told(&fault))?;
+    let (checksum_algorithm, checksum_type) = MultipartChecksum::response_fields(checksum.as_ref());
+    let key = ParsedKey::parse(&input.key).map_err(|fault| to_s3_error(&fault))?;
     if matches!(key, ParsedKey::Folder(_)) {
-        return Err(s3_error!(InvalidArgument, "a key that ends with `/` is a folder, which has no content"));
+        return Err(s3_error!(InvalidArgument, "a key that ends with `/` is a folder and cannot have content"));
     }
     let record = ObjectMetadata {
-        headers: kept_headers(&headers, key.path()),
+        headers: stored_headers(&headers, key.path()),
         metadata: metadata_of(input.metadata.clone()),
         tags: tags_of(input.tagging.as_deref())?,
         ..ObjectMetadata::default()
     };
     record.check()?;
     let text = input.key.clone();
-    let upload = asked
-        .run("CreateMultipartUpload", move |asked| {
-            asked.caller.permissions.check_path(key.path())?;
-            check_way(asked, key.path())?;
-            let actor = asked.caller.actor().to_string();
-            Ok(PendingUpload::begin(asked.space.vfs.root(), &text, &actor, record, checksum)?)
+    let upload = context
+        .run("CreateMultipartUpload", move |context| {
+            context.caller.permissions.check_path(key.path())?;
+            check_parents(context, key.path())?;
+            let actor = context.caller.actor().to_string();
+            Ok(PendingUpload::create(context.space.vfs.root(), &text, &actor, record, checksum)?)
         })
         .await?;
     Ok(S3Response::new(CreateMultipartUploadOutput {
         bucket: Some(input.bucket),
         key: Some(input.key),
         upload_id: Some(upload.id),
-        abort_date: Some(Timestamp::from(upload.began + LIFETIME)),
+        abort_date: Some(Timestamp::from(upload.began + UPLOAD_LIFETIME)),
         checksum_algorithm,
         checksum_type,
         ..CreateMultipartUploadOutput::default()
@@ -104,34 +105,34 @@ pub(crate) async fn part(
     protocol: &Arc<S3Server>,
     request: S3Request<UploadPartInput>,
 ) -> S3Result<S3Response<UploadPartOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "UploadPart"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "UploadPart"))?;
     let S3Request { input, headers, trailing_headers, extensions, .. } = request;
     let trailing_headers = VerifiedRequest::trailing(trailing_headers, &extensions);
     check_number(input.part_number)?;
     let number = input.part_number;
-    let (upload, writing) = asked
-        .run("UploadPart", move |asked| {
-            let upload = found(asked, &input.upload_id, &input.key)?;
-            let writing = upload.part(asked.space.vfs.root(), number).map_err(of_part)?;
-            Ok((upload, writing))
+    let (upload, writer) = context
+        .run("UploadPart", move |context| {
+            let upload = find_upload(context, &input.upload_id, &input.key)?;
+            let writer = upload.start_part(context.space.vfs.root(), number).map_err(part_fault)?;
+            Ok((upload, writer))
         })
         .await?;
     let length = (input.content_length, input.content_md5);
-    let announced = DeclaredBody::of(&headers, length, upload.algorithm(), trailing_headers);
-    let summing = Box::new(ContentHasher::new(announced.wanted));
-    let mut staged = StagedBody::new(&asked, "UploadPart", (writing, summing));
+    let declared = DeclaredBody::of(&headers, length, upload.algorithm(), trailing_headers);
+    let hasher = Box::new(ContentHasher::new(declared.wanted));
+    let mut staged = StagedBody::new(&context, "UploadPart", (writer, hasher));
     let (mut body, mut size) = (input.body, 0_u64);
     while let Some(piece) = next(&mut body).await? {
         size += piece.len() as u64;
-        if announced.length.is_some_and(|announced| size > announced) {
-            return Err(s3_error!(IncompleteBody, "the part has more bytes than were announced; it was not taken"));
+        if declared.length.is_some_and(|declared| size > declared) {
+            return Err(s3_error!(IncompleteBody, "the part has more bytes than declared; it was not stored"));
         }
         staged.push(&piece).await?;
     }
-    let (writing, md5, sums) = staged.finish().await?;
-    announced.check(size, &md5, &sums)?;
-    let kept = sums.clone();
-    asked.run("UploadPart", move |_| writing.finish(number, size, md5, kept).map_err(of_part)).await?;
+    let (writer, md5, sums) = staged.finish().await?;
+    declared.check(size, &md5, &sums)?;
+    let part_sums = sums.clone();
+    context.run("UploadPart", move |_| writer.finish(number, size, md5, part_sums).map_err(part_fault)).await?;
     Ok(S3Response::new(UploadPartOutput {
         e_tag: Some(ETag::Strong(hex(&md5))),
         checksum_crc32: sums.crc32,
@@ -143,14 +144,14 @@ pub(crate) async fn part(
     }))
 }
 
-/// Which bytes of a source of this size a range names.
-fn bytes_of(range: Option<Range>, size: u64) -> S3Result<std::ops::Range<u64>> {
-    let beyond = || s3_error!(InvalidRange, "the source has only {size} bytes");
-    // Less than was asked for is no copy of it.
+/// The range of a copy source.
+fn source_range(range: Option<Range>, size: u64) -> S3Result<std::ops::Range<u64>> {
+    let out_of_range = || s3_error!(InvalidRange, "the source has only {size} bytes");
+    // S3 refuses a range that exceeds the source instead of clipping it.
     if matches!(range, Some(Range::Int { last: Some(last), .. }) if last >= size) {
-        return Err(beyond());
+        return Err(out_of_range());
     }
-    range.map_or(Ok(0..size), |range| range.check(size)).map_err(|_| beyond())
+    range.map_or(Ok(0..size), |range| range.check(size)).map_err(|_| out_of_range())
 }
 
 /// `UploadPartCopy`
@@ -158,7 +159,7 @@ pub(crate) async fn part_copy(
     protocol: &Arc<S3Server>,
     request: S3Request<UploadPartCopyInput>,
 ) -> S3Result<S3Response<UploadPartCopyOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "UploadPartCopy"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "UploadPartCopy"))?;
     let input = &request.input;
     check_number(input.part_number)?;
     let conditions = ReadConditions {
@@ -169,30 +170,31 @@ pub(crate) async fn part_copy(
     };
     let range = input.copy_source_range.as_deref().map(Range::parse).transpose();
     let range = range.ok().filter(|range| !matches!(range, Some(Range::Suffix { .. })));
-    let range = range.ok_or_else(|| s3_error!(InvalidArgument, "write the range to copy like `bytes=0-1023`"))?;
+    let range =
+        range.ok_or_else(|| s3_error!(InvalidArgument, "the range to copy must have the form `bytes=0-1023`"))?;
     let SourceObject { object, version, .. } = source(protocol, &request, &input.copy_source, conditions).await?;
-    let range = bytes_of(range, object.size)?;
+    let range = source_range(range, object.size)?;
     let UploadPartCopyInput { upload_id, key, part_number, .. } = request.input;
-    let (md5, sums) = asked
-        .run_over(range.end - range.start, "UploadPartCopy", move |asked| {
-            let root = asked.space.vfs.root();
-            let upload = found(asked, &upload_id, &key)?;
-            let mut summing =
+    let (md5, sums) = context
+        .run_over(range.end - range.start, "UploadPartCopy", move |context| {
+            let root = context.space.vfs.root();
+            let upload = find_upload(context, &upload_id, &key)?;
+            let mut hasher =
                 ContentHasher::new(RequestedChecksums::either(upload.algorithm(), &ContentChecksums::default()));
-            let mut writing = upload.part(root, part_number).map_err(of_part)?;
+            let mut writer = upload.start_part(root, part_number).map_err(part_fault)?;
             let mut at = range.start;
             while at < range.end {
-                let most = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(PIECE);
-                let piece = object.content.read(at, most)?;
+                let length = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(COPY_BYTES);
+                let piece = object.content.read(at, length)?;
                 if piece.is_empty() {
-                    return Err(Fault::unavailable("the file became shorter while it was copied; try again").into());
+                    return Err(Fault::unavailable("the file was truncated while it was copied; try again").into());
                 }
-                summing.update(&piece);
-                writing.append(&piece)?;
+                hasher.update(&piece);
+                writer.append(&piece)?;
                 at += piece.len() as u64;
             }
-            let (md5, sums) = summing.finish();
-            writing.finish(part_number, range.end - range.start, md5, sums.clone()).map_err(of_part)?;
+            let (md5, sums) = hasher.finish();
+            writer.finish(part_number, range.end - range.start, md5, sums.clone()).map_err(part_fault)?;
             Ok((md5, sums))
         })
         .await?;
@@ -212,38 +214,38 @@ pub(crate) async fn part_copy(
     }))
 }
 
-/// The parts that a client names, as they are here.
-fn named(named: Option<CompletedMultipartUpload>, kept: &[Kept]) -> S3Result<Vec<Kept>> {
-    let named = named.and_then(|named| named.parts).unwrap_or_default();
-    if named.is_empty() {
-        return Err(s3_error!(MalformedXML, "an upload is completed with a list of its parts"));
+/// Checks the list of parts that a client sends against the stored ones.
+fn check_parts(listed: Option<CompletedMultipartUpload>, stored: &[StoredPart]) -> S3Result<Vec<StoredPart>> {
+    let listed = listed.and_then(|listed| listed.parts).unwrap_or_default();
+    if listed.is_empty() {
+        return Err(s3_error!(MalformedXML, "the request must list the parts of the upload"));
     }
-    let mut parts: Vec<Kept> = Vec::with_capacity(named.len());
-    for part in named {
+    let mut parts: Vec<StoredPart> = Vec::with_capacity(listed.len());
+    for part in listed {
         let number = part.part_number.unwrap_or_default();
         if parts.last().is_some_and(|last| last.number >= number) {
-            return Err(s3_error!(InvalidPartOrder, "parts are listed by their numbers, each once"));
+            return Err(s3_error!(InvalidPartOrder, "parts must be listed in ascending order, each once"));
         }
-        let found = kept.iter().find(|kept| kept.number == number);
-        let is_same = |kept: &&Kept| part.e_tag.as_ref().is_none_or(|tag| tag.value() == hex(&kept.md5));
-        let Some(found) = found.filter(is_same) else {
-            return Err(s3_error!(InvalidPart, "part {number} did not come, or is not the one that came last"));
+        let existing = stored.iter().find(|part| part.number == number);
+        let is_same = |stored: &&StoredPart| part.e_tag.as_ref().is_none_or(|tag| tag.value() == hex(&stored.md5));
+        let Some(existing) = existing.filter(is_same) else {
+            return Err(s3_error!(InvalidPart, "part {number} was not uploaded, or its ETag differs"));
         };
-        let announced = ContentChecksums {
+        let declared = ContentChecksums {
             crc32: part.checksum_crc32,
             crc32c: part.checksum_crc32c,
             sha1: part.checksum_sha1,
             sha256: part.checksum_sha256,
             crc64nvme: part.checksum_crc64nvme,
         };
-        announced.check(&found.sums)?;
-        parts.push(found.clone());
+        declared.check(&existing.sums)?;
+        parts.push(existing.clone());
     }
-    let all_but_last = parts.split_last().map_or(&[][..], |(_, others)| others);
-    match all_but_last.iter().find(|part| part.size < LEAST) {
+    let all_but_last = parts.split_last().map_or(&[][..], |(_, rest)| rest);
+    match all_but_last.iter().find(|part| part.size < MIN_PART_BYTES) {
         Some(part) => Err(s3_error!(
             EntityTooSmall,
-            "part {} has {} bytes; all but the last have at least {LEAST}",
+            "part {} has {} bytes; all but the last need at least {MIN_PART_BYTES}",
             part.number,
             part.size
         )),
@@ -251,40 +253,40 @@ fn named(named: Option<CompletedMultipartUpload>, kept: &[Kept]) -> S3Result<Vec
     }
 }
 
-/// Puts parts together, and compares the checksums of the whole with those that were announced.
-fn joined(
-    asked: &S3RequestContext,
+/// Joins the parts, and checks the checksums of the result.
+fn join_parts(
+    context: &S3RequestContext,
     upload: &PendingUpload,
-    (parts, announced): (&[Kept], &ContentChecksums),
-    place: &svcfs_base::TreePath,
+    (parts, declared): (&[StoredPart], &ContentChecksums),
+    target: &svcfs_base::TreePath,
 ) -> Result<ReceivedBody, S3RequestError> {
-    let root = asked.space.vfs.root();
+    let root = context.space.vfs.root();
     let checksum = upload.checksum.as_ref();
-    let mut summing = ContentHasher::new(MultipartChecksum::wanted(checksum, announced));
+    let mut hasher = ContentHasher::new(MultipartChecksum::to_compute(checksum, declared));
     let length: u64 = parts.iter().map(|part| part.size).sum();
     let content = if length <= MAX_FILE_BYTES as u64 {
-        let mut here = Vec::with_capacity(length as usize);
-        let mut take = |piece: &[u8]| {
-            summing.update_others(piece);
-            here.extend_from_slice(piece);
+        let mut content = Vec::with_capacity(length as usize);
+        let mut consume = |piece: &[u8]| {
+            hasher.update_without_md5(piece);
+            content.extend_from_slice(piece);
             Ok(())
         };
-        parts.iter().try_for_each(|part| upload.read(root, part, &mut take))?;
-        BodyContent::Here(here.into())
+        parts.iter().try_for_each(|part| upload.read(root, part, &mut consume))?;
+        BodyContent::InMemory(content.into())
     } else {
-        let mut beside = StagedUpload::new(asked, place)?;
-        let mut take = |piece: &[u8]| {
-            summing.update_others(piece);
-            beside.append(piece)
+        let mut staged = StagedUpload::new(context, target)?;
+        let mut consume = |piece: &[u8]| {
+            hasher.update_without_md5(piece);
+            staged.append(piece)
         };
-        parts.iter().try_for_each(|part| upload.read(root, part, &mut take))?;
-        BodyContent::Beside(Box::new(beside))
+        parts.iter().try_for_each(|part| upload.read(root, part, &mut consume))?;
+        BodyContent::Staged(Box::new(staged))
     };
-    let sums = MultipartChecksum::of_parts(checksum, parts)?.unwrap_or_else(|| summing.finish().1);
-    announced.check(&sums)?;
+    let sums = MultipartChecksum::composite(checksum, parts)?.unwrap_or_else(|| hasher.finish().1);
+    declared.check(&sums)?;
     let mut md5s = Md5::new();
     parts.iter().for_each(|part| md5s.update(&part.md5));
-    Ok(ReceivedBody { content, md5: md5s.finalize(), sums, room: None })
+    Ok(ReceivedBody { content, md5: md5s.finalize(), sums, memory: None })
 }
 
 /// `CompleteMultipartUpload`
@@ -292,11 +294,11 @@ pub(crate) async fn complete(
     protocol: &Arc<S3Server>,
     request: S3Request<CompleteMultipartUploadInput>,
 ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "CompleteMultipartUpload"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "CompleteMultipartUpload"))?;
     let input = request.input;
-    let key = ParsedKey::parse(&input.key).map_err(|fault| told(&fault))?;
-    let conditions = Conditions { if_match: input.if_match, if_none_match: input.if_none_match };
-    let announced = ContentChecksums {
+    let key = ParsedKey::parse(&input.key).map_err(|fault| to_s3_error(&fault))?;
+    let conditions = WriteConditions { if_match: input.if_match, if_none_match: input.if_none_match };
+    let declared = ContentChecksums {
         crc32: input.checksum_crc32,
         crc32c: input.checksum_crc32c,
         sha1: input.checksum_sha1,
@@ -304,14 +306,14 @@ pub(crate) async fn complete(
         crc64nvme: input.checksum_crc64nvme,
     };
     let (id, text) = (input.upload_id, input.key.clone());
-    let held = protocol.completing.hold(&id).await;
-    let begun = asked
-        .run("CompleteMultipartUpload", move |asked| {
-            if let Some(completed) = told_again(asked, &id, &text, input.multipart_upload.as_ref())? {
+    let guard = protocol.completions.lock(&id).await;
+    let lookup = context
+        .run("CompleteMultipartUpload", move |context| {
+            if let Some(completed) = find_completed(context, &id, &text, input.multipart_upload.as_ref())? {
                 return Ok(Err(completed));
             }
-            let upload = found(asked, &id, &text)?;
-            let parts = named(input.multipart_upload, &upload.parts(asked.space.vfs.root())?)?;
+            let upload = find_upload(context, &id, &text)?;
+            let parts = check_parts(input.multipart_upload, &upload.parts(context.space.vfs.root())?)?;
             Ok(Ok((upload, parts)))
         })
         .await?;
@@ -322,43 +324,46 @@ pub(crate) async fn complete(
         key: Some(input.key),
         ..CompleteMultipartUploadOutput::default()
     };
-    let (upload, parts) = match begun {
-        Ok(begun) => begun,
+    let (upload, parts) = match lookup {
+        Ok(upload) => upload,
         Err(CompletedUpload { etag, version, sums, .. }) => {
-            return Ok(S3Response::new(told_of(output, etag, version, sums)));
+            return Ok(S3Response::new(with_result(output, etag, version, sums)));
         }
     };
-    let kind = MultipartChecksum::named(upload.checksum.as_ref()).1;
-    if let Some(asked) = input.checksum_type.filter(|asked| kind.as_ref().is_some_and(|kind| kind != asked)) {
-        return Err(s3_error!(InvalidRequest, "the checksum of this upload is not of the kind `{}`", asked.as_str()));
-    }
-    let length: u64 = parts.iter().map(|part| part.size).sum();
-    if let Some(announced) = input.mpu_object_size.filter(|announced| u64::try_from(*announced) != Ok(length)) {
+    let kind = MultipartChecksum::response_fields(upload.checksum.as_ref()).1;
+    if let Some(requested) = input.checksum_type.filter(|requested| kind.as_ref().is_some_and(|kind| kind != requested))
+    {
         return Err(s3_error!(
             InvalidRequest,
-            "the parts have {length} bytes together, and {announced} were announced"
+            "the checksum of this upload is not of the kind `{}`",
+            requested.as_str()
         ));
     }
-    let (expected, place) = place_of(&asked, &key, conditions).await?;
-    // Of what becomes a large file only a piece is in memory.
-    let room = if length <= MAX_FILE_BYTES as u64 { Some(room_for(&asked, length).await?) } else { None };
-    let made_of: Vec<_> = parts.iter().map(|part| (part.number, part.md5)).collect();
-    let put = move |asked: &S3RequestContext| {
-        let gathered = joined(asked, &upload, (&parts, &announced), &place)?;
-        let (etag, sums) = (format!("{}-{}", hex(&gathered.md5), made_of.len()), gathered.sums.clone());
-        let record = upload.record.clone().in_parts(etag, PartLengths::of(parts.iter().map(|part| part.size)));
-        let written = put_in_place(asked, &key, (place, expected), ReceivedBody { room, ..gathered }, record)?;
-        // By the same work, which goes on when its client is gone: who asks again then is told so, and nobody's save is written over.
-        upload.completed(asked.space.vfs.root(), &made_of, (&written.etag, written.version.as_deref(), &sums))?;
-        drop(held);
+    let length: u64 = parts.iter().map(|part| part.size).sum();
+    if let Some(declared) = input.mpu_object_size.filter(|declared| u64::try_from(*declared) != Ok(length)) {
+        return Err(s3_error!(InvalidRequest, "the parts have {length} bytes in total, but {declared} were declared"));
+    }
+    let (expected, target) = prepare_write(&context, &key, conditions).await?;
+    // A large file is not in memory.
+    let memory = if length <= MAX_FILE_BYTES as u64 { Some(reserve_memory(&context, length).await?) } else { None };
+    let part_md5s: Vec<_> = parts.iter().map(|part| (part.number, part.md5)).collect();
+    let put = move |context: &S3RequestContext| {
+        let received = join_parts(context, &upload, (&parts, &declared), &target)?;
+        let (etag, sums) = (format!("{}-{}", hex(&received.md5), part_md5s.len()), received.sums.clone());
+        let record = upload.record.clone().with_parts(etag, PartLengths::of(parts.iter().map(|part| part.size)));
+        let written = store_object(context, &key, (target, expected), ReceivedBody { memory, ..received }, record)?;
+        // In the same job, which also completes when the client disconnects: a retry gets the same
+        // answer and does not overwrite later writes.
+        upload.complete(context.space.vfs.root(), &part_md5s, (&written.etag, written.version.as_deref(), &sums))?;
+        drop(guard);
         Ok((written, sums))
     };
-    let (written, sums) = asked.run_over(length, "CompleteMultipartUpload", put).await?;
-    Ok(S3Response::new(told_of(output, written.etag, written.version, sums)))
+    let (written, sums) = context.run_over(length, "CompleteMultipartUpload", put).await?;
+    Ok(S3Response::new(with_result(output, written.etag, written.version, sums)))
 }
 
-/// What became of an upload, as its client is told.
-fn told_of(
+/// Adds the result to an answer.
+fn with_result(
     output: CompleteMultipartUploadOutput,
     etag: String,
     version_id: Option<String>,
@@ -377,21 +382,22 @@ fn told_of(
     }
 }
 
-/// What a client is told once more that completes what it has completed, with the same parts: it may not have heard.
-fn told_again(
-    asked: &S3RequestContext,
+/// The result of an earlier completion with the same parts: the client retries because it got no
+/// answer.
+fn find_completed(
+    context: &S3RequestContext,
     id: &str,
     key: &str,
-    named: Option<&CompletedMultipartUpload>,
+    listed: Option<&CompletedMultipartUpload>,
 ) -> Result<Option<CompletedUpload>, S3RequestError> {
-    asked.caller.permissions.check_path(ParsedKey::parse(key)?.path())?;
-    let completed = CompletedUpload::find(asked.space.vfs.root(), id)?.filter(|completed| completed.key == key);
-    let named = named.and_then(|named| named.parts.as_deref()).unwrap_or_default();
+    context.caller.permissions.check_path(ParsedKey::parse(key)?.path())?;
+    let completed = CompletedUpload::find(context.space.vfs.root(), id)?.filter(|completed| completed.key == key);
+    let listed = listed.and_then(|listed| listed.parts.as_deref()).unwrap_or_default();
     let is_same = |(part, (number, md5)): (&CompletedPart, &(i32, [u8; 16]))| {
         part.part_number == Some(*number) && part.e_tag.as_ref().is_none_or(|tag| tag.value() == hex(md5))
     };
     Ok(completed
-        .filter(|completed| named.len() == completed.parts.len() && named.iter().zip(&completed.parts).all(is_same)))
+        .filter(|completed| listed.len() == completed.parts.len() && listed.iter().zip(&completed.parts).all(is_same)))
 }
 
 /// `AbortMultipartUpload`
@@ -399,35 +405,37 @@ pub(crate) async fn abort(
     protocol: &Arc<S3Server>,
     request: S3Request<AbortMultipartUploadInput>,
 ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "AbortMultipartUpload"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "AbortMultipartUpload"))?;
     let AbortMultipartUploadInput { upload_id, key, .. } = request.input;
-    // What is being completed is completed first, and then there is nothing to abort.
-    let _held = protocol.completing.hold(&upload_id).await;
-    asked
-        .run("AbortMultipartUpload", move |asked| Ok(found(asked, &upload_id, &key)?.remove(asked.space.vfs.root())?))
+    // A completion in progress ends first; then there is nothing to abort.
+    let _guard = protocol.completions.lock(&upload_id).await;
+    context
+        .run("AbortMultipartUpload", move |context| {
+            Ok(find_upload(context, &upload_id, &key)?.remove(context.space.vfs.root())?)
+        })
         .await?;
     Ok(S3Response::new(AbortMultipartUploadOutput::default()))
 }
 
-/// Removes uploads that have taken too long, every hour until the server stops.
+/// Removes expired uploads every hour until the server stops.
 pub(crate) async fn expire(protocol: Arc<S3Server>, stop: CancellationToken) {
-    let mut round = tokio::time::interval(ROUND);
+    let mut interval = tokio::time::interval(EXPIRY_INTERVAL);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            _ = round.tick() => {}
+            _ = interval.tick() => {}
         }
         let spaces = protocol.server.spaces().list_open();
         let outcome = svcfs_listener::run_blocking(&protocol.lanes, Lane::Slow, move || {
             for space in spaces {
                 for key in PendingUpload::expire(space.vfs.root())? {
-                    tracing::info!(space = space.name, key, "an upload that took over a week was removed");
+                    tracing::info!(space = space.name, key, "removed an upload that is over a week old");
                 }
             }
             Ok(())
         });
         if let Err(fault) = outcome.await {
-            tracing::warn!(error = ?fault, "what is left of uploads could not be removed");
+            tracing::warn!(error = ?fault, "could not remove expired uploads");
         }
     }
 }

@@ -1,8 +1,10 @@
-//! Headers that s3s would refuse, and that are to be served (gaps.md D46, D47): a `Range` that cannot be read or has several parts counts as none, and a
-//! value of `If-Match` or `If-None-Match` that is no ETag matches nothing.
+//! Headers that s3s would refuse but that are valid requests: an invalid `Range` or one with
+//! several parts is ignored, and a value of `If-Match` or `If-None-Match` that is not an ETag
+//! matches nothing.
 //!
-//! Invariant: a signature is verified over the headers as they were sent. Such a request is therefore dispatched twice: s3s verifies it and hands it to
-//! the route below, which gives it, with other headers, to a service that verifies nothing and believes [`Verified`].
+//! Invariant: a signature is verified over the headers as sent. Such a request is therefore
+//! dispatched twice: s3s verifies it and hands it to the route below, which passes it with
+//! normalized headers to a service that verifies nothing and trusts [`VerifiedRequest`].
 
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RANGE};
 use http::{Extensions, HeaderMap, Method, Request, Uri};
@@ -12,7 +14,7 @@ use s3s::route::S3Route;
 use s3s::service::S3Service;
 use s3s::{Body, S3Request, S3Response, S3Result, TrailingHeaders, s3_error};
 
-/// The conditions of a request, and those of what it copies.
+/// The conditions of a request, and those on a copy source.
 const CONDITIONS: [(HeaderName, ConditionKind); 4] = [
     (IF_MATCH, ConditionKind::Match),
     (IF_NONE_MATCH, ConditionKind::NoneMatch),
@@ -20,8 +22,8 @@ const CONDITIONS: [(HeaderName, ConditionKind); 4] = [
     (HeaderName::from_static("x-amz-copy-source-if-none-match"), ConditionKind::NoneMatch),
 ];
 /// An ETag that no object has.
-const NO_OBJECT: HeaderValue = HeaderValue::from_static("\"-\"");
-/// What of a query is its signature.
+const UNMATCHED_ETAG: HeaderValue = HeaderValue::from_static("\"-\"");
+/// The query parameters of a signature.
 const SIGNATURE: [&str; 9] = [
     "x-amz-algorithm",
     "x-amz-credential",
@@ -40,7 +42,7 @@ enum ConditionKind {
     NoneMatch,
 }
 
-/// What s3s verified of a request before it was dispatched again.
+/// What s3s verified before the second dispatch.
 #[derive(Debug, Clone)]
 pub(crate) struct VerifiedRequest {
     access_key: Option<String>,
@@ -48,14 +50,14 @@ pub(crate) struct VerifiedRequest {
 }
 
 impl VerifiedRequest {
-    /// The id of the key that signed a request.
+    /// The id of the key that signed the request.
     pub(crate) fn access_key<'a>(credentials: Option<&'a Credentials>, extensions: &'a Extensions) -> Option<&'a str> {
-        let before = || extensions.get::<Self>()?.access_key.as_deref();
-        credentials.map(|credentials| credentials.access_key.as_str()).or_else(before)
+        let verified = || extensions.get::<Self>()?.access_key.as_deref();
+        credentials.map(|credentials| credentials.access_key.as_str()).or_else(verified)
     }
     /// The trailing headers of a request.
-    pub(crate) fn trailing(now: Option<TrailingHeaders>, extensions: &Extensions) -> Option<TrailingHeaders> {
-        now.or_else(|| extensions.get::<Self>()?.trailing.clone())
+    pub(crate) fn trailing(trailing: Option<TrailingHeaders>, extensions: &Extensions) -> Option<TrailingHeaders> {
+        trailing.or_else(|| extensions.get::<Self>()?.trailing.clone())
     }
 }
 
@@ -65,30 +67,30 @@ pub(crate) struct HeaderNormalizer(pub(crate) S3Service);
 #[async_trait::async_trait]
 impl S3Route for HeaderNormalizer {
     fn is_match(&self, method: &Method, _: &Uri, headers: &HeaderMap, _: &mut Extensions) -> bool {
-        normalized(method, headers).is_some()
+        normalized_headers(method, headers).is_some()
     }
-    /// The other service looks who it is.
+    /// The second service checks access.
     async fn check_access(&self, _: &mut S3Request<Body>) -> S3Result<()> {
         Ok(())
     }
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
-        let mut headers = normalized(&request.method, &request.headers).unwrap_or(request.headers);
+        let mut headers = normalized_headers(&request.method, &request.headers).unwrap_or(request.headers);
         headers.remove(AUTHORIZATION);
         let access_key = request.credentials.map(|credentials| credentials.access_key);
-        let mut again = Request::new(request.input);
-        (*again.method_mut(), *again.headers_mut()) = (request.method, headers);
-        *again.uri_mut() = unsigned(&request.uri)?;
-        *again.extensions_mut() = request.extensions;
-        again.extensions_mut().insert(VerifiedRequest { access_key, trailing: request.trailing_headers });
-        let answered = self.0.call(again).await.map_err(|error| s3_error!(InternalError, "{error:?}"))?;
-        let (head, body) = answered.into_parts();
+        let mut normalized_request = Request::new(request.input);
+        (*normalized_request.method_mut(), *normalized_request.headers_mut()) = (request.method, headers);
+        *normalized_request.uri_mut() = unsigned(&request.uri)?;
+        *normalized_request.extensions_mut() = request.extensions;
+        normalized_request.extensions_mut().insert(VerifiedRequest { access_key, trailing: request.trailing_headers });
+        let response = self.0.call(normalized_request).await.map_err(|error| s3_error!(InternalError, "{error:?}"))?;
+        let (head, body) = response.into_parts();
         let mut response = S3Response::new(body);
         (response.status, response.headers, response.extensions) = (Some(head.status), head.headers, head.extensions);
         Ok(response)
     }
 }
 
-/// An address without the signature in its query, if there is one.
+/// The URL without its signature.
 fn unsigned(uri: &Uri) -> S3Result<Uri> {
     let Some(query) = uri.query() else { return Ok(uri.clone()) };
     let is_signature = |part: &&str| {
@@ -102,8 +104,8 @@ fn unsigned(uri: &Uri) -> S3Result<Uri> {
     Uri::from_parts(parts).map_err(|error| s3_error!(InvalidURI, "{error}"))
 }
 
-/// The headers of a request as s3s is to read them; none where they are as they were.
-fn normalized(method: &Method, headers: &HeaderMap) -> Option<HeaderMap> {
+/// The headers as s3s shall read them; `None` when nothing changes.
+fn normalized_headers(method: &Method, headers: &HeaderMap) -> Option<HeaderMap> {
     let mut changed = None;
     if matches!(*method, Method::GET | Method::HEAD) && headers.contains_key(RANGE) {
         let range = svcfs_listener::single_range(headers).and_then(|range| HeaderValue::from_str(&range).ok());
@@ -124,26 +126,28 @@ fn set(headers: &mut HeaderMap, name: &HeaderName, value: Option<HeaderValue>) {
     value.into_iter().for_each(|value| drop(headers.insert(name, value)));
 }
 
-/// A condition as it is to be read: none where it is as it was, or where it names several ETags, which S3 does not take; no value where it holds.
+/// A condition as s3s shall read it. The outer `None` leaves the header as it is, also when it
+/// names several ETags, which S3 refuses; the inner `None` removes it, because the condition holds.
 fn condition(headers: &HeaderMap, name: &HeaderName, meaning: ConditionKind) -> Option<Option<HeaderValue>> {
     let lines: Vec<&HeaderValue> = headers.get_all(name).iter().collect();
-    let is_read = |value: &[u8]| ETagCondition::parse_http_header(value).is_ok();
+    let is_valid = |value: &[u8]| ETagCondition::parse_http_header(value).is_ok();
     match lines[..] {
         [] => return None,
-        [one] if is_read(one.as_bytes()) => return None,
+        [line] if is_valid(line.as_bytes()) => return None,
         [..] => {}
     }
     let values: Vec<&[u8]> =
         lines.iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii).collect();
     if values.contains(&&b"*"[..]) && (meaning == ConditionKind::NoneMatch || values.len() == 1) {
-        // A client that means "create only" must never replace an object, whatever else it says.
+        // A client that means "create only" must never replace an object, whatever else the header
+        // says.
         return Some(Some(HeaderValue::from_static("*")));
     }
-    let tags: Vec<&[u8]> = values.into_iter().filter(|value| *value != b"*" && is_read(value)).collect();
+    let tags: Vec<&[u8]> = values.into_iter().filter(|value| *value != b"*" && is_valid(value)).collect();
     match (&tags[..], meaning) {
-        ([], ConditionKind::Match) => Some(Some(NO_OBJECT)),
+        ([], ConditionKind::Match) => Some(Some(UNMATCHED_ETAG)),
         ([], ConditionKind::NoneMatch) => Some(None),
-        ([one], _) => HeaderValue::from_bytes(one).ok().map(Some),
+        ([tag], _) => HeaderValue::from_bytes(tag).ok().map(Some),
         ([_, _, ..], _) => None,
     }
 }

@@ -1,4 +1,4 @@
-//! An object: a file, or a folder that a key with a `/` at its end names.
+//! An object: a file, or a folder whose key ends with `/`.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -11,114 +11,118 @@ use crate::checksums::{ContentHasher, RequestedChecksums, etag_of, hex};
 use crate::context::S3RequestContext;
 use crate::etags::ETagStore;
 use crate::key::ParsedKey;
-use crate::object_metadata::{ATTRIBUTE, BLOB, ObjectMetadata};
+use crate::object_metadata::{CONTENT_HASH_KEY, ObjectMetadata, XATTR_NAME};
 use crate::resolved::ResolvedNode;
 
-/// Bytes that are read at once to be summed up.
-const PIECE: usize = 256 << 10;
-/// The content type where neither client nor name tell one.
-const ANYTHING: &str = "application/octet-stream";
+/// Bytes read in one call for hashing.
+const READ_BYTES: usize = 256 << 10;
+/// The content type when neither client nor name determine it.
+const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
 
-/// What is known of an object.
+/// An object with its content and metadata.
 pub(crate) struct S3Object {
-    /// Where it is, links followed.
+    /// The path, links followed.
     pub(crate) path: TreePath,
     pub(crate) size: u64,
     pub(crate) modified: SystemTime,
     /// Without quotes.
     pub(crate) etag: String,
-    /// The hash of its content; none of a folder, and of a file that no version has.
+    /// The hash of the content; `None` for a folder, and for a file too large to be versioned.
     pub(crate) blob: Option<ETag>,
     pub(crate) record: ObjectMetadata,
     pub(crate) content: FileContent,
-    /// None of a folder and of an earlier version.
+    /// `None` for a folder and for an earlier version.
     pub(crate) attributes: Option<PathAttributes>,
 }
 
 impl S3Object {
-    /// The object of a key.
-    ///
-    /// # Errors
-    /// `NotFound`, also for a folder whose key has no `/` at its end; `Forbidden` beyond the caller's reach.
-    pub(crate) fn at(asked: &S3RequestContext, key: &ParsedKey) -> Result<Self, Fault> {
+    /// Opens the object of a key. Errors: `NotFound`, also for a folder without `/` at the end of
+    /// its key; `Forbidden` outside the caller's permissions.
+    pub(crate) fn at(context: &S3RequestContext, key: &ParsedKey) -> Result<Self, Fault> {
         let missing = || Fault::file_not_found(key.path());
-        let found = match ResolvedNode::at(asked, key.path()) {
+        let entry = match ResolvedNode::at(context, key.path()) {
             Err(fault) if matches!(fault.kind(), Kind::NotDirectory | Kind::Stale) => return Err(missing()),
-            found => found?,
+            entry => entry?,
         };
         match key {
-            ParsedKey::Folder(_) if found.is_folder() => Self::folder(asked, &found),
-            ParsedKey::File(_) if found.is_file() => Self::file(asked, &found),
+            ParsedKey::Folder(_) if entry.is_folder() => Self::folder(context, &entry),
+            ParsedKey::File(_) if entry.is_file() => Self::file(context, &entry),
             ParsedKey::Folder(_) | ParsedKey::File(_) => Err(missing()),
         }
     }
 
-    fn folder(asked: &S3RequestContext, found: &ResolvedNode<'_>) -> Result<Self, Fault> {
+    fn folder(context: &S3RequestContext, entry: &ResolvedNode<'_>) -> Result<Self, Fault> {
         Ok(Self {
-            path: found.path.clone(),
+            path: entry.path.clone(),
             size: 0,
-            modified: found.attributes.modified,
+            modified: entry.attributes.modified,
             etag: etag_of(b""),
             blob: None,
-            record: ObjectMetadata::of(asked, found)?,
+            record: ObjectMetadata::of(context, entry)?,
             content: FileContent::InMemory(Bytes::new()),
             attributes: None,
         })
     }
 
-    fn file(asked: &S3RequestContext, found: &ResolvedNode<'_>) -> Result<Self, Fault> {
-        let record = ObjectMetadata::of(asked, found)?;
-        asked.protocol.etags.recall(&asked.space);
-        let path = found.path.clone();
-        if found.is_large() {
-            let attributes = found.attributes.clone();
-            let look = attributes.large_file().map(|large| large.to_string()).unwrap_or_default();
-            let etag = record.etag.clone().filter(|_| record.of == look).unwrap_or(look);
-            let content = FileContent::OnDisk(FileReader::open(&asked.space.vfs, &asked.caller, found.node)?);
+    fn file(context: &S3RequestContext, entry: &ResolvedNode<'_>) -> Result<Self, Fault> {
+        let record = ObjectMetadata::of(context, entry)?;
+        context.protocol.etags.load(&context.space);
+        let path = entry.path.clone();
+        if entry.is_large() {
+            let attributes = entry.attributes.clone();
+            let identity = attributes.large_file().map(|large| large.to_string()).unwrap_or_default();
+            let etag = record.etag.clone().filter(|_| record.of == identity).unwrap_or(identity);
+            let content = FileContent::OnDisk(FileReader::open(&context.space.vfs, &context.caller, entry.node)?);
             let (size, modified) = (attributes.size, attributes.modified);
             return Ok(Self { path, size, modified, etag, blob: None, record, content, attributes: Some(attributes) });
         }
-        let opened = match asked.space.vfs.open_content(asked.caller.protocol, &path) {
-            // Made through a mount, and not saved yet: to all others it is an empty file.
+        let opened = match context.space.vfs.open_content(context.caller.protocol, &path) {
+            // Created through a mount and not saved yet: other clients see an empty file.
             Err(fault) if fault.kind() == Kind::NotFound => {
-                let (content, attributes) = (FileContent::InMemory(Bytes::new()), found.attributes.clone());
+                let (content, attributes) = (FileContent::InMemory(Bytes::new()), entry.attributes.clone());
                 OpenedFile { content, etag: ETag::from_content(b""), attributes }
             }
             opened => opened?,
         };
-        Self::of(asked, path, record, opened)
+        Self::of(context, path, record, opened)
     }
 
-    /// The object of a key, if nothing must be waited for; [`Object::at`] tells of all others.
-    pub(crate) fn at_once(asked: &S3RequestContext, key: &ParsedKey) -> Option<Self> {
+    /// Opens the object of a key from the caches, without blocking; `None` when that is not
+    /// possible: use [`S3Object::at`].
+    pub(crate) fn try_cached(context: &S3RequestContext, key: &ParsedKey) -> Option<Self> {
         let ParsedKey::File(path) = key else { return None };
-        // One that is found at once has no link on its way: it lies where its path says.
-        asked.caller.permissions.check_path(path).ok()?;
-        let (file, record) = asked.space.vfs.try_read_cached(asked.caller.protocol, path, Some(ATTRIBUTE))?;
-        Self::of(asked, path.clone(), ObjectMetadata::read(record.as_deref()), file.into()).ok()
+        // A cached path contains no links.
+        context.caller.permissions.check_path(path).ok()?;
+        let (file, record) = context.space.vfs.try_read_cached(context.caller.protocol, path, Some(XATTR_NAME))?;
+        Self::of(context, path.clone(), ObjectMetadata::read(record.as_deref()), file.into()).ok()
     }
 
-    fn of(asked: &S3RequestContext, path: TreePath, record: ObjectMetadata, opened: OpenedFile) -> Result<Self, Fault> {
+    fn of(
+        context: &S3RequestContext,
+        path: TreePath,
+        record: ObjectMetadata,
+        opened: OpenedFile,
+    ) -> Result<Self, Fault> {
         let OpenedFile { content, etag: blob, attributes } = opened;
-        let kept = record.etag.clone().filter(|_| record.of == blob.to_string());
-        let here = (&*asked.space, &path);
-        let etags: &ETagStore = &asked.protocol.etags;
-        let etag = match kept.or_else(|| etags.known(here, &attributes)) {
+        let stored = record.etag.clone().filter(|_| record.of == blob.to_string());
+        let key = (&*context.space, &path);
+        let etags: &ETagStore = &context.protocol.etags;
+        let etag = match stored.or_else(|| etags.cached(key, &attributes)) {
             Some(etag) => etag,
-            None => summed(&content, attributes.size)?,
+            None => content_md5(&content, attributes.size)?,
         };
-        etags.remember(here, &attributes, &etag);
+        etags.insert_etag(key, &attributes, &etag);
         let (size, modified, attributes) = (attributes.size, attributes.modified, Some(attributes));
         Ok(Self { path, size, modified, etag, blob: Some(blob), record, content, attributes })
     }
 
-    /// What tells its contents apart, where no version has it.
+    /// The identity of the content of an unversioned large file.
     pub(crate) fn large(&self) -> Option<LargeFile> {
         self.attributes.as_ref().and_then(PathAttributes::large_file)
     }
 
-    /// Whether what the record says of a content is said of this one.
-    pub(crate) fn is_of_record(&self) -> bool {
+    /// Whether the checksums and parts in the metadata are those of this content.
+    pub(crate) fn has_content_fields(&self) -> bool {
         match (&self.blob, self.large()) {
             (Some(blob), _) => self.record.of == blob.to_string(),
             (None, Some(large)) => self.record.of == large.to_string(),
@@ -126,77 +130,72 @@ impl S3Object {
         }
     }
 
-    /// In how many parts it came, as its ETag tells; none where it came in one piece, or was written over since.
+    /// The number of parts, as the ETag says; `None` for an object that was not uploaded in parts,
+    /// or was overwritten since.
     pub(crate) fn parts(&self) -> Option<i32> {
-        let etag = self.record.etag.as_ref().filter(|_| self.is_of_record())?;
+        let etag = self.record.etag.as_ref().filter(|_| self.has_content_fields())?;
         etag.rsplit_once('-')?.1.parse().ok()
     }
 
-    /// The bytes of one of several parts that it came in; none where their lengths are not known.
+    /// The bytes of a part; `None` when the lengths are not known.
     pub(crate) fn part(&self, number: i32) -> Option<std::ops::Range<u64>> {
         let (number, parts) = (u64::try_from(number).ok()?, u64::try_from(self.parts()?).ok()?);
         self.record.parts.part(number, (parts, self.size))
     }
 
-    /// The content type: what the client said, else what the name tells.
+    /// The content type: from the client, else from the name.
     pub(crate) fn content_type(&self) -> String {
-        self.record.headers.get("content-type").cloned().unwrap_or_else(|| guessed(&self.path))
+        self.record.headers.get("content-type").cloned().unwrap_or_else(|| guess_content_type(&self.path))
     }
 
-    /// Everything that a client said of it, and the hash that every other door calls its content by.
+    /// The user metadata, and the content hash that the other protocols use.
     pub(crate) fn metadata(&self) -> BTreeMap<String, String> {
         let mut metadata = self.record.metadata.clone();
-        metadata.remove(BLOB);
-        metadata.extend(self.blob.map(|blob| (BLOB.to_owned(), blob.to_string())));
+        metadata.remove(CONTENT_HASH_KEY);
+        metadata.extend(self.blob.map(|blob| (CONTENT_HASH_KEY.to_owned(), blob.to_string())));
         metadata
     }
 }
 
-/// The MD5 of a content of so many bytes, as ETags have it.
-///
-/// # Errors
-/// Those of reading it.
-pub(crate) fn summed(content: &FileContent, size: u64) -> Result<String, Fault> {
-    let mut summing = ContentHasher::new(RequestedChecksums::default());
+/// Reads a content to compute its MD5 as an ETag.
+pub(crate) fn content_md5(content: &FileContent, size: u64) -> Result<String, Fault> {
+    let mut hasher = ContentHasher::new(RequestedChecksums::default());
     let mut at = 0;
     while at < size {
-        let piece = content.read(at, PIECE)?;
+        let piece = content.read(at, READ_BYTES)?;
         if piece.is_empty() {
             return Err(Fault::unavailable("the file became shorter while it was read; try again"));
         }
-        summing.update(&piece);
+        hasher.update(&piece);
         at += piece.len() as u64;
     }
-    Ok(hex(&summing.finish().0))
+    Ok(hex(&hasher.finish().0))
 }
 
-/// The ETag of a file that is listed.
-///
-/// # Errors
-/// Those of reading it.
-pub(crate) fn etag(asked: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> Result<String, Fault> {
-    match known(asked, path, attributes) {
+/// The ETag of a listed file.
+pub(crate) fn etag(context: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> Result<String, Fault> {
+    match known(context, path, attributes) {
         Some(etag) => Ok(etag),
-        None => S3Object::at(asked, &ParsedKey::File(path.clone())).map(|object| object.etag),
+        None => S3Object::at(context, &ParsedKey::File(path.clone())).map(|object| object.etag),
     }
 }
 
-fn known(asked: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> Option<String> {
-    let etags = &asked.protocol.etags;
-    attributes.large_file().is_none().then(|| etags.known((&asked.space, path), attributes)).flatten()
+fn known(context: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> Option<String> {
+    let etags = &context.protocol.etags;
+    attributes.large_file().is_none().then(|| etags.cached((&context.space, path), attributes)).flatten()
 }
 
-/// Bytes that are to be read before its ETag can be told.
-pub(crate) fn unread(asked: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> u64 {
-    let is_told = attributes.large_file().is_some() || known(asked, path, attributes).is_some();
-    if is_told { 0 } else { attributes.size }
+/// Bytes that must be read to compute the ETag; 0 when it is cached.
+pub(crate) fn unread_bytes(context: &S3RequestContext, path: &TreePath, attributes: &PathAttributes) -> u64 {
+    let is_cached = attributes.large_file().is_some() || known(context, path, attributes).is_some();
+    if is_cached { 0 } else { attributes.size }
 }
 
-/// The content type that a name tells.
-pub(crate) fn guessed(path: &TreePath) -> String {
+/// Guesses the content type from the name.
+pub(crate) fn guess_content_type(path: &TreePath) -> String {
     match mime_guess::from_path(path.as_str()).first_raw() {
         Some("text/markdown") => "text/markdown; charset=utf-8".to_owned(),
-        Some(told) => told.to_owned(),
-        None => ANYTHING.to_owned(),
+        Some(content_type) => content_type.to_owned(),
+        None => DEFAULT_CONTENT_TYPE.to_owned(),
     }
 }

@@ -1,4 +1,5 @@
-//! Whose turn it is to write an object and what is said of it: the disk has the two in two places, and both are of one write.
+//! One lock per object: content and metadata are in two places on disk, and must come from the same
+//! write.
 
 use std::collections::HashSet;
 
@@ -8,35 +9,35 @@ use svcfs_base::TreePath;
 /// A path in the space of this name.
 type ObjectPath = (String, TreePath);
 
-/// The places that are being written.
+/// The paths that are being written.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectLocks {
-    places: Mutex<HashSet<ObjectPath>>,
-    ended: Condvar,
+    paths: Mutex<HashSet<ObjectPath>>,
+    unlocked: Condvar,
 }
 
-/// Holds one until it is dropped.
+/// The lock of one object, until dropped.
 pub(crate) struct ObjectLockGuard<'a> {
-    keeping: &'a ObjectLocks,
-    place: ObjectPath,
+    locks: &'a ObjectLocks,
+    path: ObjectPath,
 }
 
 impl ObjectLocks {
-    /// Waits until no other request writes there. Blocks.
-    pub(crate) fn hold(&self, space: &str, path: &TreePath) -> ObjectLockGuard<'_> {
-        let place = (space.to_owned(), path.clone());
-        let mut places = self.places.lock();
-        while !places.insert(place.clone()) {
-            self.ended.wait(&mut places);
+    /// Waits until no other request writes the object. Blocks.
+    pub(crate) fn lock(&self, space: &str, path: &TreePath) -> ObjectLockGuard<'_> {
+        let path = (space.to_owned(), path.clone());
+        let mut paths = self.paths.lock();
+        while !paths.insert(path.clone()) {
+            self.unlocked.wait(&mut paths);
         }
-        drop(places);
-        ObjectLockGuard { keeping: self, place }
+        drop(paths);
+        ObjectLockGuard { locks: self, path }
     }
 }
 
 impl Drop for ObjectLockGuard<'_> {
     fn drop(&mut self) {
-        self.keeping.places.lock().remove(&self.place);
-        self.keeping.ended.notify_all();
+        self.locks.paths.lock().remove(&self.path);
+        self.locks.unlocked.notify_all();
     }
 }

@@ -1,4 +1,4 @@
-//! What of S3 is there; everything else answers `NotImplemented`, which is s3s's default.
+//! The supported operations of S3; s3s answers all others with `NotImplemented`.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
 
 use crate::error::refuse;
-use crate::key_walk::{ListQuery, MOST};
+use crate::key_walk::{ListQuery, MAX_KEYS};
 use crate::list_objects::ListOptions;
 use crate::normalize::VerifiedRequest;
 use crate::{
@@ -16,13 +16,13 @@ use crate::{
     put_object, tagging, versions,
 };
 
-/// What is not encoded where keys are told as URLs have them.
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// Characters that URL encoding of keys leaves as they are.
+const URL_SAFE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The owner of all buckets and objects.
 const OWNER: &str = "svcfs";
 
-/// How keys are told: XML cannot carry all of them.
+/// How keys are written in answers: XML cannot represent all characters.
 #[derive(Clone, Copy)]
 pub(crate) enum KeyEncoding {
     Plain,
@@ -30,12 +30,9 @@ pub(crate) enum KeyEncoding {
 }
 
 impl KeyEncoding {
-    /// As a request wants it.
-    ///
-    /// # Errors
-    /// `InvalidArgument`.
-    pub(crate) fn of(asked: Option<&EncodingType>) -> S3Result<Self> {
-        match asked.map(EncodingType::as_str) {
+    /// The encoding that a request names. Errors: `InvalidArgument`.
+    pub(crate) fn of(requested: Option<&EncodingType>) -> S3Result<Self> {
+        match requested.map(EncodingType::as_str) {
             None => Ok(Self::Plain),
             Some(EncodingType::URL) => Ok(Self::Url),
             Some(_) => Err(s3_error!(InvalidArgument, "`encoding-type` can only be `url`")),
@@ -44,7 +41,7 @@ impl KeyEncoding {
     pub(crate) fn text(self, text: &str) -> String {
         match self {
             Self::Plain => text.to_owned(),
-            Self::Url => utf8_percent_encode(text, PLAIN).to_string(),
+            Self::Url => utf8_percent_encode(text, URL_SAFE).to_string(),
         }
     }
     pub(crate) fn prefixes(self, prefixes: Vec<String>) -> Vec<CommonPrefix> {
@@ -52,20 +49,21 @@ impl KeyEncoding {
     }
 }
 
-/// The operations, for every space.
+/// The operations, for all spaces.
 pub(crate) struct S3Operations(pub(crate) Arc<S3Server>);
 
-/// Whose everything is: the server's, as keys own nothing.
+/// The owner of everything: the server, since keys own nothing.
 pub(crate) fn owner() -> Owner {
     Owner { display_name: Some(OWNER.to_owned()), id: Some(OWNER.to_owned()) }
 }
 
-/// As many as a request asks for, and no more than are told at once.
-fn most(asked: Option<i32>) -> S3Result<usize> {
-    match asked {
-        None => Ok(MOST),
-        Some(asked) => usize::try_from(asked)
-            .map(|asked| asked.min(MOST))
+/// The page size of a request, limited to [`MAX_KEYS`]. Errors: `InvalidArgument` when it is
+/// negative.
+fn page_limit(requested: Option<i32>) -> S3Result<usize> {
+    match requested {
+        None => Ok(MAX_KEYS),
+        Some(requested) => usize::try_from(requested)
+            .map(|requested| requested.min(MAX_KEYS))
             .map_err(|_| s3_error!(InvalidArgument, "`max-keys` must not be negative")),
     }
 }
@@ -79,7 +77,7 @@ impl S3 for S3Operations {
             .map_err(|fault| refuse(fault, "ListBuckets"))?;
         let spaces =
             self.0.server.spaces().list_open().into_iter().filter(|space| identity.check_space(&space.name).is_ok());
-        // Who is limited to a folder is told of the spaces that have it.
+        // A key for one folder sees only the spaces that have this folder.
         let (spaces, top) = (spaces.collect::<Vec<_>>(), identity.permissions.visible_root());
         let with_folder = move || {
             Ok(spaces
@@ -101,7 +99,7 @@ impl S3 for S3Operations {
     }
 
     async fn head_bucket(&self, request: S3Request<HeadBucketInput>) -> S3Result<S3Response<HeadBucketOutput>> {
-        self.0.asked(&request, &request.input.bucket, (Scope::Read, "HeadBucket"))?;
+        self.0.authorize(&request, &request.input.bucket, (Scope::Read, "HeadBucket"))?;
         Ok(S3Response::new(HeadBucketOutput::default()))
     }
 
@@ -109,7 +107,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<GetBucketLocationInput>,
     ) -> S3Result<S3Response<GetBucketLocationOutput>> {
-        self.0.asked(&request, &request.input.bucket, (Scope::Read, "GetBucketLocation"))?;
+        self.0.authorize(&request, &request.input.bucket, (Scope::Read, "GetBucketLocation"))?;
         Ok(S3Response::new(GetBucketLocationOutput::default()))
     }
 
@@ -124,34 +122,34 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<GetBucketVersioningInput>,
     ) -> S3Result<S3Response<GetBucketVersioningOutput>> {
-        let asked = self.0.asked(&request, &request.input.bucket, (Scope::Read, "GetBucketVersioning"))?;
-        let keeps = asked.space.settings.versioning.strategy != svcfs_config::VersioningStrategy::None;
-        let status = keeps.then(|| BucketVersioningStatus::from_static(BucketVersioningStatus::ENABLED));
+        let context = self.0.authorize(&request, &request.input.bucket, (Scope::Read, "GetBucketVersioning"))?;
+        let has_versions = context.space.settings.versioning.strategy != svcfs_config::VersioningStrategy::None;
+        let status = has_versions.then(|| BucketVersioningStatus::from_static(BucketVersioningStatus::ENABLED));
         Ok(S3Response::new(GetBucketVersioningOutput { mfa_delete: None, status }))
     }
 
     async fn list_objects(&self, request: S3Request<ListObjectsInput>) -> S3Result<S3Response<ListObjectsOutput>> {
-        let asked = self.0.asked(&request, &request.input.bucket, (Scope::Read, "ListObjects"))?;
+        let context = self.0.authorize(&request, &request.input.bucket, (Scope::Read, "ListObjects"))?;
         let input = request.input;
-        let (encoding, most) = (KeyEncoding::of(input.encoding_type.as_ref())?, most(input.max_keys)?);
+        let (encoding, limit) = (KeyEncoding::of(input.encoding_type.as_ref())?, page_limit(input.max_keys)?);
         let delimiter = input.delimiter.clone().filter(|delimiter| !delimiter.is_empty());
         let listing = ListQuery {
             prefix: input.prefix.clone().unwrap_or_default(),
             after: input.marker.clone().unwrap_or_default(),
             delimiter,
-            most,
+            limit,
         };
-        let told = list_objects::page(&asked, listing, ListOptions { encoding, owner: Some(owner()) }).await?;
+        let page = list_objects::page(&context, listing, ListOptions { encoding, owner: Some(owner()) }).await?;
         Ok(S3Response::new(ListObjectsOutput {
             name: Some(input.bucket),
             prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),
             marker: Some(encoding.text(&input.marker.unwrap_or_default())),
             delimiter: input.delimiter.filter(|text| !text.is_empty()).map(|text| encoding.text(&text)),
-            max_keys: Some(most as i32),
-            is_truncated: Some(told.next.is_some()),
-            next_marker: told.next.map(|text| encoding.text(&text)),
-            contents: Some(told.objects),
-            common_prefixes: Some(told.prefixes),
+            max_keys: Some(limit as i32),
+            is_truncated: Some(page.next.is_some()),
+            next_marker: page.next.map(|text| encoding.text(&text)),
+            contents: Some(page.objects),
+            common_prefixes: Some(page.prefixes),
             encoding_type: input.encoding_type,
             ..ListObjectsOutput::default()
         }))
@@ -161,29 +159,29 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<ListObjectsV2Input>,
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
-        let asked = self.0.asked(&request, &request.input.bucket, (Scope::Read, "ListObjectsV2"))?;
+        let context = self.0.authorize(&request, &request.input.bucket, (Scope::Read, "ListObjectsV2"))?;
         let input = request.input;
-        let (encoding, most) = (KeyEncoding::of(input.encoding_type.as_ref())?, most(input.max_keys)?);
-        let told_before = input.continuation_token.as_deref().filter(|token| !token.is_empty());
-        let told_before = told_before.map(continuation_token::read).transpose()?;
-        let after = told_before.or_else(|| input.start_after.clone()).unwrap_or_default();
+        let (encoding, limit) = (KeyEncoding::of(input.encoding_type.as_ref())?, page_limit(input.max_keys)?);
+        let token_key = input.continuation_token.as_deref().filter(|token| !token.is_empty());
+        let token_key = token_key.map(continuation_token::decode).transpose()?;
+        let after = token_key.or_else(|| input.start_after.clone()).unwrap_or_default();
         let owner = input.fetch_owner.unwrap_or_default().then(owner);
         let delimiter = input.delimiter.clone().filter(|delimiter| !delimiter.is_empty());
         let prefix = input.prefix.clone().unwrap_or_default();
-        let listing = ListQuery { prefix, after, delimiter, most };
-        let told = list_objects::page(&asked, listing, ListOptions { encoding, owner }).await?;
+        let listing = ListQuery { prefix, after, delimiter, limit };
+        let page = list_objects::page(&context, listing, ListOptions { encoding, owner }).await?;
         Ok(S3Response::new(ListObjectsV2Output {
             name: Some(input.bucket),
             prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),
             delimiter: input.delimiter.filter(|text| !text.is_empty()).map(|text| encoding.text(&text)),
             start_after: input.start_after.map(|text| encoding.text(&text)),
             continuation_token: input.continuation_token,
-            max_keys: Some(most as i32),
-            key_count: Some((told.objects.len() + told.prefixes.len()) as i32),
-            is_truncated: Some(told.next.is_some()),
-            next_continuation_token: told.next.as_deref().map(continuation_token::of),
-            contents: Some(told.objects),
-            common_prefixes: Some(told.prefixes),
+            max_keys: Some(limit as i32),
+            key_count: Some((page.objects.len() + page.prefixes.len()) as i32),
+            is_truncated: Some(page.next.is_some()),
+            next_continuation_token: page.next.as_deref().map(continuation_token::encode),
+            contents: Some(page.objects),
+            common_prefixes: Some(page.prefixes),
             encoding_type: input.encoding_type,
             ..ListObjectsV2Output::default()
         }))
@@ -202,13 +200,13 @@ impl S3 for S3Operations {
         put_object::copy(&self.0, request).await
     }
     async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> S3Result<S3Response<DeleteObjectOutput>> {
-        delete_objects::one(&self.0, request).await
+        delete_objects::delete(&self.0, request).await
     }
     async fn delete_objects(
         &self,
         request: S3Request<DeleteObjectsInput>,
     ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-        delete_objects::many(&self.0, request).await
+        delete_objects::delete_many(&self.0, request).await
     }
     async fn list_object_versions(
         &self,

@@ -1,19 +1,19 @@
-//! How long the parts were that an object came in: where each of them begins.
+//! The lengths of the parts of an object, to find where each part starts.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// Lengths of parts, in the order of the parts: each length, and how many parts after one another have it.
+/// Run-length encoded: a length, and how many consecutive parts have it.
 ///
-/// Why so? Because a file has little room for what is kept beside it, and clients send parts of one length and a shorter one behind them: ten thousand
-/// of those are two entries.
+/// The space in file attributes is small. Clients send parts of equal length and a shorter last
+/// one, so ten thousand parts are two entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct PartLengths(Vec<(u64, u64)>);
 
 impl PartLengths {
-    /// Those of parts with so many bytes.
+    /// Encodes the lengths of parts.
     pub(crate) fn of(parts: impl IntoIterator<Item = u64>) -> Self {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for length in parts {
@@ -25,25 +25,24 @@ impl PartLengths {
         Self(runs)
     }
 
-    /// Whether none are known.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The bytes of the part of a number, which begin at 1, of an object of so many parts and bytes; none where these are not its lengths: whoever
-    /// reaches the disk can write anything.
+    /// The byte range of a part, counted from 1. `None` when the lengths do not match the number of
+    /// parts and the size: the attribute may come from another program.
     pub(crate) fn part(&self, number: u64, (parts, size): (u64, u64)) -> Option<Range<u64>> {
-        let (mut before, mut begin, mut found) = (0_u64, 0_u64, None);
+        let (mut before, mut start, mut range) = (0_u64, 0_u64, None);
         for (length, count) in &self.0 {
             let after = before.checked_add(*count)?;
-            let end = begin.checked_add(length.checked_mul(*count)?)?;
+            let end = start.checked_add(length.checked_mul(*count)?)?;
             if number > before && number <= after {
-                let at = begin + (number - before - 1) * length;
-                found = Some(at..at + length);
+                let at = start + (number - before - 1) * length;
+                range = Some(at..at + length);
             }
-            (before, begin) = (after, end);
+            (before, start) = (after, end);
         }
-        found.filter(|_| (before, begin) == (parts, size))
+        range.filter(|_| (before, start) == (parts, size))
     }
 }
 

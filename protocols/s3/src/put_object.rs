@@ -1,4 +1,4 @@
-//! What writes one object: PutObject, CopyObject, and the end of an upload in parts.
+//! Writes one object: PutObject, CopyObject, and the end of a multipart upload.
 
 use s3s::dto::{
     CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, ETag, PutObjectInput, PutObjectOutput, Timestamp,
@@ -10,32 +10,32 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use svcfs_base::{Change, Fault, Kind, Precondition, Scope, TreePath};
-use svcfs_vfs::{FileContent as Read, FileReader};
+use svcfs_vfs::{FileContent, FileReader};
 use tracing::warn;
 
 use crate::checksums::{ContentChecksums, ContentHasher, RequestedChecksums, etag_of, hex};
 use crate::conditions::{ReadConditions, WriteConditions};
 use crate::context::{S3RequestContext, S3RequestError};
-use crate::error::told;
+use crate::error::to_s3_error;
 use crate::key::ParsedKey;
 use crate::multipart_checksum::MultipartChecksum;
 use crate::normalize::VerifiedRequest;
-use crate::object::{S3Object, guessed};
+use crate::object::{S3Object, guess_content_type};
 use crate::object_metadata::{ObjectMetadata, is_missing, metadata_of, tags_of};
-use crate::received_body::{BodyContent, DeclaredBody, ReceivedBody, gather};
+use crate::received_body::{BodyContent, DeclaredBody, ReceivedBody, receive};
 use crate::resolved::ResolvedNode;
-use crate::staged_upload::{StagedUpload, check_way, make_way};
+use crate::staged_upload::{StagedUpload, check_parents, create_parents};
 use crate::versions;
 use crate::{S3Server, unsupported};
 
-/// Bytes of a large file copied at once.
-const PIECE: usize = 4 << 20;
+/// Bytes of one piece when a large file is copied.
+const COPY_BYTES: usize = 4 << 20;
 
-/// An object that was written.
+/// A written object.
 pub(crate) struct WrittenObject {
     pub(crate) etag: String,
     pub(crate) modified: SystemTime,
-    /// Its version, where it has one already: commits may be made later.
+    /// The version, if it has one already: with deferred commits, it may come later.
     pub(crate) version: Option<String>,
 }
 
@@ -44,27 +44,27 @@ pub(crate) async fn put(
     protocol: &Arc<S3Server>,
     request: S3Request<PutObjectInput>,
 ) -> S3Result<S3Response<PutObjectOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "PutObject"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "PutObject"))?;
     unsupported::refuse(&request)?;
     let S3Request { input, headers, trailing_headers, extensions, .. } = request;
     let trailing_headers = VerifiedRequest::trailing(trailing_headers, &extensions);
-    refuse_what_is_not_there(input.website_redirect_location.is_some() || input.write_offset_bytes.is_some())?;
-    let key = ParsedKey::parse(&input.key).map_err(|fault| told(&fault))?;
+    refuse_unsupported_fields(input.website_redirect_location.is_some() || input.write_offset_bytes.is_some())?;
+    let key = ParsedKey::parse(&input.key).map_err(|fault| to_s3_error(&fault))?;
     let length = (input.content_length, input.content_md5.clone());
-    let announced = DeclaredBody::of(&headers, length, None, trailing_headers);
+    let declared = DeclaredBody::of(&headers, length, None, trailing_headers);
     let record = ObjectMetadata {
-        headers: kept_headers(&headers, key.path()),
+        headers: stored_headers(&headers, key.path()),
         metadata: metadata_of(input.metadata.clone()),
         tags: tags_of(input.tagging.as_deref())?,
         ..ObjectMetadata::default()
     };
     record.check()?;
     let conditions = WriteConditions { if_match: input.if_match, if_none_match: input.if_none_match };
-    let (expected, place) = begin(&asked, &key, conditions).await?;
-    let gathered = gather(&asked, &place, input.body, &announced).await?;
-    let sums = gathered.sums.clone();
+    let (expected, target) = prepare_write(&context, &key, conditions).await?;
+    let received = receive(&context, &target, input.body, &declared).await?;
+    let sums = received.sums.clone();
     let checksum_type = sums.kind();
-    let written = finish(&asked, key, (place, expected), gathered, record).await?;
+    let written = finish(&context, key, (target, expected), received, record).await?;
     Ok(S3Response::new(PutObjectOutput {
         version_id: written.version,
         e_tag: Some(ETag::Strong(written.etag)),
@@ -78,157 +78,150 @@ pub(crate) async fn put(
     }))
 }
 
-fn refuse_what_is_not_there(is_asked_for: bool) -> S3Result<()> {
-    match is_asked_for {
-        true => Err(s3_error!(NotImplemented, "objects that redirect, and writing at an offset, are not there")),
+fn refuse_unsupported_fields(is_requested: bool) -> S3Result<()> {
+    match is_requested {
+        true => Err(s3_error!(NotImplemented, "redirects and writes at an offset are not supported")),
         false => Ok(()),
     }
 }
 
-/// Headers that are given back as they came; the content type only where the name does not tell it.
-pub(crate) fn kept_headers(headers: &http::HeaderMap, path: &TreePath) -> BTreeMap<String, String> {
+/// Headers that are stored and returned as sent; the content type only if the name does not imply
+/// it.
+pub(crate) fn stored_headers(headers: &http::HeaderMap, path: &TreePath) -> BTreeMap<String, String> {
     let names =
         ["content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"];
     let value = |name: &str| {
         let mut value = headers.get(name)?.to_str().ok()?.to_owned();
         if name == "content-encoding" {
-            // How the body came, not what it is.
+            // This is the transfer encoding, not one of the content.
             value = value.split(',').map(str::trim).filter(|part| *part != "aws-chunked").collect::<Vec<_>>().join(",");
         }
-        let tells = !value.is_empty() && (name != "content-type" || value != guessed(path));
-        tells.then(|| (name.to_owned(), value))
+        let is_stored = !value.is_empty() && (name != "content-type" || value != guess_content_type(path));
+        is_stored.then(|| (name.to_owned(), value))
     };
     names.into_iter().filter_map(value).collect()
 }
 
-/// What must be true when the object is written, and where it will be: where links lead to.
-///
-/// # Errors
-/// As [`Writing::expect`]; `InvalidArgument` where a folder stands.
-pub(crate) async fn begin(
-    asked: &S3RequestContext,
+/// Checks the conditions of a write and returns the target path, links followed. Errors: as
+/// [`WriteConditions::expect`]; `InvalidArgument` where a folder is.
+pub(crate) async fn prepare_write(
+    context: &S3RequestContext,
     key: &ParsedKey,
     conditions: WriteConditions,
 ) -> S3Result<(Precondition, TreePath)> {
     let key = key.clone();
-    asked
-        .run("PutObject", move |asked| {
-            let place = match ResolvedNode::at(asked, key.path()) {
-                Ok(found) if found.is_folder() != matches!(key, ParsedKey::Folder(_)) => {
-                    let told = if found.is_folder() { Fault::is_directory } else { Fault::not_directory };
-                    return Err(told(key.path()).into());
+    context
+        .run("PutObject", move |context| {
+            let target = match ResolvedNode::at(context, key.path()) {
+                Ok(entry) if entry.is_folder() != matches!(key, ParsedKey::Folder(_)) => {
+                    let to_fault = if entry.is_folder() { Fault::is_directory } else { Fault::not_directory };
+                    return Err(to_fault(key.path()).into());
                 }
-                Ok(found) => found.path.clone(),
+                Ok(entry) => entry.path.clone(),
                 Err(fault) if is_missing(&fault) => {
-                    check_way(asked, key.path())?;
+                    check_parents(context, key.path())?;
                     key.path().clone()
                 }
                 Err(fault) => return Err(fault.into()),
             };
-            Ok((conditions.expect(asked, &key)?, place))
+            Ok((conditions.expect(context, &key)?, target))
         })
         .await
 }
 
-/// Puts a content in its place, and keeps what is to be remembered of it.
-///
-/// # Errors
-/// Those of the write path.
+/// Writes content and metadata of an object.
 pub(crate) async fn finish(
-    asked: &S3RequestContext,
+    context: &S3RequestContext,
     key: ParsedKey,
-    (place, expected): (TreePath, Precondition),
-    gathered: ReceivedBody,
+    (target, expected): (TreePath, Precondition),
+    received: ReceivedBody,
     record: ObjectMetadata,
 ) -> S3Result<WrittenObject> {
-    asked.run("PutObject", move |asked| put_in_place(asked, &key, (place, expected), gathered, record)).await
+    context.run("PutObject", move |context| store_object(context, &key, (target, expected), received, record)).await
 }
 
-/// The same, by the thread that asks.
-///
-/// # Errors
-/// As [`finish`].
-pub(crate) fn put_in_place(
-    asked: &S3RequestContext,
+/// Like [`finish`], on the calling thread.
+pub(crate) fn store_object(
+    context: &S3RequestContext,
     key: &ParsedKey,
-    (place, expected): (TreePath, Precondition),
-    ReceivedBody { content, md5, sums, room: _held }: ReceivedBody,
+    (target, expected): (TreePath, Precondition),
+    ReceivedBody { content, md5, sums, memory: _memory }: ReceivedBody,
     record: ObjectMetadata,
 ) -> Result<WrittenObject, S3RequestError> {
-    let vfs = &asked.space.vfs;
+    let vfs = &context.space.vfs;
     let mut record = ObjectMetadata { sums, ..record };
     let mut etag = record.etag.clone().unwrap_or_else(|| hex(&md5));
     let mut version = None;
-    if let BodyContent::Beside(beside) = &content {
-        beside.flush()?;
+    if let BodyContent::Staged(staged) = &content {
+        staged.flush()?;
     }
-    let _alone = asked.hold(&place);
+    let _guard = context.lock(&target);
     match (key, content) {
-        (ParsedKey::Folder(_), BodyContent::Here(content)) if content.is_empty() => {
-            make_way(asked, &place)?;
-            match vfs.apply(&asked.caller, Change::MakeDir { path: place.clone() }) {
+        (ParsedKey::Folder(_), BodyContent::InMemory(content)) if content.is_empty() => {
+            create_parents(context, &target)?;
+            match vfs.apply(&context.caller, Change::MakeDir { path: target.clone() }) {
                 Err(fault) if fault.kind() == Kind::Exists => {}
                 outcome => drop(outcome?),
             }
             record.is_folder = true;
         }
         (ParsedKey::Folder(_), _) => {
-            return Err(s3_error!(InvalidArgument, "a key that ends with `/` is a folder, which has no content").into());
+            return Err(
+                s3_error!(InvalidArgument, "a key that ends with `/` is a folder and cannot have content").into()
+            );
         }
-        (ParsedKey::File(_), BodyContent::Here(content)) => {
+        (ParsedKey::File(_), BodyContent::InMemory(content)) => {
             let sent = svcfs_base::ETag::from_content(&content);
-            let stored = vfs.save(&asked.caller, place.clone(), content, expected)?.etag.unwrap_or(sent);
+            let stored = vfs.save(&context.caller, target.clone(), content, expected)?.etag.unwrap_or(sent);
             record.of = stored.to_string();
-            // Somebody else may have written it since: that is another one.
-            let newest = match vfs.try_newest_version(&place) {
+            // Another client may have written the object since: then the newest version is not this
+            // one.
+            let newest = match vfs.try_newest_version(&target) {
                 Ok(newest) => newest.filter(|newest| newest.etag == stored),
                 Err(fault) => {
-                    warn!(page.path = %place, error = ?fault, "what a version is called that was written cannot be told");
+                    warn!(page.path = %target, error = ?fault, "the id of the written version could not be read");
                     None
                 }
             };
             version = newest.map(|newest| newest.version.hash.to_string());
             if stored != sent {
-                // A gate tidied it: what is there is not what came.
-                match vfs.read(asked.caller.protocol, &place) {
+                // A gate rewrote the content, so the stored bytes differ from the sent ones.
+                match vfs.read(context.caller.protocol, &target) {
                     Err(fault) if is_missing(&fault) => {}
                     file => etag = etag_of(&file?.content),
                 }
                 (record.etag, record.parts, record.sums) = Default::default();
             }
         }
-        (ParsedKey::File(_), BodyContent::Beside(beside)) => {
+        (ParsedKey::File(_), BodyContent::Staged(staged)) => {
             record.etag = Some(etag.clone());
-            let modified = beside.into_place(asked, &place, (expected, record))?;
+            let modified = staged.install(context, &target, (expected, record))?;
             return Ok(WrittenObject { etag, modified, version });
         }
     }
-    let keep = || {
-        let found = ResolvedNode::itself(asked, &place)?;
-        record.keep_said(asked, found.node)?;
-        Ok(found.attributes.modified)
+    let store_metadata = || {
+        let entry = ResolvedNode::at_no_follow(context, &target)?;
+        record.store_metadata(context, entry.node)?;
+        Ok(entry.attributes.modified)
     };
-    let modified = match keep() {
-        // It was written, and another has removed it since: nothing is left that anything could be said of.
+    let modified = match store_metadata() {
+        // Another client has removed the object since: there is nothing to store metadata for.
         Err(S3RequestError::Fault(fault)) if is_missing(&fault) => SystemTime::now(),
-        kept => kept?,
+        stored => stored?,
     };
     Ok(WrittenObject { etag, modified, version })
 }
 
-/// What a copy is made of.
+/// The source of a copy.
 pub(crate) struct SourceObject {
     /// The name of its space.
     pub(crate) space: String,
     pub(crate) object: S3Object,
-    /// What its version is called.
+    /// The id of its version.
     pub(crate) version: Option<String>,
 }
 
-/// The object that a copy is made of.
-///
-/// # Errors
-/// `NotImplemented` for access points; those of asking for it.
+/// Opens the source of a copy. Errors: `NotImplemented` for access points.
 pub(crate) async fn source<T>(
     protocol: &Arc<S3Server>,
     request: &S3Request<T>,
@@ -236,20 +229,20 @@ pub(crate) async fn source<T>(
     conditions: ReadConditions,
 ) -> S3Result<SourceObject> {
     let CopySource::Bucket { bucket, key, version_id } = source else {
-        return Err(s3_error!(NotImplemented, "there are no access points; name the bucket"));
+        return Err(s3_error!(NotImplemented, "access points are not supported; name the bucket"));
     };
-    let asked = protocol.asked(request, bucket, (Scope::Read, "GetObject"))?;
+    let context = protocol.authorize(request, bucket, (Scope::Read, "GetObject"))?;
     let (text, version) = (key.to_string(), version_id.as_ref().map(ToString::to_string));
-    let (object, version) = asked
-        .run("CopyObject", move |asked| {
+    let (object, version) = context
+        .run("CopyObject", move |context| {
             let key = ParsedKey::parse(&text)?;
-            let object = versions::object(asked, &key, version.as_deref())?;
+            let object = versions::object(context, &key, version.as_deref())?;
             conditions.check_source(&object)?;
-            let version = version.or_else(|| versions::current(asked, &key, &object));
+            let version = version.or_else(|| versions::current(context, &key, &object));
             Ok((object, version))
         })
         .await?;
-    Ok(SourceObject { space: asked.space.name.clone(), object, version })
+    Ok(SourceObject { space: context.space.name.clone(), object, version })
 }
 
 /// `CopyObject`
@@ -257,7 +250,7 @@ pub(crate) async fn copy(
     protocol: &Arc<S3Server>,
     request: S3Request<CopyObjectInput>,
 ) -> S3Result<S3Response<CopyObjectOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "CopyObject"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "CopyObject"))?;
     let input = &request.input;
     unsupported::refuse(&request)?;
     let conditions = ReadConditions {
@@ -267,36 +260,36 @@ pub(crate) async fn copy(
         if_unmodified_since: input.copy_source_if_unmodified_since.clone(),
     };
     let SourceObject { space, object, version } = source(protocol, &request, &input.copy_source, conditions).await?;
-    let key = ParsedKey::parse(&input.key).map_err(|fault| told(&fault))?;
+    let key = ParsedKey::parse(&input.key).map_err(|fault| to_s3_error(&fault))?;
     let replaces = |directive: Option<&str>| directive == Some("REPLACE");
-    let says_anew = replaces(input.metadata_directive.as_ref().map(s3s::dto::MetadataDirective::as_str));
-    let tags_anew = replaces(input.tagging_directive.as_ref().map(s3s::dto::TaggingDirective::as_str));
-    let is_itself = space == asked.space.name && object.path == *key.path() && object.attributes.is_some();
-    if is_itself && !says_anew && !tags_anew {
+    let replaces_metadata = replaces(input.metadata_directive.as_ref().map(s3s::dto::MetadataDirective::as_str));
+    let replaces_tags = replaces(input.tagging_directive.as_ref().map(s3s::dto::TaggingDirective::as_str));
+    let is_itself = space == context.space.name && object.path == *key.path() && object.attributes.is_some();
+    if is_itself && !replaces_metadata && !replaces_tags {
         return Err(s3_error!(
             InvalidRequest,
-            "an object is copied to itself only to say something else of it (`x-amz-metadata-directive: REPLACE`)"
+            "an object can be copied to itself only to change its metadata (`x-amz-metadata-directive: REPLACE`)"
         ));
     }
     let mut record = object.record.clone();
-    if says_anew {
-        record.headers = kept_headers(&request.headers, key.path());
+    if replaces_metadata {
+        record.headers = stored_headers(&request.headers, key.path());
         record.metadata = metadata_of(input.metadata.clone());
     }
-    if tags_anew {
+    if replaces_tags {
         record.tags = tags_of(input.tagging.as_deref())?;
     }
     (record.etag, record.parts, record.is_folder) = Default::default();
     record.check()?;
     let checksum = MultipartChecksum::of(input.checksum_algorithm.as_ref(), None)?;
-    let (expected, place) = begin(&asked, &key, WriteConditions::of(&request.headers)?).await?;
-    let is_in_place = space == asked.space.name && object.path == place && object.attributes.is_some();
+    let (expected, target) = prepare_write(&context, &key, WriteConditions::of(&request.headers)?).await?;
+    let is_in_place = space == context.space.name && object.path == target && object.attributes.is_some();
     let length = if is_in_place { 0 } else { object.size };
-    let put = move |asked: &S3RequestContext| match is_in_place {
-        true => say_anew(asked, (&key, &place), record, (says_anew, tags_anew)),
-        false => gathered_of(asked, object, (key, checksum), (place, expected), record),
+    let put = move |context: &S3RequestContext| match is_in_place {
+        true => update_metadata(context, (&key, &target), record, (replaces_metadata, replaces_tags)),
+        false => copy_content(context, object, (key, checksum), (target, expected), record),
     };
-    let (written, sums) = asked.run_over(length, "CopyObject", put).await?;
+    let (written, sums) = context.run_over(length, "CopyObject", put).await?;
     let result = CopyObjectResult {
         e_tag: Some(ETag::Strong(written.etag)),
         last_modified: Some(Timestamp::from(written.modified)),
@@ -315,77 +308,78 @@ pub(crate) async fn copy(
     }))
 }
 
-/// Says something else of an object that is there. Its content is left alone: another may have written it since it was looked at.
-fn say_anew(
-    asked: &S3RequestContext,
-    (key, place): (&ParsedKey, &TreePath),
-    said: ObjectMetadata,
-    (says_anew, tags_anew): (bool, bool),
+/// Replaces the metadata of an existing object. The content is not rewritten: another client may
+/// have changed it since it was read.
+fn update_metadata(
+    context: &S3RequestContext,
+    (key, target): (&ParsedKey, &TreePath),
+    new_metadata: ObjectMetadata,
+    (replaces_metadata, replaces_tags): (bool, bool),
 ) -> Result<(WrittenObject, ContentChecksums), S3RequestError> {
-    let _alone = asked.hold(place);
-    let found = ResolvedNode::itself(asked, place)?;
-    let mut record = ObjectMetadata::of(asked, &found)?;
-    if says_anew {
-        (record.headers, record.metadata) = (said.headers, said.metadata);
+    let _guard = context.lock(target);
+    let entry = ResolvedNode::at_no_follow(context, target)?;
+    let mut record = ObjectMetadata::of(context, &entry)?;
+    if replaces_metadata {
+        (record.headers, record.metadata) = (new_metadata.headers, new_metadata.metadata);
     }
-    if tags_anew {
-        record.tags = said.tags;
+    if replaces_tags {
+        record.tags = new_metadata.tags;
     }
     record.is_folder |= matches!(key, ParsedKey::Folder(_));
     record.check()?;
-    record.keep_said(asked, found.node)?;
-    let object = S3Object::at(asked, key)?;
-    let version = versions::current(asked, key, &object);
-    let sums = if object.is_of_record() { object.record.sums } else { ContentChecksums::default() };
+    record.store_metadata(context, entry.node)?;
+    let object = S3Object::at(context, key)?;
+    let version = versions::current(context, key, &object);
+    let sums = if object.has_content_fields() { object.record.sums } else { ContentChecksums::default() };
     Ok((WrittenObject { etag: object.etag, modified: object.modified, version }, sums))
 }
 
-fn gathered_of(
-    asked: &S3RequestContext,
+fn copy_content(
+    context: &S3RequestContext,
     object: S3Object,
     (key, checksum): (ParsedKey, Option<MultipartChecksum>),
-    (place, expected): (TreePath, Precondition),
+    (target, expected): (TreePath, Precondition),
     record: ObjectMetadata,
 ) -> Result<(WrittenObject, ContentChecksums), S3RequestError> {
-    // Of an object that came in parts, the copy has none.
-    let is_same = object.is_of_record() && !object.record.sums.is_of_parts();
-    let kept = if is_same { object.record.sums.clone() } else { Default::default() };
+    // The copy of a multipart object is not a multipart object.
+    let is_same = object.has_content_fields() && !object.record.sums.is_composite();
+    let stored = if is_same { object.record.sums.clone() } else { Default::default() };
     let algorithm = checksum.as_ref().map(|checksum| checksum.algorithm.as_str());
-    let mut summing = ContentHasher::new(RequestedChecksums::either(algorithm, &ContentChecksums::default()));
+    let mut hasher = ContentHasher::new(RequestedChecksums::either(algorithm, &ContentChecksums::default()));
     let content = match (object.content, object.blob) {
-        (Read::OnDisk(reader), None) => {
-            BodyContent::Beside(Box::new(copy_large(asked, (&reader, &mut summing), object.size, &place)?))
+        (FileContent::OnDisk(reader), None) => {
+            BodyContent::Staged(Box::new(copy_large(context, (&reader, &mut hasher), object.size, &target)?))
         }
         (content, _) => {
             let content = content.read(0, usize::try_from(object.size).unwrap_or(usize::MAX))?;
-            summing.update(&content);
-            BodyContent::Here(content)
+            hasher.update(&content);
+            BodyContent::InMemory(content)
         }
     };
-    let (md5, found) = summing.finish();
-    let sums = if checksum.is_some() { found } else { kept };
-    let told = sums.clone();
+    let (md5, computed) = hasher.finish();
+    let sums = if checksum.is_some() { computed } else { stored };
+    let reported_sums = sums.clone();
     let written =
-        put_in_place(asked, &key, (place, expected), ReceivedBody { content, md5, sums, room: None }, record)?;
-    Ok((written, told))
+        store_object(context, &key, (target, expected), ReceivedBody { content, md5, sums, memory: None }, record)?;
+    Ok((written, reported_sums))
 }
 
 fn copy_large(
-    asked: &S3RequestContext,
-    (reader, summing): (&FileReader, &mut ContentHasher),
+    context: &S3RequestContext,
+    (reader, hasher): (&FileReader, &mut ContentHasher),
     size: u64,
-    place: &TreePath,
+    target: &TreePath,
 ) -> Result<StagedUpload, Fault> {
-    let mut beside = StagedUpload::new(asked, place)?;
+    let mut staged = StagedUpload::new(context, target)?;
     let mut offset = 0;
     while offset < size {
-        let piece: Bytes = reader.read(offset, PIECE)?;
+        let piece: Bytes = reader.read(offset, COPY_BYTES)?;
         if piece.is_empty() {
-            return Err(Fault::unavailable("the file became shorter while it was copied; try again"));
+            return Err(Fault::unavailable("the file was truncated while it was copied; try again"));
         }
-        summing.update(&piece);
-        beside.append(&piece)?;
+        hasher.update(&piece);
+        staged.append(&piece)?;
         offset += piece.len() as u64;
     }
-    Ok(beside)
+    Ok(staged)
 }

@@ -1,4 +1,4 @@
-//! One request, from method and path to answer: what is s3s's, and what is ours around it.
+//! Handles a request: checks before s3s, and completes the answer after it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use svcfs_knowledge::audit::{RequestHead, TrackedRequest as Visit};
 use crate::checksums::{ContentChecksums, unknown_trailer};
 use crate::chunked_body::ChunkedBody;
 use crate::credentials::{RequestAuthorizer, SignatureKeys};
-use crate::error::{refuse, told};
+use crate::error::{refuse, to_s3_error};
 use crate::get_object::PartialHead;
 use crate::hosts::{self, BucketHosts};
 use crate::normalize::HeaderNormalizer;
@@ -26,21 +26,18 @@ use crate::response_info::ResponseInfo;
 use crate::{S3Server, signature_check, unsupported};
 use svcfs_listener::TimedBody;
 
-/// Bytes of XML that a request may bring: 10,000 parts of an upload with their checksums.
+/// Largest XML body, in bytes: a list of 10,000 parts with checksums fits.
 const MAX_XML_BYTES: usize = 4 << 20;
 
-/// Which headers come behind the body.
+/// Names the headers after the body.
 const TRAILER: &str = "x-amz-trailer";
 
-/// How forms of browsers name what they are.
+/// The content type of browser forms.
 const FORM: &[u8] = b"multipart/form-data";
 
-/// What answers requests.
-///
-/// # Errors
-/// Those of the file that secrets are worked out from.
+/// Builds the s3s service.
 pub(crate) fn service(protocol: &Arc<S3Server>) -> Result<S3Service, Fault> {
-    let signing = SigningKey::load_or_create(protocol.server.primary().vfs.root())?;
+    let signing_key = SigningKey::load_or_create(protocol.server.primary().vfs.root())?;
     let mut config = S3Config::default();
     config.xml_max_body_size = MAX_XML_BYTES;
     let config = Arc::new(StaticConfigProvider::new(Arc::new(config)));
@@ -53,12 +50,12 @@ pub(crate) fn service(protocol: &Arc<S3Server>) -> Result<S3Service, Fault> {
         builder
     };
     let mut verifying = builder();
-    verifying.set_auth(SignatureKeys { protocol: Arc::clone(protocol), signing });
+    verifying.set_auth(SignatureKeys { protocol: Arc::clone(protocol), signing_key });
     verifying.set_route(HeaderNormalizer(builder().build()));
     Ok(verifying.build())
 }
 
-/// Answers a request, whatever it is.
+/// Answers any request.
 pub(crate) async fn answer(
     protocol: &S3Server,
     service: &S3Service,
@@ -68,7 +65,7 @@ pub(crate) async fn answer(
         protocol: svcfs_base::Protocol::S3,
         method: request.method().as_str().to_owned(),
         path: request.uri().path().to_owned(),
-        query: request.uri().query().map(unsigned).unwrap_or_default(),
+        query: request.uri().query().map(without_signature).unwrap_or_default(),
         peer: Some(peer),
         id: None,
     };
@@ -77,36 +74,36 @@ pub(crate) async fn answer(
     let (brings_body, expects) = (!request.body().is_end_stream(), request.headers().contains_key(EXPECT));
     let what = format!("{} {}", request.method(), request.uri().path().escape_default());
     let checked = svcfs_listener::validate_request(&request).and_then(|()| protocol.names.check(request.headers()));
-    let checked = checked.map_err(|fault| told(&fault));
+    let checked = checked.map_err(|fault| to_s3_error(&fault));
     let checked = checked.and_then(|()| check(request.method(), request.headers()));
     let checked = checked.and_then(|()| signature_check::check(request.uri().query(), request.headers()));
-    let is_of_object = hosts::is_of_object(protocol, request.uri(), request.headers());
-    let checked = checked.and_then(|()| unsupported::check(request.method(), request.uri().query(), is_of_object));
-    let described = ResponseInfo {
+    let is_object_request = hosts::is_object_request(protocol, request.uri(), request.headers());
+    let checked = checked.and_then(|()| unsupported::check(request.method(), request.uri().query(), is_object_request));
+    let info = ResponseInfo {
         resource: request.uri().path().to_owned(),
-        may_be_file: is_of_object && *request.method() == Method::GET,
+        may_be_file: is_object_request && *request.method() == Method::GET,
     };
     let outcome = match checked {
         Ok(()) => {
             signature_check::add_date(request.headers_mut());
-            announce_trailer(request.headers_mut());
-            let is_in_pieces = is_in_pieces(request.headers());
-            let request = request.map(|body| match is_in_pieces {
-                true => Body::http_body_unsync(ChunkedBody::new(TimedBody::new(body), protocol.place())),
+            declare_trailer(request.headers_mut());
+            let is_chunked = is_chunked(request.headers());
+            let request = request.map(|body| match is_chunked {
+                true => Body::http_body_unsync(ChunkedBody::new(TimedBody::new(body), protocol.chunk_storage())),
                 false => Body::http_body_unsync(TimedBody::new(body)),
             });
             match svcfs_listener::catch_panic(async { Ok(service.call(request).await) }).await {
-                Ok(answered) => answered.map_err(|error| s3_error!(InternalError, "{error:?}")),
-                Err(panicked) => refuse(panicked, &what).to_http_response(),
+                Ok(response) => response.map_err(|error| s3_error!(InternalError, "{error:?}")),
+                Err(fault) => refuse(fault, &what).to_http_response(),
             }
         }
         Err(refused) => refused.to_http_response(),
     };
-    // Whose signature is none, is counted with everybody else of the address.
-    let counted = if visit.is_admitted() { Ok(()) } else { visit.admit(None, None) };
-    let outcome = counted.map_or_else(|fault| refuse(fault, &what).to_http_response(), |()| outcome);
+    // A request with an invalid signature counts against the rate limit of its address.
+    let admission = if visit.is_admitted() { Ok(()) } else { visit.admit(None, None) };
+    let outcome = admission.map_or_else(|fault| refuse(fault, &what).to_http_response(), |()| outcome);
     let mut response = outcome.unwrap_or_else(|error: S3Error| {
-        tracing::error!(?error, "`{what}` could not be answered");
+        tracing::error!(?error, "`{what}` failed without a response");
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         response
@@ -114,14 +111,15 @@ pub(crate) async fn answer(
     if response.extensions().get::<PartialHead>().is_some() {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
-    let mut response = described.complete(response);
+    let mut response = info.complete(response);
     let status = response.status();
     let is_refused = status.is_client_error() || status.is_server_error();
     if is_refused {
         tracing::debug!(status = status.as_u16(), "`{what}` was refused");
     }
-    // What is left of a body that nobody reads would be taken for the next request. And who expects to be told to go on with an empty body (botocore)
-    // is told so by no server of ours, and takes the next answer for what it still expects.
+    // An unread rest of a body would be parsed as the next request, so the connection is closed. It
+    // is also closed after `Expect: 100-continue` with an empty body (botocore): hyper sends no
+    // `100 Continue` then, and the client would take the next answer for it.
     let may_follow_a_body = is_refused && (brings_body || status != StatusCode::NOT_FOUND);
     if may_follow_a_body || expects && !brings_body {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -130,22 +128,22 @@ pub(crate) async fn answer(
     response
 }
 
-/// A query as it may be kept: the signature of an address that was signed beforehand is as good as a key until it expires.
-fn unsigned(query: &str) -> String {
-    let is_told = |part: &&str| {
+/// A query without its signature, for logs: a presigned URL is as good as a key until it expires.
+fn without_signature(query: &str) -> String {
+    let is_public = |part: &&str| {
         let name = part.split('=').next().unwrap_or_default().to_ascii_lowercase();
         !matches!(name.as_str(), "x-amz-signature" | "signature" | "x-amz-security-token")
     };
-    query.split('&').filter(is_told).collect::<Vec<_>>().join("&")
+    query.split('&').filter(is_public).collect::<Vec<_>>().join("&")
 }
 
-/// Whether s3s puts the body together from pieces.
-pub(crate) fn is_in_pieces(headers: &HeaderMap) -> bool {
+/// Whether s3s decodes the body from chunks.
+pub(crate) fn is_chunked(headers: &HeaderMap) -> bool {
     headers.get_all("x-amz-content-sha256").iter().any(|said| said.as_bytes().starts_with(b"STREAMING-"))
 }
 
-/// Says of a body that may have trailing headers that none are announced: s3s takes it only where something is said.
-fn announce_trailer(headers: &mut HeaderMap) {
+/// Adds an empty `x-amz-trailer` to a body that may have trailing headers: s3s requires the header.
+fn declare_trailer(headers: &mut HeaderMap) {
     let is_with_trailer =
         headers.get("x-amz-content-sha256").is_some_and(|said| said.as_bytes().ends_with(b"-PAYLOAD-TRAILER"));
     if is_with_trailer && !headers.contains_key(TRAILER) {
@@ -153,18 +151,18 @@ fn announce_trailer(headers: &mut HeaderMap) {
     }
 }
 
-/// What s3s would take, and should not.
+/// Refuses what s3s accepts wrongly.
 fn check(method: &Method, headers: &HeaderMap) -> S3Result<()> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    // As bytes: a boundary, or what else stands behind it, need not be ASCII.
+    // As bytes: the boundary need not be ASCII.
     let is_form = |kind: &HeaderValue| kind.as_bytes().to_ascii_lowercase().starts_with(FORM);
     if *method == Method::POST && headers.get_all(CONTENT_TYPE).iter().any(is_form) {
-        return Err(s3_error!(NotImplemented, "forms of browsers are not taken; use PUT"));
+        return Err(s3_error!(NotImplemented, "browser form uploads are not supported; use PUT"));
     }
-    // Only with a signature are the pieces of such a body put together; what is around them would be written, too.
-    let is_streamed = is_in_pieces(headers) || text("content-encoding").contains("aws-chunked");
+    // s3s decodes chunks only with a signature; else the framing would be stored.
+    let is_streamed = is_chunked(headers) || text("content-encoding").contains("aws-chunked");
     if is_streamed && !headers.contains_key(AUTHORIZATION) {
-        return Err(s3_error!(InvalidRequest, "a body in signed pieces (`aws-chunked`) needs `Authorization`"));
+        return Err(s3_error!(InvalidRequest, "a body in signed chunks (`aws-chunked`) needs `Authorization`"));
     }
     if ContentChecksums::of(headers).count_with(text("x-amz-trailer")) > 1 {
         return Err(s3_error!(
@@ -173,11 +171,7 @@ fn check(method: &Method, headers: &HeaderMap) -> S3Result<()> {
         ));
     }
     if let Some(unknown) = unknown_trailer(text("x-amz-trailer")) {
-        return Err(s3_error!(
-            InvalidRequest,
-            "`{}` is no checksum that could be compared here",
-            unknown.escape_default()
-        ));
+        return Err(s3_error!(InvalidRequest, "the checksum `{}` is not supported", unknown.escape_default()));
     }
     if !headers.contains_key(HOST) {
         return Err(s3_error!(InvalidRequest, "the header `Host` is missing"));
@@ -185,7 +179,7 @@ fn check(method: &Method, headers: &HeaderMap) -> S3Result<()> {
     Ok(())
 }
 
-/// Buckets have the names of spaces, which are fewer or more than AWS would take; the one that is not there is told so.
+/// Buckets have names of spaces, which AWS rules do not fit; an unknown one is refused later.
 struct AnyBucketName;
 
 impl NameValidation for AnyBucketName {

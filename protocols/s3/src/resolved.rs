@@ -1,16 +1,17 @@
-//! A path, looked up.
+//! A path resolved to its node.
 //!
-//! Why nodes, where a path would do? Because files too large to be recorded have no other name, and what clients say of an object is kept with its node.
+//! The node is pinned, because files too large for a version have no other identity, and because
+//! object metadata is stored with the node.
 
 use svcfs_base::{Fault, TreePath};
 use svcfs_vfs::{EntryKind, NodeId, PathAttributes, Vfs};
 
 use crate::context::S3RequestContext;
 
-/// Something that stands at a path.
+/// A node at a path; released when dropped.
 pub(crate) struct ResolvedNode<'a> {
     vfs: &'a Vfs,
-    /// Where it is, links followed.
+    /// The path, links followed.
     pub(crate) path: TreePath,
     pub(crate) node: NodeId,
     pub(crate) attributes: PathAttributes,
@@ -23,44 +24,36 @@ impl Drop for ResolvedNode<'_> {
 }
 
 impl<'a> ResolvedNode<'a> {
-    /// What a path leads to, links followed.
-    ///
-    /// # Errors
-    /// `NotFound`, `Forbidden` beyond the caller's reach, `Invalid` for a link that leads out of the tree.
-    pub(crate) fn at(asked: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
-        asked.check(path)?;
-        Self::exactly(asked, asked.space.vfs.resolve_links(asked.caller.protocol, path)?)
+    /// Resolves a path, following links. Errors: `NotFound`, `Forbidden` outside the caller's
+    /// permissions, `Invalid` for a link that leads out of the tree.
+    pub(crate) fn at(context: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
+        context.check(path)?;
+        Self::lookup(context, context.space.vfs.resolve_links(context.caller.protocol, path)?)
     }
 
-    /// What stands at a path itself.
-    ///
-    /// # Errors
-    /// As [`Found::at`].
-    pub(crate) fn itself(asked: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
-        asked.check(path)?;
-        Self::exactly(asked, path.clone())
+    /// Resolves a path without following a link at its end.
+    pub(crate) fn at_no_follow(context: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
+        context.check(path)?;
+        Self::lookup(context, path.clone())
     }
 
-    fn exactly(asked: &'a S3RequestContext, path: TreePath) -> Result<Self, Fault> {
-        let vfs = &*asked.space.vfs;
-        let (node, attributes) = vfs.lookup_path(&asked.caller, &path)?;
+    fn lookup(context: &'a S3RequestContext, path: TreePath) -> Result<Self, Fault> {
+        let vfs = &*context.space.vfs;
+        let (node, attributes) = vfs.lookup_path(&context.caller, &path)?;
         Ok(Self { vfs, node, attributes, path })
     }
 
-    /// The folder that a path lies in.
-    ///
-    /// # Errors
-    /// `NotFound` when there is none; `NotDirectory`.
-    pub(crate) fn parent_of(asked: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
+    /// Resolves the parent folder of a path. Errors: `NotFound` when there is none; `NotDirectory`.
+    pub(crate) fn parent_of(context: &'a S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
         let parent = path.parent().ok_or_else(|| Fault::is_directory(path))?;
-        // With a key for one folder, that folder is the highest that may be looked at.
-        let found = if asked.caller.permissions.covers(&parent) {
-            Self::at(asked, &parent)?
+        // A key for one folder may not look above that folder.
+        let folder = if context.caller.permissions.covers(&parent) {
+            Self::at(context, &parent)?
         } else {
-            asked.caller.permissions.check_path(path)?;
-            Self::exactly(asked, parent)?
+            context.caller.permissions.check_path(path)?;
+            Self::lookup(context, parent)?
         };
-        if found.is_folder() { Ok(found) } else { Err(Fault::not_directory(&found.path)) }
+        if folder.is_folder() { Ok(folder) } else { Err(Fault::not_directory(&folder.path)) }
     }
 
     pub(crate) fn is_folder(&self) -> bool {
@@ -69,7 +62,7 @@ impl<'a> ResolvedNode<'a> {
     pub(crate) fn is_file(&self) -> bool {
         self.attributes.kind == EntryKind::File
     }
-    /// Whether no version has it.
+    /// Whether the file is too large to be versioned.
     pub(crate) fn is_large(&self) -> bool {
         self.attributes.large_file().is_some()
     }

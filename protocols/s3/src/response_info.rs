@@ -1,27 +1,27 @@
-//! What every answer says beside what was asked for: which request it is of, and in errors what they are about.
+//! Completes responses: request id, server id, and the resource in errors.
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use http::{HeaderName, Response, StatusCode};
 use s3s::Body;
 use uuid::Uuid;
 
-/// Which request an answer is of, and which server answered.
+/// Request id and server id.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 const HOST_ID: HeaderName = HeaderName::from_static("x-amz-id-2");
 const HOST: &str = "svcfs";
-/// What ends an error.
-const END: &str = "</Error>";
+/// The end tag of an error.
+const ERROR_END_TAG: &str = "</Error>";
 
-/// A request, as its answer names it.
+/// The request of a response.
 pub(crate) struct ResponseInfo {
-    /// The path that was asked for.
+    /// The requested path.
     pub(crate) resource: String,
-    /// Whether an answer that is no error may be a file.
+    /// Whether a successful response may contain a file.
     pub(crate) may_be_file: bool,
 }
 
 impl ResponseInfo {
-    /// The answer with what is said of the request.
+    /// Adds the ids, and makes XML well-formed.
     pub(crate) fn complete(self, mut response: Response<Body>) -> Response<Body> {
         let id = Uuid::new_v4().simple().to_string().to_uppercase();
         if let Ok(id) = HeaderValue::from_str(&id) {
@@ -30,7 +30,7 @@ impl ResponseInfo {
         response.headers_mut().insert(HOST_ID, HeaderValue::from_static(HOST));
         let status = response.status();
         if status == StatusCode::NOT_MODIFIED {
-            // It has no body (RFC 9110 15.4.5).
+            // A 304 has no body (RFC 9110 15.4.5).
             response.headers_mut().remove(CONTENT_TYPE);
             response.headers_mut().remove(CONTENT_LENGTH);
             *response.body_mut() = Body::empty();
@@ -45,9 +45,9 @@ impl ResponseInfo {
         let Some(body) = is_xml.then(|| response.body().bytes()).flatten() else { return response };
         let Ok(text) = std::str::from_utf8(&body) else { return response };
         let mut text = well_formed(text);
-        if is_error && let Some(at) = text.rfind(END) {
+        if is_error && let Some(at) = text.rfind(ERROR_END_TAG) {
             let resource = escaped(&self.resource);
-            // s3s says it where it knows one, which is never.
+            // s3s has these elements, but never fills them.
             text.insert_str(
                 at,
                 &format!("<Resource>{resource}</Resource><RequestId>{id}</RequestId><HostId>{HOST}</HostId>"),
@@ -61,18 +61,19 @@ impl ResponseInfo {
     }
 }
 
-/// Whether a letter can stand in XML (XML 1.0 2.2).
-pub(crate) fn is_of_xml(letter: char) -> bool {
-    matches!(letter, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
+/// Whether XML 1.0 allows a character (section 2.2).
+pub(crate) fn is_xml_char(character: char) -> bool {
+    matches!(character, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }
 
-/// A document in which nothing stands that XML has not, and line ends are kept that a reader would change.
+/// Replaces characters that XML does not allow, and escapes carriage returns, which a parser would
+/// normalize.
 fn well_formed(document: &str) -> String {
     let mut text = String::with_capacity(document.len() + 256);
-    for letter in document.chars() {
-        match letter {
+    for character in document.chars() {
+        match character {
             '\r' => text.push_str("&#13;"),
-            letter if is_of_xml(letter) => text.push(letter),
+            character if is_xml_char(character) => text.push(character),
             _ => text.push(char::REPLACEMENT_CHARACTER),
         }
     }

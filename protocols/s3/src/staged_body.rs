@@ -1,5 +1,5 @@
-//! A long body on its way to the disk: one thread writes a block, another hashes it, and the next block is received meanwhile. An MD5 takes longer than
-//! all the rest.
+//! A long body on its way to disk: one thread writes a block, another hashes it, while the next
+//! block is received. MD5 is the slowest step.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) struct StagedBody<S: BlockSink> {
     blocks: BlockBuffer,
     hashes: PipelineStage<Box<ContentHasher>>,
     sink: PipelineStage<S>,
-    /// What is asked for, in messages.
+    /// The operation, for log messages.
     operation: &'static str,
 }
 
@@ -28,20 +28,17 @@ impl BlockSink for Box<ContentHasher> {
 }
 
 impl<S: BlockSink> StagedBody<S> {
-    /// Begins behind what `sink` and `summing` have already.
+    /// Continues after the bytes that `sink` and `hasher` already have.
     pub(crate) fn new(
-        asked: &S3RequestContext,
+        context: &S3RequestContext,
         operation: &'static str,
-        (sink, summing): (S, Box<ContentHasher>),
+        (sink, hasher): (S, Box<ContentHasher>),
     ) -> Self {
-        let (lanes, blocks) = (&asked.protocol.lanes, BlockBuffer::new(&asked.protocol.room));
-        Self { blocks, hashes: PipelineStage::new(lanes, summing), sink: PipelineStage::new(lanes, sink), operation }
+        let (lanes, blocks) = (&context.protocol.lanes, BlockBuffer::new(&context.protocol.memory));
+        Self { blocks, hashes: PipelineStage::new(lanes, hasher), sink: PipelineStage::new(lanes, sink), operation }
     }
 
     /// Takes the next piece.
-    ///
-    /// # Errors
-    /// Those of the disk.
     pub(crate) async fn push(&mut self, mut piece: &[u8]) -> S3Result<()> {
         while let Some(block) = self.blocks.push(&mut piece) {
             self.write_block(block).await?;
@@ -54,10 +51,7 @@ impl<S: BlockSink> StagedBody<S> {
         self.hashes.write(block).await.map_err(|fault| refuse(fault, self.operation))
     }
 
-    /// What all of it was written to, its MD5, and the checksums that were wanted.
-    ///
-    /// # Errors
-    /// Those of the disk.
+    /// The sink, the MD5, and the requested checksums.
     pub(crate) async fn finish(mut self) -> S3Result<(S, [u8; 16], ContentChecksums)> {
         if let Some(block) = self.blocks.take_partial() {
             self.write_block(block).await?;

@@ -1,4 +1,5 @@
-//! A file of any length that is written beside its place, and then put there whole.
+//! A file of any length that is written to a temporary name next to its target and then installed
+//! by rename.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -12,23 +13,21 @@ use crate::context::{S3RequestContext, S3RequestError};
 use crate::object_metadata::{ObjectMetadata, is_missing};
 use crate::resolved::ResolvedNode;
 
-/// Whether a name is that of a file on its way, which is no object.
-pub(crate) fn is_on_its_way(name: &str) -> bool {
+/// Whether a name is that of a staged file, which is not an object.
+pub(crate) fn is_staged_name(name: &str) -> bool {
     name.starts_with(UPLOAD_AFFIXES.0) && name.ends_with(UPLOAD_AFFIXES.1)
 }
 
-/// Checks that something can be put at a path, before its body comes: keys of S3 know no folders, files do.
-///
-/// # Errors
-/// `NotDirectory` where a file stands in the way; `Invalid` for what belongs to the server.
-pub(crate) fn check_way(asked: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
-    if !asked.space.vfs.is_visible(asked.caller.protocol, path) {
+/// Checks, before the body arrives, that a path can be written: S3 keys have no folders, files do.
+/// Errors: `NotDirectory` when a parent is a file; `Invalid` for the server's own files.
+pub(crate) fn check_parents(context: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
+    if !context.space.vfs.is_visible(context.caller.protocol, path) {
         return Err(Fault::invalid("path", format_args!("path denied: `{path}` belongs to the server")));
     }
     let mut folder = path.parent();
-    while let Some(path) = folder.filter(|path| !path.is_root() && asked.caller.permissions.covers(path)) {
-        match ResolvedNode::at(asked, &path) {
-            Ok(found) if found.is_folder() => break,
+    while let Some(path) = folder.filter(|path| !path.is_root() && context.caller.permissions.covers(path)) {
+        match ResolvedNode::at(context, &path) {
+            Ok(entry) if entry.is_folder() => break,
             Ok(_) => return Err(Fault::not_directory(&path)),
             Err(fault) if is_missing(&fault) => {}
             Err(fault) => return Err(fault),
@@ -38,16 +37,13 @@ pub(crate) fn check_way(asked: &S3RequestContext, path: &TreePath) -> Result<(),
     Ok(())
 }
 
-/// Makes the folders above a path that are not there yet.
-///
-/// # Errors
-/// `NotDirectory` where a file stands in the way; those of the write path.
-pub(crate) fn make_way(asked: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
+/// Creates the missing parent folders of a path. Errors: `NotDirectory` when a parent is a file.
+pub(crate) fn create_parents(context: &S3RequestContext, path: &TreePath) -> Result<(), Fault> {
     let mut missing = Vec::new();
     let mut folder = path.parent();
-    while let Some(path) = folder.filter(|path| !path.is_root() && asked.caller.permissions.covers(path)) {
-        match ResolvedNode::at(asked, &path) {
-            Ok(found) if found.is_folder() => break,
+    while let Some(path) = folder.filter(|path| !path.is_root() && context.caller.permissions.covers(path)) {
+        match ResolvedNode::at(context, &path) {
+            Ok(entry) if entry.is_folder() => break,
             Ok(_) => return Err(Fault::not_directory(&path)),
             Err(fault) if fault.kind() == Kind::NotFound => missing.push(path.clone()),
             Err(fault) => return Err(fault),
@@ -55,7 +51,7 @@ pub(crate) fn make_way(asked: &S3RequestContext, path: &TreePath) -> Result<(), 
         folder = path.parent();
     }
     for path in missing.into_iter().rev() {
-        match asked.space.vfs.apply(&asked.caller, Change::MakeDir { path }) {
+        match context.space.vfs.apply(&context.caller, Change::MakeDir { path }) {
             Err(fault) if fault.kind() == Kind::Exists => {}
             outcome => drop(outcome?),
         }
@@ -63,75 +59,65 @@ pub(crate) fn make_way(asked: &S3RequestContext, path: &TreePath) -> Result<(), 
     Ok(())
 }
 
-/// A file of any length beside its place; gone when it is let go of.
+/// A staged file; removed when dropped before it is installed.
 pub(crate) struct StagedUpload {
     vfs: Arc<Vfs>,
     caller: Caller,
     node: NodeId,
     handle: HandleId,
-    /// Where it is; none once it is in its place.
+    /// Its temporary path; `None` once it is installed.
     path: Option<TreePath>,
     length: u64,
 }
 
 impl StagedUpload {
-    /// A new one, in the folder that `path` lies in.
-    ///
-    /// # Errors
-    /// Those of making that folder and the file.
-    pub(crate) fn new(asked: &S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
-        make_way(asked, path)?;
-        let (vfs, caller) = (Arc::clone(&asked.space.vfs), asked.caller.clone());
-        let folder = ResolvedNode::parent_of(asked, path)?;
+    /// Creates one in the folder of `path`.
+    pub(crate) fn new(context: &S3RequestContext, path: &TreePath) -> Result<Self, Fault> {
+        create_parents(context, path)?;
+        let (vfs, caller) = (Arc::clone(&context.space.vfs), context.caller.clone());
+        let folder = ResolvedNode::parent_of(context, path)?;
         let name =
             PathComponent::parse(&format!("{}{}{}", UPLOAD_AFFIXES.0, Uuid::new_v4().simple(), UPLOAD_AFFIXES.1))?;
         let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
         let path = Some(folder.path.join(&name));
         drop(folder);
-        let beside = Self { vfs, caller, node, handle, path, length: 0 };
-        beside.vfs.spill_to_disk(handle)?;
-        Ok(beside)
+        let staged = Self { vfs, caller, node, handle, path, length: 0 };
+        staged.vfs.spill_to_disk(handle)?;
+        Ok(staged)
     }
 
-    /// Writes more of it.
-    ///
-    /// # Errors
-    /// Those of the disk.
+    /// Appends data.
     pub(crate) fn append(&mut self, data: &[u8]) -> Result<(), Fault> {
         self.vfs.write_node(&self.caller, self.handle, WriteAt::Offset(self.length), data)?;
         self.length += data.len() as u64;
         Ok(())
     }
 
-    /// Sees to it that all of it is on the disk, which takes its time.
-    ///
-    /// # Errors
-    /// Those of the disk.
+    /// Flushes the file to disk, which may take long.
     pub(crate) fn flush(&self) -> Result<(), Fault> {
         self.vfs.publish(&self.caller, self.node, Durability::Now)
     }
 
-    /// Puts it in its place once it is flushed, instead of what is expected there, with what is to be remembered of it. Answers with its time.
-    ///
-    /// # Errors
-    /// `Conflict`, `Exists` when it is something else; those of the disk. Nothing is there then but what was.
-    pub(crate) fn into_place(
+    /// Installs the flushed file with its metadata, if the target is in the expected state. Returns
+    /// its modification time. Errors: `Conflict`, `Exists` when the target is in another state. The
+    /// target is unchanged then.
+    pub(crate) fn install(
         mut self,
-        asked: &S3RequestContext,
-        place: &TreePath,
+        context: &S3RequestContext,
+        target: &TreePath,
         (expect, record): (Precondition, ObjectMetadata),
     ) -> Result<SystemTime, S3RequestError> {
         let attributes = self.vfs.attributes(self.node)?;
         let of = attributes.large_file().map(|large| large.to_string()).unwrap_or_default();
-        // Before it has its name: what is said of it is never said of what another puts there.
-        ObjectMetadata { of, ..record }.keep_said(asked, self.node)?;
+        // Before the rename, so that the metadata is never stored with the file of another client.
+        ObjectMetadata { of, ..record }.store_metadata(context, self.node)?;
         let Some(path) = self.path.clone() else { return Ok(attributes.modified) };
-        let folder = ResolvedNode::parent_of(asked, place)?;
-        let (old, new) = (PathComponent::parse(path.name())?, PathComponent::parse(place.name())?);
-        let how = (expect, Durability::Now);
-        self.vfs.rename_node_expecting(&self.caller, (folder.node, &old), (folder.node, &new), how)?;
+        let folder = ResolvedNode::parent_of(context, target)?;
+        let (old, new) = (PathComponent::parse(path.name())?, PathComponent::parse(target.name())?);
+        let options = (expect, Durability::Now);
+        self.vfs.rename_node_expecting(&self.caller, (folder.node, &old), (folder.node, &new), options)?;
         self.path = None;
-        // It is there; only its name may be nowhere but in memory.
+        // The rename is done, but may not be flushed yet.
         match self.vfs.flush_node(self.node) {
             Err(fault) if !is_missing(&fault) => Err(fault.into()),
             Ok(()) | Err(_) => Ok(attributes.modified),
@@ -140,15 +126,15 @@ impl StagedUpload {
 
     fn remove(&self, path: &TreePath) -> Result<(), Fault> {
         let mut folder = NodeId::ROOT;
-        let mut found = Vec::new();
+        let mut pinned = Vec::new();
         let parent = path.parent().unwrap_or_else(TreePath::root);
         let outcome = parent.components().try_for_each(|name| {
             folder = self.vfs.lookup(&self.caller, folder, &PathComponent::parse(name)?)?.0;
-            found.push(folder);
+            pinned.push(folder);
             Ok(())
         });
         let outcome = outcome.and_then(|()| self.vfs.unlink(&self.caller, folder, &PathComponent::parse(path.name())?));
-        found.into_iter().for_each(|node| self.vfs.forget(node, 1));
+        pinned.into_iter().for_each(|node| self.vfs.forget(node, 1));
         outcome
     }
 }
@@ -165,7 +151,7 @@ impl Drop for StagedUpload {
         let released = self.vfs.release(&self.caller, self.handle);
         self.vfs.forget(self.node, 1);
         if let Err(fault) = outcome.and(released) {
-            tracing::warn!(error = ?fault, "what came of an upload that broke off could not be removed");
+            tracing::warn!(error = ?fault, "could not remove the temporary file of an aborted upload");
         }
     }
 }

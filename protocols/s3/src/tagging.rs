@@ -1,4 +1,4 @@
-//! Tags of objects.
+//! Object tags.
 
 use std::sync::Arc;
 
@@ -15,40 +15,40 @@ use crate::key::ParsedKey;
 use crate::object_metadata::{ObjectMetadata, check_tags, is_missing};
 use crate::resolved::ResolvedNode;
 
-/// What a key names.
-fn found<'a>(
-    asked: &'a S3RequestContext,
+/// Resolves the object of a key.
+fn resolve<'a>(
+    context: &'a S3RequestContext,
     key: &str,
     version: Option<&str>,
 ) -> Result<ResolvedNode<'a>, S3RequestError> {
     if version.is_some_and(|version| version != "null") {
-        return Err(s3_error!(NotImplemented, "tags are of the object, and not of its versions").into());
+        return Err(s3_error!(NotImplemented, "tags belong to the object, not to its versions").into());
     }
     let key = ParsedKey::parse(key)?;
     let missing = || Fault::file_not_found(key.path());
-    let found = match ResolvedNode::at(asked, key.path()) {
+    let entry = match ResolvedNode::at(context, key.path()) {
         Err(fault) if is_missing(&fault) => return Err(missing().into()),
-        found => found?,
+        entry => entry?,
     };
-    if found.is_folder() != matches!(key, ParsedKey::Folder(_)) {
+    if entry.is_folder() != matches!(key, ParsedKey::Folder(_)) {
         return Err(missing().into());
     }
-    Ok(found)
+    Ok(entry)
 }
 
-async fn change(
-    asked: &S3RequestContext,
+async fn replace_tags(
+    context: &S3RequestContext,
     what: &'static str,
     (key, version): (String, Option<String>),
     tags: Vec<(String, String)>,
 ) -> S3Result<()> {
-    asked
-        .run(what, move |asked| {
-            let found = found(asked, &key, version.as_deref())?;
-            let _alone = asked.hold(&found.path);
-            let record = ObjectMetadata { tags, ..ObjectMetadata::of(asked, &found)? };
+    context
+        .run(what, move |context| {
+            let entry = resolve(context, &key, version.as_deref())?;
+            let _guard = context.lock(&entry.path);
+            let record = ObjectMetadata { tags, ..ObjectMetadata::of(context, &entry)? };
             record.check()?;
-            record.keep_said(asked, found.node)
+            record.store_metadata(context, entry.node)
         })
         .await
 }
@@ -58,11 +58,11 @@ pub(crate) async fn get(
     protocol: &Arc<S3Server>,
     request: S3Request<GetObjectTaggingInput>,
 ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Read, "GetObjectTagging"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Read, "GetObjectTagging"))?;
     let GetObjectTaggingInput { key, version_id, .. } = request.input;
-    let record = asked
-        .run("GetObjectTagging", move |asked| {
-            Ok(ObjectMetadata::of(asked, &found(asked, &key, version_id.as_deref())?)?)
+    let record = context
+        .run("GetObjectTagging", move |context| {
+            Ok(ObjectMetadata::of(context, &resolve(context, &key, version_id.as_deref())?)?)
         })
         .await?;
     let tag = |(name, value): (String, String)| Tag { key: Some(name), value: Some(value) };
@@ -75,13 +75,13 @@ pub(crate) async fn put(
     protocol: &Arc<S3Server>,
     request: S3Request<PutObjectTaggingInput>,
 ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "PutObjectTagging"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "PutObjectTagging"))?;
     let PutObjectTaggingInput { key, version_id, tagging, .. } = request.input;
     let tags =
         tagging.tag_set.into_iter().map(|Tag { key, value }| (key.unwrap_or_default(), value.unwrap_or_default()));
     let tags: Vec<_> = tags.collect();
     check_tags(&tags)?;
-    change(&asked, "PutObjectTagging", (key, version_id), tags).await?;
+    replace_tags(&context, "PutObjectTagging", (key, version_id), tags).await?;
     Ok(S3Response::new(PutObjectTaggingOutput::default()))
 }
 
@@ -90,8 +90,8 @@ pub(crate) async fn delete(
     protocol: &Arc<S3Server>,
     request: S3Request<DeleteObjectTaggingInput>,
 ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
-    let asked = protocol.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObjectTagging"))?;
+    let context = protocol.authorize(&request, &request.input.bucket, (Scope::Write, "DeleteObjectTagging"))?;
     let DeleteObjectTaggingInput { key, version_id, .. } = request.input;
-    change(&asked, "DeleteObjectTagging", (key, version_id), Vec::new()).await?;
+    replace_tags(&context, "DeleteObjectTagging", (key, version_id), Vec::new()).await?;
     Ok(S3Response::new(DeleteObjectTaggingOutput::default()))
 }

@@ -1,20 +1,21 @@
-//! What clients may ask for an object, and nobody here would do: refused, where it would make somebody believe that an object is protected.
+//! Refuses features that are not implemented, where ignoring them would make a client believe that
+//! an object is protected.
 
 use http::Method;
 use s3s::{S3Request, S3Result, s3_error};
 
-/// Values that ask for nothing.
-const HARMLESS: [(&str, &[&str]); 4] = [
+/// Values that request nothing.
+const ACCEPTED_VALUES: [(&str, &[&str]); 4] = [
     ("x-amz-acl", &["private", "bucket-owner-full-control"]),
     ("x-amz-object-lock-legal-hold", &["OFF"]),
     ("x-amz-server-side-encryption-bucket-key-enabled", &["false"]),
     ("x-amz-storage-class", &["STANDARD"]),
 ];
-/// How the names begin of what protects, or says who may do what.
-const ASKING: [&str; 5] =
+/// Prefixes of headers that request protection or grant permissions.
+const REFUSED_PREFIXES: [&str; 5] =
     ["x-amz-acl", "x-amz-grant-", "x-amz-object-lock-", "x-amz-server-side-encryption", "x-amz-storage-class"];
 
-/// What s3s finds operations by in a query, or operations find what they are asked in, where it may be empty.
+/// Query parameters that select an operation in s3s or are arguments of one; they may be empty.
 const SUBRESOURCES: &[&str] = &[
     "accelerate",
     "acl",
@@ -53,8 +54,8 @@ const SUBRESOURCES: &[&str] = &[
     "versions",
     "website",
 ];
-/// What else may be empty.
-const EMPTY: &[&str] = &[
+/// Other parameters that may be empty.
+const EMPTY_PARAMETERS: &[&str] = &[
     "continuation-token",
     "delimiter",
     "encoding-type",
@@ -75,10 +76,8 @@ const EMPTY: &[&str] = &[
     "x-id",
 ];
 
-/// Refuses a request that asks for locks, encryption, rights of others or another storage, in its headers or, as who signs a URL may have it, there.
-///
-/// # Errors
-/// `NotImplemented`.
+/// Refuses a request for locks, encryption, grants or another storage class, in headers or in the
+/// query of a presigned URL. Errors: `NotImplemented`.
 pub(crate) fn refuse<T>(request: &S3Request<T>) -> S3Result<()> {
     let headers = request
         .headers
@@ -87,12 +86,12 @@ pub(crate) fn refuse<T>(request: &S3Request<T>) -> S3Result<()> {
     let query = form_urlencoded::parse(request.uri.query().unwrap_or_default().as_bytes());
     let query = query.map(|(name, value)| (name.to_ascii_lowercase(), value.into_owned()));
     for (name, value) in headers.chain(query) {
-        let is_harmless = |(harmless, values): &(&str, &[&str])| *harmless == name && values.contains(&value.as_str());
-        let is_asking = ASKING.iter().any(|begin| name.starts_with(begin));
-        if is_asking && !value.is_empty() && !HARMLESS.iter().any(is_harmless) {
+        let is_accepted = |(header, values): &(&str, &[&str])| *header == name && values.contains(&value.as_str());
+        let is_refused = REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        if is_refused && !value.is_empty() && !ACCEPTED_VALUES.iter().any(is_accepted) {
             return Err(s3_error!(
                 NotImplemented,
-                "`{name}: {}` is not there: objects are neither locked nor encrypted here, and keys say who may do what",
+                "`{name}: {}` is not supported: no object locks or encryption, and access depends on keys only",
                 value.escape_default()
             ));
         }
@@ -100,25 +99,23 @@ pub(crate) fn refuse<T>(request: &S3Request<T>) -> S3Result<()> {
     Ok(())
 }
 
-/// Refuses an operation that s3s does not know: it takes it for the one without such a name in its query, and what renames an object for what empties
-/// it. Whoever reads an object may say anything more.
-///
-/// # Errors
+/// Refuses operations that s3s does not know: it ignores the parameter that selects them, so a
+/// rename would empty the object. For reads of objects, unknown parameters are harmless. Errors:
 /// `NotImplemented`.
-pub(crate) fn check(method: &Method, query: Option<&str>, is_of_object: bool) -> S3Result<()> {
-    if is_of_object && matches!(*method, Method::GET | Method::HEAD) {
+pub(crate) fn check(method: &Method, query: Option<&str>, is_object_request: bool) -> S3Result<()> {
+    if is_object_request && matches!(*method, Method::GET | Method::HEAD) {
         return Ok(());
     }
     let is_known = |name: &str| {
-        // Of objects, `encryption` is another operation.
-        (SUBRESOURCES.contains(&name) && !(is_of_object && name == "encryption"))
-            || EMPTY.contains(&name)
+        // For an object, `encryption` selects another operation.
+        (SUBRESOURCES.contains(&name) && !(is_object_request && name == "encryption"))
+            || EMPTY_PARAMETERS.contains(&name)
             || name.is_empty()
-            || ["x-amz-", "response-"].iter().any(|begin| name.to_ascii_lowercase().starts_with(begin))
+            || ["x-amz-", "response-"].iter().any(|prefix| name.to_ascii_lowercase().starts_with(prefix))
     };
     let mut query = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     match query.find(|(name, value)| value.is_empty() && !is_known(name)) {
-        Some((name, _)) => Err(s3_error!(NotImplemented, "`?{}` is not there", name.escape_default())),
+        Some((name, _)) => Err(s3_error!(NotImplemented, "`?{}` is not supported", name.escape_default())),
         None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! What comes with a request: a file, which is read as it comes, or XML, which is looked at before anything else is.
+//! The body of a request: a file, which is streamed, or XML, which is checked before it is parsed.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,23 +13,23 @@ use xml::reader::{EventReader, XmlEvent};
 
 use crate::markup::{MAX_DEPTH, has_declarations};
 
-/// Bytes of XML that a request may bring.
+/// Largest XML body, in bytes.
 const MAX_XML_BYTES: usize = 64 << 10;
 
 /// The body of a request.
 pub(crate) enum RequestBody {
-    /// On its way.
-    Coming(TimedBody),
-    /// All of it.
-    Here(Option<Bytes>),
+    /// Streamed.
+    Streaming(TimedBody),
+    /// Fully received.
+    Buffered(Option<Bytes>),
 }
 
 impl RequestBody {
-    /// What is here.
-    pub(crate) fn here(&self) -> &[u8] {
+    /// The received bytes; empty for a stream.
+    pub(crate) fn buffered(&self) -> &[u8] {
         match self {
-            Self::Here(Some(bytes)) => bytes,
-            Self::Here(None) | Self::Coming(_) => &[],
+            Self::Buffered(Some(bytes)) => bytes,
+            Self::Buffered(None) | Self::Streaming(_) => &[],
         }
     }
 }
@@ -40,42 +40,40 @@ impl Body for RequestBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut *self {
-            Self::Coming(coming) => Pin::new(coming).poll_frame(cx),
-            Self::Here(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Streaming(stream) => Pin::new(stream).poll_frame(cx),
+            Self::Buffered(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Coming(coming) => coming.size_hint(),
-            Self::Here(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Streaming(stream) => stream.size_hint(),
+            Self::Buffered(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
         }
     }
 }
 
-/// The body of a request by this method.
-///
-/// # Errors
-/// `TooLarge`, and `Invalid` for one that breaks off or is no XML that anybody would send.
-pub(crate) async fn content(method: &Method, body: Incoming) -> Result<RequestBody, Fault> {
+/// Receives the body for a method. Errors: `TooLarge`, and `Invalid` for an incomplete body, or XML
+/// with declarations or deep nesting.
+pub(crate) async fn receive(method: &Method, body: Incoming) -> Result<RequestBody, Fault> {
     if matches!(*method, Method::PUT | Method::PATCH) {
-        return Ok(RequestBody::Coming(TimedBody::new(body)));
+        return Ok(RequestBody::Streaming(TimedBody::new(body)));
     }
     let collected = Limited::new(body, MAX_XML_BYTES).collect().await;
     let bytes = collected.map_err(|error| match error.is::<http_body_util::LengthLimitError>() {
         true => Fault::too_large("request body", MAX_XML_BYTES),
-        false => Fault::invalid("body", format_args!("broke off: {error}")),
+        false => Fault::invalid("body", format_args!("is incomplete: {error}")),
     })?;
     let bytes = bytes.to_bytes();
     if ["PROPFIND", "PROPPATCH", "LOCK"].contains(&method.as_str()) {
-        check_form(&bytes)?;
+        check_xml(&bytes)?;
     }
-    Ok(RequestBody::Here(Some(bytes).filter(|bytes| !bytes.is_empty())))
+    Ok(RequestBody::Buffered(Some(bytes).filter(|bytes| !bytes.is_empty())))
 }
 
-/// Checks that a document declares nothing, and how deep elements lie in each other. What else is wrong is dav-server's to say.
-fn check_form(bytes: &[u8]) -> Result<(), Fault> {
-    // Before anybody reads it.
+/// Checks that XML has no declarations, and its nesting. Other errors are reported by dav-server.
+fn check_xml(bytes: &[u8]) -> Result<(), Fault> {
+    // Before the parser sees it.
     if has_declarations(bytes) {
         return Err(Fault::invalid("body", "has a document type declaration (`<!DOCTYPE`); send the XML without one"));
     }
@@ -88,8 +86,8 @@ fn check_form(bytes: &[u8]) -> Result<(), Fault> {
             Err(_) => return Ok(()),
         }
         if depth > MAX_DEPTH {
-            let told = format_args!("elements lie more than {MAX_DEPTH} deep in each other");
-            return Err(Fault::invalid("body", told));
+            let message = format_args!("elements are nested more than {MAX_DEPTH} deep");
+            return Err(Fault::invalid("body", message));
         }
     }
     Ok(())
@@ -102,11 +100,11 @@ mod tests {
     #[test]
     fn elements_lie_in_each_other_as_deep_as_anybody_needs() {
         let nested = |depth| format!("{}{}", "<a>".repeat(depth), "</a>".repeat(depth));
-        assert!(check_form(nested(MAX_DEPTH).as_bytes()).is_ok());
-        assert!(check_form(nested(MAX_DEPTH + 1).as_bytes()).is_err());
-        assert!(check_form("<a>".repeat(MAX_DEPTH + 1).as_bytes()).is_err());
-        assert!(check_form(b"").is_ok());
-        assert!(check_form(b"no xml").is_ok());
+        assert!(check_xml(nested(MAX_DEPTH).as_bytes()).is_ok());
+        assert!(check_xml(nested(MAX_DEPTH + 1).as_bytes()).is_err());
+        assert!(check_xml("<a>".repeat(MAX_DEPTH + 1).as_bytes()).is_err());
+        assert!(check_xml(b"").is_ok());
+        assert!(check_xml(b"no xml").is_ok());
     }
 
     #[test]
@@ -114,7 +112,7 @@ mod tests {
         let tenfold = |(name, of): (char, char)| format!("<!ENTITY % {name} \"{}\">", format!("%{of};").repeat(10));
         let lines: String = ('b'..='l').zip('a'..).map(tenfold).collect();
         let body = format!("<!DOCTYPE x [<!ENTITY % a \"xxxxxxxxxx\">{lines}]><x/>");
-        let told = check_form(body.as_bytes()).unwrap_err();
+        let told = check_xml(body.as_bytes()).unwrap_err();
         assert!(told.message().contains("<!DOCTYPE"), "{told}");
     }
 }

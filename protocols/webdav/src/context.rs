@@ -1,4 +1,4 @@
-//! One request, as the tree sees it: who asks, what for, and what went wrong.
+//! The context of a request: caller, space, parameters, and the last fault.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,88 +27,101 @@ use crate::resolved::ResolvedResource;
 /// The last second of the year 9999.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// What a request is about, as far as dav-server does not tell.
+/// Parameters of a request that dav-server does not pass on.
 pub(crate) struct RequestDetails {
     method: Method,
-    /// The path in its space; none for one that is none.
+    /// The path in its space; `None` if it is invalid.
     path: Option<TreePath>,
-    /// A folder without what is in it.
+    /// `Depth: 0`: a folder without its content.
     is_shallow: bool,
-    /// Whether hashes of files may be asked for.
-    wants_etags: bool,
-    /// Whether it is to be done only while things are as they were.
+    /// Whether the request may need hashes of files.
+    needs_etags: bool,
+    /// Whether it has preconditions.
     is_conditional: bool,
-    /// Its header `If`, which has the tokens of the client's locks.
+    /// The header `If`, with the tokens of the client's locks.
     tokens: String,
     /// Properties that it sets.
-    sent: Vec<PropertyUpdate>,
-    /// When the file was written that it puts, as the client says (`X-OC-MTime`).
-    modified: Option<SystemTime>,
+    property_updates: Vec<PropertyUpdate>,
+    /// The modification time of an uploaded file, from the client (`X-OC-MTime`).
+    client_mtime: Option<SystemTime>,
 }
 
 impl RequestDetails {
-    /// Of a request with this head and content, in the space whose paths begin with `prefix`.
+    /// Parses a request for the space whose paths start with `prefix`.
     pub(crate) fn of(head: &Parts, content: &RequestBody, prefix: &str) -> Self {
-        // As dav-server reads it, dots and all: what is asked about here is what is done there.
+        // Parsed by dav-server, so that both see the same path.
         let path = DavPath::new(head.uri.path()).ok();
         let path = path.and_then(|mut path| path.set_prefix(prefix).is_ok().then_some(path));
         Self {
             path: path.and_then(|path| path_of(&path).ok()),
             is_shallow: head.headers.get("depth").is_some_and(|depth| depth == "0"),
-            wants_etags: head.method.as_str() != "PROPFIND" || may_name_etags(content.here()),
+            needs_etags: head.method.as_str() != "PROPFIND" || may_request_etags(content.buffered()),
             is_conditional: is_conditional(&head.headers),
             tokens: head.headers.get("if").and_then(|tokens| tokens.to_str().ok()).unwrap_or_default().to_owned(),
-            sent: if head.method.as_str() == "PROPPATCH" { PropertyUpdate::all(content.here()) } else { Vec::new() },
-            modified: modified(&head.headers).filter(|_| head.method == Method::PUT),
+            property_updates: if head.method.as_str() == "PROPPATCH" {
+                PropertyUpdate::all(content.buffered())
+            } else {
+                Vec::new()
+            },
+            client_mtime: client_mtime(&head.headers).filter(|_| head.method == Method::PUT),
             method: head.method.clone(),
         }
     }
 }
 
 impl RequestDetails {
-    /// Of what a server before this one was asked for, of which no more is known.
-    pub(crate) fn about(method: Method, path: TreePath) -> Self {
-        let (is_shallow, wants_etags, is_conditional, tokens, sent, modified) = Default::default();
-        Self { method, path: Some(path), is_shallow, wants_etags, is_conditional, tokens, sent, modified }
+    /// Details for recovery, where the request itself is gone.
+    pub(crate) fn for_recovery(method: Method, path: TreePath) -> Self {
+        let (is_shallow, needs_etags, is_conditional, tokens, property_updates, client_mtime) = Default::default();
+        Self {
+            method,
+            path: Some(path),
+            is_shallow,
+            needs_etags,
+            is_conditional,
+            tokens,
+            property_updates,
+            client_mtime,
+        }
     }
 
-    /// The path in its space; none for one that is none.
     pub(crate) const fn path(&self) -> Option<&TreePath> {
         self.path.as_ref()
     }
 }
 
-/// Whether the body of a PROPFIND may ask for hashes: everything is asked for by no body, by `allprop` and by `propname`.
-fn may_name_etags(body: &[u8]) -> bool {
+/// Whether the body of a PROPFIND may request hashes: an empty body, `allprop` and `propname`
+/// request everything.
+fn may_request_etags(body: &[u8]) -> bool {
     let names = |name: &[u8]| body.windows(name.len()).any(|part| part == name);
     body.is_empty() || [&b"getetag"[..], b"allprop", b"propname"].into_iter().any(names)
 }
 
-/// The time that a client gives a file: seconds since 1970, of which some clients write parts.
-fn modified(headers: &HeaderMap) -> Option<SystemTime> {
+/// Parses `X-OC-MTime`: seconds since 1970, from some clients with fractions.
+fn client_mtime(headers: &HeaderMap) -> Option<SystemTime> {
     let text = headers.get("x-oc-mtime")?.to_str().ok()?.trim();
-    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-    let is_number = part.bytes().all(|digit| digit.is_ascii_digit());
-    let seconds = whole.parse::<u64>().ok().filter(|seconds| is_number && (1..=LAST_SECOND).contains(seconds))?;
+    let (integer, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = fraction.bytes().all(|digit| digit.is_ascii_digit());
+    let seconds = integer.parse::<u64>().ok().filter(|seconds| is_number && (1..=LAST_SECOND).contains(seconds))?;
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
 fn is_conditional(headers: &HeaderMap) -> bool {
-    // The last bytes of a file are those of the file that was looked at.
+    // A range from the end depends on the length of the file that was read.
     let is_from_the_end = headers.get("x-update-range").is_some_and(|range| range.as_bytes().starts_with(b"bytes=-"));
     let names = ["if", "if-match", "if-none-match", "if-unmodified-since"];
     is_from_the_end || names.iter().any(|name| headers.contains_key(*name))
 }
 
-/// A lock of another that a request met.
+/// A lock of another client that blocks a request.
 #[derive(Debug, Clone)]
 pub(crate) struct LockConflict {
     pub(crate) lease: Lease,
-    /// Whether a lock was asked for beside it, not something done under it.
+    /// Whether it blocks a new lock, not a change.
     pub(crate) is_conflict: bool,
 }
 
-/// One request; handed to everything that dav-server asks of the tree.
+/// The context of a request; passed to all callbacks of dav-server.
 #[derive(Clone)]
 pub(crate) struct WebdavRequestContext(Arc<RequestState>);
 
@@ -116,43 +129,38 @@ struct RequestState {
     protocol: Arc<WebdavServer>,
     space: Arc<Space>,
     caller: Caller,
-    question: RequestDetails,
-    /// What went wrong last.
+    details: RequestDetails,
+    /// The last fault.
     fault: Mutex<Option<Fault>>,
-    /// The lock of another that stands in the way.
-    obstacle: Mutex<Option<LockConflict>>,
-    /// What a copy or move takes the place of. It is removed in the same change.
+    /// The lock that blocked the request.
+    lock_conflict: Mutex<Option<LockConflict>>,
+    /// The target that a copy or move replaces. It is removed in the same change.
     replaced: Mutex<Option<TreePath>>,
-    /// What the request's conditions were judged by.
-    seen: Mutex<HashMap<TreePath, ObservedState>>,
-    /// The file that is asked for, open.
-    reading: Mutex<Option<ReadableFile>>,
-    /// What Windows says of a file, until it is done.
-    of_windows: Mutex<Option<WindowsProperties>>,
-    /// Whether the file has the time that the client gave it.
+    /// The states that the preconditions were checked against.
+    observed: Mutex<HashMap<TreePath, ObservedState>>,
+    /// The requested file, already open.
+    open_file: Mutex<Option<ReadableFile>>,
+    /// File attributes set by Windows, until they are applied.
+    windows_properties: Mutex<Option<WindowsProperties>>,
+    /// Whether the modification time of the client was applied.
     has_set_time: AtomicBool,
 }
 
 impl WebdavRequestContext {
-    pub(crate) fn new(
-        protocol: Arc<WebdavServer>,
-        space: Arc<Space>,
-        caller: Caller,
-        question: RequestDetails,
-    ) -> Self {
-        let (fault, obstacle, replaced, seen, reading) = Default::default();
-        let (of_windows, has_set_time) = Default::default();
+    pub(crate) fn new(protocol: Arc<WebdavServer>, space: Arc<Space>, caller: Caller, details: RequestDetails) -> Self {
+        let (fault, lock_conflict, replaced, observed, open_file) = Default::default();
+        let (windows_properties, has_set_time) = Default::default();
         Self(Arc::new(RequestState {
             protocol,
             space,
             caller,
-            question,
+            details,
             fault,
-            obstacle,
+            lock_conflict,
             replaced,
-            seen,
-            reading,
-            of_windows,
+            observed,
+            open_file,
+            windows_properties,
             has_set_time,
         }))
     }
@@ -165,150 +173,146 @@ impl WebdavRequestContext {
     pub(crate) fn caller(&self) -> &Caller {
         &self.0.caller
     }
-    /// The path that is asked about; none for one that is none.
+    /// The requested path; `None` if it is invalid.
     pub(crate) fn path(&self) -> Option<&TreePath> {
-        self.0.question.path()
+        self.0.details.path()
     }
-    /// Properties that it sets, as they were written.
-    pub(crate) fn sent(&self) -> &[PropertyUpdate] {
-        &self.0.question.sent
+    /// The properties that it sets, as sent.
+    pub(crate) fn property_updates(&self) -> &[PropertyUpdate] {
+        &self.0.details.property_updates
     }
-    /// Notes what Windows says of the file.
-    pub(crate) fn is_told_by_windows(&self, said: Option<WindowsProperties>) {
-        *self.0.of_windows.lock() = said;
+    /// Stores the file attributes that Windows sets.
+    pub(crate) fn set_windows_properties(&self, properties: Option<WindowsProperties>) {
+        *self.0.windows_properties.lock() = properties;
     }
-    /// What Windows says of it, once.
-    pub(crate) fn of_windows(&self) -> Option<WindowsProperties> {
-        self.0.of_windows.lock().take()
+    /// Takes them.
+    pub(crate) fn take_windows_properties(&self) -> Option<WindowsProperties> {
+        self.0.windows_properties.lock().take()
     }
-    /// Gives a file that was put the time that the client says it has, if it does.
-    pub(crate) fn set_time(&self, path: &TreePath) {
-        let Some(modified) = self.0.question.modified else { return };
-        let set = SetAttributes { modified: Some(modified), ..SetAttributes::default() };
-        let outcome = ResolvedResource::itself(self, path)
-            .and_then(|found| self.space().vfs.set_attributes(self.caller(), found.node, set).map(drop));
+    /// Applies the modification time that the client sent, if any.
+    pub(crate) fn apply_client_mtime(&self, path: &TreePath) {
+        let Some(client_mtime) = self.0.details.client_mtime else { return };
+        let set = SetAttributes { modified: Some(client_mtime), ..SetAttributes::default() };
+        let outcome = ResolvedResource::at_no_follow(self, path)
+            .and_then(|resource| self.space().vfs.set_attributes(self.caller(), resource.node, set).map(drop));
         match outcome {
             Ok(()) => self.0.has_set_time.store(true, Ordering::Relaxed),
-            // The file is there; the client is not told that the time is.
+            // The file is stored; the response does not confirm the time.
             Err(error) => {
-                tracing::warn!(page.path = %path, ?error, "the time that a client gave a file could not be set")
+                tracing::warn!(page.path = %path, ?error, "could not set the modification time that the client sent")
             }
         }
     }
-    /// Whether it did.
     pub(crate) fn has_set_time(&self) -> bool {
         self.0.has_set_time.load(Ordering::Relaxed)
     }
-    /// Whether hashes of files may be asked for.
-    pub(crate) fn wants_etags(&self) -> bool {
-        self.0.question.wants_etags
+    pub(crate) fn needs_etags(&self) -> bool {
+        self.0.details.needs_etags
     }
-    /// Whether an empty file is made for a lock.
-    pub(crate) fn is_lock(&self) -> bool {
-        self.0.question.method.as_str() == "LOCK"
+    /// A LOCK request may create an empty file.
+    pub(crate) fn is_lock_request(&self) -> bool {
+        self.0.details.method.as_str() == "LOCK"
     }
-    /// Whether what is removed here is removed for what comes in its place.
+    /// COPY and MOVE remove an existing target first.
     pub(crate) fn is_replacing(&self) -> bool {
-        matches!(self.0.question.method.as_str(), "COPY" | "MOVE")
+        matches!(self.0.details.method.as_str(), "COPY" | "MOVE")
     }
-    /// Whether something is copied.
     pub(crate) fn is_copy(&self) -> bool {
-        self.0.question.method.as_str() == "COPY"
+        self.0.details.method.as_str() == "COPY"
     }
-    /// Whether whatever stands there itself, link or folder, is handled as one thing: it is removed or replaced as a whole.
-    pub(crate) fn takes_whole(&self) -> bool {
-        self.is_replacing() || self.0.question.method == Method::DELETE
+    /// Whether the request acts on the resource at the path itself, link or folder, as a unit.
+    pub(crate) fn is_opaque_operation(&self) -> bool {
+        self.is_replacing() || self.0.details.method == Method::DELETE
     }
-    /// Whether a folder is copied as one thing.
-    pub(crate) fn copies_whole(&self, path: &TreePath) -> bool {
-        let RequestDetails { method, path: source, is_shallow, .. } = &self.0.question;
+    /// Whether this folder is copied as a unit.
+    pub(crate) fn is_opaque_copy(&self, path: &TreePath) -> bool {
+        let RequestDetails { method, path: source, is_shallow, .. } = &self.0.details;
         method.as_str() == "COPY" && !is_shallow && source.as_ref() == Some(path)
     }
 
-    /// Whether it comes with a lock, and from whoever has that.
-    pub(crate) fn holds(&self, lease: &Lease) -> bool {
-        let is_told = self.0.question.tokens.contains(&format!("<{}>", lease.token));
-        is_told && *self.caller().actor().as_str() == *lease.holder
+    /// Whether the request has the token of a lock, and the caller owns it.
+    pub(crate) fn holds_lease(&self, lease: &Lease) -> bool {
+        let has_token = self.0.details.tokens.contains(&format!("<{}>", lease.token));
+        has_token && *self.caller().actor().as_str() == *lease.holder
     }
 
-    /// Whether it makes the name of a path, or takes it away.
-    pub(crate) fn is_naming(&self, path: &TreePath) -> bool {
-        let RequestDetails { method, path: asked, .. } = &self.0.question;
+    /// Whether the request creates or removes the name of a path.
+    pub(crate) fn changes_name(&self, path: &TreePath) -> bool {
+        let RequestDetails { method, path: requested, .. } = &self.0.details;
         match method.as_str() {
             "DELETE" | "MOVE" | "MKCOL" => true,
-            "COPY" => asked.as_ref() != Some(path),
-            "PUT" | "PATCH" | "LOCK" => ResolvedResource::itself(self, path).is_err(),
+            "COPY" => requested.as_ref() != Some(path),
+            "PUT" | "PATCH" | "LOCK" => ResolvedResource::at_no_follow(self, path).is_err(),
             _ => false,
         }
     }
 
-    /// Whether it only looks.
-    pub(crate) fn is_looking(&self) -> bool {
-        matches!(self.0.question.method.as_str(), "GET" | "HEAD" | "PROPFIND")
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self.0.details.method.as_str(), "GET" | "HEAD" | "PROPFIND")
     }
 
-    /// Whether it reads the file at a path, and no more.
-    pub(crate) fn is_reading(&self, path: &TreePath) -> bool {
-        let RequestDetails { method, path: asked, .. } = &self.0.question;
-        matches!(*method, Method::GET | Method::HEAD) && asked.as_ref() == Some(path)
+    /// Whether the request reads the content of this file.
+    pub(crate) fn reads_file(&self, path: &TreePath) -> bool {
+        let RequestDetails { method, path: requested, .. } = &self.0.details;
+        matches!(*method, Method::GET | Method::HEAD) && requested.as_ref() == Some(path)
     }
-    /// Keeps that file until it is opened; what is known of it.
-    pub(crate) fn keep(&self, reading: ReadableFile) -> ResourceMetadata {
-        let metadata = reading.metadata();
-        *self.0.reading.lock() = Some(reading);
+    /// Keeps the open file until dav-server opens it.
+    pub(crate) fn keep_open_file(&self, open_file: ReadableFile) -> ResourceMetadata {
+        let metadata = open_file.metadata();
+        *self.0.open_file.lock() = Some(open_file);
         metadata
     }
-    /// The file that was kept, once.
-    pub(crate) fn kept(&self) -> Option<ReadableFile> {
-        self.0.reading.lock().take()
+    /// Takes that file.
+    pub(crate) fn take_open_file(&self) -> Option<ReadableFile> {
+        self.0.open_file.lock().take()
     }
 
-    /// Whether it is to be done only while things are as they were.
     pub(crate) fn is_conditional(&self) -> bool {
-        self.0.question.is_conditional
+        self.0.details.is_conditional
     }
-    /// What stood at a path when a condition was first judged by it; none where no condition was.
-    pub(crate) fn seen(&self, path: &TreePath) -> Option<ObservedState> {
-        self.0.seen.lock().get(path).cloned()
+    /// The state of a path when a precondition was first checked; `None` if none was.
+    pub(crate) fn observed(&self, path: &TreePath) -> Option<ObservedState> {
+        self.0.observed.lock().get(path).cloned()
     }
-    /// Notes what stands at a path, for a request with conditions. The first look counts, and is given back.
-    pub(crate) fn saw(&self, path: &TreePath, look: ObservedState) -> ObservedState {
+    /// Records the state of a path, if the request has preconditions. The first state wins, and is
+    /// returned.
+    pub(crate) fn observe(&self, path: &TreePath, state: ObservedState) -> ObservedState {
         if !self.is_conditional() {
-            return look;
+            return state;
         }
-        self.0.seen.lock().entry(path.clone()).or_insert(look).clone()
+        self.0.observed.lock().entry(path.clone()).or_insert(state).clone()
     }
-    /// Notes what will be replaced.
-    pub(crate) fn replaces(&self, path: TreePath) {
+    /// Marks a path to be replaced.
+    pub(crate) fn mark_replaced(&self, path: TreePath) {
         *self.0.replaced.lock() = Some(path);
     }
-    /// Whether a path is to be replaced, and is not yet.
-    pub(crate) fn is_about_to_replace(&self, path: &TreePath) -> bool {
+    /// Whether a path is marked.
+    pub(crate) fn will_replace(&self, path: &TreePath) -> bool {
         self.0.replaced.lock().as_ref() == Some(path)
     }
-    /// Whether a path is to be replaced; asked once, by whoever replaces it.
-    pub(crate) fn is_to_replace(&self, path: &TreePath) -> bool {
+    /// Whether a path is marked; clears the mark, as the caller replaces it now.
+    pub(crate) fn claim_replacement(&self, path: &TreePath) -> bool {
         self.0.replaced.lock().take_if(|replaced| replaced == path).is_some()
     }
 
-    /// Notes the lock that stands in the way.
-    pub(crate) fn met(&self, obstacle: LockConflict) {
-        *self.0.obstacle.lock() = Some(obstacle);
+    /// Records a lock that blocks the request.
+    pub(crate) fn record_lock_conflict(&self, conflict: LockConflict) {
+        *self.0.lock_conflict.lock() = Some(conflict);
     }
-    /// The lock that stood in the way last.
-    pub(crate) fn obstacle(&self) -> Option<LockConflict> {
-        self.0.obstacle.lock().clone()
+    /// The lock that blocked it last.
+    pub(crate) fn lock_conflict(&self) -> Option<LockConflict> {
+        self.0.lock_conflict.lock().clone()
     }
 
-    /// What went wrong last, if anything did.
-    pub(crate) fn fault(&self) -> Option<Fault> {
+    /// Takes the last fault.
+    pub(crate) fn take_fault(&self) -> Option<Fault> {
         self.0.fault.lock().take()
     }
-    /// Notes what went wrong, and gives what dav-server understands of it.
-    pub(crate) fn refuse(&self, fault: Fault) -> FsError {
-        let word = word(fault.kind());
+    /// Records a fault, and converts it for dav-server.
+    pub(crate) fn record_fault(&self, fault: Fault) -> FsError {
+        let error = fs_error(fault.kind());
         *self.0.fault.lock() = Some(fault);
-        word
+        error
     }
     /// Runs blocking work for this request.
     pub(crate) async fn run<T, W>(&self, work: W) -> FsResult<T>
@@ -316,19 +320,19 @@ impl WebdavRequestContext {
         T: Send + 'static,
         W: FnOnce(&Self) -> Result<T, Fault> + Send + 'static,
     {
-        let asked = self.clone();
+        let context = self.clone();
         let outcome = svcfs_listener::run_blocking(&self.0.protocol.lanes, Lane::Quick, move || {
-            let outcome = work(&asked)?;
-            asked.0.space.wait_for_indexed_writes(&asked.0.caller);
+            let outcome = work(&context)?;
+            context.0.space.wait_for_indexed_writes(&context.0.caller);
             Ok(outcome)
         })
         .await;
-        outcome.map_err(|fault| self.refuse(fault))
+        outcome.map_err(|fault| self.record_fault(fault))
     }
 }
 
-/// dav-server's word for a kind of fault; where it has none, the answer is told in our own (`answer.rs`).
-fn word(kind: Kind) -> FsError {
+/// The closest error of dav-server; the response may be improved later in `request_handler.rs`.
+fn fs_error(kind: Kind) -> FsError {
     match kind {
         Kind::NotFound | Kind::Stale => FsError::NotFound,
         Kind::Exists => FsError::Exists,

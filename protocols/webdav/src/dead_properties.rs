@@ -1,7 +1,7 @@
-//! Properties that clients give files, and that mean nothing here (RFC 4918 4: dead properties).
+//! Dead properties (RFC 4918 4): set by clients, without a meaning for the server.
 //!
-//! They are kept in an extended attribute of the file or folder, `user.webdav.properties`, as JSON: they go with it when it is renamed and stay when
-//! it is written over, by whatever door; no version has them.
+//! They are stored as JSON in the extended attribute `user.webdav.properties` of the file or
+//! folder: they follow a rename, survive an overwrite through any protocol, and are in no version.
 
 use dav_server::fs::DavProp;
 use http::StatusCode;
@@ -13,7 +13,7 @@ use crate::context::WebdavRequestContext;
 use crate::live::PropertyName;
 use crate::resolved::ResolvedResource;
 
-const ATTRIBUTE: &[u8] = b"user.webdav.properties";
+const XATTR_NAME: &[u8] = b"user.webdav.properties";
 
 #[derive(Serialize, Deserialize)]
 struct DeadProperty {
@@ -24,76 +24,68 @@ struct DeadProperty {
 }
 
 impl From<DeadProperty> for DavProp {
-    fn from(kept: DeadProperty) -> Self {
-        let DeadProperty { namespace, prefix, name, xml } = kept;
+    fn from(stored: DeadProperty) -> Self {
+        let DeadProperty { namespace, prefix, name, xml } = stored;
         Self { name, prefix, namespace, xml: Some(xml.into_bytes()) }
     }
 }
 
-/// The properties of what a path leads to.
-///
-/// # Errors
-/// `NotFound`; those of the disk.
-pub(crate) fn of(asked: &WebdavRequestContext, path: &TreePath) -> Result<Vec<DavProp>, Fault> {
-    let found = ResolvedResource::at(asked, path)?;
-    let Some(value) = asked.space().vfs.xattr(found.node, ATTRIBUTE)? else { return Ok(Vec::new()) };
-    // Whoever reaches the disk can write anything there: what is no list of properties is none.
-    let kept: Vec<DeadProperty> = serde_json::from_slice(&value).unwrap_or_default();
-    Ok(kept.into_iter().map(DavProp::from).collect())
+/// The properties of a path. Errors: `NotFound`.
+pub(crate) fn load(context: &WebdavRequestContext, path: &TreePath) -> Result<Vec<DavProp>, Fault> {
+    let resource = ResolvedResource::at(context, path)?;
+    let Some(value) = context.space().vfs.xattr(resource.node, XATTR_NAME)? else { return Ok(Vec::new()) };
+    // The attribute may come from another program: invalid content is ignored.
+    let stored: Vec<DeadProperty> = serde_json::from_slice(&value).unwrap_or_default();
+    Ok(stored.into_iter().map(DavProp::from).collect())
 }
 
-/// Sets and removes properties: all that are given, or none.
-///
-/// # Errors
-/// `NoSpace` when they are too many for the disk; those of [`of`].
-pub(crate) fn change(
-    asked: &WebdavRequestContext,
+/// Sets and removes properties: all or none. Errors: `NoSpace` when they do not fit; those of
+/// [`load`].
+pub(crate) fn update(
+    context: &WebdavRequestContext,
     path: &TreePath,
     patch: Vec<(bool, DavProp)>,
 ) -> Result<Vec<(StatusCode, DavProp)>, Fault> {
-    let _alone = asked.protocol().properties.lock();
-    let mut all = of(asked, path)?;
+    let _guard = context.protocol().properties.lock();
+    let mut all = load(context, path)?;
     let mut outcomes = Vec::with_capacity(patch.len());
-    let mut sent: Vec<_> = asked.sent().iter().collect();
+    let mut sent: Vec<_> = context.property_updates().iter().collect();
     for (is_set, property) in patch {
         let name = PropertyName::of_property(&property);
         all.retain(|other| PropertyName::of_property(other) != name);
         outcomes.push((StatusCode::OK, DavProp { xml: None, ..property.clone() }));
         if is_set {
-            let as_sent = sent.iter().position(|sent| sent.is(&property)).and_then(|at| sent.remove(at).written());
+            let as_sent = sent.iter().position(|sent| sent.is(&property)).and_then(|at| sent.remove(at).to_xml());
             all.push(DavProp { xml: as_sent.map(String::into_bytes).or(property.xml), ..property });
         }
     }
-    keep(asked, path, all)?;
+    store(context, path, all)?;
     Ok(outcomes)
 }
 
-/// Gives a copy the properties of what it was made from.
-///
-/// # Errors
-/// As [`change`].
-pub(crate) fn copy(asked: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
-    let (all, before) = match (of(asked, from), of(asked, to)) {
+/// Copies the properties of a resource.
+pub(crate) fn copy(context: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+    let (all, before) = match (load(context, from), load(context, to)) {
         (Ok(all), Ok(before)) => (all, before),
-        // A link that leads nowhere has none; nor has a disk without such attributes.
+        // A dangling link has no properties, nor has a file system without extended attributes.
         (Err(fault), _) | (_, Err(fault)) if !matches!(fault.kind(), Kind::Internal | Kind::DiskFailed) => {
             return Ok(());
         }
         (Err(fault), _) | (_, Err(fault)) => return Err(fault),
     };
-    if all.is_empty() && before.is_empty() { Ok(()) } else { keep(asked, to, all) }
+    if all.is_empty() && before.is_empty() { Ok(()) } else { store(context, to, all) }
 }
 
-fn keep(asked: &WebdavRequestContext, path: &TreePath, all: Vec<DavProp>) -> Result<(), Fault> {
-    let vfs = &asked.space().vfs;
-    let found = ResolvedResource::at(asked, path)?;
+fn store(context: &WebdavRequestContext, path: &TreePath, all: Vec<DavProp>) -> Result<(), Fault> {
+    let vfs = &context.space().vfs;
+    let resource = ResolvedResource::at(context, path)?;
     if all.is_empty() {
-        return vfs.remove_xattr(found.node, ATTRIBUTE).map(drop);
+        return vfs.remove_xattr(resource.node, XATTR_NAME).map(drop);
     }
-    let kept = all.into_iter().map(|DavProp { name, prefix, namespace, xml }| {
+    let stored = all.into_iter().map(|DavProp { name, prefix, namespace, xml }| {
         let xml = String::from_utf8_lossy(&xml.unwrap_or_default()).into_owned();
         DeadProperty { namespace, prefix, name, xml }
     });
-    let value = serde_json::to_vec(&kept.collect::<Vec<_>>()).map_err(Fault::internal)?;
-    vfs.set_xattr(found.node, ATTRIBUTE, &value, SetXattrMode::CreateOrReplace).map(drop)
+    let value = serde_json::to_vec(&stored.collect::<Vec<_>>()).map_err(Fault::internal)?;
+    vfs.set_xattr(resource.node, XATTR_NAME, &value, SetXattrMode::CreateOrReplace).map(drop)
 }

@@ -1,4 +1,4 @@
-//! The hashes of files that were looked at, so that a folder that is listed again is not read again.
+//! A cache of file hashes, so that a repeated listing does not read the files again.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -7,15 +7,17 @@ use parking_lot::Mutex;
 use svcfs_base::{ETag, Fault, TreePath};
 use svcfs_vfs::PathAttributes;
 
-/// Files of a generation. Two are remembered: when the newer one is full, what nobody asked for since the last time that one was is forgotten.
-const GENERATION: usize = 32_768;
-/// How old a change must be before its time tells it from the next: the clock of a disk is coarser than its changes.
-const SETTLED: Duration = Duration::from_secs(2);
+/// Entries of a generation. There are two: when the newer one is full, the older one, which has the
+/// entries not used since, is dropped.
+const GENERATION_ENTRIES: usize = 32_768;
+/// Minimum age of a change before its timestamp is unique: the clock of a file system is coarser
+/// than its changes.
+const MIN_CHANGE_AGE: Duration = Duration::from_secs(2);
 
-/// By name of the space and path: what the file looked like, and its hash.
+/// By space name and path: the state of the file, and its hash.
 type ETagGeneration = HashMap<(String, TreePath), (ContentStamp, ETag)>;
 
-/// The hashes of files that were looked at.
+/// The cache of hashes.
 #[derive(Default)]
 pub(crate) struct ETagCache(Mutex<GenerationPair>);
 
@@ -26,26 +28,26 @@ struct GenerationPair {
 }
 
 impl GenerationPair {
-    /// The hash of a file that looks as it did.
-    fn of(&mut self, key: &(String, TreePath), now: ContentStamp) -> Option<ETag> {
-        let is_same = |known: &(ContentStamp, ETag)| known.0 == now;
+    /// The hash of a file in this state.
+    fn get(&mut self, key: &(String, TreePath), stamp: ContentStamp) -> Option<ETag> {
+        let is_same = |cached: &(ContentStamp, ETag)| cached.0 == stamp;
         if let Some((_, etag)) = self.newer.get(key).copied().filter(is_same) {
             return Some(etag);
         }
-        let (key, known) = self.older.remove_entry(key).filter(|(_, known)| is_same(known))?;
-        self.remember(key, known);
-        Some(known.1)
+        let (key, cached) = self.older.remove_entry(key).filter(|(_, cached)| is_same(cached))?;
+        self.insert(key, cached);
+        Some(cached.1)
     }
 
-    fn remember(&mut self, key: (String, TreePath), known: (ContentStamp, ETag)) {
-        if self.newer.len() >= GENERATION {
+    fn insert(&mut self, key: (String, TreePath), cached: (ContentStamp, ETag)) {
+        if self.newer.len() >= GENERATION_ENTRIES {
             self.older = std::mem::take(&mut self.newer);
         }
-        self.newer.insert(key, known);
+        self.newer.insert(key, cached);
     }
 }
 
-/// What changes with the content of a file.
+/// Identifies the state of a file: it changes with the content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ContentStamp {
     size: u64,
@@ -54,24 +56,21 @@ struct ContentStamp {
 }
 
 impl ETagCache {
-    /// The hash of a file with these attributes, if it is remembered; else what `read` finds, which is remembered.
-    ///
-    /// # Errors
-    /// Those of `read`.
-    pub(crate) fn of(
+    /// The cached hash of a file with these attributes; else the result of `read`, which is cached.
+    pub(crate) fn get_or_read(
         &self,
         (space, path): (&str, &TreePath),
         attributes: PathAttributes,
         read: impl FnOnce() -> Result<(PathAttributes, ETag), Fault>,
     ) -> Result<(PathAttributes, ETag), Fault> {
         let key = (space.to_owned(), path.clone());
-        let known = self.0.lock().of(&key, ContentStamp::of(&attributes));
-        if let Some(etag) = known {
+        let cached = self.0.lock().get(&key, ContentStamp::of(&attributes));
+        if let Some(etag) = cached {
             return Ok((attributes, etag));
         }
         let (attributes, etag) = read()?;
-        if attributes.changed.elapsed().is_ok_and(|age| age > SETTLED) {
-            self.0.lock().remember(key, (ContentStamp::of(&attributes), etag));
+        if attributes.changed.elapsed().is_ok_and(|age| age > MIN_CHANGE_AGE) {
+            self.0.lock().insert(key, (ContentStamp::of(&attributes), etag));
         }
         Ok((attributes, etag))
     }
@@ -106,7 +105,7 @@ mod tests {
             is_read = true;
             Ok((settled(size), ETag::from_content(&number.to_be_bytes())))
         };
-        let (_, etag) = etags.of(("default", &path), settled(size), read).unwrap();
+        let (_, etag) = etags.get_or_read(("default", &path), settled(size), read).unwrap();
         assert_eq!(etag, ETag::from_content(&number.to_be_bytes()));
         is_read
     }
@@ -115,13 +114,13 @@ mod tests {
     fn what_is_asked_for_again_and_again_is_not_read_again_however_many_others_are() {
         let etags = ETagCache::default();
         let mut reads = 0;
-        for number in 0..4 * GENERATION {
+        for number in 0..4 * GENERATION_ENTRIES {
             is_read(&etags, number, 1);
             reads += usize::from(number % 1000 == 0 && is_read(&etags, 0, 1));
         }
         assert_eq!(reads, 0);
-        let known = etags.0.lock();
-        assert!(known.newer.len() + known.older.len() <= 2 * GENERATION);
+        let cached = etags.0.lock();
+        assert!(cached.newer.len() + cached.older.len() <= 2 * GENERATION_ENTRIES);
     }
 
     #[test]

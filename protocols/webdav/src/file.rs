@@ -1,4 +1,4 @@
-//! A file that is read: as it was when it was opened, but one over 64 MiB, which is read as it is.
+//! A file that is read: pinned to the content at the time of opening, except for files over 64 MiB.
 
 use std::io::SeekFrom;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use svcfs_work::Lane;
 
 use crate::WebdavServer;
 use crate::context::WebdavRequestContext;
-use crate::file_system::sought;
+use crate::file_system::seek_position;
 use crate::metadata::ResourceMetadata;
-use crate::resolved::{ResolvedResource, check_reach};
+use crate::resolved::{ResolvedResource, check_access};
 
-/// A file that is open to be read.
+/// A file open for reading.
 pub(crate) struct ReadableFile {
     metadata: ResourceMetadata,
     position: u64,
@@ -30,55 +30,51 @@ impl std::fmt::Debug for ReadableFile {
 }
 
 impl ReadableFile {
-    /// Opens the file that a path leads to, if nothing must be waited for.
-    pub(crate) fn at_once(asked: &WebdavRequestContext, path: &TreePath) -> Option<Self> {
-        let (space, caller) = (asked.space(), asked.caller());
-        // One that is found at once has no link on its way: it lies where its path says.
+    /// Opens a file from the caches, without blocking; `None` when that is not possible.
+    pub(crate) fn try_cached(context: &WebdavRequestContext, path: &TreePath) -> Option<Self> {
+        let (space, caller) = (context.space(), context.caller());
+        // A cached path contains no links.
         caller.permissions.check_path(path).ok()?;
         let (file, _) = space.vfs.try_read_cached(caller.protocol, path, None)?;
-        Some(Self::of(asked, file.into()))
+        Some(Self::of(context, file.into()))
     }
 
-    /// Opens the file that a path leads to.
-    ///
-    /// # Errors
-    /// `NotFound`, `IsDirectory`; those of reading it.
-    pub(crate) fn open(asked: &WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
-        let (space, caller) = (asked.space(), asked.caller());
-        check_reach(asked, path)?;
-        // Nearly everything that is read has a version, and then there is no more to know.
+    /// Opens a file. Errors: `NotFound`, `IsDirectory`.
+    pub(crate) fn open(context: &WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
+        let (space, caller) = (context.space(), context.caller());
+        check_access(context, path)?;
+        // The common case: a versioned file.
         if let Ok(opened) = space.vfs.open_content(caller.protocol, path) {
-            return Ok(Self::of(asked, opened));
+            return Ok(Self::of(context, opened));
         }
-        let found = ResolvedResource::at(asked, path)?;
-        if found.attributes.kind != EntryKind::File {
+        let resource = ResolvedResource::at(context, path)?;
+        if resource.attributes.kind != EntryKind::File {
             return Err(Fault::is_directory(path));
         }
-        if found.is_large() {
-            let content = FileContent::OnDisk(FileReader::open(&space.vfs, caller, found.node)?);
-            return Ok(Self::new(asked, ResourceMetadata::of_large(found.attributes.clone()), content));
+        if resource.is_large() {
+            let content = FileContent::OnDisk(FileReader::open(&space.vfs, caller, resource.node)?);
+            return Ok(Self::new(context, ResourceMetadata::of_large(resource.attributes.clone()), content));
         }
-        match space.vfs.open_content(caller.protocol, &found.path) {
-            // Made through a mount, and not saved yet.
+        match space.vfs.open_content(caller.protocol, &resource.path) {
+            // Created through a mount and not saved yet.
             Err(fault) if fault.kind() == Kind::NotFound => {
-                let mut metadata = found.metadata(asked)?;
+                let mut metadata = resource.metadata(context)?;
                 metadata.attributes.size = 0;
-                Ok(Self::new(asked, metadata, FileContent::InMemory(Bytes::new())))
+                Ok(Self::new(context, metadata, FileContent::InMemory(Bytes::new())))
             }
-            opened => Ok(Self::of(asked, opened?)),
+            opened => Ok(Self::of(context, opened?)),
         }
     }
 
-    fn of(asked: &WebdavRequestContext, OpenedFile { content, etag, attributes }: OpenedFile) -> Self {
-        Self::new(asked, ResourceMetadata::of(attributes, etag), content)
+    fn of(context: &WebdavRequestContext, OpenedFile { content, etag, attributes }: OpenedFile) -> Self {
+        Self::new(context, ResourceMetadata::of(attributes, etag), content)
     }
 
-    fn new(asked: &WebdavRequestContext, metadata: ResourceMetadata, content: FileContent) -> Self {
-        // Not what is asked: that has this.
-        Self { metadata, position: 0, content: Arc::new(content), protocol: Arc::clone(asked.protocol()) }
+    fn new(context: &WebdavRequestContext, metadata: ResourceMetadata, content: FileContent) -> Self {
+        // Not the context: it holds this file.
+        Self { metadata, position: 0, content: Arc::new(content), protocol: Arc::clone(context.protocol()) }
     }
 
-    /// What is known of it.
     pub(crate) fn metadata(&self) -> ResourceMetadata {
         self.metadata.clone()
     }
@@ -102,7 +98,7 @@ impl DavFile for ReadableFile {
                 None => {
                     let (content, position) = (Arc::clone(&self.content), self.position);
                     let read = move || content.read(position, count);
-                    // The answer has begun: the connection breaks off, and the client knows.
+                    // The response has started: break the connection, so that the client notices.
                     let read = svcfs_listener::run_blocking(&self.protocol.lanes, Lane::Quick, read).await;
                     read.map_err(|fault| {
                         svcfs_listener::log_fault(&fault, "GET");
@@ -111,19 +107,19 @@ impl DavFile for ReadableFile {
                 }
             };
             if read.is_empty() && self.position < self.metadata.attributes.size {
-                // It became shorter meanwhile; dav-server would send zeros in place of what is gone.
+                // The file was truncated; dav-server would pad it with zeros.
                 return Err(FsError::GeneralFailure);
             }
             self.position += read.len() as u64;
             Ok(read)
         })
     }
-    fn seek(&mut self, place: SeekFrom) -> FsFuture<'_, u64> {
-        let sought = sought(place, self.position, self.metadata.attributes.size);
-        if let Ok(place) = sought {
-            self.position = place;
+    fn seek(&mut self, target: SeekFrom) -> FsFuture<'_, u64> {
+        let seek_position = seek_position(target, self.position, self.metadata.attributes.size);
+        if let Ok(target) = seek_position {
+            self.position = target;
         }
-        Box::pin(std::future::ready(sought))
+        Box::pin(std::future::ready(seek_position))
     }
     fn flush(&mut self) -> FsFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))

@@ -1,4 +1,4 @@
-//! The tree, as dav-server asks for it: convert in, one call, convert out.
+//! The callbacks of dav-server: convert the arguments, make one call, convert the result.
 
 use std::io::SeekFrom;
 use std::pin::Pin;
@@ -23,14 +23,11 @@ use crate::resolved::ResolvedResource;
 use crate::upload::{FileUpload, UploadOptions};
 use crate::{dead_properties, replace};
 
-/// The tree of whichever space a request is for.
+/// The file system of the space of a request.
 #[derive(Clone)]
 pub(crate) struct WebdavFileSystem;
 
-/// A path of a request, in its space.
-///
-/// # Errors
-/// `Invalid` for one that no tree has.
+/// The path of a request in its space. Errors: `Invalid`.
 pub(crate) fn path_of(path: &DavPath) -> Result<TreePath, Fault> {
     let text = std::str::from_utf8(path.as_bytes()).map_err(|_| Fault::invalid("path", "must be UTF-8"))?;
     TreePath::parse(text)
@@ -40,14 +37,14 @@ fn boxed(metadata: ResourceMetadata) -> Box<dyn DavMetaData> {
     Box::new(metadata)
 }
 
-/// Runs blocking work about one path.
-async fn about<T, W>(asked: &WebdavRequestContext, path: &DavPath, work: W) -> FsResult<T>
+/// Runs blocking work on one path.
+async fn run_for_path<T, W>(context: &WebdavRequestContext, path: &DavPath, work: W) -> FsResult<T>
 where
     T: Send + 'static,
     W: FnOnce(&WebdavRequestContext, TreePath) -> Result<T, Fault> + Send + 'static,
 {
-    let path = path_of(path).map_err(|fault| asked.refuse(fault))?;
-    asked.run(move |asked| work(asked, path)).await
+    let path = path_of(path).map_err(|fault| context.record_fault(fault))?;
+    context.run(move |context| work(context, path)).await
 }
 
 impl GuardedFileSystem<WebdavRequestContext> for WebdavFileSystem {
@@ -55,24 +52,24 @@ impl GuardedFileSystem<WebdavRequestContext> for WebdavFileSystem {
         &'a self,
         path: &'a DavPath,
         options: OpenOptions,
-        asked: &'a WebdavRequestContext,
+        context: &'a WebdavRequestContext,
     ) -> FsFuture<'a, Box<dyn DavFile>> {
         Box::pin(async move {
-            if let Some(reading) = asked.kept().filter(|_| !options.write) {
-                return Ok(Box::new(reading) as Box<dyn DavFile>);
+            if let Some(file) = context.take_open_file().filter(|_| !options.write) {
+                return Ok(Box::new(file) as Box<dyn DavFile>);
             }
-            about(asked, path, move |asked, path| {
+            run_for_path(context, path, move |context, path| {
                 if options.write {
-                    let begin = UploadOptions {
+                    let upload = UploadOptions {
                         keeps_content: !options.truncate,
-                        at_end: options.append,
-                        must_be_new: options.create_new,
-                        must_be_there: !options.create,
+                        append: options.append,
+                        create_new: options.create_new,
+                        must_exist: !options.create,
                         length: options.size,
                     };
-                    return Ok(Box::new(FileUpload::begin(asked, path, begin)?) as Box<dyn DavFile>);
+                    return Ok(Box::new(FileUpload::open(context, path, upload)?) as Box<dyn DavFile>);
                 }
-                Ok(Box::new(ReadableFile::open(asked, &path)?) as Box<dyn DavFile>)
+                Ok(Box::new(ReadableFile::open(context, &path)?) as Box<dyn DavFile>)
             })
             .await
         })
@@ -82,10 +79,10 @@ impl GuardedFileSystem<WebdavRequestContext> for WebdavFileSystem {
         &'a self,
         path: &'a DavPath,
         _: ReadDirMeta,
-        asked: &'a WebdavRequestContext,
+        context: &'a WebdavRequestContext,
     ) -> FsFuture<'a, FsStream<Box<dyn DavDirEntry>>> {
         Box::pin(async move {
-            let entries = about(asked, path, |asked, path| listing(asked, &path)).await?;
+            let entries = run_for_path(context, path, |context, path| list_folder(context, &path)).await?;
             let entries = entries.into_iter().map(|entry| Ok(Box::new(entry) as Box<dyn DavDirEntry>));
             Ok(Box::pin(stream::iter(entries)) as FsStream<Box<dyn DavDirEntry>>)
         })
@@ -94,84 +91,85 @@ impl GuardedFileSystem<WebdavRequestContext> for WebdavFileSystem {
     fn metadata<'a>(
         &'a self,
         path: &'a DavPath,
-        asked: &'a WebdavRequestContext,
+        context: &'a WebdavRequestContext,
     ) -> FsFuture<'a, Box<dyn DavMetaData>> {
-        if let Some(metadata) = read_at_once(asked, path) {
+        if let Some(metadata) = try_open_cached(context, path) {
             return Box::pin(std::future::ready(Ok(boxed(metadata))));
         }
-        Box::pin(about(asked, path, |asked, path| {
-            if asked.is_reading(&path)
-                && let Ok(reading) = ReadableFile::open(asked, &path)
+        Box::pin(run_for_path(context, path, |context, path| {
+            if context.reads_file(&path)
+                && let Ok(file) = ReadableFile::open(context, &path)
             {
-                // dav-server opens next what it asked about: that is then here, and no thread is woken for it.
-                return Ok(boxed(asked.keep(reading)));
+                // dav-server opens the file next: keeping it open saves another thread switch.
+                return Ok(boxed(context.keep_open_file(file)));
             }
-            let metadata = known(asked, &path, || ResolvedResource::at(asked, &path))?.0;
-            Ok(boxed(ResourceMetadata { is_whole: asked.copies_whole(&path), ..metadata }))
+            let metadata = metadata_of(context, &path, || ResolvedResource::at(context, &path))?.0;
+            Ok(boxed(ResourceMetadata { is_opaque: context.is_opaque_copy(&path), ..metadata }))
         }))
     }
 
     fn symlink_metadata<'a>(
         &'a self,
         path: &'a DavPath,
-        asked: &'a WebdavRequestContext,
+        context: &'a WebdavRequestContext,
     ) -> FsFuture<'a, Box<dyn DavMetaData>> {
-        Box::pin(about(asked, path, |asked, path| {
-            let (metadata, is_link) = known(asked, &path, || ResolvedResource::itself(asked, &path))?;
-            Ok(boxed(ResourceMetadata { is_whole: asked.takes_whole(), is_link, ..metadata }))
+        Box::pin(run_for_path(context, path, |context, path| {
+            let (metadata, is_link) = metadata_of(context, &path, || ResolvedResource::at_no_follow(context, &path))?;
+            Ok(boxed(ResourceMetadata { is_opaque: context.is_opaque_operation(), is_link, ..metadata }))
         }))
     }
 
-    fn create_dir<'a>(&'a self, path: &'a DavPath, asked: &'a WebdavRequestContext) -> FsFuture<'a, ()> {
-        Box::pin(about(asked, path, |asked, path| {
-            let _unlocked = WebdavLocks::check_again(asked, &[&path])?;
-            ResolvedResource::parent_of(asked, &path)?;
-            let make = || {
-                let make = if asked.is_to_replace(&path) { replace::by_empty_folder } else { folders::make };
-                make(asked, &path)
+    fn create_dir<'a>(&'a self, path: &'a DavPath, context: &'a WebdavRequestContext) -> FsFuture<'a, ()> {
+        Box::pin(run_for_path(context, path, |context, path| {
+            let _barrier = WebdavLocks::recheck(context, &[&path])?;
+            ResolvedResource::parent_of(context, &path)?;
+            let work = || {
+                let create =
+                    if context.claim_replacement(&path) { replace::with_empty_folder } else { folders::create_folder };
+                create(context, &path)
             };
-            locks::replacing(asked, &path, make).map_err(|fault| match fault.kind() {
-                // dav-server takes a folder that is there already for the copy of another.
-                Kind::Exists if asked.is_copy() => Fault::new(Kind::Conflict, fault.message()),
+            locks::run_replacing(context, &path, work).map_err(|fault| match fault.kind() {
+                // Else dav-server would merge the copy into an existing folder.
+                Kind::Exists if context.is_copy() => Fault::new(Kind::Conflict, fault.message()),
                 _ => fault,
             })
         }))
     }
 
-    fn remove_dir<'a>(&'a self, path: &'a DavPath, asked: &'a WebdavRequestContext) -> FsFuture<'a, ()> {
-        Box::pin(about(asked, path, |asked, path| removed(asked, &path)))
+    fn remove_dir<'a>(&'a self, path: &'a DavPath, context: &'a WebdavRequestContext) -> FsFuture<'a, ()> {
+        Box::pin(run_for_path(context, path, |context, path| remove(context, &path)))
     }
 
-    fn remove_file<'a>(&'a self, path: &'a DavPath, asked: &'a WebdavRequestContext) -> FsFuture<'a, ()> {
-        Box::pin(about(asked, path, |asked, path| {
-            if asked.is_replacing() {
-                asked.replaces(path);
+    fn remove_file<'a>(&'a self, path: &'a DavPath, context: &'a WebdavRequestContext) -> FsFuture<'a, ()> {
+        Box::pin(run_for_path(context, path, |context, path| {
+            if context.is_replacing() {
+                context.mark_replaced(path);
                 return Ok(());
             }
-            removed(asked, &path)
+            remove(context, &path)
         }))
     }
 
-    fn rename<'a>(&'a self, from: &'a DavPath, to: &'a DavPath, asked: &'a WebdavRequestContext) -> FsFuture<'a, ()> {
+    fn rename<'a>(&'a self, from: &'a DavPath, to: &'a DavPath, context: &'a WebdavRequestContext) -> FsFuture<'a, ()> {
         Box::pin(async move {
-            let to = path_of(to).map_err(|fault| asked.refuse(fault))?;
-            about(asked, from, move |asked, from| {
-                locks::replacing(asked, &to, || {
-                    let _unlocked = WebdavLocks::check_again(asked, &[&from, &to])?;
-                    folders::rename(asked, &from, &to)
+            let to = path_of(to).map_err(|fault| context.record_fault(fault))?;
+            run_for_path(context, from, move |context, from| {
+                locks::run_replacing(context, &to, || {
+                    let _barrier = WebdavLocks::recheck(context, &[&from, &to])?;
+                    folders::rename(context, &from, &to)
                 })
             })
             .await
         })
     }
 
-    fn copy<'a>(&'a self, from: &'a DavPath, to: &'a DavPath, asked: &'a WebdavRequestContext) -> FsFuture<'a, ()> {
+    fn copy<'a>(&'a self, from: &'a DavPath, to: &'a DavPath, context: &'a WebdavRequestContext) -> FsFuture<'a, ()> {
         Box::pin(async move {
-            let to = path_of(to).map_err(|fault| asked.refuse(fault))?;
-            let copied = move |asked: &WebdavRequestContext, from: TreePath| {
-                locks::replacing(asked, &to, || folders::copy(asked, &from, &to))
+            let to = path_of(to).map_err(|fault| context.record_fault(fault))?;
+            let copy = move |context: &WebdavRequestContext, from: TreePath| {
+                locks::run_replacing(context, &to, || folders::copy(context, &from, &to))
             };
-            about(asked, from, copied).await
+            run_for_path(context, from, copy).await
         })
     }
 
@@ -187,85 +185,87 @@ impl GuardedFileSystem<WebdavRequestContext> for WebdavFileSystem {
         &'a self,
         path: &'a DavPath,
         patch: Vec<(bool, DavProp)>,
-        asked: &'a WebdavRequestContext,
+        context: &'a WebdavRequestContext,
     ) -> FsFuture<'a, Vec<(StatusCode, DavProp)>> {
-        Box::pin(about(asked, path, move |asked, path| {
-            let _unlocked = WebdavLocks::check_it_again(asked, &path)?;
-            match asked.of_windows() {
-                Some(said) => said.set(asked, &path, patch),
-                None => dead_properties::change(asked, &path, patch),
+        Box::pin(run_for_path(context, path, move |context, path| {
+            let _barrier = WebdavLocks::recheck_shallow(context, &path)?;
+            match context.take_windows_properties() {
+                Some(properties) => properties.set(context, &path, patch),
+                None => dead_properties::update(context, &path, patch),
             }
         }))
     }
 }
 
-fn removed(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
-    let _unlocked = WebdavLocks::check_again(asked, &[path])?;
-    folders::remove(asked, path)
+fn remove(context: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
+    let _barrier = WebdavLocks::recheck(context, &[path])?;
+    folders::remove(context, path)
 }
 
-/// The file that is asked for, if no thread is needed to read it; what is known of it.
-fn read_at_once(asked: &WebdavRequestContext, path: &DavPath) -> Option<ResourceMetadata> {
-    let path = path_of(path).ok().filter(|path| asked.is_reading(path))?;
-    ReadableFile::at_once(asked, &path).map(|reading| asked.keep(reading))
+/// Opens the requested file from the caches, if that is possible without blocking.
+fn try_open_cached(context: &WebdavRequestContext, path: &DavPath) -> Option<ResourceMetadata> {
+    let path = path_of(path).ok().filter(|path| context.reads_file(path))?;
+    ReadableFile::try_cached(context, &path).map(|file| context.keep_open_file(file))
 }
 
-/// What is known of a path, and whether a link itself was found there. A file that conditions are about is looked at once.
-fn known<'a>(
-    asked: &'a WebdavRequestContext,
+/// The metadata of a path, and whether a link is at the path itself. With preconditions, a file is
+/// read only once.
+fn metadata_of<'a>(
+    context: &'a WebdavRequestContext,
     path: &TreePath,
     find: impl FnOnce() -> Result<ResolvedResource<'a>, Fault>,
 ) -> Result<(ResourceMetadata, bool), Fault> {
-    if let Some(look) = asked.seen(path) {
-        return Ok((look.metadata(path)?, false));
+    if let Some(observed) = context.observed(path) {
+        return Ok((observed.metadata(path)?, false));
     }
-    let found = match find() {
+    let resource = match find() {
         Err(fault) if fault.kind() == Kind::NotFound => {
-            asked.saw(path, ObservedState::Nothing);
+            context.observe(path, ObservedState::Nothing);
             return Err(fault);
         }
-        found => found?,
+        resource => resource?,
     };
-    if found.attributes.kind == EntryKind::File && asked.is_conditional() {
-        return Ok((asked.saw(path, ObservedState::at(asked, &found)?).metadata(path)?, false));
+    if resource.attributes.kind == EntryKind::File && context.is_conditional() {
+        return Ok((context.observe(path, ObservedState::read(context, &resource)?).metadata(path)?, false));
     }
-    Ok((found.metadata(asked)?, found.attributes.kind == EntryKind::Symlink))
+    Ok((resource.metadata(context)?, resource.attributes.kind == EntryKind::Symlink))
 }
 
-/// What a folder holds, by the names it has there, and nothing that takes reading files; links as what they lead to, and none that lead nowhere or
-/// out of what the caller may see.
-pub(crate) fn listing(asked: &WebdavRequestContext, path: &TreePath) -> Result<Vec<ListedResource>, Fault> {
-    let folder = ResolvedResource::at(asked, path)?;
-    let mut listing = Vec::new();
-    for (path, attributes) in folder.entries(asked)? {
+/// The visible entries of a folder, without reading files. Links are resolved; dangling ones and
+/// those out of the caller's permissions are omitted.
+pub(crate) fn list_folder(context: &WebdavRequestContext, path: &TreePath) -> Result<Vec<ListedResource>, Fault> {
+    let folder = ResolvedResource::at(context, path)?;
+    let mut list_folder = Vec::new();
+    for (path, attributes) in folder.entries(context)? {
         if attributes.kind != EntryKind::Symlink {
             let metadata = ResourceMetadata::without_etag(attributes);
-            listing.push(ListedResource { place: path.clone(), path, metadata });
+            list_folder.push(ListedResource { resolved_path: path.clone(), path, metadata });
             continue;
         }
-        match ResolvedResource::at(asked, &path) {
-            Ok(found) => {
-                let metadata = ResourceMetadata::without_etag(found.attributes.clone());
-                listing.push(ListedResource { place: found.path.clone(), path, metadata });
+        match ResolvedResource::at(context, &path) {
+            Ok(resource) => {
+                let metadata = ResourceMetadata::without_etag(resource.attributes.clone());
+                list_folder.push(ListedResource { resolved_path: resource.path.clone(), path, metadata });
             }
-            Err(fault) if is_nothing(&fault) => {}
+            Err(fault) if is_omitted(&fault) => {}
             Err(fault) => return Err(fault),
         }
     }
-    Ok(listing)
+    Ok(list_folder)
 }
 
-/// Whether this is said of something that a listing leaves out: it went meanwhile, or is not for who asks.
-pub(crate) fn is_nothing(fault: &Fault) -> bool {
+/// Whether a listing omits an entry with this fault: it was removed since, or the caller may not
+/// see it.
+pub(crate) fn is_omitted(fault: &Fault) -> bool {
     matches!(fault.kind(), Kind::NotFound | Kind::Stale | Kind::Forbidden | Kind::Invalid)
 }
 
-/// A place in a file of this length.
-pub(crate) fn sought(place: SeekFrom, now: u64, length: u64) -> FsResult<u64> {
-    let place = match place {
+/// The position in a file after a seek.
+pub(crate) fn seek_position(resolved_path: SeekFrom, current: u64, length: u64) -> FsResult<u64> {
+    let resolved_path = match resolved_path {
         SeekFrom::Start(offset) => Some(offset),
-        SeekFrom::Current(offset) => now.checked_add_signed(offset),
+        SeekFrom::Current(offset) => current.checked_add_signed(offset),
         SeekFrom::End(offset) => length.checked_add_signed(offset),
     };
-    place.ok_or(FsError::GeneralFailure)
+    resolved_path.ok_or(FsError::GeneralFailure)
 }

@@ -1,8 +1,8 @@
-//! What is removed, moved and copied as a whole: folders with everything in them, in one change set each. What they take the place of is
-//! [`replaced`](crate::replaced).
+//! Removes, moves and copies folders as a unit, each in one change set. What they replace is
+//! handled by [`replace`](crate::replace).
 //!
-//! Why not leave it to dav-server, which asks for one file after the other? Because history would then have a commit for each, and a refusal in the
-//! middle would leave a half.
+//! dav-server would process one file after the other: history would have a commit for each, and a
+//! refusal in the middle would leave a part.
 
 use svcfs_base::{
     Change, ChangeSet, DiskAttributes, Durability, ETag, Fault, FileKind, Kind, MAX_FILE_BYTES, Precondition, TreePath,
@@ -13,172 +13,161 @@ use crate::context::WebdavRequestContext;
 use crate::folder_contents::FolderContents;
 use crate::locks::WebdavLocks;
 use crate::observed_state::{self, ObservedState};
-use crate::resolved::{ResolvedResource, check_not_ours};
+use crate::resolved::{ResolvedResource, check_not_protected};
 use crate::upload::StagedResource;
 use crate::{dead_properties, replace};
 
-/// Bytes of a large file copied at once.
-const PIECE: usize = 1 << 20;
+/// Bytes of one piece when a large file is copied.
+const COPY_BYTES: usize = 1 << 20;
 
-/// What a copy may be written over, by the place of each file of it.
+/// The state that each target file of a copy must have.
 type OverwriteLookup<'a> = dyn Fn(&TreePath) -> Option<ObservedState> + 'a;
 
-/// Removes what stands at a path, and everything in it.
-///
-/// # Errors
-/// `NotFound`; `NotEmpty` when somebody puts something there meanwhile; those of the write path.
-pub(crate) fn remove(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
-    let (vfs, caller) = (&asked.space().vfs, asked.caller());
-    let found = ResolvedResource::itself(asked, path)?;
-    check_not_ours(asked, path)?;
-    if !found.is_folder() {
-        return remove_file(asked, &found);
+/// Removes a resource, with everything in it. Errors: `NotFound`; `NotEmpty` when a file is added
+/// concurrently.
+pub(crate) fn remove(context: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
+    let (vfs, caller) = (&context.space().vfs, context.caller());
+    let resource = ResolvedResource::at_no_follow(context, path)?;
+    check_not_protected(context, path)?;
+    if !resource.is_folder() {
+        return remove_file(context, &resource);
     }
-    // An empty one is gone by this; one that may not be removed is refused before anything in it is.
+    // This removes an empty folder, and refuses one that may not be removed before its content is
+    // touched.
     match vfs.apply(caller, Change::RemoveDir { path: path.clone() }) {
         Ok(_) => return Ok(()),
         Err(fault) if fault.kind() == Kind::NotEmpty => {}
         Err(fault) => return Err(fault),
     }
-    let contents = FolderContents::of(asked, &found)?;
-    contents.check_removable(asked)?;
-    let changes: Vec<_> = contents.recorded().map(|(path, _)| Change::remove(path.clone())).collect();
+    let contents = FolderContents::of(context, &resource)?;
+    contents.check_removable(context)?;
+    let changes: Vec<_> = contents.versioned().map(|(path, _)| Change::remove(path.clone())).collect();
     if !changes.is_empty() {
         let message = format!("delete: {path}");
         vfs.apply(caller, ChangeSet::new(changes).with_message(message))?;
     }
-    contents.remove_unrecorded(asked)
+    contents.remove_unversioned(context)
 }
 
 /// Removes a file or a link.
-///
-/// # Errors
-/// As [`remove`].
-pub(crate) fn remove_file(asked: &WebdavRequestContext, found: &ResolvedResource<'_>) -> Result<(), Fault> {
-    let (vfs, caller) = (&asked.space().vfs, asked.caller());
-    let look = asked.seen(&found.path);
-    let change = Change::remove(found.path.clone()).with_precondition(observed_state::expect(look.as_ref()));
+pub(crate) fn remove_file(context: &WebdavRequestContext, resource: &ResolvedResource<'_>) -> Result<(), Fault> {
+    let (vfs, caller) = (&context.space().vfs, context.caller());
+    let observed = context.observed(&resource.path);
+    let change =
+        Change::remove(resource.path.clone()).with_precondition(observed_state::to_precondition(observed.as_ref()));
     match vfs.apply(caller, change) {
-        // Made through a mount, and not saved yet.
+        // Created through a mount and not saved yet.
         Err(fault) if fault.kind() == Kind::NotFound => {}
         outcome => return outcome.map(drop),
     }
-    let folder = ResolvedResource::parent_of(asked, &found.path)?;
-    vfs.unlink(caller, folder.node, &found.name()?)?;
+    let folder = ResolvedResource::parent_of(context, &resource.path)?;
+    vfs.unlink(caller, folder.node, &resource.name()?)?;
     vfs.wait_applied().map(drop)
 }
 
-/// Gives a file or folder another name; a folder in one change set.
-///
-/// # Errors
-/// `NotFound`, `Exists`; `Forbidden` for a place in itself or around it; those of the write path.
-pub(crate) fn rename(asked: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
-    check_apart(from, to)?;
-    let caller = asked.caller();
-    let source = ResolvedResource::itself(asked, from)?;
-    check_not_ours(asked, from)?;
-    // What is written meanwhile goes along, and is not lost.
-    observed_state::check(asked, asked.seen(from).as_ref(), from)?;
-    asked.space().check_path_access(&caller.permissions, caller.protocol, to)?;
-    let mut over = Some(ObservedState::Nothing);
-    if asked.is_to_replace(to) {
-        over = asked.seen(to);
-        let there = ResolvedResource::itself(asked, to)?;
-        if source.is_folder() || there.is_folder() {
-            return replace::by_move(asked, &source, &there);
+/// Renames a file or folder; a folder in one change set. Errors: `NotFound`, `Exists`; `Forbidden`
+/// when one path contains the other.
+pub(crate) fn rename(context: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+    check_disjoint(from, to)?;
+    let caller = context.caller();
+    let source = ResolvedResource::at_no_follow(context, from)?;
+    check_not_protected(context, from)?;
+    // Concurrent writes to the source move along, so nothing is lost.
+    observed_state::check(context, context.observed(from).as_ref(), from)?;
+    context.space().check_path_access(&caller.permissions, caller.protocol, to)?;
+    let mut expected = Some(ObservedState::Nothing);
+    if context.claim_replacement(to) {
+        expected = context.observed(to);
+        let existing = ResolvedResource::at_no_follow(context, to)?;
+        if source.is_folder() || existing.is_folder() {
+            return replace::move_over(context, &source, &existing);
         }
     }
-    give_name(asked, &source, to, observed_state::expect(over.as_ref()))
+    rename_resource(context, &source, to, observed_state::to_precondition(expected.as_ref()))
 }
 
-/// Gives what was found another name, where what is expected stands.
-///
-/// # Errors
-/// As [`rename`].
-pub(crate) fn give_name(
-    asked: &WebdavRequestContext,
+/// Renames a resource, if the target is in the expected state.
+pub(crate) fn rename_resource(
+    context: &WebdavRequestContext,
     source: &ResolvedResource<'_>,
     to: &TreePath,
-    expect: Precondition,
+    to_precondition: Precondition,
 ) -> Result<(), Fault> {
-    let (vfs, caller) = (&asked.space().vfs, asked.caller());
-    let (old, new) = (ResolvedResource::parent_of(asked, &source.path)?, ResolvedResource::parent_of(asked, to)?);
+    let (vfs, caller) = (&context.space().vfs, context.caller());
+    let (old, new) = (ResolvedResource::parent_of(context, &source.path)?, ResolvedResource::parent_of(context, to)?);
     let name = svcfs_base::PathComponent::parse(to.name())?;
-    let how = (expect, Durability::Now);
-    vfs.rename_node_expecting(caller, (old.node, &source.name()?), (new.node, &name), how)
+    let options = (to_precondition, Durability::Now);
+    vfs.rename_node_expecting(caller, (old.node, &source.name()?), (new.node, &name), options)
 }
 
-/// Makes a folder; with the properties of another one, where it is the copy of that without what is in it.
-///
-/// # Errors
-/// `Exists`; those of the write path.
-pub(crate) fn make(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
-    let vfs = &asked.space().vfs;
-    vfs.apply(asked.caller(), Change::MakeDir { path: path.clone() })?;
-    let copied =
-        asked.path().filter(|_| asked.is_copy()).map_or(Ok(()), |from| dead_properties::copy(asked, from, path));
-    if copied.is_err() {
-        // Somebody may have put something there: it stays then.
-        let _ = vfs.apply(asked.caller(), Change::RemoveDir { path: path.clone() });
+/// Creates a folder. If it is the shallow copy of another one, it gets its properties. Errors:
+/// `Exists`.
+pub(crate) fn create_folder(context: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
+    let vfs = &context.space().vfs;
+    vfs.apply(context.caller(), Change::MakeDir { path: path.clone() })?;
+    let outcome =
+        context.path().filter(|_| context.is_copy()).map_or(Ok(()), |from| dead_properties::copy(context, from, path));
+    if outcome.is_err() {
+        // It stays if another client has put something into it.
+        let _ = vfs.apply(context.caller(), Change::RemoveDir { path: path.clone() });
     }
-    copied
+    outcome
 }
 
 /// Copies a file, or a folder with everything in it.
-///
-/// # Errors
-/// As [`rename`].
-pub(crate) fn copy(asked: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
-    check_apart(from, to)?;
-    let source = ResolvedResource::at(asked, from)?;
-    asked.space().check_path_access(&asked.caller().permissions, asked.caller().protocol, to)?;
-    ResolvedResource::parent_of(asked, to)?;
-    let copies = CopyPlan { asked, from, source: &source.path, to, copied: FolderContents::of(asked, &source)? };
-    let large = copies.of_large()?;
-    // After what takes its time: whoever asks for a lock there waits from here on.
-    let _unlocked = WebdavLocks::check_again(asked, &[to])?;
-    let nothing = |_: &TreePath| Some(ObservedState::Nothing);
-    if !asked.is_to_replace(to) {
-        return copies.put(large, &nothing, &FolderContents::default());
+pub(crate) fn copy(context: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+    check_disjoint(from, to)?;
+    let source = ResolvedResource::at(context, from)?;
+    context.space().check_path_access(&context.caller().permissions, context.caller().protocol, to)?;
+    ResolvedResource::parent_of(context, to)?;
+    let copies = CopyPlan { context, from, source: &source.path, to, copied: FolderContents::of(context, &source)? };
+    let large = copies.stage_large()?;
+    // After the slow part: new locks on the target wait from here on.
+    let _barrier = WebdavLocks::recheck(context, &[to])?;
+    let absent = |_: &TreePath| Some(ObservedState::Nothing);
+    if !context.claim_replacement(to) {
+        return copies.install(large, &absent, &FolderContents::default());
     }
-    let over = |path: &TreePath| asked.seen(path).filter(|_| path == to);
-    let there = ResolvedResource::itself(asked, to)?;
-    if !source.is_folder() && !there.is_folder() {
-        return copies.put(large, &over, &FolderContents::default());
+    let expected = |path: &TreePath| context.observed(path).filter(|_| path == to);
+    let existing = ResolvedResource::at_no_follow(context, to)?;
+    if !source.is_folder() && !existing.is_folder() {
+        return copies.install(large, &expected, &FolderContents::default());
     }
-    let mut left = FolderContents::of(asked, &there)?;
-    left.check_removable(asked)?;
-    let moved = |path: &TreePath| copies.place(path);
-    if source.is_folder() && there.is_folder() && copies.copied.fits_in_place_of(&left, &moved) {
-        left.leave_out(&copies.copied, &moved);
-        return copies.put(large, &over, &left);
+    let mut obsolete = FolderContents::of(context, &existing)?;
+    obsolete.check_removable(context)?;
+    let to_target = |path: &TreePath| copies.target_of(path);
+    if source.is_folder() && existing.is_folder() && copies.copied.can_replace(&obsolete, &to_target) {
+        obsolete.exclude(&copies.copied, &to_target);
+        return copies.install(large, &expected, &obsolete);
     }
-    observed_state::check(asked, asked.seen(to).as_ref(), to)?;
-    replace::aside(asked, &there, || copies.put(large, &nothing, &FolderContents::default()), || copies.take_away())
+    observed_state::check(context, context.observed(to).as_ref(), to)?;
+    replace::with_backup(
+        context,
+        &existing,
+        || copies.install(large, &absent, &FolderContents::default()),
+        || copies.undo(),
+    )
 }
 
-/// Takes away what came of a copy that a server before this one did not end, as of one that failed; nothing where something stands there that no
-/// version has, of which nobody can say whose it is.
-///
-/// # Errors
-/// Those of looking at what was copied.
-pub(crate) fn take_away(asked: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
-    let source = match ResolvedResource::at(asked, from) {
-        // With what it was made of, nobody knows what came of it.
+/// Removes what an interrupted copy of an earlier process left. Does nothing if there are
+/// unversioned files, since their origin is unknown.
+pub(crate) fn undo_copy(context: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+    let source = match ResolvedResource::at(context, from) {
+        // Without the source, the copied files are unknown.
         Err(fault) if fault.kind() == Kind::NotFound => return Ok(()),
         source => source?,
     };
-    let copied = FolderContents::of(asked, &source)?;
-    if FolderContents::of(asked, &ResolvedResource::itself(asked, to)?)?.unrecorded().next().is_none() {
-        CopyPlan { asked, from, source: &source.path, to, copied }.take_away();
+    let copied = FolderContents::of(context, &source)?;
+    if FolderContents::of(context, &ResolvedResource::at_no_follow(context, to)?)?.unversioned().next().is_none() {
+        CopyPlan { context, from, source: &source.path, to, copied }.undo();
     }
     Ok(())
 }
 
-/// What is copied, and where to.
+/// Source and target of a copy.
 struct CopyPlan<'a> {
-    asked: &'a WebdavRequestContext,
-    /// As it was asked for, and where that leads to.
+    context: &'a WebdavRequestContext,
+    /// The requested path, and its target with links followed.
     from: &'a TreePath,
     source: &'a TreePath,
     to: &'a TreePath,
@@ -186,45 +175,45 @@ struct CopyPlan<'a> {
 }
 
 impl CopyPlan<'_> {
-    /// Where the copy of a file or folder comes.
-    fn place(&self, path: &TreePath) -> TreePath {
+    /// The target of a file or folder.
+    fn target_of(&self, path: &TreePath) -> TreePath {
         path.rebase(self.source, self.to).unwrap_or_else(|| self.to.clone())
     }
 
-    /// Copies of large files, beside the place.
-    fn of_large(&self) -> Result<Vec<(TreePath, StagedResource)>, Fault> {
+    /// Copies the large files into staged files.
+    fn stage_large(&self) -> Result<Vec<(TreePath, StagedResource)>, Fault> {
         let large = self.copied.files.iter().filter(|(_, attributes)| attributes.large_file().is_some());
         large
-            .map(|(path, attributes)| Ok((path.clone(), copy_large(self.asked, path, attributes.size, self.to)?)))
+            .map(|(path, attributes)| Ok((path.clone(), copy_large(self.context, path, attributes.size, self.to)?)))
             .collect()
     }
 
-    /// Puts copies where they belong, with what clients gave the files, and removes what is left of what they replace.
-    fn put(
+    /// Installs the copies with their properties, and removes what is obsolete in the target.
+    fn install(
         &self,
         large: Vec<(TreePath, StagedResource)>,
-        over: &OverwriteLookup<'_>,
-        left: &FolderContents,
+        expected: &OverwriteLookup<'_>,
+        obsolete: &FolderContents,
     ) -> Result<(), Fault> {
-        self.put_recorded(over, left)?;
+        self.install_versioned(expected, obsolete)?;
         for (path, copy) in large {
-            observed_state::check(self.asked, self.asked.seen(self.from).as_ref(), &path)?;
-            let to = self.place(&path);
-            copy.into_place(self.asked, &to, over(&to).as_ref())?;
+            observed_state::check(self.context, self.context.observed(self.from).as_ref(), &path)?;
+            let to = self.target_of(&path);
+            copy.install(self.context, &to, expected(&to).as_ref())?;
         }
-        left.remove_unrecorded(self.asked)?;
+        obsolete.remove_unversioned(self.context)?;
         let mut all = self.copied.folders.iter().chain(self.copied.files.keys());
-        all.try_for_each(|path| dead_properties::copy(self.asked, path, &self.place(path)))
+        all.try_for_each(|path| dead_properties::copy(self.context, path, &self.target_of(path)))
     }
 
-    /// Takes away what has come of a copy that failed, and nothing that others put there: what has no versions stays.
-    fn take_away(&self) {
-        let (vfs, caller) = (&self.asked.space().vfs, self.asked.caller());
-        for (path, attributes) in self.copied.recorded() {
+    /// Removes the files of a failed copy, but none of other clients: unversioned files stay.
+    fn undo(&self) {
+        let (vfs, caller) = (&self.context.space().vfs, self.context.caller());
+        for (path, attributes) in self.copied.versioned() {
             if let Ok(Change::Put { path, content, .. }) =
-                copy_of(self.asked, (path, attributes, None), self.place(path))
+                copy_change(self.context, (path, attributes, None), self.target_of(path))
             {
-                // What is another content is nothing of ours, or was never put there.
+                // A file with another content belongs to another client.
                 let _ = vfs.apply(
                     caller,
                     Change::remove(path).with_precondition(Precondition::OneOf(vec![ETag::from_content(&content)])),
@@ -232,23 +221,25 @@ impl CopyPlan<'_> {
             }
         }
         for folder in self.copied.folders.iter().rev() {
-            let _ = vfs.apply(caller, Change::RemoveDir { path: self.place(folder) });
+            let _ = vfs.apply(caller, Change::RemoveDir { path: self.target_of(folder) });
         }
     }
 
-    /// Writes copies of all files but large ones, and removes what is left of what they replace: one change set for as much as one may hold.
-    fn put_recorded(&self, over: &OverwriteLookup<'_>, left: &FolderContents) -> Result<(), Fault> {
-        let Self { asked, from, to, copied, .. } = self;
-        let (vfs, caller) = (&asked.space().vfs, asked.caller());
+    /// Writes the copies of versioned files, and removes what is obsolete, with one change set for
+    /// as much as it may hold.
+    fn install_versioned(&self, expected: &OverwriteLookup<'_>, obsolete: &FolderContents) -> Result<(), Fault> {
+        let Self { context, from, to, copied, .. } = self;
+        let (vfs, caller) = (&context.space().vfs, context.caller());
         let message = format!("{}: copy {from} → {to}", caller.actor());
         let mut changes = Vec::new();
-        // What conditions were about, if it is a file.
-        let look = asked.seen(from);
+        // The state of the source, if preconditions were checked on a file.
+        let observed = context.observed(from);
         let mut bytes = 0;
         for (path, attributes) in copied.files.iter().filter(|(_, attributes)| attributes.large_file().is_none()) {
-            let to = self.place(path);
-            let expect = observed_state::expect(over(&to).as_ref());
-            let change = copy_of(asked, (path, attributes, look.as_ref()), to)?.with_precondition(expect);
+            let to = self.target_of(path);
+            let to_precondition = observed_state::to_precondition(expected(&to).as_ref());
+            let change =
+                copy_change(context, (path, attributes, observed.as_ref()), to)?.with_precondition(to_precondition);
             if let Change::Put { content, .. } = &change {
                 bytes += content.len();
             }
@@ -258,48 +249,48 @@ impl CopyPlan<'_> {
             }
             changes.push(change);
         }
-        // With the last of it: what is refused before has removed nothing.
-        changes.extend(left.recorded().map(|(path, _)| Change::remove(path.clone())));
+        // With the last set, so that an earlier refusal has removed nothing.
+        changes.extend(obsolete.versioned().map(|(path, _)| Change::remove(path.clone())));
         if !changes.is_empty() {
             vfs.apply(caller, ChangeSet::new(changes).with_message(&message))?;
         }
-        copied.make_folders(asked, &|path| self.place(path))
+        copied.create_folders(context, &|path| self.target_of(path))
     }
 }
 
-/// The change that makes a copy of a file or link; of a file that was looked at, only of that.
-fn copy_of(
-    asked: &WebdavRequestContext,
-    (from, attributes, look): (&TreePath, &PathAttributes, Option<&ObservedState>),
+/// The change that copies a file or link; refused if the file is not in the observed state.
+fn copy_change(
+    context: &WebdavRequestContext,
+    (from, attributes, observed): (&TreePath, &PathAttributes, Option<&ObservedState>),
     to: TreePath,
 ) -> Result<Change, Fault> {
-    let (vfs, protocol) = (&asked.space().vfs, asked.caller().protocol);
+    let (vfs, protocol) = (&context.space().vfs, context.caller().protocol);
     if attributes.kind == EntryKind::Symlink {
         return Ok(Change::symlink(to, &vfs.read_link(protocol, from)?));
     }
     let (content, etag) = match vfs.read(protocol, from) {
-        // Made through a mount, and not saved yet.
+        // Created through a mount and not saved yet.
         Err(fault) if fault.kind() == Kind::NotFound => (bytes::Bytes::new(), ETag::from_content(b"")),
         file => file.map(|file| (file.content, file.etag))?,
     };
-    look.map_or(Ok(()), |look| look.admits(from, etag))?;
+    observed.map_or(Ok(()), |observed| observed.check_unchanged(from, etag))?;
     let is_executable = attributes.mode & 0o100 != 0;
     let kind = Some(if is_executable { FileKind::Executable } else { FileKind::Regular });
     Ok(Change::Put { path: to, content, precondition: Precondition::Any, kind, attributes: DiskAttributes::default() })
 }
 
-/// A copy of a large file, on the disk beside the place where it comes, or the folder that it lies in.
+/// Copies a large file to a staged file in the target folder.
 fn copy_large(
-    asked: &WebdavRequestContext,
+    context: &WebdavRequestContext,
     from: &TreePath,
     size: u64,
     to: &TreePath,
 ) -> Result<StagedResource, Fault> {
-    let found = ResolvedResource::itself(asked, from)?;
-    let mut copy = StagedResource::new(asked, to)?;
+    let resource = ResolvedResource::at_no_follow(context, from)?;
+    let mut copy = StagedResource::new(context, to)?;
     let mut offset = 0;
     while offset < size {
-        let piece = asked.space().vfs.read_node(found.node, offset, PIECE)?;
+        let piece = context.space().vfs.read_node(resource.node, offset, COPY_BYTES)?;
         if piece.is_empty() {
             break;
         }
@@ -310,15 +301,15 @@ fn copy_large(
     Ok(copy)
 }
 
-/// Nothing is moved or copied into itself, or in place of what it lies in.
-fn check_apart(from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+/// Refuses to move or copy a resource into itself, or over a folder that contains it.
+fn check_disjoint(from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     if from.is_under(to) || to.is_under(from) {
-        return Err(lie_in_each_other(from, to));
+        return Err(nested_paths_fault(from, to));
     }
     Ok(())
 }
 
-/// Why something is not moved or copied into itself, or in place of what it lies in.
-pub(crate) fn lie_in_each_other(from: &TreePath, to: &TreePath) -> Fault {
-    Fault::new(Kind::Forbidden, format!("`{from}` and `{to}` lie in each other; choose a place beside it"))
+/// The fault for such paths.
+pub(crate) fn nested_paths_fault(from: &TreePath, to: &TreePath) -> Fault {
+    Fault::new(Kind::Forbidden, format!("`{from}` and `{to}` contain each other; choose another target"))
 }

@@ -1,11 +1,12 @@
-//! The WebDAV door (RFC 4918, classes 1, 2 and 3): dav-server ↔ `Vfs`.
+//! The WebDAV protocol (RFC 4918, classes 1, 2 and 3): dav-server ↔ `Vfs`.
 //!
-//! One rule: this crate translates and decides nothing. What is written takes the one write path, what may be seen is the tree's to say, who may do
-//! what is `access`'s; the protocol's own words (conditions, locks, XML) are dav-server's, but for PROPFIND
-//! ([`propfind`] says why) and what PROPPATCH sets ([`patch`]).
+//! Invariant: this crate only translates. Writes take the one write path, the tree decides what is
+//! visible, `access` who may do what. Conditions, locks and XML belong to dav-server, except for
+//! PROPFIND ([`propfind`]) and the values that PROPPATCH sets ([`proppatch`]).
 //!
-//! That crate walks folders itself and asks for one file after the other. Folders are therefore shown to it as if they were files where it would
-//! copy, move or remove them ([`asked`]), and are then copied, moved and removed whole ([`folders`]): one change set, one commit.
+//! dav-server walks folders itself and copies, moves or removes one file after the other. For these
+//! methods, folders are therefore presented to it as files ([`context`]), and copied, moved and
+//! removed as a unit ([`folders`]): one change set, one commit.
 #![warn(missing_docs)]
 
 mod body;
@@ -48,22 +49,22 @@ use tokio_util::sync::CancellationToken;
 use etags::ETagCache;
 pub use replace_journal::recover_replacements;
 
-/// What every request shares.
+/// The state that all requests share.
 struct WebdavServer {
     server: Arc<ServerState>,
     names: ServerNames,
-    /// How clients reach it through a proxy.
+    /// The URL of this server behind a proxy.
     public: Option<PublicUrl>,
     lanes: Arc<Lanes>,
     etags: ETagCache,
-    /// Memory for files that are on their way here.
-    room: Arc<MemoryBudget>,
-    /// Held while properties of a file are changed: they are read, changed and written as one.
+    /// Memory for bodies in transit.
+    memory: Arc<MemoryBudget>,
+    /// Held during read-modify-write of the properties of a file.
     properties: Mutex<()>,
 }
 
 impl WebdavServer {
-    fn of(server: Arc<ServerState>) -> Self {
+    fn new(server: Arc<ServerState>) -> Self {
         let public = server.settings().webdav.as_ref().and_then(|webdav| webdav.public_url.clone());
         Self {
             names: ServerNames::from_settings(&server.settings().server)
@@ -72,15 +73,16 @@ impl WebdavServer {
             server,
             lanes: Arc::default(),
             etags: ETagCache::default(),
-            room: Arc::default(),
+            memory: Arc::default(),
             properties: Mutex::default(),
         }
     }
 }
 
-/// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
+/// Answers requests on a bound listener until `stop` is cancelled; then gives the requests in
+/// progress 15 s to finish.
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) {
-    let protocol = Arc::new(WebdavServer::of(server));
+    let protocol = Arc::new(WebdavServer::new(server));
     svcfs_listener::serve(listener, stop, move |request, peer| {
         let protocol = Arc::clone(&protocol);
         async move { protocol.answer(request, peer).await }

@@ -1,27 +1,27 @@
-//! XML as clients wrote it: xmltree's own reading lets go of the prefixes of attributes (`xml:lang` among them) and of texts that are blank, which a
-//! server keeps of a property (RFC 4918 4.3).
+//! XML as clients wrote it: xmltree drops the prefixes of attributes (`xml:lang` among them) and
+//! blank texts, which a server must keep in properties (RFC 4918 4.3).
 
 use xml::attribute::OwnedAttribute;
 use xml::reader::{EventReader, ParserConfig, XmlEvent};
 use xmltree::{Element, EmitterConfig, XMLNode};
 
-/// How deep elements may lie in each other. Whoever builds trees of them climbs them again by calling itself, and has one stack.
+/// Deepest nesting of elements: element trees are processed recursively, and the stack is limited.
 pub(crate) const MAX_DEPTH: usize = 64;
-/// What begins the declarations of a document.
+/// The start of a document type declaration.
 const DECLARATIONS: &[u8] = b"<!DOCTYPE";
 
-/// The language of a text, in the names of attributes.
+/// The attribute for the language of a text.
 pub(crate) const LANGUAGE: &str = "xml:lang";
 
-/// Whether a document declares what parts of its text stand for. Nothing of this protocol needs it, and a few lines of it stand for more text than
-/// any reader has room for (RFC 4918 20.6): whoever reads XML that others wrote asks this first.
+/// Whether a document declares entities. This protocol needs none, and a few lines can expand to
+/// unlimited text (RFC 4918 20.6): check this before parsing XML of a client.
 pub(crate) fn has_declarations(document: &[u8]) -> bool {
-    // Of UTF-16, which readers understand, every other byte is zero there.
+    // In UTF-16, which the parser accepts, every other byte is zero here.
     let text: Vec<u8> = document.iter().copied().filter(|byte| *byte != 0).collect();
     text.windows(DECLARATIONS.len()).any(|part| part == DECLARATIONS)
 }
 
-/// The element that a document is; none of what is no document, has declarations, or lies deeper in itself than anybody needs.
+/// Parses a document; `None` if it is invalid, has declarations, or is nested too deeply.
 pub(crate) fn parse(document: &[u8]) -> Option<Element> {
     if has_declarations(document) {
         return None;
@@ -64,14 +64,14 @@ fn attribute(OwnedAttribute { name, value }: OwnedAttribute) -> (String, String)
     }
 }
 
-/// An element as a document, without the declaration.
-pub(crate) fn written(element: &Element) -> Option<String> {
+/// Serializes an element, without the XML declaration.
+pub(crate) fn to_xml(element: &Element) -> Option<String> {
     let mut text = Vec::new();
     element.write_with_config(&mut text, EmitterConfig::new().write_document_declaration(false)).ok()?;
     String::from_utf8(text).ok()
 }
 
-/// The elements in another.
+/// The child elements.
 pub(crate) fn elements(parent: &Element) -> impl Iterator<Item = &Element> {
     parent.children.iter().filter_map(XMLNode::as_element)
 }
@@ -85,7 +85,7 @@ mod tests {
         let text =
             "<a:b xmlns:a=\"urn:a\" xmlns:n=\"urn:n\" xml:lang=\"de\"> <c n:d=\"1\" /> &amp;<![CDATA[<x>]]></a:b>";
         let element = parse(text.as_bytes()).unwrap();
-        let again = written(&element).unwrap();
+        let again = to_xml(&element).unwrap();
         for part in ["xml:lang=\"de\"", "n:d=\"1\"", "xmlns:n=\"urn:n\"", "> <c", "> &amp;&lt;x"] {
             assert!(again.contains(part), "{part}: {again}");
         }

@@ -1,4 +1,4 @@
-//! What is known of a file or folder, as dav-server asks for it.
+//! Metadata of a file or folder for dav-server.
 
 use std::time::SystemTime;
 
@@ -6,31 +6,31 @@ use dav_server::fs::{DavDirEntry, DavMetaData, FsFuture, FsResult};
 use svcfs_base::{ETag, TreePath};
 use svcfs_vfs::{EntryKind, PathAttributes};
 
-/// What is known of a file or folder.
+/// Metadata of a file or folder.
 #[derive(Debug, Clone)]
 pub(crate) struct ResourceMetadata {
     pub(crate) attributes: PathAttributes,
-    /// None where nobody asks for it, and for a folder.
+    /// `None` when it is not requested, and for a folder.
     pub(crate) etag: Option<String>,
-    /// A folder that is to be handled as one thing.
-    pub(crate) is_whole: bool,
-    /// A link that is to be handled itself.
+    /// A folder that is handled as a unit: dav-server sees a file.
+    pub(crate) is_opaque: bool,
+    /// A link that is handled itself.
     pub(crate) is_link: bool,
 }
 
 impl ResourceMetadata {
-    /// Of a file with this content.
+    /// For a file with this content.
     pub(crate) fn of(attributes: PathAttributes, etag: ETag) -> Self {
-        Self { attributes, etag: Some(etag.to_string()), is_whole: false, is_link: false }
+        Self { attributes, etag: Some(etag.to_string()), is_opaque: false, is_link: false }
     }
-    /// Of a file that is too large to be recorded: no version has it, and size and time must do.
+    /// For a file too large to be versioned; size and time identify its content.
     pub(crate) fn of_large(attributes: PathAttributes) -> Self {
         let etag = attributes.large_file().map(|large| large.to_string());
-        Self { attributes, etag, is_whole: false, is_link: false }
+        Self { attributes, etag, is_opaque: false, is_link: false }
     }
-    /// Of something whose hash nobody asks for.
+    /// For a resource whose hash is not requested.
     pub(crate) const fn without_etag(attributes: PathAttributes) -> Self {
-        Self { attributes, etag: None, is_whole: false, is_link: false }
+        Self { attributes, etag: None, is_opaque: false, is_link: false }
     }
 }
 
@@ -42,7 +42,7 @@ impl DavMetaData for ResourceMetadata {
         Ok(self.attributes.modified)
     }
     fn is_dir(&self) -> bool {
-        self.attributes.kind == EntryKind::Directory && !self.is_whole
+        self.attributes.kind == EntryKind::Directory && !self.is_opaque
     }
     fn is_symlink(&self) -> bool {
         self.is_link
@@ -52,12 +52,12 @@ impl DavMetaData for ResourceMetadata {
     }
 }
 
-/// A file or folder of which something is told: one line of a listing.
+/// A file or folder in a listing.
 pub(crate) struct ListedResource {
-    /// What the client calls it, in its space.
+    /// The path as the client sees it, in its space.
     pub(crate) path: TreePath,
-    /// Where it is, links followed.
-    pub(crate) place: TreePath,
+    /// The path with links followed.
+    pub(crate) resolved_path: TreePath,
     pub(crate) metadata: ResourceMetadata,
 }
 

@@ -1,5 +1,5 @@
-//! The head of a request, as dav-server is to see it. A header that it cannot read it takes for one that is not there, and one that stands twice, too:
-//! what it is not to do it would do.
+//! Normalizes the headers of a request for dav-server, which treats an unreadable or repeated
+//! header as absent: it would do what the client has excluded.
 
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -8,108 +8,108 @@ use svcfs_base::Fault;
 
 use crate::conditions;
 
-/// What may stand there once.
-const ONCE: [&str; 7] = ["if", "overwrite", "depth", "destination", "timeout", "lock-token", "x-update-range"];
+/// Headers that must not be repeated.
+const SINGLE_HEADERS: [&str; 7] =
+    ["if", "overwrite", "depth", "destination", "timeout", "lock-token", "x-update-range"];
 
-/// A request as dav-server understands it, with this `destination`; `resource` tells the path of this server for one that a condition names.
-///
-/// # Errors
-/// `Invalid` for what is none of the standards', and for a part of a file that is put (RFC 9110 14.5).
-pub(crate) fn understood(
+/// Normalizes a request, with this `destination`; `resource` maps the path of a URL in a condition.
+/// Errors: `Invalid` for invalid headers, and for a PUT with `Content-Range` (RFC 9110 14.5).
+pub(crate) fn normalize(
     mut head: Parts,
     destination: Option<HeaderValue>,
     resource: &dyn Fn(&str) -> String,
 ) -> Result<Parts, Fault> {
     let headers = &mut head.headers;
-    if let Some(name) = ONCE.into_iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
-        return Err(Fault::invalid(name, "must stand there once"));
+    if let Some(name) = SINGLE_HEADERS.into_iter().find(|name| headers.get_all(*name).iter().nth(1).is_some()) {
+        return Err(Fault::invalid(name, "must be sent only once"));
     }
     destination.into_iter().for_each(|destination| drop(headers.insert("destination", destination)));
     rewrite(headers, "if", |text| {
-        let told = "must be lists of lock tokens and ETags, such as `(<urn:uuid:…>)` or `([\"…\"])`";
-        conditions::of_dav(text, resource).ok_or(told)
+        let message = "must be lists of lock tokens and ETags, such as `(<urn:uuid:…>)` or `([\"…\"])`";
+        conditions::normalize_if(text, resource).ok_or(message)
     })?;
-    understand_tags(headers, &header::IF_MATCH, |text| Some(conditions::of_match(text)));
-    // Who has it already has it, whichever of the two it is called (RFC 9110 13.1.2).
-    understand_tags(headers, &header::IF_NONE_MATCH, conditions::of_none_match);
-    rewrite(headers, "overwrite", |text| one_of(&["T", "F"], text).ok_or("must be T or F"))?;
-    rewrite(headers, "depth", |text| one_of(&["0", "1", "infinity"], text).ok_or("must be 0, 1 or infinity"))?;
-    understand_timeout(headers);
-    understand_ranges(&mut head)?;
+    normalize_tags(headers, &header::IF_MATCH, |text| Some(conditions::normalize_if_match(text)));
+    // Weak comparison (RFC 9110 13.1.2).
+    normalize_tags(headers, &header::IF_NONE_MATCH, conditions::normalize_if_none_match);
+    rewrite(headers, "overwrite", |text| match_keyword(&["T", "F"], text).ok_or("must be T or F"))?;
+    rewrite(headers, "depth", |text| match_keyword(&["0", "1", "infinity"], text).ok_or("must be 0, 1 or infinity"))?;
+    normalize_timeout(headers);
+    normalize_ranges(&mut head)?;
     Ok(head)
 }
 
-/// Writes a header anew, of which there may be several that say one thing.
+/// Rewrites a header; several lines are joined.
 fn rewrite(
     headers: &mut HeaderMap,
     name: &'static str,
-    anew: impl FnOnce(&str) -> Result<String, &'static str>,
+    normalize_value: impl FnOnce(&str) -> Result<String, &'static str>,
 ) -> Result<(), Fault> {
     if !headers.contains_key(name) {
         return Ok(());
     }
-    let invalid = |told: &str| Fault::invalid(name, told);
+    let invalid = |message: &str| Fault::invalid(name, message);
     let parts: Result<Vec<_>, _> = headers.get_all(name).iter().map(HeaderValue::to_str).collect();
     let text = parts.map_err(|_| invalid("must be ASCII"))?.join(", ");
-    let text = anew(&text).map_err(invalid)?;
+    let text = normalize_value(&text).map_err(invalid)?;
     let value = HeaderValue::from_str(&text).map_err(|_| invalid("must be ASCII"))?;
     headers.insert(HeaderName::from_static(name), value);
     Ok(())
 }
 
-/// Writes a list of ETags anew, of which there may be several; none where nothing in it is one.
-fn understand_tags(headers: &mut HeaderMap, name: &HeaderName, read: impl FnOnce(&str) -> Option<String>) {
+/// Rewrites a list of ETags; removes the header if none is valid.
+fn normalize_tags(headers: &mut HeaderMap, name: &HeaderName, read: impl FnOnce(&str) -> Option<String>) {
     let lines: Vec<_> = headers.get_all(name).iter().map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
     if lines.is_empty() {
         return;
     }
-    let value = read(&lines.join(", ")).map(|text| text.replace(|letter: char| !letter.is_ascii(), "?"));
+    let value = read(&lines.join(", ")).map(|text| text.replace(|character: char| !character.is_ascii(), "?"));
     headers.remove(name);
     if let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) {
         headers.insert(name, value);
     }
 }
 
-/// The word that is meant (RFC 4918 10: small letters or large ones).
-fn one_of(words: &[&str], text: &str) -> Option<String> {
+/// Matches a keyword, case-insensitively (RFC 4918 10).
+fn match_keyword(keywords: &[&str], text: &str) -> Option<String> {
     let text = text.trim();
-    words.iter().find(|word| word.eq_ignore_ascii_case(text)).map(|word| (*word).to_owned())
+    keywords.iter().find(|keyword| keyword.eq_ignore_ascii_case(text)).map(|keyword| (*keyword).to_owned())
 }
 
-/// The first time that can be read of those that a client would like (RFC 4918 10.7), or none: nobody has to heed them.
-fn understand_timeout(headers: &mut HeaderMap) {
-    let Some(wanted) = headers.remove("timeout") else { return };
-    let in_words = |word: &str| match word.trim().to_ascii_lowercase() {
-        word if word == "infinite" => Some("Infinite".to_owned()),
-        word => {
-            let digits = word.strip_prefix("second-")?;
+/// Keeps the first valid time that the client prefers (RFC 4918 10.7), or none: the server need not
+/// heed them.
+fn normalize_timeout(headers: &mut HeaderMap) {
+    let Some(requested) = headers.remove("timeout") else { return };
+    let parse = |keyword: &str| match keyword.trim().to_ascii_lowercase() {
+        keyword if keyword == "infinite" => Some("Infinite".to_owned()),
+        keyword => {
+            let digits = keyword.strip_prefix("second-")?;
             let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
             is_number.then(|| format!("Second-{}", digits.parse().unwrap_or(u32::MAX)))
         }
     };
-    let first = wanted.to_str().ok().and_then(|wanted| wanted.split(',').find_map(in_words));
+    let first = requested.to_str().ok().and_then(|requested| requested.split(',').find_map(parse));
     if let Some(value) = first.and_then(|first| HeaderValue::from_str(&first).ok()) {
         headers.insert("timeout", value);
     }
 }
 
-/// Parts of files: dav-server takes a part for all of it where a header says which part in words that it does not know, and tells the boundaries of several
-/// parts as no client expects them.
-fn understand_ranges(head: &mut Parts) -> Result<(), Fault> {
+/// Normalizes ranges: dav-server returns the full file for a range that it cannot parse, and
+/// multipart boundaries that no client expects.
+fn normalize_ranges(head: &mut Parts) -> Result<(), Fault> {
     let headers = &mut head.headers;
     if head.method == Method::HEAD {
-        // RFC 9110 14.2
+        // RFC 9110 14.2: `Range` applies to GET only.
         headers.remove(header::RANGE);
     }
     if head.method == Method::PUT && headers.contains_key(header::CONTENT_RANGE) {
-        let told = "a part of a file is written with PATCH and `X-Update-Range`; PUT takes whole files";
-        return Err(Fault::invalid("Content-Range", told));
+        let message = "to write a part of a file, use PATCH with `X-Update-Range`; PUT writes full files";
+        return Err(Fault::invalid("Content-Range", message));
     }
-    let as_before: Vec<_> = headers.get_all(header::IF_RANGE).iter().map(HeaderValue::to_str).collect();
-    let is_readable = match as_before[..] {
+    let if_range: Vec<_> = headers.get_all(header::IF_RANGE).iter().map(HeaderValue::to_str).collect();
+    let is_readable = match if_range[..] {
         [] => true,
-        // A time that is none is seen by dav-server.
-        [Ok(one)] => conditions::is_tag(one) || !one.contains('"'),
+        // dav-server handles an invalid date.
+        [Ok(value)] => conditions::is_tag(value) || !value.contains('"'),
         _ => false,
     };
     if !is_readable {

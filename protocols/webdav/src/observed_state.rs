@@ -1,8 +1,9 @@
-//! What a request's conditions are judged by, and what its write expects to find: one look at each file.
+//! The state of a file that the preconditions of a request are checked against, read once.
 //!
-//! dav-server asks about a file for each condition that names it, and again when it writes. Were each of these a look of its own, a write of
-//! another door between two of them would be lost: the condition is judged by what was there before it, and what the write expects is made of
-//! what came. So the first look is kept, hash and time of one content, and is the answer to everything that is asked until the end.
+//! dav-server queries a file for each condition, and again when it writes. If each query read the
+//! file, a concurrent write between two of them would be lost: the condition would be checked
+//! against the old content, and the write would expect the new one. So the first state, hash and
+//! time of one content, is kept until the end of the request.
 
 use svcfs_base::{ETag, Fault, Kind, Precondition, TreePath};
 
@@ -10,30 +11,26 @@ use crate::context::WebdavRequestContext;
 use crate::metadata::ResourceMetadata;
 use crate::resolved::ResolvedResource;
 
-/// What stood at a path when a request's conditions were first judged.
+/// The state of a path when a precondition was first checked.
 #[derive(Debug, Clone)]
 pub(crate) enum ObservedState {
-    /// Nothing.
     Nothing,
-    /// A file, and the hash of its content.
+    /// A file with the hash of its content.
     File(ResourceMetadata, ETag),
-    /// One that is too large for any version.
+    /// A file too large to be versioned.
     Large(ResourceMetadata),
 }
 
 impl ObservedState {
-    /// Looks at a file that was found.
-    ///
-    /// # Errors
-    /// Those of reading it.
-    pub(crate) fn at(asked: &WebdavRequestContext, found: &ResolvedResource<'_>) -> Result<Self, Fault> {
-        let attributes = found.attributes.clone();
-        if found.is_large() {
+    /// Reads the state of a file.
+    pub(crate) fn read(context: &WebdavRequestContext, resource: &ResolvedResource<'_>) -> Result<Self, Fault> {
+        let attributes = resource.attributes.clone();
+        if resource.is_large() {
             return Ok(Self::Large(ResourceMetadata::of_large(attributes)));
         }
-        match asked.space().vfs.read(asked.caller().protocol, &found.path) {
+        match context.space().vfs.read(context.caller().protocol, &resource.path) {
             Ok(file) => Ok(Self::File(ResourceMetadata::of(file.attributes, file.etag), file.etag)),
-            // Made through a mount, and not saved yet: to all others it is an empty file.
+            // Created through a mount and not saved yet: other clients see an empty file.
             Err(fault) if fault.kind() == Kind::NotFound => {
                 let etag = ETag::from_content(b"");
                 Ok(Self::File(ResourceMetadata::of(attributes, etag), etag))
@@ -42,10 +39,7 @@ impl ObservedState {
         }
     }
 
-    /// What dav-server is told of it.
-    ///
-    /// # Errors
-    /// `NotFound` where nothing was.
+    /// The metadata for dav-server. Errors: `NotFound` if nothing was there.
     pub(crate) fn metadata(self, path: &TreePath) -> Result<ResourceMetadata, Fault> {
         match self {
             Self::Nothing => Err(Fault::file_not_found(path)),
@@ -53,21 +47,18 @@ impl ObservedState {
         }
     }
 
-    /// Refuses content that was read later, unless it is what was looked at.
-    ///
-    /// # Errors
-    /// `Conflict`.
-    pub(crate) fn admits(&self, path: &TreePath, now: ETag) -> Result<(), Fault> {
+    /// Checks that content that was read later is the observed one. Errors: `Conflict`.
+    pub(crate) fn check_unchanged(&self, path: &TreePath, current: ETag) -> Result<(), Fault> {
         match self {
-            Self::File(_, etag) if *etag == now => Ok(()),
-            Self::Nothing | Self::File(..) | Self::Large(_) => Err(Fault::edit_conflict(path, Some(now))),
+            Self::File(_, etag) if *etag == current => Ok(()),
+            Self::Nothing | Self::File(..) | Self::Large(_) => Err(Fault::edit_conflict(path, Some(current))),
         }
     }
 }
 
-/// What the write path is to find. Anything, where no condition was judged.
-pub(crate) fn expect(look: Option<&ObservedState>) -> Precondition {
-    match look {
+/// What the write path must find; anything, if no precondition was checked.
+pub(crate) fn to_precondition(observed: Option<&ObservedState>) -> Precondition {
+    match observed {
         None => Precondition::Any,
         Some(ObservedState::Nothing) => Precondition::Absent,
         Some(ObservedState::File(_, etag)) => Precondition::OneOf(vec![*etag]),
@@ -77,29 +68,31 @@ pub(crate) fn expect(look: Option<&ObservedState>) -> Precondition {
     }
 }
 
-/// Refuses to go on when what is read is not as it was looked at. Of what is written, the write path looks itself.
-///
-/// # Errors
-/// `Conflict`.
-pub(crate) fn check(asked: &WebdavRequestContext, look: Option<&ObservedState>, path: &TreePath) -> Result<(), Fault> {
-    let Some(look) = look else { return Ok(()) };
-    let now = match ResolvedResource::itself(asked, path) {
-        Ok(found) => ObservedState::at(asked, &found)?,
+/// Checks that a resource that is read is still in the observed state. For writes, the write path
+/// checks it. Errors: `Conflict`.
+pub(crate) fn check(
+    context: &WebdavRequestContext,
+    observed: Option<&ObservedState>,
+    path: &TreePath,
+) -> Result<(), Fault> {
+    let Some(observed) = observed else { return Ok(()) };
+    let current = match ResolvedResource::at_no_follow(context, path) {
+        Ok(resource) => ObservedState::read(context, &resource)?,
         Err(fault) if fault.kind() == Kind::NotFound => ObservedState::Nothing,
         Err(fault) => return Err(fault),
     };
-    match (look, now) {
+    match (observed, current) {
         (ObservedState::Nothing, ObservedState::Nothing) => Ok(()),
-        (ObservedState::Large(then), ObservedState::Large(now)) if then.etag == now.etag => Ok(()),
-        (look, ObservedState::File(_, now)) => look.admits(path, now),
+        (ObservedState::Large(before), ObservedState::Large(current)) if before.etag == current.etag => Ok(()),
+        (observed, ObservedState::File(_, current)) => observed.check_unchanged(path, current),
         (ObservedState::File(..) | ObservedState::Large(_), ObservedState::Nothing) => {
             Err(Fault::edit_conflict(path, None))
         }
         (_, ObservedState::Large(_)) => {
-            let told = format!(
-                "conflict: file was modified since your last read: `{path}` is another large file now; look at it, and retry"
+            let message = format!(
+                "conflict: file was modified since your last read: `{path}` is another large file now; read it again and retry"
             );
-            Err(Fault::new(Kind::Conflict, told))
+            Err(Fault::new(Kind::Conflict, message))
         }
     }
 }

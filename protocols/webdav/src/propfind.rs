@@ -1,6 +1,7 @@
-//! PROPFIND (RFC 4918 9.1), answered here: dav-server's answer has what nobody asked for, leaves out what is not there, and tells ETags that are none.
+//! PROPFIND (RFC 4918 9.1), implemented here: dav-server returns properties that were not
+//! requested, omits missing ones, and returns invalid ETags.
 //!
-//! A listing is written as it is sent, some of it at a time, so that a large folder takes little memory.
+//! A listing is rendered while it is sent, so that a large folder takes little memory.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -18,116 +19,118 @@ use xmltree::{Element, EmitterConfig, XMLNode};
 
 use crate::context::WebdavRequestContext;
 use crate::dead_properties;
-use crate::file_system::{is_nothing, listing};
-use crate::live::{DAV, PropertyName, dav, declared, text};
+use crate::file_system::{is_omitted, list_folder};
+use crate::live::{DAV, PropertyName, dav, declare_namespace, text};
 use crate::locks::WebdavLocks;
 use crate::markup::{self, elements};
 use crate::metadata::ListedResource;
 use crate::request_handler::ResponseBody;
 use crate::resolved::ResolvedResource;
 
-/// Lines of a listing that are written at once, and bytes of files that are read for their hashes meanwhile.
-const LINES: usize = 64;
-const BYTES: u64 = 16 << 20;
-const BEGIN: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:multistatus xmlns:D="DAV:">"#;
-const END: &[u8] = b"</D:multistatus>";
-/// A listing of everything below is refused (RFC 4918 9.1.1).
-const FINITE: &[u8] =
+/// Entries that are rendered in one batch, and bytes of files that are read for their hashes.
+const BATCH_ENTRIES: usize = 64;
+const BATCH_BYTES: u64 = 16 << 20;
+const DOCUMENT_START: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:multistatus xmlns:D="DAV:">"#;
+const DOCUMENT_END: &[u8] = b"</D:multistatus>";
+/// A listing with infinite depth is refused (RFC 4918 9.1.1).
+const FINITE_DEPTH_ERROR: &[u8] =
     br#"<?xml version="1.0" encoding="utf-8"?><D:error xmlns:D="DAV:"><D:propfind-finite-depth/></D:error>"#;
 
-/// What a request asks for.
+/// The requested properties.
 enum PropertySelection {
-    /// The names of all there is.
+    /// The names of all properties.
     Names,
-    /// All that this protocol defines and clients gave, and these.
+    /// All properties that RFC 4918 defines and clients have set, and these.
     All(Vec<PropertyName>),
-    /// These.
-    These(Vec<PropertyName>),
+    /// These properties.
+    Named(Vec<PropertyName>),
 }
 
-/// How far down a request looks.
+/// The header `Depth`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PropfindDepth {
-    Itself,
-    AndMembers,
-    Everything,
+    Zero,
+    One,
+    Infinity,
 }
 
 impl PropfindDepth {
-    /// Everything, where a request says nothing.
+    /// Without the header, the depth is infinite.
     fn of(head: &Parts) -> Result<Self, Fault> {
         match head.headers.get("depth").map(HeaderValue::as_bytes) {
-            None => Ok(Self::Everything),
-            Some(b"0") => Ok(Self::Itself),
-            Some(b"1") => Ok(Self::AndMembers),
-            Some(text) if text.eq_ignore_ascii_case(b"infinity") => Ok(Self::Everything),
+            None => Ok(Self::Infinity),
+            Some(b"0") => Ok(Self::Zero),
+            Some(b"1") => Ok(Self::One),
+            Some(text) if text.eq_ignore_ascii_case(b"infinity") => Ok(Self::Infinity),
             Some(_) => Err(Fault::invalid("Depth", "must be 0, 1 or infinity")),
         }
     }
 }
 
 impl PropertySelection {
-    /// As the body of a request says; none is all (RFC 4918 9.1).
+    /// Parses a body; an empty one requests all (RFC 4918 9.1).
     fn of(body: &[u8], is_microsoft: bool) -> Result<Self, Fault> {
         if body.is_empty() {
-            return Ok(Self::All(if is_microsoft { PropertyName::of_microsoft().collect() } else { Vec::new() }));
+            return Ok(Self::All(if is_microsoft { PropertyName::microsoft().collect() } else { Vec::new() }));
         }
-        let no_such = || Fault::invalid("body", "must be a `propfind` with `prop`, `allprop` or `propname` in it");
+        let invalid = || Fault::invalid("body", "must be a `propfind` with `prop`, `allprop` or `propname` in it");
         let root = Element::parse(Cursor::new(body)).map_err(|error| Fault::invalid("body", error))?;
-        if !PropertyName::of(&root).is_of_dav("propfind") {
-            return Err(no_such());
+        if !PropertyName::of(&root).is_dav("propfind") {
+            return Err(invalid());
         }
-        let child = |name: &str| elements(&root).find(|child| PropertyName::of(child).is_of_dav(name));
+        let child = |name: &str| elements(&root).find(|child| PropertyName::of(child).is_dav(name));
         let names = |parent: &Element| elements(parent).map(PropertyName::of).collect();
         match (child("propname"), child("allprop"), child("prop")) {
             (Some(_), None, None) => Ok(Self::Names),
             (None, Some(_), None) => Ok(Self::All(child("include").map(names).unwrap_or_default())),
-            (None, None, Some(these)) => Ok(Self::These(names(these))),
-            (..) => Err(no_such()),
+            (None, None, Some(named)) => Ok(Self::Named(names(named))),
+            (..) => Err(invalid()),
         }
     }
 }
 
-/// Answers.
-///
-/// # Errors
-/// `Invalid` for a body or a depth that is none; `NotFound`; those of looking.
+/// Answers a PROPFIND. Errors: `Invalid` for an invalid body or depth; `NotFound`.
 pub(crate) async fn answer(
-    (asked, locks): (&WebdavRequestContext, &WebdavLocks),
+    (context, locks): (&WebdavRequestContext, &WebdavLocks),
     path: TreePath,
     (head, body): (&Parts, &[u8]),
 ) -> Result<Response<ResponseBody>, Fault> {
     let depth = PropfindDepth::of(head)?;
     let agent = head.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
-    let wanted = PropertySelection::of(body, agent.contains("Microsoft"))?;
-    let here = asked.clone();
-    let looked =
-        svcfs_listener::run_blocking(&asked.protocol().lanes, Lane::Quick, move || look(&here, path, depth)).await?;
-    let Some(subjects) = looked else {
-        return Ok(reply(StatusCode::FORBIDDEN, Full::from(FINITE).map_err(|never| match never {}).boxed_unsync()));
+    let selection = PropertySelection::of(body, agent.contains("Microsoft"))?;
+    let lookup_context = context.clone();
+    let subjects = svcfs_listener::run_blocking(&context.protocol().lanes, Lane::Quick, move || {
+        collect(&lookup_context, path, depth)
+    })
+    .await?;
+    let Some(subjects) = subjects else {
+        return Ok(reply(
+            StatusCode::FORBIDDEN,
+            Full::from(FINITE_DEPTH_ERROR).map_err(|never| match never {}).boxed_unsync(),
+        ));
     };
-    let told = Arc::new((asked.clone(), locks.clone(), wanted));
-    let lines = stream::iter(parts(subjects)).then(move |part| {
-        let told = Arc::clone(&told);
+    let shared = Arc::new((context.clone(), locks.clone(), selection));
+    let lines = stream::iter(batches(subjects)).then(move |part| {
+        let shared = Arc::clone(&shared);
         async move {
-            let lanes = Arc::clone(&told);
-            svcfs_listener::run_blocking(&lanes.0.protocol().lanes, Lane::Quick, move || written(&told, part)).await
+            let lanes = Arc::clone(&shared);
+            svcfs_listener::run_blocking(&lanes.0.protocol().lanes, Lane::Quick, move || render(&shared, part)).await
         }
     });
     let fixed = |text: &'static [u8]| stream::once(std::future::ready(Ok(Bytes::from_static(text))));
-    let body = fixed(BEGIN).chain(lines).chain(fixed(END));
-    // What goes wrong on the way breaks the answer off: half of a listing must not be taken for all of it.
+    let body = fixed(DOCUMENT_START).chain(lines).chain(fixed(DOCUMENT_END));
+    // A fault breaks the response off: a partial listing must not look complete.
     let body = body.map(|part| part.map(Frame::data).map_err(|fault: Fault| std::io::Error::other(fault.to_string())));
     Ok(reply(StatusCode::MULTI_STATUS, StreamBody::new(body).boxed_unsync()))
 }
 
-/// A listing in parts, each of which is written at once.
-fn parts(subjects: Vec<ListedResource>) -> impl Iterator<Item = Vec<ListedResource>> {
+/// Splits a listing into batches.
+fn batches(subjects: Vec<ListedResource>) -> impl Iterator<Item = Vec<ListedResource>> {
     let mut subjects = subjects.into_iter();
     std::iter::from_fn(move || {
         let (mut part, mut bytes) = (Vec::new(), 0);
-        while part.len() < LINES
-            && bytes < BYTES
+        while part.len() < BATCH_ENTRIES
+            && bytes < BATCH_BYTES
             && let Some(subject) = subjects.next()
         {
             bytes += subject.metadata.attributes.size;
@@ -146,115 +149,120 @@ fn reply(status: StatusCode, body: ResponseBody) -> Response<ResponseBody> {
     response
 }
 
-/// What is told of; nothing for everything below a folder.
-fn look(
-    asked: &WebdavRequestContext,
+/// Collects the resources; `None` for infinite depth on a folder.
+fn collect(
+    context: &WebdavRequestContext,
     path: TreePath,
     depth: PropfindDepth,
 ) -> Result<Option<Vec<ListedResource>>, Fault> {
-    let found = ResolvedResource::at(asked, &path)?;
-    let itself = ListedResource { path: path.clone(), place: found.path.clone(), metadata: found.metadata(asked)? };
-    match (depth, found.is_folder()) {
-        (PropfindDepth::Everything, true) => return Ok(None),
-        (PropfindDepth::Itself, _) | (_, false) => return Ok(Some(vec![itself])),
-        (PropfindDepth::AndMembers, true) => {}
+    let resource = ResolvedResource::at(context, &path)?;
+    let target = ListedResource {
+        path: path.clone(),
+        resolved_path: resource.path.clone(),
+        metadata: resource.metadata(context)?,
+    };
+    match (depth, resource.is_folder()) {
+        (PropfindDepth::Infinity, true) => return Ok(None),
+        (PropfindDepth::Zero, _) | (_, false) => return Ok(Some(vec![target])),
+        (PropfindDepth::One, true) => {}
     }
-    drop(found);
-    let members = listing(asked, &path)?;
-    Ok(Some(std::iter::once(itself).chain(members).collect()))
+    drop(resource);
+    let members = list_folder(context, &path)?;
+    Ok(Some(std::iter::once(target).chain(members).collect()))
 }
 
-/// Lines of a listing. Files are read here and no sooner: a listing begins before all of them are.
-fn written(
-    (asked, locks, wanted): &(WebdavRequestContext, WebdavLocks, PropertySelection),
+/// Renders a batch. Files are read only here, so that the response starts early.
+fn render(
+    (context, locks, selection): &(WebdavRequestContext, WebdavLocks, PropertySelection),
     part: Vec<ListedResource>,
 ) -> Result<Bytes, Fault> {
     let mut text = Vec::new();
     for subject in part {
-        let told = subject.read(asked).and_then(|subject| {
-            let (there, missing) = properties_of(asked, locks, (wanted, &subject))?;
-            Ok(response(subject.href(locks), there, missing))
+        let outcome = subject.with_etag(context).and_then(|subject| {
+            let (present, missing) = properties_of(context, locks, (selection, &subject))?;
+            Ok(response(subject.href(locks), present, missing))
         });
-        match told {
+        match outcome {
             Ok(response) => write(&mut text, response)?,
-            // It went while it was told of.
-            Err(fault) if is_nothing(&fault) => {}
+            // It was removed since.
+            Err(fault) if is_omitted(&fault) => {}
             Err(fault) => return Err(fault),
         }
     }
     Ok(text.into())
 }
 
-/// What a file or folder has of what is wanted, and what it has not.
+/// The requested properties that exist, and those that do not.
 fn properties_of(
-    asked: &WebdavRequestContext,
+    context: &WebdavRequestContext,
     locks: &WebdavLocks,
-    (wanted, subject): (&PropertySelection, &ListedResource),
+    (selection, subject): (&PropertySelection, &ListedResource),
 ) -> Result<(Vec<Element>, Vec<Element>), Fault> {
-    let live = |name: &PropertyName| subject.live(name, (asked, locks));
+    let live = |name: &PropertyName| subject.live_property(name, (context, locks));
     let dead = || -> Result<Vec<Element>, Fault> {
-        let all = dead_properties::of(asked, &subject.path)?.into_iter();
+        let all = dead_properties::load(context, &subject.path)?.into_iter();
         Ok(all.filter_map(|property| markup::parse(&property.xml?)).collect())
     };
     let all_of = |names: &mut dyn Iterator<Item = PropertyName>| {
         names.filter_map(|name| live(&name).transpose()).collect::<Result<Vec<_>, Fault>>()
     };
-    match wanted {
+    match selection {
         PropertySelection::Names => {
-            let there = all_of(&mut PropertyName::all().chain(PropertyName::asked_for()))?.into_iter().chain(dead()?);
-            Ok((there.map(|property| PropertyName::of(&property).element(Vec::new())).collect(), Vec::new()))
+            let present =
+                all_of(&mut PropertyName::all().chain(PropertyName::on_request()))?.into_iter().chain(dead()?);
+            Ok((present.map(|property| PropertyName::of(&property).element(Vec::new())).collect(), Vec::new()))
         }
         PropertySelection::All(more) => {
-            let mut there = all_of(&mut PropertyName::all())?;
-            there.extend(dead()?);
-            let is_told = |name: &PropertyName| there.iter().any(|property| PropertyName::of(property) == *name);
-            let more: Vec<PropertyName> = more.iter().filter(|name| !is_told(name)).cloned().collect();
-            there.extend(all_of(&mut more.into_iter())?);
-            Ok((there, Vec::new()))
+            let mut present = all_of(&mut PropertyName::all())?;
+            present.extend(dead()?);
+            let is_listed = |name: &PropertyName| present.iter().any(|property| PropertyName::of(property) == *name);
+            let more: Vec<PropertyName> = more.iter().filter(|name| !is_listed(name)).cloned().collect();
+            present.extend(all_of(&mut more.into_iter())?);
+            Ok((present, Vec::new()))
         }
-        PropertySelection::These(names) => {
-            let (mut there, mut missing) = (Vec::new(), Vec::new());
-            let mut given = None;
+        PropertySelection::Named(names) => {
+            let (mut present, mut missing) = (Vec::new(), Vec::new());
+            let mut dead_elements = None;
             for name in names {
-                if !name.is_as_said()
+                if !name.is_client_defined()
                     && let Some(property) = live(name)?
                 {
-                    there.push(property);
+                    present.push(property);
                     continue;
                 }
-                let given = match &given {
-                    Some(given) => given,
-                    None => given.insert(dead()?),
+                let dead_elements = match &dead_elements {
+                    Some(dead_elements) => dead_elements,
+                    None => dead_elements.insert(dead()?),
                 };
-                match given.iter().find(|property| PropertyName::of(property) == *name) {
-                    Some(property) => there.push(property.clone()),
-                    None => match live(name)?.filter(|_| name.is_as_said()) {
-                        Some(property) => there.push(property),
+                match dead_elements.iter().find(|property| PropertyName::of(property) == *name) {
+                    Some(property) => present.push(property.clone()),
+                    None => match live(name)?.filter(|_| name.is_client_defined()) {
+                        Some(property) => present.push(property),
                         None => missing.push(name.element(Vec::new())),
                     },
                 }
             }
-            Ok((there, missing))
+            Ok((present, missing))
         }
     }
 }
 
-/// What is told of one file or folder. At least one status is told (RFC 4918 14.24).
-fn response(href: String, there: Vec<Element>, missing: Vec<Element>) -> Element {
+/// The response for one resource. At least one status is required (RFC 4918 14.24).
+fn response(href: String, present: Vec<Element>, missing: Vec<Element>) -> Element {
     let of_status = |properties: Vec<Element>, status: &str| {
         let properties = properties.into_iter().map(XMLNode::Element).collect();
-        let parts = [dav("prop", properties), text("status", format!("HTTP/1.1 {status}"))];
-        dav("propstat", parts.into_iter().map(XMLNode::Element).collect())
+        let batches = [dav("prop", properties), text("status", format!("HTTP/1.1 {status}"))];
+        dav("propstat", batches.into_iter().map(XMLNode::Element).collect())
     };
-    let mut parts = vec![text("href", href)];
-    if !there.is_empty() || missing.is_empty() {
-        parts.push(of_status(there, "200 OK"));
+    let mut batches = vec![text("href", href)];
+    if !present.is_empty() || missing.is_empty() {
+        batches.push(of_status(present, "200 OK"));
     }
     if !missing.is_empty() {
-        parts.push(of_status(missing, "404 Not Found"));
+        batches.push(of_status(missing, "404 Not Found"));
     }
-    let mut response = dav("response", parts.into_iter().map(XMLNode::Element).collect());
-    response.namespaces = Some(declared("D", DAV));
+    let mut response = dav("response", batches.into_iter().map(XMLNode::Element).collect());
+    response.namespaces = Some(declare_namespace("D", DAV));
     response
 }
 

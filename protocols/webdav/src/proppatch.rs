@@ -1,5 +1,5 @@
-//! What a PROPPATCH (RFC 4918 9.2) sets, as it was written, and of that what Windows says of a file: dav-server reads it without the language of
-//! texts, and does nothing with times but tell that they are set.
+//! The values of a PROPPATCH (RFC 4918 9.2), as sent, and the file attributes that Windows sets:
+//! dav-server drops the language of texts, and reports times as set without setting them.
 
 use std::time::SystemTime;
 
@@ -27,7 +27,8 @@ pub(crate) struct PropertyUpdate {
 }
 
 impl PropertyUpdate {
-    /// All that a body sets, in its order; the language of a text is said with it, wherever it was said (RFC 4918 4.3).
+    /// All properties that a body sets, in order. A language applies to them wherever it is
+    /// declared (RFC 4918 4.3).
     pub(crate) fn all(body: &[u8]) -> Vec<Self> {
         let Some(root) = markup::parse(body) else { return Vec::new() };
         let mut all = Vec::new();
@@ -46,105 +47,98 @@ impl PropertyUpdate {
         all
     }
 
-    /// Whether it has the name of a property.
+    /// Whether the names are equal.
     pub(crate) fn is(&self, property: &DavProp) -> bool {
         self.name == PropertyName::of_property(property)
     }
 
-    /// Its text.
-    pub(crate) fn written(&self) -> Option<String> {
-        markup::written(&self.element)
+    pub(crate) fn to_xml(&self) -> Option<String> {
+        markup::to_xml(&self.element)
     }
 }
 
-/// What Windows says of a file when it has copied it.
+/// The file attributes that Windows sets after a copy.
 #[derive(Default)]
 pub(crate) struct WindowsProperties {
     modified: Option<SystemTime>,
     accessed: Option<SystemTime>,
-    /// What no disk keeps: it is kept as it was said.
-    kept: Vec<(bool, DavProp)>,
+    /// Attributes that no file system stores: they are stored as properties.
+    stored: Vec<(bool, DavProp)>,
 }
 
 impl WindowsProperties {
-    /// What is said of that in a request; none where nothing is.
-    ///
-    /// # Errors
-    /// `Invalid` for a time that is none.
+    /// The file attributes in a request; `None` if there are none. Errors: `Invalid` for an invalid
+    /// time.
     pub(crate) fn of(all: &[PropertyUpdate]) -> Result<Option<Self>, Fault> {
-        let (mut said, mut is_any) = (Self::default(), false);
-        for sent in all {
-            let Some(name) = sent.name.of_windows() else { continue };
+        let (mut properties, mut is_any) = (Self::default(), false);
+        for update in all {
+            let Some(name) = update.name.windows_name() else { continue };
             let time = || {
-                let text = sent.element.get_text().unwrap_or_default();
+                let text = update.element.get_text().unwrap_or_default();
                 let zoned = DateTimeParser::new().relaxed_weekday(true).parse_zoned(text.trim());
                 zoned.map(|zoned| SystemTime::from(zoned.timestamp())).map_err(|error| Fault::invalid(name, error))
             };
             is_any = true;
             match name {
-                "Win32LastModifiedTime" => said.modified = Some(time()?),
-                "Win32LastAccessTime" => said.accessed = Some(time()?),
+                "Win32LastModifiedTime" => properties.modified = Some(time()?),
+                "Win32LastAccessTime" => properties.accessed = Some(time()?),
                 _ => {
-                    let xml = sent.written().map(String::into_bytes);
-                    said.kept.push((true, DavProp { xml, ..sent.name.property() }));
+                    let xml = update.to_xml().map(String::into_bytes);
+                    properties.stored.push((true, DavProp { xml, ..update.name.property() }));
                 }
             }
         }
-        Ok(is_any.then_some(said))
+        Ok(is_any.then_some(properties))
     }
 
-    /// Does what dav-server told to be done, where it told that all is, and asked for nothing else beside it.
-    ///
-    /// # Errors
-    /// `Locked` when another has taken a lock since; those of the disk.
-    pub(crate) async fn keep(
+    /// Applies the attributes, if dav-server reported success and had no other properties to set.
+    /// Errors: `Locked` when another client has acquired a lock since.
+    pub(crate) async fn apply_after(
         self,
-        (asked, path): (&WebdavRequestContext, TreePath),
+        (context, path): (&WebdavRequestContext, TreePath),
         response: Response<ResponseBody>,
     ) -> Result<Response<ResponseBody>, Fault> {
         let (head, body) = response.into_parts();
         let body = body.collect().await.map_err(Fault::internal)?.to_bytes();
-        if head.status == StatusCode::MULTI_STATUS && markup::parse(&body).is_some_and(|told| is_done(&told)) {
-            let here = asked.clone();
-            let keeping = move || self.keep_at(&here, &path);
-            svcfs_listener::run_blocking(&asked.protocol().lanes, Lane::Quick, keeping).await?;
+        if head.status == StatusCode::MULTI_STATUS && markup::parse(&body).is_some_and(|answer| is_success(&answer)) {
+            let task_context = context.clone();
+            let apply = move || self.apply(&task_context, &path);
+            svcfs_listener::run_blocking(&context.protocol().lanes, Lane::Quick, apply).await?;
         }
         let body = Full::from(body).map_err(|never| match never {}).boxed_unsync();
         Ok(Response::from_parts(head, body))
     }
 
-    fn keep_at(self, asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
-        let _unlocked = WebdavLocks::check_it_again(asked, path)?;
-        self.set(asked, path, Vec::new()).map(drop)
+    fn apply(self, context: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
+        let _barrier = WebdavLocks::recheck_shallow(context, path)?;
+        self.set(context, path, Vec::new()).map(drop)
     }
 
-    /// Sets this and other properties, whose outcomes are told.
-    ///
-    /// # Errors
-    /// As [`properties::change`]; those of the disk.
+    /// Sets the attributes together with other properties; returns the outcomes of the others.
+    /// Errors: as [`dead_properties::update`].
     pub(crate) fn set(
         self,
-        asked: &WebdavRequestContext,
+        context: &WebdavRequestContext,
         path: &TreePath,
         mut patch: Vec<(bool, DavProp)>,
     ) -> Result<Vec<(StatusCode, DavProp)>, Fault> {
-        let others = patch.len();
-        patch.extend(self.kept);
-        let mut outcomes = if patch.is_empty() { Vec::new() } else { dead_properties::change(asked, path, patch)? };
-        outcomes.truncate(others);
+        let other_count = patch.len();
+        patch.extend(self.stored);
+        let mut outcomes = if patch.is_empty() { Vec::new() } else { dead_properties::update(context, path, patch)? };
+        outcomes.truncate(other_count);
         if self.modified.is_some() || self.accessed.is_some() {
-            let found = ResolvedResource::at(asked, path)?;
+            let resource = ResolvedResource::at(context, path)?;
             let set = SetAttributes { modified: self.modified, accessed: self.accessed, ..SetAttributes::default() };
-            asked.space().vfs.set_attributes(asked.caller(), found.node, set)?;
+            context.space().vfs.set_attributes(context.caller(), resource.node, set)?;
         }
         Ok(outcomes)
     }
 }
 
-/// Whether a request was done, which is done whole or not at all (RFC 4918 9.2).
-fn is_done(told: &Element) -> bool {
+/// Whether a request succeeded; it is atomic (RFC 4918 9.2).
+fn is_success(answer: &Element) -> bool {
     let texts = |parent: &Element| parent.get_text().unwrap_or_default().into_owned();
-    let parts = elements(told).flat_map(elements).filter(|part| part.name == "propstat");
+    let parts = elements(answer).flat_map(elements).filter(|part| part.name == "propstat");
     let mut statuses = parts.flat_map(elements).filter(|part| part.name == "status").map(texts).peekable();
     statuses.peek().is_some() && statuses.all(|status| status.contains(" 200 "))
 }

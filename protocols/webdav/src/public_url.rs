@@ -1,40 +1,40 @@
-//! Addresses as clients know them, where a proxy in front takes a prefix off the path of each request (`/dav` of `https://notes.example.org/dav`).
+//! URLs as clients see them behind a proxy that strips a prefix from the path (`/dav` of
+//! `https://notes.example.org/dav`).
 //!
-//! Invariant: everything that clients are told, and everything they say beside the path of a request (`Destination`, `If`), has the prefix.
+//! Invariant: URLs in responses, and URLs in requests other than the request path (`Destination`,
+//! `If`), have the prefix.
 
 use std::net::IpAddr;
 
 use http::{HeaderMap, Uri};
 use svcfs_base::Fault;
 
-/// What a proxy says that it took off the path.
+/// The header with the prefix that a proxy stripped.
 const FORWARDED_PREFIX: &str = "x-forwarded-prefix";
 
-/// The prefix that a request had before the proxy took it off: as the settings say, else as a proxy on this machine says; empty where there is none.
+/// The stripped prefix: from the configuration, else from a proxy on this machine; empty if there
+/// is none.
 pub(crate) fn prefix(public: Option<&str>, headers: &HeaderMap, peer: IpAddr) -> String {
     let forwarded = || {
         let value = headers.get(FORWARDED_PREFIX).filter(|_| peer.to_canonical().is_loopback())?.to_str().ok()?;
-        // Each of several proxies adds its own.
-        let whole: String = value.split(',').map(|part| part.trim().trim_end_matches('/')).collect();
-        svcfs_config::is_plain_prefix(&whole).then_some(whole)
+        // Each of several proxies adds its own prefix.
+        let joined: String = value.split(',').map(|part| part.trim().trim_end_matches('/')).collect();
+        svcfs_config::is_plain_prefix(&joined).then_some(joined)
     };
     public.map(str::to_owned).or_else(forwarded).unwrap_or_default()
 }
 
-/// A path of this server, of what clients say.
-pub(crate) fn within<'a>(path: &'a str, prefix: &str) -> &'a str {
+/// Strips the prefix from a path that a client sent.
+pub(crate) fn without_prefix<'a>(path: &'a str, prefix: &str) -> &'a str {
     match path.strip_prefix(prefix) {
         Some("") => "/",
         Some(rest) if rest.starts_with('/') => rest,
-        // A proxy that rewrites it, too.
+        // The proxy also rewrites this header.
         Some(_) | None => path,
     }
 }
 
-/// The address of another path, with the rest of this one.
-///
-/// # Errors
-/// `Invalid` for a path that is none.
+/// Replaces the path of a URL. Errors: `Invalid` for an invalid path.
 pub(crate) fn with_path(uri: &Uri, path: &str) -> Result<Uri, Fault> {
     let target = uri.query().map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
     let mut parts = uri.clone().into_parts();
@@ -65,9 +65,9 @@ mod tests {
         for other in ["dav", "/../x", "//evil", "/a?b", "/a b", "/<x>", "/", ""] {
             assert_eq!(read(None, other, here), "", "{other}");
         }
-        assert_eq!(within("/dav/a", "/dav"), "/a");
-        assert_eq!(within("/dav", "/dav"), "/");
-        assert_eq!(within("/davos/a", "/dav"), "/davos/a");
-        assert_eq!(within("/a", ""), "/a");
+        assert_eq!(without_prefix("/dav/a", "/dav"), "/a");
+        assert_eq!(without_prefix("/dav", "/dav"), "/");
+        assert_eq!(without_prefix("/davos/a", "/dav"), "/davos/a");
+        assert_eq!(without_prefix("/a", ""), "/a");
     }
 }

@@ -1,7 +1,8 @@
-//! What a copy or a move takes the place of, where a folder is replaced or replaces: nothing of it is lost unless that is done.
+//! Replaces the target of a copy or move, where either side is a folder: the target is lost only if
+//! the operation succeeds.
 //!
-//! Where one change set can hold it, it is one. Else what is replaced is beside its place meanwhile, and [`unfinished`](crate::unfinished) says what
-//! becomes of it when the server is killed.
+//! If one change set can hold it, it is one. Else the target is renamed to a backup for the time of
+//! the operation, and [`replace_journal`](crate::replace_journal) restores it after a crash.
 
 use svcfs_base::{Change, ChangeSet, Fault, MAX_FILE_BYTES, PathComponent, Precondition, TreePath};
 use svcfs_vfs::{EntryKind, SetAttributes};
@@ -9,145 +10,147 @@ use uuid::Uuid;
 
 use crate::context::WebdavRequestContext;
 use crate::folder_contents::FolderContents;
-use crate::folders::{give_name, lie_in_each_other, make, remove};
+use crate::folders::{create_folder, nested_paths_fault, remove, rename_resource};
 use crate::replace_journal::ReplaceRecord;
 use crate::resolved::ResolvedResource;
 use crate::{dead_properties, observed_state};
 
-/// Moves what was found in place of what is there, one of which is a folder at least.
+/// Moves a resource over an existing target; at least one of them is a folder.
 ///
-/// Why not the rename of a folder? Because that takes the place of an empty one only, and what is removed before it is gone if it is refused. So each
-/// file gets another name, in one change set with the removal of what is left; what one set cannot hold goes the longer way.
-///
-/// # Errors
-/// `NotEmpty` for what cannot be removed there; `Conflict` where it is not what conditions were about; those of the write path. What is there stands
-/// then.
-pub(crate) fn by_move(
-    asked: &WebdavRequestContext,
+/// A rename of the folder would replace an empty target only, and content removed before a refused
+/// rename would be lost. So each file is renamed, in one change set with the removal of what is
+/// obsolete; if one set cannot hold it, the target gets a backup. Errors: `NotEmpty` for a target
+/// that cannot be removed; `Conflict` when a precondition fails.
+pub(crate) fn move_over(
+    context: &WebdavRequestContext,
     source: &ResolvedResource<'_>,
-    there: &ResolvedResource<'_>,
+    existing: &ResolvedResource<'_>,
 ) -> Result<(), Fault> {
-    observed_state::check(asked, asked.seen(&there.path).as_ref(), &there.path)?;
-    let (came, mut left) = (FolderContents::of(asked, source)?, FolderContents::of(asked, there)?);
-    left.check_removable(asked)?;
-    let moved = |path: &TreePath| path.rebase(&source.path, &there.path).unwrap_or_else(|| there.path.clone());
-    let is_one_set = source.is_folder()
-        && there.is_folder()
-        && came.fits_in_place_of(&left, &moved)
-        && came.bytes() <= MAX_FILE_BYTES as u64
-        // What no client sees goes along with its folder only.
-        && came.check_removable(asked).is_ok();
-    if !is_one_set {
-        return aside(asked, there, || give_name(asked, source, &there.path, Precondition::Absent), || {});
+    observed_state::check(context, context.observed(&existing.path).as_ref(), &existing.path)?;
+    let (incoming, mut obsolete) = (FolderContents::of(context, source)?, FolderContents::of(context, existing)?);
+    obsolete.check_removable(context)?;
+    let to_target =
+        |path: &TreePath| path.rebase(&source.path, &existing.path).unwrap_or_else(|| existing.path.clone());
+    let fits_one_set = source.is_folder()
+        && existing.is_folder()
+        && incoming.can_replace(&obsolete, &to_target)
+        && incoming.versioned_bytes() <= MAX_FILE_BYTES as u64
+        // Hidden files can only move with their folder.
+        && incoming.check_removable(context).is_ok();
+    if !fits_one_set {
+        return with_backup(
+            context,
+            existing,
+            || rename_resource(context, source, &existing.path, Precondition::Absent),
+            || {},
+        );
     }
-    left.leave_out(&came, &moved);
-    let (vfs, caller) = (&asked.space().vfs, asked.caller());
-    let mut changes: Vec<_> = came.recorded().map(|(path, _)| Change::rename(path.clone(), moved(path))).collect();
-    changes.extend(left.recorded().map(|(path, _)| Change::remove(path.clone())));
+    obsolete.exclude(&incoming, &to_target);
+    let (vfs, caller) = (&context.space().vfs, context.caller());
+    let mut changes: Vec<_> =
+        incoming.versioned().map(|(path, _)| Change::rename(path.clone(), to_target(path))).collect();
+    changes.extend(obsolete.versioned().map(|(path, _)| Change::remove(path.clone())));
     if !changes.is_empty() {
-        let message = format!("{}: rename dir {} → {}", caller.actor(), source.path, there.path);
+        let message = format!("{}: rename dir {} → {}", caller.actor(), source.path, existing.path);
         vfs.apply(caller, ChangeSet::new(changes).with_message(message))?;
     }
-    came.make_folders(asked, &moved)?;
-    for path in came.unrecorded() {
-        give_name(asked, &ResolvedResource::itself(asked, path)?, &moved(path), Precondition::Any)?;
+    incoming.create_folders(context, &to_target)?;
+    for path in incoming.unversioned() {
+        rename_resource(context, &ResolvedResource::at_no_follow(context, path)?, &to_target(path), Precondition::Any)?;
     }
-    left.remove_unrecorded(asked)?;
-    for folder in came.folders.iter().rev() {
-        make_alike(asked, folder, &moved(folder))?;
+    obsolete.remove_unversioned(context)?;
+    for folder in incoming.folders.iter().rev() {
+        copy_folder_attributes(context, folder, &to_target(folder))?;
         vfs.apply(caller, Change::RemoveDir { path: folder.clone() })?;
     }
     Ok(())
 }
 
-/// Puts an empty folder in place of what is there: the copy of a folder without what is in it.
-///
-/// # Errors
-/// As [`by_move`].
-pub(crate) fn by_empty_folder(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
-    if let Some(from) = asked.path().filter(|from| from.is_under(path)) {
-        return Err(lie_in_each_other(from, path));
+/// Replaces a resource by an empty folder: a shallow copy.
+pub(crate) fn with_empty_folder(context: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
+    if let Some(from) = context.path().filter(|from| from.is_under(path)) {
+        return Err(nested_paths_fault(from, path));
     }
-    let (vfs, caller) = (&asked.space().vfs, asked.caller());
-    observed_state::check(asked, asked.seen(path).as_ref(), path)?;
-    let there = ResolvedResource::itself(asked, path)?;
-    if !there.is_folder() {
-        let unmake = || drop(vfs.apply(caller, Change::RemoveDir { path: path.clone() }));
-        return aside(asked, &there, || make(asked, path), unmake);
+    let (vfs, caller) = (&context.space().vfs, context.caller());
+    observed_state::check(context, context.observed(path).as_ref(), path)?;
+    let existing = ResolvedResource::at_no_follow(context, path)?;
+    if !existing.is_folder() {
+        let undo = || drop(vfs.apply(caller, Change::RemoveDir { path: path.clone() }));
+        return with_backup(context, &existing, || create_folder(context, path), undo);
     }
-    let mut left = FolderContents::of(asked, &there)?;
-    left.check_removable(asked)?;
-    // First: what follows is refused before anything is removed, or not at all.
-    asked.path().map_or(Ok(()), |from| dead_properties::copy(asked, from, path))?;
-    left.folders.retain(|folder| folder != path);
-    let changes: Vec<_> = left.recorded().map(|(path, _)| Change::remove(path.clone())).collect();
+    let mut obsolete = FolderContents::of(context, &existing)?;
+    obsolete.check_removable(context)?;
+    // First, because this is the only step that is refused with nothing removed.
+    context.path().map_or(Ok(()), |from| dead_properties::copy(context, from, path))?;
+    obsolete.folders.retain(|folder| folder != path);
+    let changes: Vec<_> = obsolete.versioned().map(|(path, _)| Change::remove(path.clone())).collect();
     if !changes.is_empty() {
         vfs.apply(caller, ChangeSet::new(changes).with_message(format!("delete: {path}")))?;
     }
-    left.remove_unrecorded(asked)
+    obsolete.remove_unversioned(context)
 }
 
-/// Gives a folder what another has that it takes the place of it for.
-fn make_alike(asked: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
-    dead_properties::copy(asked, from, to)?;
-    let mode = ResolvedResource::itself(asked, from)?.attributes.mode;
-    let there = ResolvedResource::itself(asked, to)?;
-    if there.attributes.kind == EntryKind::Directory && there.attributes.mode != mode {
+/// Copies properties and mode of a folder to the folder that takes its role.
+fn copy_folder_attributes(context: &WebdavRequestContext, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+    dead_properties::copy(context, from, to)?;
+    let mode = ResolvedResource::at_no_follow(context, from)?.attributes.mode;
+    let existing = ResolvedResource::at_no_follow(context, to)?;
+    if existing.attributes.kind == EntryKind::Directory && existing.attributes.mode != mode {
         let set = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-        asked.space().vfs.set_attributes(asked.caller(), there.node, set)?;
+        context.space().vfs.set_attributes(context.caller(), existing.node, set)?;
     }
     Ok(())
 }
 
-/// Does what puts something else in place of what is there. That is beside its place meanwhile: it is removed once it is done, and is back if it
-/// is not, once `undo` took away what had come. Of what stands there no more may go: it is of others, who were told that it is safe, or it is what
-/// was moved, and only nobody knows whether that is on the disk.
-///
-/// # Errors
-/// Those of the work, with the place of what was to be replaced where it is not back; those of the write path.
-pub(crate) fn aside(
-    asked: &WebdavRequestContext,
-    there: &ResolvedResource<'_>,
+/// Runs work that replaces an existing resource. The resource is renamed to a backup first. The
+/// backup is removed after the work, or renamed back when the work fails; if a new resource is in
+/// the way, `undo` removes it first. Nothing else is removed: it belongs to other clients, or it is
+/// the moved resource, which may not be flushed elsewhere. Errors: Those of the work, naming the
+/// backup if it could not be restored.
+pub(crate) fn with_backup(
+    context: &WebdavRequestContext,
+    existing: &ResolvedResource<'_>,
     work: impl FnOnce() -> Result<(), Fault>,
     undo: impl FnOnce(),
 ) -> Result<(), Fault> {
-    let (vfs, caller) = (&asked.space().vfs, asked.caller());
-    let folder = ResolvedResource::parent_of(asked, &there.path)?;
-    // A page stays one, so that no gate is in its way back.
-    let extension = if there.path.is_page() { ".md" } else { "" };
-    let beside = PathComponent::parse(&format!(".svc-replaced-{}{extension}", Uuid::new_v4().simple()))?;
-    let (name, place) = (there.name()?, folder.path.join(&beside));
-    let mut note = ReplaceRecord::begin(asked, &there.path, &place)?;
-    if let Err(fault) = vfs.rename_node(caller, (folder.node, &name), (folder.node, &beside), false) {
-        note.over();
+    let (vfs, caller) = (&context.space().vfs, context.caller());
+    let folder = ResolvedResource::parent_of(context, &existing.path)?;
+    // A page keeps its extension, so that no gate refuses the rename back.
+    let extension = if existing.path.is_page() { ".md" } else { "" };
+    let backup_name = PathComponent::parse(&format!(".svc-replaced-{}{extension}", Uuid::new_v4().simple()))?;
+    let (name, backup_path) = (existing.name()?, folder.path.join(&backup_name));
+    let mut record = ReplaceRecord::create(context, &existing.path, &backup_path)?;
+    if let Err(fault) = vfs.rename_node(caller, (folder.node, &name), (folder.node, &backup_name), false) {
+        record.finish();
         return Err(fault);
     }
     let Err(fault) = work() else {
-        return match note.done() {
+        return match record.mark_done() {
             Ok(()) => {
-                // Where this fails, the next server tries it again.
-                remove(asked, &place)?;
-                note.over();
+                // If this fails, the next start retries it.
+                remove(context, &backup_path)?;
+                record.finish();
                 Ok(())
             }
-            // Whoever goes by the note of before would put a half back: none is better.
+            // Recovery with the old record would restore a part over the new resource: no record is
+            // better.
             Err(error) => {
-                tracing::warn!(page.path = %there.path, ?error, "that something is replaced cannot be noted");
-                note.withdrawn();
-                remove(asked, &place)
+                tracing::warn!(page.path = %existing.path, ?error, "could not record that a replacement is complete");
+                record.discard();
+                remove(context, &backup_path)
             }
         };
     };
-    let back = || vfs.rename_node(caller, (folder.node, &beside), (folder.node, &name), false);
-    let is_back = back().or_else(|_| {
+    let restore = || vfs.rename_node(caller, (folder.node, &backup_name), (folder.node, &name), false);
+    let restored = restore().or_else(|_| {
         undo();
-        back()
+        restore()
     });
     if vfs.wait_applied().is_ok() {
-        note.over();
+        record.finish();
     }
-    let Err(error) = is_back else { return Err(fault) };
-    tracing::error!(page.path = %there.path, ?error, "what was to be replaced is at `{place}` now");
-    let told = format!("{fault}; what was to be replaced is at `{place}` now");
-    Err(Fault::new(fault.kind(), told).with_source(fault))
+    let Err(error) = restored else { return Err(fault) };
+    tracing::error!(page.path = %existing.path, ?error, "could not restore the replaced resource; it is at `{backup_path}` now");
+    let message = format!("{fault}; the replaced resource is at `{backup_path}` now");
+    Err(Fault::new(fault.kind(), message).with_source(fault))
 }

@@ -1,7 +1,7 @@
-//! A path, looked up.
+//! A path resolved to its node.
 //!
-//! Why nodes, where a path would do? Because files too large to be recorded have no other name, and what somebody is writing through a mount is
-//! seen by its nodes only.
+//! The node is pinned, because files too large for a version have no other identity, and because
+//! writes through a mount are visible through their node only.
 
 use svcfs_base::{ETag, Fault, Kind, PathComponent, TreePath};
 use svcfs_vfs::{EntryKind, NodeId, PathAttributes, Vfs};
@@ -9,10 +9,10 @@ use svcfs_vfs::{EntryKind, NodeId, PathAttributes, Vfs};
 use crate::context::WebdavRequestContext;
 use crate::metadata::ResourceMetadata;
 
-/// Something that stands at a path.
+/// A node at a path; released when dropped.
 pub(crate) struct ResolvedResource<'a> {
     vfs: &'a Vfs,
-    /// Where it is, links followed.
+    /// The path, links followed.
     pub(crate) path: TreePath,
     pub(crate) node: NodeId,
     pub(crate) attributes: PathAttributes,
@@ -25,164 +25,140 @@ impl Drop for ResolvedResource<'_> {
 }
 
 impl<'a> ResolvedResource<'a> {
-    /// What a path leads to, links followed.
-    ///
-    /// # Errors
-    /// `NotFound`, `Forbidden` beyond the caller's reach, `Invalid` for a link that leads out of the tree.
-    pub(crate) fn at(asked: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
-        let LookupContext { vfs, protocol, .. } = LookupContext::of(asked);
-        check_reach(asked, path)?;
-        let place = vfs.resolve_links(protocol, path).map_err(|fault| lost(asked, path, fault))?;
-        Self::exactly(asked, place)
+    /// Resolves a path, following links. Errors: `NotFound`, `Forbidden` outside the caller's
+    /// permissions, `Invalid` for a link that leads out of the tree.
+    pub(crate) fn at(context: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
+        let LookupContext { vfs, protocol, .. } = LookupContext::of(context);
+        check_access(context, path)?;
+        let target = vfs.resolve_links(protocol, path).map_err(|fault| as_not_found(context, path, fault))?;
+        Self::lookup(context, target)
     }
 
-    /// What stands at a path itself.
-    ///
-    /// # Errors
-    /// As [`Found::at`].
-    pub(crate) fn itself(asked: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
-        check_reach(asked, path)?;
-        Self::exactly(asked, path.clone())
+    /// Resolves a path without following a link at its end.
+    pub(crate) fn at_no_follow(context: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
+        check_access(context, path)?;
+        Self::lookup(context, path.clone())
     }
 
-    fn exactly(asked: &'a WebdavRequestContext, path: TreePath) -> Result<Self, Fault> {
-        let vfs = &*asked.space().vfs;
-        // Nothing is below a file. Who puts something there has no folder to put it into, which is asked for by itself.
-        let (node, attributes) = vfs.lookup_path(asked.caller(), &path).map_err(|fault| match fault.kind() {
+    fn lookup(context: &'a WebdavRequestContext, path: TreePath) -> Result<Self, Fault> {
+        let vfs = &*context.space().vfs;
+        // A path below a file does not exist. For a write, the missing parent folder is reported
+        // separately.
+        let (node, attributes) = vfs.lookup_path(context.caller(), &path).map_err(|fault| match fault.kind() {
             Kind::NotDirectory => Fault::file_not_found(&path),
             _ => fault,
         })?;
         Ok(Self { vfs, node, attributes, path })
     }
 
-    /// The folder that a path lies in.
-    ///
-    /// # Errors
-    /// `NotFound` when there is none; `NotDirectory`; `Forbidden` for what nobody may make or take away there.
-    pub(crate) fn parent_of(asked: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
+    /// Resolves the parent folder of a path. Errors: `NotFound` when there is none; `NotDirectory`;
+    /// `Forbidden` for protected names.
+    pub(crate) fn parent_of(context: &'a WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
         let parent = path.parent().ok_or_else(|| Fault::is_directory(path))?;
-        // With a key for one folder, that folder is the highest that may be looked at.
-        let found = if asked.caller().permissions.covers(&parent) {
-            Self::at(asked, &parent)?
+        // A key for one folder may not look above that folder.
+        let resource = if context.caller().permissions.covers(&parent) {
+            Self::at(context, &parent)?
         } else {
-            asked.caller().permissions.check_path(path)?;
-            Self::exactly(asked, parent)?
+            context.caller().permissions.check_path(path)?;
+            Self::lookup(context, parent)?
         };
-        if !found.is_folder() {
-            return Err(Fault::not_directory(&found.path));
+        if !resource.is_folder() {
+            return Err(Fault::not_directory(&resource.path));
         }
-        check_not_ours(asked, path)?;
-        Ok(found)
+        check_not_protected(context, path)?;
+        Ok(resource)
     }
 
     pub(crate) fn is_folder(&self) -> bool {
         self.attributes.kind == EntryKind::Directory
     }
-    /// Whether no version has it.
+    /// Whether the file is too large to be versioned.
     pub(crate) fn is_large(&self) -> bool {
         self.attributes.large_file().is_some()
     }
-    /// The name of the node that is found, for the vfs.
-    ///
-    /// # Errors
-    /// Of the root.
+    /// The name in its folder. Errors: For the root, which has none.
     pub(crate) fn name(&self) -> Result<PathComponent, Fault> {
         PathComponent::parse(self.path.name())
     }
-    /// What dav-server wants to know of it.
-    ///
-    /// # Errors
-    /// Those of reading it.
-    pub(crate) fn metadata(&self, asked: &WebdavRequestContext) -> Result<ResourceMetadata, Fault> {
-        metadata(asked, &self.path, self.attributes.clone())
+    /// The metadata for dav-server.
+    pub(crate) fn metadata(&self, context: &WebdavRequestContext) -> Result<ResourceMetadata, Fault> {
+        metadata(context, &self.path, self.attributes.clone())
     }
-    /// What is in this folder and may be seen, as it stands there; links are not followed.
-    ///
-    /// # Errors
-    /// `NotDirectory`.
-    pub(crate) fn entries(&self, asked: &WebdavRequestContext) -> Result<Vec<(TreePath, PathAttributes)>, Fault> {
-        let mut entries = self.all_entries(asked)?;
+    /// The visible entries of this folder; links are not followed. Errors: `NotDirectory`.
+    pub(crate) fn entries(&self, context: &WebdavRequestContext) -> Result<Vec<(TreePath, PathAttributes)>, Fault> {
+        let mut entries = self.all_entries(context)?;
         entries.retain(|(_, attributes)| !matches!(attributes.kind, EntryKind::Special(_)));
         Ok(entries)
     }
-    /// The same, with pipes, sockets and devices, which no client is told of.
-    ///
-    /// # Errors
+    /// All entries, including pipes, sockets and devices, which clients do not see. Errors:
     /// `NotDirectory`.
-    pub(crate) fn all_entries(&self, asked: &WebdavRequestContext) -> Result<Vec<(TreePath, PathAttributes)>, Fault> {
-        let entries = self.vfs.entries(asked.caller(), self.node)?.into_iter();
+    pub(crate) fn all_entries(&self, context: &WebdavRequestContext) -> Result<Vec<(TreePath, PathAttributes)>, Fault> {
+        let entries = self.vfs.entries(context.caller(), self.node)?.into_iter();
         Ok(entries.map(|(name, _, attributes)| (self.path.join(&name), attributes)).collect())
     }
 }
 
-/// Checks that what a path leads to lies where the caller may look.
-///
-/// # Errors
-/// `Forbidden`; `NotFound` to whoever looks, `Invalid` to whoever writes, for a link that leads out of the tree.
-pub(crate) fn check_reach(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
-    let LookupContext { protocol, reach, .. } = LookupContext::of(asked);
-    asked.space().check_path_access(reach, protocol, path).map_err(|fault| lost(asked, path, fault))
+/// Checks that the caller may access the target of a path. Errors: `Forbidden`; for a link that
+/// leads out of the tree `NotFound` to readers, `Invalid` to writers.
+pub(crate) fn check_access(context: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
+    let LookupContext { protocol, permissions, .. } = LookupContext::of(context);
+    context.space().check_path_access(permissions, protocol, path).map_err(|fault| as_not_found(context, path, fault))
 }
 
-/// A link that leads out of the tree or in a circle is not there, as nothing is below a file; but nothing may be made in its place.
-fn lost(asked: &WebdavRequestContext, path: &TreePath, fault: Fault) -> Fault {
+/// For readers, a link that leads out of the tree or forms a cycle does not exist; but writers must
+/// not replace it.
+fn as_not_found(context: &WebdavRequestContext, path: &TreePath, fault: Fault) -> Fault {
     match fault.kind() {
         Kind::NotDirectory => Fault::file_not_found(path),
-        Kind::Invalid if asked.is_looking() => Fault::file_not_found(path),
+        Kind::Invalid if context.is_read_only() => Fault::file_not_found(path),
         _ => fault,
     }
 }
 
-/// Refuses to make or take away what belongs to the server.
-///
-/// # Errors
-/// `Forbidden`.
-pub(crate) fn check_not_ours(asked: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
-    if !asked.space().vfs.is_protected(asked.caller().protocol, path) {
+/// Refuses to create or remove the server's own files. Errors: `Forbidden`.
+pub(crate) fn check_not_protected(context: &WebdavRequestContext, path: &TreePath) -> Result<(), Fault> {
+    if !context.space().vfs.is_protected(context.caller().protocol, path) {
         return Ok(());
     }
-    let what = if path.is_root() { "the root of a space".to_owned() } else { format!("`{path}`") };
-    Err(Fault::new(Kind::Forbidden, format!("{what} belongs to the server, and stays where it is")))
+    let subject = if path.is_root() { "the root of a space".to_owned() } else { format!("`{path}`") };
+    Err(Fault::new(Kind::Forbidden, format!("{subject} belongs to the server and cannot be created or removed")))
 }
 
-/// What dav-server wants to know of what stands at a path.
-///
-/// # Errors
-/// Those of reading it.
+/// The metadata of a path for dav-server.
 pub(crate) fn metadata(
-    asked: &WebdavRequestContext,
+    context: &WebdavRequestContext,
     path: &TreePath,
     attributes: PathAttributes,
 ) -> Result<ResourceMetadata, Fault> {
-    if attributes.kind != EntryKind::File || !asked.wants_etags() {
+    if attributes.kind != EntryKind::File || !context.needs_etags() {
         return Ok(ResourceMetadata::without_etag(attributes));
     }
     if attributes.large_file().is_some() {
         return Ok(ResourceMetadata::of_large(attributes));
     }
-    let space = asked.space();
-    let unread = attributes.clone();
-    let read = || match space.vfs.read(asked.caller().protocol, path) {
-        // What is told of it is of the same moment as its hash.
+    let space = context.space();
+    let unsaved_attributes = attributes.clone();
+    let read = || match space.vfs.read(context.caller().protocol, path) {
+        // Attributes and hash from the same read.
         Ok(file) => Ok((file.attributes, file.etag)),
-        // Made through a mount, and not saved yet: to all others it is an empty file.
-        Err(fault) if fault.kind() == Kind::NotFound => Ok((unread, ETag::from_content(b""))),
+        // Created through a mount and not saved yet: other clients see an empty file.
+        Err(fault) if fault.kind() == Kind::NotFound => Ok((unsaved_attributes, ETag::from_content(b""))),
         Err(fault) => Err(fault),
     };
-    let (attributes, etag) = asked.protocol().etags.of((&space.name, path), attributes, read)?;
+    let (attributes, etag) = context.protocol().etags.get_or_read((&space.name, path), attributes, read)?;
     Ok(ResourceMetadata::of(attributes, etag))
 }
 
-/// What looking up needs of a request.
+/// The parts of a context that a lookup needs.
 struct LookupContext<'a> {
     vfs: &'a Vfs,
     protocol: svcfs_base::Protocol,
-    reach: &'a svcfs_base::Permissions,
+    permissions: &'a svcfs_base::Permissions,
 }
 
 impl<'a> LookupContext<'a> {
-    fn of(asked: &'a WebdavRequestContext) -> Self {
-        let caller = asked.caller();
-        Self { vfs: &asked.space().vfs, protocol: caller.protocol, reach: &caller.permissions }
+    fn of(context: &'a WebdavRequestContext) -> Self {
+        let caller = context.caller();
+        Self { vfs: &context.space().vfs, protocol: caller.protocol, permissions: &caller.permissions }
     }
 }

@@ -184,7 +184,8 @@ fn litmus_passes_whole() {
         assert!(told.contains(&summary), "{summary} is not in {told}");
     }
     assert!(!told.contains("FAIL") && !told.contains("SKIPPED"), "{told}");
-    // One warning, of an address with a `#` in it, that no client sends: hyper leaves off what follows it, and nobody behind it can tell.
+    // One warning, of an address with a `#` in it, that no client sends: hyper leaves off what
+    // follows it, and nobody behind it can tell.
     let warnings: Vec<_> = told.split('\n').filter(|line| line.contains("WARNING")).collect();
     assert!(matches!(&warnings[..], [one] if one.contains("delete_fragment")), "{told}");
 }

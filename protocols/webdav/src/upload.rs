@@ -1,4 +1,5 @@
-//! A file that is written: gathered as it comes, and put in place whole once all of it is there. One that breaks off changes nothing.
+//! A file that is written: received completely, then installed. An incomplete upload changes
+//! nothing.
 
 use std::io::SeekFrom;
 use std::sync::Arc;
@@ -12,51 +13,51 @@ use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
 use crate::context::WebdavRequestContext;
-use crate::file_system::sought;
+use crate::file_system::seek_position;
 use crate::locks::WebdavLocks;
 use crate::metadata::ResourceMetadata;
 use crate::observed_state::{self, ObservedState};
 use crate::resolved::ResolvedResource;
 
-/// How a file is opened.
+/// How a file is opened for writing.
 pub(crate) struct UploadOptions {
-    /// A part of it is written, the rest stays.
+    /// Write a part and keep the rest.
     pub(crate) keeps_content: bool,
-    /// That part comes at the end.
-    pub(crate) at_end: bool,
-    pub(crate) must_be_new: bool,
-    pub(crate) must_be_there: bool,
-    /// Bytes that were announced.
+    /// Append to the file.
+    pub(crate) append: bool,
+    pub(crate) create_new: bool,
+    pub(crate) must_exist: bool,
+    /// The declared length in bytes.
     pub(crate) length: Option<u64>,
 }
 
-/// A file on its way.
+/// An upload in progress.
 pub(crate) struct FileUpload {
-    asked: WebdavRequestContext,
+    context: WebdavRequestContext,
     path: TreePath,
-    /// What it may be written over; anything, if none.
-    over: Option<ObservedState>,
-    announced: Option<u64>,
+    /// The state that the target must have; `None` accepts any.
+    expected: Option<ObservedState>,
+    declared: Option<u64>,
     received: u64,
-    what: WriteRange,
-    /// What has come, of what a version can hold.
-    coming: SpillBuffer,
-    /// What has come of a longer file, and is not handed to the disk.
+    range: WriteRange,
+    /// Received bytes of a file that fits into a version.
+    buffer: SpillBuffer,
+    /// Received bytes of a longer file, not passed to `stage` yet.
     blocks: BlockBuffer,
-    /// What came before that.
-    beside: Option<PipelineStage<StagedResource>>,
-    /// What became of it.
+    /// Writes a longer file to disk.
+    stage: Option<PipelineStage<StagedResource>>,
+    /// The metadata of the written file.
     outcome: Option<ResourceMetadata>,
 }
 
-/// What of a file is written.
+/// The part of a file that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriteRange {
-    All,
-    /// A part of it, from here on; the rest stays.
-    From(u64),
-    /// More of it: at its end, wherever one seeks, for dav-server seeks to the beginning of what it appends.
-    More,
+    Full,
+    /// From this offset; the rest is kept.
+    At(u64),
+    /// At the end of the file. Seeks are ignored: dav-server seeks to the start before it appends.
+    Append,
 }
 
 impl std::fmt::Debug for FileUpload {
@@ -66,54 +67,57 @@ impl std::fmt::Debug for FileUpload {
 }
 
 impl FileUpload {
-    /// Begins to write the file that a path leads to, or a new one.
-    ///
-    /// # Errors
-    /// `NotFound` without a folder to put it into, `IsDirectory`, `Exists`; `Forbidden` beyond the caller's reach.
-    pub(crate) fn begin(asked: &WebdavRequestContext, path: TreePath, begin: UploadOptions) -> Result<Self, Fault> {
-        let UploadOptions { keeps_content, at_end, must_be_new, must_be_there, length } = begin;
+    /// Starts to write a file, existing or new. Errors: `NotFound` without a parent folder,
+    /// `IsDirectory`, `Exists`; `Forbidden` outside the caller's permissions.
+    pub(crate) fn open(context: &WebdavRequestContext, path: TreePath, options: UploadOptions) -> Result<Self, Fault> {
+        let UploadOptions { keeps_content, append, create_new, must_exist, length } = options;
         let mut upload = Self {
-            asked: asked.clone(),
-            over: if must_be_new { Some(ObservedState::Nothing) } else { asked.seen(&path) },
-            announced: length,
+            context: context.clone(),
+            expected: if create_new { Some(ObservedState::Nothing) } else { context.observed(&path) },
+            declared: length,
             received: 0,
-            what: WriteRange::All,
-            coming: gathering(asked),
-            blocks: BlockBuffer::new(&asked.protocol().room),
-            beside: None,
+            range: WriteRange::Full,
+            buffer: new_buffer(context),
+            blocks: BlockBuffer::new(&context.protocol().memory),
+            stage: None,
             outcome: None,
             path,
         };
-        match ResolvedResource::at(asked, &upload.path) {
-            Ok(found) if found.attributes.kind != EntryKind::File => return Err(Fault::is_directory(&upload.path)),
-            Ok(_) if must_be_new => return Err(Fault::exists(&upload.path)),
-            Ok(found) => {
+        match ResolvedResource::at(context, &upload.path) {
+            Ok(resource) if resource.attributes.kind != EntryKind::File => {
+                return Err(Fault::is_directory(&upload.path));
+            }
+            Ok(_) if create_new => return Err(Fault::exists(&upload.path)),
+            Ok(resource) => {
                 if keeps_content {
-                    if found.is_large() {
+                    if resource.is_large() {
                         return Err(Fault::too_large("file of which a part is written", MAX_FILE_BYTES));
                     }
-                    let file = asked.space().vfs.read(asked.caller().protocol, &found.path)?;
-                    upload.over.as_ref().map_or(Ok(()), |over| over.admits(&found.path, file.etag))?;
-                    upload.over =
+                    let file = context.space().vfs.read(context.caller().protocol, &resource.path)?;
+                    upload
+                        .expected
+                        .as_ref()
+                        .map_or(Ok(()), |expected| expected.check_unchanged(&resource.path, file.etag))?;
+                    upload.expected =
                         Some(ObservedState::File(ResourceMetadata::of(file.attributes, file.etag), file.etag));
                 }
-                upload.path = found.path.clone();
+                upload.path = resource.path.clone();
             }
-            Err(fault) if fault.kind() == Kind::NotFound && !must_be_there => {
-                ResolvedResource::parent_of(asked, &upload.path)?;
+            Err(fault) if fault.kind() == Kind::NotFound && !must_exist => {
+                ResolvedResource::parent_of(context, &upload.path)?;
                 if keeps_content {
-                    upload.over = Some(ObservedState::Nothing);
+                    upload.expected = Some(ObservedState::Nothing);
                 }
             }
             Err(fault) => return Err(fault),
         }
         if keeps_content {
-            upload.what = if at_end { WriteRange::More } else { WriteRange::From(0) };
+            upload.range = if append { WriteRange::Append } else { WriteRange::At(0) };
         }
-        if asked.is_lock() {
-            // Nothing will be written: the lock is on an empty file (RFC 4918 7.3).
-            upload.over = Some(ObservedState::Nothing);
-            upload.outcome = put(asked, (&upload.path, upload.over.as_ref()), Bytes::new())?;
+        if context.is_lock_request() {
+            // LOCK on an unmapped URL creates an empty file (RFC 4918 7.3).
+            upload.expected = Some(ObservedState::Nothing);
+            upload.outcome = save(context, (&upload.path, upload.expected.as_ref()), Bytes::new())?;
         }
         Ok(upload)
     }
@@ -121,39 +125,41 @@ impl FileUpload {
     async fn write(&mut self, data: Bytes) -> FsResult<()> {
         const LIMIT: u64 = MAX_FILE_BYTES as u64;
         self.received += data.len() as u64;
-        let is_long = self.received > LIMIT || self.announced.is_some_and(|announced| announced > LIMIT);
-        match self.what {
-            WriteRange::All if is_long => return self.write_blocks(&data).await,
-            WriteRange::From(_) | WriteRange::More if self.received > LIMIT => {
-                return Err(self.asked.refuse(Fault::too_large("file of which a part is written", MAX_FILE_BYTES)));
+        let is_long = self.received > LIMIT || self.declared.is_some_and(|declared| declared > LIMIT);
+        match self.range {
+            WriteRange::Full if is_long => return self.write_blocks(&data).await,
+            WriteRange::At(_) | WriteRange::Append if self.received > LIMIT => {
+                return Err(self
+                    .context
+                    .record_fault(Fault::too_large("file of which a part is written", MAX_FILE_BYTES)));
             }
-            WriteRange::All | WriteRange::From(_) | WriteRange::More => {}
+            WriteRange::Full | WriteRange::At(_) | WriteRange::Append => {}
         }
-        self.coming.push(&data);
-        if self.coming.is_full() {
-            let mut coming = self.taken();
-            self.coming = self
-                .asked
+        self.buffer.push(&data);
+        if self.buffer.is_full() {
+            let mut buffer = self.take_buffer();
+            self.buffer = self
+                .context
                 .run(move |_| {
-                    coming.spill()?;
-                    Ok(coming)
+                    buffer.spill()?;
+                    Ok(buffer)
                 })
                 .await?;
         }
         Ok(())
     }
 
-    /// What has come, to go on with an empty one.
-    fn taken(&mut self) -> SpillBuffer {
-        std::mem::replace(&mut self.coming, gathering(&self.asked))
+    /// Takes the buffer and leaves an empty one.
+    fn take_buffer(&mut self) -> SpillBuffer {
+        std::mem::replace(&mut self.buffer, new_buffer(&self.context))
     }
 
-    /// Room for what came back from the disk.
-    async fn room(&self, length: u64) -> FsResult<OwnedSemaphorePermit> {
-        self.asked.protocol().room.reserve_buffer(length).await.map_err(|fault| self.asked.refuse(fault))
+    /// Memory for data that is read back from disk.
+    async fn reserve_memory(&self, length: u64) -> FsResult<OwnedSemaphorePermit> {
+        self.context.protocol().memory.reserve_buffer(length).await.map_err(|fault| self.context.record_fault(fault))
     }
 
-    /// Writes more of a long file beside its place: by another thread, while the next block comes.
+    /// Writes data of a long file on another thread, while the next block is received.
     async fn write_blocks(&mut self, mut data: &[u8]) -> FsResult<()> {
         while let Some(block) = self.blocks.push(&mut data) {
             self.write_block(block).await?;
@@ -162,118 +168,123 @@ impl FileUpload {
     }
 
     async fn write_block(&mut self, block: Arc<Vec<u8>>) -> FsResult<()> {
-        let beside = match &mut self.beside {
-            Some(beside) => beside,
+        let stage = match &mut self.stage {
+            Some(stage) => stage,
             None => {
-                let beside = self.begin_beside().await?;
-                self.beside.insert(PipelineStage::new(&self.asked.protocol().lanes, beside))
+                let staged = self.create_staged().await?;
+                self.stage.insert(PipelineStage::new(&self.context.protocol().lanes, staged))
             }
         };
-        beside.write(block).await.map_err(|fault| self.asked.refuse(fault))
+        stage.write(block).await.map_err(|fault| self.context.record_fault(fault))
     }
 
-    /// A file beside its place, with what was gathered before it was known to be long.
-    async fn begin_beside(&mut self) -> FsResult<StagedResource> {
-        let _room = if self.coming.is_on_disk() { Some(self.room(self.coming.length()).await?) } else { None };
-        let (coming, path) = (self.taken(), self.path.clone());
-        let begun = self.asked.run(move |asked| {
-            let mut beside = StagedResource::new(asked, &path)?;
-            if coming.length() > 0 {
-                beside.append(&coming.into_bytes()?.0)?;
+    /// Creates the staged file, with the data that was buffered so far.
+    async fn create_staged(&mut self) -> FsResult<StagedResource> {
+        let _memory =
+            if self.buffer.is_on_disk() { Some(self.reserve_memory(self.buffer.length()).await?) } else { None };
+        let (buffer, path) = (self.take_buffer(), self.path.clone());
+        let created = self.context.run(move |context| {
+            let mut staged = StagedResource::new(context, &path)?;
+            if buffer.length() > 0 {
+                staged.append(&buffer.into_bytes()?.0)?;
             }
-            Ok(beside)
+            Ok(staged)
         });
-        begun.await
+        created.await
     }
 
-    /// The file beside its place, once all of it is written; none of a short one.
-    async fn finish_beside(&mut self) -> FsResult<Option<StagedResource>> {
+    /// Completes the staged file; `None` for a short file.
+    async fn finish_staged(&mut self) -> FsResult<Option<StagedResource>> {
         if let Some(block) = self.blocks.take_partial() {
             self.write_block(block).await?;
         }
-        let Some(beside) = self.beside.take() else { return Ok(None) };
-        beside.finish().await.map(Some).map_err(|fault| self.asked.refuse(fault))
+        let Some(stage) = self.stage.take() else { return Ok(None) };
+        stage.finish().await.map(Some).map_err(|fault| self.context.record_fault(fault))
     }
 
-    /// All of it is there.
+    /// Installs the complete file.
     async fn finish(&mut self) -> FsResult<()> {
-        if let Some(announced) = self.announced.filter(|announced| *announced != self.received) {
-            let told = format_args!("has {} bytes, and {announced} were announced; nothing was written", self.received);
-            return Err(self.asked.refuse(Fault::invalid("body", told)));
+        if let Some(declared) = self.declared.filter(|declared| *declared != self.received) {
+            let message =
+                format_args!("has {} bytes, but {declared} were declared; nothing was written", self.received);
+            return Err(self.context.record_fault(Fault::invalid("body", message)));
         }
-        let beside = self.finish_beside().await?;
-        let room = match (self.what, self.coming.is_on_disk()) {
-            (WriteRange::All, false) => None,
-            (WriteRange::All, true) => Some(self.room(self.received).await?),
-            // With the rest of the file.
-            (WriteRange::From(_) | WriteRange::More, _) => Some(self.room(MAX_FILE_BYTES as u64).await?),
+        let staged = self.finish_staged().await?;
+        let memory = match (self.range, self.buffer.is_on_disk()) {
+            (WriteRange::Full, false) => None,
+            (WriteRange::Full, true) => Some(self.reserve_memory(self.received).await?),
+            // Includes the rest of the file.
+            (WriteRange::At(_) | WriteRange::Append, _) => Some(self.reserve_memory(MAX_FILE_BYTES as u64).await?),
         };
-        let (coming, what) = (self.taken(), self.what);
-        let (path, over) = (self.path.clone(), self.over.clone());
-        let finished = self.asked.run(move |asked| {
-            let _room = room;
-            if let Some(beside) = &beside {
-                beside.flush()?;
+        let (buffer, range) = (self.take_buffer(), self.range);
+        let (path, expected) = (self.path.clone(), self.expected.clone());
+        let installed = self.context.run(move |context| {
+            let _memory = memory;
+            if let Some(staged) = &staged {
+                staged.flush()?;
             }
-            let _unlocked = WebdavLocks::check_again(asked, &asked.path().into_iter().collect::<Vec<_>>())?;
-            if let Some(beside) = beside {
-                beside.into_place(asked, &path, over.as_ref())?;
-                asked.set_time(&path);
-                let found = ResolvedResource::itself(asked, &path)?;
-                return Ok(Some(ResourceMetadata::of_large(found.attributes.clone())));
+            let _barrier = WebdavLocks::recheck(context, &context.path().into_iter().collect::<Vec<_>>())?;
+            if let Some(staged) = staged {
+                staged.install(context, &path, expected.as_ref())?;
+                context.apply_client_mtime(&path);
+                let resource = ResolvedResource::at_no_follow(context, &path)?;
+                return Ok(Some(ResourceMetadata::of_large(resource.attributes.clone())));
             }
-            let (content, _taken) = coming.into_bytes()?;
-            let content =
-                if what == WriteRange::All { content } else { patched(asked, &path, (what, over.as_ref()), &content)? };
-            put(asked, (&path, over.as_ref()), content)
+            let (content, _permit) = buffer.into_bytes()?;
+            let content = if range == WriteRange::Full {
+                content
+            } else {
+                apply_patch(context, &path, (range, expected.as_ref()), &content)?
+            };
+            save(context, (&path, expected.as_ref()), content)
         });
-        self.outcome = finished.await?;
+        self.outcome = installed.await?;
         Ok(())
     }
 }
 
-/// Something that bytes are gathered in.
-fn gathering(asked: &WebdavRequestContext) -> SpillBuffer {
-    SpillBuffer::new(&asked.protocol().room, &asked.space().vfs.state_directory())
+/// A buffer for an upload.
+fn new_buffer(context: &WebdavRequestContext) -> SpillBuffer {
+    SpillBuffer::new(&context.protocol().memory, &context.space().vfs.state_directory())
 }
 
-/// A file of which a part is another one.
-fn patched(
-    asked: &WebdavRequestContext,
+/// Reads the file and replaces a part of it.
+fn apply_patch(
+    context: &WebdavRequestContext,
     path: &TreePath,
-    (what, over): (WriteRange, Option<&ObservedState>),
+    (range, expected): (WriteRange, Option<&ObservedState>),
     part: &[u8],
 ) -> Result<Bytes, Fault> {
     let mut content = Vec::new();
-    if let Some(over @ ObservedState::File(..)) = over {
-        let file = asked.space().vfs.read(asked.caller().protocol, path)?;
-        over.admits(path, file.etag)?;
+    if let Some(expected @ ObservedState::File(..)) = expected {
+        let file = context.space().vfs.read(context.caller().protocol, path)?;
+        expected.check_unchanged(path, file.etag)?;
         content.extend_from_slice(&file.content);
     }
-    let begin = match what {
-        WriteRange::All | WriteRange::From(0) => 0,
-        WriteRange::From(at) => usize::try_from(at).map_err(Fault::internal)?,
-        WriteRange::More => content.len(),
+    let start = match range {
+        WriteRange::Full | WriteRange::At(0) => 0,
+        WriteRange::At(at) => usize::try_from(at).map_err(Fault::internal)?,
+        WriteRange::Append => content.len(),
     };
-    let end = begin.saturating_add(part.len());
+    let end = start.saturating_add(part.len());
     if end > MAX_FILE_BYTES {
         return Err(Fault::too_large("file of which a part is written", MAX_FILE_BYTES));
     }
     content.resize(content.len().max(end), 0);
-    content.get_mut(begin..end).unwrap_or_default().copy_from_slice(part);
+    content.get_mut(start..end).unwrap_or_default().copy_from_slice(part);
     Ok(content.into())
 }
 
-fn put(
-    asked: &WebdavRequestContext,
-    (path, over): (&TreePath, Option<&ObservedState>),
+fn save(
+    context: &WebdavRequestContext,
+    (path, expected): (&TreePath, Option<&ObservedState>),
     content: Bytes,
 ) -> Result<Option<ResourceMetadata>, Fault> {
-    let (vfs, caller) = (&asked.space().vfs, asked.caller());
-    let saved = vfs.save(caller, path.clone(), content, observed_state::expect(over))?;
-    asked.set_time(path);
-    let found = ResolvedResource::itself(asked, path)?;
-    Ok(saved.etag.map(|etag| ResourceMetadata::of(found.attributes.clone(), etag)))
+    let (vfs, caller) = (&context.space().vfs, context.caller());
+    let saved = vfs.save(caller, path.clone(), content, observed_state::to_precondition(expected))?;
+    context.apply_client_mtime(path);
+    let resource = ResolvedResource::at_no_follow(context, path)?;
+    Ok(saved.etag.map(|etag| ResourceMetadata::of(resource.attributes.clone(), etag)))
 }
 
 impl DavFile for FileUpload {
@@ -291,90 +302,81 @@ impl DavFile for FileUpload {
     fn read_bytes(&mut self, _: usize) -> FsFuture<'_, Bytes> {
         Box::pin(std::future::ready(Err(FsError::Forbidden)))
     }
-    fn seek(&mut self, place: SeekFrom) -> FsFuture<'_, u64> {
-        let sought = match (self.what, sought(place, 0, 0)) {
-            (WriteRange::More, _) => Ok(0),
-            // Behind the end of what can be recorded nothing is kept that could be written around.
-            (WriteRange::From(_), Ok(place)) if place > MAX_FILE_BYTES as u64 => Err(FsError::TooLarge),
-            (WriteRange::From(_), Ok(place)) if self.received == 0 => {
-                self.what = WriteRange::From(place);
-                Ok(place)
+    fn seek(&mut self, position: SeekFrom) -> FsFuture<'_, u64> {
+        let seek_position = match (self.range, seek_position(position, 0, 0)) {
+            (WriteRange::Append, _) => Ok(0),
+            // No file with versions is that long.
+            (WriteRange::At(_), Ok(position)) if position > MAX_FILE_BYTES as u64 => Err(FsError::TooLarge),
+            (WriteRange::At(_), Ok(position)) if self.received == 0 => {
+                self.range = WriteRange::At(position);
+                Ok(position)
             }
-            (WriteRange::All, Ok(0)) => Ok(0),
-            (WriteRange::All | WriteRange::From(_), _) => Err(FsError::GeneralFailure),
+            (WriteRange::Full, Ok(0)) => Ok(0),
+            (WriteRange::Full | WriteRange::At(_), _) => Err(FsError::GeneralFailure),
         };
-        Box::pin(std::future::ready(sought))
+        Box::pin(std::future::ready(seek_position))
     }
     fn flush(&mut self) -> FsFuture<'_, ()> {
         Box::pin(self.finish())
     }
 }
 
-/// A file of any length beside its place; gone when it is let go of.
+/// A file that is written to a temporary name next to its target; removed when dropped before it is
+/// installed.
 pub(crate) struct StagedResource {
     vfs: Arc<Vfs>,
     caller: Caller,
     node: NodeId,
     handle: HandleId,
-    /// Where it is; none once it is in its place.
+    /// Its temporary path; `None` once it is installed.
     path: Option<TreePath>,
     length: u64,
 }
 
 impl StagedResource {
-    /// A new one, in the folder that `path` lies in.
-    ///
-    /// # Errors
-    /// `NotFound` when there is no such folder.
-    pub(crate) fn new(asked: &WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
-        let (vfs, caller) = (Arc::clone(&asked.space().vfs), asked.caller().clone());
-        let folder = ResolvedResource::parent_of(asked, path)?;
+    /// Creates one in the folder of `path`. Errors: `NotFound` when there is no such folder.
+    pub(crate) fn new(context: &WebdavRequestContext, path: &TreePath) -> Result<Self, Fault> {
+        let (vfs, caller) = (Arc::clone(&context.space().vfs), context.caller().clone());
+        let folder = ResolvedResource::parent_of(context, path)?;
         let name =
             PathComponent::parse(&format!("{}{}{}", UPLOAD_AFFIXES.0, Uuid::new_v4().simple(), UPLOAD_AFFIXES.1))?;
         let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
         let path = Some(folder.path.join(&name));
         drop(folder);
-        let beside = Self { vfs, caller, node, handle, path, length: 0 };
-        beside.vfs.spill_to_disk(handle)?;
-        Ok(beside)
+        let staged = Self { vfs, caller, node, handle, path, length: 0 };
+        staged.vfs.spill_to_disk(handle)?;
+        Ok(staged)
     }
 
-    /// Writes more of it.
-    ///
-    /// # Errors
-    /// Those of the disk.
+    /// Appends data.
     pub(crate) fn append(&mut self, data: &[u8]) -> Result<(), Fault> {
         self.vfs.write_node(&self.caller, self.handle, WriteAt::Offset(self.length), data)?;
         self.length += data.len() as u64;
         Ok(())
     }
 
-    /// Sees to it that all of it is on the disk, which takes its time.
-    ///
-    /// # Errors
-    /// Those of the disk.
+    /// Flushes the file to disk, which may take long.
     pub(crate) fn flush(&self) -> Result<(), Fault> {
         self.vfs.publish(&self.caller, self.node, Durability::Now)
     }
 
-    /// Puts it in its place, instead of what was looked at there, or of whatever stands there.
-    ///
-    /// # Errors
-    /// `Conflict` when it is something else by now; those of the disk. Nothing is there then but what was.
-    pub(crate) fn into_place(
+    /// Installs the file, if the target is in the expected state. Errors: `Conflict` when the
+    /// target is in another state. The target is unchanged then.
+    pub(crate) fn install(
         mut self,
-        asked: &WebdavRequestContext,
-        place: &TreePath,
-        over: Option<&ObservedState>,
+        context: &WebdavRequestContext,
+        target: &TreePath,
+        expected: Option<&ObservedState>,
     ) -> Result<(), Fault> {
         let Some(path) = self.path.clone() else { return Ok(()) };
         self.flush()?;
-        let (beside, folder) = (ResolvedResource::parent_of(asked, &path)?, ResolvedResource::parent_of(asked, place)?);
-        let (old, new) = (PathComponent::parse(path.name())?, PathComponent::parse(place.name())?);
-        let how = (observed_state::expect(over), Durability::Now);
-        self.vfs.rename_node_expecting(&self.caller, (beside.node, &old), (folder.node, &new), how)?;
+        let (staging_folder, folder) =
+            (ResolvedResource::parent_of(context, &path)?, ResolvedResource::parent_of(context, target)?);
+        let (old, new) = (PathComponent::parse(path.name())?, PathComponent::parse(target.name())?);
+        let options = (observed_state::to_precondition(expected), Durability::Now);
+        self.vfs.rename_node_expecting(&self.caller, (staging_folder.node, &old), (folder.node, &new), options)?;
         self.path = None;
-        // It is there; only its name may be nowhere but in memory.
+        // The rename is done, but may not be flushed yet.
         match self.vfs.flush_node(self.node) {
             Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::Stale) => Ok(()),
             flushed => flushed,
@@ -397,7 +399,7 @@ impl Drop for StagedResource {
         let released = self.vfs.release(&self.caller, self.handle);
         self.vfs.forget(self.node, 1);
         if let Err(fault) = outcome.and(released) {
-            tracing::warn!(error = ?fault, "what came of an upload that broke off could not be removed");
+            tracing::warn!(error = ?fault, "could not remove the temporary file of an aborted upload");
         }
     }
 }
@@ -405,15 +407,15 @@ impl Drop for StagedResource {
 impl StagedResource {
     fn remove(&self, path: &TreePath) -> Result<(), Fault> {
         let mut folder = NodeId::ROOT;
-        let mut found = Vec::new();
+        let mut pinned = Vec::new();
         let parent = path.parent().unwrap_or_else(TreePath::root);
         let outcome = parent.components().try_for_each(|name| {
             folder = self.vfs.lookup(&self.caller, folder, &PathComponent::parse(name)?)?.0;
-            found.push(folder);
+            pinned.push(folder);
             Ok(())
         });
         let outcome = outcome.and_then(|()| self.vfs.unlink(&self.caller, folder, &PathComponent::parse(path.name())?));
-        found.into_iter().for_each(|node| self.vfs.forget(node, 1));
+        pinned.into_iter().for_each(|node| self.vfs.forget(node, 1));
         outcome
     }
 }

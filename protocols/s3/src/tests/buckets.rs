@@ -116,5 +116,5 @@ fn a_key_that_xml_cannot_carry_is_not_removed_and_not_told_as_it_is() {
 
 /// Whether an answer has only what XML has.
 fn xml_is_well_formed(told: &Reply) -> bool {
-    told.text().chars().all(|letter| letter != '\r' && crate::response_info::is_of_xml(letter))
+    told.text().chars().all(|letter| letter != '\r' && crate::response_info::is_xml_char(letter))
 }

@@ -147,7 +147,7 @@ fn an_upload_whose_client_hangs_up_while_it_is_put_together_is_completed_and_not
     assert!(runtime.block_on(client).unwrap_err().is_cancelled());
     pipe.write_all(b"tide").unwrap();
     drop(pipe);
-    drop(runtime.block_on(protocol.completing.hold(&id)));
+    drop(runtime.block_on(protocol.completions.lock(&id)));
     assert_eq!(served.text("a.txt").as_deref(), Some("tide"));
     assert_eq!(served.get("/default?uploads").all("UploadId"), [""; 0], "it is pending no more");
     let path = TreePath::parse("a.txt").unwrap();

@@ -41,7 +41,7 @@ pub(super) async fn waits<T>(mut asked: Pin<&mut impl Future<Output = T>>) -> bo
 fn with_a_key_of_a_folder_a_marker_beyond_it_tells_nothing_of_what_is_there() {
     let key = "[auth]\ntype = \"perspace\"\n[[auth.api_keys]]\nkey = \"docs\"\nprefix = \"docs\"\n";
     let served = Served::with(key);
-    let protocol = Arc::new(crate::S3Server::of(Arc::clone(&served.server)));
+    let protocol = Arc::new(crate::S3Server::new(Arc::clone(&served.server)));
     let vfs = &served.server.primary().vfs;
     let versions = |path: &str| {
         let path = TreePath::parse(path).unwrap();
@@ -68,7 +68,7 @@ fn with_a_key_of_a_folder_a_marker_beyond_it_tells_nothing_of_what_is_there() {
 #[test]
 fn an_abort_waits_for_the_completion_that_is_in_progress() {
     let served = Served::new();
-    let protocol = Arc::new(crate::S3Server::of(Arc::clone(&served.server)));
+    let protocol = Arc::new(crate::S3Server::new(Arc::clone(&served.server)));
     let id = served.send("POST", "/default/a.md?uploads", &[], "").all("UploadId").concat();
     let input = AbortMultipartUploadInput {
         bucket: "default".to_owned(),
@@ -78,10 +78,10 @@ fn an_abort_waits_for_the_completion_that_is_in_progress() {
     };
     let folder = served.folder.path().join("default/.svc/state/s3").join(&id);
     served.runtime.block_on(async {
-        let completing = protocol.completing.hold(&id).await;
+        let completions = protocol.completions.lock(&id).await;
         let mut aborted = pin!(crate::multipart_upload::abort(&protocol, request(input, None)));
         assert!(waits(aborted.as_mut()).await && folder.exists());
-        drop(completing);
+        drop(completions);
         aborted.await.unwrap();
     });
     assert!(!folder.exists());
@@ -91,7 +91,7 @@ fn an_abort_waits_for_the_completion_that_is_in_progress() {
 fn a_large_copy_takes_no_place_of_what_is_quick() {
     let served = Served::new();
     let lanes = Arc::new(Lanes::new(64, 1, Duration::from_secs(600)));
-    let protocol = Arc::new(crate::S3Server { lanes, ..crate::S3Server::of(Arc::clone(&served.server)) });
+    let protocol = Arc::new(crate::S3Server { lanes, ..crate::S3Server::new(Arc::clone(&served.server)) });
     assert_eq!(served.send("PUT", "/default/large.bin", &[], vec![b'x'; MAX_FILE_BYTES + 1]).status, 200);
     served.put("small.md", "# Small\n");
     let copy = |from: &str, to: &str| {

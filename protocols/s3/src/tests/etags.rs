@@ -13,7 +13,7 @@ use crate::context::S3RequestContext;
 use crate::etags::ETagStore;
 use crate::key_walk::ListQuery;
 use crate::list_objects::{self, ListOptions};
-use crate::object::unread;
+use crate::object::unread_bytes;
 use crate::operations::KeyEncoding;
 
 const MANNER: ListOptions = ListOptions { encoding: KeyEncoding::Plain, owner: None };
@@ -21,7 +21,10 @@ const MANNER: ListOptions = ListOptions { encoding: KeyEncoding::Plain, owner: N
 impl Served {
     /// A door of its own, that remembers so many ETags, also of what was written just now.
     pub(super) fn protocol(&self, most: usize) -> crate::S3Server {
-        crate::S3Server { etags: ETagStore::of(most, Duration::ZERO), ..crate::S3Server::of(Arc::clone(&self.server)) }
+        crate::S3Server {
+            etags: ETagStore::new(most, Duration::ZERO),
+            ..crate::S3Server::new(Arc::clone(&self.server))
+        }
     }
 
     fn look(&self, path: &str) -> (TreePath, PathAttributes) {
@@ -31,9 +34,9 @@ impl Served {
     }
 
     /// What a file and its name are of, among these, that would be read.
-    fn unread(&self, asked: &S3RequestContext, keys: &[&str]) -> u64 {
+    fn unread_bytes(&self, asked: &S3RequestContext, keys: &[&str]) -> u64 {
         let looks = keys.iter().map(|key| self.look(key));
-        looks.map(|(path, attributes)| unread(asked, &path, &attributes)).sum()
+        looks.map(|(path, attributes)| unread_bytes(asked, &path, &attributes)).sum()
     }
 }
 
@@ -41,11 +44,11 @@ pub(super) fn asked(protocol: crate::S3Server) -> S3RequestContext {
     let mut input = ListObjectsV2Input::builder();
     input.set_bucket("default".to_owned());
     let request = request(input.build().unwrap(), None);
-    Arc::new(protocol).asked(&request, "default", (Scope::Read, "ListObjects")).unwrap()
+    Arc::new(protocol).authorize(&request, "default", (Scope::Read, "ListObjects")).unwrap()
 }
 
 pub(super) fn listing() -> ListQuery {
-    ListQuery { most: 1000, ..ListQuery::default() }
+    ListQuery { limit: 1000, ..ListQuery::default() }
 }
 
 #[test]
@@ -58,24 +61,24 @@ fn what_was_listed_is_not_read_again_by_the_next_server_unless_it_is_another() {
         told.objects.into_iter().filter_map(|object| Some(object.e_tag?.value().to_owned())).collect::<Vec<_>>()
     };
     let first = asked(served.protocol(100));
-    assert_eq!(served.unread(&first, &keys), 30);
+    assert_eq!(served.unread_bytes(&first, &keys), 30);
     let etag = etag_of(b"# As long\n");
     assert_eq!(list(&first), [&*etag; 3]);
-    assert_eq!(served.unread(&first, &keys), 0);
+    assert_eq!(served.unread_bytes(&first, &keys), 0);
 
     let again = asked(served.protocol(100));
-    again.protocol.etags.recall(&again.space);
-    assert_eq!(served.unread(&again, &keys), 0);
+    again.protocol.etags.load(&again.space);
+    assert_eq!(served.unread_bytes(&again, &keys), 0);
     // By somebody who takes care that nobody sees it.
     let file = served.folder.path().join("default/d.txt");
     let modified = file.metadata().unwrap().modified().unwrap();
     versions_and_uploads::rewrite(&file, "# Another\n");
     std::fs::File::open(&file).unwrap().set_modified(modified).unwrap();
-    assert_eq!(served.unread(&again, &keys), 10);
+    assert_eq!(served.unread_bytes(&again, &keys), 10);
     assert_eq!(list(&again), [&*etag, &*etag, &etag_of(b"# Another\n")]);
     let last = asked(served.protocol(100));
     assert_eq!(list(&last), list(&again), "the newest of a path is kept");
-    assert_eq!(served.unread(&last, &keys), 0);
+    assert_eq!(served.unread_bytes(&last, &keys), 0);
 }
 
 #[test]
@@ -86,12 +89,12 @@ fn of_more_than_are_remembered_most_are_remembered_all_the_same() {
     let (_, attributes) = served.look("a.md");
     let paths: Vec<_> = (0..125).map(|number| TreePath::parse(&number.to_string()).unwrap()).collect();
     let etags = &asked.protocol.etags;
-    let known = |path: &TreePath| etags.known((&asked.space, path), &attributes).is_some();
+    let known = |path: &TreePath| etags.cached((&asked.space, path), &attributes).is_some();
     let mut found = 0;
     for round in 0..20 {
         for path in &paths {
             found += usize::from(round > 0 && known(path));
-            etags.remember((&asked.space, path), &attributes, &etag_of(path.as_str().as_bytes()));
+            etags.insert_etag((&asked.space, path), &attributes, &etag_of(path.as_str().as_bytes()));
         }
         assert_eq!(paths.iter().filter(|path| known(path)).count(), 100, "as many as may be");
     }
@@ -106,7 +109,7 @@ fn a_page_ends_where_too_much_would_be_read_and_goes_on_there() {
     let asked = asked(served.protocol(100));
     let page = |after: &str, most_read: u64| {
         let listing = ListQuery { after: after.to_owned(), ..listing() };
-        let told = list_objects::told(&asked, listing.page(&asked).unwrap(), (&MANNER, most_read)).unwrap();
+        let told = list_objects::complete_page(&asked, listing.page(&asked).unwrap(), (&MANNER, most_read)).unwrap();
         (told.objects.into_iter().filter_map(|object| object.key).collect::<Vec<_>>(), told.next)
     };
     let next = |key: &str| Some(key.to_owned());

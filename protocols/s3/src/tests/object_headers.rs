@@ -3,7 +3,7 @@
 use super::*;
 
 /// The metadata that tells the hash which every other door calls a content by.
-const BLOB: &str = "x-amz-meta-svc-etag";
+const CONTENT_HASH_KEY: &str = "x-amz-meta-svc-etag";
 
 impl Served {
     /// What GET and HEAD tell of an object under this name, which is the same.
@@ -24,17 +24,17 @@ fn the_hash_that_other_doors_call_a_content_by_is_told_as_metadata() {
     let served = Served::new();
     let put = served.send("PUT", "/default/a.md", &[("x-amz-meta-mood", "calm")], "# A\n");
     let version = put.header("x-amz-version-id").to_owned();
-    assert_eq!(served.told("/default/a.md", BLOB), blob_of("# A\n"));
+    assert_eq!(served.told("/default/a.md", CONTENT_HASH_KEY), blob_of("# A\n"));
     assert_eq!(served.told("/default/a.md", "x-amz-meta-mood"), "calm");
     let path = TreePath::parse("a.md").unwrap();
     served.server.primary().vfs.apply(&Caller::new(Protocol::Http), Change::put(path, "# B\n")).unwrap();
-    assert_eq!(served.told("/default/a.md", BLOB), blob_of("# B\n"));
-    assert_eq!(served.told(&format!("/default/a.md?versionId={version}"), BLOB), blob_of("# A\n"));
+    assert_eq!(served.told("/default/a.md", CONTENT_HASH_KEY), blob_of("# B\n"));
+    assert_eq!(served.told(&format!("/default/a.md?versionId={version}"), CONTENT_HASH_KEY), blob_of("# A\n"));
     served.put("folder/", "");
-    assert_eq!(served.told("/default/folder/", BLOB), "", "a folder has no content");
+    assert_eq!(served.told("/default/folder/", CONTENT_HASH_KEY), "", "a folder has no content");
     let large = vec![b'x'; svcfs_base::MAX_FILE_BYTES + 1];
     assert_eq!(served.send("PUT", "/default/large.bin", &[], large).status, 200);
-    assert_eq!(served.told("/default/large.bin", BLOB), "", "nobody knows the hash of a large file");
+    assert_eq!(served.told("/default/large.bin", CONTENT_HASH_KEY), "", "nobody knows the hash of a large file");
 }
 
 #[test]
@@ -50,12 +50,12 @@ fn a_hash_that_a_client_gives_back_as_metadata_is_not_kept() {
     let list = "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber></Part></CompleteMultipartUpload>";
     assert_eq!(served.send("POST", &format!("/default/parts.txt?uploadId={id}"), &[], list).status, 200);
     for key in ["a.txt", "copy.txt", "parts.txt"] {
-        assert_eq!(served.told(&format!("/default/{key}"), BLOB), blob_of("one"), "{key}");
+        assert_eq!(served.told(&format!("/default/{key}"), CONTENT_HASH_KEY), blob_of("one"), "{key}");
         let head = served.send("HEAD", &format!("/default/{key}"), &[], "");
-        assert_eq!(head.headers.get_all(BLOB).iter().count(), 1, "{key}");
+        assert_eq!(head.headers.get_all(CONTENT_HASH_KEY).iter().count(), 1, "{key}");
         let vfs = &served.server.primary().vfs;
         let (node, _) = vfs.lookup_path(&Caller::new(Protocol::Internal), &TreePath::parse(key).unwrap()).unwrap();
-        let kept = vfs.xattr(node, crate::object_metadata::ATTRIBUTE).unwrap().unwrap_or_default();
+        let kept = vfs.xattr(node, crate::object_metadata::XATTR_NAME).unwrap().unwrap_or_default();
         vfs.forget(node, 1);
         assert!(!String::from_utf8_lossy(&kept).contains("of another"), "{key}");
     }

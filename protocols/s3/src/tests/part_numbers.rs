@@ -5,7 +5,7 @@ use svcfs_vfs::SetXattrMode;
 
 use super::parts::list_of;
 use super::*;
-use crate::object_metadata::ATTRIBUTE;
+use crate::object_metadata::XATTR_NAME;
 
 /// Bytes of a part that is not the last, at least.
 const LEAST: usize = 5 << 20;
@@ -59,9 +59,9 @@ impl Served {
     fn rewrite_record(&self, key: &str, change: impl FnOnce(&mut serde_json::Value)) {
         let vfs = &self.server.primary().vfs;
         let (node, _) = vfs.lookup_path(&Caller::new(Protocol::Internal), &TreePath::parse(key).unwrap()).unwrap();
-        let mut record = serde_json::from_slice(&vfs.xattr(node, ATTRIBUTE).unwrap().unwrap()).unwrap();
+        let mut record = serde_json::from_slice(&vfs.xattr(node, XATTR_NAME).unwrap().unwrap()).unwrap();
         change(&mut record);
-        vfs.set_xattr(node, ATTRIBUTE, &serde_json::to_vec(&record).unwrap(), SetXattrMode::CreateOrReplace).unwrap();
+        vfs.set_xattr(node, XATTR_NAME, &serde_json::to_vec(&record).unwrap(), SetXattrMode::CreateOrReplace).unwrap();
         vfs.forget(node, 1);
     }
 }
@@ -161,7 +161,7 @@ fn an_object_of_more_lengths_than_there_is_room_for_is_kept_without_them() {
         let lengths = crate::part_lengths::PartLengths::of((0..count).map(|number| (5 << 20) + number));
         let said = [("mood".to_owned(), "x".repeat(2000))].into();
         crate::object_metadata::ObjectMetadata { metadata: said, ..Default::default() }
-            .in_parts("0-1".to_owned(), lengths)
+            .with_parts("0-1".to_owned(), lengths)
     };
     let [few, many] = [100, 200].map(record);
     assert_eq!([few.parts.is_empty(), many.parts.is_empty()], [false, true]);

@@ -12,7 +12,7 @@ use crate::versions::page;
 /// Versions of a path that are known without reading them.
 fn known(asked: &S3RequestContext, path: &str) -> Vec<(u64, String)> {
     let kept = asked.space.vfs.stored_versions(&TreePath::parse(path).unwrap()).unwrap();
-    let known = |kept: StoredVersion| asked.protocol.etags.known_version(&asked.space, &kept.content);
+    let known = |kept: StoredVersion| asked.protocol.etags.cached_version(&asked.space, &kept.content);
     kept.into_iter().filter_map(known).collect()
 }
 
@@ -29,9 +29,9 @@ fn a_version_is_read_once_for_its_etag_also_by_the_next_server() {
         };
         let expected = ["333", "22", "1"].map(|text| (text.len() as u64, etag_of(text.as_bytes())));
         assert_eq!(all(&first), expected, "{strategy}");
-        first.protocol.etags.keep(&first.space);
+        first.protocol.etags.save(&first.space);
         let next = asked(served.protocol(100));
-        next.protocol.etags.recall(&next.space);
+        next.protocol.etags.load(&next.space);
         assert_eq!(known(&next, "a.txt").len(), 3, "{strategy}");
         assert_eq!(all(&next), expected, "{strategy}");
     }
@@ -66,20 +66,20 @@ fn a_page_of_versions_ends_where_too_much_would_be_read_and_goes_on_there() {
 fn of_what_was_removed_only_what_is_new_is_asked_for() {
     let served = Served::new();
     let space = served.server.primary();
-    let removals = RemovalCache::of(4);
-    assert!(removals.up_to_now(space).unwrap().by_key.is_empty());
+    let removals = RemovalCache::new(4);
+    assert!(removals.refresh(space).unwrap().by_key.is_empty());
     let remove = |key: &str| {
         served.put(key, "# Gone\n");
         served.send("DELETE", &format!("/default/{key}"), &[], "").header("x-amz-version-id").to_owned()
     };
     let told = || {
-        let removed = removals.up_to_now(space).unwrap();
+        let removed = removals.refresh(space).unwrap();
         let ids = removed.by_key.values().flatten().map(|(id, _)| id.to_string());
         (removed.by_key.keys().cloned().collect::<Vec<_>>(), ids.collect::<Vec<_>>())
     };
     let first = remove("a.md");
     assert_eq!(told(), (vec!["a.md".to_owned()], vec![first.clone()]));
-    let [one, other] = [(); 2].map(|()| removals.up_to_now(space).unwrap());
+    let [one, other] = [(); 2].map(|()| removals.refresh(space).unwrap());
     assert!(Arc::ptr_eq(&one, &other), "nothing is new, and nothing is made again");
     let second = remove("b.md");
     assert_eq!(told(), (vec!["a.md".to_owned(), "b.md".to_owned()], vec![first, second]));

@@ -228,7 +228,7 @@ fn no_lock_is_given_between_the_last_look_at_the_locks_and_the_write() {
     let path = TreePath::parse("a.md").unwrap();
     let vfs = &served.server.primary().vfs;
     let eve = served.asked("PUT", "/a.md");
-    let writing = WebdavLocks::check_again(&eve, &[&path]).unwrap();
+    let writing = WebdavLocks::recheck(&eve, &[&path]).unwrap();
     let lock = std::thread::scope(|scope| {
         let lock = scope.spawn(|| served.lock("/a.md", &[("authorization", "Basic YW5uOg==")]));
         // Nobody writes there.
@@ -240,7 +240,7 @@ fn no_lock_is_given_between_the_last_look_at_the_locks_and_the_write() {
     });
     assert_eq!(served.text("a.md").unwrap(), "# two\n");
     assert_eq!(vfs.leases_at(&path).len(), 1, "{lock}");
-    let refused = WebdavLocks::check_again(&eve, &[&path]).map(drop);
+    let refused = WebdavLocks::recheck(&eve, &[&path]).map(drop);
     assert_eq!(refused.unwrap_err().kind(), Kind::Locked);
 }
 
@@ -262,7 +262,7 @@ fn what_was_locked_since_the_first_look_is_not_removed_renamed_or_made() {
     assert!(run(WebdavFileSystem.rename(&page, &other, &rename)).is_err());
     assert!(run(WebdavFileSystem.create_dir(&new, &make)).is_err());
     for asked in [delete, folder, rename, make] {
-        assert_eq!(asked.fault().unwrap().kind(), Kind::Locked);
+        assert_eq!(asked.take_fault().unwrap().kind(), Kind::Locked);
     }
     assert_eq!(served.text("docs/a.md").unwrap(), "# one\n");
 }
@@ -285,7 +285,7 @@ fn what_was_locked_since_the_first_look_is_not_copied_over_and_given_no_properti
     served.lock("/docs/a.md", &[]);
     let run = |outcome| served.runtime.block_on(outcome);
     assert!(run(WebdavFileSystem.copy(&other, &page, &over)).is_err());
-    over.replaces(TreePath::parse("docs").unwrap());
+    over.mark_replaced(TreePath::parse("docs").unwrap());
     assert!(
         run(WebdavFileSystem.copy(&other, &folder, &over)).is_err(),
         "what is locked lies in what would be replaced"
@@ -306,10 +306,10 @@ fn what_was_locked_since_the_first_look_is_not_copied_over_and_given_no_properti
         .status(207)
         .body(Full::from(done).map_err(|never| match never {}).boxed_unsync())
         .unwrap();
-    let kept = served.runtime.block_on(said.keep((&times, TreePath::parse("docs/a.md").unwrap()), response));
+    let kept = served.runtime.block_on(said.apply_after((&times, TreePath::parse("docs/a.md").unwrap()), response));
     assert_eq!(kept.unwrap_err().kind(), Kind::Locked);
     for asked in [over, patch] {
-        assert_eq!(asked.fault().unwrap().kind(), Kind::Locked);
+        assert_eq!(asked.take_fault().unwrap().kind(), Kind::Locked);
     }
 }
 
@@ -320,14 +320,14 @@ fn times_of_windows_are_set_with_the_other_properties_and_not_after_a_lock_that_
     let (path, asked) = (DavPath::new("/a.md").unwrap(), served.asked("PROPPATCH", "/a.md"));
     let sent = "<propertyupdate xmlns='DAV:'><set><prop><Win32LastModifiedTime xmlns='urn:schemas-microsoft-com:'>\
                 Sun, 06 Nov 1994 08:49:37 GMT</Win32LastModifiedTime></prop></set></propertyupdate>";
-    asked.is_told_by_windows(WindowsProperties::of(&PropertyUpdate::all(sent.as_bytes())).unwrap());
+    asked.set_windows_properties(WindowsProperties::of(&PropertyUpdate::all(sent.as_bytes())).unwrap());
     let property =
         DavProp { name: "x".into(), prefix: None, namespace: Some("urn:x".into()), xml: Some("<x/>".into()) };
     let set = served.runtime.block_on(WebdavFileSystem.patch_props(&path, vec![(true, property)], &asked)).unwrap();
     assert_eq!(set.len(), 1, "what was asked for here");
     served.lock("/a.md", &[]);
     let told = served.send("PROPFIND", "/a.md", &[("depth", "0")], "").text();
-    assert!(told.contains("Sun, 06 Nov 1994 08:49:37 GMT") && asked.of_windows().is_none(), "{told}");
+    assert!(told.contains("Sun, 06 Nov 1994 08:49:37 GMT") && asked.take_windows_properties().is_none(), "{told}");
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn a_lock_that_another_takes_before_something_is_replaced_does_not_end_with_the_
     let path = TreePath::parse("a.md").unwrap();
     let asked = served.asked("COPY", "/b.md");
     served.lock("/a.md", &[("authorization", "Basic YW5uOg==")]);
-    let locks = WebdavLocks { asked, prefix: String::new() };
+    let locks = WebdavLocks { context: asked, prefix: String::new() };
     served.runtime.block_on(locks.delete(&DavPath::new("/a.md").unwrap())).unwrap();
     assert_eq!(served.server.primary().vfs.leases_at(&path).len(), 1);
 }

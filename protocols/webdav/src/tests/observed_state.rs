@@ -17,9 +17,9 @@ impl Served {
     /// A request with a condition, as the tree sees it.
     pub(super) fn asked(&self, method: &str, target: &str) -> WebdavRequestContext {
         let request = Request::builder().method(method).uri(target).header("if-match", "\"x\"").body(()).unwrap();
-        let content = RequestBody::Here(None);
+        let content = RequestBody::Buffered(None);
         let question = RequestDetails::of(&request.into_parts().0, &content, "");
-        let protocol = Arc::new(crate::WebdavServer::of(Arc::clone(&self.server)));
+        let protocol = Arc::new(crate::WebdavServer::new(Arc::clone(&self.server)));
         WebdavRequestContext::new(protocol, Arc::clone(self.server.primary()), Caller::new(Protocol::WebDav), question)
     }
 
@@ -64,7 +64,8 @@ fn what_a_condition_is_judged_by_is_what_the_write_expects_while_another_door_wr
         for _ in 0..300 {
             let asked = served.asked("PUT", PAGE);
             let told = served.told(&asked, PAGE).unwrap();
-            let Precondition::OneOf(expected) = crate::observed_state::expect(asked.seen(&path).as_ref()) else {
+            let Precondition::OneOf(expected) = crate::observed_state::to_precondition(asked.observed(&path).as_ref())
+            else {
                 panic!("anything")
             };
             assert_eq!(told, expected[0].to_string());

@@ -240,7 +240,7 @@ fn a_listing_begins_before_all_files_of_the_folder_are_read() {
         served.put(&format!("/{number:03}.txt"), "early\n");
     }
     let asked = served.asked("PROPFIND", "/");
-    let locks = WebdavLocks { asked: asked.clone(), prefix: String::new() };
+    let locks = WebdavLocks { context: asked.clone(), prefix: String::new() };
     let (head, ()) = Request::builder().header("depth", "1").body(()).unwrap().into_parts();
     let listed = crate::propfind::answer((&asked, &locks), TreePath::root(), (&head, b""));
     let mut body = served.runtime.block_on(listed).unwrap().into_body();

@@ -4,8 +4,8 @@ use svcfs_base::{Caller, Fault, PathComponent, Precondition};
 use svcfs_vfs::WriteAt;
 
 use super::*;
-use crate::folders::give_name;
-use crate::replace::aside;
+use crate::folders::rename_resource;
+use crate::replace::with_backup;
 use crate::resolved::ResolvedResource;
 
 /// A page that lint refuses.
@@ -142,12 +142,12 @@ fn a_folder_and_a_file_take_the_place_of_each_other_and_so_does_what_is_in_them(
 /// What stands at `to` and beside it after a replacing that does something and fails then.
 fn failed(served: &Served, work: impl FnOnce(&Served)) -> (Vec<(String, String)>, String) {
     let asked = served.asked("MOVE", "/from");
-    let there = ResolvedResource::itself(&asked, &TreePath::parse("to").unwrap()).unwrap();
+    let there = ResolvedResource::at_no_follow(&asked, &TreePath::parse("to").unwrap()).unwrap();
     let work = || {
         work(served);
         Err(Fault::unavailable("the disk takes its time"))
     };
-    let fault = aside(&asked, &there, work, || {}).unwrap_err();
+    let fault = with_backup(&asked, &there, work, || {}).unwrap_err();
     (served.below("to"), fault.message().to_owned())
 }
 
@@ -165,8 +165,8 @@ fn what_came_where_something_was_replaced_stays_though_the_replacing_fails() {
     before(&moved);
     let (stands, told) = failed(&moved, |served| {
         let asked = served.asked("MOVE", "/from");
-        let source = ResolvedResource::itself(&asked, &TreePath::parse("from").unwrap()).unwrap();
-        give_name(&asked, &source, &TreePath::parse("to").unwrap(), Precondition::Absent).unwrap();
+        let source = ResolvedResource::at_no_follow(&asked, &TreePath::parse("from").unwrap()).unwrap();
+        rename_resource(&asked, &source, &TreePath::parse("to").unwrap(), Precondition::Absent).unwrap();
     });
     assert_eq!(stands, told_of("to/a.md", "# A\n"));
     // Of another client, who was told that it is there.
@@ -178,7 +178,7 @@ fn what_came_where_something_was_replaced_stays_though_the_replacing_fails() {
     assert_eq!(stands, told_of("to/theirs.md", "# T\n"));
     for (served, told) in [(&moved, told), (&taken, also_told)] {
         let place = told.split('`').nth(1).unwrap();
-        assert!(told.starts_with("the disk takes its time; what was to be replaced is at `.svc-replaced-"), "{told}");
+        assert!(told.starts_with("the disk takes its time; the replaced resource is at `.svc-replaced-"), "{told}");
         assert_eq!(served.below(place), told_of(&format!("{place}/b.md"), "# B\n"));
     }
 }

@@ -10,7 +10,7 @@ use svcfs_base::{Caller, Change};
 use svcfs_store::{FailPoint, FailPoints};
 
 use super::*;
-use crate::replace::aside;
+use crate::replace::with_backup;
 use crate::resolved::ResolvedResource;
 
 /// Where the steps of a request begin and end: before anything of one is done, logged, in the tree, in history.
@@ -146,12 +146,12 @@ fn killed(method: &str, work: impl FnOnce(&Served)) -> Served {
     let served = Served::new();
     served.tree(&["/from", "/from/in"], &[("/from/a.md", "# A\n"), ("/from/in/b.md", "# B\n"), ("/to", "two\n")]);
     let asked = served.asked(method, "/from");
-    let there = ResolvedResource::itself(&asked, &TreePath::parse("to").unwrap()).unwrap();
+    let there = ResolvedResource::at_no_follow(&asked, &TreePath::parse("to").unwrap()).unwrap();
     let killed = || -> Result<(), Fault> {
         work(&served);
         panic!("killed, so that nothing of what follows is done");
     };
-    assert!(catch_unwind(AssertUnwindSafe(|| aside(&asked, &there, killed, || {}))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| with_backup(&asked, &there, killed, || {}))).is_err());
     drop(there);
     drop(asked);
     // The rename is in the tree by then.
