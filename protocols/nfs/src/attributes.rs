@@ -1,4 +1,4 @@
-//! Attributes, as the protocol writes them.
+//! Conversion between tree attributes and NFS attributes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,14 +9,15 @@ use svcfs_vfs::{EntryKind, PathAttributes, SetAttributes, SpecialKind};
 
 use crate::error::NfsError;
 
-/// The permission bits that clients may set. Bits by which a program gets another user's rights are not among them: clients are not proved.
+/// The permission bits that clients may set: no setuid or setgid, because clients are not
+/// authenticated.
 const PERMISSIONS: u32 = 0o777;
 
 pub(crate) fn time(time: SystemTime) -> nfstime3 {
     nfstime3::try_from(time).unwrap_or_default()
 }
 
-/// What the protocol tells of a file.
+/// The NFS attributes of a file.
 pub(crate) fn told(space: u64, number: u64, attributes: &PathAttributes) -> fattr3 {
     let PathAttributes { kind, size, blocks, mode, uid, gid, modified, changed, accessed, links } = *attributes;
     let type_ = match kind {
@@ -47,7 +48,7 @@ pub(crate) fn told(space: u64, number: u64, attributes: &PathAttributes) -> fatt
     }
 }
 
-/// What is compared before and after a change.
+/// The part that clients compare before and after a change.
 pub(crate) const fn before(attributes: &fattr3) -> wcc_attr {
     wcc_attr { size: attributes.size, mtime: attributes.mtime, ctime: attributes.ctime }
 }
@@ -61,7 +62,8 @@ const fn optional<T: Copy + nfs3_types::xdr_codec::Pack + nfs3_types::xdr_codec:
     }
 }
 
-/// What a client sets. Owners are the disk's; one that stays is none to set.
+/// The attributes that a client sets. The disk decides the owner: a request for another one is
+/// refused.
 pub(crate) fn to_set(asked: &sattr3, now: Option<&PathAttributes>) -> Result<SetAttributes, NfsError> {
     if let Some(now) = now {
         let is_other = |asked: Option<u32>, now: u32| asked.is_some_and(|asked| asked != now);
@@ -88,7 +90,7 @@ pub(crate) fn to_set(asked: &sattr3, now: Option<&PathAttributes>) -> Result<Set
     })
 }
 
-/// The attributes of the folder that has all spaces in it.
+/// The attributes of the pseudo root.
 pub(crate) fn of_top(spaces: usize) -> fattr3 {
     fattr3 {
         type_: ftype3::NF3DIR,

@@ -1,6 +1,7 @@
-//! Who asks: the address a connection comes from, the user whom its calls name, and the name that changes get by that.
+//! Client identity: the connection's address, the user that its calls name, and the actor under
+//! which changes are recorded.
 //!
-//! An attribution and no proof: whoever may connect can name any user.
+//! This is attribution, not authentication: a client that may connect can name any user.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,20 +11,20 @@ use parking_lot::Mutex;
 use svcfs_base::{Actor, Caller};
 use svcfs_config::NfsActors;
 
-/// So many users are remembered.
+/// Size limit of the actor cache.
 const MOST_USERS: usize = 4096;
 
-/// One who asks.
+/// The origin of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct NfsClient {
     pub(crate) address: IpAddr,
     pub(crate) user: Option<u32>,
 }
 
-/// The names of clients.
+/// Maps clients to actors.
 pub(crate) struct ClientActors {
     settings: NfsActors,
-    /// A name is asked of the system once.
+    /// Cache, because user names come from the system's user database.
     known: Mutex<HashMap<NfsClient, Actor>>,
 }
 
@@ -32,15 +33,15 @@ impl ClientActors {
         Self { settings, known: Mutex::default() }
     }
 
-    /// Who a client is to everybody else, if nobody must be asked for that.
+    /// The caller of a client, if it is cached.
     pub(crate) fn known(&self, client: NfsClient) -> Option<Caller> {
         self.known.lock().get(&client).cloned().map(|actor| called(client, actor))
     }
 
-    /// Who a client is to everybody else.
+    /// The caller of a client.
     pub(crate) fn caller(&self, client: NfsClient) -> Caller {
         self.known(client).unwrap_or_else(|| {
-            // Asked without the lock: a directory service behind the user database may take its time.
+            // Resolved without the lock: a directory service may be slow.
             let actor = self.name(client);
             let mut known = self.known.lock();
             if known.len() >= MOST_USERS {
@@ -51,7 +52,8 @@ impl ClientActors {
         })
     }
 
-    /// As the settings say; a user of this machine by their name here, everybody else by number and address.
+    /// The name from the settings; for users of this machine their login name, else number and
+    /// address.
     fn name(&self, NfsClient { address, user }: NfsClient) -> Actor {
         if let Some(told) = self.settings.name(user, address) {
             return Actor::new(told);

@@ -1,7 +1,8 @@
-//! The connections there are, and which of them ends when one more comes and all places are taken.
+//! Limits the number of connections and selects which one to close when another client connects.
 //!
-//! One rule: nobody keeps others out by holding connections. Of those that nothing is being done for, the one goes that never asked anything, then the
-//! one whose last question is the oldest: its client makes another and asks again (RFC 1813 4.2).
+//! Invariant: a client cannot lock others out by holding connections. Among idle connections, those
+//! that never sent a call are closed first, then the least recently used one: its client reconnects
+//! and sends again (RFC 1813 4.2).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,39 +11,39 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The connections there are.
+/// Connection limiter with LRU eviction.
 pub(crate) struct LruConnectionLimiter {
     most: usize,
     seats: Mutex<ConnectionSlots>,
-    /// Told when a connection has ended, or may end.
+    /// Notified when a connection has ended or has become idle.
     changed: Notify,
 }
 
 #[derive(Default)]
 struct ConnectionSlots {
-    /// Rises with everything that happens: the order of it.
+    /// Logical clock: rises with each connection and each call.
     now: u64,
     taken: HashMap<u64, ConnectionSlot>,
 }
 
 struct ConnectionSlot {
-    /// When it asked last, or came.
+    /// Time of the last call, or of the connect.
     since: u64,
     has_asked: bool,
-    /// Questions that are being answered.
+    /// Calls in progress.
     questions: usize,
     gone: CancellationToken,
 }
 
-/// A connection's place; given back when it is dropped.
+/// The slot of a connection, released on drop.
 pub(crate) struct SlotGuard {
     crowd: Arc<LruConnectionLimiter>,
     number: u64,
-    /// Cancelled when the connection must end.
+    /// Cancelled when the connection must close.
     pub(crate) gone: CancellationToken,
 }
 
-/// A question that is being answered, until it is dropped: nobody takes the place of whoever asked it.
+/// A call in progress: until it is dropped, its connection is not evicted.
 pub(crate) struct CallGuard {
     crowd: Arc<LruConnectionLimiter>,
     number: u64,
@@ -56,12 +57,12 @@ impl ConnectionSlots {
 }
 
 impl LruConnectionLimiter {
-    /// So many at most, and none yet.
     pub(crate) fn of(most: usize) -> Arc<Self> {
         Arc::new(Self { most, seats: Mutex::default(), changed: Notify::new() })
     }
 
-    /// A place for one more. Asked by one at a time, who waits while questions of all others are being answered.
+    /// Acquires a slot. One task at a time calls this; it waits while all other connections have
+    /// calls in progress.
     pub(crate) async fn place(self: &Arc<Self>) -> SlotGuard {
         loop {
             if let Some(place) = self.free() {
@@ -83,7 +84,7 @@ impl LruConnectionLimiter {
         Some(SlotGuard { crowd: Arc::clone(self), number, gone })
     }
 
-    /// Ends one connection, unless one is ending already.
+    /// Closes one idle connection, unless one is closing already.
     fn make_room(&self) {
         let seats = self.seats.lock();
         if seats.taken.values().any(|seat| seat.gone.is_cancelled()) {
@@ -98,7 +99,7 @@ impl LruConnectionLimiter {
 }
 
 impl SlotGuard {
-    /// Notes that a whole question has come.
+    /// Records that a complete call was received.
     pub(crate) fn asks(&self) -> CallGuard {
         let mut seats = self.crowd.seats.lock();
         let now = seats.next();
@@ -116,7 +117,7 @@ impl Drop for CallGuard {
         if let Some(seat) = seats.taken.get_mut(&self.number) {
             seat.questions -= 1;
         }
-        // Only who finds no place waits for that.
+        // Only a client that waits for a slot needs this.
         if seats.taken.len() >= self.crowd.most {
             self.crowd.changed.notify_one();
         }
@@ -134,7 +135,7 @@ impl Drop for SlotGuard {
 mod tests {
     use super::*;
 
-    /// Whether one more finds a place now.
+    /// Whether another connection gets a slot now.
     async fn tries(crowd: &Arc<LruConnectionLimiter>) -> Option<SlotGuard> {
         tokio::select! {
             biased;

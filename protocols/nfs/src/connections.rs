@@ -1,4 +1,4 @@
-//! Connections: who may have one, how many there are, and what is on its way through them.
+//! Connections: access check, limits, and the messages in flight.
 
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -22,60 +22,62 @@ use crate::record_marking::{self, LONGEST, MessageBudget, kib};
 use crate::rpc::RpcReply;
 use crate::write_sessions::IDLE;
 
-/// Connections at once; one more takes the place of another ([`crate::crowd`]).
+/// Maximum number of connections; beyond it, an idle one is evicted
+/// ([`crate::connection_limiter`]).
 const MAX_CONNECTIONS: usize = 256;
-/// Questions of one connection that are answered at once.
+/// Concurrent calls of one connection.
 const MAX_ASKED: usize = 32;
-/// Long answers of one connection that are on their way at once: whoever takes none of theirs leaves room for those of others.
+/// Large replies of one connection in flight: a client that does not read its replies must not use
+/// up the budget of the others.
 const MAX_LONG: usize = 8;
-/// An answer from so many bytes on is sent while the next one is read: 1.3 times as much a second, for one client.
+/// Replies from this size on are sent while the next call is read: 1.3 times the throughput for one
+/// client.
 const MUCH: usize = 256 << 10;
-/// KiB of messages and answers at once, of all connections.
+/// Memory budget of all connections for calls, and the same again for replies, in KiB.
 const ROOM: usize = 128 << 10;
-/// How long questions in progress may take once the server goes down.
+/// Time for calls in progress to finish at shutdown.
 const GRACE: Duration = Duration::from_secs(15);
-/// The pause after the system refused to hand out a connection (out of file descriptors).
+/// Pause after `accept` failed (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a question waits for a place to be answered in; a client asks again by itself after a minute.
+/// Time that a call may wait for a free lane; clients retransmit after a minute.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often is looked for numbers of files that are gone.
+/// How often inodes of removed files are looked for.
 const TIDYING: Duration = Duration::from_secs(60 * 60);
 
-/// Where procedures run.
+/// The lanes on which procedures run.
 pub(crate) fn lanes() -> Lanes {
     Lanes::new(32, 4, PATIENCE)
 }
 
-/// What connections share.
+/// State that the connections share.
 struct ConnectionContext {
     protocol: Arc<NfsServer>,
-    /// For messages that come, and for answers that go.
+    /// Memory for calls received, and for replies to send.
     room: MessageBudget,
     answers: MessageBudget,
     stop: CancellationToken,
 }
 
-/// Those who are sent away.
+/// Logs the first rejected client only.
 #[derive(Default)]
 struct RejectionNotice {
     has_told: AtomicBool,
 }
 
 impl RejectionNotice {
-    /// Whether the log says that one is sent away: once, and not of this machine, which looks whether somebody listens.
+    /// Whether to log a rejection: once, and not for loopback, where programs probe the port.
     fn is_told_of(&self, address: IpAddr) -> bool {
         !address.to_canonical().is_loopback() && !self.has_told.swap(true, Ordering::Relaxed)
     }
 }
 
-/// Answers requests until `stop` is cancelled, then lets those in progress end and saves what is not in history yet.
 pub(crate) async fn serve(listener: TcpListener, protocol: Arc<NfsServer>, stop: CancellationToken) {
     if let Ok(address) = listener.local_addr() {
         let _told = protocol.port.set(address.port());
     }
     let begun = Arc::clone(&protocol);
-    // What a server that died had promised is done before anybody is heard.
+    // The stable writes of a crashed server are replayed before the first call is read.
     let _begun = protocol.lanes.run(Lane::Slow, move || drop(begun.exports())).await;
     let settling = tokio::spawn(settle(Arc::clone(&protocol), stop.clone()));
     let tidying = tokio::spawn(tidy(Arc::clone(&protocol), stop.clone()));
@@ -133,7 +135,7 @@ pub(crate) async fn serve(listener: TcpListener, protocol: Arc<NfsServer>, stop:
     }
 }
 
-/// Saves files when it is time.
+/// Saves files when they are due.
 async fn settle(protocol: Arc<NfsServer>, stop: CancellationToken) {
     let mut next: Option<Instant> = None;
     loop {
@@ -146,7 +148,7 @@ async fn settle(protocol: Arc<NfsServer>, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => return,
             () = due => {}
-            // What is written from now on waits for less than what waits already.
+            // A file written from now on is due after `IDLE_TIMEOUT` at the earliest.
             () = protocol.written.notified(), if next.is_none_or(|next| next > Instant::now() + IDLE) => {
                 let soon = Instant::now() + IDLE;
                 next = Some(next.map_or(soon, |next| next.min(soon)));
@@ -162,7 +164,7 @@ async fn settle(protocol: Arc<NfsServer>, stop: CancellationToken) {
     }
 }
 
-/// Lets go of what is kept of files that are gone, from time to time.
+/// Removes the inodes of removed files at intervals.
 async fn tidy(protocol: Arc<NfsServer>, stop: CancellationToken) {
     let mut round = tokio::time::interval(TIDYING);
     loop {
@@ -183,9 +185,9 @@ async fn tidy(protocol: Arc<NfsServer>, stop: CancellationToken) {
     }
 }
 
-/// One connection, to its end; answers go on being sent until the last one.
+/// Serves one connection to its end; replies are sent until the last call is answered.
 async fn converse(stream: TcpStream, from: SocketAddr, shared: Arc<ConnectionContext>, place: SlotGuard) {
-    // Answers are written whole; waiting to fill a packet only delays them.
+    // Replies are written completely; waiting to fill a packet only delays them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
@@ -193,7 +195,7 @@ async fn converse(stream: TcpStream, from: SocketAddr, shared: Arc<ConnectionCon
     let line = ReplyWriter { from, output: Arc::new(Mutex::new(output)), gone: place.gone.clone() };
     let asked = Arc::new(Semaphore::new(MAX_ASKED));
     listen(BufReader::new(input), &shared, (&line, &place), &asked).await;
-    // Until all are answered.
+    // Wait until all calls are answered.
     let all = asked.acquire_many(MAX_ASKED as u32);
     tokio::select! {
         () = place.gone.cancelled() => {}
@@ -201,17 +203,17 @@ async fn converse(stream: TcpStream, from: SocketAddr, shared: Arc<ConnectionCon
     }
 }
 
-/// Where the answers of a connection go.
+/// Sends the replies of a connection.
 #[derive(Clone)]
 struct ReplyWriter {
     from: SocketAddr,
     output: Arc<Mutex<OwnedWriteHalf>>,
-    /// Cancelled when the connection must end.
+    /// Cancelled when the connection must close.
     gone: CancellationToken,
 }
 
 impl ReplyWriter {
-    /// Sends an answer, one after the other. What is not sent when the connection ends is let go of.
+    /// Sends a reply after those before it. It is dropped when the connection closes first.
     async fn answer(&self, answer: &RpcReply) {
         let output = tokio::select! {
             biased;
@@ -234,7 +236,8 @@ impl ReplyWriter {
     }
 }
 
-/// Hears questions until the client or the server goes. What can be answered from memory is answered here; all else by a task of its own.
+/// Reads calls until the client or the server closes. Calls that the cache can answer are answered
+/// here, all others in their own task.
 async fn listen(
     mut input: impl tokio::io::AsyncRead + Unpin,
     shared: &ConnectionContext,
@@ -276,7 +279,7 @@ async fn listen(
         let question = place.asks();
         if let Some(answer) = shared.protocol.at_once(client, &record) {
             drop((question, room));
-            // Not behind longer ones: the next questions are heard meanwhile.
+            // Small replies do not wait for large ones: then the next call is read first.
             if answer.length() < MUCH
                 && let Ok(output) = line.output.try_lock()
             {
@@ -297,7 +300,6 @@ async fn listen(
             let answer = protocol.lanes.run(Lane::Quick, move || answering.answer(client, &record)).await;
             drop((question, room));
             match answer {
-                // Nobody waits for it any more when it cannot be sent.
                 Ok(Some(answer)) => line.answer(&answer).await,
                 Ok(None) => {}
                 Err(error) => tracing::error!(%error, "a question over NFS was not answered"),
@@ -307,7 +309,8 @@ async fn listen(
     }
 }
 
-/// Leaves this thread to what was just begun, and goes on at another one, if one is free.
+/// Yields once, so that the task just spawned runs on this thread and the caller resumes on another
+/// one if one is free.
 async fn elsewhere() {
     let mut is_there = false;
     poll_fn(|context| {
@@ -320,7 +323,8 @@ async fn elsewhere() {
     .await;
 }
 
-/// Whether a message is a question with a long answer: READ, READDIR or READDIRPLUS, by the place of the procedure's number.
+/// Whether a message is a call with a large reply: READ, READDIR or READDIRPLUS, by the offset of
+/// the procedure number.
 fn is_long(record: &[u8]) -> bool {
     matches!(record.get(20..24), Some([0, 0, 0, 6 | 16 | 17]))
 }

@@ -1,4 +1,4 @@
-//! Procedures that make something.
+//! Procedures that create files, directories, links and special files.
 
 use nfs3_types::nfs3::{
     CREATE3resfail, CREATE3resok, MKDIR3resfail, MKDIR3resok, MKNOD3resfail, MKNOD3resok, Nfs3Option, SYMLINK3resfail,
@@ -14,13 +14,13 @@ use crate::error::NfsError;
 use crate::file_handle::{EntryAttributes, ExportEntry, HandleTarget, name};
 use crate::xdr_reader::{GarbageArguments, PATH};
 
-/// Permission bits of what is made without any.
+/// Default permission bits.
 const FILE: u32 = 0o644;
 const DIRECTORY: u32 = 0o755;
-/// So often a file is made anew whose name others give and take away meanwhile.
+/// How often creation is retried while others add and remove the same name.
 const TRIES: usize = 16;
 
-/// What is to be made: who asks, where and by which name.
+/// What to create: the call, the directory and the name.
 struct CreateRequest<'a> {
     asked: &'a CallContext<'a>,
     directory: &'a ExportEntry,
@@ -28,11 +28,11 @@ struct CreateRequest<'a> {
     name: &'a PathComponent,
 }
 
-/// Something new, with its handle and attributes, and how its directory was before and is now.
+/// Handle and attributes of the new entry, and the directory's attributes before and after.
 type CreateResult = (Result<(post_op_fh3, post_op_attr), NfsError>, wcc_data);
 
 impl NfsServer {
-    /// Makes something in a directory.
+    /// Creates an entry in a directory.
     fn make(
         &self,
         asked: &CallContext<'_>,
@@ -66,7 +66,7 @@ impl NfsServer {
                         made.export.numbers.set_verifier(made.number, verifier.0).map_err(Fault::from)?;
                         Ok(made)
                     }
-                    // Asked for again, by one who did not hear that it was made.
+                    // A retransmission by a client that did not get the reply.
                     Err(NfsError::Fault(fault)) if fault.kind() == Kind::Exists => {
                         let there = new.directory.there(&asked.caller, new.name)?;
                         match there.export.numbers.has_verifier(there.number, verifier.0).map_err(Fault::from)? {
@@ -82,7 +82,8 @@ impl NfsServer {
         asked.answer_with("CREATE", made, done, |dir_wcc| CREATE3resfail { dir_wcc })
     }
 
-    /// Makes a file. It is in the tree once it is saved, and is not lost before when this process dies.
+    /// Creates a file. The tree has it once it is saved; until then it survives the death of this
+    /// process.
     fn make_file(&self, new: &CreateRequest<'_>, set: &sattr3) -> Result<ExportEntry, NfsError> {
         let (caller, export) = (&new.asked.caller, &new.directory.export);
         let set = to_set(set, None)?;
@@ -90,7 +91,7 @@ impl NfsServer {
         let (node, _, handle) = export.vfs().create(caller, new.seen.node, new.name, set.mode.unwrap_or(FILE))?;
         export.found(node);
         let made = new.directory.child_held(new.name)?;
-        // What had this name before is gone, and another door may have taken it away.
+        // The file that had this name is removed, perhaps through another protocol.
         export.abandon(made.number)?;
         let opened = export.opened(made.number, (node, handle), caller);
         drop(names);
@@ -109,7 +110,7 @@ impl NfsServer {
         Ok(made)
     }
 
-    /// Makes a file, or takes the one that is there.
+    /// Creates a file, or reuses the existing one.
     fn make_or_reuse(&self, new: &CreateRequest<'_>, set: &sattr3) -> Result<ExportEntry, NfsError> {
         let mut tries = 0;
         loop {
@@ -119,14 +120,14 @@ impl NfsServer {
             }
             tries += 1;
             match self.reuse(new, set) {
-                // Somebody took its name away in between.
+                // The name was removed in between.
                 Err(refusal) if refusal.is_missing() && tries < TRIES => {}
                 reused => return reused,
             }
         }
     }
 
-    /// A file that is there already takes the place of one that is made.
+    /// Uses an existing file instead of creating one.
     fn reuse(&self, new: &CreateRequest<'_>, set: &sattr3) -> Result<ExportEntry, NfsError> {
         let there = new.directory.there(&new.asked.caller, new.name)?;
         let seen = there.seen(&new.asked.caller)?;
@@ -173,7 +174,8 @@ impl NfsServer {
         asked.answer_with("SYMLINK", made, done, |dir_wcc| SYMLINK3resfail { dir_wcc })
     }
 
-    /// Pipes and sockets, which are for the programs of one machine, have their names here. Devices would be those of the server.
+    /// Creates pipes and sockets, which programs of one machine use. Devices are refused: they
+    /// would be the server's.
     pub(crate) fn mknod(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = asked.arguments();
         let (entry, what) = (arguments.entry()?, arguments.value::<mknoddata3>()?);

@@ -1,4 +1,4 @@
-//! Which procedure answers a call.
+//! Dispatch of calls to procedures.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -19,7 +19,7 @@ use crate::reply_cache::ReplyLookup;
 use crate::rpc::{RpcCall, RpcRejection, RpcReply};
 use crate::xdr_reader::{GarbageArguments, XdrReader};
 
-/// A call, as procedures see it.
+/// A call as procedures see it.
 pub(crate) struct CallContext<'a> {
     pub(crate) caller: Caller,
     call: &'a RpcCall<'a>,
@@ -33,18 +33,18 @@ impl<'a> CallContext<'a> {
     }
 }
 
-/// What was read of a file.
+/// The result of a READ.
 pub(crate) struct ReadReply {
     pub(crate) told: fattr3,
     pub(crate) data: Bytes,
-    /// Whether the file ends behind it.
+    /// Whether the file ends after these bytes.
     pub(crate) is_end: bool,
 }
 
-/// The answer, or that the arguments are none.
+/// The encoded reply, or an error if the arguments cannot be decoded.
 type ProcedureResult = Result<Vec<u8>, GarbageArguments>;
 
-/// Why no procedure answers.
+/// Why no procedure replies.
 #[derive(Debug)]
 pub(crate) enum ProcedureError {
     Garbage,
@@ -65,7 +65,7 @@ impl CallContext<'_> {
         self.call.arguments
     }
 
-    /// The answer to a procedure that went so; `failed` is what comes with a status that is no success.
+    /// Encodes the outcome of a procedure; `failed` gives the body of an error reply.
     pub(crate) fn answer<T: Pack, E: Pack>(
         &self,
         procedure: &'static str,
@@ -79,7 +79,7 @@ impl CallContext<'_> {
         }))
     }
 
-    /// The answer to a change that went so; `with` is told in any case.
+    /// Encodes the outcome of a change; `wcc` is part of both replies.
     pub(crate) fn answer_with<V, C, T: Pack, E: Pack>(
         &self,
         procedure: &'static str,
@@ -94,7 +94,7 @@ impl CallContext<'_> {
         }))
     }
 
-    /// The answer to a READ that went so.
+    /// Encodes the outcome of a READ.
     pub(crate) fn answer_read(&self, outcome: Result<ReadReply, NfsError>) -> Result<RpcReply, GarbageArguments> {
         match outcome {
             Ok(ReadReply { told, data, is_end }) => {
@@ -108,7 +108,7 @@ impl CallContext<'_> {
         }
     }
 
-    /// Counts a procedure that went so, and gives its status.
+    /// Counts a call in the metrics and returns its status.
     fn counted<T>(&self, procedure: &'static str, outcome: &Result<T, NfsError>) -> nfsstat3 {
         let status = outcome.as_ref().err().map(|refusal| refusal.told(procedure));
         let refusal = status.map(|status| format!("{status:?}"));
@@ -121,7 +121,7 @@ impl CallContext<'_> {
     }
 }
 
-/// Whether doing it twice is not doing it once.
+/// Whether executing a call twice differs from executing it once.
 const fn is_once(procedure: NFS_PROGRAM) -> bool {
     use NFS_PROGRAM as P;
     matches!(
@@ -138,7 +138,8 @@ const fn is_once(procedure: NFS_PROGRAM) -> bool {
 }
 
 impl NfsServer {
-    /// Answers a message; none when there is nothing to answer, or it is being answered already.
+    /// Executes a call and returns the reply; `None` for a message that is no call, or one whose
+    /// original is still in progress.
     pub(crate) fn answer(&self, client: NfsClient, record: &[u8]) -> Option<RpcReply> {
         let call = match RpcCall::of(record) {
             Ok(call) => call,
@@ -176,13 +177,13 @@ impl NfsServer {
         Some(answer.unwrap_or_else(|why| call.refuse(why.into()).into()))
     }
 
-    /// Whether a call is heard. By a server that asks for keys since it was started none is but that which asks for nothing: this protocol carries
-    /// none (gaps.md D12).
+    /// Whether a call is accepted. NFS carries no keys, so a server that requires keys and has no
+    /// `nfs.allow` list accepts only NULL.
     pub(crate) fn lets_in(&self, call: &RpcCall<'_>) -> bool {
         self.settings.has_allow_list || self.server.access().is_open() || call.procedure == 0
     }
 
-    /// Answers what was answered before in the same words.
+    /// Executes a non-idempotent call; a retransmission gets the cached reply.
     fn answer_once(
         &self,
         client: NfsClient,

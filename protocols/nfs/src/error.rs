@@ -1,4 +1,4 @@
-//! Why something was not done: as the protocol says it.
+//! Errors of procedures, and their NFS status.
 
 use nfs3_types::nfs3::nfsstat3;
 use nfs3_types::xdr_codec::Unpack;
@@ -6,7 +6,7 @@ use svcfs_base::{Fault, Kind, LogLevel};
 
 use crate::xdr_reader::GarbageArguments;
 
-/// A word of the protocol, or a fault of the tree.
+/// A protocol status, or a fault of the tree.
 #[derive(Debug)]
 pub(crate) enum NfsError {
     Word(nfsstat3),
@@ -31,13 +31,13 @@ impl From<GarbageArguments> for NfsError {
     }
 }
 
-/// The status of a kind of fault.
+/// The NFS status of a kind of fault.
 pub(crate) fn status(kind: Kind) -> nfsstat3 {
     nfsstat3::unpack(&mut &kind.nfs().to_be_bytes()[..]).map_or(nfsstat3::NFS3ERR_SERVERFAULT, |(status, _)| status)
 }
 
 impl NfsError {
-    /// What the client hears; faults are told to the log, once and here.
+    /// The status for the client. Faults are logged here and nowhere else.
     pub(crate) fn told(&self, procedure: &'static str) -> nfsstat3 {
         let fault = match self {
             Self::Word(word) => return *word,

@@ -1,4 +1,4 @@
-//! A space, with what this protocol keeps of it.
+//! A space with its NFS state.
 
 use std::collections::{HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,13 +15,14 @@ use crate::rejected::RejectionTable;
 use crate::stable_write_replay;
 use crate::write_sessions::WriteSessions;
 
-/// So many files are remembered that somebody looked at: what was told of their times stays true for them.
+/// Number of nodes that stay pinned after a lookup, so that the times reported for them stay the
+/// same.
 const MOST_FOUND: usize = 1024;
 
-/// A space that could not be served is tried again after so long.
+/// How long until opening a failed space is retried.
 pub(crate) const AGAIN: Duration = Duration::from_secs(10);
 
-/// So many numbers are looked through at once.
+/// Number of inodes checked per batch.
 const SOME: usize = 500;
 
 /// A space that clients see.
@@ -31,17 +32,19 @@ pub(crate) struct NfsExport {
     pub(crate) writers: WriteSessions,
     pub(crate) refused: RejectionTable,
     pub(crate) listings: ListingCache,
-    /// Held while a name changes in the tree and its number with it; shared by whoever needs both to say the same.
+    /// Write-locked while a name changes in the tree and in the inode table; read-locked by
+    /// operations that need both to agree.
     ///
-    /// Never taken twice, nor by whoever holds a file that is being written: whoever renames waits for that file.
+    /// Never locked recursively, nor while a write session is locked: a rename waits for that
+    /// session.
     pub(crate) names: RwLock<()>,
     found: Mutex<VecDeque<NodeId>>,
-    /// Numbers whose names were gone when they were looked at last.
+    /// Inodes whose path was missing at the last check.
     gone: Mutex<HashSet<u64>>,
 }
 
 impl NfsExport {
-    /// Opens what is kept of a space, and does first what was promised by a server that died.
+    /// Opens the NFS state of a space and replays the stable writes of a crashed server.
     pub(crate) fn open(space: Arc<Space>) -> Result<Arc<Self>, Fault> {
         let numbers = space.vfs.inode_table()?;
         stable_write_replay::settle(&space.vfs, &numbers)?;
@@ -60,22 +63,24 @@ impl NfsExport {
         &self.space.vfs
     }
 
-    /// Waits until a name that was changed cannot be lost any more: clients do not ask for that (RFC 1813, 1.6 and 4.8).
+    /// Waits until a name change is durable; clients do not request that (RFC 1813, 1.6 and 4.8).
     pub(crate) fn names_are_safe(&self) -> Result<(), Fault> {
         self.vfs().wait_applied().map(drop)
     }
 
-    /// The numbers of names in a directory.
+    /// The inodes of names in a directory.
     pub(crate) fn numbers(&self, directory: u64, names: &[&str]) -> Result<Vec<u64>, Fault> {
         Ok(self.numbers.inodes(directory, names)?)
     }
 
-    /// Lets go of the numbers of files that other doors removed: those whose names were gone when they were looked at last, and are gone now.
+    /// Removes the inodes of files that were removed through other protocols: those missing at the
+    /// last check and now.
     ///
-    /// Twice, because a rename is two steps here: the tree's, and that of the numbers.
+    /// Two checks, because a rename is not atomic here: first the tree changes, then the inode
+    /// table.
     ///
     /// # Errors
-    /// Those of the numbers.
+    /// Those of the inode table.
     pub(crate) fn tidy(&self) -> Result<(), Fault> {
         let caller = Caller::new(Protocol::Nfs);
         let is_gone = |path: &TreePath| match self.vfs().lookup_path(&caller, path) {
@@ -108,7 +113,7 @@ impl NfsExport {
         Ok(())
     }
 
-    /// Keeps a finding that is kept already as if it were new; whether there is one.
+    /// Moves a pinned node to the end of the eviction order; false when it is not pinned.
     pub(crate) fn found_again(&self, node: NodeId) -> bool {
         let mut found = self.found.lock();
         let Some(at) = found.iter().position(|known| *known == node) else { return false };
@@ -117,7 +122,7 @@ impl NfsExport {
         true
     }
 
-    /// Keeps a finding of a node, and gives back the oldest one.
+    /// Pins a node and releases the oldest one beyond the limit.
     pub(crate) fn found(&self, node: NodeId) {
         let mut found = self.found.lock();
         found.push_back(node);
@@ -137,20 +142,21 @@ impl Drop for NfsExport {
     }
 }
 
-/// The spaces that are served. One that cannot be does not keep the others.
+/// The exported spaces. One that fails to open does not affect the others.
 #[derive(Default)]
 pub(crate) struct ExportTable {
-    /// The first one first.
+    /// In the order in which they were opened.
     pub(crate) open: Vec<Arc<NfsExport>>,
-    /// Those that cannot be served, when that was tried last, and why; none while it is tried.
+    /// Spaces that failed to open, with the time of the last try (`None` while one is in progress)
+    /// and the error.
     broken: Vec<(Arc<Space>, Option<Instant>, Fault)>,
 }
 
 impl ExportTable {
-    /// The one that is meant; nothing when there is none.
+    /// The open export that matches; `None` when there is none.
     ///
     /// # Errors
-    /// Why one cannot be served that may be it.
+    /// Why a space that may match could not be opened.
     pub(crate) fn find(
         &self,
         is_it: impl Fn(&NfsExport) -> bool,
@@ -163,28 +169,30 @@ impl ExportTable {
         }
     }
 
-    /// The one of a name.
+    /// Finds an export by name.
     ///
     /// # Errors
-    /// Why it cannot be served.
+    /// Why it could not be opened.
     pub(crate) fn named(&self, name: &str) -> Result<Option<Arc<NfsExport>>, Fault> {
         self.find(|export| export.space.name == name, |space| space.name == name)
     }
 
-    /// The only one; nothing when there are several.
+    /// The export, if there is exactly one.
     ///
     /// # Errors
-    /// Why it cannot be served.
+    /// Why it could not be opened.
     pub(crate) fn only(&self) -> Result<Option<Arc<NfsExport>>, Fault> {
         if self.open.len() + self.broken.len() == 1 { self.find(|_| true, |_| true) } else { Ok(None) }
     }
 
-    /// Opens those that are not open, and keeps nobody waiting who asks for others; one that could not be is tried again after a while.
+    /// Opens the spaces that are not open, without blocking requests for others; failures are
+    /// retried after [`REOPEN_INTERVAL`].
     pub(crate) fn follow(exports: &Mutex<Self>, spaces: &[Arc<Space>], now: Instant) {
         Self::follow_by(exports, spaces, now, NfsExport::open);
     }
 
-    /// The same with whoever opens one. A panic there is a refusal like any other: it costs neither that space its next try nor others their request.
+    /// As `sync_with`, with the function that opens a space. A panic in it counts as a failure: it
+    /// stops neither the retry nor the request of another client.
     pub(crate) fn follow_by(
         exports: &Mutex<Self>,
         spaces: &[Arc<Space>],
@@ -204,7 +212,7 @@ impl ExportTable {
                 tracing::error!(space = space.name, error = ?fault, "a space cannot be served over NFS");
             }
             let mut exports = exports.lock();
-            // It may have been closed meanwhile.
+            // The space may have been closed in the meantime.
             let Some(at) = exports.broken.iter().position(|(broken, ..)| Arc::ptr_eq(broken, &space)) else { continue };
             match outcome {
                 Ok(export) => {
@@ -216,7 +224,7 @@ impl ExportTable {
         }
     }
 
-    /// The next one that is to be opened now, noted as such; and whether for the first time.
+    /// The next space to open, marked as in progress, and whether this is the first try.
     fn due(&mut self, spaces: &[Arc<Space>], now: Instant) -> Option<(Arc<Space>, bool)> {
         let is_served = |space: &Arc<Space>| spaces.iter().any(|served| Arc::ptr_eq(served, space));
         self.open.retain(|export| is_served(&export.space));
@@ -238,7 +246,7 @@ impl ExportTable {
 }
 
 impl crate::NfsServer {
-    /// The spaces that are served in this moment.
+    /// The current exports.
     pub(crate) fn exports(&self) -> ExportTable {
         ExportTable::follow(&self.exports, &self.server.spaces().list_open(), Instant::now());
         let exports = self.exports.lock();

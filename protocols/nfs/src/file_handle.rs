@@ -1,4 +1,4 @@
-//! What a handle means: a space, and a file's number in it.
+//! File handles: a space and an inode in it.
 
 use std::sync::Arc;
 
@@ -12,27 +12,27 @@ use crate::attributes::{before, of_top, told};
 use crate::error::NfsError;
 use crate::export::NfsExport;
 
-/// The number of the folder that has all spaces in it: as a space and as a file.
+/// Id of the pseudo root, the directory that contains all spaces: as space and as inode.
 pub(crate) const TOP: u64 = 2;
-/// Handles begin with it, so that another layout can be told from this one.
+/// First byte of a handle, so that a later format can be recognized.
 const LAYOUT: u8 = 1;
 
-/// What a handle stands for.
+/// The target of a handle.
 #[derive(Clone)]
 pub(crate) enum HandleTarget {
-    /// The folder that has all spaces in it.
+    /// The directory that contains all spaces.
     Top,
     Entry(ExportEntry),
 }
 
-/// Something in a space.
+/// A file or directory in a space.
 #[derive(Clone)]
 pub(crate) struct ExportEntry {
     pub(crate) export: Arc<NfsExport>,
     pub(crate) number: u64,
 }
 
-/// An entry that is there.
+/// The state of an existing entry.
 pub(crate) struct EntryAttributes {
     pub(crate) node: NodeId,
     pub(crate) attributes: PathAttributes,
@@ -49,7 +49,7 @@ impl HandleTarget {
         nfs_fh3 { data: Opaque::owned(bytes) }
     }
 
-    /// The entry; the folder of all spaces can only be looked at.
+    /// The entry; the pseudo root is read-only.
     pub(crate) fn entry(self) -> Result<ExportEntry, NfsError> {
         match self {
             Self::Top => Err(nfsstat3::NFS3ERR_ROFS.into()),
@@ -64,7 +64,7 @@ impl HandleTarget {
         }
     }
 
-    /// The attributes for an answer that does not hang on them.
+    /// Post-operation attributes; optional in the reply.
     pub(crate) fn after(&self, protocol: &NfsServer, caller: &Caller) -> post_op_attr {
         self.attributes(protocol, caller).map_or(Nfs3Option::None, Nfs3Option::Some)
     }
@@ -76,34 +76,34 @@ impl ExportEntry {
         Self { export, number: InodeTable::ROOT }
     }
 
-    /// The path that its number has now.
+    /// The current path of its inode.
     ///
     /// # Errors
-    /// `NotFound` when its name is gone.
+    /// `NotFound` when the path was removed.
     pub(crate) fn now(&self) -> Result<TreePath, Fault> {
         let path = self.export.numbers.path(self.number)?;
         path.ok_or_else(|| Fault::not_found("the name of this file is gone"))
     }
 
-    /// A name in this directory, for whoever holds the names.
+    /// The entry of a name in this directory. The caller holds `names_lock`.
     pub(crate) fn child_held(&self, name: &PathComponent) -> Result<Self, Fault> {
         let number = self.export.numbers(self.number, &[name.as_str()])?[0];
         Ok(Self { export: Arc::clone(&self.export), number })
     }
 
-    /// What has a name in this directory. It is there.
+    /// The existing entry of a name in this directory.
     ///
     /// # Errors
-    /// `NFS3ERR_NOENT` when nothing has.
+    /// `NFS3ERR_NOENT` when there is none.
     pub(crate) fn there(&self, caller: &Caller, name: &PathComponent) -> Result<Self, NfsError> {
         let _names = self.export.names.read();
         self.there_held(caller, name)
     }
 
-    /// The same for whoever holds the names.
+    /// As `existing_child`; the caller holds `names_lock`.
     pub(crate) fn there_held(&self, caller: &Caller, name: &PathComponent) -> Result<Self, NfsError> {
         self.directory_held(caller)?;
-        // Looked for first: a name that is nowhere needs no number.
+        // Looked up first: a name that does not exist needs no inode.
         match self.export.vfs().lookup_path(caller, &self.now()?.join(name)) {
             Ok((node, _)) => self.export.found(node),
             Err(fault) if fault.kind() == Kind::NotFound => return Err(nfsstat3::NFS3ERR_NOENT.into()),
@@ -112,21 +112,21 @@ impl ExportEntry {
         Ok(self.child_held(name)?)
     }
 
-    /// What stands there. Of a file that is written, what will stand there.
+    /// The current state; of a file that is being written, the state it will have.
     ///
     /// # Errors
-    /// `NFS3ERR_STALE` when nothing does.
+    /// `NFS3ERR_STALE` when it does not exist.
     pub(crate) fn seen(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
         let _names = self.export.names.read();
         self.seen_held(caller)
     }
 
-    /// The same for whoever holds the names.
+    /// As `stat`; the caller holds `names_lock`.
     pub(crate) fn seen_held(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
         self.seen_at(caller, self.now())
     }
 
-    /// The same of the path that its number has, as was just asked.
+    /// As `stat_locked`, for a path that the caller has just looked up.
     pub(crate) fn seen_at(&self, caller: &Caller, path: Result<TreePath, Fault>) -> Result<EntryAttributes, NfsError> {
         let found = path.and_then(|path| self.found(caller, &path));
         let (node, attributes) = found.map_err(|fault| match fault.kind() {
@@ -137,7 +137,7 @@ impl ExportEntry {
         Ok(EntryAttributes { node, attributes, told })
     }
 
-    /// The same, without the attributes as the protocol tells them.
+    /// The node at a path and its attributes.
     fn found(&self, caller: &Caller, path: &TreePath) -> Result<(NodeId, PathAttributes), Fault> {
         let vfs = self.export.vfs();
         if let Some(node) = self.export.writers.node(self.number)
@@ -150,13 +150,13 @@ impl ExportEntry {
         Ok(found)
     }
 
-    /// The same, of a directory.
+    /// As `stat`, for a directory.
     pub(crate) fn directory(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
         let _names = self.export.names.read();
         self.directory_held(caller)
     }
 
-    /// The same for whoever holds the names.
+    /// As `stat_directory`; the caller holds `names_lock`.
     pub(crate) fn directory_held(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
         let seen = self.seen_held(caller)?;
         match seen.attributes.kind {
@@ -165,18 +165,18 @@ impl ExportEntry {
         }
     }
 
-    /// What is compared with what comes after a change.
+    /// Attributes before a change.
     pub(crate) fn before(&self, caller: &Caller) -> pre_op_attr {
         self.seen(caller).map_or(Nfs3Option::None, |seen| Nfs3Option::Some(before(&seen.told)))
     }
 
-    /// The attributes before and after a change.
+    /// Attributes before and after a change (weak cache consistency).
     pub(crate) fn changed(&self, caller: &Caller, before: pre_op_attr) -> wcc_data {
         wcc_data { before, after: self.seen(caller).map_or(Nfs3Option::None, |seen| Nfs3Option::Some(seen.told)) }
     }
 }
 
-/// The numbers in a handle: of a space, and of a file in it. None for one that this server never gave.
+/// Space id and inode of a handle; `None` for one that this server never issued.
 pub(crate) fn numbers(handle: &[u8]) -> Option<(u64, u64)> {
     let (layout, rest) = handle.split_first()?;
     let (space, number) = rest.split_at_checked(8)?;
@@ -184,20 +184,21 @@ pub(crate) fn numbers(handle: &[u8]) -> Option<(u64, u64)> {
     (*layout == LAYOUT).then(|| (u64::from_be_bytes(space), u64::from_be_bytes(number)))
 }
 
-/// A name, as a client gives it.
+/// Parses a name that a client sent.
 ///
 /// # Errors
-/// `NFS3ERR_INVAL` for one that no tree has, `NFS3ERR_NAMETOOLONG`.
+/// `NFS3ERR_INVAL` for one that no tree allows, `NFS3ERR_NAMETOOLONG`.
 pub(crate) fn name(bytes: &[u8]) -> Result<PathComponent, NfsError> {
     let text = std::str::from_utf8(bytes).map_err(|_| NfsError::Word(nfsstat3::NFS3ERR_INVAL))?;
     Ok(PathComponent::parse(text)?)
 }
 
 impl NfsServer {
-    /// What a handle stands for.
+    /// The target of a handle.
     ///
     /// # Errors
-    /// `NFS3ERR_BADHANDLE` for one that this server never gave, `NFS3ERR_STALE` for one whose file or space is gone.
+    /// `NFS3ERR_BADHANDLE` for one that this server never issued, `NFS3ERR_STALE` when its file or
+    /// space is gone.
     pub(crate) fn place(&self, handle: &[u8]) -> Result<HandleTarget, NfsError> {
         let (space, number) = numbers(handle).ok_or(nfsstat3::NFS3ERR_BADHANDLE)?;
         if (space, number) == (TOP, TOP) {

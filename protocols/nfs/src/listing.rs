@@ -1,7 +1,8 @@
-//! Reading directories.
+//! Directory listings.
 //!
-//! One rule: what follows an entry is what has a greater number. However a directory changes while it is read, whatever is there all the time is
-//! listed once, and a place in it is good for as long as anybody remembers it.
+//! Invariant: a cookie is the inode, and entries are listed in inode order. So an entry that exists
+//! during the whole listing is listed once however the directory changes, and a cookie never
+//! expires.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,18 +22,18 @@ use crate::error::NfsError;
 use crate::file_handle::{ExportEntry, HandleTarget};
 use crate::xdr_reader::GarbageArguments;
 
-/// Most bytes of an answer.
+/// Maximum size of a reply, in bytes.
 const LONGEST: u32 = 1 << 20;
-/// What is in an answer beside the entries, in bytes.
+/// Size of a reply without its entries, in bytes.
 const AROUND: usize = 128;
-/// So many listings are remembered for those who go on reading, each for so long.
+/// Number of cached listings, and how long each is used to continue a READDIR.
 const MOST: usize = 32;
 const FRESH: Duration = Duration::from_secs(5);
 
-/// The names of a directory by their numbers.
+/// The names of a directory, in inode order.
 pub(crate) type NumberedNames = Arc<Vec<(u64, PathComponent)>>;
 
-/// What was listed lately, so that a long directory is not read anew for each part of it.
+/// Recent listings, so that a long directory is not read again for each part of it.
 #[derive(Default)]
 pub(crate) struct ListingCache(Mutex<HashMap<u64, (Instant, NumberedNames)>>);
 
@@ -54,7 +55,7 @@ impl ListingCache {
     }
 }
 
-/// One line of a listing.
+/// One entry of a listing.
 struct ReaddirEntry {
     cookie: u64,
     name: Vec<u8>,
@@ -62,8 +63,8 @@ struct ReaddirEntry {
 }
 
 impl NfsServer {
-    /// The lines after a place in a directory, each made when it is asked for: a long directory is read in many parts, and an answer has room for
-    /// some hundred of its lines.
+    /// The entries after a cookie. The iterator is lazy: a long directory is read in many parts,
+    /// and one reply holds some hundred entries.
     fn lines(
         &self,
         caller: &Caller,
@@ -127,7 +128,8 @@ impl NfsServer {
                 HandleTarget::Top => None,
                 HandleTarget::Entry(entry) => Some(entry.now()?),
             };
-            // Looked at one by one, and only those that fit: what is told of a file is true now.
+            // Attributes are read one by one, and only for entries that fit, so that they are
+            // current.
             let entries = self.lines(&asked.caller, &directory, after)?.map(|line| {
                 let (name_attributes, name_handle) = self.behind(&asked.caller, here.as_ref(), &line);
                 let (fileid, cookie) = (number_of(&line.place), line.cookie);
@@ -145,8 +147,8 @@ impl NfsServer {
 }
 
 impl NfsServer {
-    /// What is behind a name of a directory that lies `here`: nothing where that was given to something else since it was listed, for then it would be
-    /// told of a file under the name of another.
+    /// Attributes and handle of a name in directory `parent`; none if the name now belongs to
+    /// another file than at listing time.
     fn behind(&self, caller: &Caller, here: Option<&TreePath>, line: &ReaddirEntry) -> (post_op_attr, post_op_fh3) {
         let handle = Nfs3Option::Some(line.place.handle());
         let (Some(here), HandleTarget::Entry(entry), 3..) = (here, &line.place, line.cookie) else {
@@ -175,7 +177,7 @@ impl ExportEntry {
         let names: Vec<PathComponent> = entries
             .into_iter()
             .map(|(name, node, _)| {
-                // Known to nobody but the listing.
+                // Only the listing referred to this node.
                 vfs.forget(node, 0);
                 name
             })
@@ -197,7 +199,8 @@ fn number_of(place: &HandleTarget) -> u64 {
     }
 }
 
-/// The first entries that fit into an answer of `count` bytes, of which `names` may be names; whether these are all.
+/// The entries that fit into a reply of `count` bytes, `names` of them for names, and whether these
+/// are all.
 fn fitting<T: Pack>(
     entries: impl Iterator<Item = T>,
     count: u32,

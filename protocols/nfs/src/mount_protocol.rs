@@ -1,4 +1,4 @@
-//! The MOUNT program (RFC 1813, appendix I): from the name of a folder to its handle.
+//! The MOUNT program (RFC 1813, appendix I): maps the path of a directory to its handle.
 
 use nfs3_types::mount::{
     MOUNT_PROGRAM, dirpath, export_node, exports, fhandle3, mountlist, mountres3, mountres3_ok, mountstat3,
@@ -13,7 +13,7 @@ use crate::error::NfsError;
 use crate::file_handle::{ExportEntry, HandleTarget, name};
 use crate::xdr_reader::PATH;
 
-/// `AUTH_SYS` and `AUTH_NONE`, the better one first.
+/// `AUTH_SYS` and `AUTH_NONE`, preferred one first.
 const FLAVORS: [u32; 2] = [1, 0];
 
 impl NfsServer {
@@ -29,7 +29,7 @@ impl NfsServer {
                     Err(refusal) => mountres3::Err(told(&refusal)),
                 })
             }
-            // Who has mounted what is not remembered: a client that went away without a word would stand there for ever.
+            // Mounts are not recorded: a client that disappeared would stay listed forever.
             Ok(MOUNT_PROGRAM::MOUNTPROC3_DUMP) => asked.plain(&mountlist::default()),
             Ok(MOUNT_PROGRAM::MOUNTPROC3_EXPORT) => asked.plain(&self.exported()),
             Ok(MOUNT_PROGRAM::MOUNTPROC3_NULL | MOUNT_PROGRAM::MOUNTPROC3_UMNT | MOUNT_PROGRAM::MOUNTPROC3_UMNTALL) => {
@@ -40,7 +40,7 @@ impl NfsServer {
         Ok(answer?)
     }
 
-    /// The folder of a name: `/`, `/SPACE`, and folders below.
+    /// The directory of a path: `/`, `/SPACE`, and directories below.
     fn mounted(&self, asked: &CallContext<'_>, path: &[u8]) -> Result<HandleTarget, NfsError> {
         let path = std::str::from_utf8(path).map_err(|_| NfsError::Word(nfsstat3::NFS3ERR_INVAL))?;
         let path = TreePath::parse(path)?;
@@ -62,7 +62,7 @@ impl NfsServer {
         }
     }
 
-    /// What is at `/`: the only space there is, else the folder that has all of them.
+    /// The directory at `/`: the root of the only space, else the pseudo root.
     pub(crate) fn top(&self) -> Result<HandleTarget, NfsError> {
         let only = self.exports().only()?;
         Ok(only.map_or(HandleTarget::Top, |export| HandleTarget::Entry(ExportEntry::root(export))))
@@ -80,7 +80,7 @@ impl NfsServer {
     }
 }
 
-/// The program has words of its own for some of the statuses, by the same numbers.
+/// The MOUNT status, which has the same number as the NFS status.
 fn told(refusal: &NfsError) -> mountstat3 {
     let status = if refusal.is_missing() { nfsstat3::NFS3ERR_NOENT } else { refusal.told("MNT") };
     let mut number = Vec::with_capacity(4);

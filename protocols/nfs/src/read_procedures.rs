@@ -17,9 +17,9 @@ use crate::file_handle::{ExportEntry, HandleTarget, name};
 use crate::rpc::RpcReply;
 use crate::xdr_reader::GarbageArguments;
 
-/// The most that is read or written at once, in bytes.
+/// Maximum bytes per READ or WRITE.
 pub(crate) const TRANSFER: u32 = 1 << 20;
-/// What blocks of a file are a multiple of, in bytes.
+/// Block size reported to clients, in bytes.
 const BLOCK: u32 = 4096;
 
 impl NfsServer {
@@ -50,7 +50,7 @@ impl NfsServer {
         asked.answer("LOOKUP", found, || LOOKUP3resfail { dir_attributes })
     }
 
-    /// What has a name in a directory. It is there.
+    /// The existing entry of a name in a directory.
     pub(crate) fn child(
         &self,
         caller: &Caller,
@@ -66,7 +66,7 @@ impl NfsServer {
         }
     }
 
-    /// The directory in which a directory lies; of the topmost that is seen, itself.
+    /// The parent directory; the topmost visible directory is its own parent.
     pub(crate) fn above(&self, place: &HandleTarget) -> Result<HandleTarget, NfsError> {
         let HandleTarget::Entry(entry) = place else { return Ok(HandleTarget::Top) };
         let export = &entry.export;
@@ -80,8 +80,9 @@ impl NfsServer {
         place.map_or(Nfs3Option::None, |place| place.after(self, &asked.caller))
     }
 
-    /// The network is what keeps others out: whoever may ask may read and write, as by every other door. Permission bits are kept for the
-    /// programs that look at them.
+    /// Permission bits do not restrict access: the allow list does, and an accepted client may read
+    /// and write everything, as in the other protocols. The bits are stored for programs that read
+    /// them.
     pub(crate) fn access(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = asked.arguments();
         let (handle, wanted) = (arguments.handle()?, arguments.value::<u32>()?);
@@ -124,7 +125,7 @@ impl NfsServer {
                 EntryKind::Directory => return Err(nfsstat3::NFS3ERR_ISDIR.into()),
                 EntryKind::Symlink | EntryKind::Special(_) => return Err(nfsstat3::NFS3ERR_INVAL.into()),
             }
-            // Some offsets behind the end the disk does not know.
+            // The disk refuses some offsets beyond the end.
             let data = match offset < seen.attributes.size {
                 true => entry.export.vfs().read_node(seen.node, offset, count.min(TRANSFER) as usize)?,
                 false => Default::default(),
@@ -194,7 +195,7 @@ impl NfsServer {
     }
 }
 
-/// What whoever may ask may do with something in a space.
+/// The access that every accepted client has to an entry.
 pub(crate) fn allowed(attributes: &fattr3) -> u32 {
     let (reads, writes) = (ACCESS3_READ, ACCESS3_MODIFY | ACCESS3_EXTEND);
     let also = match attributes.type_ == nfs3_types::nfs3::ftype3::NF3DIR {

@@ -1,6 +1,6 @@
-//! Messages on a stream (RFC 5531 11): each in fragments, each with its length before it.
+//! Record marking (RFC 5531 11): each message is sent in fragments with a length header.
 //!
-//! One rule: room is made for bytes that came, never for bytes that were announced.
+//! Invariant: memory is allocated for bytes received, never for bytes announced.
 
 use std::io;
 use std::sync::Arc;
@@ -13,50 +13,52 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::rpc::RpcReply;
 
-/// The longest message, in bytes: the longest write, its head, and as much again.
+/// Maximum message size in bytes: the longest write with its header, doubled.
 pub(crate) const LONGEST: usize = 2 << 20;
-/// Bytes of a message for which no room is asked before they came. A connection reads one message at a time.
+/// Bytes of a message that are read before memory is taken from the budget. A connection reads one
+/// message at a time.
 const EARLY: usize = 64 << 10;
-/// How long the rest of a message may take once it began, and an answer to be taken.
+/// Time for the rest of a message to arrive, and for a reply to be sent.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long nothing may come.
+/// Time after which an idle connection is closed.
 const REST: Duration = Duration::from_secs(3600);
 
-/// Room for bytes, in KiB. What is long has its own: who sends half of it, or takes none of it, leaves others room for what is short.
+/// Memory budget in KiB. Large messages have their own part: clients that send half of one, or do
+/// not read theirs, leave the rest for small ones.
 pub(crate) struct MessageBudget {
     short: Arc<Semaphore>,
     long: Arc<Semaphore>,
 }
 
 impl MessageBudget {
-    /// So many KiB, a quarter of them for what is short.
+    /// A budget of `kib` KiB, a quarter of it for small messages.
     pub(crate) fn of(kib: usize) -> Self {
         Self { short: Arc::new(Semaphore::new(kib / 4)), long: Arc::new(Semaphore::new(kib - kib / 4)) }
     }
 
-    /// Waits for so many.
+    /// Waits for `kib` KiB.
     ///
     /// # Errors
-    /// When nobody gives any out any more.
+    /// When the budget is closed.
     pub(crate) async fn take(&self, wanted: u32) -> io::Result<OwnedSemaphorePermit> {
         let of = if wanted <= kib(EARLY) { &self.short } else { &self.long };
         Arc::clone(of).acquire_many_owned(wanted).await.map_err(io::Error::other)
     }
 }
 
-/// A message, and the room it has taken.
+/// A message and its share of the budget.
 pub(crate) type ReceivedMessage = (Vec<u8>, OwnedSemaphorePermit);
 
-/// KiB of room for so many bytes.
+/// Bytes in KiB, rounded up.
 pub(crate) fn kib(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
 
-/// The next message; none when the client has left. What came of it waits for `room` (KiB): for a short one when it is whole, for a long one when
-/// its beginning is there.
+/// Reads the next message; `None` when the client has closed the connection. It takes memory from
+/// `budget`: for a short message when it is complete, for a long one when its first part is.
 ///
 /// # Errors
-/// `InvalidData` for one that is too long, `TimedOut` for one that does not end.
+/// `InvalidData` for a message that is too long, `TimedOut` for an incomplete one.
 pub(crate) async fn read(
     stream: &mut (impl AsyncRead + Unpin),
     room: &MessageBudget,
@@ -72,19 +74,19 @@ pub(crate) async fn read(
     let most = if coming.is_last { coming.record.len() + coming.left } else { LONGEST };
     let mut room = room.take(kib(most)).await?;
     if !is_whole {
-        // Asked of the system once, which gives nothing of it before it is written to.
+        // One allocation; the system backs it with memory only as it is written.
         coming.record.reserve_exact(coming.left);
         tokio::time::timeout(PATIENCE, coming.come(stream, LONGEST)).await??;
     }
-    // What it did not need.
+    // Give back the unused part.
     drop(room.split(room.num_permits().saturating_sub(kib(coming.record.len()) as usize)));
     Ok(Some((coming.record, room)))
 }
 
-/// A message on its way.
+/// A message that is not complete yet.
 struct PartialRecord {
     record: Vec<u8>,
-    /// Bytes of the present fragment that have not come.
+    /// Bytes of the current fragment not yet received.
     left: usize,
     is_last: bool,
 }
@@ -96,7 +98,7 @@ impl PartialRecord {
         Ok(())
     }
 
-    /// Reads until there are so many bytes; whether it is whole.
+    /// Reads up to `limit` bytes; true when the message is complete.
     async fn come(&mut self, stream: &mut (impl AsyncRead + Unpin), until: usize) -> io::Result<bool> {
         loop {
             let wanted = self.left.min(until.saturating_sub(self.record.len()));
@@ -118,7 +120,7 @@ impl PartialRecord {
     }
 }
 
-/// The head of a fragment that comes after so many bytes of its message.
+/// Parses a fragment header that follows `received` bytes of its message.
 fn check(head: [u8; 4], before: usize) -> io::Result<fragment_header> {
     let head = fragment_header::from(head);
     let length = head.fragment_length() as usize;
@@ -129,10 +131,10 @@ fn check(head: [u8; 4], before: usize) -> io::Result<fragment_header> {
     Ok(head)
 }
 
-/// Sends a message, in one fragment.
+/// Sends a message in one fragment.
 ///
 /// # Errors
-/// `TimedOut` when the client does not take it.
+/// `TimedOut` when the client does not read it.
 pub(crate) async fn write(stream: &mut (impl AsyncWrite + Unpin), message: &RpcReply) -> io::Result<()> {
     let length = u32::try_from(message.length()).map_err(io::Error::other)?;
     let head = fragment_header::new(length, true).into_xdr_buf();

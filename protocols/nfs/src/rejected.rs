@@ -1,8 +1,9 @@
-//! Refused texts, and who goes on with them.
+//! Rejected texts, and the writes that continue them.
 //!
-//! One rule: nothing is mixed with a text that it does not belong to. A client neither opens nor closes a file, and does not say whether it goes on
-//! with its refused text or with the page that stands: its bytes tell. What they fit in less is not what it goes on with, and where both fit it
-//! goes on with its own, which is refused once more at the worst.
+//! Invariant: a write is never mixed into a text that it was not made for. NFS has no open and
+//! close, so a client does not say whether it continues its rejected text or the current page. The
+//! written bytes decide: they belong to the text from which they differ less. On a tie they belong
+//! to the rejected text, which at worst is rejected again.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -16,26 +17,27 @@ use svcfs_vfs::{HandleId, NodeId, RejectedText, Vfs};
 use crate::error::{NfsError, status};
 use crate::export::NfsExport;
 
-/// A refused text is given up when nobody went on with it for so long: a copy is kept where a person finds it.
+/// A rejected text expires after this time without a write; its copy under `.svc/rejected` stays.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10 * 60);
-/// For so long whoever goes on with a text that was given up is told so. Nobody pauses for longer, and others may write as they like.
+/// How long a write that continues an expired text gets the error again. No client pauses for
+/// longer, and other writes are accepted.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
-/// So many refusals are remembered until the client asks.
+/// Number of unreported rejections that are remembered.
 const MOST_TOLD: usize = 4096;
-/// So many refused texts of a space wait for those who go on with them, and so many bytes in all of them.
+/// Number and total bytes of the rejected texts of a space that can be continued.
 const MOST_TEXTS: usize = 128;
 const MOST_BYTES: u64 = 64 << 20;
 
-/// A refused text, since when, and what it was refused with.
+/// A rejected text, the time, and the status.
 type PendingRejection = (RejectedText, Instant, nfsstat3);
 
-/// The refusals of a space, by the number of the file.
+/// The rejections of a space, by inode.
 #[derive(Default)]
 pub(crate) struct RejectionTable {
-    /// Why files were not saved, until somebody who wrote them asks.
+    /// Statuses of failed saves, until a client asks.
     untold: Mutex<HashMap<u64, nfsstat3>>,
     texts: Mutex<HashMap<u64, PendingRejection>>,
-    /// Those whose texts were given up, and when: nobody goes on with them.
+    /// Texts that expired, and when: they cannot be continued.
     given_up: Mutex<HashMap<u64, (Instant, nfsstat3)>>,
 }
 
@@ -48,17 +50,18 @@ fn remember<T>(refusals: &Mutex<HashMap<u64, T>>, number: u64, refusal: T) {
 }
 
 impl RejectionTable {
-    /// Why a file was not saved, told once.
+    /// Takes the status of a failed save, to be reported once.
     pub(crate) fn untold(&self, number: u64) -> Option<nfsstat3> {
         self.untold.lock().remove(&number)
     }
 
-    /// Nobody waited for the answer: it is told to the next who asks.
+    /// Stores the error of an asynchronous save for the next client that asks.
     pub(crate) fn tell_later(&self, number: u64, fault: &Fault) {
         remember(&self.untold, number, status(fault.kind()));
     }
 
-    /// Keeps a refused text for whoever goes on with it; gives up the oldest ones where there are too many.
+    /// Stores a rejected text so that it can be continued; the oldest ones expire beyond the
+    /// limits.
     pub(crate) fn keep(&self, number: u64, text: RejectedText, fault: &Fault) {
         let mut texts = self.texts.lock();
         texts.insert(number, (text, Instant::now(), status(fault.kind())));
@@ -78,7 +81,7 @@ impl RejectionTable {
         }
     }
 
-    /// Gives up the texts that waited for long, and says when it is time for the next.
+    /// Expires old texts and returns when the next one is due.
     pub(crate) fn give_up_due(&self, now: Instant) -> Option<Instant> {
         let mut texts = self.texts.lock();
         let due: Vec<u64> =
@@ -87,12 +90,12 @@ impl RejectionTable {
         texts.values().map(|(_, since, _)| *since + PATIENCE).min()
     }
 
-    /// Whether a text waits for whoever goes on with it.
+    /// Whether a rejected text of this file can be continued.
     pub(crate) fn has_text(&self, number: u64) -> bool {
         self.texts.lock().contains_key(&number)
     }
 
-    /// Nobody goes on with what was refused: the file is written anew, or gone.
+    /// Forgets all rejections of a file that is rewritten or removed.
     pub(crate) fn forget(&self, number: u64) {
         self.untold.lock().remove(&number);
         self.texts.lock().remove(&number);
@@ -100,10 +103,10 @@ impl RejectionTable {
     }
 }
 
-/// What a text has where something is written.
+/// The part of a text that a write replaces.
 #[derive(Debug)]
 struct TextSlice {
-    /// How long all of the text is.
+    /// Length of the full text.
     length: u64,
     bytes: Bytes,
 }
@@ -113,7 +116,7 @@ impl TextSlice {
         Ok(Self { length: vfs.attributes(node)?.size, bytes: vfs.read_node(node, offset, data.len())? })
     }
 
-    /// The copy of a refused text that is kept for people; none when it is gone.
+    /// The copy under `.svc/rejected`; `None` when it was removed.
     fn of_kept(vfs: &Vfs, path: &TreePath, written: (u64, &[u8])) -> Option<Self> {
         let place = svcfs_vfs::rejected_path(path)?;
         let (node, _) = vfs.lookup_path(&Caller::new(Protocol::Internal), &place).ok()?;
@@ -126,33 +129,34 @@ impl TextSlice {
         Ok(Self { length: text.length(), bytes: text.read(offset, data.len())? })
     }
 
-    /// In how many bytes it is another than what is written there.
+    /// Number of bytes that differ from the written data.
     fn differing(&self, data: &[u8]) -> usize {
         self.bytes.iter().zip(data).filter(|(there, written)| there != written).count()
     }
 }
 
-/// Whether a write goes on with the page that stands, and not with the text that was refused.
+/// Whether a write continues the current page, and not the rejected text.
 fn is_of_standing(standing: &TextSlice, refused: &TextSlice, (offset, data): (u64, &[u8])) -> bool {
-    // Clients leave no holes.
+    // Clients do not leave holes.
     if offset > standing.length || offset > refused.length {
         return offset <= standing.length;
     }
     let end = offset + data.len() as u64;
     let is_part = end <= standing.length && (offset, end) != (0, standing.length);
     if is_part && standing.differing(data) == 0 {
-        // Nobody writes what is there.
+        // Clients do not write what the page already contains.
         return false;
     }
     standing.differing(data) < refused.differing(data)
 }
 
 impl NfsExport {
-    /// A file that was just opened goes on with its refused text, when what is about to be written does. What that text began from, then, where it keeps
-    /// to that.
+    /// Continues the rejected text of a file that was just opened, if the write belongs to it.
+    /// Returns the base version of the text then, with which the next save is checked.
     ///
     /// # Errors
-    /// `Conflict` when others are writing the file; why it was refused, when the text was given up.
+    /// `Conflict` when others are writing the file; the status of the rejection when the text has
+    /// expired.
     pub(crate) fn goes_on(
         &self,
         (number, path): (u64, &TreePath),
@@ -168,11 +172,11 @@ impl NfsExport {
             Ok(is_of_standing(&standing, &refused, written))
         });
         let (fault, text) = match outcome {
-            // What was not told is told yet, to whoever asks next.
+            // An unreported status stays for the next client that asks.
             Ok(true) => return Ok(None),
             Ok(false) => match self.vfs().reattach(handle, text) {
                 Ok(base) => {
-                    // Judged anew, whole.
+                    // The full text is checked again.
                     self.refused.untold(number);
                     return Ok(Some(base));
                 }
@@ -206,7 +210,7 @@ impl NfsExport {
 mod tests {
     use super::{TextSlice, is_of_standing};
 
-    /// Whether a write goes on with a page that stands and not with another text that was refused.
+    /// Whether a write continues the current page and not the rejected text.
     fn goes_on(standing: &'static str, refused: &'static str, offset: usize, data: &str) -> bool {
         let part = |text: &'static str| {
             let range = offset.min(text.len())..(offset + data.len()).min(text.len());

@@ -1,6 +1,7 @@
-//! Answers to changes that must not be made twice.
+//! Duplicate request cache: replies to calls that must not be executed twice.
 //!
-//! A client whose connection broke asks again, by the same number. A file that it removed would be missing then, a name that it made taken.
+//! A client whose connection broke retransmits with the same id. A second REMOVE would fail with
+//! NOENT, a second CREATE with EXIST.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -8,25 +9,25 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// So many answers are remembered.
+/// Maximum number of cached replies.
 const MOST: usize = 2048;
-/// For so long. Whoever asks by the same number later means another change: programs begin to count anew when they are started.
+/// How long a reply is valid. The same id later is another call: ids restart with the client
+/// program.
 const KEPT: Duration = Duration::from_secs(120);
 
-/// What tells one question from others: who asked, by which number, and a hash of the question.
+/// Identifies a call: client address, id, and a hash of the message.
 pub(crate) type RequestKey = (IpAddr, u32, u64);
 
-/// What is known of a question.
+/// Result of a lookup.
 pub(crate) enum ReplyLookup<'a> {
-    /// It is new, and to be answered by whoever asked for this.
+    /// Not seen before; the caller executes it.
     New(PendingReply<'a>),
-    /// It is being answered.
     Now,
-    /// It was answered so.
+    /// The reply sent before.
     Before(Vec<u8>),
 }
 
-/// A question that is being answered. One that is dropped without an answer, because answering it went wrong, is new when it is asked again.
+/// A call in progress. If it is dropped without a reply (a panic), a retransmission counts as new.
 pub(crate) struct PendingReply<'a> {
     replies: &'a ReplyCache,
     question: RequestKey,
@@ -56,7 +57,6 @@ struct ReplyTable {
     order: VecDeque<RequestKey>,
 }
 
-/// The newest answers.
 #[derive(Default)]
 pub(crate) struct ReplyCache(Mutex<ReplyTable>);
 

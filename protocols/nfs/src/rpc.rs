@@ -1,4 +1,4 @@
-//! Remote procedure calls (RFC 5531): the head of a message, and of its answer.
+//! Remote procedure calls (RFC 5531): headers of calls and replies.
 
 use bytes::Bytes;
 use nfs3_types::rpc::{
@@ -12,24 +12,24 @@ const VERSION: u32 = 2;
 /// `AUTH_NONE` and `AUTH_SYS` (RFC 5531 8.2).
 const NOBODY: u32 = 0;
 const UNIX: u32 = 1;
-/// The longest credentials, in bytes.
+/// Maximum length of credentials, in bytes.
 const CREDENTIALS: usize = 400;
-/// Most groups of a user.
+/// Maximum number of groups of a user.
 const GROUPS: u32 = 16;
 
-/// A call: what is asked, and who says to ask.
+/// A call: procedure, user and arguments.
 #[derive(Debug)]
 pub(crate) struct RpcCall<'a> {
     pub(crate) id: u32,
     pub(crate) program: u32,
     pub(crate) version: u32,
     pub(crate) procedure: u32,
-    /// The number of the user; none when the client names none.
+    /// User id; `None` when the client sends none.
     pub(crate) user: Option<u32>,
     pub(crate) arguments: XdrReader<'a>,
 }
 
-/// An answer: its head, and the bytes of a file with which it ends, which are handed on as they were read.
+/// A reply: its header, and the file content at its end, which is not copied.
 #[derive(Debug)]
 pub(crate) struct RpcReply {
     pub(crate) head: Vec<u8>,
@@ -43,7 +43,7 @@ impl From<Vec<u8>> for RpcReply {
 }
 
 impl RpcReply {
-    /// Zeros behind the bytes, up to a multiple of four.
+    /// Zero padding to a multiple of four bytes.
     pub(crate) const fn padding(&self) -> &'static [u8] {
         match self.data.len() % 4 {
             1 => &[0; 3],
@@ -53,18 +53,18 @@ impl RpcReply {
         }
     }
 
-    /// How long it is.
+    /// Length in bytes.
     pub(crate) const fn length(&self) -> usize {
         self.head.len() + self.data.len() + self.padding().len()
     }
 }
 
-/// What is not answered by a procedure.
+/// A message that no procedure handles.
 #[derive(Debug)]
 pub(crate) enum RpcRejection {
-    /// No call at all: there is nothing to answer to.
+    /// Not a call: it gets no reply.
     Nonsense,
-    /// Answered so.
+    /// An error reply.
     Told(Vec<u8>),
 }
 
@@ -75,7 +75,7 @@ impl From<GarbageArguments> for RpcRejection {
 }
 
 impl<'a> RpcCall<'a> {
-    /// Reads the head of a message.
+    /// Parses the header of a call.
     pub(crate) fn of(record: &'a [u8]) -> Result<Self, RpcRejection> {
         let mut head = XdrReader::of(record);
         let id = head.value()?;
@@ -98,36 +98,37 @@ impl<'a> RpcCall<'a> {
         Ok(Self { id, program, version, procedure, user, arguments: head })
     }
 
-    /// The answer of a procedure.
+    /// A successful reply.
     pub(crate) fn answer(&self, body: &impl Pack) -> Vec<u8> {
         let mut answer = accepted(self.id, accept_stat_data::SUCCESS);
         answer.reserve(body.packed_size());
-        // Written into memory.
+        // Writing into memory does not fail.
         let _written = body.pack(&mut answer);
         answer
     }
 
-    /// The answer of a procedure that ends with these bytes; `body` ends with none, of which there is the length (RFC 4506 4.10).
+    /// A successful reply that ends with `data`; `body` ends with an empty byte string, whose
+    /// length is replaced (RFC 4506 4.10).
     pub(crate) fn answer_with(&self, body: &impl Pack, data: Bytes) -> RpcReply {
         let mut head = self.answer(body);
         head.truncate(head.len() - size_of::<u32>());
-        // Nothing that is read at once is longer.
+        // Reads are limited far below 4 GiB.
         head.extend(u32::try_from(data.len()).unwrap_or(u32::MAX).to_be_bytes());
         RpcReply { head, data }
     }
 
-    /// The answer to what no procedure answers.
+    /// An error reply of the RPC layer.
     pub(crate) fn refuse(&self, why: accept_stat_data) -> Vec<u8> {
         accepted(self.id, why)
     }
 
-    /// The answer to somebody who is not let in.
+    /// The reply to a client without access.
     pub(crate) fn deny(&self) -> Vec<u8> {
         denied(self.id, rejected_reply::auth_error(auth_stat::AUTH_TOOWEAK))
     }
 }
 
-/// The user whom credentials name (RFC 5531, appendix A).
+/// The user id in `AUTH_SYS` credentials (RFC 5531, appendix A).
 fn user(credentials: &[u8]) -> Result<u32, GarbageArguments> {
     let mut credentials = XdrReader::of(credentials);
     credentials.value::<u32>()?;
@@ -156,7 +157,6 @@ fn denied(id: u32, why: rejected_reply) -> Vec<u8> {
 fn packed(xid: u32, body: reply_body<'static>) -> Vec<u8> {
     let message = rpc_msg { xid, body: msg_body::REPLY(body) };
     let mut bytes = Vec::with_capacity(64);
-    // Written into memory.
     let _written = message.pack(&mut bytes);
     bytes
 }

@@ -1,7 +1,9 @@
-//! What a server that died had promised: bytes that clients were told are safe, of files that were not saved yet.
+//! Replay of stable writes after a crash: bytes acknowledged to clients as durable, of files that
+//! were not saved yet.
 //!
-//! One rule: a promise goes once it is done, or once what was written is kept as the text of a refused save is (gaps.md D6), or is found in what
-//! stands there or in a version since. What the disk refuses stays promised, and is tried again when a server opens the space next.
+//! Invariant: a record is dropped only when its file is saved, its text is stored as a rejected
+//! save, or its bytes are in the current file or a later version. After an I/O error it stays and
+//! is retried when the space is opened next.
 
 use std::ops::Range;
 
@@ -14,10 +16,10 @@ use svcfs_vfs::{
     Vfs, WriteAt,
 };
 
-/// Does what was promised, before any client is heard.
+/// Replays all recorded stable writes, before the first call is read.
 ///
 /// # Errors
-/// When the promises cannot be read. What cannot be done is told to the log.
+/// When the records cannot be read. Failures of single files are logged.
 pub(crate) fn settle(vfs: &Vfs, numbers: &InodeTable) -> Result<(), Fault> {
     for number in numbers.pending_inodes()? {
         let promises = numbers.pending_writes(number)?;
@@ -40,7 +42,8 @@ pub(crate) fn settle(vfs: &Vfs, numbers: &InodeTable) -> Result<(), Fault> {
 
 fn settle_one(vfs: &Vfs, path: &TreePath, promises: &[StableWrite]) -> Result<bool, Fault> {
     let now = standing_at(vfs, path)?;
-    // Not always from the first one on: what came after a save may stand there beside what was done by it.
+    // The first records may be obsolete: those that came after a save follow those that it
+    // included.
     let from = promises.iter().position(|promise| promise.base_etag == now).unwrap_or(promises.len());
     let (earlier, rest) = promises.split_at(from);
     let mut unsaved = Vec::new();
@@ -54,7 +57,7 @@ fn settle_one(vfs: &Vfs, path: &TreePath, promises: &[StableWrite]) -> Result<bo
     let told = if now.is_none() { "its name was taken away since" } else { "others saved it since" };
     let runs = earlier.chunk_by(|one, next| one.base_etag == next.base_etag);
     unsaved.extend(runs.rev().map(|run| (run, Fault::new(Kind::Conflict, told))));
-    // After what is saved: that makes earlier refusals void.
+    // Stored after the save, which removes earlier rejections of the path.
     let mut kept = 0;
     for (run, fault) in unsaved {
         let place = if kept == 0 { path.clone() } else { TreePath::parse(&format!("{path}.{kept}"))? };
@@ -63,7 +66,7 @@ fn settle_one(vfs: &Vfs, path: &TreePath, promises: &[StableWrite]) -> Result<bo
     Ok(kept > 0)
 }
 
-/// Whether what is refused so may be taken another time.
+/// Whether a retry may succeed.
 const fn is_passing(kind: Kind) -> bool {
     use Kind as K;
     matches!(
@@ -94,12 +97,12 @@ fn save(vfs: &Vfs, path: &TreePath, promises: &[StableWrite]) -> Result<(), Faul
     published.and(released)
 }
 
-/// Permission bits and owner of a file that was not in the tree.
+/// Mode and owner of a file that was not in the tree.
 fn own(promises: &[StableWrite]) -> DiskAttributes {
     promises.iter().rev().map(|promise| promise.attributes).find(|disk| disk.mode.is_some()).unwrap_or_default()
 }
 
-/// The file, made where nothing is. Found once.
+/// Opens the file with one lookup, or creates it if it does not exist.
 fn open(vfs: &Vfs, path: &TreePath, (caller, own): (&Caller, DiskAttributes)) -> Result<(NodeId, HandleId), Fault> {
     match vfs.lookup_path(caller, path) {
         Ok((node, _)) => {
@@ -127,8 +130,8 @@ fn open(vfs: &Vfs, path: &TreePath, (caller, own): (&Caller, DiskAttributes)) ->
     }
 }
 
-/// What tells apart what stands under a file's name, with no regard to writes that are not saved yet: the hash of its content; of a file too
-/// large for any version, that of its size and time. None of one that was made and never saved.
+/// Identifies the saved content of a file, without unsaved writes: the hash of the content; for a
+/// file too large for versions, the hash of its size and time; `None` for one that was never saved.
 pub(crate) fn standing(vfs: &Vfs, node: NodeId) -> Option<ETag> {
     let there = vfs.path_of(node).and_then(|path| vfs.stat(Protocol::Internal, &path));
     match there.ok().and_then(|there| there.large_file()) {
@@ -137,7 +140,7 @@ pub(crate) fn standing(vfs: &Vfs, node: NodeId) -> Option<ETag> {
     }
 }
 
-/// The same by name; none where nothing is.
+/// As `saved_etag`, by path; `None` if it does not exist.
 fn standing_at(vfs: &Vfs, path: &TreePath) -> Result<Option<ETag>, Fault> {
     match vfs.lookup_path(&Caller::new(Protocol::Nfs), path) {
         Ok((node, _)) => {
@@ -150,8 +153,9 @@ fn standing_at(vfs: &Vfs, path: &TreePath) -> Result<Option<ETag>, Fault> {
     }
 }
 
-/// Keeps what was written and cannot be saved, below the place of refused saves; nothing where all of it is in what stands there or in a version
-/// since. What stays of the file is as it was when it was written, zeros where nobody knows that any more. Says whether something was kept.
+/// Stores writes that cannot be saved as a rejected save, unless the current file or a later
+/// version contains them all. The other bytes are those of the base version, or zeros when it is
+/// unknown. Returns whether something was stored.
 fn keep(
     vfs: &Vfs,
     (path, place): (&TreePath, &TreePath),
@@ -176,7 +180,7 @@ fn keep(
     Ok(true)
 }
 
-/// What a page was, and its versions since; nothing of one that has no such version.
+/// The content of the base version and the versions after it; empty when there is no such version.
 fn past(vfs: &Vfs, path: &TreePath, base: Option<ETag>) -> Result<(Bytes, Vec<StoredVersion>), Fault> {
     let mut since: Vec<StoredVersion> = Vec::new();
     for version in vfs.stored_versions(path)?.into_iter().rev() {
@@ -187,7 +191,7 @@ fn past(vfs: &Vfs, path: &TreePath, base: Option<ETag>) -> Result<(Bytes, Vec<St
         if base == Some(etag) {
             return Ok((vfs.stored_content(&version.content)?, since));
         }
-        // A number is missing where the page was removed: what was there before is of another one.
+        // A gap in the version numbers is a removal: older versions belong to another file.
         if base.is_none() && since.last().is_some_and(|later| later.number != version.number + 1) {
             break;
         }
@@ -199,7 +203,7 @@ fn past(vfs: &Vfs, path: &TreePath, base: Option<ETag>) -> Result<(Bytes, Vec<St
     Ok((Bytes::new(), since))
 }
 
-/// A text to which that was done, and where it has bytes that were written.
+/// Applies writes to a text; returns it and the ranges that were written.
 fn done(text: Bytes, promises: &[StableWrite]) -> Result<(Vec<u8>, Vec<Range<usize>>), Fault> {
     let too_long = || Fault::too_large("file", MAX_FILE_BYTES);
     let place = |at: u64| usize::try_from(at).ok().filter(|at| *at <= MAX_FILE_BYTES).ok_or_else(too_long);
@@ -223,7 +227,7 @@ fn done(text: Bytes, promises: &[StableWrite]) -> Result<(Vec<u8>, Vec<Range<usi
     Ok((text, written))
 }
 
-/// Whether what stands there has these parts of a text.
+/// Whether the current file contains these parts of a text.
 fn stands(vfs: &Vfs, path: &TreePath, text: &[u8], parts: &[Range<usize>]) -> bool {
     let Ok((node, _)) = vfs.lookup_path(&Caller::new(Protocol::Nfs), path) else { return false };
     let is_there = |part: &Range<usize>| {

@@ -1,4 +1,5 @@
-//! Through the procedures, with the bytes that clients send; without a network where that tells nothing more.
+//! Through the procedures, with the bytes that clients send; without a network where that tells
+//! nothing more.
 
 mod changes;
 mod clients;
@@ -96,7 +97,8 @@ impl Served {
         Self::over(folder)
     }
 
-    /// What a new server finds when this one died in this moment. A copy that a file went from meanwhile shows no moment, and is made again.
+    /// What a new server finds when this one died in this moment. A copy that a file went from
+    /// meanwhile shows no moment, and is made again.
     fn died(&self) -> Self {
         for _ in 0..100 {
             let folder = tempfile::tempdir().unwrap();

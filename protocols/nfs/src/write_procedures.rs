@@ -1,4 +1,4 @@
-//! Procedures that change what is there: contents, attributes, names.
+//! Procedures that change contents, attributes and names.
 
 use std::error::Error;
 use std::io;
@@ -19,7 +19,7 @@ use crate::file_handle::{ExportEntry, name};
 use crate::read_procedures::TRANSFER;
 use crate::xdr_reader::GarbageArguments;
 
-/// What the disk says of a length that it has not.
+/// Maps the disk's error for a too large file.
 fn too_far(fault: Fault) -> NfsError {
     let mut cause: Option<&(dyn Error + 'static)> = fault.source();
     while let Some(error) = cause {
@@ -66,7 +66,7 @@ impl NfsServer {
         self.apply(asked, entry, &to_set(set, Some(&seen.attributes))?)
     }
 
-    /// Sets attributes; a new length is a write.
+    /// Sets attributes; a new size is a write.
     pub(crate) fn apply(
         &self,
         asked: &CallContext<'_>,
@@ -76,10 +76,11 @@ impl NfsServer {
         let export = &entry.export;
         if let Some(size) = set.size {
             if size == 0 {
-                // Whoever empties a file has nothing more to do with what was refused of it.
+                // A truncated file does not continue a rejected text.
                 export.refused.forget(entry.number);
             }
-            // Held open: what is emptied is filled in a moment, and nobody's version before.
+            // As part of a write session: a truncated file is filled soon, and the empty state is
+            // no version.
             let mut writer = export.writer(entry, &asked.caller, (size, &[]))?;
             let set = svcfs_vfs::SetAttributes { handle: Some(writer.handle), ..*set };
             export.vfs().set_attributes(&asked.caller, writer.node, set).map_err(too_far)?;
@@ -113,7 +114,7 @@ impl NfsServer {
         asked.answer("WRITE", done, WRITE3resfail::default)
     }
 
-    /// Writes, and says how safe it is.
+    /// Writes data and returns its durability.
     fn put(
         &self,
         asked: &CallContext<'_>,
@@ -146,7 +147,7 @@ impl NfsServer {
             let outcome = entry.export.settle(entry.number);
             file_wcc = entry.changed(&asked.caller, before);
             outcome?;
-            // What another question has saved may be on its way to the disk.
+            // A save by another call may not be durable yet.
             Ok(entry.export.vfs().wait_applied().map(drop)?)
         });
         let done = |(), file_wcc| COMMIT3resok { file_wcc, verf: writeverf3(self.verifier) };
@@ -238,17 +239,17 @@ impl NfsServer {
         if (old.number, &old_name) == (new.number, &new_name) {
             return Ok(());
         }
-        // What is in it so far is a version of its old name.
+        // Its content so far is a version under the old name.
         export.settle(from.number)?;
         if let Some(status) = export.writers.refused(from.number) {
             return Err(status.into());
         }
-        // While names are held everybody waits who asks for one.
+        // Before locking the names: all calls that need a name wait for that lock.
         let (old_path, new_path) = (old.now()?.join(&old_name), new.now()?.join(&new_name));
         export.vfs().await_links(&old_path, &new_path)?;
         let names = export.names.write();
         let (old_seen, new_seen) = (old.directory_held(caller)?, new.directory_held(caller)?);
-        // Looked at anew: others may have changed it meanwhile.
+        // Looked up again: it may have changed before the lock was taken.
         let from = old.there_held(caller, &old_name)?.now()?;
         let to = new.now()?.join(&new_name);
         let replaced = match new.there_held(caller, &new_name) {
@@ -274,7 +275,7 @@ impl NfsServer {
         Ok(export.names_are_safe()?)
     }
 
-    /// A file has one name here.
+    /// Hard links are not supported.
     pub(crate) fn link(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = asked.arguments();
         arguments.handle()?;

@@ -1,7 +1,8 @@
-//! Files that are being written.
+//! Write sessions: files that are being written.
 //!
-//! The protocol knows no closing. A file is saved, which is one version, when nobody wrote to it for a while, when a client asks for it to be made
-//! durable (COMMIT, which clients send when a program closes or flushes a file), when its name changes, and when somebody asks about history.
+//! NFSv3 has no close. A file is saved as one version when no client has written to it for a while,
+//! at COMMIT (which clients send when a program closes or flushes a file), when it is renamed, and
+//! when history is read.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -19,51 +20,52 @@ use crate::file_handle::ExportEntry;
 use crate::rejected::PATIENCE;
 use crate::stable_write_replay;
 
-/// A file is saved when nobody wrote to it for so long.
+/// A file is saved after this time without a write.
 pub(crate) const IDLE: Duration = Duration::from_secs(2);
-/// One that is written without a pause is saved once in so long.
+/// A file that is written without a pause is saved this often.
 const LONGEST: Duration = Duration::from_secs(60);
-/// How long until a save is tried again that the disk refused.
+/// How long until a save is retried after an I/O error.
 const AGAIN: Duration = Duration::from_secs(5);
-/// So many files may be written at once; beyond, the one that waited longest is saved.
+/// Number of files in a space that may be written at the same time; beyond it, those that were idle
+/// for longest are saved.
 const MOST_FILES: usize = 512;
-/// So many bytes may wait to be saved in all the files of a space together.
+/// Total unsaved bytes in a space.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// A file that is being written.
 pub(crate) struct WriteSession {
     pub(crate) node: NodeId,
     pub(crate) handle: HandleId,
     number: u64,
-    /// Who wrote last.
+    /// The last writer.
     caller: Caller,
-    /// What stood there when the first promise was made.
+    /// The saved content when the first stable write was recorded.
     base: Option<Option<ETag>>,
     began: Instant,
     wrote: Instant,
-    /// When it is tried again, after the disk refused.
+    /// When to retry after an I/O error.
     again: Option<Instant>,
-    /// How much of it waits in memory.
+    /// Unsaved bytes in memory.
     bytes: u64,
-    /// It was too large for any version when it was written last.
+    /// Too large for versions at the last write.
     is_large: bool,
-    /// Bytes of stable writes.
+    /// Bytes of recorded stable writes.
     promised: u64,
-    /// The first promise and the last one.
+    /// First and last log position of the recorded stable writes.
     promises: Option<RangeInclusive<i64>>,
-    /// Since when and why all that there is of the file, which was never saved, is refused. Nobody wrote to it since.
+    /// When and why the file was rejected, if it was never saved and not written since.
     refused: Option<(Instant, Kind)>,
-    /// It goes on with a refused text, of which nothing is promised any more: the next promise is of all of it.
+    /// The session continues a rejected text whose records were dropped: the next record must
+    /// contain the full text.
     is_owed_whole: bool,
     is_over: bool,
 }
 
-/// A file that is being written, with its node and handle.
+/// A session with its node and handle.
 type SessionHandle = (NodeId, HandleId, Arc<Mutex<WriteSession>>);
-/// The same, held.
+/// A locked session.
 type SessionGuard = ArcMutexGuard<RawMutex, WriteSession>;
 
-/// The files of a space that are being written.
+/// The write sessions of a space, by inode.
 #[derive(Default)]
 pub(crate) struct WriteSessions {
     open: Mutex<HashMap<u64, SessionHandle>>,
@@ -75,7 +77,7 @@ impl WriteSessions {
         self.open.lock().get(&number).map(|(node, ..)| *node)
     }
 
-    /// The file, held, if it is being written.
+    /// Locks the session of a file, if there is one.
     fn get(&self, number: u64) -> Option<SessionGuard> {
         let writer = self.open.lock().get(&number).map(|(.., writer)| Arc::clone(writer))?;
         let writer = Mutex::lock_arc(&writer);
@@ -86,22 +88,23 @@ impl WriteSessions {
         self.open.lock().values().map(|(.., writer)| Arc::clone(writer)).collect()
     }
 
-    /// How many bytes wait in memory to be saved. Files that somebody holds in this moment are not counted.
+    /// Total unsaved bytes in memory, without sessions that are locked now.
     pub(crate) fn waiting(&self) -> u64 {
         self.all().iter().filter_map(|writer| writer.try_lock().map(|held| held.bytes)).sum()
     }
 
-    /// Lets go of a file. Why it was not saved is noted before: whoever does not find the file asks for that.
+    /// Removes a session. An error must be stored before: a call that does not find the session
+    /// asks for it.
     fn forget(&self, writer: &mut WriteSession) {
         writer.is_over = true;
         let mut open = self.open.lock();
-        // Once it is over another may be open under the same number.
+        // A closed session may have a successor for the same inode.
         if open.get(&writer.number).is_some_and(|(_, handle, _)| *handle == writer.handle) {
             open.remove(&writer.number);
         }
     }
 
-    /// Why a file was refused of which nothing was ever accepted.
+    /// The status of a rejected file that was never saved.
     pub(crate) fn refused(&self, number: u64) -> Option<nfsstat3> {
         self.get(number)?.refused.map(|(_, kind)| status(kind))
     }
@@ -116,7 +119,8 @@ impl WriteSession {
         }
     }
 
-    /// What was promised of a file that is saved, or whose text is kept aside; and whether any of it was of stable writes.
+    /// Takes the stable-write records of a session that was saved or rejected, and whether any of
+    /// them was a write.
     fn promises_done(&mut self) -> Option<(RangeInclusive<i64>, bool)> {
         if !self.is_over && self.refused.is_none() {
             return None;
@@ -127,7 +131,8 @@ impl WriteSession {
 }
 
 impl NfsExport {
-    /// Holds a file that `caller` is about to write so, opened if it is not: as it stands, or as the text of a refused save that this goes on with.
+    /// Locks the session of a file that `caller` is about to write, and opens one if needed: with
+    /// the current page, or with the rejected text that the write continues.
     pub(crate) fn writer(
         &self,
         entry: &ExportEntry,
@@ -139,13 +144,13 @@ impl NfsExport {
                 if self.vfs().path_of(writer.node).is_ok_and(|path| entry.now().is_ok_and(|now| now == path)) {
                     writer.caller = caller.clone();
                     if writer.refused.take().is_some() {
-                        // Judged anew, whole.
+                        // The full text is checked again.
                         self.refused.untold(entry.number);
                         (writer.began, writer.is_owed_whole) = (Instant::now(), true);
                     }
                     return Ok(writer);
                 }
-                // Another door took the name away, or put it elsewhere, and what was written goes with it.
+                // Another protocol removed or renamed the file; unsaved writes go with it.
                 if writer.refused.is_some() {
                     self.give_up(&mut writer)?;
                     continue;
@@ -179,7 +184,7 @@ impl NfsExport {
         }
     }
 
-    /// Remembers a file that was opened to be written; none when somebody was faster.
+    /// Adds a session for an opened file; `None` when another call was faster.
     pub(crate) fn opened(
         &self,
         number: u64,
@@ -215,7 +220,8 @@ impl NfsExport {
         Some(held)
     }
 
-    /// Notes that a file was written, and with `is_flushed` sees to it that this is not lost in a power cut; without, not when this process dies.
+    /// Records a stable write. With `is_flushed` it survives a power failure, otherwise only the
+    /// death of this process.
     pub(crate) fn promise(
         &self,
         writer: &mut WriteSession,
@@ -256,7 +262,7 @@ impl NfsExport {
         }
         let saved = self.save(writer);
         match saved {
-            // What was written just now is part of what is refused, and kept aside with it.
+            // The write just recorded is part of the rejected text and stored with it.
             Err(fault) if self.refused.has_text(writer.number) || writer.refused.is_some() => {
                 self.refused.tell_later(writer.number, &fault);
                 Ok(())
@@ -265,7 +271,7 @@ impl NfsExport {
         }
     }
 
-    /// What is promised by a change that was done: that change, or all of a text.
+    /// The operations to record for a write: itself, or the full text.
     fn owed_acts(&self, writer: &WriteSession, act: StableOperation) -> Result<Vec<StableOperation>, Fault> {
         if !writer.is_owed_whole {
             return Ok(vec![act]);
@@ -274,8 +280,8 @@ impl NfsExport {
         Ok(vec![StableOperation::Resize(0), StableOperation::Write(0, text.into())])
     }
 
-    /// A large file is on the disk and has no versions: it is flushed there. What was promised while it was small is kept by that; done once more
-    /// when the space is opened next, it would cut the file.
+    /// Flushes a large file, which has no versions. Records from the time when it was small are
+    /// dropped: replaying them would truncate it.
     fn keep_large(&self, writer: &mut WriteSession) -> Result<(), Fault> {
         self.vfs().publish(&writer.caller, writer.node, Durability::Now)?;
         if let Some(promises) = writer.promises.clone() {
@@ -285,20 +291,21 @@ impl NfsExport {
         Ok(())
     }
 
-    /// Notes that a file was written.
+    /// Updates a session after a write.
     pub(crate) fn wrote(&self, writer: &mut WriteSession) {
         writer.wrote = Instant::now();
         self.measure(writer);
     }
 
-    /// How much of a file waits in memory: all of it, but for one that is too large for any version.
+    /// Updates the unsaved bytes: the file's size, or 0 for a file too large for versions.
     fn measure(&self, writer: &mut WriteSession) {
         let size = self.vfs().attributes(writer.node).map_or(0, |attributes| attributes.size);
         writer.is_large = size > MAX_FILE_BYTES as u64;
         writer.bytes = if writer.is_large { 0 } else { size };
     }
 
-    /// Saves the files that waited longest when there are too many, or too much in them. To be called while none is held.
+    /// Saves the sessions that were idle for longest when there are too many, or too many bytes in
+    /// them. The caller must not hold a session.
     pub(crate) fn make_room(&self) {
         let open = self.writers.all();
         if open.len() <= MOST_FILES && self.writers.waiting() <= MOST_BYTES {
@@ -306,16 +313,17 @@ impl NfsExport {
         }
         let mut times: Vec<Instant> = open.iter().filter_map(|writer| Some(writer.try_lock()?.wrote)).collect();
         times.sort();
-        // Half of them: they are one flush together.
+        // Half of the sessions, which share one flush.
         if let Some(middle) = times.get(times.len() / 2).copied() {
             self.settle_those(|writer| writer.wrote <= middle);
         }
     }
 
-    /// Saves a file, durably, and lets go of it.
+    /// Saves a file durably and closes its session.
     ///
     /// # Errors
-    /// Why it was not saved. What a gate or another's write forbids is kept where a person finds it; what the disk refused is tried again.
+    /// Why it was not saved. A text rejected by a gate or for a conflict is stored under
+    /// `.svc/rejected`; after an I/O error the save is retried.
     fn save(&self, writer: &mut WriteSession) -> Result<(), Fault> {
         let outcome = self.publish(writer, Durability::Now);
         if writer.is_over {
@@ -327,30 +335,30 @@ impl NfsExport {
         outcome
     }
 
-    /// Lets go of a file that nobody saves.
+    /// Closes a session without saving.
     fn give_up(&self, writer: &mut WriteSession) -> Result<(), Fault> {
         self.writers.forget(writer);
         self.vfs().release(&writer.caller, writer.handle)
     }
 
-    /// Saves a file; that the save is over, done or refused, is left to the caller to make known.
+    /// Saves a file. The caller reports the outcome and removes the session.
     fn publish(&self, writer: &mut WriteSession, durability: Durability) -> Result<(), Fault> {
-        // What was refused is judged anew once somebody goes on with it.
+        // A rejected text is checked again after the next write.
         if writer.is_over || writer.refused.is_some() {
             return Ok(());
         }
-        // Asked anew: programs of the mount write it, too.
+        // Measured again: programs on the mount may write the file, too.
         self.measure(writer);
-        // Nothing else flushes a large file, and its promises go.
+        // Only this flushes a large file, and its records are dropped afterwards.
         let is_flushed = writer.promises.is_some() && writer.is_large;
         let durability = if is_flushed { Durability::Now } else { durability };
-        // What the disk refused was put aside: a write of nothing goes on with it.
+        // After an I/O error the buffer is detached: an empty write attaches it again.
         let goes_on = match writer.again {
             Some(_) => self.vfs().write_node(&writer.caller, writer.handle, WriteAt::Offset(0), &[]).map(drop),
             None => Ok(()),
         };
         if goes_on.as_ref().is_err_and(|fault| fault.kind() == Kind::Conflict) {
-            // Others write the file by now. What was told to be safe stays promised.
+            // Others write the file now. The stable-write records stay.
             writer.promises = None;
         }
         let outcome = goes_on.map_err(|fault| (fault, None));
@@ -364,7 +372,7 @@ impl NfsExport {
             return Err(fault);
         }
         if writer.promises.is_some()
-            // Kept aside, unless that is lost with the power: then it stays promised.
+            // The records are dropped only if the stored text is durable.
             && let Err(fault) = self.vfs().flush()
         {
             tracing::error!(number = writer.number, error = ?fault, "what was refused is kept aside, and may be lost with the power");
@@ -380,7 +388,7 @@ impl NfsExport {
             None => {}
         }
         writer.is_over = true;
-        // It was saved no less for that.
+        // The file is saved even if this fails.
         let _released = self.vfs().release(&writer.caller, writer.handle);
         Err(fault)
     }
@@ -388,16 +396,16 @@ impl NfsExport {
     /// Saves a file now, if it is being written.
     ///
     /// # Errors
-    /// Why it was not saved, now or since somebody asked last.
+    /// Why it was not saved, now or since the last report.
     pub(crate) fn settle(&self, number: u64) -> Result<(), NfsError> {
         let saved = self.writers.get(number).map_or(Ok(()), |mut writer| self.save(&mut writer));
-        // Asked after: it may have been refused in this moment by another who saves it.
+        // Read afterwards: a concurrent save may have just failed.
         let untold = self.refused.untold(number);
         saved?;
         untold.map_or(Ok(()), |status| Err(status.into()))
     }
 
-    /// Lets go of a file whose name was taken away, and of what was promised of it.
+    /// Closes the session of a removed file and drops its stable-write records.
     pub(crate) fn abandon(&self, number: u64) -> Result<(), Fault> {
         self.refused.forget(number);
         let Some(mut writer) = self.writers.get(number) else { return Ok(()) };
@@ -406,24 +414,24 @@ impl NfsExport {
         promises.map_or(Ok(()), |promises| Ok(self.numbers.discard_writes(&[(number, promises)], false)?))
     }
 
-    /// Saves the files for which it is time, and says when it is time for the next.
+    /// Saves the sessions that are due and returns when the next one is.
     pub(crate) fn settle_due(&self, now: Instant) -> Option<Instant> {
         let next = self.settle_those(|writer| writer.due() <= now);
         next.into_iter().chain(self.refused.give_up_due(now)).min()
     }
 
-    /// Saves all files.
+    /// Saves all sessions that are not rejected.
     pub(crate) fn settle_all(&self) {
         self.settle_those(|writer| writer.refused.is_none());
     }
 
-    /// Saves all files, and lets go of those that are refused.
+    /// Saves all sessions and closes the rejected ones.
     pub(crate) fn end(&self) {
         self.settle_all();
         self.settle_those(|_| true);
     }
 
-    /// Saves files, which is durable at the end for all of them at once; gives up those that are refused.
+    /// Saves sessions with one flush at the end; closes rejected ones.
     fn settle_those(&self, is_due: impl Fn(&WriteSession) -> bool) -> Option<Instant> {
         let (mut next, mut saved, mut is_flushed) = (None, Vec::new(), false);
         for writer in self.writers.all() {
@@ -453,7 +461,7 @@ impl NfsExport {
         if !saved.is_empty() {
             let kept = self.vfs().wait_applied().and_then(|_| Ok(self.numbers.discard_writes(&saved, is_flushed)?));
             if let Err(fault) = kept {
-                // They are done again when the space is opened next, if they have to.
+                // The next open replays the records if needed.
                 tracing::error!(error = ?fault, "files that were written over NFS are saved, and still remembered as if they were not");
             }
         }

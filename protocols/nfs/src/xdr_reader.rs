@@ -1,18 +1,19 @@
-//! What a client sent, read with limits.
+//! Decodes arguments with size limits.
 //!
-//! Why not as nfs3_types reads it? Because that makes room for as many bytes as a string is announced to have, four GiB among others, before it
-//! looks whether they are there. What has no strings in it is read by nfs3_types.
+//! nfs3_types allocates a string's announced length (up to 4 GiB) before it checks that the bytes
+//! are there. It only decodes types without strings here.
 
 use nfs3_types::xdr_codec::Unpack;
 
-/// The longest handle (RFC 1813 2.4), in bytes.
+/// Maximum length of a handle (RFC 1813 2.4), in bytes.
 pub(crate) const HANDLE: usize = 64;
-/// The longest name that is looked at. Longer than any may be, so that it is refused as too long and not as garbage.
+/// Maximum length of a name, in bytes. Longer than names may be, so that a long name gets
+/// NAMETOOLONG and not a decoding error.
 pub(crate) const NAME: usize = 4096;
-/// The longest path, in bytes.
+/// Maximum length of a path, in bytes.
 pub(crate) const PATH: usize = 8192;
 
-/// What is not as the protocol has it.
+/// The arguments cannot be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct GarbageArguments;
 
@@ -25,12 +26,12 @@ impl<'a> XdrReader<'a> {
         Self(bytes)
     }
 
-    /// A number, an enumeration, a structure of fixed size.
+    /// Decodes a number, an enumeration or a structure of fixed size.
     pub(crate) fn value<T: Unpack>(&mut self) -> Result<T, GarbageArguments> {
         T::unpack(&mut self.0).map(|(value, _)| value).map_err(|_| GarbageArguments)
     }
 
-    /// Bytes with their length before them, and zeros behind up to a multiple of four.
+    /// Decodes a byte string: length, bytes, and padding to a multiple of four.
     pub(crate) fn bytes(&mut self, at_most: usize) -> Result<&'a [u8], GarbageArguments> {
         let length = self.value::<u32>()? as usize;
         let padded = length.next_multiple_of(4);
@@ -46,7 +47,7 @@ impl<'a> XdrReader<'a> {
         self.bytes(HANDLE)
     }
 
-    /// A name in a directory.
+    /// Decodes a directory handle and a name in it.
     pub(crate) fn entry(&mut self) -> Result<(&'a [u8], &'a [u8]), GarbageArguments> {
         Ok((self.handle()?, self.bytes(NAME)?))
     }
