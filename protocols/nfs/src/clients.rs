@@ -12,7 +12,7 @@ use svcfs_base::{Actor, Caller};
 use svcfs_config::NfsActors;
 
 /// Size limit of the actor cache.
-const MOST_USERS: usize = 4096;
+const MAX_CACHED_ACTORS: usize = 4096;
 
 /// The origin of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,52 +25,52 @@ pub(crate) struct NfsClient {
 pub(crate) struct ClientActors {
     settings: NfsActors,
     /// Cache, because user names come from the system's user database.
-    known: Mutex<HashMap<NfsClient, Actor>>,
+    cache: Mutex<HashMap<NfsClient, Actor>>,
 }
 
 impl ClientActors {
     pub(crate) fn new(settings: NfsActors) -> Self {
-        Self { settings, known: Mutex::default() }
+        Self { settings, cache: Mutex::default() }
     }
 
     /// The caller of a client, if it is cached.
-    pub(crate) fn known(&self, client: NfsClient) -> Option<Caller> {
-        self.known.lock().get(&client).cloned().map(|actor| called(client, actor))
+    pub(crate) fn cached(&self, client: NfsClient) -> Option<Caller> {
+        self.cache.lock().get(&client).cloned().map(|actor| caller_of(client, actor))
     }
 
     /// The caller of a client.
     pub(crate) fn caller(&self, client: NfsClient) -> Caller {
-        self.known(client).unwrap_or_else(|| {
+        self.cached(client).unwrap_or_else(|| {
             // Resolved without the lock: a directory service may be slow.
-            let actor = self.name(client);
-            let mut known = self.known.lock();
-            if known.len() >= MOST_USERS {
-                known.clear();
+            let actor = self.resolve(client);
+            let mut cache = self.cache.lock();
+            if cache.len() >= MAX_CACHED_ACTORS {
+                cache.clear();
             }
-            known.insert(client, actor.clone());
-            called(client, actor)
+            cache.insert(client, actor.clone());
+            caller_of(client, actor)
         })
     }
 
     /// The name from the settings; for users of this machine their login name, else number and
     /// address.
-    fn name(&self, NfsClient { address, user }: NfsClient) -> Actor {
-        if let Some(told) = self.settings.name(user, address) {
-            return Actor::new(told);
+    fn resolve(&self, NfsClient { address, user }: NfsClient) -> Actor {
+        if let Some(name) = self.settings.name(user, address) {
+            return Actor::new(name);
         }
-        let here = address.to_canonical().is_loopback();
+        let is_local = address.to_canonical().is_loopback();
         match user {
-            Some(user) if here => match User::from_uid(Uid::from_raw(user)) {
-                Ok(Some(known)) => Actor::new(&known.name),
+            Some(user) if is_local => match User::from_uid(Uid::from_raw(user)) {
+                Ok(Some(user)) => Actor::new(&user.name),
                 Ok(None) | Err(_) => Actor::new(&format!("uid-{user}")),
             },
             Some(user) => Actor::new(&format!("uid-{user}@{address}")),
-            None if here => Actor::new("nfs"),
+            None if is_local => Actor::new("nfs"),
             None => Actor::new(&format!("nfs@{address}")),
         }
     }
 }
 
-fn called(client: NfsClient, actor: Actor) -> Caller {
+fn caller_of(client: NfsClient, actor: Actor) -> Caller {
     Caller { address: Some(client.address.to_canonical()), ..Caller::new(svcfs_base::Protocol::Nfs).with_actor(actor) }
 }

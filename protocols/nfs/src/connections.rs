@@ -18,78 +18,78 @@ use tokio_util::sync::CancellationToken;
 use crate::NfsServer;
 use crate::clients::NfsClient;
 use crate::connection_limiter::{LruConnectionLimiter, SlotGuard};
-use crate::record_marking::{self, LONGEST, MessageBudget, kib};
+use crate::record_marking::{self, MAX_RECORD_BYTES, MessageBudget, kib};
 use crate::rpc::RpcReply;
-use crate::write_sessions::IDLE;
+use crate::write_sessions::IDLE_TIMEOUT;
 
 /// Maximum number of connections; beyond it, an idle one is evicted
 /// ([`crate::connection_limiter`]).
 const MAX_CONNECTIONS: usize = 256;
 /// Concurrent calls of one connection.
-const MAX_ASKED: usize = 32;
+const MAX_CONNECTION_CALLS: usize = 32;
 /// Large replies of one connection in flight: a client that does not read its replies must not use
 /// up the budget of the others.
-const MAX_LONG: usize = 8;
+const MAX_LARGE_REPLIES: usize = 8;
 /// Replies from this size on are sent while the next call is read: 1.3 times the throughput for one
 /// client.
-const MUCH: usize = 256 << 10;
+const DETACHED_REPLY_BYTES: usize = 256 << 10;
 /// Memory budget of all connections for calls, and the same again for replies, in KiB.
-const ROOM: usize = 128 << 10;
+const BUDGET_KIB: usize = 128 << 10;
 /// Time for calls in progress to finish at shutdown.
-const GRACE: Duration = Duration::from_secs(15);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 /// Pause after `accept` failed (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Time that a call may wait for a free lane; clients retransmit after a minute.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LANE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How often inodes of removed files are looked for.
-const TIDYING: Duration = Duration::from_secs(60 * 60);
+const INODE_CLEANUP_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// The lanes on which procedures run.
 pub(crate) fn lanes() -> Lanes {
-    Lanes::new(32, 4, PATIENCE)
+    Lanes::new(32, 4, LANE_TIMEOUT)
 }
 
 /// State that the connections share.
 struct ConnectionContext {
     protocol: Arc<NfsServer>,
     /// Memory for calls received, and for replies to send.
-    room: MessageBudget,
-    answers: MessageBudget,
+    call_budget: MessageBudget,
+    reply_budget: MessageBudget,
     stop: CancellationToken,
 }
 
 /// Logs the first rejected client only.
 #[derive(Default)]
 struct RejectionNotice {
-    has_told: AtomicBool,
+    was_logged: AtomicBool,
 }
 
 impl RejectionNotice {
     /// Whether to log a rejection: once, and not for loopback, where programs probe the port.
-    fn is_told_of(&self, address: IpAddr) -> bool {
-        !address.to_canonical().is_loopback() && !self.has_told.swap(true, Ordering::Relaxed)
+    fn should_log(&self, address: IpAddr) -> bool {
+        !address.to_canonical().is_loopback() && !self.was_logged.swap(true, Ordering::Relaxed)
     }
 }
 
 pub(crate) async fn serve(listener: TcpListener, protocol: Arc<NfsServer>, stop: CancellationToken) {
     if let Ok(address) = listener.local_addr() {
-        let _told = protocol.port.set(address.port());
+        let _already_set = protocol.port.set(address.port());
     }
-    let begun = Arc::clone(&protocol);
+    let exporting = Arc::clone(&protocol);
     // The stable writes of a crashed server are replayed before the first call is read.
-    let _begun = protocol.lanes.run(Lane::Slow, move || drop(begun.exports())).await;
-    let settling = tokio::spawn(settle(Arc::clone(&protocol), stop.clone()));
-    let tidying = tokio::spawn(tidy(Arc::clone(&protocol), stop.clone()));
+    let _begun = protocol.lanes.run(Lane::Slow, move || drop(exporting.exports())).await;
+    let saving = tokio::spawn(save_due_files(Arc::clone(&protocol), stop.clone()));
+    let cleaning = tokio::spawn(clean_inodes(Arc::clone(&protocol), stop.clone()));
     let shared = Arc::new(ConnectionContext {
         protocol: Arc::clone(&protocol),
-        room: MessageBudget::of(ROOM),
-        answers: MessageBudget::of(ROOM),
+        call_budget: MessageBudget::new(BUDGET_KIB),
+        reply_budget: MessageBudget::new(BUDGET_KIB),
         stop: stop.clone(),
     });
-    let crowd = LruConnectionLimiter::of(MAX_CONNECTIONS);
+    let limiter = LruConnectionLimiter::new(MAX_CONNECTIONS);
     let mut connections = JoinSet::new();
-    let strangers = RejectionNotice::default();
+    let rejection_notice = RejectionNotice::default();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -97,13 +97,13 @@ pub(crate) async fn serve(listener: TcpListener, protocol: Arc<NfsServer>, stop:
             accepted = listener.accept() => match accepted {
                 Ok((stream, from)) => {
                     if protocol.settings.allows(from.ip()) {
-                        let place = tokio::select! {
+                        let slot = tokio::select! {
                             () = stop.cancelled() => break,
-                            place = crowd.place() => place,
+                            slot = limiter.acquire() => slot,
                         };
-                        connections.spawn(converse(stream, from, Arc::clone(&shared), place));
-                    } else if strangers.is_told_of(from.ip()) {
-                        tracing::warn!(%from, "a client that is not in `nfs.allow` was sent away; others will be without a word");
+                        connections.spawn(serve_connection(stream, from, Arc::clone(&shared), slot));
+                    } else if rejection_notice.should_log(from.ip()) {
+                        tracing::warn!(%from, "rejected a client that is not in `nfs.allow`; further rejections are not logged");
                     }
                 }
                 Err(error) => {
@@ -115,28 +115,30 @@ pub(crate) async fn serve(listener: TcpListener, protocol: Arc<NfsServer>, stop:
     }
     drop(listener);
     let ended = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(GRACE, ended).await.is_err() {
-        tracing::warn!(connections = connections.len(), "requests still in progress were cut off");
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {
+        tracing::warn!(connections = connections.len(), "calls in progress were aborted: shutdown took too long");
     }
     connections.shutdown().await;
-    if settling.await.is_err() {
-        tracing::error!("the task that saves files written over NFS had died");
+    if saving.await.is_err() {
+        tracing::error!("the task that saves files written over NFS panicked");
     }
-    if tidying.await.is_err() {
-        tracing::error!("the task that lets go of numbers of files that are gone had died");
+    if cleaning.await.is_err() {
+        tracing::error!("the task that removes inodes of deleted files panicked");
     }
-    let last = Arc::clone(&protocol);
-    let settled = protocol.lanes.run(Lane::Slow, move || {
-        let exports = std::mem::take(&mut *last.exports.lock()).open;
-        exports.iter().for_each(|export| export.end());
+    let closing = Arc::clone(&protocol);
+    let saved = protocol.lanes.run(Lane::Slow, move || {
+        let exports = std::mem::take(&mut *closing.exports.lock()).open;
+        exports.iter().for_each(|export| export.close_all());
     });
-    if settled.await.is_err() {
-        tracing::error!("files written over NFS were not saved at the end");
+    if saved.await.is_err() {
+        tracing::error!(
+            "files written over NFS were not saved at shutdown; stable writes are replayed at the next start"
+        );
     }
 }
 
 /// Saves files when they are due.
-async fn settle(protocol: Arc<NfsServer>, stop: CancellationToken) {
+async fn save_due_files(protocol: Arc<NfsServer>, stop: CancellationToken) {
     let mut next: Option<Instant> = None;
     loop {
         let due = async {
@@ -149,24 +151,24 @@ async fn settle(protocol: Arc<NfsServer>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             () = due => {}
             // A file written from now on is due after `IDLE_TIMEOUT` at the earliest.
-            () = protocol.written.notified(), if next.is_none_or(|next| next > Instant::now() + IDLE) => {
-                let soon = Instant::now() + IDLE;
+            () = protocol.write_notify.notified(), if next.is_none_or(|next| next > Instant::now() + IDLE_TIMEOUT) => {
+                let soon = Instant::now() + IDLE_TIMEOUT;
                 next = Some(next.map_or(soon, |next| next.min(soon)));
                 continue;
             }
         }
-        let settling = Arc::clone(&protocol);
-        let settled = Lanes::run_unbounded(move || {
-            let exports = settling.exports.lock().open.clone();
-            exports.iter().filter_map(|export| export.settle_due(Instant::now())).min()
+        let saving = Arc::clone(&protocol);
+        let saved = Lanes::run_unbounded(move || {
+            let exports = saving.exports.lock().open.clone();
+            exports.iter().filter_map(|export| export.save_due(Instant::now())).min()
         });
-        next = settled.await.unwrap_or_default();
+        next = saved.await.unwrap_or_default();
     }
 }
 
 /// Removes the inodes of removed files at intervals.
-async fn tidy(protocol: Arc<NfsServer>, stop: CancellationToken) {
-    let mut round = tokio::time::interval(TIDYING);
+async fn clean_inodes(protocol: Arc<NfsServer>, stop: CancellationToken) {
+    let mut round = tokio::time::interval(INODE_CLEANUP_INTERVAL);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -174,31 +176,31 @@ async fn tidy(protocol: Arc<NfsServer>, stop: CancellationToken) {
         }
         let exports = protocol.exports.lock().open.clone();
         for export in exports {
-            match Lanes::run_unbounded(move || export.tidy()).await {
+            match Lanes::run_unbounded(move || export.remove_stale_inodes()).await {
                 Ok(Err(fault)) => {
-                    tracing::warn!(error = ?fault, "numbers of files that are gone could not be let go of")
+                    tracing::warn!(error = ?fault, "removing inodes of deleted files failed; it is retried in an hour")
                 }
                 Ok(Ok(())) => {}
-                Err(error) => tracing::error!(%error, "numbers of files that are gone were not looked through"),
+                Err(error) => tracing::error!(%error, "the scan for deleted files panicked; it is retried in an hour"),
             }
         }
     }
 }
 
 /// Serves one connection to its end; replies are sent until the last call is answered.
-async fn converse(stream: TcpStream, from: SocketAddr, shared: Arc<ConnectionContext>, place: SlotGuard) {
+async fn serve_connection(stream: TcpStream, from: SocketAddr, shared: Arc<ConnectionContext>, slot: SlotGuard) {
     // Replies are written completely; waiting to fill a packet only delays them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let (input, output) = stream.into_split();
-    let line = ReplyWriter { from, output: Arc::new(Mutex::new(output)), gone: place.gone.clone() };
-    let asked = Arc::new(Semaphore::new(MAX_ASKED));
-    listen(BufReader::new(input), &shared, (&line, &place), &asked).await;
+    let writer = ReplyWriter { from, output: Arc::new(Mutex::new(output)), closed: slot.closed.clone() };
+    let call_slots = Arc::new(Semaphore::new(MAX_CONNECTION_CALLS));
+    read_calls(BufReader::new(input), &shared, (&writer, &slot), &call_slots).await;
     // Wait until all calls are answered.
-    let all = asked.acquire_many(MAX_ASKED as u32);
+    let all = call_slots.acquire_many(MAX_CONNECTION_CALLS as u32);
     tokio::select! {
-        () = place.gone.cancelled() => {}
+        () = slot.closed.cancelled() => {}
         _ = all => {}
     }
 }
@@ -209,112 +211,114 @@ struct ReplyWriter {
     from: SocketAddr,
     output: Arc<Mutex<OwnedWriteHalf>>,
     /// Cancelled when the connection must close.
-    gone: CancellationToken,
+    closed: CancellationToken,
 }
 
 impl ReplyWriter {
     /// Sends a reply after those before it. It is dropped when the connection closes first.
-    async fn answer(&self, answer: &RpcReply) {
+    async fn send_reply(&self, reply: &RpcReply) {
         let output = tokio::select! {
             biased;
-            () = self.gone.cancelled() => return,
+            () = self.closed.cancelled() => return,
             output = self.output.lock() => output,
         };
-        self.send(output, answer).await;
+        self.send_locked(output, reply).await;
     }
 
-    async fn send(&self, mut output: MutexGuard<'_, OwnedWriteHalf>, answer: &RpcReply) {
+    async fn send_locked(&self, mut output: MutexGuard<'_, OwnedWriteHalf>, reply: &RpcReply) {
         let sent = tokio::select! {
             biased;
-            () = self.gone.cancelled() => return,
-            sent = record_marking::write(&mut *output, answer) => sent,
+            () = self.closed.cancelled() => return,
+            sent = record_marking::write(&mut *output, reply) => sent,
         };
         if let Err(error) = sent {
-            tracing::debug!(%error, from = %self.from, "a client does not take its answers");
-            self.gone.cancel();
+            tracing::debug!(%error, from = %self.from, "sending a reply failed; closing the connection");
+            self.closed.cancel();
         }
     }
 }
 
 /// Reads calls until the client or the server closes. Calls that the cache can answer are answered
 /// here, all others in their own task.
-async fn listen(
+async fn read_calls(
     mut input: impl tokio::io::AsyncRead + Unpin,
     shared: &ConnectionContext,
-    (line, place): (&ReplyWriter, &SlotGuard),
-    asked: &Arc<Semaphore>,
+    (writer, slot): (&ReplyWriter, &SlotGuard),
+    call_slots: &Arc<Semaphore>,
 ) {
-    let long = Arc::new(Semaphore::new(MAX_LONG));
-    let client = NfsClient { address: line.from.ip().to_canonical(), user: None };
+    let large_replies = Arc::new(Semaphore::new(MAX_LARGE_REPLIES));
+    let client = NfsClient { address: writer.from.ip().to_canonical(), user: None };
     loop {
         let next = async {
-            let turn = Arc::clone(asked).acquire_owned().await.ok()?;
-            match record_marking::read(&mut input, &shared.room).await {
-                Ok(read) => read.map(|(record, room)| (record, room, turn)),
+            let call_slot = Arc::clone(call_slots).acquire_owned().await.ok()?;
+            match record_marking::read(&mut input, &shared.call_budget).await {
+                Ok(read) => read.map(|(record, permits)| (record, permits, call_slot)),
                 Err(error) => {
-                    tracing::debug!(%error, from = %line.from, "a connection ended early");
+                    tracing::debug!(%error, from = %writer.from, "reading a call failed; closing the connection");
                     None
                 }
             }
         };
-        let (record, room, turn) = tokio::select! {
+        let (record, permits, call_slot) = tokio::select! {
             () = shared.stop.cancelled() => return,
-            () = place.gone.cancelled() => return,
+            () = slot.closed.cancelled() => return,
             next = next => match next {
                 Some(next) => next,
                 None => return,
             },
         };
-        let is_long = is_long(&record);
-        let making_room = async {
-            let share = if is_long { Some(Arc::clone(&long).acquire_owned().await.ok()?) } else { None };
-            let room = shared.answers.take(kib(if is_long { LONGEST / 2 } else { 4096 })).await.ok()?;
-            Some((room, share))
+        let has_large_reply = has_large_reply(&record);
+        let reserving = async {
+            let reply_slot =
+                if has_large_reply { Some(Arc::clone(&large_replies).acquire_owned().await.ok()?) } else { None };
+            let permits =
+                shared.reply_budget.take(kib(if has_large_reply { MAX_RECORD_BYTES / 2 } else { 4096 })).await.ok()?;
+            Some((permits, reply_slot))
         };
-        let made = tokio::select! {
-            () = place.gone.cancelled() => return,
-            made = making_room => made,
+        let reserved = tokio::select! {
+            () = slot.closed.cancelled() => return,
+            reserved = reserving => reserved,
         };
-        let Some(until_sent) = made else { return };
-        let question = place.asks();
-        if let Some(answer) = shared.protocol.at_once(client, &record) {
-            drop((question, room));
+        let Some(reply_permits) = reserved else { return };
+        let active_call = slot.start_call();
+        if let Some(reply) = shared.protocol.try_answer_cached(client, &record) {
+            drop((active_call, permits));
             // Small replies do not wait for large ones: then the next call is read first.
-            if answer.length() < MUCH
-                && let Ok(output) = line.output.try_lock()
+            if reply.length() < DETACHED_REPLY_BYTES
+                && let Ok(output) = writer.output.try_lock()
             {
-                line.send(output, &answer).await;
+                writer.send_locked(output, &reply).await;
                 continue;
             }
-            let line = line.clone();
+            let writer = writer.clone();
             tokio::spawn(async move {
-                line.answer(&answer).await;
-                drop((turn, until_sent));
+                writer.send_reply(&reply).await;
+                drop((call_slot, reply_permits));
             });
-            elsewhere().await;
+            yield_once().await;
             continue;
         }
-        let (protocol, line) = (Arc::clone(&shared.protocol), line.clone());
+        let (protocol, writer) = (Arc::clone(&shared.protocol), writer.clone());
         tokio::spawn(async move {
-            let answering = Arc::clone(&protocol);
-            let answer = protocol.lanes.run(Lane::Quick, move || answering.answer(client, &record)).await;
-            drop((question, room));
-            match answer {
-                Ok(Some(answer)) => line.answer(&answer).await,
+            let executing = Arc::clone(&protocol);
+            let reply = protocol.lanes.run(Lane::Quick, move || executing.dispatch(client, &record)).await;
+            drop((active_call, permits));
+            match reply {
+                Ok(Some(reply)) => writer.send_reply(&reply).await,
                 Ok(None) => {}
-                Err(error) => tracing::error!(%error, "a question over NFS was not answered"),
+                Err(error) => tracing::error!(%error, "an NFS call was not executed; clients retransmit it"),
             }
-            drop((turn, until_sent));
+            drop((call_slot, reply_permits));
         });
     }
 }
 
 /// Yields once, so that the task just spawned runs on this thread and the caller resumes on another
 /// one if one is free.
-async fn elsewhere() {
-    let mut is_there = false;
+async fn yield_once() {
+    let mut has_yielded = false;
     poll_fn(|context| {
-        if std::mem::replace(&mut is_there, true) {
+        if std::mem::replace(&mut has_yielded, true) {
             return Poll::Ready(());
         }
         context.waker().wake_by_ref();
@@ -325,7 +329,7 @@ async fn elsewhere() {
 
 /// Whether a message is a call with a large reply: READ, READDIR or READDIRPLUS, by the offset of
 /// the procedure number.
-fn is_long(record: &[u8]) -> bool {
+fn has_large_reply(record: &[u8]) -> bool {
     matches!(record.get(20..24), Some([0, 0, 0, 6 | 16 | 17]))
 }
 
@@ -335,9 +339,9 @@ mod tests {
 
     #[test]
     fn the_first_stranger_is_told_of_and_no_program_of_this_machine() {
-        let strangers = RejectionNotice::default();
+        let rejection_notice = RejectionNotice::default();
         let told = ["127.0.0.1", "::1", "::ffff:127.0.0.1", "192.0.2.7", "192.0.2.7", "2001:db8::1", "127.0.0.1"]
-            .map(|address| strangers.is_told_of(address.parse().unwrap()));
+            .map(|address| rejection_notice.should_log(address.parse().unwrap()));
         assert_eq!(told, [false, false, false, true, false, false, false]);
     }
 }

@@ -9,13 +9,13 @@ use crate::xdr_reader::GarbageArguments;
 /// A protocol status, or a fault of the tree.
 #[derive(Debug)]
 pub(crate) enum NfsError {
-    Word(nfsstat3),
+    Status(nfsstat3),
     Fault(Fault),
 }
 
 impl From<nfsstat3> for NfsError {
-    fn from(word: nfsstat3) -> Self {
-        Self::Word(word)
+    fn from(status: nfsstat3) -> Self {
+        Self::Status(status)
     }
 }
 
@@ -27,7 +27,7 @@ impl From<Fault> for NfsError {
 
 impl From<GarbageArguments> for NfsError {
     fn from(GarbageArguments: GarbageArguments) -> Self {
-        Self::Word(nfsstat3::NFS3ERR_INVAL)
+        Self::Status(nfsstat3::NFS3ERR_INVAL)
     }
 }
 
@@ -38,14 +38,14 @@ pub(crate) fn status(kind: Kind) -> nfsstat3 {
 
 impl NfsError {
     /// The status for the client. Faults are logged here and nowhere else.
-    pub(crate) fn told(&self, procedure: &'static str) -> nfsstat3 {
+    pub(crate) fn log_and_status(&self, procedure: &'static str) -> nfsstat3 {
         let fault = match self {
-            Self::Word(word) => return *word,
+            Self::Status(status) => return *status,
             Self::Fault(fault) => fault,
         };
         let kind = fault.kind().name();
         match fault.kind().level() {
-            LogLevel::Debug => tracing::debug!(procedure, kind, error = ?fault, "`{procedure}` over NFS found nothing"),
+            LogLevel::Debug => tracing::debug!(procedure, kind, error = ?fault, "`{procedure}` over NFS: not found"),
             LogLevel::Info => tracing::info!(procedure, kind, error = ?fault, "`{procedure}` over NFS was refused"),
             LogLevel::Error => tracing::error!(procedure, kind, error = ?fault, "`{procedure}` over NFS failed"),
         }
@@ -54,7 +54,7 @@ impl NfsError {
 
     pub(crate) fn is_missing(&self) -> bool {
         match self {
-            Self::Word(word) => matches!(word, nfsstat3::NFS3ERR_NOENT | nfsstat3::NFS3ERR_STALE),
+            Self::Status(status) => matches!(status, nfsstat3::NFS3ERR_NOENT | nfsstat3::NFS3ERR_STALE),
             Self::Fault(fault) => matches!(fault.kind(), Kind::NotFound | Kind::Stale),
         }
     }

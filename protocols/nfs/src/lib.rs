@@ -56,7 +56,7 @@ pub(crate) struct NfsServer {
     server: Arc<ServerState>,
     settings: NfsSettings,
     lanes: Lanes,
-    names: ClientActors,
+    actors: ClientActors,
     /// The exported spaces, opened at the first request.
     exports: Mutex<ExportTable>,
     /// Replies to non-idempotent calls, for retransmissions.
@@ -65,23 +65,23 @@ pub(crate) struct NfsServer {
     /// (RFC 1813 3.3.7).
     verifier: [u8; 8],
     /// Notified after each write, so that the file is saved later.
-    written: Arc<Notify>,
+    write_notify: Arc<Notify>,
     /// The bound port, which the system may have chosen.
     port: OnceLock<u16>,
 }
 
 impl NfsServer {
     fn new(server: Arc<ServerState>, settings: NfsSettings) -> Arc<Self> {
-        let life = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         Arc::new(Self {
-            names: ClientActors::new(settings.actors.clone()),
+            actors: ClientActors::new(settings.actors.clone()),
             server,
             settings,
             lanes: connections::lanes(),
             exports: Mutex::default(),
             replies: ReplyCache::default(),
-            verifier: u64::try_from(life).unwrap_or_default().to_be_bytes(),
-            written: Arc::default(),
+            verifier: u64::try_from(started).unwrap_or_default().to_be_bytes(),
+            write_notify: Arc::default(),
             port: OnceLock::new(),
         })
     }

@@ -24,20 +24,20 @@ impl NfsServer {
         })
     }
 
-    pub(crate) fn mapping(&self, asked: &CallContext<'_>, procedure: u32) -> Result<Vec<u8>, ProcedureError> {
+    pub(crate) fn portmap_call(&self, ctx: &CallContext<'_>, procedure: u32) -> Result<Vec<u8>, ProcedureError> {
         match PMAP_PROG::try_from(procedure) {
-            Ok(PMAP_PROG::PMAPPROC_NULL) => Ok(asked.plain(&Void)?),
+            Ok(PMAP_PROG::PMAPPROC_NULL) => Ok(ctx.reply_plain(&Void)?),
             Ok(PMAP_PROG::PMAPPROC_GETPORT) => {
-                let wanted: mapping = asked.arguments().value()?;
+                let requested: mapping = ctx.arguments().value()?;
                 // The version is ignored: some clients ask with an unknown one to learn which
                 // exist.
-                let is_it = |there: &&mapping| (there.prog, there.prot) == (wanted.prog, wanted.prot);
-                let port = self.mappings().iter().find(is_it).map_or(0, |there| there.port);
-                Ok(asked.plain(&port)?)
+                let matches = |served: &&mapping| (served.prog, served.prot) == (requested.prog, requested.prot);
+                let port = self.mappings().iter().find(matches).map_or(0, |served| served.port);
+                Ok(ctx.reply_plain(&port)?)
             }
             Ok(PMAP_PROG::PMAPPROC_DUMP) => {
                 let all: pmaplist = List(self.mappings().to_vec());
-                Ok(asked.plain(&all)?)
+                Ok(ctx.reply_plain(&all)?)
             }
             // No other program is registered here, and calls are not forwarded.
             Ok(PMAP_PROG::PMAPPROC_SET | PMAP_PROG::PMAPPROC_UNSET | PMAP_PROG::PMAPPROC_CALLIT) | Err(_) => {

@@ -18,15 +18,15 @@ use crate::error::{NfsError, status};
 use crate::export::NfsExport;
 
 /// A rejected text expires after this time without a write; its copy under `.svc/rejected` stays.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10 * 60);
+pub(crate) const RESUME_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// How long a write that continues an expired text gets the error again. No client pauses for
 /// longer, and other writes are accepted.
-const REMEMBERED: Duration = Duration::from_secs(60 * 60);
+const EXPIRED_TTL: Duration = Duration::from_secs(60 * 60);
 /// Number of unreported rejections that are remembered.
-const MOST_TOLD: usize = 4096;
+const MAX_UNREPORTED: usize = 4096;
 /// Number and total bytes of the rejected texts of a space that can be continued.
-const MOST_TEXTS: usize = 128;
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_TEXTS: usize = 128;
+const MAX_TEXT_BYTES: u64 = 64 << 20;
 
 /// A rejected text, the time, and the status.
 type PendingRejection = (RejectedText, Instant, nfsstat3);
@@ -35,71 +35,71 @@ type PendingRejection = (RejectedText, Instant, nfsstat3);
 #[derive(Default)]
 pub(crate) struct RejectionTable {
     /// Statuses of failed saves, until a client asks.
-    untold: Mutex<HashMap<u64, nfsstat3>>,
+    unreported: Mutex<HashMap<u64, nfsstat3>>,
     texts: Mutex<HashMap<u64, PendingRejection>>,
     /// Texts that expired, and when: they cannot be continued.
-    given_up: Mutex<HashMap<u64, (Instant, nfsstat3)>>,
+    expired: Mutex<HashMap<u64, (Instant, nfsstat3)>>,
 }
 
-fn remember<T>(refusals: &Mutex<HashMap<u64, T>>, number: u64, refusal: T) {
-    let mut refusals = refusals.lock();
-    if refusals.len() >= MOST_TOLD {
-        refusals.clear();
+fn remember<T>(map: &Mutex<HashMap<u64, T>>, inode: u64, error: T) {
+    let mut map = map.lock();
+    if map.len() >= MAX_UNREPORTED {
+        map.clear();
     }
-    refusals.insert(number, refusal);
+    map.insert(inode, error);
 }
 
 impl RejectionTable {
     /// Takes the status of a failed save, to be reported once.
-    pub(crate) fn untold(&self, number: u64) -> Option<nfsstat3> {
-        self.untold.lock().remove(&number)
+    pub(crate) fn take_unreported(&self, inode: u64) -> Option<nfsstat3> {
+        self.unreported.lock().remove(&inode)
     }
 
     /// Stores the error of an asynchronous save for the next client that asks.
-    pub(crate) fn tell_later(&self, number: u64, fault: &Fault) {
-        remember(&self.untold, number, status(fault.kind()));
+    pub(crate) fn report_later(&self, inode: u64, fault: &Fault) {
+        remember(&self.unreported, inode, status(fault.kind()));
     }
 
     /// Stores a rejected text so that it can be continued; the oldest ones expire beyond the
     /// limits.
-    pub(crate) fn keep(&self, number: u64, text: RejectedText, fault: &Fault) {
+    pub(crate) fn store(&self, inode: u64, text: RejectedText, fault: &Fault) {
         let mut texts = self.texts.lock();
-        texts.insert(number, (text, Instant::now(), status(fault.kind())));
-        let is_much = |texts: &HashMap<u64, PendingRejection>| {
-            texts.len() > MOST_TEXTS || texts.values().map(|(text, ..)| text.length()).sum::<u64>() > MOST_BYTES
+        texts.insert(inode, (text, Instant::now(), status(fault.kind())));
+        let is_over_limit = |texts: &HashMap<u64, PendingRejection>| {
+            texts.len() > MAX_TEXTS || texts.values().map(|(text, ..)| text.length()).sum::<u64>() > MAX_TEXT_BYTES
         };
-        while is_much(&texts)
-            && let Some(oldest) = texts.iter().min_by_key(|(_, (_, since, _))| *since).map(|(number, _)| *number)
+        while is_over_limit(&texts)
+            && let Some(oldest) = texts.iter().min_by_key(|(_, (_, since, _))| *since).map(|(inode, _)| *inode)
         {
-            self.give_up(&mut texts, oldest);
+            self.expire(&mut texts, oldest);
         }
     }
 
-    fn give_up(&self, texts: &mut HashMap<u64, PendingRejection>, number: u64) {
-        if let Some((.., status)) = texts.remove(&number) {
-            remember(&self.given_up, number, (Instant::now(), status));
+    fn expire(&self, texts: &mut HashMap<u64, PendingRejection>, inode: u64) {
+        if let Some((.., status)) = texts.remove(&inode) {
+            remember(&self.expired, inode, (Instant::now(), status));
         }
     }
 
     /// Expires old texts and returns when the next one is due.
-    pub(crate) fn give_up_due(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn expire_due(&self, now: Instant) -> Option<Instant> {
         let mut texts = self.texts.lock();
-        let due: Vec<u64> =
-            texts.iter().filter(|(_, (_, since, _))| *since + PATIENCE <= now).map(|(number, _)| *number).collect();
-        due.into_iter().for_each(|number| self.give_up(&mut texts, number));
-        texts.values().map(|(_, since, _)| *since + PATIENCE).min()
+        let due_inodes: Vec<u64> =
+            texts.iter().filter(|(_, (_, since, _))| *since + RESUME_TIMEOUT <= now).map(|(inode, _)| *inode).collect();
+        due_inodes.into_iter().for_each(|inode| self.expire(&mut texts, inode));
+        texts.values().map(|(_, since, _)| *since + RESUME_TIMEOUT).min()
     }
 
     /// Whether a rejected text of this file can be continued.
-    pub(crate) fn has_text(&self, number: u64) -> bool {
-        self.texts.lock().contains_key(&number)
+    pub(crate) fn has_text(&self, inode: u64) -> bool {
+        self.texts.lock().contains_key(&inode)
     }
 
     /// Forgets all rejections of a file that is rewritten or removed.
-    pub(crate) fn forget(&self, number: u64) {
-        self.untold.lock().remove(&number);
-        self.texts.lock().remove(&number);
-        self.given_up.lock().remove(&number);
+    pub(crate) fn forget(&self, inode: u64) {
+        self.unreported.lock().remove(&inode);
+        self.texts.lock().remove(&inode);
+        self.expired.lock().remove(&inode);
     }
 }
 
@@ -117,37 +117,37 @@ impl TextSlice {
     }
 
     /// The copy under `.svc/rejected`; `None` when it was removed.
-    fn of_kept(vfs: &Vfs, path: &TreePath, written: (u64, &[u8])) -> Option<Self> {
-        let place = svcfs_vfs::rejected_path(path)?;
-        let (node, _) = vfs.lookup_path(&Caller::new(Protocol::Internal), &place).ok()?;
-        let part = Self::of_node(vfs, node, written).ok();
+    fn of_stored_copy(vfs: &Vfs, path: &TreePath, written: (u64, &[u8])) -> Option<Self> {
+        let copy_path = svcfs_vfs::rejected_path(path)?;
+        let (node, _) = vfs.lookup_path(&Caller::new(Protocol::Internal), &copy_path).ok()?;
+        let slice = Self::of_node(vfs, node, written).ok();
         vfs.forget(node, 1);
-        part
+        slice
     }
 
-    fn of_refused(text: &RejectedText, (offset, data): (u64, &[u8])) -> Result<Self, Fault> {
+    fn of_rejected(text: &RejectedText, (offset, data): (u64, &[u8])) -> Result<Self, Fault> {
         Ok(Self { length: text.length(), bytes: text.read(offset, data.len())? })
     }
 
     /// Number of bytes that differ from the written data.
-    fn differing(&self, data: &[u8]) -> usize {
-        self.bytes.iter().zip(data).filter(|(there, written)| there != written).count()
+    fn count_differences(&self, data: &[u8]) -> usize {
+        self.bytes.iter().zip(data).filter(|(current_byte, written)| current_byte != written).count()
     }
 }
 
 /// Whether a write continues the current page, and not the rejected text.
-fn is_of_standing(standing: &TextSlice, refused: &TextSlice, (offset, data): (u64, &[u8])) -> bool {
+fn continues_current(current: &TextSlice, rejected: &TextSlice, (offset, data): (u64, &[u8])) -> bool {
     // Clients do not leave holes.
-    if offset > standing.length || offset > refused.length {
-        return offset <= standing.length;
+    if offset > current.length || offset > rejected.length {
+        return offset <= current.length;
     }
     let end = offset + data.len() as u64;
-    let is_part = end <= standing.length && (offset, end) != (0, standing.length);
-    if is_part && standing.differing(data) == 0 {
+    let is_overwrite = end <= current.length && (offset, end) != (0, current.length);
+    if is_overwrite && current.count_differences(data) == 0 {
         // Clients do not write what the page already contains.
         return false;
     }
-    standing.differing(data) < refused.differing(data)
+    current.count_differences(data) < rejected.count_differences(data)
 }
 
 impl NfsExport {
@@ -157,19 +157,19 @@ impl NfsExport {
     /// # Errors
     /// `Conflict` when others are writing the file; the status of the rejection when the text has
     /// expired.
-    pub(crate) fn goes_on(
+    pub(crate) fn resume_rejected(
         &self,
-        (number, path): (u64, &TreePath),
+        (inode, path): (u64, &TreePath),
         (node, handle): (NodeId, HandleId),
         written: (u64, &[u8]),
     ) -> Result<Option<Option<ETag>>, NfsError> {
-        let waiting = self.refused.texts.lock().remove(&number);
-        let Some((text, since, status)) = waiting else {
-            return self.is_not_given_up((number, path), node, written).map(|()| None);
+        let pending = self.rejections.texts.lock().remove(&inode);
+        let Some((text, since, status)) = pending else {
+            return self.check_not_expired((inode, path), node, written).map(|()| None);
         };
-        let outcome = TextSlice::of_refused(&text, written).and_then(|refused| {
-            let standing = TextSlice::of_node(self.vfs(), node, written)?;
-            Ok(is_of_standing(&standing, &refused, written))
+        let outcome = TextSlice::of_rejected(&text, written).and_then(|rejected| {
+            let current = TextSlice::of_node(self.vfs(), node, written)?;
+            Ok(continues_current(&current, &rejected, written))
         });
         let (fault, text) = match outcome {
             // An unreported status stays for the next client that asks.
@@ -177,65 +177,68 @@ impl NfsExport {
             Ok(false) => match self.vfs().reattach(handle, text) {
                 Ok(base) => {
                     // The full text is checked again.
-                    self.refused.untold(number);
+                    self.rejections.take_unreported(inode);
                     return Ok(Some(base));
                 }
-                Err(refused) => refused,
+                Err(rejected) => rejected,
             },
             Err(fault) => (fault, text),
         };
-        self.refused.texts.lock().insert(number, (text, since, status));
+        self.rejections.texts.lock().insert(inode, (text, since, status));
         Err(fault.into())
     }
 
-    fn is_not_given_up(
+    fn check_not_expired(
         &self,
-        (number, path): (u64, &TreePath),
+        (inode, path): (u64, &TreePath),
         node: NodeId,
         written: (u64, &[u8]),
     ) -> Result<(), NfsError> {
-        let Some((when, status)) = self.refused.given_up.lock().get(&number).copied() else { return Ok(()) };
-        if when.elapsed() < REMEMBERED
-            && let Some(kept) = TextSlice::of_kept(self.vfs(), path, written)
-            && !is_of_standing(&TextSlice::of_node(self.vfs(), node, written)?, &kept, written)
+        let Some((when, status)) = self.rejections.expired.lock().get(&inode).copied() else { return Ok(()) };
+        if when.elapsed() < EXPIRED_TTL
+            && let Some(copy) = TextSlice::of_stored_copy(self.vfs(), path, written)
+            && !continues_current(&TextSlice::of_node(self.vfs(), node, written)?, &copy, written)
         {
             return Err(status.into());
         }
-        self.refused.given_up.lock().remove(&number);
+        self.rejections.expired.lock().remove(&inode);
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{TextSlice, is_of_standing};
+    use super::{TextSlice, continues_current};
 
     /// Whether a write continues the current page and not the rejected text.
-    fn goes_on(standing: &'static str, refused: &'static str, offset: usize, data: &str) -> bool {
-        let part = |text: &'static str| {
+    fn resume_rejected(current: &'static str, rejected: &'static str, offset: usize, data: &str) -> bool {
+        let slice = |text: &'static str| {
             let range = offset.min(text.len())..(offset + data.len()).min(text.len());
             TextSlice { length: text.len() as u64, bytes: text[range].into() }
         };
-        is_of_standing(&part(standing), &part(refused), (offset as u64, data.as_bytes()))
+        continues_current(&slice(current), &slice(rejected), (offset as u64, data.as_bytes()))
     }
 
     #[test]
     fn a_write_goes_on_with_the_text_that_it_fits_in() {
-        let (standing, refused) = ("# Page\n\none\ntwo\n", "# Mine\n```\n");
-        assert!(!goes_on(standing, refused, 11, "ls\n"), "at the end of what was refused");
-        assert!(goes_on(standing, refused, 16, "three\n"), "at the end of the page, where the other would get a hole");
-        assert!(!goes_on("# P\n", refused, 11, "ls\n"), "where the page would get a hole");
-        assert!(!goes_on("# P\n", refused, 50, "ls\n"), "where both would");
-        assert!(!goes_on(standing, refused, 0, "# Mine\n```\nls\n```\n"), "all of what was refused, and more");
-        assert!(goes_on(standing, refused, 0, "# Page\n\none\ntwo\nthree\n"), "all of the page, and more");
-        assert!(goes_on(standing, refused, 0, standing), "all of the page as it is");
-        assert!(!goes_on("", refused, 0, "# Mine\n```\nls\n"), "an empty page has nothing that it fits in");
-        assert!(!goes_on("title: A", "title: [", 7, "A"), "nobody writes what is there");
+        let (current, rejected) = ("# Page\n\none\ntwo\n", "# Mine\n```\n");
+        assert!(!resume_rejected(current, rejected, 11, "ls\n"), "at the end of what was refused");
         assert!(
-            !goes_on("one\n", "two\n", 4, "three\n"),
+            resume_rejected(current, rejected, 16, "three\n"),
+            "at the end of the page, where the other would get a hole"
+        );
+        assert!(!resume_rejected("# P\n", rejected, 11, "ls\n"), "where the page would get a hole");
+        assert!(!resume_rejected("# P\n", rejected, 50, "ls\n"), "where both would");
+        assert!(!resume_rejected(current, rejected, 0, "# Mine\n```\nls\n```\n"), "all of what was refused, and more");
+        assert!(resume_rejected(current, rejected, 0, "# Page\n\none\ntwo\nthree\n"), "all of the page, and more");
+        assert!(resume_rejected(current, rejected, 0, current), "all of the page as it is");
+        assert!(!resume_rejected("", rejected, 0, "# Mine\n```\nls\n"), "an empty page has nothing that it fits in");
+        assert!(!resume_rejected("title: A", "title: [", 7, "A"), "nobody writes what is there");
+        assert!(
+            !resume_rejected("one\n", "two\n", 4, "three\n"),
             "both fit: what was refused is refused once more at the worst"
         );
-        assert!(!goes_on("longer page", "page", 3, ""), "a length that both have");
-        assert!(goes_on("longer page", "page", 8, ""), "one that the page has");
+        assert!(!resume_rejected("longer page", "page", 3, ""), "a length that both have");
+        assert!(resume_rejected("longer page", "page", 8, ""), "one that the page has");
     }
 }

@@ -90,7 +90,7 @@ impl Served {
     /// The same root, opened by another life of the server.
     fn again(self) -> Self {
         let Self { protocol, server, folder, .. } = self;
-        protocol.exports().open.iter().for_each(|export| export.end());
+        protocol.exports().open.iter().for_each(|export| export.close_all());
         drop(protocol);
         server.primary().vfs.close().unwrap();
         drop(server);
@@ -133,7 +133,8 @@ impl Served {
     fn send(&self, message: &[u8]) -> Option<Vec<u8>> {
         let client = NfsClient { address: self.address, user: None };
         // As a connection does.
-        let answer = self.protocol.at_once(client, message).or_else(|| self.protocol.answer(client, message));
+        let answer =
+            self.protocol.try_answer_cached(client, message).or_else(|| self.protocol.dispatch(client, message));
         answer.map(whole)
     }
 

@@ -6,12 +6,12 @@
 use nfs3_types::xdr_codec::Unpack;
 
 /// Maximum length of a handle (RFC 1813 2.4), in bytes.
-pub(crate) const HANDLE: usize = 64;
+pub(crate) const MAX_HANDLE_BYTES: usize = 64;
 /// Maximum length of a name, in bytes. Longer than names may be, so that a long name gets
 /// NAMETOOLONG and not a decoding error.
-pub(crate) const NAME: usize = 4096;
+pub(crate) const MAX_NAME_BYTES: usize = 4096;
 /// Maximum length of a path, in bytes.
-pub(crate) const PATH: usize = 8192;
+pub(crate) const MAX_PATH_BYTES: usize = 8192;
 
 /// The arguments cannot be decoded.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) struct GarbageArguments;
 pub(crate) struct XdrReader<'a>(&'a [u8]);
 
 impl<'a> XdrReader<'a> {
-    pub(crate) const fn of(bytes: &'a [u8]) -> Self {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
@@ -32,10 +32,10 @@ impl<'a> XdrReader<'a> {
     }
 
     /// Decodes a byte string: length, bytes, and padding to a multiple of four.
-    pub(crate) fn bytes(&mut self, at_most: usize) -> Result<&'a [u8], GarbageArguments> {
+    pub(crate) fn bytes(&mut self, limit: usize) -> Result<&'a [u8], GarbageArguments> {
         let length = self.value::<u32>()? as usize;
         let padded = length.next_multiple_of(4);
-        if length > at_most || padded > self.0.len() {
+        if length > limit || padded > self.0.len() {
             return Err(GarbageArguments);
         }
         let (bytes, rest) = self.0.split_at(padded);
@@ -44,12 +44,12 @@ impl<'a> XdrReader<'a> {
     }
 
     pub(crate) fn handle(&mut self) -> Result<&'a [u8], GarbageArguments> {
-        self.bytes(HANDLE)
+        self.bytes(MAX_HANDLE_BYTES)
     }
 
     /// Decodes a directory handle and a name in it.
     pub(crate) fn entry(&mut self) -> Result<(&'a [u8], &'a [u8]), GarbageArguments> {
-        Ok((self.handle()?, self.bytes(NAME)?))
+        Ok((self.handle()?, self.bytes(MAX_NAME_BYTES)?))
     }
 
     pub(crate) const fn end(self) -> Result<(), GarbageArguments> {
@@ -63,10 +63,10 @@ mod tests {
 
     #[test]
     fn a_string_that_claims_more_than_there_is_takes_no_room() {
-        let mut claimed = XdrReader::of(&[0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4]);
+        let mut claimed = XdrReader::new(&[0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4]);
         assert_eq!(claimed.bytes(usize::MAX >> 1), Err(GarbageArguments));
-        assert_eq!(XdrReader::of(&[0, 0, 0, 65]).handle(), Err(GarbageArguments));
-        let mut whole = XdrReader::of(&[0, 0, 0, 1, 7, 0, 0, 0, 0, 0, 0, 9]);
+        assert_eq!(XdrReader::new(&[0, 0, 0, 65]).handle(), Err(GarbageArguments));
+        let mut whole = XdrReader::new(&[0, 0, 0, 1, 7, 0, 0, 0, 0, 0, 0, 9]);
         assert_eq!((whole.bytes(4), whole.value::<u32>(), whole.end()), (Ok(&[7u8][..]), Ok(9), Ok(())));
     }
 }
