@@ -1,4 +1,4 @@
-//! The page that shows what every request needs, made from the operations and the special pages themselves.
+//! The generated page `docs/access.md`: which credentials each operation and special page needs.
 
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::{FolderScope, OperationEntry};

@@ -1,4 +1,4 @@
-//! The running HTTP door: what every request shares, and the one dispatcher.
+//! The state of the HTTP server, and the dispatcher of operations.
 
 use std::sync::Arc;
 
@@ -18,33 +18,31 @@ use crate::routes::RouteTable;
 use crate::specials::events::SubscriberRegistry;
 use crate::{HttpError, openapi};
 
-/// What every request shares.
+/// State that all requests share.
 pub(crate) struct AppState {
-    /// The operations this door offers; tests bring their own.
+    /// The served operations; tests use their own.
     pub catalogue: &'static [OperationArea],
-    /// What answers.
     pub server: Arc<ServerState>,
-    /// What paths lead to.
     pub table: RouteTable,
-    /// Which hosts and origins may ask.
+    /// Allowed hosts and origins.
     pub hosts: AllowedHosts,
-    /// Who follows the event stream.
+    /// Clients of the event stream.
     pub subscribers: SubscriberRegistry,
     /// The OpenAPI document.
     pub openapi: bytes::Bytes,
-    /// Asked for when the server goes down; ends streams.
+    /// Cancelled at shutdown; ends streams.
     pub stop: CancellationToken,
-    /// Memory for long answers.
+    /// Memory for large responses.
     pub sending: ResponseBudget,
-    /// Where work is done that waits.
+    /// Where blocking work runs.
     pub lanes: Arc<Lanes>,
 }
 
 impl AppState {
-    /// A door to `server`'s spaces.
+    /// Creates the state for `server`'s spaces.
     ///
     /// # Errors
-    /// `Routes` when two operations cannot be told apart.
+    /// `Routes` when two operations have the same route.
     pub(crate) fn new(
         catalogue: &'static [OperationArea],
         server: Arc<ServerState>,
@@ -63,10 +61,10 @@ impl AppState {
         }))
     }
 
-    /// The space of a name; the primary one when none is given.
+    /// The space of a name; the primary one for `None`.
     ///
     /// # Errors
-    /// `NotFound` for a name that is no space's; there is no falling back (contract 4.1).
+    /// `NotFound` for an unknown name.
     pub(crate) fn space(&self, name: Option<&str>) -> Result<Arc<Space>, Fault> {
         match name {
             None => Ok(Arc::clone(self.server.primary())),
@@ -74,23 +72,24 @@ impl AppState {
         }
     }
 
-    /// The space of a name, for somebody with credentials.
+    /// The space of a name, for an identified caller.
     ///
     /// # Errors
-    /// `Unauthenticated` when they open another space only: said before the name is looked up, so that they tell nothing of which spaces there
-    /// are. As of [`App::space`].
+    /// `Unauthenticated` when the credentials are for another space. This is checked before the
+    /// lookup, so that it does not reveal which spaces exist. Those of [`AppState::space`].
     pub(crate) fn enter(&self, identity: &CallerIdentity, name: Option<&str>) -> Result<Arc<Space>, Fault> {
         identity.check_space(name.unwrap_or(&self.server.primary().name))?;
         self.space(name)
     }
 
-    /// Who sent a request.
+    /// Identifies the caller of a request.
     ///
     /// # Errors
-    /// `Unauthenticated` when that is not known, and must be; `Unavailable` when it cannot be found out.
+    /// `Unauthenticated` for missing or wrong credentials, when they are required; `Unavailable`
+    /// when they cannot be checked.
     pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<CallerIdentity, Fault> {
         let access = self.server.access();
-        // Where nothing is asked for, a header that other servers ask for does no harm.
+        // Without authentication, credentials are ignored, even malformed ones.
         if access.is_open() {
             return Ok(CallerIdentity::UNRESTRICTED);
         }
@@ -102,11 +101,11 @@ impl AppState {
         access.identify(bearer)
     }
 
-    /// Runs an operation as `ask` does, [`Entry::call`], [`Entry::write`] or [`Entry::tell`]: what it answers, and what is to be told
-    /// beside it.
+    /// Runs an operation with one of its handlers ([`OperationEntry::call`] and its variants) and
+    /// returns the output with its metadata.
     ///
     /// # Errors
-    /// The operation's own, or `Unavailable` when the lane is full.
+    /// Those of the operation; `Unavailable` when the lane is full.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         (entry, ask): (&OperationEntry, OperationHandler<T>),
@@ -122,15 +121,15 @@ impl AppState {
         self.blocking(entry.lane, work).await
     }
 
-    /// How full a lane is.
     pub(crate) fn occupancy(&self, lane: Lane) -> LaneOccupancy {
         self.lanes.occupancy(lane)
     }
 
-    /// Runs blocking work beside the lanes: what tells how full they are must not wait for them.
+    /// Runs blocking work outside the lanes: metrics of the lanes must not wait for a place in one.
     ///
     /// # Errors
-    /// The work's own; `Internal` when it panicked, `Unavailable` when the runtime is shutting down.
+    /// Those of the work; `Internal` when it panicked, `Unavailable` when the runtime is shutting
+    /// down.
     pub(crate) async fn aside<T, W>(&self, work: W) -> Result<T, Fault>
     where
         T: Send + 'static,
@@ -140,10 +139,10 @@ impl AppState {
         told(Lanes::run_unbounded(move || span.in_scope(work)).await)
     }
 
-    /// Runs blocking work in a lane, inside the present tracing span.
+    /// Runs blocking work in a lane, inside the current tracing span.
     ///
     /// # Errors
-    /// The work's own; `Unavailable` when the lane stays full; `Internal` when it panicked.
+    /// Those of the work; `Unavailable` when the lane stays full; `Internal` when it panicked.
     pub(crate) async fn blocking<T, W>(&self, lane: Lane, work: W) -> Result<T, Fault>
     where
         T: Send + 'static,
@@ -153,10 +152,10 @@ impl AppState {
         told(self.lanes.run(lane, move || span.in_scope(work)).await)
     }
 
-    /// The same, for whoever gives it up when it takes too long.
+    /// As [`AppState::blocking`], for callers that give up after a timeout; the work continues.
     ///
     /// # Errors
-    /// As of [`App::blocking`].
+    /// Those of [`AppState::blocking`].
     pub(crate) async fn watched<T, W>(&self, lane: Lane, work: W) -> Result<T, Fault>
     where
         T: Send + 'static,
@@ -167,7 +166,7 @@ impl AppState {
     }
 }
 
-/// What became of blocking work, for whoever asked for it.
+/// Converts lane errors to faults.
 fn told<T>(outcome: Result<Result<T, Fault>, LaneError>) -> Result<T, Fault> {
     match outcome {
         Ok(outcome) => outcome,
@@ -179,7 +178,7 @@ fn told<T>(outcome: Result<Result<T, Fault>, LaneError>) -> Result<T, Fault> {
     }
 }
 
-/// Logs a fault once, at the edge, as loudly as its kind deserves.
+/// Logs a fault once, at the level of its kind.
 pub(crate) fn log(fault: &Fault, what: &str, request_id: &str) {
     let kind: Kind = fault.kind();
     match kind.level() {

@@ -1,8 +1,8 @@
-//! Which hosts and origins a browser may come from.
+//! The hosts and origins that browsers may use.
 //!
-//! One rule: a page of some other site must not reach a server that trusts whoever can reach it. Two ways in are closed: a
-//! foreign site's script (`Origin`), and a foreign name that was made to resolve to this machine (`Host`, DNS rebinding).
-//! Programs other than browsers send no `Origin` and are not concerned by the first.
+//! Invariant: a page of a foreign site must not reach a server that has no authentication. Two ways
+//! are closed: scripts of a foreign site (`Origin`), and a foreign name that resolves to this
+//! machine (`Host`, DNS rebinding). Clients other than browsers send no `Origin`.
 
 use std::str::FromStr;
 
@@ -15,35 +15,35 @@ use http::{HeaderMap, Method};
 use svcfs_base::{Fault, Kind};
 use svcfs_config::{AllowedOrigins, CorsSettings, ListenAddress, ServerSettings};
 
-/// Headers a script of an allowed origin may send and read (gaps.md 4.1, CORS).
+/// Headers that a script of an allowed origin may send and read.
 const MAY_SEND: &str = "Content-Type, Authorization, If-Match, If-None-Match, X-Actor, X-Provenance, X-Svc-Space, X-Space, \
     If-Modified-Since, Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name";
 const MAY_READ: &str = "ETag, Last-Modified, X-Permalink, X-File-Type, X-Total-Count, X-Svc-Note, X-Request-Id, Retry-After, Mcp-Session-Id";
 
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// The names this server answers to.
+/// The allowed hosts and origins.
 #[derive(Debug)]
 pub(crate) struct AllowedHosts {
-    /// Names beside the local ones, in lower case.
+    /// Names besides the local ones, in lower case.
     names: Vec<String>,
-    /// Bound to every address of the machine: there is no telling which names lead here.
+    /// Bound to all addresses: the server cannot know its names.
     any: bool,
     /// What pages of other origins may do.
     others: CorsSettings,
 }
 
-/// A web page that may ask.
+/// A web page with an allowed origin.
 #[derive(Debug)]
 pub(crate) struct BrowserOrigin {
-    /// Its origin, as the browser wrote it.
+    /// The `Origin` header.
     origin: HeaderValue,
-    /// Whether it is allowed by `server.cors` only.
+    /// Whether only `server.cors` allows it.
     is_other: bool,
 }
 
 impl AllowedHosts {
-    /// The names that follow from where the server listens and how it is known outside.
+    /// The names that follow from the listen address and the public URL.
     pub(crate) fn new(settings: &ServerSettings) -> Self {
         let mut names = Vec::new();
         let mut any = false;
@@ -57,10 +57,10 @@ impl AllowedHosts {
         Self { names, any, others: settings.cors.clone() }
     }
 
-    /// Checks `Host`. A request without one (HTTP/1.0) is no browser's and passes.
+    /// Checks `Host`. A request without one (HTTP/1.0) is not from a browser and passes.
     ///
     /// # Errors
-    /// `Forbidden` when the name is not ours.
+    /// `Forbidden` for the name of another server.
     pub(crate) fn check_host(&self, headers: &HeaderMap) -> Result<(), Fault> {
         let Some(host) = headers.get(http::header::HOST) else {
             return Ok(());
@@ -76,11 +76,12 @@ impl AllowedHosts {
         ))
     }
 
-    /// The web page that a request comes from, when it comes from one and that is allowed: local ones, our own public address, whatever was
-    /// served by the same host and port, and those of `server.cors` with the methods named there.
+    /// Checks `Origin`. Allowed are local pages, the public URL, pages served from the same host
+    /// and port, and the origins of `server.cors` with the methods listed there. `None` for a
+    /// request that no page sent.
     ///
     /// # Errors
-    /// `Forbidden` for every other origin (gaps.md 4.1, CORS).
+    /// `Forbidden` for every other origin.
     pub(crate) fn check_origin(&self, headers: &HeaderMap, method: &Method) -> Result<Option<BrowserOrigin>, Fault> {
         let Some(origin) = headers.get(http::header::ORIGIN) else {
             return Ok(None);
@@ -104,7 +105,7 @@ impl AllowedHosts {
             let text = text.escape_default();
             return Err(Fault::new(Kind::Forbidden, format!("origin `{text}` is not allowed to use this server")));
         }
-        // A browser asks before it sends anything but the simplest; others are told here.
+        // Simple requests have no preflight, so the method is checked here.
         if method != Method::OPTIONS && !self.lets_use(method.as_str()) {
             let told = format!("pages of other origins may not use `{method}` here (`server.cors.allowed_methods`)");
             return Err(Fault::new(Kind::Forbidden, told));
@@ -116,7 +117,7 @@ impl AllowedHosts {
         self.others.methods.iter().any(|known| known.name() == method)
     }
 
-    /// Describes what `page` may do, in the answer to its preflight request for a place where `allow` lists the methods.
+    /// Adds the headers of a preflight response; `allow` lists the methods of the endpoint.
     pub(crate) fn describe(&self, page: Option<&BrowserOrigin>, allow: &str, headers: &mut HeaderMap) {
         let methods = match page {
             Some(BrowserOrigin { is_other: true, .. }) => {
@@ -134,7 +135,7 @@ impl AllowedHosts {
         headers.insert(ACCESS_CONTROL_MAX_AGE, self.others.max_age.into());
     }
 
-    /// Tells a browser that `page` may read this answer.
+    /// Adds the headers that let the page read a response.
     pub(crate) fn open(&self, page: Option<&BrowserOrigin>, headers: &mut HeaderMap) {
         headers.append(VARY, HeaderValue::from_static("Origin"));
         let Some(BrowserOrigin { origin, .. }) = page else { return };

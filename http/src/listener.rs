@@ -1,4 +1,4 @@
-//! The accept loop: connections in, warp and the agent protocol behind one port, a graceful end.
+//! The accept loop: serves REST and MCP on one port and shuts down gracefully.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -26,35 +26,34 @@ use tower_service::Service;
 use crate::app::AppState;
 use crate::{HttpError, mcp, request_handler};
 
-/// Longest head of a request (line and headers), in bytes; what is read in the same go as its last part may exceed it.
+/// Maximum size of request line and headers, in bytes; the last read may exceed it.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// How long a client may take to send a head, and how long a kept-alive connection may rest.
+/// Time to send the headers, and maximum idle time of a connection.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a client may take none of an answer.
+/// Maximum time in which a client reads nothing of a response.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
-/// How long requests in progress may take once the server goes down.
+/// Time for requests in progress to finish at shutdown.
 const GRACE: Duration = Duration::from_secs(15);
-/// The pause after the system refused to hand out a connection (out of file descriptors).
+/// Pause after `accept` failed (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Numbers connections, for the life of the process.
+/// Ids of connections, unique in the process.
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
 
 type ListenerError = Box<dyn std::error::Error + Send + Sync>;
 type ListenerResponse = http::Response<UnsyncBoxBody<Bytes, ListenerError>>;
 
-/// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most, gaps.md 8). Event
-/// streams end at once.
+/// Serves a bound listener until `stop` is cancelled, then waits up to 15 s for requests in
+/// progress. Event streams end immediately.
 ///
 /// # Errors
-/// [`Error::Routes`] when the catalogue is contradictory.
+/// [`HttpError::Routes`] when two operations have the same route.
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) -> Result<(), HttpError> {
     let app = AppState::new(CATALOGUE, server, stop.clone())?;
     accept(listener, app, stop).await;
     Ok(())
 }
 
-/// The accept loop.
 pub(crate) async fn accept(listener: TcpListener, app: Arc<AppState>, stop: CancellationToken) {
     let crowd = ConnectionLimiter::default();
     let graceful = GracefulShutdown::new();
@@ -92,7 +91,7 @@ pub(crate) async fn accept(listener: TcpListener, app: Arc<AppState>, stop: Canc
     connections.shutdown().await;
 }
 
-/// One connection, to its end.
+/// Serves one connection.
 async fn converse(
     (stream, peer): (TcpStream, IpAddr),
     app: Arc<AppState>,
@@ -101,7 +100,7 @@ async fn converse(
     watcher: hyper_util::server::graceful::Watcher,
 ) {
     let _held_to_the_end = place;
-    // Answers are written whole; waiting to fill a packet only delays them.
+    // Responses are written completely; waiting to fill a packet only delays them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }

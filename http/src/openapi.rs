@@ -1,7 +1,7 @@
-//! The OpenAPI document, written from the operation table and the list of special pages.
+//! The OpenAPI document, generated from the operation table and the special pages.
 //!
-//! Why no macro library? Because it would want every endpoint described a second time; the table and the schemas of its types
-//! say everything already, and JSON Schema 2020-12 is the dialect of OpenAPI 3.1.
+//! A macro library would need a second description of every endpoint. The table and the schemas of
+//! its types contain everything, and OpenAPI 3.1 uses JSON Schema 2020-12.
 
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ const ABOUT: &str = "Read, write, search and follow a tree of markdown pages. Ev
 
 const KEY: &str = "A key of `auth.api_key` or `auth.api_keys`; where `auth.type` is `none`, it is not looked at";
 
-/// Parameters that stand in headers, by their name under `components`.
+/// Header parameters, by their key under `components`.
 const HEADERS: [(&str, &str, &str); 7] = [
     ("Space", SPACE, "Name of the space; beats the path. 404 when there is none of that name"),
     ("Actor", "X-Actor", "Who changes; becomes the commit author. `anonymous` when absent"),
@@ -36,7 +36,7 @@ const HEADERS: [(&str, &str, &str); 7] = [
     ),
 ];
 
-/// Refusals by status, by their name under `components` (contract 7).
+/// Error responses by status, with their key under `components`.
 const REFUSALS: [(u16, &str, &str); 14] = [
     (400, "Invalid", "The request is malformed, or a parameter is missing or unreadable"),
     (401, "Unauthenticated", "No credentials, or wrong ones, where `auth.type` asks for some"),
@@ -84,7 +84,7 @@ pub fn document(catalogue: &[OperationArea]) -> String {
         "openapi": "3.1.0",
         "info": { "title": "svcfs", "version": VERSION, "description": ABOUT },
         "tags": tags,
-        // Without authentication in the settings nobody needs a key.
+        // The key is optional: authentication may be off.
         "security": [{}, { "Key": [] }],
         "paths": paths,
         "components": {
@@ -119,12 +119,12 @@ fn refusal((_, key, description): (u16, &str, &str)) -> (String, Value) {
     (key.to_owned(), json!({ "description": description, "content": { media::JSON: { "schema": schema } } }))
 }
 
-/// A special page; what it answers is known, what it reads is in its path.
+/// Describes a special page: its responses, and the parameters in its path.
 fn describe(special: &SpecialRoute) -> Value {
     let mut responses = Map::new();
     for (status, mime) in special.responses {
         let reason = http::StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
-        // One status may come in several media types, as the client asks.
+        // One status may have several media types, selected by `Accept`.
         let response = responses.entry(status.to_string());
         let response = response.or_insert_with(|| json!({ "description": reason.unwrap_or_default() }));
         if !mime.is_empty() {
@@ -159,7 +159,7 @@ fn in_path(path: &str) -> impl Iterator<Item = &str> {
     path.split(['{', '}']).skip(1).step_by(2)
 }
 
-/// Writes operations, and gathers the types they name.
+/// Describes operations and collects the types that they refer to.
 struct OpenApiWriter {
     inputs: SchemaGenerator,
     outputs: SchemaGenerator,
@@ -179,7 +179,7 @@ impl OpenApiWriter {
         }
     }
 
-    /// One way to an operation. The second and further routes of one operation carry their number in the id.
+    /// Describes one route of an operation. The id of the second and further routes has a number.
     fn operation(&mut self, area: &OperationArea, entry: &OperationEntry, route: &Route, index: usize) -> Value {
         let schema = (entry.input)(&mut self.inputs);
         let manual = manual(schema.as_value());
@@ -237,7 +237,8 @@ impl OpenApiWriter {
         responses.into()
     }
 
-    /// What is answered as JSON when the output does not have the field that is text; nothing when it always has.
+    /// The JSON schema of a response without the text field; `None` when the field is always
+    /// present.
     fn instead_of_text(&mut self, entry: &OperationEntry, route: &Route, field: &str) -> Option<Value> {
         let schema = (entry.output)(&mut self.outputs);
         let name = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());
@@ -254,7 +255,7 @@ impl OpenApiWriter {
         })
     }
 
-    /// The headers of a success, each described as the output field it repeats.
+    /// The headers of a success, with the descriptions of the output fields that they repeat.
     fn headers(&mut self, entry: &OperationEntry, route: &Route) -> Map<String, Value> {
         let schema = (entry.output)(&mut self.outputs);
         let name = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());
@@ -274,7 +275,7 @@ impl OpenApiWriter {
         headers
     }
 
-    /// Every type that was named. A type that reads otherwise than it is written stands there twice.
+    /// All types that were referred to.
     fn schemas(mut self) -> Map<String, Value> {
         let mut schemas = self.outputs.take_definitions(true);
         for (name, mut schema) in self.inputs.take_definitions(true) {
@@ -292,7 +293,7 @@ impl OpenApiWriter {
     }
 }
 
-/// Whether a route can refuse with this status.
+/// Whether a route can fail with this status.
 fn may_answer(route: &Route, status: u16) -> bool {
     let writes = !route.is_read_only;
     match status {
@@ -353,17 +354,17 @@ fn parameters(entry: &OperationEntry, route: &Route, schema: &Value) -> Vec<Valu
     parameters
 }
 
-/// A media type without its parameters.
+/// A media type without parameters.
 fn bare(mime: &str) -> &str {
     mime.split(';').next().unwrap_or_default()
 }
 
-/// An operation's manual; the first line is the summary.
+/// The description of an operation; the first line is the summary.
 pub(crate) fn manual(schema: &Value) -> String {
     joined(schema.get("description").and_then(Value::as_str).unwrap_or_default())
 }
 
-/// Takes the source code's line breaks out of every description in a document.
+/// Removes the line breaks of doc comments from all descriptions.
 pub(crate) fn join_lines(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -379,7 +380,7 @@ pub(crate) fn join_lines(value: &mut Value) {
     }
 }
 
-/// A doc comment with each paragraph on one line; lists, tables and code stay as they are.
+/// Joins the lines of each paragraph; lists, tables and code stay unchanged.
 fn joined(text: &str) -> String {
     let paragraphs = text.split("\n\n").map(|paragraph| match paragraph.trim_start().starts_with(['-', '|', '`']) {
         true => paragraph.to_owned(),
@@ -388,13 +389,14 @@ fn joined(text: &str) -> String {
     paragraphs.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Takes the first example out of a schema: documentation browsers fill a form with an example that stands beside it.
+/// Removes the first example from a schema: documentation browsers fill forms with examples beside
+/// the schema.
 fn example(schema: &mut Value) -> Option<Value> {
     let examples = schema.as_object_mut()?.remove("examples")?;
     examples.get(0).cloned()
 }
 
-/// Lists in a query are written with commas.
+/// Lists in a query are separated by commas.
 fn schema_is_list(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| {
         kind == "array" || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "array"))
@@ -407,7 +409,7 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
         BodyKind::Raw(field) => {
             let mut schema = schema.pointer(&format!("/properties/{field}")).cloned().unwrap_or_default();
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-            // Without a schema: there are no bytes that would violate one.
+            // No schema, because any bytes are valid.
             let mut text = json!({});
             let link = text.clone();
             if let Some(example) = example(&mut schema) {
@@ -442,11 +444,11 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
             if let Some(object) = schema.as_object_mut() {
                 object.remove("title");
                 object.remove("description");
-                // An unknown member is refused, and one that stands in the path is given already.
+                // Unknown members are refused; path parameters are described separately.
                 object.insert("additionalProperties".to_owned(), false.into());
             }
             schema_patterns::narrow(&mut schema, true);
-            // What may stand in the query is told of there: given in both places it is refused.
+            // Query parameters are described separately: giving one twice is an error.
             for name in in_path(route.path).chain(route.query_inputs.iter().copied()) {
                 let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
                 properties.and_then(|properties| properties.remove(name));

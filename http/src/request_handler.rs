@@ -1,7 +1,7 @@
-//! One request, from method and path to answer.
+//! Handles one request, from method and path to the response.
 //!
-//! warp is the edge only: a single filter takes a request apart. Why not a filter per route? Because chains of filters are tried
-//! in order and build types that do not compile any more at a hundred routes (dependencies.md 0.3).
+//! warp is used as the transport only: a single filter takes a request apart. Filters per route
+//! would be tried in order, and their types no longer compile at a hundred routes.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,37 +26,33 @@ use crate::reply::{self, CacheValidators};
 use crate::routes::{OperationRoute, RouteMatch, RouteParameters, RouteTarget};
 use crate::specials;
 
-/// A request taken apart.
+/// The parts of a request.
 pub(crate) struct HttpRequest {
-    /// Method.
     pub method: Method,
     /// Path, percent-encoded.
     pub path: String,
     /// Query without `?`, percent-encoded.
     pub query: String,
-    /// Headers.
     pub headers: HeaderMap,
-    /// Body.
     pub body: UnreadBody,
-    /// Where it comes from.
+    /// Address of the client.
     pub peer: Option<IpAddr>,
-    /// The number of its connection.
+    /// Id of the connection.
     pub connection: Option<u64>,
 }
 
-/// With what somebody comes for a special page.
+/// A request for a special page.
 pub(crate) struct SpecialRequest {
-    /// Which page.
     pub page: specials::SpecialPage,
-    /// Credentials among them, perhaps.
+    /// May contain credentials.
     pub headers: HeaderMap,
-    /// What the path says.
+    /// Parameters in the path.
     pub address: RouteParameters,
-    /// Where it comes from.
+    /// Address of the client.
     pub peer: Option<IpAddr>,
 }
 
-/// The one filter; it takes every request of the connection of this number, which comes from `peer`.
+/// The only filter; it accepts every request of a connection from `peer`.
 pub(crate) fn filter(
     app: Arc<AppState>,
     (peer, connection): (IpAddr, u64),
@@ -83,7 +79,7 @@ pub(crate) fn filter(
         })
 }
 
-/// warp's body stream as ours.
+/// Converts the body stream of warp.
 fn parts<S, B>(stream: S) -> BodyStream
 where
     S: Stream<Item = Result<B, warp::Error>> + Send + 'static,
@@ -94,7 +90,7 @@ where
     )
 }
 
-/// The answer to a request of a form that is refused; the connection ends with it.
+/// The response to a malformed request; closes the connection.
 pub(crate) fn misshapen<B>(app: &AppState, request: &http::Request<B>, (fault, peer): (&Fault, IpAddr)) -> Response {
     let uri = request.uri();
     let asked = (request.method(), uri.path(), uri.query().unwrap_or_default());
@@ -106,7 +102,7 @@ pub(crate) fn misshapen<B>(app: &AppState, request: &http::Request<B>, (fault, p
 }
 
 impl AppState {
-    /// Answers a request, whatever it is.
+    /// Handles any request.
     pub(crate) async fn answer(self: &Arc<Self>, request: HttpRequest) -> Response {
         let mut visit = ActiveRequest::begin(self, (&request.method, &request.path, &request.query), request.peer);
         let is_head = request.method == Method::HEAD;
@@ -158,11 +154,12 @@ impl AppState {
         }
     }
 
-    /// Who sent a request, and the space it is for. Who is asked for first, so that a stranger learns nothing, not even which spaces there
-    /// are; but one that `lets_in` strangers.
+    /// The caller of a request and its space. Credentials are checked first, so that
+    /// unauthenticated callers do not learn which spaces exist, except those for which `anonymous`
+    /// returns an identity.
     ///
     /// # Errors
-    /// `Unauthenticated`, `NotFound` for a space that is none.
+    /// `Unauthenticated`, `NotFound` for an unknown space.
     fn admit(
         &self,
         identity: Result<CallerIdentity, Fault>,
@@ -183,7 +180,7 @@ impl AppState {
         }
     }
 
-    /// Who came for a page, and the space it is of.
+    /// The caller of a special page and its space.
     fn pass(
         &self,
         identity: Result<CallerIdentity, Fault>,
@@ -192,8 +189,9 @@ impl AppState {
         self.admit(identity, (&pass.headers, &pass.address), |space| pass.page.stranger(space))
     }
 
-    /// The space that a page which needs no credentials is about. To ask about one by its name needs them: a stranger learns nothing of which
-    /// spaces there are, but by those that let strangers in. Pages that are about no space look at no name.
+    /// The space of a page that needs no credentials. Naming one does need credentials, so that
+    /// unauthenticated callers do not learn which spaces exist, except public ones. Pages without a
+    /// space ignore the name.
     fn shown(&self, pass: &SpecialRequest) -> Result<Arc<Space>, Fault> {
         if !pass.page.is_about_a_space() || pass.address.named(&pass.headers)?.is_none() {
             return Ok(Arc::clone(self.server.primary()));
@@ -202,8 +200,9 @@ impl AppState {
         self.pass(identity, pass).map(|(_, space)| space)
     }
 
-    /// Whether somebody who was let in would be let in now, as the same and to the same space. What lasts asks again and again: keys are
-    /// revoked, tokens run out, spaces go or close their doors.
+    /// Whether a caller that was admitted before still has the same identity and space. Streams
+    /// check this periodically: keys are revoked, tokens expire, spaces are removed or made
+    /// private.
     pub(crate) async fn still_admits(
         &self,
         pass: &SpecialRequest,
@@ -257,7 +256,7 @@ impl AppState {
     }
 }
 
-/// The answer to `HEAD`: the headers of `GET`.
+/// The response to `HEAD`: the headers of `GET`.
 fn without_body(response: Response) -> Response {
     let (mut head, body) = response.into_parts();
     if let Some(length) = body.size_hint().exact() {

@@ -1,9 +1,10 @@
-//! Long answers on their way to clients.
+//! Memory for large responses.
 //!
-//! One rule: slow clients take no more memory than there is room for. The long answers of all of them have one room, and what finds none is set aside
-//! on the disk and sent from there, piece by piece, as long files are. Where the disk takes nothing more, who only asked is told to come again.
+//! Invariant: slow clients use no more memory than the budget. When it is used up, a response is
+//! spilled to disk and sent from there in pieces, as large files are. If the disk is full, too, a
+//! read gets 503.
 //!
-//! Why does nobody wait for room? Because those who are slow would keep all others out.
+//! A request never waits for the budget: slow clients would then block all others.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,16 +28,16 @@ use warp::reply::Response;
 use crate::app::AppState;
 use crate::reply;
 
-/// Bytes of a long answer handed to a connection at once; one that is no longer is sent as it is.
+/// Bytes of a large response that are sent at a time; shorter responses need no budget.
 pub(crate) const PIECE: usize = PIECE_BYTES;
-/// KiB of memory for long answers.
+/// The budget in KiB.
 const ROOM: usize = 64 << 10;
-/// KiB that one answer takes of it at most, whatever it holds: a few of the longest still find room.
+/// Maximum KiB for one response that is generated while it is sent.
 const MOST_HELD: usize = ROOM / 8;
-/// When somebody may come again for whose answer there was no room, in seconds.
+/// Seconds after which a client may retry.
 const COME_AGAIN: u64 = 10;
 
-/// Memory for long answers that are being sent.
+/// Memory for large responses that are being sent.
 pub(crate) struct ResponseBudget(pub(crate) Arc<Semaphore>);
 
 impl Default for ResponseBudget {
@@ -46,10 +47,12 @@ impl Default for ResponseBudget {
 }
 
 impl AppState {
-    /// An answer as it is sent: a long one takes room until its client has it, or is on the disk.
+    /// Prepares a response for sending: a large one takes memory from the budget until it is sent,
+    /// or is spilled to disk.
     ///
     /// # Errors
-    /// `Unavailable` where neither memory nor the disk has room for the answer to whom only asked. What was done is told in any case.
+    /// `Unavailable` when neither is possible for a read. The response to a write is sent in any
+    /// case.
     pub(crate) async fn bounded(
         &self,
         (space, is_reading): (Arc<Space>, bool),
@@ -83,11 +86,12 @@ impl AppState {
         Ok(sent)
     }
 
-    /// An answer of a plain route, from its text. A long one is written while it is sent, and what it holds takes room until its client has
-    /// it. Where there is none it is written out whole, and is then a long answer as all others are.
+    /// The response of a plain route, from its text. A large one is generated while it is sent and
+    /// takes memory until then. Without budget it is generated completely and handled as other
+    /// large responses.
     ///
     /// # Errors
-    /// Those of the text where it is written out whole.
+    /// Those of generating the text.
     pub(crate) async fn written(&self, route: &Route, text: JsonText) -> Result<Response, Fault> {
         let Some(rest) = &text.rest else { return reply::written(route, text.first) };
         let kib = ((rest.memory_bytes() + 2 * PIECE) / 1024).min(MOST_HELD);
@@ -102,21 +106,22 @@ impl AppState {
         Ok(response)
     }
 
-    /// A part of a file, read piece by piece as the client takes it.
+    /// A range of a file, read in pieces as the client receives it.
     pub(crate) fn streamed(&self, reader: FileReader, part: Range<u64>) -> Response {
         let read = ReadFunctions { try_read: FileReader::try_read_cached, read: FileReader::read };
         piece_by_piece(svcfs_listener::stream_file(Arc::clone(&self.lanes), (reader, read), part))
     }
 }
 
-/// Adds to the headers of an event stream what has proxies pass each event on immediately, and unchanged. nginx heeds the first, which is
-/// its own; the second is for those that would compress, and so collect, what they pass on (RFC 9111 5.2.2.6).
+/// Adds headers to an event stream that make proxies forward each event immediately and unchanged:
+/// the first is for nginx, the second for proxies that would compress and thereby buffer it (RFC
+/// 9111 5.2.2.6).
 pub(crate) fn unbuffered(headers: &mut HeaderMap) {
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
 }
 
-/// An answer that is in memory, and what is let go of once it is sent.
+/// A response in memory, and a guard that is dropped once it is sent.
 fn from_memory<T: Send + Sync + 'static>(content: Bytes, held: T) -> Response {
     piece_by_piece(stream::unfold((content, held), |(mut content, held)| async move {
         let piece = content.split_to(content.len().min(PIECE));
@@ -124,7 +129,8 @@ fn from_memory<T: Send + Sync + 'static>(content: Bytes, held: T) -> Response {
     }))
 }
 
-/// The pieces of a text, each written when the one before it is on its way; `room` is let go of after the last.
+/// The pieces of a text, each generated when the one before is being sent; `permit` is dropped
+/// after the last.
 fn pieces_of(
     JsonText { first, rest }: JsonText,
     (lanes, room): (Arc<Lanes>, OwnedSemaphorePermit),
@@ -142,7 +148,7 @@ fn pieces_of(
             };
             match svcfs_listener::run_blocking(&lanes, Lane::Quick, write).instrument(span.clone()).await {
                 Ok((piece, rest)) => Some((Ok(piece), (rest, room))),
-                // The connection breaks off, and the client knows that the answer is not complete.
+                // The connection is closed, so the client knows that the response is incomplete.
                 Err(fault) => {
                     span.in_scope(|| svcfs_listener::log_fault(&fault, "an answer that is sent in pieces"));
                     Some((Err(std::io::Error::other(fault)), (None, room)))

@@ -1,4 +1,4 @@
-//! The route table: the catalogue's routes, and the special pages.
+//! The route table: routes of operations, and special pages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,48 +12,43 @@ use crate::app::AppState;
 use crate::bind::{decoded, header};
 use crate::specials::{RoutePrefix, SPECIAL_ROUTES, SpecialPage};
 
-/// Where a request can lead.
+/// The target of a route.
 #[derive(Debug)]
 pub(crate) enum RouteTarget {
-    /// To an operation.
     Operation(OperationRoute),
-    /// To a special page.
     Special(SpecialPage),
 }
 
-/// An operation, as one of its routes leads to it.
+/// An operation and one of its routes.
 #[derive(Debug)]
 pub(crate) struct OperationRoute {
-    /// Which.
     pub entry: &'static OperationEntry,
-    /// By which of its routes.
     pub route: &'static Route,
-    /// What it reads.
     pub inputs: OperationInputs,
 }
 
-/// Names the space that a request is for (contract 4.1).
+/// Header that names the space of a request.
 pub(crate) const SPACE: &str = "X-Svc-Space";
 
-/// What a request's path says beside where it leads.
+/// Parameters in the path of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct RouteParameters {
     /// Path parameters, decoded.
     pub parameters: Vec<(String, String)>,
-    /// The space named in the path.
+    /// The space in the path.
     space: Option<String>,
 }
 
 impl RouteParameters {
-    /// The name of the space a request is for, when it says one; the header beats the path.
+    /// The name of the requested space, if there is one; the header takes precedence over the path.
     ///
     /// # Errors
-    /// `Invalid` for a header that is no text.
+    /// `Invalid` for a header that is not UTF-8.
     pub(crate) fn named(&self, headers: &HeaderMap) -> Result<Option<String>, Fault> {
         Ok(header(headers, SPACE)?.or_else(|| self.space.clone()))
     }
 
-    /// The space a request is for.
+    /// The requested space.
     ///
     /// # Errors
     /// `NotFound` when there is none of that name.
@@ -62,26 +57,23 @@ impl RouteParameters {
     }
 }
 
-/// All targets of one path.
+/// The targets of one path.
 type MethodTargets = Vec<(HttpMethod, RouteTarget)>;
 
-/// What a request's path and method lead to.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(crate) enum RouteMatch<'t> {
-    /// A target.
     Target {
-        /// Which.
         target: &'t RouteTarget,
-        /// What else the path says.
         address: RouteParameters,
     },
     /// The path exists, with other methods: an `Allow` list.
     OtherMethods(String),
-    /// Nothing.
+    /// No such path.
     Nothing,
 }
 
-/// Both tables: below the prefix, and at the root.
+/// Two tables: below the API prefix, and at the root.
 pub(crate) struct RouteTable {
     below_prefix: Router<MethodTargets>,
     at_root: Router<MethodTargets>,
@@ -91,7 +83,7 @@ impl RouteTable {
     /// The table of a catalogue.
     ///
     /// # Errors
-    /// Two routes that cannot be told apart.
+    /// Two operations with the same route.
     pub(crate) fn new(catalogue: &'static [OperationArea]) -> Result<Self, InsertError> {
         let (mut below_prefix, mut at_root) =
             (BTreeMap::<_, MethodTargets>::new(), BTreeMap::<_, MethodTargets>::new());
@@ -115,7 +107,8 @@ impl RouteTable {
         Ok(Self { below_prefix: router(below_prefix)?, at_root: router(at_root)? })
     }
 
-    /// What a path (percent-encoded, as it came) and method lead to. Below the prefix an endpoint's name beats a space's.
+    /// The target of a percent-encoded path and method. Below the prefix, an endpoint's name takes
+    /// precedence over a space's.
     ///
     /// # Errors
     /// `Invalid` when the path is not UTF-8.

@@ -1,4 +1,4 @@
-//! Bodies, bounded in size and time.
+//! Request bodies, limited in size and time.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -10,28 +10,29 @@ use http::header::{CONTENT_LENGTH, EXPECT};
 use svcfs_base::{Fault, Kind};
 use tokio::time::Instant;
 
-/// Longest body of any request, in bytes (gaps.md 4.1: 110 MB).
+/// Maximum size of a body, in bytes (110 MiB).
 pub(crate) const MAX_BODY_BYTES: usize = 110 << 20;
 
-/// How long a client may pause inside a body.
+/// Maximum pause within a body.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Bytes a second that a body must have on the whole once it took longer than that: a byte now and then keeps no connection.
+/// Minimum average bytes per second after that: a client cannot hold a connection with a byte now
+/// and then.
 const SLOWEST: usize = 4096;
 
-/// The parts of a body as they arrive; an error is the connection's.
+/// The parts of a body as they arrive; errors are those of the connection.
 pub(crate) type BodyStream = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
 
 /// A request body that is not read yet.
 pub(crate) struct UnreadBody {
     parts: BodyStream,
-    /// Its length, when the client told.
+    /// Value of `Content-Length`.
     declared: Option<usize>,
-    /// The client waits for `100 Continue` before it sends anything.
+    /// The client waits for `100 Continue` before it sends the body.
     asks_first: bool,
 }
 
 impl UnreadBody {
-    /// The body that goes with these headers.
+    /// The body that belongs to these headers.
     pub(crate) fn new(parts: BodyStream, headers: &HeaderMap) -> Self {
         let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         Self { parts, declared, asks_first: headers.contains_key(EXPECT) }
@@ -40,11 +41,13 @@ impl UnreadBody {
 
 /// Reads a body of at most `limit` bytes.
 ///
-/// What is over the limit is read and dropped up to [`MAX_BODY_BYTES`], because a client that is still sending when the
-/// connection closes never sees the answer; one that asked first (`Expect: 100-continue`) is answered at once.
+/// Bytes over the limit are read and dropped up to [`MAX_BODY_BYTES`], because a client that is
+/// still sending when the connection closes does not see the response. A client that sent `Expect:
+/// 100-continue` gets it immediately.
 ///
 /// # Errors
-/// `TooLarge`, naming `what`; `Invalid` when the body breaks off, pauses for 30 s, or takes longer than 30 s and a second for every 4 KiB.
+/// `TooLarge`, naming `what`; `Invalid` when the body is incomplete, pauses for 30 s, or takes
+/// longer than 30 s plus a second per 4 KiB.
 pub(crate) async fn read(mut body: UnreadBody, limit: usize, what: &str) -> Result<Bytes, Fault> {
     if body.asks_first && body.declared.is_some_and(|length| length > limit) {
         return Err(Fault::too_large(what, limit));

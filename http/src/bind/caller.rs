@@ -1,11 +1,11 @@
-//! Who asks: attribution and preconditions, from headers or from a tool's arguments.
+//! Attribution and preconditions, from headers or from the arguments of a tool.
 
 use http::header::{AUTHORIZATION, IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 use svcfs_base::{Actor, Caller, ETag, Fault, Kind, Precondition, Protocol, Provenance};
 
-/// A header's text, several lines joined by commas.
+/// The text of a header; several lines are joined with commas.
 ///
 /// # Errors
 /// `Invalid` when it is not UTF-8.
@@ -18,7 +18,7 @@ pub(crate) fn header(headers: &HeaderMap, name: &str) -> Result<Option<String>, 
     Ok((!lines.is_empty()).then(|| lines.join(",")))
 }
 
-/// A header that is compared, several lines joined by commas: what is no UTF-8 in it is as a letter that nothing else has.
+/// The text of a header with ETags. Invalid UTF-8 is replaced, so that it matches nothing.
 pub(crate) fn compared(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let lines: Vec<_> = headers.get_all(name).iter().map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
     (!lines.is_empty()).then(|| lines.join(","))
@@ -27,7 +27,7 @@ pub(crate) fn compared(headers: &HeaderMap, name: &HeaderName) -> Option<String>
 /// The token of `Authorization: Bearer TOKEN` (RFC 6750 2.1).
 ///
 /// # Errors
-/// `Unauthenticated` for credentials of any other kind, and for two of them: which one counts would be a guess.
+/// `Unauthenticated` for another scheme, and for more than one header.
 pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
     let mut lines = headers.get_all(AUTHORIZATION).iter();
     let (Some(line), second) = (lines.next(), lines.next()) else { return Ok(None) };
@@ -41,10 +41,11 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
     }
 }
 
-/// The caller of a request; `is_reading` says that `If-None-Match` asks about a cached copy, not about creating.
+/// The caller of a request. With `is_reading`, `If-None-Match` is about a cached copy and no
+/// precondition.
 ///
 /// # Errors
-/// `Invalid`, naming the header that cannot be read.
+/// `Invalid`, naming the header that cannot be parsed.
 pub(crate) fn from_headers(headers: &HeaderMap, is_reading: bool) -> Result<Caller, Fault> {
     let if_match = compared(headers, &IF_MATCH);
     let if_none_match = compared(headers, &IF_NONE_MATCH).filter(|_| !is_reading);
@@ -63,14 +64,14 @@ fn expectation(if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Pr
         (None, Some(created)) => created,
         (Some(_), Some(created)) => {
             created?;
-            // One of the two does not hold, whatever is there (RFC 9110 13.2.2).
+            // One of the two fails for every state of the page (RFC 9110 13.2.2).
             let told = "`If-Match` and `If-None-Match` contradict each other; send one of them";
             Err(Fault::new(Kind::PreconditionFailed, told))
         }
     }
 }
 
-/// What `If-Match` says. A value that is no ETag matches nothing (gaps.md D46).
+/// Parses `If-Match`. A value that is no ETag matches nothing.
 fn held(tags: &str) -> Precondition {
     if tags.trim() == "*" {
         return Precondition::Present;
@@ -78,7 +79,8 @@ fn held(tags: &str) -> Precondition {
     Precondition::OneOf(tags.split(',').filter_map(|tag| ETag::parse("If-Match", tag).ok()).collect())
 }
 
-/// What `If-None-Match` says of a write. A value that is no ETag matches nothing, so that the condition holds (gaps.md D46).
+/// Parses `If-None-Match` of a write. A value that is no ETag matches nothing, so the condition
+/// holds.
 fn created(tags: &str) -> Result<Precondition, Fault> {
     if tags.split(',').any(|tag| tag.trim() == "*") {
         return Ok(Precondition::Absent);
@@ -97,11 +99,11 @@ fn matching(name: &str, tags: &str) -> Result<Precondition, Fault> {
     tags.map(Precondition::OneOf)
 }
 
-/// The caller of a tool. `actor`, `provenance` and `if_match` are taken out of the arguments, except those that are inputs of
-/// the operation itself.
+/// The caller of a tool. Removes `actor`, `provenance` and `if_match` from the arguments, except
+/// those that are inputs of the operation.
 ///
 /// # Errors
-/// `Invalid`, naming the argument that cannot be read.
+/// `Invalid`, naming the argument that cannot be parsed.
 pub(crate) fn from_arguments(
     arguments: &mut Map<String, Value>,
     is_own: impl Fn(&str) -> bool,

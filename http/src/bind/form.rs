@@ -1,4 +1,4 @@
-//! Forms with a file, as browsers and `curl -F` send them (RFC 7578).
+//! Forms with a file, as sent by browsers and `curl -F` (RFC 7578).
 
 use std::convert::Infallible;
 
@@ -11,24 +11,24 @@ use svcfs_base::{Fault, Kind};
 use super::{ParsedBody, json_object};
 use crate::media;
 
-/// The part that is the file, and the input it becomes.
+/// The part with the file, and the input for it.
 pub(super) const FILE: &str = "file";
-/// The input that its name becomes.
+/// The input for the file's name.
 pub(super) const NAME: &str = "name";
-/// The longest text beside the file, in bytes: a path.
+/// Maximum size of other parts, in bytes: a path.
 const MAX_TEXT: usize = 4_096;
-/// The most parts of a form.
+/// Maximum number of other parts.
 const MAX_PARTS: usize = 16;
 
-/// Whether an input is made from the part that is the file.
+/// Whether an input comes from the file part.
 pub(crate) fn is_of_file(input: &str) -> bool {
     input == FILE || input == NAME
 }
 
-/// Reads a form, or a JSON object in its place.
+/// Parses a form, or a JSON object instead.
 ///
 /// # Errors
-/// `Invalid`, naming the part that is missing, given twice, too long or not text.
+/// `Invalid`, naming the part that is missing, duplicate, too long or not text.
 pub(super) async fn read(headers: &HeaderMap, body: Bytes) -> Result<ParsedBody, Fault> {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(media::JSON)) {

@@ -1,7 +1,8 @@
-//! From a request to the one JSON object an operation reads.
+//! Conversion of a request to the JSON object that an operation takes.
 //!
-//! One rule: no endpoint parses anything of its own. Path parameters, query and body become one object here; texts are coerced
-//! by the operation's own schema; a name given twice, an unknown name and an unreadable value are refused with that name.
+//! Invariant: no endpoint parses its own input. Path parameters, query and body become one object
+//! here, and texts are converted by the schema of the operation. Duplicate names, unknown names and
+//! invalid values are refused, naming the parameter.
 
 mod body;
 mod caller;
@@ -22,23 +23,23 @@ use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind, MAX_PAGE_BYTES};
 use svcfs_knowledge::kernel::{BodyKind, OperationInputs, Route};
 
-/// What a request's body turned out to be.
+/// A parsed body.
 #[derive(Debug)]
 pub(crate) enum ParsedBody {
-    /// Nothing is read.
+    /// The route takes none.
     Nothing,
     /// An object; empty when there was no body.
     Json(Map<String, Value>),
-    /// What becomes one input.
+    /// The value of one input.
     Raw(Bytes),
-    /// A file and its name, and the other parts of a form.
+    /// A file with its name, and the other parts of a form.
     Form { file: (String, Bytes), texts: Vec<(String, String)> },
 }
 
-/// Reads the body a route accepts.
+/// Reads the body that a route accepts.
 ///
 /// # Errors
-/// `TooLarge` over the route's limit, `Invalid` when it is not what the route accepts.
+/// `TooLarge` over the route's limit, `Invalid` when it does not have the accepted form.
 pub(crate) async fn content(route: &Route, headers: &HeaderMap, body: UnreadBody) -> Result<ParsedBody, Fault> {
     match route.body {
         BodyKind::Empty => Ok(ParsedBody::Nothing),
@@ -72,10 +73,10 @@ fn json_object(bytes: &[u8]) -> Result<Map<String, Value>, Fault> {
     }
 }
 
-/// Builds the object an operation reads: path parameters, then query, then body.
+/// Builds the input object from path parameters, query and body.
 ///
 /// # Errors
-/// `Invalid`, naming the parameter that is unknown, given twice, in the wrong place or not of its type.
+/// `Invalid`, naming a parameter that is unknown, duplicate, in the wrong place or not of its type.
 pub(crate) fn arguments(
     route: &Route,
     inputs: &OperationInputs,
@@ -124,14 +125,14 @@ pub(crate) fn arguments(
     Ok(object.into())
 }
 
-/// The input a body's media type sets to true, when it is the one the route waits for.
+/// The input that the body's media type sets to true, if it is the one of the route.
 pub(crate) fn mark(route: &Route, headers: &HeaderMap) -> Option<(String, String)> {
     let (mime, input) = route.media_flag?;
     let given = headers.get(CONTENT_TYPE)?.to_str().ok()?.split(';').next()?.trim();
     given.eq_ignore_ascii_case(mime).then(|| (input.to_owned(), true.to_string()))
 }
 
-/// A raw body as an input: text, or base64 where the input takes that.
+/// A raw body as input: text, or base64 if the input accepts bytes.
 fn raw(bytes: Bytes, takes_bytes: bool) -> Result<Value, Fault> {
     match String::from_utf8(bytes.into()) {
         Ok(text) => Ok(text.into()),
@@ -143,7 +144,7 @@ fn raw(bytes: Bytes, takes_bytes: bool) -> Result<Value, Fault> {
     }
 }
 
-/// Whether an input of this route may be given as text outside the body.
+/// Whether an input of this route is a path or query parameter.
 fn stands_in_query(route: &Route, name: &str) -> bool {
     match route.body {
         BodyKind::Empty => true,

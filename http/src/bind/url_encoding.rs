@@ -1,4 +1,4 @@
-//! Percent-encoded text, strictly UTF-8.
+//! Percent-decoding, strictly to UTF-8.
 
 use percent_encoding::percent_decode_str;
 use svcfs_base::{Fault, Kind};
@@ -6,7 +6,7 @@ use svcfs_base::{Fault, Kind};
 /// Decodes a path segment.
 ///
 /// # Errors
-/// `Invalid` when the bytes are not UTF-8: a lossy reading could name another page than the caller meant.
+/// `Invalid` when it is not UTF-8: lossy decoding could name another page.
 pub(crate) fn decoded(text: &str) -> Result<String, Fault> {
     percent_decode_str(text).decode_utf8().map(Into::into).map_err(|_| {
         let text = text.escape_default();
@@ -14,7 +14,8 @@ pub(crate) fn decoded(text: &str) -> Result<String, Fault> {
     })
 }
 
-/// Splits a query into names and values. (The usual crate for this replaces what is not UTF-8 instead of refusing it.)
+/// Splits a query into names and values. (The `url` crate replaces invalid UTF-8 instead of
+/// refusing it.)
 ///
 /// # Errors
 /// `Invalid` when a name or value is not UTF-8.

@@ -1,4 +1,5 @@
-//! `/mcp`: what comes in over HTTP is let in, read, handed to `rmcp` message by message, and answered in the form the client takes.
+//! `/mcp`: admits requests over HTTP, passes each message to `rmcp`, and encodes the response in
+//! the format that the client accepts.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -27,29 +28,28 @@ use crate::response_budget::{PIECE, unbuffered};
 use crate::routes::SPACE;
 use crate::{media, reply};
 
-/// What `rmcp` wants a client to accept; what the client does accept is decided here.
+/// `rmcp` requires clients to accept both; the real `Accept` is checked here.
 const ANY_FORM: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-/// A message for `rmcp`, and what it answers.
 type McpRequest = Request<Full<Bytes>>;
 type McpResponse = Response<BoxBody<Bytes, Infallible>>;
 
-/// The service behind `/mcp`.
+/// The `rmcp` service behind `/mcp`.
 pub(crate) type McpService = StreamableHttpService<McpHandler, NeverSessionManager>;
 
-/// The service behind `/mcp`: stateless, one JSON answer for each request.
+/// Creates the service: stateless, one JSON response per request.
 pub(crate) fn service(app: Arc<AppState>) -> McpService {
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
         .with_max_request_body_bytes(MAX_BODY_BYTES)
         .with_cancellation_token(app.stop.clone())
-        // Hosts and origins are checked by `Visit::admit`, by one rule for every endpoint.
+        // `ActiveRequest::admit` checks hosts and origins for all endpoints.
         .disable_allowed_hosts();
     let agent = McpHandler::new(app);
     StreamableHttpService::new(move || Ok(agent.clone()), Arc::default(), config)
 }
 
-/// Answers one request to `/mcp`.
+/// Handles one request to `/mcp`.
 pub(crate) async fn answer(
     app: &AppState,
     service: McpService,
@@ -79,7 +79,8 @@ pub(crate) async fn answer(
     response
 }
 
-/// Reads what was sent and answers it. Which space its header names is checked first: no message needs to be looked at before.
+/// Reads and handles the body. The space in the header is checked first, before any message is
+/// parsed.
 async fn exchange(
     app: &AppState,
     service: &McpService,
@@ -107,10 +108,10 @@ async fn exchange(
     Ok(if form == ResponseFormat::Events { as_events(answer).await } else { answer })
 }
 
-/// Hands one message to `rmcp`.
+/// Passes one message to `rmcp`.
 ///
 /// # Errors
-/// `Internal` when its handling panicked.
+/// `Internal` when the handler panicked.
 async fn deliver(service: &McpService, mut head: Parts, body: Bytes) -> Result<McpResponse, Fault> {
     head.headers.insert(names::ACCEPT, ANY_FORM);
     let is_json = messages::is_json(&head.headers);
@@ -118,7 +119,7 @@ async fn deliver(service: &McpService, mut head: Parts, body: Bytes) -> Result<M
     let asked: McpRequest = Request::from_parts(head, Full::new(body));
     let answer = svcfs_listener::catch_panic(async { Ok(service.handle(asked).await) }).await?;
     if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json {
-        // Its type is right, so it is what `rmcp` could not read as a message.
+        // The content type is right, so `rmcp` could not parse the message.
         let message = serde_json::from_slice(&id).unwrap_or(Value::Null);
         let error = messages::invalid(messages::NO_MESSAGE, messages::id_of(&message));
         return Ok(of_json(StatusCode::BAD_REQUEST, &error));
@@ -126,7 +127,8 @@ async fn deliver(service: &McpService, mut head: Parts, body: Bytes) -> Result<M
     Ok(in_words(answer).await)
 }
 
-/// Answers the messages of a batch, one after the other, each let in, counted and recorded as if it had come alone.
+/// Handles the messages of a batch in order. Each is admitted, counted and recorded like a single
+/// message.
 async fn batch(app: &AppState, service: &McpService, (head, peer): (&Parts, IpAddr), batch: Vec<Value>) -> McpResponse {
     let (mut answers, mut length) = (Vec::new(), 0);
     for message in batch {
@@ -156,7 +158,7 @@ async fn batch(app: &AppState, service: &McpService, (head, peer): (&Parts, IpAd
     json_body(StatusCode::OK, body.into())
 }
 
-/// The answer to one message of a batch, as JSON; empty for one that wants none.
+/// The response to one message of a batch, as JSON; empty for a notification.
 async fn one_of_batch(app: &AppState, service: &McpService, (head, peer): (&Parts, IpAddr), message: Value) -> Bytes {
     let mut visit = ActiveRequest::begin(app, (&head.method, PATH, ""), Some(peer));
     let id = messages::id_of(&message);
@@ -183,7 +185,7 @@ async fn one_of_batch(app: &AppState, service: &McpService, (head, peer): (&Part
     let body = body.to_bytes();
     match serde_json::from_slice::<Value>(&body) {
         _ if body.is_empty() => body,
-        // An error of a request that was refused as a whole has no id of its own.
+        // An error for a whole request has no message id.
         Ok(mut error) if head.status.is_client_error() && error.get("jsonrpc").is_some() => {
             error["id"] = id;
             error.to_string().into()
@@ -196,12 +198,13 @@ async fn one_of_batch(app: &AppState, service: &McpService, (head, peer): (&Part
     }
 }
 
-/// Whether an answer takes room while it is sent.
+/// Whether a response needs memory from the budget.
 fn is_long(answer: &McpResponse) -> bool {
     answer.body().size_hint().exact().is_some_and(|length| length > PIECE as u64)
 }
 
-/// A long answer, in the room that the long answers of all have. Which messages only ask is not known here: what was done is told in any case.
+/// Sends a large response within the budget. Whether the messages were read-only is unknown here,
+/// so a response is always sent.
 async fn bounded(app: &AppState, answer: McpResponse) -> Result<warp::reply::Response, Fault> {
     let (head, body) = answer.into_parts();
     let Ok(content) = body.collect().await;
@@ -209,7 +212,7 @@ async fn bounded(app: &AppState, answer: McpResponse) -> Result<warp::reply::Res
     app.bounded((Arc::clone(app.server.primary()), false), answer).await
 }
 
-/// What is refused by `rmcp` in plain text has the form of every other refusal (contract 7).
+/// Converts plain-text errors of `rmcp` to the JSON form of all other errors.
 async fn in_words(answer: McpResponse) -> McpResponse {
     let is_refusal = answer.status().is_client_error() || answer.status().is_server_error();
     if media_type(&answer) == media::JSON || !is_refusal {
@@ -221,20 +224,19 @@ async fn in_words(answer: McpResponse) -> McpResponse {
     words
 }
 
-/// What `rmcp` says in plain text.
 async fn refusal(answer: McpResponse) -> String {
     let Ok(text) = answer.into_body().collect().await;
     String::from_utf8_lossy(&text.to_bytes()).into_owned()
 }
 
-/// The same JSON as the one event of a stream. An answer without content stays as it is, and so does a refusal.
+/// Wraps JSON as the only event of a stream. Empty responses and errors stay unchanged.
 async fn as_events(answer: McpResponse) -> McpResponse {
     if media_type(&answer) != media::JSON || !answer.status().is_success() {
         return answer;
     }
     let (mut head, body) = answer.into_parts();
     let Ok(content) = body.collect().await;
-    // JSON as it is written here has no line ends.
+    // JSON is written without line breaks here.
     let event = [b"event: message\ndata: ", &*content.to_bytes(), b"\n\n"].concat();
     head.headers.remove(names::CONTENT_LENGTH);
     head.headers.insert(CONTENT_TYPE, HeaderValue::from_static(media::EVENTS));
@@ -253,13 +255,13 @@ fn json_body(status: StatusCode, body: Bytes) -> McpResponse {
     answer
 }
 
-/// The media type of an answer, without its parameters.
+/// The media type of a response without parameters.
 fn media_type<B>(answer: &Response<B>) -> &str {
     let mime = answer.headers().get(CONTENT_TYPE).and_then(|mime| mime.to_str().ok());
     mime.and_then(|mime| mime.split(';').next()).unwrap_or_default()
 }
 
-/// A request with its body in memory: read as every body is, bounded in size and time.
+/// Reads the body into memory, limited in size and time.
 async fn read_whole(request: Request<Incoming>) -> Result<(Parts, Bytes), Fault> {
     use futures_util::TryStreamExt;
     let (head, body) = request.into_parts();

@@ -1,4 +1,5 @@
-//! What a client may send over HTTP and how it takes answers, as far as `rmcp` is stricter than the protocol or than clients are.
+//! Validation of messages and of `Accept` over HTTP, where `rmcp` is stricter than the protocol or
+//! than clients are.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -8,31 +9,32 @@ use serde_json::{Value, json};
 
 use crate::media;
 
-/// Which version of the protocol has batches, and which one a client speaks that names none.
+/// The protocol version with batches, which is also the default.
 const BATCH_VERSION: &str = "2025-03-26";
-/// Messages of one batch.
+/// Maximum number of messages in a batch.
 const MAX_BATCH: usize = 100;
-/// The header with the version.
+/// The header with the protocol version.
 const VERSION_HEADER: &str = "Mcp-Protocol-Version";
 
-/// JSON-RPC: the body is no JSON.
+/// JSON-RPC: the body is not JSON.
 const PARSE_ERROR: i32 = -32700;
-/// JSON-RPC: a failure that is neither of the protocol nor of the method.
+/// JSON-RPC: failure of the server.
 pub(super) const SERVER_ERROR: i32 = -32000;
-/// JSON-RPC: the body is no message.
+/// JSON-RPC: the body is not a message.
 pub(super) const INVALID_REQUEST: i32 = -32600;
 
-/// The form in which a client takes answers.
+/// The format of responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResponseFormat {
     /// A JSON document.
     Json,
-    /// An event stream, for a client that takes nothing else.
+    /// An event stream, for clients that accept nothing else.
     Events,
 }
 
 impl ResponseFormat {
-    /// What `Accept` allows, where nothing allows everything; none when it allows neither form.
+    /// The format that `Accept` allows; `None` when it allows neither. A missing header allows
+    /// everything.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         let texts: Vec<&str> = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
         let ranges: Vec<(String, f32)> =
@@ -42,7 +44,7 @@ impl ResponseFormat {
         }
         let is_acceptable = |mime: &str| {
             let (kind, _) = mime.split_once('/').unwrap_or((mime, ""));
-            // The most specific range that fits says it (RFC 9110 12.5.1).
+            // The most specific range decides (RFC 9110 12.5.1).
             let quality = |wanted: &str| {
                 let fitting = ranges.iter().filter(|(range, _)| range == wanted).map(|(_, quality)| *quality);
                 fitting.reduce(f32::max)
@@ -57,7 +59,7 @@ impl ResponseFormat {
     }
 }
 
-/// A media range in lower case, without its parameters, and its quality; one that cannot be read counts as 1.
+/// A media range in lower case without parameters, and its quality; 1 when that cannot be parsed.
 fn range(text: &str) -> (String, f32) {
     let mut parts = text.split(';').map(str::trim);
     let range = parts.next().unwrap_or_default().to_lowercase();
@@ -68,28 +70,28 @@ fn range(text: &str) -> (String, f32) {
     (range, quality.unwrap_or(1.0))
 }
 
-/// What a body holds.
+/// The kind of a body.
 #[derive(Debug, PartialEq)]
 pub(super) enum MessageBody {
-    /// One message, as far as is known.
+    /// One message, not validated further.
     Message,
-    /// Several messages that are answered together.
+    /// Several messages with one response.
     Batch(Vec<Value>),
-    /// Nothing that can be answered: a JSON-RPC error.
+    /// Invalid; contains the JSON-RPC error.
     Wrong(Value),
 }
 
-/// What is said of JSON that is no message.
+/// The error for JSON that is not a message.
 pub(super) const NO_MESSAGE: &str = "this is no JSON-RPC 2.0 message: it needs `jsonrpc`: \"2.0\", a `method`, an `id` that is a text \
     or a number where an answer is wanted, and `params`, if any, that are an object";
 
-/// Looks at a body.
+/// Classifies a body.
 pub(super) fn content(headers: &HeaderMap, body: &Bytes) -> MessageBody {
-    // Any other type is refused by its name.
+    // `rmcp` refuses other content types.
     if is_json(headers) { content_of(body, headers.get(VERSION_HEADER)) } else { MessageBody::Message }
 }
 
-/// Looks at a text that comes from a client of this version; of the one with batches, when it is not said.
+/// Classifies a text from a client of this protocol version; `None` is the one with batches.
 pub(super) fn content_of(body: &[u8], version: Option<&HeaderValue>) -> MessageBody {
     if let Err(error) = serde_json::from_slice::<&RawValue>(body) {
         return MessageBody::Wrong(failure(PARSE_ERROR, &format!("the body is not JSON: {error}"), Value::Null));
@@ -117,7 +119,7 @@ fn batch(version: Option<&HeaderValue>, body: &[u8]) -> MessageBody {
     }
 }
 
-/// Why a message of a batch is not answered, if it is none or none that may stand there.
+/// The error for a member of a batch that is not a message or not allowed in a batch.
 pub(super) fn misplaced(message: &Value) -> Option<Value> {
     if !message.is_object() {
         return Some(invalid("a message of a batch is an object", Value::Null));
@@ -126,18 +128,18 @@ pub(super) fn misplaced(message: &Value) -> Option<Value> {
     is_handshake.then(|| invalid("`initialize` may not be part of a batch", id_of(message)))
 }
 
-/// Whether a body is said to be JSON.
+/// Whether the content type is JSON.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let mime = headers.get(CONTENT_TYPE).and_then(|mime| mime.to_str().ok()).unwrap_or_default();
     mime.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(media::JSON)
 }
 
-/// The id of a message, as an answer repeats it; null for one that has none.
+/// The id of a message; null if it has none.
 pub(super) fn id_of(message: &Value) -> Value {
     message.get("id").filter(|id| id.is_string() || id.is_number()).cloned().unwrap_or_default()
 }
 
-/// A JSON-RPC error about a message that is none.
+/// A JSON-RPC error for an invalid message.
 pub(super) fn invalid(text: &str, id: Value) -> Value {
     failure(INVALID_REQUEST, text, id)
 }

@@ -1,7 +1,8 @@
-//! The agent tool protocol at `/mcp` and on standard input and output (contract 4.21).
+//! MCP, the protocol for agent tools, at `/mcp` and on stdio.
 //!
-//! One rule: a tool is an operation. The list is made from the operation table, a call goes through the one dispatcher, and
-//! only what the protocol itself needs stands here. Everything that knows `rmcp` is in this folder, because that library moves.
+//! Invariant: a tool is an operation. The tool list comes from the operation table and calls go
+//! through the one dispatcher; here is only what the protocol itself needs. Only this folder uses
+//! `rmcp`, because its API changes often.
 
 mod endpoint;
 mod messages;
@@ -40,17 +41,17 @@ pub(crate) use endpoint::{McpService, answer, service};
 use stdio::StdioTransport;
 use tools::{ToolEntry, ToolList};
 
-/// Where it is served.
+/// Path of the endpoint.
 pub(crate) const PATH: &str = "/mcp";
 
-/// The methods that take params.
+/// The methods with params.
 const METHODS: [&str; 6] =
     ["initialize", "tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read"];
 
-/// The member of a request's `_meta` by which our own command line asks for the output as it is.
+/// Member of a request's `_meta` with which the svcfs command line requests the unchanged output.
 const STRUCTURE: &str = "svcfs/structure";
 
-/// What every agent is told at the beginning.
+/// Instructions that every agent gets at initialization.
 pub(crate) const INSTRUCTIONS: &str = "A knowledge base: a tree of markdown pages with YAML frontmatter, each change a version in git. Paths are \
     relative, such as `notes/today.md`. Before writing, read the resource svc://schema: it tells what goes \
     where. Find pages with svc_search (all words must occur) or svc_query_meta (by frontmatter), look around with svc_tree; \
@@ -59,24 +60,25 @@ pub(crate) const INSTRUCTIONS: &str = "A knowledge base: a tree of markdown page
     the ETag you read as if_match, so that nobody's change is lost; svc_append adds to the end. Pages link to each other with \
     [[name]]; svc_rename rewrites the links that lead to a page. Give your name as actor: it becomes the author of the version.";
 
-/// The tool list as it is published in `http/tools.json`; ends with a newline.
+/// The tool list as published in `http/tools.json`; ends with a newline.
 pub fn tools() -> String {
     format!("{:#}\n", json!(ToolList::of(CATALOGUE).list()))
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Speaks the protocol on standard input and output until the other side closes it or `stop` is cancelled.
+/// Serves MCP on stdin and stdout until the client closes it or `stop` is cancelled.
 ///
 /// # Errors
-/// [`Error::Routes`] for a contradictory catalogue; [`Error::Stdio`] when the conversation breaks off.
+/// [`HttpError::Routes`] when two operations have the same route; [`HttpError::Stdio`] when the
+/// connection fails.
 pub async fn serve_stdio(server: Arc<ServerState>, stop: CancellationToken) -> Result<(), HttpError> {
     let app = AppState::new(CATALOGUE, server, stop.clone())?;
     let (input, output) = rmcp::transport::stdio();
     converse(app, input, output, stop).await.map_err(HttpError::Stdio)
 }
 
-/// One conversation, a JSON message on each line.
+/// Serves one connection with a JSON message per line.
 pub(crate) async fn converse(
     app: Arc<AppState>,
     input: impl AsyncRead + Send + Unpin + 'static,
@@ -84,7 +86,7 @@ pub(crate) async fn converse(
     stop: CancellationToken,
 ) -> Result<(), BoxError> {
     let conversation = match McpHandler::new(app).serve_with_ct(StdioTransport::new(input, output), stop).await {
-        // The other side left, or we were stopped, before anything was said.
+        // Closed or stopped before the first message.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
         outcome => outcome?,
     };
@@ -92,7 +94,7 @@ pub(crate) async fn converse(
     Ok(())
 }
 
-/// What answers an agent.
+/// The MCP server.
 #[derive(Clone)]
 pub(crate) struct McpHandler {
     app: Arc<AppState>,
@@ -105,8 +107,8 @@ impl McpHandler {
         Self { app, tools }
     }
 
-    /// Who sent a request, and the space it is for: `X-Svc-Space` when it came over HTTP with one. Whoever talks to this process on its
-    /// standard input started it.
+    /// The caller of a request and its space: that of `X-Svc-Space`, or the primary one. A client
+    /// on stdio started this process and has all permissions.
     fn origin(
         &self,
         context: &RequestContext<RoleServer>,
@@ -133,7 +135,7 @@ impl McpHandler {
     ) -> Result<CallToolResult, Fault> {
         notes.set_operation(tool.entry.name);
         let (identity, space) = self.origin(context, notes)?;
-        // Who may not ask is told so, not what is missing in the question.
+        // Before validation: a caller without permission gets no other error.
         tool.entry.check_permissions(&identity.permissions)?;
         let is_for_agent = !wants_structure(&context.meta);
         arguments = tool.decoded(arguments)?;
@@ -166,13 +168,14 @@ impl McpHandler {
     }
 }
 
-/// Whether a caller asked for the output of the operation as it is, and for no text: our own command line does.
+/// Whether the caller requested the output unchanged and without text, as the svcfs command line
+/// does.
 fn wants_structure(meta: &Map<String, Value>) -> bool {
     meta.get(STRUCTURE).is_some_and(|wanted| wanted == true)
 }
 
-/// An answer as an agent reads it. Either the text is the whole answer, or the structure is, and the text says the same (gaps.md
-/// 4.21): clients that read one of them miss nothing.
+/// An answer for agents. Either the text is the full answer, or the structure is and the text
+/// repeats it, so clients that read only one of them miss nothing.
 fn answered(tool: &ToolEntry, OperationAnswer { output, text: words }: OperationAnswer) -> CallToolResult {
     if tool.entry.is_text_only {
         return CallToolResult::success(match words {
@@ -187,7 +190,7 @@ fn answered(tool: &ToolEntry, OperationAnswer { output, text: words }: Operation
     result
 }
 
-/// A content that is no text: what it is in words, and the bytes as a client shows them.
+/// Binary content: a description, and the bytes in a form that clients can show.
 fn bytes(output: &Value) -> Vec<ContentBlock> {
     let text = |name: &str| output[name].as_str().unwrap_or_default();
     let encoded = output.pointer("/content/base64").and_then(Value::as_str);
@@ -260,7 +263,7 @@ impl ServerHandler for McpHandler {
         Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
     }
 
-    /// What `rmcp` does not know: another method, or one of ours whose params it could not read.
+    /// Called for unknown methods, and for known ones whose params `rmcp` could not parse.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -300,16 +303,15 @@ impl ServerHandler for McpHandler {
     }
 }
 
-/// Where it is told what became of a message.
+/// Where the outcome of a message is recorded.
 enum AuditTarget {
-    /// With the request that it came in.
+    /// In the HTTP request that contained it.
     Within(RequestNotes),
-    /// Here: it came on standard input.
+    /// In a record of its own: it came over stdio.
     Here(audit::TrackedRequest),
 }
 
 impl AuditTarget {
-    /// Of a message that asks for something.
     fn of(app: &AppState, context: &RequestContext<RoleServer>, (method, path): (&str, &str)) -> Self {
         let within = || context.extensions.get::<http::request::Parts>()?.extensions.get::<RequestNotes>();
         within().cloned().map_or_else(
@@ -330,7 +332,7 @@ impl AuditTarget {
         }
     }
 
-    /// It is answered, or refused for this.
+    /// Records success, or the fault.
     fn end(self, refusal: Option<&Fault>) {
         let status = refusal.map_or(200, |fault| fault.kind().http());
         match self {
@@ -340,7 +342,7 @@ impl AuditTarget {
     }
 }
 
-/// A fault as an agent sees it: a result it can read and act on, except our own failure.
+/// A fault for an agent: a tool result that it can read and act on, except for internal errors.
 fn failure(fault: &Fault, tool: &str) -> Result<CallToolResponse, ErrorData> {
     let id = active_request::new_id();
     log(fault, tool, &id);

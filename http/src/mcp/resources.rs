@@ -1,4 +1,5 @@
-//! What an agent may read without a tool: `svc://schema`, `svc://file/{path}`, `svc://tree/{path}`.
+//! Resources, which agents read without a tool: `svc://schema`, `svc://file/{path}`,
+//! `svc://tree/{path}`.
 
 use std::sync::Arc;
 
@@ -23,10 +24,10 @@ const TREE: &str = "svc://tree/";
 const SCHEMA_PAGE: &str = "SCHEMA.md";
 /// Levels of directories in a tree.
 const TREE_DEPTH: usize = 3;
-/// Names in a tree; what is beyond is counted.
+/// Maximum names in a tree; the rest is counted.
 const TREE_NAMES: usize = 5_000;
 
-/// Resources with a fixed address.
+/// Resources with a fixed URI.
 pub(super) fn fixed() -> Vec<Resource> {
     vec![
         Resource::new(SCHEMA, "schema")
@@ -35,7 +36,7 @@ pub(super) fn fixed() -> Vec<Resource> {
     ]
 }
 
-/// Resources with a path in their address.
+/// Resources with a path in their URI.
 pub(super) fn templates() -> Vec<ResourceTemplate> {
     vec![
         ResourceTemplate::new(format!("{FILE}{{path}}"), "file")
@@ -47,12 +48,12 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
-/// The file that an address names, as it is written there.
+/// The path in the URI of a file, not decoded.
 pub(super) fn named(uri: &str) -> Option<&str> {
     uri.strip_prefix(FILE)
 }
 
-/// The address of a file.
+/// The URI of a file.
 pub(super) fn address(path: &TreePath) -> String {
     let segments = path.components().map(|segment| utf8_percent_encode(segment, NON_ALPHANUMERIC).to_string());
     format!("{FILE}{}", segments.collect::<Vec<_>>().join("/"))
@@ -61,14 +62,15 @@ pub(super) fn address(path: &TreePath) -> String {
 /// Reads a resource.
 ///
 /// # Errors
-/// `NotFound` when there is none at this address, `Invalid` for a path that is denied, `Forbidden` for one beyond `reach`.
+/// `NotFound` when there is none with this URI, `Invalid` for a path that is not allowed,
+/// `Forbidden` for one outside `permissions`.
 pub(super) async fn read(
     app: &Arc<AppState>,
     space: Arc<Space>,
     (uri, reach): (&str, Permissions),
 ) -> Result<ReadResourceResult, Fault> {
     let address = uri.to_owned();
-    // An overview of a large tree counts all of its pages.
+    // The overview of a large tree counts all pages.
     let lane = if uri == SCHEMA { Lane::Slow } else { Lane::Quick };
     let contents = app.blocking(lane, move || contents(&space, &address, &reach)).await?;
     Ok(ReadResourceResult::new(vec![contents]))
@@ -93,7 +95,7 @@ fn contents(space: &Space, uri: &str, reach: &Permissions) -> Result<ResourceCon
     Err(Fault::not_found(format!("there is no resource `{uri}`; known are `{SCHEMA}`, `{FILE}…` and `{TREE}…`")))
 }
 
-/// The page with the conventions of the tree, or an overview where there is none, or none with text.
+/// The page with the conventions of the tree; an overview when it is missing or empty.
 fn schema(space: &Space, reach: &Permissions) -> Result<ResourceContents, Fault> {
     for path in memory::candidate_paths(reach, SCHEMA_PAGE)? {
         match file(space, (&path, reach), SCHEMA) {
@@ -105,7 +107,7 @@ fn schema(space: &Space, reach: &Permissions) -> Result<ResourceContents, Fault>
     Ok(ResourceContents::text(memory::describe_tree(space, reach)?, SCHEMA).with_mime_type("text/markdown"))
 }
 
-/// A file, wherever its path comes from, as far as the caller may see it.
+/// Reads a file that the caller may see.
 fn file(space: &Space, (path, reach): (&TreePath, &Permissions), uri: &str) -> Result<ResourceContents, Fault> {
     space.check_path_access(reach, Protocol::Mcp, path)?;
     let content = space.vfs.read(Protocol::Mcp, path)?.content;

@@ -1,10 +1,11 @@
-//! Schemas as agents read them.
+//! JSON schemas as published for agents.
 //!
-//! Invariant: a published schema has no references, no unions and no `format`; every value has one `type`, or none where anything
-//! may stand. Clients refuse, or warn about, everything else: several models take no `$ref` and no `anyOf`, and a validator that does
-//! not know a format says so at each call. What may be null is simply not required.
+//! Invariant: a published schema has no references, no unions and no `format`. Every value has one
+//! `type`, or none when any value is allowed. Clients refuse everything else or warn about it:
+//! several models support neither `$ref` nor `anyOf`, and some validators warn about unknown
+//! formats at each call. A nullable value is published as optional.
 //!
-//! The operations' own schemas keep what is left out here: access checks find paths in them by their format (`kernel::within`).
+//! The operations' own schemas keep what is removed here: access checks find paths by their format.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,17 +14,17 @@ use svcfs_base::Fault;
 
 use crate::openapi::join_lines;
 
-/// How deep a type may stand inside itself; below that any object is allowed.
+/// How often a type may contain itself; deeper levels allow any object.
 const MAX_NESTING: usize = 3;
 
-/// The argument beside a content that may be bytes: a union of text and bytes is not published.
+/// The argument that says how `content` is encoded; replaces a union of text and bytes.
 const ENCODING: &str = "encoding";
-/// The argument that it is about.
+/// The argument that it describes.
 const CONTENT: &str = "content";
 /// Its values.
 const ENCODINGS: [&str; 2] = ["text", "base64"];
 
-/// The schema of an object as it is published, from a schema and the types it refers to.
+/// The published form of an object's schema and the types that it refers to.
 pub(super) fn publish(schema: &Value, definitions: &Map<String, Value>) -> Map<String, Value> {
     let (mut published, _) = SchemaRewriter { definitions, within: Vec::new() }.published(schema);
     join_lines(&mut published);
@@ -33,15 +34,15 @@ pub(super) fn publish(schema: &Value, definitions: &Map<String, Value>) -> Map<S
     }
 }
 
-/// Rewrites schemas.
+/// Converts schemas.
 struct SchemaRewriter<'d> {
     definitions: &'d Map<String, Value>,
-    /// The types that the present schema stands in.
+    /// The referenced types that enclose the current schema.
     within: Vec<&'d str>,
 }
 
 impl<'d> SchemaRewriter<'d> {
-    /// The same schema in its published form, and whether null was allowed, too.
+    /// The published form of a schema, and whether it was nullable.
     fn published(&mut self, schema: &'d Value) -> (Value, bool) {
         let Some(members) = schema.as_object() else { return (json!({}), false) };
         let (mut published, mut is_nullable) = (Map::new(), false);
@@ -74,7 +75,7 @@ impl<'d> SchemaRewriter<'d> {
                 }
                 "items" => drop(published.insert(name.clone(), json!({}))),
                 "properties" => self.properties(members, &mut published),
-                // Of a reference and what stands beside it, what stands beside it is about this place.
+                // Members beside a reference override those of its target.
                 _ => drop(published.insert(name.clone(), member.clone())),
             }
         }
@@ -82,7 +83,7 @@ impl<'d> SchemaRewriter<'d> {
         (published.into(), is_nullable)
     }
 
-    /// The members of an object, of which those that may be null need not be given.
+    /// The members of an object; nullable ones are optional.
     fn properties(&mut self, members: &'d Map<String, Value>, published: &mut Map<String, Value>) {
         let (mut properties, mut optional) = (Map::new(), Vec::new());
         for (name, schema) in members.get("properties").and_then(Value::as_object).into_iter().flatten() {
@@ -102,7 +103,7 @@ impl<'d> SchemaRewriter<'d> {
         }
     }
 
-    /// One schema instead of several that a value may have.
+    /// Replaces a union with one schema.
     fn chosen(&mut self, choices: &'d [Value]) -> (Value, bool) {
         let is_null = |choice: &&Value| choice.get("type").is_some_and(|kind| kind == "null");
         let mut is_nullable = choices.iter().any(|choice| is_null(&choice));
@@ -119,10 +120,10 @@ impl<'d> SchemaRewriter<'d> {
             let values: Vec<&Value> = others.iter().filter_map(|choice| choice["enum"].as_array()).flatten().collect();
             json!({ "type": others.first().map(|first| &first["type"]), "enum": values, "description": meanings(&others) })
         } else if let Some(list) = of_type("array") {
-            // One item of the list is taken by itself, too.
+            // A single item is accepted in place of the list, too.
             list.clone()
         } else if let Some(text) = of_type("string") {
-            // The other form is of bytes: see `encoding`.
+            // The other alternative is bytes: see `encoding`.
             text.clone()
         } else {
             json!({})
@@ -138,7 +139,7 @@ impl<'d> SchemaRewriter<'d> {
     }
 }
 
-/// Defaults and examples of a list that name one item by itself.
+/// Converts defaults and examples that are a single item to lists.
 fn as_lists(published: &mut Map<String, Value>) {
     if published.get("type").is_none_or(|kind| kind != "array") {
         return;
@@ -163,7 +164,7 @@ fn inner((schema, is_nullable): (Value, bool)) -> (Map<String, Value>, bool) {
     }
 }
 
-/// The one type that is published of several, and whether null is among them.
+/// The one published type of several, and whether null is among them.
 fn only_type(kinds: &Value) -> (Option<Value>, bool) {
     let Some(kinds) = kinds.as_array() else { return (Some(kinds.clone()), false) };
     let has = |name: &str| kinds.iter().any(|kind| kind == name);
@@ -171,7 +172,7 @@ fn only_type(kinds: &Value) -> (Option<Value>, bool) {
     (one, has("null"))
 }
 
-/// What each value of a choice means.
+/// The descriptions of the values of an enum.
 fn meanings(choices: &[Value]) -> String {
     let meanings = choices.iter().filter_map(|choice| {
         let meaning = choice.get("description")?.as_str()?.trim_end_matches('.');
@@ -180,7 +181,7 @@ fn meanings(choices: &[Value]) -> String {
     meanings.collect::<Vec<_>>().join("; ")
 }
 
-/// Whether a text may also be given as bytes.
+/// Whether bytes are accepted in place of the text.
 fn takes_bytes(schema: &Value) -> bool {
     schema["anyOf"].as_array().into_iter().flatten().any(|choice| choice.pointer("/properties/base64").is_some())
 }
@@ -190,10 +191,10 @@ fn encoding() -> Value {
     json!({ "type": "string", "enum": ENCODINGS, "default": ENCODINGS[0], "description": about })
 }
 
-/// Puts contents that come as base64 into the form that operations read, wherever `schema` has an encoding.
+/// Converts base64 content to the form that operations take, wherever `schema` has an encoding.
 ///
 /// # Errors
-/// `Invalid` for an encoding that is none, and for content that is not in it.
+/// `Invalid` for an unknown encoding, and for content that does not have it.
 pub(super) fn decode(arguments: &mut Value, schema: &Value) -> Result<(), Fault> {
     match arguments {
         Value::Object(members) => {
@@ -238,7 +239,7 @@ fn decode_content(members: &mut Map<String, Value>, encoding: &Value) -> Result<
     }
 }
 
-/// Takes out of an answer what is null and has a type: that it is absent says the same, and the published schema allows nothing else.
+/// Removes nulls of typed members: the published schema allows them to be absent only.
 pub(super) fn prune(value: &mut Value, schema: &Value) {
     match value {
         Value::Object(members) => {

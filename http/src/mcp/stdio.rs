@@ -1,9 +1,9 @@
-//! The conversation on standard input and output: one JSON message, or one batch of messages, on each line.
+//! The stdio transport: one JSON message, or one batch of messages, per line.
 //!
-//! Why not the transport of `rmcp`? Because it knows no batches, which version 2025-03-26 obliges a server to answer, and drops lines
-//! that it cannot read or that are longer than 16 MiB without an answer: a client then waits for ever.
+//! The transport of `rmcp` does not support batches, which version 2025-03-26 requires, and drops
+//! invalid lines and lines over 16 MiB without a reply, so that clients wait forever.
 //!
-//! Invariant: the answers to a batch are written as one array, when the last of them is there.
+//! Invariant: the replies to a batch are written as one array, after the last of them.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const QUEUE: usize = 16;
 type IncomingMessage = RxJsonRpcMessage<RoleServer>;
 type OutgoingMessage = TxJsonRpcMessage<RoleServer>;
 
-/// See the module.
+/// The transport; see the module.
 pub(super) struct StdioTransport<W> {
     output: Arc<Mutex<StdioOutput<W>>>,
     messages: mpsc::Receiver<IncomingMessage>,
@@ -72,13 +72,13 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioTran
     }
 }
 
-/// What is written, and what waits to be written together.
+/// The output, and the batches with missing replies.
 struct StdioOutput<W> {
     writer: Option<W>,
     batches: Vec<PendingBatch>,
 }
 
-/// A batch that is not fully answered.
+/// A batch with missing replies.
 #[derive(Default)]
 struct PendingBatch {
     waiting: Vec<RequestId>,
@@ -86,7 +86,7 @@ struct PendingBatch {
 }
 
 impl<W: AsyncWrite + Send + Unpin> StdioOutput<W> {
-    /// Writes an answer, or keeps it with its batch.
+    /// Writes a reply, or adds it to its batch.
     async fn answer(&mut self, id: Option<&RequestId>, answer: Vec<u8>) -> std::io::Result<()> {
         match self.batches.iter_mut().find(|batch| id.is_some_and(|id| batch.waiting.contains(id))) {
             None => self.write(&answer).await,
@@ -97,7 +97,7 @@ impl<W: AsyncWrite + Send + Unpin> StdioOutput<W> {
         }
     }
 
-    /// No further answer comes to this message.
+    /// Removes a message from its batch: no more replies will follow.
     async fn settle(&mut self, id: Option<&RequestId>) -> std::io::Result<()> {
         let place = self.batches.iter().position(|batch| id.is_some_and(|id| batch.waiting.contains(id)));
         let Some(place) = place else { return Ok(()) };
@@ -128,7 +128,7 @@ impl<W: AsyncWrite + Send + Unpin> StdioOutput<W> {
     }
 }
 
-/// Reads lines until there are no more, or nobody takes them.
+/// Reads lines until the end of the input, or until the receiver is closed.
 async fn read<W: AsyncWrite + Send + Unpin>(
     mut input: BufReader<impl AsyncRead + Send + Unpin>,
     output: Arc<Mutex<StdioOutput<W>>>,
@@ -139,7 +139,7 @@ async fn read<W: AsyncWrite + Send + Unpin>(
         line.clear();
         let outcome = match next_line(&mut input, &mut line).await {
             Ok(true) => take(&line, &output, &messages).await,
-            // What stands behind the last line end is no message.
+            // An incomplete last line is not a message.
             Ok(false) => return,
             Err(error) => Err(error),
         };
@@ -150,7 +150,8 @@ async fn read<W: AsyncWrite + Send + Unpin>(
     }
 }
 
-/// The next line into an empty buffer; cut, and so no JSON any more, when it is too long. False when there is none.
+/// Reads the next line into an empty buffer; false at the end. A line that is too long is cut,
+/// which makes it invalid JSON.
 async fn next_line(input: &mut BufReader<impl AsyncRead + Unpin>, line: &mut Vec<u8>) -> std::io::Result<bool> {
     let most = MAX_BODY_BYTES as u64 + 1;
     input.take(most).read_until(b'\n', line).await?;
@@ -165,7 +166,7 @@ async fn next_line(input: &mut BufReader<impl AsyncRead + Unpin>, line: &mut Vec
     Ok(line.ends_with(b"\n"))
 }
 
-/// Hands on what a line holds, or answers it.
+/// Forwards the messages of a line, or replies with an error.
 async fn take<W: AsyncWrite + Send + Unpin>(
     line: &[u8],
     output: &Mutex<StdioOutput<W>>,
@@ -199,7 +200,7 @@ async fn take<W: AsyncWrite + Send + Unpin>(
     Ok(())
 }
 
-/// The messages of a batch, which is remembered until all of them are answered.
+/// Parses the messages of a batch and stores the batch until it is complete.
 async fn open<W: AsyncWrite + Send + Unpin>(
     batch: Vec<Value>,
     output: &mut StdioOutput<W>,
@@ -225,7 +226,7 @@ async fn open<W: AsyncWrite + Send + Unpin>(
     Ok(taken)
 }
 
-/// One message, or the error that answers it.
+/// Parses a message, or returns the error reply.
 fn message(line: &[u8]) -> Result<IncomingMessage, Value> {
     serde_json::from_slice(line).map_err(|_| {
         let id = serde_json::from_slice::<Value>(line).map(|message| messages::id_of(&message)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The tool list, made from the operation table.
+//! The tool list, generated from the operation table.
 
 use std::sync::Arc;
 
@@ -11,10 +11,11 @@ use svcfs_knowledge::kernel::{HttpMethod, OperationArea, OperationEntry, Operati
 use super::schema;
 use crate::openapi::manual;
 
-/// What every tool's name begins with.
+/// Prefix of tool names.
 const PREFIX: &str = "svc_";
 
-/// What a writing tool takes beside the operation's own inputs; the last one only when a condition says something about it.
+/// Arguments that writing tools have besides the inputs of the operation; the last one only for
+/// operations with preconditions.
 const ATTRIBUTION: [(&str, &str); 3] = [
     ("actor", "Name the change is attributed to; becomes the commit author. `mcp-agent` when absent"),
     ("provenance", "Where the content comes from, as `type:id`, such as `run:249`; recorded in the page's frontmatter"),
@@ -24,21 +25,19 @@ const ATTRIBUTION: [(&str, &str); 3] = [
     ),
 ];
 
-/// The condition among them.
+/// The precondition.
 const CONDITION: &str = "if_match";
 
-/// Every tool.
+/// All tools.
 pub(super) struct ToolList(Vec<ToolEntry>);
 
-/// One tool, and what a call of it needs.
+/// A tool and its operation.
 pub(super) struct ToolEntry {
-    /// The operation.
     pub entry: &'static OperationEntry,
-    /// What it reads.
     pub inputs: OperationInputs,
-    /// What it takes beside that.
+    /// Names of its additional arguments.
     pub attribution: Vec<&'static str>,
-    /// Whether the output is no object, and is answered as `{"result": …}`.
+    /// Whether the output is not an object and is returned as `{"result": …}`.
     is_wrapped: bool,
     tool: Tool,
 }
@@ -49,11 +48,11 @@ impl ToolList {
         let entries = catalogue.iter().flat_map(|area| area.operations);
         Self(entries.filter(|entry| entry.tool).map(ToolEntry::new).collect())
     }
-    /// As agents read it.
+    /// The list for agents.
     pub(super) fn list(&self) -> Vec<Tool> {
         self.0.iter().map(|known| known.tool.clone()).collect()
     }
-    /// The tool of a full name.
+    /// Finds a tool by its full name.
     pub(super) fn find(&self, name: &str) -> Option<&ToolEntry> {
         let name = name.strip_prefix(PREFIX)?;
         self.0.iter().find(|known| known.entry.name == name)
@@ -72,7 +71,7 @@ impl ToolEntry {
             .open_world(false);
         let tool = Tool::new(format!("{PREFIX}{}", entry.name), manual, Arc::new(input));
         let mut tool = tool.with_annotations(annotations);
-        // A declared schema makes a structure mandatory, in which the text would stand a second time.
+        // Output with a schema must be structured, which would repeat the text.
         if !entry.is_text_only {
             tool = tool.with_raw_output_schema(Arc::new(output));
         }
@@ -82,10 +81,10 @@ impl ToolEntry {
 }
 
 impl ToolEntry {
-    /// The arguments as the operation reads them.
+    /// The arguments in the form that the operation takes.
     ///
     /// # Errors
-    /// `Invalid` for content that is not encoded as it says.
+    /// `Invalid` for content that does not have its encoding.
     pub(super) fn decoded(&self, arguments: Map<String, Value>) -> Result<Map<String, Value>, Fault> {
         let mut arguments = arguments.into();
         schema::decode(&mut arguments, &Value::Object((*self.tool.input_schema).clone()))?;
@@ -94,7 +93,7 @@ impl ToolEntry {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Ok(Map::new()),
         }
     }
-    /// An output as the published schema has it.
+    /// An output that matches the published schema.
     pub(super) fn structured(&self, output: Value) -> Value {
         let mut output = self.wrapped(output);
         if let Some(schema) = &self.tool.output_schema {
@@ -102,11 +101,11 @@ impl ToolEntry {
         }
         output
     }
-    /// An output as it is, in an object.
+    /// An output as an object.
     pub(super) fn wrapped(&self, output: Value) -> Value {
         if self.is_wrapped { json!({ "result": output }) } else { output }
     }
-    /// A required argument that is not there, under the name the agent knows.
+    /// A missing required argument, by its published name.
     pub(super) fn missing(&self, arguments: &Map<String, Value>) -> Option<&str> {
         let required = self.tool.input_schema.get("required").and_then(Value::as_array);
         let names = required.into_iter().flatten().filter_map(Value::as_str);
@@ -115,7 +114,7 @@ impl ToolEntry {
     }
 }
 
-/// The schema of a tool's arguments, and the manual that stood in it.
+/// The published schema of a tool's arguments, and the tool's description.
 fn input(entry: &OperationEntry) -> (JsonObject, String) {
     let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
     let schema = (entry.input)(&mut generator).to_value();
@@ -143,26 +142,26 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
         for (other, own) in entry.aliases {
             required.iter_mut().filter(|name| *name == own).for_each(|name| *name = json!(other));
         }
-        // What other doors insist on although it has a default.
+        // Inputs that other protocols require although they have a default.
         required.retain(|name| !with_default.iter().any(|other| name == other));
     }
-    // An unknown argument is refused; a client that knows so does not send it.
+    // Unknown arguments are refused; clients that know this do not send them.
     object.insert("additionalProperties".to_owned(), false.into());
     (object, manual)
 }
 
-/// What a tool takes beside its operation's inputs.
+/// The additional arguments of a tool.
 fn attribution(entry: &OperationEntry) -> impl Iterator<Item = (&'static str, &'static str)> {
     let (writes, is_conditional) = (!entry.is_read_only(), entry.is_conditional);
     ATTRIBUTION.into_iter().filter(move |(name, _)| writes && (is_conditional || *name != CONDITION))
 }
 
-/// The same members in the same order, one of them under another name.
+/// The same members in the same order, one of them renamed.
 fn renamed(members: Map<String, Value>, from: &str, to: &str) -> Map<String, Value> {
     members.into_iter().map(|(name, value)| if name == from { (to.to_owned(), value) } else { (name, value) }).collect()
 }
 
-/// The schema of a tool's result, which must be an object; anything else is wrapped.
+/// The schema of a tool's result, and whether the result must be wrapped in an object.
 fn output(entry: &OperationEntry) -> (JsonObject, bool) {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let schema = (entry.output)(&mut generator).to_value();

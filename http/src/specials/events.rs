@@ -1,8 +1,9 @@
-//! The event stream (contract 6.1, gaps.md D11).
+//! The event stream (server-sent events).
 //!
-//! One rule: nothing is lost silently. A subscriber reads the change log from its own position; being told of a change is only
-//! the wake-up to read on. One who falls too far behind is told where to resume, and the connection ends. So it does, without a word, when
-//! whoever follows would not be let in any more; coming back, they are told why.
+//! Invariant: no event is lost silently. Subscribers read the change log from their own position;
+//! notifications only wake them up. A subscriber that is too far behind gets a `lagged` event with
+//! the position at which to resume, and the connection ends. It also ends when the subscriber loses
+//! access; the error follows when it reconnects.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -29,44 +30,44 @@ use crate::bind;
 use crate::request_handler::SpecialRequest;
 use crate::response_budget::unbuffered;
 
-/// Subscribers at once, all spaces together.
+/// Maximum number of subscribers of all spaces.
 const MAX_SUBSCRIBERS: usize = 256;
-/// Those with one key, and those without any where keys are asked for: nobody takes the stream from all others.
+/// Maximum for one key, and for all clients without a key when authentication is on.
 const MAX_ALIKE: usize = MAX_SUBSCRIBERS / 2;
-/// Those without a key from one address; not this machine's own: a proxy brings everybody from there.
+/// Maximum without a key per address, except loopback, where a proxy may run.
 const MAX_FROM_ONE: usize = 32;
-/// Change sets read from the log at a time.
+/// Change sets per read of the log.
 const BATCH: usize = 64;
-/// How many change sets a live subscriber may be behind before it is told to resume.
+/// Maximum lag of a live subscriber, in change sets.
 const MAX_BEHIND: u64 = 10_000;
-/// How often it is looked whether a subscriber may still read; besides, nothing is told before that.
+/// How often the access of a subscriber is checked.
 const RECHECK: Duration = Duration::from_secs(2);
-/// A comment keeps the connection open when nothing happens for this long (gaps.md 6.1). Proxies give up on a connection that is silent for
-/// 30 s (HAProxy's usual `timeout server`), 60 s (nginx) or longer: one comment may be late and the next still comes in time.
+/// A comment keeps an idle connection open. Proxies close silent ones after 30 s (HAProxy) or 60 s
+/// (nginx); one comment may be late.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Who follows the event stream, and what wakes them.
+/// The subscribers, and the wake-up of each space.
 pub(crate) struct SubscriberRegistry {
-    /// How many change sets a live subscriber may be behind before it is told to resume.
+    /// Maximum lag of a live subscriber, in change sets.
     pub max_behind: u64,
-    /// How often it is looked whether a subscriber may still read.
+    /// How often the access of a subscriber is checked.
     pub recheck: Duration,
     count: Arc<Mutex<SubscriberCounts>>,
-    /// The newest position of each space that somebody followed.
+    /// The newest position of each space with a subscriber so far.
     newest: Mutex<HashMap<String, FollowedSpace>>,
 }
 
-/// How many subscribers there are.
+/// Numbers of subscribers.
 #[derive(Default)]
 struct SubscriberCounts {
     all: usize,
-    /// Those without a key, where keys are asked for.
+    /// Those without a key, when authentication is on.
     strangers: usize,
-    /// Those of each caller who is counted.
+    /// Per caller with a limit.
     of: HashMap<RateLimitKey, usize>,
 }
 
-/// Who takes a place.
+/// The limits that apply to a subscriber.
 struct SubscriberClass {
     is_stranger: bool,
     counted: Option<RateLimitKey>,
@@ -81,7 +82,7 @@ impl SubscriberClass {
             counted: peer.filter(is_counted).map(|peer| RateLimitKey::new(token, peer)),
         }
     }
-    /// How many of the same caller there may be.
+    /// Maximum number of subscribers of the same caller.
     const fn most(&self) -> usize {
         match self.counted {
             Some(RateLimitKey::Address(_)) => MAX_FROM_ONE,
@@ -90,19 +91,18 @@ impl SubscriberClass {
     }
 }
 
-/// A space that is listened to.
+/// A space with a subscriber.
 struct FollowedSpace {
-    /// One of the same name may have come in its place.
+    /// Detects that the space was replaced by one of the same name.
     space: Weak<Space>,
     newest: watch::Receiver<Seq>,
 }
 
 impl SubscriberRegistry {
-    /// Nobody yet.
     pub(crate) fn new() -> Self {
         Self { newest: Mutex::default(), max_behind: MAX_BEHIND, recheck: RECHECK, count: Arc::default() }
     }
-    /// What tells of the newest position of a space; it is listened to from now on.
+    /// The newest position of a space; registers for its changes.
     fn newest_of(&self, space: &Arc<Space>) -> watch::Receiver<Seq> {
         let mut followed = self.newest.lock();
         if let Some(known) = followed.get(&space.name)
@@ -119,7 +119,7 @@ impl SubscriberRegistry {
         followed.insert(space.name.clone(), known);
         newest
     }
-    /// How many there are.
+    /// Number of subscribers.
     pub(crate) fn count(&self) -> usize {
         self.count.lock().all
     }
@@ -144,7 +144,7 @@ impl SubscriberRegistry {
     }
 }
 
-/// One subscriber's place; given back when dropped.
+/// The place of a subscriber, released on drop.
 struct SubscriberPermit(Arc<Mutex<SubscriberCounts>>, SubscriberClass);
 
 impl Drop for SubscriberPermit {
@@ -164,18 +164,18 @@ impl Drop for SubscriberPermit {
     }
 }
 
-/// An event's id: a change set, and how many of its events came before when it has several. After the last event of a set
-/// the id is the bare `<seq>`.
+/// The id of an event: a change set, and how many of its events came before. After the last event
+/// of a set the id is the bare `<seq>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct EventPosition {
-    /// Change sets up to this one are done with.
+    /// The last change set that is complete.
     seq: u64,
-    /// Events of the next one that are done with.
+    /// Number of events of the next one that were sent.
     part: usize,
 }
 
 impl EventPosition {
-    /// Where to go on after the event `n` (from 1) of `count` in the set `seq`.
+    /// The position after event `n` (from 1) of `count` in the set `seq`.
     const fn after(seq: Seq, n: usize, count: usize) -> Self {
         if n == count { Self { seq: seq.0, part: 0 } } else { Self { seq: seq.0 - 1, part: n } }
     }
@@ -208,10 +208,10 @@ impl FromStr for EventPosition {
     }
 }
 
-/// Opens the stream: from `Last-Event-ID` when given, else from now.
+/// Opens the stream at `Last-Event-ID`, or at the newest position.
 ///
 /// # Errors
-/// `Invalid` for an id that is none; `Unavailable` when there are 256 subscribers, or too many of the caller's.
+/// `Invalid` for an invalid id; `Unavailable` when a limit of subscribers is reached.
 pub(super) fn follow(
     app: &Arc<AppState>,
     space: Arc<Space>,
@@ -233,7 +233,7 @@ pub(super) fn follow(
         checked: Instant::now(),
         newest,
     };
-    // An id from the future is from another life of this space: its history was replaced.
+    // Such an id is from before the history of this space was replaced.
     if subscriber.position.seq > last {
         subscriber.lag("this id is newer than the log; read the tree anew and go on from here", last);
         subscriber.position = EventPosition { seq: last, part: 0 };
@@ -243,7 +243,7 @@ pub(super) fn follow(
         let event = subscriber.next().await?;
         Some((Ok::<_, Infallible>(event), subscriber))
     });
-    // Some proxies and clients take a stream as open once its first bytes are there, and nothing may happen for hours.
+    // Some proxies and clients wait for the first bytes before they treat a stream as open.
     let first = stream::iter([Ok(sse::Event::default().comment("connected"))]);
     let events = futures_util::StreamExt::chain(first, events);
     let keep_alive = sse::keep_alive().interval(KEEP_ALIVE).text("keep-alive");
@@ -257,12 +257,12 @@ struct EventSubscriber {
     space: Arc<Space>,
     pass: SpecialRequest,
     identity: CallerIdentity,
-    /// When it was last seen that it may read.
+    /// When access was last checked.
     checked: Instant,
     newest: watch::Receiver<Seq>,
     position: EventPosition,
     pending: VecDeque<sse::Event>,
-    /// Has once caught up with the log.
+    /// Whether it has caught up with the log once.
     is_live: bool,
     has_ended: bool,
     #[expect(dead_code, reason = "held for its drop, which gives the place back")]
@@ -270,7 +270,7 @@ struct EventSubscriber {
 }
 
 impl EventSubscriber {
-    /// The next event; none when the stream ends.
+    /// The next event; `None` at the end of the stream.
     async fn next(&mut self) -> Option<sse::Event> {
         loop {
             if self.app.stop.is_cancelled() {
@@ -302,7 +302,7 @@ impl EventSubscriber {
                 continue;
             }
             self.read().await;
-            // After the log was read: what was written once somebody lost their access is never told to them.
+            // Checked after reading, so that no change made after access was lost is sent.
             if !self.may_stay().await {
                 return None;
             }
@@ -310,19 +310,19 @@ impl EventSubscriber {
         }
     }
 
-    /// Whether it may still read what it reads.
+    /// Whether the subscriber still has access.
     async fn may_stay(&mut self) -> bool {
         self.checked = Instant::now();
         self.app.still_admits(&self.pass, (&self.identity, &self.space)).await
     }
 
-    /// Reads on in the log.
+    /// Reads the next change sets.
     async fn read(&mut self) {
         let (space, from) = (Arc::clone(&self.space), Seq(self.position.seq));
         let batch = self.app.blocking(Lane::Quick, move || space.vfs.feed().events_after(from, BATCH)).await;
         match batch {
             Ok(events) if events.is_empty() => {
-                // Announced, and not in the log: nothing more will come by this way.
+                // Announced, but not in the log: no more events will come.
                 self.has_ended = true;
             }
             Ok(events) => {
@@ -339,14 +339,14 @@ impl EventSubscriber {
                 }
             }
             Err(fault) => {
-                // The client reconnects with the last id it saw, and gets what follows it.
+                // The client reconnects with its last id and gets the following events.
                 log(&fault, "events", "-");
                 self.has_ended = true;
             }
         }
     }
 
-    /// Tells that there is a gap, and where to go on.
+    /// Adds a `lagged` event: there is a gap, and where to resume.
     fn lag(&mut self, hint: &str, newest: u64) {
         let resume = self.position.seq.min(newest);
         let data = json!({ "resume": resume.to_string(), "newest": newest.to_string(), "hint": hint });
@@ -355,8 +355,8 @@ impl EventSubscriber {
     }
 }
 
-/// What a change set is told as (gaps.md 6.1). Changes below `.svc` are the server's own affair and not told, nor is what lies beyond
-/// the subscriber's reach.
+/// The events of a change set. Changes below `.svc`, which are internal, and those outside the
+/// subscriber's permissions are left out.
 fn announcements(event: &FeedEvent, reach: &Permissions) -> Vec<(&'static str, Value)> {
     let told: Vec<&EventChange> = event.changes.iter().filter(|change| is_told(&change.path, reach)).collect();
     if told.is_empty() {

@@ -1,4 +1,4 @@
-//! `/health`, `/healthz`, `/readyz` (contract 4.2).
+//! `/health`, `/healthz` and `/readyz`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,26 +16,26 @@ use crate::app::{AppState, log};
 use crate::bind::bearer;
 use crate::reply;
 
-/// How long the storage may take to show that it works.
+/// Time limit of the storage check.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The version in `/healthz`, metrics and the OpenAPI document.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// `{status: ok}`: the process answers.
+/// `{status: ok}`: the process runs.
 pub(super) fn health() -> Response {
     reply::json(StatusCode::OK, &json!({ "status": "ok" }))
 }
 
-/// The same with uptime (`1h2m3.4s`), version, and how far the search indexes of all spaces have come.
+/// Also uptime (`1h2m3.4s`), version, and the index progress of all spaces.
 pub(super) fn healthz(app: &AppState) -> Response {
     let uptime = duration_text(uptime(app));
     let index = index_progress(&app.server);
     reply::json(StatusCode::OK, &json!({ "status": "ok", "uptime": uptime, "version": VERSION, "index": index }))
 }
 
-/// Whether writes can be accepted; 503 when a space's storage, or a protocol server, does not show that it can within 500 ms. Operators are
-/// told of every space and of each part that is sick.
+/// Whether writes can be accepted; 503 when the check of a space's storage or of a protocol server
+/// does not succeed within 500 ms. Operators get all spaces and problems.
 pub(super) async fn readyz(app: &Arc<AppState>, space: Arc<Space>, headers: &HeaderMap) -> Response {
     let (asked, audience) = (Arc::clone(app), audience(app, headers));
     let probe = app.watched(Lane::Quick, move || Ok(readiness_report(&asked.server, &space, audience)));
@@ -59,7 +59,8 @@ pub(super) async fn readyz(app: &Arc<AppState>, space: Arc<Space>, headers: &Hea
     reply::json(StatusCode::SERVICE_UNAVAILABLE, &body)
 }
 
-/// Who asks how the server is doing. Nobody needs credentials for that; whoever has some for all of it is told more.
+/// The detail of the report: full for callers with credentials for the entire server, without them
+/// the public part.
 pub(super) fn audience(app: &AppState, headers: &HeaderMap) -> MetricsAudience {
     match known(app, headers) {
         Ok(CallerIdentity { space: None, permissions: Permissions { folder: None, scope: _ }, .. }) => {
@@ -69,14 +70,14 @@ pub(super) fn audience(app: &AppState, headers: &HeaderMap) -> MetricsAudience {
     }
 }
 
-/// Who has these credentials. Nobody else is asked who that might be: an identity provider whose keys are not here yet makes a stranger of its
-/// callers, for the moment.
+/// Identifies a caller without network requests: when the keys of the identity provider are not
+/// cached, its tokens are treated as unknown.
 ///
 /// # Errors
-/// `Unauthenticated` when that is nobody who is known.
+/// `Unauthenticated` for missing or unknown credentials.
 pub(crate) fn known(app: &AppState, headers: &HeaderMap) -> Result<CallerIdentity, Fault> {
     let access = app.server.access();
-    // Where nothing is asked for, a header that other servers ask for does no harm.
+    // Without authentication, credentials are ignored, even malformed ones.
     if access.is_open() {
         return Ok(CallerIdentity::UNRESTRICTED);
     }
@@ -89,7 +90,7 @@ pub(super) fn uptime(app: &AppState) -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// `1h2m3.4s`: hours and minutes only when there are any, seconds to a tenth.
+/// `1h2m3.4s`: hours and minutes only if not zero, seconds with one decimal.
 fn duration_text(time: Duration) -> String {
     let (hours, minutes) = (time.as_secs() / 3600, time.as_secs() / 60 % 60);
     let seconds = format!("{}.{}s", time.as_secs() % 60, time.subsec_millis() / 100);

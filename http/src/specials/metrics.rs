@@ -1,6 +1,5 @@
-//! `/metrics` (contract 4.2): everything that is measured, for Prometheus and its like.
-//!
-//! Written as OpenMetrics for whoever asks for that, as Prometheus does, and in the older text format for everybody else.
+//! `/metrics` for Prometheus: in OpenMetrics format if `Accept` contains it, else in the older text
+//! format.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,17 +16,16 @@ use warp::reply::Response;
 use super::health::audience;
 use crate::app::AppState;
 
-/// How metrics are written.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MetricsFormat {
-    /// The text format of Prometheus, which everything reads.
+    /// The text format of Prometheus.
     Text,
-    /// Its successor.
     OpenMetrics,
 }
 
 impl MetricsFormat {
-    /// The one a client asks for. Clients that take both say so by preference; OpenMetrics is what those of today prefer.
+    /// The requested format. Current clients accept both and prefer OpenMetrics.
     fn wanted(headers: &HeaderMap) -> Self {
         let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
         if accepted.any(|value| value.contains("application/openmetrics-text")) {
@@ -44,7 +42,7 @@ impl MetricsFormat {
     }
 }
 
-/// The metrics as text, gathered at the moment of asking. Not in a lane: they tell how full those are.
+/// The current metrics as text. Runs outside the lanes, which are among the metrics.
 ///
 /// # Errors
 /// `Internal` when the encoder fails.
@@ -62,7 +60,7 @@ pub(super) async fn metrics(app: &Arc<AppState>, headers: &HeaderMap) -> Result<
     Ok(response)
 }
 
-/// A number of a lane.
+/// Name, help text and value of a gauge.
 type LaneGauge = (&'static str, &'static str, fn(LaneOccupancy) -> usize);
 
 const OF_LANES: [LaneGauge; 3] = [
@@ -94,7 +92,8 @@ fn gathered(app: &AppState, audience: MetricsAudience) -> Result<String, Fault> 
     Ok(text)
 }
 
-/// The same in the older format. They differ in two things: the name of a counter in what describes it, and the mark of the end.
+/// Converts OpenMetrics to the text format: the names of counters in their descriptions, and the
+/// end marker differ.
 fn as_text(open: &str) -> String {
     let counter = |line: &'_ str| line.strip_prefix("# TYPE ")?.strip_suffix(" counter").map(str::to_owned);
     let counters: HashSet<String> = open.lines().filter_map(counter).collect();

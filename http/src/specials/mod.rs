@@ -1,6 +1,6 @@
-//! Pages that are no operations: health, metrics, documentation, raw files, the event stream, the agent protocol.
+//! Pages that are not operations: health, metrics, documentation, raw files, event stream, MCP.
 //!
-//! They stand in one list, [`SPECIAL`], so that the OpenAPI document and the contract tests see them.
+//! All are listed in [`SPECIAL_ROUTES`], which the OpenAPI document and the contract tests read.
 
 mod docs;
 pub(crate) mod events;
@@ -22,7 +22,6 @@ use warp::reply::Response;
 use crate::app::AppState;
 use crate::request_handler::SpecialRequest;
 
-/// Which special page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpecialPage {
     Health,
@@ -39,28 +38,28 @@ pub(crate) enum SpecialPage {
 }
 
 impl SpecialPage {
-    /// What a request for it needs.
+    /// The credentials that a request needs.
     pub(crate) const fn guard(self) -> RequestGuard {
         match self {
             Self::Health | Self::Healthz | Self::Readyz | Self::Metrics => RequestGuard::Open,
-            // What the server can do, not what it knows.
+            // They describe the server, not its content.
             Self::OpenApi | Self::Docs | Self::DocsFile => RequestGuard::Open,
-            // A reading key may call reading tools; each tool says what it needs.
+            // For MCP, each tool checks its own scope.
             Self::Llms | Self::Raw | Self::Events | Self::Mcp => RequestGuard::RequiresScope(Scope::Read),
         }
     }
-    /// Whether what watches over the server asks there: that needs no credentials, is not counted and not told of (contract 4.2).
+    /// Whether it is for monitoring: no credentials, no rate limit, no log lines.
     const fn is_watched(self) -> bool {
         matches!(self, Self::Health | Self::Healthz | Self::Readyz | Self::Metrics)
     }
-    /// Whether a space can be named for it, where it needs no credentials.
+    /// Whether a request without credentials may name a space.
     pub(crate) const fn is_about_a_space(self) -> bool {
         matches!(self, Self::Readyz)
     }
-    /// Who comes for it without credentials, where a space lets strangers in.
+    /// The identity of a caller without credentials, if the space allows one.
     pub(crate) fn stranger(self, space: &Space) -> Option<CallerIdentity> {
         match (self, space.visibility()) {
-            // Told of pages that say of themselves that they are public, and of no others (gaps.md 4.2).
+            // Lists only pages that are marked as public.
             (Self::Llms, SpaceVisibility::Private | SpaceVisibility::Unlisted) => {
                 Some(CallerIdentity { permissions: Permissions::READ_ONLY, ..CallerIdentity::UNRESTRICTED })
             }
@@ -72,29 +71,29 @@ impl SpecialPage {
     }
 }
 
-/// Where a special page lives.
+/// The prefix of a special page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoutePrefix {
     /// At the root of the server.
     Root,
     /// Below `/api/svc` and `/api/svc/{space}`.
     Space,
-    /// At the root, answered before the route table is asked.
+    /// At the root, handled before the route table.
     Unrouted,
 }
 
-/// A page that is no operation. All of them are read by `GET`, except the agent protocol, which is `POST`.
+/// A page that is not an operation. The method is `GET`, for MCP `POST`.
 #[derive(Debug)]
 pub struct SpecialRoute {
-    /// Where it lives.
+    /// The prefix of its path.
     pub prefix: RoutePrefix,
-    /// Path, below the prefix for [`Place::Space`]; `{name}` and `{*name}` are parameters.
+    /// Path, below the prefix for [`RoutePrefix::Space`]; `{name}` and `{*name}` are parameters.
     pub path: &'static str,
     /// Name in the OpenAPI document.
     pub name: &'static str,
-    /// One line on what it is for.
+    /// Its purpose in one line.
     pub summary: &'static str,
-    /// Status and media type of each answer (no media type: no body).
+    /// Status and media type of each response (empty: no body).
     pub responses: &'static [(u16, &'static str)],
     pub(crate) page: SpecialPage,
 }
@@ -115,11 +114,11 @@ impl SpecialRoute {
         self.prefix = place;
         self
     }
-    /// What a request for it needs.
+    /// The credentials that a request needs.
     pub const fn guard(&self) -> RequestGuard {
         self.page.guard()
     }
-    /// What becomes of it with a key that is limited to a folder, in words.
+    /// The effect of a key that is limited to a folder, as text.
     pub(crate) const fn within(&self) -> &'static str {
         match self.page {
             SpecialPage::Health
@@ -133,7 +132,7 @@ impl SpecialRoute {
             SpecialPage::Mcp => "each tool as its operation",
         }
     }
-    /// Whether it can be refused with this status, beside what it answers itself.
+    /// Whether a request may fail with this status, besides its own responses.
     pub(crate) fn may_refuse(&self, status: u16) -> bool {
         let is_guarded = self.guard() != RequestGuard::Open;
         match status {
@@ -143,14 +142,14 @@ impl SpecialRoute {
             _ => false,
         }
     }
-    /// The method it is read by.
+    /// The method.
     pub fn method(&self) -> svcfs_knowledge::kernel::HttpMethod {
         use svcfs_knowledge::kernel::HttpMethod;
         if self.page == SpecialPage::Mcp { HttpMethod::Post } else { HttpMethod::Get }
     }
 }
 
-/// Every special page.
+/// All special pages.
 pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
     SpecialRoute::root("/health", "health", SpecialPage::Health).about("Tell that the process answers"),
     SpecialRoute::root("/healthz", "healthz", SpecialPage::Healthz).about("Tell uptime and version"),
@@ -200,15 +199,15 @@ pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
         .at(RoutePrefix::Unrouted),
 ];
 
-/// Whether a path is one of those that watch over the server.
+/// Whether a path is for monitoring.
 pub(crate) fn is_watched(path: &str) -> bool {
     SPECIAL_ROUTES.iter().any(|special| special.path == path && special.page.is_watched())
 }
 
-/// Answers a special page.
+/// Handles a request for a special page.
 ///
 /// # Errors
-/// What the page refuses.
+/// Those of the page.
 pub(crate) async fn answer(
     app: &Arc<AppState>,
     space: Arc<Space>,
@@ -227,7 +226,7 @@ pub(crate) async fn answer(
         SpecialPage::Llms => llms::index(app, space, &identity).await,
         SpecialPage::Raw => raw::raw(app, space, (headers, parameter(), &identity)).await,
         SpecialPage::Events => events::follow(app, space, (pass, identity)),
-        // The listener answers it; in this table it stands for the lists only.
+        // The listener handles it; it is in the table for the lists only.
         SpecialPage::Mcp => Err(Fault::not_found("the agent protocol is at /mcp")),
     }
 }

@@ -1,7 +1,7 @@
-//! `/raw/*` (contract 4.2): files as they are, for browsers. No ETag semantics.
+//! `/raw/*`: files for browsers, without ETags.
 //!
-//! One part of a file is sent to whom asks for one: players ask so for films, and downloads go on that broke off. Whoever asks for several parts
-//! gets all of it, as any server may answer (RFC 9110 14.2).
+//! A single range is supported, for video players and resumed downloads. A request for several
+//! ranges gets the full file, which RFC 9110 14.2 allows.
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::app::AppState;
 use crate::response_budget::PIECE;
 use crate::{media, reply};
 
-/// A file, how long it is, when it was changed, and its type.
+/// An open file.
 struct RawFile {
     content: FileContent,
     length: u64,
@@ -40,7 +40,7 @@ impl RawFile {
     }
 }
 
-/// Whether all of a content is UTF-8.
+/// Whether all of the content is UTF-8.
 fn is_text(content: &FileContent, length: u64) -> Result<bool, Fault> {
     let (mut at, mut left) = (0, Vec::new());
     while at < length {
@@ -52,7 +52,7 @@ fn is_text(content: &FileContent, length: u64) -> Result<bool, Fault> {
         left.extend_from_slice(&piece);
         match std::str::from_utf8(&left) {
             Ok(_) => left.clear(),
-            // A letter that goes on in the next piece.
+            // A character that continues in the next piece.
             Err(error) if error.error_len().is_none() => drop(left.drain(..error.valid_up_to())),
             Err(_) => return Ok(false),
         }
@@ -60,17 +60,17 @@ fn is_text(content: &FileContent, length: u64) -> Result<bool, Fault> {
     Ok(left.is_empty())
 }
 
-/// What of a file is asked for.
+/// The requested part of a file.
 #[derive(Debug, PartialEq, Eq)]
 enum RequestedRange {
     All,
     One(Range<u64>),
-    /// One that begins behind its end.
+    /// Starts after the end of the file.
     Beyond,
 }
 
 impl RequestedRange {
-    /// As a request says of a file with so many bytes.
+    /// Parses the range for a file of `length` bytes.
     fn of(headers: &HeaderMap, length: u64, modified: SystemTime) -> Self {
         if svcfs_listener::single_range(headers).is_none() {
             return Self::All;
@@ -78,7 +78,8 @@ impl RequestedRange {
         let Ok(Some(wanted)) = headers.typed_try_get::<headers::Range>() else { return Self::All };
         match headers.typed_try_get::<IfRange>() {
             Ok(None) => {}
-            // A time tells two contents apart only when nothing else can have come in the same second (RFC 9110 8.8.2.2).
+            // A date identifies the content only when the file did not change again within the same
+            // second (RFC 9110 8.8.2.2).
             Ok(Some(condition)) => {
                 let is_steady = modified.elapsed().is_ok_and(|age| age > Duration::from_secs(2));
                 if !is_steady || condition.is_modified(None, Some(&LastModified::from(modified))) {
@@ -98,9 +99,9 @@ impl RequestedRange {
     }
 }
 
-/// A file, if nothing must be waited for; [`find`] tells of all others.
+/// Opens a file without blocking; [`find`] opens all others.
 fn at_once(space: &Space, reach: &Permissions, path: &TreePath) -> Option<RawFile> {
-    // A file that is found at once has no link on its way: it lies where its path says.
+    // A cached file has no symbolic link in its path, so the path itself is checked.
     reach.check_path(path).ok()?;
     let (file, _) = space.vfs.try_read_cached(Protocol::Http, path, None)?;
     RawFile::of(path, file.into()).ok()
@@ -114,10 +115,12 @@ fn find(space: &Space, reach: &Permissions, path: &TreePath) -> Result<RawFile, 
     }
 }
 
-/// The bytes of a file that is not below a dot directory. What credentials let their bearer read is for nobody else's cache.
+/// The bytes of a file that is not hidden. Responses to authenticated requests are not for shared
+/// caches.
 ///
 /// # Errors
-/// `Invalid` for a path that is denied, `Forbidden` for one beyond `reach`, `NotFound` when nothing is there, or a directory or a dot file is.
+/// `Invalid` for a path that is not allowed, `Forbidden` for one outside the caller's permissions,
+/// `NotFound` for a missing or hidden file or a directory.
 pub(super) async fn raw(
     app: &Arc<AppState>,
     space: Arc<Space>,
@@ -153,7 +156,7 @@ pub(super) async fn raw(
     media::describe(response.headers_mut(), &mime);
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    // Of a file without bytes there is no part that could be told.
+    // An empty file has no valid range.
     if status == StatusCode::PARTIAL_CONTENT
         && let Ok(told) = ContentRange::bytes(part.clone(), length)
     {
@@ -167,7 +170,7 @@ pub(super) async fn raw(
     Ok(response)
 }
 
-/// The answer to whom asks for a part that is not there.
+/// The response to a range after the end of the file.
 fn beyond(length: u64) -> Response {
     let told =
         json!({ "error": format!("the file has {length} bytes, and the part that is asked for begins behind them") });
@@ -177,7 +180,7 @@ fn beyond(length: u64) -> Response {
     response
 }
 
-/// A file that no version has, open.
+/// Opens a file that is too large for versions.
 fn large(space: &Space, path: &TreePath) -> Result<RawFile, Fault> {
     let (reader, attributes) = FileReader::open_path(&space.vfs, &Caller::new(Protocol::Http), path)?;
     let (length, modified) = (attributes.size, attributes.modified);
