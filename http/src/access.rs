@@ -61,5 +61,5 @@ fn line(entry: &OperationEntry) -> String {
 fn special_line(special: &SpecialRoute) -> String {
     let prefix = if special.prefix == RoutePrefix::Space { "/api/svc" } else { "" };
     let (method, path, scope) = (special.method().name(), special.path, special.guard().name());
-    format!("| `{method} {prefix}{path}` | {scope} | {} |\n", special.within())
+    format!("| `{method} {prefix}{path}` | {scope} | {} |\n", special.folder_effect())
 }

@@ -19,7 +19,7 @@ use crate::{mcp, reply, specials};
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The default policy: a browser loads and runs nothing of a response.
-const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
+const DENY_ALL_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 
 /// A request in progress.
 pub(crate) struct ActiveRequest {
@@ -33,7 +33,7 @@ pub(crate) struct ActiveRequest {
     method: Method,
     path: String,
     /// The web page that sent the request.
-    page: Option<BrowserOrigin>,
+    origin_page: Option<BrowserOrigin>,
 }
 
 /// A new request id.
@@ -42,7 +42,7 @@ pub(crate) fn new_id() -> String {
 }
 
 impl ActiveRequest {
-    pub(crate) fn begin(app: &AppState, (method, path, query): (&Method, &str, &str), peer: Option<IpAddr>) -> Self {
+    pub(crate) fn start(app: &AppState, (method, path, query): (&Method, &str, &str), peer: Option<IpAddr>) -> Self {
         let id = new_id();
         let head = RequestHead {
             protocol: if path == mcp::PATH { Protocol::Mcp } else { Protocol::Http },
@@ -53,7 +53,7 @@ impl ActiveRequest {
             id: Some(id.clone()),
         };
         let request = TrackedRequest::start(&app.server, head);
-        if specials::is_watched(path) {
+        if specials::is_monitoring(path) {
             request.suppress_log();
         }
         Self {
@@ -63,7 +63,7 @@ impl ActiveRequest {
             request,
             method: method.clone(),
             path: path.to_owned(),
-            page: None,
+            origin_page: None,
         }
     }
 
@@ -79,15 +79,15 @@ impl ActiveRequest {
         headers: &HeaderMap,
     ) -> Result<Result<CallerIdentity, Fault>, Fault> {
         app.hosts.check_host(headers)?;
-        self.page = app.hosts.check_origin(headers, &self.method)?;
-        if specials::is_watched(&self.path) {
+        self.origin_page = app.hosts.check_origin(headers, &self.method)?;
+        if specials::is_monitoring(&self.path) {
             return Ok(Ok(CallerIdentity::UNRESTRICTED));
         }
         let identity = app.identify(headers).await;
-        let of = |name| header(headers, name).ok().flatten();
-        self.notes.set_claims(of("X-Space").as_deref(), of("X-Provenance").as_deref());
+        let text = |name| header(headers, name).ok().flatten();
+        self.notes.set_claims(text("X-Space").as_deref(), text("X-Provenance").as_deref());
         // The actor of the key, if it has one, takes precedence.
-        of("X-Actor").iter().for_each(|name| self.notes.set_actor(Actor::new(name)));
+        text("X-Actor").iter().for_each(|name| self.notes.set_actor(Actor::new(name)));
         self.request.admit(identity.as_ref().ok(), bearer(headers).ok().flatten())?;
         Ok(identity)
     }
@@ -95,19 +95,19 @@ impl ActiveRequest {
     /// The response to a preflight request for an endpoint with these methods.
     pub(crate) fn preflight(&self, app: &AppState, allow: &str) -> Response {
         let mut response = reply::empty(http::StatusCode::NO_CONTENT);
-        app.hosts.describe(self.page.as_ref(), allow, response.headers_mut());
+        app.hosts.describe_preflight(self.origin_page.as_ref(), allow, response.headers_mut());
         response
     }
 
     /// Logs a fault and returns its response.
-    pub(crate) fn refuse(&self, fault: &Fault) -> Response {
+    pub(crate) fn fault_response(&self, fault: &Fault) -> Response {
         log(fault, &self.what, &self.id);
         reply::fault(fault, &self.id)
     }
 
     /// Adds the headers that every response has, and records the request in the log and the audit
     /// log.
-    pub(crate) fn end<B>(self, app: &AppState, response: &mut http::Response<B>) {
+    pub(crate) fn finish<B>(self, app: &AppState, response: &mut http::Response<B>) {
         let status = response.status().as_u16();
         let headers = response.headers_mut();
         if let Ok(id) = HeaderValue::from_str(&self.id) {
@@ -115,8 +115,8 @@ impl ActiveRequest {
         }
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-        headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(NOTHING));
-        app.hosts.open(self.page.as_ref(), headers);
+        headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(DENY_ALL_POLICY));
+        app.hosts.allow_reading(self.origin_page.as_ref(), headers);
         self.request.finish(status);
     }
 }

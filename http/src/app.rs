@@ -23,7 +23,7 @@ pub(crate) struct AppState {
     /// The served operations; tests use their own.
     pub catalogue: &'static [OperationArea],
     pub server: Arc<ServerState>,
-    pub table: RouteTable,
+    pub routes: RouteTable,
     /// Allowed hosts and origins.
     pub hosts: AllowedHosts,
     /// Clients of the event stream.
@@ -33,7 +33,7 @@ pub(crate) struct AppState {
     /// Cancelled at shutdown; ends streams.
     pub stop: CancellationToken,
     /// Memory for large responses.
-    pub sending: ResponseBudget,
+    pub response_budget: ResponseBudget,
     /// Where blocking work runs.
     pub lanes: Arc<Lanes>,
 }
@@ -50,12 +50,12 @@ impl AppState {
     ) -> Result<Arc<Self>, HttpError> {
         Ok(Arc::new(Self {
             catalogue,
-            table: RouteTable::new(catalogue)?,
+            routes: RouteTable::new(catalogue)?,
             hosts: AllowedHosts::new(&server.settings().server),
             subscribers: SubscriberRegistry::new(),
             openapi: openapi::document(catalogue).into(),
             stop,
-            sending: ResponseBudget::default(),
+            response_budget: ResponseBudget::default(),
             lanes: Arc::default(),
             server,
         }))
@@ -77,7 +77,7 @@ impl AppState {
     /// # Errors
     /// `Unauthenticated` when the credentials are for another space. This is checked before the
     /// lookup, so that it does not reveal which spaces exist. Those of [`AppState::space`].
-    pub(crate) fn enter(&self, identity: &CallerIdentity, name: Option<&str>) -> Result<Arc<Space>, Fault> {
+    pub(crate) fn enter_space(&self, identity: &CallerIdentity, name: Option<&str>) -> Result<Arc<Space>, Fault> {
         identity.check_space(name.unwrap_or(&self.server.primary().name))?;
         self.space(name)
     }
@@ -106,9 +106,9 @@ impl AppState {
     ///
     /// # Errors
     /// Those of the operation; `Unavailable` when the lane is full.
-    pub(crate) async fn ask<T: Send + 'static>(
+    pub(crate) async fn run_operation<T: Send + 'static>(
         &self,
-        (entry, ask): (&OperationEntry, OperationHandler<T>),
+        (entry, handler): (&OperationEntry, OperationHandler<T>),
         space: Arc<Space>,
         caller: Caller,
         arguments: serde_json::Value,
@@ -116,7 +116,7 @@ impl AppState {
         let server = Arc::clone(&self.server);
         let work = move || {
             let cx = OperationContext::new(&server, &space, &caller);
-            Ok((ask(arguments, &cx)?, cx.response_meta()))
+            Ok((handler(arguments, &cx)?, cx.response_meta()))
         };
         self.blocking(entry.lane, work).await
     }
@@ -130,13 +130,13 @@ impl AppState {
     /// # Errors
     /// Those of the work; `Internal` when it panicked, `Unavailable` when the runtime is shutting
     /// down.
-    pub(crate) async fn aside<T, W>(&self, work: W) -> Result<T, Fault>
+    pub(crate) async fn run_unbounded<T, W>(&self, work: W) -> Result<T, Fault>
     where
         T: Send + 'static,
         W: FnOnce() -> Result<T, Fault> + Send + 'static,
     {
         let span = tracing::Span::current();
-        told(Lanes::run_unbounded(move || span.in_scope(work)).await)
+        flatten(Lanes::run_unbounded(move || span.in_scope(work)).await)
     }
 
     /// Runs blocking work in a lane, inside the current tracing span.
@@ -149,25 +149,25 @@ impl AppState {
         W: FnOnce() -> Result<T, Fault> + Send + 'static,
     {
         let span = tracing::Span::current();
-        told(self.lanes.run(lane, move || span.in_scope(work)).await)
+        flatten(self.lanes.run(lane, move || span.in_scope(work)).await)
     }
 
     /// As [`AppState::blocking`], for callers that give up after a timeout; the work continues.
     ///
     /// # Errors
     /// Those of [`AppState::blocking`].
-    pub(crate) async fn watched<T, W>(&self, lane: Lane, work: W) -> Result<T, Fault>
+    pub(crate) async fn blocking_spawned<T, W>(&self, lane: Lane, work: W) -> Result<T, Fault>
     where
         T: Send + 'static,
         W: FnOnce() -> Result<T, Fault> + Send + 'static,
     {
         let span = tracing::Span::current();
-        told(self.lanes.run_spawned(lane, move || span.in_scope(work)).await)
+        flatten(self.lanes.run_spawned(lane, move || span.in_scope(work)).await)
     }
 }
 
 /// Converts lane errors to faults.
-fn told<T>(outcome: Result<Result<T, Fault>, LaneError>) -> Result<T, Fault> {
+fn flatten<T>(outcome: Result<Result<T, Fault>, LaneError>) -> Result<T, Fault> {
     match outcome {
         Ok(outcome) => outcome,
         Err(error @ LaneError::Busy { retry_after, .. }) => {
@@ -183,7 +183,7 @@ pub(crate) fn log(fault: &Fault, what: &str, request_id: &str) {
     let kind: Kind = fault.kind();
     match kind.level() {
         svcfs_base::LogLevel::Debug => {
-            tracing::debug!(request.id = request_id, kind = kind.name(), error = ?fault, "`{what}` found nothing");
+            tracing::debug!(request.id = request_id, kind = kind.name(), error = ?fault, "`{what}`: not found");
         }
         svcfs_base::LogLevel::Info => {
             tracing::info!(request.id = request_id, kind = kind.name(), error = ?fault, "`{what}` was refused");

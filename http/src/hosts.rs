@@ -16,11 +16,11 @@ use svcfs_base::{Fault, Kind};
 use svcfs_config::{AllowedOrigins, CorsSettings, ListenAddress, ServerSettings};
 
 /// Headers that a script of an allowed origin may send and read.
-const MAY_SEND: &str = "Content-Type, Authorization, If-Match, If-None-Match, X-Actor, X-Provenance, X-Svc-Space, X-Space, \
+const ALLOWED_HEADERS: &str = "Content-Type, Authorization, If-Match, If-None-Match, X-Actor, X-Provenance, X-Svc-Space, X-Space, \
     If-Modified-Since, Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name";
-const MAY_READ: &str = "ETag, Last-Modified, X-Permalink, X-File-Type, X-Total-Count, X-Svc-Note, X-Request-Id, Retry-After, Mcp-Session-Id";
+const EXPOSED_HEADERS: &str = "ETag, Last-Modified, X-Permalink, X-File-Type, X-Total-Count, X-Svc-Note, X-Request-Id, Retry-After, Mcp-Session-Id";
 
-const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// The allowed hosts and origins.
 #[derive(Debug)]
@@ -28,9 +28,9 @@ pub(crate) struct AllowedHosts {
     /// Names besides the local ones, in lower case.
     names: Vec<String>,
     /// Bound to all addresses: the server cannot know its names.
-    any: bool,
+    is_unspecified: bool,
     /// What pages of other origins may do.
-    others: CorsSettings,
+    cors: CorsSettings,
 }
 
 /// A web page with an allowed origin.
@@ -39,22 +39,22 @@ pub(crate) struct BrowserOrigin {
     /// The `Origin` header.
     origin: HeaderValue,
     /// Whether only `server.cors` allows it.
-    is_other: bool,
+    is_cross_origin: bool,
 }
 
 impl AllowedHosts {
     /// The names that follow from the listen address and the public URL.
     pub(crate) fn new(settings: &ServerSettings) -> Self {
         let mut names = Vec::new();
-        let mut any = false;
+        let mut is_unspecified = false;
         match &settings.host {
-            ListenAddress::Address(address) if address.is_unspecified() => any = true,
+            ListenAddress::Address(address) if address.is_unspecified() => is_unspecified = true,
             ListenAddress::Address(std::net::IpAddr::V6(address)) => names.push(format!("[{address}]")),
             ListenAddress::Address(address @ std::net::IpAddr::V4(_)) => names.push(address.to_string()),
             ListenAddress::Name(name) => names.push(name.to_ascii_lowercase()),
         }
         names.extend(settings.public_url.iter().map(|url| url.host().to_ascii_lowercase()));
-        Self { names, any, others: settings.cors.clone() }
+        Self { names, is_unspecified, cors: settings.cors.clone() }
     }
 
     /// Checks `Host`. A request without one (HTTP/1.0) is not from a browser and passes.
@@ -66,7 +66,7 @@ impl AllowedHosts {
             return Ok(());
         };
         let authority = host.to_str().unwrap_or_default();
-        if self.any || host_of(authority).is_some_and(|host| self.knows(&host)) {
+        if self.is_unspecified || host_of(authority).is_some_and(|host| self.is_known(&host)) {
             return Ok(());
         }
         let text = authority.escape_default();
@@ -88,40 +88,40 @@ impl AllowedHosts {
         };
         let text = origin.to_str().unwrap_or_default();
         let authority = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-        let same = || {
+        let is_same_origin = || {
             let host = headers.get(http::header::HOST).and_then(|value| value.to_str().ok());
-            self.any && host.is_some() && authority == host
+            self.is_unspecified && host.is_some() && authority == host
         };
-        let page = |is_other| Ok(Some(BrowserOrigin { origin: origin.clone(), is_other }));
-        if authority.and_then(host_of).is_some_and(|host| self.knows(&host)) || same() {
-            return page(false);
+        let origin_page = |is_cross_origin| Ok(Some(BrowserOrigin { origin: origin.clone(), is_cross_origin }));
+        if authority.and_then(host_of).is_some_and(|host| self.is_known(&host)) || is_same_origin() {
+            return origin_page(false);
         }
-        let is_listed = match &self.others.origins {
+        let is_listed = match &self.cors.origins {
             // A page without an origin of its own (`null`) is nobody's.
             AllowedOrigins::All => text.contains("://"),
-            AllowedOrigins::List(origins) => origins.iter().any(|known| known.eq_ignore_ascii_case(text)),
+            AllowedOrigins::List(origins) => origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(text)),
         };
         if !is_listed {
             let text = text.escape_default();
             return Err(Fault::new(Kind::Forbidden, format!("origin `{text}` is not allowed to use this server")));
         }
         // Simple requests have no preflight, so the method is checked here.
-        if method != Method::OPTIONS && !self.lets_use(method.as_str()) {
-            let told = format!("pages of other origins may not use `{method}` here (`server.cors.allowed_methods`)");
-            return Err(Fault::new(Kind::Forbidden, told));
+        if method != Method::OPTIONS && !self.allows_method(method.as_str()) {
+            let message = format!("pages of other origins may not use `{method}` here (`server.cors.allowed_methods`)");
+            return Err(Fault::new(Kind::Forbidden, message));
         }
-        page(true)
+        origin_page(true)
     }
 
-    fn lets_use(&self, method: &str) -> bool {
-        self.others.methods.iter().any(|known| known.name() == method)
+    fn allows_method(&self, method: &str) -> bool {
+        self.cors.methods.iter().any(|allowed| allowed.name() == method)
     }
 
     /// Adds the headers of a preflight response; `allow` lists the methods of the endpoint.
-    pub(crate) fn describe(&self, page: Option<&BrowserOrigin>, allow: &str, headers: &mut HeaderMap) {
-        let methods = match page {
-            Some(BrowserOrigin { is_other: true, .. }) => {
-                let common: Vec<&str> = allow.split(", ").filter(|method| self.lets_use(method)).collect();
+    pub(crate) fn describe_preflight(&self, origin_page: Option<&BrowserOrigin>, allow: &str, headers: &mut HeaderMap) {
+        let methods = match origin_page {
+            Some(BrowserOrigin { is_cross_origin: true, .. }) => {
+                let common: Vec<&str> = allow.split(", ").filter(|method| self.allows_method(method)).collect();
                 common.join(", ")
             }
             Some(_) | None => allow.to_owned(),
@@ -131,23 +131,23 @@ impl AllowedHosts {
                 headers.insert(name, value);
             }
         }
-        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(MAY_SEND));
-        headers.insert(ACCESS_CONTROL_MAX_AGE, self.others.max_age.into());
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ALLOWED_HEADERS));
+        headers.insert(ACCESS_CONTROL_MAX_AGE, self.cors.max_age.into());
     }
 
     /// Adds the headers that let the page read a response.
-    pub(crate) fn open(&self, page: Option<&BrowserOrigin>, headers: &mut HeaderMap) {
+    pub(crate) fn allow_reading(&self, origin_page: Option<&BrowserOrigin>, headers: &mut HeaderMap) {
         headers.append(VARY, HeaderValue::from_static("Origin"));
-        let Some(BrowserOrigin { origin, .. }) = page else { return };
+        let Some(BrowserOrigin { origin, .. }) = origin_page else { return };
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(MAY_READ));
-        if self.others.allow_credentials {
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED_HEADERS));
+        if self.cors.allow_credentials {
             headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
         }
     }
 
-    fn knows(&self, host: &str) -> bool {
-        LOCAL.contains(&host) || self.names.iter().any(|name| name == host)
+    fn is_known(&self, host: &str) -> bool {
+        LOCAL_NAMES.contains(&host) || self.names.iter().any(|name| name == host)
     }
 }
 

@@ -31,9 +31,9 @@ pub use specials::{RoutePrefix, SPECIAL_ROUTES, SpecialRoute};
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// Two operations have the same route.
-    #[error("the route table is contradictory: {0}")]
+    #[error("two operations have the same route: {0}")]
     Routes(#[from] matchit::InsertError),
     /// The MCP connection over stdio failed.
-    #[error("the agent protocol on standard input and output failed: {0}")]
+    #[error("MCP over stdio failed: {0}")]
     Stdio(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

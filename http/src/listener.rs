@@ -29,11 +29,11 @@ use crate::{HttpError, mcp, request_handler};
 /// Maximum size of request line and headers, in bytes; the last read may exceed it.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Time to send the headers, and maximum idle time of a connection.
-const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time in which a client reads nothing of a response.
-const WRITE_PATIENCE: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for requests in progress to finish at shutdown.
-const GRACE: Duration = Duration::from_secs(15);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 /// Pause after `accept` failed (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -55,26 +55,26 @@ pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: Cancel
 }
 
 pub(crate) async fn accept(listener: TcpListener, app: Arc<AppState>, stop: CancellationToken) {
-    let crowd = ConnectionLimiter::default();
+    let limiter = ConnectionLimiter::default();
     let graceful = GracefulShutdown::new();
-    let agents = mcp::service(Arc::clone(&app));
+    let mcp_service = mcp::service(Arc::clone(&app));
     let mut connections = JoinSet::new();
     loop {
         let next = async {
-            let room = crowd.wait_for_slot().await;
-            (room, listener.accept().await)
+            let slot = limiter.wait_for_slot().await;
+            (slot, listener.accept().await)
         };
         tokio::select! {
             () = stop.cancelled() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            (room, accepted) = next => match (room, accepted) {
-                (Some(room), Ok((stream, peer))) => {
-                    let Some(place) = crowd.admit(room, peer.ip()) else {
-                        tracing::debug!(%peer, "a connection was closed: there are too many from its address");
+            (slot, accepted) = next => match (slot, accepted) {
+                (Some(slot), Ok((stream, peer))) => {
+                    let Some(permit) = limiter.admit(slot, peer.ip()) else {
+                        tracing::debug!(%peer, "closed a connection: too many from its address");
                         continue;
                     };
                     let stream = (stream, peer.ip());
-                    connections.spawn(converse(stream, Arc::clone(&app), agents.clone(), place, graceful.watcher()));
+                    connections.spawn(serve_connection(stream, Arc::clone(&app), mcp_service.clone(), permit, graceful.watcher()));
                 }
                 (_, Err(error)) => {
                     tracing::warn!(%error, "accepting a connection failed");
@@ -85,54 +85,54 @@ pub(crate) async fn accept(listener: TcpListener, app: Arc<AppState>, stop: Canc
         }
     }
     drop(listener);
-    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
-        tracing::warn!(connections = connections.len(), "requests still in progress were cut off");
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, graceful.shutdown()).await.is_err() {
+        tracing::warn!(connections = connections.len(), "requests in progress were aborted: shutdown took too long");
     }
     connections.shutdown().await;
 }
 
 /// Serves one connection.
-async fn converse(
+async fn serve_connection(
     (stream, peer): (TcpStream, IpAddr),
     app: Arc<AppState>,
-    agents: mcp::McpService,
-    place: ConnectionPermit,
+    mcp_service: mcp::McpService,
+    permit: ConnectionPermit,
     watcher: hyper_util::server::graceful::Watcher,
 ) {
-    let _held_to_the_end = place;
+    let _permit = permit;
     // Responses are written completely; waiting to fill a packet only delays them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(WRITE_PATIENCE));
-    let pages = warp::service(request_handler::filter(
+    stream.set_write_timeout(Some(WRITE_TIMEOUT));
+    let rest_service = warp::service(request_handler::filter(
         Arc::clone(&app),
         (peer, NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed)),
     ));
     let service = service_fn(move |request: http::Request<Incoming>| {
-        let (app, agents, mut pages) = (Arc::clone(&app), agents.clone(), pages.clone());
+        let (app, mcp_service, mut rest_service) = (Arc::clone(&app), mcp_service.clone(), rest_service.clone());
         async move {
-            let (begun, method) = (Instant::now(), request.method().clone());
+            let (started, method) = (Instant::now(), request.method().clone());
             let response: ListenerResponse = if let Err(fault) = svcfs_listener::validate_request(&request) {
-                request_handler::misshapen(&app, &request, (&fault, peer)).map(boxed)
+                request_handler::reject_malformed(&app, &request, (&fault, peer)).map(boxed)
             } else if request.uri().path() == mcp::PATH {
-                mcp::answer(&app, agents, request, peer).await.map(boxed)
+                mcp::handle(&app, mcp_service, request, peer).await.map(boxed)
             } else {
-                Service::call(&mut pages, request).await?.map(boxed)
+                Service::call(&mut rest_service, request).await?.map(boxed)
             };
-            let measures = &app.server.metrics().requests;
-            measures.record_http_response(method.as_str(), response.status().as_u16(), begun.elapsed());
+            let metrics = &app.server.metrics().requests;
+            metrics.record_http_response(method.as_str(), response.status().as_u16(), started.elapsed());
             Ok::<ListenerResponse, Infallible>(response)
         }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_PATIENCE)
+        .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(Box::pin(stream)), service);
     if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(%error, "a connection failed");
     }
 }
 

@@ -7,15 +7,16 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 use svcfs_knowledge::kernel::{API_PREFIX, BodyKind, HttpMethod, OperationArea, OperationEntry, ResponseMedia, Route};
 
-use crate::bind::is_of_file;
+use crate::bind::is_file_input;
 use crate::routes::SPACE;
 use crate::specials::{RoutePrefix, SPECIAL_ROUTES, SpecialRoute, VERSION};
 use crate::{media, schema_patterns};
 
-const ABOUT: &str = "Read, write, search and follow a tree of markdown pages. Every write is a git commit whose author is \
+const DESCRIPTION: &str = "Read, write, search and follow a tree of markdown pages. Every write is a git commit whose author is \
     `X-Actor`. A space other than the primary one is named by `X-Svc-Space` or in the path: `/api/svc/{space}/…`.";
 
-const KEY: &str = "A key of `auth.api_key` or `auth.api_keys`; where `auth.type` is `none`, it is not looked at";
+const KEY_DESCRIPTION: &str =
+    "A key of `auth.api_key` or `auth.api_keys`; where `auth.type` is `none`, it is not looked at";
 
 /// Header parameters, by their key under `components`.
 const HEADERS: [(&str, &str, &str); 7] = [
@@ -37,7 +38,7 @@ const HEADERS: [(&str, &str, &str); 7] = [
 ];
 
 /// Error responses by status, with their key under `components`.
-const REFUSALS: [(u16, &str, &str); 14] = [
+const ERRORS: [(u16, &str, &str); 14] = [
     (400, "Invalid", "The request is malformed, or a parameter is missing or unreadable"),
     (401, "Unauthenticated", "No credentials, or wrong ones, where `auth.type` asks for some"),
     (
@@ -82,16 +83,16 @@ pub fn document(catalogue: &[OperationArea]) -> String {
     tags.push(json!({ "name": "Server" }));
     let mut document = json!({
         "openapi": "3.1.0",
-        "info": { "title": "svcfs", "version": VERSION, "description": ABOUT },
+        "info": { "title": "svcfs", "version": VERSION, "description": DESCRIPTION },
         "tags": tags,
         // The key is optional: authentication may be off.
         "security": [{}, { "Key": [] }],
         "paths": paths,
         "components": {
             "parameters": HEADERS.map(header).into_iter().collect::<Map<_, _>>(),
-            "responses": REFUSALS.map(refusal).into_iter().collect::<Map<_, _>>(),
+            "responses": ERRORS.map(error_component).into_iter().collect::<Map<_, _>>(),
             "schemas": writer.schemas(),
-            "securitySchemes": { "Key": { "type": "http", "scheme": "bearer", "description": KEY } },
+            "securitySchemes": { "Key": { "type": "http", "scheme": "bearer", "description": KEY_DESCRIPTION } },
         },
     });
     join_lines(&mut document);
@@ -114,7 +115,7 @@ fn header((key, name, description): (&str, &str, &str)) -> (String, Value) {
     (key.to_owned(), json!({ "name": name, "in": "header", "description": description, "schema": schema }))
 }
 
-fn refusal((_, key, description): (u16, &str, &str)) -> (String, Value) {
+fn error_component((_, key, description): (u16, &str, &str)) -> (String, Value) {
     let schema = json!({ "$ref": "#/components/schemas/Error" });
     (key.to_owned(), json!({ "description": description, "content": { media::JSON: { "schema": schema } } }))
 }
@@ -131,9 +132,9 @@ fn describe(special: &SpecialRoute) -> Value {
             response["content"][*mime] = json!({});
         }
     }
-    for (status, name, _) in REFUSALS.iter().filter(|(status, ..)| special.may_refuse(*status)) {
-        let told = || json!({ "$ref": format!("#/components/responses/{name}") });
-        responses.entry(status.to_string()).or_insert_with(told);
+    for (status, name, _) in ERRORS.iter().filter(|(status, ..)| special.may_refuse(*status)) {
+        let reference = || json!({ "$ref": format!("#/components/responses/{name}") });
+        responses.entry(status.to_string()).or_insert_with(reference);
     }
     let parameters: Vec<Value> = in_path(special.path)
         .map(|name| {
@@ -141,7 +142,7 @@ fn describe(special: &SpecialRoute) -> Value {
             let mut schema = json!({ "type": "string" });
             if special.path.contains("{*path}") {
                 schema["format"] = schema_patterns::PATH.into();
-                schema_patterns::narrow(&mut schema, true);
+                schema_patterns::add_constraints(&mut schema, true);
             }
             json!({ "name": name, "in": "path", "required": true, "schema": schema })
         })
@@ -204,16 +205,16 @@ impl OpenApiWriter {
         if route.success_status != 204 {
             success["content"] = match route.text_field {
                 None => {
-                    let mime = route.json_media_type.map_or(media::JSON, bare);
+                    let mime = route.json_media_type.map_or(media::JSON, without_parameters);
                     json!({ mime: { "schema": (entry.output)(&mut self.outputs) } })
                 }
                 Some((field, kind)) => {
                     let text = json!({ "schema": { "type": "string" } });
                     let mut content = match kind {
-                        ResponseMedia::Fixed(mime) => json!({ bare(mime): text }),
-                        ResponseMedia::FromPath => json!({ bare(media::MARKDOWN): text, "*/*": {} }),
+                        ResponseMedia::Fixed(mime) => json!({ without_parameters(mime): text }),
+                        ResponseMedia::FromPath => json!({ without_parameters(media::MARKDOWN): text, "*/*": {} }),
                     };
-                    if let Some(schema) = self.instead_of_text(entry, route, field) {
+                    if let Some(schema) = self.json_alternative(entry, route, field) {
                         content[media::JSON] = json!({ "schema": schema });
                     }
                     content
@@ -229,8 +230,8 @@ impl OpenApiWriter {
         if route.has_etag && route.is_read_only {
             responses.insert("304".to_owned(), json!({ "description": "The cached copy is still right" }));
         }
-        for (status, name, _) in REFUSALS {
-            if may_answer(route, status) {
+        for (status, name, _) in ERRORS {
+            if may_fail(route, status) {
                 responses.insert(status.to_string(), json!({ "$ref": format!("#/components/responses/{name}") }));
             }
         }
@@ -239,7 +240,7 @@ impl OpenApiWriter {
 
     /// The JSON schema of a response without the text field; `None` when the field is always
     /// present.
-    fn instead_of_text(&mut self, entry: &OperationEntry, route: &Route, field: &str) -> Option<Value> {
+    fn json_alternative(&mut self, entry: &OperationEntry, route: &Route, field: &str) -> Option<Value> {
         let schema = (entry.output)(&mut self.outputs);
         let name = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());
         let definition = name.and_then(|name| self.outputs.definitions().get(name))?;
@@ -247,10 +248,10 @@ impl OpenApiWriter {
         if required.is_some_and(|required| required.iter().any(|name| name == field)) {
             return None;
         }
-        let whole = route.json_fallback.and_then(|field| definition.pointer(&format!("/properties/{field}")));
+        let fallback_schema = route.json_fallback.and_then(|field| definition.pointer(&format!("/properties/{field}")));
         let schema = Value::from(schema.clone());
-        Some(match whole {
-            Some(whole) => json!({ "anyOf": [schema, whole] }),
+        Some(match fallback_schema {
+            Some(fallback) => json!({ "anyOf": [schema, fallback] }),
             None => schema,
         })
     }
@@ -279,7 +280,7 @@ impl OpenApiWriter {
     fn schemas(mut self) -> Map<String, Value> {
         let mut schemas = self.outputs.take_definitions(true);
         for (name, mut schema) in self.inputs.take_definitions(true) {
-            schema_patterns::narrow(&mut schema, true);
+            schema_patterns::add_constraints(&mut schema, true);
             schemas.entry(name).or_insert(schema);
         }
         let error = json!({
@@ -294,7 +295,7 @@ impl OpenApiWriter {
 }
 
 /// Whether a route can fail with this status.
-fn may_answer(route: &Route, status: u16) -> bool {
+fn may_fail(route: &Route, status: u16) -> bool {
     let writes = !route.is_read_only;
     match status {
         409 | 412 | 422 | 423 => writes,
@@ -317,13 +318,13 @@ fn parameters(entry: &OperationEntry, route: &Route, schema: &Value) -> Vec<Valu
             BodyKind::Empty => true,
             BodyKind::Raw(field) | BodyKind::Object(field) => name != field,
             BodyKind::Json => route.query_inputs.contains(&name.as_str()),
-            BodyKind::Form => !is_of_file(name),
+            BodyKind::Form => !is_file_input(name),
         };
         if !is_in_path && !is_in_query {
             continue;
         }
         let mut schema = schema.clone();
-        schema_patterns::narrow(&mut schema, required(name));
+        schema_patterns::add_constraints(&mut schema, required(name));
         let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
         let example = example(&mut schema);
         let mut parameter = json!({
@@ -355,13 +356,13 @@ fn parameters(entry: &OperationEntry, route: &Route, schema: &Value) -> Vec<Valu
 }
 
 /// A media type without parameters.
-fn bare(mime: &str) -> &str {
+fn without_parameters(mime: &str) -> &str {
     mime.split(';').next().unwrap_or_default()
 }
 
 /// The description of an operation; the first line is the summary.
 pub(crate) fn manual(schema: &Value) -> String {
-    joined(schema.get("description").and_then(Value::as_str).unwrap_or_default())
+    join_paragraphs(schema.get("description").and_then(Value::as_str).unwrap_or_default())
 }
 
 /// Removes the line breaks of doc comments from all descriptions.
@@ -370,7 +371,7 @@ pub(crate) fn join_lines(value: &mut Value) {
         Value::Object(members) => {
             for (name, member) in members {
                 match member {
-                    Value::String(text) if name == "description" => *text = joined(text),
+                    Value::String(text) if name == "description" => *text = join_paragraphs(text),
                     member => join_lines(member),
                 }
             }
@@ -381,7 +382,7 @@ pub(crate) fn join_lines(value: &mut Value) {
 }
 
 /// Joins the lines of each paragraph; lists, tables and code stay unchanged.
-fn joined(text: &str) -> String {
+fn join_paragraphs(text: &str) -> String {
     let paragraphs = text.split("\n\n").map(|paragraph| match paragraph.trim_start().starts_with(['-', '|', '`']) {
         true => paragraph.to_owned(),
         false => paragraph.replace('\n', " "),
@@ -415,7 +416,7 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
             if let Some(example) = example(&mut schema) {
                 text["example"] = example;
             }
-            let mut content = json!({ bare(media::MARKDOWN): text, "application/octet-stream": {} });
+            let mut content = json!({ without_parameters(media::MARKDOWN): text, "application/octet-stream": {} });
             if let Some((mime, _)) = route.media_flag {
                 content[mime] = link;
             }
@@ -447,7 +448,7 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
                 // Unknown members are refused; path parameters are described separately.
                 object.insert("additionalProperties".to_owned(), false.into());
             }
-            schema_patterns::narrow(&mut schema, true);
+            schema_patterns::add_constraints(&mut schema, true);
             // Query parameters are described separately: giving one twice is an error.
             for name in in_path(route.path).chain(route.query_inputs.iter().copied()) {
                 let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
@@ -460,7 +461,7 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
             }
             for name in route.required_one_of {
                 let property = schema.pointer_mut(&format!("/properties/{name}"));
-                property.into_iter().for_each(|property| schema_patterns::narrow(property, true));
+                property.into_iter().for_each(|property| schema_patterns::add_constraints(property, true));
             }
             if !route.required_one_of.is_empty() {
                 let given = |name: &&str| json!({ "required": [name], "properties": { *name: { "type": "string" } } });

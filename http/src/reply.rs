@@ -14,7 +14,7 @@ use svcfs_knowledge::access::RETRY_AFTER_KEY;
 use svcfs_knowledge::kernel::{ResponseMedia, ResponseMeta, Route};
 use warp::reply::Response;
 
-use crate::bind::{compared, header};
+use crate::bind::{etag_header, header};
 use crate::media;
 
 /// A JSON response.
@@ -40,7 +40,7 @@ pub(crate) fn text(mime: &'static str, body: impl Into<String>) -> Response {
 #[derive(Debug, Default)]
 pub(crate) struct CacheValidators {
     tags: Option<String>,
-    since: Option<Timestamp>,
+    modified_since: Option<Timestamp>,
 }
 
 impl CacheValidators {
@@ -51,15 +51,18 @@ impl CacheValidators {
     /// `Invalid` for a header that is not UTF-8.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Fault> {
         let date = header(headers, IF_MODIFIED_SINCE.as_str())?;
-        let since = date.and_then(|text| jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(&text).ok());
-        Ok(Self { tags: compared(headers, &IF_NONE_MATCH), since })
+        let modified_since =
+            date.and_then(|text| jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(&text).ok());
+        Ok(Self { tags: etag_header(headers, &IF_NONE_MATCH), modified_since })
     }
 
     /// Whether the copy is the same as `output`; an ETag takes precedence over a date.
-    fn is_right(&self, output: &Value) -> bool {
-        match (&self.tags, self.since) {
-            (Some(tags), _) => text_of(output, "etag").is_some_and(|etag| names(tags, etag)),
-            (None, Some(since)) => modified(output).is_some_and(|modified| modified.as_second() <= since.as_second()),
+    fn is_current(&self, output: &Value) -> bool {
+        match (&self.tags, self.modified_since) {
+            (Some(tags), _) => text_of(output, "etag").is_some_and(|etag| contains_etag(tags, etag)),
+            (None, Some(modified_since)) => {
+                modified(output).is_some_and(|modified| modified.as_second() <= modified_since.as_second())
+            }
             (None, None) => false,
         }
     }
@@ -78,7 +81,7 @@ pub(crate) const fn is_plain(route: &Route) -> bool {
 ///
 /// # Errors
 /// `Internal` for an invalid status.
-pub(crate) fn written(route: &Route, output: Vec<u8>) -> Result<Response, Fault> {
+pub(crate) fn json_bytes(route: &Route, output: Vec<u8>) -> Result<Response, Fault> {
     let status = StatusCode::from_u16(route.success_status).map_err(Fault::internal)?;
     Ok(json_as(route.json_media_type.unwrap_or(media::JSON), status, output))
 }
@@ -89,7 +92,7 @@ pub(crate) fn written(route: &Route, output: Vec<u8>) -> Result<Response, Fault>
 /// `Internal` for an invalid status.
 pub(crate) fn output(route: &Route, output: Value, cached: &CacheValidators) -> Result<Response, Fault> {
     let status = StatusCode::from_u16(route.success_status).map_err(Fault::internal)?;
-    let mut response = if route.has_etag && route.is_read_only && cached.is_right(&output) {
+    let mut response = if route.has_etag && route.is_read_only && cached.is_current(&output) {
         empty(StatusCode::NOT_MODIFIED)
     } else if status == StatusCode::NO_CONTENT {
         empty(status)
@@ -98,11 +101,11 @@ pub(crate) fn output(route: &Route, output: Value, cached: &CacheValidators) -> 
             Some(response) => response,
             None => {
                 let body = route.json_fallback.and_then(|field| output.get(field)).unwrap_or(&output);
-                written(route, body.to_string().into_bytes())?
+                json_bytes(route, body.to_string().into_bytes())?
             }
         }
     };
-    describe(route, &output, response.headers_mut());
+    set_headers(route, &output, response.headers_mut());
     Ok(response)
 }
 
@@ -113,11 +116,11 @@ pub(crate) const TOTAL: HeaderName = HeaderName::from_static("x-total-count");
 pub(crate) const NOTE: HeaderName = HeaderName::from_static("x-svc-note");
 
 /// Adds the headers for the metadata of an output.
-pub(crate) fn remark(remarks: &ResponseMeta, headers: &mut HeaderMap) {
-    for value in remarks.notes.iter().filter_map(|note| HeaderValue::from_str(note).ok()) {
+pub(crate) fn add_meta(meta: &ResponseMeta, headers: &mut HeaderMap) {
+    for value in meta.notes.iter().filter_map(|note| HeaderValue::from_str(note).ok()) {
         headers.append(NOTE, value);
     }
-    if let Some(total) = remarks.total {
+    if let Some(total) = meta.total {
         headers.insert(TOTAL, total.into());
     }
 }
@@ -134,7 +137,7 @@ fn as_text(route: &Route, output: &Value) -> Option<Response> {
     let (field, kind) = route.text_field?;
     let body = match output.get(field)? {
         Value::String(text) => Bytes::copy_from_slice(text.as_bytes()),
-        other => STANDARD.decode(other.get("base64")?.as_str()?).ok()?.into(),
+        binary => STANDARD.decode(binary.get("base64")?.as_str()?).ok()?.into(),
     };
     let mime = match kind {
         ResponseMedia::Fixed(mime) => mime.to_owned(),
@@ -149,7 +152,7 @@ fn as_text(route: &Route, output: &Value) -> Option<Response> {
 ///
 /// `no-cache` and not an hour, as is common for pictures: it means "revalidate", which costs one
 /// short response with an ETag, and clients never show an outdated picture. `/raw` allows an hour.
-fn describe(route: &Route, output: &Value, headers: &mut HeaderMap) {
+fn set_headers(route: &Route, output: &Value, headers: &mut HeaderMap) {
     let mut set = |name: HeaderName, text: Option<String>| {
         if let Some(value) = text.and_then(|text| HeaderValue::from_str(&text).ok()) {
             headers.insert(name, value);
@@ -176,12 +179,12 @@ fn modified(output: &Value) -> Option<Timestamp> {
 }
 
 /// A timestamp in the format of HTTP, in seconds.
-pub(crate) fn http_date(moment: Timestamp) -> Option<String> {
-    jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&moment).ok()
+pub(crate) fn http_date(timestamp: Timestamp) -> Option<String> {
+    jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&timestamp).ok()
 }
 
 /// Whether an `If-None-Match` list contains the ETag; quotes and weak marks are ignored.
-fn names(tags: &str, etag: &str) -> bool {
+fn contains_etag(tags: &str, etag: &str) -> bool {
     let bare = |tag: &str| tag.trim().trim_start_matches("W/").trim_matches('"').to_owned();
     tags.split(',').any(|tag| tag.trim() == "*" || bare(tag) == etag)
 }
@@ -220,7 +223,7 @@ pub(crate) fn generic(request_id: &str) -> String {
 }
 
 /// The response for a method that the endpoint does not have.
-pub(crate) fn wrong_method(allow: &str) -> Response {
+pub(crate) fn method_not_allowed(allow: &str) -> Response {
     let body = json!({ "error": format!("method not allowed here; allowed are {allow}") });
     let mut response = json(StatusCode::METHOD_NOT_ALLOWED, &body);
     if let Ok(value) = HeaderValue::from_str(allow) {

@@ -31,18 +31,18 @@ use crate::reply;
 /// Bytes of a large response that are sent at a time; shorter responses need no budget.
 pub(crate) const PIECE: usize = PIECE_BYTES;
 /// The budget in KiB.
-const ROOM: usize = 64 << 10;
+const BUDGET_KIB: usize = 64 << 10;
 /// Maximum KiB for one response that is generated while it is sent.
-const MOST_HELD: usize = ROOM / 8;
+const MAX_STREAMED_KIB: usize = BUDGET_KIB / 8;
 /// Seconds after which a client may retry.
-const COME_AGAIN: u64 = 10;
+const RETRY_AFTER_SECS: u64 = 10;
 
 /// Memory for large responses that are being sent.
 pub(crate) struct ResponseBudget(pub(crate) Arc<Semaphore>);
 
 impl Default for ResponseBudget {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(ROOM)))
+        Self(Arc::new(Semaphore::new(BUDGET_KIB)))
     }
 }
 
@@ -55,35 +55,36 @@ impl AppState {
     /// case.
     pub(crate) async fn bounded(
         &self,
-        (space, is_reading): (Arc<Space>, bool),
-        response: Response,
+        (space, is_read): (Arc<Space>, bool),
+        original: Response,
     ) -> Result<Response, Fault> {
-        let length = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
-        let Some(length) = length.filter(|length| *length > PIECE) else { return Ok(response) };
-        let (head, body) = response.into_parts();
+        let length = original.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
+        let Some(length) = length.filter(|length| *length > PIECE) else { return Ok(original) };
+        let (head, body) = original.into_parts();
         let content = body.collect().await.map_err(Fault::internal)?.to_bytes();
         let kib = u32::try_from(length / 1024 + 1).unwrap_or(u32::MAX);
-        let mut sent = match Arc::clone(&self.sending.0).try_acquire_many_owned(kib) {
-            Ok(room) => from_memory(content, room),
+        let mut response = match Arc::clone(&self.response_budget.0).try_acquire_many_owned(kib) {
+            Ok(permit) => from_memory(content, permit),
             Err(_) => {
-                let kept = content.clone();
+                let copy = content.clone();
                 match self.blocking(Lane::Quick, move || space.vfs.spill_content(content)).await {
                     Ok(FileContent::OnDisk(reader)) => self.streamed(reader, 0..length as u64),
                     Ok(FileContent::InMemory(content)) => from_memory(content, ()),
-                    Err(fault) if is_reading => {
-                        let told = "too many clients take long answers slowly, and the disk takes no more of them; try again in a moment";
-                        return Err(Fault::unavailable(told)
-                            .with_detail(RETRY_AFTER_KEY, COME_AGAIN)
+                    Err(fault) if is_read => {
+                        let message =
+                            "large responses use up all memory for them, and the disk cannot store more; retry in 10 s";
+                        return Err(Fault::unavailable(message)
+                            .with_detail(RETRY_AFTER_KEY, RETRY_AFTER_SECS)
                             .with_source(fault));
                     }
-                    Err(_) => from_memory(kept, ()),
+                    Err(_) => from_memory(copy, ()),
                 }
             }
         };
-        *sent.status_mut() = head.status;
-        *sent.headers_mut() = head.headers;
-        sent.headers_mut().typed_insert(ContentLength(length as u64));
-        Ok(sent)
+        *response.status_mut() = head.status;
+        *response.headers_mut() = head.headers;
+        response.headers_mut().typed_insert(ContentLength(length as u64));
+        Ok(response)
     }
 
     /// The response of a plain route, from its text. A large one is generated while it is sent and
@@ -92,24 +93,26 @@ impl AppState {
     ///
     /// # Errors
     /// Those of generating the text.
-    pub(crate) async fn written(&self, route: &Route, text: JsonText) -> Result<Response, Fault> {
-        let Some(rest) = &text.rest else { return reply::written(route, text.first) };
-        let kib = ((rest.memory_bytes() + 2 * PIECE) / 1024).min(MOST_HELD);
-        let room = u32::try_from(kib).ok().and_then(|kib| Arc::clone(&self.sending.0).try_acquire_many_owned(kib).ok());
-        let Some(room) = room else {
+    pub(crate) async fn json_response(&self, route: &Route, text: JsonText) -> Result<Response, Fault> {
+        let Some(rest) = &text.rest else { return reply::json_bytes(route, text.first) };
+        let kib = ((rest.memory_bytes() + 2 * PIECE) / 1024).min(MAX_STREAMED_KIB);
+        let permit = u32::try_from(kib)
+            .ok()
+            .and_then(|kib| Arc::clone(&self.response_budget.0).try_acquire_many_owned(kib).ok());
+        let Some(permit) = permit else {
             let text = self.blocking(Lane::Slow, move || text.collect()).await?;
-            return reply::written(route, text);
+            return reply::json_bytes(route, text);
         };
-        let mut response = reply::written(route, Vec::new())?;
-        let pieces = pieces_of(text, (Arc::clone(&self.lanes), room));
-        *response.body_mut() = piece_by_piece(pieces).into_body();
-        Ok(response)
+        let mut original = reply::json_bytes(route, Vec::new())?;
+        let pieces = pieces_of(text, (Arc::clone(&self.lanes), permit));
+        *original.body_mut() = stream_response(pieces).into_body();
+        Ok(original)
     }
 
     /// A range of a file, read in pieces as the client receives it.
     pub(crate) fn streamed(&self, reader: FileReader, part: Range<u64>) -> Response {
         let read = ReadFunctions { try_read: FileReader::try_read_cached, read: FileReader::read };
-        piece_by_piece(svcfs_listener::stream_file(Arc::clone(&self.lanes), (reader, read), part))
+        stream_response(svcfs_listener::stream_file(Arc::clone(&self.lanes), (reader, read), part))
     }
 }
 
@@ -122,10 +125,10 @@ pub(crate) fn unbuffered(headers: &mut HeaderMap) {
 }
 
 /// A response in memory, and a guard that is dropped once it is sent.
-fn from_memory<T: Send + Sync + 'static>(content: Bytes, held: T) -> Response {
-    piece_by_piece(stream::unfold((content, held), |(mut content, held)| async move {
+fn from_memory<T: Send + Sync + 'static>(content: Bytes, guard: T) -> Response {
+    stream_response(stream::unfold((content, guard), |(mut content, guard)| async move {
         let piece = content.split_to(content.len().min(PIECE));
-        if piece.is_empty() { None } else { Some((Ok(piece), (content, held))) }
+        if piece.is_empty() { None } else { Some((Ok(piece), (content, guard))) }
     }))
 }
 
@@ -133,11 +136,11 @@ fn from_memory<T: Send + Sync + 'static>(content: Bytes, held: T) -> Response {
 /// after the last.
 fn pieces_of(
     JsonText { first, rest }: JsonText,
-    (lanes, room): (Arc<Lanes>, OwnedSemaphorePermit),
+    (lanes, permit): (Arc<Lanes>, OwnedSemaphorePermit),
 ) -> impl Stream<Item = std::io::Result<Bytes>> + Send + Sync + 'static {
     let span = tracing::Span::current();
     let first = stream::iter([Ok(Bytes::from(first))]);
-    let others = stream::unfold((rest, room), move |(rest, room)| {
+    let remaining = stream::unfold((rest, permit), move |(rest, permit)| {
         let (lanes, span) = (Arc::clone(&lanes), span.clone());
         async move {
             let mut rest = rest?;
@@ -147,18 +150,18 @@ fn pieces_of(
                 Ok((Bytes::from(text), has_more.then_some(rest)))
             };
             match svcfs_listener::run_blocking(&lanes, Lane::Quick, write).instrument(span.clone()).await {
-                Ok((piece, rest)) => Some((Ok(piece), (rest, room))),
+                Ok((piece, rest)) => Some((Ok(piece), (rest, permit))),
                 // The connection is closed, so the client knows that the response is incomplete.
                 Err(fault) => {
-                    span.in_scope(|| svcfs_listener::log_fault(&fault, "an answer that is sent in pieces"));
-                    Some((Err(std::io::Error::other(fault)), (None, room)))
+                    span.in_scope(|| svcfs_listener::log_fault(&fault, "a response sent in pieces"));
+                    Some((Err(std::io::Error::other(fault)), (None, permit)))
                 }
             }
         }
     });
-    first.chain(others)
+    first.chain(remaining)
 }
 
-fn piece_by_piece(pieces: impl Stream<Item = std::io::Result<Bytes>> + Send + Sync + 'static) -> Response {
+fn stream_response(pieces: impl Stream<Item = std::io::Result<Bytes>> + Send + Sync + 'static) -> Response {
     warp::reply::stream(pieces).into_response()
 }

@@ -9,7 +9,7 @@ use svcfs_base::Fault;
 use svcfs_knowledge::kernel::{API_PREFIX, HttpMethod, OperationArea, OperationEntry, OperationInputs, Route, Space};
 
 use crate::app::AppState;
-use crate::bind::{decoded, header};
+use crate::bind::{header, percent_decode};
 use crate::specials::{RoutePrefix, SPECIAL_ROUTES, SpecialPage};
 
 /// The target of a route.
@@ -44,7 +44,7 @@ impl RouteParameters {
     ///
     /// # Errors
     /// `Invalid` for a header that is not UTF-8.
-    pub(crate) fn named(&self, headers: &HeaderMap) -> Result<Option<String>, Fault> {
+    pub(crate) fn space_name(&self, headers: &HeaderMap) -> Result<Option<String>, Fault> {
         Ok(header(headers, SPACE)?.or_else(|| self.space.clone()))
     }
 
@@ -53,7 +53,7 @@ impl RouteParameters {
     /// # Errors
     /// `NotFound` when there is none of that name.
     pub(crate) fn space(&self, app: &AppState, headers: &HeaderMap) -> Result<Arc<Space>, Fault> {
-        app.space(self.named(headers)?.as_deref())
+        app.space(self.space_name(headers)?.as_deref())
     }
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum RouteMatch<'t> {
     /// The path exists, with other methods: an `Allow` list.
     OtherMethods(String),
     /// No such path.
-    Nothing,
+    NotFound,
 }
 
 /// Two tables: below the API prefix, and at the root.
@@ -101,8 +101,8 @@ impl RouteTable {
                 RoutePrefix::Space => &mut below_prefix,
                 RoutePrefix::Unrouted => continue,
             };
-            let ways = paths.entry(special.path).or_default();
-            ways.push((HttpMethod::Get, RouteTarget::Special(special.page)));
+            let targets = paths.entry(special.path).or_default();
+            targets.push((HttpMethod::Get, RouteTarget::Special(special.page)));
         }
         Ok(Self { below_prefix: router(below_prefix)?, at_root: router(at_root)? })
     }
@@ -113,26 +113,26 @@ impl RouteTable {
     /// # Errors
     /// `Invalid` when the path is not UTF-8.
     pub(crate) fn find(&self, method: &http::Method, path: &str) -> Result<RouteMatch<'_>, Fault> {
-        let Some(below) = path.strip_prefix(API_PREFIX).filter(|below| below.starts_with('/')) else {
+        let Some(suffix) = path.strip_prefix(API_PREFIX).filter(|suffix| suffix.starts_with('/')) else {
             return find(&self.at_root, method, path, None);
         };
-        match find(&self.below_prefix, method, below, None)? {
-            RouteMatch::Nothing => {}
-            found => return Ok(found),
+        match find(&self.below_prefix, method, suffix, None)? {
+            RouteMatch::NotFound => {}
+            matched_route => return Ok(matched_route),
         }
-        match below[1..].split_once('/') {
+        match suffix[1..].split_once('/') {
             Some((space, _)) if !space.is_empty() => {
-                find(&self.below_prefix, method, &below[1 + space.len()..], Some(decoded(space)?))
+                find(&self.below_prefix, method, &suffix[1 + space.len()..], Some(percent_decode(space)?))
             }
-            _ => Ok(RouteMatch::Nothing),
+            _ => Ok(RouteMatch::NotFound),
         }
     }
 }
 
 fn router(paths: BTreeMap<&'static str, MethodTargets>) -> Result<Router<MethodTargets>, InsertError> {
     let mut router = Router::new();
-    for (path, ways) in paths {
-        router.insert(path, ways)?;
+    for (path, targets) in paths {
+        router.insert(path, targets)?;
     }
     Ok(router)
 }
@@ -144,19 +144,19 @@ fn find<'t>(
     space: Option<String>,
 ) -> Result<RouteMatch<'t>, Fault> {
     let Ok(matched) = router.at(path) else {
-        return Ok(RouteMatch::Nothing);
+        return Ok(RouteMatch::NotFound);
     };
     let name = if method == http::Method::HEAD { "GET" } else { method.as_str() };
     let Some((_, target)) = matched.value.iter().find(|(method, _)| method.name() == name) else {
         return Ok(RouteMatch::OtherMethods(allow(matched.value)));
     };
     let parameters: Result<Vec<_>, Fault> =
-        matched.params.iter().map(|(name, text)| Ok((name.to_owned(), decoded(text)?))).collect();
+        matched.params.iter().map(|(name, text)| Ok((name.to_owned(), percent_decode(text)?))).collect();
     Ok(RouteMatch::Target { target, address: RouteParameters { parameters: parameters?, space } })
 }
 
-fn allow(ways: &MethodTargets) -> String {
-    let mut methods: Vec<&str> = ways.iter().map(|(method, _)| method.name()).collect();
+fn allow(targets: &MethodTargets) -> String {
+    let mut methods: Vec<&str> = targets.iter().map(|(method, _)| method.name()).collect();
     if methods.contains(&"GET") {
         methods.push("HEAD");
     }

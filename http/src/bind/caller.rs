@@ -19,7 +19,7 @@ pub(crate) fn header(headers: &HeaderMap, name: &str) -> Result<Option<String>, 
 }
 
 /// The text of a header with ETags. Invalid UTF-8 is replaced, so that it matches nothing.
-pub(crate) fn compared(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+pub(crate) fn etag_header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let lines: Vec<_> = headers.get_all(name).iter().map(|line| String::from_utf8_lossy(line.as_bytes())).collect();
     (!lines.is_empty()).then(|| lines.join(","))
 }
@@ -46,33 +46,33 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
 ///
 /// # Errors
 /// `Invalid`, naming the header that cannot be parsed.
-pub(crate) fn from_headers(headers: &HeaderMap, is_reading: bool) -> Result<Caller, Fault> {
-    let if_match = compared(headers, &IF_MATCH);
-    let if_none_match = compared(headers, &IF_NONE_MATCH).filter(|_| !is_reading);
+pub(crate) fn from_headers(headers: &HeaderMap, is_read: bool) -> Result<Caller, Fault> {
+    let if_match = etag_header(headers, &IF_MATCH);
+    let if_none_match = etag_header(headers, &IF_NONE_MATCH).filter(|_| !is_read);
     Ok(Caller {
         actor: header(headers, "X-Actor")?.map(|text| Actor::new(&text)),
         provenance: header(headers, "X-Provenance")?.and_then(|text| Provenance::parse(&text)),
-        precondition: expectation(if_match.as_deref(), if_none_match.as_deref())?,
+        precondition: precondition(if_match.as_deref(), if_none_match.as_deref())?,
         ..Caller::new(Protocol::Http)
     })
 }
 
-fn expectation(if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Precondition, Fault> {
-    match (if_match.map(held), if_none_match.map(created)) {
+fn precondition(if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Precondition, Fault> {
+    match (if_match.map(parse_if_match), if_none_match.map(parse_if_none_match)) {
         (None, None | Some(Ok(Precondition::Any))) => Ok(Precondition::Any),
-        (Some(held), None | Some(Ok(Precondition::Any))) => Ok(held),
-        (None, Some(created)) => created,
-        (Some(_), Some(created)) => {
-            created?;
+        (Some(if_match), None | Some(Ok(Precondition::Any))) => Ok(if_match),
+        (None, Some(if_none_match)) => if_none_match,
+        (Some(_), Some(if_none_match)) => {
+            if_none_match?;
             // One of the two fails for every state of the page (RFC 9110 13.2.2).
-            let told = "`If-Match` and `If-None-Match` contradict each other; send one of them";
-            Err(Fault::new(Kind::PreconditionFailed, told))
+            let message = "`If-Match` and `If-None-Match` contradict each other; send one of them";
+            Err(Fault::new(Kind::PreconditionFailed, message))
         }
     }
 }
 
 /// Parses `If-Match`. A value that is no ETag matches nothing.
-fn held(tags: &str) -> Precondition {
+fn parse_if_match(tags: &str) -> Precondition {
     if tags.trim() == "*" {
         return Precondition::Present;
     }
@@ -81,7 +81,7 @@ fn held(tags: &str) -> Precondition {
 
 /// Parses `If-None-Match` of a write. A value that is no ETag matches nothing, so the condition
 /// holds.
-fn created(tags: &str) -> Result<Precondition, Fault> {
+fn parse_if_none_match(tags: &str) -> Result<Precondition, Fault> {
     if tags.split(',').any(|tag| tag.trim() == "*") {
         return Ok(Precondition::Absent);
     }
@@ -91,7 +91,7 @@ fn created(tags: &str) -> Result<Precondition, Fault> {
     }
 }
 
-fn matching(name: &str, tags: &str) -> Result<Precondition, Fault> {
+fn parse_required_etags(name: &str, tags: &str) -> Result<Precondition, Fault> {
     if tags.trim() == "*" {
         return Ok(Precondition::Present);
     }
@@ -106,21 +106,21 @@ fn matching(name: &str, tags: &str) -> Result<Precondition, Fault> {
 /// `Invalid`, naming the argument that cannot be parsed.
 pub(crate) fn from_arguments(
     arguments: &mut Map<String, Value>,
-    is_own: impl Fn(&str) -> bool,
+    is_input: impl Fn(&str) -> bool,
 ) -> Result<Caller, Fault> {
-    let mut lift = |name: &str| match arguments.get(name) {
-        Some(_) if is_own(name) => Ok(None),
+    let mut take = |name: &str| match arguments.get(name) {
+        Some(_) if is_input(name) => Ok(None),
         Some(Value::String(_)) | None => match arguments.remove(name) {
             Some(Value::String(text)) => Ok(Some(text)),
             _ => Ok(None),
         },
         Some(_) => Err(Fault::invalid(name, "must be a text")),
     };
-    let (actor, provenance, if_match) = (lift("actor")?, lift("provenance")?, lift("if_match")?);
+    let (actor, provenance, if_match) = (take("actor")?, take("provenance")?, take("if_match")?);
     Ok(Caller {
         actor: actor.map(|text| Actor::new(&text)),
         provenance: provenance.and_then(|text| Provenance::parse(&text)),
-        precondition: if_match.map_or(Ok(Precondition::Any), |tags| matching("if_match", &tags))?,
+        precondition: if_match.map_or(Ok(Precondition::Any), |tags| parse_required_etags("if_match", &tags))?,
         ..Caller::new(Protocol::Mcp)
     })
 }

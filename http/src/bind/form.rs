@@ -16,12 +16,12 @@ pub(super) const FILE: &str = "file";
 /// The input for the file's name.
 pub(super) const NAME: &str = "name";
 /// Maximum size of other parts, in bytes: a path.
-const MAX_TEXT: usize = 4_096;
+const MAX_TEXT_BYTES: usize = 4_096;
 /// Maximum number of other parts.
 const MAX_PARTS: usize = 16;
 
 /// Whether an input comes from the file part.
-pub(crate) fn is_of_file(input: &str) -> bool {
+pub(crate) fn is_file_input(input: &str) -> bool {
     input == FILE || input == NAME
 }
 
@@ -42,23 +42,24 @@ pub(super) async fn read(headers: &HeaderMap, body: Bytes) -> Result<ParsedBody,
     })?;
     let mut form = multer::Multipart::new(stream::iter([Ok::<_, Infallible>(body)]), boundary);
     let (mut file, mut texts) = (None, Vec::new());
-    let broken = |error: multer::Error| Fault::new(Kind::Invalid, format!("the form cannot be read: {error}"));
-    while let Some(part) = form.next_field().await.map_err(broken)? {
+    let parse_error = |error: multer::Error| Fault::new(Kind::Invalid, format!("the form cannot be read: {error}"));
+    while let Some(part) = form.next_field().await.map_err(parse_error)? {
         let name = part.name().unwrap_or_default().to_owned();
         if name != FILE {
             if texts.len() == MAX_PARTS {
                 return Err(Fault::new(Kind::Invalid, format!("the form has more than {MAX_PARTS} parts")));
             }
-            let bytes = part.bytes().await.map_err(broken)?;
-            let text = std::str::from_utf8(&bytes).ok().filter(|text| text.len() <= MAX_TEXT);
-            let text =
-                text.ok_or_else(|| Fault::invalid(&name, format_args!("must be a text of at most {MAX_TEXT} bytes")))?;
+            let bytes = part.bytes().await.map_err(parse_error)?;
+            let text = std::str::from_utf8(&bytes).ok().filter(|text| text.len() <= MAX_TEXT_BYTES);
+            let text = text.ok_or_else(|| {
+                Fault::invalid(&name, format_args!("must be a text of at most {MAX_TEXT_BYTES} bytes"))
+            })?;
             texts.push((name, text.to_owned()));
         } else if file.is_some() {
             return Err(Fault::invalid(FILE, "is given twice; send one file at a time"));
         } else {
-            let called = part.file_name().unwrap_or_default().to_owned();
-            file = Some((called, part.bytes().await.map_err(broken)?));
+            let file_name = part.file_name().unwrap_or_default().to_owned();
+            file = Some((file_name, part.bytes().await.map_err(parse_error)?));
         }
     }
     let file =

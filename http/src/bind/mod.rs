@@ -10,9 +10,9 @@ mod form;
 mod url_encoding;
 
 pub(crate) use body::{BodyStream, MAX_BODY_BYTES, UnreadBody, read};
-pub(crate) use caller::{bearer, compared, from_arguments, from_headers, header};
-pub(crate) use form::is_of_file;
-pub(crate) use url_encoding::{decoded, pairs};
+pub(crate) use caller::{bearer, etag_header, from_arguments, from_headers, header};
+pub(crate) use form::is_file_input;
+pub(crate) use url_encoding::{parse_query, percent_decode};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -27,7 +27,7 @@ use svcfs_knowledge::kernel::{BodyKind, OperationInputs, Route};
 #[derive(Debug)]
 pub(crate) enum ParsedBody {
     /// The route takes none.
-    Nothing,
+    NoBody,
     /// An object; empty when there was no body.
     Json(Map<String, Value>),
     /// The value of one input.
@@ -40,9 +40,9 @@ pub(crate) enum ParsedBody {
 ///
 /// # Errors
 /// `TooLarge` over the route's limit, `Invalid` when it does not have the accepted form.
-pub(crate) async fn content(route: &Route, headers: &HeaderMap, body: UnreadBody) -> Result<ParsedBody, Fault> {
+pub(crate) async fn read_body(route: &Route, headers: &HeaderMap, body: UnreadBody) -> Result<ParsedBody, Fault> {
     match route.body {
-        BodyKind::Empty => Ok(ParsedBody::Nothing),
+        BodyKind::Empty => Ok(ParsedBody::NoBody),
         BodyKind::Json => {
             let bytes = read(body, MAX_BODY_BYTES, "the body").await?;
             json_object(&bytes).map(ParsedBody::Json)
@@ -86,18 +86,18 @@ pub(crate) fn arguments(
     let mut object = Map::new();
     for (given, text) in texts {
         let field = inputs.find_parameter(&given)?;
-        if !stands_in_query(route, &field.name) {
+        if !is_query_input(route, &field.name) {
             return Err(Fault::invalid(&given, "belongs in the body, not in the query"));
         }
         field.parse_into(&mut object, &text)?;
     }
     match (content, route.body) {
-        (ParsedBody::Nothing, _) => {}
+        (ParsedBody::NoBody, _) => {}
         (ParsedBody::Json(members), BodyKind::Object(name)) => insert(&mut object, name, members.into())?,
         (ParsedBody::Json(members), _) => {
             inputs.check_names(&members, &[])?;
             for (name, value) in members {
-                if route.path_wins && stands_in_path(route, &name) {
+                if route.path_wins && is_path_input(route, &name) {
                     continue;
                 }
                 insert(&mut object, &name, value)?;
@@ -105,18 +105,18 @@ pub(crate) fn arguments(
         }
         (ParsedBody::Raw(bytes), BodyKind::Raw(name)) => {
             let takes_bytes = inputs.get(name).is_some_and(|field| field.accepts_bytes);
-            insert(&mut object, name, raw(bytes, takes_bytes)?)?;
+            insert(&mut object, name, raw_value(bytes, takes_bytes)?)?;
         }
         (ParsedBody::Form { file: (name, bytes), texts }, _) => {
             for (given, text) in texts {
                 let field = inputs.find_parameter(&given)?;
-                if form::is_of_file(&field.name) {
+                if form::is_file_input(&field.name) {
                     return Err(Fault::invalid(&given, "is taken from the part `file`"));
                 }
                 field.parse_into(&mut object, &text)?;
             }
             insert(&mut object, form::NAME, name.into())?;
-            insert(&mut object, form::FILE, raw(bytes, true)?)?;
+            insert(&mut object, form::FILE, raw_value(bytes, true)?)?;
         }
         (ParsedBody::Raw(_), BodyKind::Empty | BodyKind::Json | BodyKind::Object(_) | BodyKind::Form) => {
             return Err(Fault::internal("a raw body was read for a route that accepts none"));
@@ -126,14 +126,14 @@ pub(crate) fn arguments(
 }
 
 /// The input that the body's media type sets to true, if it is the one of the route.
-pub(crate) fn mark(route: &Route, headers: &HeaderMap) -> Option<(String, String)> {
+pub(crate) fn media_flag(route: &Route, headers: &HeaderMap) -> Option<(String, String)> {
     let (mime, input) = route.media_flag?;
     let given = headers.get(CONTENT_TYPE)?.to_str().ok()?.split(';').next()?.trim();
     given.eq_ignore_ascii_case(mime).then(|| (input.to_owned(), true.to_string()))
 }
 
 /// A raw body as input: text, or base64 if the input accepts bytes.
-fn raw(bytes: Bytes, takes_bytes: bool) -> Result<Value, Fault> {
+fn raw_value(bytes: Bytes, takes_bytes: bool) -> Result<Value, Fault> {
     match String::from_utf8(bytes.into()) {
         Ok(text) => Ok(text.into()),
         Err(error) if takes_bytes => Ok(json!({ "base64": STANDARD.encode(error.as_bytes()) })),
@@ -145,16 +145,16 @@ fn raw(bytes: Bytes, takes_bytes: bool) -> Result<Value, Fault> {
 }
 
 /// Whether an input of this route is a path or query parameter.
-fn stands_in_query(route: &Route, name: &str) -> bool {
+fn is_query_input(route: &Route, name: &str) -> bool {
     match route.body {
         BodyKind::Empty => true,
         BodyKind::Raw(field) | BodyKind::Object(field) => name != field,
-        BodyKind::Json => route.query_inputs.contains(&name) || stands_in_path(route, name),
-        BodyKind::Form => !form::is_of_file(name),
+        BodyKind::Json => route.query_inputs.contains(&name) || is_path_input(route, name),
+        BodyKind::Form => !form::is_file_input(name),
     }
 }
 
-fn stands_in_path(route: &Route, name: &str) -> bool {
+fn is_path_input(route: &Route, name: &str) -> bool {
     route.path.split(['{', '}']).skip(1).step_by(2).any(|parameter| parameter == name)
 }
 

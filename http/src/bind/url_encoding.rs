@@ -7,7 +7,7 @@ use svcfs_base::{Fault, Kind};
 ///
 /// # Errors
 /// `Invalid` when it is not UTF-8: lossy decoding could name another page.
-pub(crate) fn decoded(text: &str) -> Result<String, Fault> {
+pub(crate) fn percent_decode(text: &str) -> Result<String, Fault> {
     percent_decode_str(text).decode_utf8().map(Into::into).map_err(|_| {
         let text = text.escape_default();
         Fault::new(Kind::Invalid, format!("`{text}` is not valid UTF-8 once percent-decoded"))
@@ -19,14 +19,14 @@ pub(crate) fn decoded(text: &str) -> Result<String, Fault> {
 ///
 /// # Errors
 /// `Invalid` when a name or value is not UTF-8.
-pub(crate) fn pairs(query: &str) -> Result<Vec<(String, String)>, Fault> {
-    let decoded = |text: &str| decoded(&text.replace('+', " "));
+pub(crate) fn parse_query(query: &str) -> Result<Vec<(String, String)>, Fault> {
+    let percent_decode = |text: &str| percent_decode(&text.replace('+', " "));
     query
         .split('&')
         .filter(|pair| !pair.is_empty())
         .map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Ok((decoded(name)?, decoded(value)?))
+            Ok((percent_decode(name)?, percent_decode(value)?))
         })
         .collect()
 }

@@ -16,17 +16,17 @@ const PREFIX: &str = "svc_";
 
 /// Arguments that writing tools have besides the inputs of the operation; the last one only for
 /// operations with preconditions.
-const ATTRIBUTION: [(&str, &str); 3] = [
+const EXTRA_ARGUMENTS: [(&str, &str); 3] = [
     ("actor", "Name the change is attributed to; becomes the commit author. `mcp-agent` when absent"),
     ("provenance", "Where the content comes from, as `type:id`, such as `run:249`; recorded in the page's frontmatter"),
     (
-        CONDITION,
+        PRECONDITION,
         "ETag the file was read with; the change is refused when somebody changed the file since. `*` means that it must exist",
     ),
 ];
 
 /// The precondition.
-const CONDITION: &str = "if_match";
+const PRECONDITION: &str = "if_match";
 
 /// All tools.
 pub(super) struct ToolList(Vec<ToolEntry>);
@@ -36,7 +36,7 @@ pub(super) struct ToolEntry {
     pub entry: &'static OperationEntry,
     pub inputs: OperationInputs,
     /// Names of its additional arguments.
-    pub attribution: Vec<&'static str>,
+    pub extra_arguments: Vec<&'static str>,
     /// Whether the output is not an object and is returned as `{"result": …}`.
     is_wrapped: bool,
     tool: Tool,
@@ -50,12 +50,12 @@ impl ToolList {
     }
     /// The list for agents.
     pub(super) fn list(&self) -> Vec<Tool> {
-        self.0.iter().map(|known| known.tool.clone()).collect()
+        self.0.iter().map(|tool| tool.tool.clone()).collect()
     }
     /// Finds a tool by its full name.
     pub(super) fn find(&self, name: &str) -> Option<&ToolEntry> {
         let name = name.strip_prefix(PREFIX)?;
-        self.0.iter().find(|known| known.entry.name == name)
+        self.0.iter().find(|tool| tool.entry.name == name)
     }
 }
 
@@ -75,8 +75,8 @@ impl ToolEntry {
         if !entry.is_text_only {
             tool = tool.with_raw_output_schema(Arc::new(output));
         }
-        let attribution = attribution(entry).map(|(name, _)| name).collect();
-        Self { entry, inputs: OperationInputs::from_entry(entry), attribution, is_wrapped, tool }
+        let extra_arguments = extra_arguments(entry).map(|(name, _)| name).collect();
+        Self { entry, inputs: OperationInputs::from_entry(entry), extra_arguments, is_wrapped, tool }
     }
 }
 
@@ -85,7 +85,7 @@ impl ToolEntry {
     ///
     /// # Errors
     /// `Invalid` for content that does not have its encoding.
-    pub(super) fn decoded(&self, arguments: Map<String, Value>) -> Result<Map<String, Value>, Fault> {
+    pub(super) fn decode(&self, arguments: Map<String, Value>) -> Result<Map<String, Value>, Fault> {
         let mut arguments = arguments.into();
         schema::decode(&mut arguments, &Value::Object((*self.tool.input_schema).clone()))?;
         match arguments {
@@ -94,23 +94,29 @@ impl ToolEntry {
         }
     }
     /// An output that matches the published schema.
-    pub(super) fn structured(&self, output: Value) -> Value {
-        let mut output = self.wrapped(output);
+    pub(super) fn to_structured(&self, output: Value) -> Value {
+        let mut output = self.wrap(output);
         if let Some(schema) = &self.tool.output_schema {
             schema::prune(&mut output, &Value::Object((**schema).clone()));
         }
         output
     }
     /// An output as an object.
-    pub(super) fn wrapped(&self, output: Value) -> Value {
+    pub(super) fn wrap(&self, output: Value) -> Value {
         if self.is_wrapped { json!({ "result": output }) } else { output }
     }
     /// A missing required argument, by its published name.
-    pub(super) fn missing(&self, arguments: &Map<String, Value>) -> Option<&str> {
+    pub(super) fn missing_argument(&self, arguments: &Map<String, Value>) -> Option<&str> {
         let required = self.tool.input_schema.get("required").and_then(Value::as_array);
         let names = required.into_iter().flatten().filter_map(Value::as_str);
-        let own = |name| self.entry.aliases.iter().find(|(other, _)| *other == name).map_or(name, |(_, own)| *own);
-        names.into_iter().find(|name| !arguments.contains_key(*name) && !arguments.contains_key(own(name)))
+        let own_name = |name| {
+            self.entry
+                .aliases
+                .iter()
+                .find(|(published_name, _)| *published_name == name)
+                .map_or(name, |(_, own_name)| *own_name)
+        };
+        names.into_iter().find(|name| !arguments.contains_key(*name) && !arguments.contains_key(own_name(name)))
     }
 }
 
@@ -123,7 +129,7 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
     object.remove("description");
     object.remove("title");
     if let Some(properties) = object.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
-        for (name, description) in attribution(entry) {
+        for (name, description) in extra_arguments(entry) {
             let described = || json!({ "type": "string", "description": description });
             properties.entry(name).or_insert_with(described);
         }
@@ -131,19 +137,19 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
             let property = properties.get_mut(*name).and_then(Value::as_object_mut);
             property.into_iter().for_each(|property| drop(property.insert("default".to_owned(), (*default).into())));
         }
-        for (other, own) in entry.aliases {
-            *properties = renamed(std::mem::take(properties), own, other);
+        for (published_name, own_name) in entry.aliases {
+            *properties = rename_member(std::mem::take(properties), own_name, published_name);
         }
     }
     let properties = object.get("properties").and_then(Value::as_object).into_iter().flatten();
     let with_default: Vec<String> =
         properties.filter(|(_, schema)| schema.get("default").is_some()).map(|(name, _)| name.clone()).collect();
     if let Some(required) = object.get_mut("required").and_then(Value::as_array_mut) {
-        for (other, own) in entry.aliases {
-            required.iter_mut().filter(|name| *name == own).for_each(|name| *name = json!(other));
+        for (published_name, own_name) in entry.aliases {
+            required.iter_mut().filter(|name| *name == own_name).for_each(|name| *name = json!(published_name));
         }
         // Inputs that other protocols require although they have a default.
-        required.retain(|name| !with_default.iter().any(|other| name == other));
+        required.retain(|name| !with_default.iter().any(|published_name| name == published_name));
     }
     // Unknown arguments are refused; clients that know this do not send them.
     object.insert("additionalProperties".to_owned(), false.into());
@@ -151,13 +157,13 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
 }
 
 /// The additional arguments of a tool.
-fn attribution(entry: &OperationEntry) -> impl Iterator<Item = (&'static str, &'static str)> {
+fn extra_arguments(entry: &OperationEntry) -> impl Iterator<Item = (&'static str, &'static str)> {
     let (writes, is_conditional) = (!entry.is_read_only(), entry.is_conditional);
-    ATTRIBUTION.into_iter().filter(move |(name, _)| writes && (is_conditional || *name != CONDITION))
+    EXTRA_ARGUMENTS.into_iter().filter(move |(name, _)| writes && (is_conditional || *name != PRECONDITION))
 }
 
 /// The same members in the same order, one of them renamed.
-fn renamed(members: Map<String, Value>, from: &str, to: &str) -> Map<String, Value> {
+fn rename_member(members: Map<String, Value>, from: &str, to: &str) -> Map<String, Value> {
     members.into_iter().map(|(name, value)| if name == from { (to.to_owned(), value) } else { (name, value) }).collect()
 }
 

@@ -33,18 +33,18 @@ use crate::response_budget::unbuffered;
 /// Maximum number of subscribers of all spaces.
 const MAX_SUBSCRIBERS: usize = 256;
 /// Maximum for one key, and for all clients without a key when authentication is on.
-const MAX_ALIKE: usize = MAX_SUBSCRIBERS / 2;
+const MAX_PER_KEY: usize = MAX_SUBSCRIBERS / 2;
 /// Maximum without a key per address, except loopback, where a proxy may run.
-const MAX_FROM_ONE: usize = 32;
+const MAX_PER_ADDRESS: usize = 32;
 /// Change sets per read of the log.
-const BATCH: usize = 64;
+const BATCH_SETS: usize = 64;
 /// Maximum lag of a live subscriber, in change sets.
-const MAX_BEHIND: u64 = 10_000;
+const MAX_LAG_SETS: u64 = 10_000;
 /// How often the access of a subscriber is checked.
-const RECHECK: Duration = Duration::from_secs(2);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// A comment keeps an idle connection open. Proxies close silent ones after 30 s (HAProxy) or 60 s
 /// (nginx); one comment may be late.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The subscribers, and the wake-up of each space.
 pub(crate) struct SubscriberRegistry {
@@ -62,15 +62,15 @@ pub(crate) struct SubscriberRegistry {
 struct SubscriberCounts {
     all: usize,
     /// Those without a key, when authentication is on.
-    strangers: usize,
+    anonymous: usize,
     /// Per caller with a limit.
-    of: HashMap<RateLimitKey, usize>,
+    by_caller: HashMap<RateLimitKey, usize>,
 }
 
 /// The limits that apply to a subscriber.
 struct SubscriberClass {
-    is_stranger: bool,
-    counted: Option<RateLimitKey>,
+    is_anonymous: bool,
+    limit_key: Option<RateLimitKey>,
 }
 
 impl SubscriberClass {
@@ -78,15 +78,15 @@ impl SubscriberClass {
         let token = identity.token.as_ref();
         let is_counted = |peer: &IpAddr| token.is_some() || !peer.to_canonical().is_loopback();
         Self {
-            is_stranger: token.is_none() && !app.server.access().is_open(),
-            counted: peer.filter(is_counted).map(|peer| RateLimitKey::new(token, peer)),
+            is_anonymous: token.is_none() && !app.server.access().is_open(),
+            limit_key: peer.filter(is_counted).map(|peer| RateLimitKey::new(token, peer)),
         }
     }
     /// Maximum number of subscribers of the same caller.
-    const fn most(&self) -> usize {
-        match self.counted {
-            Some(RateLimitKey::Address(_)) => MAX_FROM_ONE,
-            Some(RateLimitKey::Token(_)) | None => MAX_ALIKE,
+    const fn limit(&self) -> usize {
+        match self.limit_key {
+            Some(RateLimitKey::Address(_)) => MAX_PER_ADDRESS,
+            Some(RateLimitKey::Token(_)) | None => MAX_PER_KEY,
         }
     }
 }
@@ -100,46 +100,47 @@ struct FollowedSpace {
 
 impl SubscriberRegistry {
     pub(crate) fn new() -> Self {
-        Self { newest: Mutex::default(), max_behind: MAX_BEHIND, recheck: RECHECK, count: Arc::default() }
+        Self { newest: Mutex::default(), max_behind: MAX_LAG_SETS, recheck: RECHECK_INTERVAL, count: Arc::default() }
     }
     /// The newest position of a space; registers for its changes.
     fn newest_of(&self, space: &Arc<Space>) -> watch::Receiver<Seq> {
-        let mut followed = self.newest.lock();
-        if let Some(known) = followed.get(&space.name)
-            && known.space.upgrade().is_some_and(|known| Arc::ptr_eq(&known, space))
+        let mut spaces = self.newest.lock();
+        if let Some(followed_space) = spaces.get(&space.name)
+            && followed_space.space.upgrade().is_some_and(|followed_space| Arc::ptr_eq(&followed_space, space))
         {
-            return known.newest.clone();
+            return followed_space.newest.clone();
         }
         let (sender, newest) = watch::channel(space.vfs.last_seq());
         space.vfs.feed().on_event(move |seq| {
             sender.send_replace(seq);
             true
         });
-        let known = FollowedSpace { space: Arc::downgrade(space), newest: newest.clone() };
-        followed.insert(space.name.clone(), known);
+        let followed_space = FollowedSpace { space: Arc::downgrade(space), newest: newest.clone() };
+        spaces.insert(space.name.clone(), followed_space);
         newest
     }
     /// Number of subscribers.
     pub(crate) fn count(&self) -> usize {
         self.count.lock().all
     }
-    fn admit(&self, taker: SubscriberClass) -> Result<SubscriberPermit, Fault> {
+    fn admit(&self, class: SubscriberClass) -> Result<SubscriberPermit, Fault> {
         let mut counts = self.count.lock();
-        let of = taker.counted.as_ref().and_then(|counted| counts.of.get(counted)).copied().unwrap_or_default();
-        let (too_many, whose) = if counts.all >= MAX_SUBSCRIBERS {
+        let count_of =
+            class.limit_key.as_ref().and_then(|limit_key| counts.by_caller.get(limit_key)).copied().unwrap_or_default();
+        let (too_many, clients) = if counts.all >= MAX_SUBSCRIBERS {
             (MAX_SUBSCRIBERS, "clients")
-        } else if of >= taker.most() {
-            (taker.most(), "clients of yours")
-        } else if taker.is_stranger && counts.strangers >= MAX_ALIKE {
-            (MAX_ALIKE, "clients without a key")
+        } else if count_of >= class.limit() {
+            (class.limit(), "of your clients")
+        } else if class.is_anonymous && counts.anonymous >= MAX_PER_KEY {
+            (MAX_PER_KEY, "clients without a key")
         } else {
             counts.all += 1;
-            counts.strangers += usize::from(taker.is_stranger);
-            taker.counted.iter().for_each(|counted| *counts.of.entry(counted.clone()).or_default() += 1);
+            counts.anonymous += usize::from(class.is_anonymous);
+            class.limit_key.iter().for_each(|limit_key| *counts.by_caller.entry(limit_key.clone()).or_default() += 1);
             drop(counts);
-            return Ok(SubscriberPermit(Arc::clone(&self.count), taker));
+            return Ok(SubscriberPermit(Arc::clone(&self.count), class));
         };
-        let text = format!("{too_many} {whose} follow the event stream already; try again later");
+        let text = format!("{too_many} {clients} use the event stream already; retry in 60 s");
         Err(Fault::unavailable(text).with_detail(RETRY_AFTER_KEY, 60))
     }
 }
@@ -149,17 +150,17 @@ struct SubscriberPermit(Arc<Mutex<SubscriberCounts>>, SubscriberClass);
 
 impl Drop for SubscriberPermit {
     fn drop(&mut self) {
-        let Self(counts, SubscriberClass { is_stranger, counted }) = self;
+        let Self(counts, SubscriberClass { is_anonymous, limit_key }) = self;
         let mut counts = counts.lock();
         counts.all -= 1;
-        counts.strangers -= usize::from(*is_stranger);
-        let Some(counted) = counted else { return };
-        let left = counts.of.get_mut(counted).map(|count| {
+        counts.anonymous -= usize::from(*is_anonymous);
+        let Some(limit_key) = limit_key else { return };
+        let remaining = counts.by_caller.get_mut(limit_key).map(|count| {
             *count -= 1;
             *count
         });
-        if left == Some(0) {
-            counts.of.remove(counted);
+        if remaining == Some(0) {
+            counts.by_caller.remove(limit_key);
         }
     }
 }
@@ -212,12 +213,12 @@ impl FromStr for EventPosition {
 ///
 /// # Errors
 /// `Invalid` for an invalid id; `Unavailable` when a limit of subscribers is reached.
-pub(super) fn follow(
+pub(super) fn subscribe(
     app: &Arc<AppState>,
     space: Arc<Space>,
-    (pass, identity): (SpecialRequest, CallerIdentity),
+    (special, identity): (SpecialRequest, CallerIdentity),
 ) -> Result<Response, Fault> {
-    let resume = bind::header(&pass.headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
+    let resume = bind::header(&special.headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
     let newest = app.subscribers.newest_of(&space);
     let last = space.vfs.last_seq().0;
     let mut subscriber = EventSubscriber {
@@ -225,17 +226,17 @@ pub(super) fn follow(
         pending: VecDeque::new(),
         is_live: false,
         has_ended: false,
-        place: app.subscribers.admit(SubscriberClass::of(app, &identity, pass.peer))?,
+        permit: app.subscribers.admit(SubscriberClass::of(app, &identity, special.peer))?,
         app: Arc::clone(app),
         space,
-        pass,
+        special,
         identity,
-        checked: Instant::now(),
+        last_check: Instant::now(),
         newest,
     };
     // Such an id is from before the history of this space was replaced.
     if subscriber.position.seq > last {
-        subscriber.lag("this id is newer than the log; read the tree anew and go on from here", last);
+        subscriber.push_lagged("this id is newer than the log: read the tree again and continue from this id", last);
         subscriber.position = EventPosition { seq: last, part: 0 };
     }
     subscriber.is_live = subscriber.position.seq == last;
@@ -246,7 +247,7 @@ pub(super) fn follow(
     // Some proxies and clients wait for the first bytes before they treat a stream as open.
     let first = stream::iter([Ok(sse::Event::default().comment("connected"))]);
     let events = futures_util::StreamExt::chain(first, events);
-    let keep_alive = sse::keep_alive().interval(KEEP_ALIVE).text("keep-alive");
+    let keep_alive = sse::keep_alive().interval(KEEP_ALIVE_INTERVAL).text("keep-alive");
     let mut response = sse::reply(keep_alive.stream(Box::pin(events))).into_response();
     unbuffered(response.headers_mut());
     Ok(response)
@@ -255,10 +256,10 @@ pub(super) fn follow(
 struct EventSubscriber {
     app: Arc<AppState>,
     space: Arc<Space>,
-    pass: SpecialRequest,
+    special: SpecialRequest,
     identity: CallerIdentity,
     /// When access was last checked.
-    checked: Instant,
+    last_check: Instant,
     newest: watch::Receiver<Seq>,
     position: EventPosition,
     pending: VecDeque<sse::Event>,
@@ -266,7 +267,7 @@ struct EventSubscriber {
     is_live: bool,
     has_ended: bool,
     #[expect(dead_code, reason = "held for its drop, which gives the place back")]
-    place: SubscriberPermit,
+    permit: SubscriberPermit,
 }
 
 impl EventSubscriber {
@@ -276,8 +277,8 @@ impl EventSubscriber {
             if self.app.stop.is_cancelled() {
                 return None;
             }
-            let due = self.checked + self.app.subscribers.recheck;
-            if due <= Instant::now() && !self.may_stay().await {
+            let due = self.last_check + self.app.subscribers.recheck;
+            if due <= Instant::now() && !self.has_access().await {
                 return None;
             }
             if let Some(event) = self.pending.pop_front() {
@@ -295,15 +296,18 @@ impl EventSubscriber {
                 }
                 continue;
             }
-            let behind = newest - self.position.seq;
-            if self.is_live && behind > self.app.subscribers.max_behind {
-                self.lag("too far behind; reconnect with this id as Last-Event-ID to get what was missed", newest);
+            let lag_sets = newest - self.position.seq;
+            if self.is_live && lag_sets > self.app.subscribers.max_behind {
+                self.push_lagged(
+                    "too far behind: reconnect with this id as Last-Event-ID to get the missed events",
+                    newest,
+                );
                 self.has_ended = true;
                 continue;
             }
             self.read().await;
             // Checked after reading, so that no change made after access was lost is sent.
-            if !self.may_stay().await {
+            if !self.has_access().await {
                 return None;
             }
             self.is_live |= self.position.seq >= newest;
@@ -311,15 +315,15 @@ impl EventSubscriber {
     }
 
     /// Whether the subscriber still has access.
-    async fn may_stay(&mut self) -> bool {
-        self.checked = Instant::now();
-        self.app.still_admits(&self.pass, (&self.identity, &self.space)).await
+    async fn has_access(&mut self) -> bool {
+        self.last_check = Instant::now();
+        self.app.still_admits(&self.special, (&self.identity, &self.space)).await
     }
 
     /// Reads the next change sets.
     async fn read(&mut self) {
         let (space, from) = (Arc::clone(&self.space), Seq(self.position.seq));
-        let batch = self.app.blocking(Lane::Quick, move || space.vfs.feed().events_after(from, BATCH)).await;
+        let batch = self.app.blocking(Lane::Quick, move || space.vfs.feed().events_after(from, BATCH_SETS)).await;
         match batch {
             Ok(events) if events.is_empty() => {
                 // Announced, but not in the log: no more events will come.
@@ -327,10 +331,10 @@ impl EventSubscriber {
             }
             Ok(events) => {
                 for event in events {
-                    let told = announcements(&event, &self.identity.permissions);
-                    let count = told.len();
-                    let done = if event.seq.0 == self.position.seq + 1 { self.position.part } else { 0 };
-                    for (n, (name, data)) in told.into_iter().enumerate().skip(done) {
+                    let announced = announcements(&event, &self.identity.permissions);
+                    let count = announced.len();
+                    let already_sent = if event.seq.0 == self.position.seq + 1 { self.position.part } else { 0 };
+                    for (n, (name, data)) in announced.into_iter().enumerate().skip(already_sent) {
                         let id = EventPosition::after(event.seq, n + 1, count);
                         let sent = sse::Event::default().id(id.to_string()).event(name).data(data.to_string());
                         self.pending.push_back(sent);
@@ -347,7 +351,7 @@ impl EventSubscriber {
     }
 
     /// Adds a `lagged` event: there is a gap, and where to resume.
-    fn lag(&mut self, hint: &str, newest: u64) {
+    fn push_lagged(&mut self, hint: &str, newest: u64) {
         let resume = self.position.seq.min(newest);
         let data = json!({ "resume": resume.to_string(), "newest": newest.to_string(), "hint": hint });
         let event = sse::Event::default().id(resume.to_string()).event("lagged").data(data.to_string());
@@ -357,28 +361,29 @@ impl EventSubscriber {
 
 /// The events of a change set. Changes below `.svc`, which are internal, and those outside the
 /// subscriber's permissions are left out.
-fn announcements(event: &FeedEvent, reach: &Permissions) -> Vec<(&'static str, Value)> {
-    let told: Vec<&EventChange> = event.changes.iter().filter(|change| is_told(&change.path, reach)).collect();
-    if told.is_empty() {
+fn announcements(event: &FeedEvent, permissions: &Permissions) -> Vec<(&'static str, Value)> {
+    let visible: Vec<&EventChange> =
+        event.changes.iter().filter(|change| is_visible(&change.path, permissions)).collect();
+    if visible.is_empty() {
         return Vec::new();
     }
-    let together = |op: &'static str| {
-        let paths: Vec<&str> = told.iter().map(|change| change.path.as_str()).collect();
+    let combined = |op: &'static str| {
+        let paths: Vec<&str> = visible.iter().map(|change| change.path.as_str()).collect();
         let data = json!({ "op": op, "paths": paths, "actor": event.actor, "timestamp": event.time });
         vec![(op, data)]
     };
     match event.announcement {
-        EventAnnouncement::Files => told.iter().map(|change| one(event, change)).collect(),
-        EventAnnouncement::Bulk => together("bulk"),
-        EventAnnouncement::Import => together("import"),
+        EventAnnouncement::Files => visible.iter().map(|change| change_event(event, change)).collect(),
+        EventAnnouncement::Bulk => combined("bulk"),
+        EventAnnouncement::Import => combined("import"),
     }
 }
 
-fn is_told(path: &TreePath, reach: &Permissions) -> bool {
-    path.components().next() != Some(".svc") && reach.covers(path)
+fn is_visible(path: &TreePath, permissions: &Permissions) -> bool {
+    path.components().next() != Some(".svc") && permissions.covers(path)
 }
 
-fn one(event: &FeedEvent, change: &EventChange) -> (&'static str, Value) {
+fn change_event(event: &FeedEvent, change: &EventChange) -> (&'static str, Value) {
     let (path, actor, timestamp) = (&change.path, &event.actor, &event.time);
     match change.new {
         Some(etag) => {

@@ -17,7 +17,7 @@ use crate::bind::bearer;
 use crate::reply;
 
 /// Time limit of the storage check.
-const PATIENCE: Duration = Duration::from_millis(500);
+const CHECK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The version in `/healthz`, metrics and the OpenAPI document.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -37,9 +37,9 @@ pub(super) fn healthz(app: &AppState) -> Response {
 /// Whether writes can be accepted; 503 when the check of a space's storage or of a protocol server
 /// does not succeed within 500 ms. Operators get all spaces and problems.
 pub(super) async fn readyz(app: &Arc<AppState>, space: Arc<Space>, headers: &HeaderMap) -> Response {
-    let (asked, audience) = (Arc::clone(app), audience(app, headers));
-    let probe = app.watched(Lane::Quick, move || Ok(readiness_report(&asked.server, &space, audience)));
-    let error = match tokio::time::timeout(PATIENCE, probe).await {
+    let (state, audience) = (Arc::clone(app), audience(app, headers));
+    let check = app.blocking_spawned(Lane::Quick, move || Ok(readiness_report(&state.server, &space, audience)));
+    let error = match tokio::time::timeout(CHECK_TIMEOUT, check).await {
         Ok(Ok(report)) => {
             let status = match report.status {
                 ServerReadiness::Ready => StatusCode::OK,
@@ -53,7 +53,7 @@ pub(super) async fn readyz(app: &Arc<AppState>, space: Arc<Space>, headers: &Hea
             log(&fault, "readyz", "-");
             fault.message().to_owned()
         }
-        Err(_) => format!("the storage did not answer within {} ms", PATIENCE.as_millis()),
+        Err(_) => format!("the storage did not answer within {} ms", CHECK_TIMEOUT.as_millis()),
     };
     let body = json!({ "status": ServerReadiness::StorageUnreachable, "error": error });
     reply::json(StatusCode::SERVICE_UNAVAILABLE, &body)
@@ -62,7 +62,7 @@ pub(super) async fn readyz(app: &Arc<AppState>, space: Arc<Space>, headers: &Hea
 /// The detail of the report: full for callers with credentials for the entire server, without them
 /// the public part.
 pub(super) fn audience(app: &AppState, headers: &HeaderMap) -> MetricsAudience {
-    match known(app, headers) {
+    match identify_cached(app, headers) {
         Ok(CallerIdentity { space: None, permissions: Permissions { folder: None, scope: _ }, .. }) => {
             MetricsAudience::Operator
         }
@@ -75,7 +75,7 @@ pub(super) fn audience(app: &AppState, headers: &HeaderMap) -> MetricsAudience {
 ///
 /// # Errors
 /// `Unauthenticated` for missing or unknown credentials.
-pub(crate) fn known(app: &AppState, headers: &HeaderMap) -> Result<CallerIdentity, Fault> {
+pub(crate) fn identify_cached(app: &AppState, headers: &HeaderMap) -> Result<CallerIdentity, Fault> {
     let access = app.server.access();
     // Without authentication, credentials are ignored, even malformed ones.
     if access.is_open() {

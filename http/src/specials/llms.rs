@@ -41,14 +41,14 @@ pub(super) async fn index(
     identity: &CallerIdentity,
 ) -> Result<Response, Fault> {
     let server = Arc::clone(&app.server);
-    let reach = identity.permissions.clone();
+    let permissions = identity.permissions.clone();
     let is_stranger = identity.token.is_none() && !server.access().is_open();
     if is_stranger && space.visibility() != SpaceVisibility::Public {
         // As for the pages, so that the response does not reveal which spaces exist.
         return Err(Fault::new(Kind::Unauthenticated, "missing bearer token"));
     }
     let work = move || {
-        let caller = Caller { permissions: reach, ..Caller::new(Protocol::Http) };
+        let caller = Caller { permissions, ..Caller::new(Protocol::Http) };
         write_index(&OperationContext::new(&server, &space, &caller))
     };
     let text = app.blocking(Lane::Slow, work).await?;
@@ -65,13 +65,13 @@ fn write_index(cx: &OperationContext<'_>) -> Result<String, Fault> {
     }
     let base = cx.public_url().map_or("", |url| url.as_str());
     let mut text = HEAD.to_owned();
-    let mut left_out = 0_usize;
+    let mut omitted_pages = 0_usize;
     for (title, paths) in sections {
-        let head = format!("\n## {title}\n\n");
-        let mut lines = head.clone();
+        let heading = format!("\n## {title}\n\n");
+        let mut lines = heading.clone();
         for path in paths {
             if text.len() + lines.len() > MAX_BYTES {
-                left_out += 1;
+                omitted_pages += 1;
                 continue;
             }
             // The page may have been removed since it was listed.
@@ -79,15 +79,15 @@ fn write_index(cx: &OperationContext<'_>) -> Result<String, Fault> {
             let description = page.frontmatter.get("description").and_then(Value::as_str);
             let (title, summary) = (one_line(&page.title), shortened(description.unwrap_or(&page.excerpt)));
             let link = utf8_percent_encode(path.as_str(), IN_LINK);
-            let mark = if summary.is_empty() { "" } else { ": " };
-            writeln!(lines, "- [{title}]({base}/raw/{link}){mark}{summary}").map_err(Fault::internal)?;
+            let separator = if summary.is_empty() { "" } else { ": " };
+            writeln!(lines, "- [{title}]({base}/raw/{link}){separator}{summary}").map_err(Fault::internal)?;
         }
-        if lines.len() > head.len() {
+        if lines.len() > heading.len() {
             text.push_str(&lines);
         }
     }
-    if left_out > 0 {
-        writeln!(text, "\n<!-- {left_out} more pages are left out -->").map_err(Fault::internal)?;
+    if omitted_pages > 0 {
+        writeln!(text, "\n<!-- {omitted_pages} more pages are left out -->").map_err(Fault::internal)?;
     }
     Ok(text)
 }

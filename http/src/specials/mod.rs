@@ -9,7 +9,7 @@ mod llms;
 mod metrics;
 mod raw;
 
-pub(crate) use health::{VERSION, known};
+pub(crate) use health::{VERSION, identify_cached};
 
 use std::sync::Arc;
 
@@ -49,15 +49,15 @@ impl SpecialPage {
         }
     }
     /// Whether it is for monitoring: no credentials, no rate limit, no log lines.
-    const fn is_watched(self) -> bool {
+    const fn is_monitoring(self) -> bool {
         matches!(self, Self::Health | Self::Healthz | Self::Readyz | Self::Metrics)
     }
     /// Whether a request without credentials may name a space.
-    pub(crate) const fn is_about_a_space(self) -> bool {
+    pub(crate) const fn has_space(self) -> bool {
         matches!(self, Self::Readyz)
     }
     /// The identity of a caller without credentials, if the space allows one.
-    pub(crate) fn stranger(self, space: &Space) -> Option<CallerIdentity> {
+    pub(crate) fn anonymous(self, space: &Space) -> Option<CallerIdentity> {
         match (self, space.visibility()) {
             // Lists only pages that are marked as public.
             (Self::Llms, SpaceVisibility::Private | SpaceVisibility::Unlisted) => {
@@ -102,15 +102,15 @@ impl SpecialRoute {
     const fn root(path: &'static str, name: &'static str, page: SpecialPage) -> Self {
         Self { prefix: RoutePrefix::Root, path, name, summary: "", responses: &[(200, "application/json")], page }
     }
-    const fn about(mut self, summary: &'static str) -> Self {
+    const fn with_summary(mut self, summary: &'static str) -> Self {
         self.summary = summary;
         self
     }
-    const fn answers(mut self, answers: &'static [(u16, &'static str)]) -> Self {
+    const fn with_responses(mut self, answers: &'static [(u16, &'static str)]) -> Self {
         self.responses = answers;
         self
     }
-    const fn at(mut self, place: RoutePrefix) -> Self {
+    const fn with_prefix(mut self, place: RoutePrefix) -> Self {
         self.prefix = place;
         self
     }
@@ -119,7 +119,7 @@ impl SpecialRoute {
         self.page.guard()
     }
     /// The effect of a key that is limited to a folder, as text.
-    pub(crate) const fn within(&self) -> &'static str {
+    pub(crate) const fn folder_effect(&self) -> &'static str {
         match self.page {
             SpecialPage::Health
             | SpecialPage::Healthz
@@ -138,7 +138,7 @@ impl SpecialRoute {
         match status {
             400 | 403 | 404 | 500 => true,
             401 | 503 => is_guarded,
-            429 => !self.page.is_watched(),
+            429 => !self.page.is_monitoring(),
             _ => false,
         }
     }
@@ -151,30 +151,30 @@ impl SpecialRoute {
 
 /// All special pages.
 pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
-    SpecialRoute::root("/health", "health", SpecialPage::Health).about("Tell that the process answers"),
-    SpecialRoute::root("/healthz", "healthz", SpecialPage::Healthz).about("Tell uptime and version"),
+    SpecialRoute::root("/health", "health", SpecialPage::Health).with_summary("Tell that the process answers"),
+    SpecialRoute::root("/healthz", "healthz", SpecialPage::Healthz).with_summary("Tell uptime and version"),
     SpecialRoute::root("/readyz", "readyz", SpecialPage::Readyz)
-        .about("Tell whether writes can be accepted")
-        .answers(&[(200, "application/json"), (503, "application/json")]),
+        .with_summary("Tell whether writes can be accepted")
+        .with_responses(&[(200, "application/json"), (503, "application/json")]),
     SpecialRoute::root("/metrics", "metrics", SpecialPage::Metrics)
-        .about("Read metrics, as OpenMetrics where `Accept` asks for it, else in the Prometheus text format")
-        .answers(&[(200, "text/plain"), (200, "application/openmetrics-text")]),
-    SpecialRoute::root("/api/openapi.json", "openapi", SpecialPage::OpenApi).about("Read this description"),
+        .with_summary("Read metrics, as OpenMetrics where `Accept` asks for it, else in the Prometheus text format")
+        .with_responses(&[(200, "text/plain"), (200, "application/openmetrics-text")]),
+    SpecialRoute::root("/api/openapi.json", "openapi", SpecialPage::OpenApi).with_summary("Read this description"),
     SpecialRoute::root("/api/docs", "docs", SpecialPage::Docs)
-        .about("Read this description in a browser")
-        .answers(&[(301, "")]),
+        .with_summary("Read this description in a browser")
+        .with_responses(&[(301, "")]),
     SpecialRoute::root("/api/docs/", "docs_folder", SpecialPage::Docs)
-        .about("Read this description in a browser")
-        .answers(&[(301, "")]),
+        .with_summary("Read this description in a browser")
+        .with_responses(&[(301, "")]),
     SpecialRoute::root("/api/docs/{*file}", "docs_file", SpecialPage::DocsFile)
-        .about("Read a part of the documentation browser")
-        .answers(&[(200, "*/*"), (404, "application/json")]),
+        .with_summary("Read a part of the documentation browser")
+        .with_responses(&[(200, "*/*"), (404, "application/json")]),
     SpecialRoute::root("/llms.txt", "llms", SpecialPage::Llms)
-        .about("Read an index of all pages, for agents")
-        .answers(&[(200, "text/plain")]),
+        .with_summary("Read an index of all pages, for agents")
+        .with_responses(&[(200, "text/plain")]),
     SpecialRoute::root("/raw/{*path}", "raw", SpecialPage::Raw)
-        .about("Read a file's bytes, as a browser embeds them")
-        .answers(&[
+        .with_summary("Read a file's bytes, as a browser embeds them")
+        .with_responses(&[
             (200, "*/*"),
             (206, "*/*"),
             (400, "application/json"),
@@ -182,12 +182,12 @@ pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
             (416, "application/json"),
         ]),
     SpecialRoute::root("/events", "events", SpecialPage::Events)
-        .about("Follow changes as server-sent events; `Last-Event-ID` replays what was missed")
-        .answers(&[(200, "text/event-stream"), (400, "application/json"), (503, "application/json")])
-        .at(RoutePrefix::Space),
+        .with_summary("Follow changes as server-sent events; `Last-Event-ID` replays what was missed")
+        .with_responses(&[(200, "text/event-stream"), (400, "application/json"), (503, "application/json")])
+        .with_prefix(RoutePrefix::Space),
     SpecialRoute::root(crate::mcp::PATH, "mcp", SpecialPage::Mcp)
-        .about("Speak the agent tool protocol (MCP, streamable HTTP)")
-        .answers(&[
+        .with_summary("Speak the agent tool protocol (MCP, streamable HTTP)")
+        .with_responses(&[
             (200, "application/json"),
             (200, "text/event-stream"),
             (202, ""),
@@ -196,26 +196,26 @@ pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
             (406, "application/json"),
             (415, "application/json"),
         ])
-        .at(RoutePrefix::Unrouted),
+        .with_prefix(RoutePrefix::Unrouted),
 ];
 
 /// Whether a path is for monitoring.
-pub(crate) fn is_watched(path: &str) -> bool {
-    SPECIAL_ROUTES.iter().any(|special| special.path == path && special.page.is_watched())
+pub(crate) fn is_monitoring(path: &str) -> bool {
+    SPECIAL_ROUTES.iter().any(|special| special.path == path && special.page.is_monitoring())
 }
 
 /// Handles a request for a special page.
 ///
 /// # Errors
 /// Those of the page.
-pub(crate) async fn answer(
+pub(crate) async fn handle(
     app: &Arc<AppState>,
     space: Arc<Space>,
-    (pass, identity): (SpecialRequest, CallerIdentity),
+    (special, identity): (SpecialRequest, CallerIdentity),
 ) -> Result<Response, Fault> {
-    let headers = &pass.headers;
-    let parameter = || pass.address.parameters.first().map_or("", |(_, value)| value.as_str());
-    match pass.page {
+    let headers = &special.headers;
+    let parameter = || special.address.parameters.first().map_or("", |(_, value)| value.as_str());
+    match special.page {
         SpecialPage::Health => Ok(health::health()),
         SpecialPage::Healthz => Ok(health::healthz(app)),
         SpecialPage::Readyz => Ok(health::readyz(app, space, headers).await),
@@ -225,7 +225,7 @@ pub(crate) async fn answer(
         SpecialPage::DocsFile => docs::file(parameter()),
         SpecialPage::Llms => llms::index(app, space, &identity).await,
         SpecialPage::Raw => raw::raw(app, space, (headers, parameter(), &identity)).await,
-        SpecialPage::Events => events::follow(app, space, (pass, identity)),
+        SpecialPage::Events => events::subscribe(app, space, (special, identity)),
         // The listener handles it; it is in the table for the lists only.
         SpecialPage::Mcp => Err(Fault::not_found("the agent protocol is at /mcp")),
     }
