@@ -69,10 +69,7 @@ impl ActiveRequest {
 
     /// Checks host and origin, identifies the caller, and counts the request for rate limits,
     /// before it is handled. The identity is a result of its own, because not every endpoint needs
-    /// one.
-    ///
-    /// # Errors
-    /// `Forbidden` for a foreign host or origin, `RateLimited`.
+    /// one. Errors: `Forbidden` for a foreign host or origin, `RateLimited`.
     pub(crate) async fn admit(
         &mut self,
         app: &AppState,

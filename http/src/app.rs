@@ -39,10 +39,8 @@ pub(crate) struct AppState {
 }
 
 impl AppState {
-    /// Creates the state for `server`'s spaces.
-    ///
-    /// # Errors
-    /// `Routes` when two operations have the same route.
+    /// Creates the state for `server`'s spaces. Errors: `Routes` when two operations have the same
+    /// route.
     pub(crate) fn new(
         catalogue: &'static [OperationArea],
         server: Arc<ServerState>,
@@ -61,10 +59,7 @@ impl AppState {
         }))
     }
 
-    /// The space of a name; the primary one for `None`.
-    ///
-    /// # Errors
-    /// `NotFound` for an unknown name.
+    /// The space of a name; the primary one for `None`. Errors: `NotFound` for an unknown name.
     pub(crate) fn space(&self, name: Option<&str>) -> Result<Arc<Space>, Fault> {
         match name {
             None => Ok(Arc::clone(self.server.primary())),
@@ -72,21 +67,16 @@ impl AppState {
         }
     }
 
-    /// The space of a name, for an identified caller.
-    ///
-    /// # Errors
-    /// `Unauthenticated` when the credentials are for another space. This is checked before the
-    /// lookup, so that it does not reveal which spaces exist. Those of [`AppState::space`].
+    /// The space of a name, for an identified caller. Errors: `Unauthenticated` when the
+    /// credentials are for another space. This is checked before the lookup, so that it does not
+    /// reveal which spaces exist. Those of [`AppState::space`].
     pub(crate) fn enter_space(&self, identity: &CallerIdentity, name: Option<&str>) -> Result<Arc<Space>, Fault> {
         identity.check_space(name.unwrap_or(&self.server.primary().name))?;
         self.space(name)
     }
 
-    /// Identifies the caller of a request.
-    ///
-    /// # Errors
-    /// `Unauthenticated` for missing or wrong credentials, when they are required; `Unavailable`
-    /// when they cannot be checked.
+    /// Identifies the caller of a request. Errors: `Unauthenticated` for missing or wrong
+    /// credentials, when they are required; `Unavailable` when they cannot be checked.
     pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<CallerIdentity, Fault> {
         let access = self.server.access();
         // Without authentication, credentials are ignored, even malformed ones.
@@ -102,10 +92,8 @@ impl AppState {
     }
 
     /// Runs an operation with one of its handlers ([`OperationEntry::call`] and its variants) and
-    /// returns the output with its metadata.
-    ///
-    /// # Errors
-    /// Those of the operation; `Unavailable` when the lane is full.
+    /// returns the output with its metadata. Errors: Those of the operation; `Unavailable` when the
+    /// lane is full.
     pub(crate) async fn run_operation<T: Send + 'static>(
         &self,
         (entry, handler): (&OperationEntry, OperationHandler<T>),
@@ -126,10 +114,8 @@ impl AppState {
     }
 
     /// Runs blocking work outside the lanes: metrics of the lanes must not wait for a place in one.
-    ///
-    /// # Errors
-    /// Those of the work; `Internal` when it panicked, `Unavailable` when the runtime is shutting
-    /// down.
+    /// Errors: Those of the work; `Internal` when it panicked, `Unavailable` when the runtime is
+    /// shutting down.
     pub(crate) async fn run_unbounded<T, W>(&self, work: W) -> Result<T, Fault>
     where
         T: Send + 'static,
@@ -139,10 +125,8 @@ impl AppState {
         flatten(Lanes::run_unbounded(move || span.in_scope(work)).await)
     }
 
-    /// Runs blocking work in a lane, inside the current tracing span.
-    ///
-    /// # Errors
-    /// Those of the work; `Unavailable` when the lane stays full; `Internal` when it panicked.
+    /// Runs blocking work in a lane, inside the current tracing span. Errors: Those of the work;
+    /// `Unavailable` when the lane stays full; `Internal` when it panicked.
     pub(crate) async fn blocking<T, W>(&self, lane: Lane, work: W) -> Result<T, Fault>
     where
         T: Send + 'static,
@@ -153,9 +137,7 @@ impl AppState {
     }
 
     /// As [`AppState::blocking`], for callers that give up after a timeout; the work continues.
-    ///
-    /// # Errors
-    /// Those of [`AppState::blocking`].
+    /// Errors: Those of [`AppState::blocking`].
     pub(crate) async fn blocking_spawned<T, W>(&self, lane: Lane, work: W) -> Result<T, Fault>
     where
         T: Send + 'static,

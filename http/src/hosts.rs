@@ -57,9 +57,7 @@ impl AllowedHosts {
         Self { names, is_unspecified, cors: settings.cors.clone() }
     }
 
-    /// Checks `Host`. A request without one (HTTP/1.0) is not from a browser and passes.
-    ///
-    /// # Errors
+    /// Checks `Host`. A request without one (HTTP/1.0) is not from a browser and passes. Errors:
     /// `Forbidden` for the name of another server.
     pub(crate) fn check_host(&self, headers: &HeaderMap) -> Result<(), Fault> {
         let Some(host) = headers.get(http::header::HOST) else {
@@ -78,10 +76,7 @@ impl AllowedHosts {
 
     /// Checks `Origin`. Allowed are local pages, the public URL, pages served from the same host
     /// and port, and the origins of `server.cors` with the methods listed there. `None` for a
-    /// request that no page sent.
-    ///
-    /// # Errors
-    /// `Forbidden` for every other origin.
+    /// request that no page sent. Errors: `Forbidden` for every other origin.
     pub(crate) fn check_origin(&self, headers: &HeaderMap, method: &Method) -> Result<Option<BrowserOrigin>, Fault> {
         let Some(origin) = headers.get(http::header::ORIGIN) else {
             return Ok(None);

@@ -15,49 +15,52 @@ use crate::{media, schema_patterns};
 const DESCRIPTION: &str = "Read, write, search and follow a tree of markdown pages. Every write is a git commit whose author is \
     `X-Actor`. A space other than the primary one is named by `X-Svc-Space` or in the path: `/api/svc/{space}/…`.";
 
-const KEY_DESCRIPTION: &str =
-    "A key of `auth.api_key` or `auth.api_keys`; where `auth.type` is `none`, it is not looked at";
+const KEY_DESCRIPTION: &str = "A key of `auth.api_key` or `auth.api_keys`; ignored when `auth.type` is `none`";
 
 /// Header parameters, by their key under `components`.
 const HEADERS: [(&str, &str, &str); 7] = [
-    ("Space", SPACE, "Name of the space; beats the path. 404 when there is none of that name"),
-    ("Actor", "X-Actor", "Who changes; becomes the commit author. `anonymous` when absent"),
+    ("Space", SPACE, "Name of the space; takes precedence over the path. 404 when there is none of that name"),
+    ("Actor", "X-Actor", "Author of the change and of its commit. `anonymous` when absent"),
     ("Provenance", "X-Provenance", "Where the content comes from, as `type:id`"),
     (
         "IfMatch",
         "If-Match",
         "ETag the page was read with, or `*`; 409 when the page has changed since; 412 beside `If-None-Match`",
     ),
-    ("IfNoneMatch", "If-None-Match", "`*`: create only; 412 when something is there. What is no ETag has no effect"),
-    ("IfNoneMatchRead", "If-None-Match", "ETag of a cached copy; 304 when it is still right"),
+    (
+        "IfNoneMatch",
+        "If-None-Match",
+        "`*`: create only; 412 when the path exists. A value that is not an ETag is ignored",
+    ),
+    ("IfNoneMatchRead", "If-None-Match", "ETag of a cached copy; 304 when it is still current"),
     (
         "IfModifiedSince",
         "If-Modified-Since",
-        "Date of a cached copy, for callers without its ETag; 304 when it is still right",
+        "Date of a cached copy, for callers without its ETag; 304 when it is still current",
     ),
 ];
 
 /// Error responses by status, with their key under `components`.
 const ERRORS: [(u16, &str, &str); 14] = [
     (400, "Invalid", "The request is malformed, or a parameter is missing or unreadable"),
-    (401, "Unauthenticated", "No credentials, or wrong ones, where `auth.type` asks for some"),
+    (401, "Unauthenticated", "Credentials are missing or wrong, and `auth.type` requires them"),
     (
         403,
         "Forbidden",
-        "Credentials that do not allow it, a browser page of an origin or host that is not this server's, or a place that cannot be \
-         written",
+        "The credentials do not allow the operation, the request is from a web page of a foreign origin or host, or \
+         the path is read-only",
     ),
-    (404, "NotFound", "Nothing is there, or there is no such space"),
-    (409, "Conflict", "Somebody else was first: the page changed since it was read, or the name is taken"),
-    (412, "PreconditionFailed", "`If-None-Match: *` and something is there, or a condition that contradicts it"),
+    (404, "NotFound", "The path or the space does not exist"),
+    (409, "Conflict", "Conflict with another change: the page changed since it was read, or the name exists already"),
+    (412, "PreconditionFailed", "`If-None-Match: *` and the path exists, or preconditions that contradict each other"),
     (413, "TooLarge", "The body is over its limit"),
-    (415, "UnsupportedType", "A kind of file that is not taken here (`assets.allowed_types`)"),
+    (415, "UnsupportedType", "The type of the file is not allowed (`assets.allowed_types`)"),
     (422, "Rejected", "Lint or a schema refused the content; `issues` says where"),
-    (423, "Locked", "A client of another protocol (WebDAV) has locked it; `error` says who, and until when"),
-    (429, "RateLimited", "Too many requests; `Retry-After` says when to try again"),
-    (500, "Internal", "The server's own failure; the log has the details under `request_id`"),
-    (501, "Disabled", "A part that is switched off by the settings; `error` says by which"),
-    (503, "Unavailable", "A part that is busy or cannot answer now; `Retry-After` says when to try again"),
+    (423, "Locked", "A WebDAV client has locked the path; `error` says who, and until when"),
+    (429, "RateLimited", "Too many requests; `Retry-After` says when to retry"),
+    (500, "Internal", "Internal error; the log has the details under `request_id`"),
+    (501, "Disabled", "The feature is disabled by a setting; `error` names it"),
+    (503, "Unavailable", "A component is busy or unavailable; `Retry-After` says when to retry"),
 ];
 
 /// The document of a catalogue, as JSON text; ends with a newline.
@@ -228,7 +231,7 @@ impl OpenApiWriter {
         let mut responses = Map::new();
         responses.insert(route.success_status.to_string(), success);
         if route.has_etag && route.is_read_only {
-            responses.insert("304".to_owned(), json!({ "description": "The cached copy is still right" }));
+            responses.insert("304".to_owned(), json!({ "description": "The cached copy is still current" }));
         }
         for (status, name, _) in ERRORS {
             if may_fail(route, status) {
@@ -285,7 +288,7 @@ impl OpenApiWriter {
         }
         let error = json!({
             "type": "object",
-            "description": "A refusal; some carry further members, such as `issues` or `etag`",
+            "description": "An error; some have further members, such as `issues` or `etag`",
             "properties": { "error": { "type": "string", "description": "What went wrong, and what to do" } },
             "required": ["error"],
         });
@@ -457,7 +460,7 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
                 required.into_iter().for_each(|required| required.retain(|required| required != name));
             }
             for name in in_path(route.path).filter(|_| route.path_wins) {
-                schema["properties"][name] = json!({ "description": "Not heeded: the address says it" });
+                schema["properties"][name] = json!({ "description": "Ignored: the path of the URL has it" });
             }
             for name in route.required_one_of {
                 let property = schema.pointer_mut(&format!("/properties/{name}"));

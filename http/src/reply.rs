@@ -45,10 +45,7 @@ pub(crate) struct CacheValidators {
 
 impl CacheValidators {
     /// Parses `If-None-Match` and `If-Modified-Since`; an invalid date is ignored (RFC 9110
-    /// 13.1.3).
-    ///
-    /// # Errors
-    /// `Invalid` for a header that is not UTF-8.
+    /// 13.1.3). Errors: `Invalid` for a header that is not UTF-8.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Fault> {
         let date = header(headers, IF_MODIFIED_SINCE.as_str())?;
         let modified_since =
@@ -77,19 +74,14 @@ pub(crate) const fn is_plain(route: &Route) -> bool {
         && route.success_status != StatusCode::NO_CONTENT.as_u16()
 }
 
-/// The response of a plain route, from JSON text.
-///
-/// # Errors
-/// `Internal` for an invalid status.
+/// The response of a plain route, from JSON text. Errors: `Internal` for an invalid status.
 pub(crate) fn json_bytes(route: &Route, output: Vec<u8>) -> Result<Response, Fault> {
     let status = StatusCode::from_u16(route.success_status).map_err(Fault::internal)?;
     Ok(json_as(route.json_media_type.unwrap_or(media::JSON), status, output))
 }
 
-/// The response of a route, from the output of its operation.
-///
-/// # Errors
-/// `Internal` for an invalid status.
+/// The response of a route, from the output of its operation. Errors: `Internal` for an invalid
+/// status.
 pub(crate) fn output(route: &Route, output: Value, cached: &CacheValidators) -> Result<Response, Fault> {
     let status = StatusCode::from_u16(route.success_status).map_err(Fault::internal)?;
     let mut response = if route.has_etag && route.is_read_only && cached.is_current(&output) {

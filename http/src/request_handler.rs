@@ -160,10 +160,7 @@ impl AppState {
 
     /// The caller of a request and its space. Credentials are checked first, so that
     /// unauthenticated callers do not learn which spaces exist, except those for which `anonymous`
-    /// returns an identity.
-    ///
-    /// # Errors
-    /// `Unauthenticated`, `NotFound` for an unknown space.
+    /// returns an identity. Errors: `Unauthenticated`, `NotFound` for an unknown space.
     fn admit(
         &self,
         identity: Result<CallerIdentity, Fault>,

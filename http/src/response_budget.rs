@@ -48,11 +48,8 @@ impl Default for ResponseBudget {
 
 impl AppState {
     /// Prepares a response for sending: a large one takes memory from the budget until it is sent,
-    /// or is spilled to disk.
-    ///
-    /// # Errors
-    /// `Unavailable` when neither is possible for a read. The response to a write is sent in any
-    /// case.
+    /// or is spilled to disk. Errors: `Unavailable` when neither is possible for a read. The
+    /// response to a write is sent in any case.
     pub(crate) async fn bounded(
         &self,
         (space, is_read): (Arc<Space>, bool),
@@ -89,10 +86,7 @@ impl AppState {
 
     /// The response of a plain route, from its text. A large one is generated while it is sent and
     /// takes memory until then. Without budget it is generated completely and handled as other
-    /// large responses.
-    ///
-    /// # Errors
-    /// Those of generating the text.
+    /// large responses. Errors: Those of generating the text.
     pub(crate) async fn json_response(&self, route: &Route, text: JsonText) -> Result<Response, Fault> {
         let Some(rest) = &text.rest else { return reply::json_bytes(route, text.first) };
         let kib = ((rest.memory_bytes() + 2 * PIECE) / 1024).min(MAX_STREAMED_KIB);

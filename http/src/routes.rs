@@ -41,17 +41,12 @@ pub(crate) struct RouteParameters {
 
 impl RouteParameters {
     /// The name of the requested space, if there is one; the header takes precedence over the path.
-    ///
-    /// # Errors
-    /// `Invalid` for a header that is not UTF-8.
+    /// Errors: `Invalid` for a header that is not UTF-8.
     pub(crate) fn space_name(&self, headers: &HeaderMap) -> Result<Option<String>, Fault> {
         Ok(header(headers, SPACE)?.or_else(|| self.space.clone()))
     }
 
-    /// The requested space.
-    ///
-    /// # Errors
-    /// `NotFound` when there is none of that name.
+    /// The requested space. Errors: `NotFound` when there is none of that name.
     pub(crate) fn space(&self, app: &AppState, headers: &HeaderMap) -> Result<Arc<Space>, Fault> {
         app.space(self.space_name(headers)?.as_deref())
     }
@@ -80,10 +75,7 @@ pub(crate) struct RouteTable {
 }
 
 impl RouteTable {
-    /// The table of a catalogue.
-    ///
-    /// # Errors
-    /// Two operations with the same route.
+    /// The table of a catalogue. Errors: Two operations with the same route.
     pub(crate) fn new(catalogue: &'static [OperationArea]) -> Result<Self, InsertError> {
         let (mut below_prefix, mut at_root) =
             (BTreeMap::<_, MethodTargets>::new(), BTreeMap::<_, MethodTargets>::new());
@@ -108,10 +100,7 @@ impl RouteTable {
     }
 
     /// The target of a percent-encoded path and method. Below the prefix, an endpoint's name takes
-    /// precedence over a space's.
-    ///
-    /// # Errors
-    /// `Invalid` when the path is not UTF-8.
+    /// precedence over a space's. Errors: `Invalid` when the path is not UTF-8.
     pub(crate) fn find(&self, method: &http::Method, path: &str) -> Result<RouteMatch<'_>, Fault> {
         let Some(suffix) = path.strip_prefix(API_PREFIX).filter(|suffix| suffix.starts_with('/')) else {
             return find(&self.at_root, method, path, None);

@@ -43,11 +43,8 @@ impl UnreadBody {
 ///
 /// Bytes over the limit are read and dropped up to [`MAX_BODY_BYTES`], because a client that is
 /// still sending when the connection closes does not see the response. A client that sent `Expect:
-/// 100-continue` gets it immediately.
-///
-/// # Errors
-/// `TooLarge`, naming `what`; `Invalid` when the body is incomplete, pauses for 30 s, or takes
-/// longer than 30 s plus a second per 4 KiB.
+/// 100-continue` gets it immediately. Errors: `TooLarge`, naming `what`; `Invalid` when the body is
+/// incomplete, pauses for 30 s, or takes longer than 30 s plus a second per 4 KiB.
 pub(crate) async fn read(mut body: UnreadBody, limit: usize, what: &str) -> Result<Bytes, Fault> {
     if body.expects_continue && body.content_length.is_some_and(|length| length > limit) {
         return Err(Fault::too_large(what, limit));

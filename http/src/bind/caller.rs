@@ -5,10 +5,8 @@ use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 use svcfs_base::{Actor, Caller, ETag, Fault, Kind, Precondition, Protocol, Provenance};
 
-/// The text of a header; several lines are joined with commas.
-///
-/// # Errors
-/// `Invalid` when it is not UTF-8.
+/// The text of a header; several lines are joined with commas. Errors: `Invalid` when it is not
+/// UTF-8.
 pub(crate) fn header(headers: &HeaderMap, name: &str) -> Result<Option<String>, Fault> {
     let mut lines = Vec::new();
     for value in headers.get_all(name) {
@@ -24,10 +22,8 @@ pub(crate) fn etag_header(headers: &HeaderMap, name: &HeaderName) -> Option<Stri
     (!lines.is_empty()).then(|| lines.join(","))
 }
 
-/// The token of `Authorization: Bearer TOKEN` (RFC 6750 2.1).
-///
-/// # Errors
-/// `Unauthenticated` for another scheme, and for more than one header.
+/// The token of `Authorization: Bearer TOKEN` (RFC 6750 2.1). Errors: `Unauthenticated` for another
+/// scheme, and for more than one header.
 pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
     let mut lines = headers.get_all(AUTHORIZATION).iter();
     let (Some(line), second) = (lines.next(), lines.next()) else { return Ok(None) };
@@ -42,10 +38,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
 }
 
 /// The caller of a request. With `is_reading`, `If-None-Match` is about a cached copy and no
-/// precondition.
-///
-/// # Errors
-/// `Invalid`, naming the header that cannot be parsed.
+/// precondition. Errors: `Invalid`, naming the header that cannot be parsed.
 pub(crate) fn from_headers(headers: &HeaderMap, is_read: bool) -> Result<Caller, Fault> {
     let if_match = etag_header(headers, &IF_MATCH);
     let if_none_match = etag_header(headers, &IF_NONE_MATCH).filter(|_| !is_read);
@@ -100,10 +93,8 @@ fn parse_required_etags(name: &str, tags: &str) -> Result<Precondition, Fault> {
 }
 
 /// The caller of a tool. Removes `actor`, `provenance` and `if_match` from the arguments, except
-/// those that are inputs of the operation.
-///
-/// # Errors
-/// `Invalid`, naming the argument that cannot be parsed.
+/// those that are inputs of the operation. Errors: `Invalid`, naming the argument that cannot be
+/// parsed.
 pub(crate) fn from_arguments(
     arguments: &mut Map<String, Value>,
     is_input: impl Fn(&str) -> bool,

@@ -25,10 +25,8 @@ pub(crate) fn is_file_input(input: &str) -> bool {
     input == FILE || input == NAME
 }
 
-/// Parses a form, or a JSON object instead.
-///
-/// # Errors
-/// `Invalid`, naming the part that is missing, duplicate, too long or not text.
+/// Parses a form, or a JSON object instead. Errors: `Invalid`, naming the part that is missing,
+/// duplicate, too long or not text.
 pub(super) async fn read(headers: &HeaderMap, body: Bytes) -> Result<ParsedBody, Fault> {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(media::JSON)) {

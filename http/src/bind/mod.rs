@@ -36,10 +36,8 @@ pub(crate) enum ParsedBody {
     Form { file: (String, Bytes), texts: Vec<(String, String)> },
 }
 
-/// Reads the body that a route accepts.
-///
-/// # Errors
-/// `TooLarge` over the route's limit, `Invalid` when it does not have the accepted form.
+/// Reads the body that a route accepts. Errors: `TooLarge` over the route's limit, `Invalid` when
+/// it does not have the accepted form.
 pub(crate) async fn read_body(route: &Route, headers: &HeaderMap, body: UnreadBody) -> Result<ParsedBody, Fault> {
     match route.body {
         BodyKind::Empty => Ok(ParsedBody::NoBody),
@@ -73,10 +71,8 @@ fn json_object(bytes: &[u8]) -> Result<Map<String, Value>, Fault> {
     }
 }
 
-/// Builds the input object from path parameters, query and body.
-///
-/// # Errors
-/// `Invalid`, naming a parameter that is unknown, duplicate, in the wrong place or not of its type.
+/// Builds the input object from path parameters, query and body. Errors: `Invalid`, naming a
+/// parameter that is unknown, duplicate, in the wrong place or not of its type.
 pub(crate) fn arguments(
     route: &Route,
     inputs: &OperationInputs,

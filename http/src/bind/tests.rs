@@ -51,7 +51,7 @@ impl Operation for Try {
 }
 
 const GET: Route = Route::get("/try/{path}");
-const PUT: Route = Route::put("/try").raw_value("content").media_flag("application/x-link", "is_link");
+const PUT: Route = Route::put("/try").raw("content").media_flag("application/x-link", "is_link");
 const POST: Route = Route::post("/try").query(&["limit"]);
 
 fn bind(route: &Route, query: &str, content: ParsedBody) -> Result<Value, Fault> {

@@ -3,10 +3,8 @@
 use percent_encoding::percent_decode_str;
 use svcfs_base::{Fault, Kind};
 
-/// Decodes a path segment.
-///
-/// # Errors
-/// `Invalid` when it is not UTF-8: lossy decoding could name another page.
+/// Decodes a path segment. Errors: `Invalid` when it is not UTF-8: lossy decoding could name
+/// another page.
 pub(crate) fn percent_decode(text: &str) -> Result<String, Fault> {
     percent_decode_str(text).decode_utf8().map(Into::into).map_err(|_| {
         let text = text.escape_default();
@@ -15,18 +13,15 @@ pub(crate) fn percent_decode(text: &str) -> Result<String, Fault> {
 }
 
 /// Splits a query into names and values. (The `url` crate replaces invalid UTF-8 instead of
-/// refusing it.)
-///
-/// # Errors
-/// `Invalid` when a name or value is not UTF-8.
+/// refusing it.) Errors: `Invalid` when a name or value is not UTF-8.
 pub(crate) fn parse_query(query: &str) -> Result<Vec<(String, String)>, Fault> {
-    let percent_decode = |text: &str| percent_decode(&text.replace('+', " "));
+    let decode = |text: &str| percent_decode(&text.replace('+', " "));
     query
         .split('&')
         .filter(|pair| !pair.is_empty())
         .map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Ok((percent_decode(name)?, percent_decode(value)?))
+            Ok((decode(name)?, decode(value)?))
         })
         .collect()
 }

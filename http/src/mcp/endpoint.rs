@@ -108,10 +108,7 @@ async fn handle_body(
     Ok(if format == ResponseFormat::Events { to_events(response).await } else { response })
 }
 
-/// Passes one message to `rmcp`.
-///
-/// # Errors
-/// `Internal` when the handler panicked.
+/// Passes one message to `rmcp`. Errors: `Internal` when the handler panicked.
 async fn call_rmcp(service: &McpService, mut head: Parts, body: Bytes) -> Result<McpResponse, Fault> {
     head.headers.insert(header_names::ACCEPT, ACCEPT_BOTH);
     let is_json = messages::is_json(&head.headers);

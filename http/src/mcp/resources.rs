@@ -59,11 +59,8 @@ pub(super) fn file_uri(path: &TreePath) -> String {
     format!("{FILE}{}", segments.collect::<Vec<_>>().join("/"))
 }
 
-/// Reads a resource.
-///
-/// # Errors
-/// `NotFound` when there is none with this URI, `Invalid` for a path that is not allowed,
-/// `Forbidden` for one outside `permissions`.
+/// Reads a resource. Errors: `NotFound` when there is none with this URI, `Invalid` for a path that
+/// is not allowed, `Forbidden` for one outside `permissions`.
 pub(super) async fn read(
     app: &Arc<AppState>,
     space: Arc<Space>,

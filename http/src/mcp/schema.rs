@@ -189,14 +189,12 @@ fn accepts_bytes(schema: &Value) -> bool {
 }
 
 fn encoding() -> Value {
-    let description = "`base64` when `content` is the base64 of bytes that are no text";
+    let description = "`base64` if `content` is base64 of binary data";
     json!({ "type": "string", "enum": ENCODINGS, "default": ENCODINGS[0], "description": description })
 }
 
 /// Converts base64 content to the form that operations take, wherever `schema` has an encoding.
-///
-/// # Errors
-/// `Invalid` for an unknown encoding, and for content that does not have it.
+/// Errors: `Invalid` for an unknown encoding, and for content that does not have it.
 pub(super) fn decode(arguments: &mut Value, schema: &Value) -> Result<(), Fault> {
     match arguments {
         Value::Object(members) => {

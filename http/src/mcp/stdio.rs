@@ -205,24 +205,24 @@ async fn parse_batch<W: AsyncWrite + Send + Unpin>(
     batch: Vec<Value>,
     output: &mut StdioOutput<W>,
 ) -> std::io::Result<Vec<IncomingMessage>> {
-    let (mut pending, mut parsed) = (PendingBatch::default(), Vec::new());
+    let (mut open, mut parsed) = (PendingBatch::default(), Vec::new());
     for part in batch {
         let outcome =
             messages::batch_member_error(&part).map_or_else(|| parse_message(part.to_string().as_bytes()), Err);
         match outcome {
             Ok(message) => {
                 if let JsonRpcMessage::Request(request) = &message {
-                    pending.pending.push(request.id.clone());
+                    open.pending.push(request.id.clone());
                 }
                 parsed.push(message);
             }
-            Err(error) => pending.replies.push(error.to_string().into_bytes()),
+            Err(error) => open.replies.push(error.to_string().into_bytes()),
         }
     }
-    if pending.pending.is_empty() {
-        output.write_batch(&pending).await?;
+    if open.pending.is_empty() {
+        output.write_batch(&open).await?;
     } else {
-        output.batches.push(pending);
+        output.batches.push(open);
     }
     Ok(parsed)
 }

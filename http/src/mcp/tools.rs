@@ -17,11 +17,11 @@ const PREFIX: &str = "svc_";
 /// Arguments that writing tools have besides the inputs of the operation; the last one only for
 /// operations with preconditions.
 const EXTRA_ARGUMENTS: [(&str, &str); 3] = [
-    ("actor", "Name the change is attributed to; becomes the commit author. `mcp-agent` when absent"),
+    ("actor", "Your name; becomes the author of the version. `mcp-agent` when absent"),
     ("provenance", "Where the content comes from, as `type:id`, such as `run:249`; recorded in the page's frontmatter"),
     (
         PRECONDITION,
-        "ETag the file was read with; the change is refused when somebody changed the file since. `*` means that it must exist",
+        "ETag of the file as you read it; the change is refused if the file has changed since. `*`: the file must exist",
     ),
 ];
 
@@ -81,10 +81,8 @@ impl ToolEntry {
 }
 
 impl ToolEntry {
-    /// The arguments in the form that the operation takes.
-    ///
-    /// # Errors
-    /// `Invalid` for content that does not have its encoding.
+    /// The arguments in the form that the operation takes. Errors: `Invalid` for content that does
+    /// not have its encoding.
     pub(super) fn decode(&self, arguments: Map<String, Value>) -> Result<Map<String, Value>, Fault> {
         let mut arguments = arguments.into();
         schema::decode(&mut arguments, &Value::Object((*self.tool.input_schema).clone()))?;

@@ -30,10 +30,7 @@ pub(super) fn redirect() -> Response {
     response
 }
 
-/// A file of the documentation browser.
-///
-/// # Errors
-/// `NotFound` when there is none of that name.
+/// A file of the documentation browser. Errors: `NotFound` when there is none of that name.
 pub(super) fn file(name: &str) -> Result<Response, Fault> {
     // By default it sends the document to a validator on the internet and has a bar for loading
     // other documents.

@@ -209,10 +209,8 @@ impl FromStr for EventPosition {
     }
 }
 
-/// Opens the stream at `Last-Event-ID`, or at the newest position.
-///
-/// # Errors
-/// `Invalid` for an invalid id; `Unavailable` when a limit of subscribers is reached.
+/// Opens the stream at `Last-Event-ID`, or at the newest position. Errors: `Invalid` for an invalid
+/// id; `Unavailable` when a limit of subscribers is reached.
 pub(super) fn subscribe(
     app: &Arc<AppState>,
     space: Arc<Space>,

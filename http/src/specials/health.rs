@@ -71,10 +71,8 @@ pub(super) fn audience(app: &AppState, headers: &HeaderMap) -> MetricsAudience {
 }
 
 /// Identifies a caller without network requests: when the keys of the identity provider are not
-/// cached, its tokens are treated as unknown.
-///
-/// # Errors
-/// `Unauthenticated` for missing or unknown credentials.
+/// cached, its tokens are treated as unknown. Errors: `Unauthenticated` for missing or unknown
+/// credentials.
 pub(crate) fn identify_cached(app: &AppState, headers: &HeaderMap) -> Result<CallerIdentity, Fault> {
     let access = app.server.access();
     // Without authentication, credentials are ignored, even malformed ones.

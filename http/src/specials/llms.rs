@@ -31,9 +31,7 @@ Pages are read at the links below; `GET /api/svc/search?q=…` finds them by con
 endpoint, and `/mcp` offers the same as agent tools.
 ";
 
-/// The index: a section for each top folder, a line for each page that the caller may read.
-///
-/// # Errors
+/// The index: a section for each top folder, a line for each page that the caller may read. Errors:
 /// Those of the index; `Unauthenticated` without credentials, unless the space is public.
 pub(super) async fn index(
     app: &Arc<AppState>,

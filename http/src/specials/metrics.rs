@@ -42,9 +42,7 @@ impl MetricsFormat {
     }
 }
 
-/// The current metrics as text. Runs outside the lanes, which are among the metrics.
-///
-/// # Errors
+/// The current metrics as text. Runs outside the lanes, which are among the metrics. Errors:
 /// `Internal` when the encoder fails.
 pub(super) async fn metrics(app: &Arc<AppState>, headers: &HeaderMap) -> Result<Response, Fault> {
     let (audience, format) = (audience(app, headers), MetricsFormat::from_accept(headers));

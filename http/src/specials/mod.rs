@@ -125,11 +125,11 @@ impl SpecialRoute {
             | SpecialPage::Healthz
             | SpecialPage::OpenApi
             | SpecialPage::Docs
-            | SpecialPage::DocsFile => "the same",
+            | SpecialPage::DocsFile => "unchanged",
             SpecialPage::Readyz | SpecialPage::Metrics => "as without a key",
-            SpecialPage::Llms | SpecialPage::Events => "only what lies there",
-            SpecialPage::Raw => "the path must lie there",
-            SpecialPage::Mcp => "each tool as its operation",
+            SpecialPage::Llms | SpecialPage::Events => "only entries in the folder",
+            SpecialPage::Raw => "the path must be in the folder",
+            SpecialPage::Mcp => "as the operation of each tool",
         }
     }
     /// Whether a request may fail with this status, besides its own responses.
@@ -151,29 +151,30 @@ impl SpecialRoute {
 
 /// All special pages.
 pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
-    SpecialRoute::root("/health", "health", SpecialPage::Health).with_summary("Tell that the process answers"),
-    SpecialRoute::root("/healthz", "healthz", SpecialPage::Healthz).with_summary("Tell uptime and version"),
+    SpecialRoute::root("/health", "health", SpecialPage::Health).with_summary("Check that the process runs"),
+    SpecialRoute::root("/healthz", "healthz", SpecialPage::Healthz)
+        .with_summary("Show uptime, version and index progress"),
     SpecialRoute::root("/readyz", "readyz", SpecialPage::Readyz)
-        .with_summary("Tell whether writes can be accepted")
+        .with_summary("Check whether writes can be accepted")
         .with_responses(&[(200, "application/json"), (503, "application/json")]),
     SpecialRoute::root("/metrics", "metrics", SpecialPage::Metrics)
         .with_summary("Read metrics, as OpenMetrics where `Accept` asks for it, else in the Prometheus text format")
         .with_responses(&[(200, "text/plain"), (200, "application/openmetrics-text")]),
-    SpecialRoute::root("/api/openapi.json", "openapi", SpecialPage::OpenApi).with_summary("Read this description"),
+    SpecialRoute::root("/api/openapi.json", "openapi", SpecialPage::OpenApi).with_summary("Read the OpenAPI document"),
     SpecialRoute::root("/api/docs", "docs", SpecialPage::Docs)
-        .with_summary("Read this description in a browser")
+        .with_summary("Open the API documentation in a browser")
         .with_responses(&[(301, "")]),
     SpecialRoute::root("/api/docs/", "docs_folder", SpecialPage::Docs)
-        .with_summary("Read this description in a browser")
+        .with_summary("Open the API documentation in a browser")
         .with_responses(&[(301, "")]),
     SpecialRoute::root("/api/docs/{*file}", "docs_file", SpecialPage::DocsFile)
-        .with_summary("Read a part of the documentation browser")
+        .with_summary("Read a file of the documentation browser")
         .with_responses(&[(200, "*/*"), (404, "application/json")]),
     SpecialRoute::root("/llms.txt", "llms", SpecialPage::Llms)
         .with_summary("Read an index of all pages, for agents")
         .with_responses(&[(200, "text/plain")]),
     SpecialRoute::root("/raw/{*path}", "raw", SpecialPage::Raw)
-        .with_summary("Read a file's bytes, as a browser embeds them")
+        .with_summary("Read a file's bytes, for embedding in a web page")
         .with_responses(&[
             (200, "*/*"),
             (206, "*/*"),
@@ -182,11 +183,11 @@ pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
             (416, "application/json"),
         ]),
     SpecialRoute::root("/events", "events", SpecialPage::Events)
-        .with_summary("Follow changes as server-sent events; `Last-Event-ID` replays what was missed")
+        .with_summary("Follow changes as server-sent events; `Last-Event-ID` replays missed events")
         .with_responses(&[(200, "text/event-stream"), (400, "application/json"), (503, "application/json")])
         .with_prefix(RoutePrefix::Space),
     SpecialRoute::root(crate::mcp::PATH, "mcp", SpecialPage::Mcp)
-        .with_summary("Speak the agent tool protocol (MCP, streamable HTTP)")
+        .with_summary("Call agent tools over MCP (streamable HTTP)")
         .with_responses(&[
             (200, "application/json"),
             (200, "text/event-stream"),
@@ -204,10 +205,7 @@ pub(crate) fn is_monitoring(path: &str) -> bool {
     SPECIAL_ROUTES.iter().any(|special| special.path == path && special.page.is_monitoring())
 }
 
-/// Handles a request for a special page.
-///
-/// # Errors
-/// Those of the page.
+/// Handles a request for a special page. Errors: Those of the page.
 pub(crate) async fn handle(
     app: &Arc<AppState>,
     space: Arc<Space>,

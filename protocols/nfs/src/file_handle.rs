@@ -76,10 +76,7 @@ impl ExportEntry {
         Self { export, inode: InodeTable::ROOT }
     }
 
-    /// The current path of its inode.
-    ///
-    /// # Errors
-    /// `NotFound` when the path was removed.
+    /// The current path of its inode. Errors: `NotFound` when the path was removed.
     pub(crate) fn current_path(&self) -> Result<TreePath, Fault> {
         let path = self.export.inode_table.path(self.inode)?;
         path.ok_or_else(|| Fault::not_found("the file was removed or renamed"))
@@ -91,10 +88,7 @@ impl ExportEntry {
         Ok(Self { export: Arc::clone(&self.export), inode })
     }
 
-    /// The existing entry of a name in this directory.
-    ///
-    /// # Errors
-    /// `NFS3ERR_NOENT` when there is none.
+    /// The existing entry of a name in this directory. Errors: `NFS3ERR_NOENT` when there is none.
     pub(crate) fn existing_child(&self, caller: &Caller, name: &PathComponent) -> Result<Self, NfsError> {
         let _names = self.export.names_lock.read();
         self.existing_child_locked(caller, name)
@@ -112,9 +106,7 @@ impl ExportEntry {
         Ok(self.child_locked(name)?)
     }
 
-    /// The current state; of a file that is being written, the state it will have.
-    ///
-    /// # Errors
+    /// The current state; of a file that is being written, the state it will have. Errors:
     /// `NFS3ERR_STALE` when it does not exist.
     pub(crate) fn stat(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
         let _names = self.export.names_lock.read();
@@ -188,21 +180,16 @@ pub(crate) fn decode_handle(handle: &[u8]) -> Option<(u64, u64)> {
     (*format == HANDLE_FORMAT).then(|| (u64::from_be_bytes(space), u64::from_be_bytes(inode)))
 }
 
-/// Parses a name that a client sent.
-///
-/// # Errors
-/// `NFS3ERR_INVAL` for one that no tree allows, `NFS3ERR_NAMETOOLONG`.
+/// Parses a name that a client sent. Errors: `NFS3ERR_INVAL` for one that no tree allows,
+/// `NFS3ERR_NAMETOOLONG`.
 pub(crate) fn parse_name(bytes: &[u8]) -> Result<PathComponent, NfsError> {
     let text = std::str::from_utf8(bytes).map_err(|_| NfsError::Status(nfsstat3::NFS3ERR_INVAL))?;
     Ok(PathComponent::parse(text)?)
 }
 
 impl NfsServer {
-    /// The target of a handle.
-    ///
-    /// # Errors
-    /// `NFS3ERR_BADHANDLE` for one that this server never issued, `NFS3ERR_STALE` when its file or
-    /// space is gone.
+    /// The target of a handle. Errors: `NFS3ERR_BADHANDLE` for one that this server never issued,
+    /// `NFS3ERR_STALE` when its file or space is gone.
     pub(crate) fn resolve(&self, handle: &[u8]) -> Result<HandleTarget, NfsError> {
         let (space, inode) = decode_handle(handle).ok_or(nfsstat3::NFS3ERR_BADHANDLE)?;
         if (space, inode) == (PSEUDO_ROOT_ID, PSEUDO_ROOT_ID) {

@@ -36,10 +36,7 @@ impl MessageBudget {
         Self { short: Arc::new(Semaphore::new(kib / 4)), long: Arc::new(Semaphore::new(kib - kib / 4)) }
     }
 
-    /// Waits for `kib` KiB.
-    ///
-    /// # Errors
-    /// When the budget is closed.
+    /// Waits for `kib` KiB. Errors: When the budget is closed.
     pub(crate) async fn take(&self, kibibytes: u32) -> io::Result<OwnedSemaphorePermit> {
         let part = if kibibytes <= kib(UNBUDGETED_BYTES) { &self.short } else { &self.long };
         Arc::clone(part).acquire_many_owned(kibibytes).await.map_err(io::Error::other)
@@ -56,9 +53,7 @@ pub(crate) fn kib(bytes: usize) -> u32 {
 
 /// Reads the next message; `None` when the client has closed the connection. It takes memory from
 /// `budget`: for a short message when it is complete, for a long one when its first part is.
-///
-/// # Errors
-/// `InvalidData` for a message that is too long, `TimedOut` for an incomplete one.
+/// Errors: `InvalidData` for a message that is too long, `TimedOut` for an incomplete one.
 pub(crate) async fn read(
     stream: &mut (impl AsyncRead + Unpin),
     budget: &MessageBudget,
@@ -131,10 +126,7 @@ fn parse_header(header: [u8; 4], received: usize) -> io::Result<fragment_header>
     Ok(header)
 }
 
-/// Sends a message in one fragment.
-///
-/// # Errors
-/// `TimedOut` when the client does not read it.
+/// Sends a message in one fragment. Errors: `TimedOut` when the client does not read it.
 pub(crate) async fn write(stream: &mut (impl AsyncWrite + Unpin), message: &RpcReply) -> io::Result<()> {
     let length = u32::try_from(message.length()).map_err(io::Error::other)?;
     let header = fragment_header::new(length, true).into_xdr_buf();

@@ -152,9 +152,7 @@ fn continues_current(current: &TextSlice, rejected: &TextSlice, (offset, data): 
 
 impl NfsExport {
     /// Continues the rejected text of a file that was just opened, if the write belongs to it.
-    /// Returns the base version of the text then, with which the next save is checked.
-    ///
-    /// # Errors
+    /// Returns the base version of the text then, with which the next save is checked. Errors:
     /// `Conflict` when others are writing the file; the status of the rejection when the text has
     /// expired.
     pub(crate) fn resume_rejected(

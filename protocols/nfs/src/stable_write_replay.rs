@@ -16,10 +16,8 @@ use svcfs_vfs::{
     Vfs, WriteAt,
 };
 
-/// Replays all recorded stable writes, before the first call is read.
-///
-/// # Errors
-/// When the records cannot be read. Failures of single files are logged.
+/// Replays all recorded stable writes, before the first call is read. Errors: When the records
+/// cannot be read. Failures of single files are logged.
 pub(crate) fn replay(vfs: &Vfs, inode_table: &InodeTable) -> Result<(), Fault> {
     for inode in inode_table.pending_inodes()? {
         let writes = inode_table.pending_writes(inode)?;

@@ -320,11 +320,9 @@ impl NfsExport {
         }
     }
 
-    /// Saves a file durably and closes its session.
-    ///
-    /// # Errors
-    /// Why it was not saved. A text rejected by a gate or for a conflict is stored under
-    /// `.svc/rejected`; after an I/O error the save is retried.
+    /// Saves a file durably and closes its session. Errors: Why it was not saved. A text rejected
+    /// by a gate or for a conflict is stored under `.svc/rejected`; after an I/O error the save is
+    /// retried.
     fn save(&self, session: &mut WriteSession) -> Result<(), Fault> {
         let outcome = self.publish(session, Durability::Now);
         if session.is_closed {
@@ -394,10 +392,8 @@ impl NfsExport {
         Err(fault)
     }
 
-    /// Saves a file now, if it is being written.
-    ///
-    /// # Errors
-    /// Why it was not saved, now or since the last report.
+    /// Saves a file now, if it is being written. Errors: Why it was not saved, now or since the
+    /// last report.
     pub(crate) fn save_inode(&self, inode: u64) -> Result<(), NfsError> {
         let saved = self.sessions.get(inode).map_or(Ok(()), |mut session| self.save(&mut session));
         // Read afterwards: a concurrent save may have just failed.
