@@ -92,7 +92,7 @@ impl AllowedHosts {
             return origin_page(false);
         }
         let is_listed = match &self.cors.origins {
-            // A page without an origin of its own (`null`) is nobody's.
+            // A page without an origin (`null`) could be from any site.
             AllowedOrigins::All => text.contains("://"),
             AllowedOrigins::List(origins) => origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(text)),
         };

@@ -78,9 +78,7 @@ impl ToolEntry {
         let extra_arguments = extra_arguments(entry).map(|(name, _)| name).collect();
         Self { entry, inputs: OperationInputs::from_entry(entry), extra_arguments, is_wrapped, tool }
     }
-}
 
-impl ToolEntry {
     /// The arguments in the form that the operation takes. Errors: `Invalid` for content that does
     /// not have its encoding.
     pub(super) fn decode(&self, arguments: Map<String, Value>) -> Result<Map<String, Value>, Fault> {

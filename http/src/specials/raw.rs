@@ -99,7 +99,7 @@ impl RequestedRange {
     }
 }
 
-/// Opens a file without blocking; [`find`] opens all others.
+/// Opens a file without blocking; [`open_file`] opens all others.
 fn open_cached(space: &Space, permissions: &Permissions, path: &TreePath) -> Option<RawFile> {
     // A cached file has no symbolic link in its path, so the path itself is checked.
     permissions.check_path(path).ok()?;

@@ -17,7 +17,6 @@ pub(crate) fn time(time: SystemTime) -> nfstime3 {
     nfstime3::try_from(time).unwrap_or_default()
 }
 
-/// The NFS attributes of a file.
 pub(crate) fn to_fattr(space: u64, inode: u64, attributes: &PathAttributes) -> fattr3 {
     let PathAttributes { kind, size, blocks, mode, uid, gid, modified, changed, accessed, links } = *attributes;
     let type_ = match kind {
@@ -90,7 +89,6 @@ pub(crate) fn parse_sattr(requested: &sattr3, current: Option<&PathAttributes>) 
     })
 }
 
-/// The attributes of the pseudo root.
 pub(crate) fn pseudo_root_attributes(spaces: usize) -> fattr3 {
     fattr3 {
         type_: ftype3::NF3DIR,

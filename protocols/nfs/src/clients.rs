@@ -14,14 +14,12 @@ use svcfs_config::NfsActors;
 /// Size limit of the actor cache.
 const MAX_CACHED_ACTORS: usize = 4096;
 
-/// The origin of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct NfsClient {
     pub(crate) address: IpAddr,
     pub(crate) user: Option<u32>,
 }
 
-/// Maps clients to actors.
 pub(crate) struct ClientActors {
     settings: NfsActors,
     /// Cache, because user names come from the system's user database.
@@ -33,12 +31,10 @@ impl ClientActors {
         Self { settings, cache: Mutex::default() }
     }
 
-    /// The caller of a client, if it is cached.
     pub(crate) fn cached(&self, client: NfsClient) -> Option<Caller> {
         self.cache.lock().get(&client).cloned().map(|actor| caller_of(client, actor))
     }
 
-    /// The caller of a client.
     pub(crate) fn caller(&self, client: NfsClient) -> Caller {
         self.cached(client).unwrap_or_else(|| {
             // Resolved without the lock: a directory service may be slow.

@@ -11,7 +11,6 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Connection limiter with LRU eviction.
 pub(crate) struct LruConnectionLimiter {
     limit: usize,
     slots: Mutex<ConnectionSlots>,
@@ -30,7 +29,6 @@ struct ConnectionSlot {
     /// Time of the last call, or of the connect.
     last_active: u64,
     has_called: bool,
-    /// Calls in progress.
     active_calls: usize,
     closed: CancellationToken,
 }

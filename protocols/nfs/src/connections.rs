@@ -45,12 +45,10 @@ const LANE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often inodes of removed files are looked for.
 const INODE_CLEANUP_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// The lanes on which procedures run.
 pub(crate) fn lanes() -> Lanes {
     Lanes::new(32, 4, LANE_TIMEOUT)
 }
 
-/// State that the connections share.
 struct ConnectionContext {
     protocol: Arc<NfsServer>,
     /// Memory for calls received, and for replies to send.
@@ -76,9 +74,9 @@ pub(crate) async fn serve(listener: TcpListener, protocol: Arc<NfsServer>, stop:
     if let Ok(address) = listener.local_addr() {
         let _already_set = protocol.port.set(address.port());
     }
-    let exporting = Arc::clone(&protocol);
+    let opening = Arc::clone(&protocol);
     // The stable writes of a crashed server are replayed before the first call is read.
-    let _begun = protocol.lanes.run(Lane::Slow, move || drop(exporting.exports())).await;
+    let _opened = protocol.lanes.run(Lane::Slow, move || drop(opening.exports())).await;
     let saving = tokio::spawn(save_due_files(Arc::clone(&protocol), stop.clone()));
     let cleaning = tokio::spawn(clean_inodes(Arc::clone(&protocol), stop.clone()));
     let shared = Arc::new(ConnectionContext {
@@ -137,7 +135,6 @@ pub(crate) async fn serve(listener: TcpListener, protocol: Arc<NfsServer>, stop:
     }
 }
 
-/// Saves files when they are due.
 async fn save_due_files(protocol: Arc<NfsServer>, stop: CancellationToken) {
     let mut next: Option<Instant> = None;
     loop {
@@ -166,7 +163,6 @@ async fn save_due_files(protocol: Arc<NfsServer>, stop: CancellationToken) {
     }
 }
 
-/// Removes the inodes of removed files at intervals.
 async fn clean_inodes(protocol: Arc<NfsServer>, stop: CancellationToken) {
     let mut round = tokio::time::interval(INODE_CLEANUP_INTERVAL);
     loop {
@@ -187,7 +183,6 @@ async fn clean_inodes(protocol: Arc<NfsServer>, stop: CancellationToken) {
     }
 }
 
-/// Serves one connection to its end; replies are sent until the last call is answered.
 async fn serve_connection(stream: TcpStream, from: SocketAddr, shared: Arc<ConnectionContext>, slot: SlotGuard) {
     // Replies are written completely; waiting to fill a packet only delays them.
     if let Err(error) = stream.set_nodelay(true) {
@@ -197,7 +192,6 @@ async fn serve_connection(stream: TcpStream, from: SocketAddr, shared: Arc<Conne
     let writer = ReplyWriter { from, output: Arc::new(Mutex::new(output)), closed: slot.closed.clone() };
     let call_slots = Arc::new(Semaphore::new(MAX_CONNECTION_CALLS));
     read_calls(BufReader::new(input), &shared, (&writer, &slot), &call_slots).await;
-    // Wait until all calls are answered.
     let all = call_slots.acquire_many(MAX_CONNECTION_CALLS as u32);
     tokio::select! {
         () = slot.closed.cancelled() => {}
@@ -205,12 +199,10 @@ async fn serve_connection(stream: TcpStream, from: SocketAddr, shared: Arc<Conne
     }
 }
 
-/// Sends the replies of a connection.
 #[derive(Clone)]
 struct ReplyWriter {
     from: SocketAddr,
     output: Arc<Mutex<OwnedWriteHalf>>,
-    /// Cancelled when the connection must close.
     closed: CancellationToken,
 }
 

@@ -14,13 +14,11 @@ use crate::error::NfsError;
 use crate::file_handle::{EntryAttributes, ExportEntry, HandleTarget, parse_name};
 use crate::xdr_reader::{GarbageArguments, MAX_PATH_BYTES};
 
-/// Default permission bits.
 const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 /// How often creation is retried while others add and remove the same name.
 const MAX_TRIES: usize = 16;
 
-/// What to create: the call, the directory and the name.
 struct CreateRequest<'a> {
     ctx: &'a CallContext<'a>,
     directory: &'a ExportEntry,
@@ -32,7 +30,6 @@ struct CreateRequest<'a> {
 type CreateResult = (Result<(post_op_fh3, post_op_attr), NfsError>, wcc_data);
 
 impl NfsServer {
-    /// Creates an entry in a directory.
     fn create_entry(
         &self,
         ctx: &CallContext<'_>,
@@ -133,7 +130,6 @@ impl NfsServer {
         }
     }
 
-    /// Uses an existing file instead of creating one.
     fn reuse(&self, new: &CreateRequest<'_>, set: &sattr3) -> Result<ExportEntry, NfsError> {
         let existing = new.directory.existing_child(&new.ctx.caller, new.name)?;
         let state = existing.stat(&new.ctx.caller)?;
@@ -184,9 +180,9 @@ impl NfsServer {
     /// would be the server's.
     pub(crate) fn mknod(&self, ctx: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = ctx.arguments();
-        let (entry, device) = (arguments.entry()?, arguments.value::<mknoddata3>()?);
+        let (entry, data) = (arguments.entry()?, arguments.value::<mknoddata3>()?);
         let created = self.create_entry(ctx, entry, |&CreateRequest { directory, state, name, .. }| {
-            let (kind, set) = match &device {
+            let (kind, set) = match &data {
                 mknoddata3::NF3FIFO(set) => (SpecialKind::Fifo, set),
                 mknoddata3::NF3SOCK(set) => (SpecialKind::Socket, set),
                 mknoddata3::NF3CHR(_) | mknoddata3::NF3BLK(_) => return Err(nfsstat3::NFS3ERR_NOTSUPP.into()),

@@ -19,7 +19,6 @@ use crate::reply_cache::ReplyLookup;
 use crate::rpc::{RpcCall, RpcRejection, RpcReply};
 use crate::xdr_reader::{GarbageArguments, XdrReader};
 
-/// A call as procedures see it.
 pub(crate) struct CallContext<'a> {
     pub(crate) caller: Caller,
     call: &'a RpcCall<'a>,
@@ -33,7 +32,6 @@ impl<'a> CallContext<'a> {
     }
 }
 
-/// The result of a READ.
 pub(crate) struct ReadReply {
     pub(crate) fattr: fattr3,
     pub(crate) data: Bytes,
@@ -44,7 +42,6 @@ pub(crate) struct ReadReply {
 /// The encoded reply, or an error if the arguments cannot be decoded.
 type ProcedureResult = Result<Vec<u8>, GarbageArguments>;
 
-/// Why no procedure replies.
 #[derive(Debug)]
 pub(crate) enum ProcedureError {
     Garbage,
@@ -94,7 +91,6 @@ impl CallContext<'_> {
         }))
     }
 
-    /// Encodes the outcome of a READ.
     pub(crate) fn reply_read(&self, outcome: Result<ReadReply, NfsError>) -> Result<RpcReply, GarbageArguments> {
         match outcome {
             Ok(ReadReply { fattr, data, is_end }) => {

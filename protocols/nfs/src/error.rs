@@ -6,7 +6,6 @@ use svcfs_base::{Fault, Kind, LogLevel};
 
 use crate::xdr_reader::GarbageArguments;
 
-/// A protocol status, or a fault of the tree.
 #[derive(Debug)]
 pub(crate) enum NfsError {
     Status(nfsstat3),
@@ -31,7 +30,6 @@ impl From<GarbageArguments> for NfsError {
     }
 }
 
-/// The NFS status of a kind of fault.
 pub(crate) fn status(kind: Kind) -> nfsstat3 {
     nfsstat3::unpack(&mut &kind.nfs().to_be_bytes()[..]).map_or(nfsstat3::NFS3ERR_SERVERFAULT, |(status, _)| status)
 }

@@ -22,10 +22,8 @@ const MAX_PINNED_NODES: usize = 1024;
 /// How long until opening a failed space is retried.
 pub(crate) const REOPEN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Number of inodes checked per batch.
 const INODE_BATCH: usize = 500;
 
-/// A space that clients see.
 pub(crate) struct NfsExport {
     pub(crate) space: Arc<Space>,
     pub(crate) inode_table: InodeTable,
@@ -68,7 +66,6 @@ impl NfsExport {
         self.vfs().wait_applied().map(drop)
     }
 
-    /// The inodes of names in a directory.
     pub(crate) fn child_inodes(&self, directory: u64, names: &[&str]) -> Result<Vec<u64>, Fault> {
         Ok(self.inode_table.inodes(directory, names)?)
     }
@@ -234,7 +231,6 @@ impl ExportTable {
 }
 
 impl crate::NfsServer {
-    /// The current exports.
     pub(crate) fn exports(&self) -> ExportTable {
         ExportTable::sync_with(&self.exports, &self.server.spaces().list_open(), Instant::now());
         let exports = self.exports.lock();

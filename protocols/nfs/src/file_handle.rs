@@ -17,22 +17,18 @@ pub(crate) const PSEUDO_ROOT_ID: u64 = 2;
 /// First byte of a handle, so that a later format can be recognized.
 const HANDLE_FORMAT: u8 = 1;
 
-/// The target of a handle.
 #[derive(Clone)]
 pub(crate) enum HandleTarget {
-    /// The directory that contains all spaces.
     PseudoRoot,
     Entry(ExportEntry),
 }
 
-/// A file or directory in a space.
 #[derive(Clone)]
 pub(crate) struct ExportEntry {
     pub(crate) export: Arc<NfsExport>,
     pub(crate) inode: u64,
 }
 
-/// The state of an existing entry.
 pub(crate) struct EntryAttributes {
     pub(crate) node: NodeId,
     pub(crate) attributes: PathAttributes,
@@ -133,7 +129,6 @@ impl ExportEntry {
         Ok(EntryAttributes { node, attributes, fattr })
     }
 
-    /// The node at a path and its attributes.
     fn locate(&self, caller: &Caller, path: &TreePath) -> Result<(NodeId, PathAttributes), Fault> {
         let vfs = self.export.vfs();
         if let Some(node) = self.export.sessions.node(self.inode)
@@ -146,7 +141,6 @@ impl ExportEntry {
         Ok(located)
     }
 
-    /// As `stat`, for a directory.
     pub(crate) fn stat_directory(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
         let _names = self.export.names_lock.read();
         self.stat_directory_locked(caller)
@@ -161,7 +155,6 @@ impl ExportEntry {
         }
     }
 
-    /// Attributes before a change.
     pub(crate) fn pre_op(&self, caller: &Caller) -> pre_op_attr {
         self.stat(caller).map_or(Nfs3Option::None, |state| Nfs3Option::Some(to_wcc(&state.fattr)))
     }

@@ -51,7 +51,6 @@ use clients::ClientActors;
 use export::ExportTable;
 use reply_cache::ReplyCache;
 
-/// State that all requests share.
 pub(crate) struct NfsServer {
     server: Arc<ServerState>,
     settings: NfsSettings,

@@ -22,7 +22,6 @@ use crate::error::NfsError;
 use crate::file_handle::{ExportEntry, HandleTarget};
 use crate::xdr_reader::GarbageArguments;
 
-/// Maximum size of a reply, in bytes.
 const MAX_REPLY_BYTES: u32 = 1 << 20;
 /// Size of a reply without its entries, in bytes.
 const REPLY_OVERHEAD_BYTES: usize = 128;
@@ -58,7 +57,6 @@ impl ListingCache {
     }
 }
 
-/// One entry of a listing.
 struct ReaddirEntry {
     cookie: u64,
     name: Vec<u8>,
@@ -147,9 +145,7 @@ impl NfsServer {
         });
         ctx.reply("READDIRPLUS", read, READDIRPLUS3resfail::default)
     }
-}
 
-impl NfsServer {
     /// Attributes and handle of a name in directory `parent`; none if the name now belongs to
     /// another file than at listing time.
     fn plus_attributes(

@@ -40,7 +40,6 @@ impl NfsServer {
         Ok(answer?)
     }
 
-    /// The directory of a path: `/`, `/SPACE`, and directories below.
     fn mount_target(&self, ctx: &CallContext<'_>, path: &[u8]) -> Result<HandleTarget, NfsError> {
         let path = std::str::from_utf8(path).map_err(|_| NfsError::Status(nfsstat3::NFS3ERR_INVAL))?;
         let path = TreePath::parse(path)?;

@@ -13,7 +13,6 @@ use crate::dispatch::{CallContext, ProcedureError};
 use crate::xdr_reader::GarbageArguments;
 
 impl NfsServer {
-    /// The programs and versions served here, all on one port.
     fn mappings(&self) -> [mapping; 2] {
         let port = u32::from(*self.port.get().unwrap_or(&self.settings.port));
         [(nfs3::PROGRAM, nfs3::VERSION), (mount::PROGRAM, mount::VERSION)].map(|(prog, vers)| mapping {

@@ -19,7 +19,6 @@ use crate::xdr_reader::GarbageArguments;
 
 /// Maximum bytes per READ or WRITE.
 pub(crate) const MAX_TRANSFER_BYTES: u32 = 1 << 20;
-/// Block size reported to clients, in bytes.
 const BLOCK_BYTES: u32 = 4096;
 
 impl NfsServer {

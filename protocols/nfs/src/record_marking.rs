@@ -46,7 +46,6 @@ impl MessageBudget {
 /// A message and its share of the budget.
 pub(crate) type ReceivedMessage = (Vec<u8>, OwnedSemaphorePermit);
 
-/// Bytes in KiB, rounded up.
 pub(crate) fn kib(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
@@ -78,7 +77,6 @@ pub(crate) async fn read(
     Ok(Some((partial.record, permits)))
 }
 
-/// A message that is not complete yet.
 struct PartialRecord {
     record: Vec<u8>,
     /// Bytes of the current fragment not yet received.

@@ -31,7 +31,6 @@ const MAX_TEXT_BYTES: u64 = 64 << 20;
 /// A rejected text, the time, and the status.
 type PendingRejection = (RejectedText, Instant, nfsstat3);
 
-/// The rejections of a space, by inode.
 #[derive(Default)]
 pub(crate) struct RejectionTable {
     /// Statuses of failed saves, until a client asks.
@@ -90,7 +89,6 @@ impl RejectionTable {
         texts.values().map(|(_, since, _)| *since + RESUME_TIMEOUT).min()
     }
 
-    /// Whether a rejected text of this file can be continued.
     pub(crate) fn has_text(&self, inode: u64) -> bool {
         self.texts.lock().contains_key(&inode)
     }
@@ -106,7 +104,6 @@ impl RejectionTable {
 /// The part of a text that a write replaces.
 #[derive(Debug)]
 struct TextSlice {
-    /// Length of the full text.
     length: u64,
     bytes: Bytes,
 }
@@ -129,7 +126,6 @@ impl TextSlice {
         Ok(Self { length: text.length(), bytes: text.read(offset, data.len())? })
     }
 
-    /// Number of bytes that differ from the written data.
     fn count_differences(&self, data: &[u8]) -> usize {
         self.bytes.iter().zip(data).filter(|(current_byte, written)| current_byte != written).count()
     }

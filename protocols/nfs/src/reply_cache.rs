@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Maximum number of cached replies.
 const MAX_REPLIES: usize = 2048;
 /// How long a reply is valid. The same id later is another call: ids restart with the client
 /// program.
@@ -18,12 +17,10 @@ const REPLY_TTL: Duration = Duration::from_secs(120);
 /// Identifies a call: client address, id, and a hash of the message.
 pub(crate) type RequestKey = (IpAddr, u32, u64);
 
-/// Result of a lookup.
 pub(crate) enum ReplyLookup<'a> {
     /// Not seen before; the caller executes it.
     New(PendingReply<'a>),
     InProgress,
-    /// The reply sent before.
     Cached(Vec<u8>),
 }
 

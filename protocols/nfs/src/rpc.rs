@@ -12,9 +12,7 @@ const RPC_VERSION: u32 = 2;
 /// `AUTH_NONE` and `AUTH_SYS` (RFC 5531 8.2).
 const AUTH_NONE: u32 = 0;
 const AUTH_SYS: u32 = 1;
-/// Maximum length of credentials, in bytes.
 const MAX_CREDENTIALS_BYTES: usize = 400;
-/// Maximum number of groups of a user.
 const MAX_GROUPS: u32 = 16;
 
 /// A call: procedure, user and arguments.
@@ -53,7 +51,6 @@ impl RpcReply {
         }
     }
 
-    /// Length in bytes.
     pub(crate) const fn length(&self) -> usize {
         self.head.len() + self.data.len() + self.padding().len()
     }
@@ -75,7 +72,6 @@ impl From<GarbageArguments> for RpcRejection {
 }
 
 impl<'a> RpcCall<'a> {
-    /// Parses the header of a call.
     pub(crate) fn parse(record: &'a [u8]) -> Result<Self, RpcRejection> {
         let mut head = XdrReader::new(record);
         let id = head.value()?;
@@ -98,7 +94,6 @@ impl<'a> RpcCall<'a> {
         Ok(Self { id, program, version, procedure, user, arguments: head })
     }
 
-    /// A successful reply.
     pub(crate) fn success(&self, body: &impl Pack) -> Vec<u8> {
         let mut reply = accepted(self.id, accept_stat_data::SUCCESS);
         reply.reserve(body.packed_size());
@@ -122,7 +117,6 @@ impl<'a> RpcCall<'a> {
         accepted(self.id, error)
     }
 
-    /// The reply to a client without access.
     pub(crate) fn deny(&self) -> Vec<u8> {
         denied(self.id, rejected_reply::auth_error(auth_stat::AUTH_TOOWEAK))
     }

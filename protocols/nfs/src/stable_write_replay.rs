@@ -65,7 +65,6 @@ fn replay_file(vfs: &Vfs, path: &TreePath, writes: &[StableWrite]) -> Result<boo
     Ok(stored > 0)
 }
 
-/// Whether a retry may succeed.
 const fn is_transient(kind: Kind) -> bool {
     use Kind as K;
     matches!(
@@ -96,7 +95,6 @@ fn save(vfs: &Vfs, path: &TreePath, writes: &[StableWrite]) -> Result<(), Fault>
     published.and(released)
 }
 
-/// Mode and owner of a file that was not in the tree.
 fn last_attributes(writes: &[StableWrite]) -> DiskAttributes {
     writes.iter().rev().map(|write| write.attributes).find(|disk| disk.mode.is_some()).unwrap_or_default()
 }
@@ -136,8 +134,8 @@ fn open(
 /// Identifies the saved content of a file, without unsaved writes: the hash of the content; for a
 /// file too large for versions, the hash of its size and time; `None` for one that was never saved.
 pub(crate) fn saved_etag(vfs: &Vfs, node: NodeId) -> Option<ETag> {
-    let current_bytes = vfs.path_of(node).and_then(|path| vfs.stat(Protocol::Internal, &path));
-    match current_bytes.ok().and_then(|current_bytes| current_bytes.large_file()) {
+    let stat = vfs.path_of(node).and_then(|path| vfs.stat(Protocol::Internal, &path));
+    match stat.ok().and_then(|stat| stat.large_file()) {
         Some(large) => Some(ETag::from_content(large.to_string().as_bytes())),
         None => vfs.etag(node).ok(),
     }

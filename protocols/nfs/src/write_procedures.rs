@@ -19,7 +19,6 @@ use crate::file_handle::{ExportEntry, parse_name};
 use crate::read_procedures::MAX_TRANSFER_BYTES;
 use crate::xdr_reader::GarbageArguments;
 
-/// Maps the disk's error for a too large file.
 fn map_file_too_large(fault: Fault) -> NfsError {
     let mut cause: Option<&(dyn Error + 'static)> = fault.source();
     while let Some(error) = cause {
@@ -114,7 +113,6 @@ impl NfsServer {
         ctx.reply("WRITE", done, WRITE3resfail::default)
     }
 
-    /// Writes data and returns its durability.
     fn write_data(
         &self,
         ctx: &CallContext<'_>,
@@ -283,7 +281,6 @@ impl NfsServer {
         Ok(export.sync_names()?)
     }
 
-    /// Hard links are not supported.
     pub(crate) fn link(&self, ctx: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
         let mut arguments = ctx.arguments();
         arguments.handle()?;

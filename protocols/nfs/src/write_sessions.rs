@@ -29,14 +29,12 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Number of files in a space that may be written at the same time; beyond it, those that were idle
 /// for longest are saved.
 const MAX_SESSIONS: usize = 512;
-/// Total unsaved bytes in a space.
 const MAX_BUFFERED_BYTES: u64 = 256 << 20;
 
 pub(crate) struct WriteSession {
     pub(crate) node: NodeId,
     pub(crate) handle: HandleId,
     inode: u64,
-    /// The last writer.
     caller: Caller,
     /// The saved content when the first stable write was recorded.
     base: Option<Option<ETag>>,
@@ -44,9 +42,7 @@ pub(crate) struct WriteSession {
     last_write: Instant,
     /// When to retry after an I/O error.
     retry_at: Option<Instant>,
-    /// Unsaved bytes in memory.
     bytes: u64,
-    /// Too large for versions at the last write.
     is_large: bool,
     /// Bytes of recorded stable writes.
     stable_bytes: u64,
@@ -60,24 +56,19 @@ pub(crate) struct WriteSession {
     is_closed: bool,
 }
 
-/// A session with its node and handle.
 type SessionHandle = (NodeId, HandleId, Arc<Mutex<WriteSession>>);
-/// A locked session.
 type SessionGuard = ArcMutexGuard<RawMutex, WriteSession>;
 
-/// The write sessions of a space, by inode.
 #[derive(Default)]
 pub(crate) struct WriteSessions {
     by_inode: Mutex<HashMap<u64, SessionHandle>>,
 }
 
 impl WriteSessions {
-    /// The node of a file that is being written.
     pub(crate) fn node(&self, inode: u64) -> Option<NodeId> {
         self.by_inode.lock().get(&inode).map(|(node, ..)| *node)
     }
 
-    /// Locks the session of a file, if there is one.
     fn get(&self, inode: u64) -> Option<SessionGuard> {
         let session = self.by_inode.lock().get(&inode).map(|(.., session)| Arc::clone(session))?;
         let session = Mutex::lock_arc(&session);
@@ -291,7 +282,6 @@ impl NfsExport {
         Ok(())
     }
 
-    /// Updates a session after a write.
     pub(crate) fn mark_written(&self, session: &mut WriteSession) {
         session.last_write = Instant::now();
         self.update_size(session);
@@ -334,7 +324,6 @@ impl NfsExport {
         outcome
     }
 
-    /// Closes a session without saving.
     fn discard(&self, session: &mut WriteSession) -> Result<(), Fault> {
         self.sessions.forget(session);
         self.vfs().release(&session.caller, session.handle)

@@ -13,11 +13,9 @@ pub(crate) const MAX_NAME_BYTES: usize = 4096;
 /// Maximum length of a path, in bytes.
 pub(crate) const MAX_PATH_BYTES: usize = 8192;
 
-/// The arguments cannot be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct GarbageArguments;
 
-/// The rest of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct XdrReader<'a>(&'a [u8]);
 
@@ -47,7 +45,6 @@ impl<'a> XdrReader<'a> {
         self.bytes(MAX_HANDLE_BYTES)
     }
 
-    /// Decodes a directory handle and a name in it.
     pub(crate) fn entry(&mut self) -> Result<(&'a [u8], &'a [u8]), GarbageArguments> {
         Ok((self.handle()?, self.bytes(MAX_NAME_BYTES)?))
     }
