@@ -92,7 +92,7 @@ impl AppState {
     }
 
     /// Runs an operation with one of its handlers ([`OperationEntry::call`] and its variants) and
-    /// returns the output with its metadata. Errors: Those of the operation; `Unavailable` when the
+    /// returns the output with its metadata. Errors: those of the operation; `Unavailable` when the
     /// lane is full.
     pub(crate) async fn run_operation<T: Send + 'static>(
         &self,
@@ -114,7 +114,7 @@ impl AppState {
     }
 
     /// Runs blocking work outside the lanes: metrics of the lanes must not wait for a place in one.
-    /// Errors: Those of the work; `Internal` when it panicked, `Unavailable` when the runtime is
+    /// Errors: those of the work; `Internal` when it panicked, `Unavailable` when the runtime is
     /// shutting down.
     pub(crate) async fn run_unbounded<T, W>(&self, work: W) -> Result<T, Fault>
     where
@@ -125,7 +125,7 @@ impl AppState {
         flatten(Lanes::run_unbounded(move || span.in_scope(work)).await)
     }
 
-    /// Runs blocking work in a lane, inside the current tracing span. Errors: Those of the work;
+    /// Runs blocking work in a lane, inside the current tracing span. Errors: those of the work;
     /// `Unavailable` when the lane stays full; `Internal` when it panicked.
     pub(crate) async fn blocking<T, W>(&self, lane: Lane, work: W) -> Result<T, Fault>
     where
@@ -137,7 +137,7 @@ impl AppState {
     }
 
     /// As [`AppState::blocking`], for callers that give up after a timeout; the work continues.
-    /// Errors: Those of [`AppState::blocking`].
+    /// Errors: those of [`AppState::blocking`].
     pub(crate) async fn blocking_spawned<T, W>(&self, lane: Lane, work: W) -> Result<T, Fault>
     where
         T: Send + 'static,

@@ -68,8 +68,7 @@ impl AppState {
                     Ok(FileContent::OnDisk(reader)) => self.streamed(reader, 0..length as u64),
                     Ok(FileContent::InMemory(content)) => from_memory(content, ()),
                     Err(fault) if is_read => {
-                        let message =
-                            "large responses use up all memory for them, and the disk cannot store more; retry in 10 s";
+                        let message = "no memory for this large response, and the disk cannot store it; retry in 10 s";
                         return Err(Fault::unavailable(message)
                             .with_detail(RETRY_AFTER_KEY, RETRY_AFTER_SECS)
                             .with_source(fault));
@@ -86,7 +85,7 @@ impl AppState {
 
     /// The response of a plain route, from its text. A large one is generated while it is sent and
     /// takes memory until then. Without budget it is generated completely and handled as other
-    /// large responses. Errors: Those of generating the text.
+    /// large responses. Errors: those of generating the text.
     pub(crate) async fn json_response(&self, route: &Route, text: JsonText) -> Result<Response, Fault> {
         let Some(rest) = &text.rest else { return reply::json_bytes(route, text.first) };
         let kib = ((rest.memory_bytes() + 2 * PIECE) / 1024).min(MAX_STREAMED_KIB);
@@ -97,10 +96,10 @@ impl AppState {
             let text = self.blocking(Lane::Slow, move || text.collect()).await?;
             return reply::json_bytes(route, text);
         };
-        let mut original = reply::json_bytes(route, Vec::new())?;
+        let mut response = reply::json_bytes(route, Vec::new())?;
         let pieces = pieces_of(text, (Arc::clone(&self.lanes), permit));
-        *original.body_mut() = stream_response(pieces).into_body();
-        Ok(original)
+        *response.body_mut() = stream_response(pieces).into_body();
+        Ok(response)
     }
 
     /// A range of a file, read in pieces as the client receives it.

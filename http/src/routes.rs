@@ -75,7 +75,7 @@ pub(crate) struct RouteTable {
 }
 
 impl RouteTable {
-    /// The table of a catalogue. Errors: Two operations with the same route.
+    /// The table of a catalogue. Errors: two operations with the same route.
     pub(crate) fn new(catalogue: &'static [OperationArea]) -> Result<Self, InsertError> {
         let (mut below_prefix, mut at_root) =
             (BTreeMap::<_, MethodTargets>::new(), BTreeMap::<_, MethodTargets>::new());

@@ -205,7 +205,7 @@ pub(crate) fn is_monitoring(path: &str) -> bool {
     SPECIAL_ROUTES.iter().any(|special| special.path == path && special.page.is_monitoring())
 }
 
-/// Handles a request for a special page. Errors: Those of the page.
+/// Handles a request for a special page. Errors: those of the page.
 pub(crate) async fn handle(
     app: &Arc<AppState>,
     space: Arc<Space>,

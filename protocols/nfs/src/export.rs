@@ -74,7 +74,7 @@ impl NfsExport {
     /// last check and now.
     ///
     /// Two checks, because a rename is not atomic here: first the tree changes, then the inode
-    /// table. Errors: Those of the inode table.
+    /// table. Errors: those of the inode table.
     pub(crate) fn remove_stale_inodes(&self) -> Result<(), Fault> {
         let caller = Caller::new(Protocol::Nfs);
         let is_missing = |path: &TreePath| match self.vfs().lookup_path(&caller, path) {
@@ -147,7 +147,7 @@ pub(crate) struct ExportTable {
 }
 
 impl ExportTable {
-    /// The open export that matches; `None` when there is none. Errors: Why a space that may match
+    /// The open export that matches; `None` when there is none. Errors: why a space that may match
     /// could not be opened.
     pub(crate) fn find(
         &self,
@@ -161,12 +161,12 @@ impl ExportTable {
         }
     }
 
-    /// Finds an export by name. Errors: Why it could not be opened.
+    /// Finds an export by name. Errors: why it could not be opened.
     pub(crate) fn by_name(&self, name: &str) -> Result<Option<Arc<NfsExport>>, Fault> {
         self.find(|export| export.space.name == name, |space| space.name == name)
     }
 
-    /// The export, if there is exactly one. Errors: Why it could not be opened.
+    /// The export, if there is exactly one. Errors: why it could not be opened.
     pub(crate) fn single(&self) -> Result<Option<Arc<NfsExport>>, Fault> {
         if self.open.len() + self.failed.len() == 1 { self.find(|_| true, |_| true) } else { Ok(None) }
     }

@@ -36,7 +36,7 @@ impl MessageBudget {
         Self { short: Arc::new(Semaphore::new(kib / 4)), long: Arc::new(Semaphore::new(kib - kib / 4)) }
     }
 
-    /// Waits for `kib` KiB. Errors: When the budget is closed.
+    /// Waits for `kib` KiB. Errors: when the budget is closed.
     pub(crate) async fn take(&self, kibibytes: u32) -> io::Result<OwnedSemaphorePermit> {
         let part = if kibibytes <= kib(UNBUDGETED_BYTES) { &self.short } else { &self.long };
         Arc::clone(part).acquire_many_owned(kibibytes).await.map_err(io::Error::other)

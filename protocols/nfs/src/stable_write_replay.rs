@@ -16,7 +16,7 @@ use svcfs_vfs::{
     Vfs, WriteAt,
 };
 
-/// Replays all recorded stable writes, before the first call is read. Errors: When the records
+/// Replays all recorded stable writes, before the first call is read. Errors: when the records
 /// cannot be read. Failures of single files are logged.
 pub(crate) fn replay(vfs: &Vfs, inode_table: &InodeTable) -> Result<(), Fault> {
     for inode in inode_table.pending_inodes()? {

@@ -310,7 +310,7 @@ impl NfsExport {
         }
     }
 
-    /// Saves a file durably and closes its session. Errors: Why it was not saved. A text rejected
+    /// Saves a file durably and closes its session. Errors: why it was not saved. A text rejected
     /// by a gate or for a conflict is stored under `.svc/rejected`; after an I/O error the save is
     /// retried.
     fn save(&self, session: &mut WriteSession) -> Result<(), Fault> {
@@ -381,7 +381,7 @@ impl NfsExport {
         Err(fault)
     }
 
-    /// Saves a file now, if it is being written. Errors: Why it was not saved, now or since the
+    /// Saves a file now, if it is being written. Errors: why it was not saved, now or since the
     /// last report.
     pub(crate) fn save_inode(&self, inode: u64) -> Result<(), NfsError> {
         let saved = self.sessions.get(inode).map_or(Ok(()), |mut session| self.save(&mut session));
