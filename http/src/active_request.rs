@@ -1,4 +1,5 @@
-//! One request as the edge sees it: let in, or not, and told of when it is over. Pages and the agent protocol are visited alike.
+//! A request in progress: admission, and its records in the log and the audit log. Used for REST
+//! and for MCP.
 
 use std::net::IpAddr;
 
@@ -14,35 +15,34 @@ use crate::bind::{bearer, header};
 use crate::hosts::BrowserOrigin;
 use crate::{mcp, reply, specials};
 
-/// Carries the id under which a failure is logged.
+/// Carries the id under which failures are logged.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// What a browser may do with an answer that says nothing else about it: nothing.
-const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
+/// The default policy: a browser loads and runs nothing of a response.
+const DENY_ALL_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 
 /// A request in progress.
 pub(crate) struct ActiveRequest {
-    /// Under which it can be found in the log.
+    /// The id in log lines.
     pub id: String,
     /// Method and path.
     pub what: String,
-    /// What becomes known of it.
+    /// Filled in while the request is handled, for the audit log.
     pub notes: RequestNotes,
     request: TrackedRequest,
     method: Method,
     path: String,
-    /// The web page behind it.
-    page: Option<BrowserOrigin>,
+    /// The web page that sent the request.
+    origin_page: Option<BrowserOrigin>,
 }
 
-/// A fresh id, under which a failure can be found in the log.
+/// A new request id.
 pub(crate) fn new_id() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
 impl ActiveRequest {
-    /// A request that has just come in.
-    pub(crate) fn begin(app: &AppState, (method, path, query): (&Method, &str, &str), peer: Option<IpAddr>) -> Self {
+    pub(crate) fn start(app: &AppState, (method, path, query): (&Method, &str, &str), peer: Option<IpAddr>) -> Self {
         let id = new_id();
         let head = RequestHead {
             protocol: if path == mcp::PATH { Protocol::Mcp } else { Protocol::Http },
@@ -53,7 +53,7 @@ impl ActiveRequest {
             id: Some(id.clone()),
         };
         let request = TrackedRequest::start(&app.server, head);
-        if specials::is_watched(path) {
+        if specials::is_monitoring(path) {
             request.suppress_log();
         }
         Self {
@@ -63,49 +63,48 @@ impl ActiveRequest {
             request,
             method: method.clone(),
             path: path.to_owned(),
-            page: None,
+            origin_page: None,
         }
     }
 
-    /// Checks where a browser's request comes from, finds out who sent it, and counts it, before anything else looks at it. Who sent it
-    /// is an error of its own: not every place asks for it.
-    ///
-    /// # Errors
-    /// `Forbidden` for a host or an origin that is not ours, `RateLimited`.
+    /// Checks host and origin, identifies the caller, and counts the request for rate limits,
+    /// before it is handled. The identity is a result of its own, because not every endpoint needs
+    /// one. Errors: `Forbidden` for a foreign host or origin, `RateLimited`.
     pub(crate) async fn admit(
         &mut self,
         app: &AppState,
         headers: &HeaderMap,
     ) -> Result<Result<CallerIdentity, Fault>, Fault> {
         app.hosts.check_host(headers)?;
-        self.page = app.hosts.check_origin(headers, &self.method)?;
-        if specials::is_watched(&self.path) {
+        self.origin_page = app.hosts.check_origin(headers, &self.method)?;
+        if specials::is_monitoring(&self.path) {
             return Ok(Ok(CallerIdentity::UNRESTRICTED));
         }
         let identity = app.identify(headers).await;
-        let of = |name| header(headers, name).ok().flatten();
-        self.notes.set_claims(of("X-Space").as_deref(), of("X-Provenance").as_deref());
-        // What the key says holds.
-        of("X-Actor").iter().for_each(|name| self.notes.set_actor(Actor::new(name)));
+        let text = |name| header(headers, name).ok().flatten();
+        self.notes.set_claims(text("X-Space").as_deref(), text("X-Provenance").as_deref());
+        // The actor of the key, if it has one, takes precedence.
+        text("X-Actor").iter().for_each(|name| self.notes.set_actor(Actor::new(name)));
         self.request.admit(identity.as_ref().ok(), bearer(headers).ok().flatten())?;
         Ok(identity)
     }
 
-    /// The answer to a preflight request for a place with these methods.
+    /// The response to a preflight request for an endpoint with these methods.
     pub(crate) fn preflight(&self, app: &AppState, allow: &str) -> Response {
         let mut response = reply::empty(http::StatusCode::NO_CONTENT);
-        app.hosts.describe(self.page.as_ref(), allow, response.headers_mut());
+        app.hosts.describe_preflight(self.origin_page.as_ref(), allow, response.headers_mut());
         response
     }
 
-    /// The answer that tells a fault, which is logged.
-    pub(crate) fn refuse(&self, fault: &Fault) -> Response {
+    /// Logs a fault and returns its response.
+    pub(crate) fn fault_response(&self, fault: &Fault) -> Response {
         log(fault, &self.what, &self.id);
         reply::fault(fault, &self.id)
     }
 
-    /// Adds what every answer carries, and tells of it in the log and, where there is one, in the audit log.
-    pub(crate) fn end<B>(self, app: &AppState, response: &mut http::Response<B>) {
+    /// Adds the headers that every response has, and records the request in the log and the audit
+    /// log.
+    pub(crate) fn finish<B>(self, app: &AppState, response: &mut http::Response<B>) {
         let status = response.status().as_u16();
         let headers = response.headers_mut();
         if let Ok(id) = HeaderValue::from_str(&self.id) {
@@ -113,8 +112,8 @@ impl ActiveRequest {
         }
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-        headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(NOTHING));
-        app.hosts.open(self.page.as_ref(), headers);
+        headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(DENY_ALL_POLICY));
+        app.hosts.allow_reading(self.origin_page.as_ref(), headers);
         self.request.finish(status);
     }
 }

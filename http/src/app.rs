@@ -1,4 +1,4 @@
-//! The running HTTP door: what every request shares, and the one dispatcher.
+//! The state of the HTTP server, and the dispatcher of operations.
 
 use std::sync::Arc;
 
@@ -18,33 +18,29 @@ use crate::routes::RouteTable;
 use crate::specials::events::SubscriberRegistry;
 use crate::{HttpError, openapi};
 
-/// What every request shares.
+/// State that all requests share.
 pub(crate) struct AppState {
-    /// The operations this door offers; tests bring their own.
+    /// The served operations; tests use their own.
     pub catalogue: &'static [OperationArea],
-    /// What answers.
     pub server: Arc<ServerState>,
-    /// What paths lead to.
-    pub table: RouteTable,
-    /// Which hosts and origins may ask.
+    pub routes: RouteTable,
+    /// Allowed hosts and origins.
     pub hosts: AllowedHosts,
-    /// Who follows the event stream.
+    /// Clients of the event stream.
     pub subscribers: SubscriberRegistry,
     /// The OpenAPI document.
     pub openapi: bytes::Bytes,
-    /// Asked for when the server goes down; ends streams.
+    /// Cancelled at shutdown; ends streams.
     pub stop: CancellationToken,
-    /// Memory for long answers.
-    pub sending: ResponseBudget,
-    /// Where work is done that waits.
+    /// Memory for large responses.
+    pub response_budget: ResponseBudget,
+    /// Where blocking work runs.
     pub lanes: Arc<Lanes>,
 }
 
 impl AppState {
-    /// A door to `server`'s spaces.
-    ///
-    /// # Errors
-    /// `Routes` when two operations cannot be told apart.
+    /// Creates the state for `server`'s spaces. Errors: `Routes` when two operations have the same
+    /// route.
     pub(crate) fn new(
         catalogue: &'static [OperationArea],
         server: Arc<ServerState>,
@@ -52,21 +48,18 @@ impl AppState {
     ) -> Result<Arc<Self>, HttpError> {
         Ok(Arc::new(Self {
             catalogue,
-            table: RouteTable::new(catalogue)?,
+            routes: RouteTable::new(catalogue)?,
             hosts: AllowedHosts::new(&server.settings().server),
             subscribers: SubscriberRegistry::new(),
             openapi: openapi::document(catalogue).into(),
             stop,
-            sending: ResponseBudget::default(),
+            response_budget: ResponseBudget::default(),
             lanes: Arc::default(),
             server,
         }))
     }
 
-    /// The space of a name; the primary one when none is given.
-    ///
-    /// # Errors
-    /// `NotFound` for a name that is no space's; there is no falling back (contract 4.1).
+    /// The space of a name; the primary one for `None`. Errors: `NotFound` for an unknown name.
     pub(crate) fn space(&self, name: Option<&str>) -> Result<Arc<Space>, Fault> {
         match name {
             None => Ok(Arc::clone(self.server.primary())),
@@ -74,23 +67,19 @@ impl AppState {
         }
     }
 
-    /// The space of a name, for somebody with credentials.
-    ///
-    /// # Errors
-    /// `Unauthenticated` when they open another space only: said before the name is looked up, so that they tell nothing of which spaces there
-    /// are. As of [`App::space`].
-    pub(crate) fn enter(&self, identity: &CallerIdentity, name: Option<&str>) -> Result<Arc<Space>, Fault> {
+    /// The space of a name, for an identified caller. Errors: `Unauthenticated` when the
+    /// credentials are for another space. This is checked before the lookup, so that it does not
+    /// reveal which spaces exist. Those of [`AppState::space`].
+    pub(crate) fn enter_space(&self, identity: &CallerIdentity, name: Option<&str>) -> Result<Arc<Space>, Fault> {
         identity.check_space(name.unwrap_or(&self.server.primary().name))?;
         self.space(name)
     }
 
-    /// Who sent a request.
-    ///
-    /// # Errors
-    /// `Unauthenticated` when that is not known, and must be; `Unavailable` when it cannot be found out.
+    /// Identifies the caller of a request. Errors: `Unauthenticated` for missing or wrong
+    /// credentials, when they are required; `Unavailable` when they cannot be checked.
     pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<CallerIdentity, Fault> {
         let access = self.server.access();
-        // Where nothing is asked for, a header that other servers ask for does no harm.
+        // Without authentication, credentials are ignored, even malformed ones.
         if access.is_open() {
             return Ok(CallerIdentity::UNRESTRICTED);
         }
@@ -102,14 +91,12 @@ impl AppState {
         access.identify(bearer)
     }
 
-    /// Runs an operation as `ask` does, [`Entry::call`], [`Entry::write`] or [`Entry::tell`]: what it answers, and what is to be told
-    /// beside it.
-    ///
-    /// # Errors
-    /// The operation's own, or `Unavailable` when the lane is full.
-    pub(crate) async fn ask<T: Send + 'static>(
+    /// Runs an operation with one of its handlers ([`OperationEntry::call`] and its variants) and
+    /// returns the output with its metadata. Errors: those of the operation; `Unavailable` when the
+    /// lane is full.
+    pub(crate) async fn run_operation<T: Send + 'static>(
         &self,
-        (entry, ask): (&OperationEntry, OperationHandler<T>),
+        (entry, handler): (&OperationEntry, OperationHandler<T>),
         space: Arc<Space>,
         caller: Caller,
         arguments: serde_json::Value,
@@ -117,58 +104,52 @@ impl AppState {
         let server = Arc::clone(&self.server);
         let work = move || {
             let cx = OperationContext::new(&server, &space, &caller);
-            Ok((ask(arguments, &cx)?, cx.response_meta()))
+            Ok((handler(arguments, &cx)?, cx.response_meta()))
         };
         self.blocking(entry.lane, work).await
     }
 
-    /// How full a lane is.
     pub(crate) fn occupancy(&self, lane: Lane) -> LaneOccupancy {
         self.lanes.occupancy(lane)
     }
 
-    /// Runs blocking work beside the lanes: what tells how full they are must not wait for them.
-    ///
-    /// # Errors
-    /// The work's own; `Internal` when it panicked, `Unavailable` when the runtime is shutting down.
-    pub(crate) async fn aside<T, W>(&self, work: W) -> Result<T, Fault>
+    /// Runs blocking work outside the lanes: metrics of the lanes must not wait for a place in one.
+    /// Errors: those of the work; `Internal` when it panicked, `Unavailable` when the runtime is
+    /// shutting down.
+    pub(crate) async fn run_unbounded<T, W>(&self, work: W) -> Result<T, Fault>
     where
         T: Send + 'static,
         W: FnOnce() -> Result<T, Fault> + Send + 'static,
     {
         let span = tracing::Span::current();
-        told(Lanes::run_unbounded(move || span.in_scope(work)).await)
+        flatten(Lanes::run_unbounded(move || span.in_scope(work)).await)
     }
 
-    /// Runs blocking work in a lane, inside the present tracing span.
-    ///
-    /// # Errors
-    /// The work's own; `Unavailable` when the lane stays full; `Internal` when it panicked.
+    /// Runs blocking work in a lane, inside the current tracing span. Errors: those of the work;
+    /// `Unavailable` when the lane stays full; `Internal` when it panicked.
     pub(crate) async fn blocking<T, W>(&self, lane: Lane, work: W) -> Result<T, Fault>
     where
         T: Send + 'static,
         W: FnOnce() -> Result<T, Fault> + Send + 'static,
     {
         let span = tracing::Span::current();
-        told(self.lanes.run(lane, move || span.in_scope(work)).await)
+        flatten(self.lanes.run(lane, move || span.in_scope(work)).await)
     }
 
-    /// The same, for whoever gives it up when it takes too long.
-    ///
-    /// # Errors
-    /// As of [`App::blocking`].
-    pub(crate) async fn watched<T, W>(&self, lane: Lane, work: W) -> Result<T, Fault>
+    /// As [`AppState::blocking`], for callers that give up after a timeout; the work continues.
+    /// Errors: those of [`AppState::blocking`].
+    pub(crate) async fn blocking_spawned<T, W>(&self, lane: Lane, work: W) -> Result<T, Fault>
     where
         T: Send + 'static,
         W: FnOnce() -> Result<T, Fault> + Send + 'static,
     {
         let span = tracing::Span::current();
-        told(self.lanes.run_spawned(lane, move || span.in_scope(work)).await)
+        flatten(self.lanes.run_spawned(lane, move || span.in_scope(work)).await)
     }
 }
 
-/// What became of blocking work, for whoever asked for it.
-fn told<T>(outcome: Result<Result<T, Fault>, LaneError>) -> Result<T, Fault> {
+/// Converts lane errors to faults.
+fn flatten<T>(outcome: Result<Result<T, Fault>, LaneError>) -> Result<T, Fault> {
     match outcome {
         Ok(outcome) => outcome,
         Err(error @ LaneError::Busy { retry_after, .. }) => {
@@ -179,12 +160,12 @@ fn told<T>(outcome: Result<Result<T, Fault>, LaneError>) -> Result<T, Fault> {
     }
 }
 
-/// Logs a fault once, at the edge, as loudly as its kind deserves.
+/// Logs a fault once, at the level of its kind.
 pub(crate) fn log(fault: &Fault, what: &str, request_id: &str) {
     let kind: Kind = fault.kind();
     match kind.level() {
         svcfs_base::LogLevel::Debug => {
-            tracing::debug!(request.id = request_id, kind = kind.name(), error = ?fault, "`{what}` found nothing");
+            tracing::debug!(request.id = request_id, kind = kind.name(), error = ?fault, "`{what}`: not found");
         }
         svcfs_base::LogLevel::Info => {
             tracing::info!(request.id = request_id, kind = kind.name(), error = ?fault, "`{what}` was refused");

@@ -1,8 +1,8 @@
-//! Which hosts and origins a browser may come from.
+//! The hosts and origins that browsers may use.
 //!
-//! One rule: a page of some other site must not reach a server that trusts whoever can reach it. Two ways in are closed: a
-//! foreign site's script (`Origin`), and a foreign name that was made to resolve to this machine (`Host`, DNS rebinding).
-//! Programs other than browsers send no `Origin` and are not concerned by the first.
+//! Invariant: a page of a foreign site must not reach a server that has no authentication. Two ways
+//! are closed: scripts of a foreign site (`Origin`), and a foreign name that resolves to this
+//! machine (`Host`, DNS rebinding). Clients other than browsers send no `Origin`.
 
 use std::str::FromStr;
 
@@ -15,58 +15,56 @@ use http::{HeaderMap, Method};
 use svcfs_base::{Fault, Kind};
 use svcfs_config::{AllowedOrigins, CorsSettings, ListenAddress, ServerSettings};
 
-/// Headers a script of an allowed origin may send and read (gaps.md 4.1, CORS).
-const MAY_SEND: &str = "Content-Type, Authorization, If-Match, If-None-Match, X-Actor, X-Provenance, X-Svc-Space, X-Space, \
+/// Headers that a script of an allowed origin may send and read.
+const ALLOWED_HEADERS: &str = "Content-Type, Authorization, If-Match, If-None-Match, X-Actor, X-Provenance, X-Svc-Space, X-Space, \
     If-Modified-Since, Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name";
-const MAY_READ: &str = "ETag, Last-Modified, X-Permalink, X-File-Type, X-Total-Count, X-Svc-Note, X-Request-Id, Retry-After, Mcp-Session-Id";
+const EXPOSED_HEADERS: &str = "ETag, Last-Modified, X-Permalink, X-File-Type, X-Total-Count, X-Svc-Note, X-Request-Id, Retry-After, Mcp-Session-Id";
 
-const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
-/// The names this server answers to.
+/// The allowed hosts and origins.
 #[derive(Debug)]
 pub(crate) struct AllowedHosts {
-    /// Names beside the local ones, in lower case.
+    /// Names besides the local ones, in lower case.
     names: Vec<String>,
-    /// Bound to every address of the machine: there is no telling which names lead here.
-    any: bool,
+    /// Bound to all addresses: the server cannot know its names.
+    is_unspecified: bool,
     /// What pages of other origins may do.
-    others: CorsSettings,
+    cors: CorsSettings,
 }
 
-/// A web page that may ask.
+/// A web page with an allowed origin.
 #[derive(Debug)]
 pub(crate) struct BrowserOrigin {
-    /// Its origin, as the browser wrote it.
+    /// The `Origin` header.
     origin: HeaderValue,
-    /// Whether it is allowed by `server.cors` only.
-    is_other: bool,
+    /// Whether only `server.cors` allows it.
+    is_cross_origin: bool,
 }
 
 impl AllowedHosts {
-    /// The names that follow from where the server listens and how it is known outside.
+    /// The names that follow from the listen address and the public URL.
     pub(crate) fn new(settings: &ServerSettings) -> Self {
         let mut names = Vec::new();
-        let mut any = false;
+        let mut is_unspecified = false;
         match &settings.host {
-            ListenAddress::Address(address) if address.is_unspecified() => any = true,
+            ListenAddress::Address(address) if address.is_unspecified() => is_unspecified = true,
             ListenAddress::Address(std::net::IpAddr::V6(address)) => names.push(format!("[{address}]")),
             ListenAddress::Address(address @ std::net::IpAddr::V4(_)) => names.push(address.to_string()),
             ListenAddress::Name(name) => names.push(name.to_ascii_lowercase()),
         }
         names.extend(settings.public_url.iter().map(|url| url.host().to_ascii_lowercase()));
-        Self { names, any, others: settings.cors.clone() }
+        Self { names, is_unspecified, cors: settings.cors.clone() }
     }
 
-    /// Checks `Host`. A request without one (HTTP/1.0) is no browser's and passes.
-    ///
-    /// # Errors
-    /// `Forbidden` when the name is not ours.
+    /// Checks `Host`. A request without one (HTTP/1.0) is not from a browser and passes. Errors:
+    /// `Forbidden` for the name of another server.
     pub(crate) fn check_host(&self, headers: &HeaderMap) -> Result<(), Fault> {
         let Some(host) = headers.get(http::header::HOST) else {
             return Ok(());
         };
         let authority = host.to_str().unwrap_or_default();
-        if self.any || host_of(authority).is_some_and(|host| self.knows(&host)) {
+        if self.is_unspecified || host_of(authority).is_some_and(|host| self.is_known(&host)) {
             return Ok(());
         }
         let text = authority.escape_default();
@@ -76,51 +74,49 @@ impl AllowedHosts {
         ))
     }
 
-    /// The web page that a request comes from, when it comes from one and that is allowed: local ones, our own public address, whatever was
-    /// served by the same host and port, and those of `server.cors` with the methods named there.
-    ///
-    /// # Errors
-    /// `Forbidden` for every other origin (gaps.md 4.1, CORS).
+    /// Checks `Origin`. Allowed are local pages, the public URL, pages served from the same host
+    /// and port, and the origins of `server.cors` with the methods listed there. `None` for a
+    /// request that no page sent. Errors: `Forbidden` for every other origin.
     pub(crate) fn check_origin(&self, headers: &HeaderMap, method: &Method) -> Result<Option<BrowserOrigin>, Fault> {
         let Some(origin) = headers.get(http::header::ORIGIN) else {
             return Ok(None);
         };
         let text = origin.to_str().unwrap_or_default();
         let authority = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-        let same = || {
+        let is_same_origin = || {
             let host = headers.get(http::header::HOST).and_then(|value| value.to_str().ok());
-            self.any && host.is_some() && authority == host
+            self.is_unspecified && host.is_some() && authority == host
         };
-        let page = |is_other| Ok(Some(BrowserOrigin { origin: origin.clone(), is_other }));
-        if authority.and_then(host_of).is_some_and(|host| self.knows(&host)) || same() {
-            return page(false);
+        let origin_page = |is_cross_origin| Ok(Some(BrowserOrigin { origin: origin.clone(), is_cross_origin }));
+        if authority.and_then(host_of).is_some_and(|host| self.is_known(&host)) || is_same_origin() {
+            return origin_page(false);
         }
-        let is_listed = match &self.others.origins {
-            // A page without an origin of its own (`null`) is nobody's.
+        let is_listed = match &self.cors.origins {
+            // A page without an origin (`null`) could be from any site.
             AllowedOrigins::All => text.contains("://"),
-            AllowedOrigins::List(origins) => origins.iter().any(|known| known.eq_ignore_ascii_case(text)),
+            AllowedOrigins::List(origins) => origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(text)),
         };
         if !is_listed {
             let text = text.escape_default();
             return Err(Fault::new(Kind::Forbidden, format!("origin `{text}` is not allowed to use this server")));
         }
-        // A browser asks before it sends anything but the simplest; others are told here.
-        if method != Method::OPTIONS && !self.lets_use(method.as_str()) {
-            let told = format!("pages of other origins may not use `{method}` here (`server.cors.allowed_methods`)");
-            return Err(Fault::new(Kind::Forbidden, told));
+        // Simple requests have no preflight, so the method is checked here.
+        if method != Method::OPTIONS && !self.allows_method(method.as_str()) {
+            let message = format!("pages of other origins may not use `{method}` here (`server.cors.allowed_methods`)");
+            return Err(Fault::new(Kind::Forbidden, message));
         }
-        page(true)
+        origin_page(true)
     }
 
-    fn lets_use(&self, method: &str) -> bool {
-        self.others.methods.iter().any(|known| known.name() == method)
+    fn allows_method(&self, method: &str) -> bool {
+        self.cors.methods.iter().any(|allowed| allowed.name() == method)
     }
 
-    /// Describes what `page` may do, in the answer to its preflight request for a place where `allow` lists the methods.
-    pub(crate) fn describe(&self, page: Option<&BrowserOrigin>, allow: &str, headers: &mut HeaderMap) {
-        let methods = match page {
-            Some(BrowserOrigin { is_other: true, .. }) => {
-                let common: Vec<&str> = allow.split(", ").filter(|method| self.lets_use(method)).collect();
+    /// Adds the headers of a preflight response; `allow` lists the methods of the endpoint.
+    pub(crate) fn describe_preflight(&self, origin_page: Option<&BrowserOrigin>, allow: &str, headers: &mut HeaderMap) {
+        let methods = match origin_page {
+            Some(BrowserOrigin { is_cross_origin: true, .. }) => {
+                let common: Vec<&str> = allow.split(", ").filter(|method| self.allows_method(method)).collect();
                 common.join(", ")
             }
             Some(_) | None => allow.to_owned(),
@@ -130,23 +126,23 @@ impl AllowedHosts {
                 headers.insert(name, value);
             }
         }
-        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(MAY_SEND));
-        headers.insert(ACCESS_CONTROL_MAX_AGE, self.others.max_age.into());
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ALLOWED_HEADERS));
+        headers.insert(ACCESS_CONTROL_MAX_AGE, self.cors.max_age.into());
     }
 
-    /// Tells a browser that `page` may read this answer.
-    pub(crate) fn open(&self, page: Option<&BrowserOrigin>, headers: &mut HeaderMap) {
+    /// Adds the headers that let the page read a response.
+    pub(crate) fn allow_reading(&self, origin_page: Option<&BrowserOrigin>, headers: &mut HeaderMap) {
         headers.append(VARY, HeaderValue::from_static("Origin"));
-        let Some(BrowserOrigin { origin, .. }) = page else { return };
+        let Some(BrowserOrigin { origin, .. }) = origin_page else { return };
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(MAY_READ));
-        if self.others.allow_credentials {
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED_HEADERS));
+        if self.cors.allow_credentials {
             headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
         }
     }
 
-    fn knows(&self, host: &str) -> bool {
-        LOCAL.contains(&host) || self.names.iter().any(|name| name == host)
+    fn is_known(&self, host: &str) -> bool {
+        LOCAL_NAMES.contains(&host) || self.names.iter().any(|name| name == host)
     }
 }
 

@@ -1,7 +1,8 @@
-//! The HTTP door: REST, agent tools, event stream, documentation; all of them loops over the operation table.
+//! The HTTP server: REST, MCP, event stream and documentation, all derived from the operation
+//! table.
 //!
-//! One rule: this crate translates and decides nothing. What an operation is and does stands in `svcfs-knowledge`; here a
-//! request becomes its input and its output or fault becomes an answer.
+//! Invariant: this crate only translates. `svcfs-knowledge` defines the operations; here a request
+//! becomes an operation's input, and its output or fault becomes a response.
 #![warn(missing_docs)]
 
 pub mod access;
@@ -26,13 +27,13 @@ pub use listener::serve;
 pub use mcp::serve_stdio;
 pub use specials::{RoutePrefix, SPECIAL_ROUTES, SpecialRoute};
 
-/// Why a door could not be opened or kept open.
+/// Why the HTTP or MCP server cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// Two routes of the catalogue cannot be told apart.
-    #[error("the route table is contradictory: {0}")]
+    /// Two operations have the same route.
+    #[error("two operations have the same route: {0}")]
     Routes(#[from] matchit::InsertError),
-    /// The conversation with an agent on standard input and output broke off.
-    #[error("the agent protocol on standard input and output failed: {0}")]
+    /// The MCP connection over stdio failed.
+    #[error("MCP over stdio failed: {0}")]
     Stdio(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -1,4 +1,4 @@
-//! The accept loop: connections in, warp and the agent protocol behind one port, a graceful end.
+//! The accept loop: serves REST and MCP on one port and shuts down gracefully.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -26,56 +26,55 @@ use tower_service::Service;
 use crate::app::AppState;
 use crate::{HttpError, mcp, request_handler};
 
-/// Longest head of a request (line and headers), in bytes; what is read in the same go as its last part may exceed it.
+/// Maximum size of request line and headers, in bytes; the last read may exceed it.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// How long a client may take to send a head, and how long a kept-alive connection may rest.
-const HEAD_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a client may take none of an answer.
-const WRITE_PATIENCE: Duration = Duration::from_secs(30);
-/// How long requests in progress may take once the server goes down.
-const GRACE: Duration = Duration::from_secs(15);
-/// The pause after the system refused to hand out a connection (out of file descriptors).
+/// Time to send the headers, and maximum idle time of a connection.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum time in which a client reads nothing of a response.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time for requests in progress to finish at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
+/// Pause after `accept` failed (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Numbers connections, for the life of the process.
+/// Ids of connections, unique in the process.
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
 
 type ListenerError = Box<dyn std::error::Error + Send + Sync>;
 type ListenerResponse = http::Response<UnsyncBoxBody<Bytes, ListenerError>>;
 
-/// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most, gaps.md 8). Event
-/// streams end at once.
+/// Serves a bound listener until `stop` is cancelled, then waits up to 15 s for requests in
+/// progress. Event streams end immediately.
 ///
 /// # Errors
-/// [`Error::Routes`] when the catalogue is contradictory.
+/// [`HttpError::Routes`] when two operations have the same route.
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, stop: CancellationToken) -> Result<(), HttpError> {
     let app = AppState::new(CATALOGUE, server, stop.clone())?;
     accept(listener, app, stop).await;
     Ok(())
 }
 
-/// The accept loop.
 pub(crate) async fn accept(listener: TcpListener, app: Arc<AppState>, stop: CancellationToken) {
-    let crowd = ConnectionLimiter::default();
+    let limiter = ConnectionLimiter::default();
     let graceful = GracefulShutdown::new();
-    let agents = mcp::service(Arc::clone(&app));
+    let mcp_service = mcp::service(Arc::clone(&app));
     let mut connections = JoinSet::new();
     loop {
         let next = async {
-            let room = crowd.wait_for_slot().await;
-            (room, listener.accept().await)
+            let slot = limiter.wait_for_slot().await;
+            (slot, listener.accept().await)
         };
         tokio::select! {
             () = stop.cancelled() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            (room, accepted) = next => match (room, accepted) {
-                (Some(room), Ok((stream, peer))) => {
-                    let Some(place) = crowd.admit(room, peer.ip()) else {
-                        tracing::debug!(%peer, "a connection was closed: there are too many from its address");
+            (slot, accepted) = next => match (slot, accepted) {
+                (Some(slot), Ok((stream, peer))) => {
+                    let Some(permit) = limiter.admit(slot, peer.ip()) else {
+                        tracing::debug!(%peer, "closed a connection: too many from its address");
                         continue;
                     };
                     let stream = (stream, peer.ip());
-                    connections.spawn(converse(stream, Arc::clone(&app), agents.clone(), place, graceful.watcher()));
+                    connections.spawn(serve_connection(stream, Arc::clone(&app), mcp_service.clone(), permit, graceful.watcher()));
                 }
                 (_, Err(error)) => {
                     tracing::warn!(%error, "accepting a connection failed");
@@ -86,54 +85,54 @@ pub(crate) async fn accept(listener: TcpListener, app: Arc<AppState>, stop: Canc
         }
     }
     drop(listener);
-    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
-        tracing::warn!(connections = connections.len(), "requests still in progress were cut off");
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, graceful.shutdown()).await.is_err() {
+        tracing::warn!(connections = connections.len(), "requests in progress were aborted: shutdown took too long");
     }
     connections.shutdown().await;
 }
 
-/// One connection, to its end.
-async fn converse(
+/// Serves one connection.
+async fn serve_connection(
     (stream, peer): (TcpStream, IpAddr),
     app: Arc<AppState>,
-    agents: mcp::McpService,
-    place: ConnectionPermit,
+    mcp_service: mcp::McpService,
+    permit: ConnectionPermit,
     watcher: hyper_util::server::graceful::Watcher,
 ) {
-    let _held_to_the_end = place;
-    // Answers are written whole; waiting to fill a packet only delays them.
+    let _permit = permit;
+    // Responses are written completely; waiting to fill a packet only delays them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(WRITE_PATIENCE));
-    let pages = warp::service(request_handler::filter(
+    stream.set_write_timeout(Some(WRITE_TIMEOUT));
+    let rest_service = warp::service(request_handler::filter(
         Arc::clone(&app),
         (peer, NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed)),
     ));
     let service = service_fn(move |request: http::Request<Incoming>| {
-        let (app, agents, mut pages) = (Arc::clone(&app), agents.clone(), pages.clone());
+        let (app, mcp_service, mut rest_service) = (Arc::clone(&app), mcp_service.clone(), rest_service.clone());
         async move {
-            let (begun, method) = (Instant::now(), request.method().clone());
+            let (started, method) = (Instant::now(), request.method().clone());
             let response: ListenerResponse = if let Err(fault) = svcfs_listener::validate_request(&request) {
-                request_handler::misshapen(&app, &request, (&fault, peer)).map(boxed)
+                request_handler::reject_malformed(&app, &request, (&fault, peer)).map(boxed)
             } else if request.uri().path() == mcp::PATH {
-                mcp::answer(&app, agents, request, peer).await.map(boxed)
+                mcp::handle(&app, mcp_service, request, peer).await.map(boxed)
             } else {
-                Service::call(&mut pages, request).await?.map(boxed)
+                Service::call(&mut rest_service, request).await?.map(boxed)
             };
-            let measures = &app.server.metrics().requests;
-            measures.record_http_response(method.as_str(), response.status().as_u16(), begun.elapsed());
+            let metrics = &app.server.metrics().requests;
+            metrics.record_http_response(method.as_str(), response.status().as_u16(), started.elapsed());
             Ok::<ListenerResponse, Infallible>(response)
         }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_PATIENCE)
+        .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(Box::pin(stream)), service);
     if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(%error, "a connection failed");
     }
 }
 

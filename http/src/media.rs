@@ -1,38 +1,38 @@
-//! Content types, and what goes with them.
+//! Media types, and the headers that depend on them.
 
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue};
 use svcfs_base::TreePath;
 
-/// The type of pages.
+/// Pages.
 pub(crate) const MARKDOWN: &str = "text/markdown; charset=utf-8";
-/// The type of text that has no better one.
+/// Text of unknown type.
 pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
-/// The type of JSON answers.
+/// JSON responses.
 pub(crate) const JSON: &str = "application/json";
 
-/// The type of event streams.
+/// Event streams.
 pub(crate) const EVENTS: &str = "text/event-stream";
 
-/// The type of bytes nothing is known of.
+/// Bytes of unknown type.
 const BYTES: &str = "application/octet-stream";
 
-/// The content type of a file: by its extension, else text when it is text. More is not guessed: a browser that is told a wrong
-/// type shows what its author did not mean.
+/// The type of a file: by its extension, else plain text if it is UTF-8. Nothing more is guessed,
+/// because browsers misinterpret content with a wrong type.
 pub(crate) fn of(path: &TreePath, content: &[u8]) -> String {
     of_path(path).unwrap_or_else(|| of_content(std::str::from_utf8(content).is_ok()))
 }
 
-/// The content type of what no path tells of.
+/// The type of content with an unknown extension.
 pub(crate) fn of_content(is_text: bool) -> String {
     if is_text { PLAIN } else { BYTES }.to_owned()
 }
 
-/// The content type of a file that is too large to be looked at: by its extension alone.
+/// The type of a file too large to be checked for UTF-8: by its extension only.
 pub(crate) fn of_large(path: &TreePath) -> String {
     of_path(path).unwrap_or_else(|| of_content(false))
 }
 
-/// The content type that goes with a path's extension; none when the extension is unknown or missing.
+/// The type of a path's extension; `None` when it is unknown or missing.
 pub(crate) fn of_path(path: &TreePath) -> Option<String> {
     if path.is_page() {
         return Some(MARKDOWN.to_owned());
@@ -42,8 +42,8 @@ pub(crate) fn of_path(path: &TreePath) -> Option<String> {
     Some(if is_text { format!("{mime}; charset=utf-8") } else { mime.to_owned() })
 }
 
-/// Sets the content type of stored content, and keeps a browser from running it: stored pages come from many hands, and a
-/// script among them would speak with the rights of whoever looks.
+/// Sets the type of stored content, and a policy that keeps browsers from running it: scripts in
+/// pages of other authors would have the rights of the reader.
 pub(crate) fn describe(headers: &mut HeaderMap, mime: &str) {
     let value = HeaderValue::from_str(mime).unwrap_or(HeaderValue::from_static(BYTES));
     headers.insert(CONTENT_TYPE, value);

@@ -1,62 +1,66 @@
-//! The OpenAPI document, written from the operation table and the list of special pages.
+//! The OpenAPI document, generated from the operation table and the special pages.
 //!
-//! Why no macro library? Because it would want every endpoint described a second time; the table and the schemas of its types
-//! say everything already, and JSON Schema 2020-12 is the dialect of OpenAPI 3.1.
+//! A macro library would need a second description of every endpoint. The table and the schemas of
+//! its types contain everything, and OpenAPI 3.1 uses JSON Schema 2020-12.
 
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 use svcfs_knowledge::kernel::{API_PREFIX, BodyKind, HttpMethod, OperationArea, OperationEntry, ResponseMedia, Route};
 
-use crate::bind::is_of_file;
+use crate::bind::is_file_input;
 use crate::routes::SPACE;
 use crate::specials::{RoutePrefix, SPECIAL_ROUTES, SpecialRoute, VERSION};
 use crate::{media, schema_patterns};
 
-const ABOUT: &str = "Read, write, search and follow a tree of markdown pages. Every write is a git commit whose author is \
+const DESCRIPTION: &str = "Read, write, search and follow a tree of markdown pages. Every write is a git commit whose author is \
     `X-Actor`. A space other than the primary one is named by `X-Svc-Space` or in the path: `/api/svc/{space}/…`.";
 
-const KEY: &str = "A key of `auth.api_key` or `auth.api_keys`; where `auth.type` is `none`, it is not looked at";
+const KEY_DESCRIPTION: &str = "A key of `auth.api_key` or `auth.api_keys`; ignored when `auth.type` is `none`";
 
-/// Parameters that stand in headers, by their name under `components`.
+/// Header parameters, by their key under `components`.
 const HEADERS: [(&str, &str, &str); 7] = [
-    ("Space", SPACE, "Name of the space; beats the path. 404 when there is none of that name"),
-    ("Actor", "X-Actor", "Who changes; becomes the commit author. `anonymous` when absent"),
+    ("Space", SPACE, "Name of the space; takes precedence over the path. 404 when there is none of that name"),
+    ("Actor", "X-Actor", "Author of the change and of its commit. `anonymous` when absent"),
     ("Provenance", "X-Provenance", "Where the content comes from, as `type:id`"),
     (
         "IfMatch",
         "If-Match",
         "ETag the page was read with, or `*`; 409 when the page has changed since; 412 beside `If-None-Match`",
     ),
-    ("IfNoneMatch", "If-None-Match", "`*`: create only; 412 when something is there. What is no ETag has no effect"),
-    ("IfNoneMatchRead", "If-None-Match", "ETag of a cached copy; 304 when it is still right"),
+    (
+        "IfNoneMatch",
+        "If-None-Match",
+        "`*`: create only; 412 when the path exists. A value that is not an ETag is ignored",
+    ),
+    ("IfNoneMatchRead", "If-None-Match", "ETag of a cached copy; 304 when it is still current"),
     (
         "IfModifiedSince",
         "If-Modified-Since",
-        "Date of a cached copy, for callers without its ETag; 304 when it is still right",
+        "Date of a cached copy, for callers without its ETag; 304 when it is still current",
     ),
 ];
 
-/// Refusals by status, by their name under `components` (contract 7).
-const REFUSALS: [(u16, &str, &str); 14] = [
+/// Error responses by status, with their key under `components`.
+const ERRORS: [(u16, &str, &str); 14] = [
     (400, "Invalid", "The request is malformed, or a parameter is missing or unreadable"),
-    (401, "Unauthenticated", "No credentials, or wrong ones, where `auth.type` asks for some"),
+    (401, "Unauthenticated", "Credentials are missing or wrong, and `auth.type` requires them"),
     (
         403,
         "Forbidden",
-        "Credentials that do not allow it, a browser page of an origin or host that is not this server's, or a place that cannot be \
-         written",
+        "The credentials do not allow the operation, the request is from a web page of a foreign origin or host, or \
+         the path is read-only",
     ),
-    (404, "NotFound", "Nothing is there, or there is no such space"),
-    (409, "Conflict", "Somebody else was first: the page changed since it was read, or the name is taken"),
-    (412, "PreconditionFailed", "`If-None-Match: *` and something is there, or a condition that contradicts it"),
+    (404, "NotFound", "The path or the space does not exist"),
+    (409, "Conflict", "Conflict with another change: the page changed since it was read, or the name exists already"),
+    (412, "PreconditionFailed", "`If-None-Match: *` and the path exists, or preconditions that contradict each other"),
     (413, "TooLarge", "The body is over its limit"),
-    (415, "UnsupportedType", "A kind of file that is not taken here (`assets.allowed_types`)"),
+    (415, "UnsupportedType", "The type of the file is not allowed (`assets.allowed_types`)"),
     (422, "Rejected", "Lint or a schema refused the content; `issues` says where"),
-    (423, "Locked", "A client of another protocol (WebDAV) has locked it; `error` says who, and until when"),
-    (429, "RateLimited", "Too many requests; `Retry-After` says when to try again"),
-    (500, "Internal", "The server's own failure; the log has the details under `request_id`"),
-    (501, "Disabled", "A part that is switched off by the settings; `error` says by which"),
-    (503, "Unavailable", "A part that is busy or cannot answer now; `Retry-After` says when to try again"),
+    (423, "Locked", "A WebDAV client has locked the path; `error` says who, and until when"),
+    (429, "RateLimited", "Too many requests; `Retry-After` says when to retry"),
+    (500, "Internal", "Internal error; the log has the details under `request_id`"),
+    (501, "Disabled", "The feature is disabled by a setting; `error` names it"),
+    (503, "Unavailable", "A component is busy or unavailable; `Retry-After` says when to retry"),
 ];
 
 /// The document of a catalogue, as JSON text; ends with a newline.
@@ -82,16 +86,16 @@ pub fn document(catalogue: &[OperationArea]) -> String {
     tags.push(json!({ "name": "Server" }));
     let mut document = json!({
         "openapi": "3.1.0",
-        "info": { "title": "svcfs", "version": VERSION, "description": ABOUT },
+        "info": { "title": "svcfs", "version": VERSION, "description": DESCRIPTION },
         "tags": tags,
-        // Without authentication in the settings nobody needs a key.
+        // The key is optional: authentication may be off.
         "security": [{}, { "Key": [] }],
         "paths": paths,
         "components": {
             "parameters": HEADERS.map(header).into_iter().collect::<Map<_, _>>(),
-            "responses": REFUSALS.map(refusal).into_iter().collect::<Map<_, _>>(),
+            "responses": ERRORS.map(error_component).into_iter().collect::<Map<_, _>>(),
             "schemas": writer.schemas(),
-            "securitySchemes": { "Key": { "type": "http", "scheme": "bearer", "description": KEY } },
+            "securitySchemes": { "Key": { "type": "http", "scheme": "bearer", "description": KEY_DESCRIPTION } },
         },
     });
     join_lines(&mut document);
@@ -114,26 +118,26 @@ fn header((key, name, description): (&str, &str, &str)) -> (String, Value) {
     (key.to_owned(), json!({ "name": name, "in": "header", "description": description, "schema": schema }))
 }
 
-fn refusal((_, key, description): (u16, &str, &str)) -> (String, Value) {
+fn error_component((_, key, description): (u16, &str, &str)) -> (String, Value) {
     let schema = json!({ "$ref": "#/components/schemas/Error" });
     (key.to_owned(), json!({ "description": description, "content": { media::JSON: { "schema": schema } } }))
 }
 
-/// A special page; what it answers is known, what it reads is in its path.
+/// Describes a special page: its responses, and the parameters in its path.
 fn describe(special: &SpecialRoute) -> Value {
     let mut responses = Map::new();
     for (status, mime) in special.responses {
         let reason = http::StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
-        // One status may come in several media types, as the client asks.
+        // One status may have several media types, selected by `Accept`.
         let response = responses.entry(status.to_string());
         let response = response.or_insert_with(|| json!({ "description": reason.unwrap_or_default() }));
         if !mime.is_empty() {
             response["content"][*mime] = json!({});
         }
     }
-    for (status, name, _) in REFUSALS.iter().filter(|(status, ..)| special.may_refuse(*status)) {
-        let told = || json!({ "$ref": format!("#/components/responses/{name}") });
-        responses.entry(status.to_string()).or_insert_with(told);
+    for (status, name, _) in ERRORS.iter().filter(|(status, ..)| special.may_refuse(*status)) {
+        let reference = || json!({ "$ref": format!("#/components/responses/{name}") });
+        responses.entry(status.to_string()).or_insert_with(reference);
     }
     let parameters: Vec<Value> = in_path(special.path)
         .map(|name| {
@@ -141,7 +145,7 @@ fn describe(special: &SpecialRoute) -> Value {
             let mut schema = json!({ "type": "string" });
             if special.path.contains("{*path}") {
                 schema["format"] = schema_patterns::PATH.into();
-                schema_patterns::narrow(&mut schema, true);
+                schema_patterns::add_constraints(&mut schema, true);
             }
             json!({ "name": name, "in": "path", "required": true, "schema": schema })
         })
@@ -159,7 +163,7 @@ fn in_path(path: &str) -> impl Iterator<Item = &str> {
     path.split(['{', '}']).skip(1).step_by(2)
 }
 
-/// Writes operations, and gathers the types they name.
+/// Describes operations and collects the types that they refer to.
 struct OpenApiWriter {
     inputs: SchemaGenerator,
     outputs: SchemaGenerator,
@@ -179,7 +183,7 @@ impl OpenApiWriter {
         }
     }
 
-    /// One way to an operation. The second and further routes of one operation carry their number in the id.
+    /// Describes one route of an operation. The id of the second and further routes has a number.
     fn operation(&mut self, area: &OperationArea, entry: &OperationEntry, route: &Route, index: usize) -> Value {
         let schema = (entry.input)(&mut self.inputs);
         let manual = manual(schema.as_value());
@@ -204,16 +208,16 @@ impl OpenApiWriter {
         if route.success_status != 204 {
             success["content"] = match route.text_field {
                 None => {
-                    let mime = route.json_media_type.map_or(media::JSON, bare);
+                    let mime = route.json_media_type.map_or(media::JSON, without_parameters);
                     json!({ mime: { "schema": (entry.output)(&mut self.outputs) } })
                 }
                 Some((field, kind)) => {
                     let text = json!({ "schema": { "type": "string" } });
                     let mut content = match kind {
-                        ResponseMedia::Fixed(mime) => json!({ bare(mime): text }),
-                        ResponseMedia::FromPath => json!({ bare(media::MARKDOWN): text, "*/*": {} }),
+                        ResponseMedia::Fixed(mime) => json!({ without_parameters(mime): text }),
+                        ResponseMedia::FromPath => json!({ without_parameters(media::MARKDOWN): text, "*/*": {} }),
                     };
-                    if let Some(schema) = self.instead_of_text(entry, route, field) {
+                    if let Some(schema) = self.json_alternative(entry, route, field) {
                         content[media::JSON] = json!({ "schema": schema });
                     }
                     content
@@ -227,18 +231,19 @@ impl OpenApiWriter {
         let mut responses = Map::new();
         responses.insert(route.success_status.to_string(), success);
         if route.has_etag && route.is_read_only {
-            responses.insert("304".to_owned(), json!({ "description": "The cached copy is still right" }));
+            responses.insert("304".to_owned(), json!({ "description": "The cached copy is still current" }));
         }
-        for (status, name, _) in REFUSALS {
-            if may_answer(route, status) {
+        for (status, name, _) in ERRORS {
+            if may_fail(route, status) {
                 responses.insert(status.to_string(), json!({ "$ref": format!("#/components/responses/{name}") }));
             }
         }
         responses.into()
     }
 
-    /// What is answered as JSON when the output does not have the field that is text; nothing when it always has.
-    fn instead_of_text(&mut self, entry: &OperationEntry, route: &Route, field: &str) -> Option<Value> {
+    /// The JSON schema of a response without the text field; `None` when the field is always
+    /// present.
+    fn json_alternative(&mut self, entry: &OperationEntry, route: &Route, field: &str) -> Option<Value> {
         let schema = (entry.output)(&mut self.outputs);
         let name = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());
         let definition = name.and_then(|name| self.outputs.definitions().get(name))?;
@@ -246,15 +251,15 @@ impl OpenApiWriter {
         if required.is_some_and(|required| required.iter().any(|name| name == field)) {
             return None;
         }
-        let whole = route.json_fallback.and_then(|field| definition.pointer(&format!("/properties/{field}")));
+        let fallback_schema = route.json_fallback.and_then(|field| definition.pointer(&format!("/properties/{field}")));
         let schema = Value::from(schema.clone());
-        Some(match whole {
-            Some(whole) => json!({ "anyOf": [schema, whole] }),
+        Some(match fallback_schema {
+            Some(fallback) => json!({ "anyOf": [schema, fallback] }),
             None => schema,
         })
     }
 
-    /// The headers of a success, each described as the output field it repeats.
+    /// The headers of a success, with the descriptions of the output fields that they repeat.
     fn headers(&mut self, entry: &OperationEntry, route: &Route) -> Map<String, Value> {
         let schema = (entry.output)(&mut self.outputs);
         let name = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());
@@ -274,16 +279,16 @@ impl OpenApiWriter {
         headers
     }
 
-    /// Every type that was named. A type that reads otherwise than it is written stands there twice.
+    /// All types that were referred to.
     fn schemas(mut self) -> Map<String, Value> {
         let mut schemas = self.outputs.take_definitions(true);
         for (name, mut schema) in self.inputs.take_definitions(true) {
-            schema_patterns::narrow(&mut schema, true);
+            schema_patterns::add_constraints(&mut schema, true);
             schemas.entry(name).or_insert(schema);
         }
         let error = json!({
             "type": "object",
-            "description": "A refusal; some carry further members, such as `issues` or `etag`",
+            "description": "An error; some have further members, such as `issues` or `etag`",
             "properties": { "error": { "type": "string", "description": "What went wrong, and what to do" } },
             "required": ["error"],
         });
@@ -292,8 +297,8 @@ impl OpenApiWriter {
     }
 }
 
-/// Whether a route can refuse with this status.
-fn may_answer(route: &Route, status: u16) -> bool {
+/// Whether a route can fail with this status.
+fn may_fail(route: &Route, status: u16) -> bool {
     let writes = !route.is_read_only;
     match status {
         409 | 412 | 422 | 423 => writes,
@@ -316,13 +321,13 @@ fn parameters(entry: &OperationEntry, route: &Route, schema: &Value) -> Vec<Valu
             BodyKind::Empty => true,
             BodyKind::Raw(field) | BodyKind::Object(field) => name != field,
             BodyKind::Json => route.query_inputs.contains(&name.as_str()),
-            BodyKind::Form => !is_of_file(name),
+            BodyKind::Form => !is_file_input(name),
         };
         if !is_in_path && !is_in_query {
             continue;
         }
         let mut schema = schema.clone();
-        schema_patterns::narrow(&mut schema, required(name));
+        schema_patterns::add_constraints(&mut schema, required(name));
         let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
         let example = example(&mut schema);
         let mut parameter = json!({
@@ -353,23 +358,23 @@ fn parameters(entry: &OperationEntry, route: &Route, schema: &Value) -> Vec<Valu
     parameters
 }
 
-/// A media type without its parameters.
-fn bare(mime: &str) -> &str {
+/// A media type without parameters.
+fn without_parameters(mime: &str) -> &str {
     mime.split(';').next().unwrap_or_default()
 }
 
-/// An operation's manual; the first line is the summary.
+/// The description of an operation; the first line is the summary.
 pub(crate) fn manual(schema: &Value) -> String {
-    joined(schema.get("description").and_then(Value::as_str).unwrap_or_default())
+    join_paragraphs(schema.get("description").and_then(Value::as_str).unwrap_or_default())
 }
 
-/// Takes the source code's line breaks out of every description in a document.
+/// Removes the line breaks of doc comments from all descriptions.
 pub(crate) fn join_lines(value: &mut Value) {
     match value {
         Value::Object(members) => {
             for (name, member) in members {
                 match member {
-                    Value::String(text) if name == "description" => *text = joined(text),
+                    Value::String(text) if name == "description" => *text = join_paragraphs(text),
                     member => join_lines(member),
                 }
             }
@@ -379,8 +384,8 @@ pub(crate) fn join_lines(value: &mut Value) {
     }
 }
 
-/// A doc comment with each paragraph on one line; lists, tables and code stay as they are.
-fn joined(text: &str) -> String {
+/// Joins the lines of each paragraph; lists, tables and code stay unchanged.
+fn join_paragraphs(text: &str) -> String {
     let paragraphs = text.split("\n\n").map(|paragraph| match paragraph.trim_start().starts_with(['-', '|', '`']) {
         true => paragraph.to_owned(),
         false => paragraph.replace('\n', " "),
@@ -388,13 +393,14 @@ fn joined(text: &str) -> String {
     paragraphs.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Takes the first example out of a schema: documentation browsers fill a form with an example that stands beside it.
+/// Removes the first example from a schema: documentation browsers fill forms with examples beside
+/// the schema.
 fn example(schema: &mut Value) -> Option<Value> {
     let examples = schema.as_object_mut()?.remove("examples")?;
     examples.get(0).cloned()
 }
 
-/// Lists in a query are written with commas.
+/// Lists in a query are separated by commas.
 fn schema_is_list(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| {
         kind == "array" || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "array"))
@@ -407,13 +413,13 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
         BodyKind::Raw(field) => {
             let mut schema = schema.pointer(&format!("/properties/{field}")).cloned().unwrap_or_default();
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-            // Without a schema: there are no bytes that would violate one.
+            // No schema, because any bytes are valid.
             let mut text = json!({});
             let link = text.clone();
             if let Some(example) = example(&mut schema) {
                 text["example"] = example;
             }
-            let mut content = json!({ bare(media::MARKDOWN): text, "application/octet-stream": {} });
+            let mut content = json!({ without_parameters(media::MARKDOWN): text, "application/octet-stream": {} });
             if let Some((mime, _)) = route.media_flag {
                 content[mime] = link;
             }
@@ -442,11 +448,11 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
             if let Some(object) = schema.as_object_mut() {
                 object.remove("title");
                 object.remove("description");
-                // An unknown member is refused, and one that stands in the path is given already.
+                // Unknown members are refused; path parameters are described separately.
                 object.insert("additionalProperties".to_owned(), false.into());
             }
-            schema_patterns::narrow(&mut schema, true);
-            // What may stand in the query is told of there: given in both places it is refused.
+            schema_patterns::add_constraints(&mut schema, true);
+            // Query parameters are described separately: giving one twice is an error.
             for name in in_path(route.path).chain(route.query_inputs.iter().copied()) {
                 let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
                 properties.and_then(|properties| properties.remove(name));
@@ -454,11 +460,11 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
                 required.into_iter().for_each(|required| required.retain(|required| required != name));
             }
             for name in in_path(route.path).filter(|_| route.path_wins) {
-                schema["properties"][name] = json!({ "description": "Not heeded: the address says it" });
+                schema["properties"][name] = json!({ "description": "Ignored: the path of the URL has it" });
             }
             for name in route.required_one_of {
                 let property = schema.pointer_mut(&format!("/properties/{name}"));
-                property.into_iter().for_each(|property| schema_patterns::narrow(property, true));
+                property.into_iter().for_each(|property| schema_patterns::add_constraints(property, true));
             }
             if !route.required_one_of.is_empty() {
                 let given = |name: &&str| json!({ "required": [name], "properties": { *name: { "type": "string" } } });

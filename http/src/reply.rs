@@ -1,4 +1,4 @@
-//! Answers: outputs and faults as HTTP.
+//! HTTP responses for outputs and faults.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,10 +14,10 @@ use svcfs_knowledge::access::RETRY_AFTER_KEY;
 use svcfs_knowledge::kernel::{ResponseMedia, ResponseMeta, Route};
 use warp::reply::Response;
 
-use crate::bind::{compared, header};
+use crate::bind::{etag_header, header};
 use crate::media;
 
-/// A JSON answer.
+/// A JSON response.
 pub(crate) fn json(status: StatusCode, body: &Value) -> Response {
     json_as(media::JSON, status, body.to_string())
 }
@@ -29,42 +29,43 @@ fn json_as(mime: &'static str, status: StatusCode, body: impl Into<Bytes>) -> Re
     response
 }
 
-/// A text answer of a fixed type.
+/// A text response.
 pub(crate) fn text(mime: &'static str, body: impl Into<String>) -> Response {
     let mut response = Response::new(body.into().into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(mime));
     response
 }
 
-/// What a caller says of the copy it has.
+/// The validators of a cached copy.
 #[derive(Debug, Default)]
 pub(crate) struct CacheValidators {
     tags: Option<String>,
-    since: Option<Timestamp>,
+    modified_since: Option<Timestamp>,
 }
 
 impl CacheValidators {
-    /// From `If-None-Match` and `If-Modified-Since`; a date that cannot be read counts as none (RFC 9110 13.1.3).
-    ///
-    /// # Errors
-    /// `Invalid` for a header that is not UTF-8.
+    /// Parses `If-None-Match` and `If-Modified-Since`; an invalid date is ignored (RFC 9110
+    /// 13.1.3). Errors: `Invalid` for a header that is not UTF-8.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Fault> {
         let date = header(headers, IF_MODIFIED_SINCE.as_str())?;
-        let since = date.and_then(|text| jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(&text).ok());
-        Ok(Self { tags: compared(headers, &IF_NONE_MATCH), since })
+        let modified_since =
+            date.and_then(|text| jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(&text).ok());
+        Ok(Self { tags: etag_header(headers, &IF_NONE_MATCH), modified_since })
     }
 
-    /// True when the copy is what `output` tells; an ETag knows better than a date.
-    fn is_right(&self, output: &Value) -> bool {
-        match (&self.tags, self.since) {
-            (Some(tags), _) => text_of(output, "etag").is_some_and(|etag| names(tags, etag)),
-            (None, Some(since)) => modified(output).is_some_and(|modified| modified.as_second() <= since.as_second()),
+    /// Whether the copy is the same as `output`; an ETag takes precedence over a date.
+    fn is_current(&self, output: &Value) -> bool {
+        match (&self.tags, self.modified_since) {
+            (Some(tags), _) => text_of(output, "etag").is_some_and(|etag| contains_etag(tags, etag)),
+            (None, Some(modified_since)) => {
+                modified(output).is_some_and(|modified| modified.as_second() <= modified_since.as_second())
+            }
             (None, None) => false,
         }
     }
 }
 
-/// Whether a route tells an output as it is, and nothing of it in headers.
+/// Whether a route returns the output unchanged and without headers from it.
 pub(crate) const fn is_plain(route: &Route) -> bool {
     route.text_field.is_none()
         && route.json_fallback.is_none()
@@ -73,22 +74,17 @@ pub(crate) const fn is_plain(route: &Route) -> bool {
         && route.success_status != StatusCode::NO_CONTENT.as_u16()
 }
 
-/// The output of an operation for a plain route, written out as JSON.
-///
-/// # Errors
-/// `Internal` when the status is none.
-pub(crate) fn written(route: &Route, output: Vec<u8>) -> Result<Response, Fault> {
+/// The response of a plain route, from JSON text. Errors: `Internal` for an invalid status.
+pub(crate) fn json_bytes(route: &Route, output: Vec<u8>) -> Result<Response, Fault> {
     let status = StatusCode::from_u16(route.success_status).map_err(Fault::internal)?;
     Ok(json_as(route.json_media_type.unwrap_or(media::JSON), status, output))
 }
 
-/// The output of an operation, as its route wants it told.
-///
-/// # Errors
-/// `Internal` when the output is not what the route promises.
+/// The response of a route, from the output of its operation. Errors: `Internal` for an invalid
+/// status.
 pub(crate) fn output(route: &Route, output: Value, cached: &CacheValidators) -> Result<Response, Fault> {
     let status = StatusCode::from_u16(route.success_status).map_err(Fault::internal)?;
-    let mut response = if route.has_etag && route.is_read_only && cached.is_right(&output) {
+    let mut response = if route.has_etag && route.is_read_only && cached.is_current(&output) {
         empty(StatusCode::NOT_MODIFIED)
     } else if status == StatusCode::NO_CONTENT {
         empty(status)
@@ -97,43 +93,43 @@ pub(crate) fn output(route: &Route, output: Value, cached: &CacheValidators) -> 
             Some(response) => response,
             None => {
                 let body = route.json_fallback.and_then(|field| output.get(field)).unwrap_or(&output);
-                written(route, body.to_string().into_bytes())?
+                json_bytes(route, body.to_string().into_bytes())?
             }
         }
     };
-    describe(route, &output, response.headers_mut());
+    set_headers(route, &output, response.headers_mut());
     Ok(response)
 }
 
-/// How many entries there are in all, of a list that has some of them (gaps.md D1).
+/// Total number of entries, beside a partial list.
 pub(crate) const TOTAL: HeaderName = HeaderName::from_static("x-total-count");
 
-/// What the caller should know of the answer, such as that it is of an index that is behind.
+/// A note for the caller, such as that the index is not up to date.
 pub(crate) const NOTE: HeaderName = HeaderName::from_static("x-svc-note");
 
-/// Says what is told beside the output.
-pub(crate) fn remark(remarks: &ResponseMeta, headers: &mut HeaderMap) {
-    for value in remarks.notes.iter().filter_map(|note| HeaderValue::from_str(note).ok()) {
+/// Adds the headers for the metadata of an output.
+pub(crate) fn add_meta(meta: &ResponseMeta, headers: &mut HeaderMap) {
+    for value in meta.notes.iter().filter_map(|note| HeaderValue::from_str(note).ok()) {
         headers.append(NOTE, value);
     }
-    if let Some(total) = remarks.total {
+    if let Some(total) = meta.total {
         headers.insert(TOTAL, total.into());
     }
 }
 
-/// An answer without a body.
+/// A response without a body.
 pub(crate) fn empty(status: StatusCode) -> Response {
     let mut response = Response::default();
     *response.status_mut() = status;
     response
 }
 
-/// The output field that is the body, when the route has one and the output has it.
+/// The output field that is the body, if route and output have one.
 fn as_text(route: &Route, output: &Value) -> Option<Response> {
     let (field, kind) = route.text_field?;
     let body = match output.get(field)? {
         Value::String(text) => Bytes::copy_from_slice(text.as_bytes()),
-        other => STANDARD.decode(other.get("base64")?.as_str()?).ok()?.into(),
+        binary => STANDARD.decode(binary.get("base64")?.as_str()?).ok()?.into(),
     };
     let mime = match kind {
         ResponseMedia::Fixed(mime) => mime.to_owned(),
@@ -144,11 +140,11 @@ fn as_text(route: &Route, output: &Value) -> Option<Response> {
     Some(response)
 }
 
-/// Sets the headers a route takes from the output's own members.
+/// Sets the headers that repeat members of the output.
 ///
-/// Why `no-cache` and not an hour, as is common for pictures? Because it means "ask first": with the ETag that costs one short
-/// answer, and nobody is shown a picture that was replaced a minute ago. `/raw` is for those who prefer an hour.
-fn describe(route: &Route, output: &Value, headers: &mut HeaderMap) {
+/// `no-cache` and not an hour, as is common for pictures: it means "revalidate", which costs one
+/// short response with an ETag, and clients never show an outdated picture. `/raw` allows an hour.
+fn set_headers(route: &Route, output: &Value, headers: &mut HeaderMap) {
     let mut set = |name: HeaderName, text: Option<String>| {
         if let Some(value) = text.and_then(|text| HeaderValue::from_str(&text).ok()) {
             headers.insert(name, value);
@@ -174,19 +170,19 @@ fn modified(output: &Value) -> Option<Timestamp> {
     text_of(output, "modified")?.parse().ok()
 }
 
-/// A moment as HTTP writes it, to the second.
-pub(crate) fn http_date(moment: Timestamp) -> Option<String> {
-    jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&moment).ok()
+/// A timestamp in the format of HTTP, in seconds.
+pub(crate) fn http_date(timestamp: Timestamp) -> Option<String> {
+    jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&timestamp).ok()
 }
 
-/// True when an `If-None-Match` list names the etag; quotes and weak marks are optional.
-fn names(tags: &str, etag: &str) -> bool {
+/// Whether an `If-None-Match` list contains the ETag; quotes and weak marks are ignored.
+fn contains_etag(tags: &str, etag: &str) -> bool {
     let bare = |tag: &str| tag.trim().trim_start_matches("W/").trim_matches('"').to_owned();
     tags.split(',').any(|tag| tag.trim() == "*" || bare(tag) == etag)
 }
 
-/// A fault (contract 7). 500 and 502 say only a generic sentence and where to look; a full disk and all others their message
-/// and detail (gaps.md D14).
+/// The response for a fault. 500 and 502 contain only a generic message and the request id; all
+/// others, and those for a full disk, the fault's message and detail.
 pub(crate) fn fault(fault: &Fault, request_id: &str) -> Response {
     let status = StatusCode::from_u16(fault.kind().http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut body = Map::new();
@@ -207,19 +203,19 @@ pub(crate) fn fault(fault: &Fault, request_id: &str) -> Response {
     response
 }
 
-/// True when callers read only [`generic`] instead of the fault's own message.
+/// Whether callers get only [`generic`] instead of the fault's message.
 pub(crate) fn is_generic(kind: Kind) -> bool {
-    // A full disk is told: it is no secret, and nobody can help who does not know.
+    // A full disk is no secret, and callers can ask the operator to free space.
     matches!(kind.http(), 500 | 502) && !matches!(kind, Kind::NoSpace | Kind::DiskFailed)
 }
 
-/// What callers read of our own failures.
+/// The message for internal errors.
 pub(crate) fn generic(request_id: &str) -> String {
     format!("internal error; the server's log has the details under request {request_id}")
 }
 
-/// A refusal that is HTTP's own and no fault: unknown method.
-pub(crate) fn wrong_method(allow: &str) -> Response {
+/// The response for a method that the endpoint does not have.
+pub(crate) fn method_not_allowed(allow: &str) -> Response {
     let body = json!({ "error": format!("method not allowed here; allowed are {allow}") });
     let mut response = json(StatusCode::METHOD_NOT_ALLOWED, &body);
     if let Ok(value) = HeaderValue::from_str(allow) {

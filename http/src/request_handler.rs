@@ -1,7 +1,7 @@
-//! One request, from method and path to answer.
+//! Handles one request, from method and path to the response.
 //!
-//! warp is the edge only: a single filter takes a request apart. Why not a filter per route? Because chains of filters are tried
-//! in order and build types that do not compile any more at a hundred routes (dependencies.md 0.3).
+//! warp is used as the transport only: a single filter takes a request apart. Filters per route
+//! would be tried in order, and their types no longer compile at a hundred routes.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,37 +26,33 @@ use crate::reply::{self, CacheValidators};
 use crate::routes::{OperationRoute, RouteMatch, RouteParameters, RouteTarget};
 use crate::specials;
 
-/// A request taken apart.
+/// The parts of a request.
 pub(crate) struct HttpRequest {
-    /// Method.
     pub method: Method,
     /// Path, percent-encoded.
     pub path: String,
     /// Query without `?`, percent-encoded.
     pub query: String,
-    /// Headers.
     pub headers: HeaderMap,
-    /// Body.
     pub body: UnreadBody,
-    /// Where it comes from.
+    /// Address of the client.
     pub peer: Option<IpAddr>,
-    /// The number of its connection.
+    /// Id of the connection.
     pub connection: Option<u64>,
 }
 
-/// With what somebody comes for a special page.
+/// A request for a special page.
 pub(crate) struct SpecialRequest {
-    /// Which page.
     pub page: specials::SpecialPage,
-    /// Credentials among them, perhaps.
+    /// May contain credentials.
     pub headers: HeaderMap,
-    /// What the path says.
+    /// Parameters in the path.
     pub address: RouteParameters,
-    /// Where it comes from.
+    /// Address of the client.
     pub peer: Option<IpAddr>,
 }
 
-/// The one filter; it takes every request of the connection of this number, which comes from `peer`.
+/// The only filter; it accepts every request of a connection from `peer`.
 pub(crate) fn filter(
     app: Arc<AppState>,
     (peer, connection): (IpAddr, u64),
@@ -69,7 +65,7 @@ pub(crate) fn filter(
         .and(warp::body::stream())
         .then(move |method, path: warp::path::FullPath, query, headers, body| {
             let app = Arc::clone(&app);
-            let body = UnreadBody::new(parts(body), &headers);
+            let body = UnreadBody::new(body_stream(body), &headers);
             let request = HttpRequest {
                 method,
                 path: path.as_str().to_owned(),
@@ -79,12 +75,12 @@ pub(crate) fn filter(
                 peer: Some(peer),
                 connection: Some(connection),
             };
-            async move { app.answer(request).await }
+            async move { app.handle(request).await }
         })
 }
 
-/// warp's body stream as ours.
-fn parts<S, B>(stream: S) -> BodyStream
+/// Converts the body stream of warp.
+fn body_stream<S, B>(stream: S) -> BodyStream
 where
     S: Stream<Item = Result<B, warp::Error>> + Send + 'static,
     B: Buf,
@@ -94,34 +90,38 @@ where
     )
 }
 
-/// The answer to a request of a form that is refused; the connection ends with it.
-pub(crate) fn misshapen<B>(app: &AppState, request: &http::Request<B>, (fault, peer): (&Fault, IpAddr)) -> Response {
+/// The response to a malformed request; closes the connection.
+pub(crate) fn reject_malformed<B>(
+    app: &AppState,
+    request: &http::Request<B>,
+    (fault, peer): (&Fault, IpAddr),
+) -> Response {
     let uri = request.uri();
-    let asked = (request.method(), uri.path(), uri.query().unwrap_or_default());
-    let visit = ActiveRequest::begin(app, asked, Some(peer));
-    let mut response = visit.refuse(fault);
+    let target = (request.method(), uri.path(), uri.query().unwrap_or_default());
+    let active = ActiveRequest::start(app, target, Some(peer));
+    let mut response = active.fault_response(fault);
     response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
-    visit.end(app, &mut response);
+    active.finish(app, &mut response);
     response
 }
 
 impl AppState {
-    /// Answers a request, whatever it is.
-    pub(crate) async fn answer(self: &Arc<Self>, request: HttpRequest) -> Response {
-        let mut visit = ActiveRequest::begin(self, (&request.method, &request.path, &request.query), request.peer);
+    /// Handles any request.
+    pub(crate) async fn handle(self: &Arc<Self>, request: HttpRequest) -> Response {
+        let mut active = ActiveRequest::start(self, (&request.method, &request.path, &request.query), request.peer);
         let is_head = request.method == Method::HEAD;
-        let outcome = match visit.admit(self, &request.headers).await {
+        let outcome = match active.admit(self, &request.headers).await {
             Ok(identity) => {
-                let span = tracing::info_span!("request", id = visit.id, what = visit.what);
-                svcfs_listener::catch_panic(self.route(request, identity, &visit)).instrument(span).await
+                let span = tracing::info_span!("request", id = active.id, what = active.what);
+                svcfs_listener::catch_panic(self.route(request, identity, &active)).instrument(span).await
             }
             Err(refusal) => Err(refusal),
         };
-        let mut response = outcome.unwrap_or_else(|fault| visit.refuse(&fault));
+        let mut response = outcome.unwrap_or_else(|fault| active.fault_response(&fault));
         if is_head {
             response = without_body(response);
         }
-        visit.end(self, &mut response);
+        active.finish(self, &mut response);
         response
     }
 
@@ -129,92 +129,92 @@ impl AppState {
         self: &Arc<Self>,
         request: HttpRequest,
         identity: Result<CallerIdentity, Fault>,
-        visit: &ActiveRequest,
+        active: &ActiveRequest,
     ) -> Result<Response, Fault> {
-        match self.table.find(&request.method, &request.path)? {
-            RouteMatch::Nothing => {
+        match self.routes.find(&request.method, &request.path)? {
+            RouteMatch::NotFound => {
                 let path = request.path.escape_default();
                 Err(Fault::not_found(format!("not found: `{path}`; /api/openapi.json lists every endpoint")))
             }
-            RouteMatch::OtherMethods(allow) if request.method == Method::OPTIONS => Ok(visit.preflight(self, &allow)),
-            RouteMatch::OtherMethods(allow) => Ok(reply::wrong_method(&allow)),
+            RouteMatch::OtherMethods(allow) if request.method == Method::OPTIONS => Ok(active.preflight(self, &allow)),
+            RouteMatch::OtherMethods(allow) => Ok(reply::method_not_allowed(&allow)),
             RouteMatch::Target { target: RouteTarget::Special(page), address } => {
-                address.space(self, &request.headers).iter().for_each(|space| visit.notes.set_space(space));
-                let HttpRequest { headers, method, peer, .. } = request;
-                let pass = SpecialRequest { page: *page, headers, address, peer };
+                address.space(self, &request.headers).iter().for_each(|space| active.notes.set_space(space));
+                let HttpRequest { headers, peer, .. } = request;
+                let special = SpecialRequest { page: *page, headers, address, peer };
                 let (identity, space) = match page.guard() {
-                    RequestGuard::Open => (CallerIdentity::UNRESTRICTED, self.shown(&pass)?),
+                    RequestGuard::Open => (CallerIdentity::UNRESTRICTED, self.unauthenticated_space(&special)?),
                     RequestGuard::RequiresScope(scope) => {
-                        let (identity, space) = self.pass(identity, &pass)?;
-                        identity.permissions.check_scope(scope, method.as_str())?;
+                        let (identity, space) = self.admit_special(identity, &special)?;
+                        identity.permissions.check_scope(scope, &active.what)?;
                         (identity, space)
                     }
                 };
-                specials::answer(self, space, (pass, identity)).await
+                specials::handle(self, space, (special, identity)).await
             }
             RouteMatch::Target { target: RouteTarget::Operation(operation), address } => {
-                self.operate(operation, address, (request, identity), &visit.notes).await
+                self.call_operation(operation, address, (request, identity), &active.notes).await
             }
         }
     }
 
-    /// Who sent a request, and the space it is for. Who is asked for first, so that a stranger learns nothing, not even which spaces there
-    /// are; but one that `lets_in` strangers.
-    ///
-    /// # Errors
-    /// `Unauthenticated`, `NotFound` for a space that is none.
+    /// The caller of a request and its space. Credentials are checked first, so that
+    /// unauthenticated callers do not learn which spaces exist, except those for which `anonymous`
+    /// returns an identity. Errors: `Unauthenticated`, `NotFound` for an unknown space.
     fn admit(
         &self,
         identity: Result<CallerIdentity, Fault>,
         (headers, address): (&HeaderMap, &RouteParameters),
-        lets_in: impl FnOnce(&Space) -> Option<CallerIdentity>,
+        anonymous: impl FnOnce(&Space) -> Option<CallerIdentity>,
     ) -> Result<(CallerIdentity, Arc<Space>), Fault> {
         match identity {
             Ok(identity) => {
-                let space = self.enter(&identity, address.named(headers)?.as_deref())?;
+                let space = self.enter_space(&identity, address.space_name(headers)?.as_deref())?;
                 Ok((identity, space))
             }
             Err(fault) if headers.contains_key(header::AUTHORIZATION) => Err(fault),
             Err(fault) => {
                 let space = address.space(self, headers).ok();
-                let found = space.and_then(|space| Some((lets_in(&space)?, space)));
-                found.ok_or(fault)
+                let admitted = space.and_then(|space| Some((anonymous(&space)?, space)));
+                admitted.ok_or(fault)
             }
         }
     }
 
-    /// Who came for a page, and the space it is of.
-    fn pass(
+    /// The caller of a special page and its space.
+    fn admit_special(
         &self,
         identity: Result<CallerIdentity, Fault>,
-        pass: &SpecialRequest,
+        special: &SpecialRequest,
     ) -> Result<(CallerIdentity, Arc<Space>), Fault> {
-        self.admit(identity, (&pass.headers, &pass.address), |space| pass.page.stranger(space))
+        self.admit(identity, (&special.headers, &special.address), |space| special.page.anonymous(space))
     }
 
-    /// The space that a page which needs no credentials is about. To ask about one by its name needs them: a stranger learns nothing of which
-    /// spaces there are, but by those that let strangers in. Pages that are about no space look at no name.
-    fn shown(&self, pass: &SpecialRequest) -> Result<Arc<Space>, Fault> {
-        if !pass.page.is_about_a_space() || pass.address.named(&pass.headers)?.is_none() {
+    /// The space of a page that needs no credentials. Naming one does need credentials, so that
+    /// unauthenticated callers do not learn which spaces exist, except public ones. Pages without a
+    /// space ignore the name.
+    fn unauthenticated_space(&self, special: &SpecialRequest) -> Result<Arc<Space>, Fault> {
+        if !special.page.has_space() || special.address.space_name(&special.headers)?.is_none() {
             return Ok(Arc::clone(self.server.primary()));
         }
-        let identity = specials::known(self, &pass.headers);
-        self.pass(identity, pass).map(|(_, space)| space)
+        let identity = specials::identify_cached(self, &special.headers);
+        self.admit_special(identity, special).map(|(_, space)| space)
     }
 
-    /// Whether somebody who was let in would be let in now, as the same and to the same space. What lasts asks again and again: keys are
-    /// revoked, tokens run out, spaces go or close their doors.
+    /// Whether a caller that was admitted before still has the same identity and space. Streams
+    /// check this periodically: keys are revoked, tokens expire, spaces are removed or made
+    /// private.
     pub(crate) async fn still_admits(
         &self,
-        pass: &SpecialRequest,
-        (known, there): (&CallerIdentity, &Arc<Space>),
+        special: &SpecialRequest,
+        (admitted_identity, admitted_space): (&CallerIdentity, &Arc<Space>),
     ) -> bool {
-        let identity = self.identify(&pass.headers).await;
-        let admitted = self.pass(identity, pass);
-        admitted.is_ok_and(|(identity, space)| identity == *known && Arc::ptr_eq(&space, there))
+        let identity = self.identify(&special.headers).await;
+        let admitted = self.admit_special(identity, special);
+        admitted.is_ok_and(|(identity, space)| identity == *admitted_identity && Arc::ptr_eq(&space, admitted_space))
     }
 
-    async fn operate(
+    async fn call_operation(
         self: &Arc<Self>,
         OperationRoute { entry, route, inputs }: &OperationRoute,
         address: RouteParameters,
@@ -224,40 +224,43 @@ impl AppState {
         let headers = &request.headers;
         notes.set_operation(entry.name);
         address.space(self, headers).iter().for_each(|space| notes.set_space(space));
-        let stranger = |space: &Space| CallerIdentity::anonymous(space.visibility(), entry, route.method);
-        let (identity, space) = self.admit(identity, (headers, &address), stranger)?;
+        let anonymous = |space: &Space| CallerIdentity::anonymous(space.visibility(), entry, route.method);
+        let (identity, space) = self.admit(identity, (headers, &address), anonymous)?;
         if route.is_at_root && entry.is_admin {
             identity.check_server_admin()?;
         }
-        identity.permissions.check_scope(entry.required_scope(), route.method.name())?;
+        identity.permissions.check_scope(entry.required_scope(), entry.name)?;
         let client = Client { key: None, connection: request.connection };
         let caller = Caller { client, ..bind::from_headers(headers, route.is_read_only)? };
         let caller = identity.apply_to(caller);
         notes.set_actor(caller.actor());
         let cached = CacheValidators::of(headers)?;
-        let texts =
-            address.parameters.into_iter().chain(bind::pairs(&request.query)?).chain(bind::mark(route, headers));
-        let content = bind::content(route, headers, request.body).await?;
+        let texts = address
+            .parameters
+            .into_iter()
+            .chain(bind::parse_query(&request.query)?)
+            .chain(bind::media_flag(route, headers));
+        let content = bind::read_body(route, headers, request.body).await?;
         let arguments = bind::arguments(route, inputs, texts, content)?;
         arguments.as_object().into_iter().for_each(|arguments| notes.set_arguments(arguments));
-        let kept_by = Arc::clone(&space);
-        let (mut response, remarks) = if reply::is_plain(route) {
-            let (text, remarks) = self.ask((entry, entry.call_json), space, caller, arguments).await?;
-            (self.written(route, text).await?, remarks)
+        let response_space = Arc::clone(&space);
+        let (mut response, meta) = if reply::is_plain(route) {
+            let (text, meta) = self.run_operation((entry, entry.call_json), space, caller, arguments).await?;
+            (self.json_response(route, text).await?, meta)
         } else {
-            let (output, remarks) = self.ask((entry, entry.call), space, caller, arguments).await?;
-            (reply::output(route, output, &cached)?, remarks)
+            let (output, meta) = self.run_operation((entry, entry.call), space, caller, arguments).await?;
+            (reply::output(route, output, &cached)?, meta)
         };
-        reply::remark(&remarks, response.headers_mut());
+        reply::add_meta(&meta, response.headers_mut());
         if request.method == Method::HEAD {
             Ok(response)
         } else {
-            self.bounded((kept_by, route.is_read_only), response).await
+            self.bounded((response_space, route.is_read_only), response).await
         }
     }
 }
 
-/// The answer to `HEAD`: the headers of `GET`.
+/// The response to `HEAD`: the headers of `GET`.
 fn without_body(response: Response) -> Response {
     let (mut head, body) = response.into_parts();
     if let Some(length) = body.size_hint().exact() {

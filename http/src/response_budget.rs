@@ -1,9 +1,10 @@
-//! Long answers on their way to clients.
+//! Memory for large responses.
 //!
-//! One rule: slow clients take no more memory than there is room for. The long answers of all of them have one room, and what finds none is set aside
-//! on the disk and sent from there, piece by piece, as long files are. Where the disk takes nothing more, who only asked is told to come again.
+//! Invariant: slow clients use no more memory than the budget. When it is used up, a response is
+//! spilled to disk and sent from there in pieces, as large files are. If the disk is full, too, a
+//! read gets 503.
 //!
-//! Why does nobody wait for room? Because those who are slow would keep all others out.
+//! A request never waits for the budget: slow clients would then block all others.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,111 +28,112 @@ use warp::reply::Response;
 use crate::app::AppState;
 use crate::reply;
 
-/// Bytes of a long answer handed to a connection at once; one that is no longer is sent as it is.
+/// Bytes of a large response that are sent at a time; shorter responses need no budget.
 pub(crate) const PIECE: usize = PIECE_BYTES;
-/// KiB of memory for long answers.
-const ROOM: usize = 64 << 10;
-/// KiB that one answer takes of it at most, whatever it holds: a few of the longest still find room.
-const MOST_HELD: usize = ROOM / 8;
-/// When somebody may come again for whose answer there was no room, in seconds.
-const COME_AGAIN: u64 = 10;
+/// The budget in KiB.
+const BUDGET_KIB: usize = 64 << 10;
+/// Maximum KiB for one response that is generated while it is sent.
+const MAX_STREAMED_KIB: usize = BUDGET_KIB / 8;
+/// Seconds after which a client may retry.
+const RETRY_AFTER_SECS: u64 = 10;
 
-/// Memory for long answers that are being sent.
+/// Memory for large responses that are being sent.
 pub(crate) struct ResponseBudget(pub(crate) Arc<Semaphore>);
 
 impl Default for ResponseBudget {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(ROOM)))
+        Self(Arc::new(Semaphore::new(BUDGET_KIB)))
     }
 }
 
 impl AppState {
-    /// An answer as it is sent: a long one takes room until its client has it, or is on the disk.
-    ///
-    /// # Errors
-    /// `Unavailable` where neither memory nor the disk has room for the answer to whom only asked. What was done is told in any case.
+    /// Prepares a response for sending: a large one takes memory from the budget until it is sent,
+    /// or is spilled to disk. Errors: `Unavailable` when neither is possible for a read. The
+    /// response to a write is sent in any case.
     pub(crate) async fn bounded(
         &self,
-        (space, is_reading): (Arc<Space>, bool),
-        response: Response,
+        (space, is_read): (Arc<Space>, bool),
+        original: Response,
     ) -> Result<Response, Fault> {
-        let length = response.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
-        let Some(length) = length.filter(|length| *length > PIECE) else { return Ok(response) };
-        let (head, body) = response.into_parts();
+        let length = original.body().size_hint().exact().and_then(|length| usize::try_from(length).ok());
+        let Some(length) = length.filter(|length| *length > PIECE) else { return Ok(original) };
+        let (head, body) = original.into_parts();
         let content = body.collect().await.map_err(Fault::internal)?.to_bytes();
         let kib = u32::try_from(length / 1024 + 1).unwrap_or(u32::MAX);
-        let mut sent = match Arc::clone(&self.sending.0).try_acquire_many_owned(kib) {
-            Ok(room) => from_memory(content, room),
+        let mut response = match Arc::clone(&self.response_budget.0).try_acquire_many_owned(kib) {
+            Ok(permit) => from_memory(content, permit),
             Err(_) => {
-                let kept = content.clone();
+                let copy = content.clone();
                 match self.blocking(Lane::Quick, move || space.vfs.spill_content(content)).await {
                     Ok(FileContent::OnDisk(reader)) => self.streamed(reader, 0..length as u64),
                     Ok(FileContent::InMemory(content)) => from_memory(content, ()),
-                    Err(fault) if is_reading => {
-                        let told = "too many clients take long answers slowly, and the disk takes no more of them; try again in a moment";
-                        return Err(Fault::unavailable(told)
-                            .with_detail(RETRY_AFTER_KEY, COME_AGAIN)
+                    Err(fault) if is_read => {
+                        let message = "no memory for this large response, and the disk cannot store it; retry in 10 s";
+                        return Err(Fault::unavailable(message)
+                            .with_detail(RETRY_AFTER_KEY, RETRY_AFTER_SECS)
                             .with_source(fault));
                     }
-                    Err(_) => from_memory(kept, ()),
+                    Err(_) => from_memory(copy, ()),
                 }
             }
         };
-        *sent.status_mut() = head.status;
-        *sent.headers_mut() = head.headers;
-        sent.headers_mut().typed_insert(ContentLength(length as u64));
-        Ok(sent)
-    }
-
-    /// An answer of a plain route, from its text. A long one is written while it is sent, and what it holds takes room until its client has
-    /// it. Where there is none it is written out whole, and is then a long answer as all others are.
-    ///
-    /// # Errors
-    /// Those of the text where it is written out whole.
-    pub(crate) async fn written(&self, route: &Route, text: JsonText) -> Result<Response, Fault> {
-        let Some(rest) = &text.rest else { return reply::written(route, text.first) };
-        let kib = ((rest.memory_bytes() + 2 * PIECE) / 1024).min(MOST_HELD);
-        let room = u32::try_from(kib).ok().and_then(|kib| Arc::clone(&self.sending.0).try_acquire_many_owned(kib).ok());
-        let Some(room) = room else {
-            let text = self.blocking(Lane::Slow, move || text.collect()).await?;
-            return reply::written(route, text);
-        };
-        let mut response = reply::written(route, Vec::new())?;
-        let pieces = pieces_of(text, (Arc::clone(&self.lanes), room));
-        *response.body_mut() = piece_by_piece(pieces).into_body();
+        *response.status_mut() = head.status;
+        *response.headers_mut() = head.headers;
+        response.headers_mut().typed_insert(ContentLength(length as u64));
         Ok(response)
     }
 
-    /// A part of a file, read piece by piece as the client takes it.
+    /// The response of a plain route, from its text. A large one is generated while it is sent and
+    /// takes memory until then. Without budget it is generated completely and handled as other
+    /// large responses. Errors: those of generating the text.
+    pub(crate) async fn json_response(&self, route: &Route, text: JsonText) -> Result<Response, Fault> {
+        let Some(rest) = &text.rest else { return reply::json_bytes(route, text.first) };
+        let kib = ((rest.memory_bytes() + 2 * PIECE) / 1024).min(MAX_STREAMED_KIB);
+        let permit = u32::try_from(kib)
+            .ok()
+            .and_then(|kib| Arc::clone(&self.response_budget.0).try_acquire_many_owned(kib).ok());
+        let Some(permit) = permit else {
+            let text = self.blocking(Lane::Slow, move || text.collect()).await?;
+            return reply::json_bytes(route, text);
+        };
+        let mut response = reply::json_bytes(route, Vec::new())?;
+        let pieces = pieces_of(text, (Arc::clone(&self.lanes), permit));
+        *response.body_mut() = stream_response(pieces).into_body();
+        Ok(response)
+    }
+
+    /// A range of a file, read in pieces as the client receives it.
     pub(crate) fn streamed(&self, reader: FileReader, part: Range<u64>) -> Response {
         let read = ReadFunctions { try_read: FileReader::try_read_cached, read: FileReader::read };
-        piece_by_piece(svcfs_listener::stream_file(Arc::clone(&self.lanes), (reader, read), part))
+        stream_response(svcfs_listener::stream_file(Arc::clone(&self.lanes), (reader, read), part))
     }
 }
 
-/// Adds to the headers of an event stream what has proxies pass each event on immediately, and unchanged. nginx heeds the first, which is
-/// its own; the second is for those that would compress, and so collect, what they pass on (RFC 9111 5.2.2.6).
+/// Adds headers to an event stream that make proxies forward each event immediately and unchanged:
+/// the first is for nginx, the second for proxies that would compress and thereby buffer it (RFC
+/// 9111 5.2.2.6).
 pub(crate) fn unbuffered(headers: &mut HeaderMap) {
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
 }
 
-/// An answer that is in memory, and what is let go of once it is sent.
-fn from_memory<T: Send + Sync + 'static>(content: Bytes, held: T) -> Response {
-    piece_by_piece(stream::unfold((content, held), |(mut content, held)| async move {
+/// A response in memory, and a guard that is dropped once it is sent.
+fn from_memory<T: Send + Sync + 'static>(content: Bytes, guard: T) -> Response {
+    stream_response(stream::unfold((content, guard), |(mut content, guard)| async move {
         let piece = content.split_to(content.len().min(PIECE));
-        if piece.is_empty() { None } else { Some((Ok(piece), (content, held))) }
+        if piece.is_empty() { None } else { Some((Ok(piece), (content, guard))) }
     }))
 }
 
-/// The pieces of a text, each written when the one before it is on its way; `room` is let go of after the last.
+/// The pieces of a text, each generated when the one before is being sent; `permit` is dropped
+/// after the last.
 fn pieces_of(
     JsonText { first, rest }: JsonText,
-    (lanes, room): (Arc<Lanes>, OwnedSemaphorePermit),
+    (lanes, permit): (Arc<Lanes>, OwnedSemaphorePermit),
 ) -> impl Stream<Item = std::io::Result<Bytes>> + Send + Sync + 'static {
     let span = tracing::Span::current();
     let first = stream::iter([Ok(Bytes::from(first))]);
-    let others = stream::unfold((rest, room), move |(rest, room)| {
+    let remaining = stream::unfold((rest, permit), move |(rest, permit)| {
         let (lanes, span) = (Arc::clone(&lanes), span.clone());
         async move {
             let mut rest = rest?;
@@ -141,18 +143,18 @@ fn pieces_of(
                 Ok((Bytes::from(text), has_more.then_some(rest)))
             };
             match svcfs_listener::run_blocking(&lanes, Lane::Quick, write).instrument(span.clone()).await {
-                Ok((piece, rest)) => Some((Ok(piece), (rest, room))),
-                // The connection breaks off, and the client knows that the answer is not complete.
+                Ok((piece, rest)) => Some((Ok(piece), (rest, permit))),
+                // The connection is closed, so the client knows that the response is incomplete.
                 Err(fault) => {
-                    span.in_scope(|| svcfs_listener::log_fault(&fault, "an answer that is sent in pieces"));
-                    Some((Err(std::io::Error::other(fault)), (None, room)))
+                    span.in_scope(|| svcfs_listener::log_fault(&fault, "a response sent in pieces"));
+                    Some((Err(std::io::Error::other(fault)), (None, permit)))
                 }
             }
         }
     });
-    first.chain(others)
+    first.chain(remaining)
 }
 
-fn piece_by_piece(pieces: impl Stream<Item = std::io::Result<Bytes>> + Send + Sync + 'static) -> Response {
+fn stream_response(pieces: impl Stream<Item = std::io::Result<Bytes>> + Send + Sync + 'static) -> Response {
     warp::reply::stream(pieces).into_response()
 }

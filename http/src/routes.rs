@@ -1,4 +1,4 @@
-//! The route table: the catalogue's routes, and the special pages.
+//! The route table: routes of operations, and special pages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,89 +9,73 @@ use svcfs_base::Fault;
 use svcfs_knowledge::kernel::{API_PREFIX, HttpMethod, OperationArea, OperationEntry, OperationInputs, Route, Space};
 
 use crate::app::AppState;
-use crate::bind::{decoded, header};
+use crate::bind::{header, percent_decode};
 use crate::specials::{RoutePrefix, SPECIAL_ROUTES, SpecialPage};
 
-/// Where a request can lead.
+/// The target of a route.
 #[derive(Debug)]
 pub(crate) enum RouteTarget {
-    /// To an operation.
     Operation(OperationRoute),
-    /// To a special page.
     Special(SpecialPage),
 }
 
-/// An operation, as one of its routes leads to it.
+/// An operation and one of its routes.
 #[derive(Debug)]
 pub(crate) struct OperationRoute {
-    /// Which.
     pub entry: &'static OperationEntry,
-    /// By which of its routes.
     pub route: &'static Route,
-    /// What it reads.
     pub inputs: OperationInputs,
 }
 
-/// Names the space that a request is for (contract 4.1).
+/// Header that names the space of a request.
 pub(crate) const SPACE: &str = "X-Svc-Space";
 
-/// What a request's path says beside where it leads.
+/// Parameters in the path of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct RouteParameters {
     /// Path parameters, decoded.
     pub parameters: Vec<(String, String)>,
-    /// The space named in the path.
+    /// The space in the path.
     space: Option<String>,
 }
 
 impl RouteParameters {
-    /// The name of the space a request is for, when it says one; the header beats the path.
-    ///
-    /// # Errors
-    /// `Invalid` for a header that is no text.
-    pub(crate) fn named(&self, headers: &HeaderMap) -> Result<Option<String>, Fault> {
+    /// The name of the requested space, if there is one; the header takes precedence over the path.
+    /// Errors: `Invalid` for a header that is not UTF-8.
+    pub(crate) fn space_name(&self, headers: &HeaderMap) -> Result<Option<String>, Fault> {
         Ok(header(headers, SPACE)?.or_else(|| self.space.clone()))
     }
 
-    /// The space a request is for.
-    ///
-    /// # Errors
-    /// `NotFound` when there is none of that name.
+    /// The requested space. Errors: `NotFound` when there is none of that name.
     pub(crate) fn space(&self, app: &AppState, headers: &HeaderMap) -> Result<Arc<Space>, Fault> {
-        app.space(self.named(headers)?.as_deref())
+        app.space(self.space_name(headers)?.as_deref())
     }
 }
 
-/// All targets of one path.
+/// The targets of one path.
 type MethodTargets = Vec<(HttpMethod, RouteTarget)>;
 
-/// What a request's path and method lead to.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(crate) enum RouteMatch<'t> {
-    /// A target.
     Target {
-        /// Which.
         target: &'t RouteTarget,
-        /// What else the path says.
         address: RouteParameters,
     },
     /// The path exists, with other methods: an `Allow` list.
     OtherMethods(String),
-    /// Nothing.
-    Nothing,
+    /// No such path.
+    NotFound,
 }
 
-/// Both tables: below the prefix, and at the root.
+/// Two tables: below the API prefix, and at the root.
 pub(crate) struct RouteTable {
     below_prefix: Router<MethodTargets>,
     at_root: Router<MethodTargets>,
 }
 
 impl RouteTable {
-    /// The table of a catalogue.
-    ///
-    /// # Errors
-    /// Two routes that cannot be told apart.
+    /// The table of a catalogue. Errors: two operations with the same route.
     pub(crate) fn new(catalogue: &'static [OperationArea]) -> Result<Self, InsertError> {
         let (mut below_prefix, mut at_root) =
             (BTreeMap::<_, MethodTargets>::new(), BTreeMap::<_, MethodTargets>::new());
@@ -109,37 +93,35 @@ impl RouteTable {
                 RoutePrefix::Space => &mut below_prefix,
                 RoutePrefix::Unrouted => continue,
             };
-            let ways = paths.entry(special.path).or_default();
-            ways.push((HttpMethod::Get, RouteTarget::Special(special.page)));
+            let targets = paths.entry(special.path).or_default();
+            targets.push((HttpMethod::Get, RouteTarget::Special(special.page)));
         }
         Ok(Self { below_prefix: router(below_prefix)?, at_root: router(at_root)? })
     }
 
-    /// What a path (percent-encoded, as it came) and method lead to. Below the prefix an endpoint's name beats a space's.
-    ///
-    /// # Errors
-    /// `Invalid` when the path is not UTF-8.
+    /// The target of a percent-encoded path and method. Below the prefix, an endpoint's name takes
+    /// precedence over a space's. Errors: `Invalid` when the path is not UTF-8.
     pub(crate) fn find(&self, method: &http::Method, path: &str) -> Result<RouteMatch<'_>, Fault> {
-        let Some(below) = path.strip_prefix(API_PREFIX).filter(|below| below.starts_with('/')) else {
+        let Some(suffix) = path.strip_prefix(API_PREFIX).filter(|suffix| suffix.starts_with('/')) else {
             return find(&self.at_root, method, path, None);
         };
-        match find(&self.below_prefix, method, below, None)? {
-            RouteMatch::Nothing => {}
-            found => return Ok(found),
+        match find(&self.below_prefix, method, suffix, None)? {
+            RouteMatch::NotFound => {}
+            matched_route => return Ok(matched_route),
         }
-        match below[1..].split_once('/') {
+        match suffix[1..].split_once('/') {
             Some((space, _)) if !space.is_empty() => {
-                find(&self.below_prefix, method, &below[1 + space.len()..], Some(decoded(space)?))
+                find(&self.below_prefix, method, &suffix[1 + space.len()..], Some(percent_decode(space)?))
             }
-            _ => Ok(RouteMatch::Nothing),
+            _ => Ok(RouteMatch::NotFound),
         }
     }
 }
 
 fn router(paths: BTreeMap<&'static str, MethodTargets>) -> Result<Router<MethodTargets>, InsertError> {
     let mut router = Router::new();
-    for (path, ways) in paths {
-        router.insert(path, ways)?;
+    for (path, targets) in paths {
+        router.insert(path, targets)?;
     }
     Ok(router)
 }
@@ -151,19 +133,19 @@ fn find<'t>(
     space: Option<String>,
 ) -> Result<RouteMatch<'t>, Fault> {
     let Ok(matched) = router.at(path) else {
-        return Ok(RouteMatch::Nothing);
+        return Ok(RouteMatch::NotFound);
     };
     let name = if method == http::Method::HEAD { "GET" } else { method.as_str() };
     let Some((_, target)) = matched.value.iter().find(|(method, _)| method.name() == name) else {
         return Ok(RouteMatch::OtherMethods(allow(matched.value)));
     };
     let parameters: Result<Vec<_>, Fault> =
-        matched.params.iter().map(|(name, text)| Ok((name.to_owned(), decoded(text)?))).collect();
+        matched.params.iter().map(|(name, text)| Ok((name.to_owned(), percent_decode(text)?))).collect();
     Ok(RouteMatch::Target { target, address: RouteParameters { parameters: parameters?, space } })
 }
 
-fn allow(ways: &MethodTargets) -> String {
-    let mut methods: Vec<&str> = ways.iter().map(|(method, _)| method.name()).collect();
+fn allow(targets: &MethodTargets) -> String {
+    let mut methods: Vec<&str> = targets.iter().map(|(method, _)| method.name()).collect();
     if methods.contains(&"GET") {
         methods.push("HEAD");
     }

@@ -1,4 +1,4 @@
-//! Bodies, bounded in size and time.
+//! Request bodies, limited in size and time.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -10,79 +10,79 @@ use http::header::{CONTENT_LENGTH, EXPECT};
 use svcfs_base::{Fault, Kind};
 use tokio::time::Instant;
 
-/// Longest body of any request, in bytes (gaps.md 4.1: 110 MB).
+/// Maximum size of a body, in bytes (110 MiB).
 pub(crate) const MAX_BODY_BYTES: usize = 110 << 20;
 
-/// How long a client may pause inside a body.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Bytes a second that a body must have on the whole once it took longer than that: a byte now and then keeps no connection.
-const SLOWEST: usize = 4096;
+/// Maximum pause within a body.
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Minimum average bytes per second after that: a client cannot hold a connection with a byte now
+/// and then.
+const MIN_BYTES_PER_SEC: usize = 4096;
 
-/// The parts of a body as they arrive; an error is the connection's.
+/// The parts of a body as they arrive; errors are those of the connection.
 pub(crate) type BodyStream = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
 
 /// A request body that is not read yet.
 pub(crate) struct UnreadBody {
     parts: BodyStream,
-    /// Its length, when the client told.
-    declared: Option<usize>,
-    /// The client waits for `100 Continue` before it sends anything.
-    asks_first: bool,
+    /// Value of `Content-Length`.
+    content_length: Option<usize>,
+    /// The client waits for `100 Continue` before it sends the body.
+    expects_continue: bool,
 }
 
 impl UnreadBody {
-    /// The body that goes with these headers.
+    /// The body that belongs to these headers.
     pub(crate) fn new(parts: BodyStream, headers: &HeaderMap) -> Self {
-        let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        Self { parts, declared, asks_first: headers.contains_key(EXPECT) }
+        let content_length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        Self { parts, content_length, expects_continue: headers.contains_key(EXPECT) }
     }
 }
 
 /// Reads a body of at most `limit` bytes.
 ///
-/// What is over the limit is read and dropped up to [`MAX_BODY_BYTES`], because a client that is still sending when the
-/// connection closes never sees the answer; one that asked first (`Expect: 100-continue`) is answered at once.
-///
-/// # Errors
-/// `TooLarge`, naming `what`; `Invalid` when the body breaks off, pauses for 30 s, or takes longer than 30 s and a second for every 4 KiB.
+/// Bytes over the limit are read and dropped up to [`MAX_BODY_BYTES`], because a client that is
+/// still sending when the connection closes does not see the response. A client that sent `Expect:
+/// 100-continue` gets it immediately. Errors: `TooLarge`, naming `what`; `Invalid` when the body is
+/// incomplete, pauses for 30 s, or takes longer than 30 s plus a second per 4 KiB.
 pub(crate) async fn read(mut body: UnreadBody, limit: usize, what: &str) -> Result<Bytes, Fault> {
-    if body.asks_first && body.declared.is_some_and(|length| length > limit) {
+    if body.expects_continue && body.content_length.is_some_and(|length| length > limit) {
         return Err(Fault::too_large(what, limit));
     }
-    let (mut kept, mut seen) = (BytesMut::new(), 0);
-    let begun = Instant::now();
+    let (mut content, mut received) = (BytesMut::new(), 0);
+    let started = Instant::now();
     loop {
-        let end = begun + PATIENCE + Duration::from_secs((seen / SLOWEST) as u64);
-        let patience = PATIENCE.min(end.saturating_duration_since(Instant::now()));
-        let part = tokio::time::timeout(patience, body.parts.next()).await.map_err(|_| {
-            let seconds = begun.elapsed().as_secs();
-            let told = format!("{what} arrived too slowly, or not at all: {seen} bytes in {seconds} s");
-            Fault::new(Kind::Invalid, told)
+        let deadline = started + PAUSE_TIMEOUT + Duration::from_secs((received / MIN_BYTES_PER_SEC) as u64);
+        let timeout = PAUSE_TIMEOUT.min(deadline.saturating_duration_since(Instant::now()));
+        let part = tokio::time::timeout(timeout, body.parts.next()).await.map_err(|_| {
+            let seconds = started.elapsed().as_secs();
+            let message = format!("{what} arrived too slowly, or not at all: {received} bytes in {seconds} s");
+            Fault::new(Kind::Invalid, message)
         })?;
         match part {
             None => break,
             Some(Err(error)) => {
                 return Err(
-                    Fault::new(Kind::Invalid, format!("{what} broke off after {seen} bytes")).with_context(error)
+                    Fault::new(Kind::Invalid, format!("{what} broke off after {received} bytes")).with_context(error)
                 );
             }
             Some(Ok(part)) => {
-                seen += part.len();
-                if seen <= limit {
-                    kept.extend_from_slice(&part);
+                received += part.len();
+                if received <= limit {
+                    content.extend_from_slice(&part);
                 } else {
-                    kept = BytesMut::new();
-                    if seen > MAX_BODY_BYTES {
+                    content = BytesMut::new();
+                    if received > MAX_BODY_BYTES {
                         break;
                     }
                 }
             }
         }
     }
-    if seen > limit {
+    if received > limit {
         return Err(Fault::too_large(what, limit));
     }
-    Ok(kept.freeze())
+    Ok(content.freeze())
 }
 
 #[cfg(test)]
@@ -102,9 +102,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_of_a_byte_a_second_is_given_up_and_one_over_a_slow_line_is_not() {
-        let begun = Instant::now();
+        let started = Instant::now();
         let fault = read(body(100_000, 1, Duration::from_secs(1)), 1 << 20, "the body").await.unwrap_err();
-        assert_eq!((fault.kind(), begun.elapsed().as_secs()), (Kind::Invalid, 30));
+        assert_eq!((fault.kind(), started.elapsed().as_secs()), (Kind::Invalid, 30));
         assert!(fault.message().starts_with("the body arrived too slowly"), "{fault}");
         let slow = read(body(600, 8192, Duration::from_secs(1)), 8 << 20, "the body").await.unwrap();
         assert_eq!(slow.len(), 600 * 8192);

@@ -1,7 +1,8 @@
-//! From a request to the one JSON object an operation reads.
+//! Conversion of a request to the JSON object that an operation takes.
 //!
-//! One rule: no endpoint parses anything of its own. Path parameters, query and body become one object here; texts are coerced
-//! by the operation's own schema; a name given twice, an unknown name and an unreadable value are refused with that name.
+//! Invariant: no endpoint parses its own input. Path parameters, query and body become one object
+//! here, and texts are converted by the schema of the operation. Duplicate names, unknown names and
+//! invalid values are refused, naming the parameter.
 
 mod body;
 mod caller;
@@ -9,9 +10,9 @@ mod form;
 mod url_encoding;
 
 pub(crate) use body::{BodyStream, MAX_BODY_BYTES, UnreadBody, read};
-pub(crate) use caller::{bearer, compared, from_arguments, from_headers, header};
-pub(crate) use form::is_of_file;
-pub(crate) use url_encoding::{decoded, pairs};
+pub(crate) use caller::{bearer, etag_header, from_arguments, from_headers, header};
+pub(crate) use form::is_file_input;
+pub(crate) use url_encoding::{parse_query, percent_decode};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -22,26 +23,24 @@ use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind, MAX_PAGE_BYTES};
 use svcfs_knowledge::kernel::{BodyKind, OperationInputs, Route};
 
-/// What a request's body turned out to be.
+/// A parsed body.
 #[derive(Debug)]
 pub(crate) enum ParsedBody {
-    /// Nothing is read.
-    Nothing,
+    /// The route takes none.
+    NoBody,
     /// An object; empty when there was no body.
     Json(Map<String, Value>),
-    /// What becomes one input.
+    /// The value of one input.
     Raw(Bytes),
-    /// A file and its name, and the other parts of a form.
+    /// A file with its name, and the other parts of a form.
     Form { file: (String, Bytes), texts: Vec<(String, String)> },
 }
 
-/// Reads the body a route accepts.
-///
-/// # Errors
-/// `TooLarge` over the route's limit, `Invalid` when it is not what the route accepts.
-pub(crate) async fn content(route: &Route, headers: &HeaderMap, body: UnreadBody) -> Result<ParsedBody, Fault> {
+/// Reads the body that a route accepts. Errors: `TooLarge` over the route's limit, `Invalid` when
+/// it does not have the accepted form.
+pub(crate) async fn read_body(route: &Route, headers: &HeaderMap, body: UnreadBody) -> Result<ParsedBody, Fault> {
     match route.body {
-        BodyKind::Empty => Ok(ParsedBody::Nothing),
+        BodyKind::Empty => Ok(ParsedBody::NoBody),
         BodyKind::Json => {
             let bytes = read(body, MAX_BODY_BYTES, "the body").await?;
             json_object(&bytes).map(ParsedBody::Json)
@@ -72,10 +71,8 @@ fn json_object(bytes: &[u8]) -> Result<Map<String, Value>, Fault> {
     }
 }
 
-/// Builds the object an operation reads: path parameters, then query, then body.
-///
-/// # Errors
-/// `Invalid`, naming the parameter that is unknown, given twice, in the wrong place or not of its type.
+/// Builds the input object from path parameters, query and body. Errors: `Invalid`, naming a
+/// parameter that is unknown, duplicate, in the wrong place or not of its type.
 pub(crate) fn arguments(
     route: &Route,
     inputs: &OperationInputs,
@@ -85,18 +82,18 @@ pub(crate) fn arguments(
     let mut object = Map::new();
     for (given, text) in texts {
         let field = inputs.find_parameter(&given)?;
-        if !stands_in_query(route, &field.name) {
+        if !is_query_input(route, &field.name) {
             return Err(Fault::invalid(&given, "belongs in the body, not in the query"));
         }
         field.parse_into(&mut object, &text)?;
     }
     match (content, route.body) {
-        (ParsedBody::Nothing, _) => {}
+        (ParsedBody::NoBody, _) => {}
         (ParsedBody::Json(members), BodyKind::Object(name)) => insert(&mut object, name, members.into())?,
         (ParsedBody::Json(members), _) => {
             inputs.check_names(&members, &[])?;
             for (name, value) in members {
-                if route.path_wins && stands_in_path(route, &name) {
+                if route.path_wins && is_path_input(route, &name) {
                     continue;
                 }
                 insert(&mut object, &name, value)?;
@@ -104,18 +101,18 @@ pub(crate) fn arguments(
         }
         (ParsedBody::Raw(bytes), BodyKind::Raw(name)) => {
             let takes_bytes = inputs.get(name).is_some_and(|field| field.accepts_bytes);
-            insert(&mut object, name, raw(bytes, takes_bytes)?)?;
+            insert(&mut object, name, raw_value(bytes, takes_bytes)?)?;
         }
         (ParsedBody::Form { file: (name, bytes), texts }, _) => {
             for (given, text) in texts {
                 let field = inputs.find_parameter(&given)?;
-                if form::is_of_file(&field.name) {
+                if form::is_file_input(&field.name) {
                     return Err(Fault::invalid(&given, "is taken from the part `file`"));
                 }
                 field.parse_into(&mut object, &text)?;
             }
             insert(&mut object, form::NAME, name.into())?;
-            insert(&mut object, form::FILE, raw(bytes, true)?)?;
+            insert(&mut object, form::FILE, raw_value(bytes, true)?)?;
         }
         (ParsedBody::Raw(_), BodyKind::Empty | BodyKind::Json | BodyKind::Object(_) | BodyKind::Form) => {
             return Err(Fault::internal("a raw body was read for a route that accepts none"));
@@ -124,15 +121,15 @@ pub(crate) fn arguments(
     Ok(object.into())
 }
 
-/// The input a body's media type sets to true, when it is the one the route waits for.
-pub(crate) fn mark(route: &Route, headers: &HeaderMap) -> Option<(String, String)> {
+/// The input that the body's media type sets to true, if it is the one of the route.
+pub(crate) fn media_flag(route: &Route, headers: &HeaderMap) -> Option<(String, String)> {
     let (mime, input) = route.media_flag?;
     let given = headers.get(CONTENT_TYPE)?.to_str().ok()?.split(';').next()?.trim();
     given.eq_ignore_ascii_case(mime).then(|| (input.to_owned(), true.to_string()))
 }
 
-/// A raw body as an input: text, or base64 where the input takes that.
-fn raw(bytes: Bytes, takes_bytes: bool) -> Result<Value, Fault> {
+/// A raw body as input: text, or base64 if the input accepts bytes.
+fn raw_value(bytes: Bytes, takes_bytes: bool) -> Result<Value, Fault> {
     match String::from_utf8(bytes.into()) {
         Ok(text) => Ok(text.into()),
         Err(error) if takes_bytes => Ok(json!({ "base64": STANDARD.encode(error.as_bytes()) })),
@@ -143,17 +140,17 @@ fn raw(bytes: Bytes, takes_bytes: bool) -> Result<Value, Fault> {
     }
 }
 
-/// Whether an input of this route may be given as text outside the body.
-fn stands_in_query(route: &Route, name: &str) -> bool {
+/// Whether an input of this route is a path or query parameter.
+fn is_query_input(route: &Route, name: &str) -> bool {
     match route.body {
         BodyKind::Empty => true,
         BodyKind::Raw(field) | BodyKind::Object(field) => name != field,
-        BodyKind::Json => route.query_inputs.contains(&name) || stands_in_path(route, name),
-        BodyKind::Form => !form::is_of_file(name),
+        BodyKind::Json => route.query_inputs.contains(&name) || is_path_input(route, name),
+        BodyKind::Form => !form::is_file_input(name),
     }
 }
 
-fn stands_in_path(route: &Route, name: &str) -> bool {
+fn is_path_input(route: &Route, name: &str) -> bool {
     route.path.split(['{', '}']).skip(1).step_by(2).any(|parameter| parameter == name)
 }
 

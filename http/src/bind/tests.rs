@@ -55,7 +55,7 @@ const PUT: Route = Route::put("/try").raw("content").media_flag("application/x-l
 const POST: Route = Route::post("/try").query(&["limit"]);
 
 fn bind(route: &Route, query: &str, content: ParsedBody) -> Result<Value, Fault> {
-    arguments(route, &OperationInputs::from_entry(&OperationEntry::new::<Try>()), pairs(query)?, content)
+    arguments(route, &OperationInputs::from_entry(&OperationEntry::new::<Try>()), parse_query(query)?, content)
 }
 
 fn members(value: Value) -> Map<String, Value> {
@@ -65,13 +65,13 @@ fn members(value: Value) -> Map<String, Value> {
 #[test]
 fn query_texts_become_what_the_schema_says() {
     let query = "path=a+b%2Fc.md&limit=7&threshold=0.5&resolve-links=true&tags=x,%20y,,z&levels=1,2&order=desc";
-    let object = bind(&GET, query, ParsedBody::Nothing).unwrap();
+    let object = bind(&GET, query, ParsedBody::NoBody).unwrap();
     let expected = json!({
         "path": "a b/c.md", "limit": 7, "threshold": 0.5, "resolve_links": true,
         "tags": ["x", "y", "z"], "levels": [1, 2], "order": "desc",
     });
     assert_eq!(object, expected);
-    let object = bind(&GET, "resolveLinks=0&path", ParsedBody::Nothing).unwrap();
+    let object = bind(&GET, "resolveLinks=0&path", ParsedBody::NoBody).unwrap();
     assert_eq!(object, json!({ "resolve_links": false, "path": "" }));
 }
 
@@ -83,14 +83,14 @@ fn a_list_may_be_given_in_several_parameters() {
         ("where=a&where=b&where=c", json!({ "where": ["a", "b", "c"] })),
         ("tags=x,y&tags=z", json!({ "tags": ["x", "y", "z"] })),
     ] {
-        assert_eq!(bind(&GET, query, ParsedBody::Nothing).unwrap(), object, "{query}");
+        assert_eq!(bind(&GET, query, ParsedBody::NoBody).unwrap(), object, "{query}");
     }
 }
 
 #[test]
 fn an_input_is_known_under_its_other_name_too() {
-    assert_eq!(bind(&GET, "page=a.md", ParsedBody::Nothing).unwrap(), json!({ "path": "a.md" }));
-    let fault = bind(&GET, "page=a.md&path=b.md", ParsedBody::Nothing).unwrap_err();
+    assert_eq!(bind(&GET, "page=a.md", ParsedBody::NoBody).unwrap(), json!({ "path": "a.md" }));
+    let fault = bind(&GET, "page=a.md&path=b.md", ParsedBody::NoBody).unwrap_err();
     assert_eq!(fault.message(), "`path`: is given twice");
     let body = ParsedBody::Json(members(json!({ "page": "a.md" })));
     assert_eq!(bind(&POST, "", body).unwrap(), json!({ "page": "a.md" }), "the operation knows the name");
@@ -108,11 +108,11 @@ fn the_type_of_a_body_may_say_what_it_is() {
         ("text/markdown", false),
         ("", false),
     ] {
-        let found = mark(&PUT, &headers(&[("Content-Type", mime.as_bytes())]));
+        let found = media_flag(&PUT, &headers(&[("Content-Type", mime.as_bytes())]));
         assert_eq!(found, is_link.then(|| ("is_link".to_owned(), "true".to_owned())), "{mime}");
     }
-    assert_eq!(mark(&PUT, &HeaderMap::new()), None);
-    assert_eq!(mark(&POST, &headers(&[("Content-Type", b"application/x-link")])), None);
+    assert_eq!(media_flag(&PUT, &HeaderMap::new()), None);
+    assert_eq!(media_flag(&POST, &headers(&[("Content-Type", b"application/x-link")])), None);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_text_that_cannot_be_read_is_refused_by_name() {
         ("path=%ff", "`%ff` is not valid UTF-8 once percent-decoded"),
         ("limit=\u{1b}[31m", "`limit`: `\\u{1b}[31m` is not an integer"),
     ] {
-        let fault = bind(&GET, query, ParsedBody::Nothing).unwrap_err();
+        let fault = bind(&GET, query, ParsedBody::NoBody).unwrap_err();
         assert_eq!(fault.kind(), Kind::Invalid);
         assert!(fault.message().starts_with(message), "{query}: {fault}");
     }
@@ -150,8 +150,8 @@ fn a_raw_body_becomes_its_field_and_only_from_the_body() {
 
 #[test]
 fn bytes_go_into_an_input_that_takes_them() {
-    assert_eq!(raw(Bytes::from_static(b"\xff\x00"), true).unwrap(), json!({ "base64": "/wA=" }));
-    assert_eq!(raw(Bytes::from_static(b"text"), true).unwrap(), json!("text"));
+    assert_eq!(raw_value(Bytes::from_static(b"\xff\x00"), true).unwrap(), json!({ "base64": "/wA=" }));
+    assert_eq!(raw_value(Bytes::from_static(b"text"), true).unwrap(), json!("text"));
 }
 
 #[test]
@@ -202,7 +202,7 @@ async fn a_body_is_read_up_to_its_limit() {
 #[tokio::test]
 async fn a_page_of_33_mib_is_refused_in_the_contracts_words() {
     let parts = vec![Ok(Bytes::from(vec![b'a'; 1 << 20])); 33];
-    let fault = content(&PUT, &HeaderMap::new(), body_of(parts)).await.unwrap_err();
+    let fault = read_body(&PUT, &HeaderMap::new(), body_of(parts)).await.unwrap_err();
     assert_eq!((fault.kind().http(), fault.message()), (413, "file exceeds 32 MB limit"));
 }
 
@@ -218,7 +218,7 @@ async fn a_client_that_asks_first_is_refused_before_it_sends() {
     let length = (33 << 20).to_string();
     let asking = headers(&[("Expect", b"100-continue"), ("Content-Length", length.as_bytes())]);
     let fault =
-        content(&PUT, &HeaderMap::new(), UnreadBody::new(Box::pin(stream::pending()), &asking)).await.unwrap_err();
+        read_body(&PUT, &HeaderMap::new(), UnreadBody::new(Box::pin(stream::pending()), &asking)).await.unwrap_err();
     assert_eq!(fault.kind(), Kind::TooLarge);
 }
 

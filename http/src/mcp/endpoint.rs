@@ -1,4 +1,5 @@
-//! `/mcp`: what comes in over HTTP is let in, read, handed to `rmcp` message by message, and answered in the form the client takes.
+//! `/mcp`: admits requests over HTTP, passes each message to `rmcp`, and encodes the response in
+//! the format that the client accepts.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode, header as names};
+use http::{Method, Request, Response, StatusCode, header as header_names};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body as _, Incoming};
@@ -27,163 +28,162 @@ use crate::response_budget::{PIECE, unbuffered};
 use crate::routes::SPACE;
 use crate::{media, reply};
 
-/// What `rmcp` wants a client to accept; what the client does accept is decided here.
-const ANY_FORM: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-/// A message for `rmcp`, and what it answers.
+/// `rmcp` requires clients to accept both; the real `Accept` is checked here.
+const ACCEPT_BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 type McpRequest = Request<Full<Bytes>>;
 type McpResponse = Response<BoxBody<Bytes, Infallible>>;
 
-/// The service behind `/mcp`.
+/// The `rmcp` service behind `/mcp`.
 pub(crate) type McpService = StreamableHttpService<McpHandler, NeverSessionManager>;
 
-/// The service behind `/mcp`: stateless, one JSON answer for each request.
+/// Creates the service: stateless, one JSON response per request.
 pub(crate) fn service(app: Arc<AppState>) -> McpService {
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
         .with_max_request_body_bytes(MAX_BODY_BYTES)
         .with_cancellation_token(app.stop.clone())
-        // Hosts and origins are checked by `Visit::admit`, by one rule for every endpoint.
+        // `ActiveRequest::admit` checks hosts and origins for all endpoints.
         .disable_allowed_hosts();
     let agent = McpHandler::new(app);
     StreamableHttpService::new(move || Ok(agent.clone()), Arc::default(), config)
 }
 
-/// Answers one request to `/mcp`.
-pub(crate) async fn answer(
+/// Handles one request to `/mcp`.
+pub(crate) async fn handle(
     app: &AppState,
     service: McpService,
     request: Request<Incoming>,
     peer: IpAddr,
 ) -> Response<BoxBody<Bytes, BoxError>> {
-    let mut visit = ActiveRequest::begin(app, (request.method(), PATH, ""), Some(peer));
+    let mut active = ActiveRequest::start(app, (request.method(), PATH, ""), Some(peer));
     let is_preflight = request.method() == Method::OPTIONS;
-    let identity = visit.admit(app, request.headers()).await;
-    let own = |response: warp::reply::Response| response.map(|body| body.map_err(BoxError::from).boxed());
+    let identity = active.admit(app, request.headers()).await;
+    let boxed = |response: warp::reply::Response| response.map(|body| body.map_err(BoxError::from).boxed());
     let mut response = match identity {
-        Ok(_) if is_preflight => own(visit.preflight(app, "POST, GET, DELETE, OPTIONS")),
-        Ok(Ok(identity)) => match exchange(app, &service, (identity, request), (&visit, peer)).await {
-            Ok(answer) if is_long(&answer) => match bounded(app, answer).await {
-                Ok(answer) => own(answer),
-                Err(fault) => own(visit.refuse(&fault)),
+        Ok(_) if is_preflight => boxed(active.preflight(app, "POST, GET, DELETE, OPTIONS")),
+        Ok(Ok(identity)) => match handle_body(app, &service, (identity, request), (&active, peer)).await {
+            Ok(response) if is_large(&response) => match bounded(app, response).await {
+                Ok(response) => boxed(response),
+                Err(fault) => boxed(active.fault_response(&fault)),
             },
-            Ok(answer) => answer.map(|body| body.map_err(|never| match never {}).boxed()),
-            Err(fault) => own(visit.refuse(&fault)),
+            Ok(response) => response.map(|body| body.map_err(|never| match never {}).boxed()),
+            Err(fault) => boxed(active.fault_response(&fault)),
         },
-        Ok(Err(fault)) | Err(fault) => own(visit.refuse(&fault)),
+        Ok(Err(fault)) | Err(fault) => boxed(active.fault_response(&fault)),
     };
     if media_type(&response) == media::EVENTS {
         unbuffered(response.headers_mut());
     }
-    visit.end(app, &mut response);
+    active.finish(app, &mut response);
     response
 }
 
-/// Reads what was sent and answers it. Which space its header names is checked first: no message needs to be looked at before.
-async fn exchange(
+/// Reads and handles the body. The space in the header is checked first, before any message is
+/// parsed.
+async fn handle_body(
     app: &AppState,
     service: &McpService,
     (identity, request): (CallerIdentity, Request<Incoming>),
-    (visit, peer): (&ActiveRequest, IpAddr),
+    (active, peer): (&ActiveRequest, IpAddr),
 ) -> Result<McpResponse, Fault> {
     if let Some(name) = header(request.headers(), SPACE)? {
-        app.enter(&identity, Some(name.as_str()))?;
+        app.enter_space(&identity, Some(name.as_str()))?;
     }
-    let (mut head, body) = read_whole(request).await?;
+    let (mut head, body) = read_request(request).await?;
     head.extensions.insert(identity);
-    head.extensions.insert(visit.notes.clone());
+    head.extensions.insert(active.notes.clone());
     if head.method != Method::POST {
-        return deliver(service, head, body).await;
+        return call_rmcp(service, head, body).await;
     }
-    let Some(form) = ResponseFormat::of(&head.headers) else {
+    let Some(format) = ResponseFormat::of(&head.headers) else {
         let text = "`Accept` allows neither application/json nor text/event-stream";
-        return Ok(of_json(StatusCode::NOT_ACCEPTABLE, &json!({ "error": text })));
+        return Ok(json_response(StatusCode::NOT_ACCEPTABLE, &json!({ "error": text })));
     };
-    let answer = match messages::content(&head.headers, &body) {
-        MessageBody::Message => deliver(service, head, body).await?,
+    let response = match messages::classify(&head.headers, &body) {
+        MessageBody::Message => call_rmcp(service, head, body).await?,
         MessageBody::Batch(messages) => batch(app, service, (&head, peer), messages).await,
-        MessageBody::Wrong(error) => of_json(StatusCode::BAD_REQUEST, &error),
+        MessageBody::Invalid(error) => json_response(StatusCode::BAD_REQUEST, &error),
     };
-    Ok(if form == ResponseFormat::Events { as_events(answer).await } else { answer })
+    Ok(if format == ResponseFormat::Events { to_events(response).await } else { response })
 }
 
-/// Hands one message to `rmcp`.
-///
-/// # Errors
-/// `Internal` when its handling panicked.
-async fn deliver(service: &McpService, mut head: Parts, body: Bytes) -> Result<McpResponse, Fault> {
-    head.headers.insert(names::ACCEPT, ANY_FORM);
+/// Passes one message to `rmcp`. Errors: `Internal` when the handler panicked.
+async fn call_rmcp(service: &McpService, mut head: Parts, body: Bytes) -> Result<McpResponse, Fault> {
+    head.headers.insert(header_names::ACCEPT, ACCEPT_BOTH);
     let is_json = messages::is_json(&head.headers);
     let id = body.clone();
-    let asked: McpRequest = Request::from_parts(head, Full::new(body));
-    let answer = svcfs_listener::catch_panic(async { Ok(service.handle(asked).await) }).await?;
-    if answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json {
-        // Its type is right, so it is what `rmcp` could not read as a message.
+    let mcp_request: McpRequest = Request::from_parts(head, Full::new(body));
+    let response = svcfs_listener::catch_panic(async { Ok(service.handle(mcp_request).await) }).await?;
+    if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json {
+        // The content type is right, so `rmcp` could not parse the message.
         let message = serde_json::from_slice(&id).unwrap_or(Value::Null);
-        let error = messages::invalid(messages::NO_MESSAGE, messages::id_of(&message));
-        return Ok(of_json(StatusCode::BAD_REQUEST, &error));
+        let error = messages::invalid(messages::NOT_A_MESSAGE, messages::id_of(&message));
+        return Ok(json_response(StatusCode::BAD_REQUEST, &error));
     }
-    Ok(in_words(answer).await)
+    Ok(errors_as_json(response).await)
 }
 
-/// Answers the messages of a batch, one after the other, each let in, counted and recorded as if it had come alone.
+/// Handles the messages of a batch in order. Each is admitted, counted and recorded like a single
+/// message.
 async fn batch(app: &AppState, service: &McpService, (head, peer): (&Parts, IpAddr), batch: Vec<Value>) -> McpResponse {
-    let (mut answers, mut length) = (Vec::new(), 0);
+    let (mut replies, mut length) = (Vec::new(), 0);
     for message in batch {
         let id = messages::id_of(&message);
-        let answer = match messages::misplaced(&message) {
+        let response = match messages::batch_member_error(&message) {
             Some(error) => error.to_string().into(),
             None if length > MAX_BODY_BYTES => {
-                let text = "the answers before this one are long enough; send this message again by itself";
-                messages::failure(messages::SERVER_ERROR, text, id).to_string().into()
+                let text = "the replies before this one reached the size limit; send this message again by itself";
+                messages::rpc_error(messages::SERVER_ERROR, text, id).to_string().into()
             }
-            None => one_of_batch(app, service, (head, peer), message).await,
+            None => batch_reply(app, service, (head, peer), message).await,
         };
-        length += answer.len();
-        answers.extend((!answer.is_empty()).then_some(answer));
+        length += response.len();
+        replies.extend((!response.is_empty()).then_some(response));
     }
-    if answers.is_empty() {
-        let mut answer = Response::new(Full::default().boxed());
-        *answer.status_mut() = StatusCode::ACCEPTED;
-        return answer;
+    if replies.is_empty() {
+        let mut response = Response::new(Full::default().boxed());
+        *response.status_mut() = StatusCode::ACCEPTED;
+        return response;
     }
-    let mut body = Vec::with_capacity(length + answers.len() + 1);
-    for (index, answer) in answers.iter().enumerate() {
+    let mut body = Vec::with_capacity(length + replies.len() + 1);
+    for (index, response) in replies.iter().enumerate() {
         body.push(if index == 0 { b'[' } else { b',' });
-        body.extend_from_slice(answer);
+        body.extend_from_slice(response);
     }
     body.push(b']');
     json_body(StatusCode::OK, body.into())
 }
 
-/// The answer to one message of a batch, as JSON; empty for one that wants none.
-async fn one_of_batch(app: &AppState, service: &McpService, (head, peer): (&Parts, IpAddr), message: Value) -> Bytes {
-    let mut visit = ActiveRequest::begin(app, (&head.method, PATH, ""), Some(peer));
+/// The response to one message of a batch, as JSON; empty for a notification.
+async fn batch_reply(app: &AppState, service: &McpService, (head, peer): (&Parts, IpAddr), message: Value) -> Bytes {
+    let mut active = ActiveRequest::start(app, (&head.method, PATH, ""), Some(peer));
     let id = messages::id_of(&message);
-    let failure = |code, text: &str| messages::failure(code, text, id.clone()).to_string().into();
+    let failure = |code, text: &str| messages::rpc_error(code, text, id.clone()).to_string().into();
     let mut head = head.clone();
-    let outcome = match visit.admit(app, &head.headers).await {
+    let outcome = match active.admit(app, &head.headers).await {
         Ok(Ok(identity)) => {
             head.extensions.insert(identity);
-            head.extensions.insert(visit.notes.clone());
-            deliver(service, head, message.to_string().into()).await
+            head.extensions.insert(active.notes.clone());
+            call_rmcp(service, head, message.to_string().into()).await
         }
         Ok(Err(fault)) | Err(fault) => Err(fault),
     };
-    let mut answer = outcome.unwrap_or_else(|fault| {
-        let refusal = visit.refuse(&fault);
-        let text = if reply::is_generic(fault.kind()) { reply::generic(&visit.id) } else { fault.message().to_owned() };
-        let error = messages::failure(messages::SERVER_ERROR, &text, Value::Null);
-        of_json(refusal.status(), &error)
+    let mut response = outcome.unwrap_or_else(|fault| {
+        let error_response = active.fault_response(&fault);
+        let text =
+            if reply::is_generic(fault.kind()) { reply::generic(&active.id) } else { fault.message().to_owned() };
+        let error = messages::rpc_error(messages::SERVER_ERROR, &text, Value::Null);
+        json_response(error_response.status(), &error)
     });
-    let is_json = media_type(&answer) == media::JSON;
-    visit.end(app, &mut answer);
-    let (head, body) = answer.into_parts();
+    let is_json = media_type(&response) == media::JSON;
+    active.finish(app, &mut response);
+    let (head, body) = response.into_parts();
     let Ok(body) = body.collect().await;
     let body = body.to_bytes();
     match serde_json::from_slice::<Value>(&body) {
         _ if body.is_empty() => body,
-        // An error of a request that was refused as a whole has no id of its own.
+        // An error for a whole request has no message id.
         Ok(mut error) if head.status.is_client_error() && error.get("jsonrpc").is_some() => {
             error["id"] = id;
             error.to_string().into()
@@ -192,75 +192,75 @@ async fn one_of_batch(app: &AppState, service: &McpService, (head, peer): (&Part
             failure(messages::INVALID_REQUEST, error["error"].as_str().unwrap_or("the message is refused"))
         }
         _ if is_json => body,
-        _ => failure(messages::SERVER_ERROR, "the answer is a stream, which a batch has no place for"),
+        _ => failure(messages::SERVER_ERROR, "the reply is a stream, which a batch cannot contain"),
     }
 }
 
-/// Whether an answer takes room while it is sent.
-fn is_long(answer: &McpResponse) -> bool {
-    answer.body().size_hint().exact().is_some_and(|length| length > PIECE as u64)
+/// Whether a response needs memory from the budget.
+fn is_large(response: &McpResponse) -> bool {
+    response.body().size_hint().exact().is_some_and(|length| length > PIECE as u64)
 }
 
-/// A long answer, in the room that the long answers of all have. Which messages only ask is not known here: what was done is told in any case.
-async fn bounded(app: &AppState, answer: McpResponse) -> Result<warp::reply::Response, Fault> {
-    let (head, body) = answer.into_parts();
+/// Sends a large response within the budget. Whether the messages were read-only is unknown here,
+/// so a response is always sent.
+async fn bounded(app: &AppState, response: McpResponse) -> Result<warp::reply::Response, Fault> {
+    let (head, body) = response.into_parts();
     let Ok(content) = body.collect().await;
-    let answer = warp::reply::Response::from_parts(head, content.to_bytes().into());
-    app.bounded((Arc::clone(app.server.primary()), false), answer).await
+    let response = warp::reply::Response::from_parts(head, content.to_bytes().into());
+    app.bounded((Arc::clone(app.server.primary()), false), response).await
 }
 
-/// What is refused by `rmcp` in plain text has the form of every other refusal (contract 7).
-async fn in_words(answer: McpResponse) -> McpResponse {
-    let is_refusal = answer.status().is_client_error() || answer.status().is_server_error();
-    if media_type(&answer) == media::JSON || !is_refusal {
-        return answer;
+/// Converts plain-text errors of `rmcp` to the JSON form of all other errors.
+async fn errors_as_json(response: McpResponse) -> McpResponse {
+    let is_refusal = response.status().is_client_error() || response.status().is_server_error();
+    if media_type(&response) == media::JSON || !is_refusal {
+        return response;
     }
-    let (status, allow) = (answer.status(), answer.headers().get(ALLOW).cloned());
-    let mut words = of_json(status, &json!({ "error": refusal(answer).await }));
-    allow.into_iter().for_each(|allow| drop(words.headers_mut().insert(ALLOW, allow)));
-    words
+    let (status, allow) = (response.status(), response.headers().get(ALLOW).cloned());
+    let mut json_error = json_response(status, &json!({ "error": plain_text(response).await }));
+    allow.into_iter().for_each(|allow| drop(json_error.headers_mut().insert(ALLOW, allow)));
+    json_error
 }
 
-/// What `rmcp` says in plain text.
-async fn refusal(answer: McpResponse) -> String {
-    let Ok(text) = answer.into_body().collect().await;
+async fn plain_text(response: McpResponse) -> String {
+    let Ok(text) = response.into_body().collect().await;
     String::from_utf8_lossy(&text.to_bytes()).into_owned()
 }
 
-/// The same JSON as the one event of a stream. An answer without content stays as it is, and so does a refusal.
-async fn as_events(answer: McpResponse) -> McpResponse {
-    if media_type(&answer) != media::JSON || !answer.status().is_success() {
-        return answer;
+/// Wraps JSON as the only event of a stream. Empty responses and errors stay unchanged.
+async fn to_events(response: McpResponse) -> McpResponse {
+    if media_type(&response) != media::JSON || !response.status().is_success() {
+        return response;
     }
-    let (mut head, body) = answer.into_parts();
+    let (mut head, body) = response.into_parts();
     let Ok(content) = body.collect().await;
-    // JSON as it is written here has no line ends.
+    // JSON is written without line breaks here.
     let event = [b"event: message\ndata: ", &*content.to_bytes(), b"\n\n"].concat();
-    head.headers.remove(names::CONTENT_LENGTH);
+    head.headers.remove(header_names::CONTENT_LENGTH);
     head.headers.insert(CONTENT_TYPE, HeaderValue::from_static(media::EVENTS));
     head.headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Response::from_parts(head, Full::from(event).boxed())
 }
 
-fn of_json(status: StatusCode, body: &Value) -> McpResponse {
+fn json_response(status: StatusCode, body: &Value) -> McpResponse {
     json_body(status, body.to_string().into())
 }
 
 fn json_body(status: StatusCode, body: Bytes) -> McpResponse {
-    let mut answer = Response::new(Full::new(body).boxed());
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media::JSON));
-    answer
+    let mut response = Response::new(Full::new(body).boxed());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media::JSON));
+    response
 }
 
-/// The media type of an answer, without its parameters.
-fn media_type<B>(answer: &Response<B>) -> &str {
-    let mime = answer.headers().get(CONTENT_TYPE).and_then(|mime| mime.to_str().ok());
+/// The media type of a response without parameters.
+fn media_type<B>(response: &Response<B>) -> &str {
+    let mime = response.headers().get(CONTENT_TYPE).and_then(|mime| mime.to_str().ok());
     mime.and_then(|mime| mime.split(';').next()).unwrap_or_default()
 }
 
-/// A request with its body in memory: read as every body is, bounded in size and time.
-async fn read_whole(request: Request<Incoming>) -> Result<(Parts, Bytes), Fault> {
+/// Reads the body into memory, limited in size and time.
+async fn read_request(request: Request<Incoming>) -> Result<(Parts, Bytes), Fault> {
     use futures_util::TryStreamExt;
     let (head, body) = request.into_parts();
     let parts = TryStreamExt::map_err(body.into_data_stream(), |error| error.to_string());

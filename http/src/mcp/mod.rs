@@ -1,7 +1,8 @@
-//! The agent tool protocol at `/mcp` and on standard input and output (contract 4.21).
+//! MCP, the protocol for agent tools, at `/mcp` and on stdio.
 //!
-//! One rule: a tool is an operation. The list is made from the operation table, a call goes through the one dispatcher, and
-//! only what the protocol itself needs stands here. Everything that knows `rmcp` is in this folder, because that library moves.
+//! Invariant: a tool is an operation. The tool list comes from the operation table and calls go
+//! through the one dispatcher; here is only what the protocol itself needs. Only this folder uses
+//! `rmcp`, because its API changes often.
 
 mod endpoint;
 mod messages;
@@ -36,63 +37,64 @@ use crate::bind::{from_arguments, header};
 use crate::routes::SPACE;
 use crate::specials::VERSION;
 use crate::{HttpError, media, reply};
-pub(crate) use endpoint::{McpService, answer, service};
+pub(crate) use endpoint::{McpService, handle, service};
 use stdio::StdioTransport;
 use tools::{ToolEntry, ToolList};
 
-/// Where it is served.
+/// Path of the endpoint.
 pub(crate) const PATH: &str = "/mcp";
 
-/// The methods that take params.
+/// The methods with params.
 const METHODS: [&str; 6] =
     ["initialize", "tools/list", "tools/call", "resources/list", "resources/templates/list", "resources/read"];
 
-/// The member of a request's `_meta` by which our own command line asks for the output as it is.
-const STRUCTURE: &str = "svcfs/structure";
+/// Member of a request's `_meta` with which the svcfs command line requests the unchanged output.
+const RAW_OUTPUT_FLAG: &str = "svcfs/structure";
 
-/// What every agent is told at the beginning.
+/// Instructions that every agent gets at initialization.
 pub(crate) const INSTRUCTIONS: &str = "A knowledge base: a tree of markdown pages with YAML frontmatter, each change a version in git. Paths are \
-    relative, such as `notes/today.md`. Before writing, read the resource svc://schema: it tells what goes \
-    where. Find pages with svc_search (all words must occur) or svc_query_meta (by frontmatter), look around with svc_tree; \
+    relative, such as `notes/today.md`. Before writing, read the resource svc://schema: it says which page \
+    belongs where. Find pages with svc_search (all words must occur) or svc_query_meta (by frontmatter), look around with svc_tree; \
     svc_peek and svc_section show a part of a long page, svc_read all of it or some lines of it (offset and limit). \
     svc_write replaces a whole page: read it first, and give \
-    the ETag you read as if_match, so that nobody's change is lost; svc_append adds to the end. Pages link to each other with \
+    the ETag you read as if_match, so that no other change is lost; svc_append adds to the end. Pages link to each other with \
     [[name]]; svc_rename rewrites the links that lead to a page. Give your name as actor: it becomes the author of the version.";
 
-/// The tool list as it is published in `http/tools.json`; ends with a newline.
+/// The tool list as published in `http/tools.json`; ends with a newline.
 pub fn tools() -> String {
     format!("{:#}\n", json!(ToolList::of(CATALOGUE).list()))
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Speaks the protocol on standard input and output until the other side closes it or `stop` is cancelled.
+/// Serves MCP on stdin and stdout until the client closes it or `stop` is cancelled.
 ///
 /// # Errors
-/// [`Error::Routes`] for a contradictory catalogue; [`Error::Stdio`] when the conversation breaks off.
+/// [`HttpError::Routes`] when two operations have the same route; [`HttpError::Stdio`] when the
+/// connection fails.
 pub async fn serve_stdio(server: Arc<ServerState>, stop: CancellationToken) -> Result<(), HttpError> {
     let app = AppState::new(CATALOGUE, server, stop.clone())?;
     let (input, output) = rmcp::transport::stdio();
-    converse(app, input, output, stop).await.map_err(HttpError::Stdio)
+    serve_connection(app, input, output, stop).await.map_err(HttpError::Stdio)
 }
 
-/// One conversation, a JSON message on each line.
-pub(crate) async fn converse(
+/// Serves one connection with a JSON message per line.
+pub(crate) async fn serve_connection(
     app: Arc<AppState>,
     input: impl AsyncRead + Send + Unpin + 'static,
     output: impl AsyncWrite + Send + Unpin + 'static,
     stop: CancellationToken,
 ) -> Result<(), BoxError> {
-    let conversation = match McpHandler::new(app).serve_with_ct(StdioTransport::new(input, output), stop).await {
-        // The other side left, or we were stopped, before anything was said.
+    let connection = match McpHandler::new(app).serve_with_ct(StdioTransport::new(input, output), stop).await {
+        // Closed or stopped before the first message.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
         outcome => outcome?,
     };
-    conversation.waiting().await?;
+    connection.waiting().await?;
     Ok(())
 }
 
-/// What answers an agent.
+/// The MCP server.
 #[derive(Clone)]
 pub(crate) struct McpHandler {
     app: Arc<AppState>,
@@ -105,9 +107,9 @@ impl McpHandler {
         Self { app, tools }
     }
 
-    /// Who sent a request, and the space it is for: `X-Svc-Space` when it came over HTTP with one. Whoever talks to this process on its
-    /// standard input started it.
-    fn origin(
+    /// The caller of a request and its space: that of `X-Svc-Space`, or the primary one. A client
+    /// on stdio started this process and has all permissions.
+    fn authenticate(
         &self,
         context: &RequestContext<RoleServer>,
         notes: &RequestNotes,
@@ -119,8 +121,8 @@ impl McpHandler {
         };
         let identity = parts.extensions.get::<CallerIdentity>().cloned();
         let identity =
-            identity.ok_or_else(|| Fault::new(Kind::Unauthenticated, "nobody looked at who sent this request"))?;
-        let space = self.app.enter(&identity, header(&parts.headers, SPACE)?.as_deref())?;
+            identity.ok_or_else(|| Fault::new(Kind::Unauthenticated, "this request was not authenticated"))?;
+        let space = self.app.enter_space(&identity, header(&parts.headers, SPACE)?.as_deref())?;
         notes.set_space(&space);
         Ok((identity, space))
     }
@@ -132,11 +134,11 @@ impl McpHandler {
         (context, notes): (&RequestContext<RoleServer>, &RequestNotes),
     ) -> Result<CallToolResult, Fault> {
         notes.set_operation(tool.entry.name);
-        let (identity, space) = self.origin(context, notes)?;
-        // Who may not ask is told so, not what is missing in the question.
+        let (identity, space) = self.authenticate(context, notes)?;
+        // Before validation: a caller without permission gets no other error.
         tool.entry.check_permissions(&identity.permissions)?;
-        let is_for_agent = !wants_structure(&context.meta);
-        arguments = tool.decoded(arguments)?;
+        let is_for_agent = !wants_raw_output(&context.meta);
+        arguments = tool.decode(arguments)?;
         let inputs = &tool.inputs;
         let caller = if tool.entry.is_read_only() {
             svcfs_base::Caller::new(svcfs_base::Protocol::Mcp)
@@ -146,49 +148,50 @@ impl McpHandler {
         let caller = identity.apply_to(caller);
         notes.set_actor(caller.actor());
         notes.set_arguments(&arguments);
-        inputs.check_names(&arguments, &tool.attribution)?;
-        if let Some(missing) = tool.missing(&arguments) {
+        inputs.check_names(&arguments, &tool.extra_arguments)?;
+        if let Some(missing) = tool.missing_argument(&arguments) {
             return Err(Fault::new(Kind::Invalid, format!("{missing} is required")));
         }
-        let (mut result, remarks) = if is_for_agent {
-            let ask = (tool.entry, tool.entry.call_for_agent);
-            let (answer, remarks) = self.app.ask(ask, space, caller, arguments.into()).await?;
-            (answered(tool, answer), remarks)
+        let (mut result, meta) = if is_for_agent {
+            let operation = (tool.entry, tool.entry.call_for_agent);
+            let (answer, meta) = self.app.run_operation(operation, space, caller, arguments.into()).await?;
+            (to_tool_result(tool, answer), meta)
         } else {
-            let ask = (tool.entry, tool.entry.call);
-            let (output, remarks) = self.app.ask(ask, space, caller, arguments.into()).await?;
-            let mut result = CallToolResult::success(vec![ContentBlock::text("See the structure")]);
-            result.structured_content = Some(tool.wrapped(output));
-            (result, remarks)
+            let operation = (tool.entry, tool.entry.call);
+            let (output, meta) = self.app.run_operation(operation, space, caller, arguments.into()).await?;
+            let mut result = CallToolResult::success(vec![ContentBlock::text("See structuredContent")]);
+            result.structured_content = Some(tool.wrap(output));
+            (result, meta)
         };
-        result.content.extend(remarks.lines().map(ContentBlock::text));
+        result.content.extend(meta.lines().map(ContentBlock::text));
         Ok(result)
     }
 }
 
-/// Whether a caller asked for the output of the operation as it is, and for no text: our own command line does.
-fn wants_structure(meta: &Map<String, Value>) -> bool {
-    meta.get(STRUCTURE).is_some_and(|wanted| wanted == true)
+/// Whether the caller requested the output unchanged and without text, as the svcfs command line
+/// does.
+fn wants_raw_output(meta: &Map<String, Value>) -> bool {
+    meta.get(RAW_OUTPUT_FLAG).is_some_and(|wanted| wanted == true)
 }
 
-/// An answer as an agent reads it. Either the text is the whole answer, or the structure is, and the text says the same (gaps.md
-/// 4.21): clients that read one of them miss nothing.
-fn answered(tool: &ToolEntry, OperationAnswer { output, text: words }: OperationAnswer) -> CallToolResult {
+/// An answer for agents. Either the text is the full answer, or the structure is and the text
+/// repeats it, so clients that read only one of them miss nothing.
+fn to_tool_result(tool: &ToolEntry, OperationAnswer { output, text }: OperationAnswer) -> CallToolResult {
     if tool.entry.is_text_only {
-        return CallToolResult::success(match words {
-            Some(words) => vec![ContentBlock::text(words)],
-            None => bytes(&output),
+        return CallToolResult::success(match text {
+            Some(text) => vec![ContentBlock::text(text)],
+            None => binary_content(&output),
         });
     }
-    let mut result = CallToolResult::structured(tool.structured(output));
-    if let Some(words) = words {
-        result.content = vec![ContentBlock::text(words)];
+    let mut result = CallToolResult::structured(tool.to_structured(output));
+    if let Some(text) = text {
+        result.content = vec![ContentBlock::text(text)];
     }
     result
 }
 
-/// A content that is no text: what it is in words, and the bytes as a client shows them.
-fn bytes(output: &Value) -> Vec<ContentBlock> {
+/// Binary content: a description, and the bytes in a form that clients can show.
+fn binary_content(output: &Value) -> Vec<ContentBlock> {
     let text = |name: &str| output[name].as_str().unwrap_or_default();
     let encoded = output.pointer("/content/base64").and_then(Value::as_str);
     let (Some(encoded), Ok(path)) = (encoded, TreePath::parse(text("path"))) else {
@@ -197,16 +200,16 @@ fn bytes(output: &Value) -> Vec<ContentBlock> {
     let mime = media::of(&path, &STANDARD.decode(encoded).unwrap_or_default());
     let mime = mime.split(';').next().unwrap_or_default().to_owned();
     let etag = if text("etag").is_empty() { String::new() } else { format!("[ETag: {}]\n\n", text("etag")) };
-    let about = ContentBlock::text(format!("{etag}{path} is not text but {mime}; its bytes follow"));
+    let description = ContentBlock::text(format!("{etag}{path} is not text but {mime}; its bytes follow"));
     let content = match mime.split('/').next() {
         Some("image") => ContentBlock::image(encoded, mime),
         Some("audio") => ContentBlock::audio(encoded, mime),
         _ => {
-            let contents = ResourceContents::blob(encoded, resources::address(&path)).with_mime_type(mime);
+            let contents = ResourceContents::blob(encoded, resources::file_uri(&path)).with_mime_type(mime);
             ContentBlock::resource(contents)
         }
     };
-    vec![about, content]
+    vec![description, content]
 }
 
 impl ServerHandler for McpHandler {
@@ -238,9 +241,9 @@ impl ServerHandler for McpHandler {
             );
             return Err(ErrorData::invalid_params(message, None));
         };
-        let told = AuditTarget::of(&self.app, &context, ("tools/call", &request.name));
-        let outcome = self.call(tool, arguments, (&context, told.notes())).await;
-        told.end(outcome.as_ref().err());
+        let audit_target = AuditTarget::of(&self.app, &context, ("tools/call", &request.name));
+        let outcome = self.call(tool, arguments, (&context, audit_target.notes())).await;
+        audit_target.end(outcome.as_ref().err());
         outcome.map(Into::into).or_else(|fault| failure(&fault, &request.name))
     }
 
@@ -249,7 +252,7 @@ impl ServerHandler for McpHandler {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(ListResourcesResult::with_all_items(resources::fixed()))
+        Ok(ListResourcesResult::with_all_items(resources::static_resources()))
     }
 
     async fn list_resource_templates(
@@ -257,10 +260,10 @@ impl ServerHandler for McpHandler {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+        Ok(ListResourceTemplatesResult::with_all_items(resources::resource_templates()))
     }
 
-    /// What `rmcp` does not know: another method, or one of ours whose params it could not read.
+    /// Called for unknown methods, and for known ones whose params `rmcp` could not parse.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -268,7 +271,7 @@ impl ServerHandler for McpHandler {
     ) -> Result<CustomResult, ErrorData> {
         let method = svcfs_base::escape_unprintable(&request.method);
         if METHODS.contains(&request.method.as_str()) {
-            let message = format!("the params of `{method}` are missing, or not what this method takes");
+            let message = format!("the params of `{method}` are missing or invalid");
             return Err(ErrorData::invalid_params(message, None));
         }
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None))
@@ -279,13 +282,13 @@ impl ServerHandler for McpHandler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let told = AuditTarget::of(&self.app, &context, ("resources/read", &request.uri));
-        resources::named(&request.uri).iter().for_each(|file| told.notes().set_file(file));
-        let outcome = match self.origin(&context, told.notes()) {
+        let audit_target = AuditTarget::of(&self.app, &context, ("resources/read", &request.uri));
+        resources::file_path(&request.uri).iter().for_each(|file| audit_target.notes().set_file(file));
+        let outcome = match self.authenticate(&context, audit_target.notes()) {
             Ok((identity, space)) => resources::read(&self.app, space, (&request.uri, identity.permissions)).await,
             Err(fault) => Err(fault),
         };
-        told.end(outcome.as_ref().err());
+        audit_target.end(outcome.as_ref().err());
         outcome.map(Into::into).map_err(|fault| {
             let id = active_request::new_id();
             log(&fault, &request.uri, &id);
@@ -300,47 +303,46 @@ impl ServerHandler for McpHandler {
     }
 }
 
-/// Where it is told what became of a message.
+/// Where the outcome of a message is recorded.
 enum AuditTarget {
-    /// With the request that it came in.
-    Within(RequestNotes),
-    /// Here: it came on standard input.
-    Here(audit::TrackedRequest),
+    /// In the HTTP request that contained it.
+    HttpRequest(RequestNotes),
+    /// In a record of its own: it came over stdio.
+    Standalone(audit::TrackedRequest),
 }
 
 impl AuditTarget {
-    /// Of a message that asks for something.
     fn of(app: &AppState, context: &RequestContext<RoleServer>, (method, path): (&str, &str)) -> Self {
-        let within = || context.extensions.get::<http::request::Parts>()?.extensions.get::<RequestNotes>();
-        within().cloned().map_or_else(
+        let notes_of_request = || context.extensions.get::<http::request::Parts>()?.extensions.get::<RequestNotes>();
+        notes_of_request().cloned().map_or_else(
             || {
                 let (method, path) = (method.to_owned(), path.to_owned());
                 let head =
                     RequestHead { protocol: Protocol::Mcp, method, path, query: String::new(), peer: None, id: None };
-                Self::Here(audit::TrackedRequest::start(&app.server, head))
+                Self::Standalone(audit::TrackedRequest::start(&app.server, head))
             },
-            Self::Within,
+            Self::HttpRequest,
         )
     }
 
     fn notes(&self) -> &RequestNotes {
         match self {
-            Self::Within(notes) => notes,
-            Self::Here(request) => request.notes(),
+            Self::HttpRequest(notes) => notes,
+            Self::Standalone(request) => request.notes(),
         }
     }
 
-    /// It is answered, or refused for this.
-    fn end(self, refusal: Option<&Fault>) {
-        let status = refusal.map_or(200, |fault| fault.kind().http());
+    /// Records success, or the fault.
+    fn end(self, fault: Option<&Fault>) {
+        let status = fault.map_or(200, |fault| fault.kind().http());
         match self {
-            Self::Within(notes) => notes.set_status(status),
-            Self::Here(request) => request.finish(status),
+            Self::HttpRequest(notes) => notes.set_status(status),
+            Self::Standalone(request) => request.finish(status),
         }
     }
 }
 
-/// A fault as an agent sees it: a result it can read and act on, except our own failure.
+/// A fault for an agent: a tool result that it can read and act on, except for internal errors.
 fn failure(fault: &Fault, tool: &str) -> Result<CallToolResponse, ErrorData> {
     let id = active_request::new_id();
     log(fault, tool, &id);

@@ -1,4 +1,5 @@
-//! What an agent may read without a tool: `svc://schema`, `svc://file/{path}`, `svc://tree/{path}`.
+//! Resources, which agents read without a tool: `svc://schema`, `svc://file/{path}`,
+//! `svc://tree/{path}`.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use svcfs_knowledge::memory;
 use svcfs_work::Lane;
 
 use crate::app::AppState;
-use crate::bind::decoded;
+use crate::bind::percent_decode;
 use crate::media;
 
 const SCHEMA: &str = "svc://schema";
@@ -23,11 +24,11 @@ const TREE: &str = "svc://tree/";
 const SCHEMA_PAGE: &str = "SCHEMA.md";
 /// Levels of directories in a tree.
 const TREE_DEPTH: usize = 3;
-/// Names in a tree; what is beyond is counted.
-const TREE_NAMES: usize = 5_000;
+/// Maximum names in a tree; the rest is counted.
+const MAX_TREE_NAMES: usize = 5_000;
 
-/// Resources with a fixed address.
-pub(super) fn fixed() -> Vec<Resource> {
+/// Resources with a fixed URI.
+pub(super) fn static_resources() -> Vec<Resource> {
     vec![
         Resource::new(SCHEMA, "schema")
             .with_description("How this knowledge base is organised: folders, kinds of pages, frontmatter, conventions, and how to write")
@@ -35,8 +36,8 @@ pub(super) fn fixed() -> Vec<Resource> {
     ]
 }
 
-/// Resources with a path in their address.
-pub(super) fn templates() -> Vec<ResourceTemplate> {
+/// Resources with a path in their URI.
+pub(super) fn resource_templates() -> Vec<ResourceTemplate> {
     vec![
         ResourceTemplate::new(format!("{FILE}{{path}}"), "file")
             .with_description("A file's content")
@@ -47,44 +48,42 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
-/// The file that an address names, as it is written there.
-pub(super) fn named(uri: &str) -> Option<&str> {
+/// The path in the URI of a file, not decoded.
+pub(super) fn file_path(uri: &str) -> Option<&str> {
     uri.strip_prefix(FILE)
 }
 
-/// The address of a file.
-pub(super) fn address(path: &TreePath) -> String {
+/// The URI of a file.
+pub(super) fn file_uri(path: &TreePath) -> String {
     let segments = path.components().map(|segment| utf8_percent_encode(segment, NON_ALPHANUMERIC).to_string());
     format!("{FILE}{}", segments.collect::<Vec<_>>().join("/"))
 }
 
-/// Reads a resource.
-///
-/// # Errors
-/// `NotFound` when there is none at this address, `Invalid` for a path that is denied, `Forbidden` for one beyond `reach`.
+/// Reads a resource. Errors: `NotFound` when there is none with this URI, `Invalid` for a path that
+/// is not allowed, `Forbidden` for one outside `permissions`.
 pub(super) async fn read(
     app: &Arc<AppState>,
     space: Arc<Space>,
-    (uri, reach): (&str, Permissions),
+    (uri, permissions): (&str, Permissions),
 ) -> Result<ReadResourceResult, Fault> {
-    let address = uri.to_owned();
-    // An overview of a large tree counts all of its pages.
+    let owned_uri = uri.to_owned();
+    // The overview of a large tree counts all pages.
     let lane = if uri == SCHEMA { Lane::Slow } else { Lane::Quick };
-    let contents = app.blocking(lane, move || contents(&space, &address, &reach)).await?;
+    let contents = app.blocking(lane, move || contents(&space, &owned_uri, &permissions)).await?;
     Ok(ReadResourceResult::new(vec![contents]))
 }
 
-fn contents(space: &Space, uri: &str, reach: &Permissions) -> Result<ResourceContents, Fault> {
-    let path = |path: &str| TreePath::parse(&decoded(path)?);
+fn contents(space: &Space, uri: &str, permissions: &Permissions) -> Result<ResourceContents, Fault> {
+    let path = |path: &str| TreePath::parse(&percent_decode(path)?);
     if uri == SCHEMA {
-        return schema(space, reach);
+        return schema(space, permissions);
     }
     if let Some(text) = uri.strip_prefix(FILE) {
-        return file(space, (&path(text)?, reach), uri);
+        return file(space, (&path(text)?, permissions), uri);
     }
     if let Some(text) = uri.strip_prefix(TREE) {
         let path = path(text)?;
-        space.check_path_access(reach, Protocol::Mcp, &path)?;
+        space.check_path_access(permissions, Protocol::Mcp, &path)?;
         let mut listing = TreeListing::default();
         listing.add(space, &path, 0)?;
         return Ok(ResourceContents::text(listing.finish(), uri).with_mime_type("text/plain"));
@@ -93,21 +92,21 @@ fn contents(space: &Space, uri: &str, reach: &Permissions) -> Result<ResourceCon
     Err(Fault::not_found(format!("there is no resource `{uri}`; known are `{SCHEMA}`, `{FILE}…` and `{TREE}…`")))
 }
 
-/// The page with the conventions of the tree, or an overview where there is none, or none with text.
-fn schema(space: &Space, reach: &Permissions) -> Result<ResourceContents, Fault> {
-    for path in memory::candidate_paths(reach, SCHEMA_PAGE)? {
-        match file(space, (&path, reach), SCHEMA) {
+/// The page with the conventions of the tree; an overview when it is missing or empty.
+fn schema(space: &Space, permissions: &Permissions) -> Result<ResourceContents, Fault> {
+    for path in memory::candidate_paths(permissions, SCHEMA_PAGE)? {
+        match file(space, (&path, permissions), SCHEMA) {
             Ok(ResourceContents::TextResourceContents { text, .. }) if text.trim().is_empty() => {}
             Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::IsDirectory | Kind::NotDirectory) => {}
             outcome => return outcome,
         }
     }
-    Ok(ResourceContents::text(memory::describe_tree(space, reach)?, SCHEMA).with_mime_type("text/markdown"))
+    Ok(ResourceContents::text(memory::describe_tree(space, permissions)?, SCHEMA).with_mime_type("text/markdown"))
 }
 
-/// A file, wherever its path comes from, as far as the caller may see it.
-fn file(space: &Space, (path, reach): (&TreePath, &Permissions), uri: &str) -> Result<ResourceContents, Fault> {
-    space.check_path_access(reach, Protocol::Mcp, path)?;
+/// Reads a file that the caller may see.
+fn file(space: &Space, (path, permissions): (&TreePath, &Permissions), uri: &str) -> Result<ResourceContents, Fault> {
+    space.check_path_access(permissions, Protocol::Mcp, path)?;
     let content = space.vfs.read(Protocol::Mcp, path)?.content;
     let mime = media::of(path, &content);
     let mime = mime.split(';').next().unwrap_or_default().to_owned();
@@ -132,7 +131,7 @@ impl TreeListing {
                 continue;
             }
             self.names += 1;
-            if self.names > TREE_NAMES {
+            if self.names > MAX_TREE_NAMES {
                 continue;
             }
             let indent = "  ".repeat(depth);
@@ -149,7 +148,7 @@ impl TreeListing {
         Ok(())
     }
     fn finish(mut self) -> String {
-        if let Some(more) = self.names.checked_sub(TREE_NAMES).filter(|more| *more > 0) {
+        if let Some(more) = self.names.checked_sub(MAX_TREE_NAMES).filter(|more| *more > 0) {
             self.text.push_str(&format!("… and {more} more\n"));
         }
         self.text

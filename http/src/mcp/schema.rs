@@ -1,10 +1,11 @@
-//! Schemas as agents read them.
+//! JSON schemas as published for agents.
 //!
-//! Invariant: a published schema has no references, no unions and no `format`; every value has one `type`, or none where anything
-//! may stand. Clients refuse, or warn about, everything else: several models take no `$ref` and no `anyOf`, and a validator that does
-//! not know a format says so at each call. What may be null is simply not required.
+//! Invariant: a published schema has no references, no unions and no `format`. Every value has one
+//! `type`, or none when any value is allowed. Clients refuse everything else or warn about it:
+//! several models support neither `$ref` nor `anyOf`, and some validators warn about unknown
+//! formats at each call. A nullable value is published as optional.
 //!
-//! The operations' own schemas keep what is left out here: access checks find paths in them by their format (`kernel::within`).
+//! The operations' own schemas keep what is removed here: access checks find paths by their format.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,19 +14,19 @@ use svcfs_base::Fault;
 
 use crate::openapi::join_lines;
 
-/// How deep a type may stand inside itself; below that any object is allowed.
+/// How often a type may contain itself; deeper levels allow any object.
 const MAX_NESTING: usize = 3;
 
-/// The argument beside a content that may be bytes: a union of text and bytes is not published.
+/// The argument that says how `content` is encoded; replaces a union of text and bytes.
 const ENCODING: &str = "encoding";
-/// The argument that it is about.
+/// The argument that it describes.
 const CONTENT: &str = "content";
 /// Its values.
 const ENCODINGS: [&str; 2] = ["text", "base64"];
 
-/// The schema of an object as it is published, from a schema and the types it refers to.
+/// The published form of an object's schema and the types that it refers to.
 pub(super) fn publish(schema: &Value, definitions: &Map<String, Value>) -> Map<String, Value> {
-    let (mut published, _) = SchemaRewriter { definitions, within: Vec::new() }.published(schema);
+    let (mut published, _) = SchemaRewriter { definitions, enclosing: Vec::new() }.publish_value(schema);
     join_lines(&mut published);
     match published {
         Value::Object(members) => members,
@@ -33,29 +34,29 @@ pub(super) fn publish(schema: &Value, definitions: &Map<String, Value>) -> Map<S
     }
 }
 
-/// Rewrites schemas.
+/// Converts schemas.
 struct SchemaRewriter<'d> {
     definitions: &'d Map<String, Value>,
-    /// The types that the present schema stands in.
-    within: Vec<&'d str>,
+    /// The referenced types that enclose the current schema.
+    enclosing: Vec<&'d str>,
 }
 
 impl<'d> SchemaRewriter<'d> {
-    /// The same schema in its published form, and whether null was allowed, too.
-    fn published(&mut self, schema: &'d Value) -> (Value, bool) {
+    /// The published form of a schema, and whether it was nullable.
+    fn publish_value(&mut self, schema: &'d Value) -> (Value, bool) {
         let Some(members) = schema.as_object() else { return (json!({}), false) };
         let (mut published, mut is_nullable) = (Map::new(), false);
-        if let Some((name, target)) = self.target(members) {
-            if self.within.iter().filter(|outer| **outer == name).count() >= MAX_NESTING {
+        if let Some((name, target)) = self.resolve_reference(members) {
+            if self.enclosing.iter().filter(|outer| **outer == name).count() >= MAX_NESTING {
                 published.insert("type".to_owned(), "object".into());
             } else {
-                self.within.push(name);
-                (published, is_nullable) = inner(self.published(target));
-                self.within.pop();
+                self.enclosing.push(name);
+                (published, is_nullable) = into_members(self.publish_value(target));
+                self.enclosing.pop();
             }
         }
         for choices in ["anyOf", "oneOf"].iter().filter_map(|key| members.get(*key)?.as_array()) {
-            let (chosen, has_null) = inner(self.chosen(choices));
+            let (chosen, has_null) = into_members(self.choose(choices));
             published.extend(chosen);
             is_nullable |= has_null;
         }
@@ -64,32 +65,32 @@ impl<'d> SchemaRewriter<'d> {
                 "$ref" | "anyOf" | "oneOf" | "format" | "contentEncoding" | "required" => {}
                 "default" if member.is_null() => {}
                 "type" => {
-                    let (kind, has_null) = only_type(member);
+                    let (kind, has_null) = single_type(member);
                     published.extend(kind.map(|kind| (name.clone(), kind)));
                     is_nullable |= has_null;
                 }
                 "const" => drop(published.insert("enum".to_owned(), json!([member]))),
                 "items" | "additionalProperties" if !member.is_boolean() => {
-                    published.insert(name.clone(), self.published(member).0);
+                    published.insert(name.clone(), self.publish_value(member).0);
                 }
                 "items" => drop(published.insert(name.clone(), json!({}))),
                 "properties" => self.properties(members, &mut published),
-                // Of a reference and what stands beside it, what stands beside it is about this place.
+                // Members beside a reference override those of its target.
                 _ => drop(published.insert(name.clone(), member.clone())),
             }
         }
-        as_lists(&mut published);
+        wrap_single_items(&mut published);
         (published.into(), is_nullable)
     }
 
-    /// The members of an object, of which those that may be null need not be given.
+    /// The members of an object; nullable ones are optional.
     fn properties(&mut self, members: &'d Map<String, Value>, published: &mut Map<String, Value>) {
         let (mut properties, mut optional) = (Map::new(), Vec::new());
         for (name, schema) in members.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            let (property, is_nullable) = self.published(schema);
+            let (property, is_nullable) = self.publish_value(schema);
             properties.insert(name.clone(), property);
             optional.extend(is_nullable.then_some(name));
-            if name == CONTENT && takes_bytes(schema) {
+            if name == CONTENT && accepts_bytes(schema) {
                 properties.insert(ENCODING.to_owned(), encoding());
             }
         }
@@ -102,27 +103,28 @@ impl<'d> SchemaRewriter<'d> {
         }
     }
 
-    /// One schema instead of several that a value may have.
-    fn chosen(&mut self, choices: &'d [Value]) -> (Value, bool) {
+    /// Replaces a union with one schema.
+    fn choose(&mut self, choices: &'d [Value]) -> (Value, bool) {
         let is_null = |choice: &&Value| choice.get("type").is_some_and(|kind| kind == "null");
         let mut is_nullable = choices.iter().any(|choice| is_null(&choice));
-        let mut others = Vec::new();
+        let mut alternatives = Vec::new();
         for choice in choices.iter().filter(|choice| !is_null(choice)) {
-            let (choice, has_null) = self.published(choice);
+            let (choice, has_null) = self.publish_value(choice);
             is_nullable |= has_null;
-            others.push(choice);
+            alternatives.push(choice);
         }
-        let of_type = |kind: &str| others.iter().find(|choice| choice["type"] == kind);
-        let chosen = if let [only] = &*others {
+        let of_type = |kind: &str| alternatives.iter().find(|choice| choice["type"] == kind);
+        let chosen = if let [only] = &*alternatives {
             only.clone()
-        } else if others.iter().all(|choice| choice.get("enum").is_some()) {
-            let values: Vec<&Value> = others.iter().filter_map(|choice| choice["enum"].as_array()).flatten().collect();
-            json!({ "type": others.first().map(|first| &first["type"]), "enum": values, "description": meanings(&others) })
+        } else if alternatives.iter().all(|choice| choice.get("enum").is_some()) {
+            let values: Vec<&Value> =
+                alternatives.iter().filter_map(|choice| choice["enum"].as_array()).flatten().collect();
+            json!({ "type": alternatives.first().map(|first| &first["type"]), "enum": values, "description": describe_values(&alternatives) })
         } else if let Some(list) = of_type("array") {
-            // One item of the list is taken by itself, too.
+            // A single item is accepted in place of the list, too.
             list.clone()
         } else if let Some(text) = of_type("string") {
-            // The other form is of bytes: see `encoding`.
+            // The other alternative is bytes: see `encoding`.
             text.clone()
         } else {
             json!({})
@@ -131,15 +133,15 @@ impl<'d> SchemaRewriter<'d> {
     }
 
     /// The type that a schema refers to.
-    fn target(&self, members: &Map<String, Value>) -> Option<(&'d str, &'d Value)> {
+    fn resolve_reference(&self, members: &Map<String, Value>) -> Option<(&'d str, &'d Value)> {
         let name = members.get("$ref")?.as_str()?.rsplit('/').next()?;
         let (name, target) = self.definitions.get_key_value(name)?;
         Some((name.as_str(), target))
     }
 }
 
-/// Defaults and examples of a list that name one item by itself.
-fn as_lists(published: &mut Map<String, Value>) {
+/// Converts defaults and examples that are a single item to lists.
+fn wrap_single_items(published: &mut Map<String, Value>) {
     if published.get("type").is_none_or(|kind| kind != "array") {
         return;
     }
@@ -154,7 +156,7 @@ fn as_lists(published: &mut Map<String, Value>) {
 }
 
 /// The members of a published schema.
-fn inner((schema, is_nullable): (Value, bool)) -> (Map<String, Value>, bool) {
+fn into_members((schema, is_nullable): (Value, bool)) -> (Map<String, Value>, bool) {
     match schema {
         Value::Object(members) => (members, is_nullable),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
@@ -163,37 +165,36 @@ fn inner((schema, is_nullable): (Value, bool)) -> (Map<String, Value>, bool) {
     }
 }
 
-/// The one type that is published of several, and whether null is among them.
-fn only_type(kinds: &Value) -> (Option<Value>, bool) {
+/// The one published type of several, and whether null is among them.
+fn single_type(kinds: &Value) -> (Option<Value>, bool) {
     let Some(kinds) = kinds.as_array() else { return (Some(kinds.clone()), false) };
     let has = |name: &str| kinds.iter().any(|kind| kind == name);
-    let one = if has("array") { Some("array".into()) } else { kinds.iter().find(|kind| *kind != "null").cloned() };
-    (one, has("null"))
+    let published_type =
+        if has("array") { Some("array".into()) } else { kinds.iter().find(|kind| *kind != "null").cloned() };
+    (published_type, has("null"))
 }
 
-/// What each value of a choice means.
-fn meanings(choices: &[Value]) -> String {
-    let meanings = choices.iter().filter_map(|choice| {
+/// The descriptions of the values of an enum.
+fn describe_values(choices: &[Value]) -> String {
+    let descriptions = choices.iter().filter_map(|choice| {
         let meaning = choice.get("description")?.as_str()?.trim_end_matches('.');
         Some(format!("`{}`: {meaning}", choice["enum"][0].as_str()?))
     });
-    meanings.collect::<Vec<_>>().join("; ")
+    descriptions.collect::<Vec<_>>().join("; ")
 }
 
-/// Whether a text may also be given as bytes.
-fn takes_bytes(schema: &Value) -> bool {
+/// Whether bytes are accepted in place of the text.
+fn accepts_bytes(schema: &Value) -> bool {
     schema["anyOf"].as_array().into_iter().flatten().any(|choice| choice.pointer("/properties/base64").is_some())
 }
 
 fn encoding() -> Value {
-    let about = "`base64` when `content` is the base64 of bytes that are no text";
-    json!({ "type": "string", "enum": ENCODINGS, "default": ENCODINGS[0], "description": about })
+    let description = "`base64` if `content` is base64 of binary data";
+    json!({ "type": "string", "enum": ENCODINGS, "default": ENCODINGS[0], "description": description })
 }
 
-/// Puts contents that come as base64 into the form that operations read, wherever `schema` has an encoding.
-///
-/// # Errors
-/// `Invalid` for an encoding that is none, and for content that is not in it.
+/// Converts base64 content to the form that operations take, wherever `schema` has an encoding.
+/// Errors: `Invalid` for an unknown encoding, and for content that does not have it.
 pub(super) fn decode(arguments: &mut Value, schema: &Value) -> Result<(), Fault> {
     match arguments {
         Value::Object(members) => {
@@ -238,7 +239,7 @@ fn decode_content(members: &mut Map<String, Value>, encoding: &Value) -> Result<
     }
 }
 
-/// Takes out of an answer what is null and has a type: that it is absent says the same, and the published schema allows nothing else.
+/// Removes nulls of typed members: the published schema allows them to be absent only.
 pub(super) fn prune(value: &mut Value, schema: &Value) {
     match value {
         Value::Object(members) => {

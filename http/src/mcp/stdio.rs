@@ -1,9 +1,9 @@
-//! The conversation on standard input and output: one JSON message, or one batch of messages, on each line.
+//! The stdio transport: one JSON message, or one batch of messages, per line.
 //!
-//! Why not the transport of `rmcp`? Because it knows no batches, which version 2025-03-26 obliges a server to answer, and drops lines
-//! that it cannot read or that are longer than 16 MiB without an answer: a client then waits for ever.
+//! The transport of `rmcp` does not support batches, which version 2025-03-26 requires, and drops
+//! invalid lines and lines over 16 MiB without a reply, so that clients wait forever.
 //!
-//! Invariant: the answers to a batch are written as one array, when the last of them is there.
+//! Invariant: the replies to a batch are written as one array, after the last of them.
 
 use std::sync::Arc;
 
@@ -20,30 +20,30 @@ use super::messages::{self, MessageBody};
 use crate::bind::MAX_BODY_BYTES;
 
 /// Messages read ahead.
-const QUEUE: usize = 16;
+const QUEUE_MESSAGES: usize = 16;
 
 type IncomingMessage = RxJsonRpcMessage<RoleServer>;
 type OutgoingMessage = TxJsonRpcMessage<RoleServer>;
 
-/// See the module.
+/// The transport; see the module.
 pub(super) struct StdioTransport<W> {
     output: Arc<Mutex<StdioOutput<W>>>,
     messages: mpsc::Receiver<IncomingMessage>,
-    reading: JoinHandle<()>,
+    reader: JoinHandle<()>,
 }
 
 impl<W: AsyncWrite + Send + Unpin + 'static> StdioTransport<W> {
     pub(super) fn new(input: impl AsyncRead + Send + Unpin + 'static, output: W) -> Self {
         let output = Arc::new(Mutex::new(StdioOutput { writer: Some(output), batches: Vec::new() }));
-        let (sender, messages) = mpsc::channel(QUEUE);
-        let reading = tokio::spawn(read(BufReader::new(input), Arc::clone(&output), sender));
-        Self { output, messages, reading }
+        let (sender, messages) = mpsc::channel(QUEUE_MESSAGES);
+        let reader = tokio::spawn(read(BufReader::new(input), Arc::clone(&output), sender));
+        Self { output, messages, reader }
     }
 }
 
 impl<W> Drop for StdioTransport<W> {
     fn drop(&mut self) {
-        self.reading.abort();
+        self.reader.abort();
     }
 }
 
@@ -54,11 +54,11 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioTran
         let output = Arc::clone(&self.output);
         async move {
             let id = match &message {
-                JsonRpcMessage::Response(answer) => Some(answer.id.clone()),
+                JsonRpcMessage::Response(reply) => Some(reply.id.clone()),
                 JsonRpcMessage::Error(error) => error.id.clone(),
                 JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
             };
-            output.lock().await.answer(id.as_ref(), serde_json::to_vec(&message)?).await
+            output.lock().await.write_reply(id.as_ref(), serde_json::to_vec(&message)?).await
         }
     }
 
@@ -72,55 +72,55 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for StdioTran
     }
 }
 
-/// What is written, and what waits to be written together.
+/// The output, and the batches with missing replies.
 struct StdioOutput<W> {
     writer: Option<W>,
     batches: Vec<PendingBatch>,
 }
 
-/// A batch that is not fully answered.
+/// A batch with missing replies.
 #[derive(Default)]
 struct PendingBatch {
-    waiting: Vec<RequestId>,
-    answers: Vec<Vec<u8>>,
+    pending: Vec<RequestId>,
+    replies: Vec<Vec<u8>>,
 }
 
 impl<W: AsyncWrite + Send + Unpin> StdioOutput<W> {
-    /// Writes an answer, or keeps it with its batch.
-    async fn answer(&mut self, id: Option<&RequestId>, answer: Vec<u8>) -> std::io::Result<()> {
-        match self.batches.iter_mut().find(|batch| id.is_some_and(|id| batch.waiting.contains(id))) {
-            None => self.write(&answer).await,
+    /// Writes a reply, or adds it to its batch.
+    async fn write_reply(&mut self, id: Option<&RequestId>, reply: Vec<u8>) -> std::io::Result<()> {
+        match self.batches.iter_mut().find(|batch| id.is_some_and(|id| batch.pending.contains(id))) {
+            None => self.write(&reply).await,
             Some(batch) => {
-                batch.answers.push(answer);
-                self.settle(id).await
+                batch.replies.push(reply);
+                self.remove_pending(id).await
             }
         }
     }
 
-    /// No further answer comes to this message.
-    async fn settle(&mut self, id: Option<&RequestId>) -> std::io::Result<()> {
-        let place = self.batches.iter().position(|batch| id.is_some_and(|id| batch.waiting.contains(id)));
-        let Some(place) = place else { return Ok(()) };
-        let batch = &mut self.batches[place];
-        let own = batch.waiting.iter().position(|waiting| Some(waiting) == id);
-        own.into_iter().for_each(|own| drop(batch.waiting.remove(own)));
-        if batch.waiting.is_empty() {
-            let batch = self.batches.remove(place);
+    /// Removes a message from its batch: no more replies will follow.
+    async fn remove_pending(&mut self, id: Option<&RequestId>) -> std::io::Result<()> {
+        let index = self.batches.iter().position(|batch| id.is_some_and(|id| batch.pending.contains(id)));
+        let Some(index) = index else { return Ok(()) };
+        let batch = &mut self.batches[index];
+        let position = batch.pending.iter().position(|pending| Some(pending) == id);
+        position.into_iter().for_each(|position| drop(batch.pending.remove(position)));
+        if batch.pending.is_empty() {
+            let batch = self.batches.remove(index);
             self.write_batch(&batch).await?;
         }
         Ok(())
     }
 
     async fn write_batch(&mut self, batch: &PendingBatch) -> std::io::Result<()> {
-        if batch.answers.is_empty() {
+        if batch.replies.is_empty() {
             return Ok(());
         }
-        let array = [b"[", &*batch.answers.join(&b","[..]), b"]"].concat();
+        let array = [b"[", &*batch.replies.join(&b","[..]), b"]"].concat();
         self.write(&array).await
     }
 
     async fn write(&mut self, line: &[u8]) -> std::io::Result<()> {
-        let closed = || std::io::Error::new(std::io::ErrorKind::NotConnected, "the conversation is over");
+        let closed = || std::io::Error::new(std::io::ErrorKind::NotConnected, "the connection is closed");
         let writer = self.writer.as_mut().ok_or_else(closed)?;
         writer.write_all(line).await?;
         writer.write_all(b"\n").await?;
@@ -128,7 +128,7 @@ impl<W: AsyncWrite + Send + Unpin> StdioOutput<W> {
     }
 }
 
-/// Reads lines until there are no more, or nobody takes them.
+/// Reads lines until the end of the input, or until the receiver is closed.
 async fn read<W: AsyncWrite + Send + Unpin>(
     mut input: BufReader<impl AsyncRead + Send + Unpin>,
     output: Arc<Mutex<StdioOutput<W>>>,
@@ -138,23 +138,24 @@ async fn read<W: AsyncWrite + Send + Unpin>(
     loop {
         line.clear();
         let outcome = match next_line(&mut input, &mut line).await {
-            Ok(true) => take(&line, &output, &messages).await,
-            // What stands behind the last line end is no message.
+            Ok(true) => handle_line(&line, &output, &messages).await,
+            // An incomplete last line is not a message.
             Ok(false) => return,
             Err(error) => Err(error),
         };
         if let Err(error) = outcome {
-            tracing::debug!(error = %error, "the conversation broke off");
+            tracing::debug!(error = %error, "MCP over stdio failed");
             return;
         }
     }
 }
 
-/// The next line into an empty buffer; cut, and so no JSON any more, when it is too long. False when there is none.
+/// Reads the next line into an empty buffer; false at the end. A line that is too long is cut,
+/// which makes it invalid JSON.
 async fn next_line(input: &mut BufReader<impl AsyncRead + Unpin>, line: &mut Vec<u8>) -> std::io::Result<bool> {
-    let most = MAX_BODY_BYTES as u64 + 1;
-    input.take(most).read_until(b'\n', line).await?;
-    if line.len() as u64 == most && !line.ends_with(b"\n") {
+    let limit = MAX_BODY_BYTES as u64 + 1;
+    input.take(limit).read_until(b'\n', line).await?;
+    if line.len() as u64 == limit && !line.ends_with(b"\n") {
         line.truncate(1);
         let mut rest = Vec::new();
         while input.take(1 << 16).read_until(b'\n', &mut rest).await? > 0 && !rest.ends_with(b"\n") {
@@ -165,70 +166,71 @@ async fn next_line(input: &mut BufReader<impl AsyncRead + Unpin>, line: &mut Vec
     Ok(line.ends_with(b"\n"))
 }
 
-/// Hands on what a line holds, or answers it.
-async fn take<W: AsyncWrite + Send + Unpin>(
+/// Forwards the messages of a line, or replies with an error.
+async fn handle_line<W: AsyncWrite + Send + Unpin>(
     line: &[u8],
     output: &Mutex<StdioOutput<W>>,
     messages: &mpsc::Sender<IncomingMessage>,
 ) -> std::io::Result<()> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line).trim_ascii();
-    let gone = || std::io::Error::new(std::io::ErrorKind::BrokenPipe, "nothing takes messages any more");
-    let taken = match messages::content_of(line, None) {
+    let closed = || std::io::Error::new(std::io::ErrorKind::BrokenPipe, "the message queue is closed");
+    let parsed = match messages::classify_text(line, None) {
         _ if line.is_empty() => Vec::new(),
-        MessageBody::Message => match message(line) {
+        MessageBody::Message => match parse_message(line) {
             Ok(message) => vec![message],
             Err(error) => {
                 output.lock().await.write(error.to_string().as_bytes()).await?;
                 Vec::new()
             }
         },
-        MessageBody::Batch(batch) => open(batch, &mut *output.lock().await).await?,
-        MessageBody::Wrong(error) => {
+        MessageBody::Batch(batch) => parse_batch(batch, &mut *output.lock().await).await?,
+        MessageBody::Invalid(error) => {
             output.lock().await.write(error.to_string().as_bytes()).await?;
             Vec::new()
         }
     };
-    for message in taken {
+    for message in parsed {
         if let JsonRpcMessage::Notification(notification) = &message
             && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
         {
-            output.lock().await.settle(cancelled.params.request_id.as_ref()).await?;
+            output.lock().await.remove_pending(cancelled.params.request_id.as_ref()).await?;
         }
-        messages.send(message).await.map_err(|_| gone())?;
+        messages.send(message).await.map_err(|_| closed())?;
     }
     Ok(())
 }
 
-/// The messages of a batch, which is remembered until all of them are answered.
-async fn open<W: AsyncWrite + Send + Unpin>(
+/// Parses the messages of a batch and stores the batch until it is complete.
+async fn parse_batch<W: AsyncWrite + Send + Unpin>(
     batch: Vec<Value>,
     output: &mut StdioOutput<W>,
 ) -> std::io::Result<Vec<IncomingMessage>> {
-    let (mut open, mut taken) = (PendingBatch::default(), Vec::new());
+    let (mut open, mut parsed) = (PendingBatch::default(), Vec::new());
     for part in batch {
-        let outcome = messages::misplaced(&part).map_or_else(|| message(part.to_string().as_bytes()), Err);
+        let outcome =
+            messages::batch_member_error(&part).map_or_else(|| parse_message(part.to_string().as_bytes()), Err);
         match outcome {
             Ok(message) => {
                 if let JsonRpcMessage::Request(request) = &message {
-                    open.waiting.push(request.id.clone());
+                    open.pending.push(request.id.clone());
                 }
-                taken.push(message);
+                parsed.push(message);
             }
-            Err(error) => open.answers.push(error.to_string().into_bytes()),
+            Err(error) => open.replies.push(error.to_string().into_bytes()),
         }
     }
-    if open.waiting.is_empty() {
+    if open.pending.is_empty() {
         output.write_batch(&open).await?;
     } else {
         output.batches.push(open);
     }
-    Ok(taken)
+    Ok(parsed)
 }
 
-/// One message, or the error that answers it.
-fn message(line: &[u8]) -> Result<IncomingMessage, Value> {
+/// Parses a message, or returns the error reply.
+fn parse_message(line: &[u8]) -> Result<IncomingMessage, Value> {
     serde_json::from_slice(line).map_err(|_| {
         let id = serde_json::from_slice::<Value>(line).map(|message| messages::id_of(&message)).unwrap_or_default();
-        messages::invalid(messages::NO_MESSAGE, id)
+        messages::invalid(messages::NOT_A_MESSAGE, id)
     })
 }

@@ -1,4 +1,4 @@
-//! The tool list, made from the operation table.
+//! The tool list, generated from the operation table.
 
 use std::sync::Arc;
 
@@ -11,34 +11,33 @@ use svcfs_knowledge::kernel::{HttpMethod, OperationArea, OperationEntry, Operati
 use super::schema;
 use crate::openapi::manual;
 
-/// What every tool's name begins with.
+/// Prefix of tool names.
 const PREFIX: &str = "svc_";
 
-/// What a writing tool takes beside the operation's own inputs; the last one only when a condition says something about it.
-const ATTRIBUTION: [(&str, &str); 3] = [
-    ("actor", "Name the change is attributed to; becomes the commit author. `mcp-agent` when absent"),
+/// Arguments that writing tools have besides the inputs of the operation; the last one only for
+/// operations with preconditions.
+const EXTRA_ARGUMENTS: [(&str, &str); 3] = [
+    ("actor", "Your name; becomes the author of the version. `mcp-agent` when absent"),
     ("provenance", "Where the content comes from, as `type:id`, such as `run:249`; recorded in the page's frontmatter"),
     (
-        CONDITION,
-        "ETag the file was read with; the change is refused when somebody changed the file since. `*` means that it must exist",
+        PRECONDITION,
+        "ETag of the file as you read it; the change is refused if the file has changed since. `*`: the file must exist",
     ),
 ];
 
-/// The condition among them.
-const CONDITION: &str = "if_match";
+/// The precondition.
+const PRECONDITION: &str = "if_match";
 
-/// Every tool.
+/// All tools.
 pub(super) struct ToolList(Vec<ToolEntry>);
 
-/// One tool, and what a call of it needs.
+/// A tool and its operation.
 pub(super) struct ToolEntry {
-    /// The operation.
     pub entry: &'static OperationEntry,
-    /// What it reads.
     pub inputs: OperationInputs,
-    /// What it takes beside that.
-    pub attribution: Vec<&'static str>,
-    /// Whether the output is no object, and is answered as `{"result": …}`.
+    /// Names of its additional arguments.
+    pub extra_arguments: Vec<&'static str>,
+    /// Whether the output is not an object and is returned as `{"result": …}`.
     is_wrapped: bool,
     tool: Tool,
 }
@@ -49,14 +48,14 @@ impl ToolList {
         let entries = catalogue.iter().flat_map(|area| area.operations);
         Self(entries.filter(|entry| entry.tool).map(ToolEntry::new).collect())
     }
-    /// As agents read it.
+    /// The list for agents.
     pub(super) fn list(&self) -> Vec<Tool> {
-        self.0.iter().map(|known| known.tool.clone()).collect()
+        self.0.iter().map(|tool| tool.tool.clone()).collect()
     }
-    /// The tool of a full name.
+    /// Finds a tool by its full name.
     pub(super) fn find(&self, name: &str) -> Option<&ToolEntry> {
         let name = name.strip_prefix(PREFIX)?;
-        self.0.iter().find(|known| known.entry.name == name)
+        self.0.iter().find(|tool| tool.entry.name == name)
     }
 }
 
@@ -72,21 +71,17 @@ impl ToolEntry {
             .open_world(false);
         let tool = Tool::new(format!("{PREFIX}{}", entry.name), manual, Arc::new(input));
         let mut tool = tool.with_annotations(annotations);
-        // A declared schema makes a structure mandatory, in which the text would stand a second time.
+        // Output with a schema must be structured, which would repeat the text.
         if !entry.is_text_only {
             tool = tool.with_raw_output_schema(Arc::new(output));
         }
-        let attribution = attribution(entry).map(|(name, _)| name).collect();
-        Self { entry, inputs: OperationInputs::from_entry(entry), attribution, is_wrapped, tool }
+        let extra_arguments = extra_arguments(entry).map(|(name, _)| name).collect();
+        Self { entry, inputs: OperationInputs::from_entry(entry), extra_arguments, is_wrapped, tool }
     }
-}
 
-impl ToolEntry {
-    /// The arguments as the operation reads them.
-    ///
-    /// # Errors
-    /// `Invalid` for content that is not encoded as it says.
-    pub(super) fn decoded(&self, arguments: Map<String, Value>) -> Result<Map<String, Value>, Fault> {
+    /// The arguments in the form that the operation takes. Errors: `Invalid` for content that does
+    /// not have its encoding.
+    pub(super) fn decode(&self, arguments: Map<String, Value>) -> Result<Map<String, Value>, Fault> {
         let mut arguments = arguments.into();
         schema::decode(&mut arguments, &Value::Object((*self.tool.input_schema).clone()))?;
         match arguments {
@@ -94,28 +89,34 @@ impl ToolEntry {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Ok(Map::new()),
         }
     }
-    /// An output as the published schema has it.
-    pub(super) fn structured(&self, output: Value) -> Value {
-        let mut output = self.wrapped(output);
+    /// An output that matches the published schema.
+    pub(super) fn to_structured(&self, output: Value) -> Value {
+        let mut output = self.wrap(output);
         if let Some(schema) = &self.tool.output_schema {
             schema::prune(&mut output, &Value::Object((**schema).clone()));
         }
         output
     }
-    /// An output as it is, in an object.
-    pub(super) fn wrapped(&self, output: Value) -> Value {
+    /// An output as an object.
+    pub(super) fn wrap(&self, output: Value) -> Value {
         if self.is_wrapped { json!({ "result": output }) } else { output }
     }
-    /// A required argument that is not there, under the name the agent knows.
-    pub(super) fn missing(&self, arguments: &Map<String, Value>) -> Option<&str> {
+    /// A missing required argument, by its published name.
+    pub(super) fn missing_argument(&self, arguments: &Map<String, Value>) -> Option<&str> {
         let required = self.tool.input_schema.get("required").and_then(Value::as_array);
         let names = required.into_iter().flatten().filter_map(Value::as_str);
-        let own = |name| self.entry.aliases.iter().find(|(other, _)| *other == name).map_or(name, |(_, own)| *own);
-        names.into_iter().find(|name| !arguments.contains_key(*name) && !arguments.contains_key(own(name)))
+        let own_name = |name| {
+            self.entry
+                .aliases
+                .iter()
+                .find(|(published_name, _)| *published_name == name)
+                .map_or(name, |(_, own_name)| *own_name)
+        };
+        names.into_iter().find(|name| !arguments.contains_key(*name) && !arguments.contains_key(own_name(name)))
     }
 }
 
-/// The schema of a tool's arguments, and the manual that stood in it.
+/// The published schema of a tool's arguments, and the tool's description.
 fn input(entry: &OperationEntry) -> (JsonObject, String) {
     let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
     let schema = (entry.input)(&mut generator).to_value();
@@ -124,7 +125,7 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
     object.remove("description");
     object.remove("title");
     if let Some(properties) = object.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
-        for (name, description) in attribution(entry) {
+        for (name, description) in extra_arguments(entry) {
             let described = || json!({ "type": "string", "description": description });
             properties.entry(name).or_insert_with(described);
         }
@@ -132,37 +133,37 @@ fn input(entry: &OperationEntry) -> (JsonObject, String) {
             let property = properties.get_mut(*name).and_then(Value::as_object_mut);
             property.into_iter().for_each(|property| drop(property.insert("default".to_owned(), (*default).into())));
         }
-        for (other, own) in entry.aliases {
-            *properties = renamed(std::mem::take(properties), own, other);
+        for (published_name, own_name) in entry.aliases {
+            *properties = rename_member(std::mem::take(properties), own_name, published_name);
         }
     }
     let properties = object.get("properties").and_then(Value::as_object).into_iter().flatten();
     let with_default: Vec<String> =
         properties.filter(|(_, schema)| schema.get("default").is_some()).map(|(name, _)| name.clone()).collect();
     if let Some(required) = object.get_mut("required").and_then(Value::as_array_mut) {
-        for (other, own) in entry.aliases {
-            required.iter_mut().filter(|name| *name == own).for_each(|name| *name = json!(other));
+        for (published_name, own_name) in entry.aliases {
+            required.iter_mut().filter(|name| *name == own_name).for_each(|name| *name = json!(published_name));
         }
-        // What other doors insist on although it has a default.
-        required.retain(|name| !with_default.iter().any(|other| name == other));
+        // Inputs that other protocols require although they have a default.
+        required.retain(|name| !with_default.iter().any(|published_name| name == published_name));
     }
-    // An unknown argument is refused; a client that knows so does not send it.
+    // Unknown arguments are refused; clients that know this do not send them.
     object.insert("additionalProperties".to_owned(), false.into());
     (object, manual)
 }
 
-/// What a tool takes beside its operation's inputs.
-fn attribution(entry: &OperationEntry) -> impl Iterator<Item = (&'static str, &'static str)> {
+/// The additional arguments of a tool.
+fn extra_arguments(entry: &OperationEntry) -> impl Iterator<Item = (&'static str, &'static str)> {
     let (writes, is_conditional) = (!entry.is_read_only(), entry.is_conditional);
-    ATTRIBUTION.into_iter().filter(move |(name, _)| writes && (is_conditional || *name != CONDITION))
+    EXTRA_ARGUMENTS.into_iter().filter(move |(name, _)| writes && (is_conditional || *name != PRECONDITION))
 }
 
-/// The same members in the same order, one of them under another name.
-fn renamed(members: Map<String, Value>, from: &str, to: &str) -> Map<String, Value> {
+/// The same members in the same order, one of them renamed.
+fn rename_member(members: Map<String, Value>, from: &str, to: &str) -> Map<String, Value> {
     members.into_iter().map(|(name, value)| if name == from { (to.to_owned(), value) } else { (name, value) }).collect()
 }
 
-/// The schema of a tool's result, which must be an object; anything else is wrapped.
+/// The schema of a tool's result, and whether the result must be wrapped in an object.
 fn output(entry: &OperationEntry) -> (JsonObject, bool) {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let schema = (entry.output)(&mut generator).to_value();

@@ -1,4 +1,4 @@
-//! `/api/openapi.json` and the documentation browser, whose parts are in this program: it works offline.
+//! `/api/openapi.json` and the documentation browser, which is embedded and works offline.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use warp::reply::Response;
 use crate::app::AppState;
 use crate::{media, reply};
 
-/// What the browser may do: run its own scripts, and ask this server.
+/// The browser may run its own scripts and send requests to this server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The description of every endpoint.
+/// The OpenAPI document.
 pub(super) fn openapi(app: &AppState) -> Response {
     let mut response = Response::new(app.openapi.clone().into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media::JSON));
     response
 }
 
-/// To the browser's first page.
+/// Redirects to the documentation browser.
 pub(super) fn redirect() -> Response {
     let mut response = reply::empty(StatusCode::MOVED_PERMANENTLY);
     let to = HeaderValue::from_static("/api/docs/index.html");
@@ -30,12 +30,10 @@ pub(super) fn redirect() -> Response {
     response
 }
 
-/// One of the browser's parts.
-///
-/// # Errors
-/// `NotFound` when there is no such part.
+/// A file of the documentation browser. Errors: `NotFound` when there is none of that name.
 pub(super) fn file(name: &str) -> Result<Response, Fault> {
-    // Its default asks a server on the internet to validate the description, and its usual layout has a bar that loads others'.
+    // By default it sends the document to a validator on the internet and has a bar for loading
+    // other documents.
     let config = Config::from("/api/openapi.json").validator_url("none").use_base_layout().try_it_out_enabled(true);
     let config = Arc::new(config.display_request_duration(true));
     let part = utoipa_swagger_ui::serve(name, config).map_err(|error| Fault::internal(error.to_string()))?;

@@ -1,8 +1,9 @@
-//! The event stream (contract 6.1, gaps.md D11).
+//! The event stream (server-sent events).
 //!
-//! One rule: nothing is lost silently. A subscriber reads the change log from its own position; being told of a change is only
-//! the wake-up to read on. One who falls too far behind is told where to resume, and the connection ends. So it does, without a word, when
-//! whoever follows would not be let in any more; coming back, they are told why.
+//! Invariant: no event is lost silently. Subscribers read the change log from their own position;
+//! notifications only wake them up. A subscriber that is too far behind gets a `lagged` event with
+//! the position at which to resume, and the connection ends. It also ends when the subscriber loses
+//! access; the error follows when it reconnects.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -29,47 +30,47 @@ use crate::bind;
 use crate::request_handler::SpecialRequest;
 use crate::response_budget::unbuffered;
 
-/// Subscribers at once, all spaces together.
+/// Maximum number of subscribers of all spaces.
 const MAX_SUBSCRIBERS: usize = 256;
-/// Those with one key, and those without any where keys are asked for: nobody takes the stream from all others.
-const MAX_ALIKE: usize = MAX_SUBSCRIBERS / 2;
-/// Those without a key from one address; not this machine's own: a proxy brings everybody from there.
-const MAX_FROM_ONE: usize = 32;
-/// Change sets read from the log at a time.
-const BATCH: usize = 64;
-/// How many change sets a live subscriber may be behind before it is told to resume.
-const MAX_BEHIND: u64 = 10_000;
-/// How often it is looked whether a subscriber may still read; besides, nothing is told before that.
-const RECHECK: Duration = Duration::from_secs(2);
-/// A comment keeps the connection open when nothing happens for this long (gaps.md 6.1). Proxies give up on a connection that is silent for
-/// 30 s (HAProxy's usual `timeout server`), 60 s (nginx) or longer: one comment may be late and the next still comes in time.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Maximum for one key, and for all clients without a key when authentication is on.
+const MAX_PER_KEY: usize = MAX_SUBSCRIBERS / 2;
+/// Maximum without a key per address, except loopback, where a proxy may run.
+const MAX_PER_ADDRESS: usize = 32;
+/// Change sets per read of the log.
+const BATCH_SETS: usize = 64;
+/// Maximum lag of a live subscriber, in change sets.
+const MAX_LAG_SETS: u64 = 10_000;
+/// How often the access of a subscriber is checked.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// A comment keeps an idle connection open. Proxies close silent ones after 30 s (HAProxy) or 60 s
+/// (nginx); one comment may be late.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Who follows the event stream, and what wakes them.
+/// The subscribers, and the wake-up of each space.
 pub(crate) struct SubscriberRegistry {
-    /// How many change sets a live subscriber may be behind before it is told to resume.
+    /// Maximum lag of a live subscriber, in change sets.
     pub max_behind: u64,
-    /// How often it is looked whether a subscriber may still read.
+    /// How often the access of a subscriber is checked.
     pub recheck: Duration,
     count: Arc<Mutex<SubscriberCounts>>,
-    /// The newest position of each space that somebody followed.
+    /// The newest position of each space with a subscriber so far.
     newest: Mutex<HashMap<String, FollowedSpace>>,
 }
 
-/// How many subscribers there are.
+/// Numbers of subscribers.
 #[derive(Default)]
 struct SubscriberCounts {
     all: usize,
-    /// Those without a key, where keys are asked for.
-    strangers: usize,
-    /// Those of each caller who is counted.
-    of: HashMap<RateLimitKey, usize>,
+    /// Those without a key, when authentication is on.
+    anonymous: usize,
+    /// Per caller with a limit.
+    by_caller: HashMap<RateLimitKey, usize>,
 }
 
-/// Who takes a place.
+/// The limits that apply to a subscriber.
 struct SubscriberClass {
-    is_stranger: bool,
-    counted: Option<RateLimitKey>,
+    is_anonymous: bool,
+    limit_key: Option<RateLimitKey>,
 }
 
 impl SubscriberClass {
@@ -77,105 +78,105 @@ impl SubscriberClass {
         let token = identity.token.as_ref();
         let is_counted = |peer: &IpAddr| token.is_some() || !peer.to_canonical().is_loopback();
         Self {
-            is_stranger: token.is_none() && !app.server.access().is_open(),
-            counted: peer.filter(is_counted).map(|peer| RateLimitKey::new(token, peer)),
+            is_anonymous: token.is_none() && !app.server.access().is_open(),
+            limit_key: peer.filter(is_counted).map(|peer| RateLimitKey::new(token, peer)),
         }
     }
-    /// How many of the same caller there may be.
-    const fn most(&self) -> usize {
-        match self.counted {
-            Some(RateLimitKey::Address(_)) => MAX_FROM_ONE,
-            Some(RateLimitKey::Token(_)) | None => MAX_ALIKE,
+    /// Maximum number of subscribers of the same caller.
+    const fn limit(&self) -> usize {
+        match self.limit_key {
+            Some(RateLimitKey::Address(_)) => MAX_PER_ADDRESS,
+            Some(RateLimitKey::Token(_)) | None => MAX_PER_KEY,
         }
     }
 }
 
-/// A space that is listened to.
+/// A space with a subscriber.
 struct FollowedSpace {
-    /// One of the same name may have come in its place.
+    /// Detects that the space was replaced by one of the same name.
     space: Weak<Space>,
     newest: watch::Receiver<Seq>,
 }
 
 impl SubscriberRegistry {
-    /// Nobody yet.
     pub(crate) fn new() -> Self {
-        Self { newest: Mutex::default(), max_behind: MAX_BEHIND, recheck: RECHECK, count: Arc::default() }
+        Self { newest: Mutex::default(), max_behind: MAX_LAG_SETS, recheck: RECHECK_INTERVAL, count: Arc::default() }
     }
-    /// What tells of the newest position of a space; it is listened to from now on.
+    /// The newest position of a space; registers for its changes.
     fn newest_of(&self, space: &Arc<Space>) -> watch::Receiver<Seq> {
-        let mut followed = self.newest.lock();
-        if let Some(known) = followed.get(&space.name)
-            && known.space.upgrade().is_some_and(|known| Arc::ptr_eq(&known, space))
+        let mut spaces = self.newest.lock();
+        if let Some(followed_space) = spaces.get(&space.name)
+            && followed_space.space.upgrade().is_some_and(|followed_space| Arc::ptr_eq(&followed_space, space))
         {
-            return known.newest.clone();
+            return followed_space.newest.clone();
         }
         let (sender, newest) = watch::channel(space.vfs.last_seq());
         space.vfs.feed().on_event(move |seq| {
             sender.send_replace(seq);
             true
         });
-        let known = FollowedSpace { space: Arc::downgrade(space), newest: newest.clone() };
-        followed.insert(space.name.clone(), known);
+        let followed_space = FollowedSpace { space: Arc::downgrade(space), newest: newest.clone() };
+        spaces.insert(space.name.clone(), followed_space);
         newest
     }
-    /// How many there are.
+    /// Number of subscribers.
     pub(crate) fn count(&self) -> usize {
         self.count.lock().all
     }
-    fn admit(&self, taker: SubscriberClass) -> Result<SubscriberPermit, Fault> {
+    fn admit(&self, class: SubscriberClass) -> Result<SubscriberPermit, Fault> {
         let mut counts = self.count.lock();
-        let of = taker.counted.as_ref().and_then(|counted| counts.of.get(counted)).copied().unwrap_or_default();
-        let (too_many, whose) = if counts.all >= MAX_SUBSCRIBERS {
+        let count_of =
+            class.limit_key.as_ref().and_then(|limit_key| counts.by_caller.get(limit_key)).copied().unwrap_or_default();
+        let (too_many, clients) = if counts.all >= MAX_SUBSCRIBERS {
             (MAX_SUBSCRIBERS, "clients")
-        } else if of >= taker.most() {
-            (taker.most(), "clients of yours")
-        } else if taker.is_stranger && counts.strangers >= MAX_ALIKE {
-            (MAX_ALIKE, "clients without a key")
+        } else if count_of >= class.limit() {
+            (class.limit(), "of your clients")
+        } else if class.is_anonymous && counts.anonymous >= MAX_PER_KEY {
+            (MAX_PER_KEY, "clients without a key")
         } else {
             counts.all += 1;
-            counts.strangers += usize::from(taker.is_stranger);
-            taker.counted.iter().for_each(|counted| *counts.of.entry(counted.clone()).or_default() += 1);
+            counts.anonymous += usize::from(class.is_anonymous);
+            class.limit_key.iter().for_each(|limit_key| *counts.by_caller.entry(limit_key.clone()).or_default() += 1);
             drop(counts);
-            return Ok(SubscriberPermit(Arc::clone(&self.count), taker));
+            return Ok(SubscriberPermit(Arc::clone(&self.count), class));
         };
-        let text = format!("{too_many} {whose} follow the event stream already; try again later");
+        let text = format!("{too_many} {clients} use the event stream already; retry in 60 s");
         Err(Fault::unavailable(text).with_detail(RETRY_AFTER_KEY, 60))
     }
 }
 
-/// One subscriber's place; given back when dropped.
+/// The place of a subscriber, released on drop.
 struct SubscriberPermit(Arc<Mutex<SubscriberCounts>>, SubscriberClass);
 
 impl Drop for SubscriberPermit {
     fn drop(&mut self) {
-        let Self(counts, SubscriberClass { is_stranger, counted }) = self;
+        let Self(counts, SubscriberClass { is_anonymous, limit_key }) = self;
         let mut counts = counts.lock();
         counts.all -= 1;
-        counts.strangers -= usize::from(*is_stranger);
-        let Some(counted) = counted else { return };
-        let left = counts.of.get_mut(counted).map(|count| {
+        counts.anonymous -= usize::from(*is_anonymous);
+        let Some(limit_key) = limit_key else { return };
+        let remaining = counts.by_caller.get_mut(limit_key).map(|count| {
             *count -= 1;
             *count
         });
-        if left == Some(0) {
-            counts.of.remove(counted);
+        if remaining == Some(0) {
+            counts.by_caller.remove(limit_key);
         }
     }
 }
 
-/// An event's id: a change set, and how many of its events came before when it has several. After the last event of a set
-/// the id is the bare `<seq>`.
+/// The id of an event: a change set, and how many of its events came before. After the last event
+/// of a set the id is the bare `<seq>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct EventPosition {
-    /// Change sets up to this one are done with.
+    /// The last change set that is complete.
     seq: u64,
-    /// Events of the next one that are done with.
+    /// Number of events of the next one that were sent.
     part: usize,
 }
 
 impl EventPosition {
-    /// Where to go on after the event `n` (from 1) of `count` in the set `seq`.
+    /// The position after event `n` (from 1) of `count` in the set `seq`.
     const fn after(seq: Seq, n: usize, count: usize) -> Self {
         if n == count { Self { seq: seq.0, part: 0 } } else { Self { seq: seq.0 - 1, part: n } }
     }
@@ -208,16 +209,14 @@ impl FromStr for EventPosition {
     }
 }
 
-/// Opens the stream: from `Last-Event-ID` when given, else from now.
-///
-/// # Errors
-/// `Invalid` for an id that is none; `Unavailable` when there are 256 subscribers, or too many of the caller's.
-pub(super) fn follow(
+/// Opens the stream at `Last-Event-ID`, or at the newest position. Errors: `Invalid` for an invalid
+/// id; `Unavailable` when a limit of subscribers is reached.
+pub(super) fn subscribe(
     app: &Arc<AppState>,
     space: Arc<Space>,
-    (pass, identity): (SpecialRequest, CallerIdentity),
+    (special, identity): (SpecialRequest, CallerIdentity),
 ) -> Result<Response, Fault> {
-    let resume = bind::header(&pass.headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
+    let resume = bind::header(&special.headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
     let newest = app.subscribers.newest_of(&space);
     let last = space.vfs.last_seq().0;
     let mut subscriber = EventSubscriber {
@@ -225,17 +224,17 @@ pub(super) fn follow(
         pending: VecDeque::new(),
         is_live: false,
         has_ended: false,
-        place: app.subscribers.admit(SubscriberClass::of(app, &identity, pass.peer))?,
+        permit: app.subscribers.admit(SubscriberClass::of(app, &identity, special.peer))?,
         app: Arc::clone(app),
         space,
-        pass,
+        special,
         identity,
-        checked: Instant::now(),
+        last_check: Instant::now(),
         newest,
     };
-    // An id from the future is from another life of this space: its history was replaced.
+    // Such an id is from before the history of this space was replaced.
     if subscriber.position.seq > last {
-        subscriber.lag("this id is newer than the log; read the tree anew and go on from here", last);
+        subscriber.push_lagged("this id is newer than the log: read the tree again and continue from this id", last);
         subscriber.position = EventPosition { seq: last, part: 0 };
     }
     subscriber.is_live = subscriber.position.seq == last;
@@ -243,10 +242,10 @@ pub(super) fn follow(
         let event = subscriber.next().await?;
         Some((Ok::<_, Infallible>(event), subscriber))
     });
-    // Some proxies and clients take a stream as open once its first bytes are there, and nothing may happen for hours.
+    // Some proxies and clients wait for the first bytes before they treat a stream as open.
     let first = stream::iter([Ok(sse::Event::default().comment("connected"))]);
     let events = futures_util::StreamExt::chain(first, events);
-    let keep_alive = sse::keep_alive().interval(KEEP_ALIVE).text("keep-alive");
+    let keep_alive = sse::keep_alive().interval(KEEP_ALIVE_INTERVAL).text("keep-alive");
     let mut response = sse::reply(keep_alive.stream(Box::pin(events))).into_response();
     unbuffered(response.headers_mut());
     Ok(response)
@@ -255,29 +254,29 @@ pub(super) fn follow(
 struct EventSubscriber {
     app: Arc<AppState>,
     space: Arc<Space>,
-    pass: SpecialRequest,
+    special: SpecialRequest,
     identity: CallerIdentity,
-    /// When it was last seen that it may read.
-    checked: Instant,
+    /// When access was last checked.
+    last_check: Instant,
     newest: watch::Receiver<Seq>,
     position: EventPosition,
     pending: VecDeque<sse::Event>,
-    /// Has once caught up with the log.
+    /// Whether it has caught up with the log once.
     is_live: bool,
     has_ended: bool,
     #[expect(dead_code, reason = "held for its drop, which gives the place back")]
-    place: SubscriberPermit,
+    permit: SubscriberPermit,
 }
 
 impl EventSubscriber {
-    /// The next event; none when the stream ends.
+    /// The next event; `None` at the end of the stream.
     async fn next(&mut self) -> Option<sse::Event> {
         loop {
             if self.app.stop.is_cancelled() {
                 return None;
             }
-            let due = self.checked + self.app.subscribers.recheck;
-            if due <= Instant::now() && !self.may_stay().await {
+            let due = self.last_check + self.app.subscribers.recheck;
+            if due <= Instant::now() && !self.has_access().await {
                 return None;
             }
             if let Some(event) = self.pending.pop_front() {
@@ -295,42 +294,45 @@ impl EventSubscriber {
                 }
                 continue;
             }
-            let behind = newest - self.position.seq;
-            if self.is_live && behind > self.app.subscribers.max_behind {
-                self.lag("too far behind; reconnect with this id as Last-Event-ID to get what was missed", newest);
+            let lag_sets = newest - self.position.seq;
+            if self.is_live && lag_sets > self.app.subscribers.max_behind {
+                self.push_lagged(
+                    "too far behind: reconnect with this id as Last-Event-ID to get the missed events",
+                    newest,
+                );
                 self.has_ended = true;
                 continue;
             }
             self.read().await;
-            // After the log was read: what was written once somebody lost their access is never told to them.
-            if !self.may_stay().await {
+            // Checked after reading, so that no change made after access was lost is sent.
+            if !self.has_access().await {
                 return None;
             }
             self.is_live |= self.position.seq >= newest;
         }
     }
 
-    /// Whether it may still read what it reads.
-    async fn may_stay(&mut self) -> bool {
-        self.checked = Instant::now();
-        self.app.still_admits(&self.pass, (&self.identity, &self.space)).await
+    /// Whether the subscriber still has access.
+    async fn has_access(&mut self) -> bool {
+        self.last_check = Instant::now();
+        self.app.still_admits(&self.special, (&self.identity, &self.space)).await
     }
 
-    /// Reads on in the log.
+    /// Reads the next change sets.
     async fn read(&mut self) {
         let (space, from) = (Arc::clone(&self.space), Seq(self.position.seq));
-        let batch = self.app.blocking(Lane::Quick, move || space.vfs.feed().events_after(from, BATCH)).await;
+        let batch = self.app.blocking(Lane::Quick, move || space.vfs.feed().events_after(from, BATCH_SETS)).await;
         match batch {
             Ok(events) if events.is_empty() => {
-                // Announced, and not in the log: nothing more will come by this way.
+                // Announced, but not in the log: no more events will come.
                 self.has_ended = true;
             }
             Ok(events) => {
                 for event in events {
-                    let told = announcements(&event, &self.identity.permissions);
-                    let count = told.len();
-                    let done = if event.seq.0 == self.position.seq + 1 { self.position.part } else { 0 };
-                    for (n, (name, data)) in told.into_iter().enumerate().skip(done) {
+                    let announced = announcements(&event, &self.identity.permissions);
+                    let count = announced.len();
+                    let already_sent = if event.seq.0 == self.position.seq + 1 { self.position.part } else { 0 };
+                    for (n, (name, data)) in announced.into_iter().enumerate().skip(already_sent) {
                         let id = EventPosition::after(event.seq, n + 1, count);
                         let sent = sse::Event::default().id(id.to_string()).event(name).data(data.to_string());
                         self.pending.push_back(sent);
@@ -339,15 +341,15 @@ impl EventSubscriber {
                 }
             }
             Err(fault) => {
-                // The client reconnects with the last id it saw, and gets what follows it.
+                // The client reconnects with its last id and gets the following events.
                 log(&fault, "events", "-");
                 self.has_ended = true;
             }
         }
     }
 
-    /// Tells that there is a gap, and where to go on.
-    fn lag(&mut self, hint: &str, newest: u64) {
+    /// Adds a `lagged` event: there is a gap, and where to resume.
+    fn push_lagged(&mut self, hint: &str, newest: u64) {
         let resume = self.position.seq.min(newest);
         let data = json!({ "resume": resume.to_string(), "newest": newest.to_string(), "hint": hint });
         let event = sse::Event::default().id(resume.to_string()).event("lagged").data(data.to_string());
@@ -355,30 +357,31 @@ impl EventSubscriber {
     }
 }
 
-/// What a change set is told as (gaps.md 6.1). Changes below `.svc` are the server's own affair and not told, nor is what lies beyond
-/// the subscriber's reach.
-fn announcements(event: &FeedEvent, reach: &Permissions) -> Vec<(&'static str, Value)> {
-    let told: Vec<&EventChange> = event.changes.iter().filter(|change| is_told(&change.path, reach)).collect();
-    if told.is_empty() {
+/// The events of a change set. Changes below `.svc`, which are internal, and those outside the
+/// subscriber's permissions are left out.
+fn announcements(event: &FeedEvent, permissions: &Permissions) -> Vec<(&'static str, Value)> {
+    let visible: Vec<&EventChange> =
+        event.changes.iter().filter(|change| is_visible(&change.path, permissions)).collect();
+    if visible.is_empty() {
         return Vec::new();
     }
-    let together = |op: &'static str| {
-        let paths: Vec<&str> = told.iter().map(|change| change.path.as_str()).collect();
+    let combined = |op: &'static str| {
+        let paths: Vec<&str> = visible.iter().map(|change| change.path.as_str()).collect();
         let data = json!({ "op": op, "paths": paths, "actor": event.actor, "timestamp": event.time });
         vec![(op, data)]
     };
     match event.announcement {
-        EventAnnouncement::Files => told.iter().map(|change| one(event, change)).collect(),
-        EventAnnouncement::Bulk => together("bulk"),
-        EventAnnouncement::Import => together("import"),
+        EventAnnouncement::Files => visible.iter().map(|change| change_event(event, change)).collect(),
+        EventAnnouncement::Bulk => combined("bulk"),
+        EventAnnouncement::Import => combined("import"),
     }
 }
 
-fn is_told(path: &TreePath, reach: &Permissions) -> bool {
-    path.components().next() != Some(".svc") && reach.covers(path)
+fn is_visible(path: &TreePath, permissions: &Permissions) -> bool {
+    path.components().next() != Some(".svc") && permissions.covers(path)
 }
 
-fn one(event: &FeedEvent, change: &EventChange) -> (&'static str, Value) {
+fn change_event(event: &FeedEvent, change: &EventChange) -> (&'static str, Value) {
     let (path, actor, timestamp) = (&change.path, &event.actor, &event.time);
     match change.new {
         Some(etag) => {

@@ -1,4 +1,4 @@
-//! `/health`, `/healthz`, `/readyz` (contract 4.2).
+//! `/health`, `/healthz` and `/readyz`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,30 +16,30 @@ use crate::app::{AppState, log};
 use crate::bind::bearer;
 use crate::reply;
 
-/// How long the storage may take to show that it works.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Time limit of the storage check.
+const CHECK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The version in `/healthz`, metrics and the OpenAPI document.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// `{status: ok}`: the process answers.
+/// `{status: ok}`: the process runs.
 pub(super) fn health() -> Response {
     reply::json(StatusCode::OK, &json!({ "status": "ok" }))
 }
 
-/// The same with uptime (`1h2m3.4s`), version, and how far the search indexes of all spaces have come.
+/// Also uptime (`1h2m3.4s`), version, and the index progress of all spaces.
 pub(super) fn healthz(app: &AppState) -> Response {
     let uptime = duration_text(uptime(app));
     let index = index_progress(&app.server);
     reply::json(StatusCode::OK, &json!({ "status": "ok", "uptime": uptime, "version": VERSION, "index": index }))
 }
 
-/// Whether writes can be accepted; 503 when a space's storage, or a protocol server, does not show that it can within 500 ms. Operators are
-/// told of every space and of each part that is sick.
+/// Whether writes can be accepted; 503 when the check of a space's storage or of a protocol server
+/// does not succeed within 500 ms. Operators get all spaces and problems.
 pub(super) async fn readyz(app: &Arc<AppState>, space: Arc<Space>, headers: &HeaderMap) -> Response {
-    let (asked, audience) = (Arc::clone(app), audience(app, headers));
-    let probe = app.watched(Lane::Quick, move || Ok(readiness_report(&asked.server, &space, audience)));
-    let error = match tokio::time::timeout(PATIENCE, probe).await {
+    let (state, audience) = (Arc::clone(app), audience(app, headers));
+    let check = app.blocking_spawned(Lane::Quick, move || Ok(readiness_report(&state.server, &space, audience)));
+    let error = match tokio::time::timeout(CHECK_TIMEOUT, check).await {
         Ok(Ok(report)) => {
             let status = match report.status {
                 ServerReadiness::Ready => StatusCode::OK,
@@ -53,15 +53,16 @@ pub(super) async fn readyz(app: &Arc<AppState>, space: Arc<Space>, headers: &Hea
             log(&fault, "readyz", "-");
             fault.message().to_owned()
         }
-        Err(_) => format!("the storage did not answer within {} ms", PATIENCE.as_millis()),
+        Err(_) => format!("the storage did not answer within {} ms", CHECK_TIMEOUT.as_millis()),
     };
     let body = json!({ "status": ServerReadiness::StorageUnreachable, "error": error });
     reply::json(StatusCode::SERVICE_UNAVAILABLE, &body)
 }
 
-/// Who asks how the server is doing. Nobody needs credentials for that; whoever has some for all of it is told more.
+/// The detail of the report: full for callers with credentials for the entire server, without them
+/// the public part.
 pub(super) fn audience(app: &AppState, headers: &HeaderMap) -> MetricsAudience {
-    match known(app, headers) {
+    match identify_cached(app, headers) {
         Ok(CallerIdentity { space: None, permissions: Permissions { folder: None, scope: _ }, .. }) => {
             MetricsAudience::Operator
         }
@@ -69,14 +70,12 @@ pub(super) fn audience(app: &AppState, headers: &HeaderMap) -> MetricsAudience {
     }
 }
 
-/// Who has these credentials. Nobody else is asked who that might be: an identity provider whose keys are not here yet makes a stranger of its
-/// callers, for the moment.
-///
-/// # Errors
-/// `Unauthenticated` when that is nobody who is known.
-pub(crate) fn known(app: &AppState, headers: &HeaderMap) -> Result<CallerIdentity, Fault> {
+/// Identifies a caller without network requests: when the keys of the identity provider are not
+/// cached, its tokens are treated as unknown. Errors: `Unauthenticated` for missing or unknown
+/// credentials.
+pub(crate) fn identify_cached(app: &AppState, headers: &HeaderMap) -> Result<CallerIdentity, Fault> {
     let access = app.server.access();
-    // Where nothing is asked for, a header that other servers ask for does no harm.
+    // Without authentication, credentials are ignored, even malformed ones.
     if access.is_open() {
         return Ok(CallerIdentity::UNRESTRICTED);
     }
@@ -89,7 +88,7 @@ pub(super) fn uptime(app: &AppState) -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// `1h2m3.4s`: hours and minutes only when there are any, seconds to a tenth.
+/// `1h2m3.4s`: hours and minutes only if not zero, seconds with one decimal.
 fn duration_text(time: Duration) -> String {
     let (hours, minutes) = (time.as_secs() / 3600, time.as_secs() / 60 % 60);
     let seconds = format!("{}.{}s", time.as_secs() % 60, time.subsec_millis() / 100);

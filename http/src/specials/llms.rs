@@ -1,4 +1,4 @@
-//! `/llms.txt` (gaps.md 4.2): an index of all pages, for agents that look for one.
+//! `/llms.txt`: an index of all pages for agents.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,11 +16,11 @@ use warp::reply::Response;
 use crate::app::AppState;
 use crate::{media, reply};
 
-/// Longest index, in bytes; what is beyond is counted instead of listed.
+/// Maximum size in bytes; further pages are counted only.
 const MAX_BYTES: usize = 5 << 20;
-/// Longest summary of a page, in characters.
+/// Maximum length of a page's summary, in characters.
 const MAX_SUMMARY: usize = 200;
-/// What a path may not hold as it is, inside a markdown link.
+/// Characters that are escaped in markdown links.
 const IN_LINK: &AsciiSet = &CONTROLS.add(b' ').add(b'(').add(b')').add(b'<').add(b'>').add(b'%').add(b'?').add(b'#');
 
 const HEAD: &str = "# svcfs
@@ -31,24 +31,22 @@ Pages are read at the links below; `GET /api/svc/search?q=…` finds them by con
 endpoint, and `/mcp` offers the same as agent tools.
 ";
 
-/// The index: a section for each top folder, a line for each page that the caller may read where its link leads.
-///
-/// # Errors
-/// What the index refuses; `Unauthenticated` for a stranger, unless the space is public.
+/// The index: a section for each top folder, a line for each page that the caller may read. Errors:
+/// Those of the index; `Unauthenticated` without credentials, unless the space is public.
 pub(super) async fn index(
     app: &Arc<AppState>,
     space: Arc<Space>,
     identity: &CallerIdentity,
 ) -> Result<Response, Fault> {
     let server = Arc::clone(&app.server);
-    let reach = identity.permissions.clone();
+    let permissions = identity.permissions.clone();
     let is_stranger = identity.token.is_none() && !server.access().is_open();
     if is_stranger && space.visibility() != SpaceVisibility::Public {
-        // The pages themselves are refused, and as everywhere: who has no key learns not even which spaces there are.
+        // As for the pages, so that the response does not reveal which spaces exist.
         return Err(Fault::new(Kind::Unauthenticated, "missing bearer token"));
     }
     let work = move || {
-        let caller = Caller { permissions: reach, ..Caller::new(Protocol::Http) };
+        let caller = Caller { permissions, ..Caller::new(Protocol::Http) };
         write_index(&OperationContext::new(&server, &space, &caller))
     };
     let text = app.blocking(Lane::Slow, work).await?;
@@ -65,29 +63,29 @@ fn write_index(cx: &OperationContext<'_>) -> Result<String, Fault> {
     }
     let base = cx.public_url().map_or("", |url| url.as_str());
     let mut text = HEAD.to_owned();
-    let mut left_out = 0_usize;
+    let mut omitted_pages = 0_usize;
     for (title, paths) in sections {
-        let head = format!("\n## {title}\n\n");
-        let mut lines = head.clone();
+        let heading = format!("\n## {title}\n\n");
+        let mut lines = heading.clone();
         for path in paths {
             if text.len() + lines.len() > MAX_BYTES {
-                left_out += 1;
+                omitted_pages += 1;
                 continue;
             }
-            // A page may have gone since the list was made.
+            // The page may have been removed since it was listed.
             let Some(page) = index.page(&path)? else { continue };
             let description = page.frontmatter.get("description").and_then(Value::as_str);
             let (title, summary) = (one_line(&page.title), shortened(description.unwrap_or(&page.excerpt)));
             let link = utf8_percent_encode(path.as_str(), IN_LINK);
-            let mark = if summary.is_empty() { "" } else { ": " };
-            writeln!(lines, "- [{title}]({base}/raw/{link}){mark}{summary}").map_err(Fault::internal)?;
+            let separator = if summary.is_empty() { "" } else { ": " };
+            writeln!(lines, "- [{title}]({base}/raw/{link}){separator}{summary}").map_err(Fault::internal)?;
         }
-        if lines.len() > head.len() {
+        if lines.len() > heading.len() {
             text.push_str(&lines);
         }
     }
-    if left_out > 0 {
-        writeln!(text, "\n<!-- {left_out} more pages are left out -->").map_err(Fault::internal)?;
+    if omitted_pages > 0 {
+        writeln!(text, "\n<!-- {omitted_pages} more pages are left out -->").map_err(Fault::internal)?;
     }
     Ok(text)
 }

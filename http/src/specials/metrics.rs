@@ -1,6 +1,5 @@
-//! `/metrics` (contract 4.2): everything that is measured, for Prometheus and its like.
-//!
-//! Written as OpenMetrics for whoever asks for that, as Prometheus does, and in the older text format for everybody else.
+//! `/metrics` for Prometheus: in OpenMetrics format if `Accept` contains it, else in the older text
+//! format.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,18 +16,17 @@ use warp::reply::Response;
 use super::health::audience;
 use crate::app::AppState;
 
-/// How metrics are written.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MetricsFormat {
-    /// The text format of Prometheus, which everything reads.
+    /// The text format of Prometheus.
     Text,
-    /// Its successor.
     OpenMetrics,
 }
 
 impl MetricsFormat {
-    /// The one a client asks for. Clients that take both say so by preference; OpenMetrics is what those of today prefer.
-    fn wanted(headers: &HeaderMap) -> Self {
+    /// The requested format. Current clients accept both and prefer OpenMetrics.
+    fn from_accept(headers: &HeaderMap) -> Self {
         let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
         if accepted.any(|value| value.contains("application/openmetrics-text")) {
             Self::OpenMetrics
@@ -44,66 +42,66 @@ impl MetricsFormat {
     }
 }
 
-/// The metrics as text, gathered at the moment of asking. Not in a lane: they tell how full those are.
-///
-/// # Errors
+/// The current metrics as text. Runs outside the lanes, which are among the metrics. Errors:
 /// `Internal` when the encoder fails.
 pub(super) async fn metrics(app: &Arc<AppState>, headers: &HeaderMap) -> Result<Response, Fault> {
-    let (audience, form) = (audience(app, headers), MetricsFormat::wanted(headers));
-    let asked = Arc::clone(app);
-    let text = app.aside(move || gathered(&asked, audience)).await?;
-    let text = match form {
+    let (audience, format) = (audience(app, headers), MetricsFormat::from_accept(headers));
+    let state = Arc::clone(app);
+    let text = app.run_unbounded(move || encode_metrics(&state, audience)).await?;
+    let text = match format {
         MetricsFormat::Text => as_text(&text),
         MetricsFormat::OpenMetrics => text,
     };
     let mut response = Response::new(text.into());
-    response.headers_mut().insert(CONTENT_TYPE, form.media_type());
+    response.headers_mut().insert(CONTENT_TYPE, format.media_type());
     response.headers_mut().append(VARY, HeaderValue::from_static("Accept, Authorization"));
     Ok(response)
 }
 
-/// A number of a lane.
+/// Name, help text and value of a gauge.
 type LaneGauge = (&'static str, &'static str, fn(LaneOccupancy) -> usize);
 
-const OF_LANES: [LaneGauge; 3] = [
-    ("svc_lane_places", "Requests that are worked on at once, at most", |lane| lane.capacity),
-    ("svc_lane_busy", "Requests that are worked on", |lane| lane.busy),
-    ("svc_lane_waiting", "Requests that wait for a place", |lane| lane.waiting),
+const LANE_GAUGES: [LaneGauge; 3] = [
+    ("svc_lane_places", "Maximum number of concurrent requests", |lane| lane.capacity),
+    ("svc_lane_busy", "Requests in progress", |lane| lane.busy),
+    ("svc_lane_waiting", "Requests waiting for a place in the lane", |lane| lane.waiting),
 ];
 
-fn gathered(app: &AppState, audience: MetricsAudience) -> Result<String, Fault> {
+fn encode_metrics(app: &AppState, audience: MetricsAudience) -> Result<String, Fault> {
     let mut registry = build_registry(&app.server, audience);
     let subscribers = ConstGauge::new(app.subscribers.count());
-    registry.register("svc_sse_subscribers", "Clients that follow the event stream", subscribers);
-    for (metric, told, number) in OF_LANES {
-        let of = |lane: Lane| ([("lane", lane.name())], ConstGauge::new(number(app.occupancy(lane))));
-        registry.register(metric, told, metric_family(Lane::ALL.map(of)));
+    registry.register("svc_sse_subscribers", "Clients of the event stream", subscribers);
+    for (metric, help, value) in LANE_GAUGES {
+        let of = |lane: Lane| ([("lane", lane.name())], ConstGauge::new(value(app.occupancy(lane))));
+        registry.register(metric, help, metric_family(Lane::ALL.map(of)));
     }
-    let keeping: Vec<_> =
+    let audit_logs: Vec<_> =
         app.server.spaces().list_open().iter().filter_map(|space| Some(space.audit.as_ref()?.status())).collect();
-    if !keeping.is_empty() {
-        let waiting: usize = keeping.iter().map(|keeping| keeping.pending).sum();
-        let told = "Requests that wait to be written to the audit logs";
-        registry.register("svc_audit_waiting", told, ConstGauge::new(waiting as u64));
-        let lost: u64 = keeping.iter().map(|keeping| keeping.dropped).sum();
-        let told = "Requests since the start that could not be kept in the audit logs";
-        registry.register("svc_audit_lost", told, ConstGauge::new(lost));
+    if !audit_logs.is_empty() {
+        let waiting: usize = audit_logs.iter().map(|status| status.pending).sum();
+        let help = "Requests waiting to be written to the audit logs";
+        registry.register("svc_audit_waiting", help, ConstGauge::new(waiting as u64));
+        let dropped: u64 = audit_logs.iter().map(|status| status.dropped).sum();
+        let help = "Requests since the start that are missing in the audit logs";
+        registry.register("svc_audit_lost", help, ConstGauge::new(dropped));
     }
     let mut text = String::new();
     encode(&mut text, &registry).map_err(Fault::internal)?;
     Ok(text)
 }
 
-/// The same in the older format. They differ in two things: the name of a counter in what describes it, and the mark of the end.
-fn as_text(open: &str) -> String {
+/// Converts OpenMetrics to the text format: the names of counters in their descriptions, and the
+/// end marker differ.
+fn as_text(openmetrics: &str) -> String {
     let counter = |line: &'_ str| line.strip_prefix("# TYPE ")?.strip_suffix(" counter").map(str::to_owned);
-    let counters: HashSet<String> = open.lines().filter_map(counter).collect();
-    let mut text = String::with_capacity(open.len() + 64);
-    for line in open.lines().filter(|line| *line != "# EOF") {
-        let described = ["# HELP ", "# TYPE "].into_iter().find_map(|lead| Some((lead, line.strip_prefix(lead)?)));
-        match described.and_then(|(lead, rest)| Some((lead, rest.split_once(' ')?))) {
-            Some((lead, (name, rest))) if counters.contains(name) => {
-                text.push_str(&format!("{lead}{name}_total {rest}"));
+    let counters: HashSet<String> = openmetrics.lines().filter_map(counter).collect();
+    let mut text = String::with_capacity(openmetrics.len() + 64);
+    for line in openmetrics.lines().filter(|line| *line != "# EOF") {
+        let described =
+            ["# HELP ", "# TYPE "].into_iter().find_map(|prefix| Some((prefix, line.strip_prefix(prefix)?)));
+        match described.and_then(|(prefix, rest)| Some((prefix, rest.split_once(' ')?))) {
+            Some((prefix, (name, rest))) if counters.contains(name) => {
+                text.push_str(&format!("{prefix}{name}_total {rest}"));
             }
             Some(_) | None => text.push_str(line),
         }

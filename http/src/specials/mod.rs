@@ -1,6 +1,6 @@
-//! Pages that are no operations: health, metrics, documentation, raw files, the event stream, the agent protocol.
+//! Pages that are not operations: health, metrics, documentation, raw files, event stream, MCP.
 //!
-//! They stand in one list, [`SPECIAL`], so that the OpenAPI document and the contract tests see them.
+//! All are listed in [`SPECIAL_ROUTES`], which the OpenAPI document and the contract tests read.
 
 mod docs;
 pub(crate) mod events;
@@ -9,7 +9,7 @@ mod llms;
 mod metrics;
 mod raw;
 
-pub(crate) use health::{VERSION, known};
+pub(crate) use health::{VERSION, identify_cached};
 
 use std::sync::Arc;
 
@@ -22,7 +22,6 @@ use warp::reply::Response;
 use crate::app::AppState;
 use crate::request_handler::SpecialRequest;
 
-/// Which special page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpecialPage {
     Health,
@@ -39,28 +38,28 @@ pub(crate) enum SpecialPage {
 }
 
 impl SpecialPage {
-    /// What a request for it needs.
+    /// The credentials that a request needs.
     pub(crate) const fn guard(self) -> RequestGuard {
         match self {
             Self::Health | Self::Healthz | Self::Readyz | Self::Metrics => RequestGuard::Open,
-            // What the server can do, not what it knows.
+            // They describe the server, not its content.
             Self::OpenApi | Self::Docs | Self::DocsFile => RequestGuard::Open,
-            // A reading key may call reading tools; each tool says what it needs.
+            // For MCP, each tool checks its own scope.
             Self::Llms | Self::Raw | Self::Events | Self::Mcp => RequestGuard::RequiresScope(Scope::Read),
         }
     }
-    /// Whether what watches over the server asks there: that needs no credentials, is not counted and not told of (contract 4.2).
-    const fn is_watched(self) -> bool {
+    /// Whether it is for monitoring: no credentials, no rate limit, no log lines.
+    const fn is_monitoring(self) -> bool {
         matches!(self, Self::Health | Self::Healthz | Self::Readyz | Self::Metrics)
     }
-    /// Whether a space can be named for it, where it needs no credentials.
-    pub(crate) const fn is_about_a_space(self) -> bool {
+    /// Whether a request without credentials may name a space.
+    pub(crate) const fn has_space(self) -> bool {
         matches!(self, Self::Readyz)
     }
-    /// Who comes for it without credentials, where a space lets strangers in.
-    pub(crate) fn stranger(self, space: &Space) -> Option<CallerIdentity> {
+    /// The identity of a caller without credentials, if the space allows one.
+    pub(crate) fn anonymous(self, space: &Space) -> Option<CallerIdentity> {
         match (self, space.visibility()) {
-            // Told of pages that say of themselves that they are public, and of no others (gaps.md 4.2).
+            // Lists only pages that are marked as public.
             (Self::Llms, SpaceVisibility::Private | SpaceVisibility::Unlisted) => {
                 Some(CallerIdentity { permissions: Permissions::READ_ONLY, ..CallerIdentity::UNRESTRICTED })
             }
@@ -72,29 +71,29 @@ impl SpecialPage {
     }
 }
 
-/// Where a special page lives.
+/// The prefix of a special page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoutePrefix {
     /// At the root of the server.
     Root,
     /// Below `/api/svc` and `/api/svc/{space}`.
     Space,
-    /// At the root, answered before the route table is asked.
+    /// At the root, handled before the route table.
     Unrouted,
 }
 
-/// A page that is no operation. All of them are read by `GET`, except the agent protocol, which is `POST`.
+/// A page that is not an operation. The method is `GET`, for MCP `POST`.
 #[derive(Debug)]
 pub struct SpecialRoute {
-    /// Where it lives.
+    /// The prefix of its path.
     pub prefix: RoutePrefix,
-    /// Path, below the prefix for [`Place::Space`]; `{name}` and `{*name}` are parameters.
+    /// Path, below the prefix for [`RoutePrefix::Space`]; `{name}` and `{*name}` are parameters.
     pub path: &'static str,
     /// Name in the OpenAPI document.
     pub name: &'static str,
-    /// One line on what it is for.
+    /// Its purpose in one line.
     pub summary: &'static str,
-    /// Status and media type of each answer (no media type: no body).
+    /// Status and media type of each response (empty: no body).
     pub responses: &'static [(u16, &'static str)],
     pub(crate) page: SpecialPage,
 }
@@ -103,79 +102,80 @@ impl SpecialRoute {
     const fn root(path: &'static str, name: &'static str, page: SpecialPage) -> Self {
         Self { prefix: RoutePrefix::Root, path, name, summary: "", responses: &[(200, "application/json")], page }
     }
-    const fn about(mut self, summary: &'static str) -> Self {
+    const fn with_summary(mut self, summary: &'static str) -> Self {
         self.summary = summary;
         self
     }
-    const fn answers(mut self, answers: &'static [(u16, &'static str)]) -> Self {
+    const fn with_responses(mut self, answers: &'static [(u16, &'static str)]) -> Self {
         self.responses = answers;
         self
     }
-    const fn at(mut self, place: RoutePrefix) -> Self {
+    const fn with_prefix(mut self, place: RoutePrefix) -> Self {
         self.prefix = place;
         self
     }
-    /// What a request for it needs.
+    /// The credentials that a request needs.
     pub const fn guard(&self) -> RequestGuard {
         self.page.guard()
     }
-    /// What becomes of it with a key that is limited to a folder, in words.
-    pub(crate) const fn within(&self) -> &'static str {
+    /// The effect of a key that is limited to a folder, as text.
+    pub(crate) const fn folder_effect(&self) -> &'static str {
         match self.page {
             SpecialPage::Health
             | SpecialPage::Healthz
             | SpecialPage::OpenApi
             | SpecialPage::Docs
-            | SpecialPage::DocsFile => "the same",
+            | SpecialPage::DocsFile => "unchanged",
             SpecialPage::Readyz | SpecialPage::Metrics => "as without a key",
-            SpecialPage::Llms | SpecialPage::Events => "only what lies there",
-            SpecialPage::Raw => "the path must lie there",
-            SpecialPage::Mcp => "each tool as its operation",
+            SpecialPage::Llms | SpecialPage::Events => "only entries in the folder",
+            SpecialPage::Raw => "the path must be in the folder",
+            SpecialPage::Mcp => "as the operation of each tool",
         }
     }
-    /// Whether it can be refused with this status, beside what it answers itself.
+    /// Whether a request may fail with this status, besides its own responses.
     pub(crate) fn may_refuse(&self, status: u16) -> bool {
         let is_guarded = self.guard() != RequestGuard::Open;
         match status {
             400 | 403 | 404 | 500 => true,
             401 | 503 => is_guarded,
-            429 => !self.page.is_watched(),
+            429 => !self.page.is_monitoring(),
             _ => false,
         }
     }
-    /// The method it is read by.
+    /// The method.
     pub fn method(&self) -> svcfs_knowledge::kernel::HttpMethod {
         use svcfs_knowledge::kernel::HttpMethod;
         if self.page == SpecialPage::Mcp { HttpMethod::Post } else { HttpMethod::Get }
     }
 }
 
-/// Every special page.
+/// All special pages.
 pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
-    SpecialRoute::root("/health", "health", SpecialPage::Health).about("Tell that the process answers"),
-    SpecialRoute::root("/healthz", "healthz", SpecialPage::Healthz).about("Tell uptime and version"),
+    SpecialRoute::root("/health", "health", SpecialPage::Health).with_summary("Check that the process runs"),
+    SpecialRoute::root("/healthz", "healthz", SpecialPage::Healthz)
+        .with_summary("Show uptime, version and index progress"),
     SpecialRoute::root("/readyz", "readyz", SpecialPage::Readyz)
-        .about("Tell whether writes can be accepted")
-        .answers(&[(200, "application/json"), (503, "application/json")]),
+        .with_summary("Check whether writes can be accepted")
+        .with_responses(&[(200, "application/json"), (503, "application/json")]),
     SpecialRoute::root("/metrics", "metrics", SpecialPage::Metrics)
-        .about("Read metrics, as OpenMetrics where `Accept` asks for it, else in the Prometheus text format")
-        .answers(&[(200, "text/plain"), (200, "application/openmetrics-text")]),
-    SpecialRoute::root("/api/openapi.json", "openapi", SpecialPage::OpenApi).about("Read this description"),
+        .with_summary("Read metrics, as OpenMetrics where `Accept` asks for it, else in the Prometheus text format")
+        .with_responses(&[(200, "text/plain"), (200, "application/openmetrics-text")]),
+    SpecialRoute::root("/api/openapi.json", "openapi", SpecialPage::OpenApi).with_summary("Read the OpenAPI document"),
     SpecialRoute::root("/api/docs", "docs", SpecialPage::Docs)
-        .about("Read this description in a browser")
-        .answers(&[(301, "")]),
+        .with_summary("Open the API documentation in a browser")
+        .with_responses(&[(301, "")]),
     SpecialRoute::root("/api/docs/", "docs_folder", SpecialPage::Docs)
-        .about("Read this description in a browser")
-        .answers(&[(301, "")]),
+        .with_summary("Open the API documentation in a browser")
+        .with_responses(&[(301, "")]),
     SpecialRoute::root("/api/docs/{*file}", "docs_file", SpecialPage::DocsFile)
-        .about("Read a part of the documentation browser")
-        .answers(&[(200, "*/*"), (404, "application/json")]),
+        .with_summary("Read a file of the documentation browser")
+        .with_responses(&[(200, "*/*"), (404, "application/json")]),
     SpecialRoute::root("/llms.txt", "llms", SpecialPage::Llms)
-        .about("Read an index of all pages, for agents")
-        .answers(&[(200, "text/plain")]),
+        .with_summary("Read an index of all pages, for agents")
+        .with_responses(&[(200, "text/plain")]),
     SpecialRoute::root("/raw/{*path}", "raw", SpecialPage::Raw)
-        .about("Read a file's bytes, as a browser embeds them")
-        .answers(&[
+        .with_summary("Read a file's bytes, for embedding in a web page")
+        .with_responses(&[
             (200, "*/*"),
             (206, "*/*"),
             (400, "application/json"),
@@ -183,12 +183,12 @@ pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
             (416, "application/json"),
         ]),
     SpecialRoute::root("/events", "events", SpecialPage::Events)
-        .about("Follow changes as server-sent events; `Last-Event-ID` replays what was missed")
-        .answers(&[(200, "text/event-stream"), (400, "application/json"), (503, "application/json")])
-        .at(RoutePrefix::Space),
+        .with_summary("Follow changes as server-sent events; `Last-Event-ID` replays missed events")
+        .with_responses(&[(200, "text/event-stream"), (400, "application/json"), (503, "application/json")])
+        .with_prefix(RoutePrefix::Space),
     SpecialRoute::root(crate::mcp::PATH, "mcp", SpecialPage::Mcp)
-        .about("Speak the agent tool protocol (MCP, streamable HTTP)")
-        .answers(&[
+        .with_summary("Call agent tools over MCP (streamable HTTP)")
+        .with_responses(&[
             (200, "application/json"),
             (200, "text/event-stream"),
             (202, ""),
@@ -197,26 +197,23 @@ pub const SPECIAL_ROUTES: &[SpecialRoute] = &[
             (406, "application/json"),
             (415, "application/json"),
         ])
-        .at(RoutePrefix::Unrouted),
+        .with_prefix(RoutePrefix::Unrouted),
 ];
 
-/// Whether a path is one of those that watch over the server.
-pub(crate) fn is_watched(path: &str) -> bool {
-    SPECIAL_ROUTES.iter().any(|special| special.path == path && special.page.is_watched())
+/// Whether a path is for monitoring.
+pub(crate) fn is_monitoring(path: &str) -> bool {
+    SPECIAL_ROUTES.iter().any(|special| special.path == path && special.page.is_monitoring())
 }
 
-/// Answers a special page.
-///
-/// # Errors
-/// What the page refuses.
-pub(crate) async fn answer(
+/// Handles a request for a special page. Errors: those of the page.
+pub(crate) async fn handle(
     app: &Arc<AppState>,
     space: Arc<Space>,
-    (pass, identity): (SpecialRequest, CallerIdentity),
+    (special, identity): (SpecialRequest, CallerIdentity),
 ) -> Result<Response, Fault> {
-    let headers = &pass.headers;
-    let parameter = || pass.address.parameters.first().map_or("", |(_, value)| value.as_str());
-    match pass.page {
+    let headers = &special.headers;
+    let parameter = || special.address.parameters.first().map_or("", |(_, value)| value.as_str());
+    match special.page {
         SpecialPage::Health => Ok(health::health()),
         SpecialPage::Healthz => Ok(health::healthz(app)),
         SpecialPage::Readyz => Ok(health::readyz(app, space, headers).await),
@@ -226,8 +223,8 @@ pub(crate) async fn answer(
         SpecialPage::DocsFile => docs::file(parameter()),
         SpecialPage::Llms => llms::index(app, space, &identity).await,
         SpecialPage::Raw => raw::raw(app, space, (headers, parameter(), &identity)).await,
-        SpecialPage::Events => events::follow(app, space, (pass, identity)),
-        // The listener answers it; in this table it stands for the lists only.
+        SpecialPage::Events => events::subscribe(app, space, (special, identity)),
+        // The listener handles it; it is in the table for the lists only.
         SpecialPage::Mcp => Err(Fault::not_found("the agent protocol is at /mcp")),
     }
 }

@@ -163,7 +163,7 @@ async fn batches_and_rubbish_on_standard_input_are_answered() {
     let server = TestServer::new();
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let (input, output) = tokio::io::split(theirs);
-    let talking = tokio::spawn(mcp::converse(Arc::clone(&server.app), input, output, server.stop.clone()));
+    let talking = tokio::spawn(mcp::serve_connection(Arc::clone(&server.app), input, output, server.stop.clone()));
     let (input, mut output) = tokio::io::split(ours);
     let mut lines = BufReader::new(input).lines();
     let mut say = async |text: String| output.write_all(format!("{text}\n").as_bytes()).await.unwrap();

@@ -70,7 +70,7 @@ async fn a_long_answer_to_an_agent_takes_room_until_it_is_sent_and_comes_from_th
     let protocol = Listening::on(TestServer::new()).await;
     let text = format!("# Long\n\n{}", "word ".repeat(1 << 20));
     protocol.server.put("long.md", &text).await;
-    let room = Arc::clone(&protocol.server.app.sending.0);
+    let room = Arc::clone(&protocol.server.app.response_budget.0);
     let all = room.available_permits();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": { "name": "svc_read", "arguments": { "path": "long.md" } } });
@@ -259,7 +259,7 @@ async fn a_conversation_on_standard_input_and_output_is_kept_and_ends_when_the_o
     let server = TestServer::of(svcfs_knowledge::CATALOGUE, "[audit]\nenabled = true\n");
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let (input, output) = tokio::io::split(theirs);
-    let talking = tokio::spawn(mcp::converse(Arc::clone(&server.app), input, output, server.stop.clone()));
+    let talking = tokio::spawn(mcp::serve_connection(Arc::clone(&server.app), input, output, server.stop.clone()));
     let (input, mut output) = tokio::io::split(ours);
     let mut lines = BufReader::new(input).lines();
     let mut say = async |message: Value| output.write_all(format!("{message}\n").as_bytes()).await.unwrap();
@@ -290,11 +290,12 @@ async fn a_conversation_on_standard_input_and_output_is_kept_and_ends_when_the_o
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_that_never_began_is_no_failure() {
     let server = TestServer::new();
-    let talking = mcp::converse(Arc::clone(&server.app), tokio::io::empty(), tokio::io::sink(), server.stop.clone());
+    let talking =
+        mcp::serve_connection(Arc::clone(&server.app), tokio::io::empty(), tokio::io::sink(), server.stop.clone());
     talking.await.unwrap();
     let (_kept_open, theirs) = tokio::io::duplex(64);
     let (input, output) = tokio::io::split(theirs);
-    let talking = tokio::spawn(mcp::converse(Arc::clone(&server.app), input, output, server.stop.clone()));
+    let talking = tokio::spawn(mcp::serve_connection(Arc::clone(&server.app), input, output, server.stop.clone()));
     server.stop.cancel();
     talking.await.unwrap().unwrap();
 }

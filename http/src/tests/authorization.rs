@@ -131,7 +131,7 @@ async fn every_special_page_asks_for_what_the_table_says() {
         let folder = status(&keys, &line, Some("folder")).await;
         assert_eq!(
             folder == 403,
-            special.within().contains("must lie there"),
+            special.folder_effect().contains("must lie there"),
             "{line} with the key of a folder: {folder}"
         );
     }
@@ -307,7 +307,7 @@ async fn a_change_is_signed_by_the_owner_of_the_key() {
     let versions = with(&server, "reader", "GET /api/svc/versions?path=docs/a.md", "").await;
     assert_eq!(versions.json()[0]["author"], "agent:scribe");
     let denied = server.ask("PUT /api/svc/file?path=docs/b.md", &[("Authorization", "Bearer reader")], "# B\n").await;
-    assert_eq!(denied.error(403), "read-only token cannot perform `PUT`, which needs the scope `write`");
+    assert_eq!(denied.error(403), "read-only token cannot perform `write`, which needs the scope `write`");
 }
 
 #[tokio::test]

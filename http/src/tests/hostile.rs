@@ -82,7 +82,7 @@ fn no_body_makes_the_server_fail() {
 proptest! {
     #[test]
     fn a_query_is_split_or_refused(text in "\\PC{0,80}") {
-        let pairs = bind::pairs(&text);
+        let pairs = bind::parse_query(&text);
         prop_assert!(pairs.is_ok() || pairs.is_err_and(|fault| fault.kind().http() == 400));
     }
 }

@@ -150,7 +150,7 @@ async fn a_failure_has_a_status_first_and_breaks_the_answer_off_later() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_text_holds_takes_room_until_it_is_sent() {
     let protocol = Listening::on(TestServer::of(COUNTING, "")).await;
-    let room = Arc::clone(&protocol.server.app.sending.0);
+    let room = Arc::clone(&protocol.server.app.response_budget.0);
     let all = room.available_permits();
     let open = gate("held");
     let slow = ask(&protocol, "/count?test=held&pieces=2").await;

@@ -96,7 +96,7 @@ impl TestServer {
             peer: Some(peer),
             connection: None,
         };
-        self.app.answer(request).await
+        self.app.handle(request).await
     }
 
     /// Sends a request and reads the answer.

@@ -1,4 +1,4 @@
-//! Attributes, as the protocol writes them.
+//! Conversion between tree attributes and NFS attributes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,15 +9,15 @@ use svcfs_vfs::{EntryKind, PathAttributes, SetAttributes, SpecialKind};
 
 use crate::error::NfsError;
 
-/// The permission bits that clients may set. Bits by which a program gets another user's rights are not among them: clients are not proved.
+/// The permission bits that clients may set: no setuid or setgid, because clients are not
+/// authenticated.
 const PERMISSIONS: u32 = 0o777;
 
 pub(crate) fn time(time: SystemTime) -> nfstime3 {
     nfstime3::try_from(time).unwrap_or_default()
 }
 
-/// What the protocol tells of a file.
-pub(crate) fn told(space: u64, number: u64, attributes: &PathAttributes) -> fattr3 {
+pub(crate) fn to_fattr(space: u64, inode: u64, attributes: &PathAttributes) -> fattr3 {
     let PathAttributes { kind, size, blocks, mode, uid, gid, modified, changed, accessed, links } = *attributes;
     let type_ = match kind {
         EntryKind::Directory => ftype3::NF3DIR,
@@ -40,15 +40,15 @@ pub(crate) fn told(space: u64, number: u64, attributes: &PathAttributes) -> fatt
         used: blocks.saturating_mul(512),
         rdev: specdata3::default(),
         fsid: space,
-        fileid: number,
+        fileid: inode,
         atime: time(accessed),
         mtime: time(modified),
         ctime: time(changed),
     }
 }
 
-/// What is compared before and after a change.
-pub(crate) const fn before(attributes: &fattr3) -> wcc_attr {
+/// The part that clients compare before and after a change.
+pub(crate) const fn to_wcc(attributes: &fattr3) -> wcc_attr {
     wcc_attr { size: attributes.size, mtime: attributes.mtime, ctime: attributes.ctime }
 }
 
@@ -61,25 +61,26 @@ const fn optional<T: Copy + nfs3_types::xdr_codec::Pack + nfs3_types::xdr_codec:
     }
 }
 
-/// What a client sets. Owners are the disk's; one that stays is none to set.
-pub(crate) fn to_set(asked: &sattr3, now: Option<&PathAttributes>) -> Result<SetAttributes, NfsError> {
-    if let Some(now) = now {
-        let is_other = |asked: Option<u32>, now: u32| asked.is_some_and(|asked| asked != now);
-        if is_other(optional(&asked.uid), now.uid) || is_other(optional(&asked.gid), now.gid) {
+/// The attributes that a client sets. The disk decides the owner: a request for another one is
+/// refused.
+pub(crate) fn parse_sattr(requested: &sattr3, current: Option<&PathAttributes>) -> Result<SetAttributes, NfsError> {
+    if let Some(current) = current {
+        let differs = |requested: Option<u32>, current: u32| requested.is_some_and(|requested| requested != current);
+        if differs(optional(&requested.uid), current.uid) || differs(optional(&requested.gid), current.gid) {
             return Err(nfsstat3::NFS3ERR_PERM.into());
         }
     }
     Ok(SetAttributes {
-        size: optional(&asked.size),
-        mode: optional(&asked.mode).map(|mode| mode & PERMISSIONS),
+        size: optional(&requested.size),
+        mode: optional(&requested.mode).map(|mode| mode & PERMISSIONS),
         uid: None,
         gid: None,
-        modified: match asked.mtime {
+        modified: match requested.mtime {
             set_mtime::DONT_CHANGE => None,
             set_mtime::SET_TO_SERVER_TIME => Some(SystemTime::now()),
             set_mtime::SET_TO_CLIENT_TIME(time) => Some(time.into()),
         },
-        accessed: match asked.atime {
+        accessed: match requested.atime {
             set_atime::DONT_CHANGE => None,
             set_atime::SET_TO_SERVER_TIME => Some(SystemTime::now()),
             set_atime::SET_TO_CLIENT_TIME(time) => Some(time.into()),
@@ -88,8 +89,7 @@ pub(crate) fn to_set(asked: &sattr3, now: Option<&PathAttributes>) -> Result<Set
     })
 }
 
-/// The attributes of the folder that has all spaces in it.
-pub(crate) fn of_top(spaces: usize) -> fattr3 {
+pub(crate) fn pseudo_root_attributes(spaces: usize) -> fattr3 {
     fattr3 {
         type_: ftype3::NF3DIR,
         mode: 0o555,
@@ -99,8 +99,8 @@ pub(crate) fn of_top(spaces: usize) -> fattr3 {
         size: 4096,
         used: 4096,
         rdev: specdata3::default(),
-        fsid: crate::file_handle::TOP,
-        fileid: crate::file_handle::TOP,
+        fsid: crate::file_handle::PSEUDO_ROOT_ID,
+        fileid: crate::file_handle::PSEUDO_ROOT_ID,
         atime: time(UNIX_EPOCH),
         mtime: time(UNIX_EPOCH),
         ctime: time(UNIX_EPOCH),

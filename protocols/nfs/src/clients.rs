@@ -1,6 +1,7 @@
-//! Who asks: the address a connection comes from, the user whom its calls name, and the name that changes get by that.
+//! Client identity: the connection's address, the user that its calls name, and the actor under
+//! which changes are recorded.
 //!
-//! An attribution and no proof: whoever may connect can name any user.
+//! This is attribution, not authentication: a client that may connect can name any user.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,65 +11,62 @@ use parking_lot::Mutex;
 use svcfs_base::{Actor, Caller};
 use svcfs_config::NfsActors;
 
-/// So many users are remembered.
-const MOST_USERS: usize = 4096;
+/// Size limit of the actor cache.
+const MAX_CACHED_ACTORS: usize = 4096;
 
-/// One who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct NfsClient {
     pub(crate) address: IpAddr,
     pub(crate) user: Option<u32>,
 }
 
-/// The names of clients.
 pub(crate) struct ClientActors {
     settings: NfsActors,
-    /// A name is asked of the system once.
-    known: Mutex<HashMap<NfsClient, Actor>>,
+    /// Cache, because user names come from the system's user database.
+    cache: Mutex<HashMap<NfsClient, Actor>>,
 }
 
 impl ClientActors {
     pub(crate) fn new(settings: NfsActors) -> Self {
-        Self { settings, known: Mutex::default() }
+        Self { settings, cache: Mutex::default() }
     }
 
-    /// Who a client is to everybody else, if nobody must be asked for that.
-    pub(crate) fn known(&self, client: NfsClient) -> Option<Caller> {
-        self.known.lock().get(&client).cloned().map(|actor| called(client, actor))
+    pub(crate) fn cached(&self, client: NfsClient) -> Option<Caller> {
+        self.cache.lock().get(&client).cloned().map(|actor| caller_of(client, actor))
     }
 
-    /// Who a client is to everybody else.
     pub(crate) fn caller(&self, client: NfsClient) -> Caller {
-        self.known(client).unwrap_or_else(|| {
-            // Asked without the lock: a directory service behind the user database may take its time.
-            let actor = self.name(client);
-            let mut known = self.known.lock();
-            if known.len() >= MOST_USERS {
-                known.clear();
+        self.cached(client).unwrap_or_else(|| {
+            // Resolved without the lock: a directory service may be slow.
+            let actor = self.resolve(client);
+            let mut cache = self.cache.lock();
+            if cache.len() >= MAX_CACHED_ACTORS {
+                cache.clear();
             }
-            known.insert(client, actor.clone());
-            called(client, actor)
+            cache.insert(client, actor.clone());
+            caller_of(client, actor)
         })
     }
 
-    /// As the settings say; a user of this machine by their name here, everybody else by number and address.
-    fn name(&self, NfsClient { address, user }: NfsClient) -> Actor {
-        if let Some(told) = self.settings.name(user, address) {
-            return Actor::new(told);
+    /// The name from the settings; for users of this machine their login name, else number and
+    /// address.
+    fn resolve(&self, NfsClient { address, user }: NfsClient) -> Actor {
+        if let Some(name) = self.settings.name(user, address) {
+            return Actor::new(name);
         }
-        let here = address.to_canonical().is_loopback();
+        let is_local = address.to_canonical().is_loopback();
         match user {
-            Some(user) if here => match User::from_uid(Uid::from_raw(user)) {
-                Ok(Some(known)) => Actor::new(&known.name),
+            Some(user) if is_local => match User::from_uid(Uid::from_raw(user)) {
+                Ok(Some(user)) => Actor::new(&user.name),
                 Ok(None) | Err(_) => Actor::new(&format!("uid-{user}")),
             },
             Some(user) => Actor::new(&format!("uid-{user}@{address}")),
-            None if here => Actor::new("nfs"),
+            None if is_local => Actor::new("nfs"),
             None => Actor::new(&format!("nfs@{address}")),
         }
     }
 }
 
-fn called(client: NfsClient, actor: Actor) -> Caller {
+fn caller_of(client: NfsClient, actor: Actor) -> Caller {
     Caller { address: Some(client.address.to_canonical()), ..Caller::new(svcfs_base::Protocol::Nfs).with_actor(actor) }
 }

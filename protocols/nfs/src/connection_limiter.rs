@@ -1,7 +1,8 @@
-//! The connections there are, and which of them ends when one more comes and all places are taken.
+//! Limits the number of connections and selects which one to close when another client connects.
 //!
-//! One rule: nobody keeps others out by holding connections. Of those that nothing is being done for, the one goes that never asked anything, then the
-//! one whose last question is the oldest: its client makes another and asks again (RFC 1813 4.2).
+//! Invariant: a client cannot lock others out by holding connections. Among idle connections, those
+//! that never sent a call are closed first, then the least recently used one: its client reconnects
+//! and sends again (RFC 1813 4.2).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,123 +11,121 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The connections there are.
 pub(crate) struct LruConnectionLimiter {
-    most: usize,
-    seats: Mutex<ConnectionSlots>,
-    /// Told when a connection has ended, or may end.
+    limit: usize,
+    slots: Mutex<ConnectionSlots>,
+    /// Notified when a connection has ended or has become idle.
     changed: Notify,
 }
 
 #[derive(Default)]
 struct ConnectionSlots {
-    /// Rises with everything that happens: the order of it.
-    now: u64,
-    taken: HashMap<u64, ConnectionSlot>,
+    /// Logical clock: rises with each connection and each call.
+    clock: u64,
+    by_id: HashMap<u64, ConnectionSlot>,
 }
 
 struct ConnectionSlot {
-    /// When it asked last, or came.
-    since: u64,
-    has_asked: bool,
-    /// Questions that are being answered.
-    questions: usize,
-    gone: CancellationToken,
+    /// Time of the last call, or of the connect.
+    last_active: u64,
+    has_called: bool,
+    active_calls: usize,
+    closed: CancellationToken,
 }
 
-/// A connection's place; given back when it is dropped.
+/// The slot of a connection, released on drop.
 pub(crate) struct SlotGuard {
-    crowd: Arc<LruConnectionLimiter>,
-    number: u64,
-    /// Cancelled when the connection must end.
-    pub(crate) gone: CancellationToken,
+    limiter: Arc<LruConnectionLimiter>,
+    id: u64,
+    /// Cancelled when the connection must close.
+    pub(crate) closed: CancellationToken,
 }
 
-/// A question that is being answered, until it is dropped: nobody takes the place of whoever asked it.
+/// A call in progress: until it is dropped, its connection is not evicted.
 pub(crate) struct CallGuard {
-    crowd: Arc<LruConnectionLimiter>,
-    number: u64,
+    limiter: Arc<LruConnectionLimiter>,
+    id: u64,
 }
 
 impl ConnectionSlots {
-    fn next(&mut self) -> u64 {
-        self.now += 1;
-        self.now
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
     }
 }
 
 impl LruConnectionLimiter {
-    /// So many at most, and none yet.
-    pub(crate) fn of(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, seats: Mutex::default(), changed: Notify::new() })
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, slots: Mutex::default(), changed: Notify::new() })
     }
 
-    /// A place for one more. Asked by one at a time, who waits while questions of all others are being answered.
-    pub(crate) async fn place(self: &Arc<Self>) -> SlotGuard {
+    /// Acquires a slot. One task at a time calls this; it waits while all other connections have
+    /// calls in progress.
+    pub(crate) async fn acquire(self: &Arc<Self>) -> SlotGuard {
         loop {
-            if let Some(place) = self.free() {
-                return place;
+            if let Some(slot) = self.try_acquire() {
+                return slot;
             }
-            self.make_room();
+            self.evict_idle();
             self.changed.notified().await;
         }
     }
 
-    fn free(self: &Arc<Self>) -> Option<SlotGuard> {
-        let mut seats = self.seats.lock();
-        if seats.taken.len() >= self.most {
+    fn try_acquire(self: &Arc<Self>) -> Option<SlotGuard> {
+        let mut slots = self.slots.lock();
+        if slots.by_id.len() >= self.limit {
             return None;
         }
-        let (number, gone) = (seats.next(), CancellationToken::new());
-        let seat = ConnectionSlot { since: number, has_asked: false, questions: 0, gone: gone.clone() };
-        seats.taken.insert(number, seat);
-        Some(SlotGuard { crowd: Arc::clone(self), number, gone })
+        let (id, closed) = (slots.tick(), CancellationToken::new());
+        let slot = ConnectionSlot { last_active: id, has_called: false, active_calls: 0, closed: closed.clone() };
+        slots.by_id.insert(id, slot);
+        Some(SlotGuard { limiter: Arc::clone(self), id, closed })
     }
 
-    /// Ends one connection, unless one is ending already.
-    fn make_room(&self) {
-        let seats = self.seats.lock();
-        if seats.taken.values().any(|seat| seat.gone.is_cancelled()) {
+    /// Closes one idle connection, unless one is closing already.
+    fn evict_idle(&self) {
+        let slots = self.slots.lock();
+        if slots.by_id.values().any(|slot| slot.closed.is_cancelled()) {
             return;
         }
-        let resting = seats.taken.values().filter(|seat| seat.questions == 0);
-        if let Some(seat) = resting.min_by_key(|seat| (seat.has_asked, seat.since)) {
-            tracing::debug!(seat.has_asked, "a connection is ended for another one: all places are taken");
-            seat.gone.cancel();
+        let idle = slots.by_id.values().filter(|slot| slot.active_calls == 0);
+        if let Some(slot) = idle.min_by_key(|slot| (slot.has_called, slot.last_active)) {
+            tracing::debug!(slot.has_called, "evicted an idle connection: the connection limit is reached");
+            slot.closed.cancel();
         }
     }
 }
 
 impl SlotGuard {
-    /// Notes that a whole question has come.
-    pub(crate) fn asks(&self) -> CallGuard {
-        let mut seats = self.crowd.seats.lock();
-        let now = seats.next();
-        if let Some(seat) = seats.taken.get_mut(&self.number) {
-            (seat.since, seat.has_asked) = (now, true);
-            seat.questions += 1;
+    /// Records that a complete call was received.
+    pub(crate) fn start_call(&self) -> CallGuard {
+        let mut slots = self.limiter.slots.lock();
+        let clock = slots.tick();
+        if let Some(slot) = slots.by_id.get_mut(&self.id) {
+            (slot.last_active, slot.has_called) = (clock, true);
+            slot.active_calls += 1;
         }
-        CallGuard { crowd: Arc::clone(&self.crowd), number: self.number }
+        CallGuard { limiter: Arc::clone(&self.limiter), id: self.id }
     }
 }
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        let mut seats = self.crowd.seats.lock();
-        if let Some(seat) = seats.taken.get_mut(&self.number) {
-            seat.questions -= 1;
+        let mut slots = self.limiter.slots.lock();
+        if let Some(slot) = slots.by_id.get_mut(&self.id) {
+            slot.active_calls -= 1;
         }
-        // Only who finds no place waits for that.
-        if seats.taken.len() >= self.crowd.most {
-            self.crowd.changed.notify_one();
+        // Only a client that waits for a slot needs this.
+        if slots.by_id.len() >= self.limiter.limit {
+            self.limiter.changed.notify_one();
         }
     }
 }
 
 impl Drop for SlotGuard {
     fn drop(&mut self) {
-        self.crowd.seats.lock().taken.remove(&self.number);
-        self.crowd.changed.notify_one();
+        self.limiter.slots.lock().by_id.remove(&self.id);
+        self.limiter.changed.notify_one();
     }
 }
 
@@ -134,54 +133,54 @@ impl Drop for SlotGuard {
 mod tests {
     use super::*;
 
-    /// Whether one more finds a place now.
-    async fn tries(crowd: &Arc<LruConnectionLimiter>) -> Option<SlotGuard> {
+    /// Whether another connection gets a slot now.
+    async fn tries(limiter: &Arc<LruConnectionLimiter>) -> Option<SlotGuard> {
         tokio::select! {
             biased;
-            place = crowd.place() => Some(place),
+            slot = limiter.acquire() => Some(slot),
             () = std::future::ready(()) => None,
         }
     }
 
     #[tokio::test]
     async fn whoever_never_asked_goes_first_and_then_who_asked_longest_ago() {
-        let crowd = LruConnectionLimiter::of(3);
-        let [old, silent, new] = [crowd.place().await, crowd.place().await, crowd.place().await];
-        drop((old.asks(), new.asks()));
-        let gone = || [&old, &silent, &new].map(|place| place.gone.is_cancelled());
-        assert!(tries(&crowd).await.is_none());
-        assert_eq!(gone(), [false, true, false]);
-        assert!(tries(&crowd).await.is_none());
-        assert_eq!(gone(), [false, true, false], "one goes for one who comes");
+        let limiter = LruConnectionLimiter::new(3);
+        let [old, silent, new] = [limiter.acquire().await, limiter.acquire().await, limiter.acquire().await];
+        drop((old.start_call(), new.start_call()));
+        let closed = || [&old, &silent, &new].map(|slot| slot.closed.is_cancelled());
+        assert!(tries(&limiter).await.is_none());
+        assert_eq!(closed(), [false, true, false]);
+        assert!(tries(&limiter).await.is_none());
+        assert_eq!(closed(), [false, true, false], "one goes for one who comes");
         drop(silent);
-        let third = tries(&crowd).await.unwrap();
-        let _answering = third.asks();
-        assert!(tries(&crowd).await.is_none());
-        assert!(old.gone.is_cancelled() && !new.gone.is_cancelled());
+        let third = tries(&limiter).await.unwrap();
+        let _answering = third.start_call();
+        assert!(tries(&limiter).await.is_none());
+        assert!(old.closed.is_cancelled() && !new.closed.is_cancelled());
     }
 
     #[tokio::test]
     async fn nobody_goes_whose_question_is_being_answered_until_it_is() {
-        let crowd = LruConnectionLimiter::of(1);
-        let only = crowd.place().await;
-        let (one, two) = (only.asks(), only.asks());
-        let mut next = Box::pin(crowd.place());
+        let limiter = LruConnectionLimiter::new(1);
+        let only = limiter.acquire().await;
+        let (one, two) = (only.start_call(), only.start_call());
+        let mut tick = Box::pin(limiter.acquire());
         let mut waits = async || {
             tokio::select! {
                 biased;
-                _ = &mut next => panic!("there is no place"),
+                _ = &mut tick => panic!("there is no place"),
                 () = std::future::ready(()) => {}
             }
         };
         waits().await;
         drop(one);
         waits().await;
-        assert!(!only.gone.is_cancelled());
+        assert!(!only.closed.is_cancelled());
         drop(two);
         waits().await;
-        assert!(only.gone.is_cancelled());
+        assert!(only.closed.is_cancelled());
         drop(only);
-        drop(next.await);
-        assert!(crowd.seats.lock().taken.is_empty());
+        drop(tick.await);
+        assert!(limiter.slots.lock().by_id.is_empty());
     }
 }

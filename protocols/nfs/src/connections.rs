@@ -1,4 +1,4 @@
-//! Connections: who may have one, how many there are, and what is on its way through them.
+//! Connections: access check, limits, and the messages in flight.
 
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
@@ -18,76 +18,76 @@ use tokio_util::sync::CancellationToken;
 use crate::NfsServer;
 use crate::clients::NfsClient;
 use crate::connection_limiter::{LruConnectionLimiter, SlotGuard};
-use crate::record_marking::{self, LONGEST, MessageBudget, kib};
+use crate::record_marking::{self, MAX_RECORD_BYTES, MessageBudget, kib};
 use crate::rpc::RpcReply;
-use crate::write_sessions::IDLE;
+use crate::write_sessions::IDLE_TIMEOUT;
 
-/// Connections at once; one more takes the place of another ([`crate::crowd`]).
+/// Maximum number of connections; beyond it, an idle one is evicted
+/// ([`crate::connection_limiter`]).
 const MAX_CONNECTIONS: usize = 256;
-/// Questions of one connection that are answered at once.
-const MAX_ASKED: usize = 32;
-/// Long answers of one connection that are on their way at once: whoever takes none of theirs leaves room for those of others.
-const MAX_LONG: usize = 8;
-/// An answer from so many bytes on is sent while the next one is read: 1.3 times as much a second, for one client.
-const MUCH: usize = 256 << 10;
-/// KiB of messages and answers at once, of all connections.
-const ROOM: usize = 128 << 10;
-/// How long questions in progress may take once the server goes down.
-const GRACE: Duration = Duration::from_secs(15);
-/// The pause after the system refused to hand out a connection (out of file descriptors).
+/// Concurrent calls of one connection.
+const MAX_CONNECTION_CALLS: usize = 32;
+/// Large replies of one connection in flight: a client that does not read its replies must not use
+/// up the budget of the others.
+const MAX_LARGE_REPLIES: usize = 8;
+/// Replies from this size on are sent while the next call is read: 1.3 times the throughput for one
+/// client.
+const DETACHED_REPLY_BYTES: usize = 256 << 10;
+/// Memory budget of all connections for calls, and the same again for replies, in KiB.
+const BUDGET_KIB: usize = 128 << 10;
+/// Time for calls in progress to finish at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
+/// Pause after `accept` failed (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a question waits for a place to be answered in; a client asks again by itself after a minute.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time that a call may wait for a free lane; clients retransmit after a minute.
+const LANE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often is looked for numbers of files that are gone.
-const TIDYING: Duration = Duration::from_secs(60 * 60);
+/// How often inodes of removed files are looked for.
+const INODE_CLEANUP_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// Where procedures run.
 pub(crate) fn lanes() -> Lanes {
-    Lanes::new(32, 4, PATIENCE)
+    Lanes::new(32, 4, LANE_TIMEOUT)
 }
 
-/// What connections share.
 struct ConnectionContext {
     protocol: Arc<NfsServer>,
-    /// For messages that come, and for answers that go.
-    room: MessageBudget,
-    answers: MessageBudget,
+    /// Memory for calls received, and for replies to send.
+    call_budget: MessageBudget,
+    reply_budget: MessageBudget,
     stop: CancellationToken,
 }
 
-/// Those who are sent away.
+/// Logs the first rejected client only.
 #[derive(Default)]
 struct RejectionNotice {
-    has_told: AtomicBool,
+    was_logged: AtomicBool,
 }
 
 impl RejectionNotice {
-    /// Whether the log says that one is sent away: once, and not of this machine, which looks whether somebody listens.
-    fn is_told_of(&self, address: IpAddr) -> bool {
-        !address.to_canonical().is_loopback() && !self.has_told.swap(true, Ordering::Relaxed)
+    /// Whether to log a rejection: once, and not for loopback, where programs probe the port.
+    fn should_log(&self, address: IpAddr) -> bool {
+        !address.to_canonical().is_loopback() && !self.was_logged.swap(true, Ordering::Relaxed)
     }
 }
 
-/// Answers requests until `stop` is cancelled, then lets those in progress end and saves what is not in history yet.
 pub(crate) async fn serve(listener: TcpListener, protocol: Arc<NfsServer>, stop: CancellationToken) {
     if let Ok(address) = listener.local_addr() {
-        let _told = protocol.port.set(address.port());
+        let _already_set = protocol.port.set(address.port());
     }
-    let begun = Arc::clone(&protocol);
-    // What a server that died had promised is done before anybody is heard.
-    let _begun = protocol.lanes.run(Lane::Slow, move || drop(begun.exports())).await;
-    let settling = tokio::spawn(settle(Arc::clone(&protocol), stop.clone()));
-    let tidying = tokio::spawn(tidy(Arc::clone(&protocol), stop.clone()));
+    let opening = Arc::clone(&protocol);
+    // The stable writes of a crashed server are replayed before the first call is read.
+    let _opened = protocol.lanes.run(Lane::Slow, move || drop(opening.exports())).await;
+    let saving = tokio::spawn(save_due_files(Arc::clone(&protocol), stop.clone()));
+    let cleaning = tokio::spawn(clean_inodes(Arc::clone(&protocol), stop.clone()));
     let shared = Arc::new(ConnectionContext {
         protocol: Arc::clone(&protocol),
-        room: MessageBudget::of(ROOM),
-        answers: MessageBudget::of(ROOM),
+        call_budget: MessageBudget::new(BUDGET_KIB),
+        reply_budget: MessageBudget::new(BUDGET_KIB),
         stop: stop.clone(),
     });
-    let crowd = LruConnectionLimiter::of(MAX_CONNECTIONS);
+    let limiter = LruConnectionLimiter::new(MAX_CONNECTIONS);
     let mut connections = JoinSet::new();
-    let strangers = RejectionNotice::default();
+    let rejection_notice = RejectionNotice::default();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -95,13 +95,13 @@ pub(crate) async fn serve(listener: TcpListener, protocol: Arc<NfsServer>, stop:
             accepted = listener.accept() => match accepted {
                 Ok((stream, from)) => {
                     if protocol.settings.allows(from.ip()) {
-                        let place = tokio::select! {
+                        let slot = tokio::select! {
                             () = stop.cancelled() => break,
-                            place = crowd.place() => place,
+                            slot = limiter.acquire() => slot,
                         };
-                        connections.spawn(converse(stream, from, Arc::clone(&shared), place));
-                    } else if strangers.is_told_of(from.ip()) {
-                        tracing::warn!(%from, "a client that is not in `nfs.allow` was sent away; others will be without a word");
+                        connections.spawn(serve_connection(stream, from, Arc::clone(&shared), slot));
+                    } else if rejection_notice.should_log(from.ip()) {
+                        tracing::warn!(%from, "rejected a client that is not in `nfs.allow`; further rejections are not logged");
                     }
                 }
                 Err(error) => {
@@ -113,28 +113,29 @@ pub(crate) async fn serve(listener: TcpListener, protocol: Arc<NfsServer>, stop:
     }
     drop(listener);
     let ended = async { while connections.join_next().await.is_some() {} };
-    if tokio::time::timeout(GRACE, ended).await.is_err() {
-        tracing::warn!(connections = connections.len(), "requests still in progress were cut off");
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {
+        tracing::warn!(connections = connections.len(), "calls in progress were aborted: shutdown took too long");
     }
     connections.shutdown().await;
-    if settling.await.is_err() {
-        tracing::error!("the task that saves files written over NFS had died");
+    if saving.await.is_err() {
+        tracing::error!("the task that saves files written over NFS panicked");
     }
-    if tidying.await.is_err() {
-        tracing::error!("the task that lets go of numbers of files that are gone had died");
+    if cleaning.await.is_err() {
+        tracing::error!("the task that removes inodes of deleted files panicked");
     }
-    let last = Arc::clone(&protocol);
-    let settled = protocol.lanes.run(Lane::Slow, move || {
-        let exports = std::mem::take(&mut *last.exports.lock()).open;
-        exports.iter().for_each(|export| export.end());
+    let closing = Arc::clone(&protocol);
+    let saved = protocol.lanes.run(Lane::Slow, move || {
+        let exports = std::mem::take(&mut *closing.exports.lock()).open;
+        exports.iter().for_each(|export| export.close_all());
     });
-    if settled.await.is_err() {
-        tracing::error!("files written over NFS were not saved at the end");
+    if saved.await.is_err() {
+        tracing::error!(
+            "files written over NFS were not saved at shutdown; stable writes are replayed at the next start"
+        );
     }
 }
 
-/// Saves files when it is time.
-async fn settle(protocol: Arc<NfsServer>, stop: CancellationToken) {
+async fn save_due_files(protocol: Arc<NfsServer>, stop: CancellationToken) {
     let mut next: Option<Instant> = None;
     loop {
         let due = async {
@@ -146,25 +147,24 @@ async fn settle(protocol: Arc<NfsServer>, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => return,
             () = due => {}
-            // What is written from now on waits for less than what waits already.
-            () = protocol.written.notified(), if next.is_none_or(|next| next > Instant::now() + IDLE) => {
-                let soon = Instant::now() + IDLE;
+            // A file written from now on is due after `IDLE_TIMEOUT` at the earliest.
+            () = protocol.write_notify.notified(), if next.is_none_or(|next| next > Instant::now() + IDLE_TIMEOUT) => {
+                let soon = Instant::now() + IDLE_TIMEOUT;
                 next = Some(next.map_or(soon, |next| next.min(soon)));
                 continue;
             }
         }
-        let settling = Arc::clone(&protocol);
-        let settled = Lanes::run_unbounded(move || {
-            let exports = settling.exports.lock().open.clone();
-            exports.iter().filter_map(|export| export.settle_due(Instant::now())).min()
+        let saving = Arc::clone(&protocol);
+        let saved = Lanes::run_unbounded(move || {
+            let exports = saving.exports.lock().open.clone();
+            exports.iter().filter_map(|export| export.save_due(Instant::now())).min()
         });
-        next = settled.await.unwrap_or_default();
+        next = saved.await.unwrap_or_default();
     }
 }
 
-/// Lets go of what is kept of files that are gone, from time to time.
-async fn tidy(protocol: Arc<NfsServer>, stop: CancellationToken) {
-    let mut round = tokio::time::interval(TIDYING);
+async fn clean_inodes(protocol: Arc<NfsServer>, stop: CancellationToken) {
+    let mut round = tokio::time::interval(INODE_CLEANUP_INTERVAL);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -172,146 +172,145 @@ async fn tidy(protocol: Arc<NfsServer>, stop: CancellationToken) {
         }
         let exports = protocol.exports.lock().open.clone();
         for export in exports {
-            match Lanes::run_unbounded(move || export.tidy()).await {
+            match Lanes::run_unbounded(move || export.remove_stale_inodes()).await {
                 Ok(Err(fault)) => {
-                    tracing::warn!(error = ?fault, "numbers of files that are gone could not be let go of")
+                    tracing::warn!(error = ?fault, "removing inodes of deleted files failed; it is retried in an hour")
                 }
                 Ok(Ok(())) => {}
-                Err(error) => tracing::error!(%error, "numbers of files that are gone were not looked through"),
+                Err(error) => tracing::error!(%error, "the scan for deleted files panicked; it is retried in an hour"),
             }
         }
     }
 }
 
-/// One connection, to its end; answers go on being sent until the last one.
-async fn converse(stream: TcpStream, from: SocketAddr, shared: Arc<ConnectionContext>, place: SlotGuard) {
-    // Answers are written whole; waiting to fill a packet only delays them.
+async fn serve_connection(stream: TcpStream, from: SocketAddr, shared: Arc<ConnectionContext>, slot: SlotGuard) {
+    // Replies are written completely; waiting to fill a packet only delays them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let (input, output) = stream.into_split();
-    let line = ReplyWriter { from, output: Arc::new(Mutex::new(output)), gone: place.gone.clone() };
-    let asked = Arc::new(Semaphore::new(MAX_ASKED));
-    listen(BufReader::new(input), &shared, (&line, &place), &asked).await;
-    // Until all are answered.
-    let all = asked.acquire_many(MAX_ASKED as u32);
+    let writer = ReplyWriter { from, output: Arc::new(Mutex::new(output)), closed: slot.closed.clone() };
+    let call_slots = Arc::new(Semaphore::new(MAX_CONNECTION_CALLS));
+    read_calls(BufReader::new(input), &shared, (&writer, &slot), &call_slots).await;
+    let all = call_slots.acquire_many(MAX_CONNECTION_CALLS as u32);
     tokio::select! {
-        () = place.gone.cancelled() => {}
+        () = slot.closed.cancelled() => {}
         _ = all => {}
     }
 }
 
-/// Where the answers of a connection go.
 #[derive(Clone)]
 struct ReplyWriter {
     from: SocketAddr,
     output: Arc<Mutex<OwnedWriteHalf>>,
-    /// Cancelled when the connection must end.
-    gone: CancellationToken,
+    closed: CancellationToken,
 }
 
 impl ReplyWriter {
-    /// Sends an answer, one after the other. What is not sent when the connection ends is let go of.
-    async fn answer(&self, answer: &RpcReply) {
+    /// Sends a reply after those before it. It is dropped when the connection closes first.
+    async fn send_reply(&self, reply: &RpcReply) {
         let output = tokio::select! {
             biased;
-            () = self.gone.cancelled() => return,
+            () = self.closed.cancelled() => return,
             output = self.output.lock() => output,
         };
-        self.send(output, answer).await;
+        self.send_locked(output, reply).await;
     }
 
-    async fn send(&self, mut output: MutexGuard<'_, OwnedWriteHalf>, answer: &RpcReply) {
+    async fn send_locked(&self, mut output: MutexGuard<'_, OwnedWriteHalf>, reply: &RpcReply) {
         let sent = tokio::select! {
             biased;
-            () = self.gone.cancelled() => return,
-            sent = record_marking::write(&mut *output, answer) => sent,
+            () = self.closed.cancelled() => return,
+            sent = record_marking::write(&mut *output, reply) => sent,
         };
         if let Err(error) = sent {
-            tracing::debug!(%error, from = %self.from, "a client does not take its answers");
-            self.gone.cancel();
+            tracing::debug!(%error, from = %self.from, "sending a reply failed; closing the connection");
+            self.closed.cancel();
         }
     }
 }
 
-/// Hears questions until the client or the server goes. What can be answered from memory is answered here; all else by a task of its own.
-async fn listen(
+/// Reads calls until the client or the server closes. Calls that the cache can answer are answered
+/// here, all others in their own task.
+async fn read_calls(
     mut input: impl tokio::io::AsyncRead + Unpin,
     shared: &ConnectionContext,
-    (line, place): (&ReplyWriter, &SlotGuard),
-    asked: &Arc<Semaphore>,
+    (writer, slot): (&ReplyWriter, &SlotGuard),
+    call_slots: &Arc<Semaphore>,
 ) {
-    let long = Arc::new(Semaphore::new(MAX_LONG));
-    let client = NfsClient { address: line.from.ip().to_canonical(), user: None };
+    let large_replies = Arc::new(Semaphore::new(MAX_LARGE_REPLIES));
+    let client = NfsClient { address: writer.from.ip().to_canonical(), user: None };
     loop {
         let next = async {
-            let turn = Arc::clone(asked).acquire_owned().await.ok()?;
-            match record_marking::read(&mut input, &shared.room).await {
-                Ok(read) => read.map(|(record, room)| (record, room, turn)),
+            let call_slot = Arc::clone(call_slots).acquire_owned().await.ok()?;
+            match record_marking::read(&mut input, &shared.call_budget).await {
+                Ok(read) => read.map(|(record, permits)| (record, permits, call_slot)),
                 Err(error) => {
-                    tracing::debug!(%error, from = %line.from, "a connection ended early");
+                    tracing::debug!(%error, from = %writer.from, "reading a call failed; closing the connection");
                     None
                 }
             }
         };
-        let (record, room, turn) = tokio::select! {
+        let (record, permits, call_slot) = tokio::select! {
             () = shared.stop.cancelled() => return,
-            () = place.gone.cancelled() => return,
+            () = slot.closed.cancelled() => return,
             next = next => match next {
                 Some(next) => next,
                 None => return,
             },
         };
-        let is_long = is_long(&record);
-        let making_room = async {
-            let share = if is_long { Some(Arc::clone(&long).acquire_owned().await.ok()?) } else { None };
-            let room = shared.answers.take(kib(if is_long { LONGEST / 2 } else { 4096 })).await.ok()?;
-            Some((room, share))
+        let has_large_reply = has_large_reply(&record);
+        let reserving = async {
+            let reply_slot =
+                if has_large_reply { Some(Arc::clone(&large_replies).acquire_owned().await.ok()?) } else { None };
+            let permits =
+                shared.reply_budget.take(kib(if has_large_reply { MAX_RECORD_BYTES / 2 } else { 4096 })).await.ok()?;
+            Some((permits, reply_slot))
         };
-        let made = tokio::select! {
-            () = place.gone.cancelled() => return,
-            made = making_room => made,
+        let reserved = tokio::select! {
+            () = slot.closed.cancelled() => return,
+            reserved = reserving => reserved,
         };
-        let Some(until_sent) = made else { return };
-        let question = place.asks();
-        if let Some(answer) = shared.protocol.at_once(client, &record) {
-            drop((question, room));
-            // Not behind longer ones: the next questions are heard meanwhile.
-            if answer.length() < MUCH
-                && let Ok(output) = line.output.try_lock()
+        let Some(reply_permits) = reserved else { return };
+        let active_call = slot.start_call();
+        if let Some(reply) = shared.protocol.try_answer_cached(client, &record) {
+            drop((active_call, permits));
+            // Small replies do not wait for large ones: then the next call is read first.
+            if reply.length() < DETACHED_REPLY_BYTES
+                && let Ok(output) = writer.output.try_lock()
             {
-                line.send(output, &answer).await;
+                writer.send_locked(output, &reply).await;
                 continue;
             }
-            let line = line.clone();
+            let writer = writer.clone();
             tokio::spawn(async move {
-                line.answer(&answer).await;
-                drop((turn, until_sent));
+                writer.send_reply(&reply).await;
+                drop((call_slot, reply_permits));
             });
-            elsewhere().await;
+            yield_once().await;
             continue;
         }
-        let (protocol, line) = (Arc::clone(&shared.protocol), line.clone());
+        let (protocol, writer) = (Arc::clone(&shared.protocol), writer.clone());
         tokio::spawn(async move {
-            let answering = Arc::clone(&protocol);
-            let answer = protocol.lanes.run(Lane::Quick, move || answering.answer(client, &record)).await;
-            drop((question, room));
-            match answer {
-                // Nobody waits for it any more when it cannot be sent.
-                Ok(Some(answer)) => line.answer(&answer).await,
+            let executing = Arc::clone(&protocol);
+            let reply = protocol.lanes.run(Lane::Quick, move || executing.dispatch(client, &record)).await;
+            drop((active_call, permits));
+            match reply {
+                Ok(Some(reply)) => writer.send_reply(&reply).await,
                 Ok(None) => {}
-                Err(error) => tracing::error!(%error, "a question over NFS was not answered"),
+                Err(error) => tracing::error!(%error, "an NFS call was not executed; clients retransmit it"),
             }
-            drop((turn, until_sent));
+            drop((call_slot, reply_permits));
         });
     }
 }
 
-/// Leaves this thread to what was just begun, and goes on at another one, if one is free.
-async fn elsewhere() {
-    let mut is_there = false;
+/// Yields once, so that the task just spawned runs on this thread and the caller resumes on another
+/// one if one is free.
+async fn yield_once() {
+    let mut has_yielded = false;
     poll_fn(|context| {
-        if std::mem::replace(&mut is_there, true) {
+        if std::mem::replace(&mut has_yielded, true) {
             return Poll::Ready(());
         }
         context.waker().wake_by_ref();
@@ -320,8 +319,9 @@ async fn elsewhere() {
     .await;
 }
 
-/// Whether a message is a question with a long answer: READ, READDIR or READDIRPLUS, by the place of the procedure's number.
-fn is_long(record: &[u8]) -> bool {
+/// Whether a message is a call with a large reply: READ, READDIR or READDIRPLUS, by the offset of
+/// the procedure number.
+fn has_large_reply(record: &[u8]) -> bool {
     matches!(record.get(20..24), Some([0, 0, 0, 6 | 16 | 17]))
 }
 
@@ -331,9 +331,9 @@ mod tests {
 
     #[test]
     fn the_first_stranger_is_told_of_and_no_program_of_this_machine() {
-        let strangers = RejectionNotice::default();
+        let rejection_notice = RejectionNotice::default();
         let told = ["127.0.0.1", "::1", "::ffff:127.0.0.1", "192.0.2.7", "192.0.2.7", "2001:db8::1", "127.0.0.1"]
-            .map(|address| strangers.is_told_of(address.parse().unwrap()));
+            .map(|address| rejection_notice.should_log(address.parse().unwrap()));
         assert_eq!(told, [false, false, false, true, false, false, false]);
     }
 }

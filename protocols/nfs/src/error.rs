@@ -1,4 +1,4 @@
-//! Why something was not done: as the protocol says it.
+//! Errors of procedures, and their NFS status.
 
 use nfs3_types::nfs3::nfsstat3;
 use nfs3_types::xdr_codec::Unpack;
@@ -6,16 +6,15 @@ use svcfs_base::{Fault, Kind, LogLevel};
 
 use crate::xdr_reader::GarbageArguments;
 
-/// A word of the protocol, or a fault of the tree.
 #[derive(Debug)]
 pub(crate) enum NfsError {
-    Word(nfsstat3),
+    Status(nfsstat3),
     Fault(Fault),
 }
 
 impl From<nfsstat3> for NfsError {
-    fn from(word: nfsstat3) -> Self {
-        Self::Word(word)
+    fn from(status: nfsstat3) -> Self {
+        Self::Status(status)
     }
 }
 
@@ -27,25 +26,24 @@ impl From<Fault> for NfsError {
 
 impl From<GarbageArguments> for NfsError {
     fn from(GarbageArguments: GarbageArguments) -> Self {
-        Self::Word(nfsstat3::NFS3ERR_INVAL)
+        Self::Status(nfsstat3::NFS3ERR_INVAL)
     }
 }
 
-/// The status of a kind of fault.
 pub(crate) fn status(kind: Kind) -> nfsstat3 {
     nfsstat3::unpack(&mut &kind.nfs().to_be_bytes()[..]).map_or(nfsstat3::NFS3ERR_SERVERFAULT, |(status, _)| status)
 }
 
 impl NfsError {
-    /// What the client hears; faults are told to the log, once and here.
-    pub(crate) fn told(&self, procedure: &'static str) -> nfsstat3 {
+    /// The status for the client. Faults are logged here and nowhere else.
+    pub(crate) fn log_and_status(&self, procedure: &'static str) -> nfsstat3 {
         let fault = match self {
-            Self::Word(word) => return *word,
+            Self::Status(status) => return *status,
             Self::Fault(fault) => fault,
         };
         let kind = fault.kind().name();
         match fault.kind().level() {
-            LogLevel::Debug => tracing::debug!(procedure, kind, error = ?fault, "`{procedure}` over NFS found nothing"),
+            LogLevel::Debug => tracing::debug!(procedure, kind, error = ?fault, "`{procedure}` over NFS: not found"),
             LogLevel::Info => tracing::info!(procedure, kind, error = ?fault, "`{procedure}` over NFS was refused"),
             LogLevel::Error => tracing::error!(procedure, kind, error = ?fault, "`{procedure}` over NFS failed"),
         }
@@ -54,7 +52,7 @@ impl NfsError {
 
     pub(crate) fn is_missing(&self) -> bool {
         match self {
-            Self::Word(word) => matches!(word, nfsstat3::NFS3ERR_NOENT | nfsstat3::NFS3ERR_STALE),
+            Self::Status(status) => matches!(status, nfsstat3::NFS3ERR_NOENT | nfsstat3::NFS3ERR_STALE),
             Self::Fault(fault) => matches!(fault.kind(), Kind::NotFound | Kind::Stale),
         }
     }

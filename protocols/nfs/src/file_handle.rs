@@ -1,4 +1,4 @@
-//! What a handle means: a space, and a file's number in it.
+//! File handles: a space and an inode in it.
 
 use std::sync::Arc;
 
@@ -8,64 +8,60 @@ use svcfs_base::{Caller, Fault, Kind, PathComponent, TreePath};
 use svcfs_vfs::{EntryKind, InodeTable, NodeId, PathAttributes};
 
 use crate::NfsServer;
-use crate::attributes::{before, of_top, told};
+use crate::attributes::{pseudo_root_attributes, to_fattr, to_wcc};
 use crate::error::NfsError;
 use crate::export::NfsExport;
 
-/// The number of the folder that has all spaces in it: as a space and as a file.
-pub(crate) const TOP: u64 = 2;
-/// Handles begin with it, so that another layout can be told from this one.
-const LAYOUT: u8 = 1;
+/// Id of the pseudo root, the directory that contains all spaces: as space and as inode.
+pub(crate) const PSEUDO_ROOT_ID: u64 = 2;
+/// First byte of a handle, so that a later format can be recognized.
+const HANDLE_FORMAT: u8 = 1;
 
-/// What a handle stands for.
 #[derive(Clone)]
 pub(crate) enum HandleTarget {
-    /// The folder that has all spaces in it.
-    Top,
+    PseudoRoot,
     Entry(ExportEntry),
 }
 
-/// Something in a space.
 #[derive(Clone)]
 pub(crate) struct ExportEntry {
     pub(crate) export: Arc<NfsExport>,
-    pub(crate) number: u64,
+    pub(crate) inode: u64,
 }
 
-/// An entry that is there.
 pub(crate) struct EntryAttributes {
     pub(crate) node: NodeId,
     pub(crate) attributes: PathAttributes,
-    pub(crate) told: fattr3,
+    pub(crate) fattr: fattr3,
 }
 
 impl HandleTarget {
     pub(crate) fn handle(&self) -> nfs_fh3 {
-        let (space, number) = match self {
-            Self::Top => (TOP, TOP),
-            Self::Entry(entry) => (entry.export.numbers.space_id(), entry.number),
+        let (space, inode) = match self {
+            Self::PseudoRoot => (PSEUDO_ROOT_ID, PSEUDO_ROOT_ID),
+            Self::Entry(entry) => (entry.export.inode_table.space_id(), entry.inode),
         };
-        let bytes = [&[LAYOUT][..], &space.to_be_bytes(), &number.to_be_bytes()].concat();
+        let bytes = [&[HANDLE_FORMAT][..], &space.to_be_bytes(), &inode.to_be_bytes()].concat();
         nfs_fh3 { data: Opaque::owned(bytes) }
     }
 
-    /// The entry; the folder of all spaces can only be looked at.
+    /// The entry; the pseudo root is read-only.
     pub(crate) fn entry(self) -> Result<ExportEntry, NfsError> {
         match self {
-            Self::Top => Err(nfsstat3::NFS3ERR_ROFS.into()),
+            Self::PseudoRoot => Err(nfsstat3::NFS3ERR_ROFS.into()),
             Self::Entry(entry) => Ok(entry),
         }
     }
 
     pub(crate) fn attributes(&self, protocol: &NfsServer, caller: &Caller) -> Result<fattr3, NfsError> {
         match self {
-            Self::Top => Ok(of_top(protocol.server.spaces().list_open().len())),
-            Self::Entry(entry) => Ok(entry.seen(caller)?.told),
+            Self::PseudoRoot => Ok(pseudo_root_attributes(protocol.server.spaces().list_open().len())),
+            Self::Entry(entry) => Ok(entry.stat(caller)?.fattr),
         }
     }
 
-    /// The attributes for an answer that does not hang on them.
-    pub(crate) fn after(&self, protocol: &NfsServer, caller: &Caller) -> post_op_attr {
+    /// Post-operation attributes; optional in the reply.
+    pub(crate) fn post_op(&self, protocol: &NfsServer, caller: &Caller) -> post_op_attr {
         self.attributes(protocol, caller).map_or(Nfs3Option::None, Nfs3Option::Some)
     }
 }
@@ -73,139 +69,129 @@ impl HandleTarget {
 impl ExportEntry {
     /// The root of a space.
     pub(crate) fn root(export: Arc<NfsExport>) -> Self {
-        Self { export, number: InodeTable::ROOT }
+        Self { export, inode: InodeTable::ROOT }
     }
 
-    /// The path that its number has now.
-    ///
-    /// # Errors
-    /// `NotFound` when its name is gone.
-    pub(crate) fn now(&self) -> Result<TreePath, Fault> {
-        let path = self.export.numbers.path(self.number)?;
-        path.ok_or_else(|| Fault::not_found("the name of this file is gone"))
+    /// The current path of its inode. Errors: `NotFound` when the path was removed.
+    pub(crate) fn current_path(&self) -> Result<TreePath, Fault> {
+        let path = self.export.inode_table.path(self.inode)?;
+        path.ok_or_else(|| Fault::not_found("the file was removed or renamed"))
     }
 
-    /// A name in this directory, for whoever holds the names.
-    pub(crate) fn child_held(&self, name: &PathComponent) -> Result<Self, Fault> {
-        let number = self.export.numbers(self.number, &[name.as_str()])?[0];
-        Ok(Self { export: Arc::clone(&self.export), number })
+    /// The entry of a name in this directory. The caller holds `names_lock`.
+    pub(crate) fn child_locked(&self, name: &PathComponent) -> Result<Self, Fault> {
+        let inode = self.export.child_inodes(self.inode, &[name.as_str()])?[0];
+        Ok(Self { export: Arc::clone(&self.export), inode })
     }
 
-    /// What has a name in this directory. It is there.
-    ///
-    /// # Errors
-    /// `NFS3ERR_NOENT` when nothing has.
-    pub(crate) fn there(&self, caller: &Caller, name: &PathComponent) -> Result<Self, NfsError> {
-        let _names = self.export.names.read();
-        self.there_held(caller, name)
+    /// The existing entry of a name in this directory. Errors: `NFS3ERR_NOENT` when there is none.
+    pub(crate) fn existing_child(&self, caller: &Caller, name: &PathComponent) -> Result<Self, NfsError> {
+        let _names = self.export.names_lock.read();
+        self.existing_child_locked(caller, name)
     }
 
-    /// The same for whoever holds the names.
-    pub(crate) fn there_held(&self, caller: &Caller, name: &PathComponent) -> Result<Self, NfsError> {
-        self.directory_held(caller)?;
-        // Looked for first: a name that is nowhere needs no number.
-        match self.export.vfs().lookup_path(caller, &self.now()?.join(name)) {
-            Ok((node, _)) => self.export.found(node),
+    /// As `existing_child`; the caller holds `names_lock`.
+    pub(crate) fn existing_child_locked(&self, caller: &Caller, name: &PathComponent) -> Result<Self, NfsError> {
+        self.stat_directory_locked(caller)?;
+        // Looked up first: a name that does not exist needs no inode.
+        match self.export.vfs().lookup_path(caller, &self.current_path()?.join(name)) {
+            Ok((node, _)) => self.export.pin_node(node),
             Err(fault) if fault.kind() == Kind::NotFound => return Err(nfsstat3::NFS3ERR_NOENT.into()),
             Err(fault) => return Err(fault.into()),
         }
-        Ok(self.child_held(name)?)
+        Ok(self.child_locked(name)?)
     }
 
-    /// What stands there. Of a file that is written, what will stand there.
-    ///
-    /// # Errors
-    /// `NFS3ERR_STALE` when nothing does.
-    pub(crate) fn seen(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
-        let _names = self.export.names.read();
-        self.seen_held(caller)
+    /// The current state; of a file that is being written, the state it will have. Errors:
+    /// `NFS3ERR_STALE` when it does not exist.
+    pub(crate) fn stat(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
+        let _names = self.export.names_lock.read();
+        self.stat_locked(caller)
     }
 
-    /// The same for whoever holds the names.
-    pub(crate) fn seen_held(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
-        self.seen_at(caller, self.now())
+    /// As `stat`; the caller holds `names_lock`.
+    pub(crate) fn stat_locked(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
+        self.stat_path(caller, self.current_path())
     }
 
-    /// The same of the path that its number has, as was just asked.
-    pub(crate) fn seen_at(&self, caller: &Caller, path: Result<TreePath, Fault>) -> Result<EntryAttributes, NfsError> {
-        let found = path.and_then(|path| self.found(caller, &path));
-        let (node, attributes) = found.map_err(|fault| match fault.kind() {
-            Kind::NotFound => NfsError::Word(nfsstat3::NFS3ERR_STALE),
+    /// As `stat_locked`, for a path that the caller has just looked up.
+    pub(crate) fn stat_path(
+        &self,
+        caller: &Caller,
+        path: Result<TreePath, Fault>,
+    ) -> Result<EntryAttributes, NfsError> {
+        let located = path.and_then(|path| self.locate(caller, &path));
+        let (node, attributes) = located.map_err(|fault| match fault.kind() {
+            Kind::NotFound => NfsError::Status(nfsstat3::NFS3ERR_STALE),
             _ => NfsError::Fault(fault),
         })?;
-        let told = told(self.export.numbers.space_id(), self.number, &attributes);
-        Ok(EntryAttributes { node, attributes, told })
+        let fattr = to_fattr(self.export.inode_table.space_id(), self.inode, &attributes);
+        Ok(EntryAttributes { node, attributes, fattr })
     }
 
-    /// The same, without the attributes as the protocol tells them.
-    fn found(&self, caller: &Caller, path: &TreePath) -> Result<(NodeId, PathAttributes), Fault> {
+    fn locate(&self, caller: &Caller, path: &TreePath) -> Result<(NodeId, PathAttributes), Fault> {
         let vfs = self.export.vfs();
-        if let Some(node) = self.export.writers.node(self.number)
-            && vfs.path_of(node).is_ok_and(|now| now == *path)
+        if let Some(node) = self.export.sessions.node(self.inode)
+            && vfs.path_of(node).is_ok_and(|current| current == *path)
         {
             return Ok((node, vfs.attributes(node)?));
         }
-        let found = vfs.lookup_path(caller, path)?;
-        self.export.found(found.0);
-        Ok(found)
+        let located = vfs.lookup_path(caller, path)?;
+        self.export.pin_node(located.0);
+        Ok(located)
     }
 
-    /// The same, of a directory.
-    pub(crate) fn directory(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
-        let _names = self.export.names.read();
-        self.directory_held(caller)
+    pub(crate) fn stat_directory(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
+        let _names = self.export.names_lock.read();
+        self.stat_directory_locked(caller)
     }
 
-    /// The same for whoever holds the names.
-    pub(crate) fn directory_held(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
-        let seen = self.seen_held(caller)?;
-        match seen.attributes.kind {
-            EntryKind::Directory => Ok(seen),
+    /// As `stat_directory`; the caller holds `names_lock`.
+    pub(crate) fn stat_directory_locked(&self, caller: &Caller) -> Result<EntryAttributes, NfsError> {
+        let state = self.stat_locked(caller)?;
+        match state.attributes.kind {
+            EntryKind::Directory => Ok(state),
             EntryKind::File | EntryKind::Symlink | EntryKind::Special(_) => Err(nfsstat3::NFS3ERR_NOTDIR.into()),
         }
     }
 
-    /// What is compared with what comes after a change.
-    pub(crate) fn before(&self, caller: &Caller) -> pre_op_attr {
-        self.seen(caller).map_or(Nfs3Option::None, |seen| Nfs3Option::Some(before(&seen.told)))
+    pub(crate) fn pre_op(&self, caller: &Caller) -> pre_op_attr {
+        self.stat(caller).map_or(Nfs3Option::None, |state| Nfs3Option::Some(to_wcc(&state.fattr)))
     }
 
-    /// The attributes before and after a change.
-    pub(crate) fn changed(&self, caller: &Caller, before: pre_op_attr) -> wcc_data {
-        wcc_data { before, after: self.seen(caller).map_or(Nfs3Option::None, |seen| Nfs3Option::Some(seen.told)) }
+    /// Attributes before and after a change (weak cache consistency).
+    pub(crate) fn wcc(&self, caller: &Caller, before: pre_op_attr) -> wcc_data {
+        wcc_data { before, after: self.stat(caller).map_or(Nfs3Option::None, |state| Nfs3Option::Some(state.fattr)) }
     }
 }
 
-/// The numbers in a handle: of a space, and of a file in it. None for one that this server never gave.
-pub(crate) fn numbers(handle: &[u8]) -> Option<(u64, u64)> {
-    let (layout, rest) = handle.split_first()?;
-    let (space, number) = rest.split_at_checked(8)?;
-    let (space, number) = (<[u8; 8]>::try_from(space).ok()?, <[u8; 8]>::try_from(number).ok()?);
-    (*layout == LAYOUT).then(|| (u64::from_be_bytes(space), u64::from_be_bytes(number)))
+/// Space id and inode of a handle; `None` for one that this server never issued.
+pub(crate) fn decode_handle(handle: &[u8]) -> Option<(u64, u64)> {
+    let (format, rest) = handle.split_first()?;
+    let (space, inode) = rest.split_at_checked(8)?;
+    let (space, inode) = (<[u8; 8]>::try_from(space).ok()?, <[u8; 8]>::try_from(inode).ok()?);
+    (*format == HANDLE_FORMAT).then(|| (u64::from_be_bytes(space), u64::from_be_bytes(inode)))
 }
 
-/// A name, as a client gives it.
-///
-/// # Errors
-/// `NFS3ERR_INVAL` for one that no tree has, `NFS3ERR_NAMETOOLONG`.
-pub(crate) fn name(bytes: &[u8]) -> Result<PathComponent, NfsError> {
-    let text = std::str::from_utf8(bytes).map_err(|_| NfsError::Word(nfsstat3::NFS3ERR_INVAL))?;
+/// Parses a name that a client sent. Errors: `NFS3ERR_INVAL` for one that no tree allows,
+/// `NFS3ERR_NAMETOOLONG`.
+pub(crate) fn parse_name(bytes: &[u8]) -> Result<PathComponent, NfsError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| NfsError::Status(nfsstat3::NFS3ERR_INVAL))?;
     Ok(PathComponent::parse(text)?)
 }
 
 impl NfsServer {
-    /// What a handle stands for.
-    ///
-    /// # Errors
-    /// `NFS3ERR_BADHANDLE` for one that this server never gave, `NFS3ERR_STALE` for one whose file or space is gone.
-    pub(crate) fn place(&self, handle: &[u8]) -> Result<HandleTarget, NfsError> {
-        let (space, number) = numbers(handle).ok_or(nfsstat3::NFS3ERR_BADHANDLE)?;
-        if (space, number) == (TOP, TOP) {
-            return Ok(HandleTarget::Top);
+    /// The target of a handle. Errors: `NFS3ERR_BADHANDLE` for one that this server never issued,
+    /// `NFS3ERR_STALE` when its file or space is gone.
+    pub(crate) fn resolve(&self, handle: &[u8]) -> Result<HandleTarget, NfsError> {
+        let (space, inode) = decode_handle(handle).ok_or(nfsstat3::NFS3ERR_BADHANDLE)?;
+        if (space, inode) == (PSEUDO_ROOT_ID, PSEUDO_ROOT_ID) {
+            return Ok(HandleTarget::PseudoRoot);
         }
-        let stale = || NfsError::Word(nfsstat3::NFS3ERR_STALE);
-        let export = self.exports().find(|export| export.numbers.space_id() == space, |_| true)?.ok_or_else(stale)?;
-        export.numbers.path(number).map_err(Fault::from)?.ok_or_else(stale)?;
-        Ok(HandleTarget::Entry(ExportEntry { export, number }))
+        let stale = || NfsError::Status(nfsstat3::NFS3ERR_STALE);
+        let export =
+            self.exports().find(|export| export.inode_table.space_id() == space, |_| true)?.ok_or_else(stale)?;
+        export.inode_table.path(inode).map_err(Fault::from)?.ok_or_else(stale)?;
+        Ok(HandleTarget::Entry(ExportEntry { export, inode }))
     }
 }

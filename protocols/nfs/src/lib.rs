@@ -1,11 +1,14 @@
-//! The NFS door (NFSv3 and MOUNT, RFC 1813, over TCP on one port): nfs3_types ↔ `Vfs`.
+//! The NFS server (NFSv3 and MOUNT, RFC 1813, over TCP on one port): nfs3_types ↔ `Vfs`.
 //!
-//! One rule: this crate translates and decides nothing. What is written takes the one write path, what may be seen is the tree's to say.
+//! Invariant: this crate only translates. Every write takes the one write path, and the tree
+//! decides which paths are visible.
 //!
-//! Why is it not built on nfs3_server, whose messages it speaks? Because that server hands its file system neither the client's address nor its
-//! user, takes one number for the generation of handles and for the write verifier (handles that survive a restart would make clients believe
-//! that unstable writes survived it, too), binds its socket itself, answers ACCESS, FSSTAT and PATHCONF without asking, has one procedure
-//! for REMOVE and RMDIR, and has room made for as many bytes as a client announces, in the head of a record and in every string.
+//! It uses the messages of nfs3_server but not its server, which passes neither the client's
+//! address nor its user to the file system, uses one number as handle generation and as write
+//! verifier (so handles that survive a restart would make clients believe that unstable writes
+//! survived it, too), binds its socket itself, answers ACCESS, FSSTAT and PATHCONF without asking
+//! the file system, has one procedure for REMOVE and RMDIR, and allocates as many bytes as a client
+//! announces in a record header or a string.
 #![warn(missing_docs)]
 
 mod attributes;
@@ -48,42 +51,43 @@ use clients::ClientActors;
 use export::ExportTable;
 use reply_cache::ReplyCache;
 
-/// What every request shares.
 pub(crate) struct NfsServer {
     server: Arc<ServerState>,
     settings: NfsSettings,
     lanes: Lanes,
-    names: ClientActors,
-    /// The spaces that were asked for, with what this protocol keeps of each.
+    actors: ClientActors,
+    /// The exported spaces, opened at the first request.
     exports: Mutex<ExportTable>,
-    /// Of changes that must not be made twice when a client asks again.
+    /// Replies to non-idempotent calls, for retransmissions.
     replies: ReplyCache,
-    /// Another one for each life of the server: unstable writes of another life are lost (RFC 1813 3.3.7).
+    /// Differs for each process lifetime, because unstable writes of an earlier process are lost
+    /// (RFC 1813 3.3.7).
     verifier: [u8; 8],
-    /// Told when a file was written that will be due one day.
-    written: Arc<Notify>,
-    /// The port that it is served on, which the system may have picked.
+    /// Notified after each write, so that the file is saved later.
+    write_notify: Arc<Notify>,
+    /// The bound port, which the system may have chosen.
     port: OnceLock<u16>,
 }
 
 impl NfsServer {
     fn new(server: Arc<ServerState>, settings: NfsSettings) -> Arc<Self> {
-        let life = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         Arc::new(Self {
-            names: ClientActors::new(settings.actors.clone()),
+            actors: ClientActors::new(settings.actors.clone()),
             server,
             settings,
             lanes: connections::lanes(),
             exports: Mutex::default(),
             replies: ReplyCache::default(),
-            verifier: u64::try_from(life).unwrap_or_default().to_be_bytes(),
-            written: Arc::default(),
+            verifier: u64::try_from(started).unwrap_or_default().to_be_bytes(),
+            write_notify: Arc::default(),
             port: OnceLock::new(),
         })
     }
 }
 
-/// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end and saves what is not in history yet.
+/// Serves a bound listener until `stop` is cancelled, then finishes the calls in progress and saves
+/// all files that are not in history yet.
 pub async fn serve(listener: TcpListener, server: Arc<ServerState>, settings: NfsSettings, stop: CancellationToken) {
     let protocol = NfsServer::new(server, settings);
     connections::serve(listener, protocol, stop).await;

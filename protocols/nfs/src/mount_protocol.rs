@@ -1,4 +1,4 @@
-//! The MOUNT program (RFC 1813, appendix I): from the name of a folder to its handle.
+//! The MOUNT program (RFC 1813, appendix I): maps the path of a directory to its handle.
 
 use nfs3_types::mount::{
     MOUNT_PROGRAM, dirpath, export_node, exports, fhandle3, mountlist, mountres3, mountres3_ok, mountstat3,
@@ -10,65 +10,64 @@ use svcfs_base::TreePath;
 use crate::NfsServer;
 use crate::dispatch::{CallContext, ProcedureError};
 use crate::error::NfsError;
-use crate::file_handle::{ExportEntry, HandleTarget, name};
-use crate::xdr_reader::PATH;
+use crate::file_handle::{ExportEntry, HandleTarget, parse_name};
+use crate::xdr_reader::MAX_PATH_BYTES;
 
-/// `AUTH_SYS` and `AUTH_NONE`, the better one first.
+/// `AUTH_SYS` and `AUTH_NONE`, preferred one first.
 const FLAVORS: [u32; 2] = [1, 0];
 
 impl NfsServer {
-    pub(crate) fn mounting(&self, asked: &CallContext<'_>, procedure: u32) -> Result<Vec<u8>, ProcedureError> {
+    pub(crate) fn mount_call(&self, ctx: &CallContext<'_>, procedure: u32) -> Result<Vec<u8>, ProcedureError> {
         let answer = match MOUNT_PROGRAM::try_from(procedure) {
             Ok(MOUNT_PROGRAM::MOUNTPROC3_MNT) => {
-                let path = asked.arguments().bytes(PATH)?;
-                asked.plain(&match self.mounted(asked, path) {
-                    Ok(place) => {
-                        let fhandle = fhandle3(place.handle().data);
+                let path = ctx.arguments().bytes(MAX_PATH_BYTES)?;
+                ctx.reply_plain(&match self.mount_target(ctx, path) {
+                    Ok(target) => {
+                        let fhandle = fhandle3(target.handle().data);
                         mountres3::Ok(mountres3_ok { fhandle, auth_flavors: FLAVORS.to_vec() })
                     }
-                    Err(refusal) => mountres3::Err(told(&refusal)),
+                    Err(error) => mountres3::Err(mount_status(&error)),
                 })
             }
-            // Who has mounted what is not remembered: a client that went away without a word would stand there for ever.
-            Ok(MOUNT_PROGRAM::MOUNTPROC3_DUMP) => asked.plain(&mountlist::default()),
-            Ok(MOUNT_PROGRAM::MOUNTPROC3_EXPORT) => asked.plain(&self.exported()),
+            // Mounts are not recorded: a client that disappeared would stay listed forever.
+            Ok(MOUNT_PROGRAM::MOUNTPROC3_DUMP) => ctx.reply_plain(&mountlist::default()),
+            Ok(MOUNT_PROGRAM::MOUNTPROC3_EXPORT) => ctx.reply_plain(&self.export_list()),
             Ok(MOUNT_PROGRAM::MOUNTPROC3_NULL | MOUNT_PROGRAM::MOUNTPROC3_UMNT | MOUNT_PROGRAM::MOUNTPROC3_UMNTALL) => {
-                asked.plain(&Void)
+                ctx.reply_plain(&Void)
             }
             Err(_) => return Err(ProcedureError::NoProcedure),
         };
         Ok(answer?)
     }
 
-    /// The folder of a name: `/`, `/SPACE`, and folders below.
-    fn mounted(&self, asked: &CallContext<'_>, path: &[u8]) -> Result<HandleTarget, NfsError> {
-        let path = std::str::from_utf8(path).map_err(|_| NfsError::Word(nfsstat3::NFS3ERR_INVAL))?;
+    fn mount_target(&self, ctx: &CallContext<'_>, path: &[u8]) -> Result<HandleTarget, NfsError> {
+        let path = std::str::from_utf8(path).map_err(|_| NfsError::Status(nfsstat3::NFS3ERR_INVAL))?;
         let path = TreePath::parse(path)?;
         let mut parts = path.components().peekable();
-        let named = parts.peek().map_or(Ok(None), |name| self.exports().named(name))?;
-        let mut place = match named {
+        let export = parts.peek().map_or(Ok(None), |name| self.exports().by_name(name))?;
+        let mut target = match export {
             Some(export) => {
                 parts.next();
                 HandleTarget::Entry(ExportEntry::root(export))
             }
-            None => self.top()?,
+            None => self.mount_root()?,
         };
         for part in parts {
-            place = self.child(&asked.caller, &place, &name(part.as_bytes())?)?;
+            target = self.child(&ctx.caller, &target, &parse_name(part.as_bytes())?)?;
         }
-        match place.attributes(self, &asked.caller)?.type_ {
-            ftype3::NF3DIR => Ok(place),
+        match target.attributes(self, &ctx.caller)?.type_ {
+            ftype3::NF3DIR => Ok(target),
             _ => Err(nfsstat3::NFS3ERR_NOTDIR.into()),
         }
     }
 
-    /// What is at `/`: the only space there is, else the folder that has all of them.
-    pub(crate) fn top(&self) -> Result<HandleTarget, NfsError> {
-        let only = self.exports().only()?;
-        Ok(only.map_or(HandleTarget::Top, |export| HandleTarget::Entry(ExportEntry::root(export))))
+    /// The directory at `/`: the root of the only space, else the pseudo root.
+    pub(crate) fn mount_root(&self) -> Result<HandleTarget, NfsError> {
+        let only = self.exports().single()?;
+        Ok(only.map_or(HandleTarget::PseudoRoot, |export| HandleTarget::Entry(ExportEntry::root(export))))
     }
 
-    fn exported(&self) -> exports<'static, 'static> {
+    fn export_list(&self) -> exports<'static, 'static> {
         let spaces = self.server.spaces().list_open();
         let names = spaces.iter().map(|space| format!("/{}", space.name));
         let all = std::iter::once("/".to_owned()).chain(names);
@@ -80,9 +79,9 @@ impl NfsServer {
     }
 }
 
-/// The program has words of its own for some of the statuses, by the same numbers.
-fn told(refusal: &NfsError) -> mountstat3 {
-    let status = if refusal.is_missing() { nfsstat3::NFS3ERR_NOENT } else { refusal.told("MNT") };
+/// The MOUNT status, which has the same number as the NFS status.
+fn mount_status(error: &NfsError) -> mountstat3 {
+    let status = if error.is_missing() { nfsstat3::NFS3ERR_NOENT } else { error.log_and_status("MNT") };
     let mut number = Vec::with_capacity(4);
     let _written = status.pack(&mut number);
     mountstat3::unpack(&mut &*number).map_or(mountstat3::MNT3ERR_SERVERFAULT, |(status, _)| status)

@@ -1,7 +1,8 @@
-//! The port mapper (RFC 1057, appendix A): on which port a program is heard.
+//! The port mapper (RFC 1057, appendix A): tells on which port a program listens.
 //!
-//! Why is it here and not on port 111? Because that one is the system's, and the clients that are told the ports of NFS and MOUNT ask nobody. Some cannot be
-//! told (the one of Windows): they find us where 111 is our port, or leads to it.
+//! It is served on the NFS port, not on 111, which belongs to the system; clients that are
+//! configured with the ports of NFS and MOUNT need no port mapper. For others (Windows), port 111
+//! can be forwarded here.
 
 use nfs3_types::portmap::{IPPROTO_TCP, PMAP_PROG, mapping, pmaplist};
 use nfs3_types::xdr_codec::{List, Void};
@@ -12,7 +13,6 @@ use crate::dispatch::{CallContext, ProcedureError};
 use crate::xdr_reader::GarbageArguments;
 
 impl NfsServer {
-    /// What is heard here, by program and version. All of it is heard on one port.
     fn mappings(&self) -> [mapping; 2] {
         let port = u32::from(*self.port.get().unwrap_or(&self.settings.port));
         [(nfs3::PROGRAM, nfs3::VERSION), (mount::PROGRAM, mount::VERSION)].map(|(prog, vers)| mapping {
@@ -23,21 +23,22 @@ impl NfsServer {
         })
     }
 
-    pub(crate) fn mapping(&self, asked: &CallContext<'_>, procedure: u32) -> Result<Vec<u8>, ProcedureError> {
+    pub(crate) fn portmap_call(&self, ctx: &CallContext<'_>, procedure: u32) -> Result<Vec<u8>, ProcedureError> {
         match PMAP_PROG::try_from(procedure) {
-            Ok(PMAP_PROG::PMAPPROC_NULL) => Ok(asked.plain(&Void)?),
+            Ok(PMAP_PROG::PMAPPROC_NULL) => Ok(ctx.reply_plain(&Void)?),
             Ok(PMAP_PROG::PMAPPROC_GETPORT) => {
-                let wanted: mapping = asked.arguments().value()?;
-                // Some ask for a version that is none, to hear which ones are.
-                let is_it = |there: &&mapping| (there.prog, there.prot) == (wanted.prog, wanted.prot);
-                let port = self.mappings().iter().find(is_it).map_or(0, |there| there.port);
-                Ok(asked.plain(&port)?)
+                let requested: mapping = ctx.arguments().value()?;
+                // The version is ignored: some clients ask with an unknown one to learn which
+                // exist.
+                let matches = |served: &&mapping| (served.prog, served.prot) == (requested.prog, requested.prot);
+                let port = self.mappings().iter().find(matches).map_or(0, |served| served.port);
+                Ok(ctx.reply_plain(&port)?)
             }
             Ok(PMAP_PROG::PMAPPROC_DUMP) => {
                 let all: pmaplist = List(self.mappings().to_vec());
-                Ok(asked.plain(&all)?)
+                Ok(ctx.reply_plain(&all)?)
             }
-            // Nobody else is heard here, and nobody is called in the name of others.
+            // No other program is registered here, and calls are not forwarded.
             Ok(PMAP_PROG::PMAPPROC_SET | PMAP_PROG::PMAPPROC_UNSET | PMAP_PROG::PMAPPROC_CALLIT) | Err(_) => {
                 Err(ProcedureError::NoProcedure)
             }

@@ -13,44 +13,43 @@ use svcfs_vfs::EntryKind;
 use crate::NfsServer;
 use crate::dispatch::{CallContext, ReadReply};
 use crate::error::NfsError;
-use crate::file_handle::{ExportEntry, HandleTarget, name};
+use crate::file_handle::{ExportEntry, HandleTarget, parse_name};
 use crate::rpc::RpcReply;
 use crate::xdr_reader::GarbageArguments;
 
-/// The most that is read or written at once, in bytes.
-pub(crate) const TRANSFER: u32 = 1 << 20;
-/// What blocks of a file are a multiple of, in bytes.
-const BLOCK: u32 = 4096;
+/// Maximum bytes per READ or WRITE.
+pub(crate) const MAX_TRANSFER_BYTES: u32 = 1 << 20;
+const BLOCK_BYTES: u32 = 4096;
 
 impl NfsServer {
-    pub(crate) fn getattr(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
-        let handle = asked.arguments().handle()?;
-        let found = self.place(handle).and_then(|place| place.attributes(self, &asked.caller));
-        asked.answer("GETATTR", found.map(|obj_attributes| GETATTR3resok { obj_attributes }), || Void)
+    pub(crate) fn getattr(&self, ctx: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
+        let handle = ctx.arguments().handle()?;
+        let outcome = self.resolve(handle).and_then(|target| target.attributes(self, &ctx.caller));
+        ctx.reply("GETATTR", outcome.map(|obj_attributes| GETATTR3resok { obj_attributes }), || Void)
     }
 
-    pub(crate) fn lookup(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
-        let (handle, entry) = asked.arguments().entry()?;
-        let directory = self.place(handle);
-        let dir_attributes = self.seen(asked, directory.as_ref());
-        let found = directory.and_then(|directory| {
-            let found = match entry {
+    pub(crate) fn lookup(&self, ctx: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
+        let (handle, entry) = ctx.arguments().entry()?;
+        let directory = self.resolve(handle);
+        let dir_attributes = self.post_op_attributes(ctx, directory.as_ref());
+        let outcome = directory.and_then(|directory| {
+            let outcome = match entry {
                 b"." => directory,
-                b".." => self.above(&directory)?,
-                entry => self.child(&asked.caller, &directory, &name(entry)?)?,
+                b".." => self.parent_of(&directory)?,
+                entry => self.child(&ctx.caller, &directory, &parse_name(entry)?)?,
             };
-            let attributes = found.attributes(self, &asked.caller)?;
-            Ok((found.handle(), attributes))
+            let attributes = outcome.attributes(self, &ctx.caller)?;
+            Ok((outcome.handle(), attributes))
         });
-        let found = found.map(|(object, attributes)| LOOKUP3resok {
+        let outcome = outcome.map(|(object, attributes)| LOOKUP3resok {
             object,
             obj_attributes: Nfs3Option::Some(attributes),
             dir_attributes: dir_attributes.clone(),
         });
-        asked.answer("LOOKUP", found, || LOOKUP3resfail { dir_attributes })
+        ctx.reply("LOOKUP", outcome, || LOOKUP3resfail { dir_attributes })
     }
 
-    /// What has a name in a directory. It is there.
+    /// The existing entry of a name in a directory.
     pub(crate) fn child(
         &self,
         caller: &Caller,
@@ -58,94 +57,95 @@ impl NfsServer {
         name: &PathComponent,
     ) -> Result<HandleTarget, NfsError> {
         match directory {
-            HandleTarget::Top => {
-                let named = self.exports().named(name.as_str())?;
-                Ok(HandleTarget::Entry(ExportEntry::root(named.ok_or(nfsstat3::NFS3ERR_NOENT)?)))
+            HandleTarget::PseudoRoot => {
+                let export = self.exports().by_name(name.as_str())?;
+                Ok(HandleTarget::Entry(ExportEntry::root(export.ok_or(nfsstat3::NFS3ERR_NOENT)?)))
             }
-            HandleTarget::Entry(directory) => Ok(HandleTarget::Entry(directory.there(caller, name)?)),
+            HandleTarget::Entry(directory) => Ok(HandleTarget::Entry(directory.existing_child(caller, name)?)),
         }
     }
 
-    /// The directory in which a directory lies; of the topmost that is seen, itself.
-    pub(crate) fn above(&self, place: &HandleTarget) -> Result<HandleTarget, NfsError> {
-        let HandleTarget::Entry(entry) = place else { return Ok(HandleTarget::Top) };
+    /// The parent directory; the topmost visible directory is its own parent.
+    pub(crate) fn parent_of(&self, target: &HandleTarget) -> Result<HandleTarget, NfsError> {
+        let HandleTarget::Entry(entry) = target else { return Ok(HandleTarget::PseudoRoot) };
         let export = &entry.export;
-        let _names = export.names.read();
-        let Some(path) = entry.now()?.parent() else { return self.top() };
-        let number = export.numbers.inode(&path).map_err(svcfs_base::Fault::from)?;
-        Ok(HandleTarget::Entry(ExportEntry { export: export.clone(), number }))
+        let _names = export.names_lock.read();
+        let Some(path) = entry.current_path()?.parent() else { return self.mount_root() };
+        let inode = export.inode_table.inode(&path).map_err(svcfs_base::Fault::from)?;
+        Ok(HandleTarget::Entry(ExportEntry { export: export.clone(), inode }))
     }
 
-    fn seen(&self, asked: &CallContext<'_>, place: Result<&HandleTarget, &NfsError>) -> post_op_attr {
-        place.map_or(Nfs3Option::None, |place| place.after(self, &asked.caller))
+    fn post_op_attributes(&self, ctx: &CallContext<'_>, target: Result<&HandleTarget, &NfsError>) -> post_op_attr {
+        target.map_or(Nfs3Option::None, |target| target.post_op(self, &ctx.caller))
     }
 
-    /// The network is what keeps others out: whoever may ask may read and write, as by every other door. Permission bits are kept for the
-    /// programs that look at them.
-    pub(crate) fn access(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
-        let mut arguments = asked.arguments();
-        let (handle, wanted) = (arguments.handle()?, arguments.value::<u32>()?);
-        let found = self.place(handle).and_then(|place| {
-            let attributes = place.attributes(self, &asked.caller)?;
-            let allowed = match &place {
-                HandleTarget::Top => ACCESS3_READ | ACCESS3_LOOKUP,
-                HandleTarget::Entry(_) => allowed(&attributes),
+    /// Permission bits do not restrict access: the allow list does, and an accepted client may read
+    /// and write everything, as in the other protocols. The bits are stored for programs that read
+    /// them.
+    pub(crate) fn access(&self, ctx: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
+        let mut arguments = ctx.arguments();
+        let (handle, requested) = (arguments.handle()?, arguments.value::<u32>()?);
+        let outcome = self.resolve(handle).and_then(|target| {
+            let attributes = target.attributes(self, &ctx.caller)?;
+            let allowed = match &target {
+                HandleTarget::PseudoRoot => ACCESS3_READ | ACCESS3_LOOKUP,
+                HandleTarget::Entry(_) => allowed_access(&attributes),
             };
-            Ok(ACCESS3resok { obj_attributes: Nfs3Option::Some(attributes), access: allowed & wanted })
+            Ok(ACCESS3resok { obj_attributes: Nfs3Option::Some(attributes), access: allowed & requested })
         });
-        asked.answer("ACCESS", found, ACCESS3resfail::default)
+        ctx.reply("ACCESS", outcome, ACCESS3resfail::default)
     }
 
-    pub(crate) fn readlink(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
-        let handle = asked.arguments().handle()?;
-        let found = self.place(handle).and_then(|place| {
-            let entry = place.entry()?;
-            let seen = entry.seen(&asked.caller)?;
-            if seen.attributes.kind != EntryKind::Symlink {
+    pub(crate) fn readlink(&self, ctx: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
+        let handle = ctx.arguments().handle()?;
+        let outcome = self.resolve(handle).and_then(|target| {
+            let entry = target.entry()?;
+            let state = entry.stat(&ctx.caller)?;
+            if state.attributes.kind != EntryKind::Symlink {
                 return Err(nfsstat3::NFS3ERR_INVAL.into());
             }
-            let target = entry.export.vfs().link_target(&asked.caller, seen.node)?;
+            let target = entry.export.vfs().link_target(&ctx.caller, state.node)?;
             Ok(READLINK3resok {
-                symlink_attributes: Nfs3Option::Some(seen.told),
+                symlink_attributes: Nfs3Option::Some(state.fattr),
                 data: nfspath3::from(target.into_bytes()),
             })
         });
-        asked.answer("READLINK", found, READLINK3resfail::default)
+        ctx.reply("READLINK", outcome, READLINK3resfail::default)
     }
 
-    pub(crate) fn read(&self, asked: &CallContext<'_>) -> Result<RpcReply, GarbageArguments> {
-        let mut arguments = asked.arguments();
+    pub(crate) fn read(&self, ctx: &CallContext<'_>) -> Result<RpcReply, GarbageArguments> {
+        let mut arguments = ctx.arguments();
         let (handle, offset, count) = (arguments.handle()?, arguments.value::<u64>()?, arguments.value::<u32>()?);
-        let found = self.place(handle).and_then(|place| {
-            let entry = place.entry()?;
-            let seen = entry.seen(&asked.caller)?;
-            match seen.attributes.kind {
+        let outcome = self.resolve(handle).and_then(|target| {
+            let entry = target.entry()?;
+            let state = entry.stat(&ctx.caller)?;
+            match state.attributes.kind {
                 EntryKind::File => {}
                 EntryKind::Directory => return Err(nfsstat3::NFS3ERR_ISDIR.into()),
                 EntryKind::Symlink | EntryKind::Special(_) => return Err(nfsstat3::NFS3ERR_INVAL.into()),
             }
-            // Some offsets behind the end the disk does not know.
-            let data = match offset < seen.attributes.size {
-                true => entry.export.vfs().read_node(seen.node, offset, count.min(TRANSFER) as usize)?,
+            // The disk refuses some offsets beyond the end.
+            let data = match offset < state.attributes.size {
+                true => entry.export.vfs().read_node(state.node, offset, count.min(MAX_TRANSFER_BYTES) as usize)?,
                 false => Default::default(),
             };
             let end = offset.saturating_add(data.len() as u64);
-            Ok(ReadReply { told: seen.told, data, is_end: end >= seen.attributes.size })
+            Ok(ReadReply { fattr: state.fattr, data, is_end: end >= state.attributes.size })
         });
-        asked.answer_read(found)
+        ctx.reply_read(outcome)
     }
 
-    fn told(&self, asked: &CallContext<'_>) -> Result<(HandleTarget, fattr3), NfsError> {
-        let handle = asked.arguments().handle()?;
-        let place = self.place(handle)?;
-        let attributes = place.attributes(self, &asked.caller)?;
-        Ok((place, attributes))
+    fn target_attributes(&self, ctx: &CallContext<'_>) -> Result<(HandleTarget, fattr3), NfsError> {
+        let handle = ctx.arguments().handle()?;
+        let target = self.resolve(handle)?;
+        let attributes = target.attributes(self, &ctx.caller)?;
+        Ok((target, attributes))
     }
 
-    pub(crate) fn fsstat(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
-        let found = self.told(asked).and_then(|(place, attributes)| {
-            let disk = match &place {
-                HandleTarget::Top => self.server.primary().vfs.disk_space()?,
+    pub(crate) fn fsstat(&self, ctx: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
+        let outcome = self.target_attributes(ctx).and_then(|(target, attributes)| {
+            let disk = match &target {
+                HandleTarget::PseudoRoot => self.server.primary().vfs.disk_space()?,
                 HandleTarget::Entry(entry) => entry.export.vfs().disk_space()?,
             };
             let bytes = |blocks: u64| blocks.saturating_mul(u64::from(disk.block_size));
@@ -160,28 +160,28 @@ impl NfsServer {
                 invarsec: 0,
             })
         });
-        asked.answer("FSSTAT", found, FSSTAT3resfail::default)
+        ctx.reply("FSSTAT", outcome, FSSTAT3resfail::default)
     }
 
-    pub(crate) fn fsinfo(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
-        let found = self.told(asked).map(|(_, attributes)| FSINFO3resok {
+    pub(crate) fn fsinfo(&self, ctx: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
+        let outcome = self.target_attributes(ctx).map(|(_, attributes)| FSINFO3resok {
             obj_attributes: Nfs3Option::Some(attributes),
-            rtmax: TRANSFER,
-            rtpref: TRANSFER,
-            rtmult: BLOCK,
-            wtmax: TRANSFER,
-            wtpref: TRANSFER,
-            wtmult: BLOCK,
+            rtmax: MAX_TRANSFER_BYTES,
+            rtpref: MAX_TRANSFER_BYTES,
+            rtmult: BLOCK_BYTES,
+            wtmax: MAX_TRANSFER_BYTES,
+            wtpref: MAX_TRANSFER_BYTES,
+            wtmult: BLOCK_BYTES,
             dtpref: 64 << 10,
             maxfilesize: i64::MAX.cast_unsigned(),
             time_delta: nfstime3 { seconds: 0, nseconds: 1 },
             properties: FSF3_SYMLINK | FSF3_HOMOGENEOUS | FSF3_CANSETTIME,
         });
-        asked.answer("FSINFO", found, FSINFO3resfail::default)
+        ctx.reply("FSINFO", outcome, FSINFO3resfail::default)
     }
 
-    pub(crate) fn pathconf(&self, asked: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
-        let found = self.told(asked).map(|(_, attributes)| PATHCONF3resok {
+    pub(crate) fn pathconf(&self, ctx: &CallContext<'_>) -> Result<Vec<u8>, GarbageArguments> {
+        let outcome = self.target_attributes(ctx).map(|(_, attributes)| PATHCONF3resok {
             obj_attributes: Nfs3Option::Some(attributes),
             linkmax: 1,
             name_max: 255,
@@ -190,17 +190,17 @@ impl NfsServer {
             case_insensitive: false,
             case_preserving: true,
         });
-        asked.answer("PATHCONF", found, PATHCONF3resfail::default)
+        ctx.reply("PATHCONF", outcome, PATHCONF3resfail::default)
     }
 }
 
-/// What whoever may ask may do with something in a space.
-pub(crate) fn allowed(attributes: &fattr3) -> u32 {
-    let (reads, writes) = (ACCESS3_READ, ACCESS3_MODIFY | ACCESS3_EXTEND);
-    let also = match attributes.type_ == nfs3_types::nfs3::ftype3::NF3DIR {
+/// The access that every accepted client has to an entry.
+pub(crate) fn allowed_access(attributes: &fattr3) -> u32 {
+    let (read, write) = (ACCESS3_READ, ACCESS3_MODIFY | ACCESS3_EXTEND);
+    let extra = match attributes.type_ == nfs3_types::nfs3::ftype3::NF3DIR {
         true => ACCESS3_LOOKUP | ACCESS3_DELETE,
         false if attributes.mode & 0o111 != 0 => ACCESS3_EXECUTE,
         false => 0,
     };
-    reads | writes | also
+    read | write | extra
 }

@@ -1,6 +1,6 @@
-//! Messages on a stream (RFC 5531 11): each in fragments, each with its length before it.
+//! Record marking (RFC 5531 11): each message is sent in fragments with a length header.
 //!
-//! One rule: room is made for bytes that came, never for bytes that were announced.
+//! Invariant: memory is allocated for bytes received, never for bytes announced.
 
 use std::io;
 use std::sync::Arc;
@@ -13,131 +13,123 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::rpc::RpcReply;
 
-/// The longest message, in bytes: the longest write, its head, and as much again.
-pub(crate) const LONGEST: usize = 2 << 20;
-/// Bytes of a message for which no room is asked before they came. A connection reads one message at a time.
-const EARLY: usize = 64 << 10;
-/// How long the rest of a message may take once it began, and an answer to be taken.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How long nothing may come.
-const REST: Duration = Duration::from_secs(3600);
+/// Maximum message size in bytes: the longest write with its header, doubled.
+pub(crate) const MAX_RECORD_BYTES: usize = 2 << 20;
+/// Bytes of a message that are read before memory is taken from the budget. A connection reads one
+/// message at a time.
+const UNBUDGETED_BYTES: usize = 64 << 10;
+/// Time for the rest of a message to arrive, and for a reply to be sent.
+const IO_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time after which an idle connection is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Room for bytes, in KiB. What is long has its own: who sends half of it, or takes none of it, leaves others room for what is short.
+/// Memory budget in KiB. Large messages have their own part: clients that send half of one, or do
+/// not read theirs, leave the rest for small ones.
 pub(crate) struct MessageBudget {
     short: Arc<Semaphore>,
     long: Arc<Semaphore>,
 }
 
 impl MessageBudget {
-    /// So many KiB, a quarter of them for what is short.
-    pub(crate) fn of(kib: usize) -> Self {
+    /// A budget of `kib` KiB, a quarter of it for small messages.
+    pub(crate) fn new(kib: usize) -> Self {
         Self { short: Arc::new(Semaphore::new(kib / 4)), long: Arc::new(Semaphore::new(kib - kib / 4)) }
     }
 
-    /// Waits for so many.
-    ///
-    /// # Errors
-    /// When nobody gives any out any more.
-    pub(crate) async fn take(&self, wanted: u32) -> io::Result<OwnedSemaphorePermit> {
-        let of = if wanted <= kib(EARLY) { &self.short } else { &self.long };
-        Arc::clone(of).acquire_many_owned(wanted).await.map_err(io::Error::other)
+    /// Waits for `kib` KiB. Errors: when the budget is closed.
+    pub(crate) async fn take(&self, kibibytes: u32) -> io::Result<OwnedSemaphorePermit> {
+        let part = if kibibytes <= kib(UNBUDGETED_BYTES) { &self.short } else { &self.long };
+        Arc::clone(part).acquire_many_owned(kibibytes).await.map_err(io::Error::other)
     }
 }
 
-/// A message, and the room it has taken.
+/// A message and its share of the budget.
 pub(crate) type ReceivedMessage = (Vec<u8>, OwnedSemaphorePermit);
 
-/// KiB of room for so many bytes.
 pub(crate) fn kib(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
 
-/// The next message; none when the client has left. What came of it waits for `room` (KiB): for a short one when it is whole, for a long one when
-/// its beginning is there.
-///
-/// # Errors
-/// `InvalidData` for one that is too long, `TimedOut` for one that does not end.
+/// Reads the next message; `None` when the client has closed the connection. It takes memory from
+/// `budget`: for a short message when it is complete, for a long one when its first part is.
+/// Errors: `InvalidData` for a message that is too long, `TimedOut` for an incomplete one.
 pub(crate) async fn read(
     stream: &mut (impl AsyncRead + Unpin),
-    room: &MessageBudget,
+    budget: &MessageBudget,
 ) -> io::Result<Option<ReceivedMessage>> {
-    let mut head = [0; 4];
-    match tokio::time::timeout(REST, stream.read_exact(&mut head)).await? {
+    let mut header = [0; 4];
+    match tokio::time::timeout(IDLE_TIMEOUT, stream.read_exact(&mut header)).await? {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         outcome => outcome?,
     };
-    let mut coming = PartialRecord { record: Vec::new(), left: 0, is_last: false };
-    coming.begins(head)?;
-    let is_whole = tokio::time::timeout(PATIENCE, coming.come(stream, EARLY)).await??;
-    let most = if coming.is_last { coming.record.len() + coming.left } else { LONGEST };
-    let mut room = room.take(kib(most)).await?;
-    if !is_whole {
-        // Asked of the system once, which gives nothing of it before it is written to.
-        coming.record.reserve_exact(coming.left);
-        tokio::time::timeout(PATIENCE, coming.come(stream, LONGEST)).await??;
+    let mut partial = PartialRecord { record: Vec::new(), remaining: 0, is_last: false };
+    partial.start_fragment(header)?;
+    let is_complete = tokio::time::timeout(IO_TIMEOUT, partial.read_until(stream, UNBUDGETED_BYTES)).await??;
+    let max_bytes = if partial.is_last { partial.record.len() + partial.remaining } else { MAX_RECORD_BYTES };
+    let mut permits = budget.take(kib(max_bytes)).await?;
+    if !is_complete {
+        // One allocation; the system backs it with memory only as it is written.
+        partial.record.reserve_exact(partial.remaining);
+        tokio::time::timeout(IO_TIMEOUT, partial.read_until(stream, MAX_RECORD_BYTES)).await??;
     }
-    // What it did not need.
-    drop(room.split(room.num_permits().saturating_sub(kib(coming.record.len()) as usize)));
-    Ok(Some((coming.record, room)))
+    // Give back the unused part.
+    drop(permits.split(permits.num_permits().saturating_sub(kib(partial.record.len()) as usize)));
+    Ok(Some((partial.record, permits)))
 }
 
-/// A message on its way.
 struct PartialRecord {
     record: Vec<u8>,
-    /// Bytes of the present fragment that have not come.
-    left: usize,
+    /// Bytes of the current fragment not yet received.
+    remaining: usize,
     is_last: bool,
 }
 
 impl PartialRecord {
-    fn begins(&mut self, head: [u8; 4]) -> io::Result<()> {
-        let head = check(head, self.record.len())?;
-        (self.left, self.is_last) = (head.fragment_length() as usize, head.eof());
+    fn start_fragment(&mut self, header: [u8; 4]) -> io::Result<()> {
+        let header = parse_header(header, self.record.len())?;
+        (self.remaining, self.is_last) = (header.fragment_length() as usize, header.eof());
         Ok(())
     }
 
-    /// Reads until there are so many bytes; whether it is whole.
-    async fn come(&mut self, stream: &mut (impl AsyncRead + Unpin), until: usize) -> io::Result<bool> {
+    /// Reads up to `limit` bytes; true when the message is complete.
+    async fn read_until(&mut self, stream: &mut (impl AsyncRead + Unpin), limit: usize) -> io::Result<bool> {
         loop {
-            let wanted = self.left.min(until.saturating_sub(self.record.len()));
-            let read = (&mut *stream).take(wanted as u64).read_to_end(&mut self.record).await?;
-            if read < wanted {
+            let requested = self.remaining.min(limit.saturating_sub(self.record.len()));
+            let read = (&mut *stream).take(requested as u64).read_to_end(&mut self.record).await?;
+            if read < requested {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            self.left -= wanted;
-            if self.left > 0 {
+            self.remaining -= requested;
+            if self.remaining > 0 {
                 return Ok(false);
             }
             if self.is_last {
                 return Ok(true);
             }
-            let mut head = [0; 4];
-            stream.read_exact(&mut head).await?;
-            self.begins(head)?;
+            let mut header = [0; 4];
+            stream.read_exact(&mut header).await?;
+            self.start_fragment(header)?;
         }
     }
 }
 
-/// The head of a fragment that comes after so many bytes of its message.
-fn check(head: [u8; 4], before: usize) -> io::Result<fragment_header> {
-    let head = fragment_header::from(head);
-    let length = head.fragment_length() as usize;
-    if length > LONGEST.saturating_sub(before) || (length == 0 && !head.eof()) {
-        let told = format!("a message of {length} bytes more; the limit is {LONGEST}");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, told));
+/// Parses a fragment header that follows `received` bytes of its message.
+fn parse_header(header: [u8; 4], received: usize) -> io::Result<fragment_header> {
+    let header = fragment_header::from(header);
+    let length = header.fragment_length() as usize;
+    if length > MAX_RECORD_BYTES.saturating_sub(received) || (length == 0 && !header.eof()) {
+        let message = format!("invalid fragment length {length}; the limit of a message is {MAX_RECORD_BYTES} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
-    Ok(head)
+    Ok(header)
 }
 
-/// Sends a message, in one fragment.
-///
-/// # Errors
-/// `TimedOut` when the client does not take it.
+/// Sends a message in one fragment. Errors: `TimedOut` when the client does not read it.
 pub(crate) async fn write(stream: &mut (impl AsyncWrite + Unpin), message: &RpcReply) -> io::Result<()> {
     let length = u32::try_from(message.length()).map_err(io::Error::other)?;
-    let head = fragment_header::new(length, true).into_xdr_buf();
-    let mut parts = Buf::chain(&head[..], &message.head[..]).chain(&message.data[..]).chain(message.padding());
-    tokio::time::timeout(PATIENCE, async {
+    let header = fragment_header::new(length, true).into_xdr_buf();
+    let mut parts = Buf::chain(&header[..], &message.head[..]).chain(&message.data[..]).chain(message.padding());
+    tokio::time::timeout(IO_TIMEOUT, async {
         stream.write_all_buf(&mut parts).await?;
         stream.flush().await
     })
@@ -149,7 +141,7 @@ mod tests {
     use super::*;
 
     async fn read_all(bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        let room = MessageBudget::of(2 * kib(LONGEST) as usize);
+        let room = MessageBudget::new(2 * kib(MAX_RECORD_BYTES) as usize);
         Ok(read(&mut &*bytes, &room).await?.map(|(record, _)| record))
     }
 
@@ -174,7 +166,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_only_announces_a_message_takes_no_room() {
-        let room = MessageBudget::of(2 * kib(LONGEST) as usize);
+        let room = MessageBudget::new(2 * kib(MAX_RECORD_BYTES) as usize);
         for begun in [&[0x80, 0, 0, 100][..], &[0x80, 0x20, 0, 0, 1, 2, 3], &[0, 0, 0, 1, 7]] {
             let (mut client, mut server) = tokio::io::duplex(64);
             client.write_all(begun).await.unwrap();
@@ -184,18 +176,22 @@ mod tests {
                 _ = &mut waiting => panic!("{begun:?} is no message"),
                 () = std::future::ready(()) => {}
             }
-            let left = (room.short.available_permits(), room.long.available_permits());
-            assert_eq!(left, (kib(LONGEST) as usize / 2, 3 * kib(LONGEST) as usize / 2), "{begun:?}");
+            let remaining = (room.short.available_permits(), room.long.available_permits());
+            assert_eq!(
+                remaining,
+                (kib(MAX_RECORD_BYTES) as usize / 2, 3 * kib(MAX_RECORD_BYTES) as usize / 2),
+                "{begun:?}"
+            );
         }
     }
 
     #[tokio::test]
     async fn a_long_message_takes_as_much_room_as_it_has() {
-        let content: Vec<u8> = (0..3 * EARLY).map(|at| at as u8).collect();
-        let (first, second) = content.split_at(EARLY + 7);
-        let head = |length: usize, last: u32| (last << 31 | length as u32).to_be_bytes();
-        let sent = [&head(first.len(), 0)[..], first, &head(second.len(), 1), second].concat();
-        let room = MessageBudget::of(2 * kib(LONGEST) as usize);
+        let content: Vec<u8> = (0..3 * UNBUDGETED_BYTES).map(|at| at as u8).collect();
+        let (first, second) = content.split_at(UNBUDGETED_BYTES + 7);
+        let header = |length: usize, last: u32| (last << 31 | length as u32).to_be_bytes();
+        let sent = [&header(first.len(), 0)[..], first, &header(second.len(), 1), second].concat();
+        let room = MessageBudget::new(2 * kib(MAX_RECORD_BYTES) as usize);
         let (record, taken) = read(&mut &sent[..], &room).await.unwrap().unwrap();
         assert!(record == content);
         assert_eq!(taken.num_permits(), kib(content.len()) as usize);
@@ -203,19 +199,19 @@ mod tests {
 
     #[tokio::test]
     async fn half_of_a_long_message_leaves_room_for_short_ones() {
-        let room = MessageBudget::of(2 * kib(LONGEST) as usize);
-        let (mut client, mut server) = tokio::io::duplex(2 * EARLY);
-        client.write_all(&(0x8000_0000 | LONGEST as u32).to_be_bytes()).await.unwrap();
-        client.write_all(&vec![0; EARLY + 1]).await.unwrap();
+        let room = MessageBudget::new(2 * kib(MAX_RECORD_BYTES) as usize);
+        let (mut client, mut server) = tokio::io::duplex(2 * UNBUDGETED_BYTES);
+        client.write_all(&(0x8000_0000 | MAX_RECORD_BYTES as u32).to_be_bytes()).await.unwrap();
+        client.write_all(&vec![0; UNBUDGETED_BYTES + 1]).await.unwrap();
         let mut waiting = Box::pin(read(&mut server, &room));
         tokio::select! {
             biased;
             _ = &mut waiting => panic!("half of it is no message"),
             () = std::future::ready(()) => {}
         }
-        assert_eq!(room.long.available_permits(), kib(LONGEST) as usize / 2, "it has its room");
+        assert_eq!(room.long.available_permits(), kib(MAX_RECORD_BYTES) as usize / 2, "it has its room");
         let short = [&[0x80, 0, 0, 3][..], b"abc"].concat();
         assert_eq!(read(&mut &short[..], &room).await.unwrap().unwrap().0, b"abc");
-        assert_eq!(room.short.available_permits(), kib(LONGEST) as usize / 2, "and gives it back");
+        assert_eq!(room.short.available_permits(), kib(MAX_RECORD_BYTES) as usize / 2, "and gives it back");
     }
 }

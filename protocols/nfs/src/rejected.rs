@@ -1,8 +1,9 @@
-//! Refused texts, and who goes on with them.
+//! Rejected texts, and the writes that continue them.
 //!
-//! One rule: nothing is mixed with a text that it does not belong to. A client neither opens nor closes a file, and does not say whether it goes on
-//! with its refused text or with the page that stands: its bytes tell. What they fit in less is not what it goes on with, and where both fit it
-//! goes on with its own, which is refused once more at the worst.
+//! Invariant: a write is never mixed into a text that it was not made for. NFS has no open and
+//! close, so a client does not say whether it continues its rejected text or the current page. The
+//! written bytes decide: they belong to the text from which they differ less. On a tie they belong
+//! to the rejected text, which at worst is rejected again.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -16,94 +17,93 @@ use svcfs_vfs::{HandleId, NodeId, RejectedText, Vfs};
 use crate::error::{NfsError, status};
 use crate::export::NfsExport;
 
-/// A refused text is given up when nobody went on with it for so long: a copy is kept where a person finds it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10 * 60);
-/// For so long whoever goes on with a text that was given up is told so. Nobody pauses for longer, and others may write as they like.
-const REMEMBERED: Duration = Duration::from_secs(60 * 60);
-/// So many refusals are remembered until the client asks.
-const MOST_TOLD: usize = 4096;
-/// So many refused texts of a space wait for those who go on with them, and so many bytes in all of them.
-const MOST_TEXTS: usize = 128;
-const MOST_BYTES: u64 = 64 << 20;
+/// A rejected text expires after this time without a write; its copy under `.svc/rejected` stays.
+pub(crate) const RESUME_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+/// How long a write that continues an expired text gets the error again. No client pauses for
+/// longer, and other writes are accepted.
+const EXPIRED_TTL: Duration = Duration::from_secs(60 * 60);
+/// Number of unreported rejections that are remembered.
+const MAX_UNREPORTED: usize = 4096;
+/// Number and total bytes of the rejected texts of a space that can be continued.
+const MAX_TEXTS: usize = 128;
+const MAX_TEXT_BYTES: u64 = 64 << 20;
 
-/// A refused text, since when, and what it was refused with.
+/// A rejected text, the time, and the status.
 type PendingRejection = (RejectedText, Instant, nfsstat3);
 
-/// The refusals of a space, by the number of the file.
 #[derive(Default)]
 pub(crate) struct RejectionTable {
-    /// Why files were not saved, until somebody who wrote them asks.
-    untold: Mutex<HashMap<u64, nfsstat3>>,
+    /// Statuses of failed saves, until a client asks.
+    unreported: Mutex<HashMap<u64, nfsstat3>>,
     texts: Mutex<HashMap<u64, PendingRejection>>,
-    /// Those whose texts were given up, and when: nobody goes on with them.
-    given_up: Mutex<HashMap<u64, (Instant, nfsstat3)>>,
+    /// Texts that expired, and when: they cannot be continued.
+    expired: Mutex<HashMap<u64, (Instant, nfsstat3)>>,
 }
 
-fn remember<T>(refusals: &Mutex<HashMap<u64, T>>, number: u64, refusal: T) {
-    let mut refusals = refusals.lock();
-    if refusals.len() >= MOST_TOLD {
-        refusals.clear();
+fn remember<T>(map: &Mutex<HashMap<u64, T>>, inode: u64, error: T) {
+    let mut map = map.lock();
+    if map.len() >= MAX_UNREPORTED {
+        map.clear();
     }
-    refusals.insert(number, refusal);
+    map.insert(inode, error);
 }
 
 impl RejectionTable {
-    /// Why a file was not saved, told once.
-    pub(crate) fn untold(&self, number: u64) -> Option<nfsstat3> {
-        self.untold.lock().remove(&number)
+    /// Takes the status of a failed save, to be reported once.
+    pub(crate) fn take_unreported(&self, inode: u64) -> Option<nfsstat3> {
+        self.unreported.lock().remove(&inode)
     }
 
-    /// Nobody waited for the answer: it is told to the next who asks.
-    pub(crate) fn tell_later(&self, number: u64, fault: &Fault) {
-        remember(&self.untold, number, status(fault.kind()));
+    /// Stores the error of an asynchronous save for the next client that asks.
+    pub(crate) fn report_later(&self, inode: u64, fault: &Fault) {
+        remember(&self.unreported, inode, status(fault.kind()));
     }
 
-    /// Keeps a refused text for whoever goes on with it; gives up the oldest ones where there are too many.
-    pub(crate) fn keep(&self, number: u64, text: RejectedText, fault: &Fault) {
+    /// Stores a rejected text so that it can be continued; the oldest ones expire beyond the
+    /// limits.
+    pub(crate) fn store(&self, inode: u64, text: RejectedText, fault: &Fault) {
         let mut texts = self.texts.lock();
-        texts.insert(number, (text, Instant::now(), status(fault.kind())));
-        let is_much = |texts: &HashMap<u64, PendingRejection>| {
-            texts.len() > MOST_TEXTS || texts.values().map(|(text, ..)| text.length()).sum::<u64>() > MOST_BYTES
+        texts.insert(inode, (text, Instant::now(), status(fault.kind())));
+        let is_over_limit = |texts: &HashMap<u64, PendingRejection>| {
+            texts.len() > MAX_TEXTS || texts.values().map(|(text, ..)| text.length()).sum::<u64>() > MAX_TEXT_BYTES
         };
-        while is_much(&texts)
-            && let Some(oldest) = texts.iter().min_by_key(|(_, (_, since, _))| *since).map(|(number, _)| *number)
+        while is_over_limit(&texts)
+            && let Some(oldest) = texts.iter().min_by_key(|(_, (_, since, _))| *since).map(|(inode, _)| *inode)
         {
-            self.give_up(&mut texts, oldest);
+            self.expire(&mut texts, oldest);
         }
     }
 
-    fn give_up(&self, texts: &mut HashMap<u64, PendingRejection>, number: u64) {
-        if let Some((.., status)) = texts.remove(&number) {
-            remember(&self.given_up, number, (Instant::now(), status));
+    fn expire(&self, texts: &mut HashMap<u64, PendingRejection>, inode: u64) {
+        if let Some((.., status)) = texts.remove(&inode) {
+            remember(&self.expired, inode, (Instant::now(), status));
         }
     }
 
-    /// Gives up the texts that waited for long, and says when it is time for the next.
-    pub(crate) fn give_up_due(&self, now: Instant) -> Option<Instant> {
+    /// Expires old texts and returns when the next one is due.
+    pub(crate) fn expire_due(&self, now: Instant) -> Option<Instant> {
         let mut texts = self.texts.lock();
-        let due: Vec<u64> =
-            texts.iter().filter(|(_, (_, since, _))| *since + PATIENCE <= now).map(|(number, _)| *number).collect();
-        due.into_iter().for_each(|number| self.give_up(&mut texts, number));
-        texts.values().map(|(_, since, _)| *since + PATIENCE).min()
+        let due_inodes: Vec<u64> =
+            texts.iter().filter(|(_, (_, since, _))| *since + RESUME_TIMEOUT <= now).map(|(inode, _)| *inode).collect();
+        due_inodes.into_iter().for_each(|inode| self.expire(&mut texts, inode));
+        texts.values().map(|(_, since, _)| *since + RESUME_TIMEOUT).min()
     }
 
-    /// Whether a text waits for whoever goes on with it.
-    pub(crate) fn has_text(&self, number: u64) -> bool {
-        self.texts.lock().contains_key(&number)
+    pub(crate) fn has_text(&self, inode: u64) -> bool {
+        self.texts.lock().contains_key(&inode)
     }
 
-    /// Nobody goes on with what was refused: the file is written anew, or gone.
-    pub(crate) fn forget(&self, number: u64) {
-        self.untold.lock().remove(&number);
-        self.texts.lock().remove(&number);
-        self.given_up.lock().remove(&number);
+    /// Forgets all rejections of a file that is rewritten or removed.
+    pub(crate) fn forget(&self, inode: u64) {
+        self.unreported.lock().remove(&inode);
+        self.texts.lock().remove(&inode);
+        self.expired.lock().remove(&inode);
     }
 }
 
-/// What a text has where something is written.
+/// The part of a text that a write replaces.
 #[derive(Debug)]
 struct TextSlice {
-    /// How long all of the text is.
     length: u64,
     bytes: Bytes,
 }
@@ -113,125 +113,126 @@ impl TextSlice {
         Ok(Self { length: vfs.attributes(node)?.size, bytes: vfs.read_node(node, offset, data.len())? })
     }
 
-    /// The copy of a refused text that is kept for people; none when it is gone.
-    fn of_kept(vfs: &Vfs, path: &TreePath, written: (u64, &[u8])) -> Option<Self> {
-        let place = svcfs_vfs::rejected_path(path)?;
-        let (node, _) = vfs.lookup_path(&Caller::new(Protocol::Internal), &place).ok()?;
-        let part = Self::of_node(vfs, node, written).ok();
+    /// The copy under `.svc/rejected`; `None` when it was removed.
+    fn of_stored_copy(vfs: &Vfs, path: &TreePath, written: (u64, &[u8])) -> Option<Self> {
+        let copy_path = svcfs_vfs::rejected_path(path)?;
+        let (node, _) = vfs.lookup_path(&Caller::new(Protocol::Internal), &copy_path).ok()?;
+        let slice = Self::of_node(vfs, node, written).ok();
         vfs.forget(node, 1);
-        part
+        slice
     }
 
-    fn of_refused(text: &RejectedText, (offset, data): (u64, &[u8])) -> Result<Self, Fault> {
+    fn of_rejected(text: &RejectedText, (offset, data): (u64, &[u8])) -> Result<Self, Fault> {
         Ok(Self { length: text.length(), bytes: text.read(offset, data.len())? })
     }
 
-    /// In how many bytes it is another than what is written there.
-    fn differing(&self, data: &[u8]) -> usize {
-        self.bytes.iter().zip(data).filter(|(there, written)| there != written).count()
+    fn count_differences(&self, data: &[u8]) -> usize {
+        self.bytes.iter().zip(data).filter(|(current_byte, written)| current_byte != written).count()
     }
 }
 
-/// Whether a write goes on with the page that stands, and not with the text that was refused.
-fn is_of_standing(standing: &TextSlice, refused: &TextSlice, (offset, data): (u64, &[u8])) -> bool {
-    // Clients leave no holes.
-    if offset > standing.length || offset > refused.length {
-        return offset <= standing.length;
+/// Whether a write continues the current page, and not the rejected text.
+fn continues_current(current: &TextSlice, rejected: &TextSlice, (offset, data): (u64, &[u8])) -> bool {
+    // Clients do not leave holes.
+    if offset > current.length || offset > rejected.length {
+        return offset <= current.length;
     }
     let end = offset + data.len() as u64;
-    let is_part = end <= standing.length && (offset, end) != (0, standing.length);
-    if is_part && standing.differing(data) == 0 {
-        // Nobody writes what is there.
+    let is_overwrite = end <= current.length && (offset, end) != (0, current.length);
+    if is_overwrite && current.count_differences(data) == 0 {
+        // Clients do not write what the page already contains.
         return false;
     }
-    standing.differing(data) < refused.differing(data)
+    current.count_differences(data) < rejected.count_differences(data)
 }
 
 impl NfsExport {
-    /// A file that was just opened goes on with its refused text, when what is about to be written does. What that text began from, then, where it keeps
-    /// to that.
-    ///
-    /// # Errors
-    /// `Conflict` when others are writing the file; why it was refused, when the text was given up.
-    pub(crate) fn goes_on(
+    /// Continues the rejected text of a file that was just opened, if the write belongs to it.
+    /// Returns the base version of the text then, with which the next save is checked. Errors:
+    /// `Conflict` when others are writing the file; the status of the rejection when the text has
+    /// expired.
+    pub(crate) fn resume_rejected(
         &self,
-        (number, path): (u64, &TreePath),
+        (inode, path): (u64, &TreePath),
         (node, handle): (NodeId, HandleId),
         written: (u64, &[u8]),
     ) -> Result<Option<Option<ETag>>, NfsError> {
-        let waiting = self.refused.texts.lock().remove(&number);
-        let Some((text, since, status)) = waiting else {
-            return self.is_not_given_up((number, path), node, written).map(|()| None);
+        let pending = self.rejections.texts.lock().remove(&inode);
+        let Some((text, since, status)) = pending else {
+            return self.check_not_expired((inode, path), node, written).map(|()| None);
         };
-        let outcome = TextSlice::of_refused(&text, written).and_then(|refused| {
-            let standing = TextSlice::of_node(self.vfs(), node, written)?;
-            Ok(is_of_standing(&standing, &refused, written))
+        let outcome = TextSlice::of_rejected(&text, written).and_then(|rejected| {
+            let current = TextSlice::of_node(self.vfs(), node, written)?;
+            Ok(continues_current(&current, &rejected, written))
         });
         let (fault, text) = match outcome {
-            // What was not told is told yet, to whoever asks next.
+            // An unreported status stays for the next client that asks.
             Ok(true) => return Ok(None),
             Ok(false) => match self.vfs().reattach(handle, text) {
                 Ok(base) => {
-                    // Judged anew, whole.
-                    self.refused.untold(number);
+                    // The full text is checked again.
+                    self.rejections.take_unreported(inode);
                     return Ok(Some(base));
                 }
-                Err(refused) => refused,
+                Err(rejected) => rejected,
             },
             Err(fault) => (fault, text),
         };
-        self.refused.texts.lock().insert(number, (text, since, status));
+        self.rejections.texts.lock().insert(inode, (text, since, status));
         Err(fault.into())
     }
 
-    fn is_not_given_up(
+    fn check_not_expired(
         &self,
-        (number, path): (u64, &TreePath),
+        (inode, path): (u64, &TreePath),
         node: NodeId,
         written: (u64, &[u8]),
     ) -> Result<(), NfsError> {
-        let Some((when, status)) = self.refused.given_up.lock().get(&number).copied() else { return Ok(()) };
-        if when.elapsed() < REMEMBERED
-            && let Some(kept) = TextSlice::of_kept(self.vfs(), path, written)
-            && !is_of_standing(&TextSlice::of_node(self.vfs(), node, written)?, &kept, written)
+        let Some((when, status)) = self.rejections.expired.lock().get(&inode).copied() else { return Ok(()) };
+        if when.elapsed() < EXPIRED_TTL
+            && let Some(copy) = TextSlice::of_stored_copy(self.vfs(), path, written)
+            && !continues_current(&TextSlice::of_node(self.vfs(), node, written)?, &copy, written)
         {
             return Err(status.into());
         }
-        self.refused.given_up.lock().remove(&number);
+        self.rejections.expired.lock().remove(&inode);
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{TextSlice, is_of_standing};
+    use super::{TextSlice, continues_current};
 
-    /// Whether a write goes on with a page that stands and not with another text that was refused.
-    fn goes_on(standing: &'static str, refused: &'static str, offset: usize, data: &str) -> bool {
-        let part = |text: &'static str| {
+    /// Whether a write continues the current page and not the rejected text.
+    fn resume_rejected(current: &'static str, rejected: &'static str, offset: usize, data: &str) -> bool {
+        let slice = |text: &'static str| {
             let range = offset.min(text.len())..(offset + data.len()).min(text.len());
             TextSlice { length: text.len() as u64, bytes: text[range].into() }
         };
-        is_of_standing(&part(standing), &part(refused), (offset as u64, data.as_bytes()))
+        continues_current(&slice(current), &slice(rejected), (offset as u64, data.as_bytes()))
     }
 
     #[test]
     fn a_write_goes_on_with_the_text_that_it_fits_in() {
-        let (standing, refused) = ("# Page\n\none\ntwo\n", "# Mine\n```\n");
-        assert!(!goes_on(standing, refused, 11, "ls\n"), "at the end of what was refused");
-        assert!(goes_on(standing, refused, 16, "three\n"), "at the end of the page, where the other would get a hole");
-        assert!(!goes_on("# P\n", refused, 11, "ls\n"), "where the page would get a hole");
-        assert!(!goes_on("# P\n", refused, 50, "ls\n"), "where both would");
-        assert!(!goes_on(standing, refused, 0, "# Mine\n```\nls\n```\n"), "all of what was refused, and more");
-        assert!(goes_on(standing, refused, 0, "# Page\n\none\ntwo\nthree\n"), "all of the page, and more");
-        assert!(goes_on(standing, refused, 0, standing), "all of the page as it is");
-        assert!(!goes_on("", refused, 0, "# Mine\n```\nls\n"), "an empty page has nothing that it fits in");
-        assert!(!goes_on("title: A", "title: [", 7, "A"), "nobody writes what is there");
+        let (current, rejected) = ("# Page\n\none\ntwo\n", "# Mine\n```\n");
+        assert!(!resume_rejected(current, rejected, 11, "ls\n"), "at the end of what was refused");
         assert!(
-            !goes_on("one\n", "two\n", 4, "three\n"),
+            resume_rejected(current, rejected, 16, "three\n"),
+            "at the end of the page, where the other would get a hole"
+        );
+        assert!(!resume_rejected("# P\n", rejected, 11, "ls\n"), "where the page would get a hole");
+        assert!(!resume_rejected("# P\n", rejected, 50, "ls\n"), "where both would");
+        assert!(!resume_rejected(current, rejected, 0, "# Mine\n```\nls\n```\n"), "all of what was refused, and more");
+        assert!(resume_rejected(current, rejected, 0, "# Page\n\none\ntwo\nthree\n"), "all of the page, and more");
+        assert!(resume_rejected(current, rejected, 0, current), "all of the page as it is");
+        assert!(!resume_rejected("", rejected, 0, "# Mine\n```\nls\n"), "an empty page has nothing that it fits in");
+        assert!(!resume_rejected("title: A", "title: [", 7, "A"), "nobody writes what is there");
+        assert!(
+            !resume_rejected("one\n", "two\n", 4, "three\n"),
             "both fit: what was refused is refused once more at the worst"
         );
-        assert!(!goes_on("longer page", "page", 3, ""), "a length that both have");
-        assert!(goes_on("longer page", "page", 8, ""), "one that the page has");
+        assert!(!resume_rejected("longer page", "page", 3, ""), "a length that both have");
+        assert!(resume_rejected("longer page", "page", 8, ""), "one that the page has");
     }
 }

@@ -1,6 +1,7 @@
-//! Answers to changes that must not be made twice.
+//! Duplicate request cache: replies to calls that must not be executed twice.
 //!
-//! A client whose connection broke asks again, by the same number. A file that it removed would be missing then, a name that it made taken.
+//! A client whose connection broke retransmits with the same id. A second REMOVE would fail with
+//! NOENT, a second CREATE with EXIST.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -8,34 +9,31 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// So many answers are remembered.
-const MOST: usize = 2048;
-/// For so long. Whoever asks by the same number later means another change: programs begin to count anew when they are started.
-const KEPT: Duration = Duration::from_secs(120);
+const MAX_REPLIES: usize = 2048;
+/// How long a reply is valid. The same id later is another call: ids restart with the client
+/// program.
+const REPLY_TTL: Duration = Duration::from_secs(120);
 
-/// What tells one question from others: who asked, by which number, and a hash of the question.
+/// Identifies a call: client address, id, and a hash of the message.
 pub(crate) type RequestKey = (IpAddr, u32, u64);
 
-/// What is known of a question.
 pub(crate) enum ReplyLookup<'a> {
-    /// It is new, and to be answered by whoever asked for this.
+    /// Not seen before; the caller executes it.
     New(PendingReply<'a>),
-    /// It is being answered.
-    Now,
-    /// It was answered so.
-    Before(Vec<u8>),
+    InProgress,
+    Cached(Vec<u8>),
 }
 
-/// A question that is being answered. One that is dropped without an answer, because answering it went wrong, is new when it is asked again.
+/// A call in progress. If it is dropped without a reply (a panic), a retransmission counts as new.
 pub(crate) struct PendingReply<'a> {
     replies: &'a ReplyCache,
-    question: RequestKey,
+    key: RequestKey,
 }
 
 impl PendingReply<'_> {
-    pub(crate) fn answered(self, answer: &[u8]) {
-        if let Some(kept) = self.replies.0.lock().answers.get_mut(&self.question) {
-            *kept = Some((Instant::now(), answer.to_vec()));
+    pub(crate) fn complete(self, reply: &[u8]) {
+        if let Some(slot) = self.replies.0.lock().replies.get_mut(&self.key) {
+            *slot = Some((Instant::now(), reply.to_vec()));
         }
     }
 }
@@ -43,44 +41,45 @@ impl PendingReply<'_> {
 impl Drop for PendingReply<'_> {
     fn drop(&mut self) {
         let mut inner = self.replies.0.lock();
-        if inner.answers.get(&self.question).is_some_and(Option::is_none) {
-            inner.answers.remove(&self.question);
-            inner.order.retain(|question| *question != self.question);
+        if inner.replies.get(&self.key).is_some_and(Option::is_none) {
+            inner.replies.remove(&self.key);
+            inner.order.retain(|key| *key != self.key);
         }
     }
 }
 
 #[derive(Default)]
 struct ReplyTable {
-    answers: HashMap<RequestKey, Option<(Instant, Vec<u8>)>>,
+    replies: HashMap<RequestKey, Option<(Instant, Vec<u8>)>>,
     order: VecDeque<RequestKey>,
 }
 
-/// The newest answers.
 #[derive(Default)]
 pub(crate) struct ReplyCache(Mutex<ReplyTable>);
 
 impl ReplyCache {
-    pub(crate) fn hear(&self, question: RequestKey) -> ReplyLookup<'_> {
-        self.hear_at(question, Instant::now())
+    pub(crate) fn lookup(&self, key: RequestKey) -> ReplyLookup<'_> {
+        self.lookup_at(key, Instant::now())
     }
 
-    fn hear_at(&self, question: RequestKey, now: Instant) -> ReplyLookup<'_> {
+    fn lookup_at(&self, key: RequestKey, now: Instant) -> ReplyLookup<'_> {
         let mut inner = self.0.lock();
-        match inner.answers.get(&question) {
-            Some(Some((then, answer))) if now < *then + KEPT => return ReplyLookup::Before(answer.clone()),
-            Some(Some(_)) => inner.order.retain(|known| *known != question),
-            Some(None) => return ReplyLookup::Now,
+        match inner.replies.get(&key) {
+            Some(Some((stored_at, reply))) if now < *stored_at + REPLY_TTL => {
+                return ReplyLookup::Cached(reply.clone());
+            }
+            Some(Some(_)) => inner.order.retain(|cached| *cached != key),
+            Some(None) => return ReplyLookup::InProgress,
             None => {}
         }
-        inner.answers.insert(question, None);
-        inner.order.push_back(question);
-        if inner.order.len() > MOST
+        inner.replies.insert(key, None);
+        inner.order.push_back(key);
+        if inner.order.len() > MAX_REPLIES
             && let Some(oldest) = inner.order.pop_front()
         {
-            inner.answers.remove(&oldest);
+            inner.replies.remove(&oldest);
         }
-        ReplyLookup::New(PendingReply { replies: self, question })
+        ReplyLookup::New(PendingReply { replies: self, key })
     }
 }
 
@@ -93,18 +92,18 @@ mod tests {
     #[test]
     fn a_question_is_answered_once_and_asked_anew_when_answering_it_went_wrong() {
         let replies = ReplyCache::default();
-        let question = (IpAddr::from(Ipv4Addr::LOCALHOST), 1, 2);
-        let ReplyLookup::New(asking) = replies.hear(question) else { panic!("it is new") };
-        assert!(matches!(replies.hear(question), ReplyLookup::Now));
-        drop(asking);
-        let ReplyLookup::New(asking) = replies.hear(question) else { panic!("nobody answers it") };
-        asking.answered(b"yes");
-        assert!(matches!(replies.hear(question), ReplyLookup::Before(answer) if answer == b"yes"));
-        let ReplyLookup::New(asking) = replies.hear_at(question, Instant::now() + KEPT) else {
+        let key = (IpAddr::from(Ipv4Addr::LOCALHOST), 1, 2);
+        let ReplyLookup::New(pending) = replies.lookup(key) else { panic!("it is new") };
+        assert!(matches!(replies.lookup(key), ReplyLookup::InProgress));
+        drop(pending);
+        let ReplyLookup::New(pending) = replies.lookup(key) else { panic!("nobody answers it") };
+        pending.complete(b"yes");
+        assert!(matches!(replies.lookup(key), ReplyLookup::Cached(reply) if reply == b"yes"));
+        let ReplyLookup::New(pending) = replies.lookup_at(key, Instant::now() + REPLY_TTL) else {
             panic!("it is another one")
         };
-        asking.answered(b"no");
-        assert!(matches!(replies.hear(question), ReplyLookup::Before(answer) if answer == b"no"));
+        pending.complete(b"no");
+        assert!(matches!(replies.lookup(key), ReplyLookup::Cached(reply) if reply == b"no"));
         assert_eq!(replies.0.lock().order.len(), 1);
     }
 }

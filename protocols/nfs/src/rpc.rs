@@ -1,4 +1,4 @@
-//! Remote procedure calls (RFC 5531): the head of a message, and of its answer.
+//! Remote procedure calls (RFC 5531): headers of calls and replies.
 
 use bytes::Bytes;
 use nfs3_types::rpc::{
@@ -8,28 +8,26 @@ use nfs3_types::xdr_codec::Pack;
 
 use crate::xdr_reader::{GarbageArguments, XdrReader};
 
-const VERSION: u32 = 2;
+const RPC_VERSION: u32 = 2;
 /// `AUTH_NONE` and `AUTH_SYS` (RFC 5531 8.2).
-const NOBODY: u32 = 0;
-const UNIX: u32 = 1;
-/// The longest credentials, in bytes.
-const CREDENTIALS: usize = 400;
-/// Most groups of a user.
-const GROUPS: u32 = 16;
+const AUTH_NONE: u32 = 0;
+const AUTH_SYS: u32 = 1;
+const MAX_CREDENTIALS_BYTES: usize = 400;
+const MAX_GROUPS: u32 = 16;
 
-/// A call: what is asked, and who says to ask.
+/// A call: procedure, user and arguments.
 #[derive(Debug)]
 pub(crate) struct RpcCall<'a> {
     pub(crate) id: u32,
     pub(crate) program: u32,
     pub(crate) version: u32,
     pub(crate) procedure: u32,
-    /// The number of the user; none when the client names none.
+    /// User id; `None` when the client sends none.
     pub(crate) user: Option<u32>,
     pub(crate) arguments: XdrReader<'a>,
 }
 
-/// An answer: its head, and the bytes of a file with which it ends, which are handed on as they were read.
+/// A reply: its header, and the file content at its end, which is not copied.
 #[derive(Debug)]
 pub(crate) struct RpcReply {
     pub(crate) head: Vec<u8>,
@@ -43,7 +41,7 @@ impl From<Vec<u8>> for RpcReply {
 }
 
 impl RpcReply {
-    /// Zeros behind the bytes, up to a multiple of four.
+    /// Zero padding to a multiple of four bytes.
     pub(crate) const fn padding(&self) -> &'static [u8] {
         match self.data.len() % 4 {
             1 => &[0; 3],
@@ -53,89 +51,86 @@ impl RpcReply {
         }
     }
 
-    /// How long it is.
     pub(crate) const fn length(&self) -> usize {
         self.head.len() + self.data.len() + self.padding().len()
     }
 }
 
-/// What is not answered by a procedure.
+/// A message that no procedure handles.
 #[derive(Debug)]
 pub(crate) enum RpcRejection {
-    /// No call at all: there is nothing to answer to.
-    Nonsense,
-    /// Answered so.
-    Told(Vec<u8>),
+    /// Not a call: it gets no reply.
+    NotACall,
+    /// An error reply.
+    Reply(Vec<u8>),
 }
 
 impl From<GarbageArguments> for RpcRejection {
     fn from(GarbageArguments: GarbageArguments) -> Self {
-        Self::Nonsense
+        Self::NotACall
     }
 }
 
 impl<'a> RpcCall<'a> {
-    /// Reads the head of a message.
-    pub(crate) fn of(record: &'a [u8]) -> Result<Self, RpcRejection> {
-        let mut head = XdrReader::of(record);
+    pub(crate) fn parse(record: &'a [u8]) -> Result<Self, RpcRejection> {
+        let mut head = XdrReader::new(record);
         let id = head.value()?;
         if head.value::<u32>()? != 0 {
-            return Err(RpcRejection::Nonsense);
+            return Err(RpcRejection::NotACall);
         }
-        if head.value::<u32>()? != VERSION {
-            return Err(RpcRejection::Told(denied(id, rejected_reply::rpc_mismatch(VERSION, VERSION))));
+        if head.value::<u32>()? != RPC_VERSION {
+            return Err(RpcRejection::Reply(denied(id, rejected_reply::rpc_mismatch(RPC_VERSION, RPC_VERSION))));
         }
         let (program, version, procedure) = (head.value()?, head.value()?, head.value()?);
-        let (flavor, credentials) = (head.value::<u32>()?, head.bytes(CREDENTIALS)?);
+        let (flavor, credentials) = (head.value::<u32>()?, head.bytes(MAX_CREDENTIALS_BYTES)?);
         head.value::<u32>()?;
-        head.bytes(CREDENTIALS)?;
-        let refused = |stat| RpcRejection::Told(denied(id, rejected_reply::auth_error(stat)));
+        head.bytes(MAX_CREDENTIALS_BYTES)?;
+        let auth_error = |stat| RpcRejection::Reply(denied(id, rejected_reply::auth_error(stat)));
         let user = match flavor {
-            NOBODY => None,
-            UNIX => Some(user(credentials).map_err(|GarbageArguments| refused(auth_stat::AUTH_BADCRED))?),
-            _ => return Err(refused(auth_stat::AUTH_TOOWEAK)),
+            AUTH_NONE => None,
+            AUTH_SYS => Some(user(credentials).map_err(|GarbageArguments| auth_error(auth_stat::AUTH_BADCRED))?),
+            _ => return Err(auth_error(auth_stat::AUTH_TOOWEAK)),
         };
         Ok(Self { id, program, version, procedure, user, arguments: head })
     }
 
-    /// The answer of a procedure.
-    pub(crate) fn answer(&self, body: &impl Pack) -> Vec<u8> {
-        let mut answer = accepted(self.id, accept_stat_data::SUCCESS);
-        answer.reserve(body.packed_size());
-        // Written into memory.
-        let _written = body.pack(&mut answer);
-        answer
+    pub(crate) fn success(&self, body: &impl Pack) -> Vec<u8> {
+        let mut reply = accepted(self.id, accept_stat_data::SUCCESS);
+        reply.reserve(body.packed_size());
+        // Writing into memory does not fail.
+        let _written = body.pack(&mut reply);
+        reply
     }
 
-    /// The answer of a procedure that ends with these bytes; `body` ends with none, of which there is the length (RFC 4506 4.10).
-    pub(crate) fn answer_with(&self, body: &impl Pack, data: Bytes) -> RpcReply {
-        let mut head = self.answer(body);
+    /// A successful reply that ends with `data`; `body` ends with an empty byte string, whose
+    /// length is replaced (RFC 4506 4.10).
+    pub(crate) fn success_with_data(&self, body: &impl Pack, data: Bytes) -> RpcReply {
+        let mut head = self.success(body);
         head.truncate(head.len() - size_of::<u32>());
-        // Nothing that is read at once is longer.
+        // Reads are limited far below 4 GiB.
         head.extend(u32::try_from(data.len()).unwrap_or(u32::MAX).to_be_bytes());
         RpcReply { head, data }
     }
 
-    /// The answer to what no procedure answers.
-    pub(crate) fn refuse(&self, why: accept_stat_data) -> Vec<u8> {
-        accepted(self.id, why)
+    /// An error reply of the RPC layer.
+    pub(crate) fn error(&self, error: accept_stat_data) -> Vec<u8> {
+        accepted(self.id, error)
     }
 
-    /// The answer to somebody who is not let in.
     pub(crate) fn deny(&self) -> Vec<u8> {
         denied(self.id, rejected_reply::auth_error(auth_stat::AUTH_TOOWEAK))
     }
 }
 
-/// The user whom credentials name (RFC 5531, appendix A).
+/// The user id in `AUTH_SYS` credentials (RFC 5531, appendix A).
 fn user(credentials: &[u8]) -> Result<u32, GarbageArguments> {
-    let mut credentials = XdrReader::of(credentials);
+    let mut credentials = XdrReader::new(credentials);
     credentials.value::<u32>()?;
     credentials.bytes(255)?;
     let user = credentials.value()?;
     credentials.value::<u32>()?;
     let groups = credentials.value::<u32>()?;
-    if groups > GROUPS {
+    if groups > MAX_GROUPS {
         return Err(GarbageArguments);
     }
     for _ in 0..groups {
@@ -149,14 +144,13 @@ fn accepted(id: u32, reply_data: accept_stat_data) -> Vec<u8> {
     packed(id, reply_body::MSG_ACCEPTED(accepted_reply { verf: opaque_auth::default(), reply_data }))
 }
 
-fn denied(id: u32, why: rejected_reply) -> Vec<u8> {
-    packed(id, reply_body::MSG_DENIED(why))
+fn denied(id: u32, error: rejected_reply) -> Vec<u8> {
+    packed(id, reply_body::MSG_DENIED(error))
 }
 
 fn packed(xid: u32, body: reply_body<'static>) -> Vec<u8> {
     let message = rpc_msg { xid, body: msg_body::REPLY(body) };
     let mut bytes = Vec::with_capacity(64);
-    // Written into memory.
     let _written = message.pack(&mut bytes);
     bytes
 }

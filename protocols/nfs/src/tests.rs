@@ -1,4 +1,5 @@
-//! Through the procedures, with the bytes that clients send; without a network where that tells nothing more.
+//! Through the procedures, with the bytes that clients send; without a network where that tells
+//! nothing more.
 
 mod changes;
 mod clients;
@@ -89,14 +90,15 @@ impl Served {
     /// The same root, opened by another life of the server.
     fn again(self) -> Self {
         let Self { protocol, server, folder, .. } = self;
-        protocol.exports().open.iter().for_each(|export| export.end());
+        protocol.exports().open.iter().for_each(|export| export.close_all());
         drop(protocol);
         server.primary().vfs.close().unwrap();
         drop(server);
         Self::over(folder)
     }
 
-    /// What a new server finds when this one died in this moment. A copy that a file went from meanwhile shows no moment, and is made again.
+    /// What a new server finds when this one died in this moment. A copy that a file went from
+    /// meanwhile shows no moment, and is made again.
     fn died(&self) -> Self {
         for _ in 0..100 {
             let folder = tempfile::tempdir().unwrap();
@@ -131,7 +133,8 @@ impl Served {
     fn send(&self, message: &[u8]) -> Option<Vec<u8>> {
         let client = NfsClient { address: self.address, user: None };
         // As a connection does.
-        let answer = self.protocol.at_once(client, message).or_else(|| self.protocol.answer(client, message));
+        let answer =
+            self.protocol.try_answer_cached(client, message).or_else(|| self.protocol.dispatch(client, message));
         answer.map(whole)
     }
 

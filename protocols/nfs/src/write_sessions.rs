@@ -1,7 +1,8 @@
-//! Files that are being written.
+//! Write sessions: files that are being written.
 //!
-//! The protocol knows no closing. A file is saved, which is one version, when nobody wrote to it for a while, when a client asks for it to be made
-//! durable (COMMIT, which clients send when a program closes or flushes a file), when its name changes, and when somebody asks about history.
+//! NFSv3 has no close. A file is saved as one version when no client has written to it for a while,
+//! at COMMIT (which clients send when a program closes or flushes a file), when it is renamed, and
+//! when history is read.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -16,445 +17,440 @@ use svcfs_vfs::{EntryKind, HandleId, NodeId, OpenMode, RejectedBuffer, StableOpe
 use crate::error::{NfsError, status};
 use crate::export::NfsExport;
 use crate::file_handle::ExportEntry;
-use crate::rejected::PATIENCE;
+use crate::rejected::RESUME_TIMEOUT;
 use crate::stable_write_replay;
 
-/// A file is saved when nobody wrote to it for so long.
-pub(crate) const IDLE: Duration = Duration::from_secs(2);
-/// One that is written without a pause is saved once in so long.
-const LONGEST: Duration = Duration::from_secs(60);
-/// How long until a save is tried again that the disk refused.
-const AGAIN: Duration = Duration::from_secs(5);
-/// So many files may be written at once; beyond, the one that waited longest is saved.
-const MOST_FILES: usize = 512;
-/// So many bytes may wait to be saved in all the files of a space together.
-const MOST_BYTES: u64 = 256 << 20;
+/// A file is saved after this time without a write.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
+/// A file that is written without a pause is saved this often.
+const MAX_SAVE_INTERVAL: Duration = Duration::from_secs(60);
+/// How long until a save is retried after an I/O error.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// Number of files in a space that may be written at the same time; beyond it, those that were idle
+/// for longest are saved.
+const MAX_SESSIONS: usize = 512;
+const MAX_BUFFERED_BYTES: u64 = 256 << 20;
 
-/// A file that is being written.
 pub(crate) struct WriteSession {
     pub(crate) node: NodeId,
     pub(crate) handle: HandleId,
-    number: u64,
-    /// Who wrote last.
+    inode: u64,
     caller: Caller,
-    /// What stood there when the first promise was made.
+    /// The saved content when the first stable write was recorded.
     base: Option<Option<ETag>>,
-    began: Instant,
-    wrote: Instant,
-    /// When it is tried again, after the disk refused.
-    again: Option<Instant>,
-    /// How much of it waits in memory.
+    started: Instant,
+    last_write: Instant,
+    /// When to retry after an I/O error.
+    retry_at: Option<Instant>,
     bytes: u64,
-    /// It was too large for any version when it was written last.
     is_large: bool,
-    /// Bytes of stable writes.
-    promised: u64,
-    /// The first promise and the last one.
-    promises: Option<RangeInclusive<i64>>,
-    /// Since when and why all that there is of the file, which was never saved, is refused. Nobody wrote to it since.
-    refused: Option<(Instant, Kind)>,
-    /// It goes on with a refused text, of which nothing is promised any more: the next promise is of all of it.
-    is_owed_whole: bool,
-    is_over: bool,
+    /// Bytes of recorded stable writes.
+    stable_bytes: u64,
+    /// First and last log position of the recorded stable writes.
+    stable_writes: Option<RangeInclusive<i64>>,
+    /// When and why the file was rejected, if it was never saved and not written since.
+    rejected: Option<(Instant, Kind)>,
+    /// The session continues a rejected text whose records were dropped: the next record must
+    /// contain the full text.
+    needs_full_record: bool,
+    is_closed: bool,
 }
 
-/// A file that is being written, with its node and handle.
 type SessionHandle = (NodeId, HandleId, Arc<Mutex<WriteSession>>);
-/// The same, held.
 type SessionGuard = ArcMutexGuard<RawMutex, WriteSession>;
 
-/// The files of a space that are being written.
 #[derive(Default)]
 pub(crate) struct WriteSessions {
-    open: Mutex<HashMap<u64, SessionHandle>>,
+    by_inode: Mutex<HashMap<u64, SessionHandle>>,
 }
 
 impl WriteSessions {
-    /// The node of a file that is being written.
-    pub(crate) fn node(&self, number: u64) -> Option<NodeId> {
-        self.open.lock().get(&number).map(|(node, ..)| *node)
+    pub(crate) fn node(&self, inode: u64) -> Option<NodeId> {
+        self.by_inode.lock().get(&inode).map(|(node, ..)| *node)
     }
 
-    /// The file, held, if it is being written.
-    fn get(&self, number: u64) -> Option<SessionGuard> {
-        let writer = self.open.lock().get(&number).map(|(.., writer)| Arc::clone(writer))?;
-        let writer = Mutex::lock_arc(&writer);
-        (!writer.is_over).then_some(writer)
+    fn get(&self, inode: u64) -> Option<SessionGuard> {
+        let session = self.by_inode.lock().get(&inode).map(|(.., session)| Arc::clone(session))?;
+        let session = Mutex::lock_arc(&session);
+        (!session.is_closed).then_some(session)
     }
 
     fn all(&self) -> Vec<Arc<Mutex<WriteSession>>> {
-        self.open.lock().values().map(|(.., writer)| Arc::clone(writer)).collect()
+        self.by_inode.lock().values().map(|(.., session)| Arc::clone(session)).collect()
     }
 
-    /// How many bytes wait in memory to be saved. Files that somebody holds in this moment are not counted.
-    pub(crate) fn waiting(&self) -> u64 {
-        self.all().iter().filter_map(|writer| writer.try_lock().map(|held| held.bytes)).sum()
+    /// Total unsaved bytes in memory, without sessions that are locked now.
+    pub(crate) fn buffered_bytes(&self) -> u64 {
+        self.all().iter().filter_map(|session| session.try_lock().map(|guard| guard.bytes)).sum()
     }
 
-    /// Lets go of a file. Why it was not saved is noted before: whoever does not find the file asks for that.
-    fn forget(&self, writer: &mut WriteSession) {
-        writer.is_over = true;
-        let mut open = self.open.lock();
-        // Once it is over another may be open under the same number.
-        if open.get(&writer.number).is_some_and(|(_, handle, _)| *handle == writer.handle) {
-            open.remove(&writer.number);
+    /// Removes a session. An error must be stored before: a call that does not find the session
+    /// asks for it.
+    fn forget(&self, session: &mut WriteSession) {
+        session.is_closed = true;
+        let mut by_inode = self.by_inode.lock();
+        // A closed session may have a successor for the same inode.
+        if by_inode.get(&session.inode).is_some_and(|(_, handle, _)| *handle == session.handle) {
+            by_inode.remove(&session.inode);
         }
     }
 
-    /// Why a file was refused of which nothing was ever accepted.
-    pub(crate) fn refused(&self, number: u64) -> Option<nfsstat3> {
-        self.get(number)?.refused.map(|(_, kind)| status(kind))
+    /// The status of a rejected file that was never saved.
+    pub(crate) fn rejected_status(&self, inode: u64) -> Option<nfsstat3> {
+        self.get(inode)?.rejected.map(|(_, kind)| status(kind))
     }
 }
 
 impl WriteSession {
     fn due(&self) -> Instant {
-        match (self.refused, self.again) {
-            (Some((since, _)), _) => since + PATIENCE,
-            (None, Some(again)) => again,
-            (None, None) => (self.wrote + IDLE).min(self.began + LONGEST),
+        match (self.rejected, self.retry_at) {
+            (Some((since, _)), _) => since + RESUME_TIMEOUT,
+            (None, Some(retry_at)) => retry_at,
+            (None, None) => (self.last_write + IDLE_TIMEOUT).min(self.started + MAX_SAVE_INTERVAL),
         }
     }
 
-    /// What was promised of a file that is saved, or whose text is kept aside; and whether any of it was of stable writes.
-    fn promises_done(&mut self) -> Option<(RangeInclusive<i64>, bool)> {
-        if !self.is_over && self.refused.is_none() {
+    /// Takes the stable-write records of a session that was saved or rejected, and whether any of
+    /// them was a write.
+    fn take_finished_writes(&mut self) -> Option<(RangeInclusive<i64>, bool)> {
+        if !self.is_closed && self.rejected.is_none() {
             return None;
         }
-        let promised = std::mem::take(&mut self.promised);
-        Some((self.promises.take()?, promised > 0))
+        let stable_bytes = std::mem::take(&mut self.stable_bytes);
+        Some((self.stable_writes.take()?, stable_bytes > 0))
     }
 }
 
 impl NfsExport {
-    /// Holds a file that `caller` is about to write so, opened if it is not: as it stands, or as the text of a refused save that this goes on with.
-    pub(crate) fn writer(
+    /// Locks the session of a file that `caller` is about to write, and opens one if needed: with
+    /// the current page, or with the rejected text that the write continues.
+    pub(crate) fn open_session(
         &self,
         entry: &ExportEntry,
         caller: &Caller,
         written: (u64, &[u8]),
     ) -> Result<SessionGuard, NfsError> {
         loop {
-            if let Some(mut writer) = self.writers.get(entry.number) {
-                if self.vfs().path_of(writer.node).is_ok_and(|path| entry.now().is_ok_and(|now| now == path)) {
-                    writer.caller = caller.clone();
-                    if writer.refused.take().is_some() {
-                        // Judged anew, whole.
-                        self.refused.untold(entry.number);
-                        (writer.began, writer.is_owed_whole) = (Instant::now(), true);
+            if let Some(mut session) = self.sessions.get(entry.inode) {
+                if self.vfs().path_of(session.node).is_ok_and(|path| entry.current_path().is_ok_and(|now| now == path))
+                {
+                    session.caller = caller.clone();
+                    if session.rejected.take().is_some() {
+                        // The full text is checked again.
+                        self.rejections.take_unreported(entry.inode);
+                        (session.started, session.needs_full_record) = (Instant::now(), true);
                     }
-                    return Ok(writer);
+                    return Ok(session);
                 }
-                // Another door took the name away, or put it elsewhere, and what was written goes with it.
-                if writer.refused.is_some() {
-                    self.give_up(&mut writer)?;
+                // Another protocol removed or renamed the file; unsaved writes go with it.
+                if session.rejected.is_some() {
+                    self.discard(&mut session)?;
                     continue;
                 }
-                let saved = self.save(&mut writer);
-                if !writer.is_over {
+                let saved = self.save(&mut session);
+                if !session.is_closed {
                     saved?;
                 }
                 continue;
             }
-            let seen = entry.seen(caller)?;
-            match seen.attributes.kind {
+            let state = entry.stat(caller)?;
+            match state.attributes.kind {
                 EntryKind::File => {}
                 EntryKind::Directory => return Err(nfsstat3::NFS3ERR_ISDIR.into()),
                 EntryKind::Symlink | EntryKind::Special(_) => return Err(nfsstat3::NFS3ERR_INVAL.into()),
             }
-            let handle = self.vfs().open_node(caller, seen.node, OpenMode { write: true, truncate: false })?;
-            if let Some(mut writer) = self.opened(entry.number, (seen.node, handle), caller) {
-                let path = self.vfs().path_of(seen.node).map_err(NfsError::from);
-                match path.and_then(|path| self.goes_on((entry.number, &path), (seen.node, handle), written)) {
+            let handle = self.vfs().open_node(caller, state.node, OpenMode { write: true, truncate: false })?;
+            if let Some(mut session) = self.add_session(entry.inode, (state.node, handle), caller) {
+                let path = self.vfs().path_of(state.node).map_err(NfsError::from);
+                match path.and_then(|path| self.resume_rejected((entry.inode, &path), (state.node, handle), written)) {
                     Ok(None) => {}
-                    Ok(Some(base)) => (writer.base, writer.is_owed_whole) = (base.map(Some), true),
-                    Err(refusal) => {
-                        self.give_up(&mut writer)?;
-                        return Err(refusal);
+                    Ok(Some(base)) => (session.base, session.needs_full_record) = (base.map(Some), true),
+                    Err(error) => {
+                        self.discard(&mut session)?;
+                        return Err(error);
                     }
                 }
-                return Ok(writer);
+                return Ok(session);
             }
             self.vfs().release(caller, handle)?;
         }
     }
 
-    /// Remembers a file that was opened to be written; none when somebody was faster.
-    pub(crate) fn opened(
+    /// Adds a session for an opened file; `None` when another call was faster.
+    pub(crate) fn add_session(
         &self,
-        number: u64,
+        inode: u64,
         (node, handle): (NodeId, HandleId),
         caller: &Caller,
     ) -> Option<SessionGuard> {
         let now = Instant::now();
-        let writer = WriteSession {
+        let session = WriteSession {
             node,
             handle,
-            number,
+            inode,
             caller: caller.clone(),
             base: None,
-            began: now,
-            wrote: now,
-            again: None,
+            started: now,
+            last_write: now,
+            retry_at: None,
             bytes: 0,
             is_large: false,
-            promised: 0,
-            promises: None,
-            refused: None,
-            is_owed_whole: false,
-            is_over: false,
+            stable_bytes: 0,
+            stable_writes: None,
+            rejected: None,
+            needs_full_record: false,
+            is_closed: false,
         };
-        let writer = Arc::new(Mutex::new(writer));
-        let held = Mutex::lock_arc(&writer);
-        let mut open = self.writers.open.lock();
-        if open.contains_key(&number) {
+        let session = Arc::new(Mutex::new(session));
+        let guard = Mutex::lock_arc(&session);
+        let mut by_inode = self.sessions.by_inode.lock();
+        if by_inode.contains_key(&inode) {
             return None;
         }
-        open.insert(number, (node, handle, writer));
-        drop(open);
-        Some(held)
+        by_inode.insert(inode, (node, handle, session));
+        drop(by_inode);
+        Some(guard)
     }
 
-    /// Notes that a file was written, and with `is_flushed` sees to it that this is not lost in a power cut; without, not when this process dies.
-    pub(crate) fn promise(
+    /// Records a stable write. With `is_flushed` it survives a power failure, otherwise only the
+    /// death of this process.
+    pub(crate) fn record_stable_write(
         &self,
-        writer: &mut WriteSession,
-        act: StableOperation,
+        session: &mut WriteSession,
+        operation: StableOperation,
         is_flushed: bool,
     ) -> Result<(), Fault> {
-        let bytes = match &act {
+        let bytes = match &operation {
             StableOperation::Resize(_) => 0,
             StableOperation::Write(_, data) => data.len() as u64,
         };
-        if writer.is_large {
-            return if is_flushed || writer.promises.is_some() { self.keep_large(writer) } else { Ok(()) };
+        if session.is_large {
+            return if is_flushed || session.stable_writes.is_some() { self.flush_large(session) } else { Ok(()) };
         }
-        let base = *writer.base.get_or_insert_with(|| stable_write_replay::standing(self.vfs(), writer.node));
-        let author = Some(writer.caller.actor());
-        let made = if base.is_none() { self.vfs().attributes(writer.node).ok() } else { None };
-        let disk = made.map_or_else(DiskAttributes::default, |made| DiskAttributes {
-            mode: Some(made.mode),
-            owner: Some((made.uid, made.gid)),
+        let base = *session.base.get_or_insert_with(|| stable_write_replay::saved_etag(self.vfs(), session.node));
+        let author = Some(session.caller.actor());
+        let created = if base.is_none() { self.vfs().attributes(session.node).ok() } else { None };
+        let attributes = created.map_or_else(DiskAttributes::default, |created| DiskAttributes {
+            mode: Some(created.mode),
+            owner: Some((created.uid, created.gid)),
             ..DiskAttributes::default()
         });
-        for act in self.owed_acts(writer, act)? {
-            let promise = StableWrite {
-                inode: writer.number,
-                base_etag: base,
-                operation: act,
-                author: author.clone(),
-                attributes: disk,
-            };
-            let position = self.numbers.record_write(&promise, is_flushed)?;
-            let first = writer.promises.as_ref().map_or(position, |before| *before.start());
-            writer.promises = Some(first..=position);
+        for operation in self.operations_to_record(session, operation)? {
+            let write =
+                StableWrite { inode: session.inode, base_etag: base, operation, author: author.clone(), attributes };
+            let position = self.inode_table.record_write(&write, is_flushed)?;
+            let first = session.stable_writes.as_ref().map_or(position, |before| *before.start());
+            session.stable_writes = Some(first..=position);
         }
-        writer.is_owed_whole = false;
-        writer.promised += bytes;
-        if writer.promised <= MAX_FILE_BYTES as u64 {
+        session.needs_full_record = false;
+        session.stable_bytes += bytes;
+        if session.stable_bytes <= MAX_FILE_BYTES as u64 {
             return Ok(());
         }
-        let saved = self.save(writer);
+        let saved = self.save(session);
         match saved {
-            // What was written just now is part of what is refused, and kept aside with it.
-            Err(fault) if self.refused.has_text(writer.number) || writer.refused.is_some() => {
-                self.refused.tell_later(writer.number, &fault);
+            // The write just recorded is part of the rejected text and stored with it.
+            Err(fault) if self.rejections.has_text(session.inode) || session.rejected.is_some() => {
+                self.rejections.report_later(session.inode, &fault);
                 Ok(())
             }
             saved => saved,
         }
     }
 
-    /// What is promised by a change that was done: that change, or all of a text.
-    fn owed_acts(&self, writer: &WriteSession, act: StableOperation) -> Result<Vec<StableOperation>, Fault> {
-        if !writer.is_owed_whole {
-            return Ok(vec![act]);
+    /// The operations to record for a write: itself, or the full text.
+    fn operations_to_record(
+        &self,
+        session: &WriteSession,
+        operation: StableOperation,
+    ) -> Result<Vec<StableOperation>, Fault> {
+        if !session.needs_full_record {
+            return Ok(vec![operation]);
         }
-        let text = self.vfs().read_node(writer.node, 0, MAX_FILE_BYTES)?;
+        let text = self.vfs().read_node(session.node, 0, MAX_FILE_BYTES)?;
         Ok(vec![StableOperation::Resize(0), StableOperation::Write(0, text.into())])
     }
 
-    /// A large file is on the disk and has no versions: it is flushed there. What was promised while it was small is kept by that; done once more
-    /// when the space is opened next, it would cut the file.
-    fn keep_large(&self, writer: &mut WriteSession) -> Result<(), Fault> {
-        self.vfs().publish(&writer.caller, writer.node, Durability::Now)?;
-        if let Some(promises) = writer.promises.clone() {
-            self.numbers.discard_writes(&[(writer.number, promises)], true)?;
+    /// Flushes a large file, which has no versions. Records from the time when it was small are
+    /// dropped: replaying them would truncate it.
+    fn flush_large(&self, session: &mut WriteSession) -> Result<(), Fault> {
+        self.vfs().publish(&session.caller, session.node, Durability::Now)?;
+        if let Some(stable_writes) = session.stable_writes.clone() {
+            self.inode_table.discard_writes(&[(session.inode, stable_writes)], true)?;
         }
-        (writer.base, writer.promised, writer.promises) = (None, 0, None);
+        (session.base, session.stable_bytes, session.stable_writes) = (None, 0, None);
         Ok(())
     }
 
-    /// Notes that a file was written.
-    pub(crate) fn wrote(&self, writer: &mut WriteSession) {
-        writer.wrote = Instant::now();
-        self.measure(writer);
+    pub(crate) fn mark_written(&self, session: &mut WriteSession) {
+        session.last_write = Instant::now();
+        self.update_size(session);
     }
 
-    /// How much of a file waits in memory: all of it, but for one that is too large for any version.
-    fn measure(&self, writer: &mut WriteSession) {
-        let size = self.vfs().attributes(writer.node).map_or(0, |attributes| attributes.size);
-        writer.is_large = size > MAX_FILE_BYTES as u64;
-        writer.bytes = if writer.is_large { 0 } else { size };
+    /// Updates the unsaved bytes: the file's size, or 0 for a file too large for versions.
+    fn update_size(&self, session: &mut WriteSession) {
+        let size = self.vfs().attributes(session.node).map_or(0, |attributes| attributes.size);
+        session.is_large = size > MAX_FILE_BYTES as u64;
+        session.bytes = if session.is_large { 0 } else { size };
     }
 
-    /// Saves the files that waited longest when there are too many, or too much in them. To be called while none is held.
-    pub(crate) fn make_room(&self) {
-        let open = self.writers.all();
-        if open.len() <= MOST_FILES && self.writers.waiting() <= MOST_BYTES {
+    /// Saves the sessions that were idle for longest when there are too many, or too many bytes in
+    /// them. The caller must not hold a session.
+    pub(crate) fn enforce_limits(&self) {
+        let by_inode = self.sessions.all();
+        if by_inode.len() <= MAX_SESSIONS && self.sessions.buffered_bytes() <= MAX_BUFFERED_BYTES {
             return;
         }
-        let mut times: Vec<Instant> = open.iter().filter_map(|writer| Some(writer.try_lock()?.wrote)).collect();
+        let mut times: Vec<Instant> =
+            by_inode.iter().filter_map(|session| Some(session.try_lock()?.last_write)).collect();
         times.sort();
-        // Half of them: they are one flush together.
+        // Half of the sessions, which share one flush.
         if let Some(middle) = times.get(times.len() / 2).copied() {
-            self.settle_those(|writer| writer.wrote <= middle);
+            self.save_matching(|session| session.last_write <= middle);
         }
     }
 
-    /// Saves a file, durably, and lets go of it.
-    ///
-    /// # Errors
-    /// Why it was not saved. What a gate or another's write forbids is kept where a person finds it; what the disk refused is tried again.
-    fn save(&self, writer: &mut WriteSession) -> Result<(), Fault> {
-        let outcome = self.publish(writer, Durability::Now);
-        if writer.is_over {
-            self.writers.forget(writer);
+    /// Saves a file durably and closes its session. Errors: why it was not saved. A text rejected
+    /// by a gate or for a conflict is stored under `.svc/rejected`; after an I/O error the save is
+    /// retried.
+    fn save(&self, session: &mut WriteSession) -> Result<(), Fault> {
+        let outcome = self.publish(session, Durability::Now);
+        if session.is_closed {
+            self.sessions.forget(session);
         }
-        if let Some((promises, is_flushed)) = writer.promises_done() {
-            self.numbers.discard_writes(&[(writer.number, promises)], is_flushed)?;
+        if let Some((stable_writes, is_flushed)) = session.take_finished_writes() {
+            self.inode_table.discard_writes(&[(session.inode, stable_writes)], is_flushed)?;
         }
         outcome
     }
 
-    /// Lets go of a file that nobody saves.
-    fn give_up(&self, writer: &mut WriteSession) -> Result<(), Fault> {
-        self.writers.forget(writer);
-        self.vfs().release(&writer.caller, writer.handle)
+    fn discard(&self, session: &mut WriteSession) -> Result<(), Fault> {
+        self.sessions.forget(session);
+        self.vfs().release(&session.caller, session.handle)
     }
 
-    /// Saves a file; that the save is over, done or refused, is left to the caller to make known.
-    fn publish(&self, writer: &mut WriteSession, durability: Durability) -> Result<(), Fault> {
-        // What was refused is judged anew once somebody goes on with it.
-        if writer.is_over || writer.refused.is_some() {
+    /// Saves a file. The caller reports the outcome and removes the session.
+    fn publish(&self, session: &mut WriteSession, durability: Durability) -> Result<(), Fault> {
+        // A rejected text is checked again after the next write.
+        if session.is_closed || session.rejected.is_some() {
             return Ok(());
         }
-        // Asked anew: programs of the mount write it, too.
-        self.measure(writer);
-        // Nothing else flushes a large file, and its promises go.
-        let is_flushed = writer.promises.is_some() && writer.is_large;
+        // Measured again: programs on the mount may write the file, too.
+        self.update_size(session);
+        // Only this flushes a large file, and its records are dropped afterwards.
+        let is_flushed = session.stable_writes.is_some() && session.is_large;
         let durability = if is_flushed { Durability::Now } else { durability };
-        // What the disk refused was put aside: a write of nothing goes on with it.
-        let goes_on = match writer.again {
-            Some(_) => self.vfs().write_node(&writer.caller, writer.handle, WriteAt::Offset(0), &[]).map(drop),
+        // After an I/O error the buffer is detached: an empty write attaches it again.
+        let reattached = match session.retry_at {
+            Some(_) => self.vfs().write_node(&session.caller, session.handle, WriteAt::Offset(0), &[]).map(drop),
             None => Ok(()),
         };
-        if goes_on.as_ref().is_err_and(|fault| fault.kind() == Kind::Conflict) {
-            // Others write the file by now. What was told to be safe stays promised.
-            writer.promises = None;
+        if reattached.as_ref().is_err_and(|fault| fault.kind() == Kind::Conflict) {
+            // Others write the file now. The stable-write records stay.
+            session.stable_writes = None;
         }
-        let outcome = goes_on.map_err(|fault| (fault, None));
-        let outcome = outcome.and_then(|()| self.vfs().publish_or_detach(&writer.caller, writer.handle, durability));
-        let Err((fault, left)) = outcome else {
-            writer.is_over = true;
-            return self.vfs().release(&writer.caller, writer.handle);
+        let outcome = reattached.map_err(|fault| (fault, None));
+        let outcome = outcome.and_then(|()| self.vfs().publish_or_detach(&session.caller, session.handle, durability));
+        let Err((fault, rejected_buffer)) = outcome else {
+            session.is_closed = true;
+            return self.vfs().release(&session.caller, session.handle);
         };
         if !matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked | Kind::TooLarge) {
-            writer.again = Some(Instant::now() + AGAIN);
+            session.retry_at = Some(Instant::now() + RETRY_INTERVAL);
             return Err(fault);
         }
-        if writer.promises.is_some()
-            // Kept aside, unless that is lost with the power: then it stays promised.
+        if session.stable_writes.is_some()
+            // The records are dropped only if the stored text is durable.
             && let Err(fault) = self.vfs().flush()
         {
-            tracing::error!(number = writer.number, error = ?fault, "what was refused is kept aside, and may be lost with the power");
-            writer.promises = None;
+            tracing::error!(inode = session.inode, error = ?fault, "a rejected text is stored, but a power failure may lose it: flushing failed");
+            session.stable_writes = None;
         }
-        match left {
+        match rejected_buffer {
             Some(RejectedBuffer::InPlace) => {
-                writer.refused = Some((Instant::now(), fault.kind()));
-                (writer.base, writer.again) = (None, None);
+                session.rejected = Some((Instant::now(), fault.kind()));
+                (session.base, session.retry_at) = (None, None);
                 return Err(fault);
             }
-            Some(RejectedBuffer::Detached(text)) => self.refused.keep(writer.number, text, &fault),
+            Some(RejectedBuffer::Detached(text)) => self.rejections.store(session.inode, text, &fault),
             None => {}
         }
-        writer.is_over = true;
-        // It was saved no less for that.
-        let _released = self.vfs().release(&writer.caller, writer.handle);
+        session.is_closed = true;
+        // The file is saved even if this fails.
+        let _released = self.vfs().release(&session.caller, session.handle);
         Err(fault)
     }
 
-    /// Saves a file now, if it is being written.
-    ///
-    /// # Errors
-    /// Why it was not saved, now or since somebody asked last.
-    pub(crate) fn settle(&self, number: u64) -> Result<(), NfsError> {
-        let saved = self.writers.get(number).map_or(Ok(()), |mut writer| self.save(&mut writer));
-        // Asked after: it may have been refused in this moment by another who saves it.
-        let untold = self.refused.untold(number);
+    /// Saves a file now, if it is being written. Errors: why it was not saved, now or since the
+    /// last report.
+    pub(crate) fn save_inode(&self, inode: u64) -> Result<(), NfsError> {
+        let saved = self.sessions.get(inode).map_or(Ok(()), |mut session| self.save(&mut session));
+        // Read afterwards: a concurrent save may have just failed.
+        let unreported = self.rejections.take_unreported(inode);
         saved?;
-        untold.map_or(Ok(()), |status| Err(status.into()))
+        unreported.map_or(Ok(()), |status| Err(status.into()))
     }
 
-    /// Lets go of a file whose name was taken away, and of what was promised of it.
-    pub(crate) fn abandon(&self, number: u64) -> Result<(), Fault> {
-        self.refused.forget(number);
-        let Some(mut writer) = self.writers.get(number) else { return Ok(()) };
-        self.give_up(&mut writer)?;
-        let promises = writer.promises.take();
-        promises.map_or(Ok(()), |promises| Ok(self.numbers.discard_writes(&[(number, promises)], false)?))
+    /// Closes the session of a removed file and drops its stable-write records.
+    pub(crate) fn abandon(&self, inode: u64) -> Result<(), Fault> {
+        self.rejections.forget(inode);
+        let Some(mut session) = self.sessions.get(inode) else { return Ok(()) };
+        self.discard(&mut session)?;
+        let stable_writes = session.stable_writes.take();
+        stable_writes
+            .map_or(Ok(()), |stable_writes| Ok(self.inode_table.discard_writes(&[(inode, stable_writes)], false)?))
     }
 
-    /// Saves the files for which it is time, and says when it is time for the next.
-    pub(crate) fn settle_due(&self, now: Instant) -> Option<Instant> {
-        let next = self.settle_those(|writer| writer.due() <= now);
-        next.into_iter().chain(self.refused.give_up_due(now)).min()
+    /// Saves the sessions that are due and returns when the next one is.
+    pub(crate) fn save_due(&self, now: Instant) -> Option<Instant> {
+        let next = self.save_matching(|session| session.due() <= now);
+        next.into_iter().chain(self.rejections.expire_due(now)).min()
     }
 
-    /// Saves all files.
-    pub(crate) fn settle_all(&self) {
-        self.settle_those(|writer| writer.refused.is_none());
+    /// Saves all sessions that are not rejected.
+    pub(crate) fn save_all(&self) {
+        self.save_matching(|session| session.rejected.is_none());
     }
 
-    /// Saves all files, and lets go of those that are refused.
-    pub(crate) fn end(&self) {
-        self.settle_all();
-        self.settle_those(|_| true);
+    /// Saves all sessions and closes the rejected ones.
+    pub(crate) fn close_all(&self) {
+        self.save_all();
+        self.save_matching(|_| true);
     }
 
-    /// Saves files, which is durable at the end for all of them at once; gives up those that are refused.
-    fn settle_those(&self, is_due: impl Fn(&WriteSession) -> bool) -> Option<Instant> {
+    /// Saves sessions with one flush at the end; closes rejected ones.
+    fn save_matching(&self, is_due: impl Fn(&WriteSession) -> bool) -> Option<Instant> {
         let (mut next, mut saved, mut is_flushed) = (None, Vec::new(), false);
-        for writer in self.writers.all() {
-            let mut writer = Mutex::lock_arc(&writer);
-            let is_refused = writer.refused.is_some();
-            let outcome = match is_due(&writer) {
-                true if is_refused => self.give_up(&mut writer),
-                true => self.publish(&mut writer, Durability::Soon),
+        for session in self.sessions.all() {
+            let mut session = Mutex::lock_arc(&session);
+            let is_refused = session.rejected.is_some();
+            let outcome = match is_due(&session) {
+                true if is_refused => self.discard(&mut session),
+                true => self.publish(&mut session, Durability::Soon),
                 false => Ok(()),
             };
             if let Err(fault) = outcome {
-                tracing::warn!(kind = fault.kind().name(), error = ?fault, "a file that was written over NFS is not saved");
-                self.refused.tell_later(writer.number, &fault);
+                tracing::warn!(kind = fault.kind().name(), error = ?fault, "a file written over NFS was not saved");
+                self.rejections.report_later(session.inode, &fault);
             }
-            if writer.is_over {
-                self.writers.forget(&mut writer);
+            if session.is_closed {
+                self.sessions.forget(&mut session);
             }
-            if let Some((promises, is_this_flushed)) = writer.promises_done() {
-                saved.push((writer.number, promises));
-                is_flushed |= is_this_flushed;
+            if let Some((stable_writes, has_stable_bytes)) = session.take_finished_writes() {
+                saved.push((session.inode, stable_writes));
+                is_flushed |= has_stable_bytes;
             }
-            if !writer.is_over {
-                let due = writer.due();
+            if !session.is_closed {
+                let due = session.due();
                 next = Some(next.map_or(due, |next: Instant| next.min(due)));
             }
         }
         if !saved.is_empty() {
-            let kept = self.vfs().wait_applied().and_then(|_| Ok(self.numbers.discard_writes(&saved, is_flushed)?));
-            if let Err(fault) = kept {
-                // They are done again when the space is opened next, if they have to.
-                tracing::error!(error = ?fault, "files that were written over NFS are saved, and still remembered as if they were not");
+            let dropped =
+                self.vfs().wait_applied().and_then(|_| Ok(self.inode_table.discard_writes(&saved, is_flushed)?));
+            if let Err(fault) = dropped {
+                // The next open replays the records if needed.
+                tracing::error!(error = ?fault, "files written over NFS are saved, but their stable-write records could not be dropped; the next open replays them if needed");
             }
         }
         next

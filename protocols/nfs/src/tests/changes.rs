@@ -150,12 +150,12 @@ fn what_waits_to_be_saved_is_counted_by_the_memory_it_takes_not_by_what_was_writ
     let export = served.protocol.exports().open.remove(0);
     let resized = served.create(&root, "resized.bin");
     served.resize(&resized, MIB).unwrap();
-    assert_eq!(export.writers.waiting(), MIB, "nothing was written");
+    assert_eq!(export.sessions.buffered_bytes(), MIB, "nothing was written");
     let sparse = served.create(&root, "sparse.bin");
     served.write(&sparse, 2 * MIB - 1, b"x", stable_how::UNSTABLE).unwrap();
-    assert_eq!(export.writers.waiting(), 3 * MIB);
-    export.settle_all();
-    assert_eq!(export.writers.waiting(), 0);
+    assert_eq!(export.sessions.buffered_bytes(), 3 * MIB);
+    export.save_all();
+    assert_eq!(export.sessions.buffered_bytes(), 0);
 }
 
 #[test]
@@ -219,15 +219,15 @@ fn numbers_of_files_that_another_door_removed_are_let_go_of_and_no_others() {
     let vfs = &served.server.primary().vfs;
     let caller = svcfs_base::Caller::new(svcfs_base::Protocol::Http);
     let export = served.protocol.exports().open.remove(0);
-    let rows = || export.numbers.list_inodes(0, 100).unwrap().len();
+    let rows = || export.inode_table.list_inodes(0, 100).unwrap().len();
     for name in ["gone.md", "back.md"] {
         vfs.apply(&caller, svcfs_base::Change::remove(super::path(name))).unwrap();
     }
     let before = rows();
-    export.tidy().unwrap();
+    export.remove_stale_inodes().unwrap();
     assert_eq!(rows(), before, "what is gone for a moment keeps its number");
     served.put("back.md", "y\n");
-    export.tidy().unwrap();
+    export.remove_stale_inodes().unwrap();
     assert_eq!(rows(), before - 1);
     assert_eq!(served.getattr(&gone).unwrap_err(), nfsstat3::NFS3ERR_STALE);
     for handle in [&stays, &back, &fresh] {

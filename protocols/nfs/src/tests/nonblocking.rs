@@ -11,8 +11,8 @@ impl Served {
     fn both(&self, procedure: u32, arguments: &impl Pack) -> (Option<Vec<u8>>, Vec<u8>) {
         let message = self.message((nfs3_types::nfs3::PROGRAM, procedure), arguments);
         let client = NfsClient { address: self.address, user: None };
-        let at_once = self.protocol.at_once(client, &message);
-        (at_once.map(whole), whole(self.protocol.answer(client, &message).unwrap()))
+        let at_once = self.protocol.try_answer_cached(client, &message);
+        (at_once.map(whole), whole(self.protocol.dispatch(client, &message).unwrap()))
     }
 
     /// The same to what clients ask of a file and its folder all the time.
@@ -48,7 +48,7 @@ fn what_is_asked_all_the_time_is_answered_from_memory_in_the_words_of_every_answ
     }
     // A file that was saved here: its times are those that were told before the disk knew.
     let saved = served.save(&folder, "saved.md", "text\n");
-    served.protocol.exports().open.iter().for_each(|export| export.settle_all());
+    served.protocol.exports().open.iter().for_each(|export| export.save_all());
     served.server.primary().vfs.wait_applied().unwrap();
     served.read(&saved, 0, 1).unwrap();
     for (number, (at_once, answer)) in served.asked((&folder, "saved.md"), &saved).into_iter().enumerate() {
@@ -77,10 +77,10 @@ fn what_must_be_waited_for_is_not_answered_at_once() {
     served.server.primary().vfs.wait_applied().unwrap();
     let third = served.lookup(&root, "third.md").unwrap();
     let exports = served.protocol.exports();
-    let names = exports.open[0].names.write();
+    let names = exports.open[0].names_lock.write();
     let client = NfsClient { address: served.address, user: None };
     let message = served.message((nfs3_types::nfs3::PROGRAM, 1), &GETATTR3args { object: third.clone() });
-    assert!(served.protocol.at_once(client, &message).is_none());
+    assert!(served.protocol.try_answer_cached(client, &message).is_none());
     drop(names);
     assert!(served.getattr(&third).is_ok());
     // Nobody was asked yet who that is.

@@ -8,7 +8,7 @@ use svcfs_vfs::{OpenMode, WriteAt};
 
 use super::hostile::Network;
 use super::{Served, path};
-use crate::rejected::PATIENCE;
+use crate::rejected::RESUME_TIMEOUT;
 
 /// A page whose fence is not closed yet, and what closes it.
 const HALF: &str = "# R\n```\n";
@@ -20,7 +20,7 @@ impl Served {
     /// So much later, with nobody writing meanwhile.
     fn after(&self, pause: Duration) {
         for export in self.protocol.exports().open {
-            export.settle_due(Instant::now() + pause);
+            export.save_due(Instant::now() + pause);
         }
     }
 
@@ -118,7 +118,7 @@ fn a_page_that_was_never_saved_takes_no_other_name_while_it_is_refused_and_goes_
     }
     assert_eq!(served.text("good.md").as_deref(), Some("# Good\n"));
     assert_eq!(served.lookup(&root, "new.md").unwrap(), file);
-    served.after(PATIENCE);
+    served.after(RESUME_TIMEOUT);
     assert_eq!(served.getattr(&file).unwrap_err(), nfsstat3::NFS3ERR_STALE);
     assert_eq!(served.text(".svc/rejected/new.md").as_deref(), Some(HALF));
 }
@@ -199,7 +199,7 @@ fn what_is_promised_of_a_text_that_lost_to_another_door_is_not_written_over_that
     served.after(PAUSE);
     served.write(&file, 13, b"more\n", STABLE).unwrap();
     let died = served.died();
-    died.assert_kept("a.md", "one\nfrom nfs\nmore\n", "others saved it since");
+    died.assert_kept("a.md", "one\nfrom nfs\nmore\n", "the file was changed since");
     assert_eq!(died.text("a.md").as_deref(), Some("from http\n"));
 }
 
@@ -208,7 +208,7 @@ fn a_refused_text_that_was_given_up_is_not_gone_on_with_in_the_page_that_stands(
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", LONG);
     served.refused_in_a_pause(&file, HALF, UNSTABLE);
-    served.after(PATIENCE);
+    served.after(RESUME_TIMEOUT);
     for _ in 0..2 {
         let went_on = served.write(&file, HALF.len() as u64, REST.as_bytes(), UNSTABLE);
         assert_eq!(went_on.unwrap_err(), nfsstat3::NFS3ERR_INVAL);
@@ -221,7 +221,7 @@ fn a_refused_text_that_was_given_up_is_not_gone_on_with_in_the_page_that_stands(
     assert_eq!(served.commit(&file).unwrap_err(), nfsstat3::NFS3ERR_INVAL, "told once");
     assert_eq!(served.text("a.md"), Some(format!("{LONG}More\n")));
     served.refused_in_a_pause(&file, HALF, UNSTABLE);
-    served.after(PATIENCE);
+    served.after(RESUME_TIMEOUT);
     served.resize(&file, 0).unwrap();
     served.write(&file, 0, WHOLE.as_bytes(), UNSTABLE).unwrap();
     served.commit(&file).unwrap();

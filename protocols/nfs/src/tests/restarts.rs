@@ -14,7 +14,7 @@ use svcfs_knowledge::kernel::Space;
 use svcfs_vfs::{NodeId, WriteAt};
 
 use super::{Served, entry, open};
-use crate::export::{AGAIN, ExportTable, NfsExport};
+use crate::export::{ExportTable, NfsExport, REOPEN_INTERVAL};
 
 #[test]
 fn handles_are_good_after_a_restart_and_after_every_save() {
@@ -182,20 +182,20 @@ fn a_space_that_cannot_be_served_says_why_and_keeps_no_other() {
     std::fs::create_dir(&numbers).unwrap();
     let exports = Mutex::<ExportTable>::default();
     let now = Instant::now();
-    ExportTable::follow(&exports, &spaces, now);
+    ExportTable::sync_with(&exports, &spaces, now);
     let is_first = |export: &crate::export::NfsExport| std::sync::Arc::ptr_eq(&export.space, &spaces[0]);
     {
         let exports = exports.lock();
         assert_eq!(exports.open.len(), 1);
-        assert!(exports.only().unwrap().is_none());
+        assert!(exports.single().unwrap().is_none());
         assert!(exports.find(is_first, |_| true).unwrap().is_some());
         assert!(exports.find(|_| false, |_| true).is_err(), "it may be a file of the other one");
         assert!(exports.find(|_| false, |_| false).unwrap().is_none());
     }
     std::fs::remove_dir(&numbers).unwrap();
-    ExportTable::follow(&exports, &spaces, now + AGAIN / 2);
+    ExportTable::sync_with(&exports, &spaces, now + REOPEN_INTERVAL / 2);
     assert_eq!(exports.lock().open.len(), 1, "each of these tries may take seconds");
-    ExportTable::follow(&exports, &spaces, Instant::now() + AGAIN);
+    ExportTable::sync_with(&exports, &spaces, Instant::now() + REOPEN_INTERVAL);
     assert_eq!(exports.lock().open.len(), 2, "it is not tried again");
     assert!(exports.lock().find(|_| false, |_| true).unwrap().is_none());
 }
@@ -207,7 +207,7 @@ fn a_space_whose_opening_panics_is_refused_and_opened_by_a_later_request() {
     let (exports, now) = (Mutex::<ExportTable>::default(), Instant::now());
     let is_first = |space: &Space| std::ptr::eq(space, &raw const *spaces[0]);
     let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        ExportTable::follow_by(&exports, &spaces, now, |space| {
+        ExportTable::sync_with_opener(&exports, &spaces, now, |space| {
             assert!(!is_first(&space), "a slip of ours");
             NfsExport::open(space)
         });
@@ -217,7 +217,7 @@ fn a_space_whose_opening_panics_is_refused_and_opened_by_a_later_request() {
     assert_eq!(refused.kind(), Kind::Unavailable, "{refused}");
     assert!(!refused.message().contains("is being opened"), "{refused}");
     assert_eq!(exports.lock().open.len(), 1, "the other one");
-    ExportTable::follow(&exports, &spaces, Instant::now() + AGAIN);
+    ExportTable::sync_with(&exports, &spaces, Instant::now() + REOPEN_INTERVAL);
     assert_eq!(exports.lock().open.len(), 2);
 }
 
@@ -230,7 +230,7 @@ fn a_space_that_takes_long_to_be_opened_keeps_nobody_waiting() {
     let (exports, now) = (Mutex::<ExportTable>::default(), Instant::now());
     let is_second = |space: &Space| std::ptr::eq(space, &raw const *spaces[1]);
     std::thread::scope(|scope| {
-        let opening = scope.spawn(|| ExportTable::follow(&exports, &spaces, now));
+        let opening = scope.spawn(|| ExportTable::sync_with(&exports, &spaces, now));
         let being_opened = loop {
             assert!(!opening.is_finished(), "nobody was answered before it was open");
             match exports.lock().find(|_| false, is_second) {
@@ -239,7 +239,7 @@ fn a_space_that_takes_long_to_be_opened_keeps_nobody_waiting() {
             }
         };
         assert_eq!(being_opened.kind(), Kind::Unavailable, "{being_opened}");
-        ExportTable::follow(&exports, &spaces, now);
+        ExportTable::sync_with(&exports, &spaces, now);
         assert_eq!(exports.lock().open.len(), 1);
         database.execute_batch("COMMIT").unwrap();
     });

@@ -36,7 +36,7 @@ impl Served {
 
     /// Why a page was not saved. What was promised is done by then, and asked for no more.
     fn told(&self, place: &str) -> Option<String> {
-        let owed = self.protocol.exports().open.remove(0).numbers.pending_inodes().unwrap();
+        let owed = self.protocol.exports().open.remove(0).inode_table.pending_inodes().unwrap();
         assert!(owed.is_empty(), "{owed:?}");
         let vfs = &self.server.primary().vfs;
         let (node, _) = vfs.lookup_path(&Caller::new(Entry::Internal), &path(place)).ok()?;
@@ -77,7 +77,7 @@ fn what_was_promised_of_a_page_that_another_door_saved_since_is_kept_aside() {
     let died = served.died();
     died.put("a.md", "somebody\n");
     died.put("a.md", "somebody else\n");
-    died.assert_kept("a.md", "1ne two\n", "others saved it since");
+    died.assert_kept("a.md", "1ne two\n", "the file was changed since");
     assert_eq!(died.text("a.md").as_deref(), Some("somebody else\n"));
     let again = died.again();
     assert_eq!(again.told("a.md"), None, "it is asked for no more");
@@ -94,7 +94,7 @@ fn what_was_promised_of_a_new_page_that_another_door_made_meanwhile_is_kept_asid
     served.write_safely(&file, 0, "new\n");
     let died = served.died();
     died.put("a.md", "somebody else\n");
-    died.assert_kept("a.md", "new\n", "others saved it since");
+    died.assert_kept("a.md", "new\n", "the file was changed since");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_was_promised_of_a_page_whose_name_was_taken_away_is_kept_aside() {
     died.apply(Change::rename(path("renamed.md"), path("new.md")));
     died.apply(Change::rename(path("folder"), path("other")));
     for place in ["removed.md", "renamed.md", "folder/a.md"] {
-        died.assert_kept(place, "1ne two\n", "its name was taken away since");
+        died.assert_kept(place, "1ne two\n", "the file was removed since");
     }
     died.assert_kept("folder/fresh.md", "1", "");
     assert_eq!(died.text("new.md").as_deref(), Some("one two\n"));
@@ -214,7 +214,7 @@ fn what_was_kept_aside_goes_with_the_next_accepted_save_also_with_that_of_the_cl
     served.write_safely(&file, 0, "1");
     let died = served.died();
     died.put("a.md", "somebody else\n");
-    died.assert_kept("a.md", "1ne two\n", "others saved it since");
+    died.assert_kept("a.md", "1ne two\n", "the file was changed since");
     died.write_safely(&file, 0, "S");
     assert_eq!(died.text(".svc/rejected/a.md").as_deref(), Some("1ne two\n"), "nothing is saved yet");
     died.commit(&file).unwrap();
@@ -230,7 +230,7 @@ fn what_the_disk_refused_at_the_start_stays_promised_when_the_file_is_saved_late
     let export = served.protocol.exports().open.remove(0);
     let (base, act) = (Some(ETag::from_content(b"one two\n")), StableOperation::Write(0, b"1".to_vec()));
     export
-        .numbers
+        .inode_table
         .record_write(
             &StableWrite {
                 inode: number,
@@ -245,10 +245,10 @@ fn what_the_disk_refused_at_the_start_stays_promised_when_the_file_is_saved_late
     served.write_safely(&file, 4, "2");
     served.commit(&file).unwrap();
     assert_eq!(served.text("a.md").as_deref(), Some("one 2wo\n"));
-    assert_eq!(export.numbers.pending_writes(number).unwrap().len(), 1);
+    assert_eq!(export.inode_table.pending_writes(number).unwrap().len(), 1);
     drop(export);
     let again = served.again();
-    assert!(again.told("a.md").unwrap().contains("others saved it since"));
+    assert!(again.told("a.md").unwrap().contains("the file was changed since"));
     assert_eq!(again.text(".svc/rejected/a.md").as_deref(), Some("1ne two\n"));
 }
 
@@ -260,7 +260,7 @@ fn what_a_full_disk_refused_at_the_start_is_saved_at_the_next_one() {
     let died = served.died();
     let points = FailPoints::new(&died.folder.path().join("root"));
     points.inject_error(FailPoint::LogWrite, 28);
-    assert_eq!(died.protocol.exports().open.remove(0).numbers.pending_inodes().unwrap().len(), 1);
+    assert_eq!(died.protocol.exports().open.remove(0).inode_table.pending_inodes().unwrap().len(), 1);
     points.clear(FailPoint::LogWrite);
     once_there_is_room(|| died.write(&file, 0, b"one", stable_how::UNSTABLE));
     let again = died.again();
