@@ -16,11 +16,11 @@ use rustix::fs::OFlags;
 use svcfs_base::{Actor, Fault, Kind};
 use svcfs_vfs::{DiskSpace, NodeId, OpenMode, WriteAt};
 
-use super::replies::{PAST_PAGES, gone};
+use super::replies::{PAST_PAGES, missing_as_stale};
 use super::tree::RemoteTree;
 use super::writeback::{ChangeAuthor, WriteOffset};
 use crate::actors::{ActorResolver, AttributionPolicy};
-use crate::convert::{blank, flag_bits, name, open_mode, utf8, write_at};
+use crate::convert::{flag_bits, minimal_attr, name, open_mode, utf8, write_at};
 use crate::listings::OpenDirectories;
 use crate::reply::{RequestFailure, ValueReply, answer, answer_with};
 use crate::session::SessionSentinel;
@@ -30,7 +30,7 @@ use crate::write_handles::{WriteHandle, WriteHandles, process_of};
 const MAX_WRITE_BYTES: u32 = 1 << 20;
 
 /// What is asked of the kernel where it offers it; not the write-back cache: `flush` must find all bytes here.
-const WANTED: InitFlags = InitFlags::FUSE_ASYNC_READ
+const INIT_FLAGS: InitFlags = InitFlags::FUSE_ASYNC_READ
     .union(InitFlags::FUSE_ATOMIC_O_TRUNC)
     .union(InitFlags::FUSE_BIG_WRITES)
     .union(InitFlags::FUSE_DO_READDIRPLUS)
@@ -101,7 +101,7 @@ impl RemoteCallbacks {
 
 impl Filesystem for RemoteCallbacks {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let offered = WANTED & config.capabilities();
+        let offered = INIT_FLAGS & config.capabilities();
         config.add_capabilities(offered).map_err(|left| io::Error::other(format!("the kernel took {left:?} back")))?;
         config
             .set_max_write(MAX_WRITE_BYTES)
@@ -121,7 +121,7 @@ impl Filesystem for RemoteCallbacks {
     }
 
     fn getattr(&self, _request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
-        answer("getattr", reply, || self.tree.attributes(inode).map_err(gone));
+        answer("getattr", reply, || self.tree.attributes(inode).map_err(missing_as_stale));
     }
 
     /// Modes and owners cannot be set, because the API has none; times can, and stay the server's. Of a file that is not saved yet
@@ -145,26 +145,28 @@ impl Filesystem for RemoteCallbacks {
         reply: ReplyAttr,
     ) {
         answer("setattr", reply, || {
-            let now = self.tree.attributes(inode).map_err(gone)?.attributes;
+            let now = self.tree.attributes(inode).map_err(missing_as_stale)?.attributes;
             let is_new = || self.tree.nodes.path(inode).is_ok_and(|path| self.tree.nodes.is_own_file(&path));
             let is_other = mode.is_some_and(|mode| mode & 0o7777 != u32::from(now.perm) && !is_new())
                 || uid.is_some_and(|uid| uid != now.uid)
                 || gid.is_some_and(|gid| gid != now.gid);
             if is_other {
-                return Err(RequestFailure::Word(Errno::EPERM));
+                return Err(RequestFailure::Errno(Errno::EPERM));
             }
             if let Some(size) = size {
                 if let Some(file) = file {
-                    self.writers.wrote(file, request.pid(), || self.actors.author(request.uid(), request.pid()));
+                    self.writers.record_write(file, request.pid(), || self.actors.author(request.uid(), request.pid()));
                 }
-                self.tree.resize(&self.author(request), (inode, file.map(|file| file.0)), size).map_err(gone)?;
+                self.tree
+                    .resize(&self.author(request), (inode, file.map(|file| file.0)), size)
+                    .map_err(missing_as_stale)?;
             }
-            self.tree.attributes(inode).map_err(gone)
+            self.tree.attributes(inode).map_err(missing_as_stale)
         });
     }
 
     fn readlink(&self, _request: &Request, inode: INodeNo, reply: ReplyData) {
-        answer("readlink", reply, || self.tree.target(inode).map_err(gone));
+        answer("readlink", reply, || self.tree.target(inode).map_err(missing_as_stale));
     }
 
     fn mknod(
@@ -179,7 +181,7 @@ impl Filesystem for RemoteCallbacks {
     ) {
         answer("mknod", reply, || {
             if rustix::fs::FileType::from_raw_mode(mode) != rustix::fs::FileType::RegularFile {
-                return Err(RequestFailure::Word(Errno::EPERM));
+                return Err(RequestFailure::Errno(Errno::EPERM));
             }
             let (told, handle) = self.tree.create(parent, &name(entry)?)?;
             self.tree.release(&self.author(request), told.attributes.ino, handle)?;
@@ -219,7 +221,7 @@ impl Filesystem for RemoteCallbacks {
         let author = self.author(request);
         answer("rename", reply, || {
             if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
-                return Err(RequestFailure::Word(Errno::EINVAL));
+                return Err(RequestFailure::Errno(Errno::EINVAL));
             }
             let (from, to) = ((parent, &name(entry)?), (new_parent, &name(new_entry)?));
             self.tree.rename(&author, from, to, flags.is_empty())
@@ -234,7 +236,7 @@ impl Filesystem for RemoteCallbacks {
         let mode = open_mode(flags);
         answer("open", reply, || {
             let opening = (inode, process_of(request.pid()));
-            let handle = self.tree.open(opening, mode.write, mode.truncate).map_err(gone)?;
+            let handle = self.tree.open(opening, mode.write, mode.truncate).map_err(missing_as_stale)?;
             // Closing what was only read saves nothing and need not be asked for.
             let flags = if mode.write { PAST_PAGES } else { PAST_PAGES | FopenFlags::FOPEN_NOFLUSH };
             Ok::<_, RequestFailure>((self.opened(request, inode, (handle, mode)), flags))
@@ -258,7 +260,7 @@ impl Filesystem for RemoteCallbacks {
             }
             // Somebody was faster than the kernel knew. It looks again, and opens what is there.
             Err(fault) if fault.kind() == Kind::Exists && !flag_bits(flags).contains(OFlags::EXCL) => {
-                Err(RequestFailure::Word(Errno::ESTALE))
+                Err(RequestFailure::Errno(Errno::ESTALE))
             }
             Err(fault) => Err(fault.into()),
         });
@@ -275,7 +277,7 @@ impl Filesystem for RemoteCallbacks {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        answer("read", reply, || self.tree.read(inode, file.0, (offset, size)).map_err(gone));
+        answer("read", reply, || self.tree.read(inode, file.0, (offset, size)).map_err(missing_as_stale));
     }
 
     fn write(
@@ -292,7 +294,7 @@ impl Filesystem for RemoteCallbacks {
     ) {
         answer("write", reply, || {
             // Noted first: a copy of the handle that another program closes meanwhile must not save half of it.
-            self.writers.wrote(file, request.pid(), || self.actors.author(request.uid(), request.pid()));
+            self.writers.record_write(file, request.pid(), || self.actors.author(request.uid(), request.pid()));
             let place = match write_at(offset, flags, write_flags) {
                 WriteAt::Offset(offset) | WriteAt::Mapped(offset) => WriteOffset::Offset(offset),
                 WriteAt::End => WriteOffset::End,
@@ -303,7 +305,7 @@ impl Filesystem for RemoteCallbacks {
     }
 
     fn flush(&self, request: &Request, inode: INodeNo, file: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        if !self.writers.is_own_close(file, request.pid()) {
+        if !self.writers.is_writer_close(file, request.pid()) {
             // Half a save is nobody's version; the writer's own close, or the last one, saves it.
             return reply.ok();
         }
@@ -341,7 +343,7 @@ impl Filesystem for RemoteCallbacks {
             reply,
             || self.listing(inode, (file, offset)),
             |mut reply, listing| {
-                for (next, line) in listing.after(offset) {
+                for (next, line) in listing.entries_from(offset) {
                     if reply.add(line.inode, next, line.kind, &*line.name) {
                         break;
                     }
@@ -364,9 +366,9 @@ impl Filesystem for RemoteCallbacks {
             reply,
             || self.listing(inode, (file, offset)),
             |mut reply, listing| {
-                for (next, line) in listing.after(offset) {
+                for (next, line) in listing.entries_from(offset) {
                     let is_found = !line.is_dots() && self.tree.nodes.found(line.inode);
-                    let attributes = line.known.unwrap_or_else(|| blank(line.inode, line.kind));
+                    let attributes = line.attributes.unwrap_or_else(|| minimal_attr(line.inode, line.kind));
                     if !line.is_dots() && !is_found {
                         continue;
                     }
@@ -386,7 +388,7 @@ impl Filesystem for RemoteCallbacks {
     }
 
     fn releasedir(&self, _request: &Request, _inode: INodeNo, file: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        for (_, line) in self.listings.close(file).after(0) {
+        for (_, line) in self.listings.close(file).entries_from(0) {
             // Those that were listed and never looked at are known to nobody but the listing.
             self.tree.nodes.forget(line.inode, 0);
         }
@@ -399,28 +401,37 @@ impl Filesystem for RemoteCallbacks {
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
         let files = u64::from(u32::MAX);
-        reply.give(DiskSpace { block_size: 4096, blocks: SAID, free: SAID, available: SAID, files, files_free: files });
+        reply.send_value(DiskSpace {
+            block_size: 4096,
+            blocks: SAID,
+            free: SAID,
+            available: SAID,
+            files,
+            files_free: files,
+        });
     }
 
     fn getxattr(&self, _request: &Request, inode: INodeNo, attribute: &OsStr, room: u32, reply: ReplyXattr) {
         answer("getxattr", reply, || {
             let value = match attribute.to_str() {
                 Some(ETAG) => {
-                    let path = self.tree.nodes.path(inode).map_err(gone)?;
-                    match self.tree.attributes(inode).map_err(gone)?.attributes.kind {
-                        fuser::FileType::RegularFile => Some(self.tree.version(&path).map_err(gone)?.to_string()),
+                    let path = self.tree.nodes.path(inode).map_err(missing_as_stale)?;
+                    match self.tree.attributes(inode).map_err(missing_as_stale)?.attributes.kind {
+                        fuser::FileType::RegularFile => {
+                            Some(self.tree.version(&path).map_err(missing_as_stale)?.to_string())
+                        }
                         _ => None,
                     }
                 }
-                Some(REFUSAL) => self.tree.nodes.shared(inode).map_err(gone)?.lock().refusal.clone(),
+                Some(REFUSAL) => self.tree.nodes.shared(inode).map_err(missing_as_stale)?.lock().refusal.clone(),
                 _ => None,
             };
-            value.map(|value| (value.into_bytes(), room)).ok_or(RequestFailure::Word(Errno::NO_XATTR))
+            value.map(|value| (value.into_bytes(), room)).ok_or(RequestFailure::Errno(Errno::NO_XATTR))
         });
     }
 
     fn listxattr(&self, _request: &Request, _inode: INodeNo, room: u32, reply: ReplyXattr) {
-        reply.give((Vec::new(), room));
+        reply.send_value((Vec::new(), room));
     }
 
     fn setxattr(
@@ -467,7 +478,7 @@ impl Filesystem for RemoteCallbacks {
     ) {
         answer("fallocate", reply, || {
             if mode != 0 {
-                return Err(RequestFailure::Word(Errno::ENOTSUP));
+                return Err(RequestFailure::Errno(Errno::ENOTSUP));
             }
             let size = offset.checked_add(length).ok_or(Errno::EFBIG)?;
             if self.tree.attributes(inode)?.attributes.size < size {
@@ -505,8 +516,8 @@ impl RemoteCallbacks {
         if offset > 0 {
             return Ok(self.listings.get(file));
         }
-        let listing = self.tree.listing(inode).map_err(gone)?;
-        self.listings.begin(file, listing.clone());
+        let listing = self.tree.listing(inode).map_err(missing_as_stale)?;
+        self.listings.set(file, listing.clone());
         Ok(listing)
     }
 }

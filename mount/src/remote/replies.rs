@@ -6,7 +6,7 @@ use fuser::{Errno, FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, R
 use svcfs_base::{Fault, Kind};
 
 use super::tree::AttributeReply;
-use crate::convert::NOTHING;
+use crate::convert::NO_ENTRY;
 use crate::reply::{RequestFailure, ValueReply};
 
 /// How files are opened: past the kernel's pages, which all readers of a file share. What a program reads is then the version that it
@@ -14,38 +14,38 @@ use crate::reply::{RequestFailure, ValueReply};
 pub(super) const PAST_PAGES: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
 /// Of a file the kernel named by number: gone since it looked the name up. Told so, the kernel looks again.
-pub(super) fn gone(fault: Fault) -> RequestFailure {
+pub(super) fn missing_as_stale(fault: Fault) -> RequestFailure {
     if matches!(fault.kind(), Kind::NotFound | Kind::Stale) {
-        RequestFailure::Word(Errno::ESTALE)
+        RequestFailure::Errno(Errno::ESTALE)
     } else {
         RequestFailure::Fault(fault)
     }
 }
 
 impl ValueReply<AttributeReply> for ReplyAttr {
-    fn give(self, told: AttributeReply) {
+    fn send_value(self, told: AttributeReply) {
         self.attr(&told.lasts, &told.attributes);
     }
 }
 
 impl ValueReply<AttributeReply> for ReplyEntry {
-    fn give(self, told: AttributeReply) {
+    fn send_value(self, told: AttributeReply) {
         self.entry(&told.lasts, &told.attributes, Generation(0));
     }
 }
 
 /// None tells the kernel how long it may believe that nothing is there.
 impl ValueReply<Result<AttributeReply, Duration>> for ReplyEntry {
-    fn give(self, found: Result<AttributeReply, Duration>) {
+    fn send_value(self, found: Result<AttributeReply, Duration>) {
         match found {
-            Ok(told) => self.give(told),
-            Err(lasts) => self.entry(&lasts, &NOTHING, Generation(0)),
+            Ok(told) => self.send_value(told),
+            Err(lasts) => self.entry(&lasts, &NO_ENTRY, Generation(0)),
         }
     }
 }
 
 impl ValueReply<(AttributeReply, FileHandle)> for ReplyCreate {
-    fn give(self, (told, handle): (AttributeReply, FileHandle)) {
+    fn send_value(self, (told, handle): (AttributeReply, FileHandle)) {
         self.created(&told.lasts, &told.attributes, Generation(0), handle, PAST_PAGES);
     }
 }

@@ -13,7 +13,7 @@ use super::dirty_buffers::DirtyBufferPool;
 use super::nodes::{RemoteHandle, RemoteNodes, UnsavedChange};
 use super::read_versions::ReadVersions;
 use super::rejected::RejectedSaves;
-use crate::convert::blank;
+use crate::convert::minimal_attr;
 use crate::listings::{DirectoryListing, ListingEntry};
 
 /// How long the kernel may believe what it was told, while the event stream is open: it is told earlier of what changes.
@@ -125,7 +125,7 @@ impl RemoteTree {
             perm: permissions,
             uid: self.owner.0,
             gid: self.owner.1,
-            ..blank(inode, kind)
+            ..minimal_attr(inode, kind)
         };
         AttributeReply { attributes, lasts }
     }
@@ -209,7 +209,7 @@ impl RemoteTree {
             name: name.into(),
             inode,
             kind: FileType::Directory,
-            known: None,
+            attributes: None,
         });
         let mut lines: Vec<ListingEntry> = dots.into();
         for (name, entry) in self.names(&directory)? {
@@ -227,8 +227,8 @@ impl RemoteTree {
                 },
             };
             let inode = self.nodes.find(&place, 0);
-            let known = self.told(inode, shown).attributes;
-            lines.push(ListingEntry { name: name.into(), inode, kind: known.kind, known: Some(known) });
+            let attributes = self.told(inode, shown).attributes;
+            lines.push(ListingEntry { name: name.into(), inode, kind: attributes.kind, attributes: Some(attributes) });
         }
         Ok(lines.into_iter().collect())
     }

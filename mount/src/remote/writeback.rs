@@ -221,7 +221,7 @@ impl RemoteTree {
         }
         let entry = self.entry(&from)?.ok_or_else(|| Fault::file_not_found(&from))?;
         if entry.kind == EntryType::Directory {
-            return Err(RequestFailure::Word(Errno::EXDEV));
+            return Err(RequestFailure::Errno(Errno::EXDEV));
         }
         let read = || author.process.and_then(|process| self.readers.version(process, &to));
         let replaced = match self.entry(&to)?.map(|entry| entry.kind) {

@@ -108,7 +108,7 @@ impl OpenContents {
         let ContentTable { handles, contents, bytes } = &mut *open;
         match contents.entry(place) {
             Entry::Occupied(mut known) => known.get_mut().1 += 1,
-            Entry::Vacant(_) if *bytes + content.len() > IN_MEMORY => return Err(RequestFailure::Word(Errno::ENFILE)),
+            Entry::Vacant(_) if *bytes + content.len() > IN_MEMORY => return Err(RequestFailure::Errno(Errno::ENFILE)),
             Entry::Vacant(new) => {
                 *bytes += content.len();
                 new.insert((content, 1));
@@ -155,7 +155,7 @@ mod tests {
         let at = |handle| contents.read(handle, 0, 1).unwrap().as_ptr();
         assert!(again.iter().all(|handle| at(*handle) == at(places[0])));
         let is_refused =
-            |place| matches!(open(place), Err(RequestFailure::Word(errno)) if errno.code() == Errno::ENFILE.code());
+            |place| matches!(open(place), Err(RequestFailure::Errno(errno)) if errno.code() == Errno::ENFILE.code());
         assert!(is_refused(4));
         again.into_iter().for_each(|handle| contents.close(handle));
         assert!(is_refused(4), "the first still has it");

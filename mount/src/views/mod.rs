@@ -44,7 +44,7 @@ const ABOVE: &str = ".svc";
 const OURS: u64 = 1 << 62;
 
 /// Whether an inode or a handle is one of a view.
-pub(crate) const fn is_ours(number: u64) -> bool {
+pub(crate) const fn is_view_id(number: u64) -> bool {
     number & OURS != 0
 }
 
@@ -218,7 +218,7 @@ impl MountViews {
     }
 
     /// For how long the kernel may keep a name that it found, or did not find, in a folder of a view.
-    pub(crate) fn kept_for(&self, folder: INodeNo, otherwise: Duration) -> Duration {
+    pub(crate) fn entry_ttl(&self, folder: INodeNo, otherwise: Duration) -> Duration {
         let is_for_all = self.table.get(folder).is_ok_and(|folder| folder.is_for_all());
         if is_for_all { otherwise } else { Duration::ZERO }
     }
@@ -324,13 +324,13 @@ impl MountViews {
             name: name.into(),
             inode: folder,
             kind: FileType::Directory,
-            known: None,
+            attributes: None,
         });
         let lines = place.list(self, reader)?.into_iter().map(|ViewEntry { name, place }| ListingEntry {
             name: name.into(),
             inode: ViewInodeTable::number(&*place),
             kind: file_type(place.shape().kind()),
-            known: None,
+            attributes: None,
         });
         Ok(dots.into_iter().chain(lines).collect())
     }
@@ -341,7 +341,7 @@ impl MountViews {
             name: GUIDE.into(),
             inode: ViewInodeTable::number(&guide::GuideFile),
             kind: FileType::RegularFile,
-            known: None,
+            attributes: None,
         }
     }
 
@@ -353,7 +353,7 @@ impl MountViews {
     /// Opens a file to read: its content stays what it is now for this handle.
     pub(crate) fn open(&self, inode: INodeNo, is_writing: bool) -> Result<(FileHandle, FopenFlags), RequestFailure> {
         if is_writing {
-            return Err(RequestFailure::Word(Errno::EROFS));
+            return Err(RequestFailure::Errno(Errno::EROFS));
         }
         let place = self.table.get(inode)?;
         let handle = self.contents.open(inode, || place.content(self))?;
