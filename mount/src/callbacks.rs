@@ -14,18 +14,15 @@ use fuser::{
     Request, TimeOrNow, WriteFlags,
 };
 use svcfs_base::{Caller, Durability, Fault};
-use svcfs_vfs::{SetAttributes, SpecialFile, SpecialKind, Vfs};
+use svcfs_vfs::{SetAttributes, Vfs};
 
 use crate::convert::{
-    PERMISSION_BITS, allocation, attr_for_inode, attr_ttl, handle, hole_search, node, open_mode, resolve_time, utf8,
-    write_at,
+    MODE_BITS, allocation, attr_of, attr_ttl, handle, hole_search, node, open_mode, resolve_time, utf8, write_at,
 };
 use crate::fuse_server::FuseServer;
-use crate::init_flags::{INIT_FLAGS, MAX_WRITE_BYTES};
-use crate::passthrough::{OpenReply, is_eligible};
-use crate::reply::{
-    ErrorReply, FuseRequest, LookupReply, RequestFailure, ValueReply, answer, answer_with, missing_as_stale,
-};
+use crate::init_flags::{INIT_FLAGS, negotiate};
+use crate::passthrough::is_eligible;
+use crate::reply::{ErrorReply, FuseRequest, LookupReply, RequestFailure, ValueReply, answer, answer_with, or_stale};
 use crate::session::SessionSentinel;
 use crate::views::is_view_id;
 use crate::xattrs::VirtualXattr;
@@ -33,7 +30,7 @@ use crate::xattrs::VirtualXattr;
 /// Implements fuser's [`Filesystem`] for a space on this machine.
 pub(crate) struct LocalCallbacks {
     vfs: Arc<Vfs>,
-    protocol: Arc<FuseServer>,
+    server: Arc<FuseServer>,
     /// Open flags that bypass the page cache; empty where the kernel would then forbid shared
     /// mappings.
     bypass: FopenFlags,
@@ -41,18 +38,18 @@ pub(crate) struct LocalCallbacks {
 }
 
 impl LocalCallbacks {
-    pub(crate) fn new(protocol: Arc<FuseServer>, alive: SessionSentinel) -> Self {
-        Self { vfs: protocol.vfs.clone(), protocol, bypass: FopenFlags::empty(), _alive: alive }
+    pub(crate) fn new(server: Arc<FuseServer>, alive: SessionSentinel) -> Self {
+        Self { vfs: server.vfs.clone(), server, bypass: FopenFlags::empty(), _alive: alive }
     }
 
     /// The caller of a read, or of a change that is not versioned.
     fn caller(&self, request: &Request) -> Caller {
-        self.protocol.user(request.uid())
+        self.server.user(request.uid())
     }
 
     /// The caller of a versioned change.
     fn author(&self, request: &Request) -> Caller {
-        self.protocol.author(request)
+        self.server.author(request)
     }
 
     fn answer<T, E, R>(&self, operation: &'static str, reply: R, call: impl FnOnce() -> Result<T, E>)
@@ -60,7 +57,7 @@ impl LocalCallbacks {
         E: Into<RequestFailure>,
         R: ValueReply<T>,
     {
-        answer(FuseRequest { operation, on_answer: self.protocol.on_answer.as_ref() }, reply, call);
+        answer(FuseRequest { operation, on_answer: self.server.on_answer.as_ref() }, reply, call);
     }
 
     fn answer_with<T, E, R>(
@@ -73,16 +70,13 @@ impl LocalCallbacks {
         E: Into<RequestFailure>,
         R: ErrorReply,
     {
-        answer_with(FuseRequest { operation, on_answer: self.protocol.on_answer.as_ref() }, reply, call, send);
+        answer_with(FuseRequest { operation, on_answer: self.server.on_answer.as_ref() }, reply, call, send);
     }
 }
 
 impl Filesystem for LocalCallbacks {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let offered = INIT_FLAGS & config.capabilities();
-        config
-            .add_capabilities(offered)
-            .map_err(|refused| io::Error::other(format!("the kernel refused the capabilities {refused:?}")))?;
+        let offered = negotiate(config, INIT_FLAGS)?;
         if offered.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP) {
             self.bypass = FopenFlags::FOPEN_DIRECT_IO;
         }
@@ -91,38 +85,31 @@ impl Filesystem for LocalCallbacks {
             // The backing filesystem must not be stacked itself.
             let depth = config.set_max_stack_depth(1);
             depth.map_err(|max| io::Error::other(format!("the kernel allows a stack depth of at most {max}")))?;
-            self.protocol.passthrough.enable();
+            self.server.passthrough.enable();
         }
-        config
-            .set_max_write(MAX_WRITE_BYTES)
-            .map_err(|max| io::Error::other(format!("the kernel limits writes to {max} bytes")))?;
         Ok(())
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
-        let parent = self.protocol.map_root(parent);
+        let parent = self.server.map_root(parent);
         let lookup = || {
-            Ok::<_, RequestFailure>(LookupReply(
-                self.protocol.lookup(request, parent, entry)?,
-                self.protocol.entry_ttl(parent),
-            ))
+            let attributes = self.server.lookup(request, parent, entry)?;
+            Ok::<_, RequestFailure>(LookupReply(attributes, self.server.entry_ttl(parent)))
         };
         self.answer("lookup", reply, lookup);
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, count: u64) {
-        self.protocol.forget(inode, count);
+        self.server.forget(inode, count);
     }
 
     fn getattr(&self, request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
-        let inode = self.protocol.map_root(inode);
+        let inode = self.server.map_root(inode);
         if is_view_id(inode.0) {
-            return self.answer("getattr", reply, || self.protocol.views.attributes(&self.caller(request), inode));
+            return self.answer("getattr", reply, || self.server.views.attributes(&self.caller(request), inode));
         }
         let node = node(inode);
-        self.answer("getattr", reply, || {
-            self.vfs.attributes(node).map(|current| attr_for_inode(inode, &current)).map_err(missing_as_stale)
-        });
+        self.answer("getattr", reply, || self.vfs.attributes(node).map(|attr| attr_of(inode, &attr)).map_err(or_stale));
     }
 
     fn setattr(
@@ -146,10 +133,10 @@ impl Filesystem for LocalCallbacks {
         // Other attributes exist only on disk and are not versioned.
         let is_versioned = size.is_some() || mode.is_some();
         let caller = if is_versioned { self.author(request) } else { self.caller(request) };
-        let resolve = |time| resolve_time(&*self.protocol.clock, time);
+        let resolve = |time| resolve_time(&*self.server.clock, time);
         let set = SetAttributes {
             size,
-            mode: mode.map(|mode| mode & PERMISSION_BITS),
+            mode: mode.map(|mode| mode & MODE_BITS),
             uid,
             gid,
             modified: modified.map(resolve),
@@ -157,21 +144,18 @@ impl Filesystem for LocalCallbacks {
             handle: file.filter(|file| !is_view_id(file.0)).map(handle),
         };
         self.answer("setattr", reply, || {
-            let node = self.protocol.node(inode)?;
-            self.vfs
-                .set_attributes(&caller, node, set)
-                .map(|current| attr_for_inode(inode, &current))
-                .map_err(missing_as_stale)
+            let node = self.server.node(inode)?;
+            self.vfs.set_attributes(&caller, node, set).map(|attr| attr_of(inode, &attr)).map_err(or_stale)
         });
     }
 
     fn readlink(&self, request: &Request, inode: INodeNo, reply: ReplyData) {
         if is_view_id(inode.0) {
-            return self.answer("readlink", reply, || self.protocol.views.target(inode));
+            return self.answer("readlink", reply, || self.server.views.target(inode));
         }
         let caller = self.caller(request);
         self.answer("readlink", reply, || {
-            self.vfs.link_target(&caller, node(inode)).map(Bytes::from).map_err(missing_as_stale)
+            self.vfs.link_target(&caller, node(inode)).map(Bytes::from).map_err(or_stale)
         });
     }
 
@@ -185,33 +169,22 @@ impl Filesystem for LocalCallbacks {
         device: u32,
         reply: ReplyEntry,
     ) {
-        self.answer("mknod", reply, || {
-            let (directory, entry) = self.protocol.entry(parent, entry)?;
-            if let Some(kind) = SpecialKind::from_mode(mode) {
-                let special = SpecialFile { kind, device: u64::from(device) };
-                let (caller, mode) = (self.caller(request), mode & PERMISSION_BITS);
-                let created = self.vfs.make_special(&caller, (directory, &entry), special, mode)?;
-                return Ok::<_, RequestFailure>(self.protocol.set_owner(request, directory, created)?);
-            }
-            let (attributes, handle) = self.protocol.create(request, directory, &entry, mode & PERMISSION_BITS)?;
-            self.vfs.release(&self.author(request), handle)?;
-            Ok(attributes)
-        });
+        self.answer("mknod", reply, || self.server.mknod(request, (parent, entry), mode, device));
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
-        let (caller, mode) = (self.caller(request), mode & PERMISSION_BITS);
+        let (caller, mode) = (self.caller(request), mode & MODE_BITS);
         self.answer("mkdir", reply, || {
-            let (parent, entry) = self.protocol.entry(parent, entry)?;
+            let (parent, entry) = self.server.entry(parent, entry)?;
             let created = self.vfs.make_directory(&caller, parent, &entry, mode)?;
-            Ok::<_, RequestFailure>(self.protocol.set_owner(request, parent, created)?)
+            Ok::<_, RequestFailure>(self.server.set_owner(request, parent, created)?)
         });
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
         let caller = self.author(request);
         self.answer("unlink", reply, || {
-            let (parent, entry) = self.protocol.entry(parent, entry)?;
+            let (parent, entry) = self.server.entry(parent, entry)?;
             Ok::<_, RequestFailure>(self.vfs.unlink(&caller, parent, &entry)?)
         });
     }
@@ -219,7 +192,7 @@ impl Filesystem for LocalCallbacks {
     fn rmdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
         let caller = self.caller(request);
         self.answer("rmdir", reply, || {
-            let (parent, entry) = self.protocol.entry(parent, entry)?;
+            let (parent, entry) = self.server.entry(parent, entry)?;
             Ok::<_, RequestFailure>(self.vfs.remove_directory(&caller, parent, &entry)?)
         });
     }
@@ -227,9 +200,9 @@ impl Filesystem for LocalCallbacks {
     fn symlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, target: &Path, reply: ReplyEntry) {
         let caller = self.author(request);
         self.answer("symlink", reply, || {
-            let (parent, entry) = self.protocol.entry(parent, entry)?;
+            let (parent, entry) = self.server.entry(parent, entry)?;
             let created = self.vfs.make_link(&caller, parent, &entry, utf8(target.as_os_str())?)?;
-            Ok::<_, RequestFailure>(self.protocol.set_owner(request, parent, created)?)
+            Ok::<_, RequestFailure>(self.server.set_owner(request, parent, created)?)
         });
     }
 
@@ -245,7 +218,7 @@ impl Filesystem for LocalCallbacks {
     ) {
         let caller = self.author(request);
         self.answer("rename", reply, || {
-            let (from, to) = (self.protocol.entry(parent, entry)?, self.protocol.entry(new_parent, new_entry)?);
+            let (from, to) = (self.server.entry(parent, entry)?, self.server.entry(new_parent, new_entry)?);
             let (from, to) = ((from.0, &from.1), (to.0, &to.1));
             if flags == RenameFlags::RENAME_EXCHANGE {
                 self.vfs.exchange(&caller, from, to)?;
@@ -261,25 +234,18 @@ impl Filesystem for LocalCallbacks {
     /// Implemented although mostly refused: git tries it for each object, and fuser would log a
     /// warning each time.
     fn link(&self, request: &Request, inode: INodeNo, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
-        self.answer("link", reply, || self.protocol.link(request, inode, (parent, entry)));
+        self.answer("link", reply, || self.server.link(request, inode, (parent, entry)));
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let mode = open_mode(flags);
         if is_view_id(inode.0) {
-            return self.answer("open", reply, || self.protocol.views.open(inode, mode.write));
+            return self.answer("open", reply, || self.server.views.open(inode, mode.write));
         }
-        let opened = || {
-            let opened = self.protocol.open(request, inode, mode, self.bypass)?;
-            Ok::<_, RequestFailure>(OpenReply {
-                flags: opened.flags | self.protocol.write_open_flags(inode, flags),
-                ..opened
-            })
-        };
+        let opened = || self.server.open(request, inode, (mode, flags), self.bypass);
         self.answer_with("open", reply, opened, |reply, opened| {
-            self.protocol
-                .passthrough
-                .reply_open(reply, inode, opened, || self.vfs.clean_backing_file(node(inode), is_eligible));
+            let file = || self.vfs.clean_backing_file(node(inode), is_eligible);
+            self.server.passthrough.reply_open(reply, inode, opened, file);
         });
     }
 
@@ -294,8 +260,8 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyCreate,
     ) {
         self.answer("create", reply, || {
-            let (parent, entry) = self.protocol.entry(parent, entry)?;
-            self.protocol.create_opened(request, (parent, &entry), (mode & PERMISSION_BITS, flags), self.bypass)
+            let (parent, entry) = self.server.entry(parent, entry)?;
+            self.server.create_opened(request, (parent, &entry), (mode & MODE_BITS, flags), self.bypass)
         });
     }
 
@@ -311,9 +277,9 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyData,
     ) {
         if is_view_id(file.0) {
-            return self.answer("read", reply, || self.protocol.views.read(file, offset, size));
+            return self.answer("read", reply, || self.server.views.read(file, offset, size));
         }
-        self.answer("read", reply, || self.vfs.read_node(node(inode), offset, size as usize).map_err(missing_as_stale));
+        self.answer("read", reply, || self.vfs.read_node(node(inode), offset, size as usize).map_err(or_stale));
     }
 
     fn write(
@@ -331,19 +297,19 @@ impl Filesystem for LocalCallbacks {
         self.answer("write", reply, || {
             // Recorded first: a copy of the handle that another process closes now must not publish
             // half a save.
-            self.protocol.record_write(request, file);
-            let caller = self.protocol.handle_author(request, file);
+            self.server.record_write(request, file);
+            let caller = self.server.handle_author(request, file);
             let written = self.vfs.write_node(&caller, handle(file), write_at(offset, flags, write_flags), data)?;
             u32::try_from(written).map_err(Fault::internal)
         });
     }
 
     fn flush(&self, request: &Request, _inode: INodeNo, file: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        if is_view_id(file.0) || !self.protocol.writers.is_writer_close(file, request.pid()) {
+        if is_view_id(file.0) || !self.server.writers.is_writer_close(file, request.pid()) {
             // The writer's own close, or the last one, publishes the complete save.
             return reply.ok();
         }
-        let caller = self.protocol.handle_author(request, file);
+        let caller = self.server.handle_author(request, file);
         self.answer("flush", reply, || self.vfs.publish_handle(&caller, handle(file), Durability::Soon));
     }
 
@@ -351,7 +317,7 @@ impl Filesystem for LocalCallbacks {
         if is_view_id(file.0) {
             return reply.ok();
         }
-        let caller = self.protocol.handle_author(request, file);
+        let caller = self.server.handle_author(request, file);
         self.answer("fsync", reply, || self.vfs.publish_handle(&caller, handle(file), Durability::Now));
     }
 
@@ -366,25 +332,25 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyEmpty,
     ) {
         if is_view_id(file.0) {
-            self.protocol.views.close(file);
+            self.server.views.close(file);
             return reply.ok();
         }
-        self.protocol.passthrough.close(inode);
-        let author = self.protocol.remove_writer(request, file);
+        self.server.passthrough.close(inode);
+        let author = self.server.remove_writer(request, file);
         self.answer("release", reply, || self.vfs.release(&author, handle(file)));
     }
 
     fn opendir(&self, _request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let inode = self.protocol.map_root(inode);
-        reply.opened(self.protocol.listings.open(), self.protocol.listing_flags(inode));
+        let inode = self.server.map_root(inode);
+        reply.opened(self.server.listings.open(), self.server.listing_flags(inode));
     }
 
     fn readdir(&self, request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectory) {
-        let inode = self.protocol.map_root(inode);
-        let listing = || self.protocol.listing(request, inode, (file, offset));
+        let inode = self.server.map_root(inode);
+        let listing = || self.server.listing(request, inode, (file, offset));
         self.answer_with("readdir", reply, listing, |mut reply, listing| {
             for (next, line) in listing.entries_from(offset) {
-                if reply.add(self.protocol.current_inode(line.inode), next, line.kind, &*line.name) {
+                if reply.add(self.server.current_inode(line.inode), next, line.kind, &*line.name) {
                     break;
                 }
             }
@@ -393,12 +359,12 @@ impl Filesystem for LocalCallbacks {
     }
 
     fn readdirplus(&self, request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
-        let inode = self.protocol.map_root(inode);
-        let listing = || self.protocol.listing(request, inode, (file, offset));
+        let inode = self.server.map_root(inode);
+        let listing = || self.server.listing(request, inode, (file, offset));
         self.answer_with("readdirplus", reply, listing, |mut reply, listing| {
-            let (is_fresh, ttl) = (listing.is_fresh(&self.vfs), self.protocol.entry_ttl(inode));
+            let (is_fresh, ttl) = (listing.is_fresh(&self.vfs), self.server.entry_ttl(inode));
             for (next, line) in listing.entries_from(offset) {
-                let Some(attributes) = self.protocol.entry_attributes(request, inode, (line, is_fresh)) else {
+                let Some(attributes) = self.server.entry_attributes(request, inode, (line, is_fresh)) else {
                     continue;
                 };
                 if reply.add(
@@ -409,7 +375,7 @@ impl Filesystem for LocalCallbacks {
                     &attributes,
                     Generation(0),
                 ) {
-                    self.protocol.undo_lookup(line, &attributes);
+                    self.server.undo_lookup(line, &attributes);
                     break;
                 }
             }
@@ -418,9 +384,9 @@ impl Filesystem for LocalCallbacks {
     }
 
     fn releasedir(&self, _request: &Request, _inode: INodeNo, file: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        for (_, line) in self.protocol.listings.close(file).entries_from(0).filter(|(_, line)| !line.is_dots()) {
+        for (_, line) in self.server.listings.close(file).entries_from(0).filter(|(_, line)| !line.is_dots()) {
             // Nodes that were listed and never looked up are referenced only by the listing.
-            self.protocol.forget(line.inode, 0);
+            self.server.forget(line.inode, 0);
         }
         reply.ok();
     }
@@ -434,22 +400,15 @@ impl Filesystem for LocalCallbacks {
     }
 
     fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let inode = self.protocol.map_root(inode);
-        self.answer("getxattr", reply, || {
-            let value = match VirtualXattr::from_name(name) {
-                Some(attribute) => self.protocol.svcfs_attribute(request, inode, attribute),
-                None => self.protocol.user_attribute(inode, name),
-            };
-            let value = value.map_err(missing_as_stale)?;
-            value.map(|value| (value, size)).ok_or(RequestFailure::Errno(Errno::NO_XATTR))
-        });
+        let inode = self.server.map_root(inode);
+        self.answer("getxattr", reply, || self.server.getxattr(request, inode, name).map(|value| (value, size)));
     }
 
     fn listxattr(&self, _request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
-        let inode = self.protocol.map_root(inode);
+        let inode = self.server.map_root(inode);
         self.answer("listxattr", reply, || {
-            let names = self.protocol.node(inode).map_or(Ok(Vec::new()), |node| self.protocol.xattr_names(node));
-            names.map(|names| (names, size)).map_err(missing_as_stale)
+            let names = self.server.node(inode).map_or(Ok(Vec::new()), |node| self.server.xattr_names(node));
+            names.map(|names| (names, size)).map_err(or_stale)
         });
     }
 
@@ -464,15 +423,15 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyEmpty,
     ) {
         self.answer("setxattr", reply, || match VirtualXattr::from_name(name) {
-            Some(attribute) => self.protocol.set_svcfs_attribute(request, inode, (attribute, Some(value))),
-            None => self.protocol.set_user_attribute(inode, name, (value, flags)),
+            Some(attribute) => self.server.set_svcfs_attribute(request, inode, (attribute, Some(value))),
+            None => self.server.set_user_attribute(inode, name, (value, flags)),
         });
     }
 
     fn removexattr(&self, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.answer("removexattr", reply, || match VirtualXattr::from_name(name) {
-            Some(attribute) => self.protocol.set_svcfs_attribute(request, inode, (attribute, None)),
-            None => self.protocol.remove_user_attribute(inode, name),
+            Some(attribute) => self.server.set_svcfs_attribute(request, inode, (attribute, None)),
+            None => self.server.remove_user_attribute(inode, name),
         });
     }
 
@@ -494,7 +453,7 @@ impl Filesystem for LocalCallbacks {
 
     fn lseek(&self, request: &Request, inode: INodeNo, _file: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         self.answer("lseek", reply, || {
-            self.protocol.seek(request, inode, hole_search(offset, whence).ok_or(Errno::EINVAL)?)
+            self.server.seek(request, inode, hole_search(offset, whence).ok_or(Errno::EINVAL)?)
         });
     }
 
@@ -528,7 +487,7 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyWrite,
     ) {
         self.answer("copy_file_range", reply, || {
-            self.protocol.copy_range(request, (inode, file, offset), (to, to_offset), length)
+            self.server.copy_range(request, (inode, file, offset), (to, to_offset), length)
         });
     }
 }

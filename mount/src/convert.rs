@@ -29,7 +29,7 @@ pub(crate) const fn attr_ttl(attributes: &FileAttr) -> Duration {
 pub(crate) const NEGATIVE_TTL: Duration = Duration::from_millis(100);
 
 /// Permission bits, with set-user-id, set-group-id and sticky.
-pub(crate) const PERMISSION_BITS: u32 = 0o7777;
+pub(crate) const MODE_BITS: u32 = 0o7777;
 
 /// Reply for a name that does not exist.
 pub(crate) const NO_ENTRY: FileAttr = minimal_attr(INodeNo(0), FileType::RegularFile);
@@ -65,7 +65,7 @@ pub(crate) fn file_attr(node: NodeId, attributes: &PathAttributes) -> FileAttr {
         mtime: modified,
         ctime: changed,
         crtime: modified,
-        perm: (mode & PERMISSION_BITS) as u16,
+        perm: (mode & MODE_BITS) as u16,
         nlink: links,
         uid,
         gid,
@@ -105,7 +105,7 @@ pub(crate) const fn node(inode: INodeNo) -> NodeId {
 }
 
 /// Attributes under the inode number that the kernel used.
-pub(crate) fn attr_for_inode(inode_number: INodeNo, attributes: &PathAttributes) -> FileAttr {
+pub(crate) fn attr_of(inode_number: INodeNo, attributes: &PathAttributes) -> FileAttr {
     FileAttr { ino: inode_number, ..file_attr(node(inode_number), attributes) }
 }
 

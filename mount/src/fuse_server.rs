@@ -7,15 +7,18 @@ use std::time::Duration;
 use fuser::{Errno, FileAttr, FileHandle, FopenFlags, INodeNo, OpenFlags, Request};
 use rustix::fs::OFlags;
 use svcfs_base::{Actor, Caller, Clock, Fault, Kind, OriginId, PathComponent, Protocol};
-use svcfs_vfs::{EntryKind, HandleId, NodeId, OpenMode, PathAttributes, SET_GROUP_ID, SetAttributes, Vfs, WriteAt};
+use svcfs_vfs::{
+    EntryKind, HandleId, NodeId, OpenMode, PathAttributes, SET_GROUP_ID, SetAttributes, SpecialFile, SpecialKind, Vfs,
+    WriteAt,
+};
 
 use crate::actors::ActorResolver;
-use crate::convert::{ENTRY_TTL, attr_for_inode, file_attr, flag_bits, handle, minimal_attr, name, node};
+use crate::convert::{ENTRY_TTL, MODE_BITS, attr_of, file_attr, flag_bits, handle, minimal_attr, name, node};
 use crate::follower::FollowerProgress;
 use crate::init_flags::MAX_WRITE_BYTES;
 use crate::listings::{DirectoryListing, ListingEntry, OpenDirectories};
 use crate::passthrough::{OpenReply, PassthroughFiles, is_eligible};
-use crate::reply::{OnAnswer, RequestFailure, log, missing_as_stale};
+use crate::reply::{OnAnswer, RequestFailure, log, or_stale};
 use crate::session::MountOptions;
 use crate::views::{MountViews, ViewReader, is_view_id};
 use crate::write_handles::{WriteHandle, WriteHandles};
@@ -167,7 +170,7 @@ impl FuseServer {
                 } else {
                     self.passthrough.current_inode(node)
                 };
-                Ok(Some(attr_for_inode(inode, &attributes)))
+                Ok(Some(attr_of(inode, &attributes)))
             }
             Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
             Err(fault) => Err(fault.into()),
@@ -201,7 +204,7 @@ impl FuseServer {
         &self,
         request: &Request,
         inode: INodeNo,
-        mode: OpenMode,
+        (mode, open_flags): (OpenMode, OpenFlags),
         bypass: FopenFlags,
     ) -> Result<OpenReply, RequestFailure> {
         let (node, is_reader) = (node(inode), !mode.write);
@@ -212,18 +215,14 @@ impl FuseServer {
             Err(fault) => {
                 self.passthrough.close(inode);
                 self.passthrough.retry_lookup(request.pid());
-                return Err(missing_as_stale(fault));
+                return Err(or_stale(fault));
             }
         };
         let writer = mode.write.then(|| self.new_writer(request, node));
         let (handle, flags) = self.register_open(handle, writer, bypass);
-        Ok(OpenReply { handle, flags, is_reader })
-    }
-
-    /// Extra flags for a file opened only to write.
-    pub(crate) fn write_open_flags(&self, inode: INodeNo, flags: OpenFlags) -> FopenFlags {
-        let path = self.vfs.path_of(node(inode));
-        path.map_or(FopenFlags::empty(), |path| self.passthrough.write_open_flags(flags, path.name()))
+        let path = self.vfs.path_of(node);
+        let write_flags = path.map(|path| self.passthrough.write_open_flags(open_flags, path.name()));
+        Ok(OpenReply { handle, flags: flags | write_flags.unwrap_or(FopenFlags::empty()), is_reader })
     }
 
     /// Registers a handle, and returns how its file may be cached.
@@ -292,6 +291,27 @@ impl FuseServer {
         }
     }
 
+    /// Creates a special file, or an empty file.
+    pub(crate) fn mknod(
+        &self,
+        request: &Request,
+        (parent, entry): (INodeNo, &OsStr),
+        mode: u32,
+        device: u32,
+    ) -> Result<FileAttr, RequestFailure> {
+        let (directory, entry) = self.entry(parent, entry)?;
+        let permissions = mode & MODE_BITS;
+        if let Some(kind) = SpecialKind::from_mode(mode) {
+            let special = SpecialFile { kind, device: u64::from(device) };
+            let caller = self.user(request.uid());
+            let created = self.vfs.make_special(&caller, (directory, &entry), special, permissions)?;
+            return Ok(self.set_owner(request, directory, created)?);
+        }
+        let (attributes, handle) = self.create(request, directory, &entry, permissions)?;
+        self.vfs.release(&self.author(request), handle)?;
+        Ok(attributes)
+    }
+
     /// Copies bytes between files, up to the limit of one request; the caller requests the rest.
     ///
     /// # Errors
@@ -312,10 +332,8 @@ impl FuseServer {
         let length = u32::try_from(length).unwrap_or(u32::MAX).min(MAX_COPY_BYTES);
         while copied < length {
             let (done, chunk) = (u64::from(copied), (length - copied).min(MAX_WRITE_BYTES));
-            let bytes = self
-                .vfs
-                .read_node(node(inode), offset.saturating_add(done), chunk as usize)
-                .map_err(missing_as_stale)?;
+            let bytes =
+                self.vfs.read_node(node(inode), offset.saturating_add(done), chunk as usize).map_err(or_stale)?;
             if bytes.is_empty() {
                 break;
             }

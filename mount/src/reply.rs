@@ -36,7 +36,7 @@ impl From<Errno> for RequestFailure {
 
 /// Maps `NotFound` to `ESTALE` for requests by inode. On `ESTALE` the kernel looks the name up
 /// again, and creates the file if the program asked for that; `ENOENT` would go to the program.
-pub(crate) fn missing_as_stale(fault: Fault) -> RequestFailure {
+pub(crate) fn or_stale(fault: Fault) -> RequestFailure {
     if fault.kind() == Kind::NotFound { RequestFailure::Errno(Errno::ESTALE) } else { RequestFailure::Fault(fault) }
 }
 

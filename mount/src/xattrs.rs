@@ -14,7 +14,7 @@ use svcfs_vfs::{EntryKind, NodeId, PathAttributes, SetXattrMode};
 
 use crate::convert::utf8;
 use crate::fuse_server::FuseServer;
-use crate::reply::RequestFailure;
+use crate::reply::{RequestFailure, or_stale};
 
 /// Flags of setxattr(2) (`linux/xattr.h`).
 const XATTR_CREATE: i32 = 1;
@@ -64,8 +64,20 @@ fn is_user_attribute(name: &OsStr) -> bool {
 }
 
 impl FuseServer {
+    /// The value of an attribute.
+    ///
+    /// # Errors
+    /// `ENODATA` when the file does not have it.
+    pub(crate) fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr) -> Result<Vec<u8>, RequestFailure> {
+        let value = match VirtualXattr::from_name(name) {
+            Some(attribute) => self.svcfs_attribute(request, inode, attribute),
+            None => self.user_attribute(inode, name),
+        };
+        value.map_err(or_stale)?.ok_or(RequestFailure::Errno(Errno::NO_XATTR))
+    }
+
     /// The value of an svcfs attribute; none when the file does not have it.
-    pub(crate) fn svcfs_attribute(
+    fn svcfs_attribute(
         &self,
         request: &Request,
         inode: INodeNo,
@@ -109,7 +121,7 @@ impl FuseServer {
     }
 
     /// The value of an attribute that a program set.
-    pub(crate) fn user_attribute(&self, inode: INodeNo, name: &OsStr) -> Result<Option<Vec<u8>>, Fault> {
+    fn user_attribute(&self, inode: INodeNo, name: &OsStr) -> Result<Option<Vec<u8>>, Fault> {
         match (self.node(inode), is_user_attribute(name)) {
             (Ok(node), true) => self.vfs.xattr(node, name.as_bytes()),
             _ => Ok(None),
