@@ -121,7 +121,7 @@ impl FuseServer {
     /// `EROFS` for a view; `Invalid` or `NameTooLong` for a name the tree does not allow.
     pub(crate) fn entry(&self, parent: INodeNo, entry: &OsStr) -> Result<(NodeId, PathComponent), RequestFailure> {
         let directory = self.node(parent)?;
-        if self.views.has(directory, entry) {
+        if self.views.is_view(directory, entry) {
             return Err(RequestFailure::Errno(Errno::EROFS));
         }
         Ok((directory, name(entry)?))
@@ -159,8 +159,8 @@ impl FuseServer {
         }
         let caller = self.user(request.uid());
         let parent = node(parent);
-        if self.views.has(parent, entry) {
-            return Ok(self.views.enter(&caller, entry)?);
+        if self.views.is_view(parent, entry) {
+            return Ok(self.views.lookup_view(&caller, entry)?);
         }
         match self.vfs.lookup(&caller, parent, &name(entry)?) {
             Ok((node, attributes)) => {
@@ -409,7 +409,7 @@ impl FuseServer {
             self.views.listing(&self.view_reader(request), inode)?
         } else {
             let own = DirectoryListing::read(&self.vfs, &self.user(request.uid()), node(inode))?;
-            if self.views.is_above(node(inode)) { own.with_entry(self.views.guide()) } else { own }
+            if self.views.is_views_parent(node(inode)) { own.with_entry(self.views.guide_entry()) } else { own }
         };
         self.listings.set(handle, listing.clone());
         Ok(listing)
