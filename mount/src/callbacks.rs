@@ -349,8 +349,8 @@ impl Filesystem for LocalCallbacks {
         let inode = self.server.map_root(inode);
         let listing = || self.server.listing(request, inode, (file, offset));
         self.answer_with("readdir", reply, listing, |mut reply, listing| {
-            for (next, line) in listing.entries_from(offset) {
-                if reply.add(self.server.current_inode(line.inode), next, line.kind, &*line.name) {
+            for (next, entry) in listing.entries_from(offset) {
+                if reply.add(self.server.current_inode(entry.inode), next, entry.kind, &*entry.name) {
                     break;
                 }
             }
@@ -363,19 +363,19 @@ impl Filesystem for LocalCallbacks {
         let listing = || self.server.listing(request, inode, (file, offset));
         self.answer_with("readdirplus", reply, listing, |mut reply, listing| {
             let (is_fresh, ttl) = (listing.is_fresh(&self.vfs), self.server.entry_ttl(inode));
-            for (next, line) in listing.entries_from(offset) {
-                let Some(attributes) = self.server.entry_attributes(request, inode, (line, is_fresh)) else {
+            for (next, entry) in listing.entries_from(offset) {
+                let Some(attributes) = self.server.entry_attributes(request, inode, (entry, is_fresh)) else {
                     continue;
                 };
                 if reply.add(
                     attributes.ino,
                     next,
-                    &*line.name,
+                    &*entry.name,
                     &attr_ttl(&attributes).min(ttl),
                     &attributes,
                     Generation(0),
                 ) {
-                    self.server.undo_lookup(line, &attributes);
+                    self.server.undo_lookup(entry, &attributes);
                     break;
                 }
             }
@@ -384,9 +384,9 @@ impl Filesystem for LocalCallbacks {
     }
 
     fn releasedir(&self, _request: &Request, _inode: INodeNo, file: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        for (_, line) in self.server.listings.close(file).entries_from(0).filter(|(_, line)| !line.is_dots()) {
+        for (_, entry) in self.server.listings.close(file).entries_from(0).filter(|(_, entry)| !entry.is_dots()) {
             // Nodes that were listed and never looked up are referenced only by the listing.
-            self.server.forget(line.inode, 0);
+            self.server.forget(entry.inode, 0);
         }
         reply.ok();
     }

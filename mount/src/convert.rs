@@ -127,8 +127,8 @@ pub(crate) fn name(text: &OsStr) -> Result<PathComponent, Fault> {
 /// `Invalid` when it is not.
 pub(crate) fn utf8(text: &OsStr) -> Result<&str, Fault> {
     text.to_str().ok_or_else(|| {
-        let shown = text.as_encoded_bytes().escape_ascii();
-        Fault::new(Kind::Invalid, format!("path denied: `{shown}` is not UTF-8; give the file another name"))
+        let escaped = text.as_encoded_bytes().escape_ascii();
+        Fault::new(Kind::Invalid, format!("path denied: `{escaped}` is not UTF-8; give the file another name"))
     })
 }
 

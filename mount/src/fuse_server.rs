@@ -424,18 +424,20 @@ impl FuseServer {
         &self,
         request: &Request,
         directory: INodeNo,
-        (line, is_fresh): (&ListingEntry, bool),
+        (entry, is_fresh): (&ListingEntry, bool),
     ) -> Option<FileAttr> {
-        if line.is_dots() {
-            return Some(minimal_attr(line.inode, line.kind));
+        if entry.is_dots() {
+            return Some(minimal_attr(entry.inode, entry.kind));
         }
-        if is_fresh && line.attributes.is_some() && self.vfs.add_lookup(node(line.inode), (node(directory), &line.name))
+        if is_fresh
+            && entry.attributes.is_some()
+            && self.vfs.add_lookup(node(entry.inode), (node(directory), &entry.name))
         {
-            return line
+            return entry
                 .attributes
                 .map(|attributes| FileAttr { ino: self.current_inode(attributes.ino), ..attributes });
         }
-        match self.lookup(request, directory, OsStr::new(&*line.name)) {
+        match self.lookup(request, directory, OsStr::new(&*entry.name)) {
             Ok(attributes) => attributes,
             Err(RequestFailure::Errno(_)) => None,
             Err(RequestFailure::Fault(fault)) => {
@@ -446,8 +448,8 @@ impl FuseServer {
     }
 
     /// Undoes the lookup of an entry that did not fit into the reply.
-    pub(crate) fn undo_lookup(&self, line: &ListingEntry, attributes: &FileAttr) {
-        if !line.is_dots() {
+    pub(crate) fn undo_lookup(&self, entry: &ListingEntry, attributes: &FileAttr) {
+        if !entry.is_dots() {
             self.forget(attributes.ino, 1);
         }
     }

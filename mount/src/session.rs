@@ -150,7 +150,7 @@ impl FuseSession {
 /// others.
 pub struct LocalMount {
     vfs: Arc<Vfs>,
-    protocol: Arc<FuseServer>,
+    server: Arc<FuseServer>,
     session: FuseSession,
     follower: Option<FeedFollower>,
     is_stopped: bool,
@@ -169,17 +169,17 @@ impl LocalMount {
     pub fn start(vfs: Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Result<Self, MountError> {
         let mountpoint = check_mountpoint(mountpoint, vfs.root(), &options.namespace)?;
         let progress = FollowerProgress::starting_at(vfs.feed().last_seq());
-        let protocol = FuseServer::new(vfs.clone(), options, progress.clone());
+        let server = FuseServer::new(vfs.clone(), options, progress.clone());
         let source = source(vfs.root());
         let session = FuseSession::start(
-            |sentinel| LocalCallbacks::new(protocol.clone(), sentinel),
+            |sentinel| LocalCallbacks::new(server.clone(), sentinel),
             (source, mountpoint),
             options,
         )?;
-        let mut mount = Self { vfs, protocol, session, follower: None, is_stopped: false };
+        let mut mount = Self { vfs, server, session, follower: None, is_stopped: false };
         let follower = FeedFollower::start(
             &mount.vfs,
-            (mount.session.notifier(), mount.protocol.origin_id, Arc::clone(&mount.protocol.passthrough)),
+            (mount.session.notifier(), mount.server.origin_id, Arc::clone(&mount.server.passthrough)),
             progress,
         );
         mount.follower = Some(
@@ -209,10 +209,11 @@ impl LocalMount {
         self.session.detach()?;
         self.is_stopped = true;
         let is_in_use = self.session.is_used_after(timeout);
-        let writers = self.protocol.open_writers();
+        let writers = self.server.open_writers();
         for (caller, node) in &writers {
             if let Err(fault) = self.vfs.publish(caller, *node, Durability::Now) {
-                tracing::error!(error = ?fault, "cannot save an open file at unmount; its unsaved changes are lost");
+                let path = self.vfs.path_of(*node).ok();
+                tracing::error!(?path, error = ?fault, "cannot save an open file at unmount");
             }
         }
         if let Some(follower) = self.follower.take() {

@@ -127,10 +127,10 @@ impl Filesystem for RemoteCallbacks {
         answer("setattr", reply, || {
             let current = self.tree.attributes(inode).map_err(or_stale)?.attributes;
             let is_new = || self.tree.nodes.path(inode).is_ok_and(|path| self.tree.nodes.is_local_file(&path));
-            let is_other = mode.is_some_and(|mode| mode & 0o7777 != u32::from(current.perm) && !is_new())
+            let is_changed = mode.is_some_and(|mode| mode & 0o7777 != u32::from(current.perm) && !is_new())
                 || uid.is_some_and(|uid| uid != current.uid)
                 || gid.is_some_and(|gid| gid != current.gid);
-            if is_other {
+            if is_changed {
                 return Err(RequestFailure::Errno(Errno::EPERM));
             }
             if let Some(size) = size {
@@ -320,8 +320,8 @@ impl Filesystem for RemoteCallbacks {
     fn readdir(&self, _request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectory) {
         let listing = || self.listing(inode, (file, offset));
         answer_with("readdir", reply, listing, |mut reply, listing| {
-            for (next, line) in listing.entries_from(offset) {
-                if reply.add(line.inode, next, line.kind, &*line.name) {
+            for (next, entry) in listing.entries_from(offset) {
+                if reply.add(entry.inode, next, entry.kind, &*entry.name) {
                     break;
                 }
             }
@@ -339,17 +339,17 @@ impl Filesystem for RemoteCallbacks {
     ) {
         let listing = || self.listing(inode, (file, offset));
         answer_with("readdirplus", reply, listing, |mut reply, listing| {
-            for (next, line) in listing.entries_from(offset) {
-                let is_counted = !line.is_dots() && self.tree.nodes.add_lookup(line.inode);
-                let attributes = line.attributes.unwrap_or_else(|| minimal_attr(line.inode, line.kind));
-                if !line.is_dots() && !is_counted {
+            for (next, entry) in listing.entries_from(offset) {
+                let is_counted = !entry.is_dots() && self.tree.nodes.add_lookup(entry.inode);
+                let attributes = entry.attributes.unwrap_or_else(|| minimal_attr(entry.inode, entry.kind));
+                if !entry.is_dots() && !is_counted {
                     continue;
                 }
                 // An open file may have been written to since.
-                let ttl = if self.tree.nodes.is_open(line.inode, None) { Duration::ZERO } else { self.tree.ttl() };
-                if reply.add(line.inode, next, &*line.name, &ttl, &attributes, Generation(0)) {
+                let ttl = if self.tree.nodes.is_open(entry.inode, None) { Duration::ZERO } else { self.tree.ttl() };
+                if reply.add(entry.inode, next, &*entry.name, &ttl, &attributes, Generation(0)) {
                     if is_counted {
-                        self.tree.nodes.forget(line.inode, 1);
+                        self.tree.nodes.forget(entry.inode, 1);
                     }
                     break;
                 }
@@ -359,9 +359,9 @@ impl Filesystem for RemoteCallbacks {
     }
 
     fn releasedir(&self, _request: &Request, _inode: INodeNo, file: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        for (_, line) in self.listings.close(file).entries_from(0) {
+        for (_, entry) in self.listings.close(file).entries_from(0) {
             // Nodes that were listed and never looked up are referenced only by the listing.
-            self.tree.nodes.forget(line.inode, 0);
+            self.tree.nodes.forget(entry.inode, 0);
         }
         reply.ok();
     }

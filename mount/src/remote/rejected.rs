@@ -100,14 +100,14 @@ impl RejectedSaves {
     /// # Errors
     /// `NotFound`, and other I/O errors.
     pub(super) fn stat(&self, path: &TreePath) -> Result<RejectedEntry, Fault> {
-        let is_top = path.components().count() == VIRTUAL_DIR.len();
+        let is_virtual_root = path.components().count() == VIRTUAL_DIR.len();
         match fs::symlink_metadata(self.local_path(path)) {
             Ok(metadata) => Ok(RejectedEntry {
                 is_directory: metadata.is_dir(),
                 size: metadata.len(),
                 modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
             }),
-            Err(error) if is_top && error.kind() == io::ErrorKind::NotFound => {
+            Err(error) if is_virtual_root && error.kind() == io::ErrorKind::NotFound => {
                 Ok(RejectedEntry { is_directory: true, size: 0, modified: SystemTime::UNIX_EPOCH })
             }
             Err(error) => Err(Fault::io(path, error)),

@@ -195,7 +195,7 @@ impl RemoteTree {
             kind: FileType::Directory,
             attributes: None,
         });
-        let mut lines: Vec<ListingEntry> = dots.into();
+        let mut entries: Vec<ListingEntry> = dots.into();
         for (name, entry) in self.merged_names(&directory)? {
             let Ok(path) = PathComponent::parse(&name).map(|name| directory.join(&name)) else { continue };
             let unsaved = self.nodes.known_inode(&path).and_then(|inode| self.unsaved(inode));
@@ -212,9 +212,14 @@ impl RemoteTree {
             };
             let inode = self.nodes.inode_for(&path, 0);
             let attributes = self.attr_reply(inode, effective).attributes;
-            lines.push(ListingEntry { name: name.into(), inode, kind: attributes.kind, attributes: Some(attributes) });
+            entries.push(ListingEntry {
+                name: name.into(),
+                inode,
+                kind: attributes.kind,
+                attributes: Some(attributes),
+            });
         }
-        Ok(lines.into_iter().collect())
+        Ok(entries.into_iter().collect())
     }
 
     /// The names in a directory, each with the server's entry; none for local ones.
@@ -282,7 +287,7 @@ impl RemoteTree {
         }
     }
 
-    /// Opens a file for a process; `is_emptied` for `O_TRUNC`.
+    /// Opens a file for a process; `is_truncating` for `O_TRUNC`.
     ///
     /// # Errors
     /// `NotFound`, `TooLarge`, `ReadOnly` for a rejected text, those of the request.
@@ -290,7 +295,7 @@ impl RemoteTree {
         &self,
         (inode, process): (INodeNo, Option<u32>),
         is_writing: bool,
-        is_emptied: bool,
+        is_truncating: bool,
     ) -> Result<u64, Fault> {
         let path = self.nodes.path(inode)?;
         if is_writing {
@@ -299,7 +304,7 @@ impl RemoteTree {
         let shared = self.nodes.shared(inode)?;
         let mut shared = shared.lock();
         let mut opened = RemoteHandle { inode, is_writing, content: None, rejected: None };
-        if is_writing && is_emptied {
+        if is_writing && is_truncating {
             let base = match &shared.unsaved {
                 Some(unsaved) => unsaved.base,
                 None => ExpectedVersion::Version(

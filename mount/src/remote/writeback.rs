@@ -243,7 +243,6 @@ impl RemoteTree {
         }
         self.nodes.rename(&from, &to);
         self.rejected.discard(&to);
-        // Caches what the kernel requests next.
         self.refresh_entry(&to)?;
         Ok(())
     }
@@ -354,9 +353,9 @@ impl RemoteTree {
     /// As [`Self::publish`]; that of the last save through this handle, if it was rejected.
     pub(super) fn flush(&self, author: &ChangeAuthor, inode: INodeNo, handle: u64) -> Result<(), Fault> {
         self.check_not_rejected(handle)?;
-        let is_only_emptied = |unsaved: &UnsavedChange| unsaved.buffer.length() == 0 && !unsaved.is_written;
-        let is_waiting = self.nodes.shared(inode)?.lock().unsaved.as_ref().is_some_and(is_only_emptied);
-        if is_waiting { Ok(()) } else { self.publish(author, inode) }
+        let is_only_truncated = |unsaved: &UnsavedChange| unsaved.buffer.length() == 0 && !unsaved.is_written;
+        let is_deferred = self.nodes.shared(inode)?.lock().unsaved.as_ref().is_some_and(is_only_truncated);
+        if is_deferred { Ok(()) } else { self.publish(author, inode) }
     }
 
     /// Fails if the last save through a handle was rejected: a program may flush more than once.
@@ -433,8 +432,8 @@ impl RemoteTree {
         }
         self.cache.record_own_change(path, Some(etag));
         // A formatting server stores another text than was sent.
-        let is_as_sent = ETag::from_content(&bytes) == etag;
-        if is_as_sent {
+        let is_unchanged = ETag::from_content(&bytes) == etag;
+        if is_unchanged {
             let content = VersionedContent { etag, bytes };
             self.nodes.record_save(inode, Ok(&content));
             self.cache.store_content(path, content, stamp);
@@ -458,8 +457,8 @@ impl RemoteTree {
         fault: Fault,
     ) -> Fault {
         // A lost race to create the file is a conflict, too.
-        let is_lost = matches!(fault.kind(), Kind::Conflict | Kind::PreconditionFailed);
-        let fault = if is_lost { Fault::new(Kind::Conflict, fault.message()) } else { fault };
+        let is_conflict = matches!(fault.kind(), Kind::Conflict | Kind::PreconditionFailed);
+        let fault = if is_conflict { Fault::new(Kind::Conflict, fault.message()) } else { fault };
         self.store_rejected(path, text, &fault);
         if let Some(process) = author.process {
             self.read_versions.forget(process, path);
@@ -467,7 +466,7 @@ impl RemoteTree {
         shared.rejection = Some(fault.message().to_owned());
         self.nodes.remove_local_file(path);
         self.nodes.record_save(inode, Err(fault.kind()));
-        if is_lost {
+        if is_conflict {
             self.cache.record_own_change(path, None);
             self.drop_parent_listing(path);
         }

@@ -12,7 +12,7 @@ Virtual folders in this directory. They are not listed, so that a search through
 visit them; open them by name. They are read-only.
 
   .svc/history/PATH/     every version of a page as a file, oldest first
-  .svc/at/TIME/          the whole tree at a time: 2026-11-22, 2026-11-22T10:00:00Z (UTC),
+  .svc/at/TIME/          the full tree at a time: 2026-11-22, 2026-11-22T10:00:00Z (UTC),
                          a commit or its first digits, a branch, a tag
   .svc/search/WORDS/     links to the pages with these words, best first
   .svc/query/QUERY/      links to the pages that a query lists; or a saved query by name

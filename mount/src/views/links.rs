@@ -133,8 +133,9 @@ impl ViewNode for TagFolder {
         name: &PathComponent,
     ) -> Result<Option<ViewNodeRef>, Fault> {
         let child = self.child(name.as_str());
-        let is_at = |tag: &String| tag == &child || tag.strip_prefix(&child).is_some_and(|rest| rest.starts_with('/'));
-        if tags(views, reader, AnswerFreshness::Recent)?.iter().any(is_at) {
+        let is_in_tag =
+            |tag: &String| tag == &child || tag.strip_prefix(&child).is_some_and(|rest| rest.starts_with('/'));
+        if tags(views, reader, AnswerFreshness::Recent)?.iter().any(is_in_tag) {
             return Ok(Some(Arc::new(Self(child))));
         }
         match self.query() {

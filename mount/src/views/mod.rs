@@ -322,13 +322,13 @@ impl MountViews {
             kind: FileType::Directory,
             attributes: None,
         });
-        let lines = node.list(self, reader)?.into_iter().map(|ViewEntry { name, node }| ListingEntry {
+        let entries = node.list(self, reader)?.into_iter().map(|ViewEntry { name, node }| ListingEntry {
             name: name.into(),
             inode: ViewInodeTable::number(&*node),
             kind: file_type(node.node_kind().kind()),
             attributes: None,
         });
-        Ok(dots.into_iter().chain(lines).collect())
+        Ok(dots.into_iter().chain(entries).collect())
     }
 
     /// The entry to list beside the tree's own entries in `.svc`.

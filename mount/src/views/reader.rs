@@ -102,10 +102,10 @@ impl ReadAccess<'_> {
         if let Some(cached) = self.directories.get(&directory) {
             return Ok(*cached);
         }
-        let is_open = self.stat(&directory)?.is_some_and(|attributes| rights.allow(SEARCH_BIT, &attributes));
-        let is_reachable_now = is_open && self.is_reachable(rights, directory.parent())?;
-        self.directories.insert(directory, is_reachable_now);
-        Ok(is_reachable_now)
+        let is_searchable = self.stat(&directory)?.is_some_and(|attributes| rights.allow(SEARCH_BIT, &attributes));
+        let is_reachable = is_searchable && self.is_reachable(rights, directory.parent())?;
+        self.directories.insert(directory, is_reachable);
+        Ok(is_reachable)
     }
 
     fn stat(&self, path: &TreePath) -> Result<Option<PathAttributes>, Fault> {
