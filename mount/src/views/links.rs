@@ -205,11 +205,11 @@ impl ViewNode for BacklinkFolder {
     }
 
     fn list(&self, views: &MountViews, reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
-        let Some(child) = views.directory(&self.0)? else {
+        let Some(children) = views.directory(&self.0)? else {
             return LinkQuery::Backlinks(self.0.clone()).list(views, reader);
         };
         let listed = |path: TreePath| ViewEntry { name: path.name().to_owned(), node: Arc::new(Self(path)) };
-        Ok(child.into_iter().map(|(path, _)| listed(path)).collect())
+        Ok(children.into_iter().map(|(path, _)| listed(path)).collect())
     }
 }
 
@@ -249,7 +249,7 @@ fn tags(views: &MountViews, reader: &ViewReader, freshness: AnswerFreshness) -> 
     let knowledge = views.knowledge()?;
     let compute = || {
         let mut access = reader.access(&views.vfs);
-        if access.is_all() {
+        if access.is_unrestricted() {
             return knowledge.tags(&reader.caller, None);
         }
         knowledge.tags(&reader.caller, Some(&mut |page| access.can_read(page)))

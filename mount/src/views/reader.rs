@@ -76,11 +76,11 @@ pub(super) struct ReadAccess<'a> {
 }
 
 impl ReadAccess<'_> {
-    pub(super) const fn is_all(&self) -> bool {
+    pub(super) const fn is_unrestricted(&self) -> bool {
         self.rights.is_none()
     }
 
-    /// Whether a page exists and may be read.
+    /// Whether a page may be read; false for a missing page, which is not checked for root.
     ///
     /// # Errors
     /// I/O errors.
