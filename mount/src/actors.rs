@@ -1,14 +1,16 @@
-//! Whose name a change through the mount gets.
+//! The author of a change made through the mount.
 //!
-//! A change is its user's, by the name the system knows them by. A program can say that it works for somebody else: whoever is
-//! named by `SVC_ACTOR` in the environment it was started with. That is an attribution and no proof, as `X-Actor` is over HTTP;
-//! where it must not be believed, a user is pinned to a name.
+//! The author is the user, by account name. A program can name another actor in `SVC_ACTOR` of the
+//! environment it was started with. That is an attribution and no proof, like `X-Actor` over HTTP;
+//! where it must not be trusted, map the user to a fixed actor.
 //!
-//! The environment is read from `/proc` anew each time it matters: when a file is opened for writing, at the first write of a thread through
-//! a handle, and at changes of names; never when something is only read, and never when it is closed: a program that becomes another one
-//! closes its handles with a lock held that its environment is read with, and would wait for us, and we for it, for ever. Why is it not remembered by process number and start time? Because a shell opens the
-//! file of `SVC_ACTOR=agent:x program > page.md` and *becomes* the program then: same number, same start, another environment.
-//! It costs some 25 µs, once for a save.
+//! The environment is read from `/proc` each time it is needed: at an open for writing, at the
+//! first write of a thread through a handle, and at changes of names. Never for reads, and never at
+//! a close: during execve(2) a program closes its handles while it holds the lock under which its
+//! environment is read, which would deadlock. It is not cached by process number and start time:
+//! with `SVC_ACTOR=agent:x program > page.md` the shell opens the file and then becomes the
+//! program, with the same number and start time and another environment. Reading costs about 25 µs
+//! per save.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,57 +21,57 @@ use nix::unistd::{Uid, User};
 use parking_lot::Mutex;
 use svcfs_base::Actor;
 
-/// The variable by which a process says who it works for.
-const VARIABLE: &[u8] = b"SVC_ACTOR=";
+const ACTOR_VARIABLE: &[u8] = b"SVC_ACTOR=";
 
-/// How much of an environment is looked at, in bytes. What a shell exports is a few thousand.
+/// Maximum bytes read of an environment. A typical shell exports a few thousand.
 const MAX_ENVIRONMENT_BYTES: u64 = 1 << 18;
 
-/// How long one waits for another's environment to be read. Reading it takes a lock of the other program's memory, and whoever has that
-/// lock may wait for an answer of this mount: of its threads one at most waits there, and the others stay to answer.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// Timeout for reading an environment. The read takes a lock of the other program's memory, whose
+/// owner may wait for a reply of this mount: at most one thread waits there, the others keep
+/// serving.
+const READ_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Whose name the changes of a mount get.
+/// How changes of a mount are attributed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttributionPolicy {
-    /// Users, by number, whose changes are always another name's. What their programs say about themselves is not believed.
+    /// Users, by uid, whose changes always get a fixed actor. `SVC_ACTOR` of their programs is
+    /// ignored.
     pub fixed_actors: HashMap<u32, Actor>,
-    /// Whether the programs of all other users may say who they work for (`SVC_ACTOR`). Only those are heard whose environment this
-    /// process may read: every one as root, else those of its own user.
+    /// Whether programs of all other users may set `SVC_ACTOR`. Works for programs whose
+    /// environment this process may read: all as root, else those of its own user.
     pub allow_process_actor: bool,
 }
 
 impl Default for AttributionPolicy {
-    /// Nobody is pinned, programs are heard.
+    /// No fixed actors; `SVC_ACTOR` is used.
     fn default() -> Self {
         Self { fixed_actors: HashMap::new(), allow_process_actor: true }
     }
 }
 
-/// The names of users and their programs.
+/// Resolves users and programs to actors.
 pub(crate) struct ActorResolver {
     attribution: AttributionPolicy,
-    /// Names by user number. A name is asked of the system once and kept as long as the mount lives.
+    /// Account names by uid, cached as long as the mount lives.
     names: Mutex<HashMap<u32, Actor>>,
-    /// Held by whoever reads an environment.
-    pub(crate) reading: Mutex<()>,
+    /// Serializes reads of environments.
+    pub(crate) read_lock: Mutex<()>,
 }
 
 impl ActorResolver {
-    /// Names as they are attributed on one mount.
     pub(crate) fn new(attribution: AttributionPolicy) -> Self {
-        Self { attribution, names: Mutex::default(), reading: Mutex::default() }
+        Self { attribution, names: Mutex::default(), read_lock: Mutex::default() }
     }
 
-    /// The name of a user; `uid-1234` for a number without a name.
+    /// The actor of a user; `uid-1234` for a uid without a name.
     pub(crate) fn name(&self, uid: u32) -> Actor {
-        if let Some(pinned) = self.attribution.fixed_actors.get(&uid) {
-            return pinned.clone();
+        if let Some(fixed) = self.attribution.fixed_actors.get(&uid) {
+            return fixed.clone();
         }
-        if let Some(known) = self.names.lock().get(&uid) {
-            return known.clone();
+        if let Some(cached) = self.names.lock().get(&uid) {
+            return cached.clone();
         }
-        // Asked without the lock: a directory service behind the user database may take its time.
+        // Resolved without the lock: the user database may be a slow directory service.
         let name = match User::from_uid(Uid::from_raw(uid)) {
             Ok(Some(user)) => Actor::new(&user.name),
             Ok(None) | Err(_) if uid == 0 => Actor::new("root"),
@@ -78,34 +80,33 @@ impl ActorResolver {
         self.names.lock().entry(uid).or_insert(name).clone()
     }
 
-    /// Whose name a change gets that a thread of this user makes now.
+    /// The author of a change that a thread of this user makes now.
     pub(crate) fn author(&self, uid: u32, thread: u32) -> Actor {
-        let is_heard = self.attribution.allow_process_actor && !self.attribution.fixed_actors.contains_key(&uid);
-        is_heard.then(|| self.said(thread)).flatten().unwrap_or_else(|| self.name(uid))
+        let may_name_actor = self.attribution.allow_process_actor && !self.attribution.fixed_actors.contains_key(&uid);
+        may_name_actor.then(|| self.process_actor(thread)).flatten().unwrap_or_else(|| self.name(uid))
     }
 
-    /// Who a program says it works for; none when it does not say.
-    fn said(&self, thread: u32) -> Option<Actor> {
-        let Some(_turn) = self.reading.try_lock_for(PATIENCE) else {
-            tracing::warn!(thread, "a program cannot be asked who it works for: the memory of another one is locked");
+    /// The actor in `SVC_ACTOR` of a program, if it is set.
+    fn process_actor(&self, thread: u32) -> Option<Actor> {
+        let Some(_guard) = self.read_lock.try_lock_for(READ_TIMEOUT) else {
+            tracing::warn!(thread, "SVC_ACTOR is ignored for one change: another program's memory is locked");
             return None;
         };
-        // Not readable: another user's program, or one that is ending and has no environment any more.
+        // Unreadable for another user's program, or one that is exiting.
         actor_in(&environment(thread).ok()?)
     }
 }
 
-/// What a program was started with.
 fn environment(thread: u32) -> io::Result<Vec<u8>> {
     let mut variables = Vec::new();
     File::open(format!("/proc/{thread}/environ"))?.take(MAX_ENVIRONMENT_BYTES).read_to_end(&mut variables)?;
     Ok(variables)
 }
 
-/// The actor an environment names (proc_pid_environ(5): variables, each ended by a null byte). The first one counts, as for
-/// getenv(3); an empty one does not say anything.
+/// The actor in an environment (proc_pid_environ(5): variables, each ended by a null byte). The
+/// first one counts, as for getenv(3); an empty one is ignored.
 pub(crate) fn actor_in(environment: &[u8]) -> Option<Actor> {
-    let said = environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(VARIABLE))?;
-    let said = String::from_utf8_lossy(said);
-    (!said.trim().is_empty()).then(|| Actor::new(&said))
+    let value = environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(ACTOR_VARIABLE))?;
+    let value = String::from_utf8_lossy(value);
+    (!value.trim().is_empty()).then(|| Actor::new(&value))
 }

@@ -1,4 +1,4 @@
-//! The kernel's requests, one callback each: translate, call, answer.
+//! One callback for each kernel request: translate, call, reply.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,42 +14,42 @@ use fuser::{
     Request, TimeOrNow, WriteFlags,
 };
 use svcfs_base::{Caller, Durability, Fault};
-use svcfs_vfs::{SetAttributes, SpecialFile, SpecialKind, Vfs};
+use svcfs_vfs::{SetAttributes, Vfs};
 
 use crate::convert::{
-    PERMISSIONS, allocation, attr_of, handle, hole_search, kept_for, moment, node, open_mode, utf8, write_at,
+    MODE_BITS, allocation, attr_of, attr_ttl, handle, hole_search, node, open_mode, resolve_time, utf8, write_at,
 };
 use crate::fuse_server::FuseServer;
-use crate::init_flags::{MAX_WRITE_BYTES, WANTED};
-use crate::passthrough::{OpenReply, is_fit};
-use crate::reply::{ErrorReply, FuseRequest, LookupReply, RequestFailure, ValueReply, answer, answer_with, gone};
+use crate::init_flags::{INIT_FLAGS, negotiate};
+use crate::passthrough::is_eligible;
+use crate::reply::{ErrorReply, FuseRequest, LookupReply, RequestFailure, ValueReply, answer, answer_with, or_stale};
 use crate::session::SessionSentinel;
-use crate::views::is_ours;
+use crate::views::is_view_id;
 use crate::xattrs::VirtualXattr;
 
-/// The door as fuser drives it.
+/// Implements fuser's [`Filesystem`] for a space on this machine.
 pub(crate) struct LocalCallbacks {
     vfs: Arc<Vfs>,
-    protocol: Arc<FuseServer>,
-    /// How a handle goes past the page cache; nothing where the kernel would then forbid shared mappings.
+    server: Arc<FuseServer>,
+    /// Open flags that bypass the page cache; empty where the kernel would then forbid shared
+    /// mappings.
     bypass: FopenFlags,
     _alive: SessionSentinel,
 }
 
 impl LocalCallbacks {
-    /// Callbacks of a door, for one session.
-    pub(crate) fn new(protocol: Arc<FuseServer>, alive: SessionSentinel) -> Self {
-        Self { vfs: protocol.vfs.clone(), protocol, bypass: FopenFlags::empty(), _alive: alive }
+    pub(crate) fn new(server: Arc<FuseServer>, alive: SessionSentinel) -> Self {
+        Self { vfs: server.vfs.clone(), server, bypass: FopenFlags::empty(), _alive: alive }
     }
 
-    /// Who looks at something.
+    /// The caller of a read, or of a change that is not versioned.
     fn caller(&self, request: &Request) -> Caller {
-        self.protocol.user(request.uid())
+        self.server.user(request.uid())
     }
 
-    /// Who changes what is versioned.
+    /// The caller of a versioned change.
     fn author(&self, request: &Request) -> Caller {
-        self.protocol.author(request)
+        self.server.author(request)
     }
 
     fn answer<T, E, R>(&self, operation: &'static str, reply: R, call: impl FnOnce() -> Result<T, E>)
@@ -57,7 +57,7 @@ impl LocalCallbacks {
         E: Into<RequestFailure>,
         R: ValueReply<T>,
     {
-        answer(FuseRequest { operation, told: self.protocol.on_answer.as_ref() }, reply, call);
+        answer(FuseRequest { operation, on_answer: self.server.on_answer.as_ref() }, reply, call);
     }
 
     fn answer_with<T, E, R>(
@@ -65,57 +65,51 @@ impl LocalCallbacks {
         operation: &'static str,
         reply: R,
         call: impl FnOnce() -> Result<T, E>,
-        give: impl FnOnce(R, T),
+        send: impl FnOnce(R, T),
     ) where
         E: Into<RequestFailure>,
         R: ErrorReply,
     {
-        answer_with(FuseRequest { operation, told: self.protocol.on_answer.as_ref() }, reply, call, give);
+        answer_with(FuseRequest { operation, on_answer: self.server.on_answer.as_ref() }, reply, call, send);
     }
 }
 
 impl Filesystem for LocalCallbacks {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let offered = WANTED & config.capabilities();
-        config.add_capabilities(offered).map_err(|left| io::Error::other(format!("the kernel took {left:?} back")))?;
+        let offered = negotiate(config, INIT_FLAGS)?;
         if offered.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP) {
             self.bypass = FopenFlags::FOPEN_DIRECT_IO;
         }
-        // Needs the kernel's leave for mapping past the cache, too: see `passing`.
+        // Passthrough also needs shared mappings that bypass the cache: see `passthrough`.
         if offered.contains(InitFlags::FUSE_PASSTHROUGH | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP) {
-            // A disk that lies upon no other.
-            let taken = config.set_max_stack_depth(1);
-            taken.map_err(|most| io::Error::other(format!("the kernel stacks at most {most} disks")))?;
-            self.protocol.passing.begin();
+            // The backing filesystem must not be stacked itself.
+            let depth = config.set_max_stack_depth(1);
+            depth.map_err(|max| io::Error::other(format!("the kernel allows a stack depth of at most {max}")))?;
+            self.server.passthrough.enable();
         }
-        config
-            .set_max_write(MAX_WRITE_BYTES)
-            .map_err(|most| io::Error::other(format!("writes are limited to {most}")))?;
         Ok(())
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
-        let parent = self.protocol.seen(parent);
-        let looked = || {
-            Ok::<_, RequestFailure>(LookupReply(
-                self.protocol.lookup(request, parent, entry)?,
-                self.protocol.kept_in(parent),
-            ))
+        let parent = self.server.map_root(parent);
+        let lookup = || {
+            let attributes = self.server.lookup(request, parent, entry)?;
+            Ok::<_, RequestFailure>(LookupReply(attributes, self.server.entry_ttl(parent)))
         };
-        self.answer("lookup", reply, looked);
+        self.answer("lookup", reply, lookup);
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, count: u64) {
-        self.protocol.forget(inode, count);
+        self.server.forget(inode, count);
     }
 
     fn getattr(&self, request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
-        let inode = self.protocol.seen(inode);
-        if is_ours(inode.0) {
-            return self.answer("getattr", reply, || self.protocol.views.attributes(&self.caller(request), inode));
+        let inode = self.server.map_root(inode);
+        if is_view_id(inode.0) {
+            return self.answer("getattr", reply, || self.server.views.attributes(&self.caller(request), inode));
         }
         let node = node(inode);
-        self.answer("getattr", reply, || self.vfs.attributes(node).map(|found| attr_of(inode, &found)).map_err(gone));
+        self.answer("getattr", reply, || self.vfs.attributes(node).map(|attr| attr_of(inode, &attr)).map_err(or_stale));
     }
 
     fn setattr(
@@ -136,31 +130,33 @@ impl Filesystem for LocalCallbacks {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // Other attributes are the disk's alone.
+        // Other attributes exist only on disk and are not versioned.
         let is_versioned = size.is_some() || mode.is_some();
         let caller = if is_versioned { self.author(request) } else { self.caller(request) };
-        let moment = |time| moment(&*self.protocol.clock, time);
+        let resolve = |time| resolve_time(&*self.server.clock, time);
         let set = SetAttributes {
             size,
-            mode: mode.map(|mode| mode & PERMISSIONS),
+            mode: mode.map(|mode| mode & MODE_BITS),
             uid,
             gid,
-            modified: modified.map(moment),
-            accessed: accessed.map(moment),
-            handle: file.filter(|file| !is_ours(file.0)).map(handle),
+            modified: modified.map(resolve),
+            accessed: accessed.map(resolve),
+            handle: file.filter(|file| !is_view_id(file.0)).map(handle),
         };
         self.answer("setattr", reply, || {
-            let node = self.protocol.node(inode)?;
-            self.vfs.set_attributes(&caller, node, set).map(|now| attr_of(inode, &now)).map_err(gone)
+            let node = self.server.node(inode)?;
+            self.vfs.set_attributes(&caller, node, set).map(|attr| attr_of(inode, &attr)).map_err(or_stale)
         });
     }
 
     fn readlink(&self, request: &Request, inode: INodeNo, reply: ReplyData) {
-        if is_ours(inode.0) {
-            return self.answer("readlink", reply, || self.protocol.views.target(inode));
+        if is_view_id(inode.0) {
+            return self.answer("readlink", reply, || self.server.views.target(inode));
         }
         let caller = self.caller(request);
-        self.answer("readlink", reply, || self.vfs.link_target(&caller, node(inode)).map(Bytes::from).map_err(gone));
+        self.answer("readlink", reply, || {
+            self.vfs.link_target(&caller, node(inode)).map(Bytes::from).map_err(or_stale)
+        });
     }
 
     fn mknod(
@@ -173,33 +169,22 @@ impl Filesystem for LocalCallbacks {
         device: u32,
         reply: ReplyEntry,
     ) {
-        self.answer("mknod", reply, || {
-            let (directory, entry) = self.protocol.entry(parent, entry)?;
-            if let Some(kind) = SpecialKind::from_mode(mode) {
-                let special = SpecialFile { kind, device: u64::from(device) };
-                let (caller, mode) = (self.caller(request), mode & PERMISSIONS);
-                let made = self.vfs.make_special(&caller, (directory, &entry), special, mode)?;
-                return Ok::<_, RequestFailure>(self.protocol.given(request, directory, made)?);
-            }
-            let (attributes, handle) = self.protocol.create(request, directory, &entry, mode & PERMISSIONS)?;
-            self.vfs.release(&self.author(request), handle)?;
-            Ok(attributes)
-        });
+        self.answer("mknod", reply, || self.server.mknod(request, (parent, entry), mode, device));
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
-        let (caller, mode) = (self.caller(request), mode & PERMISSIONS);
+        let (caller, mode) = (self.caller(request), mode & MODE_BITS);
         self.answer("mkdir", reply, || {
-            let (parent, entry) = self.protocol.entry(parent, entry)?;
-            let made = self.vfs.make_directory(&caller, parent, &entry, mode)?;
-            Ok::<_, RequestFailure>(self.protocol.given(request, parent, made)?)
+            let (parent, entry) = self.server.entry(parent, entry)?;
+            let created = self.vfs.make_directory(&caller, parent, &entry, mode)?;
+            Ok::<_, RequestFailure>(self.server.set_owner(request, parent, created)?)
         });
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
         let caller = self.author(request);
         self.answer("unlink", reply, || {
-            let (parent, entry) = self.protocol.entry(parent, entry)?;
+            let (parent, entry) = self.server.entry(parent, entry)?;
             Ok::<_, RequestFailure>(self.vfs.unlink(&caller, parent, &entry)?)
         });
     }
@@ -207,7 +192,7 @@ impl Filesystem for LocalCallbacks {
     fn rmdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
         let caller = self.caller(request);
         self.answer("rmdir", reply, || {
-            let (parent, entry) = self.protocol.entry(parent, entry)?;
+            let (parent, entry) = self.server.entry(parent, entry)?;
             Ok::<_, RequestFailure>(self.vfs.remove_directory(&caller, parent, &entry)?)
         });
     }
@@ -215,9 +200,9 @@ impl Filesystem for LocalCallbacks {
     fn symlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, target: &Path, reply: ReplyEntry) {
         let caller = self.author(request);
         self.answer("symlink", reply, || {
-            let (parent, entry) = self.protocol.entry(parent, entry)?;
-            let made = self.vfs.make_link(&caller, parent, &entry, utf8(target.as_os_str())?)?;
-            Ok::<_, RequestFailure>(self.protocol.given(request, parent, made)?)
+            let (parent, entry) = self.server.entry(parent, entry)?;
+            let created = self.vfs.make_link(&caller, parent, &entry, utf8(target.as_os_str())?)?;
+            Ok::<_, RequestFailure>(self.server.set_owner(request, parent, created)?)
         });
     }
 
@@ -233,35 +218,34 @@ impl Filesystem for LocalCallbacks {
     ) {
         let caller = self.author(request);
         self.answer("rename", reply, || {
-            let (from, to) = (self.protocol.entry(parent, entry)?, self.protocol.entry(new_parent, new_entry)?);
+            let (from, to) = (self.server.entry(parent, entry)?, self.server.entry(new_parent, new_entry)?);
             let (from, to) = ((from.0, &from.1), (to.0, &to.1));
             if flags == RenameFlags::RENAME_EXCHANGE {
                 self.vfs.exchange(&caller, from, to)?;
             } else if RenameFlags::RENAME_NOREPLACE.contains(flags) {
                 self.vfs.rename_node(&caller, from, to, flags.is_empty())?;
             } else {
-                return Err(RequestFailure::Word(Errno::EINVAL));
+                return Err(RequestFailure::Errno(Errno::EINVAL));
             }
             Ok(())
         });
     }
 
-    /// Answered here, because git tries it once for each object and fuser would log each as a warning.
+    /// Implemented although mostly refused: git tries it for each object, and fuser would log a
+    /// warning each time.
     fn link(&self, request: &Request, inode: INodeNo, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
-        self.answer("link", reply, || self.protocol.link(request, inode, (parent, entry)));
+        self.answer("link", reply, || self.server.link(request, inode, (parent, entry)));
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let mode = open_mode(flags);
-        if is_ours(inode.0) {
-            return self.answer("open", reply, || self.protocol.views.open(inode, mode.write));
+        if is_view_id(inode.0) {
+            return self.answer("open", reply, || self.server.views.open(inode, mode.write));
         }
-        let opened = || {
-            let opened = self.protocol.open(request, inode, mode, self.bypass)?;
-            Ok::<_, RequestFailure>(OpenReply { flags: opened.flags | self.protocol.to_write(inode, flags), ..opened })
-        };
+        let opened = || self.server.open(request, inode, (mode, flags), self.bypass);
         self.answer_with("open", reply, opened, |reply, opened| {
-            self.protocol.passing.give(reply, inode, opened, || self.vfs.clean_backing_file(node(inode), is_fit));
+            let file = || self.vfs.clean_backing_file(node(inode), is_eligible);
+            self.server.passthrough.reply_open(reply, inode, opened, file);
         });
     }
 
@@ -276,8 +260,8 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyCreate,
     ) {
         self.answer("create", reply, || {
-            let (parent, entry) = self.protocol.entry(parent, entry)?;
-            self.protocol.create_opened(request, (parent, &entry), (mode & PERMISSIONS, flags), self.bypass)
+            let (parent, entry) = self.server.entry(parent, entry)?;
+            self.server.create_opened(request, (parent, &entry), (mode & MODE_BITS, flags), self.bypass)
         });
     }
 
@@ -292,10 +276,10 @@ impl Filesystem for LocalCallbacks {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        if is_ours(file.0) {
-            return self.answer("read", reply, || self.protocol.views.read(file, offset, size));
+        if is_view_id(file.0) {
+            return self.answer("read", reply, || self.server.views.read(file, offset, size));
         }
-        self.answer("read", reply, || self.vfs.read_node(node(inode), offset, size as usize).map_err(gone));
+        self.answer("read", reply, || self.vfs.read_node(node(inode), offset, size as usize).map_err(or_stale));
     }
 
     fn write(
@@ -311,28 +295,29 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyWrite,
     ) {
         self.answer("write", reply, || {
-            // Noted first: a copy of the handle that another program closes meanwhile must not publish half of it.
-            self.protocol.wrote(request, file);
-            let caller = self.protocol.saver(request, file);
+            // Recorded first: a copy of the handle that another process closes now must not publish
+            // half a save.
+            self.server.record_write(request, file);
+            let caller = self.server.handle_author(request, file);
             let written = self.vfs.write_node(&caller, handle(file), write_at(offset, flags, write_flags), data)?;
             u32::try_from(written).map_err(Fault::internal)
         });
     }
 
     fn flush(&self, request: &Request, _inode: INodeNo, file: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        if is_ours(file.0) || !self.protocol.writers.is_own_close(file, request.pid()) {
-            // Half a save is nobody's version; the writer's own close, or the last one, publishes it.
+        if is_view_id(file.0) || !self.server.writers.is_writer_close(file, request.pid()) {
+            // The writer's own close, or the last one, publishes the complete save.
             return reply.ok();
         }
-        let caller = self.protocol.saver(request, file);
+        let caller = self.server.handle_author(request, file);
         self.answer("flush", reply, || self.vfs.publish_handle(&caller, handle(file), Durability::Soon));
     }
 
     fn fsync(&self, request: &Request, _inode: INodeNo, file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        if is_ours(file.0) {
+        if is_view_id(file.0) {
             return reply.ok();
         }
-        let caller = self.protocol.saver(request, file);
+        let caller = self.server.handle_author(request, file);
         self.answer("fsync", reply, || self.vfs.publish_handle(&caller, handle(file), Durability::Now));
     }
 
@@ -346,26 +331,26 @@ impl Filesystem for LocalCallbacks {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        if is_ours(file.0) {
-            self.protocol.views.close(file);
+        if is_view_id(file.0) {
+            self.server.views.close(file);
             return reply.ok();
         }
-        self.protocol.passing.closed(inode);
-        let author = self.protocol.released(request, file);
+        self.server.passthrough.close(inode);
+        let author = self.server.remove_writer(request, file);
         self.answer("release", reply, || self.vfs.release(&author, handle(file)));
     }
 
     fn opendir(&self, _request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let inode = self.protocol.seen(inode);
-        reply.opened(self.protocol.listings.open(), self.protocol.cached_listing(inode));
+        let inode = self.server.map_root(inode);
+        reply.opened(self.server.listings.open(), self.server.listing_flags(inode));
     }
 
     fn readdir(&self, request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectory) {
-        let inode = self.protocol.seen(inode);
-        let listing = || self.protocol.listing(request, inode, (file, offset));
+        let inode = self.server.map_root(inode);
+        let listing = || self.server.listing(request, inode, (file, offset));
         self.answer_with("readdir", reply, listing, |mut reply, listing| {
-            for (next, line) in listing.after(offset) {
-                if reply.add(self.protocol.shown(line.inode), next, line.kind, &*line.name) {
+            for (next, entry) in listing.entries_from(offset) {
+                if reply.add(self.server.current_inode(entry.inode), next, entry.kind, &*entry.name) {
                     break;
                 }
             }
@@ -374,14 +359,23 @@ impl Filesystem for LocalCallbacks {
     }
 
     fn readdirplus(&self, request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
-        let inode = self.protocol.seen(inode);
-        let listing = || self.protocol.listing(request, inode, (file, offset));
+        let inode = self.server.map_root(inode);
+        let listing = || self.server.listing(request, inode, (file, offset));
         self.answer_with("readdirplus", reply, listing, |mut reply, listing| {
-            let (is_fresh, kept) = (listing.is_fresh(&self.vfs), self.protocol.kept_in(inode));
-            for (next, line) in listing.after(offset) {
-                let Some(found) = self.protocol.found(request, inode, (line, is_fresh)) else { continue };
-                if reply.add(found.ino, next, &*line.name, &kept_for(&found).min(kept), &found, Generation(0)) {
-                    self.protocol.unfound(line, &found);
+            let (is_fresh, ttl) = (listing.is_fresh(&self.vfs), self.server.entry_ttl(inode));
+            for (next, entry) in listing.entries_from(offset) {
+                let Some(attributes) = self.server.entry_attributes(request, inode, (entry, is_fresh)) else {
+                    continue;
+                };
+                if reply.add(
+                    attributes.ino,
+                    next,
+                    &*entry.name,
+                    &attr_ttl(&attributes).min(ttl),
+                    &attributes,
+                    Generation(0),
+                ) {
+                    self.server.undo_lookup(entry, &attributes);
                     break;
                 }
             }
@@ -390,9 +384,9 @@ impl Filesystem for LocalCallbacks {
     }
 
     fn releasedir(&self, _request: &Request, _inode: INodeNo, file: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        for (_, line) in self.protocol.listings.close(file).after(0).filter(|(_, line)| !line.is_dots()) {
-            // Nodes that were listed and never looked at are known to nobody but the listing.
-            self.protocol.forget(line.inode, 0);
+        for (_, entry) in self.server.listings.close(file).entries_from(0).filter(|(_, entry)| !entry.is_dots()) {
+            // Nodes that were listed and never looked up are referenced only by the listing.
+            self.server.forget(entry.inode, 0);
         }
         reply.ok();
     }
@@ -405,23 +399,16 @@ impl Filesystem for LocalCallbacks {
         self.answer("statfs", reply, || self.vfs.disk_space());
     }
 
-    fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr, room: u32, reply: ReplyXattr) {
-        let inode = self.protocol.seen(inode);
-        self.answer("getxattr", reply, || {
-            let value = match VirtualXattr::of(name) {
-                Some(attribute) => self.protocol.attribute(request, inode, attribute),
-                None => self.protocol.programs_attribute(inode, name),
-            };
-            let value = value.map_err(gone)?;
-            value.map(|value| (value, room)).ok_or(RequestFailure::Word(Errno::NO_XATTR))
-        });
+    fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let inode = self.server.map_root(inode);
+        self.answer("getxattr", reply, || self.server.getxattr(request, inode, name).map(|value| (value, size)));
     }
 
-    fn listxattr(&self, _request: &Request, inode: INodeNo, room: u32, reply: ReplyXattr) {
-        let inode = self.protocol.seen(inode);
+    fn listxattr(&self, _request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
+        let inode = self.server.map_root(inode);
         self.answer("listxattr", reply, || {
-            let names = self.protocol.node(inode).map_or(Ok(Vec::new()), |node| self.protocol.attributes(node));
-            names.map(|names| (names, room)).map_err(gone)
+            let names = self.server.node(inode).map_or(Ok(Vec::new()), |node| self.server.xattr_names(node));
+            names.map(|names| (names, size)).map_err(or_stale)
         });
     }
 
@@ -435,20 +422,21 @@ impl Filesystem for LocalCallbacks {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        self.answer("setxattr", reply, || match VirtualXattr::of(name) {
-            Some(attribute) => self.protocol.set_attribute(request, inode, (attribute, Some(value))),
-            None => self.protocol.set_programs_attribute(inode, name, (value, flags)),
+        self.answer("setxattr", reply, || match VirtualXattr::from_name(name) {
+            Some(attribute) => self.server.set_svcfs_attribute(request, inode, (attribute, Some(value))),
+            None => self.server.set_user_attribute(inode, name, (value, flags)),
         });
     }
 
     fn removexattr(&self, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.answer("removexattr", reply, || match VirtualXattr::of(name) {
-            Some(attribute) => self.protocol.set_attribute(request, inode, (attribute, None)),
-            None => self.protocol.remove_programs_attribute(inode, name),
+        self.answer("removexattr", reply, || match VirtualXattr::from_name(name) {
+            Some(attribute) => self.server.set_svcfs_attribute(request, inode, (attribute, None)),
+            None => self.server.remove_user_attribute(inode, name),
         });
     }
 
-    /// None is known. Some languages ask at every `open` whether it is a terminal; fuser would log each as a warning.
+    /// No ioctl is supported. Some runtimes test at every `open` for a terminal; fuser would log a
+    /// warning each time.
     fn ioctl(
         &self,
         _request: &Request,
@@ -457,7 +445,7 @@ impl Filesystem for LocalCallbacks {
         _flags: IoctlFlags,
         _command: u32,
         _input: &[u8],
-        _room: u32,
+        _output_size: u32,
         reply: ReplyIoctl,
     ) {
         reply.error(Errno::ENOTTY);
@@ -465,7 +453,7 @@ impl Filesystem for LocalCallbacks {
 
     fn lseek(&self, request: &Request, inode: INodeNo, _file: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         self.answer("lseek", reply, || {
-            self.protocol.seek(request, inode, hole_search(offset, whence).ok_or(Errno::EINVAL)?)
+            self.server.seek(request, inode, hole_search(offset, whence).ok_or(Errno::EINVAL)?)
         });
     }
 
@@ -499,7 +487,7 @@ impl Filesystem for LocalCallbacks {
         reply: ReplyWrite,
     ) {
         self.answer("copy_file_range", reply, || {
-            self.protocol.copy_range(request, (inode, file, offset), (to, to_offset), length)
+            self.server.copy_range(request, (inode, file, offset), (to, to_offset), length)
         });
     }
 }

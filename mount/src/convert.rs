@@ -1,4 +1,4 @@
-//! The kernel's words into the vfs's, and back.
+//! Conversions between kernel and vfs types.
 
 use std::ffi::OsStr;
 use std::time::{Duration, SystemTime};
@@ -9,31 +9,33 @@ use rustix::fs::{FallocateFlags, OFlags};
 use svcfs_base::{Clock, Fault, Kind, PathComponent};
 use svcfs_vfs::{Allocation, EntryKind, HandleId, NodeId, OpenMode, PathAttributes, SpecialKind, WriteAt};
 
-use crate::views::is_ours;
+use crate::views::is_view_id;
 
-/// How long the kernel may believe a name or attributes without asking; the follower takes back earlier what other doors change.
-pub(crate) const KNOWN_TTL: Duration = Duration::from_secs(1);
+/// How long the kernel may cache a name or attributes; the follower invalidates changes of other
+/// protocols earlier.
+pub(crate) const ENTRY_TTL: Duration = Duration::from_secs(1);
 
-/// For how long the kernel may keep what is known of a file: of pipes and their like not at all, since one may have another name, under which
-/// it is changed.
-pub(crate) const fn kept_for(attributes: &FileAttr) -> Duration {
+/// How long the kernel may cache attributes: not at all for special files, which may be changed
+/// under another hard link.
+pub(crate) const fn attr_ttl(attributes: &FileAttr) -> Duration {
     match attributes.kind {
-        FileType::RegularFile | FileType::Directory | FileType::Symlink => KNOWN_TTL,
+        FileType::RegularFile | FileType::Directory | FileType::Symlink => ENTRY_TTL,
         FileType::NamedPipe | FileType::Socket | FileType::CharDevice | FileType::BlockDevice => Duration::ZERO,
     }
 }
 
-/// How long the kernel may believe that nothing is there. Shorter: directories made by other doors are not in the change feed.
-pub(crate) const ABSENT_TTL: Duration = Duration::from_millis(100);
+/// How long the kernel may cache that a name does not exist. Shorter, because directories made by
+/// other protocols are not in the change feed.
+pub(crate) const NEGATIVE_TTL: Duration = Duration::from_millis(100);
 
 /// Permission bits, with set-user-id, set-group-id and sticky.
-pub(crate) const PERMISSIONS: u32 = 0o7777;
+pub(crate) const MODE_BITS: u32 = 0o7777;
 
-/// The entry without an inode: nothing is there.
-pub(crate) const NOTHING: FileAttr = blank(INodeNo(0), FileType::RegularFile);
+/// Reply for a name that does not exist.
+pub(crate) const NO_ENTRY: FileAttr = minimal_attr(INodeNo(0), FileType::RegularFile);
 
-/// Attributes of which only the number and the kind are known, as a listing gives them for `.` and `..`.
-pub(crate) const fn blank(inode: INodeNo, kind: FileType) -> FileAttr {
+/// Attributes with only number and kind set.
+pub(crate) const fn minimal_attr(inode: INodeNo, kind: FileType) -> FileAttr {
     FileAttr {
         ino: inode,
         size: 0,
@@ -63,20 +65,19 @@ pub(crate) fn file_attr(node: NodeId, attributes: &PathAttributes) -> FileAttr {
         mtime: modified,
         ctime: changed,
         crtime: modified,
-        perm: (mode & PERMISSIONS) as u16,
+        perm: (mode & MODE_BITS) as u16,
         nlink: links,
         uid,
         gid,
         rdev: match kind {
-            // The kernel's protocol has 32 bits for it, which hold all that Linux numbers.
+            // FUSE has 32 bits for it, enough for Linux device numbers.
             EntryKind::Special(special) => special.device as u32,
             EntryKind::Directory | EntryKind::File | EntryKind::Symlink => 0,
         },
-        ..blank(inode(node), file_type(kind))
+        ..minimal_attr(inode(node), file_type(kind))
     }
 }
 
-/// The kernel's word for a kind of entry.
 pub(crate) const fn file_type(kind: EntryKind) -> FileType {
     match kind {
         EntryKind::Directory => FileType::Directory,
@@ -91,56 +92,54 @@ pub(crate) const fn file_type(kind: EntryKind) -> FileType {
     }
 }
 
-/// Between two inodes of one node: see `passing`. Below it are the numbers of nodes.
-pub(crate) const NEXT_INODE: u64 = 1 << 44;
+/// Distance between two inodes of one node: see `passthrough`. Node numbers are smaller.
+pub(crate) const GENERATION_STRIDE: u64 = 1 << 44;
 
-/// The kernel's first number for a node: the same; 1 is the root in both.
+/// The first inode of a node has the node's number; 1 is the root in both.
 pub(crate) const fn inode(node: NodeId) -> INodeNo {
     INodeNo(node.0)
 }
 
-/// The node behind the kernel's number.
 pub(crate) const fn node(inode: INodeNo) -> NodeId {
-    NodeId(if is_ours(inode.0) { inode.0 } else { inode.0 % NEXT_INODE })
+    NodeId(if is_view_id(inode.0) { inode.0 } else { inode.0 % GENERATION_STRIDE })
 }
 
-/// Attributes of a file that the kernel asked for by number.
-pub(crate) fn attr_of(asked: INodeNo, attributes: &PathAttributes) -> FileAttr {
-    FileAttr { ino: asked, ..file_attr(node(asked), attributes) }
+/// Attributes under the inode number that the kernel used.
+pub(crate) fn attr_of(inode_number: INodeNo, attributes: &PathAttributes) -> FileAttr {
+    FileAttr { ino: inode_number, ..file_attr(node(inode_number), attributes) }
 }
 
-/// The vfs handle behind the kernel's.
 pub(crate) const fn handle(handle: FileHandle) -> HandleId {
     HandleId(handle.0)
 }
 
-/// A name from the kernel.
+/// Parses a name.
 ///
 /// # Errors
-/// `Invalid` when it is not UTF-8 or not a name of the tree; `NameTooLong` over 255 bytes.
+/// `Invalid` when it is not UTF-8 or not allowed in the tree; `NameTooLong` over 255 bytes.
 pub(crate) fn name(text: &OsStr) -> Result<PathComponent, Fault> {
     PathComponent::parse(utf8(text)?)
 }
 
-/// Text from the kernel.
+/// Checks that text is UTF-8.
 ///
 /// # Errors
-/// `Invalid` when it is not UTF-8.
+/// `Invalid` when it is not.
 pub(crate) fn utf8(text: &OsStr) -> Result<&str, Fault> {
     text.to_str().ok_or_else(|| {
-        let shown = text.as_encoded_bytes().escape_ascii();
-        Fault::new(Kind::Invalid, format!("path denied: `{shown}` is not UTF-8; give the file another name"))
+        let escaped = text.as_encoded_bytes().escape_ascii();
+        Fault::new(Kind::Invalid, format!("path denied: `{escaped}` is not UTF-8; give the file another name"))
     })
 }
 
-/// `open(2)` flags, as far as a file keeps them.
 pub(crate) fn open_mode(flags: OpenFlags) -> OpenMode {
     let truncate = flag_bits(flags.0).contains(OFlags::TRUNC);
     OpenMode { write: flags.acc_mode() != OpenAccMode::O_RDONLY, truncate }
 }
 
-/// Where a write goes. The kernel appends at the length it knows; another door may have made the file longer since. Pages of a
-/// shared mapping go where they belong, through whichever handle the kernel finds.
+/// Where a write goes. The kernel appends at the size it knows, which another protocol may have
+/// increased since. Pages of a shared mapping keep their offset, through whichever handle the
+/// kernel chooses.
 pub(crate) fn write_at(offset: u64, flags: OpenFlags, kind: WriteFlags) -> WriteAt {
     if kind.contains(WriteFlags::FUSE_WRITE_CACHE) {
         WriteAt::Mapped(offset)
@@ -151,20 +150,20 @@ pub(crate) fn write_at(offset: u64, flags: OpenFlags, kind: WriteFlags) -> Write
     }
 }
 
-/// What `fallocate(2)` asks for; none for what only a few filesystems offer (to take parts out of files, or to put them in).
+/// What `fallocate(2)` asks for; none for the modes that shift data, which few filesystems support.
 pub(crate) fn allocation(offset: u64, length: u64, mode: i32) -> Option<Allocation> {
     let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
     let keeps_length = mode.contains(FallocateFlags::KEEP_SIZE);
     let (is_zeroed, grows) = match mode.difference(FallocateFlags::KEEP_SIZE) {
         FallocateFlags::PUNCH_HOLE if keeps_length => (true, false),
         FallocateFlags::ZERO_RANGE => (true, !keeps_length),
-        rest if rest.is_empty() => (false, !keeps_length),
+        other if other.is_empty() => (false, !keeps_length),
         _ => return None,
     };
     Some(Allocation { offset, length, is_zeroed, grows })
 }
 
-/// From where on `lseek(2)` looks, and whether for a hole or for data; none for what the kernel does by itself.
+/// Start offset of `lseek(2)`, and whether it seeks a hole; none for what the kernel does itself.
 pub(crate) fn hole_search(offset: i64, whence: i32) -> Option<(u64, bool)> {
     let to_hole = match whence {
         SEEK_HOLE => true,
@@ -174,27 +173,25 @@ pub(crate) fn hole_search(offset: i64, whence: i32) -> Option<(u64, bool)> {
     Some((u64::try_from(offset).ok()?, to_hole))
 }
 
-/// `open(2)` flags by name.
 pub(crate) const fn flag_bits(flags: i32) -> OFlags {
     OFlags::from_bits_retain(flags.cast_unsigned())
 }
 
-/// A point in time, where the kernel may say "now".
-pub(crate) fn moment(clock: &dyn Clock, time: TimeOrNow) -> SystemTime {
+pub(crate) fn resolve_time(clock: &dyn Clock, time: TimeOrNow) -> SystemTime {
     match time {
-        TimeOrNow::SpecificTime(time) => counted_forward(time),
+        TimeOrNow::SpecificTime(time) => fix_pre_epoch(time),
         TimeOrNow::Now => clock.now().into(),
     }
 }
 
-/// A moment as it was meant: fuser counts the nanoseconds before 1970 back, as it does the seconds; the kernel means them forward.
-fn counted_forward(time: SystemTime) -> SystemTime {
+/// Corrects times before 1970: fuser subtracts the nanoseconds, the kernel means them to be added.
+fn fix_pre_epoch(time: SystemTime) -> SystemTime {
     match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(_) => time,
         Err(before) => {
-            let back = before.duration();
-            SystemTime::UNIX_EPOCH - Duration::from_secs(back.as_secs())
-                + Duration::from_nanos(u64::from(back.subsec_nanos()))
+            let distance = before.duration();
+            SystemTime::UNIX_EPOCH - Duration::from_secs(distance.as_secs())
+                + Duration::from_nanos(u64::from(distance.subsec_nanos()))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel remembers is taken back when another door changes it.
+//! Invalidates kernel caches for changes made through other protocols.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -15,54 +15,55 @@ use svcfs_vfs::{EventChange, FeedEvent, Vfs};
 use crate::convert::inode;
 use crate::passthrough::PassthroughFiles;
 
-const BATCH: usize = 256;
+const MAX_BATCH_EVENTS: usize = 256;
 
-/// Longer than it takes from a change of a directory to the announcement of what is in it, but on the slowest of disks.
-const LATELY: Duration = Duration::from_secs(10);
+/// Maximum time between a change of a directory and the announcement of its new entries, on any but
+/// the slowest disks.
+const RECENT_CHANGE: Duration = Duration::from_secs(10);
 
-/// How far the follower is.
+/// Position of the follower in the feed.
 pub(crate) struct FollowerProgress {
-    done: AtomicU64,
+    position: AtomicU64,
     stop: AtomicBool,
 }
 
 impl FollowerProgress {
-    /// Begins at a position: what came before is not in any kernel cache.
-    pub(crate) fn at(seq: Seq) -> Arc<Self> {
-        Arc::new(Self { done: AtomicU64::new(seq.0), stop: AtomicBool::new(false) })
+    /// Starts at a position: the kernel has cached nothing older.
+    pub(crate) fn starting_at(seq: Seq) -> Arc<Self> {
+        Arc::new(Self { position: AtomicU64::new(seq.0), stop: AtomicBool::new(false) })
     }
-    /// The newest event whose traces the kernel has been told to drop.
-    pub(crate) fn done(&self) -> Seq {
-        Seq(self.done.load(Ordering::Acquire))
+    /// The newest event whose invalidations were sent.
+    pub(crate) fn position(&self) -> Seq {
+        Seq(self.position.load(Ordering::Acquire))
     }
 }
 
-/// The thread that reads the change feed and drops what the kernel has cached of changed paths.
+/// Thread that reads the change feed and invalidates the kernel's caches of changed paths.
 ///
-/// A thread of its own because the kernel may hold a lock of the inode while it waits for the answer to a request: an
-/// invalidation sent from inside a request could wait for itself.
+/// A separate thread, because the kernel may hold an inode lock until a request is answered: an
+/// invalidation sent inside that request would deadlock.
 pub(crate) struct FeedFollower {
     progress: Arc<FollowerProgress>,
     thread: JoinHandle<()>,
 }
 
 impl FeedFollower {
-    /// Starts to follow the feed after `progress`, for the kernel behind an entrance.
+    /// Follows the feed after `progress`, for the mount with this origin.
     pub(crate) fn start(
         vfs: &Arc<Vfs>,
-        (notifier, entrance, passing): (Notifier, OriginId, Arc<PassthroughFiles>),
+        (notifier, origin_id, passthrough): (Notifier, OriginId, Arc<PassthroughFiles>),
         progress: Arc<FollowerProgress>,
     ) -> io::Result<Self> {
-        let (space, position) = (vfs.clone(), progress.clone());
-        let run = move || follow(&space, &KernelNotifier { notifier, entrance, passing }, &position);
+        let (feed_vfs, feed_progress) = (vfs.clone(), progress.clone());
+        let run = move || follow(&feed_vfs, &KernelNotifier { notifier, origin_id, passthrough }, &feed_progress);
         let thread = thread::Builder::new().name("mount-follower".to_owned()).spawn(run)?;
-        let sleeper = thread.thread().clone();
-        let awake = progress.clone();
+        let follower = thread.thread().clone();
+        let hook_progress = progress.clone();
         vfs.feed().on_event(move |_| {
-            sleeper.unpark();
-            !awake.stop.load(Ordering::Acquire)
+            follower.unpark();
+            !hook_progress.stop.load(Ordering::Acquire)
         });
-        // For an event that came before anybody was told of events.
+        // For an event that came before the hook was registered.
         thread.thread().unpark();
         Ok(Self { progress, thread })
     }
@@ -71,136 +72,142 @@ impl FeedFollower {
         self.progress.stop.store(true, Ordering::Release);
         self.thread.thread().unpark();
         if self.thread.join().is_err() {
-            tracing::error!("the thread that follows the change feed for the mount had panicked");
+            tracing::error!("the mount-follower thread panicked");
         }
     }
 }
 
 fn follow(vfs: &Vfs, kernel: &KernelNotifier, progress: &FollowerProgress) {
     while !progress.stop.load(Ordering::Acquire) {
-        let events = vfs.feed().events_after(progress.done(), BATCH).unwrap_or_else(|fault| {
-            tracing::error!(error = ?fault, "the mount cannot read the change feed; it reads past the page cache until it can");
+        let events = vfs.feed().events_after(progress.position(), MAX_BATCH_EVENTS).unwrap_or_else(|fault| {
+            tracing::error!(error = ?fault, "the mount cannot read the change feed; files bypass the page cache until it can");
             Vec::new()
         });
         for event in &events {
             invalidate(vfs, kernel, event);
-            progress.done.store(event.seq.0, Ordering::Release);
+            progress.position.store(event.seq.0, Ordering::Release);
         }
         if events.is_empty() {
-            // Returns at once when an event came since the last look.
+            // Returns immediately when an event came since the last read.
             thread::park();
         }
     }
 }
 
 fn invalidate(vfs: &Vfs, kernel: &KernelNotifier, event: &FeedEvent) {
-    if event.origin_id == Some(kernel.entrance) {
-        // The kernel made these changes itself; only size and times may differ from what it knows (a gate may have rewritten the
-        // bytes: it drops the pages when it sees a new size or modification time). It must keep the names: a directory that was just
-        // made may be somebody's working directory already.
-        event.changes.iter().for_each(|change| kernel.forget_attributes(vfs, &change.path));
-        for path in rewritten(&event.changes) {
-            kernel.forget(vfs, &CacheInvalidation::Content(path.clone()));
+    if event.origin_id == Some(kernel.origin_id) {
+        // This kernel made the changes itself; only size and times may differ (a gate may have
+        // rewritten the bytes: the kernel drops the pages on a new size or modification time). Its
+        // names must stay: a new directory may already be a process's working directory.
+        event.changes.iter().for_each(|change| kernel.send_attributes(vfs, &change.path));
+        for path in rewritten_paths(&event.changes) {
+            kernel.send(vfs, &CacheInvalidation::Content(path.clone()));
         }
     } else {
         for change in &event.changes {
-            for trace in traces(vfs, event.time.into(), change) {
-                kernel.forget(vfs, &trace);
+            for invalidation in invalidations(vfs, event.time.into(), change) {
+                kernel.send(vfs, &invalidation);
             }
         }
     }
 }
 
-/// What a rename changed beside the names: pages whose links followed it, and the page itself if its own did.
-fn rewritten(changes: &[EventChange]) -> Vec<&TreePath> {
-    let moved: BTreeSet<ETag> =
+/// Pages whose content a rename changed: pages with updated links, and the renamed page itself if
+/// its own links were updated.
+fn rewritten_paths(changes: &[EventChange]) -> Vec<&TreePath> {
+    let moved_content: BTreeSet<ETag> =
         changes.iter().filter(|change| change.new.is_none()).filter_map(|change| change.old).collect();
-    let is_rewritten = |change: &&EventChange| change.new.is_some_and(|new| !moved.contains(&new));
-    changes.iter().filter(|change| !moved.is_empty() && is_rewritten(change)).map(|change| &change.path).collect()
+    let is_rewritten = |change: &&EventChange| change.new.is_some_and(|new| !moved_content.contains(&new));
+    changes
+        .iter()
+        .filter(|change| !moved_content.is_empty() && is_rewritten(change))
+        .map(|change| &change.path)
+        .collect()
 }
 
-/// Something that the kernel may remember and that is no more.
+/// An invalidation of a kernel cache.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CacheInvalidation {
-    /// Bytes of a file, names of a directory.
+    /// Pages of a file, names of a directory.
     Content(TreePath),
-    /// What `stat` says; names of a directory whose modification time is another one.
+    /// Attributes, and names of a directory whose modification time differs.
     Attributes(TreePath),
-    /// What a name in a directory leads to.
+    /// A name in a directory.
     Name(TreePath, String),
 }
 
-/// What a change, accepted at a time, leaves behind.
-pub(crate) fn traces(vfs: &Vfs, at: SystemTime, change: &EventChange) -> Vec<CacheInvalidation> {
-    let mut traces = vec![CacheInvalidation::Content(change.path.clone())];
+/// The invalidations for a change accepted at a given time.
+pub(crate) fn invalidations(vfs: &Vfs, accepted: SystemTime, change: &EventChange) -> Vec<CacheInvalidation> {
+    let mut invalidations = vec![CacheInvalidation::Content(change.path.clone())];
     if change.old.is_some() && change.new.is_some() {
-        return traces;
+        return invalidations;
     }
-    // The name came or went: so may directories above it have, also those that were looked up since.
+    // Its directories may have been created or removed with it, also those looked up since.
     let mut name = change.path.clone();
     let mut is_nearest = true;
-    while let Some(above) = name.parent() {
-        if let Some(node) = vfs.node_at(&above) {
+    while let Some(parent) = name.parent() {
+        if let Some(node) = vfs.node_at(&parent) {
             let is_there = |path: &TreePath| vfs.stat(Protocol::Fuse, path).is_ok();
-            // The name of a directory that stands may lead somebody to where they work.
+            // The name of an existing directory stays: a process may work below it.
             if is_nearest || !is_there(&name) {
-                traces.push(CacheInvalidation::Name(above.clone(), name.name().to_owned()));
+                invalidations.push(CacheInvalidation::Name(parent.clone(), name.name().to_owned()));
             }
-            let modified = vfs.attributes(node).map_or(at, |there| there.modified);
-            // Listed in the moment in which it changed, it has the time of the change and not its names.
-            if is_nearest || is_lately(modified, at) {
-                traces.push(CacheInvalidation::Content(above.clone()));
+            let modified = vfs.attributes(node).map_or(accepted, |current| current.modified);
+            // A listing read during the change has the new modification time but not the new names.
+            if is_nearest || is_recent(modified, accepted) {
+                invalidations.push(CacheInvalidation::Content(parent.clone()));
             } else {
-                traces.push(CacheInvalidation::Attributes(above.clone()));
+                invalidations.push(CacheInvalidation::Attributes(parent.clone()));
             }
             is_nearest = false;
         }
-        name = above;
+        name = parent;
     }
-    traces
+    invalidations
 }
 
-/// Whether a directory was changed so shortly before a time that its names may be those of before. Times of directories are whatever somebody set.
-fn is_lately(modified: SystemTime, at: SystemTime) -> bool {
-    at.duration_since(modified).map_or(true, |age| age <= LATELY)
+/// Whether a listing of the directory may be older than the change. Programs can set directory
+/// times to anything.
+fn is_recent(modified: SystemTime, accepted: SystemTime) -> bool {
+    accepted.duration_since(modified).map_or(true, |age| age <= RECENT_CHANGE)
 }
 
-/// Invalidations of paths. A path no node is known of is in no kernel cache; a notification the kernel has nothing to do with is
-/// no error, and after an unmount there is nobody left to tell.
+/// Sends invalidations of paths. A path without a node is in no kernel cache. The kernel may not
+/// know an inode, and the mount may be gone: neither is an error.
 struct KernelNotifier {
     notifier: Notifier,
-    entrance: OriginId,
-    /// Which inode a node has.
-    passing: Arc<PassthroughFiles>,
+    origin_id: OriginId,
+    /// Maps a node to its current inode.
+    passthrough: Arc<PassthroughFiles>,
 }
 
 impl KernelNotifier {
-    fn forget(&self, vfs: &Vfs, trace: &CacheInvalidation) {
-        match trace {
+    fn send(&self, vfs: &Vfs, invalidation: &CacheInvalidation) {
+        match invalidation {
             CacheInvalidation::Content(path) => {
                 if let Some(node) = vfs.node_at(path) {
-                    report("content", path, self.notifier.inval_inode(self.passing.present(node), 0, 0));
+                    log_failure("content", path, self.notifier.inval_inode(self.passthrough.current_inode(node), 0, 0));
                 }
             }
-            CacheInvalidation::Attributes(path) => self.forget_attributes(vfs, path),
+            CacheInvalidation::Attributes(path) => self.send_attributes(vfs, path),
             CacheInvalidation::Name(directory, name) => {
                 if let Some(node) = vfs.node_at(directory) {
-                    report("name", directory, self.notifier.inval_entry(inode(node), OsStr::new(name)));
+                    log_failure("name", directory, self.notifier.inval_entry(inode(node), OsStr::new(name)));
                 }
             }
         }
     }
-    fn forget_attributes(&self, vfs: &Vfs, path: &TreePath) {
+    fn send_attributes(&self, vfs: &Vfs, path: &TreePath) {
         if let Some(node) = vfs.node_at(path) {
-            // A negative offset leaves the pages alone.
-            report("attributes", path, self.notifier.inval_inode(self.passing.present(node), -1, 0));
+            // A negative offset keeps the pages.
+            log_failure("attributes", path, self.notifier.inval_inode(self.passthrough.current_inode(node), -1, 0));
         }
     }
 }
 
-fn report(what: &str, path: &TreePath, outcome: io::Result<()>) {
+fn log_failure(cache: &str, path: &TreePath, outcome: io::Result<()>) {
     if let Err(error) = outcome {
-        tracing::debug!(%path, %error, "the kernel did not drop its {what}");
+        tracing::debug!(%path, %error, "the kernel did not drop the cached {cache}");
     }
 }
 
@@ -218,23 +225,23 @@ mod tests {
             kind: svcfs_base::FileKind::Regular,
         };
         let plain = [change("a.md", etag("a"), None), change("b.md", etag("b"), etag("a"))];
-        assert_eq!(rewritten(&plain), Vec::<&TreePath>::new());
+        assert_eq!(rewritten_paths(&plain), Vec::<&TreePath>::new());
         let saved = [change("a.md", etag("a"), etag("b"))];
-        assert_eq!(rewritten(&saved), Vec::<&TreePath>::new(), "the kernel has what it wrote");
+        assert_eq!(rewritten_paths(&saved), Vec::<&TreePath>::new(), "the kernel has what it wrote");
         let led = [
             change("a.md", etag("a"), None),
             change("b.md", None, etag("a to b")),
             change("index.md", etag("to a"), etag("to b")),
         ];
-        assert_eq!(rewritten(&led), [&led[1].path, &led[2].path]);
+        assert_eq!(rewritten_paths(&led), [&led[1].path, &led[2].path]);
     }
 
     #[test]
     fn a_directory_whose_time_is_as_late_as_times_go_is_one_that_changed_lately() {
         let now = SystemTime::now();
         let latest = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(i64::MAX as u64)).unwrap();
-        let told =
-            [latest, now, now - LATELY, now - LATELY * 2, SystemTime::UNIX_EPOCH].map(|time| is_lately(time, now));
-        assert_eq!(told, [true, true, true, false, false]);
+        let recent = [latest, now, now - RECENT_CHANGE, now - RECENT_CHANGE * 2, SystemTime::UNIX_EPOCH]
+            .map(|time| is_recent(time, now));
+        assert_eq!(recent, [true, true, true, false, false]);
     }
 }

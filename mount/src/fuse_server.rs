@@ -1,4 +1,4 @@
-//! What the callbacks share.
+//! State and helpers shared by the callbacks.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -7,54 +7,53 @@ use std::time::Duration;
 use fuser::{Errno, FileAttr, FileHandle, FopenFlags, INodeNo, OpenFlags, Request};
 use rustix::fs::OFlags;
 use svcfs_base::{Actor, Caller, Clock, Fault, Kind, OriginId, PathComponent, Protocol};
-use svcfs_vfs::{EntryKind, HandleId, NodeId, OpenMode, PathAttributes, SET_GROUP_ID, SetAttributes, Vfs, WriteAt};
+use svcfs_vfs::{
+    EntryKind, HandleId, NodeId, OpenMode, PathAttributes, SET_GROUP_ID, SetAttributes, SpecialFile, SpecialKind, Vfs,
+    WriteAt,
+};
 
 use crate::actors::ActorResolver;
-use crate::convert::{KNOWN_TTL, attr_of, blank, file_attr, flag_bits, handle, name, node};
+use crate::convert::{ENTRY_TTL, MODE_BITS, attr_of, file_attr, flag_bits, handle, minimal_attr, name, node};
 use crate::follower::FollowerProgress;
 use crate::init_flags::MAX_WRITE_BYTES;
 use crate::listings::{DirectoryListing, ListingEntry, OpenDirectories};
-use crate::passthrough::{OpenReply, PassthroughFiles, is_fit};
-use crate::reply::{OnAnswer, RequestFailure, gone, log};
+use crate::passthrough::{OpenReply, PassthroughFiles, is_eligible};
+use crate::reply::{OnAnswer, RequestFailure, log, or_stale};
 use crate::session::MountOptions;
-use crate::views::{MountViews, ViewReader, is_ours};
+use crate::views::{MountViews, ViewReader, is_view_id};
 use crate::write_handles::{WriteHandle, WriteHandles};
 
-/// Most bytes that one request copies: others wait for the file meanwhile.
+/// Maximum bytes copied by one request: other requests for the file wait meanwhile.
 const MAX_COPY_BYTES: u32 = 16 << 20;
 
-/// The space and the protocol's tables.
+/// A space and the state of one mount of it.
 pub(crate) struct FuseServer {
-    /// The space behind the door.
     pub(crate) vfs: Arc<Vfs>,
-    /// The present moment, for times the kernel calls "now".
+    /// Used where the kernel says "now".
     pub(crate) clock: Arc<dyn Clock>,
-    /// Open directories.
     pub(crate) listings: OpenDirectories,
-    /// What is shown below `.svc/` and is no part of the tree.
+    /// Virtual files below `.svc/`.
     pub(crate) views: MountViews,
-    /// Files that the kernel reads by itself.
-    pub(crate) passing: Arc<PassthroughFiles>,
-    /// Handles open for writing.
+    /// Open files, and those the kernel reads itself (passthrough).
+    pub(crate) passthrough: Arc<PassthroughFiles>,
     pub(crate) writers: WriteHandles,
-    /// What is shown as the root.
+    /// Inode shown as the root: that of a past state when one is mounted.
     root: INodeNo,
-    /// Tells the changes made here from those of other mounts.
-    pub(crate) entrance: OriginId,
-    /// Told of each request that was answered.
+    /// Distinguishes changes of this mount from those of other mounts.
+    pub(crate) origin_id: OriginId,
+    /// Called for each answered request.
     pub(crate) on_answer: Option<OnAnswer>,
     actors: ActorResolver,
     progress: Arc<FollowerProgress>,
 }
 
 impl FuseServer {
-    /// The door of a space, with nothing open.
     pub(crate) fn new(vfs: Arc<Vfs>, options: &MountOptions, progress: Arc<FollowerProgress>) -> Arc<Self> {
-        let MountOptions { clock, attribution, knowledge, past_state: at, on_answer, .. } = options.clone();
+        let MountOptions { clock, attribution, knowledge, past_state, on_answer, .. } = options.clone();
         let views = MountViews::new(Arc::clone(&vfs), Arc::clone(&clock), knowledge);
         Arc::new(Self {
-            entrance: vfs.new_origin_id(),
-            root: at.map_or(INodeNo::ROOT, |state| views.root(state)),
+            origin_id: vfs.new_origin_id(),
+            root: past_state.map_or(INodeNo::ROOT, |state| views.root(state)),
             views,
             vfs,
             clock,
@@ -62,112 +61,115 @@ impl FuseServer {
             on_answer,
             actors: ActorResolver::new(attribution),
             listings: OpenDirectories::default(),
-            passing: Arc::default(),
+            passthrough: Arc::default(),
             writers: WriteHandles::default(),
         })
     }
 
-    /// What stands behind an inode that the kernel looks at: its root may be another one of ours.
-    pub(crate) const fn seen(&self, inode: INodeNo) -> INodeNo {
+    /// Replaces the root inode by the one that is shown as the root.
+    pub(crate) const fn map_root(&self, inode: INodeNo) -> INodeNo {
         if inode.0 == INodeNo::ROOT.0 { self.root } else { inode }
     }
 
-    /// A user of the mount, by number, who looks at something.
+    /// The caller of a user who reads.
     pub(crate) fn user(&self, uid: u32) -> Caller {
         self.caller(self.actors.name(uid))
     }
 
-    /// A user of the mount who looks at what is shown below `.svc/`.
-    pub(crate) fn reader(&self, request: &Request) -> ViewReader {
+    /// The same for the views, with the data needed to check permissions.
+    pub(crate) fn view_reader(&self, request: &Request) -> ViewReader {
         ViewReader::new(self.user(request.uid()), (request.uid(), request.gid()), request.pid())
     }
 
-    /// Who changes something: the user, or whom their program says it works for.
+    /// The caller of a change: the user, or the actor in `SVC_ACTOR` of the program's environment.
     pub(crate) fn author(&self, request: &Request) -> Caller {
         self.caller(self.actors.author(request.uid(), request.pid()))
     }
 
-    /// Who saves what was written through a handle: known since it was opened or written to. Not asked of the program that closes it: one that
-    /// is becoming another (execve(2)) closes handles while it holds the lock that its environment is read with.
-    pub(crate) fn saver(&self, request: &Request, file: FileHandle) -> Caller {
+    /// The caller for data written through a handle, known since the open or the last write. The
+    /// closing process is not inspected: during execve(2) it closes handles while it holds the lock
+    /// under which its environment is read.
+    pub(crate) fn handle_author(&self, request: &Request, file: FileHandle) -> Caller {
         self.caller(self.writers.author(file).unwrap_or_else(|| self.actors.name(request.uid())))
     }
 
-    /// Notes who writes through a handle.
-    pub(crate) fn wrote(&self, request: &Request, file: FileHandle) {
-        self.writers.wrote(file, request.pid(), || self.actors.author(request.uid(), request.pid()));
+    /// Records the author of a write through a handle.
+    pub(crate) fn record_write(&self, request: &Request, file: FileHandle) {
+        self.writers.record_write(file, request.pid(), || self.actors.author(request.uid(), request.pid()));
     }
 
-    /// A handle of this user's to be written to.
-    pub(crate) fn writer(&self, request: &Request, node: NodeId) -> WriteHandle {
+    pub(crate) fn new_writer(&self, request: &Request, node: NodeId) -> WriteHandle {
         WriteHandle::new(node, self.actors.author(request.uid(), request.pid()))
     }
 
-    /// Forgets a handle, and says who gets what it still holds.
-    pub(crate) fn released(&self, request: &Request, file: FileHandle) -> Caller {
+    /// Forgets a handle, and returns the caller for what it has not published.
+    pub(crate) fn remove_writer(&self, request: &Request, file: FileHandle) -> Caller {
         self.writers.remove(file).map_or_else(|| self.user(request.uid()), |writer| self.caller(writer.author))
     }
 
-    /// The node of an inode whose file is about to be changed.
+    /// The node of an inode that is about to be changed.
     ///
     /// # Errors
-    /// `EROFS` for one of a view.
+    /// `EROFS` for an inode of a view.
     pub(crate) fn node(&self, inode: INodeNo) -> Result<NodeId, RequestFailure> {
-        if is_ours(inode.0) { Err(RequestFailure::Word(Errno::EROFS)) } else { Ok(node(inode)) }
+        if is_view_id(inode.0) { Err(RequestFailure::Errno(Errno::EROFS)) } else { Ok(node(inode)) }
     }
 
-    /// The directory and name of an entry that is about to be made or taken away.
+    /// The directory and name of an entry that is about to be created or removed.
     ///
     /// # Errors
-    /// `EROFS` for a view and what is in it; those of a name that no tree can hold.
+    /// `EROFS` for a view; `Invalid` or `NameTooLong` for a name the tree does not allow.
     pub(crate) fn entry(&self, parent: INodeNo, entry: &OsStr) -> Result<(NodeId, PathComponent), RequestFailure> {
         let directory = self.node(parent)?;
-        if self.views.has(directory, entry) {
-            return Err(RequestFailure::Word(Errno::EROFS));
+        if self.views.is_view(directory, entry) {
+            return Err(RequestFailure::Errno(Errno::EROFS));
         }
         Ok((directory, name(entry)?))
     }
 
-    /// Where the next data, or the next hole, of a file begins.
+    /// The offset of the next data or hole.
     ///
     /// # Errors
-    /// `ENXIO` behind its end.
+    /// `ENXIO` beyond the end of the file.
     pub(crate) fn seek(
         &self,
         request: &Request,
         inode: INodeNo,
         (offset, to_hole): (u64, bool),
     ) -> Result<u64, RequestFailure> {
-        let found = if is_ours(inode.0) {
-            // No holes: after its end comes the only one.
+        let position = if is_view_id(inode.0) {
+            // The only hole is the one at the end.
             let size = self.views.attributes(&self.user(request.uid()), inode)?.size;
             (offset < size).then_some(if to_hole { size } else { offset })
         } else {
             self.vfs.seek_node(node(inode), offset, to_hole)?
         };
-        found.ok_or(RequestFailure::Word(Errno::ENXIO))
+        position.ok_or(RequestFailure::Errno(Errno::ENXIO))
     }
 
-    /// Finds a name in a directory, or nothing; counts as a finding.
+    /// Looks up a name in a directory; a hit increments the lookup count.
     pub(crate) fn lookup(
         &self,
         request: &Request,
         parent: INodeNo,
         entry: &OsStr,
     ) -> Result<Option<FileAttr>, RequestFailure> {
-        if is_ours(parent.0) {
-            return Ok(self.views.lookup(&self.reader(request), parent, entry)?);
+        if is_view_id(parent.0) {
+            return Ok(self.views.lookup(&self.view_reader(request), parent, entry)?);
         }
         let caller = self.user(request.uid());
         let parent = node(parent);
-        if self.views.has(parent, entry) {
-            return Ok(self.views.enter(&caller, entry)?);
+        if self.views.is_view(parent, entry) {
+            return Ok(self.views.lookup_view(&caller, entry)?);
         }
         match self.vfs.lookup(&caller, parent, &name(entry)?) {
             Ok((node, attributes)) => {
                 let is_file = attributes.kind == EntryKind::File;
-                let inode =
-                    if is_file { self.passing.looked_up(node, request.pid()) } else { self.passing.present(node) };
+                let inode = if is_file {
+                    self.passthrough.inode_for_lookup(node, request.pid())
+                } else {
+                    self.passthrough.current_inode(node)
+                };
                 Ok(Some(attr_of(inode, &attributes)))
             }
             Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
@@ -175,73 +177,70 @@ impl FuseServer {
         }
     }
 
-    /// For how long the kernel may keep the names of a directory.
-    pub(crate) fn kept_in(&self, directory: INodeNo) -> Duration {
-        if is_ours(directory.0) { self.views.kept_for(directory, KNOWN_TTL) } else { KNOWN_TTL }
+    /// How long the kernel may cache names of a directory.
+    pub(crate) fn entry_ttl(&self, directory: INodeNo) -> Duration {
+        if is_view_id(directory.0) { self.views.entry_ttl(directory, ENTRY_TTL) } else { ENTRY_TTL }
     }
 
-    /// Gives findings back.
+    /// Decrements the lookup count.
     pub(crate) fn forget(&self, inode: INodeNo, count: u64) {
-        if is_ours(inode.0) {
+        if is_view_id(inode.0) {
             self.views.forget(inode, count);
         } else {
             self.vfs.forget(node(inode), count);
-            // One that is open without a name is known yet.
-            if self.passing.has_others() && !self.vfs.has_lookups(node(inode)) {
-                self.passing.forgotten(node(inode));
+            // An unlinked inode that is still open keeps its generation.
+            if self.passthrough.has_generations() && !self.vfs.has_lookups(node(inode)) {
+                self.passthrough.forget(node(inode));
             }
         }
     }
 
-    /// The inode that a name leads to now, of a file that a listing gave.
-    pub(crate) fn shown(&self, listed: INodeNo) -> INodeNo {
-        if is_ours(listed.0) { listed } else { self.passing.present(node(listed)) }
+    /// The inode that names of a listed file resolve to now.
+    pub(crate) fn current_inode(&self, listed: INodeNo) -> INodeNo {
+        if is_view_id(listed.0) { listed } else { self.passthrough.current_inode(node(listed)) }
     }
 
-    /// Opens a file.
     pub(crate) fn open(
         &self,
         request: &Request,
         inode: INodeNo,
-        mode: OpenMode,
+        (mode, open_flags): (OpenMode, OpenFlags),
         bypass: FopenFlags,
     ) -> Result<OpenReply, RequestFailure> {
         let (node, is_reader) = (node(inode), !mode.write);
-        self.passing.enter(inode, (request.pid(), is_reader), || self.vfs.clean_backing_file(node, is_fit))?;
+        self.passthrough
+            .admit_open(inode, (request.pid(), is_reader), || self.vfs.clean_backing_file(node, is_eligible))?;
         let handle = match self.vfs.open_node(&self.user(request.uid()), node, mode) {
             Ok(handle) => handle,
             Err(fault) => {
-                self.passing.closed(inode);
-                self.passing.send_back(request.pid());
-                return Err(gone(fault));
+                self.passthrough.close(inode);
+                self.passthrough.retry_lookup(request.pid());
+                return Err(or_stale(fault));
             }
         };
-        let writer = mode.write.then(|| self.writer(request, node));
-        let (handle, flags) = self.opened(handle, writer, bypass);
-        Ok(OpenReply { handle, flags, is_reader })
+        let writer = mode.write.then(|| self.new_writer(request, node));
+        let (handle, flags) = self.register_open(handle, writer, bypass);
+        let path = self.vfs.path_of(node);
+        let write_flags = path.map(|path| self.passthrough.write_open_flags(open_flags, path.name()));
+        Ok(OpenReply { handle, flags: flags | write_flags.unwrap_or(FopenFlags::empty()), is_reader })
     }
 
-    /// How a file is opened to be written, where that is past the page cache.
-    pub(crate) fn to_write(&self, inode: INodeNo, flags: OpenFlags) -> FopenFlags {
-        let path = self.vfs.path_of(node(inode));
-        path.map_or(FopenFlags::empty(), |path| self.passing.to_write(flags, path.name()))
-    }
-
-    /// Remembers a handle open for writing, and says how its file may be cached.
+    /// Registers a handle, and returns how its file may be cached.
     ///
-    /// Pages are kept from one open to the next while the follower is up to date. While it is not, or a change is about to be
-    /// announced to it, they may be older than what was acknowledged to another door's writer or seen by its readers: then the
-    /// handle goes past them (`bypass`, nothing on kernels where that would forbid shared mappings; the pages are then only
-    /// dropped). Closing a read-only handle publishes nothing and need not be asked for.
-    pub(crate) fn opened(
+    /// Pages survive from one open to the next while the follower is up to date. While it is
+    /// behind, or a change is not announced yet, they may be older than what another protocol's
+    /// writer was acknowledged. Then the handle bypasses them (`bypass` is empty on kernels that
+    /// would forbid shared mappings; the pages are then only dropped). A read-only handle needs no
+    /// `flush`.
+    pub(crate) fn register_open(
         &self,
         opened: HandleId,
         writer: Option<WriteHandle>,
         bypass: FopenFlags,
     ) -> (FileHandle, FopenFlags) {
         let handle = FileHandle(opened.0);
-        // In this order: a change is announced before it is settled.
-        let is_current = !self.vfs.has_pending_change(opened) && self.is_followed();
+        // In this order: a change is announced before it stops being pending.
+        let is_current = !self.vfs.has_pending_change(opened) && self.is_up_to_date();
         let cached = if is_current { FopenFlags::FOPEN_KEEP_CACHE } else { bypass };
         match writer {
             Some(writer) => {
@@ -252,7 +251,7 @@ impl FuseServer {
         }
     }
 
-    /// Creates and opens a file that is not there yet; counts as found once. It is nobody's change until it is saved.
+    /// Creates and opens a new file; its lookup count is 1. The first save determines the author.
     pub(crate) fn create(
         &self,
         request: &Request,
@@ -261,13 +260,14 @@ impl FuseServer {
         mode: u32,
     ) -> Result<(FileAttr, HandleId), Fault> {
         let (node, attributes, handle) = self.vfs.create(&self.user(request.uid()), parent, name, mode)?;
-        Ok((self.given(request, parent, (node, attributes))?, handle))
+        Ok((self.set_owner(request, parent, (node, attributes))?, handle))
     }
 
-    /// The same, with the handle as the kernel gets it.
+    /// Like [`Self::create`], and registers the handle.
     ///
     /// # Errors
-    /// As [`KernelDoor::create`].
+    /// `ESTALE` when the file exists now and `O_EXCL` is not set; otherwise those of
+    /// [`Vfs::create`].
     pub(crate) fn create_opened(
         &self,
         request: &Request,
@@ -277,24 +277,46 @@ impl FuseServer {
     ) -> Result<(FileAttr, FileHandle, FopenFlags), RequestFailure> {
         match self.create(request, parent, entry, mode) {
             Ok((attributes, handle)) => {
-                let writer = self.writer(request, node(attributes.ino));
-                let (file, opened) = self.opened(handle, Some(writer), bypass);
-                self.passing.opened(attributes.ino);
-                Ok((attributes, file, opened | self.passing.to_write(OpenFlags(flags), entry.as_str())))
+                let writer = self.new_writer(request, node(attributes.ino));
+                let (file, opened) = self.register_open(handle, Some(writer), bypass);
+                self.passthrough.register_open(attributes.ino);
+                Ok((attributes, file, opened | self.passthrough.write_open_flags(OpenFlags(flags), entry.as_str())))
             }
-            // Another door was faster than the kernel knew. It looks again, and opens what is there after checking that
-            // this caller may.
+            // Another protocol created the file first. The kernel looks the name up again, checks
+            // permissions and opens that file.
             Err(fault) if fault.kind() == Kind::Exists && !flag_bits(flags).contains(OFlags::EXCL) => {
-                Err(RequestFailure::Word(self.passing.send_back(request.pid())))
+                Err(RequestFailure::Errno(self.passthrough.retry_lookup(request.pid())))
             }
             Err(fault) => Err(fault.into()),
         }
     }
 
-    /// Copies bytes from one file to another, as many as one request may take; the caller asks for the rest.
+    /// Creates a special file, or an empty file.
+    pub(crate) fn mknod(
+        &self,
+        request: &Request,
+        (parent, entry): (INodeNo, &OsStr),
+        mode: u32,
+        device: u32,
+    ) -> Result<FileAttr, RequestFailure> {
+        let (directory, entry) = self.entry(parent, entry)?;
+        let permissions = mode & MODE_BITS;
+        if let Some(kind) = SpecialKind::from_mode(mode) {
+            let special = SpecialFile { kind, device: u64::from(device) };
+            let caller = self.user(request.uid());
+            let created = self.vfs.make_special(&caller, (directory, &entry), special, permissions)?;
+            return Ok(self.set_owner(request, directory, created)?);
+        }
+        let (attributes, handle) = self.create(request, directory, &entry, permissions)?;
+        self.vfs.release(&self.author(request), handle)?;
+        Ok(attributes)
+    }
+
+    /// Copies bytes between files, up to the limit of one request; the caller requests the rest.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for files of the views, which the kernel then reads itself; as [`Vfs::write_node`].
+    /// `EOPNOTSUPP` for files of the views, which the kernel then reads itself; those of
+    /// [`Vfs::write_node`].
     pub(crate) fn copy_range(
         &self,
         request: &Request,
@@ -302,33 +324,34 @@ impl FuseServer {
         (to, to_offset): (FileHandle, u64),
         length: u64,
     ) -> Result<u32, RequestFailure> {
-        if is_ours(from.0) || is_ours(to.0) {
-            return Err(RequestFailure::Word(Errno::EOPNOTSUPP));
+        if is_view_id(from.0) || is_view_id(to.0) {
+            return Err(RequestFailure::Errno(Errno::EOPNOTSUPP));
         }
-        self.wrote(request, to);
-        let (caller, mut copied) = (self.saver(request, to), 0_u32);
+        self.record_write(request, to);
+        let (caller, mut copied) = (self.handle_author(request, to), 0_u32);
         let length = u32::try_from(length).unwrap_or(u32::MAX).min(MAX_COPY_BYTES);
         while copied < length {
-            let (done, part) = (u64::from(copied), (length - copied).min(MAX_WRITE_BYTES));
-            let bytes = self.vfs.read_node(node(inode), offset.saturating_add(done), part as usize).map_err(gone)?;
+            let (done, chunk) = (u64::from(copied), (length - copied).min(MAX_WRITE_BYTES));
+            let bytes =
+                self.vfs.read_node(node(inode), offset.saturating_add(done), chunk as usize).map_err(or_stale)?;
             if bytes.is_empty() {
                 break;
             }
-            let at = WriteAt::Offset(to_offset.saturating_add(done));
-            match self.vfs.write_node(&caller, handle(to), at, &bytes) {
-                // As with any write that is cut short, the caller learns why when it asks for the rest.
+            let target = WriteAt::Offset(to_offset.saturating_add(done));
+            match self.vfs.write_node(&caller, handle(to), target, &bytes) {
+                // A short copy is a success; the request for the rest returns the error.
                 Err(fault) if copied == 0 => return Err(fault.into()),
                 Err(_) => break,
-                Ok(written) => copied += u32::try_from(written).unwrap_or(part),
+                Ok(written) => copied += u32::try_from(written).unwrap_or(chunk),
             }
         }
         Ok(copied)
     }
 
-    /// Gives a pipe, a socket or a device one more name; counts as found once.
+    /// Creates a hard link to a pipe, a socket or a device; increments the lookup count.
     ///
     /// # Errors
-    /// `EPERM` for anything else.
+    /// `EPERM` for any other file.
     pub(crate) fn link(
         &self,
         request: &Request,
@@ -337,19 +360,19 @@ impl FuseServer {
     ) -> Result<FileAttr, RequestFailure> {
         let (directory, entry) = self.entry(parent, entry)?;
         let linked = self.vfs.link_special(&self.user(request.uid()), self.node(inode)?, (directory, &entry))?;
-        let (node, attributes) = linked.ok_or(RequestFailure::Word(Errno::EPERM))?;
+        let (node, attributes) = linked.ok_or(RequestFailure::Errno(Errno::EPERM))?;
         Ok(file_attr(node, &attributes))
     }
 
-    /// Gives a node just made to the user who made it, as on any disk; the vfs makes it as the user of this process. Its group is
-    /// that user's, or the directory's where that has the set-group-id bit.
-    pub(crate) fn given(
+    /// Sets the owner of a new node, which the vfs creates as this process, to the requesting user.
+    /// The group is the user's, or the directory's if that has the set-group-id bit.
+    pub(crate) fn set_owner(
         &self,
         request: &Request,
         parent: NodeId,
-        made: (NodeId, PathAttributes),
+        created: (NodeId, PathAttributes),
     ) -> Result<FileAttr, Fault> {
-        let (node, attributes) = made;
+        let (node, attributes) = created;
         let directory = self.vfs.attributes(parent)?;
         let gid = if directory.mode & SET_GROUP_ID == 0 { request.gid() } else { directory.gid };
         if (attributes.uid, attributes.gid) == (request.uid(), gid) {
@@ -360,16 +383,18 @@ impl FuseServer {
         Ok(file_attr(node, &attributes))
     }
 
-    /// How the kernel may keep a listing: until a name in it comes or goes, which it knows itself or is told by the follower. Not at all while
-    /// the follower is behind: then it lets go of what it has, and asks. Nor what a view makes up anew each time.
-    pub(crate) fn cached_listing(&self, inode: INodeNo) -> FopenFlags {
-        if is_ours(inode.0) || !self.is_followed() {
+    /// Whether the kernel may cache a listing until it changes an entry itself or the follower
+    /// invalidates it. Not while the follower is behind, and not for views, which are computed on
+    /// each read.
+    pub(crate) fn listing_flags(&self, inode: INodeNo) -> FopenFlags {
+        if is_view_id(inode.0) || !self.is_up_to_date() {
             return FopenFlags::empty();
         }
         FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE
     }
 
-    /// An open directory; reading it from the start (also after `rewinddir`) looks at it anew.
+    /// The listing of an open directory; offset 0 (also after `rewinddir`) reads it from the vfs
+    /// again.
     pub(crate) fn listing(
         &self,
         request: &Request,
@@ -380,35 +405,41 @@ impl FuseServer {
         if offset > 0 {
             return Ok(self.listings.get(handle));
         }
-        let listing = if is_ours(inode.0) {
-            self.views.listing(&self.reader(request), inode)?
+        let listing = if is_view_id(inode.0) {
+            self.views.listing(&self.view_reader(request), inode)?
         } else {
-            let own = DirectoryListing::of(&self.vfs, &self.user(request.uid()), node(inode))?;
-            if self.views.is_above(node(inode)) { own.and(self.views.guide()) } else { own }
+            let own = DirectoryListing::read(&self.vfs, &self.user(request.uid()), node(inode))?;
+            if self.views.is_views_parent(node(inode)) { own.with_entry(self.views.guide_entry()) } else { own }
         };
-        self.listings.begin(handle, listing.clone());
+        self.listings.set(handle, listing.clone());
         Ok(listing)
     }
 
-    /// A line of a listing as the kernel takes it with attributes: a finding, but for `.` and `..`. None when it is gone.
+    /// Attributes of a listing entry for `readdirplus`, which increments the lookup count except
+    /// for `.` and `..`. None when the file is gone.
     ///
-    /// Looked up anew unless the listing is fresh, because what the kernel is told here it believes for a while, and the listing may be
-    /// older than a change it was told of since.
-    pub(crate) fn found(
+    /// Looked up again unless the listing is fresh: the kernel caches these attributes, and the
+    /// listing may be older than an invalidation it has already handled.
+    pub(crate) fn entry_attributes(
         &self,
         request: &Request,
         directory: INodeNo,
-        (line, is_fresh): (&ListingEntry, bool),
+        (entry, is_fresh): (&ListingEntry, bool),
     ) -> Option<FileAttr> {
-        if line.is_dots() {
-            return Some(blank(line.inode, line.kind));
+        if entry.is_dots() {
+            return Some(minimal_attr(entry.inode, entry.kind));
         }
-        if is_fresh && line.known.is_some() && self.vfs.add_lookup(node(line.inode), (node(directory), &line.name)) {
-            return line.known.map(|known| FileAttr { ino: self.shown(known.ino), ..known });
+        if is_fresh
+            && entry.attributes.is_some()
+            && self.vfs.add_lookup(node(entry.inode), (node(directory), &entry.name))
+        {
+            return entry
+                .attributes
+                .map(|attributes| FileAttr { ino: self.current_inode(attributes.ino), ..attributes });
         }
-        match self.lookup(request, directory, OsStr::new(&*line.name)) {
-            Ok(found) => found,
-            Err(RequestFailure::Word(_)) => None,
+        match self.lookup(request, directory, OsStr::new(&*entry.name)) {
+            Ok(attributes) => attributes,
+            Err(RequestFailure::Errno(_)) => None,
             Err(RequestFailure::Fault(fault)) => {
                 log("readdirplus", &fault);
                 None
@@ -416,24 +447,24 @@ impl FuseServer {
         }
     }
 
-    /// Takes a finding back that did not fit into the answer.
-    pub(crate) fn unfound(&self, line: &ListingEntry, attributes: &FileAttr) {
-        if !line.is_dots() {
+    /// Undoes the lookup of an entry that did not fit into the reply.
+    pub(crate) fn undo_lookup(&self, entry: &ListingEntry, attributes: &FileAttr) {
+        if !entry.is_dots() {
             self.forget(attributes.ino, 1);
         }
     }
 
-    /// Every handle still open for writing: who opened it, and what it writes.
-    pub(crate) fn still_open(&self) -> Vec<(Caller, NodeId)> {
+    /// Author and node of every handle still open for writing.
+    pub(crate) fn open_writers(&self) -> Vec<(Caller, NodeId)> {
         self.writers.all().into_iter().map(|writer| (self.caller(writer.author), writer.node)).collect()
     }
 
-    /// Whether the kernel was told of everything that was announced.
-    fn is_followed(&self) -> bool {
-        self.progress.done() >= self.vfs.feed().last_seq()
+    /// Whether the kernel received the invalidations of all announced changes.
+    fn is_up_to_date(&self) -> bool {
+        self.progress.position() >= self.vfs.feed().last_seq()
     }
 
     fn caller(&self, actor: Actor) -> Caller {
-        Caller::new(Protocol::Fuse).with_origin(self.entrance).with_actor(actor)
+        Caller::new(Protocol::Fuse).with_origin(self.origin_id).with_actor(actor)
     }
 }

@@ -1,20 +1,24 @@
-//! The kernel door: a FUSE mount of one space.
+//! FUSE mount of one space.
 //!
-//! One rule: a callback translates the kernel's words, makes one call of the vfs and answers with its outcome. What may be
-//! written, what becomes a version and what a name means is decided in `svcfs-vfs`; this crate knows the protocol only.
+//! Invariant: a callback translates the kernel's request, makes one `Vfs` call and replies with its
+//! outcome. `svcfs-vfs` decides what may be written, what becomes a version and what a name means;
+//! this crate knows only the protocol.
 //!
-//! What the kernel may keep: names and attributes for a second, pages until told otherwise. [`Mount`] runs a follower that reads
-//! the change feed and takes back what other doors changed; a file opened while the follower is behind is read past the page
-//! cache, so that whoever opens a file after a write was acknowledged reads what was written.
+//! Kernel caches: names and attributes live for one second, pages until they are invalidated.
+//! [`LocalMount`] runs a follower that reads the change feed and invalidates what other protocols
+//! changed. A file opened while the follower is behind bypasses the page cache, so an open after an
+//! acknowledged write reads that write.
 //!
-//! Permissions are the kernel's work (`default_permissions`): it checks mode, owner and group as the vfs reports them, with the
-//! caller's groups and capabilities, which this process cannot see. `access` is therefore never asked here.
+//! Permissions are checked by the kernel (`default_permissions`) from the mode, owner and group
+//! that the vfs reports, because this process does not know the caller's groups and capabilities.
+//! `access` is therefore never called.
 //!
-//! Below `.svc/` the mount shows what is on no disk, such as earlier versions: `views` holds them, by inodes of their own.
+//! Below `.svc/` the mount shows virtual files such as earlier versions: see `views`.
 //!
-//! Not offered: hard links, device nodes, extended attributes but those below `user.` (`attributes`), locks across machines (the kernel
-//! keeps `flock` and `fcntl` locks itself), and the write-back cache: `close` must find all bytes here to turn them into a
-//! version, and to be told when they are refused.
+//! Not supported: hard links, device nodes, extended attributes outside `user.` (see `xattrs`),
+//! locks across machines (the kernel handles `flock` and `fcntl` locally), and the kernel's
+//! write-back cache: `flush` needs all bytes here, to publish them as a version and to report a
+//! rejection to the program.
 #![warn(missing_docs)]
 
 mod actors;

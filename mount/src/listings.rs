@@ -1,5 +1,3 @@
-//! Open directories.
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,101 +10,97 @@ use svcfs_vfs::{NodeId, Vfs};
 
 use crate::convert::{file_attr, file_type, inode};
 
-/// For so long what a listing says of a file is as good as another look, if nothing was announced meanwhile.
-const FRESH: Duration = Duration::from_millis(100);
+/// Attributes in a listing of at most this age need no new lookup, if no change was announced
+/// since.
+const MAX_FRESH_AGE: Duration = Duration::from_millis(100);
 
-/// One line of a listing.
+/// One entry of a listing.
 pub(crate) struct ListingEntry {
     /// The entry's name, or `.` or `..`.
     pub(crate) name: Box<str>,
-    /// Its node.
     pub(crate) inode: INodeNo,
-    /// What it is.
     pub(crate) kind: FileType,
-    /// What was known of it when the listing was made; none of what is to be looked up.
-    pub(crate) known: Option<FileAttr>,
+    /// Attributes when the listing was read; none if they must be looked up.
+    pub(crate) attributes: Option<FileAttr>,
 }
 
 impl ListingEntry {
-    /// True for `.` and `..`, which the kernel knows without looking them up.
+    /// Whether this is `.` or `..`, which the kernel does not look up.
     pub(crate) fn is_dots(&self) -> bool {
         matches!(&*self.name, "." | "..")
     }
 }
 
-/// A directory as it was when reading it began: offsets stay good however it changes meanwhile.
+/// Snapshot of a directory, so that offsets stay valid while it changes.
 #[derive(Clone, Default)]
 pub(crate) struct DirectoryListing {
-    lines: Arc<[ListingEntry]>,
-    /// When the directory was read, and what had been announced before.
-    made: Option<(Instant, Seq)>,
+    entries: Arc<[ListingEntry]>,
+    /// When the directory was read, and the last announced change before that.
+    read_at: Option<(Instant, Seq)>,
 }
 
 impl DirectoryListing {
-    /// Reads a directory.
-    pub(crate) fn of(vfs: &Vfs, caller: &Caller, directory: NodeId) -> Result<Self, Fault> {
-        let made = Some((Instant::now(), vfs.feed().last_seq()));
-        let above = vfs.path_of(directory).ok().and_then(|path| path.parent()).and_then(|path| vfs.node_at(&path));
-        let dots = [(".", directory), ("..", above.unwrap_or(NodeId::ROOT))].map(|(name, node)| ListingEntry {
+    pub(crate) fn read(vfs: &Vfs, caller: &Caller, directory: NodeId) -> Result<Self, Fault> {
+        let read_at = Some((Instant::now(), vfs.feed().last_seq()));
+        let parent = vfs.path_of(directory).ok().and_then(|path| path.parent()).and_then(|path| vfs.node_at(&path));
+        let dots = [(".", directory), ("..", parent.unwrap_or(NodeId::ROOT))].map(|(name, node)| ListingEntry {
             name: name.into(),
             inode: inode(node),
             kind: FileType::Directory,
-            known: None,
+            attributes: None,
         });
         let entries = vfs.entries(caller, directory)?;
-        let lines = entries.into_iter().map(|(name, node, attributes)| ListingEntry {
+        let entries = entries.into_iter().map(|(name, node, attributes)| ListingEntry {
             name: name.as_str().into(),
             inode: inode(node),
             kind: file_type(attributes.kind),
-            known: Some(file_attr(node, &attributes)),
+            attributes: Some(file_attr(node, &attributes)),
         });
-        Ok(Self { lines: dots.into_iter().chain(lines).collect(), made })
+        Ok(Self { entries: dots.into_iter().chain(entries).collect(), read_at })
     }
 
-    /// The same with one more line at its end.
-    pub(crate) fn and(self, line: ListingEntry) -> Self {
-        let lines = self.lines.iter().map(|line| ListingEntry { name: line.name.clone(), ..*line });
-        Self { lines: lines.chain([line]).collect(), ..self }
+    /// Appends an entry.
+    pub(crate) fn with_entry(self, entry: ListingEntry) -> Self {
+        let entries = self.entries.iter().map(|entry| ListingEntry { name: entry.name.clone(), ..*entry });
+        Self { entries: entries.chain([entry]).collect(), ..self }
     }
 
-    /// Whether what it knows of files is as good as another look.
+    /// Whether its attributes need no new lookup.
     pub(crate) fn is_fresh(&self, vfs: &Vfs) -> bool {
-        self.made.is_some_and(|(made, seq)| made.elapsed() < FRESH && vfs.feed().last_seq() == seq)
+        self.read_at.is_some_and(|(read_at, seq)| read_at.elapsed() < MAX_FRESH_AGE && vfs.feed().last_seq() == seq)
     }
 
-    /// The lines from an offset on, each with the offset of the next.
-    pub(crate) fn after(&self, offset: u64) -> impl Iterator<Item = (u64, &ListingEntry)> {
-        (1..).zip(self.lines.iter()).skip(usize::try_from(offset).unwrap_or(usize::MAX))
+    /// The entries from an offset on, each with the offset of the next.
+    pub(crate) fn entries_from(&self, offset: u64) -> impl Iterator<Item = (u64, &ListingEntry)> {
+        (1..).zip(self.entries.iter()).skip(usize::try_from(offset).unwrap_or(usize::MAX))
     }
 }
 
 impl FromIterator<ListingEntry> for DirectoryListing {
-    fn from_iter<I: IntoIterator<Item = ListingEntry>>(lines: I) -> Self {
-        Self { lines: lines.into_iter().collect(), made: None }
+    fn from_iter<I: IntoIterator<Item = ListingEntry>>(entries: I) -> Self {
+        Self { entries: entries.into_iter().collect(), read_at: None }
     }
 }
 
-/// The directories processes have open, by handle.
+/// Listings of open directories, by handle.
 #[derive(Default)]
 pub(crate) struct OpenDirectories {
-    last: AtomicU64,
+    last_handle: AtomicU64,
     open: Mutex<HashMap<u64, DirectoryListing>>,
 }
 
 impl OpenDirectories {
-    /// A new handle, with nothing read yet.
+    /// A new handle without a listing.
     pub(crate) fn open(&self) -> FileHandle {
-        FileHandle(self.last.fetch_add(1, Ordering::Relaxed) + 1)
+        FileHandle(self.last_handle.fetch_add(1, Ordering::Relaxed) + 1)
     }
-    /// Remembers what a handle reads.
-    pub(crate) fn begin(&self, handle: FileHandle, listing: DirectoryListing) {
+    pub(crate) fn set(&self, handle: FileHandle, listing: DirectoryListing) {
         self.open.lock().insert(handle.0, listing);
     }
-    /// What a handle reads.
     pub(crate) fn get(&self, handle: FileHandle) -> DirectoryListing {
         self.open.lock().get(&handle.0).cloned().unwrap_or_default()
     }
-    /// Forgets a handle, and tells what it read.
+    /// Removes a handle, and returns its listing.
     pub(crate) fn close(&self, handle: FileHandle) -> DirectoryListing {
         self.open.lock().remove(&handle.0).unwrap_or_default()
     }

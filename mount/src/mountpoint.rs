@@ -1,4 +1,4 @@
-//! Where a space may be mounted, and how a mount is taken away.
+//! Checks mountpoints, and unmounts.
 
 use std::fs;
 use std::io;
@@ -13,13 +13,13 @@ use rustix::mount::UnmountFlags;
 
 use crate::namespace::MountNamespace;
 
-/// The kind of filesystem in the mount table, after `fuse.`; how [`unmount`] knows one of ours.
+/// Filesystem type in the mount table, after `fuse.`; [`unmount`] recognizes svcfs mounts by it.
 pub(crate) const FILESYSTEM_NAME: &str = "svcfs";
 
-/// How long a mount may take to say that it is there before its server counts as one that will never answer.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+/// Timeout of a check; a server that takes longer counts as unresponsive.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a space is not mounted, or a mount not taken away.
+/// Why mounting or unmounting failed.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says it")]
 pub enum MountError {
@@ -33,235 +33,245 @@ pub enum MountError {
         "mountpoint `{mountpoint}` overlaps the root `{root}`; choose a directory outside, such as `{root}.mnt`, or start the server with the root itself as its mountpoint"
     )]
     OverlapsRoot { mountpoint: PathBuf, root: PathBuf },
-    #[error("covering the root `{0}` with its own mount needs root; choose a directory outside, such as `{0}.mnt`")]
+    #[error("mounting over the root `{0}` itself needs root; choose a directory outside, such as `{0}.mnt`")]
     NeedsRoot(PathBuf),
-    #[error("`{0}` is mounted by svcfs already; `svcfs unmount {0}` takes it away")]
+    #[error("`{0}` is already mounted by svcfs; unmount it with `svcfs unmount {0}`")]
     AlreadyMounted(PathBuf),
     #[error(
-        "`{0}` is a mount whose server is gone, and not one of svcfs; unmount it with `umount -l {0}` or choose another directory"
+        "`{0}` is a stale mount (its server exited) of another program; unmount it with `umount -l {0}` or choose another directory"
     )]
     DeadMount(PathBuf),
-    #[error("`{0}` is a mount whose server does not answer; `svcfs unmount {0}` cuts it off and takes it away")]
+    #[error("`{0}` is a mount whose server does not respond; abort it with `svcfs unmount {0}`")]
     Unresponsive(PathBuf),
-    #[error("nothing of svcfs is mounted at `{0}`; `findmnt -t fuse.svcfs` lists what is")]
+    #[error("no svcfs mount at `{0}`; list the mounts with `findmnt -t fuse.svcfs`")]
     NotMounted(PathBuf),
     #[error(
-        "cannot mount at `{mountpoint}`: {source}; mounting needs a /dev/fuse that you may open, and root or `fusermount3` (package fuse3)"
+        "cannot mount at `{mountpoint}`: {source}; mounting needs access to /dev/fuse, and root or `fusermount3` (package fuse3)"
     )]
     Mount { mountpoint: PathBuf, source: io::Error },
     #[error(
-        "`{0}` cannot be mounted for every user (allow_other): unless root mounts, /etc/fuse.conf must have a line `user_allow_other`, which root can add"
+        "`{0}` cannot be mounted for every user (allow_other): mount as root, or let root add the line `user_allow_other` to /etc/fuse.conf"
     )]
     AllowOtherDenied(PathBuf),
     #[error("cannot unmount `{mountpoint}`: {reason}")]
     Unmount { mountpoint: PathBuf, reason: String },
     #[error(
-        "`{mountpoint}` is unmounted, but {writers} of its files are still open for writing; what they held was saved; `fuser -v` names the processes"
+        "`{mountpoint}` is unmounted, but {writers} of its files are still open for writing; their content was saved; find the processes with `fuser -v`"
     )]
     StillOpen { mountpoint: PathBuf, writers: usize },
-    #[error("cannot look at mountpoint `{mountpoint}`: {source}")]
+    #[error("cannot access mountpoint `{mountpoint}`: {source}")]
     Unreadable { mountpoint: PathBuf, source: io::Error },
 }
 
-/// Checks that a space with this root, which need not exist yet, may be mounted here, and answers with the mountpoint's canonical
-/// path. A mount of ours whose server died is taken away first. The root itself may be covered from [`Outside::of`] it.
+/// Checks that a space with this root, which need not exist yet, may be mounted here, and returns
+/// the canonical mountpoint. Unmounts a stale mount of svcfs first. The root itself may be covered
+/// if the namespace came from [`MountNamespace::for_mount`].
 ///
 /// # Errors
-/// Why not: the mountpoint is missing, no directory, not empty, in use, or overlaps the root.
-pub fn check_mountpoint(mountpoint: &Path, root: &Path, outside: &MountNamespace) -> Result<PathBuf, MountError> {
-    outside.visit(|| check(mountpoint, root, outside))
+/// The mountpoint is missing, no directory, not empty, in use, or overlaps the root.
+pub fn check_mountpoint(mountpoint: &Path, root: &Path, namespace: &MountNamespace) -> Result<PathBuf, MountError> {
+    namespace.run_inside(|| check(mountpoint, root, namespace))
 }
 
-fn check(mountpoint: &Path, root: &Path, outside: &MountNamespace) -> Result<PathBuf, MountError> {
-    let at = free(mountpoint)?;
-    let root = root.canonicalize().or_else(|_| std::path::absolute(root)).map_err(|source| unreadable(root, source))?;
-    if at == root && outside.is_elsewhere() {
-        return Ok(at);
+fn check(mountpoint: &Path, root: &Path, namespace: &MountNamespace) -> Result<PathBuf, MountError> {
+    let target = prepare_mountpoint(mountpoint)?;
+    let root =
+        root.canonicalize().or_else(|_| std::path::absolute(root)).map_err(|source| check_error(root, source))?;
+    if target == root && namespace.is_separate() {
+        return Ok(target);
     }
-    if root.starts_with(&at) || at.starts_with(&root) {
-        return Err(MountError::OverlapsRoot { mountpoint: at, root });
+    if root.starts_with(&target) || target.starts_with(&root) {
+        return Err(MountError::OverlapsRoot { mountpoint: target, root });
     }
-    must_be_empty(&at)?;
-    Ok(at)
+    check_empty(&target)?;
+    Ok(target)
 }
 
-/// Checks that something without a root on this machine may be mounted here; else as [`check_mountpoint`].
+/// Like [`check_mountpoint`], without a root on this machine.
 ///
 /// # Errors
-/// Why not: the mountpoint is missing, no directory, not empty or in use.
+/// The mountpoint is missing, no directory, not empty or in use.
 pub(crate) fn check_remote(mountpoint: &Path) -> Result<PathBuf, MountError> {
-    let at = free(mountpoint)?;
-    must_be_empty(&at)?;
-    Ok(at)
+    let target = prepare_mountpoint(mountpoint)?;
+    check_empty(&target)?;
+    Ok(target)
 }
 
-fn must_be_empty(at: &Path) -> Result<(), MountError> {
-    let mut entries = fs::read_dir(at).map_err(|source| unreadable(at, source))?;
-    if entries.next().is_some() { Err(MountError::NotEmpty(at.to_owned())) } else { Ok(()) }
+fn check_empty(target: &Path) -> Result<(), MountError> {
+    let mut entries = fs::read_dir(target).map_err(|source| check_error(target, source))?;
+    if entries.next().is_some() { Err(MountError::NotEmpty(target.to_owned())) } else { Ok(()) }
 }
 
-/// A directory at which nothing of ours is mounted; what a dead server left there is taken away.
-fn free(mountpoint: &Path) -> Result<PathBuf, MountError> {
-    let at = canonical(mountpoint)?;
-    match look(&at)? {
+/// Checks that no svcfs mount is at a directory; unmounts a stale one.
+fn prepare_mountpoint(mountpoint: &Path) -> Result<PathBuf, MountError> {
+    let target = canonical(mountpoint)?;
+    match probe(&target)? {
         MountpointState::Dead => {
-            tracing::warn!(mountpoint = %at.display(), "taking away a mount whose server is gone");
-            detach(&at).map_err(|error| match error {
+            tracing::warn!(mountpoint = %target.display(), "unmounting a stale mount: its server exited");
+            detach(&target).map_err(|error| match error {
                 MountError::NotMounted(path) => MountError::DeadMount(path),
-                other => other,
+                error => error,
             })?;
         }
-        MountpointState::Silent => return Err(MountError::Unresponsive(at)),
-        MountpointState::Answers(found) if !found.is_dir() => return Err(MountError::NotADirectory(at)),
-        MountpointState::Answers(_) if connection(&at)?.is_some() => return Err(MountError::AlreadyMounted(at)),
-        MountpointState::Answers(_) => {}
+        MountpointState::Unresponsive => return Err(MountError::Unresponsive(target)),
+        MountpointState::Responsive(metadata) if !metadata.is_dir() => return Err(MountError::NotADirectory(target)),
+        MountpointState::Responsive(_) if connection(&target)?.is_some() => {
+            return Err(MountError::AlreadyMounted(target));
+        }
+        MountpointState::Responsive(_) => {}
     }
-    Ok(at)
+    Ok(target)
 }
 
-/// Whether a mount of svcfs is at a path.
+/// Whether an svcfs mount is at a path.
 pub fn is_mounted(mountpoint: &Path) -> bool {
-    canonical(mountpoint).is_ok_and(|at| connection(&at).is_ok_and(|connection| connection.is_some()))
+    canonical(mountpoint).is_ok_and(|target| connection(&target).is_ok_and(|connection| connection.is_some()))
 }
 
-/// Whether a mount of svcfs is at a path whose server is gone, or never answers.
+/// Whether an svcfs mount is at a path whose server is dead or unresponsive.
 pub fn is_dead_mount(mountpoint: &Path) -> bool {
-    let is_ours = |at: &PathBuf| connection(at).is_ok_and(|connection| connection.is_some());
-    canonical(mountpoint)
-        .is_ok_and(|at| is_ours(&at) && matches!(look(&at), Ok(MountpointState::Dead | MountpointState::Silent)))
+    let is_svcfs = |target: &PathBuf| connection(target).is_ok_and(|connection| connection.is_some());
+    canonical(mountpoint).is_ok_and(|target| {
+        is_svcfs(&target) && matches!(probe(&target), Ok(MountpointState::Dead | MountpointState::Unresponsive))
+    })
 }
 
-/// Takes an svcfs mount away, also one whose server is gone or never answers. Processes with open files keep them until they
-/// close them.
+/// Unmounts svcfs, also when its server is dead or unresponsive. Processes keep their open files
+/// until they close them.
 ///
 /// # Errors
-/// `NotMounted` when no svcfs mount is there (mounts of others are left alone); `Unmount` when the system refuses.
+/// `NotMounted` when no svcfs mount is there (other mounts stay); `Unmount` when the system
+/// refuses.
 pub fn unmount(mountpoint: &Path) -> Result<(), MountError> {
-    let at = canonical(mountpoint)?;
-    if connection(&at)?.is_some() && matches!(look(&at)?, MountpointState::Silent) {
-        tracing::warn!(mountpoint = %at.display(), "cutting off a mount whose server does not answer");
-        abort(&at)?;
+    let target = canonical(mountpoint)?;
+    if connection(&target)?.is_some() && matches!(probe(&target)?, MountpointState::Unresponsive) {
+        tracing::warn!(mountpoint = %target.display(), "aborting a mount whose server does not respond");
+        abort(&target)?;
     }
-    detach(&at)
+    detach(&target)
 }
 
-/// Cuts an svcfs mount off from its server: whatever waits for an answer gets an error, now and later.
+/// Aborts the connection of an svcfs mount: waiting and later requests fail.
 ///
-/// For a server that was killed and cannot end: one of its threads waits inside the kernel for a lock (a directory's, to take a
-/// name back; a page's), and whoever has that lock waits for an answer of the server.
+/// Needed for a killed server that cannot exit: one of its threads waits in the kernel for a lock
+/// (of a directory, for an invalidation, or of a page) whose owner waits for a reply of the server.
 ///
 /// # Errors
 /// `NotMounted` when no svcfs mount is there; `Unmount` when the system refuses.
 pub fn abort(mountpoint: &Path) -> Result<(), MountError> {
-    let at = canonical(mountpoint)?;
-    let Some(connection) = connection(&at)? else { return Err(MountError::NotMounted(at)) };
-    // The way for the user who mounted. The filesystem of connections is not mounted everywhere; root has another way.
+    let target = canonical(mountpoint)?;
+    let Some(connection) = connection(&target)? else { return Err(MountError::NotMounted(target)) };
+    // Works for the user who mounted. fusectl is not mounted everywhere; root uses MNT_FORCE
+    // instead.
     let control = format!("/sys/fs/fuse/connections/{connection}/abort");
     #[expect(clippy::disallowed_methods, reason = "a switch of the kernel, no file")]
     let Err(error) = fs::write(control, "1") else { return Ok(()) };
-    match rustix::mount::unmount(&at, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW) {
-        // Cut off; it is in the tree still because somebody uses it.
+    match rustix::mount::unmount(&target, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW) {
+        // Aborted; still mounted because it is in use.
         Ok(()) | Err(Errno::BUSY) => Ok(()),
         Err(errno) => {
-            let reason = format!("its server does not answer, and it cannot be cut off: {errno}, {error}");
-            Err(MountError::Unmount { mountpoint: at, reason })
+            let reason = format!("its server does not respond and the connection cannot be aborted: {errno}, {error}");
+            Err(MountError::Unmount { mountpoint: target, reason })
         }
     }
 }
 
-/// Takes a mount of ours away without asking its server anything.
+/// Unmounts svcfs without a request to its server.
 pub(crate) fn detach(mountpoint: &Path) -> Result<(), MountError> {
-    let at = canonical(mountpoint)?;
-    if connection(&at)?.is_none() {
-        return Err(MountError::NotMounted(at));
+    let target = canonical(mountpoint)?;
+    if connection(&target)?.is_none() {
+        return Err(MountError::NotMounted(target));
     }
-    match rustix::mount::unmount(&at, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+    match rustix::mount::unmount(&target, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
-        Err(Errno::PERM) => unmount_as_user(&at),
-        Err(errno) => Err(MountError::Unmount { mountpoint: at, reason: errno.to_string() }),
+        Err(Errno::PERM) => unmount_as_user(&target),
+        Err(errno) => Err(MountError::Unmount { mountpoint: target, reason: errno.to_string() }),
     }
 }
 
-/// What a look at a directory finds.
+/// Result of probing a directory.
 enum MountpointState {
-    Answers(fs::Metadata),
-    /// A mount whose server is gone.
+    Responsive(fs::Metadata),
+    /// The server of the mount exited.
     Dead,
-    /// A mount whose server does not answer.
-    Silent,
+    /// The server of the mount did not answer in time.
+    Unresponsive,
 }
 
-/// Looks at a directory from a thread of its own: what a server that never answers is asked never returns.
-fn look(at: &Path) -> Result<MountpointState, MountError> {
-    let (tell, told) = channel();
-    let place = at.to_owned();
-    let ask = move || {
-        // The filesystem first: attributes of a mountpoint whose server has just died come from the kernel's cache.
-        let found = rustix::fs::statvfs(&place).map_err(io::Error::from).and_then(|_| fs::metadata(&place));
-        // Nobody listens any more when the answer came too late.
-        drop(tell.send(found));
+/// Probes a directory in a separate thread: with an unresponsive server the call never returns.
+fn probe(target: &Path) -> Result<MountpointState, MountError> {
+    let (sender, receiver) = channel();
+    let path = target.to_owned();
+    let run = move || {
+        // statvfs first: the attributes of a mountpoint whose server just died are still in the
+        // kernel's cache.
+        let metadata = rustix::fs::statvfs(&path).map_err(io::Error::from).and_then(|_| fs::metadata(&path));
+        // Fails when the receiver timed out.
+        drop(sender.send(metadata));
     };
-    thread::Builder::new().name("mountpoint".to_owned()).spawn(ask).map_err(|source| unreadable(at, source))?;
-    match told.recv_timeout(ANSWERS_WITHIN) {
-        Ok(Ok(found)) => Ok(MountpointState::Answers(found)),
+    thread::Builder::new().name("mountpoint".to_owned()).spawn(run).map_err(|source| check_error(target, source))?;
+    match receiver.recv_timeout(PROBE_TIMEOUT) {
+        Ok(Ok(metadata)) => Ok(MountpointState::Responsive(metadata)),
         Ok(Err(error)) if is_dead(&error) => Ok(MountpointState::Dead),
-        Ok(Err(source)) => Err(unreadable(at, source)),
-        Err(RecvTimeoutError::Timeout) => Ok(MountpointState::Silent),
-        Err(RecvTimeoutError::Disconnected) => Err(unreadable(at, io::Error::other("the look at it failed"))),
+        Ok(Err(source)) => Err(check_error(target, source)),
+        Err(RecvTimeoutError::Timeout) => Ok(MountpointState::Unresponsive),
+        Err(RecvTimeoutError::Disconnected) => Err(check_error(target, io::Error::other("the check panicked"))),
     }
 }
 
-/// Without the privilege to unmount, the helper that mounted does it.
-fn unmount_as_user(at: &Path) -> Result<(), MountError> {
-    let refused = |reason| MountError::Unmount { mountpoint: at.to_owned(), reason };
-    let helper = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(at).stdin(Stdio::null()).output();
-    let output = helper.map_err(|error| refused(format!("`fusermount3` (package fuse3) cannot be run: {error}")))?;
+/// Unmounts without privilege, through the setuid helper.
+fn unmount_as_user(target: &Path) -> Result<(), MountError> {
+    let to_error = |reason| MountError::Unmount { mountpoint: target.to_owned(), reason };
+    let helper = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(target).stdin(Stdio::null()).output();
+    let output =
+        helper.map_err(|error| to_error(format!("`fusermount3` (package fuse3) cannot be started: {error}")))?;
     if output.status.success() {
         return Ok(());
     }
-    Err(refused(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    Err(to_error(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
 }
 
-/// The path without links. The last component of a dead mount cannot be resolved; it is no link.
+/// Resolves symbolic links. The last component of a dead mount cannot be resolved; it is no link.
 pub(crate) fn canonical(path: &Path) -> Result<PathBuf, MountError> {
-    let failed = |error: io::Error| match error.kind() {
+    let to_error = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => MountError::Missing(path.to_owned()),
-        _ => unreadable(path, error),
+        _ => check_error(path, error),
     };
-    let absolute = std::path::absolute(path).map_err(failed)?;
+    let absolute = std::path::absolute(path).map_err(to_error)?;
     match (absolute.canonicalize(), absolute.parent(), absolute.file_name()) {
         (Err(error), Some(parent), Some(name)) if is_dead(&error) => {
-            Ok(parent.canonicalize().map_err(failed)?.join(name))
+            Ok(parent.canonicalize().map_err(to_error)?.join(name))
         }
-        (resolved, ..) => resolved.map_err(failed),
+        (resolved, ..) => resolved.map_err(to_error),
     }
 }
 
-/// The kernel's number of the connection behind the newest mount at a path; none when that is not one of svcfs.
-pub(crate) fn connection(at: &Path) -> Result<Option<u32>, MountError> {
-    let table = fs::read("/proc/thread-self/mountinfo").map_err(|source| unreadable(at, source))?;
-    Ok(String::from_utf8_lossy(&table).lines().rev().find_map(|line| mounted(line, at)).flatten())
+/// The FUSE connection number of the newest mount at a path; none when that is not an svcfs mount.
+pub(crate) fn connection(target: &Path) -> Result<Option<u32>, MountError> {
+    let table = fs::read("/proc/thread-self/mountinfo").map_err(|source| check_error(target, source))?;
+    Ok(String::from_utf8_lossy(&table).lines().rev().find_map(|line| parse_mount_line(line, target)).flatten())
 }
 
-/// Of a line of the mount table: none when it is about another path, else the connection when the mount is ours (proc(5): the
-/// device is the third word, `major:minor`, and the path the fifth; type and source are the first two after a lone dash).
-pub(crate) fn mounted(line: &str, at: &Path) -> Option<Option<u32>> {
+/// Parses a line of the mount table: none for another path, else the connection if it is an svcfs
+/// mount (proc(5): field 3 is the device, `major:minor`, field 5 the path; type and source follow a
+/// lone dash).
+pub(crate) fn parse_mount_line(line: &str, target: &Path) -> Option<Option<u32>> {
     let (mount, filesystem) = line.split_once(" - ")?;
-    let words: Vec<_> = mount.split(' ').collect();
-    if *words.get(4)? != escaped(at) {
+    let fields: Vec<_> = mount.split(' ').collect();
+    if *fields.get(4)? != escape(target) {
         return None;
     }
-    let mut of = filesystem.split(' ');
-    let kind = of.next()?;
-    // The second is how older versions mounted.
-    let is_ours =
-        kind.strip_prefix("fuse.") == Some(FILESYSTEM_NAME) || kind == "fuse" && of.next() == Some(FILESYSTEM_NAME);
-    // The kernel names a FUSE connection after its mount's device.
-    Some(words.get(2).filter(|_| is_ours).and_then(|device| device.split_once(':')?.1.parse().ok()))
+    let mut names = filesystem.split(' ');
+    let kind = names.next()?;
+    // The second form is from older versions of svcfs.
+    let is_svcfs =
+        kind.strip_prefix("fuse.") == Some(FILESYSTEM_NAME) || kind == "fuse" && names.next() == Some(FILESYSTEM_NAME);
+    // A FUSE connection has the number of the mount's device.
+    Some(fields.get(2).filter(|_| is_svcfs).and_then(|device| device.split_once(':')?.1.parse().ok()))
 }
 
-/// A path as the mount table writes it.
-fn escaped(path: &Path) -> String {
+/// Escapes a path as the mount table does.
+fn escape(path: &Path) -> String {
     let text = path.to_string_lossy();
     text.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012")
 }
@@ -270,6 +280,6 @@ fn is_dead(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
 }
 
-fn unreadable(mountpoint: &Path, source: io::Error) -> MountError {
+fn check_error(mountpoint: &Path, source: io::Error) -> MountError {
     MountError::Unreadable { mountpoint: mountpoint.to_owned(), source }
 }

@@ -1,11 +1,13 @@
 //! A root that is covered by its own mount.
 //!
-//! One rule: the server never meets its own mount. When that is to cover the root, it steps into a mount namespace of its own first, in which
-//! the root stays as it is, and makes and removes its mounts outside, where everybody else is.
+//! Invariant: the server never accesses its own mount. Before a mount covers the root, the server
+//! enters a mount namespace of its own in which the root stays visible. It makes and removes its
+//! mounts outside, in the original namespace.
 //!
-//! Why not by descriptors of the root, opened before it is covered? Because libgit2 and SQLite make absolute paths of all they are
-//! given (realpath(3)), and those end at the mount. In a namespace every path is right, at no cost, for every library and program.
-//! What others mount and unmount is seen in it as ever; only the root itself is kept apart.
+//! Rejected: file descriptors of the root, opened before it is covered. libgit2 and SQLite make
+//! absolute paths (realpath(3)), and those end at the mount. In a namespace every path is right,
+//! without cost, for every library and program. Other mounts and unmounts still propagate into it;
+//! only the root itself is private.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,80 +20,87 @@ use rustix::mount::{MountPropagationFlags, mount_bind_recursive, mount_change};
 
 use crate::mountpoint::{MountError, canonical, connection};
 
-/// The namespace of the thread that asks.
+/// Mount namespace of the calling thread.
 const NAMESPACE: &str = "/proc/thread-self/ns/mnt";
 
-/// Where mounts are made.
+/// The mount namespace in which mounts are made.
 #[derive(Debug, Clone, Default)]
 pub struct MountNamespace(Option<Arc<File>>);
 
 impl MountNamespace {
-    /// For a root that is to be mounted at `mountpoint`: where this process is already, unless they are the same. Then it leaves the
-    /// namespace it is in.
+    /// Chooses the namespace for mounting `root` at `mountpoint`: the current one, unless both are
+    /// the same directory. Then the calling thread enters a new namespace.
     ///
-    /// Only the calling thread and those it starts from now on are taken along: to be called before there are others.
+    /// Only the calling thread and threads it starts later are moved, so call this before there are
+    /// others.
     ///
     /// # Errors
-    /// `AlreadyMounted` when a server covers the root; `NeedsRoot` without the privilege; `Mount` when the system refuses.
+    /// `AlreadyMounted` when a mount of svcfs covers the root; `NeedsRoot` without the privilege;
+    /// `Mount` when the system refuses.
     pub fn for_mount(root: &Path, mountpoint: &Path) -> Result<Self, MountError> {
-        let (Ok(root), Ok(at)) = (canonical(root), canonical(mountpoint)) else {
-            // What is wrong with the mountpoint is told by whoever mounts; a root may be made yet.
+        let (Ok(root), Ok(target)) = (canonical(root), canonical(mountpoint)) else {
+            // Mounting reports a bad mountpoint; a missing root may be created later.
             return Ok(Self::default());
         };
-        if root != at {
+        if root != target {
             return Ok(Self::default());
         }
-        if connection(&at)?.is_some() {
-            return Err(MountError::AlreadyMounted(at));
+        if connection(&target)?.is_some() {
+            return Err(MountError::AlreadyMounted(target));
         }
-        let outside = File::open(NAMESPACE).map_err(|source| failed(&at, source))?;
-        step_aside(&at)?;
-        Ok(Self(Some(Arc::new(outside))))
+        let original = File::open(NAMESPACE).map_err(|source| mount_error(&target, source))?;
+        enter_private_namespace(&target)?;
+        Ok(Self(Some(Arc::new(original))))
     }
 
     /// Whether mounts may cover the root.
-    pub(crate) fn is_elsewhere(&self) -> bool {
+    pub(crate) fn is_separate(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The name of the namespace mounts are made in (mount_namespaces(7)).
+    /// The identity of the namespace in which mounts are made (mount_namespaces(7)).
     ///
     /// # Errors
     /// When `/proc` cannot be read.
     pub fn name(&self) -> io::Result<PathBuf> {
         match &self.0 {
-            Some(outside) => fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&**outside))),
+            Some(original) => fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&**original))),
             None => fs::read_link(NAMESPACE),
         }
     }
 
-    /// Does something there. Threads it starts stay there, so it must not start any that will touch the root.
-    pub(crate) fn visit<T: Send>(&self, work: impl FnOnce() -> Result<T, MountError> + Send) -> Result<T, MountError> {
-        let Some(outside) = &self.0 else { return work() };
-        let visit = || {
-            // A thread that shares its current directory with others cannot go elsewhere alone.
-            let moved = unshare(CloneFlags::CLONE_FS).and_then(|()| setns(&**outside, CloneFlags::CLONE_NEWNS));
-            moved.map_err(|errno| failed(Path::new("/"), errno.into()))?;
+    /// Runs `work` in that namespace. Threads it starts stay there, so it must not start threads
+    /// that access the root.
+    pub(crate) fn run_inside<T: Send>(
+        &self,
+        work: impl FnOnce() -> Result<T, MountError> + Send,
+    ) -> Result<T, MountError> {
+        let Some(original) = &self.0 else { return work() };
+        let run = || {
+            // setns(2) refuses a thread that shares its current directory with others.
+            let joined = unshare(CloneFlags::CLONE_FS).and_then(|()| setns(&**original, CloneFlags::CLONE_NEWNS));
+            joined.map_err(|errno| mount_error(Path::new("/"), errno.into()))?;
             work()
         };
-        let visited = thread::scope(|scope| scope.spawn(visit).join());
-        visited.unwrap_or_else(|_| Err(failed(Path::new("/"), io::Error::other("the thread that mounts panicked"))))
+        let outcome = thread::scope(|scope| scope.spawn(run).join());
+        outcome.unwrap_or_else(|_| Err(mount_error(Path::new("/"), io::Error::other("the mount thread panicked"))))
     }
 }
 
-/// Into a namespace in which `root` is mounted upon itself: what covers the root outside comes in here beneath that.
-fn step_aside(root: &Path) -> Result<(), MountError> {
+/// Enters a namespace in which `root` is bind-mounted on itself: a mount that covers it outside
+/// propagates to below that.
+fn enter_private_namespace(root: &Path) -> Result<(), MountError> {
     match unshare(CloneFlags::CLONE_NEWNS) {
         Err(nix::errno::Errno::EPERM) => return Err(MountError::NeedsRoot(root.to_owned())),
-        outcome => outcome.map_err(|errno| failed(root, errno.into()))?,
+        outcome => outcome.map_err(|errno| mount_error(root, errno.into()))?,
     }
-    let everything = MountPropagationFlags::REC;
-    mount_change("/", MountPropagationFlags::DOWNSTREAM | everything)
+    let recursive = MountPropagationFlags::REC;
+    mount_change("/", MountPropagationFlags::DOWNSTREAM | recursive)
         .and_then(|()| mount_bind_recursive(root, root))
-        .and_then(|()| mount_change(root, MountPropagationFlags::PRIVATE | everything))
-        .map_err(|errno| failed(root, errno.into()))
+        .and_then(|()| mount_change(root, MountPropagationFlags::PRIVATE | recursive))
+        .map_err(|errno| mount_error(root, errno.into()))
 }
 
-fn failed(mountpoint: &Path, source: io::Error) -> MountError {
+fn mount_error(mountpoint: &Path, source: io::Error) -> MountError {
     MountError::Mount { mountpoint: mountpoint.to_owned(), source }
 }

@@ -1,14 +1,17 @@
-//! Files that the kernel reads by itself, from the disk of the root (FUSE passthrough, Linux 6.9): no request comes here for their content.
+//! FUSE passthrough (Linux 6.9): the kernel reads these files directly from the root's disk,
+//! without requests to svcfs.
 //!
-//! One rule: only what is not written in place. Such a handle goes on with the file it has opened when the file is replaced, which for
-//! a picture is what any disk does, and for a database would be wrong. So it is large files of kinds that programs write as a whole, those
-//! that nobody has open otherwise, and those too large to be recorded, which are changed where they are on the disk.
+//! Invariant: only files that are not edited in place. An open passthrough handle keeps its backing
+//! file when the file is replaced, as on any disk; for a database that would be wrong. Eligible are
+//! large files of types that programs replace on save and that have no other open handle, and files
+//! too large for versions, which are changed on disk.
 //!
-//! The kernel wants one backing file for all handles of an inode, and maps that one for whoever maps the file, past all of ours: past the
-//! newer file that took its place, and past gates, authors and the log. So while some handles of an inode are passed on, whoever opens the
-//! file to write, or after it was replaced, is told that the inode is stale. The kernel looks the name up again, once, and finds another inode
-//! of the same node (another number: see [`node`]) of which nothing is passed on, nor will be for a moment. The one before is its open
-//! handles' alone.
+//! The kernel uses one backing file for all handles of an inode, also for mappings. A mapping would
+//! bypass a newer file, gates, authors and the log. So while an inode has passthrough handles, an
+//! open for writing, or after the file was replaced, gets `ESTALE`. The kernel then looks the name
+//! up again, once, and gets another inode of the same node (another number: see [`node`]), on which
+//! passthrough is suspended for [`RETRY_WINDOW`]. The previous inode belongs to its open handles
+//! only.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,19 +24,19 @@ use parking_lot::Mutex;
 use svcfs_base::{MAX_FILE_BYTES, TreePath};
 use svcfs_vfs::NodeId;
 
-use crate::convert::{NEXT_INODE, inode, node};
+use crate::convert::{GENERATION_STRIDE, inode, node};
 
-/// So often a node gets another inode. After that nothing of it is passed on.
-const MAX_INODES: u64 = 1 << 16;
+/// Maximum inodes of a node. After that it is not eligible for passthrough.
+const MAX_GENERATIONS: u64 = 1 << 16;
 
-/// Longer than it takes the kernel from an opening that was sent back to the next one of the same program.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Longer than the kernel takes from an `ESTALE` to the next open of the same program.
+const RETRY_WINDOW: Duration = Duration::from_secs(1);
 
-/// Smaller files are better kept in the system's cache from one opening to the next, in bytes.
-const MIN_BYTES: u64 = 1 << 20;
+/// Smaller files, in bytes, are served faster by a page cache that survives from open to open.
+const MIN_FILE_BYTES: u64 = 1 << 20;
 
-/// Kinds beside pictures, sound, films and fonts that are written as a whole.
-const WHOLE: [&str; 8] = [
+/// Types that programs replace on save, besides images, audio, video and fonts.
+const REPLACED_ON_SAVE: [&str; 8] = [
     "application/pdf",
     "application/zip",
     "application/epub+zip",
@@ -44,25 +47,25 @@ const WHOLE: [&str; 8] = [
     "application/x-xz",
 ];
 
-/// The open files of a mount, and those that are passed on.
+/// Open files of a mount, with their backing files.
 #[derive(Default)]
 pub(crate) struct PassthroughFiles {
-    /// Whether this kernel can and lets us.
-    is_on: AtomicBool,
+    /// Whether the kernel supports and permits passthrough.
+    is_enabled: AtomicBool,
     open: Mutex<HashMap<u64, PassthroughNode>>,
-    /// Nodes that somebody who was sent back looked up: which inode they have.
-    inodes: Mutex<HashMap<u64, InodeGeneration>>,
-    /// Whether there is any such node: most often there is none.
-    has_others: AtomicBool,
-    /// Threads whose opening was answered with `ESTALE`, and when: they look once more.
-    sent_back: Mutex<HashMap<u32, Instant>>,
+    /// Nodes with another inode than their first.
+    generations: Mutex<HashMap<u64, InodeGeneration>>,
+    /// Whether `generations` was ever used: mostly it was not.
+    has_generations: AtomicBool,
+    /// Threads whose open was answered with `ESTALE`, and when: they look the name up again.
+    retrying_threads: Mutex<HashMap<u32, Instant>>,
 }
 
-/// Which inode of its node it is, counted from the first; and when somebody was last sent to it, who must not be sent back again.
+/// Number of a node's inode, from 0, and when a lookup was last directed to it.
 #[derive(Clone, Copy)]
 struct InodeGeneration {
     number: u64,
-    sought: Instant,
+    last_retry: Instant,
 }
 
 #[derive(Default)]
@@ -73,122 +76,124 @@ struct PassthroughNode {
 
 struct BackingFile {
     id: BackingId,
-    /// Which file of the disk it is, and as of when.
+    /// Identifies the backing file and its state.
     identity: Option<DiskIdentity>,
 }
 
-/// Device, inode, size and time of the last change.
+/// Device, inode, size and change time.
 type DiskIdentity = (u64, u64, u64, i64, i64);
 
-/// A handle about to be told to the kernel.
+/// A handle for the reply to an open.
 pub(crate) struct OpenReply {
-    /// Its number.
     pub(crate) handle: FileHandle,
-    /// How the kernel is to cache it, where nothing is passed on.
+    /// Cache flags to use without passthrough.
     pub(crate) flags: FopenFlags,
-    /// Whether nothing can be written through it.
+    /// Whether the handle is read-only.
     pub(crate) is_reader: bool,
 }
 
 impl PassthroughFiles {
-    /// The kernel can.
-    pub(crate) fn begin(&self) {
-        self.is_on.store(true, Ordering::Relaxed);
+    pub(crate) fn enable(&self) {
+        self.is_enabled.store(true, Ordering::Relaxed);
     }
 
-    /// How a file is opened to be written only: past the page cache, if it is one that is passed on to its readers. They would find nothing there,
-    /// and to fill it takes as long as to write the file.
-    pub(crate) fn to_write(&self, flags: OpenFlags, name: &str) -> FopenFlags {
-        let is_fit = flags.acc_mode() == OpenAccMode::O_WRONLY && is_written_whole(name);
-        if is_fit && self.is_on.load(Ordering::Relaxed) { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() }
-    }
-
-    /// The inode of a node that names lead to now.
-    pub(crate) fn present(&self, of: NodeId) -> INodeNo {
-        let number = self.turn(of).map_or(0, |turn| turn.number);
-        INodeNo(inode(of).0 + number * NEXT_INODE)
-    }
-
-    fn turn(&self, of: NodeId) -> Option<InodeGeneration> {
-        if self.has_others() { self.inodes.lock().get(&of.0).copied() } else { None }
-    }
-
-    /// The same for a thread that looks a name up. One that was sent back a moment ago is not sent back again: it finds an inode of which nothing
-    /// is passed on.
-    pub(crate) fn looked_up(&self, of: NodeId, thread: u32) -> INodeNo {
-        if self.sent_back.lock().get(&thread).is_none_or(|at| at.elapsed() >= AGAIN) {
-            return self.present(of);
+    /// Flags for a file opened only to write: bypasses the page cache if readers use passthrough.
+    /// They would not read those pages, and filling them takes as long as writing the file.
+    pub(crate) fn write_open_flags(&self, flags: OpenFlags, name: &str) -> FopenFlags {
+        let is_eligible = flags.acc_mode() == OpenAccMode::O_WRONLY && is_replaced_on_save(name);
+        if is_eligible && self.is_enabled.load(Ordering::Relaxed) {
+            FopenFlags::FOPEN_DIRECT_IO
+        } else {
+            FopenFlags::empty()
         }
-        self.another(of, &self.open.lock());
-        self.present(of)
     }
 
-    /// Gives a node an inode of which nothing is passed on, nor will be for a moment.
-    fn another(&self, of: NodeId, all: &HashMap<u64, PassthroughNode>) {
-        let is_passed_on = all.get(&self.present(of).0).is_some_and(|open| open.backing.is_some());
-        let number = self.turn(of).map_or(0, |turn| turn.number) + u64::from(is_passed_on);
-        self.inodes.lock().insert(of.0, InodeGeneration { number, sought: Instant::now() });
-        self.has_others.store(true, Ordering::Release);
+    /// The inode that names of a node resolve to now.
+    pub(crate) fn current_inode(&self, target: NodeId) -> INodeNo {
+        let number = self.generation(target).map_or(0, |generation| generation.number);
+        INodeNo(inode(target).0 + number * GENERATION_STRIDE)
     }
 
-    /// A thread's opening is answered with this: the kernel looks the name up once more for it. Threads of another namespace all have the
-    /// number 0, which says nothing of who looks up.
-    pub(crate) fn send_back(&self, thread: u32) -> Errno {
-        let mut sent_back = self.sent_back.lock();
-        sent_back.retain(|_, at| at.elapsed() < AGAIN);
+    fn generation(&self, target: NodeId) -> Option<InodeGeneration> {
+        if self.has_generations() { self.generations.lock().get(&target.0).copied() } else { None }
+    }
+
+    /// The inode for a lookup by a thread. A thread that just got `ESTALE` gets an inode without
+    /// passthrough, so that it does not get `ESTALE` again.
+    pub(crate) fn inode_for_lookup(&self, target: NodeId, thread: u32) -> INodeNo {
+        if self.retrying_threads.lock().get(&thread).is_none_or(|at| at.elapsed() >= RETRY_WINDOW) {
+            return self.current_inode(target);
+        }
+        self.advance_generation(target, &self.open.lock());
+        self.current_inode(target)
+    }
+
+    /// Gives a node an inode without passthrough, and suspends passthrough on it for a moment.
+    fn advance_generation(&self, target: NodeId, nodes: &HashMap<u64, PassthroughNode>) {
+        let has_backing = nodes.get(&self.current_inode(target).0).is_some_and(|open| open.backing.is_some());
+        let number = self.generation(target).map_or(0, |generation| generation.number) + u64::from(has_backing);
+        self.generations.lock().insert(target.0, InodeGeneration { number, last_retry: Instant::now() });
+        self.has_generations.store(true, Ordering::Release);
+    }
+
+    /// Remembers that a thread's open gets `ESTALE`, upon which the kernel looks the name up once
+    /// more. Threads of another PID namespace all have number 0 and cannot be recognized.
+    pub(crate) fn retry_lookup(&self, thread: u32) -> Errno {
+        let mut retrying_threads = self.retrying_threads.lock();
+        retrying_threads.retain(|_, at| at.elapsed() < RETRY_WINDOW);
         if thread != 0 {
-            sent_back.insert(thread, Instant::now());
+            retrying_threads.insert(thread, Instant::now());
         }
         Errno::ESTALE
     }
 
-    /// The kernel does not know a node any more, nor does anybody.
-    pub(crate) fn forgotten(&self, of: NodeId) {
-        self.inodes.lock().remove(&of.0);
+    /// Forgets a node that the kernel does not reference any more.
+    pub(crate) fn forget(&self, target: NodeId) {
+        self.generations.lock().remove(&target.0);
     }
 
     /// Whether some node may have another inode than its first.
-    pub(crate) fn has_others(&self) -> bool {
-        self.has_others.load(Ordering::Acquire)
+    pub(crate) fn has_generations(&self) -> bool {
+        self.has_generations.load(Ordering::Acquire)
     }
 
-    /// A file is about to be opened by a thread, by somebody who only reads or not; `file` as for [`Passing::give`], which comes next, or
-    /// [`Passing::closed`].
+    /// Admits an open by a thread; `file` as for [`Self::reply_open`], which must follow, or
+    /// [`Self::close`].
     ///
     /// # Errors
-    /// `ESTALE` when it must be opened by another inode, which the kernel then looks up.
-    pub(crate) fn enter(
+    /// `ESTALE` when another inode must be opened, which the kernel then looks up.
+    pub(crate) fn admit_open(
         &self,
         inode: INodeNo,
         (thread, is_reader): (u32, bool),
         file: impl FnOnce() -> Option<File>,
     ) -> Result<(), Errno> {
-        if !self.is_on.load(Ordering::Relaxed) {
+        if !self.is_enabled.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let mut all = self.open.lock();
-        let is_good = match all.get(&inode.0) {
-            _ if self.present(node(inode)) != inode => false,
+        let mut nodes = self.open.lock();
+        let is_admitted = match nodes.get(&inode.0) {
+            _ if self.current_inode(node(inode)) != inode => false,
             Some(PassthroughNode { backing: Some(backing), .. }) => {
-                let now = if is_reader { file().and_then(|file| identity(&file)) } else { None };
-                now.is_some() && now == backing.identity
+                let current = if is_reader { file().and_then(|file| identity(&file)) } else { None };
+                current.is_some() && current == backing.identity
             }
             Some(_) | None => true,
         };
-        if !is_good {
+        if !is_admitted {
             if thread == 0 {
-                // It cannot be known again when it looks the name up.
-                self.another(node(inode), &all);
+                // Its next lookup cannot be recognized.
+                self.advance_generation(node(inode), &nodes);
             }
-            return Err(self.send_back(thread));
+            return Err(self.retry_lookup(thread));
         }
-        all.entry(inode.0).or_default().handles += 1;
+        nodes.entry(inode.0).or_default().handles += 1;
         Ok(())
     }
 
-    /// Answers that a file is open. `file` is the file of the disk that has exactly what is to be read; none when there is no such file now, or
-    /// when it is not fit to be passed on.
-    pub(crate) fn give(
+    /// Replies to an open. `file` is the file on disk with exactly the content to read; none when
+    /// there is no such file now, or it is not eligible.
+    pub(crate) fn reply_open(
         &self,
         reply: ReplyOpen,
         inode: INodeNo,
@@ -196,22 +201,22 @@ impl PassthroughFiles {
         file: impl FnOnce() -> Option<File>,
     ) {
         let OpenReply { handle, flags, is_reader } = opened;
-        let mut all = self.open.lock();
-        let Some(open) = all.get_mut(&inode.0) else { return reply.opened(handle, flags) };
-        // Whoever else is about to open it is counted already.
+        let mut nodes = self.open.lock();
+        let Some(open) = nodes.get_mut(&inode.0) else { return reply.opened(handle, flags) };
+        // Concurrent opens are counted already.
         let is_first = is_reader && open.handles == 1 && open.backing.is_none();
         if is_first
-            && self.turn(node(inode)).is_none_or(|turn| turn.sought.elapsed() >= AGAIN)
-            && inode.0 / NEXT_INODE < MAX_INODES
-            && self.is_on.load(Ordering::Relaxed)
+            && self.generation(node(inode)).is_none_or(|generation| generation.last_retry.elapsed() >= RETRY_WINDOW)
+            && inode.0 / GENERATION_STRIDE < MAX_GENERATIONS
+            && self.is_enabled.load(Ordering::Relaxed)
             && let Some(file) = file()
         {
             match reply.open_backing(&file) {
                 Ok(id) => open.backing = Some(BackingFile { id, identity: identity(&file) }),
                 Err(error) => {
-                    // Not as root, or a disk that lies upon others.
-                    tracing::debug!(%error, "files are not passed on to the disk");
-                    self.is_on.store(false, Ordering::Relaxed);
+                    // Not root, or a stacked filesystem.
+                    tracing::debug!(%error, "passthrough is off: the kernel refused a backing file");
+                    self.is_enabled.store(false, Ordering::Relaxed);
                 }
             }
         }
@@ -221,20 +226,19 @@ impl PassthroughFiles {
         }
     }
 
-    /// A handle that the kernel has, and that is none of [`Passing::give`].
-    pub(crate) fn opened(&self, inode: INodeNo) {
-        if self.is_on.load(Ordering::Relaxed) {
+    /// Counts a handle that is not opened by [`Self::reply_open`].
+    pub(crate) fn register_open(&self, inode: INodeNo) {
+        if self.is_enabled.load(Ordering::Relaxed) {
             self.open.lock().entry(inode.0).or_default().handles += 1;
         }
     }
 
-    /// A handle is closed.
-    pub(crate) fn closed(&self, inode: INodeNo) {
-        let mut all = self.open.lock();
-        if let Some(open) = all.get_mut(&inode.0) {
+    pub(crate) fn close(&self, inode: INodeNo) {
+        let mut nodes = self.open.lock();
+        if let Some(open) = nodes.get_mut(&inode.0) {
             open.handles = open.handles.saturating_sub(1);
             if open.handles == 0 {
-                all.remove(&inode.0);
+                nodes.remove(&inode.0);
             }
         }
     }
@@ -245,15 +249,15 @@ fn identity(file: &File) -> Option<DiskIdentity> {
     Some((stat.dev(), stat.ino(), stat.size(), stat.mtime(), stat.mtime_nsec()))
 }
 
-/// Whether a file is one that programs write as a whole, or that is changed where it is on the disk, and worth being passed on.
-pub(crate) fn is_fit(path: &TreePath, size: u64) -> bool {
-    size > MAX_FILE_BYTES as u64 || (size >= MIN_BYTES && is_written_whole(path.name()))
+/// Whether a file is large enough, and either replaced on save or too large for versions.
+pub(crate) fn is_eligible(path: &TreePath, size: u64) -> bool {
+    size > MAX_FILE_BYTES as u64 || (size >= MIN_FILE_BYTES && is_replaced_on_save(path.name()))
 }
 
-fn is_written_whole(name: &str) -> bool {
+fn is_replaced_on_save(name: &str) -> bool {
     mime_guess::from_path(name).first_raw().is_some_and(|kind| {
         let (family, _) = kind.split_once('/').unwrap_or((kind, ""));
-        matches!(family, "image" | "audio" | "video" | "font") || WHOLE.contains(&kind)
+        matches!(family, "image" | "audio" | "video" | "font") || REPLACED_ON_SAVE.contains(&kind)
     })
 }
 
@@ -263,11 +267,11 @@ mod tests {
 
     #[test]
     fn threads_of_another_namespace_are_not_taken_for_one_that_was_sent_back() {
-        let passing = PassthroughFiles::default();
+        let files = PassthroughFiles::default();
         for (thread, is_noted) in [(0, false), (17, true)] {
-            passing.send_back(thread);
-            passing.looked_up(NodeId(5), thread);
-            assert_eq!(passing.has_others(), is_noted, "{thread}");
+            files.retry_lookup(thread);
+            files.inode_for_lookup(NodeId(5), thread);
+            assert_eq!(files.has_generations(), is_noted, "{thread}");
         }
     }
 
@@ -287,7 +291,7 @@ mod tests {
             ("core", 60 * mebibyte, false),
             ("core", 65 * mebibyte, true),
         ] {
-            assert_eq!(is_fit(&TreePath::parse(name).unwrap(), size), expected, "{name}, {size}");
+            assert_eq!(is_eligible(&TreePath::parse(name).unwrap(), size), expected, "{name}, {size}");
         }
     }
 }

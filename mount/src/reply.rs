@@ -1,4 +1,4 @@
-//! The one way a request is answered: call, log a fault once, reply.
+//! Answers every request in one way: call, log a fault once, reply.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use fuser::{
 use svcfs_base::{Fault, Kind, LogLevel};
 use svcfs_vfs::DiskSpace;
 
-use crate::convert::{ABSENT_TTL, KNOWN_TTL, NOTHING, kept_for};
+use crate::convert::{ENTRY_TTL, NEGATIVE_TTL, NO_ENTRY, attr_ttl};
 
-/// Why a request is not answered with a value.
+/// Why a request fails.
 pub(crate) enum RequestFailure {
-    /// The vfs refused or failed; logged at its own severity.
+    /// Refused or failed in the vfs; logged at its own severity.
     Fault(Fault),
-    /// An ordinary word of the protocol, such as "no such attribute"; not logged.
-    Word(Errno),
+    /// An expected error of the protocol, such as "no such attribute"; not logged.
+    Errno(Errno),
 }
 
 impl From<Fault> for RequestFailure {
@@ -30,85 +30,84 @@ impl From<Fault> for RequestFailure {
 
 impl From<Errno> for RequestFailure {
     fn from(errno: Errno) -> Self {
-        Self::Word(errno)
+        Self::Errno(errno)
     }
 }
 
-/// Of a node the kernel named by number: its file is gone since it looked the name up. Told so, the kernel looks again, and makes
-/// the file when it was asked to; `ENOENT` it would hand to the program.
-pub(crate) fn gone(fault: Fault) -> RequestFailure {
-    if fault.kind() == Kind::NotFound { RequestFailure::Word(Errno::ESTALE) } else { RequestFailure::Fault(fault) }
+/// Maps `NotFound` to `ESTALE` for requests by inode. On `ESTALE` the kernel looks the name up
+/// again, and creates the file if the program asked for that; `ENOENT` would go to the program.
+pub(crate) fn or_stale(fault: Fault) -> RequestFailure {
+    if fault.kind() == Kind::NotFound { RequestFailure::Errno(Errno::ESTALE) } else { RequestFailure::Fault(fault) }
 }
 
 /// A reply that can carry an error number.
 pub(crate) trait ErrorReply: Sized {
-    /// Answers with an error number.
-    fn refuse(self, errno: Errno);
+    fn send_error(self, errno: Errno);
 }
 
 /// A reply that can carry a `T`.
 pub(crate) trait ValueReply<T>: ErrorReply {
-    /// Answers with a value.
-    fn give(self, value: T);
+    fn send_value(self, value: T);
 }
 
-/// Told of each request that was answered: which one, how (`ok`, `word` for an ordinary no of the protocol, or the kind of the fault), and how
-/// long that took. Called before the kernel hears it; must not block.
+/// Called for each answered request with its name, its outcome (`ok`, `word` for an expected error
+/// number, else the kind of the fault) and its duration. Runs before the reply is sent; must not
+/// block.
 pub type OnAnswer = Arc<dyn Fn(&'static str, &'static str, Duration) + Send + Sync>;
 
-/// What is asked, and who is told of it.
+/// The name of a request, and the hook to call for it.
 pub(crate) struct FuseRequest<'a> {
     pub(crate) operation: &'static str,
-    pub(crate) told: Option<&'a OnAnswer>,
+    pub(crate) on_answer: Option<&'a OnAnswer>,
 }
 
 impl From<&'static str> for FuseRequest<'_> {
     fn from(operation: &'static str) -> Self {
-        Self { operation, told: None }
+        Self { operation, on_answer: None }
     }
 }
 
-/// Makes the call and answers the kernel with its outcome.
+/// Makes the call and replies with its outcome.
 pub(crate) fn answer<'a, T, E: Into<RequestFailure>, R: ValueReply<T>>(
-    asked: impl Into<FuseRequest<'a>>,
+    request: impl Into<FuseRequest<'a>>,
     reply: R,
     call: impl FnOnce() -> Result<T, E>,
 ) {
-    answer_with(asked, reply, call, R::give);
+    answer_with(request, reply, call, R::send_value);
 }
 
-/// Like [`answer`], for replies that are filled rather than given a value.
+/// Like [`answer`], with a closure that fills the reply.
 ///
-/// A panic in the call costs its caller `EIO` and not the mount one of its threads: a session whose threads are gone would hang
-/// every process that touches the mount.
+/// A panic in the call becomes `EIO` and does not end the thread: a session without threads would
+/// hang every process that touches the mount.
 pub(crate) fn answer_with<'a, T, E: Into<RequestFailure>, R: ErrorReply>(
-    asked: impl Into<FuseRequest<'a>>,
+    request: impl Into<FuseRequest<'a>>,
     reply: R,
     call: impl FnOnce() -> Result<T, E>,
-    give: impl FnOnce(R, T),
+    send: impl FnOnce(R, T),
 ) {
-    let (FuseRequest { operation, told }, begun) = (asked.into(), Instant::now());
+    let (FuseRequest { operation, on_answer }, started) = (request.into(), Instant::now());
     let outcome = catch_unwind(AssertUnwindSafe(|| call().map_err(E::into)));
     let outcome = outcome.unwrap_or_else(|_| Err(Fault::internal("the request panicked").into()));
-    if let Some(told) = told {
-        let how = match &outcome {
+    if let Some(on_answer) = on_answer {
+        let outcome_name = match &outcome {
             Ok(_) => "ok",
-            Err(RequestFailure::Word(_)) => "word",
+            Err(RequestFailure::Errno(_)) => "word",
             Err(RequestFailure::Fault(fault)) => fault.kind().name(),
         };
-        told(operation, how, begun.elapsed());
+        on_answer(operation, outcome_name, started.elapsed());
     }
     match outcome {
-        Ok(value) => give(reply, value),
-        Err(RequestFailure::Word(errno)) => reply.refuse(errno),
+        Ok(value) => send(reply, value),
+        Err(RequestFailure::Errno(errno)) => reply.send_error(errno),
         Err(RequestFailure::Fault(fault)) => {
             log(operation, &fault);
-            reply.refuse(Errno::from_i32(fault.kind().errno()));
+            reply.send_error(Errno::from_i32(fault.kind().errno()));
         }
     }
 }
 
-/// Tells the log of a fault, at the fault's own severity.
+/// Logs a fault at its own severity.
 pub(crate) fn log(operation: &'static str, fault: &Fault) {
     let kind = fault.kind().name();
     match fault.kind().level() {
@@ -118,93 +117,93 @@ pub(crate) fn log(operation: &'static str, fault: &Fault) {
     }
 }
 
-macro_rules! refuse {
+macro_rules! impl_error_reply {
     ($($reply:ty),*) => { $(impl ErrorReply for $reply {
-        fn refuse(self, errno: Errno) { self.error(errno); }
+        fn send_error(self, errno: Errno) { self.error(errno); }
     })* };
 }
 
-refuse! {
+impl_error_reply! {
     ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
     ReplyStatfs, ReplyWrite, ReplyXattr
 }
 
 impl ValueReply<()> for ReplyEmpty {
-    fn give(self, (): ()) {
+    fn send_value(self, (): ()) {
         self.ok();
     }
 }
 
 impl ValueReply<FileAttr> for ReplyAttr {
-    fn give(self, attributes: FileAttr) {
-        self.attr(&kept_for(&attributes), &attributes);
+    fn send_value(self, attributes: FileAttr) {
+        self.attr(&attr_ttl(&attributes), &attributes);
     }
 }
 
 impl ValueReply<FileAttr> for ReplyEntry {
-    fn give(self, attributes: FileAttr) {
-        self.entry_with_ttls(&kept_for(&attributes), &KNOWN_TTL, &attributes, Generation(0));
+    fn send_value(self, attributes: FileAttr) {
+        self.entry_with_ttls(&attr_ttl(&attributes), &ENTRY_TTL, &attributes, Generation(0));
     }
 }
 
-/// What was found, and for how long the kernel may keep its name at most; that nothing is there it remembers for a moment.
+/// Attributes (none: no such entry), and how long the kernel may cache the name at most.
 pub(crate) struct LookupReply(pub(crate) Option<FileAttr>, pub(crate) Duration);
 
 impl ValueReply<LookupReply> for ReplyEntry {
-    fn give(self, LookupReply(found, kept): LookupReply) {
-        match found {
+    fn send_value(self, LookupReply(entry, ttl): LookupReply) {
+        match entry {
             Some(attributes) => {
-                self.entry_with_ttls(&kept_for(&attributes), &kept.min(KNOWN_TTL), &attributes, Generation(0));
+                self.entry_with_ttls(&attr_ttl(&attributes), &ttl.min(ENTRY_TTL), &attributes, Generation(0));
             }
-            None => self.entry(&kept.min(ABSENT_TTL), &NOTHING, Generation(0)),
+            None => self.entry(&ttl.min(NEGATIVE_TTL), &NO_ENTRY, Generation(0)),
         }
     }
 }
 
 impl ValueReply<Bytes> for ReplyData {
-    fn give(self, content: Bytes) {
+    fn send_value(self, content: Bytes) {
         self.data(&content);
     }
 }
 
 impl ValueReply<(FileHandle, FopenFlags)> for ReplyOpen {
-    fn give(self, (handle, flags): (FileHandle, FopenFlags)) {
+    fn send_value(self, (handle, flags): (FileHandle, FopenFlags)) {
         self.opened(handle, flags);
     }
 }
 
 impl ValueReply<(FileAttr, FileHandle, FopenFlags)> for ReplyCreate {
-    fn give(self, (attributes, handle, flags): (FileAttr, FileHandle, FopenFlags)) {
-        self.created(&KNOWN_TTL, &attributes, Generation(0), handle, flags);
+    fn send_value(self, (attributes, handle, flags): (FileAttr, FileHandle, FopenFlags)) {
+        self.created(&ENTRY_TTL, &attributes, Generation(0), handle, flags);
     }
 }
 
 impl ValueReply<u32> for ReplyWrite {
-    fn give(self, written: u32) {
+    fn send_value(self, written: u32) {
         self.written(written);
     }
 }
 
 impl ValueReply<u64> for ReplyLseek {
-    fn give(self, offset: u64) {
-        // Every offset the kernel asked from is a number of its own kind.
+    fn send_value(self, offset: u64) {
+        // The kernel asked from an `i64` offset, so the result fits.
         self.offset(offset.cast_signed());
     }
 }
 
 impl ValueReply<DiskSpace> for ReplyStatfs {
-    fn give(self, disk: DiskSpace) {
+    fn send_value(self, disk: DiskSpace) {
         let DiskSpace { block_size, blocks, free, available, files, files_free } = disk;
         self.statfs(blocks, free, available, files, files_free, block_size, 255, block_size);
     }
 }
 
-/// The value, and the room the caller has for it; no room asks for the size.
+/// The value, and the caller's buffer size; 0 asks for the length.
 impl ValueReply<(Vec<u8>, u32)> for ReplyXattr {
-    fn give(self, (value, room): (Vec<u8>, u32)) {
+    fn send_value(self, (value, capacity): (Vec<u8>, u32)) {
         match u32::try_from(value.len()) {
-            Ok(size) if room == 0 => self.size(size),
-            Ok(size) if size <= room => self.data(&value),
+            Ok(size) if capacity == 0 => self.size(size),
+            Ok(size) if size <= capacity => self.data(&value),
             Ok(_) | Err(_) => self.error(Errno::ERANGE),
         }
     }

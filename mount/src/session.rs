@@ -1,4 +1,4 @@
-//! A mount from its start to its end.
+//! Lifecycle of a mount.
 
 use std::convert::Infallible;
 use std::io::ErrorKind;
@@ -21,36 +21,37 @@ use crate::namespace::MountNamespace;
 use crate::reply::OnAnswer;
 use crate::views::KnowledgeSource;
 
-/// How a space is mounted.
+/// How to mount a space.
 #[derive(Clone)]
 pub struct MountOptions {
-    /// Where the present moment comes from, for `touch` and its like.
+    /// Source of the current time, for `touch` and the like.
     pub clock: Arc<dyn Clock>,
-    /// How many requests are served at the same time, at least 1. A save that waits for its commit holds one of them.
+    /// Number of concurrent requests, at least 1. A save that waits for its commit occupies one.
     pub threads: usize,
-    /// Whether nothing can be changed through the mount (`EROFS`).
+    /// Mount read-only (`EROFS`).
     pub is_read_only: bool,
-    /// The tree as it was then is shown, read-only, instead of the tree as it is.
+    /// Show the tree as it was in this state, read-only, instead of the current one.
     pub past_state: Option<PastState>,
-    /// Whether no program on the mount can be started (`EACCES`).
+    /// Mount with noexec (`EACCES`).
     pub is_noexec: bool,
-    /// Whether every user may use the mount, under the permissions of the files. Always so when root mounts; for others
-    /// `/etc/fuse.conf` must allow it.
+    /// Let every user use the mount, under the permissions of the files. Always set when root
+    /// mounts; other users need `user_allow_other` in `/etc/fuse.conf`.
     pub allow_other: bool,
-    /// Whose name a change gets.
+    /// Chooses the author of a change.
     pub attribution: AttributionPolicy,
-    /// Where the mount is made.
+    /// The namespace in which the mount is made.
     pub namespace: MountNamespace,
-    /// Called when the mount is over, however it came to its end; from a thread that ends with it.
+    /// Called when the mount ends, for whatever reason, from a thread that ends with it.
     pub on_end: Option<Arc<dyn Fn() + Send + Sync>>,
-    /// Told of each request of the kernel that was answered.
+    /// Called for each answered kernel request.
     pub on_answer: Option<OnAnswer>,
-    /// Who knows what is in the pages; without, what only knowledge can show is not there.
+    /// Source of search results, tags, links and lint findings; without it, views that need them do
+    /// not exist.
     pub knowledge: Option<Arc<dyn KnowledgeSource>>,
 }
 
 impl MountOptions {
-    /// Everything but these two as most mounts want it.
+    /// The defaults of most mounts.
     pub fn new(clock: Arc<dyn Clock>, threads: usize) -> Self {
         Self {
             clock,
@@ -68,160 +69,174 @@ impl MountOptions {
     }
 }
 
-/// A session of the kernel with a filesystem of ours, from its start to its end.
+/// A FUSE session, local or remote.
 pub(crate) struct FuseSession {
     pub(crate) mountpoint: PathBuf,
-    /// What the kernel calls it; another mount may be at the same path by the time this one is over.
+    /// FUSE connection number; another mount may be at the same path when this one has ended.
     connection: Option<u32>,
-    outside: MountNamespace,
+    namespace: MountNamespace,
     /// Disconnected when the session has answered its last request.
-    ended: Receiver<Infallible>,
-    /// Never dropped: fuser 0.18 would unmount the path once more, and by then it may be somebody else's mountpoint. Costs one
-    /// file descriptor until the process ends.
-    session: ManuallyDrop<BackgroundSession>,
+    end_signal: Receiver<Infallible>,
+    /// Never dropped: fuser 0.18 would unmount the path again, which may be another mount by then.
+    /// Costs one file descriptor until the process exits.
+    background: ManuallyDrop<BackgroundSession>,
 }
 
 impl FuseSession {
-    /// Mounts what `filesystem` makes at a mountpoint that was found to serve; `source` is what the mount table shows.
+    /// Mounts a filesystem at a checked mountpoint; `source` appears in the mount table.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// `AllowOtherDenied`; `Mount` when the system refuses.
     pub(crate) fn start<F: Filesystem + Send + 'static>(
         filesystem: impl FnOnce(SessionSentinel) -> F,
         (source, mountpoint): (&str, PathBuf),
         options: &MountOptions,
     ) -> Result<Self, MountError> {
-        let failed = |source| MountError::Mount { mountpoint: mountpoint.clone(), source };
-        let (alive, ended) = channel();
-        let filesystem = filesystem(SessionSentinel { open: Some(alive), on_end: options.on_end.clone() });
+        let mount_error = |source| MountError::Mount { mountpoint: mountpoint.clone(), source };
+        let (alive, end_signal) = channel();
+        let filesystem = filesystem(SessionSentinel { alive: Some(alive), on_end: options.on_end.clone() });
         let config = config(options, source);
         let (session, connection) =
-            options.namespace.visit(|| match Session::new(filesystem, &mountpoint, &config) {
-                // fusermount's only refusal of this kind; those of the system have a number.
+            options.namespace.run_inside(|| match Session::new(filesystem, &mountpoint, &config) {
+                // The only such refusal of fusermount; those of the system have an errno.
                 Err(error) if error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none() => {
                     Err(MountError::AllowOtherDenied(mountpoint.clone()))
                 }
-                mounted => Ok((mounted.map_err(failed)?, connection(&mountpoint)?)),
+                outcome => Ok((outcome.map_err(mount_error)?, connection(&mountpoint)?)),
             })?;
-        // Not out there: its threads read and write the root.
-        let session = ManuallyDrop::new(session.spawn().map_err(failed)?);
+        // Outside `visit`, because these threads access the root.
+        let background = ManuallyDrop::new(session.spawn().map_err(mount_error)?);
         tracing::info!(mountpoint = %mountpoint.display(), "mounted");
-        Ok(Self { mountpoint, connection, outside: options.namespace.clone(), ended, session })
+        Ok(Self { mountpoint, connection, namespace: options.namespace.clone(), end_signal, background })
     }
 
-    /// Tells the kernel what it must forget.
+    /// Sends invalidations to the kernel.
     pub(crate) fn notifier(&self) -> Notifier {
-        self.session.notifier()
+        self.background.notifier()
     }
 
-    /// Whether somebody took the mount away and nothing is open on it any more.
-    pub(crate) fn is_over(&self) -> bool {
-        matches!(self.ended.try_recv(), Err(TryRecvError::Disconnected))
+    /// Whether the mount was unmounted and has no open files.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.end_signal.try_recv(), Err(TryRecvError::Disconnected))
     }
 
-    /// Waits until nothing is open on it any more, but at most `limit`; whether something still is.
-    pub(crate) fn is_used_after(&self, limit: Duration) -> bool {
-        // Nothing is ever sent: only the end of the session ends the wait before its time.
-        matches!(self.ended.recv_timeout(limit), Err(RecvTimeoutError::Timeout))
+    /// Waits until no file is open, up to `timeout`; returns whether some file still is.
+    pub(crate) fn is_used_after(&self, timeout: Duration) -> bool {
+        // Nothing is ever sent: only the end of the session disconnects the channel.
+        matches!(self.end_signal.recv_timeout(timeout), Err(RecvTimeoutError::Timeout))
     }
 
-    /// Takes the mount away. Somebody else may have unmounted it already, and even have mounted another at the same place.
+    /// Unmounts. The mount may be gone already, and another one may be at the same path.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// `Unmount` when the system refuses.
     pub(crate) fn detach(&self) -> Result<(), MountError> {
-        let (at, known) = (&self.mountpoint, self.connection);
-        if self.is_over() {
+        let (mountpoint, own_connection) = (&self.mountpoint, self.connection);
+        if self.has_ended() {
             return Ok(());
         }
-        self.outside.visit(|| match connection(at).and_then(|found| if found == known { detach(at) } else { Ok(()) }) {
-            Ok(()) | Err(MountError::NotMounted(_) | MountError::Missing(_)) => Ok(()),
-            Err(error) => Err(error),
+        self.namespace.run_inside(|| {
+            match connection(mountpoint)
+                .and_then(|current| if current == own_connection { detach(mountpoint) } else { Ok(()) })
+            {
+                Ok(()) | Err(MountError::NotMounted(_) | MountError::Missing(_)) => Ok(()),
+                Err(error) => Err(error),
+            }
         })
     }
 }
 
-/// A mounted space. A space may have several: each kernel is told of what the others change.
+/// A mounted space. A space may have several mounts; each kernel is notified of the changes of the
+/// others.
 pub struct LocalMount {
     vfs: Arc<Vfs>,
-    protocol: Arc<FuseServer>,
-    mounted: FuseSession,
+    server: Arc<FuseServer>,
+    session: FuseSession,
     follower: Option<FeedFollower>,
     is_stopped: bool,
 }
 
 impl LocalMount {
-    /// Mounts a space at an empty directory outside its root. A mount of svcfs whose server died is taken away first.
+    /// Mounts a space at an empty directory outside its root. Unmounts a stale svcfs mount there
+    /// first.
     ///
-    /// As root the mount is open to every user, under the permissions of the files; else to the one who mounted, unless asked for.
+    /// Mounted by root, it is open to every user, under the permissions of the files; else to the
+    /// mounting user, unless `allow_other` is set.
     ///
     /// # Errors
-    /// When the directory does not serve (each variant of [`MountError`] says what to do), or the system refuses.
+    /// When the directory is not suitable (each variant of [`MountError`] says what to do), or the
+    /// system refuses.
     pub fn start(vfs: Arc<Vfs>, mountpoint: &Path, options: &MountOptions) -> Result<Self, MountError> {
         let mountpoint = check_mountpoint(mountpoint, vfs.root(), &options.namespace)?;
-        let progress = FollowerProgress::at(vfs.feed().last_seq());
-        let protocol = FuseServer::new(vfs.clone(), options, progress.clone());
+        let progress = FollowerProgress::starting_at(vfs.feed().last_seq());
+        let server = FuseServer::new(vfs.clone(), options, progress.clone());
         let source = source(vfs.root());
-        let mounted =
-            FuseSession::start(|alive| LocalCallbacks::new(protocol.clone(), alive), (source, mountpoint), options)?;
-        let mut mount = Self { vfs, protocol, mounted, follower: None, is_stopped: false };
+        let session = FuseSession::start(
+            |sentinel| LocalCallbacks::new(server.clone(), sentinel),
+            (source, mountpoint),
+            options,
+        )?;
+        let mut mount = Self { vfs, server, session, follower: None, is_stopped: false };
         let follower = FeedFollower::start(
             &mount.vfs,
-            (mount.mounted.notifier(), mount.protocol.entrance, Arc::clone(&mount.protocol.passing)),
+            (mount.session.notifier(), mount.server.origin_id, Arc::clone(&mount.server.passthrough)),
             progress,
         );
         mount.follower = Some(
-            follower.map_err(|source| MountError::Mount { mountpoint: mount.mounted.mountpoint.clone(), source })?,
+            follower.map_err(|source| MountError::Mount { mountpoint: mount.session.mountpoint.clone(), source })?,
         );
         Ok(mount)
     }
 
-    /// The directory the space is mounted at, without links.
+    /// The canonical mountpoint.
     pub fn mountpoint(&self) -> &Path {
-        &self.mounted.mountpoint
+        &self.session.mountpoint
     }
 
-    /// Whether somebody took the mount away and nothing is open on it any more; [`Mount::stop`] then only tidies up.
+    /// Whether the mount was unmounted and has no open files; [`LocalMount::stop`] then only cleans
+    /// up.
     pub fn is_unmounted(&self) -> bool {
-        self.mounted.is_over()
+        self.session.has_ended()
     }
 
-    /// Takes the mount away, waits until every open file is closed but at most `limit`, then saves what is still open.
+    /// Unmounts, waits up to `timeout` until every open file is closed, then saves the files that
+    /// are still open.
     ///
     /// # Errors
-    /// `StillOpen` when files were still open for writing at the limit; what they held is saved, what is written to them from
-    /// now on may not be. `Unmount` when the system refuses.
-    pub fn stop(mut self, limit: Duration) -> Result<(), MountError> {
-        self.mounted.detach()?;
+    /// `StillOpen` when files were still open for writing at the timeout; their content is saved,
+    /// later writes may be lost. `Unmount` when the system refuses.
+    pub fn stop(mut self, timeout: Duration) -> Result<(), MountError> {
+        self.session.detach()?;
         self.is_stopped = true;
-        let left_open = self.mounted.is_used_after(limit);
-        let writers = self.protocol.still_open();
+        let is_in_use = self.session.is_used_after(timeout);
+        let writers = self.server.open_writers();
         for (caller, node) in &writers {
             if let Err(fault) = self.vfs.publish(caller, *node, Durability::Now) {
-                tracing::error!(error = ?fault, "an open file could not be saved at unmount");
+                let path = self.vfs.path_of(*node).ok();
+                tracing::error!(?path, error = ?fault, "cannot save an open file at unmount");
             }
         }
         if let Some(follower) = self.follower.take() {
             follower.stop();
         }
-        tracing::info!(mountpoint = %self.mountpoint().display(), left_open, "unmounted");
-        if left_open && !writers.is_empty() {
+        tracing::info!(mountpoint = %self.mountpoint().display(), is_in_use, "unmounted");
+        if is_in_use && !writers.is_empty() {
             return Err(MountError::StillOpen { mountpoint: self.mountpoint().to_owned(), writers: writers.len() });
         }
         Ok(())
     }
 }
 
-/// Held by a session: tells [`Mount`], and whoever wants to know, that it is over.
+/// Owned by the session: when dropped, signals that the session has ended.
 pub(crate) struct SessionSentinel {
-    open: Option<Sender<Infallible>>,
+    alive: Option<Sender<Infallible>>,
     on_end: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl Drop for SessionSentinel {
     fn drop(&mut self) {
-        // In this order: whoever is told finds it over.
-        drop(self.open.take());
+        // In this order: `on_end` sees the session as ended.
+        drop(self.alive.take());
         if let Some(on_end) = &self.on_end {
             on_end();
         }
@@ -229,12 +244,12 @@ impl Drop for SessionSentinel {
 }
 
 impl Drop for LocalMount {
-    /// A mount that was not stopped (its owner failed) is taken away, so that no process hangs on it.
+    /// Unmounts if `stop` was not called (its owner failed), so that no process hangs on the mount.
     fn drop(&mut self) {
         if !self.is_stopped
-            && let Err(error) = self.mounted.detach()
+            && let Err(error) = self.session.detach()
         {
-            tracing::error!(%error, "the mount could not be taken away");
+            tracing::error!(%error, "cannot unmount");
         }
         if let Some(follower) = self.follower.take() {
             follower.stop();
@@ -242,8 +257,8 @@ impl Drop for LocalMount {
     }
 }
 
-/// What is mounted, as the mount table shows it: `mount -a` passes over a line of `/etc/fstab` whose source and target it finds there. Roots
-/// with a comma, which would begin another option, are not named.
+/// The source in the mount table: `mount -a` skips a line of `/etc/fstab` whose source and target
+/// are there. A comma would start another option, so such roots are not shown.
 fn source(root: &Path) -> &str {
     root.to_str().unwrap_or(FILESYSTEM_NAME)
 }
@@ -253,7 +268,7 @@ fn config(options: &MountOptions, source: &str) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(source.to_owned()),
-        // Not `Subtype`, which fuser keeps from the kernel when root mounts.
+        // Not `Subtype`, which fuser does not pass to the kernel when root mounts.
         MountOption::CUSTOM(format!("subtype={FILESYSTEM_NAME}")),
         MountOption::DefaultPermissions,
         MountOption::NoDev,
@@ -265,8 +280,8 @@ fn config(options: &MountOptions, source: &str) -> Config {
     if options.is_noexec {
         config.mount_options.push(MountOption::NoExec);
     }
-    let is_for_everybody = options.allow_other || rustix::process::geteuid().is_root();
-    config.acl = if is_for_everybody { SessionACL::All } else { SessionACL::Owner };
+    let is_for_all_users = options.allow_other || rustix::process::geteuid().is_root();
+    config.acl = if is_for_all_users { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(options.threads.max(1));
     config.clone_fd = true;
     config

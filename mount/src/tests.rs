@@ -9,22 +9,28 @@ use svcfs_vfs::{FeedEvent, HandleId, NodeId, OpenMode, Vfs, WriteAt};
 
 use crate::actors::{ActorResolver, AttributionPolicy, actor_in};
 use crate::convert::{open_mode, write_at};
-use crate::follower::{CacheInvalidation, FollowerProgress, traces};
+use crate::follower::{CacheInvalidation, FollowerProgress, invalidations};
 use crate::fuse_server::FuseServer;
-use crate::mountpoint::mounted;
+use crate::mountpoint::parse_mount_line;
 use crate::write_handles::WriteHandle;
 
 #[test]
 fn the_mount_table_is_read_as_the_kernel_writes_it() {
     let ours = r"42 27 0:39 / /srv/a\040b\134c rw,nosuid,nodev,relatime shared:7 - fuse svcfs rw,user_id=0";
-    assert_eq!(mounted(ours, Path::new(r"/srv/a b\c")), Some(Some(39)));
-    assert_eq!(mounted(&ours.replace("- fuse ", "- fuse.svcfs "), Path::new(r"/srv/a b\c")), Some(Some(39)));
-    assert_eq!(mounted(&ours.replace("- fuse svcfs", "- fuse.svcfs /srv/a"), Path::new(r"/srv/a b\c")), Some(Some(39)));
-    assert_eq!(mounted(&ours.replace("- fuse svcfs", "- fuse.sshfs svcfs"), Path::new(r"/srv/a b\c")), Some(None));
-    assert_eq!(mounted(&ours.replace("svcfs", "sshfs"), Path::new(r"/srv/a b\c")), Some(None));
-    assert_eq!(mounted(&ours.replace("- fuse", "- ext4"), Path::new(r"/srv/a b\c")), Some(None));
+    assert_eq!(parse_mount_line(ours, Path::new(r"/srv/a b\c")), Some(Some(39)));
+    assert_eq!(parse_mount_line(&ours.replace("- fuse ", "- fuse.svcfs "), Path::new(r"/srv/a b\c")), Some(Some(39)));
+    assert_eq!(
+        parse_mount_line(&ours.replace("- fuse svcfs", "- fuse.svcfs /srv/a"), Path::new(r"/srv/a b\c")),
+        Some(Some(39))
+    );
+    assert_eq!(
+        parse_mount_line(&ours.replace("- fuse svcfs", "- fuse.sshfs svcfs"), Path::new(r"/srv/a b\c")),
+        Some(None)
+    );
+    assert_eq!(parse_mount_line(&ours.replace("svcfs", "sshfs"), Path::new(r"/srv/a b\c")), Some(None));
+    assert_eq!(parse_mount_line(&ours.replace("- fuse", "- ext4"), Path::new(r"/srv/a b\c")), Some(None));
     for (line, path) in [(ours, "/srv"), ("", "/"), ("42 27 - fuse svcfs", "/"), ("- -  - ", "")] {
-        assert_eq!(mounted(line, Path::new(path)), None, "{line:?}");
+        assert_eq!(parse_mount_line(line, Path::new(path)), None, "{line:?}");
     }
 }
 
@@ -57,7 +63,7 @@ fn the_first_svc_actor_of_an_environment_is_who_a_program_works_for() {
 #[test]
 fn a_program_whose_memory_is_locked_is_not_waited_for() {
     let actors = ActorResolver::new(AttributionPolicy::default());
-    let _held = actors.reading.lock();
+    let _guard = actors.read_lock.lock();
     assert_eq!(actors.author(3_999_999_999, std::process::id()).as_str(), "uid-3999999999");
 }
 
@@ -98,14 +104,14 @@ fn space(root: &Path) -> Arc<Vfs> {
 fn a_file_opened_while_the_follower_is_behind_is_read_past_the_page_cache() {
     let folder = tempfile::tempdir().unwrap();
     let vfs = space(folder.path());
-    let before = FollowerProgress::at(vfs.feed().last_seq());
+    let before = FollowerProgress::starting_at(vfs.feed().last_seq());
     let change = Change::put(TreePath::parse("a.md").unwrap(), "text");
     vfs.apply(&Caller::new(Protocol::Http), change).unwrap();
-    let after = FollowerProgress::at(vfs.feed().last_seq());
-    assert!(before.done() < after.done() && after.done() > Seq(0));
+    let after = FollowerProgress::starting_at(vfs.feed().last_seq());
+    assert!(before.position() < after.position() && after.position() > Seq(0));
     let flags = |progress: &Arc<FollowerProgress>, writer| {
         let protocol = FuseServer::new(vfs.clone(), &options(), progress.clone());
-        protocol.opened(HandleId(1), writer, FopenFlags::FOPEN_DIRECT_IO).1
+        protocol.register_open(HandleId(1), writer, FopenFlags::FOPEN_DIRECT_IO).1
     };
     assert_eq!(flags(&before, None), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
     assert_eq!(flags(&after, None), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
@@ -121,11 +127,11 @@ fn a_file_opened_while_a_change_of_it_is_about_to_be_announced_is_read_past_the_
     let page = TreePath::parse("a.md").unwrap();
     vfs.apply(&caller, Change::put(page.clone(), "old")).unwrap();
     let flags = || {
-        let progress = FollowerProgress::at(vfs.feed().last_seq());
+        let progress = FollowerProgress::starting_at(vfs.feed().last_seq());
         let protocol = FuseServer::new(vfs.clone(), &options(), progress);
         let (node, _) = vfs.lookup(&caller, NodeId::ROOT, &PathComponent::parse("a.md").unwrap()).unwrap();
         let handle = vfs.open_node(&caller, node, OpenMode::default()).unwrap();
-        protocol.opened(handle, None, FopenFlags::FOPEN_DIRECT_IO).1
+        protocol.register_open(handle, None, FopenFlags::FOPEN_DIRECT_IO).1
     };
     assert_eq!(flags(), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
     // Whoever holds the branch keeps the change from being committed and announced.
@@ -154,8 +160,9 @@ fn the_listing_of_a_directory_goes_with_what_others_make_in_it_though_that_was_l
             let _ = vfs.lookup_path(&caller, &at(path));
         }
         let events = vfs.feed().events_after(before, 8).unwrap();
-        let of_event =
-            |event: &FeedEvent| event.changes.iter().map(|change| traces(&vfs, event.time.into(), change)).collect();
+        let of_event = |event: &FeedEvent| {
+            event.changes.iter().map(|change| invalidations(&vfs, event.time.into(), change)).collect()
+        };
         events.iter().flat_map(|event| -> Vec<Vec<CacheInvalidation>> { of_event(event) }).flatten().collect::<Vec<_>>()
     };
     vfs.apply(&caller, Change::put(at("d/old.md"), "old\n")).unwrap();

@@ -1,5 +1,3 @@
-//! Handles open for writing, and who opened them.
-
 use std::collections::HashMap;
 
 use fuser::FileHandle;
@@ -10,17 +8,15 @@ use svcfs_vfs::NodeId;
 /// A handle open for writing.
 #[derive(Clone)]
 pub(crate) struct WriteHandle {
-    /// What it writes.
     pub(crate) node: NodeId,
-    /// Who gets what is written: whoever opened it, until somebody writes. The kernel's RELEASE names nobody, at the
-    /// end of the session there is no request at all, and a process that closes its files by ending has no environment any more.
+    /// Author of what is written: the opener, until a thread writes. RELEASE names no process, the
+    /// end of the session is no request at all, and an exiting process has no environment any more.
     pub(crate) author: Actor,
-    /// The thread that wrote last, once something was written.
+    /// The thread that wrote last.
     pub(crate) thread: Option<u32>,
 }
 
 impl WriteHandle {
-    /// A handle that somebody opened and nobody wrote to.
     pub(crate) const fn new(node: NodeId, author: Actor) -> Self {
         Self { node, author, thread: None }
     }
@@ -31,18 +27,18 @@ impl WriteHandle {
 pub(crate) struct WriteHandles(Mutex<HashMap<u64, WriteHandle>>);
 
 impl WriteHandles {
-    /// Remembers a handle.
     pub(crate) fn add(&self, handle: FileHandle, writer: WriteHandle) {
         self.0.lock().insert(handle.0, writer);
     }
-    /// Forgets a handle; none when it was not open for writing.
+    /// Removes a handle; none when it was not open for writing.
     pub(crate) fn remove(&self, handle: FileHandle) -> Option<WriteHandle> {
         self.0.lock().remove(&handle.0)
     }
-    /// Notes which thread wrote last through a handle; `author` says whose it is, and is asked when the thread is another one.
+    /// Records the thread that wrote last through a handle; `author` is called when it is another
+    /// thread.
     ///
-    /// Thread 0 is the kernel, which writes back what somebody changed in memory: that is whose the handle is.
-    pub(crate) fn wrote(&self, handle: FileHandle, thread: u32, author: impl FnOnce() -> Actor) {
+    /// Thread 0 is the kernel writing back a shared mapping: the author stays that of the handle.
+    pub(crate) fn record_write(&self, handle: FileHandle, thread: u32, author: impl FnOnce() -> Actor) {
         let is_new = |writer: &WriteHandle| thread != 0 && writer.thread != Some(thread);
         if !self.0.lock().get(&handle.0).is_some_and(is_new) {
             return;
@@ -53,26 +49,25 @@ impl WriteHandles {
             writer.thread = Some(thread);
         }
     }
-    /// Whether the process of a thread closes its own writing, and not a copy of the descriptor that it got by being forked in
-    /// the middle of somebody else's save.
-    pub(crate) fn is_own_close(&self, handle: FileHandle, thread: u32) -> bool {
-        let wrote = self.0.lock().get(&handle.0).and_then(|writer| writer.thread);
-        wrote.is_none_or(|wrote| wrote == thread || is_one_process(wrote, thread))
+    /// Whether the process that closes the handle has written to it. A forked child closes a copy
+    /// of the descriptor in the middle of its parent's save.
+    pub(crate) fn is_writer_close(&self, handle: FileHandle, thread: u32) -> bool {
+        let last_writer = self.0.lock().get(&handle.0).and_then(|writer| writer.thread);
+        last_writer.is_none_or(|writer| writer == thread || is_same_process(writer, thread))
     }
-    /// Who gets what was written through a handle; none when it was not open for writing.
+    /// The author of a handle; none when it was not open for writing.
     pub(crate) fn author(&self, handle: FileHandle) -> Option<Actor> {
         self.0.lock().get(&handle.0).map(|writer| writer.author.clone())
     }
-    /// Those still open.
     pub(crate) fn all(&self) -> Vec<WriteHandle> {
         self.0.lock().values().cloned().collect()
     }
 }
 
-/// Whether two threads belong to one process; also when that cannot be told any more.
-fn is_one_process(one: u32, other: u32) -> bool {
-    match (process_of(one), process_of(other)) {
-        (Some(one), Some(other)) => one == other,
+/// Whether two threads belong to one process; also true when that is unknown.
+fn is_same_process(a: u32, b: u32) -> bool {
+    match (process_of(a), process_of(b)) {
+        (Some(a), Some(b)) => a == b,
         (Some(_) | None, _) => true,
     }
 }

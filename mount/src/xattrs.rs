@@ -1,7 +1,9 @@
-//! Extended attributes: `user.svc.…`, which svcfs gives its files, and all others below `user.`, which programs give theirs.
+//! Extended attributes: `user.svc.…`, which svcfs provides, and all others below `user.`, which
+//! programs set.
 //!
-//! One rule: what is listed costs no wait, because `cp -a` and `rsync -X` read every attribute that is listed, of every file. Those
-//! programs also set what they read on the copy: what cannot be set is therefore taken, and nothing comes of it.
+//! Invariant: a listed attribute is read without waiting, because `cp -a` and `rsync -X` read all
+//! listed attributes of every file. They also set them on the copy: setting a read-only attribute
+//! of svcfs therefore succeeds without effect.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,40 +14,40 @@ use svcfs_vfs::{EntryKind, NodeId, PathAttributes, SetXattrMode};
 
 use crate::convert::utf8;
 use crate::fuse_server::FuseServer;
-use crate::reply::RequestFailure;
+use crate::reply::{RequestFailure, or_stale};
 
-/// Of setxattr(2), as the kernel passes them on (`linux/xattr.h`).
+/// Flags of setxattr(2) (`linux/xattr.h`).
 const XATTR_CREATE: i32 = 1;
 const XATTR_REPLACE: i32 = 2;
 
-/// What the names that programs may use begin with.
-const PROGRAMS: &str = "user.";
-/// What the names of ours begin with.
-const OURS: &str = "user.svc.";
+/// Prefix of the names that programs may use.
+const USER_PREFIX: &str = "user.";
+/// Prefix of the names that svcfs provides.
+const SVCFS_PREFIX: &str = "user.svc.";
 
-/// One of ours.
+/// An attribute that svcfs provides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VirtualXattr {
-    /// The hash of the recorded content, as the ETag of other doors.
+    /// ETag of the recorded content, as in other protocols.
     ETag,
-    /// The newest version: its commit.
+    /// Commit of the newest version.
     Version,
-    /// Who wrote it.
+    /// Author of the newest version.
     Actor,
-    /// Why the last save was refused (gaps.md D6).
+    /// Why the last save was rejected.
     Lint,
     /// How many pages link to this one.
     Backlinks,
-    /// What the caller's next save is for; the one that can be set.
+    /// Commit message of the caller's next save; the only one that can be set.
     Message,
-    /// Begins like ours, and is none.
+    /// An undefined name with the prefix.
     Unknown,
 }
 
 impl VirtualXattr {
-    /// The attribute of a name; none when the name is not one of ours.
-    pub(crate) fn of(name: &OsStr) -> Option<Self> {
-        Some(match name.to_str()?.strip_prefix(OURS)? {
+    /// The attribute with a name; none without the prefix.
+    pub(crate) fn from_name(name: &OsStr) -> Option<Self> {
+        Some(match name.to_str()?.strip_prefix(SVCFS_PREFIX)? {
             "etag" => Self::ETag,
             "version" => Self::Version,
             "actor" => Self::Actor,
@@ -57,14 +59,25 @@ impl VirtualXattr {
     }
 }
 
-/// Whether programs may use a name: the others are the system's.
-fn is_programs(name: &OsStr) -> bool {
-    name.as_bytes().starts_with(PROGRAMS.as_bytes())
+fn is_user_attribute(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(USER_PREFIX.as_bytes())
 }
 
 impl FuseServer {
-    /// The value of one of our attributes; none when the file does not have it.
-    pub(crate) fn attribute(
+    /// The value of an attribute.
+    ///
+    /// # Errors
+    /// `ENODATA` when the file does not have it.
+    pub(crate) fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr) -> Result<Vec<u8>, RequestFailure> {
+        let value = match VirtualXattr::from_name(name) {
+            Some(attribute) => self.svcfs_attribute(request, inode, attribute),
+            None => self.user_attribute(inode, name),
+        };
+        value.map_err(or_stale)?.ok_or(RequestFailure::Errno(Errno::NO_XATTR))
+    }
+
+    /// The value of an svcfs attribute; none when the file does not have it.
+    fn svcfs_attribute(
         &self,
         request: &Request,
         inode: INodeNo,
@@ -78,29 +91,29 @@ impl FuseServer {
             VirtualXattr::Version => newest()?.map(|newest| newest.version.hash.to_string()),
             VirtualXattr::Actor => newest()?.map(|newest| newest.version.author),
             VirtualXattr::Lint => self.vfs.rejection_reason(node),
-            VirtualXattr::Backlinks => self.views.count_backlinks(&self.reader(request), &path)?,
+            VirtualXattr::Backlinks => self.views.count_backlinks(&self.view_reader(request), &path)?,
             VirtualXattr::Message => self.vfs.save_message(&self.author(request), &path),
             VirtualXattr::Unknown => None,
         };
         Ok(value.map(String::into_bytes))
     }
 
-    /// The names of ours that a file has and that are told at once, each ended by NUL.
-    pub(crate) fn attributes(&self, node: NodeId) -> Result<Vec<u8>, Fault> {
+    /// Names of the file's attributes that can be read without waiting, each ended by NUL.
+    pub(crate) fn xattr_names(&self, node: NodeId) -> Result<Vec<u8>, Fault> {
         let mut names = Vec::new();
         let PathAttributes { kind, links, .. } = self.vfs.attributes(node)?;
         if kind == EntryKind::Symlink || (kind == EntryKind::Directory && links == 0) {
-            // The kernel lets nobody have attributes below `user.` of a link; and a directory that was removed has none.
+            // The kernel refuses `user.` attributes on links; a removed directory has none.
             return Ok(names);
         }
-        let mut add = |name: &str| names.extend([OURS, name, "\0"].concat().into_bytes());
+        let mut add = |name: &str| names.extend([SVCFS_PREFIX, name, "\0"].concat().into_bytes());
         if self.vfs.try_newest_version(&self.vfs.path_of(node)?)?.is_some() {
             ["etag", "version", "actor"].into_iter().for_each(&mut add);
         }
         if self.vfs.rejection_reason(node).is_some() {
             add("lint");
         }
-        for name in self.vfs.xattr_names(node)?.into_iter().filter(|name| !name.starts_with(OURS.as_bytes())) {
+        for name in self.vfs.xattr_names(node)?.into_iter().filter(|name| !name.starts_with(SVCFS_PREFIX.as_bytes())) {
             names.extend(name);
             names.push(0);
         }
@@ -108,50 +121,49 @@ impl FuseServer {
     }
 
     /// The value of an attribute that a program set.
-    pub(crate) fn programs_attribute(&self, inode: INodeNo, name: &OsStr) -> Result<Option<Vec<u8>>, Fault> {
-        match (self.node(inode), is_programs(name)) {
+    fn user_attribute(&self, inode: INodeNo, name: &OsStr) -> Result<Option<Vec<u8>>, Fault> {
+        match (self.node(inode), is_user_attribute(name)) {
             (Ok(node), true) => self.vfs.xattr(node, name.as_bytes()),
             _ => Ok(None),
         }
     }
 
     /// Sets an attribute for a program; `flags` are those of setxattr(2).
-    pub(crate) fn set_programs_attribute(
+    pub(crate) fn set_user_attribute(
         &self,
         inode: INodeNo,
         name: &OsStr,
         (value, flags): (&[u8], i32),
     ) -> Result<(), RequestFailure> {
         let node = self.node(inode)?;
-        if !is_programs(name) {
-            // Not ENOSYS: told that, the kernel does not ask again.
-            return Err(RequestFailure::Word(Errno::ENOTSUP));
+        if !is_user_attribute(name) {
+            // Not ENOSYS: after that the kernel sends no more such requests.
+            return Err(RequestFailure::Errno(Errno::ENOTSUP));
         }
-        let (how, otherwise) = match flags {
+        let (mode, failure) = match flags {
             0 => (SetXattrMode::CreateOrReplace, Errno::EIO),
             XATTR_CREATE => (SetXattrMode::Create, Errno::EEXIST),
             XATTR_REPLACE => (SetXattrMode::Replace, Errno::NO_XATTR),
-            _ => return Err(RequestFailure::Word(Errno::EINVAL)),
+            _ => return Err(RequestFailure::Errno(Errno::EINVAL)),
         };
-        if self.vfs.set_xattr(node, name.as_bytes(), value, how)? {
+        if self.vfs.set_xattr(node, name.as_bytes(), value, mode)? {
             Ok(())
         } else {
-            Err(RequestFailure::Word(otherwise))
+            Err(RequestFailure::Errno(failure))
         }
     }
 
-    /// Takes an attribute away for a program.
-    pub(crate) fn remove_programs_attribute(&self, inode: INodeNo, name: &OsStr) -> Result<(), RequestFailure> {
+    pub(crate) fn remove_user_attribute(&self, inode: INodeNo, name: &OsStr) -> Result<(), RequestFailure> {
         let node = self.node(inode)?;
-        if is_programs(name) && self.vfs.remove_xattr(node, name.as_bytes())? {
+        if is_user_attribute(name) && self.vfs.remove_xattr(node, name.as_bytes())? {
             Ok(())
         } else {
-            Err(RequestFailure::Word(Errno::NO_XATTR))
+            Err(RequestFailure::Errno(Errno::NO_XATTR))
         }
     }
 
-    /// Sets one of our attributes, or takes it away.
-    pub(crate) fn set_attribute(
+    /// Sets an svcfs attribute; `None` removes it.
+    pub(crate) fn set_svcfs_attribute(
         &self,
         request: &Request,
         inode: INodeNo,
@@ -169,7 +181,7 @@ impl FuseServer {
             | VirtualXattr::Actor
             | VirtualXattr::Lint
             | VirtualXattr::Backlinks => Ok(()),
-            VirtualXattr::Unknown => Err(RequestFailure::Word(Errno::ENOTSUP)),
+            VirtualXattr::Unknown => Err(RequestFailure::Errno(Errno::ENOTSUP)),
         }
     }
 }

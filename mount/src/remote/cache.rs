@@ -1,8 +1,9 @@
-//! What is known of the server's tree.
+//! Cache of the server's tree.
 //!
-//! One rule: a thing counts as true only as long as the event stream would have told otherwise. What was asked of the server before the
-//! stream was opened, or before a change of the same path was told, has to be asked again; with the version that is known, which makes the
-//! answer short. What comes in late is held against what was told meanwhile.
+//! Invariant: cached data is current only as long as the event stream would have announced a
+//! change. Data fetched before the stream was opened, or before a change of the same path, must be
+//! fetched again (with the known ETag, for a short response). A late response is compared with the
+//! changes announced since its request.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -12,30 +13,30 @@ use svcfs_base::{ETag, Timestamp, TreePath};
 
 use super::client::{EntryType, RemoteEntry, VersionedContent};
 
-/// How long a listing counts, and a file that is no page: the server does not announce directories, nor files without versions.
-const UNANNOUNCED: Duration = Duration::from_secs(30);
-/// How long a page counts. Pages are announced; this is for those that a server is told to ignore.
-const PAGE: Duration = Duration::from_secs(600);
-/// Contents kept, in bytes; the least recently used go first.
-const MAX_BYTES: usize = 256 << 20;
-/// Listings kept.
+/// TTL of listings and of files that are not pages: directories and unversioned files are not
+/// announced.
+const UNANNOUNCED_TTL: Duration = Duration::from_secs(30);
+/// TTL of pages. Pages are announced, except those the server is configured to ignore.
+const PAGE_TTL: Duration = Duration::from_secs(600);
+/// Limit of cached contents; the least recently used are evicted first.
+const MAX_CONTENT_BYTES: usize = 256 << 20;
 const MAX_LISTINGS: usize = 10_000;
-/// Changes that are remembered, for answers that are on their way.
-const MAX_TOLD: usize = 4096;
-/// With more names to be looked at anew, a listing is read anew.
-const MAX_STALE: usize = 8;
+/// Remembered changes, to check responses in flight.
+const MAX_RECENT_CHANGES: usize = 4096;
+/// A listing with more stale entries is read again as a whole.
+const MAX_STALE_ENTRIES: usize = 8;
 
-/// The moment at which the server was asked something.
+/// State of the cache when a request was sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FetchStamp {
-    /// The opening of the event stream then; none while it was closed.
-    stream: Option<u64>,
-    /// Changes told before.
-    told: u64,
+    /// The epoch of the event stream; none while it was closed.
+    epoch: Option<u64>,
+    /// Changes announced before.
+    change_count: u64,
     at: Instant,
 }
 
-/// What is told of a path: the version it has now, unless that is not known or there is none.
+/// An announced change: the version now at a path, if there is one and it is known.
 struct RecentChange {
     number: u64,
     path: TreePath,
@@ -45,32 +46,32 @@ struct RecentChange {
 #[derive(Clone)]
 struct CachedValue<T> {
     value: T,
-    asked: FetchStamp,
+    stamp: FetchStamp,
 }
 
-/// The names of a directory, and whether each must be looked at anew.
+/// Entries of a directory, and whether each is stale.
 type CachedNames = BTreeMap<Box<str>, (RemoteEntry, bool)>;
 
-/// What there is to say of a name.
+/// Result of a lookup in the cache.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CacheLookup {
-    There(RemoteEntry),
-    /// Nothing is there.
+    Present(RemoteEntry),
+    /// The name does not exist.
     Absent,
-    /// It must be looked at anew.
+    /// The entry must be fetched again.
     Stale,
-    /// The directory must be read.
+    /// The directory must be listed.
     Unknown,
 }
 
-/// What a piece of news is about, for the kernel.
+/// What an event changes for the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CacheEffect {
-    /// It was known already: this mount did it.
+    /// Nothing: it announces a change made by this mount.
     None,
-    /// The content is another.
+    /// Content.
     Content,
-    /// The name came or went.
+    /// The name was added or removed.
     Name,
 }
 
@@ -78,72 +79,69 @@ pub(super) enum CacheEffect {
 struct RemoteCacheState {
     listings: HashMap<TreePath, CachedValue<CachedNames>>,
     contents: HashMap<TreePath, (CachedValue<VersionedContent>, u64)>,
-    /// Bytes of all contents.
     bytes: usize,
-    /// Counts uses.
-    uses: u64,
-    /// The present opening of the stream; none while it is closed.
-    stream: Option<u64>,
-    /// Openings and gaps so far.
-    openings: u64,
-    told: u64,
-    /// The newest changes told, oldest first.
+    /// Logical clock for eviction.
+    clock: u64,
+    /// The current epoch of the stream; none while it is closed.
+    epoch: Option<u64>,
+    last_epoch: u64,
+    change_count: u64,
+    /// The newest changes, oldest first.
     recent: VecDeque<RecentChange>,
 }
 
-/// What is known.
 #[derive(Default)]
 pub(super) struct RemoteCache(Mutex<RemoteCacheState>);
 
 impl RemoteCacheState {
-    /// From now on the stream is followed: what was known before is not certain.
-    fn begin(&mut self) {
-        self.openings += 1;
-        self.stream = Some(self.openings);
+    /// Starts an epoch: earlier data is no longer current.
+    fn start_epoch(&mut self) {
+        self.last_epoch += 1;
+        self.epoch = Some(self.last_epoch);
         self.recent.clear();
     }
 
-    fn asked(&self) -> FetchStamp {
-        FetchStamp { stream: self.stream, told: self.told, at: Instant::now() }
+    fn stamp(&self) -> FetchStamp {
+        FetchStamp { epoch: self.epoch, change_count: self.change_count, at: Instant::now() }
     }
 
-    /// Whether everything that was told since a moment is known here.
-    fn is_followed_since(&self, asked: FetchStamp, limit: Duration) -> bool {
-        let is_remembered = self.recent.front().is_none_or(|told| told.number <= asked.told + 1);
-        asked.stream.is_some() && asked.stream == self.stream && is_remembered && asked.at.elapsed() < limit
+    /// Whether every change since a stamp is remembered.
+    fn is_followed_since(&self, stamp: FetchStamp, ttl: Duration) -> bool {
+        let is_remembered = self.recent.front().is_none_or(|change| change.number <= stamp.change_count + 1);
+        stamp.epoch.is_some() && stamp.epoch == self.epoch && is_remembered && stamp.at.elapsed() < ttl
     }
 
-    /// What was told since a moment, newest first.
-    fn told_since(&self, asked: FetchStamp) -> impl Iterator<Item = &RecentChange> {
-        self.recent.iter().rev().take_while(move |told| told.number > asked.told)
+    /// Changes since a stamp, newest first.
+    fn changes_since(&self, stamp: FetchStamp) -> impl Iterator<Item = &RecentChange> {
+        self.recent.iter().rev().take_while(move |change| change.number > stamp.change_count)
     }
 
-    /// Whether a version that was there at a moment is still there.
-    fn counts(&self, path: &TreePath, known: &CachedValue<VersionedContent>) -> bool {
-        let limit = if path.is_page() && !path.is_hidden() { PAGE } else { UNANNOUNCED };
-        let last = self.told_since(known.asked).find(|told| told.path == *path);
-        let is_last = last.is_none_or(|told| told.etag == Some(known.value.etag));
-        is_last && self.is_followed_since(known.asked, limit)
+    /// Whether a cached version is certainly the server's.
+    fn is_current_version(&self, path: &TreePath, cached: &CachedValue<VersionedContent>) -> bool {
+        let ttl = if path.is_page() && !path.is_hidden() { PAGE_TTL } else { UNANNOUNCED_TTL };
+        let latest = self.changes_since(cached.stamp).find(|change| change.path == *path);
+        let is_newest = latest.is_none_or(|change| change.etag == Some(cached.value.etag));
+        is_newest && self.is_followed_since(cached.stamp, ttl)
     }
 
-    fn tell(&mut self, path: &TreePath, etag: Option<ETag>) {
-        self.told += 1;
-        self.recent.push_back(RecentChange { number: self.told, path: path.clone(), etag });
-        if self.recent.len() > MAX_TOLD {
+    fn record_change(&mut self, path: &TreePath, etag: Option<ETag>) {
+        self.change_count += 1;
+        self.recent.push_back(RecentChange { number: self.change_count, path: path.clone(), etag });
+        if self.recent.len() > MAX_RECENT_CHANGES {
             self.recent.pop_front();
         }
     }
 
     fn drop_content(&mut self, path: &TreePath) -> bool {
         let dropped = self.contents.remove(path);
-        if let Some((known, _)) = &dropped {
-            self.bytes -= known.value.bytes.len();
+        if let Some((cached, _)) = &dropped {
+            self.bytes -= cached.value.bytes.len();
         }
         dropped.is_some()
     }
 
-    fn make_room(&mut self) {
-        if self.bytes <= MAX_BYTES {
+    fn evict(&mut self) {
+        if self.bytes <= MAX_CONTENT_BYTES {
             return;
         }
         let mut by_use: Vec<(u64, TreePath)> =
@@ -151,192 +149,189 @@ impl RemoteCacheState {
         by_use.sort_unstable();
         for (_, path) in by_use {
             self.drop_content(&path);
-            // More than is needed now: the next content has room, too.
-            if self.bytes <= MAX_BYTES / 4 * 3 {
+            // Evicts more than necessary, to run less often.
+            if self.bytes <= MAX_CONTENT_BYTES / 4 * 3 {
                 return;
             }
         }
     }
 
-    /// Forgets the listings above a path that do not have the directory it lies in.
-    fn appeared(&mut self, path: &TreePath) {
+    /// Drops ancestor listings that lack the directory of a path.
+    fn drop_outdated_ancestors(&mut self, path: &TreePath) {
         let mut name = path.parent();
-        while let Some((below, above)) = name.and_then(|name| Some((name.clone(), name.parent()?))) {
-            match self.listings.get(&above) {
-                Some(known) if known.value.contains_key(below.name()) => return,
-                Some(_) => drop(self.listings.remove(&above)),
+        while let Some((below, parent)) = name.and_then(|name| Some((name.clone(), name.parent()?))) {
+            match self.listings.get(&parent) {
+                Some(cached) if cached.value.contains_key(below.name()) => return,
+                Some(_) => drop(self.listings.remove(&parent)),
                 None => {}
             }
-            name = Some(above);
+            name = Some(parent);
         }
     }
 }
 
-/// A name of which nothing is known but that something was told of it.
-fn unseen(name: &str) -> (RemoteEntry, bool) {
+/// A stale entry with placeholder attributes.
+fn stale_entry(name: &str) -> (RemoteEntry, bool) {
     let entry = RemoteEntry { name: name.into(), size: 0, modified: Timestamp::UNIX_EPOCH, kind: EntryType::File };
     (entry, true)
 }
 
 impl RemoteCache {
-    /// To be called before the server is asked.
-    pub(super) fn asked(&self) -> FetchStamp {
-        self.0.lock().asked()
+    /// To be taken before a request is sent.
+    pub(super) fn stamp(&self) -> FetchStamp {
+        self.0.lock().stamp()
     }
 
-    /// Whether the event stream is open: what is known now is still so in a moment.
+    /// Whether the event stream is open.
     pub(super) fn is_followed(&self) -> bool {
-        self.0.lock().stream.is_some()
+        self.0.lock().epoch.is_some()
     }
 
-    /// The event stream is open from now on, or had a gap: nothing that was asked before counts.
-    pub(super) fn opened(&self) {
-        self.0.lock().begin();
+    /// The event stream was opened, or had a gap: earlier data is no longer current.
+    pub(super) fn stream_opened(&self) {
+        self.0.lock().start_epoch();
     }
 
-    /// Something was changed of which the event stream tells in a moment: nothing that is known is certain until it was asked anew.
-    pub(super) fn missed(&self) {
-        let mut inner = self.0.lock();
-        if inner.stream.is_some() {
-            inner.begin();
+    /// Makes all data uncertain, after a change that the event stream has not announced yet.
+    pub(super) fn expire_all(&self) {
+        let mut state = self.0.lock();
+        if state.epoch.is_some() {
+            state.start_epoch();
         }
     }
 
-    /// The event stream is closed.
-    pub(super) fn closed(&self) {
-        self.0.lock().stream = None;
+    pub(super) fn stream_closed(&self) {
+        self.0.lock().epoch = None;
     }
 
-    /// A file as it is known, and whether it is certainly so.
+    /// The cached content of a file, and whether it is certainly current.
     pub(super) fn content(&self, path: &TreePath) -> Option<(VersionedContent, bool)> {
-        let mut inner = self.0.lock();
-        inner.uses += 1;
-        let uses = inner.uses;
-        let (known, used) = inner.contents.get_mut(path)?;
-        *used = uses;
-        let known = known.clone();
-        let counts = inner.counts(path, &known);
-        Some((known.value, counts))
+        let mut state = self.0.lock();
+        state.clock += 1;
+        let clock = state.clock;
+        let (cached, used) = state.contents.get_mut(path)?;
+        *used = clock;
+        let cached = cached.clone();
+        let is_current_version = state.is_current_version(path, &cached);
+        Some((cached.value, is_current_version))
     }
 
-    /// Keeps what the server answered.
-    pub(super) fn keep_content(&self, path: &TreePath, content: VersionedContent, asked: FetchStamp) {
-        let mut inner = self.0.lock();
-        inner.drop_content(path);
-        inner.bytes += content.bytes.len();
-        inner.uses += 1;
-        let uses = inner.uses;
-        inner.contents.insert(path.clone(), (CachedValue { value: content, asked }, uses));
-        inner.make_room();
+    pub(super) fn store_content(&self, path: &TreePath, content: VersionedContent, stamp: FetchStamp) {
+        let mut state = self.0.lock();
+        state.drop_content(path);
+        state.bytes += content.bytes.len();
+        state.clock += 1;
+        let clock = state.clock;
+        state.contents.insert(path.clone(), (CachedValue { value: content, stamp }, clock));
+        state.evict();
     }
 
-    /// What this mount changed: an answer to an older question is not taken for it.
-    pub(super) fn changed(&self, path: &TreePath, etag: Option<ETag>) {
-        let mut inner = self.0.lock();
-        inner.tell(path, etag);
-        if inner.contents.get(path).is_some_and(|(known, _)| Some(known.value.etag) != etag) {
-            inner.drop_content(path);
+    /// Records a change made by this mount, so that responses to older requests are not used.
+    pub(super) fn record_own_change(&self, path: &TreePath, etag: Option<ETag>) {
+        let mut state = self.0.lock();
+        state.record_change(path, etag);
+        if state.contents.get(path).is_some_and(|(cached, _)| Some(cached.value.etag) != etag) {
+            state.drop_content(path);
         }
     }
 
-    /// What is known of a name.
     pub(super) fn entry(&self, directory: &TreePath, name: &str) -> CacheLookup {
-        let inner = self.0.lock();
-        let known = inner.listings.get(directory).filter(|known| inner.is_followed_since(known.asked, UNANNOUNCED));
-        match known.map(|known| known.value.get(name)) {
+        let state = self.0.lock();
+        let cached =
+            state.listings.get(directory).filter(|cached| state.is_followed_since(cached.stamp, UNANNOUNCED_TTL));
+        match cached.map(|cached| cached.value.get(name)) {
             None => CacheLookup::Unknown,
             Some(None) => CacheLookup::Absent,
             Some(Some((_, true))) => CacheLookup::Stale,
-            Some(Some((entry, false))) => CacheLookup::There(entry.clone()),
+            Some(Some((entry, false))) => CacheLookup::Present(entry.clone()),
         }
     }
 
-    /// The entries of a directory, and whether each must be looked at anew; none when the directory must be read.
+    /// Entries of a directory, and whether each is stale; none when the directory must be listed.
     pub(super) fn listing(&self, directory: &TreePath) -> Option<Vec<(RemoteEntry, bool)>> {
-        let inner = self.0.lock();
-        let known = inner.listings.get(directory).filter(|known| inner.is_followed_since(known.asked, UNANNOUNCED))?;
-        let stale = known.value.values().filter(|(_, is_stale)| *is_stale).count();
-        (stale <= MAX_STALE).then(|| known.value.values().cloned().collect())
+        let state = self.0.lock();
+        let cached =
+            state.listings.get(directory).filter(|cached| state.is_followed_since(cached.stamp, UNANNOUNCED_TTL))?;
+        let stale = cached.value.values().filter(|(_, is_stale)| *is_stale).count();
+        (stale <= MAX_STALE_ENTRIES).then(|| cached.value.values().cloned().collect())
     }
 
-    /// Keeps what the server answered.
-    pub(super) fn keep_listing(&self, directory: &TreePath, entries: &[RemoteEntry], asked: FetchStamp) {
-        let mut inner = self.0.lock();
+    pub(super) fn store_listing(&self, directory: &TreePath, entries: &[RemoteEntry], stamp: FetchStamp) {
+        let mut state = self.0.lock();
         let mut names: CachedNames = entries.iter().map(|entry| (entry.name.clone(), (entry.clone(), false))).collect();
-        for told in inner.told_since(asked) {
-            let place = told.path.parent();
-            if place.as_ref() == Some(directory) {
-                let name = told.path.name();
-                names.entry(name.into()).or_insert_with(|| unseen(name)).1 = true;
-            } else if place.is_some_and(|place| place.is_under(directory)) {
-                // It may have made a directory.
+        for change in state.changes_since(stamp) {
+            let parent = change.path.parent();
+            if parent.as_ref() == Some(directory) {
+                let name = change.path.name();
+                names.entry(name.into()).or_insert_with(|| stale_entry(name)).1 = true;
+            } else if parent.is_some_and(|parent| parent.is_under(directory)) {
+                // It may have created a directory.
                 return;
             }
         }
-        if inner.listings.len() >= MAX_LISTINGS {
-            inner.listings.clear();
+        if state.listings.len() >= MAX_LISTINGS {
+            state.listings.clear();
         }
-        // What was told since is in it.
-        let asked = FetchStamp { told: inner.told, ..asked };
-        inner.listings.insert(directory.clone(), CachedValue { value: names, asked });
+        // Includes the changes since the request.
+        let stamp = FetchStamp { change_count: state.change_count, ..stamp };
+        state.listings.insert(directory.clone(), CachedValue { value: names, stamp });
     }
 
-    /// Notes what the server said of a name, where its directory is known.
-    pub(super) fn keep_entry(&self, path: &TreePath, entry: Option<RemoteEntry>, asked: FetchStamp) {
+    /// Stores an entry (or its absence), if its directory is cached.
+    pub(super) fn store_entry(&self, path: &TreePath, entry: Option<RemoteEntry>, stamp: FetchStamp) {
         let Some(directory) = path.parent() else { return };
-        let mut inner = self.0.lock();
-        let is_stale = inner.told_since(asked).any(|told| told.path == *path);
-        if let Some(known) = inner.listings.get_mut(&directory) {
+        let mut state = self.0.lock();
+        let is_stale = state.changes_since(stamp).any(|change| change.path == *path);
+        if let Some(cached) = state.listings.get_mut(&directory) {
             match entry {
-                Some(entry) => known.value.insert(path.name().into(), (entry, is_stale)),
-                None if is_stale => known.value.insert(path.name().into(), unseen(path.name())),
-                None => known.value.remove(path.name()),
+                Some(entry) => cached.value.insert(path.name().into(), (entry, is_stale)),
+                None if is_stale => cached.value.insert(path.name().into(), stale_entry(path.name())),
+                None => cached.value.remove(path.name()),
             };
         }
     }
 
-    /// A file is there now: directories above it may be new.
-    pub(super) fn appeared(&self, path: &TreePath) {
-        self.0.lock().appeared(path);
+    /// A file exists now, and maybe new directories above it.
+    pub(super) fn on_created(&self, path: &TreePath) {
+        self.0.lock().drop_outdated_ancestors(path);
     }
 
-    /// Forgets a directory's listing.
-    pub(super) fn forget_listing(&self, directory: &TreePath) {
+    pub(super) fn drop_listing(&self, directory: &TreePath) {
         self.0.lock().listings.remove(directory);
     }
 
-    /// The stream tells that a file has this version now, or one that is not told.
-    pub(super) fn written(&self, path: &TreePath, etag: Option<ETag>) -> CacheEffect {
-        let mut inner = self.0.lock();
-        inner.tell(path, etag);
-        if inner.contents.get(path).is_some_and(|(known, _)| Some(known.value.etag) == etag) {
+    /// Handles the event that a file has this version, or an unknown one.
+    pub(super) fn on_written(&self, path: &TreePath, etag: Option<ETag>) -> CacheEffect {
+        let mut state = self.0.lock();
+        state.record_change(path, etag);
+        if state.contents.get(path).is_some_and(|(cached, _)| Some(cached.value.etag) == etag) {
             return CacheEffect::None;
         }
-        let was_known = inner.drop_content(path);
-        inner.appeared(path);
+        let was_known = state.drop_content(path);
+        state.drop_outdated_ancestors(path);
         let Some(directory) = path.parent() else { return CacheEffect::Content };
-        let Some(known) = inner.listings.get_mut(&directory) else {
+        let Some(cached) = state.listings.get_mut(&directory) else {
             return if was_known { CacheEffect::Content } else { CacheEffect::Name };
         };
-        match known.value.insert(path.name().into(), unseen(path.name())) {
-            // Until it is looked at, it is what it was.
+        match cached.value.insert(path.name().into(), stale_entry(path.name())) {
+            // Keeps the attributes until they are fetched again.
             Some((entry, _)) => {
-                known.value.insert(path.name().into(), (entry, true));
+                cached.value.insert(path.name().into(), (entry, true));
                 CacheEffect::Content
             }
             None => CacheEffect::Name,
         }
     }
 
-    /// The stream tells that a file is gone.
-    pub(super) fn removed(&self, path: &TreePath) -> CacheEffect {
-        let mut inner = self.0.lock();
-        inner.tell(path, None);
-        let was_known = inner.drop_content(path);
+    /// Handles the event that a file was removed.
+    pub(super) fn on_removed(&self, path: &TreePath) -> CacheEffect {
+        let mut state = self.0.lock();
+        state.record_change(path, None);
+        let was_known = state.drop_content(path);
         let Some(directory) = path.parent() else { return CacheEffect::None };
-        match inner.listings.get_mut(&directory) {
-            Some(known) => {
-                let was_listed = known.value.remove(path.name()).is_some();
+        match state.listings.get_mut(&directory) {
+            Some(cached) => {
+                let was_listed = cached.value.remove(path.name()).is_some();
                 if was_listed || was_known { CacheEffect::Name } else { CacheEffect::None }
             }
             None => CacheEffect::Name,
@@ -355,7 +350,7 @@ mod tests {
         VersionedContent { etag: ETag::from_content(text.as_bytes()), bytes: text.to_owned().into() }
     }
     fn file(name: &str) -> RemoteEntry {
-        RemoteEntry { size: 1, ..unseen(name).0 }
+        RemoteEntry { size: 1, ..stale_entry(name).0 }
     }
     fn is_current(cache: &RemoteCache, of: &str) -> Option<bool> {
         cache.content(&path(of)).map(|(_, is_current)| is_current)
@@ -364,66 +359,66 @@ mod tests {
     #[test]
     fn what_was_asked_while_the_stream_was_closed_or_before_it_was_opened_is_asked_again() {
         let cache = RemoteCache::default();
-        let before = cache.asked();
-        cache.keep_content(&path("a.md"), text("a"), before);
+        let before = cache.stamp();
+        cache.store_content(&path("a.md"), text("a"), before);
         assert_eq!(is_current(&cache, "a.md"), Some(false));
-        cache.opened();
+        cache.stream_opened();
         assert_eq!(is_current(&cache, "a.md"), Some(false));
-        cache.keep_content(&path("a.md"), text("a"), cache.asked());
+        cache.store_content(&path("a.md"), text("a"), cache.stamp());
         assert_eq!(is_current(&cache, "a.md"), Some(true));
-        cache.closed();
+        cache.stream_closed();
         assert_eq!(is_current(&cache, "a.md"), Some(false));
-        cache.opened();
+        cache.stream_opened();
         assert_eq!(is_current(&cache, "a.md"), Some(false), "what happened while it was closed was not told");
     }
 
     #[test]
     fn an_answer_that_a_change_overtakes_is_not_believed() {
         let cache = RemoteCache::default();
-        cache.opened();
-        let asked = cache.asked();
-        assert_eq!(cache.written(&path("a.md"), Some(text("new").etag)), CacheEffect::Name);
-        cache.keep_content(&path("a.md"), text("old"), asked);
+        cache.stream_opened();
+        let stamp = cache.stamp();
+        assert_eq!(cache.on_written(&path("a.md"), Some(text("new").etag)), CacheEffect::Name);
+        cache.store_content(&path("a.md"), text("old"), stamp);
         assert_eq!(is_current(&cache, "a.md"), Some(false));
-        cache.keep_content(&path("a.md"), text("new"), asked);
+        cache.store_content(&path("a.md"), text("new"), stamp);
         assert_eq!(is_current(&cache, "a.md"), Some(true), "the version told last is there");
         // A listing that was on its way, too.
-        cache.keep_listing(&path(""), &[file("a.md"), file("b.md")], asked);
+        cache.store_listing(&path(""), &[file("a.md"), file("b.md")], stamp);
         assert_eq!(cache.entry(&path(""), "a.md"), CacheLookup::Stale);
-        assert_eq!(cache.entry(&path(""), "b.md"), CacheLookup::There(file("b.md")));
+        assert_eq!(cache.entry(&path(""), "b.md"), CacheLookup::Present(file("b.md")));
         assert_eq!(cache.entry(&path(""), "c.md"), CacheLookup::Absent);
     }
 
     #[test]
     fn a_read_that_this_mounts_own_write_overtakes_is_not_believed() {
         let cache = RemoteCache::default();
-        cache.opened();
-        let (asked_to_read, asked_to_write) = (cache.asked(), cache.asked());
-        cache.changed(&path("a.md"), Some(text("new").etag));
-        cache.keep_content(&path("a.md"), text("new"), asked_to_write);
+        cache.stream_opened();
+        let (asked_to_read, asked_to_write) = (cache.stamp(), cache.stamp());
+        cache.record_own_change(&path("a.md"), Some(text("new").etag));
+        cache.store_content(&path("a.md"), text("new"), asked_to_write);
         assert_eq!(is_current(&cache, "a.md"), Some(true));
-        assert_eq!(cache.written(&path("a.md"), Some(text("new").etag)), CacheEffect::None, "its echo");
+        assert_eq!(cache.on_written(&path("a.md"), Some(text("new").etag)), CacheEffect::None, "its echo");
         assert_eq!(is_current(&cache, "a.md"), Some(true));
-        cache.keep_content(&path("a.md"), text("old"), asked_to_read);
+        cache.store_content(&path("a.md"), text("old"), asked_to_read);
         assert_eq!(is_current(&cache, "a.md"), Some(false));
     }
 
     #[test]
     fn news_of_a_name_change_the_listings_they_are_about() {
         let cache = RemoteCache::default();
-        cache.opened();
-        cache.keep_listing(&path(""), &[file("a.md")], cache.asked());
-        cache.keep_listing(&path("d"), &[], cache.asked());
-        assert_eq!(cache.written(&path("a.md"), None), CacheEffect::Content);
+        cache.stream_opened();
+        cache.store_listing(&path(""), &[file("a.md")], cache.stamp());
+        cache.store_listing(&path("d"), &[], cache.stamp());
+        assert_eq!(cache.on_written(&path("a.md"), None), CacheEffect::Content);
         assert_eq!(cache.entry(&path(""), "a.md"), CacheLookup::Stale);
-        assert_eq!(cache.written(&path("b.md"), None), CacheEffect::Name);
+        assert_eq!(cache.on_written(&path("b.md"), None), CacheEffect::Name);
         assert_eq!(cache.entry(&path(""), "b.md"), CacheLookup::Stale);
-        cache.keep_entry(&path("b.md"), Some(file("b.md")), cache.asked());
-        assert_eq!(cache.entry(&path(""), "b.md"), CacheLookup::There(file("b.md")));
-        assert_eq!(cache.removed(&path("b.md")), CacheEffect::Name);
+        cache.store_entry(&path("b.md"), Some(file("b.md")), cache.stamp());
+        assert_eq!(cache.entry(&path(""), "b.md"), CacheLookup::Present(file("b.md")));
+        assert_eq!(cache.on_removed(&path("b.md")), CacheEffect::Name);
         assert_eq!(cache.entry(&path(""), "b.md"), CacheLookup::Absent);
-        assert_eq!(cache.removed(&path("b.md")), CacheEffect::None, "known already");
-        assert_eq!(cache.written(&path("new/deep/c.md"), None), CacheEffect::Name);
+        assert_eq!(cache.on_removed(&path("b.md")), CacheEffect::None, "known already");
+        assert_eq!(cache.on_written(&path("new/deep/c.md"), None), CacheEffect::Name);
         assert_eq!(cache.entry(&path(""), "new"), CacheLookup::Unknown, "a directory came");
         assert_eq!(cache.entry(&path("d"), "x"), CacheLookup::Absent);
     }
@@ -431,11 +426,11 @@ mod tests {
     #[test]
     fn more_changes_than_are_remembered_make_everything_uncertain() {
         let cache = RemoteCache::default();
-        cache.opened();
-        cache.keep_content(&path("a.md"), text("a"), cache.asked());
-        for number in 0..MAX_TOLD + 1 {
+        cache.stream_opened();
+        cache.store_content(&path("a.md"), text("a"), cache.stamp());
+        for number in 0..MAX_RECENT_CHANGES + 1 {
             assert_eq!(is_current(&cache, "a.md"), Some(true));
-            cache.written(&path(&format!("{number}.md")), None);
+            cache.on_written(&path(&format!("{number}.md")), None);
         }
         assert_eq!(is_current(&cache, "a.md"), Some(false));
     }
@@ -443,12 +438,13 @@ mod tests {
     #[test]
     fn the_least_recently_used_contents_make_room() {
         let cache = RemoteCache::default();
-        let large = |name: &str| VersionedContent { etag: text(name).etag, bytes: vec![0; MAX_BYTES / 4].into() };
+        let large =
+            |name: &str| VersionedContent { etag: text(name).etag, bytes: vec![0; MAX_CONTENT_BYTES / 4].into() };
         for name in ["a", "b", "c", "d"] {
-            cache.keep_content(&path(name), large(name), cache.asked());
+            cache.store_content(&path(name), large(name), cache.stamp());
         }
         assert!(cache.content(&path("a")).is_some());
-        cache.keep_content(&path("e"), large("e"), cache.asked());
+        cache.store_content(&path("e"), large("e"), cache.stamp());
         let kept = ["a", "b", "c", "d", "e"].map(|name| cache.content(&path(name)).is_some());
         assert_eq!(kept, [true, false, false, true, true]);
     }

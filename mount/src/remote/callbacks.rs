@@ -1,4 +1,4 @@
-//! The kernel's requests, one callback each: translate, call, answer.
+//! One callback for each kernel request: translate, call, reply.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, IoctlFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
     TimeOrNow, WriteFlags,
 };
@@ -16,40 +16,25 @@ use rustix::fs::OFlags;
 use svcfs_base::{Actor, Fault, Kind};
 use svcfs_vfs::{DiskSpace, NodeId, OpenMode, WriteAt};
 
-use super::replies::{PAST_PAGES, gone};
+use super::replies::{DIRECT_IO, or_stale};
 use super::tree::RemoteTree;
 use super::writeback::{ChangeAuthor, WriteOffset};
 use crate::actors::{ActorResolver, AttributionPolicy};
-use crate::convert::{blank, flag_bits, name, open_mode, utf8, write_at};
-use crate::listings::OpenDirectories;
+use crate::convert::{flag_bits, minimal_attr, name, open_mode, utf8, write_at};
+use crate::init_flags::{REMOTE_INIT_FLAGS, negotiate};
+use crate::listings::{DirectoryListing, OpenDirectories};
 use crate::reply::{RequestFailure, ValueReply, answer, answer_with};
 use crate::session::SessionSentinel;
 use crate::write_handles::{WriteHandle, WriteHandles, process_of};
 
-/// Longest write of one request, in bytes; the most Linux sends.
-const MAX_WRITE_BYTES: u32 = 1 << 20;
+/// Free space shown, in blocks of 4 KiB: the API does not report the server's.
+const REPORTED_BLOCKS: u64 = 1 << 38;
 
-/// What is asked of the kernel where it offers it; not the write-back cache: `flush` must find all bytes here.
-const WANTED: InitFlags = InitFlags::FUSE_ASYNC_READ
-    .union(InitFlags::FUSE_ATOMIC_O_TRUNC)
-    .union(InitFlags::FUSE_BIG_WRITES)
-    .union(InitFlags::FUSE_DO_READDIRPLUS)
-    .union(InitFlags::FUSE_READDIRPLUS_AUTO)
-    .union(InitFlags::FUSE_PARALLEL_DIROPS)
-    // Pages of memory maps go when size or modification time turn out different: the safety net below the follower.
-    .union(InitFlags::FUSE_AUTO_INVAL_DATA)
-    .union(InitFlags::FUSE_HANDLE_KILLPRIV_V2)
-    .union(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
+const ETAG_XATTR: &str = "user.svc.etag";
+/// Why the last save was rejected.
+const REJECTION_XATTR: &str = "user.svc.lint";
 
-/// The room a mount says it has, in blocks of 4 KiB: the API does not tell how much the server has.
-const SAID: u64 = 1 << 38;
-
-/// Extended attributes of a file.
-const ETAG: &str = "user.svc.etag";
-/// Why the last save was refused; see there.
-const REFUSAL: &str = "user.svc.lint";
-
-/// The door as fuser drives it.
+/// Implements fuser's [`Filesystem`] for a space of a remote server.
 pub(super) struct RemoteCallbacks {
     pub(super) tree: Arc<RemoteTree>,
     pub(super) writers: Arc<WriteHandles>,
@@ -59,28 +44,27 @@ pub(super) struct RemoteCallbacks {
 }
 
 impl RemoteCallbacks {
-    /// Callbacks for one session.
     pub(super) fn new(
         tree: Arc<RemoteTree>,
         writers: Arc<WriteHandles>,
-        (attribution, alive): (AttributionPolicy, SessionSentinel),
+        (attribution, sentinel): (AttributionPolicy, SessionSentinel),
     ) -> Self {
         Self {
             tree,
             writers,
             actors: ActorResolver::new(attribution),
             listings: OpenDirectories::default(),
-            _alive: alive,
+            _alive: sentinel,
         }
     }
 
-    /// Who changes something.
     fn author(&self, request: &Request) -> ChangeAuthor {
         self.as_process(request, self.actors.author(request.uid(), request.pid()))
     }
 
-    /// Who saves what was written through a handle: known since it was opened or written to, and not asked of a program that closes it.
-    fn saver(&self, request: &Request, file: FileHandle) -> ChangeAuthor {
+    /// The author of data written through a handle, known since the open or the last write. The
+    /// closing process is not inspected: see `actors`.
+    fn handle_author(&self, request: &Request, file: FileHandle) -> ChangeAuthor {
         let name = self.writers.author(file).unwrap_or_else(|| self.actors.name(request.uid()));
         self.as_process(request, name)
     }
@@ -89,8 +73,8 @@ impl RemoteCallbacks {
         ChangeAuthor { name, process: process_of(request.pid()) }
     }
 
-    /// Remembers a handle open for writing.
-    fn opened(&self, request: &Request, inode: INodeNo, (handle, mode): (u64, OpenMode)) -> FileHandle {
+    /// Registers a handle open for writing.
+    fn register_open(&self, request: &Request, inode: INodeNo, (handle, mode): (u64, OpenMode)) -> FileHandle {
         if mode.write {
             let author = self.actors.author(request.uid(), request.pid());
             self.writers.add(FileHandle(handle), WriteHandle::new(NodeId(inode.0), author));
@@ -101,18 +85,13 @@ impl RemoteCallbacks {
 
 impl Filesystem for RemoteCallbacks {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let offered = WANTED & config.capabilities();
-        config.add_capabilities(offered).map_err(|left| io::Error::other(format!("the kernel took {left:?} back")))?;
-        config
-            .set_max_write(MAX_WRITE_BYTES)
-            .map_err(|most| io::Error::other(format!("writes are limited to {most}")))?;
-        Ok(())
+        negotiate(config, REMOTE_INIT_FLAGS).map(drop)
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
         answer("lookup", reply, || {
-            let lasts = self.tree.lasts();
-            Ok::<_, Fault>(self.tree.lookup(parent, &name(entry)?)?.ok_or(lasts))
+            let ttl = self.tree.ttl();
+            Ok::<_, Fault>(self.tree.lookup(parent, &name(entry)?)?.ok_or(ttl))
         });
     }
 
@@ -121,11 +100,12 @@ impl Filesystem for RemoteCallbacks {
     }
 
     fn getattr(&self, _request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
-        answer("getattr", reply, || self.tree.attributes(inode).map_err(gone));
+        answer("getattr", reply, || self.tree.attributes(inode).map_err(or_stale));
     }
 
-    /// Modes and owners cannot be set, because the API has none; times can, and stay the server's. Of a file that is not saved yet
-    /// modes are taken, too, and nothing comes of them: programs make scratch files that others may not read.
+    /// Modes and owners are refused, because the API has none; times are accepted without effect.
+    /// Modes of unsaved files are also accepted without effect: programs create private scratch
+    /// files.
     fn setattr(
         &self,
         request: &Request,
@@ -145,26 +125,26 @@ impl Filesystem for RemoteCallbacks {
         reply: ReplyAttr,
     ) {
         answer("setattr", reply, || {
-            let now = self.tree.attributes(inode).map_err(gone)?.attributes;
-            let is_new = || self.tree.nodes.path(inode).is_ok_and(|path| self.tree.nodes.is_own_file(&path));
-            let is_other = mode.is_some_and(|mode| mode & 0o7777 != u32::from(now.perm) && !is_new())
-                || uid.is_some_and(|uid| uid != now.uid)
-                || gid.is_some_and(|gid| gid != now.gid);
-            if is_other {
-                return Err(RequestFailure::Word(Errno::EPERM));
+            let current = self.tree.attributes(inode).map_err(or_stale)?.attributes;
+            let is_new = || self.tree.nodes.path(inode).is_ok_and(|path| self.tree.nodes.is_local_file(&path));
+            let is_changed = mode.is_some_and(|mode| mode & 0o7777 != u32::from(current.perm) && !is_new())
+                || uid.is_some_and(|uid| uid != current.uid)
+                || gid.is_some_and(|gid| gid != current.gid);
+            if is_changed {
+                return Err(RequestFailure::Errno(Errno::EPERM));
             }
             if let Some(size) = size {
                 if let Some(file) = file {
-                    self.writers.wrote(file, request.pid(), || self.actors.author(request.uid(), request.pid()));
+                    self.writers.record_write(file, request.pid(), || self.actors.author(request.uid(), request.pid()));
                 }
-                self.tree.resize(&self.author(request), (inode, file.map(|file| file.0)), size).map_err(gone)?;
+                self.tree.resize(&self.author(request), (inode, file.map(|file| file.0)), size).map_err(or_stale)?;
             }
-            self.tree.attributes(inode).map_err(gone)
+            self.tree.attributes(inode).map_err(or_stale)
         });
     }
 
     fn readlink(&self, _request: &Request, inode: INodeNo, reply: ReplyData) {
-        answer("readlink", reply, || self.tree.target(inode).map_err(gone));
+        answer("readlink", reply, || self.tree.target(inode).map_err(or_stale));
     }
 
     fn mknod(
@@ -179,11 +159,11 @@ impl Filesystem for RemoteCallbacks {
     ) {
         answer("mknod", reply, || {
             if rustix::fs::FileType::from_raw_mode(mode) != rustix::fs::FileType::RegularFile {
-                return Err(RequestFailure::Word(Errno::EPERM));
+                return Err(RequestFailure::Errno(Errno::EPERM));
             }
-            let (told, handle) = self.tree.create(parent, &name(entry)?)?;
-            self.tree.release(&self.author(request), told.attributes.ino, handle)?;
-            Ok(self.tree.attributes(told.attributes.ino)?)
+            let (created, handle) = self.tree.create(parent, &name(entry)?)?;
+            self.tree.release(&self.author(request), created.attributes.ino, handle)?;
+            Ok(self.tree.attributes(created.attributes.ino)?)
         });
     }
 
@@ -219,7 +199,7 @@ impl Filesystem for RemoteCallbacks {
         let author = self.author(request);
         answer("rename", reply, || {
             if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
-                return Err(RequestFailure::Word(Errno::EINVAL));
+                return Err(RequestFailure::Errno(Errno::EINVAL));
             }
             let (from, to) = ((parent, &name(entry)?), (new_parent, &name(new_entry)?));
             self.tree.rename(&author, from, to, flags.is_empty())
@@ -234,10 +214,10 @@ impl Filesystem for RemoteCallbacks {
         let mode = open_mode(flags);
         answer("open", reply, || {
             let opening = (inode, process_of(request.pid()));
-            let handle = self.tree.open(opening, mode.write, mode.truncate).map_err(gone)?;
-            // Closing what was only read saves nothing and need not be asked for.
-            let flags = if mode.write { PAST_PAGES } else { PAST_PAGES | FopenFlags::FOPEN_NOFLUSH };
-            Ok::<_, RequestFailure>((self.opened(request, inode, (handle, mode)), flags))
+            let handle = self.tree.open(opening, mode.write, mode.truncate).map_err(or_stale)?;
+            // A read-only handle needs no `flush`.
+            let flags = if mode.write { DIRECT_IO } else { DIRECT_IO | FopenFlags::FOPEN_NOFLUSH };
+            Ok::<_, RequestFailure>((self.register_open(request, inode, (handle, mode)), flags))
         });
     }
 
@@ -252,13 +232,14 @@ impl Filesystem for RemoteCallbacks {
         reply: ReplyCreate,
     ) {
         answer("create", reply, || match self.tree.create(parent, &name(entry)?) {
-            Ok((told, handle)) => {
+            Ok((created, handle)) => {
                 let mode = OpenMode { write: true, truncate: false };
-                Ok((told, self.opened(request, told.attributes.ino, (handle, mode))))
+                Ok((created, self.register_open(request, created.attributes.ino, (handle, mode))))
             }
-            // Somebody was faster than the kernel knew. It looks again, and opens what is there.
+            // The file was created elsewhere. The kernel looks the name up again and opens that
+            // file.
             Err(fault) if fault.kind() == Kind::Exists && !flag_bits(flags).contains(OFlags::EXCL) => {
-                Err(RequestFailure::Word(Errno::ESTALE))
+                Err(RequestFailure::Errno(Errno::ESTALE))
             }
             Err(fault) => Err(fault.into()),
         });
@@ -275,7 +256,7 @@ impl Filesystem for RemoteCallbacks {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        answer("read", reply, || self.tree.read(inode, file.0, (offset, size)).map_err(gone));
+        answer("read", reply, || self.tree.read(inode, file.0, (offset, size)).map_err(or_stale));
     }
 
     fn write(
@@ -291,29 +272,30 @@ impl Filesystem for RemoteCallbacks {
         reply: ReplyWrite,
     ) {
         answer("write", reply, || {
-            // Noted first: a copy of the handle that another program closes meanwhile must not save half of it.
-            self.writers.wrote(file, request.pid(), || self.actors.author(request.uid(), request.pid()));
-            let place = match write_at(offset, flags, write_flags) {
+            // Recorded first: a copy of the handle that another process closes now must not save
+            // half of it.
+            self.writers.record_write(file, request.pid(), || self.actors.author(request.uid(), request.pid()));
+            let position = match write_at(offset, flags, write_flags) {
                 WriteAt::Offset(offset) | WriteAt::Mapped(offset) => WriteOffset::Offset(offset),
                 WriteAt::End => WriteOffset::End,
             };
-            self.tree.write(file.0, place, data)?;
+            self.tree.write(file.0, position, data)?;
             u32::try_from(data.len()).map_err(Fault::internal)
         });
     }
 
     fn flush(&self, request: &Request, inode: INodeNo, file: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        if !self.writers.is_own_close(file, request.pid()) {
-            // Half a save is nobody's version; the writer's own close, or the last one, saves it.
+        if !self.writers.is_writer_close(file, request.pid()) {
+            // The writer's own close, or the last one, saves the complete file.
             return reply.ok();
         }
-        let author = self.saver(request, file);
+        let author = self.handle_author(request, file);
         answer("flush", reply, || self.tree.flush(&author, inode, file.0));
     }
 
     fn fsync(&self, request: &Request, inode: INodeNo, file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        let author = self.saver(request, file);
-        answer("fsync", reply, || self.tree.synchronise(&author, inode, file.0));
+        let author = self.handle_author(request, file);
+        answer("fsync", reply, || self.tree.fsync(&author, inode, file.0));
     }
 
     fn release(
@@ -326,7 +308,7 @@ impl Filesystem for RemoteCallbacks {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        let author = self.saver(request, file);
+        let author = self.handle_author(request, file);
         self.writers.remove(file);
         answer("release", reply, || self.tree.release(&author, inode, file.0));
     }
@@ -336,19 +318,15 @@ impl Filesystem for RemoteCallbacks {
     }
 
     fn readdir(&self, _request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectory) {
-        answer_with(
-            "readdir",
-            reply,
-            || self.listing(inode, (file, offset)),
-            |mut reply, listing| {
-                for (next, line) in listing.after(offset) {
-                    if reply.add(line.inode, next, line.kind, &*line.name) {
-                        break;
-                    }
+        let listing = || self.listing(inode, (file, offset));
+        answer_with("readdir", reply, listing, |mut reply, listing| {
+            for (next, entry) in listing.entries_from(offset) {
+                if reply.add(entry.inode, next, entry.kind, &*entry.name) {
+                    break;
                 }
-                reply.ok();
-            },
-        );
+            }
+            reply.ok();
+        });
     }
 
     fn readdirplus(
@@ -359,36 +337,31 @@ impl Filesystem for RemoteCallbacks {
         offset: u64,
         reply: ReplyDirectoryPlus,
     ) {
-        answer_with(
-            "readdirplus",
-            reply,
-            || self.listing(inode, (file, offset)),
-            |mut reply, listing| {
-                for (next, line) in listing.after(offset) {
-                    let is_found = !line.is_dots() && self.tree.nodes.found(line.inode);
-                    let attributes = line.known.unwrap_or_else(|| blank(line.inode, line.kind));
-                    if !line.is_dots() && !is_found {
-                        continue;
-                    }
-                    // What was written to it since is seen when it is looked at.
-                    let lasts =
-                        if self.tree.nodes.is_open(line.inode, None) { Duration::ZERO } else { self.tree.lasts() };
-                    if reply.add(line.inode, next, &*line.name, &lasts, &attributes, Generation(0)) {
-                        if is_found {
-                            self.tree.nodes.forget(line.inode, 1);
-                        }
-                        break;
-                    }
+        let listing = || self.listing(inode, (file, offset));
+        answer_with("readdirplus", reply, listing, |mut reply, listing| {
+            for (next, entry) in listing.entries_from(offset) {
+                let is_counted = !entry.is_dots() && self.tree.nodes.add_lookup(entry.inode);
+                let attributes = entry.attributes.unwrap_or_else(|| minimal_attr(entry.inode, entry.kind));
+                if !entry.is_dots() && !is_counted {
+                    continue;
                 }
-                reply.ok();
-            },
-        );
+                // An open file may have been written to since.
+                let ttl = if self.tree.nodes.is_open(entry.inode, None) { Duration::ZERO } else { self.tree.ttl() };
+                if reply.add(entry.inode, next, &*entry.name, &ttl, &attributes, Generation(0)) {
+                    if is_counted {
+                        self.tree.nodes.forget(entry.inode, 1);
+                    }
+                    break;
+                }
+            }
+            reply.ok();
+        });
     }
 
     fn releasedir(&self, _request: &Request, _inode: INodeNo, file: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        for (_, line) in self.listings.close(file).after(0) {
-            // Those that were listed and never looked at are known to nobody but the listing.
-            self.tree.nodes.forget(line.inode, 0);
+        for (_, entry) in self.listings.close(file).entries_from(0) {
+            // Nodes that were listed and never looked up are referenced only by the listing.
+            self.tree.nodes.forget(entry.inode, 0);
         }
         reply.ok();
     }
@@ -399,28 +372,35 @@ impl Filesystem for RemoteCallbacks {
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
         let files = u64::from(u32::MAX);
-        reply.give(DiskSpace { block_size: 4096, blocks: SAID, free: SAID, available: SAID, files, files_free: files });
-    }
-
-    fn getxattr(&self, _request: &Request, inode: INodeNo, attribute: &OsStr, room: u32, reply: ReplyXattr) {
-        answer("getxattr", reply, || {
-            let value = match attribute.to_str() {
-                Some(ETAG) => {
-                    let path = self.tree.nodes.path(inode).map_err(gone)?;
-                    match self.tree.attributes(inode).map_err(gone)?.attributes.kind {
-                        fuser::FileType::RegularFile => Some(self.tree.version(&path).map_err(gone)?.to_string()),
-                        _ => None,
-                    }
-                }
-                Some(REFUSAL) => self.tree.nodes.shared(inode).map_err(gone)?.lock().refusal.clone(),
-                _ => None,
-            };
-            value.map(|value| (value.into_bytes(), room)).ok_or(RequestFailure::Word(Errno::NO_XATTR))
+        reply.send_value(DiskSpace {
+            block_size: 4096,
+            blocks: REPORTED_BLOCKS,
+            free: REPORTED_BLOCKS,
+            available: REPORTED_BLOCKS,
+            files,
+            files_free: files,
         });
     }
 
-    fn listxattr(&self, _request: &Request, _inode: INodeNo, room: u32, reply: ReplyXattr) {
-        reply.give((Vec::new(), room));
+    fn getxattr(&self, _request: &Request, inode: INodeNo, attribute: &OsStr, size: u32, reply: ReplyXattr) {
+        answer("getxattr", reply, || {
+            let value = match attribute.to_str() {
+                Some(ETAG_XATTR) => {
+                    let path = self.tree.nodes.path(inode).map_err(or_stale)?;
+                    match self.tree.attributes(inode).map_err(or_stale)?.attributes.kind {
+                        fuser::FileType::RegularFile => Some(self.tree.version(&path).map_err(or_stale)?.to_string()),
+                        _ => None,
+                    }
+                }
+                Some(REJECTION_XATTR) => self.tree.nodes.shared(inode).map_err(or_stale)?.lock().rejection.clone(),
+                _ => None,
+            };
+            value.map(|value| (value.into_bytes(), size)).ok_or(RequestFailure::Errno(Errno::NO_XATTR))
+        });
+    }
+
+    fn listxattr(&self, _request: &Request, _inode: INodeNo, size: u32, reply: ReplyXattr) {
+        reply.send_value((Vec::new(), size));
     }
 
     fn setxattr(
@@ -440,7 +420,8 @@ impl Filesystem for RemoteCallbacks {
         reply.error(Errno::NO_XATTR);
     }
 
-    /// None is known. Some languages ask at every `open` whether it is a terminal; fuser would log each as a warning.
+    /// No ioctl is supported. Some runtimes test at every `open` for a terminal; fuser would log a
+    /// warning each time.
     fn ioctl(
         &self,
         _request: &Request,
@@ -449,7 +430,7 @@ impl Filesystem for RemoteCallbacks {
         _flags: IoctlFlags,
         _command: u32,
         _input: &[u8],
-        _room: u32,
+        _output_size: u32,
         reply: ReplyIoctl,
     ) {
         reply.error(Errno::ENOTTY);
@@ -467,7 +448,7 @@ impl Filesystem for RemoteCallbacks {
     ) {
         answer("fallocate", reply, || {
             if mode != 0 {
-                return Err(RequestFailure::Word(Errno::ENOTSUP));
+                return Err(RequestFailure::Errno(Errno::ENOTSUP));
             }
             let size = offset.checked_add(length).ok_or(Errno::EFBIG)?;
             if self.tree.attributes(inode)?.attributes.size < size {
@@ -477,7 +458,7 @@ impl Filesystem for RemoteCallbacks {
         });
     }
 
-    /// The kernel reads and writes instead. Refused here, because fuser would log it as a warning.
+    /// The kernel reads and writes instead; fuser would log a warning.
     fn copy_file_range(
         &self,
         _request: &Request,
@@ -496,17 +477,13 @@ impl Filesystem for RemoteCallbacks {
 }
 
 impl RemoteCallbacks {
-    /// An open directory; reading it from the start (also after `rewinddir`) looks at it anew.
-    fn listing(
-        &self,
-        inode: INodeNo,
-        (file, offset): (FileHandle, u64),
-    ) -> Result<crate::listings::DirectoryListing, RequestFailure> {
+    /// The listing of an open directory; offset 0 (also after `rewinddir`) reads it again.
+    fn listing(&self, inode: INodeNo, (file, offset): (FileHandle, u64)) -> Result<DirectoryListing, RequestFailure> {
         if offset > 0 {
             return Ok(self.listings.get(file));
         }
-        let listing = self.tree.listing(inode).map_err(gone)?;
-        self.listings.begin(file, listing.clone());
+        let listing = self.tree.listing(inode).map_err(or_stale)?;
+        self.listings.set(file, listing.clone());
         Ok(listing)
     }
 }

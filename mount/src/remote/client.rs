@@ -1,8 +1,9 @@
-//! The server's HTTP API, one function a request.
+//! Client of the server's HTTP API, one function per request.
 //!
-//! One rule: every request comes back, with the server's answer or within the patience the mount was given. What did not arrive is asked
-//! again within that time: a server that is started anew is not noticed by programs. Asking twice is safe, because every change names the
-//! version that it is made from; where the first answer was lost, the second refusal is looked into.
+//! Invariant: every request returns within the configured timeout. Failed requests are retried
+//! until then, so that programs do not notice a restart of the server. Retries are safe, because
+//! every change names the version it is based on. When the response of the first attempt was lost,
+//! a conflict on the retry is checked for being our own change.
 
 use std::time::{Duration, Instant};
 
@@ -17,23 +18,21 @@ use ureq::{Agent, Body, BodyReader};
 
 use super::connectivity::{RetryMode, ServerConnectivity};
 
-/// Where the operations are, below the server's address.
-const PREFIX: &str = "/api/svc";
-/// Connections kept open between requests; as many as requests are served at once.
+const API_PREFIX: &str = "/api/svc";
+/// Idle connections; as many as concurrent FUSE requests.
 const MAX_CONNECTIONS: usize = 32;
-/// Longest listing taken, in bytes: a directory of a million names.
+/// Longest listing, in bytes: a directory of a million names.
 const MAX_LISTING_BYTES: u64 = 256 << 20;
-/// Longest answer of any other kind.
-const MAX_ANSWER_BYTES: u64 = 1 << 20;
-/// How long to wait before asking again, at least; less when the server is heard of meanwhile.
-const PAUSE: Duration = Duration::from_millis(200);
-/// The event stream says something at least every 15 s; longer silence is a broken line.
-pub(super) const SILENCE: Duration = Duration::from_secs(20);
+/// Longest response of any other kind.
+const MAX_RESPONSE_BYTES: u64 = 1 << 20;
+/// Pause before a retry; ends early when the server is reachable again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+/// The event stream sends something at least every 15 s; longer silence is a broken connection.
+pub(super) const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 const ACTOR: HeaderName = HeaderName::from_static("x-actor");
 const SPACE: HeaderName = HeaderName::from_static("x-svc-space");
 
-/// What an entry of a listing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum EntryType {
@@ -44,7 +43,6 @@ pub(super) enum EntryType {
     Special,
 }
 
-/// One entry of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct RemoteEntry {
     pub(super) name: Box<str>,
@@ -55,23 +53,20 @@ pub(super) struct RemoteEntry {
     pub(super) kind: EntryType,
 }
 
-/// Content with its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VersionedContent {
     pub(super) etag: ETag,
     pub(super) bytes: Bytes,
 }
 
-/// What must be true of a file before it is written.
+/// Precondition of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExpectedVersion {
-    /// Nothing is there.
+    /// The file must not exist.
     Absent,
-    /// It is this version.
     Version(ETag),
 }
 
-/// A request about to be sent.
 struct ApiRequest<'a> {
     method: Method,
     route: &'static str,
@@ -84,57 +79,57 @@ struct ApiRequest<'a> {
 
 impl<'a> ApiRequest<'a> {
     fn new(method: Method, route: &'static str) -> Self {
-        Self { method, route, path: None, query: "", headers: HeaderMap::new(), body: None, limit: MAX_ANSWER_BYTES }
+        Self { method, route, path: None, query: "", headers: HeaderMap::new(), body: None, limit: MAX_RESPONSE_BYTES }
     }
-    fn about(self, path: &'a TreePath) -> Self {
+    fn for_path(self, path: &'a TreePath) -> Self {
         Self { path: Some(path), ..self }
     }
-    fn by(self, actor: &Actor) -> Self {
+    fn by_actor(self, actor: &Actor) -> Self {
         match HeaderValue::from_bytes(actor.as_str().as_bytes()) {
-            Ok(name) => self.with(ACTOR, name),
-            // An actor has no control characters, which is all that a header refuses.
+            Ok(name) => self.with_header(ACTOR, name),
+            // An actor has no control characters, the only ones a header refuses.
             Err(_) => self,
         }
     }
-    fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
     }
-    fn tagged(self, name: HeaderName, etag: &ETag) -> Self {
+    fn with_etag(self, name: HeaderName, etag: &ETag) -> Self {
         match HeaderValue::from_str(&format!("\"{etag}\"")) {
-            Ok(value) => self.with(name, value),
+            Ok(value) => self.with_header(name, value),
             Err(_) => self,
         }
     }
-    fn under(self, condition: ExpectedVersion) -> Self {
+    fn with_condition(self, condition: ExpectedVersion) -> Self {
         match condition {
-            ExpectedVersion::Absent => self.with(IF_NONE_MATCH, HeaderValue::from_static("*")),
-            ExpectedVersion::Version(etag) => self.tagged(IF_MATCH, &etag),
+            ExpectedVersion::Absent => self.with_header(IF_NONE_MATCH, HeaderValue::from_static("*")),
+            ExpectedVersion::Version(etag) => self.with_etag(IF_MATCH, &etag),
         }
     }
 }
 
-/// What the server said.
 struct ApiResponse {
     status: StatusCode,
     headers: HeaderMap,
     body: Vec<u8>,
-    /// An earlier sending of the same request may have been heard, and its answer lost.
-    is_again: bool,
+    /// The server may have executed an earlier attempt whose response was lost.
+    is_retry: bool,
 }
 
 impl ApiResponse {
     fn etag(&self) -> Result<ETag, Fault> {
         let text = self.headers.get(ETAG).and_then(|value| value.to_str().ok());
-        ETag::parse("ETag", text.unwrap_or_default()).map_err(|_| odd("it answered without an ETag"))
+        ETag::parse("ETag", text.unwrap_or_default()).map_err(|_| protocol_error("its response has no ETag"))
     }
 
     fn json<T: for<'de> Deserialize<'de>>(&self) -> Result<T, Fault> {
-        serde_json::from_slice(&self.body).map_err(|error| odd(format_args!("its answer cannot be read: {error}")))
+        serde_json::from_slice(&self.body)
+            .map_err(|error| protocol_error(format_args!("its response cannot be parsed: {error}")))
     }
 
-    /// The answer when it is a success.
-    fn granted(self) -> Result<Self, Fault> {
+    /// The response if it is a success, else its fault.
+    fn into_success(self) -> Result<Self, Fault> {
         if self.status.is_success() || self.status == StatusCode::NOT_MODIFIED { Ok(self) } else { Err(self.fault()) }
     }
 
@@ -143,8 +138,8 @@ impl ApiResponse {
         struct ErrorBody {
             error: String,
         }
-        let told = serde_json::from_slice::<ErrorBody>(&self.body).map(|told| told.error);
-        let told = told.unwrap_or_else(|_| self.status.to_string());
+        let message = serde_json::from_slice::<ErrorBody>(&self.body).map(|body| body.error);
+        let message = message.unwrap_or_else(|_| self.status.to_string());
         let kind = match self.status.as_u16() {
             400 => Kind::Invalid,
             401 => Kind::Unauthenticated,
@@ -157,52 +152,50 @@ impl ApiResponse {
             423 => Kind::Locked,
             _ => Kind::Upstream,
         };
-        Fault::new(kind, told)
+        Fault::new(kind, message)
     }
 }
 
-/// Where the server is, and who asks.
 #[derive(Clone)]
 pub(super) struct ClientOptions {
-    /// Its address, such as `https://notes.example.org`, without a slash at the end.
+    /// Such as `https://notes.example.org`, without a trailing slash.
     pub(super) url: String,
-    /// One of its spaces; the first when none is named.
+    /// A space of the server; its first if none.
     pub(super) space: Option<String>,
-    /// What proves that the mount may.
     pub(super) token: Option<String>,
-    /// How long a request may take to make progress, and a program to wait for a server that is away.
-    pub(super) patience: Duration,
+    /// Limit for a step of a request, and for all its retries.
+    pub(super) timeout: Duration,
 }
 
-/// A connection to a server.
 pub(super) struct ApiClient {
     agent: Agent,
-    /// For the event stream, which is silent for longer.
-    stream: Agent,
-    base: String,
+    /// For the event stream, with a longer read timeout.
+    event_agent: Agent,
+    base_url: String,
     headers: HeaderMap,
-    patience: Duration,
-    pub(super) reach: ServerConnectivity,
+    timeout: Duration,
+    pub(super) connectivity: ServerConnectivity,
 }
 
 impl ApiClient {
-    /// Speaks to nobody yet.
+    /// Does not connect yet.
     ///
     /// # Errors
-    /// `Invalid` for a name or token that no header can carry.
+    /// `Invalid` for a space or token that no header can carry.
     pub(super) fn new(server: &ClientOptions) -> Result<Self, Fault> {
         let mut headers = HeaderMap::new();
         if let Some(token) = &server.token {
-            let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-                .map_err(|_| Fault::invalid("--token-file", "the token has characters that no header can carry"))?;
+            let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| {
+                Fault::invalid("--token-file", "the token has characters that are not allowed in an HTTP header")
+            })?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
         if let Some(space) = &server.space {
             let value = HeaderValue::from_bytes(space.as_bytes());
-            headers.insert(SPACE, value.map_err(|_| Fault::invalid("--space", "no space has such a name"))?);
+            headers.insert(SPACE, value.map_err(|_| Fault::invalid("--space", "not a valid space name"))?);
         }
-        let agent = |silence| {
+        let agent = |read_timeout| {
             Agent::config_builder()
                 .tls_config(svcfs_net::tls_config())
                 .user_agent(concat!("svcfs-mount/", env!("CARGO_PKG_VERSION")))
@@ -210,40 +203,39 @@ impl ApiClient {
                 .max_redirects(0)
                 .max_idle_connections(MAX_CONNECTIONS)
                 .max_idle_connections_per_host(MAX_CONNECTIONS)
-                .timeout_resolve(Some(server.patience))
-                .timeout_connect(Some(server.patience))
-                .timeout_recv_response(Some(server.patience))
-                .timeout_per_read(Some(silence))
-                .timeout_per_write(Some(server.patience))
+                .timeout_resolve(Some(server.timeout))
+                .timeout_connect(Some(server.timeout))
+                .timeout_recv_response(Some(server.timeout))
+                .timeout_per_read(Some(read_timeout))
+                .timeout_per_write(Some(server.timeout))
                 .build()
                 .new_agent()
         };
         Ok(Self {
-            agent: agent(server.patience),
-            stream: agent(SILENCE),
-            base: format!("{}{PREFIX}", server.url),
+            agent: agent(server.timeout),
+            event_agent: agent(EVENT_TIMEOUT),
+            base_url: format!("{}{API_PREFIX}", server.url),
             headers,
-            patience: server.patience,
-            reach: ServerConnectivity::default(),
+            timeout: server.timeout,
+            connectivity: ServerConnectivity::default(),
         })
     }
 
-    /// The entries of a directory.
     pub(super) fn list(&self, directory: &TreePath) -> Result<Vec<RemoteEntry>, Fault> {
-        let ask = ApiRequest {
+        let request = ApiRequest {
             query: "depth=1&details=true",
             limit: MAX_LISTING_BYTES,
             ..ApiRequest::new(Method::GET, "/tree")
         };
-        let entries: Vec<RemoteEntry> = self.ask(&ask.about(directory))?.granted()?.json()?;
+        let entries: Vec<RemoteEntry> = self.send_with_retry(&request.for_path(directory))?.into_success()?.json()?;
         Ok(entries
             .into_iter()
             .filter(|entry| entry.kind != EntryType::Special && PathComponent::parse(&entry.name).is_ok())
             .collect())
     }
 
-    /// What is at the path of a file or link; none when nothing is, or a directory.
-    pub(super) fn look(&self, file: &TreePath) -> Result<Option<RemoteEntry>, Fault> {
+    /// The entry of a file or link; none when nothing or a directory is there.
+    pub(super) fn stat(&self, file: &TreePath) -> Result<Option<RemoteEntry>, Fault> {
         match self.list(file) {
             Ok(entries) => Ok(entries.into_iter().next().filter(|entry| *entry.name == *file.name())),
             Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
@@ -251,26 +243,25 @@ impl ApiClient {
         }
     }
 
-    /// A file's content; none when it is still the version that is known already.
+    /// A file's content; none when it still has the known version.
     pub(super) fn read(&self, file: &TreePath, known: Option<ETag>) -> Result<Option<VersionedContent>, Fault> {
-        let mut ask = ApiRequest::new(Method::GET, "/file").about(file);
-        ask.limit = MAX_FILE_BYTES as u64;
+        let mut request = ApiRequest::new(Method::GET, "/file").for_path(file);
+        request.limit = MAX_FILE_BYTES as u64;
         if let Some(etag) = &known {
-            ask = ask.tagged(IF_NONE_MATCH, etag);
+            request = request.with_etag(IF_NONE_MATCH, etag);
         }
-        let answer = self.ask(&ask)?.granted()?;
-        if answer.status == StatusCode::NOT_MODIFIED {
+        let response = self.send_with_retry(&request)?.into_success()?;
+        if response.status == StatusCode::NOT_MODIFIED {
             return Ok(None);
         }
-        Ok(Some(VersionedContent { etag: answer.etag()?, bytes: answer.body.into() }))
+        Ok(Some(VersionedContent { etag: response.etag()?, bytes: response.body.into() }))
     }
 
-    /// A file's version.
     pub(super) fn version(&self, file: &TreePath) -> Result<ETag, Fault> {
-        self.ask(&ApiRequest::new(Method::HEAD, "/file").about(file))?.granted()?.etag()
+        self.send_with_retry(&ApiRequest::new(Method::HEAD, "/file").for_path(file))?.into_success()?.etag()
     }
 
-    /// Writes a file, exactly so; the version that is there then.
+    /// Writes a file without formatting; returns its new version.
     pub(super) fn write(
         &self,
         actor: &Actor,
@@ -278,46 +269,52 @@ impl ApiClient {
         bytes: &[u8],
         condition: ExpectedVersion,
     ) -> Result<ETag, Fault> {
-        let ask = ApiRequest { body: Some(bytes), query: "exact=true", ..ApiRequest::new(Method::PUT, "/file") };
-        let ask = ask.about(file).by(actor).under(condition);
-        let answer = self.ask(&ask.with(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")))?;
-        let is_refused = matches!(answer.status, StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED);
-        if is_refused && answer.is_again && self.version(file)? == ETag::from_content(bytes) {
+        let request = ApiRequest { body: Some(bytes), query: "exact=true", ..ApiRequest::new(Method::PUT, "/file") };
+        let request = request.for_path(file).by_actor(actor).with_condition(condition);
+        let response = self.send_with_retry(
+            &request.with_header(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
+        )?;
+        let is_refused = matches!(response.status, StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED);
+        if is_refused && response.is_retry && self.version(file)? == ETag::from_content(bytes) {
             return Ok(ETag::from_content(bytes));
         }
-        answer.granted()?.etag()
+        response.into_success()?.etag()
     }
 
-    /// Makes a symbolic link where nothing is.
+    /// Creates a symbolic link at a free path.
     pub(super) fn link(&self, actor: &Actor, link: &TreePath, target: &str) -> Result<(), Fault> {
-        let ask = ApiRequest { body: Some(target.as_bytes()), ..ApiRequest::new(Method::PUT, "/file") };
-        let ask = ask.about(link).by(actor).under(ExpectedVersion::Absent);
-        self.ask(&ask.with(CONTENT_TYPE, HeaderValue::from_static("application/x-symlink")))?.granted()?;
+        let request = ApiRequest { body: Some(target.as_bytes()), ..ApiRequest::new(Method::PUT, "/file") };
+        let request = request.for_path(link).by_actor(actor).with_condition(ExpectedVersion::Absent);
+        self.send_with_retry(&request.with_header(CONTENT_TYPE, HeaderValue::from_static("application/x-symlink")))?
+            .into_success()?;
         Ok(())
     }
 
-    /// Where a symbolic link points.
     pub(super) fn target(&self, link: &TreePath) -> Result<Bytes, Fault> {
-        Ok(self.ask(&ApiRequest::new(Method::GET, "/readlink").about(link))?.granted()?.body.into())
+        Ok(self.send_with_retry(&ApiRequest::new(Method::GET, "/readlink").for_path(link))?.into_success()?.body.into())
     }
 
-    /// Removes a file or link of a version, or whatever is there, such as an empty directory. False when something else is there by now:
-    /// the answer to the first try was lost, and the second one is refused.
+    /// Removes a file or link of a version, or (none) whatever is there, such as an empty
+    /// directory. False when something else is there now: the first response was lost, and the
+    /// retry conflicts.
     pub(super) fn remove(&self, actor: &Actor, path: &TreePath, version: Option<ETag>) -> Result<bool, Fault> {
-        let mut ask = ApiRequest::new(Method::DELETE, "/file").about(path).by(actor);
+        let mut request = ApiRequest::new(Method::DELETE, "/file").for_path(path).by_actor(actor);
         if let Some(etag) = version {
-            ask = ask.under(ExpectedVersion::Version(etag));
+            request = request.with_condition(ExpectedVersion::Version(etag));
         }
-        let answer = self.ask(&ask)?;
-        match answer.status {
-            StatusCode::NOT_FOUND if answer.is_again => Ok(true),
-            StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED if answer.is_again && version.is_some() => Ok(false),
-            _ => answer.granted().map(|_| true),
+        let response = self.send_with_retry(&request)?;
+        match response.status {
+            StatusCode::NOT_FOUND if response.is_retry => Ok(true),
+            StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED if response.is_retry && version.is_some() => {
+                Ok(false)
+            }
+            _ => response.into_success().map(|_| true),
         }
     }
 
-    /// Gives a file another name; `replaced` is the version it may replace there. The answer is its version then, which is another one where its
-    /// links were led on, and whether other pages may have been changed with it; none when that is not known.
+    /// Renames a file; `replaced` is the version it may replace. Returns its new version (other
+    /// than before if its links were updated), and whether other pages may have changed; none if
+    /// unknown.
     pub(super) fn rename(
         &self,
         actor: &Actor,
@@ -334,110 +331,117 @@ impl ApiClient {
             body["replacing"] = etag.to_string().into();
         }
         let body = body.to_string();
-        let ask = ApiRequest { body: Some(body.as_bytes()), ..ApiRequest::new(Method::POST, "/rename") };
-        let answer = self.ask(&ask.by(actor).with(CONTENT_TYPE, HeaderValue::from_static("application/json")))?;
-        // Gone from the old name, and something is at the new one: that was we.
-        if answer.is_again && answer.status == StatusCode::NOT_FOUND && self.look(to)?.is_some() {
+        let request = ApiRequest { body: Some(body.as_bytes()), ..ApiRequest::new(Method::POST, "/rename") };
+        let response = self.send_with_retry(
+            &request.by_actor(actor).with_header(CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        )?;
+        // The lost attempt succeeded.
+        if response.is_retry && response.status == StatusCode::NOT_FOUND && self.stat(to)?.is_some() {
             return Ok(None);
         }
-        let answer = answer.granted()?;
-        // It is done, whatever else the answer says.
-        let (told, etag) = (answer.json::<RenameResponse>(), answer.etag());
-        Ok(told.and_then(|told| Ok((etag?, told.updated_links > 0))).ok())
+        let response = response.into_success()?;
+        // The rename succeeded, even if the body cannot be parsed.
+        let (body, etag) = (response.json::<RenameResponse>(), response.etag());
+        Ok(body.and_then(|body| Ok((etag?, body.updated_links > 0))).ok())
     }
 
-    /// Opens the event stream, from now on. Not asked again: who follows it decides when.
+    /// Opens the event stream at its current end, without retries.
     ///
     /// # Errors
-    /// Why there is none.
+    /// `Upstream` when there is none.
     pub(super) fn events(&self) -> Result<BodyReader<'static>, Fault> {
-        let response =
-            self.send(&self.stream, &ApiRequest::new(Method::GET, "/events")).map_err(|error| away(&error))?;
-        self.reach.connected();
+        let response = self
+            .send(&self.event_agent, &ApiRequest::new(Method::GET, "/events"))
+            .map_err(|error| unreachable(&error))?;
+        self.connectivity.stream_connected();
         if response.status() != StatusCode::OK {
             return Err(Fault::new(Kind::Upstream, format!("no event stream: {}", response.status())));
         }
         Ok(response.into_body().into_reader())
     }
 
-    /// Asks until there is an answer, or patience is at its end.
-    fn ask(&self, ask: &ApiRequest<'_>) -> Result<ApiResponse, Fault> {
-        let patience = match self.reach.enter(self.patience)? {
-            RetryMode::Patient => self.patience,
+    /// Sends a request, and retries it until the timeout.
+    fn send_with_retry(&self, request: &ApiRequest<'_>) -> Result<ApiResponse, Fault> {
+        let timeout = match self.connectivity.admit(self.timeout)? {
+            RetryMode::UntilTimeout => self.timeout,
             RetryMode::Once => Duration::ZERO,
         };
-        let deadline = Instant::now() + patience;
-        let mut is_again = false;
+        let deadline = Instant::now() + timeout;
+        let mut is_retry = false;
         loop {
-            let (fault, pause, is_answered) =
-                match self.send(&self.agent, ask).and_then(|response| taken(response, ask, is_again)) {
-                    Ok(answer) => {
-                        self.reach.heard();
-                        let Some(pause) = busy(&answer) else { return Ok(answer) };
-                        (answer.fault(), pause, true)
+            let (fault, interval, has_response) =
+                match self.send(&self.agent, request).and_then(|response| read_response(response, request, is_retry)) {
+                    Ok(response) => {
+                        self.connectivity.report_success();
+                        let Some(interval) = busy_interval(&response) else { return Ok(response) };
+                        (response.fault(), interval, true)
                     }
                     Err(ureq::Error::BodyExceedsLimit(limit)) => {
-                        self.reach.heard();
+                        self.connectivity.report_success();
                         return Err(Fault::too_large("file", usize::try_from(limit).unwrap_or(usize::MAX)));
                     }
-                    Err(error) if is_distrust(&error) => return Err(distrusted(&error)),
+                    Err(error) if is_tls_error(&error) => return Err(tls_error(&error)),
                     Err(error) => {
-                        is_again |= !is_unheard(&error);
-                        (away(&error), PAUSE, false)
+                        is_retry |= !is_undelivered(&error);
+                        (unreachable(&error), RETRY_INTERVAL, false)
                     }
                 };
-            if Instant::now() + pause > deadline {
-                if !is_answered {
-                    self.reach.lost(&fault);
+            if Instant::now() + interval > deadline {
+                if !has_response {
+                    self.connectivity.report_failure(&fault);
                 }
                 return Err(fault);
             }
-            self.reach.wait(pause);
+            self.connectivity.wait(interval);
         }
     }
 
-    fn send(&self, agent: &Agent, ask: &ApiRequest<'_>) -> Result<Response<Body>, ureq::Error> {
-        let mut address = format!("{}{}?{}", self.base, ask.route, ask.query);
-        if let Some(path) = ask.path {
+    fn send(&self, agent: &Agent, request: &ApiRequest<'_>) -> Result<Response<Body>, ureq::Error> {
+        let mut address = format!("{}{}?{}", self.base_url, request.route, request.query);
+        if let Some(path) = request.path {
             address.push_str("&path=");
             address.extend(percent_encoding::utf8_percent_encode(path.as_str(), percent_encoding::NON_ALPHANUMERIC));
         }
-        let mut request = Request::builder().method(ask.method.clone()).uri(address);
-        if let Some(headers) = request.headers_mut() {
+        let mut builder = Request::builder().method(request.method.clone()).uri(address);
+        if let Some(headers) = builder.headers_mut() {
             headers.extend(self.headers.clone());
-            headers.extend(ask.headers.clone());
+            headers.extend(request.headers.clone());
         }
-        match ask.body {
-            Some(body) => agent.run(request.body(body)?),
-            None => agent.run(request.body(())?),
+        match request.body {
+            Some(body) => agent.run(builder.body(body)?),
+            None => agent.run(builder.body(())?),
         }
     }
 }
 
-fn taken(response: Response<Body>, ask: &ApiRequest<'_>, is_again: bool) -> Result<ApiResponse, ureq::Error> {
+fn read_response(
+    response: Response<Body>,
+    request: &ApiRequest<'_>,
+    is_retry: bool,
+) -> Result<ApiResponse, ureq::Error> {
     let (head, body) = response.into_parts();
-    let body = body.into_with_config().limit(ask.limit).read_to_vec()?;
-    Ok(ApiResponse { status: head.status, headers: head.headers, body, is_again })
+    let body = body.into_with_config().limit(request.limit).read_to_vec()?;
+    Ok(ApiResponse { status: head.status, headers: head.headers, body, is_retry })
 }
 
-/// How long a server that is busy asks to be left alone.
-fn busy(answer: &ApiResponse) -> Option<Duration> {
-    if !matches!(answer.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
+/// The pause requested by a busy server.
+fn busy_interval(response: &ApiResponse) -> Option<Duration> {
+    if !matches!(response.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
         return None;
     }
-    let asked = answer.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    Some(asked.map_or(PAUSE, Duration::from_secs))
+    let retry_after = response.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    Some(retry_after.map_or(RETRY_INTERVAL, Duration::from_secs))
 }
 
-/// Whether a request that failed so was certainly not heard.
-fn is_unheard(error: &ureq::Error) -> bool {
+/// Whether the server certainly did not receive the request.
+fn is_undelivered(error: &ureq::Error) -> bool {
     use ureq::Timeout::{Connect, Resolve};
     matches!(error, ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::Timeout(Connect | Resolve))
         || matches!(error, ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
-/// Whether the server's certificate is the trouble, which waiting does not mend.
-fn is_distrust(error: &ureq::Error) -> bool {
+/// Whether the server's certificate was refused, which a retry does not change.
+fn is_tls_error(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::Rustls(_) => true,
         ureq::Error::Io(error) => error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()),
@@ -445,16 +449,15 @@ fn is_distrust(error: &ureq::Error) -> bool {
     }
 }
 
-fn distrusted(error: &ureq::Error) -> Fault {
-    let help =
-        "make the authority that signed it one of this machine's, or name its file in the variable SSL_CERT_FILE";
+fn tls_error(error: &ureq::Error) -> Fault {
+    let help = "install the CA certificate or set SSL_CERT_FILE";
     Fault::new(Kind::Upstream, format!("no secure connection: {error}; {help}"))
 }
 
-fn away(error: &ureq::Error) -> Fault {
+fn unreachable(error: &ureq::Error) -> Fault {
     Fault::new(Kind::Upstream, format!("the server cannot be reached: {error}"))
 }
 
-fn odd(what: impl std::fmt::Display) -> Fault {
-    Fault::new(Kind::Upstream, format!("this is no svcfs server, or one of another version: {what}"))
+fn protocol_error(what: impl std::fmt::Display) -> Fault {
+    Fault::new(Kind::Upstream, format!("not an svcfs server, or an incompatible version: {what}"))
 }

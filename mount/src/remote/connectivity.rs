@@ -1,83 +1,82 @@
-//! Whether the server can be reached.
+//! Reachability of the server.
 //!
-//! One rule: a program waits for a server that is away at most once. When somebody waited in vain, everybody else is told at once, until the
-//! server is heard of again; the event stream, which is opened anew all the time, hears of it first. The stream may be well, though, while a
-//! single request got no answer: so now and then somebody asks once more, without waiting for long.
+//! Invariant: only one program waits for the timeout of an unreachable server. After that, requests
+//! fail immediately until the server responds again, which the event stream detects first because
+//! it reconnects all the time. Because the stream may work while a single request got no response,
+//! one request per interval is tried without retries.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use svcfs_base::{Fault, Kind};
 
-/// How long nobody asks a server that somebody waited for in vain.
-const QUIET: Duration = Duration::from_secs(1);
+/// How long requests fail immediately after a timeout.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Somebody waited in vain.
 struct ServerOutage {
-    why: String,
-    /// When the next one asks whether the server is there.
-    again: Instant,
+    reason: String,
+    /// When the next request may try the server.
+    next_attempt: Instant,
 }
 
-/// Whoever may ask the server.
+/// How often a request may be tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RetryMode {
-    /// As often as patience allows.
-    Patient,
-    /// Once: the server is away, as far as is known.
+    /// Until its timeout.
+    UntilTimeout,
+    /// Once: the server is unreachable as far as known.
     Once,
 }
 
-/// What is known of the way to the server.
 #[derive(Default)]
 pub(super) struct ServerConnectivity {
-    lost: Mutex<Option<ServerOutage>>,
-    /// Rung when the server is heard of again.
-    heard: Condvar,
+    outage: Mutex<Option<ServerOutage>>,
+    /// Signalled when the server responds again.
+    recovered: Condvar,
 }
 
 impl ServerConnectivity {
-    /// Refuses at once while the server is known to be away, but for one now and then who asks whether it still is, and takes `limit` at most
-    /// to find out.
+    /// Admits a request. While the server is unreachable, admits one per interval; `limit` is how
+    /// long that may take.
     ///
     /// # Errors
-    /// `Upstream`, with the reason.
-    pub(super) fn enter(&self, limit: Duration) -> Result<RetryMode, Fault> {
-        let mut lost = self.lost.lock();
-        let Some(lost) = lost.as_mut() else { return Ok(RetryMode::Patient) };
+    /// `Upstream`, with the reason, immediately.
+    pub(super) fn admit(&self, limit: Duration) -> Result<RetryMode, Fault> {
+        let mut outage = self.outage.lock();
+        let Some(outage) = outage.as_mut() else { return Ok(RetryMode::UntilTimeout) };
         let now = Instant::now();
-        if now < lost.again {
-            return Err(Fault::new(Kind::Upstream, lost.why.clone()));
+        if now < outage.next_attempt {
+            return Err(Fault::new(Kind::Upstream, outage.reason.clone()));
         }
-        lost.again = now + limit;
+        outage.next_attempt = now + limit;
         Ok(RetryMode::Once)
     }
-    /// Notes that the server answered.
-    pub(super) fn heard(&self) {
-        if self.lost.lock().take().is_some() {
-            tracing::info!("the server answers again");
-            self.heard.notify_all();
+    /// The server responded.
+    pub(super) fn report_success(&self) {
+        if self.outage.lock().take().is_some() {
+            tracing::info!("the server is reachable again");
+            self.recovered.notify_all();
         }
     }
-    /// Notes that the event stream is open, and wakes those who wait for the server.
-    pub(super) fn connected(&self) {
-        self.heard();
-        self.heard.notify_all();
+    /// The event stream is open: wakes waiting requests.
+    pub(super) fn stream_connected(&self) {
+        self.report_success();
+        self.recovered.notify_all();
     }
-    /// Notes that somebody waited in vain.
-    pub(super) fn lost(&self, fault: &Fault) {
-        let lost = ServerOutage { why: fault.message().to_owned(), again: Instant::now() + QUIET };
-        if self.lost.lock().replace(lost).is_none() {
-            tracing::warn!("{fault}; what needs it fails until it answers");
+    /// A request timed out.
+    pub(super) fn report_failure(&self, fault: &Fault) {
+        let outage = ServerOutage { reason: fault.message().to_owned(), next_attempt: Instant::now() + RETRY_INTERVAL };
+        if self.outage.lock().replace(outage).is_none() {
+            tracing::warn!("{fault}; operations fail until the server is reachable");
         }
     }
     #[cfg(test)]
-    pub(super) fn is_lost(&self) -> bool {
-        self.lost.lock().is_some()
+    pub(super) fn is_unreachable(&self) -> bool {
+        self.outage.lock().is_some()
     }
 
-    /// Waits until the server is heard of, at most this long.
+    /// Waits until the server responds, up to `limit`.
     pub(super) fn wait(&self, limit: Duration) {
-        self.heard.wait_for(&mut self.lost.lock(), limit);
+        self.recovered.wait_for(&mut self.outage.lock(), limit);
     }
 }

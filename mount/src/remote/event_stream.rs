@@ -1,28 +1,26 @@
-//! The event stream as it comes over the line.
+//! Parser of the event stream.
 //!
-//! Read by hand, because it is six lines of the standard (WHATWG HTML, 9.2.6) as our own server writes them, and what reads such streams
-//! in the registry is asynchronous.
+//! Written by hand: it needs six lines of the standard (WHATWG HTML, 9.2.6), and the available
+//! crates are asynchronous.
 
 use std::io::{self, BufRead, ErrorKind, Read};
 
 use serde::Deserialize;
 use svcfs_base::{ETag, TreePath};
 
-/// Longest event taken, in bytes: one of a bulk write names all its paths.
+/// Longest event, in bytes: a bulk write names all its paths.
 const MAX_EVENT_BYTES: u64 = 64 << 20;
 
-/// What the stream tells.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ServerEvent {
-    /// The connection is alive.
-    Nothing,
+    KeepAlive,
     /// A file has a new version.
     Written(TreePath, ETag),
-    /// A file is gone.
+    /// A file was removed.
     Removed(TreePath),
-    /// Something happened to these.
+    /// These paths changed in some way.
     Changed(Vec<TreePath>),
-    /// Something happened that is not told.
+    /// Unknown changes.
     Gap,
 }
 
@@ -34,24 +32,24 @@ struct EventPayload {
     etag: Option<ETag>,
 }
 
-/// Reads a stream to its end, and hands on what it tells.
+/// Reads a stream to its end; stops when `on_event` returns false.
 ///
 /// # Errors
-/// Why it ended; `UnexpectedEof` when the server ended it.
-pub(super) fn follow(mut stream: impl BufRead, mut tell: impl FnMut(ServerEvent) -> bool) -> io::Error {
+/// Why it ended; `UnexpectedEof` when the server closed it.
+pub(super) fn follow(mut stream: impl BufRead, mut on_event: impl FnMut(ServerEvent) -> bool) -> io::Error {
     let (mut name, mut data) = (String::new(), String::new());
     loop {
         let mut line = String::new();
         match stream.by_ref().take(MAX_EVENT_BYTES).read_line(&mut line) {
             Ok(0) => return ErrorKind::UnexpectedEof.into(),
             Ok(_) if line.ends_with('\n') && data.len() as u64 <= MAX_EVENT_BYTES => {}
-            Ok(_) => return io::Error::new(ErrorKind::InvalidData, "the event stream has an event without an end"),
+            Ok(_) => return io::Error::new(ErrorKind::InvalidData, "the event stream has an event that does not end"),
             Err(error) => return error,
         }
         let line = line.trim_end_matches(['\n', '\r']);
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
-        let news = match field {
+        let event = match field {
             "event" => {
                 value.clone_into(&mut name);
                 continue;
@@ -60,25 +58,27 @@ pub(super) fn follow(mut stream: impl BufRead, mut tell: impl FnMut(ServerEvent)
                 data.push_str(value);
                 continue;
             }
-            "" if line.is_empty() && !data.is_empty() => news(&std::mem::take(&mut name), &std::mem::take(&mut data)),
-            _ => ServerEvent::Nothing,
+            "" if line.is_empty() && !data.is_empty() => {
+                parse_event(&std::mem::take(&mut name), &std::mem::take(&mut data))
+            }
+            _ => ServerEvent::KeepAlive,
         };
-        if !tell(news) {
+        if !on_event(event) {
             return ErrorKind::Interrupted.into();
         }
     }
 }
 
-/// What is not understood may be anything.
-fn news(name: &str, data: &str) -> ServerEvent {
-    let Ok(told) = serde_json::from_str::<EventPayload>(data) else { return ServerEvent::Gap };
-    match told {
+/// An event that cannot be parsed may be any change.
+fn parse_event(name: &str, data: &str) -> ServerEvent {
+    let Ok(payload) = serde_json::from_str::<EventPayload>(data) else { return ServerEvent::Gap };
+    match payload {
         EventPayload { path: Some(path), etag: Some(etag), .. } if name == "write" => ServerEvent::Written(path, etag),
         EventPayload { path: Some(path), .. } if name == "delete" => ServerEvent::Removed(path),
         EventPayload { paths: Some(paths), .. } => ServerEvent::Changed(paths),
         EventPayload { path: Some(path), .. } => ServerEvent::Changed(vec![path]),
         EventPayload { op, .. } => {
-            tracing::debug!(name, op, "an event about no path");
+            tracing::debug!(name, op, "event without a path");
             ServerEvent::Gap
         }
     }
@@ -94,7 +94,7 @@ mod tests {
             told.push(news);
             true
         });
-        (told.into_iter().filter(|news| *news != ServerEvent::Nothing).collect(), end.kind())
+        (told.into_iter().filter(|news| *news != ServerEvent::KeepAlive).collect(), end.kind())
     }
 
     #[test]

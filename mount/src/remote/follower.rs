@@ -1,4 +1,4 @@
-//! What others change on the server is told to the cache, and to the kernel.
+//! Applies changes announced by the server to the cache, and invalidates the kernel's caches.
 
 use std::ffi::OsStr;
 use std::io::{self, BufReader};
@@ -15,150 +15,150 @@ use super::cache::CacheEffect;
 use super::event_stream::{self, ServerEvent};
 use super::tree::RemoteTree;
 
-/// How soon the stream is opened again, at first and at last.
-const AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+/// Reconnect interval, first and maximum.
+const RETRY_INTERVAL: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
-/// What the kernel is behind at most, before the event stream is read no further.
-const MAX_BEHIND: usize = 4096;
+/// Queued invalidations before the event stream is no longer read.
+const MAX_QUEUED: usize = 4096;
 
-/// What the kernel must forget.
+/// An invalidation of kernel caches.
 pub(super) enum KernelInvalidation {
     /// The content of a file.
     Content(TreePath),
-    /// A name that came or went, too.
+    /// Also a name that was added or removed.
     Name(TreePath),
     /// All attributes.
     Everything,
 }
 
-/// The thread that reads the event stream, and one that tells the kernel.
+/// A thread that reads the event stream, and one that sends invalidations.
 ///
-/// Two, because the kernel may hold a lock of a directory until this mount answers a request in it, which may wait for the server: what is
-/// told meanwhile must be known here at once.
+/// Two threads, because an invalidation may wait for a directory lock that the kernel holds until
+/// this mount answers a request, and that may wait for the server: events must be processed
+/// meanwhile.
 ///
-/// It opens the stream anew whenever it ends, and each time everything that was known before is asked again when it is next needed: what
-/// was told meanwhile could be read from the server's log, but asking for what is used is as right, and shorter.
+/// The stream is reopened whenever it ends, and all cached data then becomes stale. Missed events
+/// could be read from the server's log, but fetching what is used is as correct and simpler.
 pub(super) struct EventFollower {
-    is_over: Arc<AtomicBool>,
+    is_stopping: Arc<AtomicBool>,
     thread: Thread,
 }
 
 impl EventFollower {
-    /// Starts to follow.
-    ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system cannot start a thread.
     pub(super) fn start(tree: &Arc<RemoteTree>, kernel: Notifier) -> io::Result<Self> {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (tell, told) = sync_channel(MAX_BEHIND);
-        let known = Arc::clone(tree);
-        let forget = move || told.into_iter().for_each(|what| forget(&known, &kernel, &what));
-        thread::Builder::new().name("remote-kernel".to_owned()).spawn(forget)?;
-        let (tree, over) = (Arc::clone(tree), Arc::clone(&is_over));
-        let run = move || follow(&tree, &tell, &over);
+        let is_stopping = Arc::new(AtomicBool::new(false));
+        let (queue, receiver) = sync_channel(MAX_QUEUED);
+        let kernel_tree = Arc::clone(tree);
+        let run =
+            move || receiver.into_iter().for_each(|invalidation| invalidate(&kernel_tree, &kernel, &invalidation));
+        thread::Builder::new().name("remote-kernel".to_owned()).spawn(run)?;
+        let (tree, stop) = (Arc::clone(tree), Arc::clone(&is_stopping));
+        let run = move || follow(&tree, &queue, &stop);
         let thread = thread::Builder::new().name("remote-follower".to_owned()).spawn(run)?.thread().clone();
-        Ok(Self { is_over, thread })
+        Ok(Self { is_stopping, thread })
     }
-    /// Asks the thread to end. Not waited for: it may be listening, and the next keep-alive is seconds away.
+    /// Asks the thread to end, without waiting: the next keep-alive may be seconds away.
     pub(super) fn stop(&self) {
-        self.is_over.store(true, Ordering::Release);
+        self.is_stopping.store(true, Ordering::Release);
         self.thread.unpark();
     }
 }
 
-pub(super) fn follow(tree: &RemoteTree, kernel: &SyncSender<KernelInvalidation>, is_over: &AtomicBool) {
-    let mut pause = AGAIN[0];
-    while !is_over.load(Ordering::Acquire) {
+pub(super) fn follow(tree: &RemoteTree, kernel: &SyncSender<KernelInvalidation>, is_stopping: &AtomicBool) {
+    let mut pause = RETRY_INTERVAL[0];
+    while !is_stopping.load(Ordering::Acquire) {
         match tree.client.events() {
             Ok(stream) => {
-                pause = AGAIN[0];
-                tree.cache.opened();
-                tell(kernel, KernelInvalidation::Everything);
-                let end = event_stream::follow(BufReader::new(stream), |news| {
-                    tree.client.reach.heard();
-                    hear(tree, kernel, news);
-                    !is_over.load(Ordering::Acquire)
+                pause = RETRY_INTERVAL[0];
+                tree.cache.stream_opened();
+                enqueue(kernel, KernelInvalidation::Everything);
+                let end = event_stream::follow(BufReader::new(stream), |event| {
+                    tree.client.connectivity.report_success();
+                    handle_event(tree, kernel, event);
+                    !is_stopping.load(Ordering::Acquire)
                 });
-                tree.cache.closed();
+                tree.cache.stream_closed();
                 tracing::debug!(%end, "the event stream ended");
             }
             Err(fault) => tracing::debug!(error = ?fault, "no event stream"),
         }
         thread::park_timeout(pause);
-        pause = (pause * 2).min(AGAIN[1]);
+        pause = (pause * 2).min(RETRY_INTERVAL[1]);
     }
 }
 
-fn hear(tree: &RemoteTree, kernel: &SyncSender<KernelInvalidation>, news: ServerEvent) {
-    let about = |path: TreePath, effect| match effect {
+fn handle_event(tree: &RemoteTree, kernel: &SyncSender<KernelInvalidation>, event: ServerEvent) {
+    let enqueue_effect = |path: TreePath, effect| match effect {
         CacheEffect::None => {}
-        CacheEffect::Content => tell(kernel, KernelInvalidation::Content(path)),
-        CacheEffect::Name => tell(kernel, KernelInvalidation::Name(path)),
+        CacheEffect::Content => enqueue(kernel, KernelInvalidation::Content(path)),
+        CacheEffect::Name => enqueue(kernel, KernelInvalidation::Name(path)),
     };
-    match news {
-        ServerEvent::Nothing => {}
+    match event {
+        ServerEvent::KeepAlive => {}
         ServerEvent::Written(path, etag) => {
-            let effect = tree.cache.written(&path, Some(etag));
-            about(path, effect);
+            let effect = tree.cache.on_written(&path, Some(etag));
+            enqueue_effect(path, effect);
         }
         ServerEvent::Removed(path) => {
-            let effect = tree.cache.removed(&path);
-            about(path, effect);
+            let effect = tree.cache.on_removed(&path);
+            enqueue_effect(path, effect);
         }
         ServerEvent::Changed(paths) => {
             for path in paths {
-                let effect = tree.cache.written(&path, None);
-                about(path, effect);
+                let effect = tree.cache.on_written(&path, None);
+                enqueue_effect(path, effect);
             }
         }
         ServerEvent::Gap => {
-            tree.cache.opened();
-            tell(kernel, KernelInvalidation::Everything);
+            tree.cache.stream_opened();
+            enqueue(kernel, KernelInvalidation::Everything);
         }
     }
 }
 
-fn tell(kernel: &SyncSender<KernelInvalidation>, what: KernelInvalidation) {
-    if kernel.send(what).is_err() {
-        tracing::error!("the thread that tells the kernel of changes had panicked");
+fn enqueue(kernel: &SyncSender<KernelInvalidation>, invalidation: KernelInvalidation) {
+    if kernel.send(invalidation).is_err() {
+        tracing::error!("the remote-kernel thread panicked: kernel caches are not invalidated");
     }
 }
 
-/// Tells the kernel. Nothing is locked here meanwhile: it may wait for an answer of this mount before it listens.
-fn forget(tree: &RemoteTree, kernel: &Notifier, what: &KernelInvalidation) {
-    match what {
+/// Sends an invalidation. Must hold no lock: the kernel may wait for a reply of this mount first.
+fn invalidate(tree: &RemoteTree, kernel: &Notifier, invalidation: &KernelInvalidation) {
+    match invalidation {
         KernelInvalidation::Everything => {
-            for inode in tree.nodes.all() {
-                // A negative offset leaves the pages alone: they go when the attributes turn out others.
-                report(kernel.inval_inode(inode, -1, 0));
+            for inode in tree.nodes.inodes() {
+                // A negative offset keeps the pages: they are dropped when the attributes differ.
+                log_failure(kernel.inval_inode(inode, -1, 0));
             }
         }
-        KernelInvalidation::Content(path) => forget_content(tree, kernel, path),
+        KernelInvalidation::Content(path) => invalidate_content(tree, kernel, path),
         KernelInvalidation::Name(path) => {
-            forget_content(tree, kernel, path);
-            // So may directories above it have come or gone.
+            invalidate_content(tree, kernel, path);
+            // Its directories may have been created or removed with it.
             let mut name = path.clone();
-            while let Some(above) = name.parent() {
-                if let Some(inode) = tree.nodes.at(&above) {
-                    report(kernel.inval_entry(inode, OsStr::new(name.name())));
-                    report(kernel.inval_inode(inode, 0, 0));
+            while let Some(parent) = name.parent() {
+                if let Some(inode) = tree.nodes.known_inode(&parent) {
+                    log_failure(kernel.inval_entry(inode, OsStr::new(name.name())));
+                    log_failure(kernel.inval_inode(inode, 0, 0));
                     return;
                 }
-                name = above;
+                name = parent;
             }
         }
     }
 }
 
-fn forget_content(tree: &RemoteTree, kernel: &Notifier, path: &TreePath) {
-    if let Some(inode) = tree.nodes.at(path) {
-        report(kernel.inval_inode(inode, 0, 0));
+fn invalidate_content(tree: &RemoteTree, kernel: &Notifier, path: &TreePath) {
+    if let Some(inode) = tree.nodes.known_inode(path) {
+        log_failure(kernel.inval_inode(inode, 0, 0));
     }
 }
 
-/// What the kernel does not know it need not drop, and after an unmount nobody is left to tell.
-fn report(outcome: io::Result<()>) {
+/// The kernel may not know the inode, and the mount may be gone: neither is an error.
+fn log_failure(outcome: io::Result<()>) {
     if let Err(error) = outcome {
-        tracing::trace!(%error, "the kernel did not drop what changed");
+        tracing::trace!(%error, "the kernel did not invalidate a changed file");
     }
 }

@@ -1,15 +1,16 @@
-//! A mount of a server that is on another machine, over its HTTP API.
+//! Mount of a space of a remote server, over its HTTP API.
 //!
-//! One rule: what the server says is true, and nothing is covered that its writer did not know. `tree` shows what is known of the server
-//! (`cache`), asks where it is not (`client`), and lays what was not saved yet over it (`nodes`); `saving` brings changes there under the
-//! condition that the server still has what they were made from; `drafts` has what was written until then; `follower` hears of what others change; `kept` has the texts that were not
-//! taken.
+//! Invariant: a save never overwrites a version that its author did not know. `tree` combines the
+//! cached server state (`cache`, filled by `client`) with unsaved changes (`nodes`,
+//! `dirty_buffers`). `writeback` sends changes with the base version as precondition. `follower`
+//! receives changes of other clients. `rejected` stores the texts of refused saves.
 //!
-//! Why is this not a door of a `Vfs`? Because there is none here: no log, no history, nothing to recover. A file that was read is in
-//! memory, and a crash of this process loses what no `close` or `fsync` returned for.
+//! This is no `Vfs`: there is no log, no history and no recovery. Read content is in memory, and a
+//! crash of this process loses what no `close` or `fsync` acknowledged.
 //!
-//! Not offered, because the API has nothing of the kind: modes, owners and times of one's own, hard links, pipes and devices, exchanging two
-//! names, renaming a directory of the server (`mv` copies it), and what the local mount shows below `.svc/`.
+//! Not supported, because the API does not offer it: modes, owners and times, hard links, pipes and
+//! devices, exchanging two names, renaming a directory of the server (`mv` copies it), and the
+//! local mount's views below `.svc/`.
 
 mod cache;
 mod callbacks;
@@ -49,24 +50,24 @@ use crate::mountpoint::{MountError, check_remote};
 use crate::session::{FuseSession, MountOptions};
 use crate::write_handles::WriteHandles;
 
-/// Which tree is mounted.
+/// Which space to mount.
 #[derive(Clone)]
 pub struct RemoteOptions {
-    /// The server's address, such as `https://notes.example.org`, without a slash at the end.
+    /// The server's address, such as `https://notes.example.org`, without a trailing slash.
     pub url: String,
-    /// One of its spaces; the first when none is named.
+    /// A space of the server; its first if none.
     pub space: Option<String>,
-    /// What is sent as `Authorization: Bearer`.
+    /// Sent as `Authorization: Bearer`.
     pub token: Option<String>,
-    /// How long a program waits for a server that is away before it gets an input/output error.
+    /// How long a program waits for an unreachable server before it gets an I/O error.
     pub timeout: Duration,
-    /// Whose the files are, as user and group; none for the user who mounts. The API knows no owners.
+    /// Owner of the files, as user and group; the mounting user if none. The API has no owners.
     pub owner: Option<(u32, u32)>,
-    /// Where the texts of saves that the server did not take are kept on this machine; made when it is needed.
+    /// Local directory for the texts of rejected saves; created when needed.
     pub rejected_dir: PathBuf,
 }
 
-/// Why a tree of a server is not mounted.
+/// Why a remote mount failed.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says it")]
 pub enum RemoteError {
@@ -76,9 +77,9 @@ pub enum RemoteError {
     Mount(#[from] MountError),
 }
 
-/// A mounted tree of a server elsewhere.
+/// A mounted space of a remote server.
 pub struct RemoteMount {
-    mounted: FuseSession,
+    session: FuseSession,
     tree: Arc<RemoteTree>,
     writers: Arc<WriteHandles>,
     follower: EventFollower,
@@ -86,67 +87,71 @@ pub struct RemoteMount {
 }
 
 impl RemoteMount {
-    /// Asks the server for its tree, and mounts it at an empty directory. A mount of svcfs that nobody serves any more is taken away first.
+    /// Lists the server's root, and mounts at an empty directory. Unmounts a stale svcfs mount
+    /// there first.
     ///
-    /// As root the mount is open to every user, who may then read, and one of whom may own and write it; else to the one who mounted, unless asked for.
+    /// Mounted by root, every user may read and `owner` may write; else it is open only to the
+    /// mounting user, unless `allow_other` is set.
     ///
     /// # Errors
-    /// `Server` when it does not answer, or not as a server of svcfs does; else why the directory does not serve.
+    /// `Server` when it does not respond as an svcfs server; `Mount` when the directory is not
+    /// suitable.
     pub fn start(remote: &RemoteOptions, mountpoint: &Path, options: &MountOptions) -> Result<Self, RemoteError> {
         let mountpoint = check_remote(mountpoint)?;
-        let RemoteOptions { url, space, token, timeout: patience, owner, rejected_dir: kept } = remote.clone();
-        let mounting = || (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let failed = |fault| RemoteError::Server { url: remote.url.clone(), fault };
-        let server = ClientOptions { url, space, token, patience };
+        let RemoteOptions { url, space, token, timeout, owner, rejected_dir } = remote.clone();
+        let mounting_user = || (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let server_error = |fault| RemoteError::Server { url: remote.url.clone(), fault };
+        let server = ClientOptions { url, space, token, timeout };
         let tree = Arc::new(RemoteTree {
-            client: ApiClient::new(&server).map_err(failed)?,
+            client: ApiClient::new(&server).map_err(server_error)?,
             cache: RemoteCache::default(),
             nodes: RemoteNodes::new(),
-            drafts: DirtyBufferPool::in_directory(kept.clone()),
-            kept: RejectedSaves::in_directory(kept),
-            readers: ReadVersions::default(),
-            owner: owner.unwrap_or_else(mounting),
-            mounted: SystemTime::now(),
+            dirty_buffers: DirtyBufferPool::in_directory(rejected_dir.clone()),
+            rejected: RejectedSaves::in_directory(rejected_dir),
+            read_versions: ReadVersions::default(),
+            owner: owner.unwrap_or_else(mounting_user),
+            mounted_at: SystemTime::now(),
         });
-        tree.client.list(&TreePath::root()).map_err(failed)?;
+        tree.client.list(&TreePath::root()).map_err(server_error)?;
         let writers = Arc::new(WriteHandles::default());
-        let (shown, its) = (Arc::clone(&tree), Arc::clone(&writers));
+        let (callback_tree, callback_writers) = (Arc::clone(&tree), Arc::clone(&writers));
         let attribution = options.attribution.clone();
-        let filesystem = |alive| RemoteCallbacks::new(shown, its, (attribution, alive));
-        let mounted = FuseSession::start(filesystem, (&remote.url, mountpoint), options)?;
-        let follower = EventFollower::start(&tree, mounted.notifier())
-            .map_err(|source| MountError::Mount { mountpoint: mounted.mountpoint.clone(), source });
+        let filesystem = |sentinel| RemoteCallbacks::new(callback_tree, callback_writers, (attribution, sentinel));
+        let session = FuseSession::start(filesystem, (&remote.url, mountpoint), options)?;
+        let follower = EventFollower::start(&tree, session.notifier())
+            .map_err(|source| MountError::Mount { mountpoint: session.mountpoint.clone(), source });
         match follower {
-            Ok(follower) => Ok(Self { mounted, tree, writers, follower, is_stopped: false }),
+            Ok(follower) => Ok(Self { session, tree, writers, follower, is_stopped: false }),
             Err(error) => {
-                mounted.detach()?;
+                session.detach()?;
                 Err(error.into())
             }
         }
     }
 
-    /// The directory it is mounted at, without links.
+    /// The canonical mountpoint.
     pub fn mountpoint(&self) -> &Path {
-        &self.mounted.mountpoint
+        &self.session.mountpoint
     }
 
-    /// Takes the mount away, waits until every open file is closed but at most `limit`, then saves what is still open.
+    /// Unmounts, waits up to `timeout` until every open file is closed, then saves the files that
+    /// are still open.
     ///
     /// # Errors
-    /// `StillOpen` when files were still open for writing at the limit; what they held is saved, what is written to them from
-    /// now on is not. `Unmount` when the system refuses.
-    pub fn stop(mut self, limit: Duration) -> Result<(), MountError> {
-        self.mounted.detach()?;
+    /// `StillOpen` when files were still open for writing at the timeout; their content is saved,
+    /// later writes are not. `Unmount` when the system refuses.
+    pub fn stop(mut self, timeout: Duration) -> Result<(), MountError> {
+        self.session.detach()?;
         self.is_stopped = true;
-        let is_used = self.mounted.is_used_after(limit);
+        let is_in_use = self.session.is_used_after(timeout);
         let writers = self.writers.all();
         for writer in &writers {
             let author = ChangeAuthor { name: writer.author.clone(), process: None };
-            // What is refused is told in the log, and kept.
+            // A failure is logged and its text stored.
             drop(self.tree.publish(&author, INodeNo(writer.node.0)));
         }
-        tracing::info!(mountpoint = %self.mountpoint().display(), is_used, "unmounted");
-        if is_used && !writers.is_empty() {
+        tracing::info!(mountpoint = %self.mountpoint().display(), is_in_use, "unmounted");
+        if is_in_use && !writers.is_empty() {
             return Err(MountError::StillOpen { mountpoint: self.mountpoint().to_owned(), writers: writers.len() });
         }
         Ok(())
@@ -154,13 +159,13 @@ impl RemoteMount {
 }
 
 impl Drop for RemoteMount {
-    /// A mount that was not stopped (its owner failed) is taken away, so that no process hangs on it.
+    /// Unmounts if `stop` was not called (its owner failed), so that no process hangs on the mount.
     fn drop(&mut self) {
         self.follower.stop();
         if !self.is_stopped
-            && let Err(error) = self.mounted.detach()
+            && let Err(error) = self.session.detach()
         {
-            tracing::error!(%error, "the mount could not be taken away");
+            tracing::error!(%error, "cannot unmount");
         }
     }
 }

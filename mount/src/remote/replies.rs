@@ -1,4 +1,4 @@
-//! What is found, as the kernel is told of it, and for how long it may believe that.
+//! Replies with the TTL of the remote mount.
 
 use std::time::Duration;
 
@@ -6,46 +6,46 @@ use fuser::{Errno, FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, R
 use svcfs_base::{Fault, Kind};
 
 use super::tree::AttributeReply;
-use crate::convert::NOTHING;
+use crate::convert::NO_ENTRY;
 use crate::reply::{RequestFailure, ValueReply};
 
-/// How files are opened: past the kernel's pages, which all readers of a file share. What a program reads is then the version that it
-/// opened, whole, and the one that it is held to when it saves; the content is in our memory anyway.
-pub(super) const PAST_PAGES: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
+/// Files bypass the page cache, which all readers of a file share. A program then reads the
+/// complete version it opened, on which its save is based. The content is in memory here anyway.
+pub(super) const DIRECT_IO: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
-/// Of a file the kernel named by number: gone since it looked the name up. Told so, the kernel looks again.
-pub(super) fn gone(fault: Fault) -> RequestFailure {
+/// Maps a missing file to `ESTALE` for requests by inode: the kernel then looks the name up again.
+pub(super) fn or_stale(fault: Fault) -> RequestFailure {
     if matches!(fault.kind(), Kind::NotFound | Kind::Stale) {
-        RequestFailure::Word(Errno::ESTALE)
+        RequestFailure::Errno(Errno::ESTALE)
     } else {
         RequestFailure::Fault(fault)
     }
 }
 
 impl ValueReply<AttributeReply> for ReplyAttr {
-    fn give(self, told: AttributeReply) {
-        self.attr(&told.lasts, &told.attributes);
+    fn send_value(self, reply: AttributeReply) {
+        self.attr(&reply.ttl, &reply.attributes);
     }
 }
 
 impl ValueReply<AttributeReply> for ReplyEntry {
-    fn give(self, told: AttributeReply) {
-        self.entry(&told.lasts, &told.attributes, Generation(0));
+    fn send_value(self, reply: AttributeReply) {
+        self.entry(&reply.ttl, &reply.attributes, Generation(0));
     }
 }
 
-/// None tells the kernel how long it may believe that nothing is there.
+/// `Err` is how long the kernel may cache that the name does not exist.
 impl ValueReply<Result<AttributeReply, Duration>> for ReplyEntry {
-    fn give(self, found: Result<AttributeReply, Duration>) {
-        match found {
-            Ok(told) => self.give(told),
-            Err(lasts) => self.entry(&lasts, &NOTHING, Generation(0)),
+    fn send_value(self, entry: Result<AttributeReply, Duration>) {
+        match entry {
+            Ok(reply) => self.send_value(reply),
+            Err(ttl) => self.entry(&ttl, &NO_ENTRY, Generation(0)),
         }
     }
 }
 
 impl ValueReply<(AttributeReply, FileHandle)> for ReplyCreate {
-    fn give(self, (told, handle): (AttributeReply, FileHandle)) {
-        self.created(&told.lasts, &told.attributes, Generation(0), handle, PAST_PAGES);
+    fn send_value(self, (reply, handle): (AttributeReply, FileHandle)) {
+        self.created(&reply.ttl, &reply.attributes, Generation(0), handle, DIRECT_IO);
     }
 }

@@ -80,16 +80,16 @@ impl Told {
         };
         thread::Builder::new().spawn(serving).unwrap();
         let state = tempfile::tempdir().unwrap();
-        let server = ClientOptions { url, space: None, token: None, patience: Duration::from_millis(300) };
+        let server = ClientOptions { url, space: None, token: None, timeout: Duration::from_millis(300) };
         let tree = RemoteTree {
             client: ApiClient::new(&server).unwrap(),
             cache: RemoteCache::default(),
             nodes: RemoteNodes::new(),
-            drafts: DirtyBufferPool::of(state.path().join("rejected"), room),
-            kept: RejectedSaves::in_directory(state.path().join("rejected")),
-            readers: ReadVersions::default(),
+            dirty_buffers: DirtyBufferPool::with_limit(state.path().join("rejected"), room),
+            rejected: RejectedSaves::in_directory(state.path().join("rejected")),
+            read_versions: ReadVersions::default(),
             owner: (0, 0),
-            mounted: SystemTime::now(),
+            mounted_at: SystemTime::now(),
         };
         Self { tree, asked, state }
     }
@@ -190,7 +190,7 @@ fn an_open_file_whose_name_is_gone_keeps_its_bytes_when_it_is_flushed_and_synchr
     told.tree.unlink(&ann(), INodeNo::ROOT, &name("scratch")).unwrap();
     told.tree.flush(&ann(), inode, handle).unwrap();
     assert_eq!(told.tree.read(inode, handle, (0, 9)).unwrap(), "kept");
-    told.tree.synchronise(&ann(), inode, handle).unwrap();
+    told.tree.fsync(&ann(), inode, handle).unwrap();
     told.tree.write(handle, WriteOffset::End, b", and more").unwrap();
     assert_eq!(told.tree.read(inode, handle, (0, 99)).unwrap(), "kept, and more");
     told.tree.release(&ann(), inode, handle).unwrap();
@@ -221,7 +221,7 @@ fn what_this_machines_disk_refuses_before_it_is_saved_is_nobodys_version() {
     std::fs::write(told.state.path().join("rejected"), "no directory").unwrap();
     let (inode, handle) = told.written("a.md", "first ");
     assert!(told.tree.write(handle, WriteOffset::End, b"and second").is_err());
-    assert!(told.tree.flush(&ann(), inode, handle).is_err() && told.tree.synchronise(&ann(), inode, handle).is_err());
+    assert!(told.tree.flush(&ann(), inode, handle).is_err() && told.tree.fsync(&ann(), inode, handle).is_err());
     told.tree.release(&ann(), inode, handle).unwrap();
     assert!(!told.asked.lock().iter().any(|asked| asked.starts_with("PUT")), "{:?}", told.asked.lock());
 }
@@ -234,9 +234,9 @@ fn fsync_after_a_failed_fsync_fails_again() {
     });
     let (inode, handle) = told.written("a.md", "text");
     for _ in 0..2 {
-        assert_eq!(kind(told.tree.synchronise(&ann(), inode, handle)), Some(Kind::Rejected));
+        assert_eq!(kind(told.tree.fsync(&ann(), inode, handle)), Some(Kind::Rejected));
     }
-    assert_eq!(told.tree.kept.read(&path("a.md")).unwrap(), "text");
+    assert_eq!(told.tree.rejected.read(&path("a.md")).unwrap(), "text");
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn an_unsaved_file_that_another_one_replaced_is_kept_when_it_is_closed() {
     let root = INodeNo::ROOT;
     assert!(told.tree.rename(&ann(), (root, &name("a.md")), (root, &name("b.md")), true).is_ok());
     assert_eq!(kind(told.tree.flush(&ann(), inode, handle)), Some(Kind::Conflict));
-    assert_eq!(told.tree.kept.read(&path("b.md")).unwrap(), "mine");
+    assert_eq!(told.tree.rejected.read(&path("b.md")).unwrap(), "mine");
 }
 
 #[test]
@@ -305,8 +305,8 @@ fn whatever_the_event_stream_says_the_server_is_heard_of() {
         let _end = End(&is_over);
         scope.spawn(|| super::follower::follow(&told.tree, &kernel, &is_over));
         eventually("the stream is open", || told.tree.cache.is_followed());
-        told.tree.client.reach.lost(&Fault::new(Kind::Upstream, "one request was slow"));
-        eventually("the server is heard of", || !told.tree.client.reach.is_lost());
+        told.tree.client.connectivity.report_failure(&Fault::new(Kind::Upstream, "one request was slow"));
+        eventually("the server is heard of", || !told.tree.client.connectivity.is_unreachable());
     });
 }
 
@@ -382,10 +382,10 @@ fn a_text_that_was_refused_cannot_be_truncated() {
         "PUT /file" => answer(422, r#"{"error":"not this"}"#),
         _ => listing(&[]),
     });
-    told.tree.kept.keep(&path("a.md"), b"kept").unwrap();
-    let inode = told.tree.nodes.find(&path(".svc/rejected/a.md"), 1);
+    told.tree.rejected.store(&path("a.md"), b"kept").unwrap();
+    let inode = told.tree.nodes.inode_for(&path(".svc/rejected/a.md"), 1);
     assert_eq!(kind(told.tree.resize(&ann(), (inode, None), 0)), Some(Kind::ReadOnly));
-    assert_eq!(told.tree.kept.read(&path("a.md")).unwrap(), "kept");
+    assert_eq!(told.tree.rejected.read(&path("a.md")).unwrap(), "kept");
     assert!(told.asked.lock().is_empty());
 }
 
@@ -396,7 +396,7 @@ fn a_length_set_by_name_is_saved_at_once_though_somebody_has_the_file_open_to_re
         "PUT /file" => Say::Answer(200, Some(ETag::from_content(asked.body.as_bytes())), "{}".to_owned()),
         _ => listing(&["a.md"]),
     });
-    let inode = told.tree.nodes.find(&path("a.md"), 1);
+    let inode = told.tree.nodes.inode_for(&path("a.md"), 1);
     let reader = told.tree.open((inode, None), false, false).unwrap();
     told.tree.resize(&ann(), (inode, None), 2).unwrap();
     assert!(told.has_asked("PUT /file te"), "{:?}", told.asked.lock());

@@ -1,4 +1,4 @@
-//! The server's tree as programs see it: what is known of it, asked where it is not, and what was not saved yet over it.
+//! The tree as programs see it: cached or fetched server state, overlaid with unsaved changes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -13,89 +13,87 @@ use super::dirty_buffers::DirtyBufferPool;
 use super::nodes::{RemoteHandle, RemoteNodes, UnsavedChange};
 use super::read_versions::ReadVersions;
 use super::rejected::RejectedSaves;
-use crate::convert::blank;
+use crate::convert::minimal_attr;
 use crate::listings::{DirectoryListing, ListingEntry};
 
-/// How long the kernel may believe what it was told, while the event stream is open: it is told earlier of what changes.
-const FOLLOWED: Duration = Duration::from_secs(5);
+/// How long the kernel may cache an entry while the event stream is open; changes invalidate it
+/// earlier.
+const FOLLOWED_TTL: Duration = Duration::from_secs(5);
 
-/// Attributes, and how long the kernel may believe them.
+/// Attributes, and how long the kernel may cache them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AttributeReply {
     pub(super) attributes: FileAttr,
-    pub(super) lasts: Duration,
+    pub(super) ttl: Duration,
 }
 
-/// A mounted tree of a server.
+/// A mounted space of a remote server.
 pub(super) struct RemoteTree {
     pub(super) client: ApiClient,
     pub(super) cache: RemoteCache,
     pub(super) nodes: RemoteNodes,
-    pub(super) drafts: DirtyBufferPool,
-    pub(super) kept: RejectedSaves,
-    pub(super) readers: ReadVersions,
-    /// Whose the files are: the API knows no owners.
+    pub(super) dirty_buffers: DirtyBufferPool,
+    pub(super) rejected: RejectedSaves,
+    pub(super) read_versions: ReadVersions,
+    /// Owner of all files: the API has none.
     pub(super) owner: (u32, u32),
-    /// When it was mounted: what has no time of its own has this one.
-    pub(super) mounted: SystemTime,
+    /// Time shown for what has no time of its own.
+    pub(super) mounted_at: SystemTime,
 }
 
 impl RemoteTree {
-    /// How long the kernel may believe what it is told now.
-    pub(super) fn lasts(&self) -> Duration {
-        if self.cache.is_followed() { FOLLOWED } else { Duration::ZERO }
+    /// How long the kernel may cache a reply sent now.
+    pub(super) fn ttl(&self) -> Duration {
+        if self.cache.is_followed() { FOLLOWED_TTL } else { Duration::ZERO }
     }
 
-    /// Finds a name in a directory, or nothing; counts as a finding.
+    /// Looks up a name; a hit increments the lookup count.
     pub(super) fn lookup(&self, parent: INodeNo, name: &PathComponent) -> Result<Option<AttributeReply>, Fault> {
         let path = self.nodes.path(parent)?.join(name);
-        match self.at(&path) {
-            Ok(shown) => {
-                let inode = self.nodes.find(&path, 1);
-                Ok(Some(self.told(inode, shown)))
+        match self.effective_attributes(&path) {
+            Ok(effective) => {
+                let inode = self.nodes.inode_for(&path, 1);
+                Ok(Some(self.attr_reply(inode, effective)))
             }
             Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
             Err(fault) => Err(fault),
         }
     }
 
-    /// The attributes of a file.
-    ///
     /// # Errors
-    /// `Stale` when its name is another's, `NotFound` when it is gone from the server.
+    /// `Stale` when the file was replaced, `NotFound` when it is gone from the server.
     pub(super) fn attributes(&self, inode: INodeNo) -> Result<AttributeReply, Fault> {
         match self.nodes.path(inode) {
-            Ok(path) => Ok(self.told(inode, self.at(&path)?)),
-            Err(gone) => {
-                // It lives on for its handles.
+            Ok(path) => Ok(self.attr_reply(inode, self.effective_attributes(&path)?)),
+            Err(fault) => {
+                // Unlinked and still open.
                 let unsaved = self.unsaved(inode);
-                let content = || self.nodes.kept_open(inode).map(|content| content.bytes.len() as u64);
-                let shown = match unsaved {
-                    Some(shown) => shown,
-                    None => EffectiveAttributes::file(content().ok_or(gone)?, self.mounted),
+                let content = || self.nodes.open_content(inode).map(|content| content.bytes.len() as u64);
+                let effective = match unsaved {
+                    Some(effective) => effective,
+                    None => EffectiveAttributes::file(content().ok_or(fault)?, self.mounted_at),
                 };
                 Ok(AttributeReply {
-                    attributes: FileAttr { nlink: 0, ..self.told(inode, shown).attributes },
-                    lasts: Duration::ZERO,
+                    attributes: FileAttr { nlink: 0, ..self.attr_reply(inode, effective).attributes },
+                    ttl: Duration::ZERO,
                 })
             }
         }
     }
 
-    /// What a path shows.
-    fn at(&self, path: &TreePath) -> Result<EffectiveAttributes, Fault> {
-        if let Some(unsaved) = self.nodes.at(path).and_then(|inode| self.unsaved(inode)) {
+    fn effective_attributes(&self, path: &TreePath) -> Result<EffectiveAttributes, Fault> {
+        if let Some(unsaved) = self.nodes.known_inode(path).and_then(|inode| self.unsaved(inode)) {
             return Ok(unsaved);
         }
-        if path.is_root() || RejectedSaves::is_above(path) || self.nodes.is_own_directory(path) {
-            return Ok(EffectiveAttributes::directory(self.mounted));
+        if path.is_root() || RejectedSaves::is_parent(path) || self.nodes.is_local_directory(path) {
+            return Ok(EffectiveAttributes::directory(self.mounted_at));
         }
-        if RejectedSaves::has(path) {
-            let found = self.kept.look(path)?;
-            return Ok(if found.is_directory {
-                EffectiveAttributes::directory(found.modified)
+        if RejectedSaves::contains(path) {
+            let metadata = self.rejected.stat(path)?;
+            return Ok(if metadata.is_directory {
+                EffectiveAttributes::directory(metadata.modified)
             } else {
-                EffectiveAttributes::file(found.size, found.modified)
+                EffectiveAttributes::file(metadata.size, metadata.modified)
             });
         }
         match self.entry(path)? {
@@ -104,17 +102,17 @@ impl RemoteTree {
         }
     }
 
-    /// What programs wrote to a file and nobody saved yet.
+    /// Attributes of the unsaved change of a file.
     fn unsaved(&self, inode: INodeNo) -> Option<EffectiveAttributes> {
         let shared = self.nodes.shared(inode).ok()?;
         let shared = shared.lock();
-        let UnsavedChange { draft, modified, .. } = shared.unsaved.as_ref()?;
-        Some(EffectiveAttributes { is_unsaved: true, ..EffectiveAttributes::file(draft.length() as u64, *modified) })
+        let UnsavedChange { buffer, modified, .. } = shared.unsaved.as_ref()?;
+        Some(EffectiveAttributes { is_unsaved: true, ..EffectiveAttributes::file(buffer.length() as u64, *modified) })
     }
 
-    fn told(&self, inode: INodeNo, shown: EffectiveAttributes) -> AttributeReply {
-        let EffectiveAttributes { kind, permissions, size, modified, is_unsaved } = shown;
-        let lasts = if is_unsaved { Duration::ZERO } else { self.lasts() };
+    fn attr_reply(&self, inode: INodeNo, effective: EffectiveAttributes) -> AttributeReply {
+        let EffectiveAttributes { kind, permissions, size, modified, is_unsaved } = effective;
+        let ttl = if is_unsaved { Duration::ZERO } else { self.ttl() };
         let attributes = FileAttr {
             size,
             blocks: size.div_ceil(512),
@@ -125,21 +123,18 @@ impl RemoteTree {
             perm: permissions,
             uid: self.owner.0,
             gid: self.owner.1,
-            ..blank(inode, kind)
+            ..minimal_attr(inode, kind)
         };
-        AttributeReply { attributes, lasts }
+        AttributeReply { attributes, ttl }
     }
 
-    /// What the server has at a path.
-    ///
-    /// # Errors
-    /// Those of asking it.
+    /// The server's entry at a path.
     pub(super) fn entry(&self, path: &TreePath) -> Result<Option<RemoteEntry>, Fault> {
         let Some(directory) = path.parent() else { return Ok(None) };
         match self.cache.entry(&directory, path.name()) {
-            CacheLookup::There(entry) => Ok(Some(entry)),
+            CacheLookup::Present(entry) => Ok(Some(entry)),
             CacheLookup::Absent => Ok(None),
-            CacheLookup::Stale => self.look(path),
+            CacheLookup::Stale => self.refresh_entry(path),
             CacheLookup::Unknown => {
                 let entries = match self.list(&directory) {
                     Err(fault) if fault.kind() == Kind::NotFound => Vec::new(),
@@ -150,116 +145,111 @@ impl RemoteTree {
         }
     }
 
-    /// Looks at one file of the server anew.
-    ///
-    /// # Errors
-    /// Those of asking it.
-    pub(super) fn look(&self, path: &TreePath) -> Result<Option<RemoteEntry>, Fault> {
-        let asked = self.cache.asked();
-        let entry = self.client.look(path)?;
-        self.cache.keep_entry(path, entry.clone(), asked);
+    /// Fetches the entry of a file.
+    pub(super) fn refresh_entry(&self, path: &TreePath) -> Result<Option<RemoteEntry>, Fault> {
+        let stamp = self.cache.stamp();
+        let entry = self.client.stat(path)?;
+        self.cache.store_entry(path, entry.clone(), stamp);
         Ok(entry)
     }
 
-    /// The entries of a directory of the server.
     fn list(&self, directory: &TreePath) -> Result<Vec<RemoteEntry>, Fault> {
         if let Some(entries) = self.cache.listing(directory) {
-            let anew = |entry: RemoteEntry| match PathComponent::parse(&entry.name) {
-                Ok(name) => self.look(&directory.join(&name)).transpose(),
+            let refresh = |entry: RemoteEntry| match PathComponent::parse(&entry.name) {
+                Ok(name) => self.refresh_entry(&directory.join(&name)).transpose(),
                 Err(fault) => Some(Err(fault)),
             };
             return entries
                 .into_iter()
-                .filter_map(|(entry, is_stale)| if is_stale { anew(entry) } else { Some(Ok(entry)) })
+                .filter_map(|(entry, is_stale)| if is_stale { refresh(entry) } else { Some(Ok(entry)) })
                 .collect();
         }
-        let asked = self.cache.asked();
+        let stamp = self.cache.stamp();
         match self.client.list(directory) {
             Ok(entries) => {
-                self.cache.keep_listing(directory, &entries, asked);
+                self.cache.store_listing(directory, &entries, stamp);
                 Ok(entries)
             }
-            Err(fault) if fault.kind() == Kind::NotFound && self.nodes.is_own_directory(directory) => Ok(Vec::new()),
+            Err(fault) if fault.kind() == Kind::NotFound && self.nodes.is_local_directory(directory) => Ok(Vec::new()),
             Err(fault) => {
-                if let (Kind::NotFound, Some(above)) = (fault.kind(), directory.parent()) {
-                    self.cache.forget_listing(&above);
+                if let (Kind::NotFound, Some(parent)) = (fault.kind(), directory.parent()) {
+                    self.cache.drop_listing(&parent);
                 }
                 Err(fault)
             }
         }
     }
 
-    /// Whether nothing is in a directory, on the server and here.
-    ///
-    /// # Errors
-    /// Those of asking the server.
+    /// Whether a directory is empty, on the server and locally.
     pub(super) fn is_empty(&self, directory: &TreePath) -> Result<bool, Fault> {
-        let (directories, files) = self.nodes.own_in(directory);
+        let (directories, files) = self.nodes.local_entries(directory);
         Ok(directories.is_empty() && files.is_empty() && self.list(directory)?.is_empty())
     }
 
-    /// A directory as it is read.
-    ///
-    /// # Errors
-    /// Those of asking the server.
     pub(super) fn listing(&self, inode: INodeNo) -> Result<DirectoryListing, Fault> {
         let directory = self.nodes.path(inode)?;
-        let above = directory.parent().map_or(INodeNo::ROOT, |path| self.nodes.find(&path, 0));
-        let dots = [(".", inode), ("..", above)].map(|(name, inode)| ListingEntry {
+        let parent = directory.parent().map_or(INodeNo::ROOT, |path| self.nodes.inode_for(&path, 0));
+        let dots = [(".", inode), ("..", parent)].map(|(name, inode)| ListingEntry {
             name: name.into(),
             inode,
             kind: FileType::Directory,
-            known: None,
+            attributes: None,
         });
-        let mut lines: Vec<ListingEntry> = dots.into();
-        for (name, entry) in self.names(&directory)? {
-            let Ok(place) = PathComponent::parse(&name).map(|name| directory.join(&name)) else { continue };
-            let unsaved = self.nodes.at(&place).and_then(|inode| self.unsaved(inode));
-            let shown = match (unsaved, entry) {
+        let mut entries: Vec<ListingEntry> = dots.into();
+        for (name, entry) in self.merged_names(&directory)? {
+            let Ok(path) = PathComponent::parse(&name).map(|name| directory.join(&name)) else { continue };
+            let unsaved = self.nodes.known_inode(&path).and_then(|inode| self.unsaved(inode));
+            let effective = match (unsaved, entry) {
                 (Some(unsaved), _) => unsaved,
-                // Not asked again: the server may be slow, and the directory long.
+                // Not fetched again: the server may be slow, and the directory long.
                 (None, Some(entry)) => EffectiveAttributes::of(&entry),
-                (None, None) => match self.at(&place) {
-                    Ok(shown) => shown,
-                    // Gone in this moment.
+                (None, None) => match self.effective_attributes(&path) {
+                    Ok(effective) => effective,
+                    // Removed concurrently.
                     Err(fault) if fault.kind() == Kind::NotFound => continue,
                     Err(fault) => return Err(fault),
                 },
             };
-            let inode = self.nodes.find(&place, 0);
-            let known = self.told(inode, shown).attributes;
-            lines.push(ListingEntry { name: name.into(), inode, kind: known.kind, known: Some(known) });
+            let inode = self.nodes.inode_for(&path, 0);
+            let attributes = self.attr_reply(inode, effective).attributes;
+            entries.push(ListingEntry {
+                name: name.into(),
+                inode,
+                kind: attributes.kind,
+                attributes: Some(attributes),
+            });
         }
-        Ok(lines.into_iter().collect())
+        Ok(entries.into_iter().collect())
     }
 
-    /// The names in a directory, with what the server has there; those that are here only have nothing.
-    fn names(&self, directory: &TreePath) -> Result<BTreeMap<String, Option<RemoteEntry>>, Fault> {
-        if RejectedSaves::has(directory) {
-            return Ok(self.kept.list(directory).into_iter().map(|name| (name, None)).collect());
+    /// The names in a directory, each with the server's entry; none for local ones.
+    fn merged_names(&self, directory: &TreePath) -> Result<BTreeMap<String, Option<RemoteEntry>>, Fault> {
+        if RejectedSaves::contains(directory) {
+            return Ok(self.rejected.list(directory).into_iter().map(|name| (name, None)).collect());
         }
         let listed = match self.list(directory) {
-            // Also when the server is away: then it is looked for what was not saved.
-            Err(_) if RejectedSaves::is_above(directory) => Vec::new(),
+            // Rejected saves must be readable while the server is unreachable.
+            Err(_) if RejectedSaves::is_parent(directory) => Vec::new(),
             listed => listed?,
         };
-        let (directories, files) = self.nodes.own_in(directory);
+        let (directories, files) = self.nodes.local_entries(directory);
         let own = directories.iter().chain(&files).map(|path| (path.name().to_owned(), None));
         let listed = listed.into_iter().map(|entry| (entry.name.to_string(), Some(entry)));
-        let mut names: BTreeMap<_, _> = own.chain(listed).collect();
-        if RejectedSaves::is_above(directory) {
-            names.insert(RejectedSaves::name().to_owned(), None);
+        let mut merged_names: BTreeMap<_, _> = own.chain(listed).collect();
+        if RejectedSaves::is_parent(directory) {
+            merged_names.insert(RejectedSaves::dir_name().to_owned(), None);
         }
-        Ok(names)
+        Ok(merged_names)
     }
 
-    /// A file's content, asked for unless it is certainly known; `known` is what somebody has of it.
+    /// A file's content, fetched unless the cache is certainly current; `known` is a version to
+    /// revalidate.
     ///
     /// # Errors
-    /// `NotFound`, `TooLarge` over 64 MiB, those of asking the server.
+    /// `NotFound`, `TooLarge` over 64 MiB, those of the request.
     pub(super) fn content(&self, path: &TreePath, known: Option<&VersionedContent>) -> Result<VersionedContent, Fault> {
-        if RejectedSaves::has(path) {
-            let bytes = self.kept.read(path)?;
+        if RejectedSaves::contains(path) {
+            let bytes = self.rejected.read(path)?;
             return Ok(VersionedContent { etag: ETag::from_content(&bytes), bytes });
         }
         let cached = match self.cache.content(path) {
@@ -267,31 +257,29 @@ impl RemoteTree {
             Some((content, false)) => Some(content),
             None => known.cloned(),
         };
-        let asked = self.cache.asked();
+        let stamp = self.cache.stamp();
         let answer = self.client.read(path, cached.as_ref().map(|content| content.etag));
         if answer.as_ref().is_err_and(|fault| fault.kind() == Kind::NotFound) {
-            // Gone, and not told yet.
-            self.cache.removed(path);
+            // Removed, and not announced yet.
+            self.cache.on_removed(path);
         }
         match (answer?, cached) {
             (Some(content), _) => {
-                self.cache.keep_content(path, content.clone(), asked);
+                self.cache.store_content(path, content.clone(), stamp);
                 Ok(content)
             }
             (None, Some(content)) => {
-                self.cache.keep_content(path, content.clone(), asked);
+                self.cache.store_content(path, content.clone(), stamp);
                 Ok(content)
             }
-            (None, None) => {
-                Err(Fault::new(Kind::Upstream, "the server says that nothing changed, and was not asked that"))
-            }
+            (None, None) => Err(Fault::new(Kind::Upstream, "the server answered 304 to an unconditional request")),
         }
     }
 
-    /// The version of a file that is certainly there now, without its content where that is not known.
+    /// The current version of a file, fetched without its content unless that is cached.
     ///
     /// # Errors
-    /// `NotFound`, those of asking the server.
+    /// `NotFound`, those of the request.
     pub(super) fn version(&self, path: &TreePath) -> Result<ETag, Fault> {
         match self.cache.content(path) {
             Some((content, true)) => Ok(content.etag),
@@ -299,15 +287,15 @@ impl RemoteTree {
         }
     }
 
-    /// Opens a file; `process` is who does, and `is_emptied` says that its content does not matter.
+    /// Opens a file for a process; `is_truncating` for `O_TRUNC`.
     ///
     /// # Errors
-    /// `NotFound`, `TooLarge`, `ReadOnly` for a text that is kept here, those of asking the server.
+    /// `NotFound`, `TooLarge`, `ReadOnly` for a rejected text, those of the request.
     pub(super) fn open(
         &self,
         (inode, process): (INodeNo, Option<u32>),
         is_writing: bool,
-        is_emptied: bool,
+        is_truncating: bool,
     ) -> Result<u64, Fault> {
         let path = self.nodes.path(inode)?;
         if is_writing {
@@ -315,97 +303,93 @@ impl RemoteTree {
         }
         let shared = self.nodes.shared(inode)?;
         let mut shared = shared.lock();
-        let mut opened = RemoteHandle { inode, is_writing, content: None, refused: None };
-        if is_writing && is_emptied {
+        let mut opened = RemoteHandle { inode, is_writing, content: None, rejected: None };
+        if is_writing && is_truncating {
             let base = match &shared.unsaved {
                 Some(unsaved) => unsaved.base,
-                None => {
-                    ExpectedVersion::Version(match process.and_then(|process| self.readers.version(process, &path)) {
+                None => ExpectedVersion::Version(
+                    match process.and_then(|process| self.read_versions.version(process, &path)) {
                         Some(read) => read,
                         None => self.version(&path)?,
-                    })
-                }
+                    },
+                ),
             };
-            shared.unsaved = Some(UnsavedChange::of(base, self.drafts.empty()));
+            shared.unsaved = Some(UnsavedChange::of(base, self.dirty_buffers.empty()));
             return Ok(self.nodes.open(opened));
         }
         if let Some(unsaved) = &shared.unsaved {
-            // What it reads may become a version, or not, or may be in the middle of being written.
+            // Unsaved bytes may become a version, or not, or be incomplete.
             if let Some(process) = process {
-                self.readers.read(process, &path, unsaved.draft.etag()?);
+                self.read_versions.record_read(process, &path, unsaved.buffer.etag()?);
             }
             return Ok(self.nodes.open(opened));
         }
         let content = self.content(&path, None)?;
         if let Some(process) = process {
-            self.readers.read(process, &path, content.etag);
+            self.read_versions.record_read(process, &path, content.etag);
         }
         self.check_listed(&path, &content);
         opened.content = Some(content);
         Ok(self.nodes.open(opened))
     }
 
-    /// Looks at a file anew when what its directory says is about another content.
+    /// Fetches an entry whose size does not match the content.
     fn check_listed(&self, path: &TreePath, content: &VersionedContent) {
         let Some(directory) = path.parent() else { return };
-        if let CacheLookup::There(entry) = self.cache.entry(&directory, path.name())
+        if let CacheLookup::Present(entry) = self.cache.entry(&directory, path.name())
             && entry.kind != EntryType::Symlink
             && entry.size != content.bytes.len() as u64
         {
-            // Not needed now, and asked again by whoever needs it.
-            drop(self.look(path));
+            // The result is only for the cache; the next reader repeats a failed fetch.
+            drop(self.refresh_entry(path));
         }
     }
 
-    /// Reads from a file: of one version from its beginning to its end, the one that was there when it was opened. Only what was added to
-    /// it since is seen by whoever reads on at its end.
+    /// Reads from the version that was current at the open. At its end, a reader also sees what was
+    /// appended since.
     ///
     /// # Errors
-    /// Those of asking the server, for a file that was not read before.
+    /// Those of the request, for a file that was not read before.
     pub(super) fn read(&self, inode: INodeNo, handle: u64, (offset, length): (u64, u32)) -> Result<Bytes, Fault> {
         if let Some(unsaved) = &self.nodes.shared(inode)?.lock().unsaved {
-            let range = range(unsaved.draft.length(), offset, length);
-            return unsaved.draft.read((range.start, range.end));
+            let range = range(unsaved.buffer.length(), offset, length);
+            return unsaved.buffer.read((range.start, range.end));
         }
-        let content = match self.nodes.opened(handle)?.content {
+        let content = match self.nodes.handle(handle)?.content {
             Some(opened) if offset < opened.bytes.len() as u64 => opened,
-            Some(opened) => self.continued(inode, opened),
+            Some(opened) => self.appended_content(inode, opened),
             None => self.content(&self.nodes.path(inode)?, None)?,
         };
-        self.nodes.read(handle, &content);
+        self.nodes.record_read(handle, &content);
         let range = range(content.bytes.len(), offset, length);
         Ok(content.bytes.slice(range))
     }
 
-    /// What a file is now, if that begins with what it was.
-    fn continued(&self, inode: INodeNo, opened: VersionedContent) -> VersionedContent {
-        let now = self.nodes.path(inode).ok().and_then(|path| {
+    /// The current content if it extends the opened content, else the latter.
+    fn appended_content(&self, inode: INodeNo, opened: VersionedContent) -> VersionedContent {
+        let current = self.nodes.path(inode).ok().and_then(|path| {
             self.cache.content(&path).or_else(|| {
-                // Nothing is known of it: it was changed.
+                // Not cached: it was changed.
                 self.content(&path, Some(&opened)).ok().map(|content| (content, true))
             })
         });
-        match now {
-            Some((now, _)) if now.bytes.starts_with(&opened.bytes) => now,
+        match current {
+            Some((current, _)) if current.bytes.starts_with(&opened.bytes) => current,
             Some(_) | None => opened,
         }
     }
 
-    /// Where a link points.
-    ///
-    /// # Errors
-    /// Those of asking the server.
     pub(super) fn target(&self, inode: INodeNo) -> Result<Bytes, Fault> {
         self.client.target(&self.nodes.path(inode)?)
     }
 }
 
-fn range(length: usize, offset: u64, wanted: u32) -> std::ops::Range<usize> {
+fn range(length: usize, offset: u64, requested: u32) -> std::ops::Range<usize> {
     let start = usize::try_from(offset).unwrap_or(usize::MAX).min(length);
-    start..start.saturating_add(wanted as usize).min(length)
+    start..start.saturating_add(requested as usize).min(length)
 }
 
-/// What programs are shown of a path.
+/// Attributes of a path including unsaved changes.
 #[derive(Debug, Clone, Copy)]
 struct EffectiveAttributes {
     kind: FileType,

@@ -1,8 +1,8 @@
-//! Changes on their way to the server.
+//! Changes sent to the server.
 //!
-//! One rule: nothing is covered that its writer did not know. Each save names the version it was made from, and the server refuses it when
-//! another one is there. Then, and whenever a save does not arrive, the text is kept here, its program is told, and the file shows what the
-//! server has.
+//! Invariant: a save never overwrites a version that its author did not know. Each save names its
+//! base version, and the server rejects it if another one is current. Then, and when a save fails,
+//! the text is stored locally, the program gets an error, and the file shows the server's version.
 
 use std::time::SystemTime;
 
@@ -10,85 +10,74 @@ use bytes::Bytes;
 use fuser::{Errno, INodeNo};
 use svcfs_base::{Actor, ETag, Fault, Kind, MAX_FILE_BYTES, MAX_PAGE_BYTES, PathComponent, TreePath};
 
+use super::cache::FetchStamp;
 use super::client::{EntryType, ExpectedVersion, VersionedContent};
-use super::dirty_buffers::RemoteDirtyBuffer;
 use super::nodes::{RemoteHandle, SharedFile, UnsavedChange};
 use super::rejected::RejectedSaves;
 use super::tree::{AttributeReply, RemoteTree};
 use crate::reply::RequestFailure;
 
-/// How often a file that others change all the time is tried to be removed once more.
-const MOST_TRIES: u32 = 5;
+/// Attempts to remove a file that other clients keep changing.
+const MAX_REMOVE_ATTEMPTS: u32 = 5;
 
-/// Who changes something.
 #[derive(Clone)]
 pub(super) struct ChangeAuthor {
     pub(super) name: Actor,
-    /// Their process; none when it is not known.
+    /// None when it is unknown.
     pub(super) process: Option<u32>,
 }
 
-/// Where a write goes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WriteOffset {
     Offset(u64),
     End,
 }
 
-impl UnsavedChange {
-    /// Bytes made from a version.
-    pub(super) fn of(base: ExpectedVersion, draft: RemoteDirtyBuffer) -> Self {
-        Self { draft, base, is_changed: true, is_written: false, modified: SystemTime::now() }
-    }
-}
-
 impl RemoteTree {
-    /// The path of an entry that is about to be made.
-    fn place(&self, parent: INodeNo, name: &PathComponent) -> Result<TreePath, Fault> {
+    /// The path of an entry to create.
+    fn new_path(&self, parent: INodeNo, name: &PathComponent) -> Result<TreePath, Fault> {
         let path = self.nodes.path(parent)?.join(name);
         RejectedSaves::check_writable(&path)?;
         Ok(path)
     }
 
-    fn is_there(&self, path: &TreePath) -> Result<bool, Fault> {
-        Ok(self.nodes.is_own_file(path) || self.nodes.is_own_directory(path) || self.entry(path)?.is_some())
+    fn exists(&self, path: &TreePath) -> Result<bool, Fault> {
+        Ok(self.nodes.is_local_file(path) || self.nodes.is_local_directory(path) || self.entry(path)?.is_some())
     }
 
-    /// Creates a file (found once) and opens it. It is on the server once it is saved.
+    /// Creates a file (lookup count 1) and opens it. The first save sends it to the server.
     ///
     /// # Errors
-    /// `Exists` when the name is taken.
+    /// `Exists`.
     pub(super) fn create(&self, parent: INodeNo, name: &PathComponent) -> Result<(AttributeReply, u64), Fault> {
-        let path = self.place(parent, name)?;
-        if self.is_there(&path)? {
+        let path = self.new_path(parent, name)?;
+        if self.exists(&path)? {
             return Err(Fault::exists(&path));
         }
-        // A name that was taken before may have left a node that still has handles.
-        self.nodes.removed(&path);
-        let inode = self.nodes.find(&path, 1);
-        self.nodes.add_own_file(&path);
+        // A removed file of this name may still have handles.
+        self.nodes.unlink(&path);
+        let inode = self.nodes.inode_for(&path, 1);
+        self.nodes.add_local_file(&path);
         self.nodes.shared(inode)?.lock().unsaved =
-            Some(UnsavedChange::of(ExpectedVersion::Absent, self.drafts.empty()));
-        let handle = self.nodes.open(RemoteHandle { inode, is_writing: true, content: None, refused: None });
+            Some(UnsavedChange::of(ExpectedVersion::Absent, self.dirty_buffers.empty()));
+        let handle = self.nodes.open(RemoteHandle { inode, is_writing: true, content: None, rejected: None });
         Ok((self.attributes(inode)?, handle))
     }
 
-    /// Makes a directory, which the server hears of with the first file in it.
+    /// Creates a directory locally; the first file in it creates it on the server.
     ///
     /// # Errors
-    /// `Exists` when the name is taken.
+    /// `Exists`.
     pub(super) fn make_directory(&self, parent: INodeNo, name: &PathComponent) -> Result<AttributeReply, Fault> {
-        let path = self.place(parent, name)?;
-        if self.is_there(&path)? {
+        let path = self.new_path(parent, name)?;
+        if self.exists(&path)? {
             return Err(Fault::exists(&path));
         }
-        self.nodes.add_own_directory(&path);
-        let inode = self.nodes.find(&path, 1);
+        self.nodes.add_local_directory(&path);
+        let inode = self.nodes.inode_for(&path, 1);
         self.attributes(inode)
     }
 
-    /// Makes a symbolic link.
-    ///
     /// # Errors
     /// `Exists`; `Invalid` for a target outside the tree.
     pub(super) fn make_link(
@@ -97,79 +86,78 @@ impl RemoteTree {
         parent: INodeNo,
         (name, target): (&PathComponent, &str),
     ) -> Result<AttributeReply, Fault> {
-        let path = self.place(parent, name)?;
-        if self.is_there(&path)? {
+        let path = self.new_path(parent, name)?;
+        if self.exists(&path)? {
             return Err(Fault::exists(&path));
         }
         self.client.link(&author.name, &path, target)?;
-        self.cache.changed(&path, None);
-        self.look(&path)?;
-        let inode = self.nodes.find(&path, 1);
+        self.cache.record_own_change(&path, None);
+        self.refresh_entry(&path)?;
+        let inode = self.nodes.inode_for(&path, 1);
         self.attributes(inode)
     }
 
     /// Removes a file or link.
     ///
     /// # Errors
-    /// `NotFound`, those of asking the server.
+    /// `NotFound`, those of the request.
     pub(super) fn unlink(&self, author: &ChangeAuthor, parent: INodeNo, name: &PathComponent) -> Result<(), Fault> {
         let path = self.nodes.path(parent)?.join(name);
-        if RejectedSaves::has(&path) {
-            self.kept.remove(&path)?;
-            self.nodes.removed(&path);
+        if RejectedSaves::contains(&path) {
+            self.rejected.remove(&path)?;
+            self.nodes.unlink(&path);
             return Ok(());
         }
-        if !self.nodes.is_own_file(&path) {
+        if !self.nodes.is_local_file(&path) {
             self.remove(author, &path)?;
         }
-        self.nodes.removed(&path);
+        self.nodes.unlink(&path);
         Ok(())
     }
 
-    /// Removes what is at a path of the server: the version that is there now, so that what somebody makes there later stays, however often
-    /// the server has to be asked.
+    /// Removes the current version at a path of the server, so that a retry does not remove a newer
+    /// file.
     fn remove(&self, author: &ChangeAuthor, path: &TreePath) -> Result<(), Fault> {
-        let mut tries = 0;
-        let is_gone = loop {
-            let version = self.standing(path)?.ok_or_else(|| Fault::file_not_found(path))?;
+        let mut attempts = 0;
+        let is_removed = loop {
+            let version = self.current_version(path)?.ok_or_else(|| Fault::file_not_found(path))?;
             match self.client.remove(&author.name, path, version) {
-                // Changed since: what is meant is the name, whatever it has.
-                Err(fault) if fault.kind() == Kind::Conflict && version.is_some() && tries < MOST_TRIES => {
-                    self.cache.changed(path, None);
-                    self.forget_above(path);
-                    tries += 1;
+                // Changed since: unlink(2) removes the name, whatever its content.
+                Err(fault) if fault.kind() == Kind::Conflict && version.is_some() && attempts < MAX_REMOVE_ATTEMPTS => {
+                    self.cache.record_own_change(path, None);
+                    self.drop_parent_listing(path);
+                    attempts += 1;
                 }
                 outcome => break outcome?,
             }
         };
-        self.cache.changed(path, None);
-        if is_gone {
-            self.cache.keep_entry(path, None, self.cache.asked());
+        self.cache.record_own_change(path, None);
+        if is_removed {
+            self.cache.store_entry(path, None, self.cache.stamp());
         } else {
-            self.forget_above(path);
+            self.drop_parent_listing(path);
         }
         Ok(())
     }
 
-    /// The version that stands at a path of the server, if anything does; none of a file that is too large to have one.
-    fn standing(&self, path: &TreePath) -> Result<Option<Option<ETag>>, Fault> {
+    /// The current version at a path of the server, if it exists; the inner none is for a file too
+    /// large for versions.
+    fn current_version(&self, path: &TreePath) -> Result<Option<Option<ETag>>, Fault> {
         let Some(entry) = self.entry(path)? else { return Ok(None) };
         Ok(Some(match entry.kind {
-            // A link's version is that of its target's name.
+            // A link's version is the hash of its target path.
             EntryType::Symlink => Some(ETag::from_content(&self.client.target(path)?)),
             _ if entry.size > MAX_FILE_BYTES as u64 => None,
             _ => Some(self.version(path)?),
         }))
     }
 
-    fn forget_above(&self, path: &TreePath) {
-        self.cache.forget_listing(&path.parent().unwrap_or_else(TreePath::root));
+    fn drop_parent_listing(&self, path: &TreePath) {
+        self.cache.drop_listing(&path.parent().unwrap_or_else(TreePath::root));
     }
 
-    /// Removes an empty directory.
-    ///
     /// # Errors
-    /// `NotEmpty`, `NotFound`, those of asking the server.
+    /// `NotEmpty`, `NotFound`, those of the request.
     pub(super) fn remove_directory(
         &self,
         author: &ChangeAuthor,
@@ -177,8 +165,8 @@ impl RemoteTree {
         name: &PathComponent,
     ) -> Result<(), Fault> {
         let path = self.nodes.path(parent)?.join(name);
-        if RejectedSaves::has(&path) {
-            return self.kept.remove(&path);
+        if RejectedSaves::contains(&path) {
+            return self.rejected.remove(&path);
         }
         let not_empty = || Fault::new(Kind::NotEmpty, format!("directory `{path}` is not empty"));
         if !self.is_empty(&path)? {
@@ -188,18 +176,18 @@ impl RemoteTree {
             let removed = self.client.remove(&author.name, &path, None);
             removed.map_err(|fault| if fault.kind() == Kind::Conflict { not_empty() } else { fault })?;
         }
-        self.nodes.remove_own_directory(&path);
-        self.cache.forget_listing(&path);
-        self.cache.keep_entry(&path, None, self.cache.asked());
-        self.nodes.removed(&path);
+        self.nodes.remove_local_directory(&path);
+        self.cache.drop_listing(&path);
+        self.cache.store_entry(&path, None, self.cache.stamp());
+        self.nodes.unlink(&path);
         Ok(())
     }
 
-    /// Gives a file another name; what is there is replaced, unless that is not wanted.
+    /// Renames a file, replacing the target if `may_replace`.
     ///
     /// # Errors
-    /// `EXDEV` for a directory of the server, which the API cannot rename: `mv` then copies. `Conflict` when what is replaced is not what
-    /// the program knew of it: the text is kept.
+    /// `EXDEV` for a directory of the server, which the API cannot rename: `mv` then copies.
+    /// `Conflict` when the target is not the version the program knows: the text is stored.
     pub(super) fn rename(
         &self,
         author: &ChangeAuthor,
@@ -207,106 +195,103 @@ impl RemoteTree {
         (new_parent, new_name): (INodeNo, &PathComponent),
         may_replace: bool,
     ) -> Result<(), RequestFailure> {
-        let (from, to) = (self.place(parent, name)?, self.place(new_parent, new_name)?);
-        if self.nodes.is_own_directory(&from) && self.entry(&from)?.is_none() {
-            if self.is_there(&to)? {
+        let (from, to) = (self.new_path(parent, name)?, self.new_path(new_parent, new_name)?);
+        if self.nodes.is_local_directory(&from) && self.entry(&from)?.is_none() {
+            if self.exists(&to)? {
                 return Err(Fault::exists(&to).into());
             }
-            self.nodes.renamed(&from, &to);
+            self.nodes.rename(&from, &to);
             return Ok(());
         }
-        // What was written to it goes first: the server renames what it has.
-        if let Some(inode) = self.nodes.at(&from) {
+        // Saved first, because the server renames what it has.
+        if let Some(inode) = self.nodes.known_inode(&from) {
             self.publish(author, inode)?;
         }
         let entry = self.entry(&from)?.ok_or_else(|| Fault::file_not_found(&from))?;
         if entry.kind == EntryType::Directory {
-            return Err(RequestFailure::Word(Errno::EXDEV));
+            return Err(RequestFailure::Errno(Errno::EXDEV));
         }
-        let read = || author.process.and_then(|process| self.readers.version(process, &to));
+        let read = || author.process.and_then(|process| self.read_versions.version(process, &to));
         let replaced = match self.entry(&to)?.map(|entry| entry.kind) {
             Some(_) if !may_replace => return Err(Fault::exists(&to).into()),
-            // A link's version is that of its target's name.
             Some(EntryType::Symlink) => Some(ETag::from_content(&self.client.target(&to)?)),
             Some(_) => Some(read().map_or_else(|| self.version(&to), Ok)?),
-            None if !may_replace && self.nodes.is_own_file(&to) => return Err(Fault::exists(&to).into()),
+            None if !may_replace && self.nodes.is_local_file(&to) => return Err(Fault::exists(&to).into()),
             None => None,
         };
-        let moved = self.cache.content(&from).filter(|(_, is_current)| *is_current).map(|(content, _)| content);
+        let content = self.cache.content(&from).filter(|(_, is_current)| *is_current).map(|(content, _)| content);
         let renamed = self.client.rename(&author.name, (&from, &to), replaced);
         if let Err(fault) = &renamed
             && fault.kind() == Kind::Conflict
         {
-            self.keep_moved((&from, &to), moved.clone(), author, fault);
+            self.store_rejected_rename((&from, &to), content.clone(), author, fault);
         }
         let renamed = renamed?;
-        // Its own links may have been led on, and those of others.
-        let moved = moved.filter(|content| renamed.is_some_and(|(etag, _)| content.etag == etag));
-        if renamed.is_none_or(|(_, is_of_others)| is_of_others) {
-            self.cache.missed();
+        // The rename may have updated links in this file and in others.
+        let content = content.filter(|content| renamed.is_some_and(|(etag, _)| content.etag == etag));
+        if renamed.is_none_or(|(_, may_change_others)| may_change_others) {
+            self.cache.expire_all();
         }
-        self.cache.changed(&from, None);
-        self.cache.changed(&to, moved.as_ref().map(|content| content.etag));
-        self.cache.keep_entry(&from, None, self.cache.asked());
-        if let Some(content) = moved {
+        self.cache.record_own_change(&from, None);
+        self.cache.record_own_change(&to, content.as_ref().map(|content| content.etag));
+        self.cache.store_entry(&from, None, self.cache.stamp());
+        if let Some(content) = content {
             if let Some(process) = author.process {
-                self.readers.saved(process, &to, content.etag);
+                self.read_versions.record_save(process, &to, content.etag);
             }
-            self.cache.keep_content(&to, content, self.cache.asked());
+            self.cache.store_content(&to, content, self.cache.stamp());
         }
-        self.nodes.renamed(&from, &to);
-        self.kept.accepted(&to);
-        // What the kernel asks next is then known.
-        self.look(&to)?;
+        self.nodes.rename(&from, &to);
+        self.rejected.discard(&to);
+        self.refresh_entry(&to)?;
         Ok(())
     }
 
-    /// Keeps the text of a file that could not replace another one.
-    fn keep_moved(
+    /// Stores the text of a file that could not replace another one.
+    fn store_rejected_rename(
         &self,
         (from, to): (&TreePath, &TreePath),
-        moved: Option<VersionedContent>,
+        content: Option<VersionedContent>,
         author: &ChangeAuthor,
         fault: &Fault,
     ) {
         if let Some(process) = author.process {
-            self.readers.told(process, to);
+            self.read_versions.forget(process, to);
         }
-        match moved.map_or_else(|| self.content(from, None), Ok) {
-            Ok(content) => self.keep_text(to, &content.bytes, fault),
-            // It is still there under its own name.
+        match content.map_or_else(|| self.content(from, None), Ok) {
+            Ok(content) => self.store_rejected(to, &content.bytes, fault),
+            // It still exists under its old name.
             Err(error) => {
-                tracing::warn!(%from, %to, %error, "a file that could not replace another one cannot be kept")
+                tracing::warn!(%from, %to, %error, "cannot store the text of a rejected rename")
             }
         }
-        self.cache.forget_listing(&to.parent().unwrap_or_else(TreePath::root));
+        self.drop_parent_listing(to);
     }
 
     /// Writes through a handle.
     ///
     /// # Errors
-    /// `TooLarge` over 32 MiB, which is what the API takes; that of its last save, when that was refused.
-    pub(super) fn write(&self, handle: u64, place: WriteOffset, data: &[u8]) -> Result<(), Fault> {
-        let opened = self.nodes.opened(handle)?;
-        if let Some(kind) = opened.refused {
-            return Err(Fault::new(kind, "the last save of this file was refused; open it anew"));
-        }
+    /// `TooLarge` over 32 MiB, the limit of the API; that of the last save, if it was rejected.
+    pub(super) fn write(&self, handle: u64, position: WriteOffset, data: &[u8]) -> Result<(), Fault> {
+        self.check_not_rejected(handle)?;
+        let opened = self.nodes.handle(handle)?;
         self.change(&opened, |unsaved| {
-            let start = match place {
+            let start = match position {
                 WriteOffset::Offset(offset) => usize::try_from(offset).unwrap_or(usize::MAX),
-                WriteOffset::End => unsaved.draft.length(),
+                WriteOffset::End => unsaved.buffer.length(),
             };
-            checked(start.saturating_add(data.len()))?;
-            unsaved.draft.write(start, data)?;
+            check_size(start.saturating_add(data.len()))?;
+            unsaved.buffer.write(start, data)?;
             unsaved.is_written = true;
             Ok(())
         })
     }
 
-    /// Makes a file shorter or longer; saved at once when nobody has it open to write, whose closing would save it.
+    /// Sets the size of a file; saves immediately if no handle is open for writing, whose close
+    /// would save it.
     ///
     /// # Errors
-    /// As [`Tree::write`] and [`Tree::publish`].
+    /// As [`Self::write`] and [`Self::publish`].
     pub(super) fn resize(
         &self,
         author: &ChangeAuthor,
@@ -314,16 +299,16 @@ impl RemoteTree {
         size: u64,
     ) -> Result<(), Fault> {
         let opened = match handle {
-            Some(handle) => self.nodes.opened(handle)?,
-            None => RemoteHandle { inode, is_writing: true, content: None, refused: None },
+            Some(handle) => self.nodes.handle(handle)?,
+            None => RemoteHandle { inode, is_writing: true, content: None, rejected: None },
         };
         self.nodes.path(inode).map_or(Ok(()), |path| RejectedSaves::check_writable(&path))?;
-        let size = checked(usize::try_from(size).unwrap_or(usize::MAX))?;
-        self.change(&opened, |unsaved| unsaved.draft.resize(size))?;
-        if self.nodes.is_being_written(inode) { Ok(()) } else { self.publish(author, inode) }
+        let size = check_size(usize::try_from(size).unwrap_or(usize::MAX))?;
+        self.change(&opened, |unsaved| unsaved.buffer.resize(size))?;
+        if self.nodes.is_open_for_writing(inode) { Ok(()) } else { self.publish(author, inode) }
     }
 
-    /// Changes what is not saved, which begins as what was read through the handle.
+    /// Changes the dirty buffer, which starts as the content read through the handle.
     fn change(
         &self,
         opened: &RemoteHandle,
@@ -340,7 +325,7 @@ impl RemoteTree {
                 };
                 none.insert(UnsavedChange::of(
                     ExpectedVersion::Version(content.etag),
-                    self.drafts.begun(&content.bytes)?,
+                    self.dirty_buffers.with_content(&content.bytes)?,
                 ))
             }
         };
@@ -350,68 +335,67 @@ impl RemoteTree {
                 unsaved.modified = SystemTime::now();
                 Ok(())
             }
-            // What is too long is not begun with.
+            // Checked before the buffer was changed.
             Err(fault) if fault.kind() == Kind::TooLarge => Err(fault),
             Err(fault) => {
-                // What this machine's disk refused may be there in part: half a save, and nobody's version.
+                // After an I/O error the buffer may be incomplete, and must not become a version.
                 shared.unsaved = None;
-                self.nodes.path(opened.inode).iter().for_each(|path| self.nodes.remove_own_file(path));
-                self.nodes.settled(opened.inode, Err(fault.kind()));
+                self.nodes.path(opened.inode).iter().for_each(|path| self.nodes.remove_local_file(path));
+                self.nodes.record_save(opened.inode, Err(fault.kind()));
                 Err(fault)
             }
         }
     }
 
-    /// Saves what was written to a file, unless it was only emptied and somebody may still write to it.
+    /// Saves a file, unless it was only truncated and may still be written.
     ///
     /// # Errors
-    /// As [`Tree::publish`]; that of the last save through this handle, when it was refused.
+    /// As [`Self::publish`]; that of the last save through this handle, if it was rejected.
     pub(super) fn flush(&self, author: &ChangeAuthor, inode: INodeNo, handle: u64) -> Result<(), Fault> {
-        self.check_taken(handle)?;
-        let is_only_emptied = |unsaved: &UnsavedChange| unsaved.draft.length() == 0 && !unsaved.is_written;
-        let is_waiting = self.nodes.shared(inode)?.lock().unsaved.as_ref().is_some_and(is_only_emptied);
-        if is_waiting { Ok(()) } else { self.publish(author, inode) }
+        self.check_not_rejected(handle)?;
+        let is_only_truncated = |unsaved: &UnsavedChange| unsaved.buffer.length() == 0 && !unsaved.is_written;
+        let is_deferred = self.nodes.shared(inode)?.lock().unsaved.as_ref().is_some_and(is_only_truncated);
+        if is_deferred { Ok(()) } else { self.publish(author, inode) }
     }
 
-    /// Refuses when the last save through a handle was refused: its program may ask more than once.
-    fn check_taken(&self, handle: u64) -> Result<(), Fault> {
-        let refused = self.nodes.opened(handle)?.refused;
-        refused.map_or(Ok(()), |kind| Err(Fault::new(kind, "the last save of this file was refused")))
+    /// Fails if the last save through a handle was rejected: a program may flush more than once.
+    fn check_not_rejected(&self, handle: u64) -> Result<(), Fault> {
+        match self.nodes.handle(handle)?.rejected {
+            Some(kind) => Err(Fault::new(kind, "the last save of this file was rejected; reopen the file")),
+            None => Ok(()),
+        }
     }
 
-    /// Saves what was written to a file, for a program that wants to be sure of it.
-    ///
-    /// # Errors
-    /// As [`Tree::flush`].
-    pub(super) fn synchronise(&self, author: &ChangeAuthor, inode: INodeNo, handle: u64) -> Result<(), Fault> {
-        self.check_taken(handle)?;
+    /// Saves a file for fsync(2).
+    pub(super) fn fsync(&self, author: &ChangeAuthor, inode: INodeNo, handle: u64) -> Result<(), Fault> {
+        self.check_not_rejected(handle)?;
         self.publish(author, inode)
     }
 
-    /// Saves what was written to a file. Nothing to do when nothing was.
+    /// Saves the unsaved change of a file, if it has one.
     ///
     /// # Errors
-    /// `Conflict` when the server has another version than it was made from; `Rejected` by lint; `Upstream` when the server is away. The
-    /// text is kept then.
+    /// `Conflict` when the server has another version than the base; `Rejected` by lint; `Upstream`
+    /// when the server is unreachable. The text is then stored.
     pub(super) fn publish(&self, author: &ChangeAuthor, inode: INodeNo) -> Result<(), Fault> {
         self.publish_unless(author, inode, || false)
     }
 
-    /// The same, unless something is so once nobody else opens or saves the file.
-    fn publish_unless(&self, author: &ChangeAuthor, inode: INodeNo, is_so: impl FnOnce() -> bool) -> Result<(), Fault> {
+    /// Like [`Self::publish`], unless `skip` returns true under the file's lock.
+    fn publish_unless(&self, author: &ChangeAuthor, inode: INodeNo, skip: impl FnOnce() -> bool) -> Result<(), Fault> {
         let shared = self.nodes.shared(inode)?;
         let mut shared = shared.lock();
-        if is_so() {
+        if skip() {
             return Ok(());
         }
-        let (path, is_replaced) = match (self.nodes.path(inode), self.nodes.replaced(inode)) {
+        let (path, is_replaced) = match (self.nodes.path(inode), self.nodes.replaced_path(inode)) {
             (Ok(path), _) => (path, false),
             (Err(_), Some(path)) => (path, true),
-            // Removed: what is written to it is its handles' alone, as long as there are any.
+            // Removed: its content is visible only through its handles.
             (Err(_), None) => return Ok(()),
         };
         let Some(mut unsaved) = shared.unsaved.take().filter(|unsaved| unsaved.is_changed) else { return Ok(()) };
-        let bytes = match unsaved.draft.taken() {
+        let bytes = match unsaved.buffer.take_content() {
             Ok(bytes) => bytes,
             Err(fault) => {
                 shared.unsaved = Some(unsaved);
@@ -419,52 +403,52 @@ impl RemoteTree {
             }
         };
         if is_replaced {
-            let fault = Fault::new(Kind::Conflict, format!("another file took the place of `{path}` meanwhile"));
-            return Err(self.refused(author, (inode, &path), &mut shared, &bytes, fault));
+            let fault = Fault::new(Kind::Conflict, format!("`{path}` was replaced by another file while it was open"));
+            return Err(self.reject(author, (inode, &path), &mut shared, &bytes, fault));
         }
-        let asked = self.cache.asked();
+        let stamp = self.cache.stamp();
         match self.client.write(&author.name, &path, &bytes, unsaved.base) {
             Ok(etag) => {
-                self.saved(author, (inode, &path), &mut shared, (etag, bytes), asked);
+                self.record_saved(author, (inode, &path), &mut shared, (etag, bytes), stamp);
                 Ok(())
             }
-            Err(fault) => Err(self.refused(author, (inode, &path), &mut shared, &bytes, fault)),
+            Err(fault) => Err(self.reject(author, (inode, &path), &mut shared, &bytes, fault)),
         }
     }
 
-    fn saved(
+    fn record_saved(
         &self,
         author: &ChangeAuthor,
         (inode, path): (INodeNo, &TreePath),
         shared: &mut SharedFile,
         (etag, bytes): (ETag, Bytes),
-        asked: super::cache::FetchStamp,
+        stamp: FetchStamp,
     ) {
-        self.nodes.remove_own_file(path);
-        self.kept.accepted(path);
-        shared.refusal = None;
+        self.nodes.remove_local_file(path);
+        self.rejected.discard(path);
+        shared.rejection = None;
         if let Some(process) = author.process {
-            self.readers.saved(process, path, etag);
+            self.read_versions.record_save(process, path, etag);
         }
-        self.cache.changed(path, Some(etag));
-        // A server that tidies pages has another text than was sent.
-        let is_as_sent = ETag::from_content(&bytes) == etag;
-        if is_as_sent {
+        self.cache.record_own_change(path, Some(etag));
+        // A formatting server stores another text than was sent.
+        let is_unchanged = ETag::from_content(&bytes) == etag;
+        if is_unchanged {
             let content = VersionedContent { etag, bytes };
-            self.nodes.settled(inode, Ok(&content));
-            self.cache.keep_content(path, content, asked);
+            self.nodes.record_save(inode, Ok(&content));
+            self.cache.store_content(path, content, stamp);
         } else if let Ok(content) = self.content(path, None) {
-            self.nodes.settled(inode, Ok(&content));
+            self.nodes.record_save(inode, Ok(&content));
         }
-        // The directory may be new; and the file's time is the server's.
-        if let Err(fault) = self.look(path) {
-            tracing::debug!(%path, error = ?fault, "a saved file cannot be looked at");
-            self.cache.forget_listing(&path.parent().unwrap_or_else(TreePath::root));
+        // The directory may be new, and the modification time is the server's.
+        if let Err(fault) = self.refresh_entry(path) {
+            tracing::debug!(%path, error = ?fault, "cannot fetch the entry of a saved file");
+            self.drop_parent_listing(path);
         }
-        self.cache.appeared(path);
+        self.cache.on_created(path);
     }
 
-    fn refused(
+    fn reject(
         &self,
         author: &ChangeAuthor,
         (inode, path): (INodeNo, &TreePath),
@@ -472,43 +456,44 @@ impl RemoteTree {
         text: &[u8],
         fault: Fault,
     ) -> Fault {
-        // Somebody made the file first: to the program, which created it, that is a lost race like any other.
-        let is_lost = matches!(fault.kind(), Kind::Conflict | Kind::PreconditionFailed);
-        let fault = if is_lost { Fault::new(Kind::Conflict, fault.message()) } else { fault };
-        self.keep_text(path, text, &fault);
+        // A lost race to create the file is a conflict, too.
+        let is_conflict = matches!(fault.kind(), Kind::Conflict | Kind::PreconditionFailed);
+        let fault = if is_conflict { Fault::new(Kind::Conflict, fault.message()) } else { fault };
+        self.store_rejected(path, text, &fault);
         if let Some(process) = author.process {
-            self.readers.told(process, path);
+            self.read_versions.forget(process, path);
         }
-        shared.refusal = Some(fault.message().to_owned());
-        self.nodes.remove_own_file(path);
-        self.nodes.settled(inode, Err(fault.kind()));
-        if is_lost {
-            self.cache.changed(path, None);
-            self.cache.forget_listing(&path.parent().unwrap_or_else(TreePath::root));
+        shared.rejection = Some(fault.message().to_owned());
+        self.nodes.remove_local_file(path);
+        self.nodes.record_save(inode, Err(fault.kind()));
+        if is_conflict {
+            self.cache.record_own_change(path, None);
+            self.drop_parent_listing(path);
         }
         fault
     }
 
-    fn keep_text(&self, path: &TreePath, text: &[u8], fault: &Fault) {
-        tracing::warn!(%path, reason = fault.message(), "a save was refused; its text is at .svc/rejected/{path}");
-        if let Err(error) = self.kept.keep(path, text) {
-            tracing::error!(%path, %error, "the text of a refused save could not be kept");
+    fn store_rejected(&self, path: &TreePath, text: &[u8], fault: &Fault) {
+        tracing::warn!(%path, reason = fault.message(), "a save was rejected; its text is at .svc/rejected/{path}");
+        if let Err(error) = self.rejected.store(path, text) {
+            tracing::error!(%path, %error, "cannot store the text of a rejected save");
         }
     }
 
-    /// Closes a handle; the last one saves what is left, as a safety net.
+    /// Closes a handle; the last one saves what is unsaved, as a safety net.
     ///
     /// # Errors
-    /// As [`Tree::publish`]; the handle is closed all the same.
+    /// As [`Self::publish`]; the handle is closed all the same.
     pub(super) fn release(&self, author: &ChangeAuthor, inode: INodeNo, handle: u64) -> Result<(), Fault> {
-        // Whoever opens it to write it anew has emptied it by then, and must not find that saved: updates were lost so.
+        // A concurrent opener may have truncated the file to rewrite it; saving that would lose its
+        // update.
         let outcome = self.publish_unless(author, inode, || self.nodes.is_open(inode, Some(handle)));
         self.nodes.close(handle);
         outcome
     }
 }
 
-/// A size, if the API takes it.
-fn checked(size: usize) -> Result<usize, Fault> {
+/// A size within the limit of the API.
+fn check_size(size: usize) -> Result<usize, Fault> {
     if size > MAX_PAGE_BYTES { Err(Fault::too_large("file", MAX_PAGE_BYTES)) } else { Ok(size) }
 }

@@ -8,14 +8,11 @@ use svcfs_vfs::StoredVersion;
 use super::past_file::PastFile;
 use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
 
-/// Fewest digits of a version's number.
-const DIGITS: usize = 4;
-/// Most bytes of an actor in a name.
+const MIN_NUMBER_DIGITS: usize = 4;
 const MAX_ACTOR_BYTES: usize = 64;
-/// Most bytes of a page's extension that its versions have, too.
 const MAX_EXTENSION_BYTES: usize = 16;
 
-/// The past of a path: its versions where it is or was a file, the paths below it where it is or was a directory.
+/// Versions of a path that is or was a file, or entries of one that is or was a directory.
 pub(super) struct HistoryFolder(pub(super) TreePath);
 
 impl ViewNode for HistoryFolder {
@@ -23,15 +20,15 @@ impl ViewNode for HistoryFolder {
         format!("history {}", self.0).into_bytes()
     }
 
-    fn shape(&self) -> ViewNodeKind {
+    fn node_kind(&self) -> ViewNodeKind {
         ViewNodeKind::Folder
     }
 
-    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
         Ok(ViewAttributes::folder(&self.0))
     }
 
-    fn find(
+    fn lookup(
         &self,
         views: &MountViews,
         _reader: &ViewReader,
@@ -46,26 +43,26 @@ impl ViewNode for HistoryFolder {
     }
 
     fn list(&self, views: &MountViews, _reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
-        let below = views.directory(&self.0)?.unwrap_or_default().into_iter();
-        let below = below.map(|(path, _)| ViewEntry { name: path.name().to_owned(), place: Arc::new(Self(path)) });
-        let versions = self.versions_now(views)?;
+        let entries = views.directory(&self.0)?.unwrap_or_default().into_iter();
+        let entries = entries.map(|(path, _)| ViewEntry { name: path.name().to_owned(), node: Arc::new(Self(path)) });
+        let versions = self.load_versions(views)?;
         let digits = digits(&versions);
         let versions =
-            versions.iter().map(|version| ViewEntry { name: self.name_of(version, digits), place: self.file(version) });
-        Ok(versions.chain(below).collect())
+            versions.iter().map(|version| ViewEntry { name: self.name_of(version, digits), node: self.file(version) });
+        Ok(versions.chain(entries).collect())
     }
 }
 
 impl HistoryFolder {
-    /// The versions as they are now, remembered for whoever looks at them next.
-    fn versions_now(&self, views: &MountViews) -> Result<Arc<Vec<StoredVersion>>, Fault> {
+    /// Loads the versions into the cache, for the lookups that follow a listing.
+    fn load_versions(&self, views: &MountViews) -> Result<Arc<Vec<StoredVersion>>, Fault> {
         if self.0.is_root() {
             return Ok(Arc::default());
         }
-        Ok(views.past.versions.keep(self.0.clone(), views.vfs.stored_versions(&self.0)?))
+        Ok(views.past.versions.insert(self.0.clone(), views.vfs.stored_versions(&self.0)?))
     }
 
-    /// The version of a name, however many digits its number is written with: they become more with the versions.
+    /// The version with a name, for any number of digits: it grows with the versions.
     fn version(&self, views: &MountViews, name: &str) -> Result<Option<ViewNodeRef>, Fault> {
         let Some((number, _)) = name.split_once('-') else { return Ok(None) };
         if !number.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -76,11 +73,11 @@ impl HistoryFolder {
             let at = versions.binary_search_by_key(&wanted, |version| version.number).ok()?;
             (self.name_of(&versions[at], number.len()) == name).then(|| self.file(&versions[at]))
         };
-        // A version never changes: one that was listed before is still right.
-        if let Some(found) = views.past.versions.get(&self.0).and_then(|versions| named(&versions)) {
-            return Ok(Some(found));
+        // Versions never change, so a cached one is valid.
+        if let Some(version) = views.past.versions.get(&self.0).and_then(|versions| named(&versions)) {
+            return Ok(Some(version));
         }
-        Ok(named(&self.versions_now(views)?))
+        Ok(named(&self.load_versions(views)?))
     }
 
     fn file(&self, version: &StoredVersion) -> ViewNodeRef {
@@ -91,26 +88,26 @@ impl HistoryFolder {
     fn name_of(&self, version: &StoredVersion, digits: usize) -> String {
         let StoredVersion { number, author, time, .. } = version;
         let time = time.strftime("%Y%m%dT%H%M%SZ");
-        format!("{number:0digits$}-{time}-{}{}", plain(author), extension(self.0.name()))
+        format!("{number:0digits$}-{time}-{}{}", sanitize_actor(author), extension(self.0.name()))
     }
 }
 
-/// How many digits make the names of these versions sort by number.
+/// Digits that make the names of these versions sort by number.
 fn digits(versions: &[StoredVersion]) -> usize {
-    versions.last().map_or(0, |newest| newest.number.to_string().len()).max(DIGITS)
+    versions.last().map_or(0, |newest| newest.number.to_string().len()).max(MIN_NUMBER_DIGITS)
 }
 
-/// An actor as part of a file's name that needs no quotes in a shell.
-fn plain(actor: &str) -> String {
-    let mut plain: String =
+/// An actor as part of a file name that needs no quotes in a shell.
+fn sanitize_actor(actor: &str) -> String {
+    let mut sanitize_actor: String =
         actor.chars().map(|c| if c.is_alphanumeric() || "._@+-".contains(c) { c } else { '_' }).collect();
-    if let Some((end, _)) = plain.char_indices().find(|(at, c)| at + c.len_utf8() > MAX_ACTOR_BYTES) {
-        plain.truncate(end);
+    if let Some((end, _)) = sanitize_actor.char_indices().find(|(at, c)| at + c.len_utf8() > MAX_ACTOR_BYTES) {
+        sanitize_actor.truncate(end);
     }
-    if plain.is_empty() { "unknown".to_owned() } else { plain }
+    if sanitize_actor.is_empty() { "unknown".to_owned() } else { sanitize_actor }
 }
 
-/// The extension of a name with its dot, so that a version opens with the page's own program.
+/// The extension of a name with its dot, so that a version opens with the page's program.
 fn extension(name: &str) -> String {
     match name.rsplit_once('.') {
         Some((stem, extension)) if !stem.is_empty() && (1..=MAX_EXTENSION_BYTES).contains(&extension.len()) => {
@@ -126,10 +123,10 @@ mod tests {
 
     #[test]
     fn the_name_of_a_version_is_safe_in_a_shell_and_as_long_as_a_name_may_be() {
-        assert_eq!(plain("agent:x"), "agent_x");
-        assert_eq!(plain("Zoë / 日本"), "Zoë___日本");
-        assert_eq!(plain(""), "unknown");
-        assert!(plain(&"é".repeat(300)).len() <= MAX_ACTOR_BYTES);
+        assert_eq!(sanitize_actor("agent:x"), "agent_x");
+        assert_eq!(sanitize_actor("Zoë / 日本"), "Zoë___日本");
+        assert_eq!(sanitize_actor(""), "unknown");
+        assert!(sanitize_actor(&"é".repeat(300)).len() <= MAX_ACTOR_BYTES);
         for (name, kept) in [
             ("a.md", ".md"),
             ("a.tar.gz", ".gz"),

@@ -10,52 +10,51 @@ use fuser::{Errno, FileHandle, INodeNo};
 use parking_lot::Mutex;
 use svcfs_base::{Fault, Kind};
 
-use super::{OURS, ViewNode, ViewNodeRef};
+use super::{VIEW_ID_BIT, ViewNode, ViewNodeRef};
 use crate::reply::RequestFailure;
 
 struct ViewInode {
     key: Vec<u8>,
-    place: ViewNodeRef,
-    found: u64,
+    node: ViewNodeRef,
+    lookup_count: u64,
 }
 
-/// The places the kernel knows, by inode.
+/// Nodes the kernel knows, by inode.
 #[derive(Default)]
 pub(super) struct ViewInodeTable(Mutex<HashMap<u64, ViewInode>>);
 
 impl ViewInodeTable {
-    /// The number a place has unless another one has it already: the same for the same place at every look, so that a listing
-    /// need not remember what it lists.
-    pub(super) fn number(place: &dyn ViewNode) -> INodeNo {
-        number(&place.key())
+    /// The preferred inode of a node: a hash of its key, so that listings need not register their
+    /// entries.
+    pub(super) fn number(node: &dyn ViewNode) -> INodeNo {
+        number(&node.key())
     }
 
-    /// The inode of a place; counts as a finding.
-    pub(super) fn find(&self, place: ViewNodeRef) -> INodeNo {
-        let key = place.key();
-        let mut known = self.0.lock();
+    /// The inode of a node; increments the lookup count.
+    pub(super) fn add_lookup(&self, node: ViewNodeRef) -> INodeNo {
+        let key = node.key();
+        let mut inodes = self.0.lock();
         let mut inode = number(&key).0;
-        // Two places whose numbers are the same by chance.
-        while known.get(&inode).is_some_and(|other| other.key != key) {
-            inode = (inode + 1) | OURS;
+        // Hash collision.
+        while inodes.get(&inode).is_some_and(|other| other.key != key) {
+            inode = (inode + 1) | VIEW_ID_BIT;
         }
-        known.entry(inode).or_insert(ViewInode { key, place, found: 0 }).found += 1;
+        inodes.entry(inode).or_insert(ViewInode { key, node, lookup_count: 0 }).lookup_count += 1;
         INodeNo(inode)
     }
 
-    /// The place of an inode.
     pub(super) fn get(&self, inode: INodeNo) -> Result<ViewNodeRef, Fault> {
-        let known = self.0.lock();
-        known.get(&inode.0).map(|known| ViewNodeRef::clone(&known.place)).ok_or_else(stale)
+        let inodes = self.0.lock();
+        inodes.get(&inode.0).map(|known| ViewNodeRef::clone(&known.node)).ok_or_else(stale)
     }
 
-    /// Gives back `count` findings.
+    /// Decrements the lookup count.
     pub(super) fn forget(&self, inode: INodeNo, count: u64) {
-        let mut known = self.0.lock();
-        if let Some(place) = known.get_mut(&inode.0) {
-            place.found = place.found.saturating_sub(count);
-            if place.found == 0 {
-                known.remove(&inode.0);
+        let mut inodes = self.0.lock();
+        if let Some(node) = inodes.get_mut(&inode.0) {
+            node.lookup_count = node.lookup_count.saturating_sub(count);
+            if node.lookup_count == 0 {
+                inodes.remove(&inode.0);
             }
         }
     }
@@ -64,17 +63,17 @@ impl ViewInodeTable {
 fn number(key: &[u8]) -> INodeNo {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
-    INodeNo(OURS | (hasher.finish() & (OURS - 1)))
+    INodeNo(VIEW_ID_BIT | (hasher.finish() & (VIEW_ID_BIT - 1)))
 }
 
 fn stale() -> Fault {
-    Fault::new(Kind::Stale, "what was shown here is gone")
+    Fault::new(Kind::Stale, "this view file is gone; look up its path again")
 }
 
-/// So many bytes of open files are in memory at most.
-const IN_MEMORY: usize = 256 << 20;
+/// Limit of the content of open files.
+const MAX_OPEN_BYTES: usize = 256 << 20;
 
-/// Open files. All who have a place open share its content, which never changes.
+/// Open files. All handles of a node share its content, which does not change.
 #[derive(Default)]
 pub(super) struct OpenContents {
     last: AtomicU64,
@@ -83,59 +82,58 @@ pub(super) struct OpenContents {
 
 #[derive(Default)]
 struct ContentTable {
-    /// Which place a handle is of.
+    /// The node of each handle.
     handles: HashMap<u64, u64>,
-    /// What places hold, and how many handles there are of each.
+    /// Content and number of handles of each node.
     contents: HashMap<u64, (Bytes, usize)>,
-    /// How much that is together.
     bytes: usize,
 }
 
 impl OpenContents {
-    /// A handle of a place, whose content is read when nobody has it open.
+    /// Opens a node; `read` is called if it has no handle yet.
     ///
     /// # Errors
-    /// `ENFILE` while other files that are open take all the room; those of reading it.
+    /// `ENFILE` when open files use the whole limit; those of `read`.
     pub(super) fn open(
         &self,
-        INodeNo(place): INodeNo,
+        INodeNo(node): INodeNo,
         read: impl FnOnce() -> Result<Bytes, Fault>,
     ) -> Result<FileHandle, RequestFailure> {
-        let handle = OURS | (self.last.fetch_add(1, Ordering::Relaxed) + 1);
-        let known = self.open.lock().contents.get(&place).map(|(content, _)| content.clone());
-        let content = known.map_or_else(read, Ok)?;
+        let handle = VIEW_ID_BIT | (self.last.fetch_add(1, Ordering::Relaxed) + 1);
+        let shared = self.open.lock().contents.get(&node).map(|(content, _)| content.clone());
+        let content = shared.map_or_else(read, Ok)?;
         let mut open = self.open.lock();
         let ContentTable { handles, contents, bytes } = &mut *open;
-        match contents.entry(place) {
-            Entry::Occupied(mut known) => known.get_mut().1 += 1,
-            Entry::Vacant(_) if *bytes + content.len() > IN_MEMORY => return Err(RequestFailure::Word(Errno::ENFILE)),
+        match contents.entry(node) {
+            Entry::Occupied(mut entry) => entry.get_mut().1 += 1,
+            Entry::Vacant(_) if *bytes + content.len() > MAX_OPEN_BYTES => {
+                return Err(RequestFailure::Errno(Errno::ENFILE));
+            }
             Entry::Vacant(new) => {
                 *bytes += content.len();
                 new.insert((content, 1));
             }
         }
-        handles.insert(handle, place);
+        handles.insert(handle, node);
         Ok(FileHandle(handle))
     }
 
-    /// Bytes at an offset; fewer at the end.
     pub(super) fn read(&self, handle: FileHandle, offset: u64, length: u32) -> Result<Bytes, Fault> {
         let open = self.open.lock();
-        let (content, _) = open.handles.get(&handle.0).and_then(|place| open.contents.get(place)).ok_or_else(stale)?;
+        let (content, _) = open.handles.get(&handle.0).and_then(|node| open.contents.get(node)).ok_or_else(stale)?;
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
         let end = start.saturating_add(length as usize).min(content.len());
         Ok(content.slice(start..end))
     }
 
-    /// Forgets a handle.
     pub(super) fn close(&self, handle: FileHandle) {
         let mut open = self.open.lock();
         let ContentTable { handles, contents, bytes } = &mut *open;
-        let Some(place) = handles.remove(&handle.0) else { return };
-        if let Entry::Occupied(mut known) = contents.entry(place) {
-            known.get_mut().1 -= 1;
-            if known.get().1 == 0 {
-                *bytes -= known.remove().0.len();
+        let Some(node) = handles.remove(&handle.0) else { return };
+        if let Entry::Occupied(mut entry) = contents.entry(node) {
+            entry.get_mut().1 -= 1;
+            if entry.get().1 == 0 {
+                *bytes -= entry.remove().0.len();
             }
         }
     }
@@ -148,14 +146,14 @@ mod tests {
     #[test]
     fn all_who_open_a_view_share_its_content_and_views_together_take_no_more_than_there_is_room_for() {
         let contents = OpenContents::default();
-        let open = |place| contents.open(INodeNo(place), || Ok(Bytes::from(vec![0; IN_MEMORY / 4])));
-        let places: Vec<FileHandle> = (0..4).filter_map(|place| open(place).ok()).collect();
+        let open = |node| contents.open(INodeNo(node), || Ok(Bytes::from(vec![0; MAX_OPEN_BYTES / 4])));
+        let places: Vec<FileHandle> = (0..4).filter_map(|node| open(node).ok()).collect();
         let again: Vec<FileHandle> = (0..1000).filter_map(|_| open(0).ok()).collect();
         assert_eq!((places.len(), again.len()), (4, 1000));
         let at = |handle| contents.read(handle, 0, 1).unwrap().as_ptr();
         assert!(again.iter().all(|handle| at(*handle) == at(places[0])));
         let is_refused =
-            |place| matches!(open(place), Err(RequestFailure::Word(errno)) if errno.code() == Errno::ENFILE.code());
+            |node| matches!(open(node), Err(RequestFailure::Errno(errno)) if errno.code() == Errno::ENFILE.code());
         assert!(is_refused(4));
         again.into_iter().for_each(|handle| contents.close(handle));
         assert!(is_refused(4), "the first still has it");

@@ -1,74 +1,74 @@
-//! What the views ask of those who know what is in the pages.
+//! What the views need to know about the content of pages.
 
 use svcfs_base::{Caller, Fault, TreePath};
 
-/// Says of one page after the other whether it is to be told of.
+/// Whether a page may be considered.
 pub type PageFilter<'a> = &'a mut dyn FnMut(&TreePath) -> Result<bool, Fault>;
 
-/// Who knows more of pages than where they are. The mount does not: whoever mounts a space hands it in. Every answer is the one
-/// that the other doors give to the same question.
+/// Source of search results, tags, links and lint findings. The program that mounts a space
+/// provides it. Answers are the same as through other protocols.
 pub trait KnowledgeSource: Send + Sync {
-    /// The pages that have these words, best first.
+    /// Pages with these words, best first.
     ///
     /// # Errors
-    /// What is wrong with the question, or why it cannot be answered.
+    /// `Invalid` for a malformed search; those of the index.
     fn search(&self, caller: &Caller, words: &str) -> Result<Vec<PageHit>, Fault>;
 
-    /// The pages that a query lists, or the saved view of that name, in its order.
+    /// Pages listed by a query, or by the saved query of that name, in its order.
     ///
     /// # Errors
-    /// What is wrong with the query, or why it cannot be answered.
+    /// `Invalid` for a malformed query; those of the index.
     fn query(&self, caller: &Caller, query: &str) -> Result<Vec<PageHit>, Fault>;
 
-    /// The names of the saved views, in order.
+    /// Names of the saved queries, in order.
     ///
     /// # Errors
-    /// Why that cannot be told.
+    /// Those of the index.
     fn saved_queries(&self, caller: &Caller) -> Result<Vec<String>, Fault>;
 
-    /// Every tag that a page has, each once, in order; of those pages only which are let through, where somebody says that.
+    /// All tags, sorted and unique; only of pages that the filter accepts, if there is one.
     ///
     /// # Errors
-    /// Why that cannot be told.
-    fn tags(&self, caller: &Caller, lets_through: Option<PageFilter<'_>>) -> Result<Vec<String>, Fault>;
+    /// Those of the index or the filter.
+    fn tags(&self, caller: &Caller, filter: Option<PageFilter<'_>>) -> Result<Vec<String>, Fault>;
 
-    /// The pages that have a tag, in path order.
+    /// Pages with a tag, in path order.
     ///
     /// # Errors
-    /// What is wrong with the tag, or why it cannot be answered.
+    /// `Invalid` for a malformed tag; those of the index.
     fn pages_by_tag(&self, caller: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault>;
 
-    /// The pages that link to a page.
+    /// Pages that link to a page.
     ///
     /// # Errors
-    /// Why that cannot be told.
+    /// Those of the index.
     fn backlinks(&self, caller: &Caller, page: &TreePath) -> Result<Vec<PageHit>, Fault>;
 
-    /// What is wrong with the text of a page, in line order.
+    /// Lint findings in the text of a page, in line order.
     ///
     /// # Errors
-    /// Why that cannot be told.
+    /// When the rules cannot be loaded.
     fn lint(&self, caller: &Caller, text: &str) -> Result<Vec<LintFinding>, Fault>;
 }
 
-/// A page that answers a question.
+/// A page that matches a search or query.
 #[derive(Debug, Clone)]
 pub struct PageHit {
-    /// Where it is.
+    /// Its path.
     pub path: TreePath,
     /// Its title.
     pub title: String,
 }
 
-/// One thing that is wrong with a page.
+/// A lint finding.
 #[derive(Debug, Clone)]
 pub struct LintFinding {
     /// Line, from 1.
     pub line: usize,
     /// Column in that line, from 1, in characters.
     pub column: usize,
-    /// `error` for what refuses a save, `warning` for the rest.
+    /// `error` if it rejects a save, else `warning`.
     pub severity: String,
-    /// What is wrong, in words.
+    /// Description.
     pub message: String,
 }

@@ -1,4 +1,5 @@
-//! `.svc/search/<words>/`, `.svc/tags/<tag>/`, `.svc/backlinks/<path>/`: the pages that answer a question, as links to them.
+//! `.svc/search/<words>/`, `.svc/tags/<tag>/`, `.svc/backlinks/<path>/`: links to the matching
+//! pages.
 
 use std::sync::Arc;
 
@@ -11,39 +12,36 @@ use super::reader::ReaderRights;
 use super::recent_cache::RecentCache;
 use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
 
-/// What stands in a folder whose question cannot be answered, and says why.
-const ERROR: &str = "ERROR.txt";
-/// Fewest digits of a rank.
-const DIGITS: usize = 3;
-/// Most bytes of a title in a name.
+/// File in the folder of an invalid query, with the error message.
+const ERROR_FILE: &str = "ERROR.txt";
+const MIN_RANK_DIGITS: usize = 3;
 const MAX_TITLE_BYTES: usize = 100;
-/// For how long an answer is good for whoever looks at its lines: as long as the kernel believes a name.
-const GOOD_SECONDS: i64 = 1;
+/// How long lookups use a cached answer: as long as the kernel caches a name.
+const MAX_ANSWER_AGE_SECONDS: i64 = 1;
 
-/// What can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LinkQuery {
     Search(String),
-    /// In the query language, or the name of a saved view.
+    /// Query language, or the name of a saved query.
     Query(String),
     Tag(String),
     Backlinks(TreePath),
 }
 
-/// When something was asked, and what came of it: pages, or what is wrong with the question.
+/// The time of an answer, and its pages or error message.
 pub(super) struct TimedAnswer<T> {
-    at: Timestamp,
-    found: Result<Vec<T>, String>,
+    time: Timestamp,
+    result: Result<Vec<T>, String>,
 }
 
-/// What was asked last, by whom: others may not read the same pages.
+/// Recent answers, by query and permissions of the reader.
 #[derive(Default)]
 pub(super) struct RecentAnswers {
     hits: RecentCache<(LinkQuery, Option<Arc<ReaderRights>>), TimedAnswer<PageHit>>,
     tags: RecentCache<Option<Arc<ReaderRights>>, TimedAnswer<String>>,
 }
 
-/// What `.svc/search` is: every question has a folder, so that none can be listed.
+/// `.svc/search`: has a folder for every query, and lists none.
 pub(super) struct SearchRoot;
 
 impl ViewNode for SearchRoot {
@@ -51,15 +49,15 @@ impl ViewNode for SearchRoot {
         b"search".to_vec()
     }
 
-    fn shape(&self) -> ViewNodeKind {
+    fn node_kind(&self) -> ViewNodeKind {
         ViewNodeKind::Folder
     }
 
-    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
         Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
-    fn find(
+    fn lookup(
         &self,
         _views: &MountViews,
         _reader: &ViewReader,
@@ -69,7 +67,6 @@ impl ViewNode for SearchRoot {
     }
 }
 
-/// The pages with these words.
 struct SearchFolder(String);
 
 impl ViewNode for SearchFolder {
@@ -77,39 +74,39 @@ impl ViewNode for SearchFolder {
         format!("search {}", self.0).into_bytes()
     }
 
-    fn shape(&self) -> ViewNodeKind {
+    fn node_kind(&self) -> ViewNodeKind {
         ViewNodeKind::Folder
     }
 
-    fn is_for_all(&self) -> bool {
+    fn is_user_independent(&self) -> bool {
         false
     }
 
-    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
         Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
-    fn find(
+    fn lookup(
         &self,
         views: &MountViews,
         reader: &ViewReader,
         name: &PathComponent,
     ) -> Result<Option<ViewNodeRef>, Fault> {
-        self.question().find(views, reader, name)
+        self.query().lookup(views, reader, name)
     }
 
     fn list(&self, views: &MountViews, reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
-        self.question().list(views, reader)
+        self.query().list(views, reader)
     }
 }
 
 impl SearchFolder {
-    fn question(&self) -> LinkQuery {
+    fn query(&self) -> LinkQuery {
         LinkQuery::Search(self.0.clone())
     }
 }
 
-/// A tag, and the tags below it (`area/work` is below `area`); every tag is below the empty one.
+/// A tag and its nested tags (`area/work` is below `area`); all tags are below the empty one.
 pub(super) struct TagFolder(pub(super) String);
 
 impl ViewNode for TagFolder {
@@ -117,63 +114,64 @@ impl ViewNode for TagFolder {
         format!("tags {}", self.0).into_bytes()
     }
 
-    fn shape(&self) -> ViewNodeKind {
+    fn node_kind(&self) -> ViewNodeKind {
         ViewNodeKind::Folder
     }
 
-    fn is_for_all(&self) -> bool {
+    fn is_user_independent(&self) -> bool {
         false
     }
 
-    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
         Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
-    fn find(
+    fn lookup(
         &self,
         views: &MountViews,
         reader: &ViewReader,
         name: &PathComponent,
     ) -> Result<Option<ViewNodeRef>, Fault> {
-        let below = self.below(name.as_str());
-        let is_at = |tag: &String| tag == &below || tag.strip_prefix(&below).is_some_and(|rest| rest.starts_with('/'));
-        if tags(views, reader, AnswerFreshness::Lately)?.iter().any(is_at) {
-            return Ok(Some(Arc::new(Self(below))));
+        let child = self.child(name.as_str());
+        let is_in_tag =
+            |tag: &String| tag == &child || tag.strip_prefix(&child).is_some_and(|rest| rest.starts_with('/'));
+        if tags(views, reader, AnswerFreshness::Recent)?.iter().any(is_in_tag) {
+            return Ok(Some(Arc::new(Self(child))));
         }
-        match self.question() {
-            Some(question) => question.find(views, reader, name),
+        match self.query() {
+            Some(query) => query.lookup(views, reader, name),
             None => Ok(None),
         }
     }
 
     fn list(&self, views: &MountViews, reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
-        let mut listed = match self.question() {
-            Some(question) => question.list(views, reader)?,
+        let mut listed = match self.query() {
+            Some(query) => query.list(views, reader)?,
             None => Vec::new(),
         };
-        let prefix = self.below("");
+        let prefix = self.child("");
         let all = tags(views, reader, AnswerFreshness::Now)?;
         let mut names: Vec<&str> = all.iter().filter_map(|tag| tag.strip_prefix(&prefix)?.split('/').next()).collect();
         names.sort_unstable();
         names.dedup();
-        // A tag that is no name, such as `..` or an empty one, has no folder.
+        // A tag that is not a valid name, such as `..` or an empty one, has no folder.
         let names = names.into_iter().filter(|name| PathComponent::parse(name).is_ok());
-        listed.extend(names.map(|name| ViewEntry { name: name.to_owned(), place: Arc::new(Self(self.below(name))) }));
+        listed.extend(names.map(|name| ViewEntry { name: name.to_owned(), node: Arc::new(Self(self.child(name))) }));
         Ok(listed)
     }
 }
 
 impl TagFolder {
-    fn below(&self, name: &str) -> String {
+    fn child(&self, name: &str) -> String {
         if self.0.is_empty() { name.to_owned() } else { format!("{}/{name}", self.0) }
     }
 
-    fn question(&self) -> Option<LinkQuery> {
+    fn query(&self) -> Option<LinkQuery> {
         (!self.0.is_empty()).then(|| LinkQuery::Tag(self.0.clone()))
     }
 }
 
-/// The pages that link to a page; of a directory, the paths below it.
+/// Pages that link to a page; for a directory, the paths below it.
 pub(super) struct BacklinkFolder(pub(super) TreePath);
 
 impl ViewNode for BacklinkFolder {
@@ -181,137 +179,137 @@ impl ViewNode for BacklinkFolder {
         format!("backlinks {}", self.0).into_bytes()
     }
 
-    fn shape(&self) -> ViewNodeKind {
+    fn node_kind(&self) -> ViewNodeKind {
         ViewNodeKind::Folder
     }
 
-    fn is_for_all(&self) -> bool {
+    fn is_user_independent(&self) -> bool {
         false
     }
 
-    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
         Ok(ViewAttributes::folder(&self.0))
     }
 
-    fn find(
+    fn lookup(
         &self,
         views: &MountViews,
         reader: &ViewReader,
         name: &PathComponent,
     ) -> Result<Option<ViewNodeRef>, Fault> {
         if !self.0.is_root() && views.vfs.stat(Protocol::Fuse, &self.0)?.kind != EntryKind::Directory {
-            return LinkQuery::Backlinks(self.0.clone()).find(views, reader, name);
+            return LinkQuery::Backlinks(self.0.clone()).lookup(views, reader, name);
         }
         let path = self.0.join(name);
         Ok(if views.is_shown(&path)? { Some(Arc::new(Self(path))) } else { None })
     }
 
     fn list(&self, views: &MountViews, reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
-        let Some(below) = views.directory(&self.0)? else {
+        let Some(children) = views.directory(&self.0)? else {
             return LinkQuery::Backlinks(self.0.clone()).list(views, reader);
         };
-        let listed = |path: TreePath| ViewEntry { name: path.name().to_owned(), place: Arc::new(Self(path)) };
-        Ok(below.into_iter().map(|(path, _)| listed(path)).collect())
+        let listed = |path: TreePath| ViewEntry { name: path.name().to_owned(), node: Arc::new(Self(path)) };
+        Ok(children.into_iter().map(|(path, _)| listed(path)).collect())
     }
 }
 
 /// How new an answer must be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AnswerFreshness {
-    /// Who lists a folder gets what is true now,
+    /// For listing a folder.
     Now,
-    /// and who looks at its lines then, what was listed.
-    Lately,
+    /// For the lookups that follow a listing.
+    Recent,
 }
 
-/// The answer given lately, if that will do, or the one that is given now.
-fn answered<K: PartialEq, T>(
+/// A recent answer if it suffices, else a new one.
+fn cached_answer<K: PartialEq, T>(
     views: &MountViews,
     recent: &RecentCache<K, TimedAnswer<T>>,
-    (key, wanted): (K, AnswerFreshness),
-    ask: impl FnOnce() -> Result<Vec<T>, Fault>,
+    (key, freshness): (K, AnswerFreshness),
+    compute: impl FnOnce() -> Result<Vec<T>, Fault>,
 ) -> Result<Arc<TimedAnswer<T>>, Fault> {
-    if wanted == AnswerFreshness::Lately
+    if freshness == AnswerFreshness::Recent
         && let Some(answer) = recent.get(&key)
-        && views.clock.now().as_second() - answer.at.as_second() <= GOOD_SECONDS
+        && views.clock.now().as_second() - answer.time.as_second() <= MAX_ANSWER_AGE_SECONDS
     {
         return Ok(answer);
     }
-    let found = match ask() {
-        Ok(found) => Ok(found),
-        // The caller's mistake is the folder's content; ours is an error of the call.
+    let result = match compute() {
+        Ok(result) => Ok(result),
+        // Errors of the query become content of the folder; others fail the request.
         Err(fault) if fault.kind().http() < 500 => Err(format!("{}\n", fault.message())),
         Err(fault) => return Err(fault),
     };
-    // From now on: one that took long would be old before anybody could look up what it names.
-    Ok(recent.keep(key, TimedAnswer { at: views.clock.now(), found }))
+    // Timestamped after the query: a slow answer would expire before the lookups.
+    Ok(recent.insert(key, TimedAnswer { time: views.clock.now(), result }))
 }
 
-fn tags(views: &MountViews, reader: &ViewReader, wanted: AnswerFreshness) -> Result<Vec<String>, Fault> {
+fn tags(views: &MountViews, reader: &ViewReader, freshness: AnswerFreshness) -> Result<Vec<String>, Fault> {
     let knowledge = views.knowledge()?;
-    let ask = || {
-        let mut readable = reader.readable(&views.vfs);
-        if readable.is_all() {
+    let compute = || {
+        let mut access = reader.access(&views.vfs);
+        if access.is_unrestricted() {
             return knowledge.tags(&reader.caller, None);
         }
-        knowledge.tags(&reader.caller, Some(&mut |page| readable.has(page)))
+        knowledge.tags(&reader.caller, Some(&mut |page| access.can_read(page)))
     };
-    let answer = answered(views, &views.asked.tags, (reader.rights(), wanted), ask)?;
-    Ok(answer.found.clone().unwrap_or_default())
+    let answer = cached_answer(views, &views.recent_answers.tags, (reader.rights(), freshness), compute)?;
+    Ok(answer.result.clone().unwrap_or_default())
 }
 
 impl LinkQuery {
-    /// The pages that answer it, of those that the reader may read.
-    fn ask(
+    /// Matching pages that the reader may read.
+    fn answer(
         &self,
         views: &MountViews,
         reader: &ViewReader,
-        wanted: AnswerFreshness,
+        freshness: AnswerFreshness,
     ) -> Result<Arc<TimedAnswer<PageHit>>, Fault> {
         let (knowledge, caller) = (views.knowledge()?, &reader.caller);
-        answered(views, &views.asked.hits, ((self.clone(), reader.rights()), wanted), || {
-            let found = match self {
+        cached_answer(views, &views.recent_answers.hits, ((self.clone(), reader.rights()), freshness), || {
+            let hits = match self {
                 Self::Search(words) => knowledge.search(caller, words),
                 Self::Query(text) => knowledge.query(caller, text),
                 Self::Tag(tag) => knowledge.pages_by_tag(caller, tag),
                 Self::Backlinks(page) => knowledge.backlinks(caller, page),
             };
-            views.shown(reader, found?)
+            views.filter_readable(reader, hits?)
         })
     }
 
     pub(super) fn list(&self, views: &MountViews, reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
-        let answer = self.ask(views, reader, AnswerFreshness::Now)?;
-        Ok(match &answer.found {
+        let answer = self.answer(views, reader, AnswerFreshness::Now)?;
+        Ok(match &answer.result {
             Ok(hits) => (1..)
                 .zip(hits)
-                .map(|(rank, hit)| ViewEntry { name: name_of(rank, hits.len(), hit), place: self.link(hit) })
+                .map(|(rank, hit)| ViewEntry { name: link_name(rank, hits.len(), hit), node: self.link(hit) })
                 .collect(),
-            Err(text) => vec![ViewEntry { name: ERROR.to_owned(), place: Arc::new(ErrorFile(text.clone())) }],
+            Err(text) => vec![ViewEntry { name: ERROR_FILE.to_owned(), node: Arc::new(ErrorFile(text.clone())) }],
         })
     }
 
-    pub(super) fn find(
+    pub(super) fn lookup(
         &self,
         views: &MountViews,
         reader: &ViewReader,
         name: &PathComponent,
     ) -> Result<Option<ViewNodeRef>, Fault> {
-        let answer = self.ask(views, reader, AnswerFreshness::Lately)?;
-        Ok(match &answer.found {
+        let answer = self.answer(views, reader, AnswerFreshness::Recent)?;
+        Ok(match &answer.result {
             Ok(hits) => {
                 let digits = name.as_str().split('-').next().unwrap_or_default();
                 let rank = digits.parse::<usize>().ok().filter(|rank| (1..=hits.len()).contains(rank));
                 let hit = rank.map(|rank| (rank, &hits[rank - 1]));
-                let hit = hit.filter(|(rank, hit)| name_of(*rank, hits.len(), hit) == name.as_str());
+                let hit = hit.filter(|(rank, hit)| link_name(*rank, hits.len(), hit) == name.as_str());
                 hit.map(|(_, hit)| self.link(hit))
             }
-            Err(text) if name.as_str() == ERROR => Some(Arc::new(ErrorFile(text.clone()))),
+            Err(text) if name.as_str() == ERROR_FILE => Some(Arc::new(ErrorFile(text.clone()))),
             Err(_) => None,
         })
     }
 
-    /// The link to a page. The folder lies below `.svc/`, as deep as the question has parts.
+    /// The link to a page, relative to the folder's depth below `.svc/`.
     fn link(&self, hit: &PageHit) -> ViewNodeRef {
         let parts = match self {
             Self::Search(_) => 1,
@@ -323,7 +321,6 @@ impl LinkQuery {
     }
 }
 
-/// A link to a page.
 struct PageLink {
     target: String,
     page: TreePath,
@@ -334,12 +331,12 @@ impl ViewNode for PageLink {
         format!("link {}", self.target).into_bytes()
     }
 
-    fn shape(&self) -> ViewNodeKind {
+    fn node_kind(&self) -> ViewNodeKind {
         ViewNodeKind::Link
     }
 
-    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
-        Ok(ViewAttributes::of(self.target.len(), &self.page))
+    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::sized(self.target.len(), &self.page))
     }
 
     fn content(&self, _views: &MountViews) -> Result<Bytes, Fault> {
@@ -347,7 +344,6 @@ impl ViewNode for PageLink {
     }
 }
 
-/// Why a question has no answer.
 struct ErrorFile(String);
 
 impl ViewNode for ErrorFile {
@@ -355,12 +351,12 @@ impl ViewNode for ErrorFile {
         format!("mistake {}", self.0).into_bytes()
     }
 
-    fn shape(&self) -> ViewNodeKind {
+    fn node_kind(&self) -> ViewNodeKind {
         ViewNodeKind::File
     }
 
-    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
-        Ok(ViewAttributes::of(self.0.len(), &TreePath::root()))
+    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::sized(self.0.len(), &TreePath::root()))
     }
 
     fn content(&self, _views: &MountViews) -> Result<Bytes, Fault> {
@@ -368,31 +364,31 @@ impl ViewNode for ErrorFile {
     }
 }
 
-fn name_of(rank: usize, count: usize, hit: &PageHit) -> String {
-    let digits = count.to_string().len().max(DIGITS);
+fn link_name(rank: usize, count: usize, hit: &PageHit) -> String {
+    let digits = count.to_string().len().max(MIN_RANK_DIGITS);
     let name = hit.path.name();
     let (stem, extension) = match name.rsplit_once('.') {
         Some((stem, extension)) if !stem.is_empty() => (stem, format!(".{extension}")),
         Some(_) | None => (name, String::new()),
     };
-    let words = [&hit.title, stem].into_iter().map(plain).find(|words| !words.is_empty());
+    let words = [&hit.title, stem].into_iter().map(slug).find(|words| !words.is_empty());
     format!("{rank:0digits$}-{}{extension}", words.as_deref().unwrap_or("page"))
 }
 
-/// The words of a title with `-` between them: part of a file's name that needs no quotes in a shell.
-fn plain(title: &str) -> String {
+/// The words of a title joined by `-`: part of a file name that needs no quotes in a shell.
+fn slug(title: &str) -> String {
     let words = title.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    let mut plain = String::new();
+    let mut slug = String::new();
     for word in words {
-        if plain.len() + word.len() >= MAX_TITLE_BYTES {
+        if slug.len() + word.len() >= MAX_TITLE_BYTES {
             break;
         }
-        if !plain.is_empty() {
-            plain.push('-');
+        if !slug.is_empty() {
+            slug.push('-');
         }
-        plain.push_str(word);
+        slug.push_str(word);
     }
-    plain
+    slug
 }
 
 #[cfg(test)]
@@ -402,7 +398,7 @@ mod tests {
     #[test]
     fn the_name_of_a_link_is_the_rank_and_the_title_without_what_a_shell_minds() {
         let named = |path: &str, title: &str, count| {
-            name_of(7, count, &PageHit { path: TreePath::parse(path).unwrap(), title: title.to_owned() })
+            link_name(7, count, &PageHit { path: TreePath::parse(path).unwrap(), title: title.to_owned() })
         };
         assert_eq!(named("a/tides.md", "Tides & the Moon", 20), "007-Tides-the-Moon.md");
         assert_eq!(named("a/tides.md", "../../etc/passwd", 20_000), "00007-etc-passwd.md");

@@ -1,4 +1,4 @@
-//! `.svc/lint/<path>`: what is wrong with a page, a line for each, as compilers tell it and editors jump to it.
+//! `.svc/lint/<path>`: lint findings of a page, one per line in the format of compilers.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use svcfs_vfs::EntryKind;
 
 use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
 
-/// The pages of a directory.
 pub(super) struct LintFolder(pub(super) TreePath);
 
 impl ViewNode for LintFolder {
@@ -17,15 +16,15 @@ impl ViewNode for LintFolder {
         format!("lint {}", self.0).into_bytes()
     }
 
-    fn shape(&self) -> ViewNodeKind {
+    fn node_kind(&self) -> ViewNodeKind {
         ViewNodeKind::Folder
     }
 
-    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
         Ok(ViewAttributes::folder(&self.0))
     }
 
-    fn find(
+    fn lookup(
         &self,
         views: &MountViews,
         reader: &ViewReader,
@@ -49,21 +48,21 @@ impl ViewNode for LintFolder {
         let below = views.directory(&self.0)?.unwrap_or_default();
         let listed = |(path, kind): (TreePath, _)| {
             let name = path.name().to_owned();
-            let place: ViewNodeRef = if kind == EntryKind::Directory {
+            let node: ViewNodeRef = if kind == EntryKind::Directory {
                 Arc::new(Self(path))
             } else if path.is_page() {
-                // Listed unread: what is wrong with it is looked up with the name.
+                // Listed without findings; a lookup computes them.
                 Arc::new(LintFile { path, text: String::new() })
             } else {
                 return None;
             };
-            Some(ViewEntry { name, place })
+            Some(ViewEntry { name, node })
         };
         Ok(below.into_iter().filter_map(listed).collect())
     }
 }
 
-/// What is wrong with a page. Another text is another file, so that what was read of one stays true.
+/// Findings of a page. Other findings are another inode, so that cached content stays valid.
 struct LintFile {
     path: TreePath,
     text: String,
@@ -74,12 +73,12 @@ impl ViewNode for LintFile {
         format!("lint {}\0{}", self.path, self.text).into_bytes()
     }
 
-    fn shape(&self) -> ViewNodeKind {
+    fn node_kind(&self) -> ViewNodeKind {
         ViewNodeKind::File
     }
 
-    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
-        Ok(ViewAttributes::of(self.text.len(), &self.path))
+    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+        Ok(ViewAttributes::sized(self.text.len(), &self.path))
     }
 
     fn content(&self, _views: &MountViews) -> Result<Bytes, Fault> {
@@ -87,18 +86,18 @@ impl ViewNode for LintFile {
     }
 }
 
-/// Of a page whose last save was refused, what is wrong with that text: an editor still shows it.
+/// Lints the rejected text if the last save was rejected: an editor still shows that.
 fn report(views: &MountViews, caller: &Caller, path: &TreePath) -> Result<String, Fault> {
     let content = match views.vfs.rejected_text(path)? {
-        Some(refused) => refused,
+        Some(rejected) => rejected,
         None => match views.vfs.read(Protocol::Fuse, path) {
             Ok(file) => file.content,
-            // A link that leads nowhere, or out of the tree.
+            // A link with a missing target, or one outside the tree.
             Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::Invalid | Kind::IsDirectory) => Bytes::new(),
             Err(fault) => return Err(fault),
         },
     };
-    // What is no text has no rules.
+    // Binary content has no lint rules.
     let Ok(text) = std::str::from_utf8(&content) else { return Ok(String::new()) };
     let mut report = String::new();
     for finding in views.knowledge()?.lint(caller, text)? {

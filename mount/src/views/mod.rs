@@ -1,10 +1,12 @@
-//! What is shown below `.svc/` of the mount and is on no disk: earlier versions, the tree as it was, answers about pages.
+//! Views: virtual files below `.svc/` of the mount, with earlier versions, past trees and query
+//! results.
 //!
-//! One rule: a view is read, never written, and costs nothing until it is opened. A [`Place`] is a folder, file or link of a view;
-//! this module gives places their inodes and answers the kernel, the files beside it say what is in them.
+//! Invariant: views are read-only, and cost nothing until opened. A [`ViewNode`] is a folder, file
+//! or link of a view. This module assigns inodes and answers the kernel; the other modules provide
+//! the content.
 //!
-//! The folders are not listed where they lie: whoever searches the mount with `grep -r` or `find` must not come through every
-//! version of every page. [`guide`] is listed in their stead, and names them.
+//! View folders are not listed, so that `grep -r` or `find` do not visit every version of every
+//! page. [`guide`] is listed instead, and documents them.
 
 mod guide;
 mod history;
@@ -37,25 +39,23 @@ use guide::GUIDE;
 pub use knowledge::{KnowledgeSource, LintFinding, PageFilter, PageHit};
 pub(crate) use reader::ViewReader;
 
-/// The directory of the tree below which the views are shown.
-const ABOVE: &str = ".svc";
+/// The directory whose entries the views are.
+const VIEWS_PARENT: &str = ".svc";
 
-/// Set in the inodes and handles of views. The vfs counts its own from 1.
-const OURS: u64 = 1 << 62;
+/// Set in inodes and handles of views. The vfs counts its own from 1.
+const VIEW_ID_BIT: u64 = 1 << 62;
 
-/// Whether an inode or a handle is one of a view.
-pub(crate) const fn is_ours(number: u64) -> bool {
-    number & OURS != 0
+/// Whether an inode or a handle belongs to a view.
+pub(crate) const fn is_view_id(number: u64) -> bool {
+    number & VIEW_ID_BIT != 0
 }
 
-/// The names below `.svc` that are views.
-const NAMES: &[&str] = &[GUIDE, "history", "at", "search", "query", "tags", "backlinks", "lint"];
+const VIEW_NAMES: &[&str] = &[GUIDE, "history", "at", "search", "query", "tags", "backlinks", "lint"];
 
-/// What a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ViewNodeKind {
     Folder,
-    /// A file whose content never changes.
+    /// With immutable content.
     File,
     Link,
 }
@@ -70,48 +70,43 @@ impl ViewNodeKind {
     }
 }
 
-/// What `stat` shows of a place.
+/// Attributes of a view node.
 struct ViewAttributes {
     /// Length of a file or of a link's target, in bytes.
     size: u64,
-    /// When it was changed; as the path it is like, when nothing is said.
+    /// Modification time; that of `permissions_of` if none.
     modified: Option<Timestamp>,
-    /// The path whose owner and permissions hold for it, or those of the nearest directory above that is still there: what
-    /// somebody may not read now, they may not read in its past.
-    like: TreePath,
-    /// Whether it is a program.
+    /// The path from which owner and permissions are taken; if it is gone, its last known ones or
+    /// those of the nearest directory above. A user who may not read a page may not read its past.
+    permissions_of: TreePath,
     is_executable: bool,
 }
 
 impl ViewAttributes {
-    /// Of a folder.
-    fn folder(like: &TreePath) -> Self {
-        Self::of(0, like)
+    fn folder(permissions_of: &TreePath) -> Self {
+        Self::sized(0, permissions_of)
     }
 
-    /// Of a file or link of so many bytes.
-    fn of(size: usize, like: &TreePath) -> Self {
-        Self { size: size as u64, modified: None, like: like.clone(), is_executable: false }
+    fn sized(size: usize, permissions_of: &TreePath) -> Self {
+        Self { size: size as u64, modified: None, permissions_of: permissions_of.clone(), is_executable: false }
     }
 }
 
-/// A folder, file or link of a view.
 type ViewNodeRef = Arc<dyn ViewNode>;
 
-/// A folder, file or link of a view. Only a folder has names in it, only the others have a content.
+/// A folder, file or link of a view. Only a folder has entries, only the others have content.
 trait ViewNode: Send + Sync {
-    /// What tells it from every other place. Places of one key are one inode; a folder is in one place only.
+    /// Unique key. Nodes with the same key are one inode; a folder has only one parent.
     fn key(&self) -> Vec<u8>;
-    /// What it is, known without looking.
-    fn shape(&self) -> ViewNodeKind;
-    /// Whether everybody finds the same names in it, so that the kernel may keep what it found for one for the next.
-    fn is_for_all(&self) -> bool {
+    /// Its type, known without I/O.
+    fn node_kind(&self) -> ViewNodeKind;
+    /// Whether all users find the same names, so that the kernel may cache them.
+    fn is_user_independent(&self) -> bool {
         true
     }
-    /// What `stat` shows of it.
-    fn look(&self, views: &MountViews) -> Result<ViewAttributes, Fault>;
-    /// What has a name in it.
-    fn find(
+    fn attributes(&self, views: &MountViews) -> Result<ViewAttributes, Fault>;
+    /// Looks up an entry.
+    fn lookup(
         &self,
         _views: &MountViews,
         _reader: &ViewReader,
@@ -119,20 +114,20 @@ trait ViewNode: Send + Sync {
     ) -> Result<Option<ViewNodeRef>, Fault> {
         Ok(None)
     }
-    /// What is listed in it: not all that is found need be.
+    /// Listed entries; a lookup may find more.
     fn list(&self, _views: &MountViews, _reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
         Ok(Vec::new())
     }
-    /// Its whole content; of a link, its target.
+    /// The full content; of a link, its target.
     fn content(&self, _views: &MountViews) -> Result<Bytes, Fault> {
         Ok(Bytes::new())
     }
 }
 
-/// One name of a folder.
+/// An entry of a folder.
 struct ViewEntry {
     name: String,
-    place: ViewNodeRef,
+    node: ViewNodeRef,
 }
 
 /// The views of one mount.
@@ -143,11 +138,11 @@ pub(crate) struct MountViews {
     table: ViewInodeTable,
     contents: OpenContents,
     past: past_file::PastCache,
-    asked: links::RecentAnswers,
+    recent_answers: links::RecentAnswers,
 }
 
 impl MountViews {
-    /// The views of a space; those that need knowledge are there where there is some.
+    /// Without `knowledge`, views that need it do not exist.
     pub(crate) fn new(vfs: Arc<Vfs>, clock: Arc<dyn Clock>, knowledge: Option<Arc<dyn KnowledgeSource>>) -> Self {
         Self {
             vfs,
@@ -156,29 +151,30 @@ impl MountViews {
             table: ViewInodeTable::default(),
             contents: OpenContents::default(),
             past: past_file::PastCache::default(),
-            asked: links::RecentAnswers::default(),
+            recent_answers: links::RecentAnswers::default(),
         }
     }
 
-    /// The root of the tree as it was; known for good.
+    /// The root of a past tree, registered for as long as the mount lives.
     pub(crate) fn root(&self, state: PastState) -> INodeNo {
-        self.table.find(Arc::new(past_tree::PastDirectory::root(state, state.commit.to_string())))
+        self.table.add_lookup(Arc::new(past_tree::PastDirectory::root(state, state.commit.to_string())))
     }
 
-    /// Whether a name of a directory of the tree is one of a view: it then is nobody's to make, rename or remove.
-    pub(crate) fn has(&self, directory: NodeId, entry: &OsStr) -> bool {
-        NAMES.iter().any(|view| entry == *view) && self.is_above(directory)
+    /// Whether a name in a directory of the tree is a view, and so cannot be created, renamed or
+    /// removed.
+    pub(crate) fn is_view(&self, directory: NodeId, entry: &OsStr) -> bool {
+        VIEW_NAMES.iter().any(|view| entry == *view) && self.is_views_parent(directory)
     }
 
-    /// Whether the views lie in this directory of the tree.
-    pub(crate) fn is_above(&self, directory: NodeId) -> bool {
-        self.vfs.path_of(directory).is_ok_and(|path| path.as_str() == ABOVE)
+    /// Whether the views are entries of this directory.
+    pub(crate) fn is_views_parent(&self, directory: NodeId) -> bool {
+        self.vfs.path_of(directory).is_ok_and(|path| path.as_str() == VIEWS_PARENT)
     }
 
-    /// Finds one of the views by its name; counts as a finding.
-    pub(crate) fn enter(&self, caller: &Caller, view: &OsStr) -> Result<Option<FileAttr>, Fault> {
+    /// Looks up a view by name; a hit increments the lookup count.
+    pub(crate) fn lookup_view(&self, caller: &Caller, view: &OsStr) -> Result<Option<FileAttr>, Fault> {
         let root = TreePath::root;
-        let found: Option<ViewNodeRef> = match (view.to_str(), &self.knowledge) {
+        let view: Option<ViewNodeRef> = match (view.to_str(), &self.knowledge) {
             (Some(GUIDE), _) => Some(Arc::new(guide::GuideFile)),
             (Some("history"), _) => Some(Arc::new(history::HistoryFolder(root()))),
             (Some("at"), _) => Some(Arc::new(past_tree::PastStates)),
@@ -189,10 +185,10 @@ impl MountViews {
             (Some("lint"), Some(_)) => Some(Arc::new(lint::LintFolder(root()))),
             (Some(_) | None, _) => None,
         };
-        self.given(caller, found)
+        self.register(caller, view)
     }
 
-    /// Finds a name in a folder of a view; counts as a finding.
+    /// Looks up a name in a view folder; a hit increments the lookup count.
     pub(crate) fn lookup(
         &self,
         reader: &ViewReader,
@@ -200,61 +196,61 @@ impl MountViews {
         entry: &OsStr,
     ) -> Result<Option<FileAttr>, Fault> {
         let folder = self.table.get(folder)?;
-        // What no tree can hold is nowhere in a view, either.
+        // Names that the tree does not allow do not exist in views.
         let Ok(name) = name(entry) else { return Ok(None) };
-        let found = folder.find(self, reader, &name)?;
-        self.given(&reader.caller, found)
+        let entry = folder.lookup(self, reader, &name)?;
+        self.register(&reader.caller, entry)
     }
 
-    fn given(&self, caller: &Caller, found: Option<ViewNodeRef>) -> Result<Option<FileAttr>, Fault> {
-        let Some(place) = found else { return Ok(None) };
-        let attributes = match self.attributes_of(caller, &*place) {
+    fn register(&self, caller: &Caller, node: Option<ViewNodeRef>) -> Result<Option<FileAttr>, Fault> {
+        let Some(node) = node else { return Ok(None) };
+        let attributes = match self.attributes_of(caller, &*node) {
             Ok(attributes) => attributes,
-            // Let go of since it was listed.
+            // Removed since it was listed.
             Err(fault) if fault.kind() == Kind::NotFound => return Ok(None),
             Err(fault) => return Err(fault),
         };
-        Ok(Some(file_attr(NodeId(self.table.find(place).0), &attributes)))
+        Ok(Some(file_attr(NodeId(self.table.add_lookup(node).0), &attributes)))
     }
 
-    /// For how long the kernel may keep a name that it found, or did not find, in a folder of a view.
-    pub(crate) fn kept_for(&self, folder: INodeNo, otherwise: Duration) -> Duration {
-        let is_for_all = self.table.get(folder).is_ok_and(|folder| folder.is_for_all());
-        if is_for_all { otherwise } else { Duration::ZERO }
+    /// How long the kernel may cache that a name exists, or does not exist, in a view folder.
+    pub(crate) fn entry_ttl(&self, folder: INodeNo, default_ttl: Duration) -> Duration {
+        let is_user_independent = self.table.get(folder).is_ok_and(|folder| folder.is_user_independent());
+        if is_user_independent { default_ttl } else { Duration::ZERO }
     }
 
-    /// Gives back `count` findings.
+    /// Decrements the lookup count.
     pub(crate) fn forget(&self, inode: INodeNo, count: u64) {
         self.table.forget(inode, count);
     }
 
-    /// What `stat` shows.
     pub(crate) fn attributes(&self, caller: &Caller, inode: INodeNo) -> Result<FileAttr, Fault> {
-        let place = self.table.get(inode)?;
-        Ok(file_attr(NodeId(inode.0), &self.attributes_of(caller, &*place)?))
+        let node = self.table.get(inode)?;
+        Ok(file_attr(NodeId(inode.0), &self.attributes_of(caller, &*node)?))
     }
 
-    fn attributes_of(&self, caller: &Caller, place: &dyn ViewNode) -> Result<PathAttributes, Fault> {
-        let ViewAttributes { size, modified, like, is_executable } = place.look(self)?;
-        let now = self.nearest(caller.protocol, like)?;
-        let bits = now.mode & 0o666;
-        let passing = (bits & 0o444) >> 2;
-        let kind = place.shape().kind();
+    fn attributes_of(&self, caller: &Caller, node: &dyn ViewNode) -> Result<PathAttributes, Fault> {
+        let ViewAttributes { size, modified, permissions_of, is_executable } = node.attributes(self)?;
+        let source = self.nearest_attributes(caller.protocol, permissions_of)?;
+        let bits = source.mode & 0o666;
+        let search_bits = (bits & 0o444) >> 2;
+        let kind = node.node_kind().kind();
         let mode = match kind {
-            EntryKind::Directory => bits | passing,
-            EntryKind::File if is_executable => bits | passing,
+            EntryKind::Directory => bits | search_bits,
+            EntryKind::File if is_executable => bits | search_bits,
             EntryKind::File | EntryKind::Special(_) => bits,
             EntryKind::Symlink => 0o777,
         };
-        let modified = modified.map_or(now.modified, Into::into);
-        let PathAttributes { uid, gid, .. } = now;
+        let modified = modified.map_or(source.modified, Into::into);
+        let PathAttributes { uid, gid, .. } = source;
         let links = if kind == EntryKind::Directory { 2 } else { 1 };
         let (blocks, changed, accessed) = (size.div_ceil(512), modified, modified);
         Ok(PathAttributes { kind, size, blocks, mode, uid, gid, modified, changed, accessed, links })
     }
 
-    /// What is known of a path or, where nothing is there, of what was there last or of the nearest directory above it.
-    fn nearest(&self, protocol: Protocol, mut path: TreePath) -> Result<PathAttributes, Fault> {
+    /// Attributes of a path; if it is gone, its last known ones or those of the nearest directory
+    /// above.
+    fn nearest_attributes(&self, protocol: Protocol, mut path: TreePath) -> Result<PathAttributes, Fault> {
         loop {
             match self.vfs.stat(protocol, &path) {
                 Err(fault) if fault.kind() == Kind::NotFound => match self.vfs.tombstone_attributes(&path)? {
@@ -266,35 +262,36 @@ impl MountViews {
         }
     }
 
-    /// Who knows what is in the pages.
     fn knowledge(&self) -> Result<&dyn KnowledgeSource, Fault> {
-        self.knowledge.as_deref().ok_or_else(|| Fault::not_found("nobody here knows what is in the pages"))
+        self.knowledge
+            .as_deref()
+            .ok_or_else(|| Fault::not_found("search, tags, links and lint are not available on this mount"))
     }
 
-    /// Of the pages that answer a question, those that the reader may read.
-    fn shown(&self, reader: &ViewReader, found: Vec<PageHit>) -> Result<Vec<PageHit>, Fault> {
-        let (mut readable, mut shown) = (reader.readable(&self.vfs), Vec::with_capacity(found.len()));
-        for hit in found {
-            if readable.has(&hit.path)? {
-                shown.push(hit);
+    /// Keeps the pages that the reader may read.
+    fn filter_readable(&self, reader: &ViewReader, hits: Vec<PageHit>) -> Result<Vec<PageHit>, Fault> {
+        let (mut access, mut readable) = (reader.access(&self.vfs), Vec::with_capacity(hits.len()));
+        for hit in hits {
+            if access.can_read(&hit.path)? {
+                readable.push(hit);
             }
         }
-        Ok(shown)
+        Ok(readable)
     }
 
-    /// How many pages that the reader may read link to a page; none where nobody knows, and of what is not in the tree's history.
+    /// Number of pages linking to a page that the reader may read; none without knowledge, and for
+    /// unversioned files.
     pub(crate) fn count_backlinks(&self, reader: &ViewReader, page: &TreePath) -> Result<Option<String>, Fault> {
         match &self.knowledge {
             Some(knowledge) if page.is_page() && self.vfs.is_versioned(page) => {
-                let found = knowledge.backlinks(&reader.caller, page)?;
-                Ok(Some(self.shown(reader, found)?.len().to_string()))
+                let hits = knowledge.backlinks(&reader.caller, page)?;
+                Ok(Some(self.filter_readable(reader, hits)?.len().to_string()))
             }
             Some(_) | None => Ok(None),
         }
     }
 
-    /// What the views show of a directory of the tree, in name order: its versioned files, links and directories. None when there
-    /// is no directory.
+    /// Versioned entries of a directory of the tree, by name; none when it is no directory.
     fn directory(&self, path: &TreePath) -> Result<Option<Vec<(TreePath, EntryKind)>>, Fault> {
         let entries = match self.vfs.list(Protocol::Fuse, path) {
             Ok(entries) => entries,
@@ -308,7 +305,7 @@ impl MountViews {
         Ok(Some(entries.filter(is_shown).collect()))
     }
 
-    /// Whether the views show what is at a path of the tree, if anything is.
+    /// Whether a path exists and is versioned.
     fn is_shown(&self, path: &TreePath) -> Result<bool, Fault> {
         match self.vfs.stat(Protocol::Fuse, path) {
             Ok(_) => Ok(self.vfs.is_versioned(path)),
@@ -317,56 +314,52 @@ impl MountViews {
         }
     }
 
-    /// The lines of a folder.
     pub(crate) fn listing(&self, reader: &ViewReader, folder: INodeNo) -> Result<DirectoryListing, Fault> {
-        let place = self.table.get(folder)?;
+        let node = self.table.get(folder)?;
         let dots = [".", ".."].map(|name| ListingEntry {
             name: name.into(),
             inode: folder,
             kind: FileType::Directory,
-            known: None,
+            attributes: None,
         });
-        let lines = place.list(self, reader)?.into_iter().map(|ViewEntry { name, place }| ListingEntry {
+        let entries = node.list(self, reader)?.into_iter().map(|ViewEntry { name, node }| ListingEntry {
             name: name.into(),
-            inode: ViewInodeTable::number(&*place),
-            kind: file_type(place.shape().kind()),
-            known: None,
+            inode: ViewInodeTable::number(&*node),
+            kind: file_type(node.node_kind().kind()),
+            attributes: None,
         });
-        Ok(dots.into_iter().chain(lines).collect())
+        Ok(dots.into_iter().chain(entries).collect())
     }
 
-    /// The line of what is listed beside the tree's own entries, in the directory where the views lie.
-    pub(crate) fn guide(&self) -> ListingEntry {
+    /// The entry to list beside the tree's own entries in `.svc`.
+    pub(crate) fn guide_entry(&self) -> ListingEntry {
         ListingEntry {
             name: GUIDE.into(),
             inode: ViewInodeTable::number(&guide::GuideFile),
             kind: FileType::RegularFile,
-            known: None,
+            attributes: None,
         }
     }
 
-    /// The target of a link.
     pub(crate) fn target(&self, inode: INodeNo) -> Result<Bytes, Fault> {
         self.table.get(inode)?.content(self)
     }
 
-    /// Opens a file to read: its content stays what it is now for this handle.
+    /// Opens a file for reading: the handle keeps the current content.
     pub(crate) fn open(&self, inode: INodeNo, is_writing: bool) -> Result<(FileHandle, FopenFlags), RequestFailure> {
         if is_writing {
-            return Err(RequestFailure::Word(Errno::EROFS));
+            return Err(RequestFailure::Errno(Errno::EROFS));
         }
-        let place = self.table.get(inode)?;
-        let handle = self.contents.open(inode, || place.content(self))?;
+        let node = self.table.get(inode)?;
+        let handle = self.contents.open(inode, || node.content(self))?;
         let flags = FopenFlags::FOPEN_NOFLUSH | FopenFlags::FOPEN_KEEP_CACHE;
         Ok((handle, flags))
     }
 
-    /// Bytes of an open file; fewer at its end.
     pub(crate) fn read(&self, handle: FileHandle, offset: u64, length: u32) -> Result<Bytes, Fault> {
         self.contents.read(handle, offset, length)
     }
 
-    /// Closes a handle.
     pub(crate) fn close(&self, handle: FileHandle) {
         self.contents.close(handle);
     }

@@ -1,4 +1,4 @@
-//! A file as it was: what `history` and `at` both show.
+//! An earlier version of a file, as shown by `history` and `at`.
 
 use bytes::Bytes;
 use svcfs_base::{CommitId, Fault, FileKind, Timestamp, TreePath};
@@ -7,24 +7,21 @@ use svcfs_vfs::{PastName, StoredContent, StoredVersion};
 use super::recent_cache::RecentCache;
 use super::{MountViews, ViewAttributes, ViewNode, ViewNodeKind};
 
-/// What was listed of the past last. It does not change.
+/// Recent listings of the past, which does not change.
 #[derive(Default)]
 pub(super) struct PastCache {
-    /// The versions of a page.
+    /// Versions of a page.
     pub(super) versions: RecentCache<TreePath, Vec<StoredVersion>>,
-    /// The names of a directory in a commit, in order.
+    /// Names of a directory in a commit, sorted.
     pub(super) directories: RecentCache<(CommitId, TreePath), Vec<PastName>>,
 }
 
-/// A file, or a link, as it was.
+/// A file or link of the past.
 pub(super) struct PastFile {
-    /// What it held.
     pub(super) content: StoredContent,
-    /// What kind of file it was.
     pub(super) kind: FileKind,
-    /// Since when it is known to be so.
+    /// Time of the version.
     pub(super) time: Timestamp,
-    /// Where it is, or was.
     pub(super) path: TreePath,
 }
 
@@ -41,18 +38,18 @@ impl ViewNode for PastFile {
         key
     }
 
-    fn shape(&self) -> ViewNodeKind {
+    fn node_kind(&self) -> ViewNodeKind {
         match self.kind {
             FileKind::Symlink => ViewNodeKind::Link,
             FileKind::Regular | FileKind::Executable => ViewNodeKind::File,
         }
     }
 
-    fn look(&self, views: &MountViews) -> Result<ViewAttributes, Fault> {
+    fn attributes(&self, views: &MountViews) -> Result<ViewAttributes, Fault> {
         Ok(ViewAttributes {
             size: views.vfs.stored_size(&self.content)?,
             modified: Some(self.time),
-            like: self.path.clone(),
+            permissions_of: self.path.clone(),
             is_executable: self.kind == FileKind::Executable,
         })
     }

@@ -1,4 +1,4 @@
-//! `.svc/at/<time or commit>/…`: the whole tree as it was.
+//! `.svc/at/<time or commit>/…`: the whole tree of the past.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use svcfs_vfs::{PastName, PastState};
 use super::past_file::PastFile;
 use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
 
-/// Every state the tree ever had, by any name of it: there are too many to list.
+/// All states, by any of their names: too many to list.
 pub(super) struct PastStates;
 
 impl ViewNode for PastStates {
@@ -16,15 +16,15 @@ impl ViewNode for PastStates {
         b"at".to_vec()
     }
 
-    fn shape(&self) -> ViewNodeKind {
+    fn node_kind(&self) -> ViewNodeKind {
         ViewNodeKind::Folder
     }
 
-    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
         Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
-    fn find(
+    fn lookup(
         &self,
         views: &MountViews,
         _reader: &ViewReader,
@@ -35,50 +35,50 @@ impl ViewNode for PastStates {
     }
 }
 
-/// A directory of the tree as it was.
+/// A directory of a past tree.
 pub(super) struct PastDirectory {
     state: PastState,
-    /// The name it is shown under: two names of one state are two folders, because a folder is in one place only.
-    asked: String,
+    /// Name of the state in the path: two names of one state are two folders, because a folder has
+    /// one parent.
+    state_name: String,
     path: TreePath,
 }
 
 impl ViewNode for PastDirectory {
     fn key(&self) -> Vec<u8> {
-        let Self { state: PastState { commit, time: _ }, asked, path } = self;
-        format!("at {commit} {asked}/{path}").into_bytes()
+        let Self { state: PastState { commit, time: _ }, state_name, path } = self;
+        format!("at {commit} {state_name}/{path}").into_bytes()
     }
 
-    fn shape(&self) -> ViewNodeKind {
+    fn node_kind(&self) -> ViewNodeKind {
         ViewNodeKind::Folder
     }
 
-    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
         Ok(ViewAttributes { modified: Some(self.state.time), ..ViewAttributes::folder(&self.path) })
     }
 
-    fn find(
+    fn lookup(
         &self,
         views: &MountViews,
         _reader: &ViewReader,
         name: &PathComponent,
     ) -> Result<Option<ViewNodeRef>, Fault> {
         let names = self.names(views)?;
-        let found = names.binary_search_by(|entry| entry.name.cmp(name)).ok();
-        Ok(found.map(|at| self.place(&names[at])))
+        let index = names.binary_search_by(|entry| entry.name.cmp(name)).ok();
+        Ok(index.map(|index| self.node(&names[index])))
     }
 
     fn list(&self, views: &MountViews, _reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
         let names = self.names(views)?;
-        let listed = |entry: &PastName| ViewEntry { name: entry.name.as_str().to_owned(), place: self.place(entry) };
+        let listed = |entry: &PastName| ViewEntry { name: entry.name.as_str().to_owned(), node: self.node(entry) };
         Ok(names.iter().map(listed).collect())
     }
 }
 
 impl PastDirectory {
-    /// The whole tree, under one of its names.
-    pub(super) fn root(state: PastState, asked: String) -> Self {
-        Self { state, asked, path: TreePath::root() }
+    pub(super) fn root(state: PastState, state_name: String) -> Self {
+        Self { state, state_name, path: TreePath::root() }
     }
 
     fn names(&self, views: &MountViews) -> Result<Arc<Vec<PastName>>, Fault> {
@@ -88,14 +88,14 @@ impl PastDirectory {
         }
         let names = views.vfs.past_directory(&self.state, &self.path)?;
         let names = names.ok_or_else(|| Fault::file_not_found(&self.path))?;
-        Ok(views.past.directories.keep(key, names))
+        Ok(views.past.directories.insert(key, names))
     }
 
-    fn place(&self, entry: &PastName) -> ViewNodeRef {
+    fn node(&self, entry: &PastName) -> ViewNodeRef {
         let PastName { name, leaf } = entry;
         let (path, time) = (self.path.join(name), self.state.time);
         match leaf.clone() {
-            None => Arc::new(Self { state: self.state, asked: self.asked.clone(), path }),
+            None => Arc::new(Self { state: self.state, state_name: self.state_name.clone(), path }),
             Some((content, kind)) => Arc::new(PastFile { content, kind, time, path }),
         }
     }

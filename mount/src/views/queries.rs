@@ -1,4 +1,4 @@
-//! `.svc/query/<query>/`: the pages that a query lists, or a saved view of that name, as links to them.
+//! `.svc/query/<query>/`: links to the pages listed by a query or a saved query.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use svcfs_base::{Fault, PathComponent, TreePath};
 use super::links::LinkQuery;
 use super::{MountViews, ViewAttributes, ViewEntry, ViewNode, ViewNodeKind, ViewNodeRef, ViewReader};
 
-/// A query, or its beginning: a name cannot hold a slash, so that one between quotes (`FROM "notes/plans"`) goes on in the folder
-/// below. What lists all queries is the empty one.
+/// A query or a prefix of one: a name cannot contain a slash, so a query with an open quote (`FROM
+/// "notes/plans"`) continues in a subfolder. The empty one lists the saved queries.
 pub(super) struct QueryFolder(pub(super) String);
 
 impl ViewNode for QueryFolder {
@@ -16,19 +16,19 @@ impl ViewNode for QueryFolder {
         format!("query {}", self.0).into_bytes()
     }
 
-    fn shape(&self) -> ViewNodeKind {
+    fn node_kind(&self) -> ViewNodeKind {
         ViewNodeKind::Folder
     }
 
-    fn is_for_all(&self) -> bool {
+    fn is_user_independent(&self) -> bool {
         false
     }
 
-    fn look(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
+    fn attributes(&self, _views: &MountViews) -> Result<ViewAttributes, Fault> {
         Ok(ViewAttributes::folder(&TreePath::root()))
     }
 
-    fn find(
+    fn lookup(
         &self,
         views: &MountViews,
         reader: &ViewReader,
@@ -37,29 +37,29 @@ impl ViewNode for QueryFolder {
         if self.0.is_empty() {
             return Ok(Some(Arc::new(Self(name.as_str().to_owned()))));
         }
-        if self.is_open() {
+        if self.has_open_quote() {
             return Ok(Some(Arc::new(Self(format!("{}/{name}", self.0)))));
         }
-        self.question().find(views, reader, name)
+        self.query().lookup(views, reader, name)
     }
 
     fn list(&self, views: &MountViews, reader: &ViewReader) -> Result<Vec<ViewEntry>, Fault> {
         if !self.0.is_empty() {
-            return self.question().list(views, reader);
+            return self.query().list(views, reader);
         }
         let saved = views.knowledge()?.saved_queries(&reader.caller)?;
-        let listed = |name: String| ViewEntry { place: Arc::new(Self(name.clone())), name };
+        let listed = |name: String| ViewEntry { node: Arc::new(Self(name.clone())), name };
         Ok(saved.into_iter().filter(|name| PathComponent::parse(name).is_ok()).map(listed).collect())
     }
 }
 
 impl QueryFolder {
-    fn question(&self) -> LinkQuery {
+    fn query(&self) -> LinkQuery {
         LinkQuery::Query(self.0.clone())
     }
 
-    /// Whether a quote is open at its end.
-    fn is_open(&self) -> bool {
+    /// Whether the query ends inside a quoted string.
+    fn has_open_quote(&self) -> bool {
         let mut open = None;
         let mut characters = self.0.chars();
         while let Some(character) = characters.next() {
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_slash_goes_on_with_a_query_whose_quotes_are_open() {
-        for (text, is_open) in [
+        for (text, has_open_quote) in [
             ("LIST", false),
             ("LIST FROM \"notes", true),
             ("LIST FROM \"notes\"", false),
@@ -90,7 +90,7 @@ mod tests {
             ("LIST WHERE a = \"\\\"", true),
             ("LIST WHERE a = \"\\\\\"", false),
         ] {
-            assert_eq!(QueryFolder(text.to_owned()).is_open(), is_open, "{text}");
+            assert_eq!(QueryFolder(text.to_owned()).has_open_quote(), has_open_quote, "{text}");
         }
     }
 }

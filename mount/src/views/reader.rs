@@ -1,7 +1,7 @@
-//! Who looks at a view, and which pages they may read.
+//! The reader of a view, and the pages they may read.
 //!
-//! One rule: what a view says of a page (its title, that it has a word) it says to those who may read the page. Everything else the kernel
-//! checks, by the owner and the permission bits that a place shows.
+//! Invariant: a view reveals facts about a page (its title, that it has a word) only to users who
+//! may read it. The kernel checks everything else by the owner and permissions of the view's nodes.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use svcfs_base::{Caller, Fault, Kind, Protocol, TreePath};
 use svcfs_vfs::{EntryKind, PathAttributes, Vfs};
 
-/// The permission to read a file, and to look names up in a directory.
-const READ: u32 = 0o4;
-const SEARCH: u32 = 0o1;
+/// Permission to read a file, and to search a directory.
+const READ_BIT: u32 = 0o4;
+const SEARCH_BIT: u32 = 0o1;
 
-/// By what the system tells what somebody may do.
+/// Credentials for permission checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ReaderRights {
     uid: u32,
@@ -33,7 +33,6 @@ impl ReaderRights {
     }
 }
 
-/// Who looks at a view.
 pub(crate) struct ViewReader {
     pub(super) caller: Caller,
     uid: u32,
@@ -43,12 +42,12 @@ pub(crate) struct ViewReader {
 }
 
 impl ViewReader {
-    /// A thread of a user, who looks as this caller.
+    /// A thread of a user.
     pub(crate) const fn new(caller: Caller, (uid, gid): (u32, u32), thread: u32) -> Self {
         Self { caller, uid, gid, thread, rights: OnceCell::new() }
     }
 
-    /// What they are allowed things by; none when they are allowed everything.
+    /// Credentials to check; none for root, who may read everything.
     pub(super) fn rights(&self) -> Option<Arc<ReaderRights>> {
         let rights = || {
             (self.uid != 0).then(|| {
@@ -63,64 +62,62 @@ impl ViewReader {
         self.rights.get_or_init(rights).clone()
     }
 
-    /// Tells of one page after the other whether they may read it.
-    pub(super) fn readable<'a>(&self, vfs: &'a Vfs) -> ReadAccess<'a> {
+    pub(super) fn access<'a>(&self, vfs: &'a Vfs) -> ReadAccess<'a> {
         ReadAccess { vfs, rights: self.rights(), directories: HashMap::new() }
     }
 }
 
-/// What somebody may read.
+/// Permission checks of one request.
 pub(super) struct ReadAccess<'a> {
     vfs: &'a Vfs,
     rights: Option<Arc<ReaderRights>>,
-    /// Directories that were looked at already: whether what is in them is found.
+    /// Directories already checked, and whether their entries are reachable.
     directories: HashMap<TreePath, bool>,
 }
 
 impl ReadAccess<'_> {
-    /// Whether that is everything.
-    pub(super) const fn is_all(&self) -> bool {
+    pub(super) const fn is_unrestricted(&self) -> bool {
         self.rights.is_none()
     }
 
-    /// Whether a page is among it; what is not there is not.
+    /// Whether a page may be read; false for a missing page, which is not checked for root.
     ///
     /// # Errors
-    /// What the disk says.
-    pub(super) fn has(&mut self, page: &TreePath) -> Result<bool, Fault> {
+    /// I/O errors.
+    pub(super) fn can_read(&mut self, page: &TreePath) -> Result<bool, Fault> {
         let Some(rights) = self.rights.clone() else { return Ok(true) };
-        let Some(there) = self.look(page)? else { return Ok(false) };
-        if there.kind == EntryKind::Symlink {
-            // As the page that it leads to, which is no link.
+        let Some(attributes) = self.stat(page)? else { return Ok(false) };
+        if attributes.kind == EntryKind::Symlink {
+            // By the permissions of its target.
             return match self.vfs.resolve_links(Protocol::Fuse, page) {
-                Ok(target) if target != *page => self.has(&target),
+                Ok(target) if target != *page => self.can_read(&target),
                 Ok(_) | Err(_) => Ok(false),
             };
         }
-        Ok(rights.allow(READ, &there) && self.is_found_in(&rights, page.parent())?)
+        Ok(rights.allow(READ_BIT, &attributes) && self.is_reachable(&rights, page.parent())?)
     }
 
-    fn is_found_in(&mut self, rights: &ReaderRights, directory: Option<TreePath>) -> Result<bool, Fault> {
+    fn is_reachable(&mut self, rights: &ReaderRights, directory: Option<TreePath>) -> Result<bool, Fault> {
         let Some(directory) = directory else { return Ok(true) };
-        if let Some(known) = self.directories.get(&directory) {
-            return Ok(*known);
+        if let Some(cached) = self.directories.get(&directory) {
+            return Ok(*cached);
         }
-        let is_open = self.look(&directory)?.is_some_and(|there| rights.allow(SEARCH, &there));
-        let is_found = is_open && self.is_found_in(rights, directory.parent())?;
-        self.directories.insert(directory, is_found);
-        Ok(is_found)
+        let is_searchable = self.stat(&directory)?.is_some_and(|attributes| rights.allow(SEARCH_BIT, &attributes));
+        let is_reachable = is_searchable && self.is_reachable(rights, directory.parent())?;
+        self.directories.insert(directory, is_reachable);
+        Ok(is_reachable)
     }
 
-    fn look(&self, path: &TreePath) -> Result<Option<PathAttributes>, Fault> {
+    fn stat(&self, path: &TreePath) -> Result<Option<PathAttributes>, Fault> {
         match self.vfs.stat(Protocol::Fuse, path) {
-            Ok(there) => Ok(Some(there)),
+            Ok(attributes) => Ok(Some(attributes)),
             Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(None),
             Err(fault) => Err(fault),
         }
     }
 }
 
-/// The groups beside its own that a process says it is in (proc_pid_status(5)).
+/// Supplementary groups of a process (proc_pid_status(5)).
 fn groups_in(status: &str) -> Vec<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
     line.unwrap_or_default().split_whitespace().filter_map(|group| group.parse().ok()).collect()

@@ -1,14 +1,13 @@
-//! What was asked last, kept for the questions that follow at once: who lists a folder looks at each of its lines next.
+//! Small cache of recent answers: a listing is followed by a lookup of each entry.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// How many answers are kept.
-const KEPT: usize = 16;
+const CAPACITY: usize = 16;
 
-/// The last answers, by what was asked.
+/// Recent answers, newest first.
 pub(super) struct RecentCache<K, V>(Mutex<VecDeque<(K, Arc<V>)>>);
 
 impl<K, V> Default for RecentCache<K, V> {
@@ -18,18 +17,17 @@ impl<K, V> Default for RecentCache<K, V> {
 }
 
 impl<K: PartialEq, V> RecentCache<K, V> {
-    /// The last answer to a question, when it is still kept.
     pub(super) fn get(&self, key: &K) -> Option<Arc<V>> {
-        self.0.lock().iter().find(|(known, _)| known == key).map(|(_, answer)| Arc::clone(answer))
+        self.0.lock().iter().find(|(cached_key, _)| cached_key == key).map(|(_, answer)| Arc::clone(answer))
     }
 
-    /// Keeps an answer in the place of an older one, and hands it back.
-    pub(super) fn keep(&self, key: K, answer: V) -> Arc<V> {
+    /// Stores an answer, evicting the oldest, and returns it.
+    pub(super) fn insert(&self, key: K, answer: V) -> Arc<V> {
         let answer = Arc::new(answer);
-        let mut kept = self.0.lock();
-        kept.retain(|(known, _)| *known != key);
-        kept.truncate(KEPT - 1);
-        kept.push_front((key, Arc::clone(&answer)));
+        let mut answers = self.0.lock();
+        answers.retain(|(cached_key, _)| *cached_key != key);
+        answers.truncate(CAPACITY - 1);
+        answers.push_front((key, Arc::clone(&answer)));
         answer
     }
 }

@@ -53,7 +53,7 @@ fn a_mount_over_the_root_lets_nothing_write_behind_the_server() {
     let told = refusal(&["serve", "--root", &place.at("kb"), "--port", "0"], 3);
     assert!(told.contains("is a mount of svcfs and no root"), "{told}");
     let told = refusal(&["serve", "--root", &place.at("kb"), "--port", "0", "--mount", &place.at("kb")], 1);
-    assert!(told.contains("is mounted by svcfs already"), "{told}");
+    assert!(told.contains("is already mounted by svcfs"), "{told}");
     let log = server.stop();
     assert!(!log.contains("ERROR") && !covers(&place), "{log}");
     assert_eq!(place.read("kb/d0/0.md"), "# Put\n", "on the disk");
