@@ -124,8 +124,8 @@ fn every_fault_of_the_settings_is_told_with_its_line() {
 #[test]
 fn what_the_settings_name_and_is_in_the_way_is_told() {
     let place = Place::new();
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port();
+    let root_in_use = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = root_in_use.local_addr().unwrap().port();
     place.write("a-file", "no directory\n");
     place.write("other/.svc/config.toml", "[server]\nport = 1234\n");
     let config = format!(
