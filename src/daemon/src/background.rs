@@ -29,7 +29,7 @@ pub fn mount(
     config: Option<&Path>,
     flags: &MountFlags,
 ) -> Result<String, CommandFailure> {
-    let absolute = |path: &Path| std::path::absolute(path).context("the current directory is gone");
+    let absolute = |path: &Path| std::path::absolute(path).context("the current directory does not exist any more");
     let root = absolute(root)?;
     let log = StatePaths::new(&root).directory().join(LOG_FILE);
     let mut arguments = vec!["--root".into(), root.into()];
@@ -48,7 +48,7 @@ pub fn start(
     (mountpoint, flags): (&Path, &MountFlags),
     log: &Path,
 ) -> Result<String, CommandFailure> {
-    let mountpoint = std::path::absolute(mountpoint).context("the current directory is gone")?;
+    let mountpoint = std::path::absolute(mountpoint).context("the current directory does not exist any more")?;
     let mut command = Command::new(std::env::current_exe().context("this program cannot be found")?);
     command.arg("mount").args(flags.flags()).args(arguments).arg("--").arg(mountpoint);
     // Detached: its own directory and process group, so that Ctrl-C here does not reach it.

@@ -1,6 +1,8 @@
-//! The program as mount(8) calls it for a line of `/etc/fstab`: `mount.fuse.svcfs SOURCE TARGET -o OPTIONS`.
+//! The program as the mount(8) helper of an `/etc/fstab` line: `mount.fuse.svcfs SOURCE TARGET -o
+//! OPTIONS`.
 //!
-//! One rule: it becomes an ordinary `svcfs mount --background`, in the same words, so that nothing is decided here.
+//! Invariant: it becomes an ordinary `svcfs mount --background` with the same options and decides
+//! nothing itself.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -45,7 +47,7 @@ struct FstabMount {
     root: PathBuf,
     /// Empty directory to mount at
     mountpoint: PathBuf,
-    /// ro, noexec, allow_other, actor=USER=NAME, no_svc_actor, space=NAME; of a root at=TIME|COMMIT, config=FILE; of a server token_file=FILE, patience=SECONDS, uid=USER, state=DIR; see svcfs mount --help
+    /// ro, noexec, allow_other, actor=USER=NAME, no_svc_actor, space=NAME; of a root at=TIME|COMMIT, config=FILE; of a server token_file=FILE, timeout=SECONDS, uid=USER, state=DIR; see svcfs mount --help
     #[arg(short, value_delimiter = ',')]
     options: Vec<String>,
     /// Ignore unknown options
@@ -93,13 +95,13 @@ fn translate(helper: FstabMount) -> Result<Vec<OsString>, clap::Error> {
             ("config", Some(value)) if !is_remote => format!("--config={value}"),
             ("token_file", Some(value)) if is_remote => format!("--token-file={value}"),
             ("space", Some(value)) => format!("--space={value}"),
-            ("patience", Some(value)) if is_remote => format!("--patience={value}"),
+            ("timeout" | "patience", Some(value)) if is_remote => format!("--timeout={value}"),
             ("uid", Some(value)) if is_remote => format!("--owner={value}"),
             ("state", Some(value)) if is_remote => format!("--state={value}"),
             _ if sloppy => continue,
             _ => {
                 let own = if is_remote {
-                    "token_file=FILE, patience=SECONDS, uid=USER and state=DIR"
+                    "token_file=FILE, timeout=SECONDS, uid=USER and state=DIR"
                 } else {
                     "at=TIME|COMMIT and config=FILE"
                 };
@@ -146,7 +148,7 @@ mod tests {
             ("mount.fuse.svcfs a b -s -o acl", "svcfs mount --background --root a -- b"),
             (
                 "mount.fuse.svcfs https://a.org /mnt/a -o rw,_netdev,token_file=/etc/a.token,space=notes,patience=30,uid=ann,state=/var/a",
-                "svcfs mount --background --token-file=/etc/a.token --space=notes --patience=30 --owner=ann --state=/var/a --remote https://a.org -- /mnt/a",
+                "svcfs mount --background --token-file=/etc/a.token --space=notes --timeout=30 --owner=ann --state=/var/a --remote https://a.org -- /mnt/a",
             ),
             ("mount.fuse.svcfs -f a b", "svcfs mount --background --dry-run --root a -- b"),
             ("mount.fuse.svcfs a b -o space=team", "svcfs mount --background --space=team --root a -- b"),

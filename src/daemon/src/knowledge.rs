@@ -1,4 +1,4 @@
-//! What the mount shows of pages' contents: the operations' own answers, asked on behalf of the mount's caller.
+//! Views of the mount, answered by operations on behalf of the mount's caller.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::{OperationContext, ServerState, Space};
 use svcfs_mount::{KnowledgeSource, LintFinding, PageFilter, PageHit};
 
-/// Links in one folder of search: the longest answer that the operation gives.
+/// Maximum links in a search folder: the limit of the operation.
 const MAX_SEARCH_LINKS: usize = 200;
-/// Links in one folder of a tag.
+/// Maximum links in the folder of a tag.
 const MAX_TAG_LINKS: usize = 10_000;
 
-/// The operations, as the mount asks them.
+/// Runs operations for the mount.
 pub struct MountOperations {
-    /// Where they are asked.
+    /// The server of the operations.
     pub server: Arc<ServerState>,
-    /// The space that is mounted.
+    /// The mounted space.
     pub space: Arc<Space>,
 }
 
@@ -86,7 +86,7 @@ impl KnowledgeSource for MountOperations {
             self.call(caller, "query", json!({ "q": query }))?
         };
         if answer.headers.first().is_none_or(|header| header != "path") {
-            let reason = "answers with values and not with pages; begin it with LIST or TABLE, without GROUP BY";
+            let reason = "returns values, not pages; start it with LIST or TABLE, without GROUP BY";
             return Err(Fault::invalid("q", reason));
         }
         let context = OperationContext::new(&self.server, &self.space, caller);
@@ -118,7 +118,7 @@ impl KnowledgeSource for MountOperations {
 
     fn pages_by_tag(&self, caller: &Caller, tag: &str) -> Result<Vec<PageHit>, Fault> {
         let mut hits = Vec::new();
-        // The operation answers with so many at once.
+        // The operation returns pages of results.
         while hits.len() < MAX_TAG_LINKS {
             let arguments =
                 json!({ "where": format!("$.tags[*]={tag}"), "limit": MAX_SEARCH_LINKS, "offset": hits.len() });

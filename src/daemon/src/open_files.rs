@@ -9,9 +9,9 @@ const ENOUGH: u64 = 65_536;
 /// concurrent connections.
 pub fn allow_many() {
     let mut limit = getrlimit(Resource::Nofile);
-    let most = limit.maximum.map_or(ENOUGH, |maximum| maximum.min(ENOUGH));
-    if limit.current.is_some_and(|current| current < most) {
-        limit.current = Some(most);
+    let wanted = limit.maximum.map_or(ENOUGH, |maximum| maximum.min(ENOUGH));
+    if limit.current.is_some_and(|current| current < wanted) {
+        limit.current = Some(wanted);
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
             tracing::warn!(%error, "the limit of open files could not be raised");
         }

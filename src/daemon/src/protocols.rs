@@ -1,4 +1,5 @@
-//! The protocols beside HTTP: their ports are taken before the root is touched, they open after it and close before it.
+//! The protocol servers other than HTTP. Their ports are bound before the root is opened; they
+//! start after it and stop before it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -13,28 +14,28 @@ use tokio_util::sync::CancellationToken;
 use crate::failure::{CommandFailure, ExitStatus};
 use crate::signals::SignalRuntime;
 
-/// What settings and `/readyz` call them.
+/// Names in settings and `/readyz`.
 const NAMES: [&str; 3] = ["s3", "webdav", "nfs"];
 
-/// A protocol whose port is taken.
+/// A protocol with a bound port.
 pub struct BoundProtocol {
     name: &'static str,
     socket: TcpListener,
     address: SocketAddr,
 }
 
-/// A protocol that is served.
+/// A running protocol server.
 pub struct ServedProtocol {
-    /// As settings and `/readyz` call it.
+    /// Name in settings and `/readyz`.
     pub name: &'static str,
-    /// Where it listens.
+    /// The listening address.
     pub address: SocketAddr,
     task: JoinHandle<()>,
     stop: CancellationToken,
 }
 
 impl BoundProtocol {
-    /// Tells `/readyz` of the protocols that are not served (gaps.md 4.2); each of the others tells of itself when it is opened.
+    /// Reports disabled protocols to `/readyz`; the others report themselves when they start.
     pub fn report_disabled(served: &[Self], server: &ServerState) {
         let is_served = |name: &&str| served.iter().any(|bound| bound.name == *name);
         for name in NAMES.into_iter().filter(|name| !is_served(name)) {
@@ -42,10 +43,10 @@ impl BoundProtocol {
         }
     }
 
-    /// Takes the port of every protocol that is to be served.
+    /// Binds the ports of all enabled protocols.
     ///
     /// # Errors
-    /// `Failed` when one is taken, or not for this user.
+    /// `Failed` when a port is in use, or needs privileges.
     pub fn bind_all(settings: &Settings) -> Result<Vec<Self>, CommandFailure> {
         let s3 = settings.s3.as_ref().map(|s3| s3.port);
         let webdav = settings.webdav.as_ref().map(|webdav| webdav.port);
@@ -69,7 +70,7 @@ impl BoundProtocol {
         Ok(Self { name, socket, address })
     }
 
-    /// Begins to serve it.
+    /// Starts the server.
     ///
     /// # Errors
     /// `Failed` when the socket cannot be used.
@@ -95,7 +96,7 @@ impl BoundProtocol {
     }
 }
 
-/// Where this machine reaches what listens at an address: on all of them, it is the loopback one.
+/// The address for local clients: the loopback address instead of the unspecified one.
 fn local_address(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
@@ -106,7 +107,7 @@ fn local_address(mut address: SocketAddr) -> SocketAddr {
 }
 
 impl ServedProtocol {
-    /// Where clients find it.
+    /// The URL for clients.
     pub fn url(&self) -> String {
         let scheme = if self.name == "nfs" { "nfs" } else { "http" };
         format!("{scheme}://{}", self.address)

@@ -41,8 +41,8 @@ pub struct RemoteFlags {
     #[arg(long, value_name = "NAME")]
     pub space: Option<String>,
     /// Seconds that a program waits for an unreachable server before it gets an I/O error [default: 10]
-    #[arg(long, value_name = "SECONDS", requires = "remote", value_parser = clap::value_parser!(u64).range(1..=3600))]
-    patience: Option<u64>,
+    #[arg(long, alias = "patience", value_name = "SECONDS", requires = "remote", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: Option<u64>,
     /// Owner of the files (name or number), who may write them [default: the mounting user]; needs root
     #[arg(long, value_name = "USER", requires = "remote", value_parser = owner)]
     owner: Option<FileOwner>,
@@ -93,8 +93,8 @@ impl RemoteFlags {
     /// # Errors
     /// When mounting or unmounting fails.
     pub fn run(self, mountpoint: &Path, flags: MountFlags, is_in_background: bool) -> Result<(), CommandFailure> {
-        let Self { remote, token_file, space, patience, owner, state } = self;
-        let patience = patience.unwrap_or(DEFAULT_SERVER_TIMEOUT);
+        let Self { remote, token_file, space, timeout, owner, state } = self;
+        let timeout = timeout.unwrap_or(DEFAULT_SERVER_TIMEOUT);
         if owner.is_some() && !rustix::process::geteuid().is_root() {
             return Err(CommandFailure::saying(
                 ExitStatus::Usage,
@@ -106,7 +106,7 @@ impl RemoteFlags {
         let state = std::path::absolute(state).context("the current directory does not exist any more")?;
         let token = credentials::load(token_file.as_deref())?;
         if is_in_background {
-            let mut arguments = vec![format!("--remote={url}").into(), format!("--patience={patience}").into()];
+            let mut arguments = vec![format!("--remote={url}").into(), format!("--timeout={timeout}").into()];
             arguments.extend(space.map(|space| format!("--space={space}").into()));
             if let Some(file) = &token_file {
                 arguments.extend(["--token-file".into(), absolute(file)?.into()]);
@@ -117,8 +117,8 @@ impl RemoteFlags {
             return output::say(&background::start(arguments, (mountpoint, &flags), &log)?);
         }
         let owner = owner.map(|FileOwner { user, group }| (user, group));
-        let (patience, rejected_dir) = (Duration::from_secs(patience), state.join("rejected"));
-        let remote = RemoteOptions { url, space, token, timeout: patience, owner, rejected_dir };
+        let (timeout, rejected_dir) = (Duration::from_secs(timeout), state.join("rejected"));
+        let remote = RemoteOptions { url, space, token, timeout, owner, rejected_dir };
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::INFO)?;
         let listening = signals::listen(false)?;
         let ended = Arc::new(Notify::new());
@@ -160,10 +160,10 @@ impl RemoteFlags {
     /// # Errors
     /// `Usage`, naming the flag.
     pub fn check(&self) -> Result<(), CommandFailure> {
-        let Self { remote, token_file, space: _, patience, owner, state } = self;
+        let Self { remote, token_file, space: _, timeout, owner, state } = self;
         let given = [
             (token_file.is_some(), "--token-file"),
-            (patience.is_some(), "--patience"),
+            (timeout.is_some(), "--timeout"),
             (owner.is_some(), "--owner"),
             (state.is_some(), "--state"),
         ];

@@ -119,7 +119,7 @@ impl OpenRoot {
     /// Those of closing the log; accepted changes are in the log then.
     pub fn close(self) -> Result<(), Fault> {
         // The supervisor logs the tasks that did not end; the process exits anyway.
-        let others = self.server.spaces().close_secondary();
+        let secondary = self.server.spaces().close_secondary();
         self.supervisor.stop(TASK_STOP_TIMEOUT);
         if let Err(error) = self.space().usage.flush(self.server.now()) {
             tracing::warn!(%error, "usage counts could not be written");
@@ -128,7 +128,7 @@ impl OpenRoot {
         let closed = self.space().vfs.close();
         self.space().flush_audit();
         closed?;
-        others
+        secondary
     }
 }
 

@@ -59,8 +59,8 @@ impl CheckConfig {
         let of_settings = problems.iter().filter(|finding| finding.check == "settings").count();
         match (of_settings, problems.len() - of_settings) {
             (0, 0) => Ok(()),
-            (0, others) => {
-                let message = format!("a server would not start: {}", count_problems(others));
+            (0, count) => {
+                let message = format!("a server would not start: {}", count_problems(count));
                 Err(CommandFailure::saying(ExitStatus::Failed, message))
             }
             (1, _) => Err(CommandFailure::saying(ExitStatus::Usage, "the configuration is invalid: 1 error")),

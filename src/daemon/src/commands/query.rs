@@ -18,7 +18,7 @@ Examples:
   svcfs query 'COUNT WHERE length(inlinks()) = 0' --json | jq .count
   svcfs query 'TABLE title' --format table > pages.md
 
-`svcfs call query --help` tells what a query may hold.";
+`svcfs call query --help` describes the query language.";
 
 /// List pages by what their frontmatter says
 ///
@@ -38,22 +38,22 @@ pub struct QueryArgs {
     /// itself. With --url the query runs on that server.
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Print the answer as markdown
+    /// Print the result as markdown
     #[arg(long, value_name = "FORM", value_parser = PossibleValuesParser::new(["table", "list", "count", "distinct", "task"]))]
     format: Option<String>,
-    /// Rows in the answer, at most 200; beats the query's LIMIT
+    /// Maximum number of rows, up to 200; overrides the LIMIT of the query
     #[arg(long, value_name = "N")]
     limit: Option<u32>,
-    /// How many of the first rows to leave out
+    /// Number of rows to skip
     #[arg(long, value_name = "N")]
     offset: Option<u32>,
 }
 
 impl QueryArgs {
-    /// Asks and prints.
+    /// Runs the query and prints the result.
     ///
     /// # Errors
-    /// `Refused` for a query that cannot be read, with the place and what was expected there.
+    /// `Refused` for an invalid query, with the position and what was expected there.
     pub fn run(self) -> Result<(), CommandFailure> {
         let Self { target, q, json, format, limit, offset } = self;
         let mut arguments = Map::from_iter([("q".to_owned(), json!(q))]);
@@ -74,7 +74,7 @@ impl QueryArgs {
     }
 }
 
-/// The answer as people read it on a terminal.
+/// The result as text for a terminal.
 fn render(answer: &Value) -> String {
     if let Some(count) = answer["count"].as_u64().filter(|_| answer["groups"].is_null()) {
         return count.to_string();
@@ -87,7 +87,7 @@ fn render(answer: &Value) -> String {
         return String::new();
     }
     let groups = list(&answer["groups"]);
-    // A group of sums and counts is a row itself.
+    // A group of aggregates is one row.
     let is_row = |group: &Value| group["rows"][0][0] == group["key"] && group["rows"][1].is_null();
     let mut text = if groups.iter().all(is_row) {
         table::rows(&headers, &rows)

@@ -136,7 +136,7 @@ impl RootExamination {
 /// # Errors
 /// When a check itself fails, for example without a directory for temporary files.
 pub fn examine(root: &Path, watch: &dyn DoctorProgress) -> Result<RootExamination, CommandFailure> {
-    let mut found = RootExamination {
+    let mut examination = RootExamination {
         findings: Vec::new(),
         holder: None,
         root: root.to_owned(),
@@ -150,37 +150,37 @@ pub fn examine(root: &Path, watch: &dyn DoctorProgress) -> Result<RootExaminatio
         Ok(lock) => Some(lock),
         // The checks report all other reasons.
         Err(fault) => {
-            found.holder = presence::holder(root, &fault);
+            examination.holder = presence::holder(root, &fault);
             None
         }
     };
-    found.add([place::server(found.holder.as_ref())]);
-    found.add(place::root(root));
-    found.add([place::disk(root)]);
+    examination.add([place::server(examination.holder.as_ref())]);
+    examination.add(place::root(root));
+    examination.add([place::disk(root)]);
     match root::settings(root, None, CliOverrides::default()) {
         Ok(settings) => {
-            found.settings = Some(settings);
-            found.add([CheckFinding::ok("settings", "`.svc/config.toml` is valid")]);
+            examination.settings = Some(settings);
+            examination.add([CheckFinding::ok("settings", "`.svc/config.toml` is valid")]);
         }
         Err(failure) => {
             let message = failure.message(false);
-            found.add([CheckFinding::problem("settings", message.trim_start_matches("svcfs: "))]);
+            examination.add([CheckFinding::problem("settings", message.trim_start_matches("svcfs: "))]);
         }
     }
-    records::log(&mut found, watch);
-    records::history(&mut found, watch);
-    if found.holder.is_some() {
+    records::log(&mut examination, watch);
+    records::history(&mut examination, watch);
+    if examination.holder.is_some() {
         let why = "not compared: stop the server to check this";
-        found.add(["tree", "git-index", "search-index"].map(|check| CheckFinding::skipped(check, why)));
+        examination.add(["tree", "git-index", "search-index"].map(|check| CheckFinding::skipped(check, why)));
     } else {
-        records::tree(&mut found, watch);
-        records::search_index(&mut found, watch);
+        records::tree(&mut examination, watch);
+        records::search_index(&mut examination, watch);
     }
-    let leftovers = place::leftovers(&found);
-    found.add(leftovers);
-    let mounts = place::mounts(&found);
-    found.add(mounts);
-    Ok(found)
+    let leftovers = place::leftovers(&examination);
+    examination.add(leftovers);
+    let mounts = place::mounts(&examination);
+    examination.add(mounts);
+    Ok(examination)
 }
 
 /// `1 file`, `2 files`.

@@ -29,13 +29,13 @@ pub(super) fn server(holder: Option<&RootHolder>) -> CheckFinding {
 }
 
 pub(super) fn root(root: &Path) -> Vec<CheckFinding> {
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     if let Err(error) = std::fs::read_dir(root) {
-        found.push(CheckFinding::problem("root", format!("`{}` cannot be read: {error}", root.display())));
-        return found;
+        findings.push(CheckFinding::problem("root", format!("`{}` cannot be read: {error}", root.display())));
+        return findings;
     }
     let unwritable = preflight::unwritable_paths(root);
-    found.push(match unwritable.first() {
+    findings.push(match unwritable.first() {
         None => CheckFinding::ok("root", format!("`{}` can be read and written", root.display())),
         Some((_, error)) => {
             let message =
@@ -44,7 +44,7 @@ pub(super) fn root(root: &Path) -> Vec<CheckFinding> {
         }
     });
     let misowned = preflight::misowned_files(root);
-    found.push(if misowned.is_empty() {
+    findings.push(if misowned.is_empty() {
         CheckFinding::ok("owner", "no root-owned files")
     } else {
         let message = format!(
@@ -55,7 +55,7 @@ pub(super) fn root(root: &Path) -> Vec<CheckFinding> {
             .at(misowned.iter().map(|path| path.display()))
             .repaired_by("changes their owner to the owner of the directory; needs root")
     });
-    found
+    findings
 }
 
 pub(super) fn disk(root: &Path) -> CheckFinding {
@@ -75,13 +75,13 @@ pub(super) fn disk(root: &Path) -> CheckFinding {
     }
 }
 
-pub(super) fn leftovers(found: &RootExamination) -> Vec<CheckFinding> {
+pub(super) fn leftovers(examination: &RootExamination) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     let mut files = Vec::new();
-    if found.holder.is_none() {
-        files.extend(preflight::leftover_temp_files(&found.root));
-        files.extend(found.log.iter().flat_map(|log| log.leftover_spool.iter().cloned()));
-        if let Ok(Some(repository)) = found.repository() {
+    if examination.holder.is_none() {
+        files.extend(preflight::leftover_temp_files(&examination.root));
+        files.extend(examination.log.iter().flat_map(|log| log.leftover_spool.iter().cloned()));
+        if let Ok(Some(repository)) = examination.repository() {
             files.extend(repository.partial_files());
         }
     }
@@ -95,7 +95,7 @@ pub(super) fn leftovers(found: &RootExamination) -> Vec<CheckFinding> {
         .at(files.iter().map(|path| path.display()))
         .repaired_by("removes them; the log has all accepted content")
     });
-    let rejected = preflight::rejected_saves(&found.root);
+    let rejected = preflight::rejected_saves(&examination.root);
     if !rejected.is_empty() {
         let message = format!(
             "{} in `.svc/rejected`; remove them when their writers do not need them",
@@ -106,15 +106,15 @@ pub(super) fn leftovers(found: &RootExamination) -> Vec<CheckFinding> {
     findings
 }
 
-pub(super) fn mounts(found: &RootExamination) -> Vec<CheckFinding> {
-    let mounts = presence::announced(&found.root).map(|served| served.mounts).unwrap_or_default();
+pub(super) fn mounts(examination: &RootExamination) -> Vec<CheckFinding> {
+    let mounts = presence::announced(&examination.root).map(|served| served.mounts).unwrap_or_default();
     let findings = mounts.iter().filter_map(|mount| {
         let at = mount.mountpoint.display();
         if svcfs_mount::is_dead_mount(&mount.mountpoint) {
             let message = format!("the mount at `{at}` is stale: its server was killed");
             Some(CheckFinding::warning("mount", message).at([at]).repaired_by("unmounts it, as `svcfs unmount` does"))
         } else {
-            found.holder.is_some().then(|| CheckFinding::ok("mount", format!("mounted at `{at}`")))
+            examination.holder.is_some().then(|| CheckFinding::ok("mount", format!("mounted at `{at}`")))
         }
     });
     let findings: Vec<_> = findings.collect();

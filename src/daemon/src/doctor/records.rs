@@ -10,9 +10,9 @@ use svcfs_store::{GitLock, Log, LogCheck, ReachableObjects, RepoInspection, Stat
 use super::{CheckFinding, DoctorProgress, RootExamination, counted};
 use crate::failure::CommandFailure;
 
-pub(super) fn log(found: &mut RootExamination, watch: &dyn DoctorProgress) {
+pub(super) fn log(examination: &mut RootExamination, watch: &dyn DoctorProgress) {
     watch.start("reading the log");
-    let (rebuild, replace) = if found.uses_git() {
+    let (rebuild, replace) = if examination.uses_git() {
         (
             "rebuilds it from git, as the next start does",
             "renames it and rebuilds it from git; content that git lacks is in the tree",
@@ -23,7 +23,7 @@ pub(super) fn log(found: &mut RootExamination, watch: &dyn DoctorProgress) {
             "renames it and rebuilds it from the present files; the earlier history is in the renamed file",
         )
     };
-    let finding = match Log::check(&StatePaths::new(&found.root)) {
+    let finding = match Log::check(&StatePaths::new(&examination.root)) {
         Err(error) => CheckFinding::problem("log", error.to_string()),
         Ok(None) => CheckFinding::warning("log", "`.svc/state/log.db` does not exist").repaired_by(rebuild),
         Ok(Some(log)) => {
@@ -34,7 +34,7 @@ pub(super) fn log(found: &mut RootExamination, watch: &dyn DoctorProgress) {
                 let message = "contents of accepted changes are missing in `.svc/state/spool`: those versions are lost, unless \
                                the tree or git has them";
                 CheckFinding::problem("log", message).at(&log.missing_spool)
-            } else if log.pending_records > 0 && found.holder.is_none() {
+            } else if log.pending_records > 0 && examination.holder.is_none() {
                 let message = format!("{} accepted and not complete", counted(log.pending_records, "change"));
                 CheckFinding::warning("log", message).repaired_by("completes them, as the next start does")
             } else {
@@ -43,28 +43,28 @@ pub(super) fn log(found: &mut RootExamination, watch: &dyn DoctorProgress) {
                     format!("`.svc/state/log.db` is intact, {}", counted(records(log.last_seq), "record")),
                 )
             };
-            found.log = Some(log);
+            examination.log = Some(log);
             finding
         }
     };
-    found.add([finding]);
+    examination.add([finding]);
 }
 
 fn records(last: Seq) -> usize {
     usize::try_from(last.0).unwrap_or(usize::MAX)
 }
 
-pub(super) fn history(found: &mut RootExamination, watch: &dyn DoctorProgress) {
-    if !found.uses_git() {
+pub(super) fn history(examination: &mut RootExamination, watch: &dyn DoctorProgress) {
+    if !examination.uses_git() {
         let message = "not needed: git is not the version store (`versioning.strategy`)";
-        return found.add([CheckFinding::ok("repository", message)]);
+        return examination.add([CheckFinding::ok("repository", message)]);
     }
     watch.start("reading git's objects");
-    let repository = match RepoInspection::open(&found.root) {
+    let repository = match RepoInspection::open(&examination.root) {
         Ok(Some(repository)) => repository,
-        Ok(None) => return found.add([absent(found)]),
+        Ok(None) => return examination.add([absent(examination)]),
         Err(error) => {
-            return found.add([CheckFinding::problem("repository", format!("git cannot open `.git`: {error}"))]);
+            return examination.add([CheckFinding::problem("repository", format!("git cannot open `.git`: {error}"))]);
         }
     };
     let locks = locks(&repository.locks());
@@ -74,10 +74,10 @@ pub(super) fn history(found: &mut RootExamination, watch: &dyn DoctorProgress) {
             let message = format!("`HEAD` or its branch cannot be read: {error}");
             let fix = "points `HEAD` to its branch again, or the branch to the newest commit in the log; the old content is \
                        moved to `.git/damaged`";
-            return found.add([CheckFinding::problem("repository", message).repaired_by(fix), locks]);
+            return examination.add([CheckFinding::problem("repository", message).repaired_by(fix), locks]);
         }
     };
-    let is_lost = head.is_none() && found.log.as_ref().is_some_and(|log| log.checkpoint_commit.is_some());
+    let is_lost = head.is_none() && examination.log.as_ref().is_some_and(|log| log.checkpoint_commit.is_some());
     let finding = match head {
         Some(head) => CheckFinding::ok("repository", format!("git opens `.git`; the newest commit is {head}")),
         None if is_lost => CheckFinding::problem(
@@ -87,21 +87,23 @@ pub(super) fn history(found: &mut RootExamination, watch: &dyn DoctorProgress) {
         ),
         None => CheckFinding::ok("repository", "git opens `.git`; there is no commit yet"),
     };
-    found.add([finding, locks]);
+    examination.add([finding, locks]);
     match repository.check_objects(|read| watch.advance(read, 0)) {
-        Ok(objects) => objects_of(found, &repository, objects),
-        Err(error) => found.add([CheckFinding::problem("objects", format!("git's objects cannot be read: {error}"))]),
+        Ok(objects) => objects_of(examination, &repository, objects),
+        Err(error) => {
+            examination.add([CheckFinding::problem("objects", format!("git's objects cannot be read: {error}"))])
+        }
     }
-    if let Some(finding) = versions(found, &repository) {
-        found.add([finding]);
+    if let Some(finding) = versions(examination, &repository) {
+        examination.add([finding]);
     }
-    let unknown = head.map_or_else(Vec::new, |head| unknown(found, &repository, head));
-    found.add(unknown);
+    let unknown = head.map_or_else(Vec::new, |head| unknown(examination, &repository, head));
+    examination.add(unknown);
 }
 
-fn absent(found: &RootExamination) -> CheckFinding {
-    let is_known = found.log.as_ref().is_some_and(|log| log.has_commits);
-    if found.root.join(".git").exists() {
+fn absent(examination: &RootExamination) -> CheckFinding {
+    let is_known = examination.log.as_ref().is_some_and(|log| log.has_commits);
+    if examination.root.join(".git").exists() {
         CheckFinding::problem("repository", "`.git` is damaged: git does not recognise it as a repository")
             .repaired_by("recreates `HEAD` if it is missing; otherwise restore `.git` from a backup or a clone")
     } else if is_known {
@@ -132,20 +134,20 @@ fn locks(locks: &[GitLock]) -> CheckFinding {
     }
 }
 
-fn objects_of(found: &mut RootExamination, repository: &RepoInspection, objects: ReachableObjects) {
+fn objects_of(examination: &mut RootExamination, repository: &RepoInspection, objects: ReachableObjects) {
     let ReachableObjects { read_count: read, bad } = objects;
     let torn = repository.torn_packs().unwrap_or_default();
     if !torn.is_empty() {
         let message = "git packs are truncated or changed; restore them from a backup or a clone";
-        found.add([CheckFinding::problem("packs", message).at(torn.iter().map(|path| path.display()))]);
+        examination.add([CheckFinding::problem("packs", message).at(torn.iter().map(|path| path.display()))]);
     }
     let unindexed = repository.packs_without_index().unwrap_or_default();
     if !unindexed.is_empty() {
         let message = "git packs without an index, so that git cannot read them";
         let paths = unindexed.iter().map(|path| path.display());
-        found.add([CheckFinding::problem("packs", message).at(paths).repaired_by("rebuilds the indexes")]);
+        examination.add([CheckFinding::problem("packs", message).at(paths).repaired_by("rebuilds the indexes")]);
     }
-    found.add([if bad.is_empty() {
+    examination.add([if bad.is_empty() {
         CheckFinding::ok("objects", format!("all {read} git objects that the newest commit reaches are intact"))
     } else {
         let message = format!("{} missing or damaged", counted(bad.len(), "git object"));
@@ -158,12 +160,12 @@ fn objects_of(found: &mut RootExamination, repository: &RepoInspection, objects:
              backup or a clone",
         )
     }]);
-    found.bad_objects = bad;
+    examination.bad_objects = bad;
 }
 
 /// Whether git has every commit that the log names.
-fn versions(found: &RootExamination, repository: &RepoInspection) -> Option<CheckFinding> {
-    let log = found.log.as_ref().filter(|log| log.damage.is_empty())?;
+fn versions(examination: &RootExamination, repository: &RepoInspection) -> Option<CheckFinding> {
+    let log = examination.log.as_ref().filter(|log| log.damage.is_empty())?;
     Some(match repository.missing_commits(&log.commits) {
         Err(error) => CheckFinding::problem("versions", format!("git's objects cannot be read: {error}")),
         Ok(missing) if missing.is_empty() => {
@@ -181,9 +183,9 @@ fn versions(found: &RootExamination, repository: &RepoInspection) -> Option<Chec
 }
 
 /// Commits in git that the log does not know. Not checked while changes are pending, or a process uses the root.
-fn unknown(found: &RootExamination, repository: &RepoInspection, head: CommitId) -> Vec<CheckFinding> {
-    let is_idle = |log: &&LogCheck| log.damage.is_empty() && log.pending_records == 0 && found.holder.is_none();
-    let Some(log) = found.log.as_ref().filter(is_idle) else { return Vec::new() };
+fn unknown(examination: &RootExamination, repository: &RepoInspection, head: CommitId) -> Vec<CheckFinding> {
+    let is_idle = |log: &&LogCheck| log.damage.is_empty() && log.pending_records == 0 && examination.holder.is_none();
+    let Some(log) = examination.log.as_ref().filter(is_idle) else { return Vec::new() };
     let known = log.commits.iter().copied().collect();
     // The check of the objects reports a missing commit.
     let Ok(unknown) = repository.unknown_commits(head, log.checkpoint_commit, &known) else { return Vec::new() };
@@ -205,8 +207,8 @@ fn unknown(found: &RootExamination, repository: &RepoInspection, head: CommitId)
     findings
 }
 
-pub(super) fn tree(found: &mut RootExamination, watch: &dyn DoctorProgress) {
-    let uses_git = found.uses_git();
+pub(super) fn tree(examination: &mut RootExamination, watch: &dyn DoctorProgress) {
+    let uses_git = examination.uses_git();
     watch.start(if uses_git {
         "comparing the files with the newest commit"
     } else {
@@ -214,29 +216,31 @@ pub(super) fn tree(found: &mut RootExamination, watch: &dyn DoctorProgress) {
     });
     let progress = |done, total| watch.advance(done, total);
     let state = if uses_git {
-        match RepoInspection::open(&found.root) {
+        match RepoInspection::open(&examination.root) {
             Ok(Some(repository)) => repository.compare_tree(progress),
-            Ok(None) => return found.add([CheckFinding::skipped("tree", "not compared: there is no repository")]),
+            Ok(None) => {
+                return examination.add([CheckFinding::skipped("tree", "not compared: there is no repository")]);
+            }
             Err(error) => Err(error),
         }
-    } else if found.log.is_none() {
-        return found.add([CheckFinding::skipped("tree", "not compared: there is no log")]);
+    } else if examination.log.is_none() {
+        return examination.add([CheckFinding::skipped("tree", "not compared: there is no log")]);
     } else {
-        Log::compare_tree(&StatePaths::new(&found.root), progress)
+        Log::compare_tree(&StatePaths::new(&examination.root), progress)
     };
     match state {
         Ok(state) => {
-            found.add([files(&state, if uses_git { "the newest commit has" } else { "the log has" })]);
+            examination.add([files(&state, if uses_git { "the newest commit has" } else { "the log has" })]);
             if uses_git {
-                found.add([git_index(&state)]);
+                examination.add([git_index(&state)]);
             }
             if !state.unreadable.is_empty() {
                 let details = state.unreadable.iter().map(|(path, reason)| format!("{path}: {reason}"));
-                found.add([CheckFinding::problem("tree", "files that cannot be read").at(details)]);
+                examination.add([CheckFinding::problem("tree", "files that cannot be read").at(details)]);
             }
-            found.tree = Some(state);
+            examination.tree = Some(state);
         }
-        Err(error) => found.add([CheckFinding::skipped("tree", format!("not compared: {error}"))]),
+        Err(error) => examination.add([CheckFinding::skipped("tree", format!("not compared: {error}"))]),
     }
 }
 
@@ -271,17 +275,17 @@ fn git_index(state: &TreeState) -> CheckFinding {
     CheckFinding::warning("git-index", message).at(&state.stale_index).repaired_by(fix)
 }
 
-pub(super) fn search_index(found: &mut RootExamination, watch: &dyn DoctorProgress) {
+pub(super) fn search_index(examination: &mut RootExamination, watch: &dyn DoctorProgress) {
     const CHECK: &str = "search-index";
-    let is_complete = found.log.as_ref().is_some_and(|log| log.damage.is_empty() && log.pending_records == 0);
-    let state = match (&found.tree, &found.log) {
+    let is_complete = examination.log.as_ref().is_some_and(|log| log.damage.is_empty() && log.pending_records == 0);
+    let state = match (&examination.tree, &examination.log) {
         (Some(tree), Some(log)) if is_complete && tree.modified.is_empty() && tree.untracked.is_empty() => {
             watch.start("building a search index to compare");
-            compare_with_new(&found.root, (tree, log.last_seq), watch)
+            compare_with_new(&examination.root, (tree, log.last_seq), watch)
         }
         (Some(_) | None, Some(_) | None) => {
             let reason = "not compared: the log and the tree differ; the next start, or --fix, records the differences";
-            return found.add([CheckFinding::skipped(CHECK, reason)]);
+            return examination.add([CheckFinding::skipped(CHECK, reason)]);
         }
     };
     let fix = "rebuilds it from the pages";
@@ -316,8 +320,8 @@ pub(super) fn search_index(found: &mut RootExamination, watch: &dyn DoctorProgre
             (true, CheckFinding::problem(CHECK, message).at(pages.iter().map(|page| &page.path)).repaired_by(fix))
         }
     };
-    found.is_index_wrong = is_wrong;
-    found.add([finding]);
+    examination.is_index_wrong = is_wrong;
+    examination.add([finding]);
 }
 
 fn compare_with_new(

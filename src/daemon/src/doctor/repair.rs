@@ -22,19 +22,19 @@ const INDEX_TIMEOUT: Duration = Duration::from_secs(3600);
 /// # Errors
 /// The first repair that failed; the earlier ones are complete.
 pub fn repair(
-    found: RootExamination,
+    examination: RootExamination,
     watch: &dyn DoctorProgress,
     done: &mut Vec<String>,
 ) -> Result<(), CommandFailure> {
     watch.start("repairing");
-    repair_mount(&found.root, done)?;
-    repair_owner(&found.root, done)?;
-    repair_repository(&found, done)?;
-    repair_log(&found, done)?;
-    if found.settings.is_some() && can_open(&found) {
+    repair_mount(&examination.root, done)?;
+    repair_owner(&examination.root, done)?;
+    repair_repository(&examination, done)?;
+    repair_log(&examination, done)?;
+    if examination.settings.is_some() && can_open(&examination) {
         // Before opening: files of a root that no process uses are certainly unfinished.
-        remove_unfinished(&found, done)?;
-        open_root(found, watch, done)?;
+        remove_unfinished(&examination, done)?;
+        open_root(examination, watch, done)?;
     }
     Ok(())
 }
@@ -57,21 +57,21 @@ fn repair_owner(root: &Path, done: &mut Vec<String>) -> Result<(), CommandFailur
     Ok(())
 }
 
-fn repair_repository(found: &RootExamination, done: &mut Vec<String>) -> Result<(), CommandFailure> {
-    if !found.uses_git() {
+fn repair_repository(examination: &RootExamination, done: &mut Vec<String>) -> Result<(), CommandFailure> {
+    if !examination.uses_git() {
         return Ok(());
     }
-    let checkpoint = found.log.as_ref().and_then(|log| log.checkpoint_commit);
-    if let Some(branch) = repair_head(&found.root, checkpoint).context("`HEAD` could not be repaired")? {
+    let checkpoint = examination.log.as_ref().and_then(|log| log.checkpoint_commit);
+    if let Some(branch) = repair_head(&examination.root, checkpoint).context("`HEAD` could not be repaired")? {
         done.push(format!("pointed `HEAD` to `{branch}` again"));
     }
-    let Some(repository) = found.repository()? else { return Ok(()) };
+    let Some(repository) = examination.repository()? else { return Ok(()) };
     let indexed = repository.index_packs().context("the index of a pack could not be written")?;
     if indexed > 0 {
         done.push(format!("rebuilt the index of {}", counted(indexed, "pack")));
     }
     // Reopened, so that it sees the new indexes.
-    let Some(repository) = found.repository()? else { return Ok(()) };
+    let Some(repository) = examination.repository()? else { return Ok(()) };
     if let Some(checkpoint) = checkpoint
         && repository.repair_branch(checkpoint).context("the branch could not be repaired")?
     {
@@ -81,41 +81,42 @@ fn repair_repository(found: &RootExamination, done: &mut Vec<String>) -> Result<
         repository.remove_lock(lock).context("a lock could not be removed")?;
         done.push(format!("removed the stale lock `{}`, {} s old", lock.path.display(), lock.age.as_secs()));
     }
-    let restored = repository.restore_objects(&found.bad_objects).context("lost git objects could not be written")?;
+    let restored =
+        repository.restore_objects(&examination.bad_objects).context("lost git objects could not be written")?;
     if restored > 0 {
         done.push(format!("restored {} of git from the tree", counted(restored, "lost object")));
     }
     Ok(())
 }
 
-fn repair_log(found: &RootExamination, done: &mut Vec<String>) -> Result<(), CommandFailure> {
-    if found.log.as_ref().is_some_and(|log| !log.damage.is_empty()) {
+fn repair_log(examination: &RootExamination, done: &mut Vec<String>) -> Result<(), CommandFailure> {
+    if examination.log.as_ref().is_some_and(|log| !log.damage.is_empty()) {
         let quarantined =
-            Log::quarantine(&StatePaths::new(&found.root)).context("the damaged log could not be renamed")?;
-        let source = if found.uses_git() { "git" } else { "the present files" };
+            Log::quarantine(&StatePaths::new(&examination.root)).context("the damaged log could not be renamed")?;
+        let source = if examination.uses_git() { "git" } else { "the present files" };
         done.push(format!("renamed the damaged log to `{}` and rebuilt it from {source}", quarantined.display()));
     }
     Ok(())
 }
 
 /// Whether opening the root continues its history, instead of starting a new one in place of a lost one.
-fn can_open(found: &RootExamination) -> bool {
-    if !found.uses_git() {
+fn can_open(examination: &RootExamination) -> bool {
+    if !examination.uses_git() {
         return true;
     }
-    let has_checkpoint = found.log.as_ref().is_some_and(|log| log.checkpoint_commit.is_some());
-    let is_known = found.log.as_ref().is_some_and(|log| log.has_commits);
-    match found.repository() {
+    let has_checkpoint = examination.log.as_ref().is_some_and(|log| log.checkpoint_commit.is_some());
+    let is_known = examination.log.as_ref().is_some_and(|log| log.has_commits);
+    match examination.repository() {
         Ok(Some(repository)) => matches!(repository.head(), Ok(head) if head.is_some() || !has_checkpoint),
-        Ok(None) => !is_known && !found.root.join(".git").exists(),
+        Ok(None) => !is_known && !examination.root.join(".git").exists(),
         Err(_) => false,
     }
 }
 
-fn remove_unfinished(found: &RootExamination, done: &mut Vec<String>) -> Result<(), CommandFailure> {
-    let mut files = preflight::leftover_temp_files(&found.root);
-    files.extend(found.log.iter().flat_map(|log| log.leftover_spool.iter().cloned()));
-    if let Some(repository) = found.repository()? {
+fn remove_unfinished(examination: &RootExamination, done: &mut Vec<String>) -> Result<(), CommandFailure> {
+    let mut files = preflight::leftover_temp_files(&examination.root);
+    files.extend(examination.log.iter().flat_map(|log| log.leftover_spool.iter().cloned()));
+    if let Some(repository) = examination.repository()? {
         files.extend(repository.partial_files());
     }
     preflight::remove_files(&files).context("unfinished files could not be removed")?;
@@ -126,9 +127,13 @@ fn remove_unfinished(found: &RootExamination, done: &mut Vec<String>) -> Result<
 }
 
 /// Opens the root, which completes accepted changes and adopts external edits; adopts the remaining differences explicitly.
-fn open_root(found: RootExamination, watch: &dyn DoctorProgress, done: &mut Vec<String>) -> Result<(), CommandFailure> {
-    let recorded = if found.uses_git() { "the newest commit" } else { "the log" };
-    let RootExamination { root: path, settings, log, tree, is_index_wrong, .. } = found;
+fn open_root(
+    examination: RootExamination,
+    watch: &dyn DoctorProgress,
+    done: &mut Vec<String>,
+) -> Result<(), CommandFailure> {
+    let recorded = if examination.uses_git() { "the newest commit" } else { "the log" };
+    let RootExamination { root: path, settings, log, tree, is_index_wrong, .. } = examination;
     let Some(settings) = settings else { return Ok(()) };
     watch.start("recovering log, git and tree");
     let root = OpenRoot::open(&path, settings, false)?;

@@ -27,31 +27,31 @@ pub fn could_start(at: Option<&Path>, config: Option<&Path>) -> Vec<CheckFinding
         Err(error) => return config_problems(&file, error),
     };
     let shown = file.display();
-    let mut found = vec![if file.exists() {
+    let mut findings = vec![if file.exists() {
         CheckFinding::ok("settings", format!("`{shown}` is valid"))
     } else {
         CheckFinding::ok("settings", format!("there is no `{shown}`; every setting has its default"))
     }];
-    found.extend(secrets(&file));
-    found.extend(at.into_iter().flat_map(of_root));
-    found.push(port(&settings.server, at));
+    findings.extend(secrets(&file));
+    findings.extend(at.into_iter().flat_map(of_root));
+    findings.push(port(&settings.server, at));
     let (created, unreadable) = match at.map_or_else(|| Ok(BTreeMap::new()), spaces::runtime_spaces) {
         Ok(created) => (created, None),
         Err(fault) => (BTreeMap::new(), Some(fault)),
     };
-    found.extend(keys(&settings, &created));
-    found.extend(log(&settings.log));
+    findings.extend(keys(&settings, &created));
+    findings.extend(log(&settings.log));
     if let Err(fault) = query::custom_fields(&settings.dataview) {
-        found.push(CheckFinding::problem("queries", fault.message()));
+        findings.push(CheckFinding::problem("queries", fault.message()));
     }
-    found.extend(other_spaces(&settings, at));
-    found.extend(unreadable.map(|fault| {
+    findings.extend(other_spaces(&settings, at));
+    findings.extend(unreadable.map(|fault| {
         let message = format!("spaces created at run time are not served: {}", fault.message());
         CheckFinding::warning("space", message)
     }));
     let listed = |name: &str| settings.spaces.iter().any(|space| space.name == name);
-    found.extend(created.iter().filter(|(name, _)| !listed(name)).map(|(name, root)| created_space(name, root)));
-    found
+    findings.extend(created.iter().filter(|(name, _)| !listed(name)).map(|(name, root)| created_space(name, root)));
+    findings
 }
 
 fn config_problems(file: &Path, error: ConfigError) -> Vec<CheckFinding> {
@@ -124,7 +124,7 @@ fn port(server: &ServerSettings, at: Option<&Path>) -> CheckFinding {
 
 /// Whether authentication is configured for the address and the spaces.
 fn keys(settings: &Settings, made: &BTreeMap<String, PathBuf>) -> Vec<CheckFinding> {
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     let host = &settings.server.host;
     match &settings.auth {
         AuthSettings::None if !host.is_loopback() => {
@@ -132,7 +132,7 @@ fn keys(settings: &Settings, made: &BTreeMap<String, PathBuf>) -> Vec<CheckFindi
                 "authentication is off and `{host}` is reachable from other machines: anyone can change every page; \
                  create a key with `svcfs token create`"
             );
-            found.push(CheckFinding::warning("keys", message));
+            findings.push(CheckFinding::warning("keys", message));
         }
         AuthSettings::PerSpace(keys) => {
             let unknown = keys.iter().filter_map(|key| key.space.as_deref());
@@ -140,15 +140,15 @@ fn keys(settings: &Settings, made: &BTreeMap<String, PathBuf>) -> Vec<CheckFindi
             let unknown: Vec<String> = unknown.map(str::to_owned).collect();
             if !unknown.is_empty() {
                 let message = "some keys are for spaces that do not exist; create them, or serve them with `--space`";
-                found.push(CheckFinding::warning("keys", message).at(unknown));
+                findings.push(CheckFinding::warning("keys", message).at(unknown));
             }
         }
         AuthSettings::None | AuthSettings::ApiKey(_) | AuthSettings::Oidc(_) => {}
     }
-    if found.is_empty() {
-        found.push(CheckFinding::ok("keys", "authentication is configured"));
+    if findings.is_empty() {
+        findings.push(CheckFinding::ok("keys", "authentication is configured"));
     }
-    found
+    findings
 }
 
 fn log(to: &LogOutput) -> Option<CheckFinding> {
@@ -196,7 +196,7 @@ fn check_space(name: &str, root: &Path, required: &Path) -> CheckFinding {
 
 /// The secondary spaces of the settings, and the parent directories of new ones.
 fn other_spaces(settings: &Settings, at: Option<&Path>) -> Vec<CheckFinding> {
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     let absolute =
         |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
     let mut roots: Vec<(String, PathBuf)> =
@@ -212,7 +212,7 @@ fn other_spaces(settings: &Settings, at: Option<&Path>) -> Vec<CheckFinding> {
         } else {
             overlaps.map(|(other, _)| format!("its root and the root of `{other}` overlap"))
         };
-        found.push(match conflict {
+        findings.push(match conflict {
             Some(reason) => CheckFinding::problem("space", format!("`{name}`: {reason}")).at([path.display()]),
             None => check_space(name, &path, &path),
         });
@@ -220,10 +220,10 @@ fn other_spaces(settings: &Settings, at: Option<&Path>) -> Vec<CheckFinding> {
     }
     for parent in settings.server.space_parents.iter().filter(|parent| creation_error(parent).is_some()) {
         let reason = creation_error(parent).unwrap_or_default();
-        found.push(CheckFinding::warning(
+        findings.push(CheckFinding::warning(
             "space",
             format!("no spaces can be created in `{}`: {reason}", parent.display()),
         ));
     }
-    found
+    findings
 }

@@ -14,11 +14,11 @@ use svcfs_knowledge::spaces::{OnProgress, OpenProgress};
 use super::DRAWN;
 use crate::stop::notify;
 
-/// What is over by then is shown to nobody: a bar that flickers tells nothing.
+/// Shorter work shows no progress, because a bar that flickers helps no user.
 const SHOW_DELAY: Duration = Duration::from_millis(300);
 /// How often the bar is drawn.
 const DRAW_INTERVAL: Duration = Duration::from_millis(100);
-/// How often systemd is told.
+/// How often systemd is notified.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the log gets a line.
 const LOG_INTERVAL: Duration = Duration::from_secs(5);
@@ -26,18 +26,18 @@ const LOG_INTERVAL: Duration = Duration::from_secs(5);
 const COUNTED_TEMPLATE: &str = "{spinner} {prefix} [{wide_bar}] {msg}, {elapsed}";
 const PLAIN_TEMPLATE: &str = "{spinner} {prefix}: {msg}, {elapsed}";
 
-/// Shows how far an opening is, from a thread of its own, until it is dropped: also stages that say nothing for minutes are
-/// seen to go on.
+/// Shows the progress of opening a root from its own thread until it is dropped, so that stages
+/// without messages still show the elapsed time.
 #[derive(Debug)]
 #[must_use = "nothing is shown once this is dropped"]
 pub struct OpeningProgress {
     latest: Arc<Mutex<Option<OpenProgress>>>,
-    /// Ends the thread when it is dropped; none when there is no thread.
+    /// Dropping it ends the thread; none when no thread could be started.
     display: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl OpeningProgress {
-    /// Starts to show how far the opening of `root` is. Where the system has no thread left, nothing is shown.
+    /// Starts to show the progress for `root`; shows nothing if no thread can be started.
     pub fn opening(root: &Path) -> Self {
         let latest = Arc::new(Mutex::new(None));
         let (open, ended) = mpsc::channel();
@@ -53,7 +53,7 @@ impl OpeningProgress {
         Self { latest, display: thread.ok().map(|thread| (open, thread)) }
     }
 
-    /// What the opening tells its progress to.
+    /// Receives the progress.
     pub fn listener(&self) -> OnProgress {
         let latest = Arc::clone(&self.latest);
         Box::new(move |progress| *latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress))
@@ -64,7 +64,7 @@ impl Drop for OpeningProgress {
     fn drop(&mut self) {
         if let Some((open, thread)) = self.display.take() {
             drop(open);
-            // Should it have panicked, the log says so; the opening is not concerned.
+            // A panic of the thread is logged and does not affect the opening.
             let _ = thread.join();
         }
     }
@@ -73,7 +73,7 @@ impl Drop for OpeningProgress {
 struct ProgressScreen {
     latest: Arc<Mutex<Option<OpenProgress>>>,
     what: String,
-    /// Whether standard error is one.
+    /// Whether standard error is a terminal.
     is_terminal: bool,
     show_delay: Duration,
     log_interval: Duration,
@@ -104,7 +104,7 @@ impl ProgressScreen {
     }
 }
 
-/// The bar on a terminal; taken away when dropped.
+/// The bar on a terminal; removed when dropped.
 struct OpeningBar(ProgressBar);
 
 impl OpeningBar {
@@ -135,7 +135,7 @@ impl Drop for OpeningBar {
     }
 }
 
-/// Steps done and steps in all, where that is known. A file that is adopted is two steps: it is read, then it is recorded.
+/// Completed and total steps, if known. An adopted file has two steps: read and recorded.
 const fn amount(progress: OpenProgress) -> Option<(usize, usize)> {
     match progress {
         OpenProgress::Replaying { records, total } => Some((records, total)),
@@ -147,7 +147,7 @@ const fn amount(progress: OpenProgress) -> Option<(usize, usize)> {
     }
 }
 
-/// A stage and its counts, as a person reads them.
+/// A stage with its counts, as text.
 fn describe(progress: OpenProgress) -> String {
     match progress {
         OpenProgress::Replaying { records, total } => format!("{records} of {total} unfinished changes replayed"),
