@@ -43,8 +43,8 @@ pub struct RootTarget {
 }
 
 impl RootTarget {
-    /// Runs an operation and returns its exact output: over HTTP if a server serves the root, else in
-    /// this process.
+    /// Runs an operation and returns its exact output: over HTTP if a server serves the root, else
+    /// in this process.
     ///
     /// # Errors
     /// The refusal of the operation; no server answers and the root cannot be opened.

@@ -18,7 +18,8 @@ Examples:
 
 `svcfs COMMAND --help` has examples for each command.";
 
-/// A filesystem for knowledge: markdown pages as files, over HTTP and for agents, with a git commit for each save
+/// A filesystem for knowledge: markdown pages as files, over HTTP and for agents, with a git commit
+/// for each save
 #[derive(Debug, Parser)]
 #[command(name = "svcfs", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]

@@ -1,8 +1,8 @@
 //! A running server, asked over HTTP as any other client asks it.
 //!
-//! One rule: the answer is the JSON the operation gives in this process, too. Tools are called as tools, because a tool's
-//! arguments and answer are exactly that JSON; what is no tool is asked by its route, and a route that answers with a text
-//! is put back into the member the text came from.
+//! One rule: the answer is the JSON the operation gives in this process, too. Tools are called as
+//! tools, because a tool's arguments and answer are exactly that JSON; what is no tool is asked by
+//! its route, and a route that answers with a text is put back into the member the text came from.
 
 use std::time::Duration;
 
@@ -220,7 +220,8 @@ async fn call_route(base: &Uri, route: &Route, call: OperationCall) -> Result<Va
     }
 }
 
-/// Rebuilds the output of a text route: the body becomes `field`, other members come from the arguments.
+/// Rebuilds the output of a text route: the body becomes `field`, other members come from the
+/// arguments.
 fn rebuild_output(entry: &OperationEntry, field: &str, arguments: &Map<String, Value>, body: &Bytes) -> Value {
     let content = match std::str::from_utf8(body) {
         Ok(text) => text.into(),

@@ -1,9 +1,10 @@
-//! Control socket of a running server: other commands add mounts, reload keys and rebuild the index.
+//! Control socket of a running server: other commands add mounts, reload keys and rebuild the
+//! index.
 //!
-//! Only the user of the server and root may use the socket in the state directory. The server's port is
-//! open to all local users, and a user who may mount could hide any directory of the server's user. The
-//! protocol is HTTP: `POST /mounts`, `POST /keys` and `POST /indexes` with JSON. SIGHUP is not enough for
-//! keys: the command must know whether the server loaded them.
+//! Only the user of the server and root may use the socket in the state directory. The server's
+//! port is open to all local users, and a user who may mount could hide any directory of the
+//! server's user. The protocol is HTTP: `POST /mounts`, `POST /keys` and `POST /indexes` with JSON.
+//! SIGHUP is not enough for keys: the command must know whether the server loaded them.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -152,8 +153,8 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// A path of at most 107 bytes (unix(7)) for a socket whose own path may be longer: the directory is named
-/// by its descriptor, which must stay open.
+/// A path of at most 107 bytes (unix(7)) for a socket whose own path may be longer: the directory
+/// is named by its descriptor, which must stay open.
 fn short_path(path: &Path) -> io::Result<(File, PathBuf)> {
     let directory = File::open(path.parent().unwrap_or(Path::new("/")))?;
     let short = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd()));
@@ -313,8 +314,8 @@ pub fn is_served(root: &Path) -> bool {
     short_path(&path).and_then(|(_directory, short)| std::os::unix::net::UnixStream::connect(short)).is_ok()
 }
 
-/// Lets the server of `root` mount it; returns the mountpoint with links resolved. None when no server
-/// answers, or it is stopping.
+/// Lets the server of `root` mount it; returns the mountpoint with links resolved. None when no
+/// server answers, or it is stopping.
 ///
 /// # Errors
 /// `Refused` or `Failed` with the message of the server; `Refused` when this user may not use it.
@@ -330,8 +331,8 @@ pub fn request_mount(root: &Path, mountpoint: &Path, flags: &MountFlags) -> Resu
     Ok(response.map(|MountResponse { mountpoint }| mountpoint))
 }
 
-/// Lets the server of `root` reload its settings and report which of these keys are valid then. None when
-/// no server answers, or the server has no keys.
+/// Lets the server of `root` reload its settings and report which of these keys are valid then.
+/// None when no server answers, or the server has no keys.
 ///
 /// # Errors
 /// `Refused` with the message of the server when the reload fails.
@@ -340,8 +341,8 @@ pub fn reload_keys(root: &Path, ids: &[&str]) -> Result<Option<ReloadResponse>, 
     post(root, KEYS, serde_json::to_vec(&change).context("the request cannot be serialised")?)
 }
 
-/// Lets the server of `root` rebuild its search index, or compare it with a new one, and returns the report.
-/// None when no server answers.
+/// Lets the server of `root` rebuild its search index, or compare it with a new one, and returns
+/// the report. None when no server answers.
 ///
 /// # Errors
 /// `Failed` with the message of the server.

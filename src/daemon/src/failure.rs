@@ -82,7 +82,8 @@ impl From<Fault> for CommandFailure {
         if fault.kind() != Kind::Internal {
             return Self::new(exit, fault);
         }
-        // The message for callers points to the log of a server; a command has none, so show the cause.
+        // The message for callers points to the log of a server; a command has none, so show the
+        // cause.
         let message = match fault.source() {
             Some(source) => format!("internal error: {source}"),
             None => fault.message().to_owned(),
@@ -109,7 +110,8 @@ impl From<anyhow::Error> for CommandFailure {
     }
 }
 
-/// Distinguishes refusals, after which a script may continue, from failures, at which it should stop.
+/// Distinguishes refusals, after which a script may continue, from failures, at which it should
+/// stop.
 fn exit_of(kind: Kind) -> ExitStatus {
     match kind {
         Kind::NotFound

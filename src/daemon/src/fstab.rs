@@ -47,7 +47,9 @@ struct FstabMount {
     root: PathBuf,
     /// Empty directory to mount at
     mountpoint: PathBuf,
-    /// ro, noexec, allow_other, actor=USER=NAME, no_svc_actor, space=NAME; of a root at=TIME|COMMIT, config=FILE; of a server token_file=FILE, timeout=SECONDS, uid=USER, state=DIR; see svcfs mount --help
+    /// ro, noexec, allow_other, actor=USER=NAME, no_svc_actor, space=NAME; of a root
+    /// at=TIME|COMMIT, config=FILE; of a server token_file=FILE, timeout=SECONDS, uid=USER,
+    /// state=DIR; see svcfs mount --help
     #[arg(short, value_delimiter = ',')]
     options: Vec<String>,
     /// Ignore unknown options

@@ -9,7 +9,8 @@ use svcfs_knowledge::search::{ReindexReport, check_index, reindex};
 
 use crate::failure::CommandFailure;
 
-/// How long the old index may take to catch up before it is compared; a tree of a million pages takes minutes.
+/// How long the old index may take to catch up before it is compared; a tree of a million pages
+/// takes minutes.
 pub const INDEX_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Rebuilds the index of a space, or only compares it with a new one, and returns the report of the

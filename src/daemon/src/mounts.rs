@@ -1,6 +1,7 @@
 //! The mounts of a root that is served.
 //!
-//! Invariant: `server.json` lists every mount, so that the next start can restore the mounts of a killed server.
+//! Invariant: `server.json` lists every mount, so that the next start can restore the mounts of a
+//! killed server.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,8 +77,8 @@ impl RootMounts {
     /// Mounts the root, or another space of the server; returns the mountpoint with links resolved.
     ///
     /// # Errors
-    /// When the mountpoint is unsuitable or mounting fails; `Refused` while the server stops, and for an
-    /// unknown space.
+    /// When the mountpoint is unsuitable or mounting fails; `Refused` while the server stops, and
+    /// for an unknown space.
     pub fn add(&self, mountpoint: &Path, mut flags: MountFlags) -> Result<PathBuf, CommandFailure> {
         let spaces = self.server.spaces();
         let space = flags.space.as_deref().map_or_else(|| Ok(Arc::clone(spaces.first())), |name| spaces.find(name))?;
@@ -121,7 +122,8 @@ impl RootMounts {
         }
     }
 
-    /// Announces to other commands that this process serves the root, at `url` if over HTTP, with their `key`.
+    /// Announces to other commands that this process serves the root, at `url` if over HTTP, with
+    /// their `key`.
     ///
     /// # Errors
     /// When the state directory cannot be written.
@@ -189,8 +191,8 @@ impl RootMounts {
         self.state.lock().stop_and_withdraw();
     }
 
-    /// The same if nothing is mounted; returns whether that is so. A mount may be requested while the last one
-    /// ends.
+    /// The same if nothing is mounted; returns whether that is so. A mount may be requested while
+    /// the last one ends.
     pub fn stop_if_unmounted(&self) -> bool {
         let mut state = self.state.lock();
         let is_none = state.mounts.is_empty();

@@ -1,7 +1,8 @@
 //! How other commands find the server of a root: `.svc/state/server.json`.
 //!
-//! The lock of the root shows that a process uses it; this file says how to reach that process. It counts only
-//! when it names the process that holds the lock, so the file of a killed server does no harm.
+//! The lock of the root shows that a process uses it; this file says how to reach that process. It
+//! counts only when it names the process that holds the lock, so the file of a killed server does
+//! no harm.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -65,8 +66,8 @@ pub struct PresenceFile {
     served: ServedRoot,
 }
 
-/// Announces to other commands that this process serves `root` as a space: at `url` if over HTTP, with the key for
-/// local commands, and with these mounts.
+/// Announces to other commands that this process serves `root` as a space: at `url` if over HTTP,
+/// with the key for local commands, and with these mounts.
 ///
 /// # Errors
 /// When the state directory cannot be written.
@@ -172,8 +173,8 @@ pub fn unmount_stale(root: &Path) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Aborts the mounts of a killed server that hangs in them, so that it exits and releases the root: see
-/// [`svcfs_mount::abort`]. Returns its stale mounts.
+/// Aborts the mounts of a killed server that hangs in them, so that it exits and releases the root:
+/// see [`svcfs_mount::abort`]. Returns its stale mounts.
 ///
 /// # Errors
 /// When a mount cannot be aborted, or the process does not exit then.

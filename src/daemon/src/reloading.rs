@@ -1,7 +1,7 @@
 //! Reloads `[auth]` of the settings while the server runs; other settings need a restart.
 //!
-//! Invariant: invalid settings change nothing. A typo in the file neither disables authentication nor locks
-//! out all callers.
+//! Invariant: invalid settings change nothing. A typo in the file neither disables authentication
+//! nor locks out all callers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -40,10 +40,12 @@ pub struct RemoteFlags {
     /// Space of the server [default: its first space]
     #[arg(long, value_name = "NAME")]
     pub space: Option<String>,
-    /// Seconds that a program waits for an unreachable server before it gets an I/O error [default: 10]
+    /// Seconds that a program waits for an unreachable server before it gets an I/O error [default:
+    /// 10]
     #[arg(long, alias = "patience", value_name = "SECONDS", requires = "remote", value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: Option<u64>,
-    /// Owner of the files (name or number), who may write them [default: the mounting user]; needs root
+    /// Owner of the files (name or number), who may write them [default: the mounting user]; needs
+    /// root
     #[arg(long, value_name = "USER", requires = "remote", value_parser = owner)]
     owner: Option<FileOwner>,
     /// Directory for rejected saves [default: below ~/.local/state/svcfs; /var/lib/svcfs for root]

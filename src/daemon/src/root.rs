@@ -32,8 +32,8 @@ pub struct OpenRoot {
 
 impl OpenRoot {
     /// Opens a root and creates the directory if it is missing: completes accepted changes, adopts
-    /// external edits, starts the indexer, and with `watch` the service tasks of a served root. Shows
-    /// progress, because adoption can take long.
+    /// external edits, starts the indexer, and with `watch` the service tasks of a served root.
+    /// Shows progress, because adoption can take long.
     ///
     /// # Errors
     /// `Conflict` with the `pid` when another process uses the root; those of [`spaces::open`].
@@ -70,13 +70,14 @@ impl OpenRoot {
         &self.server
     }
 
-    /// A key that the server accepts whatever its settings; only users who can read the server's files know it.
+    /// A key that the server accepts whatever its settings; only users who can read the server's
+    /// files know it.
     pub fn key(&self) -> &str {
         &self.announced.key
     }
 
-    /// Opens the secondary spaces: those of the settings and those that were created at run time. Announces
-    /// to other commands that they are served at `url`.
+    /// Opens the secondary spaces: those of the settings and those that were created at run time.
+    /// Announces to other commands that they are served at `url`.
     ///
     /// # Errors
     /// Those of [`SpaceCollection::open_configured`].
@@ -182,13 +183,14 @@ fn opener((announced, server): (Arc<AnnouncedSpaces>, Weak<ServerState>), listed
     })
 }
 
-/// Whether a server with these settings has a space of this name; `created` are those created at run time.
+/// Whether a server with these settings has a space of this name; `created` are those created at
+/// run time.
 pub fn is_space(name: &str, settings: &Settings, created: &BTreeMap<String, PathBuf>) -> bool {
     name == presence::FIRST || settings.spaces.iter().any(|space| space.name == name) || created.contains_key(name)
 }
 
-/// The settings of a secondary space. Settings of the server have no effect there and are refused: a
-/// user who writes `[auth]` there would believe that it is in effect.
+/// The settings of a secondary space. Settings of the server have no effect there and are refused:
+/// a user who writes `[auth]` there would believe that it is in effect.
 ///
 /// # Errors
 /// As [`settings`]; `Refused` for a section without effect.
@@ -278,8 +280,8 @@ pub fn refuse_invalid_root(root: &Path) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Whether a root is empty, so that a template can be installed. A start that was interrupted before its
-/// template was written leaves only a repository and a state directory.
+/// Whether a root is empty, so that a template can be installed. A start that was interrupted
+/// before its template was written leaves only a repository and a state directory.
 pub fn is_new(root: &Path) -> bool {
     let names = |directory: &Path| {
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();

@@ -23,9 +23,9 @@ Examples:
 
 /// Create a knowledge base, or set one up in an existing folder
 ///
-/// A new or empty directory gets the pages of a template. A directory with files gets only settings and
-/// page templates, unless --template is given; an existing git repository is used with its history.
-/// Existing files are never changed. Repeating the command does nothing.
+/// A new or empty directory gets the pages of a template. A directory with files gets only settings
+/// and page templates, unless --template is given; an existing git repository is used with its
+/// history. Existing files are never changed. Repeating the command does nothing.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{}\n\n{EXAMPLES}", template_help()))]
 pub struct InitArgs {

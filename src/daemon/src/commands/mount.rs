@@ -37,10 +37,10 @@ until Ctrl-C or `svcfs unmount`, then finishes accepted writes; further mounts a
 
 /// Mount a knowledge base as a folder
 ///
-/// The server of the root (`svcfs serve` or `svcfs mount`) adds the mount; without a server, this command
-/// serves the mount itself, without HTTP. The mountpoint is an empty directory outside the root. With
-/// --remote, mounts from a server on another machine. Needs /dev/fuse, and either root or `fusermount3`
-/// (package fuse3).
+/// The server of the root (`svcfs serve` or `svcfs mount`) adds the mount; without a server, this
+/// command serves the mount itself, without HTTP. The mountpoint is an empty directory outside the
+/// root. With --remote, mounts from a server on another machine. Needs /dev/fuse, and either root
+/// or `fusermount3` (package fuse3).
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct MountArgs {

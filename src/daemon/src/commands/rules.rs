@@ -43,8 +43,8 @@ enum RulesCommand {
 
 /// Edit the instructions in `$VISUAL`, else `$EDITOR`, else vi
 ///
-/// An unchanged text is not written. If another writer changed the page meanwhile, the new text is saved to
-/// a file instead.
+/// An unchanged text is not written. If another writer changed the page meanwhile, the new text is
+/// saved to a file instead.
 #[derive(Debug, Args)]
 struct EditArgs {
     #[command(flatten)]
@@ -66,8 +66,8 @@ struct ExportArgs {
 
 /// Write the instructions into the files of agent programs in a directory
 ///
-/// Updates existing files; --format creates one. In CLAUDE.md and AGENTS.md only the text between two
-/// markers is replaced.
+/// Updates existing files; --format creates one. In CLAUDE.md and AGENTS.md only the text between
+/// two markers is replaced.
 #[derive(Debug, Args)]
 struct SyncArgs {
     #[command(flatten)]
@@ -102,7 +102,8 @@ impl AgentProgram {
             Self::Openclaw => "openclaw",
         }
     }
-    /// The file that the program reads in a directory; none if its instructions are in its settings.
+    /// The file that the program reads in a directory; none if its instructions are in its
+    /// settings.
     const fn file(self) -> Option<&'static str> {
         match self {
             Self::Cursor => Some(".cursor/rules/svcfs.mdc"),
@@ -141,8 +142,8 @@ impl RulesArgs {
     /// Runs the subcommand.
     ///
     /// # Errors
-    /// `Refused` when another writer changed the rules, or the markers of a file are damaged; errors
-    /// of the operation and of the disk.
+    /// `Refused` when another writer changed the rules, or the markers of a file are damaged;
+    /// errors of the operation and of the disk.
     pub fn run(self) -> Result<(), CommandFailure> {
         match self.what {
             RulesCommand::Edit(EditArgs { target, actor }) => edit(&target, actor.as_deref()),

@@ -48,13 +48,13 @@ A socket from systemd (svcfs.socket) replaces --host and --port.";
 
 /// Serve a knowledge base over HTTP and, with --mount, as a folder
 ///
-/// One process serves REST with its documentation at /api/docs, agents at /mcp, change events at /events,
-/// and the mount. A new or empty root gets the template `knowledge`; existing pages are used as they are.
-/// A root has one server at a time.
+/// One process serves REST with its documentation at /api/docs, agents at /mcp, change events at
+/// /events, and the mount. A new or empty root gets the template `knowledge`; existing pages are
+/// used as they are. A root has one server at a time.
 ///
-/// Flags override the settings in `.svc/config.toml` of the root. Without `[auth]` settings every client
-/// that reaches the port can read and write, so the server listens on the loopback address by default;
-/// `svcfs token create` creates a key and enables authentication.
+/// Flags override the settings in `.svc/config.toml` of the root. Without `[auth]` settings every
+/// client that reaches the port can read and write, so the server listens on the loopback address
+/// by default; `svcfs token create` creates a key and enables authentication.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
@@ -212,7 +212,8 @@ fn wait(
         loop {
             listening.hangup.notified().await;
             let reloading = Arc::clone(reloading);
-            // On a blocking thread: an identity provider may answer slowly; the watchdog and a stop cannot wait.
+            // On a blocking thread: an identity provider may answer slowly; the watchdog and a stop
+            // cannot wait.
             if let Err(error) = tokio::task::spawn_blocking(move || reloading.reload().ok()).await {
                 tracing::error!(%error, "the settings could not be reloaded");
             }
@@ -240,8 +241,8 @@ fn parse_space(text: &str) -> Result<(String, PathBuf), String> {
     Ok((name.to_owned(), root))
 }
 
-/// Notifies the watchdog of systemd at half its interval. A killed server that hangs in its mount (see
-/// [`presence::abort_hung_server`]) looks alive to systemd in every other way.
+/// Notifies the watchdog of systemd at half its interval. A killed server that hangs in its mount
+/// (see [`presence::abort_hung_server`]) looks alive to systemd in every other way.
 async fn send_watchdog() -> Infallible {
     let Some(limit) = sd_notify::watchdog_enabled() else { return std::future::pending().await };
     let mut interval = tokio::time::interval((limit / 2).max(Duration::from_millis(1)));
@@ -264,8 +265,9 @@ struct ServeContext {
 }
 
 impl ServeContext {
-    /// Opens in the reverse order of the stop: template, mount, HTTP, announcement. Everything that was opened is in
-    /// `running`, also when a later step fails. Returns the token that is cancelled when the HTTP server ends.
+    /// Opens in the reverse order of the stop: template, mount, HTTP, announcement. Everything that
+    /// was opened is in `running`, also when a later step fails. Returns the token that is
+    /// cancelled when the HTTP server ends.
     fn open(
         self,
         running: &mut RunningServer,

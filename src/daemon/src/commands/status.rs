@@ -25,8 +25,8 @@ server serves the root. Problems that do not block writes do not change the exit
 
 /// Show the state of a running server
 ///
-/// Shows spaces with their pages, writes that are not flushed, changes that are not indexed, mounts,
-/// protocol servers, memory, and each component with a problem. The same as `/readyz`.
+/// Shows spaces with their pages, writes that are not flushed, changes that are not indexed,
+/// mounts, protocol servers, memory, and each component with a problem. The same as `/readyz`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatusArgs {
@@ -51,7 +51,8 @@ impl StatusArgs {
     /// Prints the state.
     ///
     /// # Errors
-    /// `Failed` when the server accepts no writes or cannot be reached; `Refused` when there is none.
+    /// `Failed` when the server accepts no writes or cannot be reached; `Refused` when there is
+    /// none.
     pub fn run(self) -> Result<(), CommandFailure> {
         let Self { root, url, token_file, space, json } = self;
         let (url, token, space) = match url {

@@ -34,8 +34,8 @@ running server has loaded the change when the command ends; if it cannot, the ex
 
 /// Create, list and revoke API keys
 ///
-/// Callers send a key as `Authorization: Bearer KEY`. The file `.svc/config.toml` of the root contains
-/// the SHA-256 digests of the keys, in `[[auth.api_keys]]`.
+/// Callers send a key as `Authorization: Bearer KEY`. The file `.svc/config.toml` of the root
+/// contains the SHA-256 digests of the keys, in `[[auth.api_keys]]`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct TokenArgs {
@@ -309,8 +309,8 @@ fn refused(error: EditError) -> CommandFailure {
     CommandFailure::new(ExitStatus::Refused, error)
 }
 
-/// Refuses a root that is served as a secondary space: keys in its settings have no effect and prevent
-/// its opening.
+/// Refuses a root that is served as a secondary space: keys in its settings have no effect and
+/// prevent its opening.
 fn refuse_secondary_root(root: &Path) -> Result<(), CommandFailure> {
     let Some((space, pid)) = presence::secondary_space(root) else { return Ok(()) };
     let message = format!(
@@ -321,11 +321,12 @@ fn refuse_secondary_root(root: &Path) -> Result<(), CommandFailure> {
     Err(CommandFailure::saying(ExitStatus::Refused, message))
 }
 
-/// Lets the running server, if any, reload keys that were added or removed; returns a note for the user.
+/// Lets the running server, if any, reload keys that were added or removed; returns a note for the
+/// user.
 ///
 /// # Errors
-/// `Refused` when the server does not use the new keys: the user must not believe that a key is revoked
-/// while it still works.
+/// `Refused` when the server does not use the new keys: the user must not believe that a key is
+/// revoked while it still works.
 fn reload_server(root: &Path, ids: &[&str], are_valid: bool) -> Result<String, CommandFailure> {
     let response = control::reload_keys(root, ids).map_err(|failure| {
         let message = failure.message(false);

@@ -1,7 +1,8 @@
 //! Checks of a root, and their repairs.
 //!
-//! Invariant: a check changes nothing, and a repair loses nothing. A finding names its paths and the possible
-//! repair, which `repair.rs` does. Other crates read SQLite, git and the index; this module interprets the results.
+//! Invariant: a check changes nothing, and a repair loses nothing. A finding names its paths and
+//! the possible repair, which `repair.rs` does. Other crates read SQLite, git and the index; this
+//! module interprets the results.
 
 mod place;
 mod records;
@@ -122,7 +123,8 @@ impl RootExamination {
         self.settings.as_ref().is_none_or(|settings| settings.versioning.strategy == VersioningStrategy::Git)
     }
 
-    /// The repository of the root; none if git is not the version store: svcfs does not own it then.
+    /// The repository of the root; none if git is not the version store: svcfs does not own it
+    /// then.
     fn repository(&self) -> Result<Option<RepoInspection>, CommandFailure> {
         if !self.uses_git() {
             return Ok(None);
@@ -131,7 +133,8 @@ impl RootExamination {
     }
 }
 
-/// Checks a root, which no process can serve meanwhile. If a server uses the root, checks only what does not change.
+/// Checks a root, which no process can serve meanwhile. If a server uses the root, checks only what
+/// does not change.
 ///
 /// # Errors
 /// When a check itself fails, for example without a directory for temporary files.

@@ -182,7 +182,8 @@ fn versions(examination: &RootExamination, repository: &RepoInspection) -> Optio
     })
 }
 
-/// Commits in git that the log does not know. Not checked while changes are pending, or a process uses the root.
+/// Commits in git that the log does not know. Not checked while changes are pending, or a process
+/// uses the root.
 fn unknown(examination: &RootExamination, repository: &RepoInspection, head: CommitId) -> Vec<CheckFinding> {
     let is_idle = |log: &&LogCheck| log.damage.is_empty() && log.pending_records == 0 && examination.holder.is_none();
     let Some(log) = examination.log.as_ref().filter(is_idle) else { return Vec::new() };

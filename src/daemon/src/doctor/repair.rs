@@ -16,8 +16,8 @@ use crate::root::OpenRoot;
 /// How long the index may take to catch up; a tree of a million pages takes minutes.
 const INDEX_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Repairs the findings: first what opening the root needs, then what opening it repairs. Adds the completed repairs to
-/// `done`, also when a later one fails.
+/// Repairs the findings: first what opening the root needs, then what opening it repairs. Adds the
+/// completed repairs to `done`, also when a later one fails.
 ///
 /// # Errors
 /// The first repair that failed; the earlier ones are complete.
@@ -99,7 +99,8 @@ fn repair_log(examination: &RootExamination, done: &mut Vec<String>) -> Result<(
     Ok(())
 }
 
-/// Whether opening the root continues its history, instead of starting a new one in place of a lost one.
+/// Whether opening the root continues its history, instead of starting a new one in place of a lost
+/// one.
 fn can_open(examination: &RootExamination) -> bool {
     if !examination.uses_git() {
         return true;
@@ -126,7 +127,8 @@ fn remove_unfinished(examination: &RootExamination, done: &mut Vec<String>) -> R
     Ok(())
 }
 
-/// Opens the root, which completes accepted changes and adopts external edits; adopts the remaining differences explicitly.
+/// Opens the root, which completes accepted changes and adopts external edits; adopts the remaining
+/// differences explicitly.
 fn open_root(
     examination: RootExamination,
     watch: &dyn DoctorProgress,

@@ -16,7 +16,8 @@ use super::{CheckFinding, place};
 use crate::presence::{self, ServedRoot};
 use crate::{control, root, socket};
 
-/// Checks the settings as `svcfs serve` reads them, and what they name. Without `at`, checks only the file.
+/// Checks the settings as `svcfs serve` reads them, and what they name. Without `at`, checks only
+/// the file.
 pub fn could_start(at: Option<&Path>, config: Option<&Path>) -> Vec<CheckFinding> {
     if let Some(Err(failure)) = at.map(root::refuse_invalid_root) {
         return vec![CheckFinding::problem("root", failure.message(false).trim_start_matches("svcfs: "))];

@@ -161,8 +161,8 @@ fn another_space_of_the_server_is_mounted_by_its_name() {
     place.write("second/saved.md", "# Saved\n");
     eventually("it stands in the tree of that space", || place.has("team/saved.md"));
     assert!(!place.has("kb/saved.md"));
-    let told = refusal(&["mount", "--root", &place.at("kb"), &place.at("mnt"), "--patience", "3"], 2);
-    assert!(told.contains("--patience belongs to a mount of another machine's server"), "{told}");
+    let told = refusal(&["mount", "--root", &place.at("kb"), &place.at("mnt"), "--timeout", "3"], 2);
+    assert!(told.contains("--timeout needs --remote"), "{told}");
     server.stop();
     assert_eq!(place.read("team/saved.md"), "# Saved\n");
 }
